@@ -1,0 +1,117 @@
+"""What every data set of the course looks like in memory."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = ["DataError", "DataSet", "balanced_subset"]
+
+
+class DataError(Exception):
+    """A data set that is missing, damaged or asked for in a way that cannot work."""
+
+
+@dataclass(frozen=True, eq=False)
+class DataSet:
+    """Pictures and labels, split into a training and a test part.
+
+    Attributes
+    ----------
+    name : str
+        ``"cifar10"`` or ``"synthetic"``.
+    form : str
+        Where the pictures came from: ``"official"`` (checksums agree),
+        ``"official layout, JPEG re-encoded"``, ``"official layout, unverified"``
+        or ``"generated"``.
+    train_images, test_images : numpy.ndarray
+        uint8, shape ``[samples, 32, 32, 3]``, red-green-blue. They may be
+        mapped from a file, so treat them as read-only.
+    train_labels, test_labels : numpy.ndarray
+        int32, shape ``[samples]``, each an index into `class_names`.
+    class_names : tuple of str
+    note : str or None
+        Why this data set was chosen where that is not obvious.
+
+    Raises
+    ------
+    DataError
+        When the arrays do not fit together.
+    """
+
+    name: str
+    form: str
+    train_images: np.ndarray
+    train_labels: np.ndarray
+    test_images: np.ndarray
+    test_labels: np.ndarray
+    class_names: tuple
+    note: str | None = None
+
+    def __post_init__(self):
+        for part in ("train", "test"):
+            images = getattr(self, f"{part}_images")
+            labels = getattr(self, f"{part}_labels")
+            if images.dtype != np.uint8 or images.shape[1:] != (32, 32, 3):
+                raise DataError(
+                    f"{self.name}: {part} pictures are {images.dtype} {images.shape}, "
+                    "not uint8 [samples, 32, 32, 3]."
+                )
+            if labels.dtype != np.int32 or labels.shape != images.shape[:1]:
+                raise DataError(
+                    f"{self.name}: {part} labels are {labels.dtype} {labels.shape}, "
+                    f"not int32 [{len(images)}]."
+                )
+            if not len(labels):
+                raise DataError(f"{self.name}: the {part} part is empty.")
+            if labels.min() < 0 or labels.max() >= len(self.class_names):
+                raise DataError(
+                    f"{self.name}: {part} labels run from {labels.min()} to {labels.max()}, "
+                    f"outside 0 to {len(self.class_names) - 1}."
+                )
+
+    @property
+    def train_samples(self):
+        """Number of training pictures."""
+        return len(self.train_labels)
+
+    @property
+    def test_samples(self):
+        """Number of test pictures."""
+        return len(self.test_labels)
+
+    def describe(self):
+        """Return the record of this data set that goes into ``result.json``."""
+        return {
+            "name": self.name,
+            "form": self.form,
+            "train_samples": self.train_samples,
+            "test_samples": self.test_samples,
+        }
+
+
+def balanced_subset(labels, samples, seed):
+    """Return the positions of a random subset in which the classes are even.
+
+    The classes take turns, so that a smaller subset is the beginning of a
+    larger one of the same seed and class counts differ by at most one while
+    every class lasts.
+
+    Parameters
+    ----------
+    labels : numpy.ndarray
+        int32, shape ``[n]``.
+    samples : int
+        Size of the subset, at most ``n``.
+    seed : int
+
+    Returns
+    -------
+    numpy.ndarray
+        int64, shape ``[samples]``.
+    """
+    shuffled = np.random.default_rng(seed).permutation(len(labels))
+    turn = np.empty(len(labels), np.int64)
+    for label in np.unique(labels):
+        mine = labels[shuffled] == label
+        turn[mine] = np.arange(mine.sum())
+    return shuffled[np.argsort(turn, kind="stable")[:samples]]
