@@ -1,0 +1,63 @@
+# Every target is thin: what it does is in tools/, the package or the tests. `make` lists them.
+VENV ?= .venv
+LESSON ?=
+SIZE ?= smoke
+PORT ?= 8888
+
+# The environment's own Python, with its own programs first on the path: horovodrun, jupyter, ddl.
+PY = PATH="$$(cd "$(VENV)/bin" && pwd):$$PATH" "$(VENV)/bin/python"
+NO_BROWSER ?= $(if $(DISPLAY)$(WAYLAND_DISPLAY),,1)
+ROOT_USER := $(filter 0,$(shell id -u))
+
+# Neither the user's own packages nor another environment's kernel take the place of this one's.
+export PYTHONNOUSERSITE := 1
+export JUPYTER_PREFER_ENV_PATH := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help lab setup test test-all run notebooks check lock reference bench images clean distclean
+
+help:  ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/\1\t\2/p' Makefile | \
+		while IFS="$$(printf '\t')" read -r name what; do printf '  make %-10s %s\n' "$$name" "$$what"; done
+
+lab: setup  ## set up, then open JupyterLab at Start_Here.ipynb (PORT=8888, NO_BROWSER=1)
+	@$(PY) -m jupyterlab Start_Here.ipynb --port $(PORT) \
+		$(if $(NO_BROWSER),--no-browser) $(if $(ROOT_USER),--allow-root)
+
+setup:  ## make the environment in .venv (VENV=DIR for another folder); it resumes
+	@python="$$(sh tools/python.sh "$(VENV)")" && "$$python" tools/environment.py "$(VENV)"
+
+test: setup  ## set up, then run the fast tests
+	@$(PY) -m pytest -m "not slow"
+
+test-all: setup  ## set up, then run every test; a skipped test is a failure
+	@$(PY) -m pytest -p tests.plugins.no_skips
+
+run: setup  ## execute the lessons into build/ (LESSON=4 for one, SIZE=smoke|reader)
+	@$(PY) tools/lessons.py run --size "$(SIZE)" $(LESSON)
+
+notebooks: setup  ## build notebooks/ and Start_Here.ipynb from their one source, grading/source/
+	@$(PY) tools/lessons.py build
+
+check: setup  ## see that the notebooks agree with their sources
+	@$(PY) tools/lessons.py check
+
+lock: setup  ## pin everything that pyproject.toml's pins bring with them
+	@$(PY) tools/lock.py
+
+reference: setup  ## record the results that the lessons compare with (about an hour on two cores)
+	@$(PY) tools/reference.py
+
+bench: setup  ## measure the launcher's overhead and the training throughput
+	@$(PY) benchmarks/launch_overhead.py
+	@$(PY) benchmarks/throughput.py
+
+images: setup  ## draw the diagrams
+	@$(PY) images/draw.py
+
+clean:  ## delete what was built or executed, but neither runs/ nor the environment
+	rm -rf build .pytest_cache
+	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
+
+distclean: clean  ## delete the environment too: runs/ and the user's cache stay
+	rm -rf .venv source_code/*.egg-info
