@@ -1,0 +1,35 @@
+"""Launch, follow and compare distributed training runs.
+
+The names below are all that a notebook needs. They are imported on first use, so that
+``import ddl`` costs next to nothing in the workers and in the command line.
+"""
+
+from importlib import import_module
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "launch": "run",
+    "attach": "run",
+    "runs": "run",
+    "Run": "run",
+    "Job": "job",
+    "Site": "site",
+    "plan": "plan",
+    "recorded": "record",
+    "Recorder": "record",
+    "compare": "table",
+    "doctor": "doctor",
+}
+
+__all__ = list(_HOME)
+
+
+def __getattr__(name):
+    if name in _HOME:
+        return getattr(import_module(f"ddl.{_HOME[name]}"), name)
+    raise AttributeError(f"module 'ddl' has no attribute {name!r}")
+
+
+def __dir__():
+    return sorted([*globals(), *__all__])

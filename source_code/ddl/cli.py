@@ -1,0 +1,115 @@
+"""The command line: ``ddl run``, ``list``, ``show``, ``stop``, ``compare``, ``data``, ``doctor``."""
+
+import argparse
+import sys
+
+__all__ = ["main"]
+
+
+def main(argv=None):
+    """Run one command; return its exit status."""
+    arguments = _parser().parse_args(argv)
+    try:
+        return arguments.command(arguments) or 0
+    except (ValueError, LookupError, OSError) as error:
+        print(f"ddl: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("ddl: stopped", file=sys.stderr)
+        return 130
+
+
+def _parser():
+    parser = argparse.ArgumentParser(prog="ddl", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(name, function, text):
+        sub = commands.add_parser(name, help=text, description=text)
+        sub.set_defaults(command=function)
+        return sub
+
+    run = command("run", _run, "run a Horovod script on several workers")
+    run.add_argument("-n", "--workers", type=int, default=2, help="number of ranks (default 2)")
+    run.add_argument("--threads", type=int, help="threads per rank (default: cores / workers)")
+    run.add_argument("--timeout-s", type=float, help="end the run after this many seconds")
+    run.add_argument("--name", help="what tables and figures call the run")
+    run.add_argument("--oversubscribe", action="store_true",
+                     help="allow more ranks than cores or GPUs")
+    run.add_argument("--dry-run", action="store_true", help="print the command, run nothing")
+    run.add_argument("script", help="a path, or the name of one of the course's scripts")
+    run.add_argument("args", nargs=argparse.REMAINDER, help="the script's own arguments")
+
+    command("list", _list, "list all runs")
+    for name, function, text in (("show", _show, "follow a run, or show one that is over"),
+                                 ("stop", _stop, "stop a run")):
+        command(name, function, text).add_argument("run", help="its id, or the beginning of it")
+    command("compare", _compare, "compare runs in a table").add_argument(
+        "run", nargs="+", help="their ids")
+    command("doctor", _doctor, "what is here, and what to do about what is not")
+
+    data = command("data", None, "data sets").add_subparsers(required=True, metavar="ACTION")
+    fetch = data.add_parser("fetch", help="download or generate a data set")
+    fetch.set_defaults(command=_data_fetch)
+    fetch.add_argument("name", choices=("cifar10", "synthetic"))
+    data.add_parser("list", help="which data sets are here").set_defaults(command=_data_list)
+    return parser
+
+
+def _run(arguments):
+    from ddl.run import launch
+
+    run = launch(arguments.script, workers=arguments.workers, args=tuple(arguments.args),
+                 name=arguments.name, threads=arguments.threads, timeout_s=arguments.timeout_s,
+                 oversubscribe=arguments.oversubscribe, dry_run=arguments.dry_run)
+    return 0 if run is None or run.state == "done" else 1
+
+
+def _list(arguments):
+    from ddl.run import runs
+
+    for run in runs():
+        print(repr(run))
+
+
+def _show(arguments):
+    from ddl.run import attach
+
+    run = attach(arguments.run).wait()
+    return 0 if run.state == "done" else 1
+
+
+def _stop(arguments):
+    from ddl.run import attach
+
+    run = attach(arguments.run)
+    before = run.state
+    run.stop()
+    print(repr(run) if before != run.state else f"{run.id} was over already: {before}")
+
+
+def _compare(arguments):
+    from ddl.run import attach
+    from ddl.table import compare
+
+    print(compare([attach(run) for run in arguments.run]).to_string())
+
+
+def _doctor(arguments):
+    from ddl.doctor import doctor
+
+    report = doctor()
+    print(report)
+    return 0 if report.ok else 1
+
+
+def _data_fetch(arguments):
+    from ddl.data import fetch
+
+    fetch(arguments.name)
+
+
+def _data_list(arguments):
+    from ddl.data import listing
+
+    for row in listing():
+        print(row)

@@ -1,0 +1,212 @@
+"""Horovod's own ``horovodrun``, looked after: ``python -m ddl.horovodrun [OPTIONS] COMMAND``.
+
+The options and the work are horovodrun's. Around it, this module
+
+- answers horovodrun's question "was Gloo built?" from a cache, where horovodrun starts a Python
+  that imports TensorFlow, on every launch, to ask;
+- keeps the environment off the command lines that it builds, where ``ps`` shows it (its local
+  workers inherit it anyway);
+- records when each rank ended and how, because a rank that was killed can't say so itself;
+- ends the run at its time limit (``--timeout-s``), when the notebook or terminal that started it
+  is gone, or when a rank has failed and the others don't follow; and leaves no process behind.
+
+Pasted into a terminal, outside a run, it first becomes one: a new run folder, followed as text.
+"""
+
+import json
+import os
+import re
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+from ddl import processes
+from ddl.record import RunFolder, append_json_line, cache_dir, read_json, write_json
+
+__all__ = ["built_with", "main"]
+
+# After a rank has failed, horovodrun ends the others; those that don't go are killed.
+FAILURE_GRACE_S = 1.0
+STACKS_S = 0.5
+
+
+def main():
+    arguments = sys.argv[1:]
+    if "DDL_RUN_DIR" not in os.environ:
+        from ddl.run import run_pasted
+
+        sys.exit(run_pasted(arguments))
+    supervisor = Supervisor(os.environ["DDL_RUN_ID"], Path(os.environ["DDL_RUN_DIR"]))
+    if arguments[:1] == ["--timeout-s"]:
+        supervisor.limit(float(arguments[1]))
+        arguments = arguments[2:]
+    sys.exit(supervisor.run(arguments))
+
+
+class Supervisor:
+    """Runs horovodrun in this process and watches over it. One a process."""
+
+    def __init__(self, run_id, folder):
+        self.run_id = run_id
+        self.folder = RunFolder(folder)
+        self.exit_codes = {}
+        self.ended_because = None
+        self.stopping = threading.Event()
+        signal.signal(signal.SIGTERM, self._asked_to_stop)
+        signal.signal(signal.SIGINT, self._asked_to_stop)
+        if "DDL_LIFELINE" in os.environ:
+            self._watch(self._await_launcher, int(os.environ.pop("DDL_LIFELINE")))
+
+    def record(self, event, **fields):
+        append_json_line(self.folder.launcher, {"event": event, "time": time.time(), **fields})
+
+    def limit(self, timeout_s):
+        """End the run `timeout_s` seconds from now."""
+        self._watch(self._await_timeout, timeout_s)
+
+    def run(self, arguments):
+        """Run horovodrun with `arguments`; return the exit status for the whole run."""
+        self.record("launched", pid=os.getpid())
+        try:
+            self._horovodrun(arguments)
+        except Exception as error:
+            # The ranks' own errors are in their records; this is about the launch itself.
+            print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+            if not self.exit_codes:
+                self.ended_because = self.ended_because or {
+                    "state": "failed", "reason": "launch", "message": str(error)}
+        processes.end(self.run_id, besides={os.getpid()})
+        failed = any(self.exit_codes.values())
+        end = self.ended_because or {"state": "failed" if failed else "done"}
+        self.record("ended", **end)
+        return 0 if end["state"] == "done" else 1
+
+    def _horovodrun(self, arguments):
+        from horovod.runner import gloo_run, launch
+
+        launch.gloo_built = lambda verbose=False: built_with()["gloo"]
+        # Options of horovodrun travel as HOROVOD_* and must be passed on; the rest is inherited.
+        gloo_run.env_util.is_exportable = lambda name: name.startswith("HOROVOD_")
+        gloo_run.register_shutdown_event = lambda: self.stopping
+        gloo_run._exec_command_fn = self._recording(gloo_run._exec_command_fn)
+        sys.argv = ["horovodrun", *arguments]
+        launch.run_commandline()
+
+    def _recording(self, exec_command_fn):
+        """Wrap horovodrun's way to run one rank: note how it ended, and end the others."""
+
+        def wrapped(settings):
+            exec_command = exec_command_fn(settings)
+
+            def run_rank(command, slot, events):
+                code, ended = exec_command(command, slot, events)
+                self.exit_codes[slot.rank] = code
+                self.record("rank_exit", rank=slot.rank, code=code)
+                if code:
+                    self._watch(self._end_stragglers)
+                return code, ended
+
+            return run_rank
+
+        return wrapped
+
+    def _end_stragglers(self):
+        time.sleep(FAILURE_GRACE_S)
+        processes.end(self.run_id, besides={os.getpid()})
+
+    # -------------------------------------------------------- reasons to end early
+
+    def _asked_to_stop(self, number, frame):
+        self._stop({"state": "stopped", "reason": signal.Signals(number).name})
+
+    def _await_launcher(self, lifeline):
+        os.read(lifeline, 1)  # returns when the other end is closed: the launcher is gone
+        if not self.ended_because:
+            self._stop({"state": "stopped", "reason": "launcher gone"})
+
+    def _await_timeout(self, timeout_s):
+        time.sleep(timeout_s)
+        where = self._stacks()
+        self._stop({"state": "failed", "reason": "timeout", "timeout_s": timeout_s,
+                    "missing": missing_ranks(self.folder, where)})
+
+    def _stop(self, reason):
+        if self.ended_because is None:
+            self.ended_because = reason
+        self.stopping.set()
+        self._watch(self._end_stragglers)
+
+    def _stacks(self):
+        """Ask every rank where it is; return the text of each answer by rank."""
+        job = read_json(self.folder.job) or {}
+        ranks = range(job.get("workers", 0))
+        for rank in ranks:
+            there = read_json(self.folder.rank(rank))
+            if there and there["pid"] in processes.of_run(self.run_id):
+                os.kill(there["pid"], signal.SIGUSR1)
+        time.sleep(STACKS_S)
+        return {rank: self.folder.stack(rank).read_text() if self.folder.stack(rank).exists()
+                else "" for rank in ranks}
+
+    def _watch(self, function, *arguments):
+        threading.Thread(target=function, args=arguments, daemon=True).start()
+
+
+def missing_ranks(folder, stacks):
+    """Which ranks the others were waiting for.
+
+    A rank that never started has no stack; one that never reached ``hvd.init()`` while others wait
+    there is missing too; after that only Horovod knows, and it says so in rank 0's log alone.
+    """
+    silent = [rank for rank, stack in stacks.items() if not stack]
+    waiting = [rank for rank, stack in stacks.items() if _in_init(stack)]
+    if silent or (waiting and len(waiting) < len(stacks)):
+        return silent or [rank for rank in stacks if rank not in waiting]
+    log = folder.log(0)
+    said = re.findall(r"^(\d+): \[.+\]$", log.read_text(errors="replace"), re.M) if (
+        log.exists()) else []
+    return sorted({int(rank) for rank in said})
+
+
+def _in_init(stack):
+    return bool(re.search(r'horovod/common/basics\.py", line \d+ in init$', stack, re.M))
+
+
+def built_with():
+    """What this Horovod was built with: ``{"gloo": bool, "mpi": bool, "nccl": bool, ...}``.
+
+    Asking means importing TensorFlow in another process, so the answer is kept, for as long as
+    Horovod's library is the same file.
+    """
+    from importlib.util import find_spec
+
+    library = sorted(Path(find_spec("horovod").origin).parent.glob("tensorflow/mpi_lib*.so"))
+    if not library:
+        raise RuntimeError("this Horovod was built without TensorFlow: remove it and its cached "
+                           "wheel, then run `make setup` again")
+    stat = library[0].stat()
+    key = f"{library[0]}:{stat.st_size}:{stat.st_mtime_ns}"
+    path = cache_dir() / "horovod-build.json"
+    known = read_json(path) or {}
+    if known.get("key") != key:
+        known = {"key": key, **_ask_build()}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, known)
+    return known
+
+
+def _ask_build():
+    import subprocess
+
+    code = ("import json, horovod.tensorflow as hvd; print(json.dumps({n: bool(getattr(hvd, "
+            "n + '_built')()) for n in ('gloo', 'mpi', 'nccl', 'cuda')}))")
+    asked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    if asked.returncode:
+        raise RuntimeError(f"Horovod cannot be loaded: {asked.stderr.strip().splitlines()[-1]}")
+    return json.loads(asked.stdout.splitlines()[-1])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,291 @@
+"""Where a run stands, computed from the files in its folder and from nothing else."""
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ddl.record import RunFolder, read_json, read_json_lines
+
+__all__ = ["Failure", "Progress", "RankInfo", "failure_of", "progress_of"]
+
+OVER = ("done", "failed", "stopped", "lost")
+
+# What Horovod raises in the ranks that merely notice that another one is gone.
+SECONDARY = ("HorovodInternalError", "HorovodShutdownError")
+
+
+@dataclass(frozen=True)
+class RankInfo:
+    """One rank that has started."""
+
+    rank: int
+    host: str
+    pid: int
+    started: float
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a run failed, in the order in which a reader needs it."""
+
+    sentence: str
+    rank: int | None = None
+    host: str | None = None
+    type: str | None = None
+    message: str = ""
+    traceback: str = ""
+    others: str = ""
+    advice: str = ""
+    logs: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A snapshot of a run: all that a view draws.
+
+    Times are in seconds, `samples` and `steps` count from the start of training; `history` holds
+    the evaluation events and `losses` pairs of (samples, loss).
+    """
+
+    id: str
+    name: str
+    state: str
+    folder: Path
+    shell_line: str = ""
+    world: int = 0
+    ranks: tuple[RankInfo, ...] = ()
+    elapsed_s: float = 0.0
+    remaining_s: float | None = None
+    time_to_first_step_s: float | None = None
+    step: int = 0
+    steps: int | None = None
+    epoch: float = 0.0
+    epochs: float | None = None
+    images_per_s: float | None = None
+    loss: float | None = None
+    accuracy: float | None = None
+    test_loss: float | None = None
+    test_accuracy: float | None = None
+    learning_rate: float | None = None
+    data: dict | None = None
+    history: tuple[dict, ...] = ()
+    losses: tuple[tuple[int, float], ...] = ()
+    notes: tuple[str, ...] = ()
+    failure: Failure | None = field(default=None, repr=False)
+
+    @property
+    def over(self):
+        """Whether the run has ended, one way or another."""
+        return self.state in OVER
+
+
+def progress_of(folder, *, alive=True, now=None):
+    """Read a run folder.
+
+    Parameters
+    ----------
+    folder : Path
+    alive : bool
+        Whether processes of the run are still there; without any, a run whose end was never
+        written down is "lost".
+    now : float, optional
+        Seconds since the epoch.
+
+    Returns
+    -------
+    Progress
+    """
+    folder = RunFolder(Path(folder))
+    now = time.time() if now is None else now
+    job = read_json(folder.job) or {}
+    launcher = read_json_lines(folder.launcher)
+    events = read_json_lines(folder.events)
+    ranks = tuple(
+        RankInfo(there["rank"], there["host"], there["pid"], there["started"])
+        for there in (read_json(folder.rank(rank)) for rank in range(job.get("workers", 0)))
+        if there
+    )
+    end = next((event for event in launcher if event["event"] == "ended"), None)
+    state = _state(end, launcher, events, ranks, job, alive)
+    created = job.get("created", now)
+    last_sign = max([created, *(event["time"] for event in (*launcher, *events))])
+    until = end["time"] if end else (last_sign if state == "lost" else now)
+    facts = _training(events, created)
+    return Progress(
+        id=job.get("id", folder.path.name),
+        name=job.get("name", ""),
+        state=state,
+        folder=folder.path,
+        shell_line=job.get("shell_line", ""),
+        world=job.get("workers", 0),
+        ranks=ranks,
+        elapsed_s=until - created,
+        remaining_s=_remaining(facts, events, now) if state == "training" else None,
+        failure=failure_of(folder, job, launcher, events, state),
+        **facts,
+    )
+
+
+def _state(end, launcher, events, ranks, job, alive):
+    if end:
+        return end["state"]
+    if not launcher:
+        return "queued" if alive else "lost"
+    if not alive:
+        return "lost"
+    if any(event["event"] in ("step", "evaluation") for event in events):
+        return "training"
+    if events or len(ranks) < job.get("workers", 1):
+        return "starting"
+    return "running"
+
+
+def _training(events, created):
+    """Fold the training script's events into the fields of `Progress`."""
+    facts = {"history": [], "losses": [], "notes": []}
+    for event in events:
+        kind = event["event"]
+        if kind == "start":
+            facts.update(steps=event.get("steps"), epochs=event.get("epochs"),
+                         data=event.get("data"))
+        elif kind == "note":
+            facts["notes"].append(event["message"])
+        elif kind in ("step", "evaluation"):
+            if "time_to_first_step_s" not in facts:
+                facts["time_to_first_step_s"] = event["time"] - created
+            for name in ("step", "epoch", "images_per_s", "loss", "accuracy", "test_loss",
+                         "test_accuracy", "learning_rate"):
+                if event.get(name) is not None:
+                    facts[name] = event[name]
+            if kind == "evaluation":
+                facts["history"].append(event)
+            elif event.get("loss") is not None:
+                facts["losses"].append((event.get("samples", 0), event["loss"]))
+    return {name: tuple(value) if isinstance(value, list) else value
+            for name, value in facts.items()}
+
+
+def _remaining(facts, events, now):
+    steps = [event for event in events if event["event"] == "step"]
+    done = facts["step"] - steps[0]["step"] if steps else 0
+    if done < 1 or not facts.get("steps"):
+        return None
+    per_step = (steps[-1]["time"] - steps[0]["time"]) / done
+    return max(0.0, (facts["steps"] - facts["step"]) * per_step - (now - steps[-1]["time"]))
+
+
+# ---------------------------------------------------------------- what went wrong
+
+
+def failure_of(folder, job, launcher, events, state):
+    """Find the first cause of a run's failure.
+
+    Returns
+    -------
+    Failure or None
+        None unless `state` is "failed" or "lost".
+    """
+    world = job.get("workers", 0)
+    logs = tuple(path for rank in range(world) if (path := folder.log(rank)).exists())
+    if folder.launcher_log.exists():
+        logs += (folder.launcher_log,)
+    errors = sorted(filter(None, (read_json(folder.error(rank)) for rank in range(world))),
+                    key=lambda error: error["time"])
+    exits = [event for event in launcher if event["event"] == "rank_exit" and event["code"]]
+    end = next((event for event in launcher if event["event"] == "ended"), {})
+    if state == "lost":
+        return Failure("the run's processes are gone and none of them wrote down why",
+                       advice="Its machine may have been switched off, or its launcher killed. "
+                              "Start it again.", logs=logs)
+    if state != "failed":
+        # A rank's error is shown as soon as it is there, while the others still run.
+        return _raised(errors[0], world, errors, events, logs) if (
+            state not in OVER and errors and errors[0]["type"] not in SECONDARY) else None
+    if end.get("reason") == "timeout":
+        return _timed_out(end, folder, world, logs)
+    if end.get("reason") == "launch":
+        return Failure(f"the launcher failed before any rank ran: {end['message']}",
+                       message=end["message"], logs=logs,
+                       advice="`ddl doctor` shows what this machine has and what is missing.")
+    if end.get("reason") == "launcher killed":
+        return Failure(f"the launcher was killed by {end['signal']}", logs=logs,
+                       advice="If it was not you: the machine may be out of memory.")
+    first = next((error for error in errors if error["type"] not in SECONDARY), None)
+    killed = next((event for event in exits if event["code"] > 128), None)
+    if killed and not (first and first["time"] <= killed["time"]):
+        return _killed(killed, job, folder, world, events, logs)
+    if first or errors:
+        return _raised(first or errors[0], world, errors, events, logs)
+    if exits:
+        return Failure(f"rank {exits[0]['rank']} of {world} exited with status "
+                       f"{exits[0]['code']} and no exception", rank=exits[0]["rank"],
+                       advice="The end of its log may say more.", logs=logs)
+    return Failure("the run failed and no rank said why", logs=logs,
+                   advice="See the launcher's log.")
+
+
+def _when(at, events):
+    """Say where in training the moment `at` was: "3.2 s into epoch 2"."""
+    epochs = [event for event in events if event["event"] == "evaluation"]
+    began = next((event["time"] for event in events if event["event"] in ("start", "step")), None)
+    if began is None or at < began:
+        return "before training began"
+    past = [event for event in epochs if event["time"] <= at]
+    since = past[-1]["time"] if past else began
+    number = int((past[-1].get("epoch") or 0) if past else 0) + 1
+    return f"{at - since:.1f} s into epoch {number}"
+
+
+def _raised(error, world, errors, events, logs):
+    other = [other for other in errors if other["rank"] != error["rank"]]
+    others = "; ".join(f"rank {o['rank']}: {o['type']}" for o in other)
+    return Failure(
+        sentence=f"rank {error['rank']} of {world} on {error['host']} raised {error['type']} "
+                 f"{_when(error['time'], events)}",
+        rank=error["rank"], host=error["host"], type=error["type"], message=error["message"],
+        traceback=error["traceback"],
+        others=others or ("the other ranks were ended" if world > 1 else ""),
+        advice="" if error["type"] not in SECONDARY else
+        "Horovod says this in ranks that lose touch with another one: look at the other logs.",
+        logs=logs,
+    )
+
+
+def _killed(event, job, folder, world, events, logs):
+    import signal
+
+    rank, number = event["rank"], event["code"] - 128
+    name = signal.Signals(number).name if number in list(signal.Signals) else f"signal {number}"
+    host = (read_json(folder.rank(rank)) or {}).get("host", "its host")
+    advice = {
+        "SIGKILL": "Nothing in the script does that. The usual cause is the machine running out "
+                   "of memory: try a smaller batch, fewer workers, or fewer samples.",
+        "SIGSEGV": "A library crashed: look at the end of that rank's log.",
+        "SIGABRT": "A library gave up: look at the end of that rank's log.",
+    }.get(name, "")
+    return Failure(
+        sentence=f"rank {rank} of {world} on {host} was killed by {name} "
+                 f"{_when(event['time'], events)}",
+        rank=rank, host=host, type=name, advice=advice, logs=logs,
+        others="the other ranks were ended" if world > 1 else "",
+    )
+
+
+def _timed_out(end, folder, world, logs):
+    missing = end.get("missing") or []
+    stacks = {rank: folder.stack(rank).read_text() for rank in range(world)
+              if folder.stack(rank).exists()}
+    who = " and ".join(f"rank {rank}" for rank in missing)
+    waited = f": the others were waiting for {who}" if missing else ""
+    shown = missing or sorted(stacks)
+    return Failure(
+        sentence=f"the run was ended at its time limit of {end['timeout_s']:g} s{waited}",
+        rank=missing[0] if missing else None, type="timeout",
+        traceback="\n".join(f"rank {rank} was here:\n{stacks[rank]}" for rank in shown
+                            if stacks.get(rank)),
+        others="" if not missing else f"{who} never joined a collective operation (or "
+        "hvd.init()) that the other ranks had reached",
+        advice="Every rank must call the same collective operations in the same order."
+        if missing else "Give it more time with timeout_s, or look where the ranks were.",
+        logs=logs,
+    )

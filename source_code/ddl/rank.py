@@ -1,0 +1,110 @@
+"""What every worker runs first: ``python -m ddl.rank --threads N SCRIPT [ARGUMENT ...]``.
+
+It sends the rank's output to its own log file, sets its threads, says that it is there, and then
+becomes the script, with arguments, working directory and ``__main__`` as if python had started
+it. An exception is kept as ``error-<k>.json``. Any script will do; none has to know of this.
+
+Output goes to a file and not through horovodrun's pipes, because a crashed rank's child that holds
+a pipe open, or one byte that is not UTF-8, makes horovodrun wait for ever.
+"""
+
+import faulthandler
+import os
+import platform
+import signal
+import sys
+import threading
+import time
+import traceback
+import types
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+
+from ddl.record import RunFolder, write_json
+
+# A rank that failed must not wait in its exit handlers for ranks that wait for it.
+EXIT_GRACE_S = 2.0
+
+
+def main():
+    flag, threads, script, *arguments = sys.argv[1:]
+    assert flag == "--threads", f"not a planned command: {sys.argv}"
+    rank = int(os.environ.get("HOROVOD_RANK", "0"))
+    _set_threads(threads)
+    folder = os.environ.get("DDL_RUN_DIR")
+    folder = RunFolder(Path(folder)) if folder else None
+    if folder:
+        _log_to(folder.log(rank))
+        # The launcher asks for this when a run hangs: where is each rank?
+        faulthandler.register(signal.SIGUSR1, file=open(folder.stack(rank), "w"))
+        write_json(folder.rank(rank), {
+            "rank": rank, "host": platform.node(), "pid": os.getpid(),
+            "started": time.time(), "threads": int(threads),
+        })
+    try:
+        _become(script, arguments)
+    except BaseException as error:
+        code = _exit_code(error)
+        if code:
+            _report(error, rank, folder)
+            timer = threading.Timer(EXIT_GRACE_S, os._exit, [code])
+            timer.daemon = True
+            timer.start()
+        sys.exit(code)
+
+
+def _set_threads(threads):
+    os.environ["DDL_THREADS"] = threads
+    for name in ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):
+        os.environ[name] = threads
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+
+def _log_to(path):
+    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+
+
+def _become(script, arguments):
+    """Run `script` as ``__main__`` of this process."""
+    main_module = types.ModuleType("__main__")
+    main_module.__file__ = script
+    main_module.__loader__ = SourceFileLoader("__main__", script)
+    main_module.__builtins__ = __builtins__
+    sys.modules["__main__"] = main_module
+    sys.argv = [script, *arguments]
+    sys.path[0] = os.path.dirname(os.path.realpath(script))
+    code = compile(Path(script).read_bytes(), script, "exec", dont_inherit=True)
+    exec(code, main_module.__dict__)
+
+
+def _exit_code(error):
+    if not isinstance(error, SystemExit):
+        return 1
+    if error.code is None:
+        return 0
+    return error.code & 0xFF if isinstance(error.code, int) else 1
+
+
+def _report(error, rank, folder):
+    """Print the traceback and keep it, from the script's own frames down."""
+    if isinstance(error, SystemExit):
+        # sys.exit("message") speaks for itself; a bare status says little, but it is all there is.
+        text = "" if isinstance(error.code, int) else f"{error.code}\n"
+    else:
+        frames = error.__traceback__
+        while frames and frames.tb_frame.f_code.co_filename == __file__:
+            frames = frames.tb_next
+        text = "".join(traceback.format_exception(type(error), error, frames))
+    print(text, end="", file=sys.stderr, flush=True)
+    if folder:
+        write_json(folder.error(rank), {
+            "rank": rank, "host": platform.node(), "type": type(error).__name__,
+            "message": str(error), "traceback": text, "time": time.time(),
+        })
+
+
+if __name__ == "__main__":
+    main()

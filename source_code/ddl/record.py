@@ -1,0 +1,302 @@
+"""What a run leaves behind: its folder, and the records that ranks write into it.
+
+Every file of a run folder has exactly one writer, so nothing needs a lock:
+
+=================  ===========================================================
+job.json           the launcher, before anything starts
+command.sh         the launcher: the printed line, to run again
+launcher.jsonl     the launcher: launched, exit of each rank, end of the run
+rank-<k>.json      rank k as it starts: host, process id, threads
+rank-<k>.log       rank k: everything that it prints
+error-<k>.json     rank k, when an exception ends it
+events.jsonl       rank 0's training script, as it goes (`Recorder`)
+result.json        rank 0's training script, at the end (`Recorder`)
+=================  ===========================================================
+
+This module is imported by every rank before its script, so it needs the standard library only.
+"""
+
+import json
+import math
+import os
+import platform
+import time
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+__all__ = [
+    "Recorded",
+    "Recorder",
+    "RunFolder",
+    "append_json_line",
+    "cache_dir",
+    "course_root",
+    "data_dir",
+    "hardware",
+    "read_json",
+    "read_json_lines",
+    "recorded",
+    "runs_dir",
+    "versions",
+    "write_json",
+]
+
+
+# ---------------------------------------------------------------- where things live
+
+
+def course_root():
+    """The folder that holds ``Start_Here.ipynb``, or the working directory elsewhere."""
+    root = Path(__file__).resolve().parents[2]
+    return root if (root / "Start_Here.ipynb").exists() else Path.cwd()
+
+
+def cache_dir():
+    """This user's cache folder for the course (``$XDG_CACHE_HOME/ddl``)."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "ddl"
+
+
+def data_dir():
+    """Where data sets live: ``DDL_DATA_DIR``, else the cache folder's ``data``."""
+    chosen = os.environ.get("DDL_DATA_DIR")
+    return Path(chosen).expanduser() if chosen else cache_dir() / "data"
+
+
+def runs_dir():
+    """Where run folders go: ``DDL_RUNS_DIR``, else ``runs`` in the course folder."""
+    chosen = os.environ.get("DDL_RUNS_DIR")
+    return Path(chosen).expanduser().resolve() if chosen else course_root() / "runs"
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The paths inside one run's folder."""
+
+    path: Path
+
+    @property
+    def job(self):
+        return self.path / "job.json"
+
+    @property
+    def command(self):
+        return self.path / "command.sh"
+
+    @property
+    def launcher(self):
+        return self.path / "launcher.jsonl"
+
+    @property
+    def launcher_log(self):
+        return self.path / "launcher.log"
+
+    @property
+    def events(self):
+        return self.path / "events.jsonl"
+
+    @property
+    def result(self):
+        return self.path / "result.json"
+
+    def rank(self, rank):
+        return self.path / f"rank-{rank}.json"
+
+    def log(self, rank):
+        return self.path / f"rank-{rank}.log"
+
+    def error(self, rank):
+        return self.path / f"error-{rank}.json"
+
+    def stack(self, rank):
+        return self.path / f"stack-{rank}.txt"
+
+
+# ---------------------------------------------------------------- reading and writing
+
+
+def _finite(value):
+    """Replace NaN and infinities by None, and NumPy scalars by Python's: strict JSON."""
+    if isinstance(value, dict):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    if isinstance(value, Path):
+        return str(value)
+    if hasattr(value, "item") and not getattr(value, "shape", ()):
+        value = value.item()
+    elif hasattr(value, "tolist"):
+        return _finite(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def write_json(path, mapping):
+    """Write `mapping` to `path` whole or not at all: a reader never sees half a file."""
+    path = Path(path)
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        part.write_text(json.dumps(_finite(mapping), indent=1, allow_nan=False) + "\n")
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def read_json(path):
+    """Return the object in `path`, or None while the file is not there."""
+    try:
+        return json.loads(Path(path).read_text())
+    except FileNotFoundError:
+        return None
+
+
+def append_json_line(path, mapping):
+    """Append one line in a single write, so that a reader never sees two lines mixed."""
+    line = json.dumps(_finite(mapping), allow_nan=False) + "\n"
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(descriptor, line.encode())
+    finally:
+        os.close(descriptor)
+
+
+def read_json_lines(path):
+    """Return the complete lines of `path` as objects; a last line still being written is left."""
+    try:
+        text = Path(path).read_text()
+    except FileNotFoundError:
+        return []
+    complete = text[: text.rfind("\n") + 1]
+    return [json.loads(line) for line in complete.splitlines() if line.strip()]
+
+
+class Recorder:
+    """Rank 0's pen: events while training, and the result at the end.
+
+    Outside a launched run (no ``DDL_RUN_DIR``) it writes nothing, so that a script also works
+    under plain ``python`` or ``horovodrun``. Make one on rank 0 only.
+    """
+
+    def __init__(self, folder=None):
+        folder = folder or os.environ.get("DDL_RUN_DIR")
+        self.folder = RunFolder(Path(folder)) if folder else None
+
+    def event(self, name, **fields):
+        """Append ``{"event": name, "time": now, **fields}`` to ``events.jsonl``."""
+        if self.folder:
+            append_json_line(self.folder.events, {"event": name, "time": time.time(), **fields})
+
+    def result(self, mapping):
+        """Write ``result.json``, with the run's id and name added from its job."""
+        if self.folder:
+            job = read_json(self.folder.job) or {}
+            names = {key: job[key] for key in ("id", "name") if job.get(key)}
+            write_json(self.folder.result, {**names, **mapping})
+
+
+# ---------------------------------------------------------------- what it ran on
+
+
+def hardware():
+    """Describe this host: name, processor, usable cores, memory in GiB, GPUs."""
+    from ddl.site import gpu_names, usable_cores
+
+    processor = platform.processor() or platform.machine()
+    for line in _lines("/proc/cpuinfo"):
+        if line.startswith("model name"):
+            processor = line.split(":", 1)[1].strip()
+            break
+    memory_kib = next(
+        (int(line.split()[1]) for line in _lines("/proc/meminfo") if line.startswith("MemTotal")), 0
+    )
+    return {
+        "host": platform.node(),
+        "cpu": processor,
+        "cores": usable_cores(),
+        "memory_gib": round(memory_kib / 2**20, 1),
+        "gpus": list(gpu_names()),
+    }
+
+
+def _lines(path):
+    try:
+        return Path(path).read_text().splitlines()
+    except OSError:
+        return []
+
+
+def versions():
+    """Versions of what a result depends on, without importing any of it."""
+    found = {"python": platform.python_version()}
+    names = {
+        "tensorflow": ("tensorflow", "tensorflow-cpu"),
+        "horovod": ("horovod",),
+        "tensorflow_addons": ("tensorflow-addons",),
+        "ddl": ("ddl-course",),
+    }
+    for key, distributions in names.items():
+        found[key] = next(filter(None, map(_version, distributions)), None)
+    return found
+
+
+def _version(distribution):
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+# ---------------------------------------------------------------- recorded results
+
+
+class Recorded:
+    """A run recorded earlier and kept with the course; it reads like a finished `Run`."""
+
+    recorded = True
+    state = "done"
+
+    def __init__(self, result):
+        self.result = result
+        self.id = result.get("id")
+        self.name = result["name"]
+
+    @property
+    def history(self):
+        """The run's evaluations, one row each, as a pandas data frame."""
+        import pandas
+
+        return pandas.DataFrame(self.result["history"])
+
+    def __repr__(self):
+        accuracy = self.result.get("test_accuracy")
+        accuracy = "diverged" if accuracy is None else f"held-out accuracy {accuracy:.1%}"
+        return f"<recorded {self.name}, seed {self.result.get('seed')}: {accuracy}>"
+
+
+def recorded(name):
+    """Return the runs kept in ``results/reference/<name>.jsonl``.
+
+    Parameters
+    ----------
+    name : str
+        For example ``"convergence-cifar10"``.
+
+    Returns
+    -------
+    list of Recorded
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file; the message lists those that there are.
+    """
+    folder = Path(__file__).resolve().parents[2] / "results" / "reference"
+    path = folder / f"{name}.jsonl"
+    if not path.exists():
+        there = sorted(file.stem for file in folder.glob("*.jsonl"))
+        raise FileNotFoundError(
+            f"no recorded results named {name!r} in {folder}; there are: {', '.join(there) or 'none'}"
+        )
+    return [Recorded(line) for line in read_json_lines(path)]
