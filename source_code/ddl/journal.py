@@ -1,0 +1,198 @@
+"""The clock and the records of one training: what rank 0 writes down, and how fast it went."""
+
+import contextlib
+import os
+import time
+from datetime import datetime
+
+import psutil
+
+from ddl.record import Recorder, hardware, read_json, versions
+
+__all__ = ["Journal"]
+
+EVENT_EVERY_S = 0.5  # fast enough for a view that moves, too slow to cost anything
+
+
+class Journal:
+    """Keeps time on every rank; writes and prints on the one rank that is told to.
+
+    The clock runs while training and stands during evaluations. The first epoch (or the first
+    quarter of a training of one epoch) counts as warm-up and is left out of the speed.
+
+    Parameters
+    ----------
+    writes : bool
+        Whether this rank writes: rank 0 and no other.
+    steps, steps_per_epoch, global_batch : int
+        The plan.
+    """
+
+    def __init__(self, writes, steps, steps_per_epoch, global_batch):
+        self.recorder = Recorder() if writes else None
+        self.steps, self.steps_per_epoch, self.global_batch = steps, steps_per_epoch, global_batch
+        self.history, self.epoch_seconds = [], []
+        self.first_step_s = self.images_per_s = None
+        self._seconds = 0.0
+
+    # ------------------------------------------------------------ writing
+
+    def event(self, name, **fields):
+        """Append an event to the run's record."""
+        if self.recorder:
+            self.recorder.event(name, **fields)
+
+    def note(self, message):
+        """Say something that a reader of the run must know."""
+        self.print(f"note: {message}")
+        self.event("note", message=message)
+
+    def print(self, text):
+        """Print a line, on the rank that writes."""
+        if self.recorder:
+            print(text, flush=True)
+
+    # ------------------------------------------------------------ keeping time
+
+    @property
+    def seconds(self):
+        """Seconds of training so far, evaluations left out."""
+        return self._seconds + time.perf_counter() - self._resumed
+
+    @contextlib.contextmanager
+    def paused(self):
+        """Stop the clock for what is not training."""
+        self._seconds = self.seconds
+        yield
+        self._resumed = time.perf_counter()
+
+    def start(self, step=0, **fields):
+        """Start the clock before the first step, which is number `step` + 1."""
+        remaining = self.steps - step
+        warm_up = self.steps_per_epoch if remaining > self.steps_per_epoch else remaining // 4
+        self._warm_step = step + max(1, warm_up)
+        self._warm_seconds = None
+        self.event(
+            "start",
+            steps=self.steps,
+            epochs=self.steps / self.steps_per_epoch,
+            steps_per_epoch=self.steps_per_epoch,
+            global_batch=self.global_batch,
+            **fields,
+        )
+        self._resumed = time.perf_counter()
+        self._seen = {"event": (step, self.seconds), "evaluation": (step, self.seconds)}
+        self._wrote = self._epoch_start = self.seconds
+
+    def _speed_since(self, mark, step):
+        """Return images/s since the last call with this mark."""
+        before, then = self._seen[mark]
+        now = self.seconds
+        self._seen[mark] = step, now
+        return (step - before) * self.global_batch / (now - then)
+
+    def step(self, step, loss, learning_rate):
+        """Count a finished step; return whether it was written down.
+
+        Parameters
+        ----------
+        step : int
+            Steps done.
+        loss : convertible to float
+            Read only when it is written: reading waits for the device.
+        learning_rate : float
+        """
+        first = self.first_step_s is None
+        if first:
+            loss = float(loss)
+            self.first_step_s = time.time() - _created()
+        if step % self.steps_per_epoch == 0:
+            self.epoch_seconds.append(self.seconds - self._epoch_start)
+            self._epoch_start = self.seconds
+        if step == self._warm_step:
+            float(loss)  # a device may still be busy with earlier steps
+            self._warm_seconds = self.seconds
+        elif step > self._warm_step:
+            samples = (step - self._warm_step) * self.global_batch
+            self.images_per_s = samples / (self.seconds - self._warm_seconds)
+        due = self.seconds - self._wrote >= EVENT_EVERY_S
+        if not (first or due or step == self.steps):
+            return False
+        self._wrote = self.seconds
+        speed = self._speed_since("event", step)
+        self.event(
+            "step",
+            **self._where(step),
+            images_per_s=None if first else speed,  # the first step builds the graph
+            loss=float(loss),
+            learning_rate=learning_rate,
+        )
+        return True
+
+    def _where(self, step):
+        return {
+            "step": step,
+            "epoch": step / self.steps_per_epoch,
+            "samples": step * self.global_batch,
+        }
+
+    def evaluation(self, step, **figures):
+        """Write an evaluation down, and return its row."""
+        row = {
+            **self._where(step),
+            "seconds": self._seconds,
+            "images_per_s": self._speed_since("evaluation", step),
+            **figures,
+        }
+        self.history.append(row)
+        self.event("evaluation", **row)
+        self.print(
+            "epoch {epoch:6.2f}  step {step:5d}  {images_per_s:6.0f} images/s  "
+            "training: loss {loss:.3f}, accuracy {accuracy:6.1%}  "
+            "held-out: loss {test_loss:.3f}, accuracy {test_accuracy:6.1%}".format(**row)
+        )
+        return row
+
+    # ------------------------------------------------------------ interrupting and ending
+
+    def state(self):
+        """Return what a resumed training needs to carry on this journal."""
+        return {
+            "seconds": self.seconds,
+            "history": self.history,
+            "epoch_seconds": self.epoch_seconds,
+        }
+
+    def resume(self, state):
+        """Carry on from another journal's `state`; call it before `start`."""
+        self._seconds = state["seconds"]
+        self.history, self.epoch_seconds = state["history"], state["epoch_seconds"]
+
+    def result(self, **fields):
+        """Write ``result.json`` and return it."""
+        last = self.history[-1]
+        result = {
+            **fields,
+            "versions": versions(),
+            "hardware": hardware(),
+            "steps": last["step"],
+            "epochs": last["epoch"],
+            "samples": last["samples"],
+            "epoch_seconds": self.epoch_seconds,
+            "images_per_s": self.images_per_s,
+            "time_to_first_step_s": self.first_step_s,
+            "train_seconds": self._seconds,
+            **{key: last[key] for key in ("loss", "accuracy", "test_loss", "test_accuracy")},
+            "history": self.history,
+            "finished": datetime.now().astimezone().isoformat(timespec="seconds"),
+        }
+        if self.recorder:
+            self.recorder.result(result)
+        return result
+
+
+def _created():
+    """When this run was asked for: its job's creation, or this process' start (epoch seconds)."""
+    folder = os.environ.get("DDL_RUN_DIR")
+    job = read_json(os.path.join(folder, "job.json")) if folder else None
+    return (job or {}).get("created") or psutil.Process().create_time()

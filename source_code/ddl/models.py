@@ -1,0 +1,114 @@
+"""The course's two networks for 32×32 colour pictures, and batch norm over all ranks."""
+
+import tensorflow as tf
+from tensorflow.keras import layers
+
+from ddl.recipes import SettingError
+
+__all__ = ["MODELS", "build"]
+
+
+class _Layers:
+    """Makes convolutions and norms whose first values depend on the seed and their place only.
+
+    Every layer has its own seed, so that a network with batch norm starts from the same
+    convolutions as one without it, on every rank and whatever was built before.
+    """
+
+    def __init__(self, seed, norm, sync_norm):
+        self.seed, self.norm, self.sync_norm, self.made = seed, norm, sync_norm, 0
+
+    def start(self):
+        """Return an initializer of He et al. 2015: normal, variance 2 / fan-in."""
+        self.made += 1
+        return tf.keras.initializers.HeNormal(seed=1000 * self.seed + self.made)
+
+    def conv(self, x, filters, size, strides=1, padding="same", norm=True):
+        # A norm subtracts the mean, and any bias before it with it.
+        bias = self.norm == "none" or not norm
+        return layers.Conv2D(
+            filters, size, strides, padding, use_bias=bias, kernel_initializer=self.start()
+        )(x)
+
+    def normalise(self, x):
+        if self.norm == "none":
+            return x
+        # Momentum: with Keras' 0.99 the statistics for evaluation would take hundreds of steps
+        # to forget their start, and a large batch makes few steps in an epoch.
+        if not self.sync_norm:
+            return layers.BatchNormalization(momentum=0.9, epsilon=1e-5)(x)
+        import horovod.tensorflow as hvd
+
+        name = f"sync_batch_normalization_{self.made}"  # Horovod's own default is one fixed name
+        return hvd.SyncBatchNormalization(momentum=0.9, epsilon=1e-5, name=name)(x)
+
+    def dense(self, x, units):
+        # Logits in float32 also under mixed precision: the loss needs the digits.
+        return layers.Dense(units, kernel_initializer=self.start(), dtype="float32")(x)
+
+
+def _cnn(x, make, classes):
+    """Four 3×3 convolutions (32, 64, 128, 128), about 250,000 parameters."""
+    for index, filters in enumerate((32, 64, 128, 128)):
+        x = make.conv(x, filters, 3)
+        if index < 3:
+            # Before the norm: ReLU commutes with the maximum, and a quarter is left to normalise.
+            x = layers.MaxPool2D()(x)
+        x = layers.ReLU()(make.normalise(x))
+    return make.dense(layers.GlobalAveragePooling2D()(x), classes)
+
+
+def _resnet(x, make, classes):
+    """A stem of 7×7/2 and 3×3/2, then two bottleneck blocks (He et al. 2016, figure 5 right)."""
+    x = make.conv(layers.ZeroPadding2D(3)(x), 64, 7, 2, "valid")
+    x = layers.ReLU()(make.normalise(x))
+    x = layers.MaxPool2D(3, 2)(x)
+    for filters, stride in (((64, 64, 256), 1), ((128, 128, 512), 2)):
+        x = _bottleneck(x, make, filters, stride)
+    x = layers.AveragePooling2D(2, padding="same")(x)
+    return make.dense(layers.Flatten()(x), classes)
+
+
+def _bottleneck(x, make, filters, stride):
+    inner, middle, outer = filters
+    y = layers.ReLU()(make.normalise(make.conv(x, inner, 1, stride, "valid")))
+    y = layers.ReLU()(make.normalise(make.conv(y, middle, 3)))
+    y = make.normalise(make.conv(y, outer, 1, padding="valid"))
+    shortcut = make.normalise(make.conv(x, outer, 1, stride, "valid"))
+    return layers.ReLU()(layers.Add()([y, shortcut]))
+
+
+MODELS = {"cnn": _cnn, "resnet": _resnet}
+
+
+def build(name, *, norm="none", sync_norm=False, seed=0, classes=10):
+    """Build a network that maps pictures to logits.
+
+    Parameters
+    ----------
+    name : {"cnn", "resnet"}
+        The course's laptop-size network, or a small residual network.
+    norm : {"none", "batch"}
+    sync_norm : bool
+        Batch statistics over all ranks (Horovod's layer) instead of each rank's own.
+    seed : int
+        Decides the initial weights: the same on every rank.
+    classes : int
+
+    Returns
+    -------
+    tf.keras.Model
+        float32 ``[batch, 32, 32, 3]`` to float32 logits ``[batch, classes]``.
+
+    Raises
+    ------
+    SettingError
+        For an unknown network, or synchronous norm in a network without norm.
+    """
+    if name not in MODELS:
+        raise SettingError(f"there is no model {name!r}; the models are: {', '.join(MODELS)}")
+    if sync_norm and norm != "batch":
+        raise SettingError("synchronous batch norm (--sync-bn) in a recipe without batch norm")
+    pictures = layers.Input((32, 32, 3))
+    logits = MODELS[name](pictures, _Layers(seed, norm, sync_norm), classes)
+    return tf.keras.Model(pictures, logits, name=name)

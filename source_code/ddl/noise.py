@@ -1,0 +1,93 @@
+"""The gradient noise scale, measured from two batch sizes at once.
+
+McCandlish, Kaplan, Amodei et al. 2018, "An Empirical Model of Large-Batch Training", appendix A.1.
+"""
+
+from ddl.recipes import SettingError
+
+__all__ = ["NoiseScale", "estimate"]
+
+DECAY = 0.98  # of the moving averages, per step
+
+
+def estimate(small_sq, big_sq, small_batch, big_batch):
+    """Estimate the squared true gradient and the gradient's variance from one step.
+
+    With ``E|G_B|² = |G|² + S/B`` at two batch sizes (equation A.1), equation A.2 is
+
+    ``|G|² ≈ (B_big |G_big|² − B_small |G_small|²) / (B_big − B_small)``
+
+    ``S ≈ (|G_small|² − |G_big|²) / (1/B_small − 1/B_big)``
+
+    Both are unbiased, and both are very noisy: a single step's ``|G|²`` is often negative.
+
+    Parameters
+    ----------
+    small_sq : float
+        Squared norm of a rank's own gradient, averaged over ranks.
+    big_sq : float
+        Squared norm of the gradient that is averaged over ranks.
+    small_batch, big_batch : int
+        Samples behind the one and the other.
+
+    Returns
+    -------
+    gradient_sq, variance : float
+
+    Raises
+    ------
+    SettingError
+        When the two batches are of the same size: there is nothing to compare.
+    """
+    if not 0 < small_batch < big_batch:
+        raise SettingError(
+            f"the noise scale compares gradients of two batch sizes, got {small_batch} and "
+            f"{big_batch}: it needs two ranks or more"
+        )
+    gradient_sq = (big_batch * big_sq - small_batch * small_sq) / (big_batch - small_batch)
+    variance = (small_sq - big_sq) / (1 / small_batch - 1 / big_batch)
+    return gradient_sq, variance
+
+
+class NoiseScale:
+    """The simple noise scale S / |G|², averaged over steps.
+
+    The ratio of two averages: averaging the ratios of single steps would be biased, and their
+    denominators are often negative. Both averages are exponential and corrected for their start
+    at zero (Kingma and Ba 2015, section 3), which cancels in the ratio.
+
+    Parameters
+    ----------
+    small_batch, big_batch : int
+        Samples behind one rank's gradient and behind the averaged one.
+    """
+
+    def __init__(self, small_batch, big_batch):
+        estimate(1.0, 1.0, small_batch, big_batch)  # refuses sizes that can not work, at once
+        self.batches = small_batch, big_batch
+        self.steps = 0
+        self._gradient_sq = self._variance = 0.0
+
+    def update(self, small_sq, big_sq):
+        """Add one step's squared norms (see `estimate`)."""
+        gradient_sq, variance = estimate(small_sq, big_sq, *self.batches)
+        self._gradient_sq += (1 - DECAY) * (gradient_sq - self._gradient_sq)
+        self._variance += (1 - DECAY) * (variance - self._variance)
+        self.steps += 1
+
+    @property
+    def gradient_sq(self):
+        """Moving average of the squared true gradient, or None before the first step."""
+        return self._gradient_sq / (1 - DECAY**self.steps) if self.steps else None
+
+    @property
+    def variance(self):
+        """Moving average of the summed variance of one sample's gradient, or None."""
+        return self._variance / (1 - DECAY**self.steps) if self.steps else None
+
+    @property
+    def value(self):
+        """The noise scale in samples; None while the averaged |G|² is not positive."""
+        if not self.steps or self._gradient_sq <= 0:
+            return None
+        return self._variance / self._gradient_sq

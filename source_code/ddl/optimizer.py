@@ -1,0 +1,154 @@
+"""The optimizers that recipes name, made ready for a custom loop; LARS among them.
+
+All are of Keras' older optimizer family, to which tensorflow-addons' LAMB belongs: one family means
+one way to set the rate, to broadcast the slots and to save them.
+
+Weight decay has one meaning in every arm: the same coefficient on the same variables (kernels, never
+biases or norm parameters), entering where the optimizer's own paper puts it: added to the gradient
+in SGD, in equation 6 of LARS, added to the update in LAMB (algorithm 2). It is off by default, so
+that every arm minimises the very same loss.
+"""
+
+import warnings
+
+import tensorflow as tf
+
+from ddl.recipes import SettingError
+
+__all__ = ["LARS", "is_adapted", "make"]
+
+MOMENTUM = 0.9
+TRUST = 0.02
+
+_legacy = tf.keras.optimizers.legacy
+
+
+def is_adapted(variable):
+    """Tell whether weight decay and layer-wise rates apply: to kernels only.
+
+    Biases and the scale and shift of a norm have few elements and start at 0 or 1, so a rate in
+    proportion to their norm means nothing; the authors' own code leaves them out.
+    """
+    return "kernel" in variable.name
+
+
+class LARS(_legacy.Optimizer):
+    """Layer-wise adaptive rate scaling (You, Gitman and Ginsburg 2017, arXiv:1708.03888).
+
+    For layer l with weights w, gradient g, global rate γ and momentum m (equation 6, algorithm 1)::
+
+        λ = η ‖w‖ / (‖g‖ + β ‖w‖)
+        v ← m v + γ λ (g + β w)
+        w ← w − v
+
+    Biases and norm parameters take λ = 1 and β = 0: plain momentum at the global rate.
+
+    Parameters
+    ----------
+    learning_rate : float
+        γ.
+    momentum : float
+        m.
+    trust : float
+        η, how far a layer may move in one step as a share of its norm.
+    weight_decay : float
+        β.
+    """
+
+    def __init__(self, learning_rate, momentum=MOMENTUM, trust=TRUST, weight_decay=0.0, name="LARS"):
+        super().__init__(name)
+        self._set_hyper("learning_rate", learning_rate)
+        self.momentum, self.trust, self.weight_decay = momentum, trust, weight_decay
+
+    def _create_slots(self, var_list):
+        for variable in var_list:
+            self.add_slot(variable, "momentum")
+
+    def _resource_apply_dense(self, grad, var, apply_state=None):
+        rate = self._get_hyper("learning_rate", var.dtype.base_dtype)
+        if is_adapted(var):
+            weight_norm, grad_norm = tf.norm(var), tf.norm(grad)
+            scale = grad_norm + self.weight_decay * weight_norm
+            # A layer of zeros, or one without a gradient, has no direction to scale by.
+            ratio = tf.where(
+                (weight_norm > 0) & (scale > 0),
+                self.trust * weight_norm / tf.maximum(scale, tf.keras.backend.epsilon() ** 2),
+                1.0,
+            )
+            rate = rate * ratio
+            grad = grad + self.weight_decay * var
+        velocity = self.get_slot(var, "momentum")
+        velocity.assign(self.momentum * velocity + rate * grad)
+        return var.assign_sub(velocity)
+
+
+class _DecayedGradient:
+    """Adds weight decay to the kernels' gradients, for optimizers that leave it to the loss."""
+
+    def __init__(self, *args, weight_decay=0.0, **kwargs):
+        super().__init__(*args, **kwargs)
+        self._weight_decay = weight_decay
+
+    def _resource_apply_dense(self, grad, var, apply_state=None):
+        if self._weight_decay and is_adapted(var):
+            grad = grad + self._weight_decay * var
+        return super()._resource_apply_dense(grad, var, apply_state)
+
+
+class _SGD(_DecayedGradient, _legacy.SGD):
+    pass
+
+
+class _Adam(_DecayedGradient, _legacy.Adam):
+    pass
+
+
+def _lamb(learning_rate, weight_decay):
+    with warnings.catch_warnings():
+        # The package says on import that it has ended. It is pinned, and LAMB is all that we use.
+        warnings.filterwarnings("ignore", message=r"\s*TensorFlow Addons", category=UserWarning)
+        from tensorflow_addons.optimizers import LAMB
+    not_kernels = ["bias", "gamma", "beta"]  # the reverse of `is_adapted`, as patterns of names
+    return LAMB(
+        learning_rate,
+        weight_decay=weight_decay,
+        exclude_from_weight_decay=not_kernels,
+        exclude_from_layer_adaptation=not_kernels,
+    )
+
+
+_MAKERS = {
+    "sgd": lambda rate, decay: _SGD(rate, MOMENTUM, nesterov=True, weight_decay=decay),
+    "adam": lambda rate, decay: _Adam(rate, weight_decay=decay),
+    "lars": lambda rate, decay: LARS(rate, weight_decay=decay),
+    "lamb": _lamb,
+}
+
+
+def make(name, learning_rate, variables, weight_decay=0.0):
+    """Return an optimizer whose slots exist already.
+
+    Horovod broadcasts the slots before the first step, and a checkpoint fills them: so they are
+    made here and not, as Keras would, during the first step.
+
+    Parameters
+    ----------
+    name : {"sgd", "adam", "lamb", "lars"}
+    learning_rate : float
+        At the first step; assign to ``.learning_rate`` later.
+    variables : list of tf.Variable
+        What will be trained.
+    weight_decay : float
+
+    Raises
+    ------
+    SettingError
+        For an unknown name.
+    """
+    if name not in _MAKERS:
+        raise SettingError(
+            f"there is no optimizer {name!r}; the optimizers are: {', '.join(_MAKERS)}"
+        )
+    optimizer = _MAKERS[name](learning_rate, weight_decay)
+    optimizer._create_all_weights(variables)  # the older family has no public way
+    return optimizer

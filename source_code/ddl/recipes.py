@@ -1,0 +1,158 @@
+"""Named recipes: what each arm of the convergence comparison changes, one thing at a time.
+
+::
+
+    base ── batch_norm ── scale_lr ── warmup ─┬─ lamb
+                                              └─ lars
+"""
+
+from dataclasses import dataclass, fields
+
+__all__ = [
+    "BASE_RATES",
+    "RECIPES",
+    "REFERENCE_BATCH",
+    "Recipe",
+    "SettingError",
+    "micro_batch",
+    "recipe",
+]
+
+# Learning rates hold for this global batch. A recipe with the linear rule multiplies them by
+# global batch / REFERENCE_BATCH; a recipe without it uses them as they are.
+REFERENCE_BATCH = 64
+
+# The rate at the reference batch belongs to the optimizer: a step of the layer-wise ones is a
+# share of a layer's norm, so the numbers are not comparable. One rate serves all SGD arms.
+BASE_RATES = {
+    "sgd": 0.05,
+    "adam": 0.001,  # Kingma and Ba 2015, and what the usual Horovod examples start from
+    "lamb": 0.00125,  # 0.02 at batch 1024
+    "lars": 0.05,  # as SGD: with optimizer.TRUST the size of a step is what differs
+}
+
+
+class SettingError(ValueError):
+    """A setting that does not exist, or that does not go with the others."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What distinguishes one arm of the comparison.
+
+    Attributes
+    ----------
+    name : str
+    parent : str or None
+        The recipe that this one differs from in exactly one of the fields below.
+    norm : {"none", "batch"}
+        Batch normalisation. It is per worker (Hoffer et al. 2017 call it ghost batch norm)
+        unless a run asks for synchronous statistics.
+    lr_rule : {"fixed", "linear"}
+        Linear: the rate grows with the global batch (Goyal et al. 2017, section 2.1).
+    warmup_epochs : int
+        Epochs over which the rate climbs to its scaled value (ibid., section 2.2).
+    optimizer : {"sgd", "lamb", "lars", "adam"}
+    """
+
+    name: str
+    parent: str | None = None
+    norm: str = "none"
+    lr_rule: str = "fixed"
+    warmup_epochs: float = 0
+    optimizer: str = "sgd"
+
+    def __post_init__(self):
+        choices = {"norm": ("none", "batch"), "lr_rule": ("fixed", "linear"), "optimizer": BASE_RATES}
+        for field, allowed in choices.items():
+            if getattr(self, field) not in allowed:
+                raise SettingError(
+                    f"recipe {self.name!r}: {field} is {getattr(self, field)!r}, "
+                    f"not one of {', '.join(allowed)}"
+                )
+        if self.warmup_epochs < 0:
+            raise SettingError(f"recipe {self.name!r}: warm-up over {self.warmup_epochs} epochs")
+
+    def changes(self):
+        """Return ``{field: (parent's value, this one's value)}``; nothing for the first recipe."""
+        if self.parent is None:
+            return {}
+        parent = RECIPES[self.parent]
+        pairs = {
+            field.name: (getattr(parent, field.name), getattr(self, field.name))
+            for field in fields(self)
+            if field.name not in ("name", "parent")
+        }
+        return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+    def rate(self, global_batch, base_rate):
+        """Return the learning rate that applies at a global batch.
+
+        Parameters
+        ----------
+        global_batch : int
+            Samples in one step of all ranks together.
+        base_rate : float
+            The rate at ``REFERENCE_BATCH`` samples.
+        """
+        scale = global_batch / REFERENCE_BATCH if self.lr_rule == "linear" else 1
+        return base_rate * scale
+
+
+_BATCH_NORM = {"norm": "batch"}
+_SCALE_LR = {**_BATCH_NORM, "lr_rule": "linear"}
+_WARMUP = {**_SCALE_LR, "warmup_epochs": 2}
+
+RECIPES = {
+    recipe.name: recipe
+    for recipe in (
+        Recipe("base"),
+        Recipe("batch_norm", "base", **_BATCH_NORM),
+        Recipe("scale_lr", "batch_norm", **_SCALE_LR),
+        Recipe("warmup", "scale_lr", **_WARMUP),
+        Recipe("lamb", "warmup", **_WARMUP, optimizer="lamb"),
+        Recipe("lars", "warmup", **_WARMUP, optimizer="lars"),
+    )
+}
+
+
+def recipe(name):
+    """Return the recipe of that name.
+
+    Raises
+    ------
+    SettingError
+        For an unknown name; the message lists the valid ones.
+    """
+    if name not in RECIPES:
+        raise SettingError(f"there is no recipe {name!r}; the recipes are: {', '.join(RECIPES)}")
+    return RECIPES[name]
+
+
+def micro_batch(global_batch, ranks, passes=1):
+    """Return the samples of one forward and backward pass on one rank.
+
+    Parameters
+    ----------
+    global_batch : int
+        Samples in one step: ranks × passes × micro-batch.
+    ranks : int
+    passes : int
+        Backward passes that a rank makes before gradients are averaged.
+
+    Raises
+    ------
+    SettingError
+        When the global batch can not be divided evenly; the message names the nearest that can.
+    """
+    if passes < 1:
+        raise SettingError(f"{passes} backward passes per step: there must be at least one")
+    parts = ranks * passes
+    if global_batch < 1 or global_batch % parts:
+        nearest = max(1, round(global_batch / parts)) * parts
+        each = f"{ranks} ranks" + (f" × {passes} backward passes" if passes > 1 else "")
+        raise SettingError(
+            f"a global batch of {global_batch} can not be divided evenly over {each}; "
+            f"the nearest that can is {nearest}"
+        )
+    return global_batch // parts

@@ -1,0 +1,393 @@
+"""Train a network on CIFAR-10 with any number of Horovod workers.
+
+    ddl run train_cifar.py --workers 2 -- --recipe warmup
+    ddl run train_cifar.py --workers 2 -- --recipe lamb --global-batch 1024 --epochs 8
+    horovodrun --gloo -np 2 python source_code/train_cifar.py --recipe batch_norm
+    python source_code/train_cifar.py --steps 20        # one worker, no run folder
+
+A recipe changes one thing in the one before it (ddl/recipes.py). Under `ddl run` rank 0 writes
+events.jsonl while it trains and result.json at the end; elsewhere it only prints.
+"""
+
+import argparse
+import math
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import horovod.tensorflow as hvd
+import numpy as np
+import tensorflow as tf
+
+from ddl import checkpoint, models, optimizer
+from ddl.data import DataError, Order, load
+from ddl.data.augment import augment, normalise
+from ddl.journal import Journal
+from ddl.noise import NoiseScale
+from ddl.recipes import BASE_RATES, RECIPES, SettingError, micro_batch, recipe
+from ddl.site import usable_cores
+from ddl.schedule import DECAYS, Schedule
+
+TEST_BATCH = 500  # small enough for any device, large enough to keep it busy
+CHECK_EVERY_STEPS = 10  # read the loss, to end a training that diverged; reading waits for a GPU
+
+
+def parse(arguments=None):
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--recipe", default="base", metavar="NAME", help=f"one of {', '.join(RECIPES)}")
+    add("--model", default="cnn", choices=models.MODELS)
+    # Data
+    add("--data-set", default="auto", choices=("auto", "cifar10", "synthetic"))
+    add("--train-samples", type=int, metavar="N", help="train on a part (default: all 50,000)")
+    add("--test-samples", type=int, metavar="N", help="default: all 10,000")
+    add("--no-augment", action="store_true", help="no random flips and shifts")
+    add("--identical-data", action="store_true",
+        help="give every rank the SAME samples: a common mistake, here to be looked at")
+    # How long
+    add("--epochs", type=float, default=8)
+    add("--steps", type=int, help="train for so many steps instead")
+    add("--target-accuracy", type=float, metavar="A",
+        help="stop at the first evaluation with this held-out accuracy (0 to 1)")
+    add("--evaluate-every", type=int, default=0, metavar="STEPS",
+        help="as well as at the end of each epoch")
+    # Batch
+    add("--global-batch", type=int, default=64, help="samples in a step of all ranks together")
+    add("--backward-passes-per-step", type=int, default=1, metavar="K",
+        help="take a rank's part in K passes, then average once")
+    # Learning rate and optimizer: what is not given is the recipe's
+    add("--optimizer", choices=BASE_RATES)
+    add("--learning-rate", type=float, metavar="RATE",
+        help="at a global batch of 64, before any scaling (default: the optimizer's own)")
+    add("--warmup-epochs", type=float)
+    add("--schedule", default="constant", choices=DECAYS, help="after the warm-up")
+    add("--weight-decay", type=float, default=0.0)
+    add("--label-smoothing", type=float, default=0.0)
+    add("--seed", type=int, default=0, help="of initial weights, order and augmentation")
+    # Workers
+    add("--sync-bn", action="store_true", help="batch statistics of all ranks together")
+    add("--fp16-compression", action="store_true", help="send gradients in half precision")
+    add("--mixed-precision", action="store_true", help="compute in bfloat16 (GPU only)")
+    add("--noise-scale", action="store_true", help="measure the gradient noise scale")
+    # Interrupting
+    add("--checkpoint-every", type=int, default=0, metavar="STEPS")
+    add("--resume", metavar="FOLDER_OR_RUN", help="go on from that run's checkpoint")
+    return parser.parse_args(arguments)
+
+
+def main(arguments=None):
+    """Train, and return what goes into result.json."""
+    config = parse(arguments)
+
+    # Horovod: initialise. From here on this process knows its rank and how many there are.
+    hvd.init()
+    rank, ranks = hvd.rank(), hvd.size()
+
+    # Horovod: pin each rank to one GPU, where there are any.
+    pin_device(config.mixed_precision)
+
+    # Horovod: shard. One order of samples for all; each rank takes its part of every batch.
+    data = load(config.data_set, train_samples=config.train_samples, test_samples=config.test_samples)
+    order = Order(data.train_samples, config.global_batch, config.seed)
+    arm, steps = settle(config, order, ranks)
+    part = rank_slice(config, rank, ranks)
+
+    model = models.build(config.model, norm=arm.norm, sync_norm=config.sync_bn, seed=config.seed)
+
+    # Horovod: scale the learning rate with the global batch, if the recipe says so.
+    schedule = Schedule(
+        start=config.learning_rate,
+        peak=arm.rate(config.global_batch, config.learning_rate),
+        warmup_epochs=arm.warmup_epochs,
+        epochs=steps / order.steps,
+        decay=config.schedule,
+    )
+    optim = optimizer.make(
+        arm.optimizer, schedule(0), model.trainable_variables, config.weight_decay
+    )
+
+    # Horovod: wrap. The step averages the gradients of all ranks before it applies them.
+    train_step = make_train_step(model, optim, data, config, part)
+    evaluate = make_evaluation(model, data, rank, ranks)
+
+    # Horovod: broadcast rank 0's weights and optimizer state, fresh or from a checkpoint.
+    variables = model.variables + optim.variables()
+    fixed = {name: getattr(config, name) for name in
+             ("model", "recipe", "optimizer", "seed", "global_batch", "no_augment")}
+    fixed |= data.describe()
+    state = resume(config.resume, variables, fixed)
+    hvd.broadcast_variables(variables, root_rank=0)
+
+    # Horovod: write on rank 0 only.
+    journal = Journal(rank == 0, steps, order.steps, config.global_batch)
+    noise = NoiseScale(part.stop - part.start, config.global_batch) if config.noise_scale else None
+    announce(journal, config, arm, data, schedule, ranks)
+    start, since, totals = 0, 0, tf.zeros(2)
+    if state:
+        start, since, totals = state["step"], state["since"], tf.constant(state["totals"])
+        journal.resume(state["journal"])
+    journal.start(start, world=ranks, per_rank_batch=config.global_batch // ranks,
+                  data=data.describe())
+
+    stopped_by = "steps" if config.steps else "epochs"
+    for step in range(start, steps):
+        epoch, row = divmod(step, order.steps)
+        if row == 0 or step == start:
+            batches = order.epoch(epoch)
+        rate = schedule(step / order.steps)
+        metrics = train_step(batches[row, part], step, rate)
+
+        done = step + 1
+        totals, since = totals + metrics[:2], since + 1
+        if noise:
+            noise.update(float(metrics[2]), float(metrics[3]))
+        if journal.step(done, metrics[0], rate) and noise:
+            journal.event("noise_scale", step=done, noise_scale=noise.value,
+                          gradient_sq=noise.gradient_sq, variance=noise.variance)
+        # All ranks see the same averaged loss, so all of them leave the loop together.
+        diverged = done % CHECK_EVERY_STEPS == 0 and not math.isfinite(metrics[0])
+        if (done % order.steps == 0 or done == steps or diverged
+                or config.evaluate_every and done % config.evaluate_every == 0):
+            with journal.paused():
+                loss, accuracy = (totals / since).numpy().tolist()
+                test_loss, test_accuracy = evaluate()
+            journal.evaluation(done, loss=loss, accuracy=accuracy, test_loss=test_loss,
+                               test_accuracy=test_accuracy, learning_rate=rate)
+            totals, since = tf.zeros(2), 0
+            diverged = diverged or not math.isfinite(loss)
+            if diverged:
+                stopped_by = "diverged"
+                journal.note(f"diverged: the loss is not a finite number at step {done}")
+                break
+            if config.target_accuracy and test_accuracy >= config.target_accuracy:
+                stopped_by = "target"
+                break
+        if config.checkpoint_every and done % config.checkpoint_every == 0:
+            with journal.paused():
+                average_statistics(model)
+                state = {"step": done, "since": since, "totals": totals.numpy().tolist(),
+                         "journal": journal.state()}
+                save(journal, variables, state, fixed)
+
+    return journal.result(
+        script=sys.argv[0],
+        argv=sys.argv[1:] if arguments is None else list(arguments),
+        config=vars(config),
+        recipe=config.recipe,
+        model=config.model,
+        parameters=model.count_params(),
+        data=data.describe(),
+        ranks=ranks,
+        threads_per_rank=int(os.environ.get("TF_NUM_INTRAOP_THREADS") or usable_cores()),
+        per_rank_batch=config.global_batch // ranks,
+        global_batch=config.global_batch,
+        backward_passes_per_step=config.backward_passes_per_step,
+        identical_data=config.identical_data,
+        seed=config.seed,
+        learning_rate=schedule.peak,
+        stopped_by=stopped_by,
+        diverged=stopped_by == "diverged",
+        noise_scale=noise.value if noise else None,
+    )
+
+
+def pin_device(mixed_precision):
+    """Let this rank see one GPU only, and choose how it computes."""
+    gpus = tf.config.list_physical_devices("GPU")
+    if gpus:
+        # The remainder: a scheduler may show each rank only its own GPU, under number 0.
+        mine = gpus[hvd.local_rank() % len(gpus)]
+        tf.config.set_visible_devices(mine, "GPU")
+        tf.config.experimental.set_memory_growth(mine, True)
+    if mixed_precision:
+        if not gpus:
+            raise SettingError("--mixed-precision needs a GPU, and this machine shows none")
+        # bfloat16 has float32's range: no loss scaling is needed, which float16 would ask for.
+        tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    # Graph rewriting costs seconds at the first step and gains nothing in this one.
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+
+
+def settle(config, order, ranks):
+    """Fill in what the recipe decides; return it as it applies, and the number of steps."""
+    micro_batch(config.global_batch, ranks, config.backward_passes_per_step)
+    for name in ("steps", "epochs", "learning_rate", "target_accuracy"):
+        value = getattr(config, name)
+        if value is not None and value <= 0:
+            raise SettingError(f"--{name.replace('_', '-')} is {value}: it must be more than 0")
+    if config.checkpoint_every and "DDL_RUN_DIR" not in os.environ:
+        raise SettingError("--checkpoint-every needs a run folder: start this with `ddl run`")
+    steps = config.steps or max(1, round(config.epochs * order.steps))
+    arm = recipe(config.recipe)
+    config.optimizer = config.optimizer or arm.optimizer
+    if config.warmup_epochs is None:
+        # In a short training the recipe's warm-up takes half of it at most.
+        config.warmup_epochs = min(arm.warmup_epochs, steps / order.steps / 2)
+    if config.learning_rate is None:
+        config.learning_rate = BASE_RATES[config.optimizer]
+    return replace(arm, optimizer=config.optimizer, warmup_epochs=config.warmup_epochs), steps
+
+
+def rank_slice(config, rank, ranks):
+    """Return which part of every global batch this rank trains on."""
+    each = config.global_batch // ranks
+    first = 0 if config.identical_data else rank * each
+    return slice(first, first + each)
+
+
+def make_train_step(model, optim, data, config, part):
+    """Return a function of (sample numbers, step, learning rate) that trains one step.
+
+    It returns loss and accuracy, averaged over ranks, and with --noise-scale the squared norms of
+    the ranks' own gradients (their average) and of the averaged gradient.
+    """
+    images, labels = tf.constant(data.train_images), tf.constant(data.train_labels)
+    classes, weights = len(data.class_names), model.trainable_variables
+    passes = config.backward_passes_per_step
+    micro = (part.stop - part.start) // passes
+    compression = hvd.Compression.fp16 if config.fp16_compression else hvd.Compression.none
+
+    def forward_backward(numbers, step, position):
+        pictures = tf.gather(images, numbers)
+        if not config.no_augment:
+            pictures = augment(pictures, (config.seed, step), position, config.global_batch)
+        target = tf.gather(labels, numbers)
+        smooth = config.label_smoothing
+        wanted = tf.one_hot(target, classes) * (1 - smooth) + smooth / classes
+        with tf.GradientTape() as tape:
+            logits = model(normalise(pictures), training=True)
+            loss = tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(wanted, logits))
+        hits = tf.reduce_mean(tf.cast(tf.argmax(logits, 1, tf.int32) == target, tf.float32))
+        return [*tape.gradient(loss, weights), loss, hits]
+
+    def in_passes(numbers, step):
+        def add(index, sums):
+            first = index * micro
+            new = forward_backward(numbers[first : first + micro], step, part.start + first)
+            return index + 1, [a + b / passes for a, b in zip(sums, new)]
+
+        zeros = [*map(tf.zeros_like, weights), 0.0, 0.0]
+        # One pass at a time: to need the memory of one is what the passes are for.
+        return tf.while_loop(lambda index, _: index < passes, add, (0, zeros),
+                             parallel_iterations=1)[1]
+
+    @tf.function(autograph=False, input_signature=[
+        tf.TensorSpec([micro * passes], tf.int32), tf.TensorSpec([], tf.int32), tf.TensorSpec([])
+    ])
+    def train_step(numbers, step, rate):
+        if passes == 1:
+            *gradients, loss, hits = forward_backward(numbers, step, part.start)
+        else:
+            *gradients, loss, hits = in_passes(numbers, step)
+        metrics = [loss, hits]
+        if config.noise_scale:
+            metrics.append(squared_norm(gradients))
+        if hvd.size() > 1:
+            # Horovod: average over ranks, all gradients in one message.
+            gradients = hvd.grouped_allreduce(gradients, op=hvd.Average, compression=compression)
+            metrics = tf.unstack(hvd.allreduce(tf.stack(metrics), op=hvd.Average))
+        if config.noise_scale:
+            metrics.append(squared_norm(gradients))
+        optim.learning_rate.assign(rate)
+        optim.apply_gradients(zip(gradients, weights))
+        return tf.stack(metrics)
+
+    return train_step
+
+
+def squared_norm(tensors):
+    return tf.add_n([tf.reduce_sum(tf.square(tensor)) for tensor in tensors])
+
+
+def make_evaluation(model, data, rank, ranks):
+    """Return a function that gives held-out loss and accuracy, the same on every rank.
+
+    Each rank takes every so many-th test picture. The last batch is filled up with pictures of
+    weight 0, so that all batches have one shape, and sums are added before they are divided.
+    """
+    images, labels = tf.constant(data.test_images), tf.constant(data.test_labels)
+    numbers = np.arange(rank, data.test_samples, ranks, dtype=np.int32)
+    batch = min(TEST_BATCH, -(-data.test_samples // ranks))
+    fill = -len(numbers) % batch
+    weight = np.append(np.ones(len(numbers), np.float32), np.zeros(fill, np.float32))
+    numbers = np.append(numbers, np.zeros(fill, np.int32))
+
+    @tf.function(autograph=False)
+    def sums(numbers, weight):
+        target = tf.gather(labels, numbers)
+        logits = model(normalise(tf.gather(images, numbers)), training=False)
+        loss = tf.nn.sparse_softmax_cross_entropy_with_logits(target, logits)
+        hits = tf.cast(tf.argmax(logits, 1, tf.int32) == target, tf.float32)
+        return tf.stack([tf.reduce_sum(loss * weight), tf.reduce_sum(hits * weight),
+                         tf.reduce_sum(weight)])
+
+    def evaluate():
+        average_statistics(model)
+        parts = [slice(first, first + batch) for first in range(0, len(numbers), batch)]
+        total = sum((sums(numbers[part], weight[part]) for part in parts), tf.zeros(3))
+        # Horovod: sum over ranks, then divide; an average of averages would weigh shards wrongly.
+        loss, hits, count = hvd.allreduce(total, op=hvd.Sum, name="evaluation").numpy().tolist()
+        return loss / count, hits / count
+
+    return evaluate
+
+
+def average_statistics(model):
+    """Give all ranks one and the same model: the mean of their batch norms' moving statistics."""
+    statistics = model.non_trainable_variables
+    if statistics and hvd.size() > 1:
+        means = hvd.grouped_allreduce(statistics, op=hvd.Average, name="statistics")
+        for variable, mean in zip(statistics, means):
+            variable.assign(mean)
+
+
+def save(journal, variables, state, fixed):
+    """Write a checkpoint into the run's folder, on rank 0."""
+    if journal.recorder:
+        path = Path(os.environ["DDL_RUN_DIR"]) / checkpoint.FILE
+        checkpoint.save(path, variables, state, fixed)
+        journal.event("checkpoint", step=state["step"], path=str(path))
+
+
+def resume(place, variables, fixed):
+    """Read a checkpoint on rank 0; return its state on every rank, or None without a `place`."""
+    if not place:
+        return None
+    state = problem = None
+    if hvd.rank() == 0:
+        try:
+            state = checkpoint.restore(checkpoint.find(place), variables, fixed)
+        except SettingError as error:
+            problem = str(error)
+    state, problem = hvd.broadcast_object((state, problem), root_rank=0)
+    if problem:  # said by every rank, or the others would wait for rank 0
+        raise SettingError(problem)
+    return state
+
+
+def announce(journal, config, arm, data, schedule, ranks):
+    """Say what is about to be trained, and on what."""
+    facts = data.describe()
+    journal.print(
+        f"data: {facts['name']} ({facts['form']}), {facts['train_samples']} training and "
+        f"{facts['test_samples']} test pictures\n"
+        f"batch: {ranks} ranks x {config.global_batch // ranks} = {config.global_batch}\n"
+        f"recipe {arm.name}: norm {arm.norm}, {arm.optimizer}, learning rate "
+        f"{config.learning_rate:g} at batch 64, {schedule.peak:g} at this one, "
+        f"warm-up {schedule.warmup_epochs:g} epochs, then {schedule.decay}"
+    )
+    if data.note:
+        journal.note(data.note)
+    if config.identical_data:
+        journal.note("IDENTICAL DATA: every rank trains on the same samples, so that more ranks "
+                     "add nothing; this run is a demonstration of a mistake")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (SettingError, DataError) as error:
+        sys.exit(f"train_cifar.py: {error}")
