@@ -1,0 +1,108 @@
+"""The line that a long step shows while it runs, and the command that it waits for."""
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+__all__ = ["CommandError", "Line", "last_lines"]
+
+SILENCE_S = 10  # where no terminal redraws the line, print one this often
+GRACE_S = 10  # what an interrupted command gets to end by itself
+
+
+class CommandError(Exception):
+    """A command failed: `log` has all it said."""
+
+    def __init__(self, name: str, code: int, log: Path) -> None:
+        tail = "\n".join(f"    {line}" for line in last_lines(log)[-15:])
+        super().__init__(f"{name} failed (exit code {code}); all it said is in {log}\n{tail}")
+        self.log = log
+
+
+class Line:
+    """One step's line: redrawn in a terminal, elsewhere repeated every ten seconds."""
+
+    def __init__(self, title: str, name: str) -> None:
+        self.title, self.name = title, name
+        self.started = self.shown = time.monotonic()
+        self.terminal = sys.stdout.isatty()
+        if self.terminal:
+            self.show("")
+        else:
+            print(f"{title}  {name} …", flush=True)
+
+    def show(self, detail: str) -> None:
+        now = time.monotonic()
+        if not self.terminal and now - self.shown < SILENCE_S:
+            return
+        self.shown = now
+        text = f"{self.title}  {self.name:<14} {now - self.started:4.0f} s  {detail}".rstrip()
+        if self.terminal:
+            width = shutil.get_terminal_size().columns - 1
+            print(f"\r\033[K{text[:width]}", end="", flush=True)
+        else:
+            print(text[:160], flush=True)
+
+    def end(self, detail: str = "") -> None:
+        self.shown = -SILENCE_S
+        self.show(detail)
+        if self.terminal:
+            print(flush=True)
+
+    def run(self, command: list, log: Path, env: Mapping[str, str], **options) -> None:
+        """Run a command: what it prints goes to the log, its latest line to the screen.
+
+        Raises CommandError where it fails. Interrupted, it ends the command and all it started.
+        """
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as file:
+            file.write(f"\n$ {' '.join(map(str, command))}\n".encode())
+            file.flush()
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                env=env,
+                start_new_session=True,
+                **options,
+            )
+            try:
+                while (code := wait(process, 0.5)) is None:
+                    self.show(latest(log))
+            except BaseException:
+                os.killpg(process.pid, signal.SIGTERM)
+                wait(process, GRACE_S)
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                raise
+        if code:
+            raise CommandError(self.name, code, log)
+
+
+def wait(process: subprocess.Popen, timeout_s: float) -> int | None:
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        return process.wait(timeout_s)
+    return None
+
+
+def last_lines(log: Path) -> list[str]:
+    """The end of a log, line by line, whatever redrew them and however they are encoded."""
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - 2**16))
+        text = file.read().decode(errors="replace")
+    return [line.rstrip() for line in re.split(r"[\r\n]+", text) if line.strip()] or [""]
+
+
+def latest(log: Path) -> str:
+    """A compiler's progress where the log has one, else its last line."""
+    said = [line.strip() for line in last_lines(log)]
+    return next((line for line in reversed(said) if re.match(r"\[ *\d+%\]", line)), said[-1])
