@@ -1,0 +1,437 @@
+"""Figures of the course, each a function from runs or numbers to one `Picture`.
+
+A picture knows what it shows in words (``picture.alt``), which a notebook attaches to the image
+and a terminal prints. Nothing here is shown by itself, and matplotlib's global state stays alone.
+"""
+
+import base64
+import functools
+import io
+from collections.abc import Iterable
+from html import escape
+
+import matplotlib
+import numpy
+import pandas
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
+
+from ddl.view import data_label
+
+__all__ = [
+    "Picture",
+    "plot_arms",
+    "plot_batch_size_tradeoff",
+    "plot_convergence",
+    "plot_minima",
+    "plot_noise_scale",
+    "plot_schedule",
+]
+
+# Okabe and Ito's colour-blind safe palette, without the yellow that is lost on white. Line and
+# marker styles change along with the colour, so that print and greyscale keep arms apart.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9")
+LINES = ("-", "--", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)), "-")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+RECORDED_ALPHA = 0.45
+
+STYLE = {
+    "font.size": 11,
+    "axes.titlesize": 11,
+    "axes.grid": True,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.7,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "lines.linewidth": 1.8,
+    "lines.markersize": 4.5,
+    "legend.frameon": False,
+    "legend.fontsize": 10,
+}
+
+X_AXES = {
+    "epochs": ("epoch", "epochs"),
+    "steps": ("step", "optimizer steps"),
+    "samples": ("samples", "samples seen"),
+    "seconds": ("seconds", "training time, s"),
+}
+
+
+class Picture(Figure):
+    """A matplotlib figure with a text alternative, which Jupyter shows along with it.
+
+    Attributes
+    ----------
+    alt : str
+        What the picture shows, in words and numbers.
+    """
+
+    def __init__(self, width=9.0, height=4.0):
+        super().__init__(figsize=(width, height), layout="constrained", facecolor="white")
+        self.alt = ""
+
+    def _repr_mimebundle_(self, include=None, exclude=None):
+        file = io.BytesIO()
+        # JupyterLab and nbconvert give an image/png output no text alternative; HTML has one.
+        self.savefig(file, format="png", dpi=150)
+        source = base64.b64encode(file.getvalue()).decode()
+        width = round(96 * self.get_figwidth())
+        html = (
+            f'<img class="ddl-picture" alt="{escape(self.alt)}" width="{width}" '
+            f'style="max-width:100%;height:auto" src="data:image/png;base64,{source}">'
+        )
+        return {"text/html": html, "text/plain": self.alt}
+
+
+def _styled(function):
+    @functools.wraps(function)
+    def styled(*arguments, **options):
+        with matplotlib.rc_context(STYLE):
+            return function(*arguments, **options)
+
+    return styled
+
+
+# ---------------------------------------------------------------- arms and seeds
+
+
+def _arms(runs):
+    """Group runs that have a history: {(name, recorded): [run, …]}, in order of appearance."""
+    arms = {}
+    for run in _listed(runs):
+        if run.result is not None and len(run.history):
+            arms.setdefault((run.name, bool(run.recorded)), []).append(run)
+    if not arms:
+        raise ValueError("none of these runs has both evaluations and a result to draw")
+    return arms
+
+
+def _listed(runs):
+    runs = list(runs) if isinstance(runs, Iterable) else [runs]
+    if not runs:
+        raise ValueError("there are no runs to draw")
+    return runs
+
+
+def _look(arms, key):
+    """Colour by name, so that a recorded arm is a lighter version of the reader's own."""
+    names = list(dict.fromkeys(name for name, _ in arms))
+    index = names.index(key[0])
+    return {
+        "color": COLOURS[index % len(COLOURS)],
+        "marker": MARKERS[index % len(MARKERS)],
+        "alpha": RECORDED_ALPHA if key[1] else 1.0,
+    }, LINES[index % len(LINES)]
+
+
+def _label(key, arm):
+    name, recorded = key
+    seeds = f"{len(arm)} seed{'s' * (len(arm) > 1)}"
+    if not recorded:
+        return f"{name} ({seeds})"
+    hardware = arm[0].result.get("hardware") or {}
+    where = ", ".join(hardware.get("gpus") or ()) or hardware.get("cpu", "hardware not recorded")
+    return f"{name} (recorded, {where}, {seeds})"
+
+
+def _data(runs):
+    return " and ".join(dict.fromkeys(data_label(run.result.get("data")) for run in runs))
+
+
+def _final(run):
+    accuracy = run.result.get("test_accuracy")
+    return 100 * accuracy if accuracy is not None else numpy.nan
+
+
+def _percent(values):
+    values = numpy.asarray(values, float)
+    values = values[~numpy.isnan(values)]
+    if not len(values):
+        return "no held-out accuracy"
+    spread = f" (from {values.min():.1f} to {values.max():.1f})" if len(values) > 1 else ""
+    return f"{values.mean():.1f} %{spread}"
+
+
+# ---------------------------------------------------------------- pictures of runs
+
+
+@_styled
+def plot_convergence(runs, x=None):
+    """Draw held-out accuracy against epochs, steps, samples and seconds.
+
+    Parameters
+    ----------
+    runs : Run, Recorded, or an iterable of them
+        Runs with the same name are seeds of one arm: a line for their mean, a band from the
+        lowest to the highest. Recorded runs are drawn lighter and named with their hardware.
+    x : {None, "epochs", "steps", "samples", "seconds"}
+        One of the four, or None for a panel of each. Seconds are training time: evaluation,
+        start-up and waiting are left out.
+
+    Returns
+    -------
+    Picture
+    """
+    if x is not None and x not in X_AXES:
+        raise ValueError(f"x={x!r} is not one of: {', '.join(X_AXES)}")
+    arms = _arms(runs)
+    axes_names = [x] if x else list(X_AXES)
+    picture = Picture(9.0, 6.6) if x is None else Picture(7.5, 4.2)
+    grid = (2, 2) if x is None else (1, 1)
+    panels = picture.subplots(*grid, sharey=True, squeeze=False).flat
+    for panel, name in zip(panels, axes_names, strict=True):
+        column, label = X_AXES[name]
+        for key, arm in arms.items():
+            look, line = _look(arms, key)
+            at, mean, low, high = _over_seeds(arm, column)
+            panel.plot(at, mean, linestyle=line, label=_label(key, arm), **look)
+            if len(arm) > 1:
+                panel.fill_between(at, low, high, color=look["color"], alpha=0.15, linewidth=0)
+        panel.set(xlabel=label, xlim=(0, None))
+        panel.xaxis.set_major_formatter(EngFormatter(sep=""))
+    for panel in picture.axes[:: grid[1]]:
+        panel.set_ylabel("held-out accuracy, %")
+    every = [run for arm in arms.values() for run in arm]
+    picture.suptitle(f"data: {_data(every)}", fontsize=11)
+    handles, labels = picture.axes[0].get_legend_handles_labels()
+    picture.legend(handles, labels, loc="outside lower center", ncols=_columns(labels))
+    picture.alt = (
+        f"Held-out accuracy against {', '.join(X_AXES[name][1] for name in axes_names)}, on "
+        f"{_data(every)}. At the end: "
+        + "; ".join(
+            f"{_label(key, arm)} {_percent([_final(run) for run in arm])}"
+            f" after {arm[0].history['step'].iloc[-1]:,.0f} steps"
+            for key, arm in arms.items()
+        )
+        + "."
+    )
+    return picture
+
+
+def _over_seeds(arm, column):
+    """Mean position, and mean, lowest and highest accuracy (%) at each step that seeds share."""
+    rows = pandas.concat([run.history for run in arm]).astype(float)
+    rows = rows.groupby(rows["step"])
+    accuracy = 100 * rows["test_accuracy"].agg(["mean", "min", "max"])
+    return rows[column].mean(), accuracy["mean"], accuracy["min"], accuracy["max"]
+
+
+def _columns(labels):
+    return max(1, min(4, 110 // (max(map(len, labels)) + 6)))
+
+
+@_styled
+def plot_arms(runs):
+    """Draw the final held-out accuracy of every arm: a dot a seed, a bar at the mean.
+
+    Parameters
+    ----------
+    runs : Run, Recorded, or an iterable of them
+
+    Returns
+    -------
+    Picture
+    """
+    arms = _arms(runs)
+    picture = Picture(8.0, 1.3 + 0.42 * len(arms))
+    panel = picture.subplots()
+    for row, (key, arm) in enumerate(arms.items()):
+        look, _ = _look(arms, key)
+        values = [_final(run) for run in arm]
+        panel.plot(values, [row] * len(values), linestyle="", **look)
+        panel.plot([numpy.nanmean(values)], [row], marker="|", markersize=18, color=look["color"],
+                   alpha=look["alpha"], markeredgewidth=2)  # fmt: skip
+    panel.set_yticks(range(len(arms)), [_label(key, arm) for key, arm in arms.items()])
+    panel.set_ylim(len(arms) - 0.5, -0.5)
+    every = [run for arm in arms.values() for run in arm]
+    panel.set_xlabel("held-out accuracy at the end, %")
+    picture.suptitle(f"a dot a seed, a bar at the mean; data: {_data(every)}", fontsize=11)
+    picture.alt = f"Held-out accuracy at the end, on {_data(every)}: " + "; ".join(
+        f"{_label(key, arm)} {_percent([_final(run) for run in arm])}" for key, arm in arms.items()
+    )
+    return picture
+
+
+@_styled
+def plot_noise_scale(runs):
+    """Draw the gradient noise scale over training, with the batch sizes that were used.
+
+    McCandlish et al. 2018, "An Empirical Model of Large-Batch Training", section 2.2: batches far
+    below the noise scale gain from growing; batches far above it mostly don't.
+
+    Parameters
+    ----------
+    runs : Run or an iterable of them
+        Runs made with ``noise_scale=True``.
+
+    Returns
+    -------
+    Picture
+
+    Raises
+    ------
+    ValueError
+        If none of the runs recorded a positive noise scale.
+    """
+    picture = Picture(8.0, 4.2)
+    panel = picture.subplots()
+    texts, batches, drawn = [], {}, []
+    for run in _listed(runs):
+        points = [
+            (event["step"], event["noise_scale"])
+            for event in run.events()
+            if event["event"] == "noise_scale" and (event.get("noise_scale") or 0) > 0
+        ]
+        if not points or run.result is None:
+            continue
+        index = len(drawn) % len(COLOURS)
+        panel.plot(*zip(*points, strict=True), color=COLOURS[index], linestyle=LINES[index],
+                   label=run.name)  # fmt: skip
+        drawn.append(run)
+        batches.setdefault(run.result["global_batch"], COLOURS[index])
+        texts.append(f"{run.name} from {points[0][1]:,.0f} to {points[-1][1]:,.0f}")
+    if not drawn:
+        raise ValueError("no run here recorded a noise scale: launch one with noise_scale=True")
+    for batch, colour in batches.items():
+        panel.axhline(batch, color=colour, linewidth=1, linestyle=":")
+        panel.annotate(f"global batch {batch:,}", (1, batch), xycoords=("axes fraction", "data"),
+                       ha="right", va="bottom", fontsize=10)  # fmt: skip
+    panel.set(yscale="log", xlabel="optimizer steps", ylabel="noise scale, samples", xlim=(0, None))
+    panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    panel.yaxis.set_major_formatter("{x:,.0f}")
+    panel.yaxis.set_minor_formatter(NullFormatter())
+    panel.set_title(f"data: {_data(drawn)}")
+    if len(drawn) > 1:
+        panel.legend()
+    picture.alt = (
+        f"Gradient noise scale over steps, logarithmic, on {_data(drawn)}: {'; '.join(texts)}. "
+        f"Global batch sizes used: {', '.join(f'{batch:,}' for batch in batches)}."
+    )
+    return picture
+
+
+# ---------------------------------------------------------------- pictures of ideas
+
+
+@_styled
+def plot_schedule(schedules, xlabel="epochs", title="computed from the schedules, no run needed"):
+    """Draw learning-rate schedules.
+
+    Parameters
+    ----------
+    schedules : dict of str to (sequence, sequence)
+        Label to positions and learning rates.
+    xlabel, title : str
+
+    Returns
+    -------
+    Picture
+    """
+    picture = Picture(8.0, 3.6)
+    panel = picture.subplots()
+    texts = []
+    for index, (label, (x, y)) in enumerate(schedules.items()):
+        style = {"color": COLOURS[index % len(COLOURS)], "linestyle": LINES[index % len(LINES)]}
+        panel.plot(x, y, label=label, **style)
+        texts.append(f"{label} starts at {y[0]:.3g}, peaks at {max(y):.3g}, ends at {y[-1]:.3g}")
+    panel.set(xlabel=xlabel, ylabel="learning rate", xlim=(0, None), ylim=(0, None))
+    panel.set_title(title)
+    panel.legend()
+    picture.alt = f"Learning rate over {xlabel}: {'; '.join(texts)}."
+    return picture
+
+
+@_styled
+def plot_batch_size_tradeoff(noise_scale=1000.0, batches=()):
+    """Draw what a larger batch buys and what it costs, according to the noise-scale model.
+
+    ``S / S_min = 1 + B_noise / B`` optimizer steps and ``E / E_min = 1 + B / B_noise`` samples
+    reach the same loss. The two together are equation 2.11 of McCandlish et al. 2018, "An
+    Empirical Model of Large-Batch Training": ``(S / S_min − 1) (E / E_min − 1) = 1``.
+
+    Parameters
+    ----------
+    noise_scale : float
+        ``B_noise`` in samples.
+    batches : sequence of int
+        Batch sizes to mark.
+
+    Returns
+    -------
+    Picture
+    """
+    batch = noise_scale * numpy.geomspace(1 / 64, 64, 200)
+    picture = Picture(9.0, 3.8)
+    panels = picture.subplots(1, 2, sharey=True)
+    curves = (
+        ("optimizer steps ÷ the fewest possible", lambda b: 1 + noise_scale / b),
+        ("samples (or epochs) ÷ the fewest possible", lambda b: 1 + b / noise_scale),
+    )
+    for index, (panel, (label, curve)) in enumerate(zip(panels, curves, strict=True)):
+        panel.plot(batch, curve(batch), color=COLOURS[index])
+        panel.axvline(noise_scale, color="#555555", linestyle=":")
+        for mark in batches:
+            panel.plot([mark], [curve(mark)], "o", color=COLOURS[index], markersize=7)
+            panel.annotate(f" {mark:,}", (mark, curve(mark)), va="bottom")
+        panel.set(xscale="log", yscale="log", xlabel="batch size, samples", title=label)
+        panel.set_yticks([1, 2, 5, 10, 20, 50], ["1", "2", "5", "10", "20", "50"])
+        panel.annotate(f" noise scale {noise_scale:,.0f}", (noise_scale, 40))
+    panels[0].set_ylabel("to the same loss, relative")
+    picture.suptitle("computed from the model of McCandlish et al. 2018, not measured", fontsize=11)
+    marks = "; ".join(
+        f"batch {mark:,}: {1 + noise_scale / mark:.2f} times the steps and "
+        f"{1 + mark / noise_scale:.2f} times the samples"
+        for mark in batches
+    )
+    picture.alt = (
+        "Two curves against batch size on logarithmic axes. Steps to a given loss fall as the "
+        "batch grows and level off; samples stay level at first and then grow with the batch. At "
+        f"the noise scale of {noise_scale:,.0f} both are twice their minimum. {marks}"
+    ).strip()
+    return picture
+
+
+@_styled
+def plot_minima(shift=0.25):
+    """Draw a sharp and a flat minimum, and what a shift of the loss does to each.
+
+    The training loss is ``1 − exp(−(w+1)²/(2·0.12²)) − exp(−(w−1)²/(2·0.7²))`` of one weight
+    ``w``; the held-out loss is the same function moved by `shift`. The argument is that of Keskar
+    et al. 2017, "On Large-Batch Training for Deep Learning", figure 1.
+
+    Parameters
+    ----------
+    shift : float
+        How far the held-out loss lies beside the training loss.
+
+    Returns
+    -------
+    Picture
+    """
+    w = numpy.linspace(-2.2, 3.2, 1081)
+
+    def loss(at):
+        return 1 - numpy.exp(-((at + 1) ** 2) / 0.0288) - numpy.exp(-((at - 1) ** 2) / 0.98)
+
+    training, held_out = loss(w), loss(w - shift)
+    picture = Picture(8.0, 3.8)
+    panel = picture.subplots()
+    panel.plot(w, training, color=COLOURS[0], label="training loss")
+    panel.plot(w, held_out, color=COLOURS[1], linestyle=LINES[1],
+               label=f"held-out loss: the same, moved by {shift:g}")  # fmt: skip
+    rises = {}
+    for name, side in (("sharp", w < 0), ("flat", w > 0)):
+        here = numpy.flatnonzero(side)[training[side].argmin()]
+        rises[name] = held_out[here] - training[here]
+        panel.plot([w[here]] * 2, [training[here], held_out[here]], "o:", color="#333333")
+        panel.annotate(f"{name} minimum: +{rises[name]:.2f}", (w[here], -0.12), ha="center")
+    panel.set(xlabel="one weight, w", ylabel="loss", ylim=(-0.18, 1.25))
+    panel.set_title("two explicit functions, not a measurement")
+    panel.legend(loc="upper right")
+    picture.alt = (
+        "Training loss with a sharp and a flat minimum of about equal depth, and the held-out loss, "
+        f"which is the same curve moved by {shift:g}. At the sharp minimum the held-out loss lies "
+        f"{rises['sharp']:.2f} above the training loss, at the flat one {rises['flat']:.2f}."
+    )
+    return picture

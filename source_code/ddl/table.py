@@ -1,0 +1,253 @@
+"""Comparing runs: one row an arm, computed from run records."""
+
+import math
+import statistics
+from numbers import Real
+
+import pandas
+
+from ddl.view import STYLE, data_label
+
+__all__ = ["Comparison", "compare"]
+
+
+def compare(runs, at=None, steps=None, epochs=None):
+    """Tabulate runs, one row an arm; runs with the same name are the seeds of one arm.
+
+    Parameters
+    ----------
+    runs : iterable of Run or Recorded
+        Rows come in the order in which the names first appear. Recorded runs make rows of
+        their own. A run without a result (failed, stopped) is counted in its row's note.
+    at : {None, "epochs", "steps"}
+        None compares final results. The others compare after the same number of samples seen
+        or of optimizer steps: each run's last evaluation at or before that many; the step
+        that was really used stands in the table.
+    steps, epochs : number, optional
+        How many. The default is the most that every run reached.
+
+    Returns
+    -------
+    Comparison
+        A pandas DataFrame with plain values, which a notebook shows rounded and labelled.
+        Accuracies are fractions; ``test_accuracy_sd`` is the sample standard deviation over
+        the `seeds` runs, NaN for one. ``ratio`` is throughput over the first arm's, NaN where
+        the hardware or ranks × threads differ. ``verdict`` compares held-out accuracy with the
+        best arm on the same data (recorded arms among themselves): "no difference" where the means lie no further apart than
+        the pooled standard deviation ``sqrt((s1² + s2²) / 2)``.
+    """
+    if at not in (None, "epochs", "steps"):
+        raise ValueError(f"at={at!r}: compare at 'epochs', at 'steps', or leave it out for the end")
+    runs = list(runs)
+    if not runs:
+        raise ValueError("there are no runs to compare")
+    unit = at or ("steps" if steps is not None else "epochs" if epochs is not None else None)
+    limit = steps if unit == "steps" else epochs
+    if unit and limit is None:
+        column = unit.removesuffix("s")
+        ends = [run.history[column].max() for run in runs if _has_history(run)]
+        limit = min(ends, default=None)
+    arms = {}
+    for run in runs:
+        arms.setdefault((run.name, run.recorded), []).append(run)
+    rows = [_row(name, recorded, arm, unit, limit) for (name, recorded), arm in arms.items()]
+    verdicts = _verdicts(rows)
+    for row, verdict in zip(rows, verdicts, strict=True):
+        row |= {"ratio": _ratio(row, rows[0]), "verdict": verdict}
+    table = Comparison(rows, columns=COLUMNS)
+    table.attrs["title"] = f"at {limit:g} {unit}" if unit and limit is not None else "at the end"
+    return table
+
+
+COLUMNS = [
+    "arm", "ranks", "threads", "global_batch", "learning_rate", "steps", "epochs", "samples",
+    "test_accuracy", "test_accuracy_sd", "seeds", "verdict", "train_accuracy", "images_per_s",
+    "ratio", "train_seconds", "data", "hardware", "recorded", "note",
+]  # fmt: skip
+
+
+def _has_history(run):
+    return run.result is not None and len(run.history) > 0
+
+
+def _row(name, recorded, arm, unit, limit):
+    finished = [run for run in arm if run.result is not None]
+    results = [run.result for run in finished]
+    points = [point for run in finished if (point := _point(run, unit, limit)) is not None]
+    accuracies = [p["test_accuracy"] for p in points if _is_number(p["test_accuracy"])]
+    return {
+        "arm": f"{name} (recorded)" if recorded else name,
+        "ranks": _same(_of_job(run, "ranks", "workers") for run in arm),
+        "threads": _same(_of_job(run, "threads_per_rank", "threads") for run in arm),
+        "global_batch": _same(result.get("global_batch") for result in results),
+        "learning_rate": _same(_learning_rate(result) for result in results),
+        "steps": _same(int(point["step"]) for point in points),
+        "epochs": _same(round(point["epoch"], 2) for point in points),
+        "samples": _same(int(point["samples"]) for point in points),
+        "test_accuracy": _mean(accuracies),
+        "test_accuracy_sd": statistics.stdev(accuracies) if len(accuracies) > 1 else math.nan,
+        "seeds": len(accuracies),
+        "train_accuracy": _mean(point["accuracy"] for point in points),
+        "images_per_s": _mean(result.get("images_per_s") for result in results),
+        "train_seconds": _mean(point["seconds"] for point in points),
+        "data": _same(data_label(result.get("data")) for result in results),
+        "hardware": _same(_hardware(result) for result in results),
+        "recorded": recorded,
+        "note": _note(arm, results, len(points)),
+    }
+
+
+def _point(run, unit, limit):
+    """The evaluation that counts: the end of the run, or the last one within the limit."""
+    if unit is None:
+        result = run.result
+        keys = {"step": "steps", "epoch": "epochs", "seconds": "train_seconds"}
+        names = ("step", "epoch", "samples", "seconds", "accuracy", "test_accuracy")
+        point = {name: result.get(keys.get(name, name)) for name in names}
+        return point if point["step"] is not None else None
+    history = run.history
+    if len(history) == 0 or limit is None:
+        return None
+    # Epochs are floats that went through a division and JSON.
+    within = history[history[unit.removesuffix("s")] <= limit * (1 + 1e-9)]
+    return within.iloc[-1].to_dict() if len(within) else None
+
+
+def _of_job(run, key, asked):
+    """A fact from the result, or for a run without one from what was asked for."""
+    return run.result.get(key) if run.result is not None else run.job.get(asked)
+
+
+def _note(arm, results, points):
+    notes = []
+    lost = [run for run in arm if run.result is None]
+    if lost:
+        states = sorted({run.state for run in lost})
+        notes.append(f"{len(lost)} of {len(arm)} {' or '.join(states)}, without a result")
+    diverged = sum(bool(result.get("diverged")) for result in results)
+    if diverged:
+        notes.append(f"{diverged} of {len(arm)} diverged")
+    if points < len(results):
+        notes.append(f"{len(results) - points} of {len(arm)} without an evaluation that early")
+    return "; ".join(notes)
+
+
+def _verdicts(rows):
+    verdicts = []
+    for row in rows:
+        peers = [
+            peer
+            for peer in rows
+            if all(peer[key] == row[key] for key in ("data", "recorded"))
+            and _is_number(peer["test_accuracy"])
+        ]
+        best = max(peers, key=lambda r: r["test_accuracy"], default=None)
+        if not _is_number(row["test_accuracy"]) or len(peers) < 2:
+            verdicts.append("")
+            continue
+        gap = best["test_accuracy"] - row["test_accuracy"]
+        spread = math.sqrt((best["test_accuracy_sd"] ** 2 + row["test_accuracy_sd"] ** 2) / 2)
+        if row is best:
+            verdicts.append("best")
+        elif math.isnan(spread):
+            verdicts.append(f"−{100 * gap:.1f} points, spread unknown")
+        else:
+            verdicts.append("no difference" if gap <= spread else f"−{100 * gap:.1f} points")
+    return verdicts
+
+
+def _ratio(row, first):
+    keys = ("ranks", "threads", "hardware")
+    if any(row[key] != first[key] or row[key] is None for key in keys):
+        return math.nan
+    return row["images_per_s"] / first["images_per_s"] if first["images_per_s"] else math.nan
+
+
+def _hardware(result):
+    hardware = result.get("hardware") or {}
+    gpus = hardware.get("gpus") or []
+    if gpus:
+        return f"{len(gpus)} × {gpus[0]}"
+    return f"{hardware['cores']} cores, {hardware['cpu']}" if "cpu" in hardware else None
+
+
+def _learning_rate(result):
+    return (result.get("config") or {}).get("learning_rate")
+
+
+def _same(values):
+    """The one value that all share, or all of them: an arm that is not one arm must show it."""
+    different = list(dict.fromkeys(value for value in values if value is not None))
+    if len(different) > 1:
+        return " / ".join(f"{v:g}" if _is_number(v) else str(v) for v in different)
+    return different[0] if different else None
+
+
+def _mean(values):
+    values = [value for value in values if _is_number(value)]
+    return statistics.fmean(values) if values else math.nan
+
+
+def _is_number(value):
+    return isinstance(value, Real) and not math.isnan(value)
+
+
+class Comparison(pandas.DataFrame):
+    """The table of `compare`: a DataFrame that prints rounded, with units and spreads."""
+
+    @property
+    def _constructor(self):
+        # A column or row taken out of the table is ordinary pandas again.
+        return pandas.DataFrame
+
+    def readable(self):
+        """Return the table as text cells, the way that it is shown."""
+        return pandas.DataFrame([_readable(row) for row in self.to_dict("records")])
+
+    def _repr_html_(self):
+        html = self.readable().to_html(index=False, border=0, classes="ddl-table", escape=True)
+        best = '<td>best</td>'
+        html = html.replace(best, "<td><b>★ best</b></td>")
+        return f"{STYLE}<div class='ddl-scroll'>{html}</div><small>{self._caption()}</small>"
+
+    def __repr__(self):
+        return f"{self.readable().to_string(index=False)}\n{self._caption()}"
+
+    def _caption(self):
+        return (
+            f"Compared {self.attrs.get('title', 'at the end')}. Mean ± standard deviation over n "
+            "seeds. “No difference”: the means are no further apart than the pooled standard "
+            "deviation. Ratios: images/s over the first row's, on the same hardware only."
+        )
+
+
+def _readable(row):
+    sd = f" ± {100 * row['test_accuracy_sd']:.1f}" if row["test_accuracy_sd"] >= 0 else ""
+    return {
+        "arm": row["arm"],
+        "ranks × threads": f"{_cell(row['ranks'])} × {_cell(row['threads'])}",
+        "global batch": _cell(row["global_batch"], ",.0f"),
+        "learning rate": _cell(row["learning_rate"], ".4g"),
+        "steps": _cell(row["steps"], ",.0f"),
+        "epochs": _cell(row["epochs"], ".4g"),
+        "samples": _cell(row["samples"], ",.0f"),
+        "held-out accuracy, %": _percent(row["test_accuracy"]) + sd + f" (n={row['seeds']})",
+        "against the best": row["verdict"],
+        "training accuracy, %": _percent(row["train_accuracy"]),
+        "images/s": _cell(row["images_per_s"], ",.0f"),
+        "ratio": _cell(row["ratio"], ".2f"),
+        "train seconds": _cell(row["train_seconds"], ",.1f"),
+        "data": _cell(row["data"]),
+        "hardware": _cell(row["hardware"]),
+        "note": row["note"],
+    }
+
+
+def _cell(value, form="g"):
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "–"
+    return format(value, form) if _is_number(value) else str(value)
+
+
+def _percent(value):
+    return f"{100 * value:.1f}" if _is_number(value) else "–"

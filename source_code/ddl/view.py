@@ -1,0 +1,442 @@
+"""What a run looks like while it runs: a live panel in JupyterLab, plain lines elsewhere.
+
+`of(run)` picks the view; the launcher then calls ``update(progress)`` a few times a second and
+``close(progress)`` once. A view decides by itself how often it draws: the cores are training.
+The live panel is made of widgets only while the run goes on. At the end it is replaced by plain
+HTML, so that a saved or exported notebook still shows the summary, the chart or the failure.
+"""
+
+import math
+import os
+import sys
+import time
+from html import escape
+from pathlib import Path
+
+__all__ = ["LiveView", "PlainView", "data_label", "of", "summary", "summary_html"]
+
+SIGNS = {
+    "queued": "…",
+    "starting": "◌",
+    "running": "▶",
+    "training": "▶",
+    "done": "✓",
+    "failed": "✗",
+    "stopped": "■",
+    "lost": "?",
+}
+STYLE = f"<style>\n{Path(__file__).with_name('view.css').read_text()}</style>"
+COPY = escape(
+    "const code = this.parentElement.querySelector('code');"
+    "const done = () => { this.textContent = 'Copied' };"
+    "const select = () => { getSelection().selectAllChildren(code);"
+    " if (document.execCommand('copy')) done() };"
+    "navigator.clipboard ? navigator.clipboard.writeText(this.dataset.line).then(done, select)"
+    " : select()"
+)
+LINE_FITS = 100  # characters of a shell line that are shown without folding
+HEARTBEAT_S = 9.0  # with the launcher's own polling this stays under ten seconds of silence
+CHART_EVERY_S = 2.0
+
+
+def of(run):
+    """Return the view for `run`: ``DDL_VIEW`` (plain or live), or what fits this process."""
+    chosen = os.environ.get("DDL_VIEW") or ("live" if _in_jupyter_session() else "plain")
+    views = {"live": LiveView, "plain": PlainView}
+    if chosen not in views:
+        raise ValueError(f"DDL_VIEW is {chosen!r}; it can be 'plain' or 'live'")
+    return views[chosen](run)
+
+
+def _in_jupyter_session():
+    # Jupyter's server names the session of every kernel that it starts for a person;
+    # papermill and nbconvert start kernels without one.
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    return "JPY_SESSION_NAME" in os.environ and getattr(shell, "kernel", None) is not None
+
+
+# ---------------------------------------------------------------- one line about a run
+
+
+def summary(progress):
+    """Return one line about a run: its state, time, ranks, steps, results and data."""
+    head = f"{SIGNS[progress.state]} {progress.name}"
+    if progress.over and progress.failure:
+        return f"{head} {progress.state}: {progress.failure.sentence}"
+    return " · ".join([f"{head} {_state(progress)}", *_facts(progress)])
+
+
+def summary_html(progress):
+    """Return `summary` as an HTML row that follows JupyterLab's theme."""
+    parts = summary(progress).split(" · ")
+    chip = f'<b class="ddl-chip ddl-{progress.state}">{escape(parts[0])}</b>'
+    facts = "".join(f"<span>{escape(part)}</span>" for part in parts[1:])
+    return f'{STYLE}<div class="ddl ddl-row">{chip}{facts}</div>'
+
+
+def data_label(data):
+    """Name a data set, its form and its size: ``synthetic (generated), 10,000 pictures``."""
+    if not data:
+        return "data not recorded"
+    size = f", {data['train_samples']:,} pictures" if data.get("train_samples") else ""
+    return f"{data['name']} ({data['form']}){size}"
+
+
+def _state(progress):
+    if progress.state == "done":
+        return f"done in {_clock(progress.elapsed_s)}"
+    return f"{progress.state}, {_clock(progress.elapsed_s)}"
+
+
+def _facts(progress):
+    facts = [_ranks(progress)]
+    if progress.step:
+        facts.append(_position(progress))
+    if progress.test_accuracy is not None:
+        facts.append(f"held-out accuracy {progress.test_accuracy:.1%}")
+    if progress.images_per_s:
+        facts.append(f"{progress.images_per_s:,.0f} images/s")
+    if progress.time_to_first_step_s and progress.over:
+        facts.append(f"first step after {progress.time_to_first_step_s:.1f} s")
+    if progress.data:
+        facts.append(data_label(progress.data))
+    return facts
+
+
+def _position(progress):
+    step = f"step {progress.step:,}" + (f" of {progress.steps:,}" if progress.steps else "")
+    epoch = f"epoch {progress.epoch:.1f}" if progress.epoch is not None else None
+    if epoch and progress.epochs:
+        epoch += f" of {progress.epochs:g}"
+    return ", ".join(filter(None, (step, epoch)))
+
+
+def _ranks(progress):
+    world = progress.world or len(progress.ranks)
+    if not progress.ranks:
+        return f"{world} rank{'s' * (world != 1)}, not up yet" if world else "no ranks yet"
+    hosts = {}
+    for rank in progress.ranks:
+        hosts.setdefault(rank.host, []).append(rank.rank)
+    count = f"{len(progress.ranks)} of {world}" if len(progress.ranks) < world else str(world)
+    where = (
+        f"on {next(iter(hosts))}"
+        if len(hosts) == 1
+        else "; ".join(f"{', '.join(map(str, ranks))} on {host}" for host, ranks in hosts.items())
+    )
+    return f"{count} rank{'s' * (world != 1)} {where}"
+
+
+def _clock(seconds):
+    minutes, seconds = divmod(int(seconds or 0), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+
+
+def _number(value, form):
+    return "–" if value is None else format(value, form)
+
+
+# ---------------------------------------------------------------- lines
+
+
+class PlainView:
+    """Lines for terminals, papermill and logs: changes, evaluations, a heartbeat, the end."""
+
+    def __init__(self, run, clock=time.monotonic):
+        self._clock = clock
+        self._last = clock()
+        self._seen = dict(line=False, state=None, ranks=0, notes=0, evaluations=0, failure=None)
+
+    def update(self, progress):
+        """Print what is new; after nine seconds without news, where the run stands."""
+        seen = self._seen
+        if not seen["line"]:
+            self._print(f"$ {progress.shell_line}")
+            seen["line"] = True
+        if len(progress.ranks) > seen["ranks"]:
+            seen["ranks"] = len(progress.ranks)
+            self._say(progress, _ranks(progress))
+        if progress.state != seen["state"] and not progress.over:
+            seen["state"] = progress.state
+            data = f", data: {data_label(progress.data)}" if progress.data else ""
+            self._say(progress, f"{progress.state} {progress.name}{data}")
+        for note in progress.notes[seen["notes"] :]:
+            self._say(progress, f"note: {note}")
+        seen["notes"] = len(progress.notes)
+        for row in progress.history[seen["evaluations"] :]:
+            self._say(progress, _evaluation(row, progress))
+        seen["evaluations"] = len(progress.history)
+        failure = progress.failure
+        if failure and failure.sentence != seen["failure"]:
+            self._print("\n\n".join(filter(None, (failure.sentence, failure.traceback.rstrip()))))
+            seen["failure"] = failure.sentence
+        if self._clock() - self._last >= HEARTBEAT_S:
+            facts = [progress.state, *(_facts(progress) if progress.step else [_ranks(progress)])]
+            self._say(progress, " · ".join(facts))
+
+    def close(self, progress):
+        """Print what is still unsaid, then what a failure needs, then the summary."""
+        self.update(progress)
+        if failure := progress.failure:
+            for title, text in (("other ranks", failure.others), ("what to try", failure.advice)):
+                if text:
+                    self._print(f"{title}: {text}")
+            self._print("logs: " + "\n      ".join(map(str, failure.logs)))
+        self._print(summary(progress))
+
+    def _say(self, progress, text):
+        self._print(f"[{_clock(progress.elapsed_s):>5}] {text}")
+
+    def _print(self, text):
+        print(text, flush=True)
+        self._last = self._clock()
+
+
+def _evaluation(row, progress):
+    of_epochs = f" of {progress.epochs:g}" if progress.epochs else ""
+    accuracy = row.get("test_accuracy")
+    return (
+        f"epoch {_number(row.get('epoch'), '.1f')}{of_epochs} · step {row.get('step', '–')}"
+        f" · {_number(row.get('images_per_s'), ',.0f')} images/s"
+        f" · loss {_number(row.get('loss'), '.3f')}"
+        f" · held-out accuracy {_number(accuracy, '.1%')}"
+    )
+
+
+# ---------------------------------------------------------------- the live panel
+
+
+class LiveView:
+    """A panel in JupyterLab: shell line, status with a Stop button, bar, numbers, chart."""
+
+    def __init__(self, run, clock=time.monotonic):
+        self._run = run
+        self._clock = clock
+        self._handle = None
+        self._drawn = None  # what the chart shows: evaluations and loss points
+        self._chart_due = 0.0
+        self._second = None
+
+    def update(self, progress):
+        """Redraw what has changed: text at most twice a second, the chart every two."""
+        if self._handle is None:
+            self._open(progress)
+        now = self._clock()
+        if self._second != (second := (int(now * 2), progress.state)):
+            self._second = second
+            self._status.value = _status_html(progress)
+            self._body.value = _body_html(progress)
+        shown = (len(progress.history), len(progress.losses))
+        if shown != self._drawn and now >= self._chart_due:
+            self._chart.value = chart_svg(progress)
+            self._drawn, self._chart_due = shown, now + CHART_EVERY_S
+
+    def close(self, progress):
+        """Replace the panel by plain HTML that stays in the saved notebook."""
+        if self._handle is None:
+            self._open(progress)
+        bundle = {"text/html": final_html(progress), "text/plain": summary(progress)}
+        self._handle.update(bundle, raw=True)
+        self._box.close()
+        for widget in (self._line, self._status, self._stop, self._body, self._chart):
+            widget.close()
+
+    def _open(self, progress):
+        import ipywidgets
+        from IPython.display import display
+
+        def html(value="", **layout):
+            # Three things keep a panel from widening the page: no minimum, no growth, wrapping.
+            return ipywidgets.HTML(value, layout=dict(margin="0", min_width="0", **layout))
+
+        self._line = html(STYLE + _line_html(progress))
+        self._status = html(_status_html(progress), flex="1 1 auto")
+        self._body = html(_body_html(progress))
+        self._chart = html()
+        self._stop = ipywidgets.Button(
+            description="Stop",
+            icon="stop",
+            tooltip="End this run and all its ranks (interrupting the cell does the same)",
+            layout=dict(width="auto", flex="0 0 auto", margin="0"),
+        )
+        self._stop.on_click(self._stop_clicked)
+        row = ipywidgets.HBox(
+            [self._status, self._stop], layout=dict(align_items="center", width="100%")
+        )
+        self._box = ipywidgets.VBox(
+            [self._line, row, self._body, self._chart],
+            layout=dict(width="100%", overflow="hidden"),
+        )
+        self._handle = display(self._box, display_id=True)
+
+    def _stop_clicked(self, button):
+        # JupyterLab sends a widget's messages to a subshell of the kernel, so this runs in a
+        # thread of its own while the launching cell is still busy.
+        button.disabled, button.description = True, "Stopping…"
+        self._run.stop()
+
+
+def final_html(progress):
+    """Return the HTML that a finished run leaves in the notebook."""
+    parts = [STYLE, _line_html(progress)]
+    parts.append(_failure_html(progress) if progress.failure else summary_html(progress))
+    if progress.history or progress.losses:
+        parts.append(chart_svg(progress))
+    return "".join(parts)
+
+
+def _line_html(progress):
+    line = escape(progress.shell_line, quote=True)
+    copy = (
+        f'<button class="ddl-copy" type="button" data-line="{line}" title="Copy this line" '
+        f'onclick="{COPY}">Copy</button>'
+    )
+    if len(progress.shell_line) <= LINE_FITS:
+        return f'<div class="ddl ddl-line">{copy}<code>{line}</code></div>'
+    return (
+        f'<div class="ddl ddl-line">{copy}<details><summary><code>{line}</code></summary>'
+        f"<code>{line}</code></details></div>"
+    )
+
+
+def _status_html(progress):
+    times = f"{_clock(progress.elapsed_s)} elapsed"
+    if progress.remaining_s is not None:
+        times += f", about {_clock(progress.remaining_s)} left"
+    where = [_ranks(progress)] + ([data_label(progress.data)] if progress.data else [])
+    facts = "".join(f"<span>{escape(fact)}</span>" for fact in (times, *where))
+    chip = f"{SIGNS[progress.state]} {progress.state}"
+    return (
+        f'<div class="ddl ddl-row"><b class="ddl-chip ddl-{progress.state}" role="status">'
+        f"{chip}</b>{facts}</div>"
+    )
+
+
+def _body_html(progress):
+    if progress.failure:
+        return _failure_html(progress)
+    if progress.state == "running":
+        where = escape(str(progress.folder / "rank-*.log"))
+        return f'<div class="ddl ddl-under">no training records yet; output: <code>{where}</code></div>'
+    steps = progress.steps or 0
+    share = min(1.0, progress.step / steps) if steps else 0.0
+    text = escape(_position(progress) if progress.step else "waiting for the first step")
+    ticks = ""
+    if progress.epochs and progress.epochs <= 50:
+        ticks = f"background-size:{100 / progress.epochs:.4f}% 100%"
+    numbers = (
+        ("images/s", _number(progress.images_per_s, ",.0f")),
+        ("loss", _number(progress.loss, ".3f")),
+        ("held-out accuracy", _number(progress.test_accuracy, ".1%")),
+        ("learning rate", _number(progress.learning_rate, ".3g")),
+    )
+    cells = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in numbers)
+    notes = "".join(f"<p>{escape(note)}</p>" for note in progress.notes)
+    return (
+        f'<div class="ddl"><div class="ddl-bar" role="progressbar" aria-label="training progress"'
+        f' aria-valuemin="0" aria-valuemax="{steps}" aria-valuenow="{progress.step}"'
+        f' aria-valuetext="{text}"><i style="width:{share:.2%}"></i><u style="{ticks}"></u></div>'
+        f'<div class="ddl-under">{text}</div><dl class="ddl-numbers">{cells}</dl>{notes}</div>'
+    )
+
+
+def _failure_html(progress):
+    failure = progress.failure
+    parts = [f"<p><b>✗ {escape(progress.name)} failed: {escape(failure.sentence)}</b></p>"]
+    if failure.traceback:
+        parts.append(f"<pre>{escape(failure.traceback.rstrip())}</pre>")
+    for title, text in (("Other ranks", failure.others), ("What to try", failure.advice)):
+        if text:
+            parts.append(f"<p><b>{title}:</b> {escape(text)}</p>")
+    logs = "".join(f"<li><code>{escape(str(path))}</code></li>" for path in failure.logs)
+    parts.append(f"<p><b>Logs:</b></p><ul>{logs}</ul>")
+    return f'<div class="ddl ddl-failure" role="alert">{"".join(parts)}</div>'
+
+
+# ---------------------------------------------------------------- the small chart
+
+# Written out by hand: it takes a millisecond of a core that is busy training, and unlike a
+# picture it can take its colours from JupyterLab's theme.
+
+PANEL_WIDTH, PANEL_HEIGHT, LEFT, TOP, BOTTOM = 330, 150, 46, 24, 36
+
+
+def chart_svg(progress):
+    """Return an SVG element: training loss and held-out accuracy over samples seen."""
+    losses = [point for point in progress.losses if None not in point]
+    losses = losses[:: max(1, len(losses) // 200)] + losses[-1:]
+    accuracies = [
+        (row["samples"], 100 * row["test_accuracy"])
+        for row in progress.history
+        if row.get("samples") is not None and row.get("test_accuracy") is not None
+    ]
+    right = max((x for x, _ in losses + accuracies), default=1)
+    text = "Two curves over samples seen."
+    if losses:
+        text += f" Training loss goes from {losses[0][1]:.3f} to {losses[-1][1]:.3f}."
+    if accuracies:
+        text += (
+            f" Held-out accuracy goes from {accuracies[0][1]:.1f}% to {accuracies[-1][1]:.1f}%,"
+            f" at best {max(y for _, y in accuracies):.1f}%."
+        )
+    panels = _panel(0, "training loss", losses, right, "ddl-loss")
+    panels += _panel(PANEL_WIDTH, "held-out accuracy, %", accuracies, right, "ddl-accuracy")
+    return (
+        f'<svg class="ddl ddl-chart" role="img" aria-label="{escape(text)}" '
+        f'viewBox="0 0 {2 * PANEL_WIDTH} {PANEL_HEIGHT}"><title>{escape(text)}</title>'
+        f"{panels}</svg>"
+    )
+
+
+def _panel(left, title, points, x_end, kind):
+    width, height = PANEL_WIDTH - LEFT - 14, PANEL_HEIGHT - TOP - BOTTOM
+    y_ticks = _ticks(min((y for _, y in points), default=0), max((y for _, y in points), default=1))
+    low, high = y_ticks[0], y_ticks[-1]
+
+    def at(x, y):
+        return (
+            round(left + LEFT + width * x / x_end, 1),
+            round(TOP + height * (1 - (y - low) / (high - low)), 1),
+        )
+
+    parts = [f'<text x="{left + LEFT}" y="14" class="ddl-title">{title}</text>']
+    for tick in y_ticks:
+        x, y = at(0, tick)
+        parts.append(f'<path d="M{x} {y}h{width}" class="ddl-grid"/>')
+        parts.append(f'<text x="{x - 6}" y="{y + 4}" text-anchor="end">{tick:g}</text>')
+    for tick in _ticks(0, x_end, inside=True):
+        x, y = at(tick, low)
+        parts.append(f'<text x="{x}" y="{y + 15}" text-anchor="middle">{_short(tick)}</text>')
+    parts.append(
+        f'<text x="{left + LEFT + width / 2}" y="{PANEL_HEIGHT - 5}" text-anchor="middle">'
+        "samples seen</text>"
+    )
+    places = [at(x, y) for x, y in points]
+    line = " ".join(f"{x},{y}" for x, y in places)
+    parts.append(f'<polyline points="{line}" class="{kind}"/>')
+    dots = places if kind == "ddl-accuracy" and len(places) <= 40 else places[-1:]
+    parts += [f'<circle cx="{x}" cy="{y}" r="2.5" class="{kind}"/>' for x, y in dots]
+    return "".join(parts)
+
+
+def _ticks(low, high, inside=False):
+    """Return 3 to 6 round values that cover low to high (or lie inside it)."""
+    span = (high - low) or abs(high) or 1.0
+    unit = 10 ** math.floor(math.log10(span / 3))
+    step = unit * max(m for m in (1, 2, 5) if m * unit <= span / 3 * 1.0001)
+    first, last = low / step, high / step
+    first, last = (
+        (math.ceil(first - 1e-9), math.floor(last + 1e-9))
+        if inside
+        else (math.floor(first + 1e-9), math.ceil(last - 1e-9))
+    )
+    return [round(step * k, 10) for k in range(first, max(last, first + 1) + 1)]
+
+
+def _short(number):
+    for size, letter in ((1e6, "M"), (1e3, "k")):
+        if number >= size:
+            return f"{number / size:g}{letter}"
+    return f"{number:g}"
