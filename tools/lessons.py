@@ -1,0 +1,217 @@
+"""Build the lessons' notebooks from their one source, compare them with it, execute them.
+
+    tools/lessons.py build          what `make notebooks` runs
+    tools/lessons.py check          name every notebook that differs from its source
+    tools/lessons.py run [LESSON] [--size smoke|reader]
+
+The source of a lesson is grading/source/<lesson>/<lesson>.py, in jupytext's percent format. Executed
+notebooks and their HTML go to build/. LESSON is a lesson's name or how it begins, as in `run 4`.
+"""
+
+import argparse
+import hashlib
+import os
+import re
+import signal
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from line import CommandError, Line, last_lines
+
+ROOT = Path(__file__).resolve().parent.parent
+METADATA = {
+    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
+SHOWN_LINES = 12  # of a failing cell, and of its traceback
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a notebook did not run to its end: one line, and what explains it."""
+
+    sentence: str
+    details: str = ""
+
+
+def sources(root: Path) -> list[Path]:
+    return sorted(root.glob("grading/source/*/*.py"))
+
+
+def notebook_path(source: Path, root: Path) -> Path:
+    folder = root if source.stem == "Start_Here" else root / "notebooks"
+    return folder / f"{source.stem}.ipynb"
+
+
+def notebooks(root: Path) -> list[Path]:
+    """The notebooks in the order in which people meet them."""
+    return [*root.glob("Start_Here.ipynb"), *sorted(root.glob("notebooks/*.ipynb"))]
+
+
+def convert(source: str) -> str:
+    """The text of the notebook that a lesson's percent-format text stands for.
+
+    The same text always gives the same notebook: a cell's id comes from what is in the cell.
+    """
+    import jupytext
+    import nbformat
+
+    notebook = release(jupytext.reads(source, fmt="py:percent"))
+    notebook.nbformat, notebook.nbformat_minor = 4, 5
+    notebook.metadata = nbformat.from_dict(METADATA)
+    seen: Counter[str] = Counter()
+    for cell in notebook.cells:
+        digest = hashlib.sha256(f"{cell.cell_type}\n{cell.source}".encode()).hexdigest()[:12]
+        seen[digest] += 1
+        cell.metadata.pop("lines_to_next_cell", None)  # jupytext's own
+        cell.id = digest if seen[digest] == 1 else f"{digest}-{seen[digest]}"
+    nbformat.validate(notebook)
+    return nbformat.writes(notebook) + "\n"
+
+
+def release(notebook):
+    """What people are handed of a lesson: no outputs of the author.
+
+    nbgrader's step, which takes out solutions and hidden tests, belongs here.
+    """
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+    return notebook
+
+
+def build(root: Path) -> int:
+    for source in sources(root):
+        path = notebook_path(source, root)
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(convert(source.read_text()))
+        print(path.relative_to(root))
+    return 0
+
+
+def check(root: Path) -> int:
+    """Say which notebooks are not what their sources give, or have no source."""
+    expected = {notebook_path(source, root): source for source in sources(root)}
+    wrong = [
+        path for path, source in expected.items()
+        if not path.exists() or path.read_text() != convert(source.read_text())
+    ]  # fmt: skip
+    for path in wrong:
+        source = expected[path].relative_to(root)
+        print(f"{path.relative_to(root)} differs from {source}: edit that, then `make notebooks`.")
+    orphans = [path for path in notebooks(root) if path not in expected]
+    for path in orphans:
+        print(f"{path.relative_to(root)} has no source under grading/source/.")
+    return int(bool(wrong or orphans))
+
+
+def run(root: Path, lesson: str, size: str) -> int:
+    """Execute notebooks one after another, a line each; what failed is said again at the end."""
+    chosen = [path for path in notebooks(root) if path.stem.startswith(lesson)]
+    if not chosen:
+        have = ", ".join(path.stem for path in notebooks(root)) or "none: run `make notebooks`"
+        print(f"No lesson begins with {lesson!r}. There are: {have}.", file=sys.stderr)
+        return 1
+    failures = {}
+    for path in chosen:
+        line = Line("lesson", path.stem)
+        failure = execute(path, root, size, line)
+        line.end("FAILED" if failure else "passed")
+        if failure:
+            failures[path] = failure
+    for failure in failures.values():
+        print(f"\n{failure.details}".rstrip())
+    for path, failure in failures.items():
+        print(f"{path.relative_to(root)}: {failure.sentence}")
+    return int(bool(failures))
+
+
+def execute(path: Path, root: Path, size: str, line: Line) -> Failure | None:
+    """Execute one notebook in its own folder with this Python; write it and its HTML to build/."""
+    import nbformat
+
+    try:
+        notebook = nbformat.read(path, as_version=4)
+    except Exception as error:  # nbformat has no common type for what it does not understand
+        return Failure(f"is not a notebook: {str(error).splitlines()[0]}")
+    if not any("parameters" in cell.metadata.get("tags", []) for cell in notebook.cells):
+        return Failure("has no cell with the tag `parameters`, so its size cannot be set.")
+    result = root / "build" / path.name
+    result.parent.mkdir(exist_ok=True)
+    result.unlink(missing_ok=True)
+    env = {k: v for k, v in os.environ.items() if k != "JUPYTER_PATH"}
+    env |= {"JUPYTER_PREFER_ENV_PATH": "1", "PYTHONNOUSERSITE": "1", "DDL_VIEW": "plain"}
+    env |= {"PATH": f"{Path(sys.executable).parent}:{env['PATH']}"}
+    env.setdefault("DDL_RUNS_DIR", str(root / "build" / "runs"))
+    papermill = [sys.executable, "-m", "papermill", path, result, "-p", "size", size]
+    papermill += ["--kernel", "python3", "--cwd", path.parent]
+    papermill += ["--no-progress-bar", "--log-output"]
+    log = root / "build" / f"{path.stem}.log"
+    log.unlink(missing_ok=True)
+    try:
+        line.run(papermill, log, env)
+    except CommandError:
+        return failing_cell(result) or Failure(
+            f"stopped without a failing cell; the log is {log}", "\n".join(last_lines(log)[-15:])
+        )
+    finally:
+        write_html(result)
+    return None
+
+
+def failing_cell(result: Path) -> Failure | None:
+    """The first cell of an executed notebook that raised, counted as in its source."""
+    import nbformat
+
+    if not result.exists():
+        return None
+    ours = {"injected-parameters", "papermill-error-cell-tag"}  # papermill's additions
+    cells = [
+        cell for cell in nbformat.read(result, as_version=4).cells
+        if not ours & set(cell.metadata.get("tags", []))
+    ]  # fmt: skip
+    for number, cell in enumerate(cells, start=1):
+        source = [f"    {text}" for text in cell.source.splitlines()[:SHOWN_LINES]]
+        for output in cell.get("outputs", []):
+            if output.output_type == "error":
+                sentence = f"cell {number} raised {output.ename}: {output.evalue}".splitlines()[0]
+                trace = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(output.traceback)).splitlines()
+                shown = [f"cell {number}:", *source, *trace[-SHOWN_LINES:]]
+                return Failure(sentence, "\n".join(shown))
+        record = cell.metadata.get("papermill", {})
+        if record.get("status") != "pending" and record.get("exception", False) is None:
+            return Failure(f"cell {number} ended its kernel", "\n".join([f"cell {number}:", *source]))
+    return None
+
+
+def write_html(result: Path) -> None:
+    if result.exists():
+        from nbconvert import HTMLExporter
+
+        html, _ = HTMLExporter().from_filename(str(result))
+        result.with_suffix(".html").write_text(html)
+
+
+def main(arguments: list[str], root: Path = ROOT) -> int:
+    parser = argparse.ArgumentParser(prog="lessons.py", description="Build, check, run the lessons.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("build")
+    commands.add_parser("check")
+    runner = commands.add_parser("run")
+    runner.add_argument("lesson", nargs="?", default="")
+    runner.add_argument("--size", choices=("smoke", "reader"), default="smoke")
+    given = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        if given.command == "run":
+            return run(root, given.lesson, given.size)
+        return {"build": build, "check": check}[given.command](root)
+    except KeyboardInterrupt:
+        print("\nlessons: interrupted", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
