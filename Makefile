@@ -43,7 +43,12 @@ check: setup  ## see that the notebooks agree with their sources
 	@$(PY) tools/lessons.py check
 
 lock: setup  ## pin everything that pyproject.toml's pins bring with them
-	@$(PY) tools/lock.py
+	@for accelerator in cpu gpu; do \
+		suffix="$${accelerator#cpu}"; \
+		$(PY) -m uv pip compile pyproject.toml --quiet --no-header --generate-hashes \
+			--python-version 3.11 --extra "$$accelerator" --extra test --extra build \
+			--output-file "requirements$${suffix:+-$$suffix}.lock" || exit 1; \
+	done
 
 reference: setup  ## record the results that the lessons compare with (about an hour on two cores)
 	@$(PY) tools/reference.py

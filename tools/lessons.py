@@ -162,7 +162,7 @@ def execute(path: Path, root: Path, size: str, line: Line) -> Failure | None:
 
 
 def failing_cell(result: Path) -> Failure | None:
-    """The first cell of an executed notebook that raised, counted as in its source."""
+    """The cell that ended the execution of a notebook, counted as in its source."""
     import nbformat
 
     if not result.exists():
@@ -172,18 +172,17 @@ def failing_cell(result: Path) -> Failure | None:
         cell for cell in nbformat.read(result, as_version=4).cells
         if not ours & set(cell.metadata.get("tags", []))
     ]  # fmt: skip
+    last = None
     for number, cell in enumerate(cells, start=1):
-        source = [f"    {text}" for text in cell.source.splitlines()[:SHOWN_LINES]]
+        shown = [f"cell {number}:"] + [f"    {text}" for text in cell.source.splitlines()[:SHOWN_LINES]]
         for output in cell.get("outputs", []):
             if output.output_type == "error":
                 sentence = f"cell {number} raised {output.ename}: {output.evalue}".splitlines()[0]
                 trace = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(output.traceback)).splitlines()
-                shown = [f"cell {number}:", *source, *trace[-SHOWN_LINES:]]
-                return Failure(sentence, "\n".join(shown))
-        record = cell.metadata.get("papermill", {})
-        if record.get("status") != "pending" and record.get("exception", False) is None:
-            return Failure(f"cell {number} ended its kernel", "\n".join([f"cell {number}:", *source]))
-    return None
+                return Failure(sentence, "\n".join(shown + trace[-SHOWN_LINES:]))
+        if cell.metadata.get("papermill", {}).get("exception") is False:  # it was started
+            last = Failure(f"cell {number} ended its kernel", "\n".join(shown))
+    return last
 
 
 def write_html(result: Path) -> None:
