@@ -113,3 +113,7 @@ def _data_list(arguments):
 
     for row in listing():
         print(row)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -22,14 +22,17 @@ import threading
 import time
 from pathlib import Path
 
+import psutil
+
 from ddl import processes
-from ddl.record import RunFolder, append_json_line, cache_dir, read_json, write_json
+from ddl.record import RunFolder, append_json_line, cache_dir, read_json, stack_of, write_json
 
 __all__ = ["built_with", "main"]
 
 # After a rank has failed, horovodrun ends the others; those that don't go are killed.
 FAILURE_GRACE_S = 1.0
 STACKS_S = 0.5
+LIBRARY = re.compile(r"/(horovod|tensorflow|keras)/|horovod_")
 
 
 def main():
@@ -77,7 +80,10 @@ class Supervisor:
             if not self.exit_codes:
                 self.ended_because = self.ended_because or {
                     "state": "failed", "reason": "launch", "message": str(error)}
-        processes.end(self.run_id, besides={os.getpid()})
+        # What is left are children that a rank left behind. (This process's own child is
+        # multiprocessing's tracker, which ends with it.)
+        own = {os.getpid(), *(child.pid for child in psutil.Process().children())}
+        processes.end(self.run_id, besides=own)
         failed = any(self.exit_codes.values())
         end = self.ended_because or {"state": "failed" if failed else "done"}
         self.record("ended", **end)
@@ -128,9 +134,10 @@ class Supervisor:
 
     def _await_timeout(self, timeout_s):
         time.sleep(timeout_s)
-        where = self._stacks()
+        waiting = self._waiting()
+        missing = [rank for rank, waits in waiting.items() if not waits]
         self._stop({"state": "failed", "reason": "timeout", "timeout_s": timeout_s,
-                    "missing": missing_ranks(self.folder, where)})
+                    "missing": missing if any(waiting.values()) else []})
 
     def _stop(self, reason):
         if self.ended_because is None:
@@ -138,40 +145,30 @@ class Supervisor:
         self.stopping.set()
         self._watch(self._end_stragglers)
 
-    def _stacks(self):
-        """Ask every rank where it is; return the text of each answer by rank."""
+    def _waiting(self):
+        """Ask every rank where it is; return which ones wait for others, by rank.
+
+        Horovod knows too, but only says so in a log. A rank that waits in a collective operation
+        (or in ``hvd.init()``) is inside Horovod or TensorFlow and uses hardly any processor time.
+        """
         job = read_json(self.folder.job) or {}
-        ranks = range(job.get("workers", 0))
-        for rank in ranks:
-            there = read_json(self.folder.rank(rank))
-            if there and there["pid"] in processes.of_run(self.run_id):
-                os.kill(there["pid"], signal.SIGUSR1)
+        alive = processes.of_run(self.run_id)
+        there = {rank: read_json(self.folder.rank(rank)) for rank in range(job["workers"])}
+        pids = {rank: said["pid"] for rank, said in there.items() if said and said["pid"] in alive}
+        for pid in pids.values():
+            os.kill(pid, signal.SIGUSR1)
+        before = {rank: processes.cpu_seconds(pid) for rank, pid in pids.items()}
         time.sleep(STACKS_S)
-        return {rank: self.folder.stack(rank).read_text() if self.folder.stack(rank).exists()
-                else "" for rank in ranks}
+        waiting = {}
+        for rank in there:
+            stack = stack_of(self.folder.stack(rank))
+            idle = rank in pids and (
+                processes.cpu_seconds(pids[rank]) - before[rank] < STACKS_S / 2)
+            waiting[rank] = idle and bool(LIBRARY.search(stack.split("\n")[0]))
+        return waiting
 
     def _watch(self, function, *arguments):
         threading.Thread(target=function, args=arguments, daemon=True).start()
-
-
-def missing_ranks(folder, stacks):
-    """Which ranks the others were waiting for.
-
-    A rank that never started has no stack; one that never reached ``hvd.init()`` while others wait
-    there is missing too; after that only Horovod knows, and it says so in rank 0's log alone.
-    """
-    silent = [rank for rank, stack in stacks.items() if not stack]
-    waiting = [rank for rank, stack in stacks.items() if _in_init(stack)]
-    if silent or (waiting and len(waiting) < len(stacks)):
-        return silent or [rank for rank in stacks if rank not in waiting]
-    log = folder.log(0)
-    said = re.findall(r"^(\d+): \[.+\]$", log.read_text(errors="replace"), re.M) if (
-        log.exists()) else []
-    return sorted({int(rank) for rank in said})
-
-
-def _in_init(stack):
-    return bool(re.search(r'horovod/common/basics\.py", line \d+ in init$', stack, re.M))
 
 
 def built_with():

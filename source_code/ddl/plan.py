@@ -20,8 +20,6 @@ __all__ = ["Plan", "job_of", "plan"]
 
 # Ranks that import on a busy or cold machine can start minutes apart; Gloo's own limit is 30 s.
 GLOO_TIMEOUT_S = 180
-# After this long Horovod says in the log which ranks a collective is waiting for.
-STALL_WARNING_S = 10
 
 
 @dataclass(frozen=True)
@@ -89,9 +87,7 @@ def _horovodrun(job, site):
     timeout = ("--timeout-s", f"{job.timeout_s:g}") if job.timeout_s else ()
     return (
         site.python, "-m", "ddl.horovodrun", *timeout, f"--{site.controller}",
-        "--gloo-timeout-seconds", str(GLOO_TIMEOUT_S),
-        "--stall-check-warning-time-seconds", str(STALL_WARNING_S),
-        "-np", str(job.workers),
+        "--gloo-timeout-seconds", str(GLOO_TIMEOUT_S), "-np", str(job.workers),
     )
 
 

@@ -5,7 +5,7 @@ import signal
 import time
 from pathlib import Path
 
-__all__ = ["end", "of_run"]
+__all__ = ["cpu_seconds", "end", "of_run"]
 
 
 def of_run(run_id, besides=()):
@@ -32,6 +32,15 @@ def of_run(run_id, besides=()):
 
 def _is_zombie(entry):
     return (entry / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def cpu_seconds(pid):
+    """Processor time that a process has used so far, in seconds; 0 when it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def end(run_id, besides=(), grace_s=1.0):

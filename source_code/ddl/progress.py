@@ -4,14 +4,15 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ddl.record import RunFolder, read_json, read_json_lines
+from ddl.record import RunFolder, read_json, read_json_lines, stack_of
 
 __all__ = ["Failure", "Progress", "RankInfo", "failure_of", "progress_of"]
 
 OVER = ("done", "failed", "stopped", "lost")
 
-# What Horovod raises in the ranks that merely notice that another one is gone.
-SECONDARY = ("HorovodInternalError", "HorovodShutdownError")
+# What ranks raise that merely notice that another one is gone.
+SECONDARY = ("HorovodInternalError", "Horovod has been shut down", "Connection reset by peer",
+             "Connection closed by peer")
 
 
 @dataclass(frozen=True)
@@ -135,9 +136,7 @@ def _state(end, launcher, events, ranks, job, alive):
         return "lost"
     if any(event["event"] in ("step", "evaluation") for event in events):
         return "training"
-    if events or len(ranks) < job.get("workers", 1):
-        return "starting"
-    return "running"
+    return "running" if len(ranks) == job.get("workers") else "starting"
 
 
 def _training(events, created):
@@ -199,8 +198,8 @@ def failure_of(folder, job, launcher, events, state):
                               "Start it again.", logs=logs)
     if state != "failed":
         # A rank's error is shown as soon as it is there, while the others still run.
-        return _raised(errors[0], world, errors, events, logs) if (
-            state not in OVER and errors and errors[0]["type"] not in SECONDARY) else None
+        return _raised(errors[0], folder, world, errors, events, logs) if (
+            state not in OVER and errors and not _is_secondary(errors[0])) else None
     if end.get("reason") == "timeout":
         return _timed_out(end, folder, world, logs)
     if end.get("reason") == "launch":
@@ -210,12 +209,12 @@ def failure_of(folder, job, launcher, events, state):
     if end.get("reason") == "launcher killed":
         return Failure(f"the launcher was killed by {end['signal']}", logs=logs,
                        advice="If it was not you: the machine may be out of memory.")
-    first = next((error for error in errors if error["type"] not in SECONDARY), None)
+    first = next((error for error in errors if not _is_secondary(error)), None)
     killed = next((event for event in exits if event["code"] > 128), None)
     if killed and not (first and first["time"] <= killed["time"]):
-        return _killed(killed, job, folder, world, events, logs)
+        return _killed(killed, folder, world, events, logs)
     if first or errors:
-        return _raised(first or errors[0], world, errors, events, logs)
+        return _raised(first or errors[0], folder, world, errors, events, logs)
     if exits:
         return Failure(f"rank {exits[0]['rank']} of {world} exited with status "
                        f"{exits[0]['code']} and no exception", rank=exits[0]["rank"],
@@ -224,39 +223,45 @@ def failure_of(folder, job, launcher, events, state):
                    advice="See the launcher's log.")
 
 
-def _when(at, events):
-    """Say where in training the moment `at` was: "3.2 s into epoch 2"."""
-    epochs = [event for event in events if event["event"] == "evaluation"]
+def _is_secondary(error):
+    return any(sign in error["type"] or sign in error["message"] for sign in SECONDARY)
+
+
+def _when(at, events, started):
+    """Say when the moment `at` was: "3.2 s into epoch 2", or since the rank's start."""
     began = next((event["time"] for event in events if event["event"] in ("start", "step")), None)
     if began is None or at < began:
-        return "before training began"
-    past = [event for event in epochs if event["time"] <= at]
-    since = past[-1]["time"] if past else began
-    number = int((past[-1].get("epoch") or 0) if past else 0) + 1
-    return f"{at - since:.1f} s into epoch {number}"
+        return f"{at - started:.1f} s after it started" if started else "before it started"
+    past = [event for event in events if event["event"] == "evaluation" and event["time"] <= at]
+    epoch = int(past[-1].get("epoch") or 0) + 1 if past else 1
+    return f"{at - (past[-1]['time'] if past else began):.1f} s into epoch {epoch}"
 
 
-def _raised(error, world, errors, events, logs):
+def _raised(error, folder, world, errors, events, logs):
+    started = (read_json(folder.rank(error["rank"])) or {}).get("started")
+    when = _when(error["time"], events, started)
+    did = "gave up" if error["type"] == "SystemExit" else f"raised {error['type']}"
     other = [other for other in errors if other["rank"] != error["rank"]]
-    others = "; ".join(f"rank {o['rank']}: {o['type']}" for o in other)
+    others = "; ".join(f"rank {o['rank']} lost touch" if _is_secondary(o)
+                       else f"rank {o['rank']} raised {o['type']}" for o in other)
     return Failure(
-        sentence=f"rank {error['rank']} of {world} on {error['host']} raised {error['type']} "
-                 f"{_when(error['time'], events)}",
+        sentence=f"rank {error['rank']} of {world} on {error['host']} {did} {when}",
         rank=error["rank"], host=error["host"], type=error["type"], message=error["message"],
         traceback=error["traceback"],
         others=others or ("the other ranks were ended" if world > 1 else ""),
-        advice="" if error["type"] not in SECONDARY else
+        advice="" if not _is_secondary(error) else
         "Horovod says this in ranks that lose touch with another one: look at the other logs.",
         logs=logs,
     )
 
 
-def _killed(event, job, folder, world, events, logs):
+def _killed(event, folder, world, events, logs):
     import signal
 
     rank, number = event["rank"], event["code"] - 128
     name = signal.Signals(number).name if number in list(signal.Signals) else f"signal {number}"
-    host = (read_json(folder.rank(rank)) or {}).get("host", "its host")
+    there = read_json(folder.rank(rank)) or {}
+    host = there.get("host", "its host")
     advice = {
         "SIGKILL": "Nothing in the script does that. The usual cause is the machine running out "
                    "of memory: try a smaller batch, fewer workers, or fewer samples.",
@@ -265,7 +270,7 @@ def _killed(event, job, folder, world, events, logs):
     }.get(name, "")
     return Failure(
         sentence=f"rank {rank} of {world} on {host} was killed by {name} "
-                 f"{_when(event['time'], events)}",
+                 f"{_when(event['time'], events, there.get('started'))}",
         rank=rank, host=host, type=name, advice=advice, logs=logs,
         others="the other ranks were ended" if world > 1 else "",
     )
@@ -273,16 +278,15 @@ def _killed(event, job, folder, world, events, logs):
 
 def _timed_out(end, folder, world, logs):
     missing = end.get("missing") or []
-    stacks = {rank: folder.stack(rank).read_text() for rank in range(world)
-              if folder.stack(rank).exists()}
+    stacks = {rank: stack_of(folder.stack(rank)) for rank in range(world)}
     who = " and ".join(f"rank {rank}" for rank in missing)
     waited = f": the others were waiting for {who}" if missing else ""
     shown = missing or sorted(stacks)
     return Failure(
         sentence=f"the run was ended at its time limit of {end['timeout_s']:g} s{waited}",
         rank=missing[0] if missing else None, type="timeout",
-        traceback="\n".join(f"rank {rank} was here:\n{stacks[rank]}" for rank in shown
-                            if stacks.get(rank)),
+        traceback="\n".join(f"rank {rank} was here (innermost call first):\n{stacks[rank]}"
+                            for rank in shown if stacks[rank]),
         others="" if not missing else f"{who} never joined a collective operation (or "
         "hvd.init()) that the other ranks had reached",
         advice="Every rank must call the same collective operations in the same order."

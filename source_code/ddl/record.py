@@ -38,6 +38,7 @@ __all__ = [
     "read_json_lines",
     "recorded",
     "runs_dir",
+    "stack_of",
     "versions",
     "write_json",
 ]
@@ -170,6 +171,21 @@ def read_json_lines(path):
         return []
     complete = text[: text.rfind("\n") + 1]
     return [json.loads(line) for line in complete.splitlines() if line.strip()]
+
+
+def stack_of(path):
+    """Return the main thread's frames in a rank's stack dump, from the script's own down.
+
+    The innermost frame comes first; empty where the rank left no dump.
+    """
+    try:
+        threads = Path(path).read_text(errors="replace").split("\n\n")
+    except FileNotFoundError:
+        return ""
+    main = next((thread for thread in threads if "ddl/rank.py" in thread), "")
+    frames = main.splitlines()[1:]
+    own = next((i for i, line in enumerate(frames) if "ddl/rank.py" in line), len(frames))
+    return "\n".join(frames[:own])
 
 
 class Recorder:

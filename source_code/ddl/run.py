@@ -214,8 +214,18 @@ class Run:
             self.stop()
             view.close(self.progress())
             raise
+        self._reap()
         view.close(progress)
         return self
+
+    def _reap(self):
+        """Wait for the launcher's last breath after it has written down the run's end."""
+        deadline = time.monotonic() + STOP_GRACE_S
+        while processes.of_run(self.id) and time.monotonic() < deadline:
+            time.sleep(POLL_S / 4)
+        processes.end(self.id)
+        if self._process:
+            self._process.wait()
 
     def stop(self):
         """End the run and wait until its processes are gone. A run that is over stays as it is."""
@@ -227,11 +237,9 @@ class Run:
             deadline = time.monotonic() + STOP_GRACE_S
             while time.monotonic() < deadline and not self._ended():
                 time.sleep(POLL_S / 4)
-        processes.end(self.id)
+        self._reap()
         if not self._ended():
             self._record_end({"state": "stopped", "reason": "stopped"})
-        if self._process:
-            self._process.wait()
 
     def _launcher_pid(self):
         if self._process:

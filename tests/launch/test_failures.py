@@ -1,0 +1,182 @@
+"""Every way a run can go wrong, with real processes. Nothing of a run may be left after it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from ddl import attach, launch, processes, runs
+from ddl.record import read_json, read_json_lines
+
+WAIT = """
+    import os, sys, time
+    rank = int(os.environ["HOROVOD_RANK"])
+"""
+
+
+def until(condition, timeout_s=60):
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.05)
+
+
+def test_a_rank_raises(script, nothing_left, capfd):
+    run = launch(script(WAIT + """
+    def deep():
+        raise ValueError("broken on purpose")
+    if rank == 1:
+        deep()
+    time.sleep(600)
+    """), oversubscribe=True)
+    failure = run.failure
+    assert failure.sentence.startswith("rank 1 of 2") and "raised ValueError" in failure.sentence
+    frames = failure.traceback.splitlines()
+    assert frames[0].startswith("Traceback") and "script.py" in frames[1]
+    assert frames[-1] == "ValueError: broken on purpose"
+    assert "ddl/rank.py" not in failure.traceback and "horovod/runner" not in failure.traceback
+    error = read_json(run.folder / "error-1.json")
+    ended = read_json_lines(run.folder / "launcher.jsonl")[-1]
+    assert ended["event"] == "ended" and ended["time"] - error["time"] < 5
+    shown = capfd.readouterr().out
+    assert shown.index("rank 1 of 2") < shown.index("Traceback") < shown.index("logs")
+    assert "horovod/runner" not in shown
+    nothing_left(run)
+
+
+def test_a_rank_gives_up_with_a_message(script, nothing_left):
+    run = launch(script(WAIT + """
+    if rank == 0:
+        sys.exit("the data set is not here")
+    time.sleep(600)
+    """), oversubscribe=True)
+    assert run.state == "failed"
+    assert "rank 0 of 2" in run.failure.sentence and "gave up" in run.failure.sentence
+    assert run.failure.traceback == "the data set is not here\n"
+    nothing_left(run)
+
+
+def test_a_script_with_a_syntax_error(script, nothing_left):
+    run = launch(script("def (:\n"), oversubscribe=True)
+    assert run.failure.type == "SyntaxError" and "script.py" in run.failure.traceback
+    nothing_left(run)
+
+
+def test_a_rank_is_killed(script, nothing_left):
+    run = launch(script(WAIT + "    time.sleep(600)\n"), wait=False, oversubscribe=True)
+    until(lambda: run.state == "running")
+    os.kill(run.progress().ranks[1].pid, signal.SIGKILL)
+    run.wait()
+    assert run.state == "failed"
+    assert "rank 1 of 2" in run.failure.sentence and "SIGKILL" in run.failure.sentence
+    nothing_left(run)
+
+
+def test_a_crashed_rank_leaves_a_child_that_holds_stdout(script, nothing_left):
+    run = launch(script(WAIT + """
+    import subprocess
+    if rank == 1:
+        subprocess.Popen(["sleep", "600"], start_new_session=True)
+        raise RuntimeError("crash")
+    time.sleep(600)
+    """), oversubscribe=True, timeout_s=60)
+    assert run.failure.type == "RuntimeError"
+    nothing_left(run)
+
+
+def test_ranks_print_bytes_that_are_not_utf_8(script, nothing_left):
+    run = launch(script(WAIT + """
+    sys.stdout.buffer.write(b"before \\xff\\xfe after\\n")
+    """), oversubscribe=True, timeout_s=60)
+    assert run.state == "done"
+    assert run.logs(rank=1) == "before \ufffd\ufffd after\n"
+    nothing_left(run)
+
+
+def test_a_rank_that_never_reaches_the_collective_is_named(script, nothing_left):
+    run = launch(script("""
+        import time
+        import horovod.tensorflow as hvd
+        import tensorflow as tf
+        hvd.init()
+        if hvd.rank() == 1:
+            time.sleep(600)
+        hvd.allreduce(tf.constant(1.0))
+    """), oversubscribe=True, timeout_s=30)
+    assert run.state == "failed"
+    assert "time limit of 30 s: the others were waiting for rank 1" in run.failure.sentence
+    assert "script.py" in run.failure.traceback
+    nothing_left(run)
+
+
+STAGES = {
+    "start": ("import time; time.sleep(600)", lambda run: True),
+    "import": ("import tensorflow, time; time.sleep(600)", lambda run: run.state == "running"),
+    "training": ("""
+        import os, time
+        from ddl.record import Recorder
+        if os.environ["HOROVOD_RANK"] == "0":
+            recorder = Recorder()
+            recorder.event("start", steps=10, epochs=1)
+            recorder.event("step", step=1, epoch=0.1, samples=8, loss=1.0)
+        time.sleep(600)
+    """, lambda run: run.state == "training"),
+}
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_the_cell_is_interrupted(script, nothing_left, stage):
+    """As Jupyter does it: SIGINT to the process that called `launch`."""
+    text, reached = STAGES[stage]
+    path = script(text)
+    code = ("import sys; from ddl import launch\n"
+            "try:\n    launch(sys.argv[1], oversubscribe=True)\n"
+            "except KeyboardInterrupt:\n    sys.exit(42)\n")
+    cell = subprocess.Popen([sys.executable, "-c", code, str(path)])
+    until(lambda: runs() and (runs()[0].folder / "launcher.log").exists())
+    (run,) = runs()
+    until(lambda: reached(run))
+    time.sleep(0.3)
+    cell.send_signal(signal.SIGINT)
+    assert cell.wait(30) == 42
+    assert run.state == "stopped" and run.failure is None
+    nothing_left(run)
+
+
+def test_the_kernel_is_killed(script, nothing_left):
+    path = script(WAIT + "    time.sleep(600)\n")
+    code = "import sys; from ddl import launch; launch(sys.argv[1], oversubscribe=True)"
+    kernel = subprocess.Popen([sys.executable, "-c", code, str(path)])
+    until(lambda: runs() and runs()[0].state == "running")
+    (run,) = runs()
+    kernel.kill()
+    kernel.wait()
+    until(lambda: processes.of_run(run.id) == [], timeout_s=8)
+    assert attach(run.id).state == "stopped"
+
+
+def test_the_launcher_is_killed(script, nothing_left):
+    run = launch(script(WAIT + "    time.sleep(600)\n"), wait=False, oversubscribe=True)
+    until(lambda: run.state == "running")
+    os.kill(run._process.pid, signal.SIGKILL)
+    run.wait()
+    assert run.state == "failed" and "launcher was killed by SIGKILL" in run.failure.sentence
+    nothing_left(run)
+
+
+def test_horovodrun_itself_refuses(script, monkeypatch, nothing_left):
+    monkeypatch.setenv("HOROVOD_START_TIMEOUT", "not a number")
+    run = launch(script("pass"), oversubscribe=True)
+    assert run.state == "failed"
+    assert "before any rank ran" in run.failure.sentence and "not a number" in run.failure.sentence
+    nothing_left(run)
+
+
+def test_a_run_whose_machine_went_down_is_lost(script):
+    run = launch(script("pass"), oversubscribe=True)
+    launcher = run.folder / "launcher.jsonl"
+    launcher.write_text(launcher.read_text().splitlines()[0] + "\n")
+    assert attach(run.id).state == "lost"

@@ -1,0 +1,189 @@
+"""Launching, with real processes under the real horovodrun."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from ddl import attach, launch, processes, runs
+from ddl.job import JobError
+from ddl.record import read_json
+from ddl.site import SiteError, usable_cores
+
+HOROVOD = """
+    import json, sys
+    import horovod.tensorflow as hvd
+    import tensorflow as tf
+
+    hvd.init()
+    total = hvd.allreduce(tf.constant(float(hvd.rank() + 1)), op=hvd.Sum).numpy()
+    print(json.dumps({"rank": hvd.rank(), "size": hvd.size(), "sum": float(total),
+                      "intra": tf.config.threading.get_intra_op_parallelism_threads()}))
+"""
+
+ECHO = """
+    import json, multiprocessing, os, sys
+    print(json.dumps({
+        "rank": int(os.environ["HOROVOD_RANK"]), "size": int(os.environ["HOROVOD_SIZE"]),
+        "argv": sys.argv, "cwd": os.getcwd(), "name": __name__, "file": __file__,
+        "path0": sys.path[0], "threads": os.environ["OMP_NUM_THREADS"],
+        "main": sys.modules["__main__"].__dict__ is globals(),
+        "secret": os.environ.get("MY_API_TOKEN"),
+    }))
+"""
+
+
+def lines(run, ranks=2):
+    return [json.loads(run.logs(rank).splitlines()[-1]) for rank in range(ranks)]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_horovod_script_runs_unmodified(script, nothing_left, workers):
+    run = launch(script(HOROVOD), workers=workers, oversubscribe=True)
+    assert run.state == "done", run.failure
+    total = sum(range(1, workers + 1))
+    assert [(said["rank"], said["size"], said["sum"]) for said in lines(run, workers)] == [
+        (rank, workers, total) for rank in range(workers)]
+    nothing_left(run)
+
+
+def test_a_script_sees_what_python_would_show_it(script, tmp_path, monkeypatch):
+    awkward = ["a b", "it's", '"q"', "$HOME", "`x`", "*", "", "a;b&c|d", "é", "--threads", "-np"]
+    path = script(ECHO, "my folder/my $cript.py")
+    folder = tmp_path / "work dir"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    run = launch(path, args=awkward, threads=3, oversubscribe=True)
+    for rank, said in enumerate(lines(run)):
+        assert said == {
+            "rank": rank, "size": 2, "argv": [str(path), *awkward], "cwd": str(folder),
+            "name": "__main__", "file": str(path), "path0": str(path.parent), "threads": "3",
+            "main": True, "secret": None}
+
+
+def test_a_run_leaves_its_records(script):
+    run = launch(script(ECHO), name="echo", args=["x"], oversubscribe=True)
+    names = sorted(path.name for path in run.folder.iterdir())
+    assert names == ["command.sh", "job.json", "launcher.jsonl", "launcher.log", "rank-0.json",
+                     "rank-0.log", "rank-1.json", "rank-1.log", "stack-0.txt", "stack-1.txt"]
+    assert run.job["name"] == "echo" and run.job["args"] == ["x"]
+    assert (run.folder / "command.sh").read_text().splitlines()[1] == run.job["shell_line"]
+
+
+def test_the_printed_line_pasted_into_a_terminal_is_the_same_run(script, capfd):
+    path = script(ECHO)
+    launch(path, args=["a b"], name="first", dry_run=True, oversubscribe=True)
+    line = capfd.readouterr().out.strip()
+    assert runs() == []
+    pasted = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=60)
+    assert pasted.returncode == 0, pasted.stdout + pasted.stderr
+    (run,) = runs()
+    assert run.job["shell_line"] == line
+    assert [said["argv"] for said in lines(run)] == [[str(path), "a b"]] * 2
+
+
+def test_the_environment_reaches_ranks_but_no_command_line(script, monkeypatch):
+    monkeypatch.setenv("MY_API_TOKEN", "hush-4711")
+    path = script("""
+        import json, os, time
+        time.sleep(2)
+        print(json.dumps({"secret": os.environ["MY_API_TOKEN"]}))
+    """)
+    run = launch(path, wait=False, oversubscribe=True)
+    seen = ""
+    while not run.progress().over:
+        for pid in processes.of_run(run.id):
+            try:
+                seen += open(f"/proc/{pid}/cmdline").read()
+            except OSError:
+                continue
+        time.sleep(0.2)
+    assert "ddl.rank" in seen and "hush-4711" not in seen
+    assert [said["secret"] for said in lines(run)] == ["hush-4711"] * 2
+    assert all(b"hush-4711" not in file.read_bytes() for file in run.folder.iterdir()
+               if not file.name.startswith("rank-"))
+
+
+def test_two_runs_at_the_same_time_keep_apart(script, nothing_left):
+    path = script(ECHO)
+    both = [launch(path, args=[name], wait=False, oversubscribe=True) for name in "ab"]
+    for run, name in zip(both, "ab"):
+        assert run.wait().state == "done"
+        assert all(said["argv"][1] == name for said in lines(run))
+        nothing_left(run)
+    assert [run.id for run in runs()] == sorted(run.id for run in both)
+
+
+def test_too_many_workers_are_refused_before_anything_starts(script):
+    with pytest.raises(SiteError, match=f"workers={usable_cores()} works"):
+        launch(script(ECHO), workers=usable_cores() + 1)
+    assert runs() == []
+
+
+def test_an_unknown_script_is_refused(tmp_path):
+    with pytest.raises(JobError, match="no script 'nowhere.py'"):
+        launch("nowhere.py")
+
+
+def test_attaching_by_the_beginning_of_an_id(script):
+    run = launch(script(ECHO), oversubscribe=True)
+    assert attach(run.id[:-2]).folder == run.folder
+    with pytest.raises(LookupError, match="the latest are"):
+        attach("1999")
+
+
+def test_a_run_is_followed_and_stopped_from_another_process(script, nothing_left):
+    run = launch(script("""
+        import time
+        print("up", flush=True)
+        time.sleep(600)
+    """), wait=False, oversubscribe=True)
+    while run.state != "running":
+        time.sleep(0.1)
+    code = ("import sys; from ddl import attach; run = attach(sys.argv[1]); print(run.state); "
+            "run.stop(); print(run.state)")
+    other = subprocess.run([sys.executable, "-c", code, run.id], capture_output=True, text=True)
+    assert other.stdout.split() == ["running", "stopped"], other.stderr
+    assert run.state == "stopped" and run.failure is None
+    nothing_left(run)
+
+
+def test_a_detached_view_of_a_finished_run_reads_its_result(script):
+    run = launch(script("""
+        import os
+        from ddl.record import Recorder
+        if os.environ["HOROVOD_RANK"] == "0":
+            recorder = Recorder()
+            recorder.event("start", steps=1, epochs=1.0)
+            recorder.event("evaluation", step=1, epoch=1.0, samples=8, loss=1.0,
+                           test_accuracy=0.5)
+            recorder.result({"test_accuracy": 0.5})
+    """), name="tiny", oversubscribe=True)
+    again = attach(run.id)
+    assert again.result == {"id": run.id, "name": "tiny", "test_accuracy": 0.5}
+    assert again.history["test_accuracy"].tolist() == [0.5]
+    assert read_json(run.folder / "result.json") == again.result
+
+
+def test_command_line(script):
+    path = script(ECHO)
+
+    def ddl(*words):
+        return subprocess.run([sys.executable, "-m", "ddl.cli", *words], capture_output=True,
+                              text=True, timeout=120)
+
+    done = ddl("run", "--oversubscribe", "--name", "cli", str(path), "--recipe", "a b")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (run,) = runs()
+    assert run.job["args"] == ["--recipe", "a b"]
+    assert run.job["shell_line"] in done.stdout
+    assert "cli" in ddl("list").stdout
+    assert ddl("show", run.id).returncode == 0
+    assert "was over already: done" in ddl("stop", run.id).stdout
+    failed = ddl("run", "--workers", "9999", str(path))
+    assert failed.returncode == 2 and "works" in failed.stderr and "Traceback" not in failed.stderr
+    assert ddl("show", "nonsense").returncode == 2
+    assert os.path.exists(run.folder)

@@ -1,0 +1,150 @@
+import pytest
+
+from ddl.progress import progress_of
+from ddl.record import append_json_line, write_json
+
+
+class Folder:
+    """A run folder written by hand; times are seconds after the launch."""
+
+    def __init__(self, path, workers=2):
+        self.path = path
+        write_json(path / "job.json", {"id": "r1", "name": "arm", "created": 0.0,
+                                       "workers": workers, "shell_line": "cd / && x"})
+
+    def launcher(self, time, event, **fields):
+        append_json_line(self.path / "launcher.jsonl", {"event": event, "time": time, **fields})
+
+    def event(self, time, event, **fields):
+        append_json_line(self.path / "events.jsonl", {"event": event, "time": time, **fields})
+
+    def rank(self, rank, started=1.0):
+        write_json(self.path / f"rank-{rank}.json",
+                   {"rank": rank, "host": "node1", "pid": 10 + rank, "started": started})
+
+    def error(self, time, rank, type, message=""):
+        write_json(self.path / f"error-{rank}.json",
+                   {"rank": rank, "host": "node1", "type": type, "message": message,
+                    "traceback": f"Traceback\n{type}: {message}", "time": time})
+
+    def progress(self, now=10.0, alive=True):
+        return progress_of(self.path, alive=alive, now=now)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return Folder(tmp_path)
+
+
+def test_states_follow_one_another(folder):
+    assert folder.progress().state == "queued"
+    folder.launcher(0.5, "launched", pid=1)
+    assert folder.progress().state == "starting"
+    folder.rank(0)
+    folder.rank(1)
+    assert folder.progress().state == "running"
+    folder.event(3.0, "start", steps=20, epochs=2)
+    assert folder.progress().state == "running"
+    folder.event(4.0, "step", step=1, epoch=0.1, samples=64, loss=2.3)
+    assert folder.progress().state == "training"
+    folder.launcher(9.0, "ended", state="done")
+    progress = folder.progress(now=100.0)
+    assert (progress.state, progress.elapsed_s, progress.over) == ("done", 9.0, True)
+
+
+def test_training_is_folded_into_numbers(folder):
+    folder.launcher(0.5, "launched", pid=1)
+    folder.event(3.0, "start", steps=21, epochs=2.0, data={"name": "synthetic"})
+    folder.event(3.1, "note", message="CIFAR-10 is not here")
+    folder.event(4.0, "step", step=1, epoch=0.1, samples=64, loss=2.3, images_per_s=None)
+    folder.event(8.0, "step", step=11, epoch=1.1, samples=704, loss=1.5, images_per_s=160.0)
+    folder.event(9.0, "evaluation", step=11, epoch=1.1, samples=704, loss=1.6, accuracy=0.4,
+                 test_loss=1.7, test_accuracy=0.35, learning_rate=0.1)
+    progress = folder.progress(now=10.0)
+    assert progress.time_to_first_step_s == 4.0
+    assert (progress.step, progress.steps, progress.epochs) == (11, 21, 2.0)
+    assert progress.images_per_s == 160.0 and progress.test_accuracy == 0.35
+    assert progress.losses == ((64, 2.3), (704, 1.5)) and len(progress.history) == 1
+    assert progress.remaining_s == pytest.approx(10 * 0.4 - 2.0)
+    assert progress.notes == ("CIFAR-10 is not here",)
+    assert progress.data == {"name": "synthetic"}
+
+
+def test_the_first_failing_rank_is_named_with_its_traceback(folder):
+    folder.rank(0)
+    folder.rank(1)
+    folder.event(3.0, "start", steps=20)
+    folder.event(4.0, "evaluation", step=10, epoch=1.0)
+    folder.error(7.3, 0, "UnknownError", "Horovod has been shut down. Details ...")
+    folder.error(7.4, 1, "ValueError", "bad batch")
+    folder.launcher(7.6, "rank_exit", rank=0, code=1)
+    folder.launcher(7.7, "rank_exit", rank=1, code=1)
+    folder.launcher(7.9, "ended", state="failed")
+    failure = folder.progress().failure
+    assert failure.sentence == "rank 1 of 2 on node1 raised ValueError 3.4 s into epoch 2"
+    assert failure.traceback.endswith("ValueError: bad batch")
+    assert failure.others == "rank 0 lost touch"
+
+
+def test_an_error_is_shown_while_the_other_ranks_still_run(folder):
+    folder.launcher(0.5, "launched", pid=1)
+    folder.rank(1)
+    folder.error(2.0, 1, "ValueError", "early")
+    progress = folder.progress()
+    assert not progress.over
+    assert progress.failure.sentence == (
+        "rank 1 of 2 on node1 raised ValueError 1.0 s after it started")
+
+
+@pytest.mark.parametrize("code, name, advice", [
+    (137, "SIGKILL", "out of memory"), (139, "SIGSEGV", "log"), (134, "SIGABRT", "log")])
+def test_a_killed_rank_is_named_with_its_signal(folder, code, name, advice):
+    folder.rank(0)
+    folder.rank(1)
+    folder.error(5.0, 0, "HorovodInternalError", "rank 1 gone")
+    folder.launcher(5.1, "rank_exit", rank=1, code=code)
+    folder.launcher(5.2, "rank_exit", rank=0, code=1)
+    folder.launcher(5.3, "ended", state="failed")
+    failure = folder.progress().failure
+    assert failure.sentence == f"rank 1 of 2 on node1 was killed by {name} 4.1 s after it started"
+    assert advice in failure.advice
+
+
+def test_a_silent_exit_status_is_reported(folder):
+    folder.launcher(5.1, "rank_exit", rank=1, code=3)
+    folder.launcher(5.3, "ended", state="failed")
+    assert "rank 1 of 2 exited with status 3" in folder.progress().failure.sentence
+
+
+def test_a_time_limit_names_who_was_missing(folder):
+    (folder.path / "stack-1.txt").write_text(
+        "Current thread 0x1 (most recent call first):\n"
+        '  File "/me/train.py", line 7 in <module>\n'
+        '  File "/course/ddl/rank.py", line 80 in _become\n')
+    folder.launcher(20.0, "ended", state="failed", reason="timeout", timeout_s=20.0, missing=[1])
+    failure = folder.progress().failure
+    assert "time limit of 20 s: the others were waiting for rank 1" in failure.sentence
+    assert '"/me/train.py", line 7' in failure.traceback and "rank.py" not in failure.traceback
+
+
+def test_a_launch_that_never_began_says_why(folder):
+    folder.launcher(1.0, "ended", state="failed", reason="launch", message="no Gloo")
+    assert folder.progress().failure.sentence.endswith("before any rank ran: no Gloo")
+
+
+def test_a_run_without_processes_and_without_an_end_is_lost(folder):
+    folder.launcher(0.5, "launched", pid=1)
+    folder.event(4.0, "step", step=1)
+    progress = folder.progress(now=1000.0, alive=False)
+    assert (progress.state, progress.elapsed_s) == ("lost", 4.0)
+    assert progress.failure
+
+
+def test_a_stopped_run_has_no_failure(folder):
+    folder.launcher(5.0, "rank_exit", rank=1, code=143)
+    folder.launcher(5.3, "ended", state="stopped", reason="SIGTERM")
+    assert folder.progress().failure is None
+
+
+def test_a_progress_needs_no_more_than_the_folder(tmp_path):
+    assert progress_of(tmp_path, alive=False, now=0.0).state == "lost"
