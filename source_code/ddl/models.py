@@ -1,11 +1,19 @@
 """The course's two networks for 32×32 colour pictures, and batch norm over all ranks."""
 
+import horovod.tensorflow as hvd
 import tensorflow as tf
 from tensorflow.keras import layers
 
 from ddl.recipes import SettingError
 
 __all__ = ["MODELS", "build"]
+
+
+class _SyncBatchNormalization(hvd.SyncBatchNormalization):
+    """Horovod's layer without what it does for TensorFlow 1, which makes Keras warn."""
+
+    def call(self, *args, **kwargs):
+        return layers.BatchNormalization.call(self, *args, **kwargs)
 
 
 class _Layers:
@@ -37,10 +45,9 @@ class _Layers:
         # to forget their start, and a large batch makes few steps in an epoch.
         if not self.sync_norm:
             return layers.BatchNormalization(momentum=0.9, epsilon=1e-5)(x)
-        import horovod.tensorflow as hvd
-
-        name = f"sync_batch_normalization_{self.made}"  # Horovod's own default is one fixed name
-        return hvd.SyncBatchNormalization(momentum=0.9, epsilon=1e-5, name=name)(x)
+        # A name each: Horovod's layer calls all of them the same.
+        name = f"sync_batch_normalization_{self.made}"
+        return _SyncBatchNormalization(momentum=0.9, epsilon=1e-5, name=name)(x)
 
     def dense(self, x, units):
         # Logits in float32 also under mixed precision: the loss needs the digits.

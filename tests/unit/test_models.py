@@ -1,0 +1,65 @@
+import numpy as np
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+pytest.importorskip("horovod.tensorflow")
+
+from ddl import models
+from ddl.recipes import SettingError
+
+
+@pytest.mark.parametrize("name, norm, parameters", [
+    ("cnn", "none", 242_122), ("cnn", "batch", 242_474),
+    ("resnet", "none", None), ("resnet", "batch", None),
+])
+def test_models_map_pictures_to_ten_logits(name, norm, parameters):
+    model = models.build(name, norm=norm)
+    logits = model(np.zeros((3, 32, 32, 3), np.float32))
+    assert logits.shape == (3, 10) and logits.dtype == tf.float32
+    if parameters:
+        assert sum(int(tf.size(v)) for v in model.trainable_variables) == parameters
+    norms = [v for v in model.trainable_variables if "gamma" in v.name]
+    assert bool(norms) == (norm == "batch")
+
+
+def test_the_residual_network_has_the_shape_of_the_known_one():
+    model = models.build("resnet", norm="batch")
+    shapes = [layer.output_shape[1:] for layer in model.layers
+              if isinstance(layer, (tf.keras.layers.Conv2D, tf.keras.layers.MaxPool2D,
+                                    tf.keras.layers.AveragePooling2D, tf.keras.layers.Flatten))]
+    block_1 = [(7, 7, 64), (7, 7, 64), (7, 7, 256), (7, 7, 256)]
+    block_2 = [(4, 4, 128), (4, 4, 128), (4, 4, 512), (4, 4, 512)]
+    assert shapes == [(16, 16, 64), (7, 7, 64), *block_1, *block_2, (2, 2, 512), (2048,)]
+
+
+def kernels(**options):
+    return [v.numpy() for v in models.build("cnn", **options).trainable_variables if "kernel" in v.name]
+
+
+def test_first_weights_depend_on_the_seed_and_not_on_the_norm():
+    first = kernels(seed=3)
+    for same in (kernels(seed=3), kernels(seed=3, norm="batch")):
+        for a, b in zip(first, same, strict=True):
+            np.testing.assert_array_equal(a, b)
+    assert not np.array_equal(first[0], kernels(seed=4)[0])
+
+
+def test_first_kernels_have_the_spread_of_he():
+    for kernel in kernels()[1:]:
+        fan_in = np.prod(kernel.shape[:-1])
+        assert kernel.std() == pytest.approx(np.sqrt(2 / fan_in), rel=0.05)
+
+
+def test_pictures_may_be_of_any_number():
+    model = models.build("cnn", norm="batch")
+    pictures = np.random.default_rng(0).normal(size=(5, 32, 32, 3)).astype(np.float32)
+    whole = model(pictures, training=False)
+    parts = tf.concat([model(pictures[:2], training=False), model(pictures[2:], training=False)], 0)
+    np.testing.assert_allclose(whole, parts, rtol=1e-5, atol=1e-5)
+
+
+def test_wrong_requests_are_refused():
+    with pytest.raises(SettingError, match="'vgg'.*cnn, resnet"):
+        models.build("vgg")
+    with pytest.raises(SettingError, match="--sync-bn"):
+        models.build("cnn", sync_norm=True)

@@ -1,0 +1,126 @@
+import warnings
+
+import numpy as np
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+
+from ddl import models
+from ddl.optimizer import LARS, MOMENTUM, TRUST, is_adapted, make
+from ddl.recipes import BASE_RATES, SettingError
+
+
+@pytest.fixture
+def problem():
+    """A kernel, a bias, a norm's scale, and five steps of gradients for them."""
+    generator = np.random.default_rng(0)
+    starts = {"conv/kernel": generator.normal(size=(3, 3, 4, 5)), "conv/bias": np.zeros(5),
+              "norm/gamma": np.ones(5)}
+    variables = [tf.Variable(value, name=name, dtype=tf.float32) for name, value in starts.items()]
+    steps = [[generator.normal(size=value.shape) for value in starts.values()] for _ in range(5)]
+    return list(starts.values()), variables, steps
+
+
+def train(optimizer, variables, steps):
+    for gradients in steps:
+        optimizer.apply_gradients(
+            [(tf.constant(g, tf.float32), v) for g, v in zip(gradients, variables)]
+        )
+    return [variable.numpy() for variable in variables]
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.01])
+def test_lars_is_equation_6_of_its_paper(problem, decay):
+    weights, variables, steps = problem
+    weights, rate = [w.copy() for w in weights], 0.7
+    speeds = [np.zeros_like(w) for w in weights]
+    for gradients in steps:
+        for index, gradient in enumerate(gradients):
+            w, local = weights[index], 1.0
+            if index == 0:
+                norm = np.linalg.norm(w)
+                local = TRUST * norm / (np.linalg.norm(gradient) + decay * norm)
+                gradient = gradient + decay * w
+            speeds[index] = MOMENTUM * speeds[index] + rate * local * gradient
+            weights[index] = w - speeds[index]
+    trained = train(make("lars", rate, variables, decay), variables, steps)
+    for got, wanted in zip(trained, weights):
+        np.testing.assert_allclose(got, wanted, rtol=2e-5, atol=1e-6)
+
+
+def test_a_lars_step_does_not_depend_on_the_size_of_the_gradient(problem):
+    _, (kernel, *_), steps = problem
+    before = kernel.numpy()
+    moved = []
+    for scale in (1.0, 1000.0):
+        kernel.assign(before)
+        train(LARS(0.5), [kernel], [[scale * steps[0][0]]])
+        moved.append(kernel.numpy() - before)
+    np.testing.assert_allclose(*moved, rtol=1e-4)
+    assert np.linalg.norm(moved[0]) == pytest.approx(0.5 * TRUST * np.linalg.norm(before), rel=1e-4)
+
+
+def test_lars_leaves_a_layer_of_zeros_and_a_layer_without_gradient_finite():
+    kernel = tf.Variable(tf.zeros([4]), name="kernel")
+    assert np.all(np.isfinite(train(LARS(0.5), [kernel], [[np.ones(4)]])))
+    kernel.assign(tf.ones([4]))
+    np.testing.assert_array_equal(train(LARS(0.5), [kernel], [[np.zeros(4)]])[0], np.ones(4))
+
+
+def test_lamb_is_algorithm_2_of_its_paper_for_kernels_and_adam_for_the_rest(problem):
+    weights, variables, steps = problem
+    weights, rate, decay = [w.copy() for w in weights], 0.02, 0.01
+    m, v = ([np.zeros_like(w) for w in weights] for _ in range(2))
+    for t, gradients in enumerate(steps, 1):
+        for index, gradient in enumerate(gradients):
+            m[index] = 0.9 * m[index] + 0.1 * gradient
+            v[index] = 0.999 * v[index] + 0.001 * gradient**2
+            r = m[index] / (1 - 0.9**t) / (np.sqrt(v[index] / (1 - 0.999**t)) + 1e-6)
+            w = weights[index]
+            if index == 0:
+                r = r + decay * w
+                r = r * np.linalg.norm(w) / np.linalg.norm(r)
+            weights[index] = w - rate * r
+    trained = train(make("lamb", rate, variables, decay), variables, steps)
+    for got, wanted in zip(trained, weights):
+        np.testing.assert_allclose(got, wanted, rtol=5e-4, atol=1e-5)
+
+
+def test_sgd_has_nesterov_momentum_and_decays_kernels_only(problem):
+    weights, variables, steps = problem
+    weights, rate, decay = [w.copy() for w in weights], 0.05, 0.1
+    speeds = [np.zeros_like(w) for w in weights]
+    for gradients in steps:
+        for index, gradient in enumerate(gradients):
+            if index == 0:
+                gradient = gradient + decay * weights[index]
+            speeds[index] = MOMENTUM * speeds[index] - rate * gradient
+            weights[index] = weights[index] + MOMENTUM * speeds[index] - rate * gradient
+    trained = train(make("sgd", rate, variables, decay), variables, steps)
+    for got, wanted in zip(trained, weights):
+        np.testing.assert_allclose(got, wanted, rtol=2e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", BASE_RATES)
+def test_slots_are_there_before_the_first_step(name):
+    variables = models.build("cnn", norm="batch").trainable_variables
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        optimizer = make(name, 0.1, variables)
+    before = [variable.shape for variable in optimizer.variables()]
+    slots = {"sgd": 1, "adam": 2, "lars": 1, "lamb": 2}[name]
+    assert len(before) == 1 + slots * len(variables)  # and the count of steps
+    optimizer.apply_gradients([(tf.zeros_like(variable), variable) for variable in variables])
+    assert [variable.shape for variable in optimizer.variables()] == before
+
+
+def test_kernels_are_adapted_and_nothing_else():
+    variables = models.build("resnet", norm="batch").trainable_variables
+    adapted = [variable for variable in variables if is_adapted(variable)]
+    assert all(len(variable.shape) >= 2 for variable in adapted)
+    assert all(len(variable.shape) == 1 for variable in variables if not is_adapted(variable))
+
+
+def test_an_unknown_optimizer_is_refused_with_the_list():
+    with pytest.raises(SettingError, match="'adamw'.*sgd, adam, lars, lamb"):
+        make("adamw", 0.1, [])

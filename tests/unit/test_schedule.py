@@ -1,0 +1,50 @@
+import math
+
+import pytest
+
+from ddl.recipes import SettingError
+from ddl.schedule import Schedule
+
+
+def test_a_constant_rate():
+    assert {Schedule(peak=0.3, epochs=8)(epoch / 7) for epoch in range(56)} == {0.3}
+
+
+def test_warm_up_climbs_linearly_from_the_start_to_the_peak():
+    rate = Schedule(start=0.05, peak=0.8, warmup_epochs=2, epochs=8)
+    assert rate(0) == 0.05
+    assert rate(0.5) == pytest.approx(0.05 + 0.75 / 4)
+    assert rate(1) == pytest.approx((0.05 + 0.8) / 2)
+    assert rate(2) == rate(7.9) == 0.8
+
+
+def test_cosine_runs_from_the_end_of_the_warm_up_to_zero_at_the_end():
+    rate = Schedule(start=0.1, peak=1.0, warmup_epochs=2, epochs=10, decay="cosine")
+    assert rate(2) == 1.0
+    for epoch in (3, 4.5, 6, 9.9):
+        assert rate(epoch) == pytest.approx(math.cos(math.pi * (epoch - 2) / 16) ** 2)
+    assert rate(10) == pytest.approx(0, abs=1e-15)
+    assert rate(11) == pytest.approx(0, abs=1e-15)
+
+
+def test_steps_divide_by_ten_at_a_third_two_thirds_and_eight_ninths():
+    rate = Schedule(peak=1.0, epochs=90, decay="step")
+    at = {0: 1, 29.9: 1, 30: 0.1, 59.9: 0.1, 60: 0.01, 79.9: 0.01, 80: 0.001, 89: 0.001}
+    assert [rate(epoch) for epoch in at] == pytest.approx(list(at.values()))
+
+
+@pytest.mark.parametrize("decay", ["cosine", "step"])
+def test_the_rate_never_grows_after_the_warm_up(decay):
+    rate = Schedule(start=0.0, peak=0.5, warmup_epochs=3, epochs=12, decay=decay)
+    rates = [rate(epoch / 10) for epoch in range(30, 121)]
+    assert rates == sorted(rates, reverse=True)
+
+
+@pytest.mark.parametrize("fields, said", [
+    ({"decay": "sine"}, "'sine'.*constant, cosine, step"),
+    ({"peak": -1.0}, "negative"),
+    ({"warmup_epochs": 9}, "warm-up of 9 epochs.*training of 8"),
+])
+def test_a_schedule_that_can_not_work_is_refused(fields, said):
+    with pytest.raises(SettingError, match=said):
+        Schedule(**{"peak": 1.0, "epochs": 8} | fields)

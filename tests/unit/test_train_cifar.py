@@ -1,0 +1,288 @@
+"""`train_cifar.py` on one and on two real ranks.
+
+All cases of a number of ranks share one start, because starting costs more than they do.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("tensorflow")
+pytest.importorskip("horovod.tensorflow")
+
+from ddl.record import read_json, read_json_lines
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "source_code" / "train_cifar.py"
+WORKER = ROOT / "tests" / "workers" / "train_worker.py"
+ENVIRONMENT = {
+    **os.environ,
+    "PYTHONPATH": str(ROOT / "source_code"),
+    "TF_CPP_MIN_LOG_LEVEL": "2",
+    **dict.fromkeys(("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"), "1"),
+}
+ENVIRONMENT.pop("DDL_RUN_DIR", None)
+
+FAST = ["plain", "noise", "noise_identical"]
+SLOW = ["again", "other_seed", "two_passes", "sync_bn", "ghost_bn", "fp16", "lamb", "lars",
+        "resnet", "diverging", "target", "whole", "resumed"]
+
+
+class Trained:
+    """What the ranks of one case left."""
+
+    def __init__(self, folder, case, ranks):
+        self.folder = folder / f"{case}-{ranks}"
+        self.result = read_json(folder / f"{case}-{ranks}.json")
+        files = [np.load(folder / f"{case}-{ranks}-{rank}.npz") for rank in range(ranks)]
+        self.used = [file["used"] for file in files]
+        self.weights = [[file[k] for k in file.files if k != "used"] for file in files]
+
+    def events(self, name):
+        events = read_json_lines(self.folder / "events.jsonl")
+        return [event for event in events if event["event"] == name]
+
+
+def start(folder, ranks, cases):
+    command = [sys.executable, str(WORKER), str(folder), *cases]
+    if ranks > 1:
+        launcher = Path(sys.executable).with_name("horovodrun")
+        command = [str(launcher), "--gloo", "-np", str(ranks), *command]
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-5000:]
+    return lambda case: Trained(folder, case, ranks)
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    return start(tmp_path_factory.mktemp("two"), 2, FAST)
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory):
+    return start(tmp_path_factory.mktemp("one"), 1, ["plain", "four_passes"])
+
+
+@pytest.fixture(scope="module")
+def two_more(tmp_path_factory):
+    return start(tmp_path_factory.mktemp("two_more"), 2, SLOW)
+
+
+@pytest.fixture(scope="module")
+def one_more(tmp_path_factory):
+    return start(tmp_path_factory.mktemp("one_more"), 1, ["sync_bn", "lamb"])
+
+
+def assert_same_weights(ours, theirs, tolerance):
+    """Every weight within `tolerance` of the other, absolutely: the order of sums differs."""
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=tolerance)
+
+
+# ---------------------------------------------------------------- fast
+
+
+def test_two_ranks_train_as_one_rank_with_the_double_batch(one, two):
+    # Float32, no batch norm, augmented, 12 steps of Nesterov momentum at rate 0.05.
+    assert_same_weights(two("plain").weights[0], one("plain").weights[0], 2e-5)
+
+
+def test_both_ranks_end_with_the_same_weights(two):
+    assert_same_weights(*two("plain").weights, 0)
+
+
+def test_passes_of_one_rank_add_up_to_its_batch(one):
+    assert one("four_passes").result["per_rank_batch"] == 32
+    assert_same_weights(one("four_passes").weights[0], one("plain").weights[0], 2e-5)
+
+
+def test_ranks_share_no_sample_in_an_epoch_and_miss_none_that_is_used(two):
+    first, second = two("plain").used
+    assert first.shape == second.shape == (12, 16)  # 2 epochs of 6 steps of 2 x 16; 8 are left over
+    for epoch in (slice(0, 6), slice(6, 12)):
+        seen = np.concatenate([first[epoch].ravel(), second[epoch].ravel()])
+        assert len(seen) == len(set(seen)) == 192
+        assert set(seen) <= set(range(200))
+    assert not np.array_equal(first[:6], first[6:])
+
+
+def test_the_order_is_that_of_one_rank(one, two):
+    world = np.concatenate(two("plain").used, axis=1)
+    np.testing.assert_array_equal(world, one("plain").used[0])
+
+
+def test_evaluation_over_ranks_is_that_of_a_single_process(one, two):
+    # 101 test pictures: the ranks' shards differ in size, and the last batch is filled up.
+    ours, theirs = two("plain").result["history"], one("plain").result["history"]
+    for a, b in zip(ours, theirs, strict=True):
+        assert a["test_accuracy"] == pytest.approx(b["test_accuracy"], abs=1e-7)
+        assert a["test_loss"] == pytest.approx(b["test_loss"], abs=1e-4)
+        assert a["loss"] == pytest.approx(b["loss"], abs=1e-4)
+        assert a["accuracy"] == pytest.approx(b["accuracy"], abs=1e-6)
+        assert a["test_accuracy"] * 101 == pytest.approx(round(a["test_accuracy"] * 101), abs=1e-4)
+
+
+def test_the_noise_scale_is_zero_for_identical_data_and_above_it_for_shards(two):
+    assert two("noise").result["noise_scale"] > 1
+    assert two("noise_identical").result["noise_scale"] == pytest.approx(0, abs=1e-3)
+    for event in two("noise").events("noise_scale"):
+        assert set(event) == {"event", "time", "step", "noise_scale", "gradient_sq", "variance"}
+
+
+def test_identical_data_is_named_in_the_record(two):
+    case = two("noise_identical")
+    assert case.result["identical_data"] is True
+    assert "IDENTICAL DATA" in case.events("note")[0]["message"]
+    np.testing.assert_array_equal(*case.used)
+    assert two("noise").result["identical_data"] is False
+
+
+def test_the_record_says_what_happened(two):
+    case = two("plain")
+    result = read_json(case.folder / "result.json")
+    assert result["ranks"] == 2 and result["global_batch"] == 32 and result["per_rank_batch"] == 16
+    assert result["steps"] == 12 and result["epochs"] == 2 and result["samples"] == 12 * 32
+    assert result["stopped_by"] == "epochs" and result["diverged"] is False
+    assert result["data"] == {"name": "small", "form": "generated", "train_samples": 200,
+                              "test_samples": 101}
+    assert len(result["epoch_seconds"]) == len(result["history"]) == 2
+    assert result["parameters"] == 242_122 and result["threads_per_rank"] == 1
+    assert sum(result["epoch_seconds"]) == pytest.approx(result["train_seconds"], rel=0.2)
+    # Warm-up left out: the speed is that of the second epoch.
+    assert result["images_per_s"] == pytest.approx(192 / result["epoch_seconds"][1], rel=0.3)
+    (begin,) = case.events("start")
+    assert (begin["world"], begin["steps"], begin["steps_per_epoch"]) == (2, 12, 6)
+    steps = case.events("step")
+    assert steps[0]["step"] == 1 and steps[0]["images_per_s"] is None and steps[-1]["step"] == 12
+    rows = [{k: v for k, v in e.items() if k not in ("event", "time")}
+            for e in case.events("evaluation")]
+    assert rows == result["history"]
+
+
+def test_plain_python_trains_and_writes_nothing(tmp_path):
+    environment = {**ENVIRONMENT, "DDL_DATA_DIR": str(tmp_path)}
+    command = [sys.executable, str(SCRIPT), "--steps", "3", "--data-set", "synthetic",
+               "--train-samples", "400", "--test-samples", "100"]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "data: synthetic (generated), 400 training and 100 test pictures" in done.stdout
+    assert "held-out" in done.stdout.splitlines()[-1]
+    assert not list(tmp_path.rglob("*.json*"))
+
+
+@pytest.mark.parametrize("arguments, said", [
+    (["--recipe", "hot"], "there is no recipe 'hot'; the recipes are: base"),
+    (["--global-batch", "64", "--backward-passes-per-step", "3"], "nearest that can is 63"),
+    (["--global-batch", "500"], "at most 200"),
+    (["--sync-bn"], "--sync-bn"),
+    (["--mixed-precision"], "needs a GPU"),
+    (["--noise-scale"], "two ranks or more"),
+    (["--warmup-epochs", "99"], "--warmup-epochs"),
+    (["--steps", "0"], "--steps"),
+    (["--resume", "nowhere"], "looked for nowhere"),
+    (["--checkpoint-every", "2"], "ddl run"),
+])
+def test_settings_that_can_not_work_are_refused(arguments, said, monkeypatch):
+    monkeypatch.delenv("DDL_RUN_DIR", raising=False)
+    monkeypatch.syspath_prepend(str(SCRIPT.parent))
+    monkeypatch.syspath_prepend(str(WORKER.parent))
+    import train_cifar
+    import train_worker
+
+    monkeypatch.setattr(train_cifar, "load", train_worker.small_data)
+    with pytest.raises((train_cifar.SettingError, train_cifar.DataError), match=said):
+        train_cifar.main([*train_worker.SMALL, *arguments])
+
+
+# ---------------------------------------------------------------- slow
+
+
+@pytest.mark.slow
+def test_the_same_seed_gives_the_same_order_and_another_seed_another(two, two_more):
+    np.testing.assert_array_equal(two("plain").used, two_more("again").used)
+    assert_same_weights(two("plain").weights[0], two_more("again").weights[0], 0)
+    assert not np.array_equal(two("plain").used, two_more("other_seed").used)
+
+
+@pytest.mark.slow
+def test_passes_on_two_ranks_add_up_to_the_global_batch(one, two_more):
+    assert_same_weights(two_more("two_passes").weights[0], one("plain").weights[0], 2e-5)
+
+
+@pytest.mark.slow
+def test_synchronous_batch_norm_on_two_ranks_is_batch_norm_on_one(one_more, two_more):
+    # Rounding grows faster through batch norm: it divides by spreads of few values.
+    assert_same_weights(two_more("sync_bn").weights[0], one_more("sync_bn").weights[0], 2e-3)
+    ghost = two_more("ghost_bn").weights[0][0] - one_more("sync_bn").weights[0][0]
+    assert np.abs(ghost).max() > 1e-2
+
+
+@pytest.mark.slow
+def test_batch_statistics_are_the_same_on_all_ranks_after_an_evaluation(two_more):
+    assert_same_weights(*two_more("ghost_bn").weights, 1e-6)
+
+
+@pytest.mark.slow
+def test_lamb_with_decay_and_smoothing_is_the_same_on_one_rank(one_more, two_more):
+    ours, theirs = two_more("lamb").result, one_more("lamb").result
+    assert ours["learning_rate"] == theirs["learning_rate"]
+    assert ours["loss"] == pytest.approx(theirs["loss"], rel=0.2)  # batch norm is per worker
+
+
+@pytest.mark.slow
+def test_half_precision_messages_change_little(two, two_more):
+    assert_same_weights(two("plain").weights[0], two_more("fp16").weights[0], 5e-2)
+    assert not np.array_equal(two("plain").weights[0][0], two_more("fp16").weights[0][0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["lars", "resnet"])
+def test_the_other_optimizers_and_models_train(case, two_more):
+    result = two_more(case).result
+    assert np.isfinite(result["test_loss"]) and not result["diverged"]
+
+
+@pytest.mark.slow
+def test_a_run_that_diverges_ends_and_says_so(two_more):
+    case = two_more("diverging")
+    result = read_json(case.folder / "result.json")
+    assert result["diverged"] is True and result["stopped_by"] == "diverged"
+    assert result["loss"] is None and result["steps"] < 60
+    assert "diverged" in case.events("note")[-1]["message"]
+
+
+@pytest.mark.slow
+def test_a_run_stops_at_its_target(two_more):
+    result = two_more("target").result
+    assert result["stopped_by"] == "target"
+    assert result["test_accuracy"] >= 0.05
+    assert result["steps"] % 2 == 0 and result["steps"] < 54
+
+
+@pytest.mark.slow
+def test_a_resumed_run_ends_where_an_uninterrupted_one_does(two_more):
+    whole, resumed = two_more("whole"), two_more("resumed")
+    np.testing.assert_array_equal(np.array(resumed.used), np.array(whole.used)[:, 8:])
+    # Training is the same to the last bit; the statistics were averaged once more, and rounded.
+    assert_same_weights(resumed.weights[0], whole.weights[0], 1e-6)
+    rows = [[row[key] for row in case.result["history"]] for case in (resumed, whole)
+            for key in ("step",)]
+    assert rows[0] == rows[1]
+    assert resumed.result["history"][-1]["loss"] == pytest.approx(
+        whole.result["history"][-1]["loss"], abs=1e-5)
+
+
+@pytest.mark.slow
+def test_a_mistake_ends_every_rank_with_one_line(tmp_path):
+    launcher = Path(sys.executable).with_name("horovodrun")
+    done = subprocess.run(
+        [str(launcher), "--gloo", "-np", "2", sys.executable, str(SCRIPT), "--recipe", "hot"],
+        env=ENVIRONMENT, capture_output=True, text=True, timeout=120)
+    assert done.returncode != 0
+    lines = [line for line in done.stderr.splitlines() if "there is no recipe 'hot'" in line]
+    assert lines and "Traceback" not in done.stderr.split("there is no recipe")[0]

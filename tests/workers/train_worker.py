@@ -1,0 +1,107 @@
+"""Run several small trainings in this rank, one after the other, and write down what they did.
+
+    train_worker.py FOLDER CASE...      on any number of ranks
+
+For each case rank k writes FOLDER/<case>-<ranks>-<k>.npz: the final weights and the samples that
+the rank used in every step. Rank 0 adds FOLDER/<case>-<ranks>.json, the result.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import horovod.tensorflow as hvd
+import numpy as np
+
+import train_cifar
+from ddl.data import DataSet
+
+SMALL = ["--train-samples", "200", "--global-batch", "32", "--epochs", "2"]
+
+CASES = {
+    "plain": [],
+    "again": [],
+    "other_seed": ["--seed", "1"],
+    "two_passes": ["--backward-passes-per-step", "2"],
+    "four_passes": ["--backward-passes-per-step", "4"],
+    "sync_bn": ["--recipe", "batch_norm", "--sync-bn"],
+    "ghost_bn": ["--recipe", "batch_norm"],
+    "noise": ["--noise-scale"],
+    "noise_identical": ["--noise-scale", "--identical-data"],
+    "fp16": ["--fp16-compression"],
+    "lamb": ["--recipe", "lamb", "--weight-decay", "0.01", "--label-smoothing", "0.1"],
+    "lars": ["--recipe", "lars", "--schedule", "cosine"],
+    "resnet": ["--model", "resnet", "--optimizer", "adam", "--steps", "3"],
+    "diverging": ["--learning-rate", "1e6", "--steps", "60"],
+    "target": ["--target-accuracy", "0.05", "--evaluate-every", "2", "--epochs", "9"],
+    "whole": ["--recipe", "warmup", "--schedule", "cosine", "--warmup-epochs", "1"],
+}
+CASES["resumed"] = CASES["whole"]
+
+
+def pictures(samples, seed):
+    """Noise on ten patterns: something to learn, made in no time."""
+    generator = np.random.default_rng(seed)
+    patterns = np.random.default_rng(99).integers(0, 256, (10, 32, 32, 3))
+    labels = generator.integers(0, 10, samples).astype(np.int32)
+    noise = generator.integers(0, 256, (samples, 32, 32, 3))
+    return ((patterns[labels] + 3 * noise) // 4).astype(np.uint8), labels
+
+
+def small_data(name, *, train_samples=None, test_samples=None):
+    # 101 test pictures: no number of ranks divides them, and no batch.
+    train, test = pictures(train_samples, 1), pictures(test_samples or 101, 2)
+    return DataSet("small", "generated", *train, *test, tuple("0123456789"))
+
+
+def run(case, folder, extra=(), stop_at=None):
+    """Train once; raise KeyboardInterrupt on every rank before step `stop_at`."""
+    used, built = [], []
+    make, build = train_cifar.make_train_step, train_cifar.models.build
+
+    def spying_make(*args):
+        train_step = make(*args)
+
+        def spying_step(numbers, step, rate):
+            if step == stop_at:
+                raise KeyboardInterrupt
+            used.append(numbers)
+            return train_step(numbers, step, rate)
+
+        return spying_step
+
+    def spying_build(*args, **options):
+        built.append(build(*args, **options))
+        return built[-1]
+
+    os.environ["DDL_RUN_DIR"] = str(folder / f"{case}-{hvd.size()}")
+    Path(os.environ["DDL_RUN_DIR"]).mkdir(exist_ok=True)
+    train_cifar.load = small_data
+    train_cifar.make_train_step, train_cifar.models.build = spying_make, spying_build
+    try:
+        result = train_cifar.main([*SMALL, *CASES[case], *extra])
+    finally:
+        train_cifar.make_train_step, train_cifar.models.build = make, build
+    weights = {f"weight_{index}": w for index, w in enumerate(built[0].get_weights())}
+    np.savez(folder / f"{case}-{hvd.size()}-{hvd.rank()}.npz", used=np.array(used), **weights)
+    if hvd.rank() == 0:
+        (folder / f"{case}-{hvd.size()}.json").write_text(json.dumps(result, default=str))
+
+
+def main():
+    folder, cases = Path(sys.argv[1]), sys.argv[2:]
+    hvd.init()
+    for case in cases:
+        if case == "resumed":
+            try:
+                run(case, folder, ["--checkpoint-every", "4"], stop_at=9)
+            except KeyboardInterrupt:
+                pass
+            run(case, folder, ["--checkpoint-every", "4", "--resume", os.environ["DDL_RUN_DIR"]])
+        else:
+            run(case, folder)
+
+
+if __name__ == "__main__":
+    main()
