@@ -8,14 +8,14 @@ import hashlib
 import io
 import pickle
 import tarfile
-from dataclasses import dataclass
 
 import numpy as np
 
 from ddl.data import store
 from ddl.data.dataset import DataError, DataSet
+from ddl.data.download import Archive, sha256
 
-__all__ = ["ARCHIVE", "Archive", "read", "source"]
+__all__ = ["ARCHIVE", "mapped", "read", "source"]
 
 FOLDER = "cifar-10-batches-py"
 TRAIN = tuple(f"data_batch_{number}" for number in range(1, 6))
@@ -33,20 +33,10 @@ OFFICIAL_MD5 = {
 }
 
 
-@dataclass(frozen=True)
-class Archive:
-    """A file to download, and how to know it: `size` is in bytes."""
-
-    file: str
-    address: str
-    size: int
-    sha256: str
-
-
 ARCHIVE = Archive(
     file="cifar-10-python.tar.gz",
     address="https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
-    size=170_498_071,
+    size_bytes=170_498_071,
     sha256="6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
 )
 
@@ -57,6 +47,11 @@ def source(folder):
         if path.exists():
             return path
     return None
+
+
+def mapped(folder):
+    """Return the file that keeps the decoded arrays."""
+    return folder / "cifar10.npy"
 
 
 def read(folder):
@@ -87,12 +82,11 @@ def read(folder):
             "data set `synthetic`."
         )
     fingerprint = _fingerprint(path)
-    cache = folder / "cifar10.npy"
-    arrays = store.read(cache)
+    arrays = store.read(mapped(folder))
     if arrays is None or str(arrays["source"]) != fingerprint:
         arrays = _decode(path)
         try:
-            store.write(cache, source=fingerprint, **arrays)
+            store.write(mapped(folder), source=fingerprint, **arrays)
         except OSError:
             pass  # A read-only or full folder costs time at each start, nothing else.
     return DataSet(
@@ -160,7 +154,7 @@ def _archived(path):
     """Return the bytes of every file of the archive, by name."""
     if sha256(path) != ARCHIVE.sha256:
         raise _damaged(
-            path, f"it has {path.stat().st_size} bytes and is not the official {ARCHIVE.size}"
+            path, f"it has {path.stat().st_size} bytes and is not the official {ARCHIVE.size_bytes}"
         )
     with tarfile.open(path, "r:gz") as archive:
         return {
@@ -168,12 +162,6 @@ def _archived(path):
             for member in archive
             if member.isfile()
         }
-
-
-def sha256(path):
-    """Return the SHA-256 of a file, in hexadecimal."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class _Unpickler(pickle.Unpickler):

@@ -1,45 +1,226 @@
-"""A generated data set of CIFAR-10's shape, for machines without the real one."""
+"""A generated data set of CIFAR-10's shape, for machines without the real one.
+
+Each picture shows one of ten figures, shifted, turned, stretched, in any colour on any other, with
+a streak and a blob in front of it and noise over all. Colour and single pixels say little about the
+class, so a linear model does badly, and a convolutional network has to be trained well to do well:
+what the comparisons of the course need.
+"""
 
 import numpy as np
 
 from ddl.data import store
 from ddl.data.dataset import DataError, DataSet
 
-__all__ = ["cached", "generate", "read"]
+__all__ = ["CLASS_NAMES", "cached", "generate", "make", "path", "read"]
 
-VERSION = 1
-CHUNK = 1000
+VERSION = 1  # A change of the pictures counts up, so that stored ones are made anew.
 WHOLE = {"train": 50_000, "test": 10_000}
-CLASS_NAMES = tuple("abcdefghij")
+SIDE = 32
+SMALL = 5_000  # Up to so many samples take less than a second, and are made when asked for.
+CHUNK = 500  # Pictures at a time: their float32 arrays stay in the processor's cache.
 
 
-def cached(folder, seed=0):
-    """Return the stored arrays of the whole data set, or None."""
-    arrays = store.read(folder / f"synthetic-{seed}.npy")
-    return arrays if arrays and int(arrays["version"]) == VERSION else None
+def _square(u, v, _):
+    return np.maximum(np.abs(u), np.abs(v))
 
 
-def read(folder, train_samples=None, test_samples=None, seed=0):
-    """Return the data set, generated where it is not stored yet."""
-    size = {"train": train_samples or WHOLE["train"], "test": test_samples or WHOLE["test"]}
-    arrays = {}
-    for part, samples in size.items():
-        arrays[f"{part}_images"], arrays[f"{part}_labels"] = generate(part, samples, seed)
-    return DataSet(name="synthetic", form="generated", class_names=CLASS_NAMES, **arrays)
+def _triangle(u, v, _):
+    half, tall = 0.5, 3**0.5 / 2
+    return 0.6 - np.maximum(-u, np.maximum(half * u + tall * v, half * u - tall * v))
+
+
+def _cross(u, v, _):
+    u, v = np.abs(u), np.abs(v)
+    return np.minimum(0.3 - np.minimum(u, v), 1 - np.maximum(u, v))
+
+
+# Each figure as a function that is positive inside and falls by about one per radius: of the
+# place (u, v) in the figure's own axes, and its distance r from the middle.
+FIGURES = {
+    "disc": lambda u, v, r: 0.95 - r,
+    "ring": lambda u, v, r: 0.25 - np.abs(r - 0.75),
+    "square": lambda u, v, r: 0.85 - _square(u, v, r),
+    "frame": lambda u, v, r: 0.22 - np.abs(_square(u, v, r) - 0.68),
+    "triangle": _triangle,
+    "cross": _cross,
+    "star": lambda u, v, r: 0.65 + 0.35 * np.cos(5 * np.arctan2(v, u)) - r,
+    "moon": lambda u, v, r: np.minimum(1 - r, np.hypot(u - 0.5, v) - 0.75),
+    "bars": lambda u, v, r: np.minimum(1 - r, 0.2 * np.cos(8 * u)),
+    "checks": lambda u, v, r: np.minimum(
+        0.9 - _square(u, v, r), 0.25 * np.cos(5.2 * u) * np.cos(5.2 * v)
+    ),
+}
+CLASS_NAMES = tuple(FIGURES)
 
 
 def generate(part, samples, seed=0):
-    """Return generated pictures and labels."""
-    images = np.empty((samples, 32, 32, 3), np.uint8)
+    """Make pictures and labels; fewer samples are the beginning of more.
+
+    The same on every run with the same NumPy version and kind of processor.
+
+    Parameters
+    ----------
+    part : {"train", "test"}
+    samples : int
+    seed : int
+
+    Returns
+    -------
+    images : numpy.ndarray
+        uint8, shape ``[samples, 32, 32, 3]``.
+    labels : numpy.ndarray
+        int32, shape ``[samples]``; every run of 500 samples has 50 of each class.
+    """
+    images = np.empty((samples, SIDE, SIDE, 3), np.uint8)
     labels = np.empty(samples, np.int32)
     for start in range(0, samples, CHUNK):
-        rng = np.random.default_rng([seed, part == "test", start])
-        label = rng.permutation(np.arange(CHUNK, dtype=np.int32) % 10)
-        y, x = np.mgrid[:32, :32].astype(np.float32)
-        angle = (label * np.pi / 10)[:, None, None]
-        wave = np.sin((np.cos(angle) * x + np.sin(angle) * y) * 0.8 + 6 * rng.random((CHUNK, 1, 1)))
-        noise = rng.normal(0, 60, (CHUNK, 32, 32, 3))
-        picture = np.clip(128 + 50 * wave[..., None] + noise, 0, 255).astype(np.uint8)
         stop = min(start + CHUNK, samples)
-        images[start:stop], labels[start:stop] = picture[: stop - start], label[: stop - start]
+        rng = np.random.default_rng([seed, int(part == "test"), start])
+        chunk_images, chunk_labels = _chunk(rng)
+        images[start:stop] = chunk_images[: stop - start]
+        labels[start:stop] = chunk_labels[: stop - start]
     return images, labels
+
+
+def _chunk(rng):
+    """Return CHUNK pictures, uint8, and their labels, in random order."""
+    n = CHUNK
+    labels = rng.permutation(np.arange(n, dtype=np.int32) % len(FIGURES))
+
+    def between(low, high, *shape):
+        return low + (high - low) * rng.random((n, *shape), np.float32)
+
+    def tint(contrast):
+        """A step of that size (in grey levels) in a random direction of colour.
+
+        More often brighter than darker: the first sign of the classes that training finds.
+        """
+        way = rng.standard_normal((n, 3), np.float32) + np.float32(0.6)
+        return way * (contrast / np.linalg.norm(way, axis=1))[:, None]
+
+    middle, angle = between(11, 20, 2), between(-0.4, 0.4)
+    radius, stretch = between(7, 11.5), between(0.8, 1.25)
+    u, v = _turned(middle, angle)
+    u = u / (radius * stretch)[:, None, None]
+    v = v / (radius / stretch)[:, None, None]
+    inside = np.empty((n, SIDE, SIDE), np.float32)
+    for label, figure in enumerate(FIGURES.values()):
+        mine = labels == label
+        inside[mine] = figure(u[mine], v[mine], np.hypot(u[mine], v[mine]))
+    figure = _coverage(inside * radius[:, None, None])
+
+    streak, _ = _turned(between(4, 28, 2), between(0, np.pi))
+    streak = _coverage(between(0.5, 1.5, 1, 1) - np.abs(streak))
+    x, y = _turned(between(2, 30, 2), np.zeros(n, np.float32))
+    blob = _coverage(between(1.5, 4, 1, 1) - np.hypot(x, y))
+
+    ground = between(70, 185, 3)
+    picture = ground[:, None, None] + _uneven(rng, n, 12)
+    picture += figure[..., None] * (tint(between(45, 130))[:, None, None] + _uneven(rng, n, 12))
+    for mask in (streak, blob):
+        colour = (ground + tint(between(45, 130)))[:, None, None]
+        picture += mask[..., None] * (colour - picture)
+    picture += rng.standard_normal(picture.shape, np.float32) * between(5, 20, 1, 1, 1)
+    return np.clip(picture, 0, 255).astype(np.uint8), labels
+
+
+def _turned(middle, angle):
+    """Return each pixel's place, float32 ``[n, 32, 32]`` twice, in turned axes about `middle`."""
+    line = np.arange(SIDE, dtype=np.float32)
+    x = line[None, None, :] - middle[:, 0, None, None]
+    y = line[None, :, None] - middle[:, 1, None, None]
+    cos, sin = np.cos(angle)[:, None, None], np.sin(angle)[:, None, None]
+    return cos * x + sin * y, cos * y - sin * x
+
+
+def _coverage(distance):
+    """Return how much of a pixel is inside, 0 to 1, from its distance in pixels to the edge."""
+    return np.clip(distance + 0.5, 0, 1, out=distance)
+
+
+def _uneven(rng, n, spread):
+    """Return smooth random colour, float32 ``[n, 32, 32, 3]``, with standard deviation `spread`."""
+    knots = rng.standard_normal((n, 4, 4, 3), np.float32) * spread
+    rows = (BLEND @ knots.reshape(n, 4, 12)).reshape(n, SIDE, 4, 3)
+    return BLEND @ rows
+
+
+# Weights of linear interpolation from 4 knots to 32 pixels.
+BLEND = np.maximum(
+    0, 1 - np.abs(np.linspace(0, 3, SIDE)[:, None] - np.arange(4)[None, :])
+).astype(np.float32)
+
+
+def path(folder, seed=0):
+    """Return the file that keeps the whole data set."""
+    return folder / f"synthetic-{seed}.npy"
+
+
+def cached(folder, seed=0):
+    """Return the kept arrays of the whole data set, mapped into memory, or None."""
+    arrays = store.read(path(folder, seed))
+    return arrays if arrays and arrays.get("version") == VERSION else None
+
+
+def make(folder, seed=0):
+    """Generate the whole data set and keep it; about ten seconds. The caller holds the lock."""
+    arrays = _parts(WHOLE, seed)
+    store.write(path(folder, seed), version=VERSION, **arrays)
+
+
+def read(folder, train_samples=None, test_samples=None, seed=0):
+    """Return the data set, or the beginning of each of its parts.
+
+    A request for more than a few thousand samples makes and keeps the whole data set, in one
+    process while others wait for it. Where the folder can not be written, what is asked for is
+    generated each time.
+
+    Parameters
+    ----------
+    folder : Path
+    train_samples, test_samples : int, optional
+        By default 50,000 and 10,000.
+    seed : int
+
+    Returns
+    -------
+    DataSet
+
+    Raises
+    ------
+    DataError
+        When more samples are asked for than there are, or none.
+    """
+    sizes = {"train": train_samples, "test": test_samples}
+    for part, samples in sizes.items():
+        sizes[part] = WHOLE[part] if samples is None else samples
+        if not 0 < sizes[part] <= WHOLE[part]:
+            raise DataError(f"synthetic has {WHOLE[part]} {part} samples: {samples} is not possible.")
+    arrays = cached(folder, seed)
+    if arrays is None and sum(sizes.values()) > SMALL:
+        try:
+            with store.locked(folder / "synthetic.lock"):
+                if cached(folder, seed) is None:
+                    make(folder, seed)
+            arrays = cached(folder, seed)
+        except OSError:
+            pass
+    if arrays is None:
+        arrays = _parts(sizes, seed)
+    return DataSet(
+        name="synthetic",
+        form="generated",
+        class_names=CLASS_NAMES,
+        **{
+            f"{part}_{what}": arrays[f"{part}_{what}"][:samples]
+            for part, samples in sizes.items()
+            for what in ("images", "labels")
+        },
+    )
+
+
+def _parts(sizes, seed):
+    arrays = {}
+    for part, samples in sizes.items():
+        arrays[f"{part}_images"], arrays[f"{part}_labels"] = generate(part, samples, seed)
+    return arrays
