@@ -61,11 +61,12 @@ class Setup:
 
     @property
     def lock(self) -> Path:
-        return self.root / {"cpu": "requirements.lock", "gpu": "requirements-gpu.lock"}[self.accelerator]
+        suffix = "" if self.accelerator == "cpu" else "-gpu"
+        return self.root / f"requirements{suffix}.lock"
 
     @property
     def collectives(self) -> str:
-        """How Horovod is built: with NCCL where CUDA's compiler and NCCL's header are, else Gloo."""
+        """How Horovod is built: with NCCL where nvcc and NCCL's header are, else Gloo."""
         if self.accelerator == "cpu":
             return "cpu"
         cuda = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"))
@@ -152,7 +153,7 @@ def make_dependencies(setup: Setup, line: Line) -> None:
     """All that the lock pins but Horovod, which is compiled against the rest."""
     lock = setup.lock.read_text()
     begun = setup.stamps / "dependencies.begun"
-    repair = ["--reinstall"] if begun.exists() else []  # the last one to be written may be half there
+    repair = ["--reinstall"] if begun.exists() else []  # one may be half there
     begun.touch()
     with requirements(entry(lock, "uv")) as uv:
         pip = [setup.python, "-m", "pip", "install", "--require-hashes", "-r", uv]
@@ -242,8 +243,9 @@ def check_compiler() -> None:
     ):
         if not any(map(shutil.which, names)):
             raise SetupError(
-                f"Horovod has to be compiled and there is no {what}: `apt install build-essential`, "
-                "`dnf install gcc-c++ make` or `conda install cxx-compiler make` gets one."
+                f"Horovod has to be compiled and there is no {what}: `apt install "
+                "build-essential`, `dnf install gcc-c++ make` or `conda install cxx-compiler "
+                "make` gets one."
             )
 
 

@@ -4,8 +4,8 @@
     tools/lessons.py check          name every notebook that differs from its source
     tools/lessons.py run [LESSON] [--size smoke|reader]
 
-The source of a lesson is grading/source/<lesson>/<lesson>.py, in jupytext's percent format. Executed
-notebooks and their HTML go to build/. LESSON is a lesson's name or how it begins, as in `run 4`.
+The source of a lesson is grading/source/<lesson>/<lesson>.py, in jupytext's percent format.
+Executed notebooks and their HTML go to build/. LESSON is a lesson's name or its beginning: `run 4`.
 """
 
 import argparse
@@ -174,7 +174,8 @@ def failing_cell(result: Path) -> Failure | None:
     ]  # fmt: skip
     last = None
     for number, cell in enumerate(cells, start=1):
-        shown = [f"cell {number}:"] + [f"    {text}" for text in cell.source.splitlines()[:SHOWN_LINES]]
+        source = [f"    {text}" for text in cell.source.splitlines()[:SHOWN_LINES]]
+        shown = [f"cell {number}:", *source]
         for output in cell.get("outputs", []):
             if output.output_type == "error":
                 sentence = f"cell {number} raised {output.ename}: {output.evalue}".splitlines()[0]
@@ -194,7 +195,7 @@ def write_html(result: Path) -> None:
 
 
 def main(arguments: list[str], root: Path = ROOT) -> int:
-    parser = argparse.ArgumentParser(prog="lessons.py", description="Build, check, run the lessons.")
+    parser = argparse.ArgumentParser(description="Build, check and execute the lessons.")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("build")
     commands.add_parser("check")

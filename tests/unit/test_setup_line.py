@@ -1,0 +1,82 @@
+"""The line that a long command shows, and what becomes of the command."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import line
+import psutil
+import pytest
+from line import CommandError, Line
+
+TOOLS = Path(line.__file__).parent
+
+
+def shell(text):
+    return ["/bin/sh", "-c", text]
+
+
+def test_a_failing_command_is_told_with_its_log_and_last_lines(tmp_path, capsys):
+    log = tmp_path / "logs" / "step.log"
+    with pytest.raises(CommandError) as error:
+        said = "for n in $(seq 40); do echo line $n; done; printf '\\377 bytes\\n'; exit 7"
+        Line("set-up", "step").run(shell(said), log, os.environ)
+    text = str(error.value)
+    assert "step failed (exit code 7)" in text and str(log) in text
+    assert "line 40" in text and "line 20" not in text
+    assert "line 1\n" in log.read_text(errors="replace")
+
+
+def test_a_long_command_keeps_saying_where_it_is(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(line, "SILENCE_S", 0.2)
+    step = Line("set-up", "horovod")
+    step.run(
+        shell("echo '[ 23%] Building'; echo g++ -c x.cc; sleep 1.2"), tmp_path / "log", os.environ
+    )
+    step.end("compiled")
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "set-up  horovod …"
+    assert said[1].startswith("set-up  horovod") and said[1].endswith("s  [ 23%] Building")
+    assert said[-1].endswith("s  compiled") and len(said) >= 3
+
+
+def test_one_line_is_redrawn_in_a_terminal(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "40")
+    step = Line("set-up", "data")
+    step.show("x" * 100)
+    step.end()
+    said = capsys.readouterr().out
+    assert said.count("\n") == 1 and said.count("\r\033[K") == 3
+    assert max(len(part) for part in said.split("\r\033[K")) < 40
+
+
+def test_progress_that_is_redrawn_shows_its_last_state(tmp_path):
+    (tmp_path / "log").write_bytes(b"10 %\r20 %\r30 %\xff\r")
+    assert line.latest(tmp_path / "log") == "30 %\N{REPLACEMENT CHARACTER}"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_command_ends_with_all_it_started(tmp_path, number):
+    program = (
+        "import os, signal, sys; sys.path.insert(0, sys.argv[1]); from line import Line\n"
+        "from pathlib import Path\n"
+        "signal.signal(signal.SIGTERM, signal.default_int_handler)\n"
+        "Line('a', 'b').run(['/bin/sh', '-c', 'sleep 61 & echo $!; wait'], Path('log'), os.environ)"
+    )
+    outer = subprocess.Popen(
+        [sys.executable, "-c", program, TOOLS], cwd=tmp_path, stderr=subprocess.DEVNULL
+    )
+    log = tmp_path / "log"
+    deadline = time.monotonic() + 20
+    while not (log.exists() and re.search(r"\n\d+\n", log.read_text())):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    child = int(log.read_text().split()[-1])
+    outer.send_signal(number)
+    assert outer.wait(timeout=20) != 0
+    assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
