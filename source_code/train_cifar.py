@@ -1,7 +1,7 @@
 """Train a network on CIFAR-10 with any number of Horovod workers.
 
-    ddl run train_cifar.py --workers 2 -- --recipe warmup
-    ddl run train_cifar.py --workers 2 -- --recipe lamb --global-batch 1024 --epochs 8
+    ddl run --workers 2 train_cifar.py --recipe warmup
+    ddl run --workers 2 train_cifar.py --recipe lamb --global-batch 1024 --epochs 8
     horovodrun --gloo -np 2 python source_code/train_cifar.py --recipe batch_norm
     python source_code/train_cifar.py --steps 20        # one worker, no run folder
 
@@ -13,8 +13,6 @@ import argparse
 import math
 import os
 import sys
-from dataclasses import replace
-from pathlib import Path
 
 import horovod.tensorflow as hvd
 import numpy as np
@@ -25,7 +23,7 @@ from ddl.data import DataError, Order, load
 from ddl.data.augment import augment, normalise
 from ddl.journal import Journal
 from ddl.noise import NoiseScale
-from ddl.recipes import BASE_RATES, RECIPES, SettingError, micro_batch, recipe
+from ddl.recipes import BASE_RATES, RECIPES, SettingError, settle
 from ddl.site import usable_cores
 from ddl.schedule import DECAYS, Schedule
 
@@ -63,7 +61,7 @@ def parse(arguments=None):
     add("--learning-rate", type=float, metavar="RATE",
         help="at a global batch of 64, before any scaling (default: the optimizer's own)")
     add("--warmup-epochs", type=float)
-    add("--schedule", default="constant", choices=DECAYS, help="after the warm-up")
+    add("--schedule", default="cosine", choices=DECAYS, help="after the warm-up (default: cosine)")
     add("--weight-decay", type=float, default=0.0)
     add("--label-smoothing", type=float, default=0.0)
     add("--seed", type=int, default=0, help="of initial weights, order and augmentation")
@@ -92,7 +90,7 @@ def main(arguments=None):
     # Horovod: shard. One order of samples for all; each rank takes its part of every batch.
     data = load(config.data_set, train_samples=config.train_samples, test_samples=config.test_samples)
     order = Order(data.train_samples, config.global_batch, config.seed)
-    arm, steps = settle(config, order, ranks)
+    arm, steps = settle(config, order.steps, ranks)
     part = rank_slice(config, rank, ranks)
 
     model = models.build(config.model, norm=arm.norm, sync_norm=config.sync_bn, seed=config.seed)
@@ -115,27 +113,27 @@ def main(arguments=None):
 
     # Horovod: broadcast rank 0's weights and optimizer state, fresh or from a checkpoint.
     variables = model.variables + optim.variables()
-    fixed = {name: getattr(config, name) for name in
-             ("model", "recipe", "optimizer", "seed", "global_batch", "no_augment")}
-    fixed |= data.describe()
-    state = resume(config.resume, variables, fixed)
+    same = ("model", "recipe", "optimizer", "sync_bn", "seed", "global_batch", "no_augment")
+    same = {name: getattr(config, name) for name in same} | data.describe()
+    state = {"step": 0, "since": 0, "totals": [0.0, 0.0], "journal": None}
+    if config.resume:
+        state = checkpoint.resume(config.resume, variables, same)
     hvd.broadcast_variables(variables, root_rank=0)
 
     # Horovod: write on rank 0 only.
-    journal = Journal(rank == 0, steps, order.steps, config.global_batch)
-    noise = NoiseScale(part.stop - part.start, config.global_batch) if config.noise_scale else None
+    journal = Journal(rank == 0, steps, order.steps, config.global_batch, state["journal"])
     announce(journal, config, arm, data, schedule, ranks)
-    start, since, totals = 0, 0, tf.zeros(2)
-    if state:
-        start, since, totals = state["step"], state["since"], tf.constant(state["totals"])
-        journal.resume(state["journal"])
-    journal.start(start, world=ranks, per_rank_batch=config.global_batch // ranks,
+    noise = NoiseScale(part.stop - part.start, config.global_batch) if config.noise_scale else None
+    if config.checkpoint_every:
+        checkpoint.folder()  # rather a refusal now than one after so many steps
+    journal.start(state["step"], world=ranks, per_rank_batch=config.global_batch // ranks,
                   data=data.describe())
 
     stopped_by = "steps" if config.steps else "epochs"
-    for step in range(start, steps):
+    totals, since = tf.constant(state["totals"]), state["since"]
+    for step in range(state["step"], steps):
         epoch, row = divmod(step, order.steps)
-        if row == 0 or step == start:
+        if row == 0 or step == state["step"]:
             batches = order.epoch(epoch)
         rate = schedule(step / order.steps)
         metrics = train_step(batches[row, part], step, rate)
@@ -151,8 +149,8 @@ def main(arguments=None):
         diverged = done % CHECK_EVERY_STEPS == 0 and not math.isfinite(metrics[0])
         if (done % order.steps == 0 or done == steps or diverged
                 or config.evaluate_every and done % config.evaluate_every == 0):
+            loss, accuracy = (totals / since).numpy().tolist()
             with journal.paused():
-                loss, accuracy = (totals / since).numpy().tolist()
                 test_loss, test_accuracy = evaluate()
             journal.evaluation(done, loss=loss, accuracy=accuracy, test_loss=test_loss,
                                test_accuracy=test_accuracy, learning_rate=rate)
@@ -168,9 +166,11 @@ def main(arguments=None):
         if config.checkpoint_every and done % config.checkpoint_every == 0:
             with journal.paused():
                 average_statistics(model)
-                state = {"step": done, "since": since, "totals": totals.numpy().tolist(),
-                         "journal": journal.state()}
-                save(journal, variables, state, fixed)
+                if rank == 0:
+                    now = {"step": done, "since": since, "totals": totals.numpy().tolist(),
+                           "journal": journal.state()}
+                    path = checkpoint.save(variables, now, same)
+                    journal.event("checkpoint", step=done, path=path)
 
     return journal.result(
         script=sys.argv[0],
@@ -209,26 +209,6 @@ def pin_device(mixed_precision):
         tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")
     # Graph rewriting costs seconds at the first step and gains nothing in this one.
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-
-
-def settle(config, order, ranks):
-    """Fill in what the recipe decides; return it as it applies, and the number of steps."""
-    micro_batch(config.global_batch, ranks, config.backward_passes_per_step)
-    for name in ("steps", "epochs", "learning_rate", "target_accuracy"):
-        value = getattr(config, name)
-        if value is not None and value <= 0:
-            raise SettingError(f"--{name.replace('_', '-')} is {value}: it must be more than 0")
-    if config.checkpoint_every and "DDL_RUN_DIR" not in os.environ:
-        raise SettingError("--checkpoint-every needs a run folder: start this with `ddl run`")
-    steps = config.steps or max(1, round(config.epochs * order.steps))
-    arm = recipe(config.recipe)
-    config.optimizer = config.optimizer or arm.optimizer
-    if config.warmup_epochs is None:
-        # In a short training the recipe's warm-up takes half of it at most.
-        config.warmup_epochs = min(arm.warmup_epochs, steps / order.steps / 2)
-    if config.learning_rate is None:
-        config.learning_rate = BASE_RATES[config.optimizer]
-    return replace(arm, optimizer=config.optimizer, warmup_epochs=config.warmup_epochs), steps
 
 
 def rank_slice(config, rank, ranks):
@@ -342,30 +322,6 @@ def average_statistics(model):
         means = hvd.grouped_allreduce(statistics, op=hvd.Average, name="statistics")
         for variable, mean in zip(statistics, means):
             variable.assign(mean)
-
-
-def save(journal, variables, state, fixed):
-    """Write a checkpoint into the run's folder, on rank 0."""
-    if journal.recorder:
-        path = Path(os.environ["DDL_RUN_DIR"]) / checkpoint.FILE
-        checkpoint.save(path, variables, state, fixed)
-        journal.event("checkpoint", step=state["step"], path=str(path))
-
-
-def resume(place, variables, fixed):
-    """Read a checkpoint on rank 0; return its state on every rank, or None without a `place`."""
-    if not place:
-        return None
-    state = problem = None
-    if hvd.rank() == 0:
-        try:
-            state = checkpoint.restore(checkpoint.find(place), variables, fixed)
-        except SettingError as error:
-            problem = str(error)
-    state, problem = hvd.broadcast_object((state, problem), root_rank=0)
-    if problem:  # said by every rank, or the others would wait for rank 0
-        raise SettingError(problem)
-    return state
 
 
 def announce(journal, config, arm, data, schedule, ranks):

@@ -9,25 +9,42 @@ import numpy as np
 from ddl.recipes import SettingError
 from ddl.record import runs_dir
 
-__all__ = ["FILE", "find", "restore", "save"]
+__all__ = ["find", "folder", "restore", "resume", "save"]
 
 FILE = "checkpoint.npz"
 
 
-def save(path, variables, state, settings):
+def folder():
+    """Return the folder that checkpoints go to: the run's.
+
+    Raises
+    ------
+    SettingError
+        When this process belongs to no run.
+    """
+    if "DDL_RUN_DIR" not in os.environ:
+        raise SettingError("checkpoints go into a run's folder, and there is none: use `ddl run`")
+    return Path(os.environ["DDL_RUN_DIR"])
+
+
+def save(variables, state, settings):
     """Write a checkpoint whole or not at all; the one before stays until the new one is there.
 
     Parameters
     ----------
-    path : Path
     variables : list of tf.Variable
         Everything that a step changes: weights, batch statistics, optimizer slots.
     state : dict
         Where the training stands, as JSON can say it.
     settings : dict
         What a training that goes on from here must agree with.
+
+    Returns
+    -------
+    Path
+        The file, in the run's folder.
     """
-    path = Path(path)
+    path = folder() / FILE
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     arrays = {f"variable_{index}": variable.numpy() for index, variable in enumerate(variables)}
     try:
@@ -36,6 +53,32 @@ def save(path, variables, state, settings):
         os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)
+    return path
+
+
+def resume(place, variables, settings):
+    """Restore a checkpoint on rank 0 and return its state on every rank.
+
+    All ranks must call it. A failure is raised by all of them: if only rank 0 ended, the others
+    would wait for it. The weights reach the other ranks with the broadcast that follows anyway.
+
+    Raises
+    ------
+    SettingError
+        As `find` and `restore` do.
+    """
+    import horovod.tensorflow as hvd
+
+    state = problem = None
+    if hvd.rank() == 0:
+        try:
+            state = restore(find(place), variables, settings)
+        except SettingError as error:
+            problem = str(error)
+    state, problem = hvd.broadcast_object((state, problem), root_rank=0)
+    if problem:
+        raise SettingError(problem)
+    return state
 
 
 def restore(path, variables, settings):

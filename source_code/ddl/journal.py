@@ -26,14 +26,17 @@ class Journal:
         Whether this rank writes: rank 0 and no other.
     steps, steps_per_epoch, global_batch : int
         The plan.
+    state : dict, optional
+        The `state` of the journal that this one carries on.
     """
 
-    def __init__(self, writes, steps, steps_per_epoch, global_batch):
+    def __init__(self, writes, steps, steps_per_epoch, global_batch, state=None):
         self.recorder = Recorder() if writes else None
         self.steps, self.steps_per_epoch, self.global_batch = steps, steps_per_epoch, global_batch
-        self.history, self.epoch_seconds = [], []
+        state = state or {"seconds": 0.0, "history": [], "epoch_seconds": []}
+        self._seconds = state["seconds"]
+        self.history, self.epoch_seconds = state["history"], state["epoch_seconds"]
         self.first_step_s = self.images_per_s = None
-        self._seconds = 0.0
 
     # ------------------------------------------------------------ writing
 
@@ -99,18 +102,19 @@ class Journal:
         step : int
             Steps done.
         loss : convertible to float
-            Read only when it is written: reading waits for the device.
+            Read only where it is needed: reading waits for the device.
         learning_rate : float
         """
         first = self.first_step_s is None
+        epoch_ends = step % self.steps_per_epoch == 0
+        if first or epoch_ends or step == self._warm_step:
+            loss = float(loss)  # a device may still be busy: without this the clock would flatter
         if first:
-            loss = float(loss)
             self.first_step_s = time.time() - _created()
-        if step % self.steps_per_epoch == 0:
+        if epoch_ends:
             self.epoch_seconds.append(self.seconds - self._epoch_start)
             self._epoch_start = self.seconds
         if step == self._warm_step:
-            float(loss)  # a device may still be busy with earlier steps
             self._warm_seconds = self.seconds
         elif step > self._warm_step:
             samples = (step - self._warm_step) * self.global_batch
@@ -162,11 +166,6 @@ class Journal:
             "history": self.history,
             "epoch_seconds": self.epoch_seconds,
         }
-
-    def resume(self, state):
-        """Carry on from another journal's `state`; call it before `start`."""
-        self._seconds = state["seconds"]
-        self.history, self.epoch_seconds = state["history"], state["epoch_seconds"]
 
     def result(self, **fields):
         """Write ``result.json`` and return it."""

@@ -6,7 +6,7 @@
                                               └─ lars
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 __all__ = [
     "BASE_RATES",
@@ -16,6 +16,7 @@ __all__ = [
     "SettingError",
     "micro_batch",
     "recipe",
+    "settle",
 ]
 
 # Learning rates hold for this global batch. A recipe with the linear rule multiplies them by
@@ -156,3 +157,41 @@ def micro_batch(global_batch, ranks, passes=1):
             f"the nearest that can is {nearest}"
         )
     return global_batch // parts
+
+
+def settle(config, steps_per_epoch, ranks):
+    """Check a training's settings against each other, and fill in what its recipe decides.
+
+    Parameters
+    ----------
+    config : argparse.Namespace
+        The options of ``train_cifar.py``; those left open are filled in.
+    steps_per_epoch, ranks : int
+
+    Returns
+    -------
+    arm : Recipe
+        The recipe as it applies: an option outweighs it.
+    steps : int
+        Steps in the whole training.
+
+    Raises
+    ------
+    SettingError
+        For settings that do not exist or do not go together.
+    """
+    for name in ("steps", "epochs", "learning_rate", "target_accuracy"):
+        value = getattr(config, name)
+        if value is not None and value <= 0:
+            raise SettingError(f"--{name.replace('_', '-')} is {value}: it must be more than 0")
+    micro_batch(config.global_batch, ranks, config.backward_passes_per_step)
+    arm = recipe(config.recipe)
+    steps = config.steps or max(1, round(config.epochs * steps_per_epoch))
+    if config.optimizer is None:
+        config.optimizer = arm.optimizer
+    if config.learning_rate is None:
+        config.learning_rate = BASE_RATES[config.optimizer]
+    if config.warmup_epochs is None:
+        # In a short training the recipe's warm-up takes half of it at most.
+        config.warmup_epochs = min(arm.warmup_epochs, steps / steps_per_epoch / 2)
+    return replace(arm, optimizer=config.optimizer, warmup_epochs=config.warmup_epochs), steps

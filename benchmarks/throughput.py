@@ -1,0 +1,175 @@
+"""Images/s of train_cifar.py, in pairs: what two ranks gain, and what the training loop gains.
+
+    python benchmarks/throughput.py                     # all pairs, about ten minutes on two cores
+    python benchmarks/throughput.py --repeats 1 --pairs ranks_equal_threads
+
+Each pair is run A B A B ...: what else the machine does then slows both alike. A ratio is the median
+of the ratios of neighbours. Warm-up is left out on both sides. Generated pictures serve: their
+content does not change the work. The figures are printed and written to --out as JSON.
+
+ranks_equal_threads   2 ranks of 1 thread against 1 rank of 1 thread: what a second core brings
+ranks_equal_cores     2 ranks of 1 thread against 1 rank of 2 threads: the same hardware
+loop                  one process: this course's loop against a plain Keras fit of the same residual
+                      network with the usual from_tensor_slices(float32).repeat().shuffle().batch()
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from datetime import datetime
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "source_code"))
+
+from ddl.record import hardware, versions
+
+SCRIPT = ROOT / "source_code" / "train_cifar.py"
+SAMPLES = 10_000
+
+
+def environment(threads, folder):
+    names = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
+    return {
+        **os.environ,
+        "PYTHONPATH": str(ROOT / "source_code"),
+        "TF_CPP_MIN_LOG_LEVEL": "2",
+        "DDL_RUN_DIR": str(folder),
+        **dict.fromkeys(names, str(threads)),
+    }
+
+
+def ours(model, ranks, threads, batch, steps):
+    """Return a function that trains with train_cifar.py and returns images/s."""
+
+    def measure():
+        command = [
+            sys.executable, str(SCRIPT), "--model", model, "--recipe", "batch_norm",
+            "--data-set", "synthetic", "--train-samples", str(SAMPLES), "--test-samples", "100",
+            "--global-batch", str(batch), "--steps", str(steps),
+        ]
+        if ranks > 1:
+            launcher = str(Path(sys.executable).with_name("horovodrun"))
+            command = [launcher, "--gloo", "-np", str(ranks), *command]
+        with tempfile.TemporaryDirectory() as folder:
+            run(command, environment(threads, folder))
+            return json.loads((Path(folder) / "result.json").read_text())["images_per_s"]
+
+    return measure
+
+
+def plain_keras(model, threads, batch, steps):
+    """Return a function that trains with a plain Keras fit and returns images/s."""
+
+    def measure():
+        command = [sys.executable, __file__, "--plain-keras", model, str(batch), str(steps)]
+        with tempfile.TemporaryDirectory() as folder:
+            return float(run(command, environment(threads, folder)).splitlines()[-1])
+
+    return measure
+
+
+def run(command, env):
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)}\nended with status {done.returncode}:\n{done.stderr[-3000:]}")
+    return done.stdout
+
+
+def plain_keras_fit(model, batch, steps):
+    """Train as the usual example does, and print images/s without the first quarter of the steps."""
+    import time
+
+    import tensorflow as tf
+
+    from ddl import models
+    from ddl.data import load
+
+    data = load("synthetic", train_samples=SAMPLES, test_samples=100)
+    pictures = data.train_images.astype("float32") / 255
+    pipeline = tf.data.Dataset.from_tensor_slices((pictures, data.train_labels))
+    pipeline = pipeline.repeat().shuffle(10_000).batch(batch)
+    network = models.build(model, norm="batch")
+    network.compile(
+        tf.keras.optimizers.SGD(0.05, 0.9, nesterov=True),
+        tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        metrics=["accuracy"],
+    )
+    ends = []
+    clock = tf.keras.callbacks.LambdaCallback(on_batch_end=lambda *_: ends.append(time.perf_counter()))
+    network.fit(pipeline, steps_per_epoch=steps, epochs=1, verbose=0, callbacks=[clock])
+    warm = max(1, steps // 4)
+    print((steps - warm) * batch / (ends[-1] - ends[warm - 1]))
+
+
+def pairs(model, steps):
+    """Return every pair's two sides: (what it is, how to measure it)."""
+    return {
+        "ranks_equal_threads": (
+            ("2 ranks x 1 thread", ours(model, 2, 1, 1024, steps)),
+            ("1 rank x 1 thread", ours(model, 1, 1, 512, steps)),
+        ),
+        "ranks_equal_cores": (
+            ("2 ranks x 1 thread", ours(model, 2, 1, 1024, steps)),
+            ("1 rank x 2 threads", ours(model, 1, 2, 1024, steps)),
+        ),
+        "loop": (
+            ("this loop, resnet, 2 threads", ours("resnet", 1, 2, 512, steps)),
+            ("Keras fit, resnet, 2 threads", plain_keras("resnet", 2, 512, steps)),
+        ),
+    }
+
+
+def main():
+    if sys.argv[1:2] == ["--plain-keras"]:
+        model, batch, steps = sys.argv[2:]
+        return plain_keras_fit(model, int(batch), int(steps))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=24, help="of each measurement (default: 24)")
+    parser.add_argument("--model", default="cnn", choices=("cnn", "resnet"), help="of the rank pairs")
+    parser.add_argument("--pairs", nargs="+", choices=pairs("cnn", 1), metavar="PAIR")
+    parser.add_argument("--out", type=Path, default=ROOT / "build" / "throughput.json")
+    options = parser.parse_args()
+
+    report = {
+        "date": datetime.now().astimezone().isoformat(timespec="seconds"),
+        "hardware": hardware(),
+        "versions": versions(),
+        "model": options.model,
+        "repeats": options.repeats,
+        "steps": options.steps,
+        "load_before": os.getloadavg()[0],
+        "pairs": {},
+    }
+    machine = report["hardware"]
+    print(f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB, "
+          f"{report['date'][:10]}, load before: {report['load_before']:.1f}")
+    every = pairs(options.model, options.steps)
+    for name in options.pairs or every:
+        (a, measure_a), (b, measure_b) = every[name]
+        rows = [(measure_a(), measure_b()) for _ in range(options.repeats)]
+        ratios = [first / second for first, second in rows]
+        figures = {
+            "a": a, "b": b, "images_per_s": rows,
+            "median_a": statistics.median(row[0] for row in rows),
+            "median_b": statistics.median(row[1] for row in rows),
+            "ratio": statistics.median(ratios), "ratio_range": [min(ratios), max(ratios)],
+        }
+        report["pairs"][name] = figures
+        print(f"{name:20s} {a}: {figures['median_a']:6.0f} images/s, {b}: "
+              f"{figures['median_b']:6.0f} images/s, ratio {figures['ratio']:.2f} "
+              f"({min(ratios):.2f} to {max(ratios):.2f})", flush=True)
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps(report, indent=1) + "\n")
+    print(f"written to {options.out}")
+
+
+if __name__ == "__main__":
+    main()
