@@ -83,7 +83,7 @@ def read(folder):
         )
     fingerprint = _fingerprint(path)
     arrays = store.read(mapped(folder))
-    if arrays is None or str(arrays["source"]) != fingerprint:
+    if arrays is None or str(arrays.get("source")) != fingerprint:
         arrays = _decode(path)
         try:
             store.write(mapped(folder), source=fingerprint, **arrays)
@@ -96,7 +96,7 @@ def read(folder):
         train_labels=arrays["train_labels"],
         test_images=arrays["test_images"],
         test_labels=arrays["test_labels"],
-        class_names=tuple(str(arrays["class_names"]).split()),
+        class_names=tuple(str(arrays["class_names"]).splitlines()),
     )
 
 
@@ -131,7 +131,7 @@ def _decode(path):
         form = "official" if path.is_file() else "official layout, unverified"
     return {
         "form": form,
-        "class_names": " ".join(names),
+        "class_names": "\n".join(names),
         "train_images": np.concatenate(images[:-1]),
         "train_labels": np.concatenate(labels[:-1]),
         "test_images": images[-1],
@@ -153,9 +153,8 @@ def _unpacked(folder):
 def _archived(path):
     """Return the bytes of every file of the archive, by name."""
     if sha256(path) != ARCHIVE.sha256:
-        raise _damaged(
-            path, f"it has {path.stat().st_size} bytes and is not the official {ARCHIVE.size_bytes}"
-        )
+        size = f"{path.stat().st_size} of {ARCHIVE.size_bytes} bytes"
+        raise _damaged(path, f"it is not the official archive (checksum differs, {size})")
     with tarfile.open(path, "r:gz") as archive:
         return {
             member.name.rpartition("/")[2]: archive.extractfile(member).read()

@@ -167,7 +167,7 @@ def _copy(answer, archive, part, say):
     began, reported, done = time.monotonic(), 0.0, start
     with open(part, "r+b" if start else "wb") as file:
         file.seek(start)
-        while done < archive.size_bytes and (chunk := answer.read(CHUNK_BYTES)):
+        while done < archive.size_bytes and (chunk := _receive(answer)):
             file.write(chunk)
             done += len(chunk)
             now = time.monotonic()
@@ -177,6 +177,14 @@ def _copy(answer, archive, part, say):
                 say(
                     f"{archive.file}: {_mib(done)} of {_mib(archive.size_bytes)}, {_mib(rate)}/s"
                 )
+
+
+def _receive(answer):
+    """Read on; what fails here is the network's fault and not the disk's, and says so."""
+    try:
+        return answer.read(CHUNK_BYTES)
+    except OSError as problem:
+        raise ConnectionError(problem.strerror or str(problem)) from problem
 
 
 def _size(path):

@@ -55,7 +55,7 @@ def read(path):
     try:
         record = np.load(path, mmap_mode="r", allow_pickle=False)
         return {name: record[name][0] for name in record.dtype.names}
-    except (OSError, ValueError, TypeError):
+    except (OSError, EOFError, ValueError, TypeError):
         return None
 
 

@@ -195,7 +195,9 @@ def read(folder, train_samples=None, test_samples=None, seed=0):
     for part, samples in sizes.items():
         sizes[part] = WHOLE[part] if samples is None else samples
         if not 0 < sizes[part] <= WHOLE[part]:
-            raise DataError(f"synthetic has {WHOLE[part]} {part} samples: {samples} is not possible.")
+            raise DataError(
+                f"synthetic has {WHOLE[part]} {part} samples: {samples} is not possible."
+            )
     arrays = cached(folder, seed)
     if arrays is None and sum(sizes.values()) > SMALL:
         try:

@@ -1,0 +1,243 @@
+"""Data sets by name, the generated pictures, and the order in which ranks read them."""
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from ddl.data import DataError, DataSet, Order, fetch, is_there, listing, load, shard
+from ddl.data import store, synthetic
+from ddl.data.dataset import balanced_subset
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """An empty data folder for each test."""
+    monkeypatch.setenv("DDL_DATA_DIR", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def small_whole(monkeypatch):
+    """A synthetic data set that is whole with 600 + 200 pictures, and kept from 100 on."""
+    monkeypatch.setattr(synthetic, "WHOLE", {"train": 600, "test": 200})
+    monkeypatch.setattr(synthetic, "SMALL", 100)
+
+
+# ---------------------------------------------------------------- order and shards
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_shards_are_disjoint_equal_and_cover_the_epoch(size):
+    batches = Order(96, 12, seed=3).epoch(0)
+    shards = [shard(batches, rank, size) for rank in range(size)]
+    assert {part.shape for part in shards} == {(8, 12 // size)}
+    assert sorted(np.concatenate([part.ravel() for part in shards])) == list(range(96))
+    np.testing.assert_array_equal(np.concatenate(shards, axis=1), batches)
+
+
+def test_exactly_the_left_over_is_left_out_and_it_changes():
+    order = Order(100, 12, seed=0)
+    assert (order.steps, order.left_over) == (8, 4)
+    left = [frozenset(range(100)) - set(order.epoch(e).ravel()) for e in range(5)]
+    assert {len(few) for few in left} == {4} and len(set(left)) > 1
+
+
+def test_order_follows_seed_and_epoch_only():
+    same = Order(64, 8, seed=5).epoch(2), Order(64, 8, seed=5).epoch(2)
+    np.testing.assert_array_equal(*same)
+    assert same[0].dtype == np.int32
+    assert not np.array_equal(same[0], Order(64, 8, seed=5).epoch(3))
+    assert not np.array_equal(same[0], Order(64, 8, seed=6).epoch(2))
+
+
+def test_order_is_the_same_in_another_process():
+    code = "from ddl.data import Order, shard; print(shard(Order(50, 6, 9).epoch(1), 1, 2).tolist())"
+    other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert other.stdout.strip() == str(shard(Order(50, 6, 9).epoch(1), 1, 2).tolist())
+
+
+@pytest.mark.parametrize(
+    ("global_batch", "size", "nearest"), [(100, 3, 99), (2, 4, 4), (1023, 2, 1024), (11, 4, 12)]
+)
+def test_uneven_batch_is_refused_with_the_nearest(global_batch, size, nearest):
+    with pytest.raises(DataError, match=f"the nearest that can is {nearest}\\."):
+        shard(np.arange(global_batch), 0, size)
+
+
+def test_impossible_orders_and_ranks_are_refused():
+    with pytest.raises(DataError, match="10 samples do not fill one global batch of 11"):
+        Order(10, 11)
+    with pytest.raises(DataError, match="must be 1 or more"):
+        Order(10, 0)
+    with pytest.raises(DataError, match="numbered 0 to 1"):
+        shard(np.arange(4), 2, 2)
+
+
+# ---------------------------------------------------------------- data sets
+
+
+def test_data_set_refuses_what_does_not_fit():
+    images, labels = np.zeros((4, 32, 32, 3), np.uint8), np.zeros(4, np.int32)
+    fine = dict(name="x", form="y", train_images=images, train_labels=labels, test_images=images,
+                test_labels=labels, class_names=("a", "b"))
+    assert DataSet(**fine).describe() == {
+        "name": "x", "form": "y", "train_samples": 4, "test_samples": 4}
+    for field, value, message in [
+        ("train_images", images.astype(np.float32), "train pictures are float32"),
+        ("test_images", images[:, :16], "test pictures are uint8"),
+        ("train_labels", labels[:3], "train labels are int32"),
+        ("test_labels", labels + 2, "test labels run from 2 to 2, outside 0 to 1"),
+    ]:
+        with pytest.raises(DataError, match=message):
+            DataSet(**{**fine, field: value})
+
+
+def test_subset_is_balanced_and_nested():
+    labels = np.random.default_rng(0).integers(0, 10, 1000).astype(np.int32)
+    large, small = balanced_subset(labels, 500, 1), balanced_subset(labels, 105, 1)
+    np.testing.assert_array_equal(large[:105], small)
+    assert len(set(large)) == 500 and np.ptp(np.bincount(labels[small])) <= 1
+    assert not np.array_equal(small, balanced_subset(labels, 105, 2))
+
+
+def test_unknown_name_lists_those_there_are():
+    with pytest.raises(DataError, match="no data set 'mnist'; there are: cifar10, synthetic"):
+        load("mnist")
+
+
+def test_auto_says_why_it_is_generated(folder):
+    data = load("auto", train_samples=40, test_samples=20)
+    assert data.name == "synthetic" and data.form == "generated"
+    assert data.note == f"CIFAR-10 is not in {folder}, so generated pictures are used."
+    assert load("synthetic", train_samples=40, test_samples=20).note is None
+
+
+def test_package_imports_no_tensorflow():
+    code = "import sys, ddl.data, ddl.data.catalogue; sys.exit('tensorflow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+# ---------------------------------------------------------------- generated pictures
+
+
+def test_generated_pictures_repeat_and_a_smaller_set_is_the_beginning():
+    images, labels = synthetic.generate("train", 1200, seed=4)
+    again, few = synthetic.generate("train", 1200, seed=4), synthetic.generate("train", 730, seed=4)
+    np.testing.assert_array_equal(images, again[0])
+    np.testing.assert_array_equal(images[:730], few[0])
+    np.testing.assert_array_equal(labels[:730], few[1])
+    assert images.dtype == np.uint8 and images.shape == (1200, 32, 32, 3)
+    assert np.bincount(labels[:1000]).tolist() == [100] * 10
+    for part, seed in (("test", 4), ("train", 5)):
+        assert not np.array_equal(images[:500], synthetic.generate(part, 500, seed)[0])
+
+
+def test_linear_model_does_badly_and_colour_says_nothing():
+    """Softmax regression on raw pixels, Adam, to the end of its progress: under 45 %."""
+    data = load("synthetic", train_samples=3000, test_samples=1000)
+
+    def features(images):
+        flat = images.reshape(len(images), -1).astype(np.float32) / 64 - 2
+        return np.concatenate([flat, np.ones((len(flat), 1), np.float32)], axis=1)
+
+    x, y = features(data.train_images), np.eye(10, dtype=np.float32)[data.train_labels]
+    test, best = features(data.test_images), 0.0
+    weights, mean, square = (np.zeros((3073, 10), np.float32) for _ in range(3))
+    for step in range(1, 151):
+        rows = slice(step % 6 * 500, step % 6 * 500 + 500)
+        score = np.exp(x[rows] @ weights - (x[rows] @ weights).max(1, keepdims=True))
+        slope = x[rows].T @ (score / score.sum(1, keepdims=True) - y[rows]) / 500
+        mean, square = 0.9 * mean + 0.1 * slope, 0.999 * square + 0.001 * slope**2
+        scale = np.sqrt(square / (1 - 0.999**step)) + 1e-8
+        weights -= 1e-3 * mean / (1 - 0.9**step) / scale
+        best = max(best, np.mean((test @ weights).argmax(1) == data.test_labels))
+    assert 0.12 < best < 0.45
+
+    colour = [images.mean((1, 2)) for images in (data.train_images, data.test_images)]
+    middle = np.stack([colour[0][data.train_labels == label].mean(0) for label in range(10)])
+    nearest = ((colour[1][:, None] - middle) ** 2).sum(-1).argmin(1)
+    assert np.mean(nearest == data.test_labels) < 0.2
+
+
+def test_whole_set_is_kept_and_mapped(folder, small_whole):
+    assert not is_there("synthetic")
+    direct = load("synthetic", train_samples=50, test_samples=20)
+    assert not is_there("synthetic")  # So few are not worth keeping.
+    lines = []
+    fetch("synthetic", lines.append)
+    assert lines[0].startswith("synthetic: generating 800 pictures") and is_there("synthetic")
+    whole = load("synthetic")
+    assert isinstance(whole.train_images, np.memmap) and whole.train_samples == 600
+    np.testing.assert_array_equal(whole.train_images[:50], direct.train_images)
+    assert load("synthetic", test_samples=7).test_samples == 7
+    with pytest.raises(DataError, match="has 600 train samples: 601 is not possible"):
+        load("synthetic", train_samples=601)
+    with pytest.raises(DataError, match="200 test samples: 0 is not possible"):
+        load("synthetic", test_samples=0)
+
+
+def test_ranks_that_start_together_generate_once(small_whole, monkeypatch):
+    made = []
+    make = synthetic.make
+    monkeypatch.setattr(synthetic, "make", lambda *where: (made.append(1), make(*where)))
+    with ThreadPoolExecutor(4) as pool:
+        sets = list(pool.map(lambda _: load("synthetic"), range(4)))
+    assert len(made) == 1 and {data.train_samples for data in sets} == {600}
+
+
+def test_half_or_older_file_is_made_anew(folder, small_whole, monkeypatch):
+    fetch("synthetic", str)
+    path = synthetic.path(folder)
+    os.truncate(path, path.stat().st_size - 1000)
+    assert not is_there("synthetic") and load("synthetic").train_samples == 600
+    assert is_there("synthetic")
+    monkeypatch.setattr(synthetic, "VERSION", synthetic.VERSION + 1)
+    assert not is_there("synthetic")
+
+
+def test_folder_that_can_not_be_made(tmp_path, small_whole, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("DDL_DATA_DIR", str(tmp_path / "file" / "data"))
+    assert load("synthetic").train_samples == 600
+    with pytest.raises(DataError, match="can not be used.*Set DDL_DATA_DIR"):
+        fetch("synthetic", str)
+
+
+def test_listing_says_what_is_here(folder, small_whole):
+    cifar, generated = listing()
+    assert not cifar.there and "ddl data fetch cifar10" in str(cifar)
+    assert not generated.there and "generated when first used" in str(generated)
+    fetch("synthetic", str)
+    generated = listing()[1]
+    assert generated.there and generated.samples == 800
+    assert generated.size_bytes == synthetic.path(folder).stat().st_size > 800 * 3072
+
+
+# ---------------------------------------------------------------- the mapped file
+
+
+def test_store_gives_back_what_was_written(tmp_path):
+    grid = np.arange(12, dtype=np.int32).reshape(3, 4)
+    store.write(tmp_path / "a.npy", grid=grid.T, text="äöü", number=7)
+    back = store.read(tmp_path / "a.npy")
+    np.testing.assert_array_equal(back["grid"], grid.T)
+    assert (str(back["text"]), int(back["number"])) == ("äöü", 7)
+    assert os.listdir(tmp_path) == ["a.npy"]
+
+
+@pytest.mark.parametrize("content", [None, b"", b"no array", b"\x93NUMPY\x01\x00\x40\x00{"])
+def test_store_takes_a_damaged_file_as_missing(tmp_path, content):
+    if content is not None:
+        (tmp_path / "a.npy").write_bytes(content)
+    assert store.read(tmp_path / "a.npy") is None
+
+
+def test_store_leaves_nothing_behind_where_writing_fails(tmp_path):
+    (tmp_path / "a.npy").mkdir()
+    with pytest.raises(OSError):
+        store.write(tmp_path / "a.npy", grid=np.zeros(3))
+    assert os.listdir(tmp_path) == ["a.npy"]

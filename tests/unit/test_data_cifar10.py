@@ -1,0 +1,194 @@
+"""Reading CIFAR-10: small files in the official layout, whole and damaged."""
+
+import hashlib
+import io
+import os
+import pickle
+import tarfile
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ddl.data import DataError, is_there, listing, load
+from ddl.data import cifar10
+
+ROWS = 40
+NAMES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
+BATCHES = (*cifar10.TRAIN, cifar10.TEST)
+
+
+def batch(number, rows=ROWS, ending="png"):
+    rng = np.random.default_rng(number)
+    return {
+        b"batch_label": b"a small batch",
+        b"labels": [int(label) for label in rng.permutation(rows) % 10],
+        b"data": rng.integers(0, 256, (rows, 3072), np.uint8),
+        b"filenames": [f"{number}_{row}.{ending}".encode() for row in range(rows)],
+    }
+
+
+def files(ending="png", protocol=2):
+    """Return the content of every file; the official ones are of pickle protocol 2."""
+    contents = {name: batch(k, ending=ending) for k, name in enumerate(BATCHES)}
+    contents["batches.meta"] = {
+        b"num_cases_per_batch": ROWS, b"num_vis": 3072,
+        b"label_names": [name.encode() for name in NAMES]}
+    return {name: pickle.dumps(content, protocol) for name, content in contents.items()}
+
+
+def unpack(folder, **options):
+    there = folder / cifar10.FOLDER
+    there.mkdir(exist_ok=True)
+    for name, content in files(**options).items():
+        (there / name).write_bytes(content)
+    return there
+
+
+def archive():
+    """Return the bytes of an archive of small files, `readme.html` and all."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as tar:
+        for name, content in {**files(), "readme.html": b"<html>"}.items():
+            member = tarfile.TarInfo(f"{cifar10.FOLDER}/{name}")
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    return packed.getvalue()
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """An empty data folder for each test."""
+    monkeypatch.setenv("DDL_DATA_DIR", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def official(monkeypatch):
+    """Make the small archive the official one, and return its bytes."""
+    content = archive()
+    known = replace(cifar10.ARCHIVE, size_bytes=len(content),
+                    sha256=hashlib.sha256(content).hexdigest())
+    monkeypatch.setattr(cifar10, "ARCHIVE", known)
+    return content
+
+
+@pytest.mark.parametrize("protocol", [2, 4, 5])
+def test_folder_gives_pictures_and_labels(folder, protocol):
+    unpack(folder, protocol=protocol)
+    data = load("cifar10")
+    assert data.describe() == {"name": "cifar10", "form": "official layout, unverified",
+                               "train_samples": 5 * ROWS, "test_samples": ROWS}
+    assert data.class_names == tuple(NAMES)
+    for images, labels, source in [(data.train_images[ROWS:], data.train_labels[ROWS:], batch(1)),
+                                   (data.test_images, data.test_labels, batch(5))]:
+        assert labels[:ROWS].tolist() == source[b"labels"]
+        for y, x, colour in [(0, 0, 0), (0, 31, 1), (31, 0, 2), (7, 9, 1)]:
+            place = colour * 1024 + y * 32 + x
+            np.testing.assert_array_equal(images[:ROWS, y, x, colour], source[b"data"][:, place])
+
+
+def test_archive_is_read_verified_and_preferred(folder, official):
+    unpack(folder, ending="jpg")
+    assert load("cifar10").form == "official layout, JPEG re-encoded"
+    (folder / cifar10.ARCHIVE.file).write_bytes(official)
+    assert load("cifar10").form == "official"
+
+
+def test_unpacked_files_with_official_checksums_are_official(folder, monkeypatch):
+    sums = {name: hashlib.md5(content).hexdigest() for name, content in files().items()}
+    monkeypatch.setattr(cifar10, "OFFICIAL_MD5", sums)
+    there = unpack(folder)
+    del sums["batches.meta"]
+    assert load("cifar10").form == "official"
+    (there / "test_batch").write_bytes(pickle.dumps(batch(77)))
+    assert load("cifar10").form == "official layout, unverified"
+
+
+def test_second_load_maps_a_file_until_the_source_changes(folder, monkeypatch):
+    there = unpack(folder)
+    first = load("cifar10")
+    decode = cifar10._decode
+    monkeypatch.setattr(cifar10, "_decode", lambda path: pytest.fail("decoded again"))
+    second = load("cifar10")
+    assert isinstance(second.train_images, np.memmap)
+    np.testing.assert_array_equal(first.train_images, second.train_images)
+    monkeypatch.setattr(cifar10, "_decode", decode)
+    changed = batch(0)
+    changed[b"data"][:] = 9
+    (there / "data_batch_1").write_bytes(pickle.dumps(changed))
+    assert (load("cifar10").train_images[:ROWS] == 9).all()
+
+
+def test_folder_that_can_not_be_written_is_read_each_time(folder, monkeypatch):
+    unpack(folder)
+    (folder / "cifar10.npy").mkdir()
+    assert load("cifar10").train_samples == 5 * ROWS
+
+
+def test_part_is_balanced_and_refused_when_too_large(folder):
+    unpack(folder)
+    data = load("cifar10", train_samples=50, test_samples=20)
+    assert np.bincount(data.train_labels).tolist() == [5] * 10
+    assert np.bincount(data.test_labels).tolist() == [2] * 10
+    fewer = load("cifar10", train_samples=10)
+    np.testing.assert_array_equal(fewer.train_images, data.train_images[:10])
+    with pytest.raises(DataError, match="cifar10 has 200 train samples: 201 is not possible"):
+        load("cifar10", train_samples=201)
+
+
+def test_missing_says_what_to_do(folder):
+    assert not is_there("cifar10")
+    with pytest.raises(DataError, match="ddl data fetch cifar10.*DDL_DATA_DIR.*synthetic"):
+        load("cifar10")
+
+
+class Malicious:
+    """Pickles to a call of a function of the system's."""
+
+    def __reduce__(self):
+        return os.system, ("touch broken-in",)
+
+
+def without(key):
+    return {name: value for name, value in batch(2).items() if name != key}
+
+
+@pytest.mark.parametrize(("name", "content", "message"), [
+    ("data_batch_3", None, "the file is missing"),
+    ("batches.meta", None, "the file is missing"),
+    ("batches.meta", {b"label_names": NAMES}, "no class names"),
+    ("data_batch_3", b"", "can not be unpickled"),
+    ("data_batch_3", pickle.dumps(batch(2))[:5000], "can not be unpickled"),
+    ("data_batch_3", b"<html>Please log in</html>", "can not be unpickled"),
+    ("test_batch", Malicious(), "asks for posix.system, which no batch needs"),
+    ("data_batch_3", ["a list"], "not a batch of pictures"),
+    ("data_batch_3", without(b"labels"), "not a batch of pictures"),
+    ("data_batch_3", batch(2, rows=ROWS - 1), r"its data is uint8 \(39, 3072\), not uint8 \(40"),
+    ("data_batch_3", {**batch(2), b"data": np.zeros((ROWS, 3072))}, "its data is float64"),
+    ("data_batch_3", {**batch(2), b"labels": [10] * ROWS}, "not 40 numbers from 0 to 9"),
+    ("data_batch_3", {**batch(2), b"labels": [-1] * ROWS}, "not 40 numbers from 0 to 9"),
+    ("data_batch_3", {**batch(2), b"labels": [1] * 9}, "not 40 numbers from 0 to 9"),
+])
+def test_damaged_folder_is_refused_naming_the_file(folder, monkeypatch, name, content, message):
+    monkeypatch.chdir(folder)
+    path = unpack(folder) / name
+    if content is None:
+        path.unlink()
+    else:
+        path.write_bytes(content if isinstance(content, bytes) else pickle.dumps(content))
+    with pytest.raises(DataError, match=message) as refused:
+        load("cifar10")
+    assert f"{name} is damaged" in str(refused.value)
+    assert "Run `ddl data fetch cifar10`" in str(refused.value)
+    assert not (folder / "broken-in").exists() and not (folder / "cifar10.npy").exists()
+
+
+@pytest.mark.parametrize("damage", [lambda c: c[:-100], lambda c: c[:500] + b"?" + c[501:]])
+def test_truncated_or_altered_archive_is_refused_by_name(folder, official, damage):
+    path = folder / cifar10.ARCHIVE.file
+    path.write_bytes(damage(official))
+    with pytest.raises(DataError, match=f"{path} is damaged.*not the official"):
+        load("cifar10")
+    cifar = listing()[0]
+    assert not cifar.there and "damaged" in cifar.form
