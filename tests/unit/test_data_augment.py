@@ -1,0 +1,64 @@
+"""Flips and shifts in the graph, against NumPy's own padding and slicing."""
+
+import numpy as np
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+
+from ddl.data.augment import augment, normalise  # noqa: E402
+
+BATCH = 96
+IMAGES = np.random.default_rng(0).integers(0, 256, (BATCH, 32, 32, 3), np.uint8)
+
+
+def variants(image):
+    """Return every picture that `augment` may make, keyed by (flip, down, right)."""
+    padded = np.pad(image, ((4, 4), (4, 4), (0, 0)), mode="reflect")
+    made = {}
+    for down in range(9):
+        for right in range(9):
+            crop = padded[down : down + 32, right : right + 32]
+            made[False, down - 4, right - 4] = crop
+            made[True, down - 4, right - 4] = crop[:, ::-1]
+    return made
+
+
+def test_each_result_is_a_flip_and_shift_and_all_kinds_occur():
+    flips, downs, rights = [], [], []
+    for before, after in zip(IMAGES, augment(IMAGES, (0, 1), 0, BATCH).numpy()):
+        (kind,) = [key for key, value in variants(before).items() if np.array_equal(value, after)]
+        for seen, value in zip((flips, downs, rights), kind):
+            seen.append(value)
+    assert 0.3 < np.mean(flips) < 0.7
+    assert set(downs) == set(rights) == set(range(-4, 5))
+    assert abs(np.corrcoef(downs, rights)[0, 1]) < 0.3 > abs(np.corrcoef(flips, rights)[0, 1])
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_any_number_of_ranks_sees_the_same_pictures(ranks):
+    whole = augment(IMAGES, (7, 3), 0, BATCH)
+    each = BATCH // ranks
+    parts = [augment(IMAGES[k : k + each], (7, 3), k, BATCH) for k in range(0, BATCH, each)]
+    np.testing.assert_array_equal(tf.concat(parts, 0), whole)
+
+
+def test_randomness_follows_seed_and_step_only():
+    first = augment(IMAGES, (7, 3), 0, BATCH).numpy()
+    np.testing.assert_array_equal(first, augment(IMAGES, (7, 3), 0, BATCH))
+    for seed in ((7, 4), (8, 3)):
+        assert not np.array_equal(first, augment(IMAGES, seed, 0, BATCH))
+
+
+def test_the_same_inside_a_graph_with_a_step_that_varies():
+    graph = tf.function(lambda images, step: augment(images, (7, step), 32, BATCH))
+    for step in (3, 4):
+        np.testing.assert_array_equal(
+            graph(IMAGES[32:64], tf.constant(step)), augment(IMAGES[32:64], (7, step), 32, BATCH)
+        )
+    assert graph.experimental_get_tracing_count() == 1
+
+
+def test_normalise_gives_about_zero_mean_and_unit_spread():
+    values = normalise(tf.constant([[[[0, 120, 248]]]], tf.uint8)).numpy()
+    assert values.dtype == np.float32
+    np.testing.assert_allclose(values.ravel(), [-1.875, 0, 2])
