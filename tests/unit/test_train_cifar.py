@@ -41,7 +41,10 @@ class Trained:
         self.result = read_json(folder / f"{case}-{ranks}.json")
         files = [np.load(folder / f"{case}-{ranks}-{rank}.npz") for rank in range(ranks)]
         self.used = [file["used"] for file in files]
-        self.weights = [[file[k] for k in file.files if k != "used"] for file in files]
+        self.first, self.early, self.weights = (
+            [[file[key] for key in file.files if key.startswith(when)] for file in files]
+            for when in ("first", "early", "final")
+        )
 
     def events(self, name):
         events = read_json_lines(self.folder / "events.jsonl")
@@ -79,17 +82,30 @@ def one_more(tmp_path_factory):
 
 
 def assert_same_weights(ours, theirs, tolerance):
-    """Every weight within `tolerance` of the other, absolutely: the order of sums differs."""
+    """Every weight within `tolerance` of the other, absolutely."""
     for a, b in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(a, b, rtol=0, atol=tolerance)
+
+
+def assert_same_training(ours, theirs):
+    """Two trainings that add up the same numbers in another order.
+
+    After two steps every weight agrees to 1e-5. After all steps the distance between the two is
+    under 1 % of the way that either went: by then rounding may have moved some unit of a ReLU or
+    of a maximum across its kink, and gradients jump there.
+    """
+    assert_same_weights(ours.early[0], theirs.early[0], 1e-5)
+    first, a, b = (np.concatenate([w.ravel() for w in weights[0]])
+                   for weights in (ours.first, ours.weights, theirs.weights))
+    assert np.linalg.norm(a - b) < 0.01 * np.linalg.norm(a - first)
 
 
 # ---------------------------------------------------------------- fast
 
 
 def test_two_ranks_train_as_one_rank_with_the_double_batch(one, two):
-    # Float32, no batch norm, augmented, 12 steps of Nesterov momentum at rate 0.05.
-    assert_same_weights(two("plain").weights[0], one("plain").weights[0], 2e-5)
+    # Float32, no batch norm, augmented, Nesterov momentum.
+    assert_same_training(two("plain"), one("plain"))
 
 
 def test_both_ranks_end_with_the_same_weights(two):
@@ -98,7 +114,7 @@ def test_both_ranks_end_with_the_same_weights(two):
 
 def test_passes_of_one_rank_add_up_to_its_batch(one):
     assert one("four_passes").result["per_rank_batch"] == 32
-    assert_same_weights(one("four_passes").weights[0], one("plain").weights[0], 2e-5)
+    assert_same_training(one("four_passes"), one("plain"))
 
 
 def test_ranks_share_no_sample_in_an_epoch_and_miss_none_that_is_used(two):
@@ -116,15 +132,31 @@ def test_the_order_is_that_of_one_rank(one, two):
     np.testing.assert_array_equal(world, one("plain").used[0])
 
 
-def test_evaluation_over_ranks_is_that_of_a_single_process(one, two):
+def test_evaluation_over_ranks_is_that_of_a_single_process(two, monkeypatch):
     # 101 test pictures: the ranks' shards differ in size, and the last batch is filled up.
-    ours, theirs = two("plain").result["history"], one("plain").result["history"]
-    for a, b in zip(ours, theirs, strict=True):
-        assert a["test_accuracy"] == pytest.approx(b["test_accuracy"], abs=1e-7)
-        assert a["test_loss"] == pytest.approx(b["test_loss"], abs=1e-4)
-        assert a["loss"] == pytest.approx(b["loss"], abs=1e-4)
-        assert a["accuracy"] == pytest.approx(b["accuracy"], abs=1e-6)
-        assert a["test_accuracy"] * 101 == pytest.approx(round(a["test_accuracy"] * 101), abs=1e-4)
+    monkeypatch.syspath_prepend(str(SCRIPT.parent))
+    monkeypatch.syspath_prepend(str(WORKER.parent))
+    import tensorflow as tf
+    import train_worker
+
+    from ddl import models
+    from ddl.data.augment import normalise
+
+    model = models.build("cnn")
+    model.set_weights(two("plain").weights[0])
+    data = train_worker.small_data("small", train_samples=10)
+    logits = model(normalise(tf.constant(data.test_images)), training=False)
+    loss = tf.nn.sparse_softmax_cross_entropy_with_logits(data.test_labels, logits)
+    result = two("plain").result
+    assert result["test_accuracy"] == pytest.approx(
+        np.mean(np.argmax(logits, axis=1) == data.test_labels), abs=1e-6)
+    assert result["test_loss"] == pytest.approx(float(tf.reduce_mean(loss)), rel=1e-5)
+
+
+def test_training_figures_are_means_over_all_ranks(one, two):
+    for a, b in zip(two("plain").result["history"], one("plain").result["history"], strict=True):
+        assert a["loss"] == pytest.approx(b["loss"], rel=1e-3)
+        assert a["accuracy"] == pytest.approx(b["accuracy"], abs=0.01)
 
 
 def test_the_noise_scale_is_zero_for_identical_data_and_above_it_for_shards(two):
@@ -211,15 +243,14 @@ def test_the_same_seed_gives_the_same_order_and_another_seed_another(two, two_mo
 
 @pytest.mark.slow
 def test_passes_on_two_ranks_add_up_to_the_global_batch(one, two_more):
-    assert_same_weights(two_more("two_passes").weights[0], one("plain").weights[0], 2e-5)
+    assert_same_training(two_more("two_passes"), one("plain"))
 
 
 @pytest.mark.slow
 def test_synchronous_batch_norm_on_two_ranks_is_batch_norm_on_one(one_more, two_more):
-    # Rounding grows faster through batch norm: it divides by spreads of few values.
-    assert_same_weights(two_more("sync_bn").weights[0], one_more("sync_bn").weights[0], 2e-3)
-    ghost = two_more("ghost_bn").weights[0][0] - one_more("sync_bn").weights[0][0]
-    assert np.abs(ghost).max() > 1e-2
+    assert_same_training(two_more("sync_bn"), one_more("sync_bn"))
+    with pytest.raises(AssertionError):
+        assert_same_training(two_more("ghost_bn"), one_more("sync_bn"))
 
 
 @pytest.mark.slow
@@ -270,19 +301,16 @@ def test_a_resumed_run_ends_where_an_uninterrupted_one_does(two_more):
     np.testing.assert_array_equal(np.array(resumed.used), np.array(whole.used)[:, 8:])
     # Training is the same to the last bit; the statistics were averaged once more, and rounded.
     assert_same_weights(resumed.weights[0], whole.weights[0], 1e-6)
-    rows = [[row[key] for row in case.result["history"]] for case in (resumed, whole)
-            for key in ("step",)]
-    assert rows[0] == rows[1]
-    assert resumed.result["history"][-1]["loss"] == pytest.approx(
-        whole.result["history"][-1]["loss"], abs=1e-5)
+    for a, b in zip(resumed.result["history"], whole.result["history"], strict=True):
+        assert a["step"] == b["step"]
+        assert a["loss"] == pytest.approx(b["loss"], abs=1e-5)
+        assert a["test_loss"] == pytest.approx(b["test_loss"], abs=1e-4)
 
 
 @pytest.mark.slow
-def test_a_mistake_ends_every_rank_with_one_line(tmp_path):
-    launcher = Path(sys.executable).with_name("horovodrun")
-    done = subprocess.run(
-        [str(launcher), "--gloo", "-np", "2", sys.executable, str(SCRIPT), "--recipe", "hot"],
-        env=ENVIRONMENT, capture_output=True, text=True, timeout=120)
-    assert done.returncode != 0
-    lines = [line for line in done.stderr.splitlines() if "there is no recipe 'hot'" in line]
-    assert lines and "Traceback" not in done.stderr.split("there is no recipe")[0]
+def test_a_mistake_ends_the_script_with_one_line():
+    done = subprocess.run([sys.executable, str(SCRIPT), "--global-batch", "9999999"],
+                          env=ENVIRONMENT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("train_cifar.py: ")
+    assert "Traceback" not in done.stderr

@@ -2,8 +2,8 @@
 
     train_worker.py FOLDER CASE...      on any number of ranks
 
-For each case rank k writes FOLDER/<case>-<ranks>-<k>.npz: the final weights and the samples that
-the rank used in every step. Rank 0 adds FOLDER/<case>-<ranks>.json, the result.
+For each case rank k writes FOLDER/<case>-<ranks>-<k>.npz: the weights at the start, after two steps
+and at the end, and the samples that the rank used in every step. Rank 0 adds FOLDER/<case>-<ranks>.json, the result.
 """
 
 import json
@@ -57,7 +57,10 @@ def small_data(name, *, train_samples=None, test_samples=None):
 
 def run(case, folder, extra=(), stop_at=None):
     """Train once; raise KeyboardInterrupt on every rank before step `stop_at`."""
-    used, built = [], []
+    used, built, saved = [], [], {}
+    def keep(when):
+        saved.update({f"{when}_{index}": w for index, w in enumerate(built[0].get_weights())})
+
     make, build = train_cifar.make_train_step, train_cifar.models.build
 
     def spying_make(*args):
@@ -67,6 +70,8 @@ def run(case, folder, extra=(), stop_at=None):
             if step == stop_at:
                 raise KeyboardInterrupt
             used.append(numbers)
+            if step in (0, 2):
+                keep("first" if step == 0 else "early")
             return train_step(numbers, step, rate)
 
         return spying_step
@@ -83,8 +88,8 @@ def run(case, folder, extra=(), stop_at=None):
         result = train_cifar.main([*SMALL, *CASES[case], *extra])
     finally:
         train_cifar.make_train_step, train_cifar.models.build = make, build
-    weights = {f"weight_{index}": w for index, w in enumerate(built[0].get_weights())}
-    np.savez(folder / f"{case}-{hvd.size()}-{hvd.rank()}.npz", used=np.array(used), **weights)
+    keep("final")
+    np.savez(folder / f"{case}-{hvd.size()}-{hvd.rank()}.npz", used=np.array(used), **saved)
     if hvd.rank() == 0:
         (folder / f"{case}-{hvd.size()}.json").write_text(json.dumps(result, default=str))
 
