@@ -13,6 +13,7 @@ _HOME = {
     "attach": "run",
     "runs": "run",
     "Run": "run",
+    "RunFailed": "run",
     "Job": "job",
     "Site": "site",
     "plan": "plan",

@@ -60,7 +60,8 @@ def _run(arguments):
 
     run = launch(arguments.script, workers=arguments.workers, args=tuple(arguments.args),
                  name=arguments.name, threads=arguments.threads, timeout_s=arguments.timeout_s,
-                 oversubscribe=arguments.oversubscribe, dry_run=arguments.dry_run)
+                 oversubscribe=arguments.oversubscribe, dry_run=arguments.dry_run,
+                 check=False)
     return 0 if run is None or run.state == "done" else 1
 
 

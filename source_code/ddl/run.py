@@ -21,7 +21,7 @@ from ddl.record import (
 )
 from ddl.site import Site
 
-__all__ = ["Run", "attach", "launch", "run_pasted", "runs", "start"]
+__all__ = ["Run", "RunFailed", "attach", "launch", "run_pasted", "runs", "start"]
 
 POLL_S = 0.2
 # horovodrun ends its ranks within a second or two; after this the launcher does it itself.
@@ -29,7 +29,7 @@ STOP_GRACE_S = 6.0
 
 
 def launch(script, *, workers=2, args=(), name=None, threads=None, timeout_s=None,
-           oversubscribe=False, dry_run=False, wait=True, site=None, **options):
+           oversubscribe=False, dry_run=False, wait=True, check=True, site=None, **options):
     """Run a script on several workers, and show it as it goes.
 
     Parameters
@@ -52,6 +52,9 @@ def launch(script, *, workers=2, args=(), name=None, threads=None, timeout_s=Non
         Print the shell line and do nothing else.
     wait : bool
         Return when the run is over; otherwise at once, and `Run.wait` follows it later.
+    check : bool
+        Raise `RunFailed` where the run fails, so that the cells after it don't go on without it.
+        A run that was stopped on purpose is returned.
     site : Site, optional
         Where to run; by default it is detected.
     **options
@@ -67,6 +70,8 @@ def launch(script, *, workers=2, args=(), name=None, threads=None, timeout_s=Non
     ------
     JobError, SiteError
         If the script is not there, or the site cannot hold that many workers.
+    RunFailed
+        If the run fails, unless `check` is False.
     """
     cwd = os.getcwd()
     job = Job(script=resolve_script(script, cwd), args=(*args, *option_arguments(options)),
@@ -77,7 +82,24 @@ def launch(script, *, workers=2, args=(), name=None, threads=None, timeout_s=Non
         print(plan(job, site, run_id="dry-run", folder=runs_dir() / "dry-run").shell_line)
         return None
     run = start(job, site)
-    return run.wait() if wait else run
+    if not wait:
+        return run
+    run.wait()
+    if check and run.state in ("failed", "lost"):
+        raise RunFailed(run)
+    return run
+
+
+class RunFailed(RuntimeError):
+    """A run failed. What happened has been shown already: this says it in one sentence."""
+
+    def __init__(self, run):
+        super().__init__(f"run {run.id}: {run.failure.sentence}")
+        self.run = run
+
+    def _render_traceback_(self):
+        # Asked for by IPython: the launcher's own frames would tell a reader nothing.
+        return [f"RunFailed: {self}"]
 
 
 def start(job, site):

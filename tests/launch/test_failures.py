@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from ddl import attach, launch, processes, runs
+from ddl import RunFailed, attach, launch, processes, runs
 from ddl.record import read_json, read_json_lines
 
 WAIT = """
@@ -31,7 +31,7 @@ def test_a_rank_raises(script, nothing_left, capfd):
     if rank == 1:
         deep()
     time.sleep(600)
-    """), oversubscribe=True)
+    """), check=False, oversubscribe=True)
     failure = run.failure
     assert failure.sentence.startswith("rank 1 of 2") and "raised ValueError" in failure.sentence
     frames = failure.traceback.splitlines()
@@ -47,12 +47,19 @@ def test_a_rank_raises(script, nothing_left, capfd):
     nothing_left(run)
 
 
+def test_a_failed_run_ends_the_cell_with_one_sentence(script):
+    with pytest.raises(RunFailed, match="rank 0 of 1 .* raised ZeroDivisionError") as caught:
+        launch(script("1 / 0"), workers=1)
+    assert caught.value.run.state == "failed"
+    assert caught.value._render_traceback_() == [f"RunFailed: {caught.value}"]
+
+
 def test_a_rank_gives_up_with_a_message(script, nothing_left):
     run = launch(script(WAIT + """
     if rank == 0:
         sys.exit("the data set is not here")
     time.sleep(600)
-    """), oversubscribe=True)
+    """), check=False, oversubscribe=True)
     assert run.state == "failed"
     assert "rank 0 of 2" in run.failure.sentence and "gave up" in run.failure.sentence
     assert run.failure.traceback == "the data set is not here\n"
@@ -60,7 +67,7 @@ def test_a_rank_gives_up_with_a_message(script, nothing_left):
 
 
 def test_a_script_with_a_syntax_error(script, nothing_left):
-    run = launch(script("def (:\n"), oversubscribe=True)
+    run = launch(script("def (:\n"), check=False, oversubscribe=True)
     assert run.failure.type == "SyntaxError" and "script.py" in run.failure.traceback
     nothing_left(run)
 
@@ -82,7 +89,7 @@ def test_a_crashed_rank_leaves_a_child_that_holds_stdout(script, nothing_left):
         subprocess.Popen(["sleep", "600"], start_new_session=True)
         raise RuntimeError("crash")
     time.sleep(600)
-    """), oversubscribe=True, timeout_s=60)
+    """), check=False, oversubscribe=True, timeout_s=60)
     assert run.failure.type == "RuntimeError"
     nothing_left(run)
 
@@ -105,7 +112,7 @@ def test_a_rank_that_never_reaches_the_collective_is_named(script, nothing_left)
         if hvd.rank() == 1:
             time.sleep(600)
         hvd.allreduce(tf.constant(1.0))
-    """), oversubscribe=True, timeout_s=30)
+    """), check=False, oversubscribe=True, timeout_s=30)
     assert run.state == "failed"
     assert "time limit of 30 s: the others were waiting for rank 1" in run.failure.sentence
     assert "script.py" in run.failure.traceback
@@ -169,7 +176,7 @@ def test_the_launcher_is_killed(script, nothing_left):
 
 def test_horovodrun_itself_refuses(script, monkeypatch, nothing_left):
     monkeypatch.setenv("HOROVOD_START_TIMEOUT", "not a number")
-    run = launch(script("pass"), oversubscribe=True)
+    run = launch(script("pass"), check=False, oversubscribe=True)
     assert run.state == "failed"
     assert "before any rank ran" in run.failure.sentence and "not a number" in run.failure.sentence
     nothing_left(run)

@@ -1,0 +1,405 @@
+# %% [markdown]
+# # 4. Convergence
+#
+# **Why does my model learn worse on more workers, and what fixes it?**
+#
+# | | |
+# | --- | --- |
+# | time | 20 minutes on a laptop with two cores |
+# | hardware | two cores; the same cells scale up to GPUs through the parameters |
+# | before this | [Start_Here](../Start_Here.ipynb) |
+#
+# Add workers and you process more pictures a second. Often the model also gets
+# worse. This lesson takes that apart: what a larger batch does to training,
+# how to see it coming, and which four remedies help how much. The runs are
+# yours; beside them stand runs that were recorded on real CIFAR-10 pictures.
+
+# %% tags=["parameters"]
+size = "reader"  # "smoke" only checks that everything runs
+data_set = "auto"  # CIFAR-10 where it is there, else the generated pictures
+workers = 2
+small_batch = 64
+large_batch = 1024
+seed = 0
+
+# %% [markdown]
+# With GPUs, raise `workers` to their number, `large_batch` to 8192, and take all
+# 50,000 pictures. Everything else follows.
+
+# %%
+import ddl
+from ddl import compare, launch, plot
+
+SIZES = {
+    "reader": dict(train_samples=10_000, test_samples=10_000, epochs=8),
+    "smoke": dict(train_samples=2_048, test_samples=500, epochs=2),
+}
+fixed = dict(
+    SIZES[size], data_set=data_set, seed=seed, workers=workers,
+    schedule="cosine",
+)
+large_steps = fixed["train_samples"] // large_batch * fixed["epochs"]
+print("ddl", ddl.__version__, "·", large_steps, "steps at the large batch")
+
+# %% [markdown]
+# ## 1. What changes when workers are added
+#
+# Each rank takes its share of every batch, and the ranks average their
+# gradients. So
+#
+# $$\text{global batch} = \text{ranks} \times \text{per-rank batch}.$$
+#
+# Usually the per-rank batch stays at what fills a device, and the global batch
+# grows: 16 workers with 64 pictures each make steps of 1024. The optimizer sees
+# one averaged gradient. It cannot tell 16 ranks × 64 from 2 ranks × 512, so two
+# cores are enough to study what 16 workers would do. (Only batch norm can tell;
+# section 5.)
+#
+# The course's own script makes sure of it: the pictures of a step are the same
+# whatever the number of ranks, and its tests compare the weights.
+
+# %% [markdown]
+# **Predict first.** Both runs below see the same 10,000 pictures eight times.
+# One takes 64 at a time, the other 1024. Same network, same learning rate, same
+# seed. Which one has learned more at the end: small, large, or the same?
+
+# %%
+small = launch(
+    "train_cifar.py", name="small batch", recipe="base",
+    global_batch=small_batch, noise_scale=True, **fixed,
+)
+
+# %%
+large = launch(
+    "train_cifar.py", name="large batch", recipe="base",
+    global_batch=large_batch, **fixed,
+)
+
+# %%
+compare([small, large])
+
+# %% [markdown]
+# Both saw the same number of pictures, so by the usual measure (epochs) they
+# trained equally long. Look at the column *steps*, though: the large batch made
+# 16 times fewer updates. Is that all there is to it? Then a small-batch run
+# that is stopped after as many *steps* should be no better.
+
+# %%
+short = launch(
+    "train_cifar.py", name="small batch, few steps", recipe="base",
+    global_batch=small_batch, steps=large_steps,
+    **{k: v for k, v in fixed.items() if k != "epochs"},
+)
+
+# %%
+compare([large, short])
+
+# %% [markdown]
+# At equal *epochs* the large batch is far behind; at equal *steps* it should be
+# level or ahead, since each of its steps averages over more pictures. Neither
+# view is the right one: equal epochs is what a fixed budget of samples buys,
+# equal steps is what a fixed time buys if you have the workers. A comparison
+# that shows only one of them hides half of the answer. From here on you get
+# both.
+
+# %%
+plot.plot_convergence([small, large])
+
+# %% [markdown]
+# ## 2. Steps to a target, and where larger stops helping
+#
+# Shallue et al. (2019) trained many networks to a fixed target, with batch sizes
+# from 1 to over 65,000, each tuned anew. All showed three regions:
+#
+# 1. *perfect scaling*: twice the batch, half the steps;
+# 2. *diminishing returns*: twice the batch, fewer steps, but not half;
+# 3. *maximal data parallelism*: more batch does not save a single step.
+#
+# Where the bend lies differs by orders of magnitude between networks and data.
+# McCandlish et al. (2018) give a simple model of it, with one number, the
+# **critical batch size**: there, training takes twice the fewest possible steps
+# and twice the fewest possible samples.
+
+# %%
+plot.plot_batch_size_tradeoff(
+    noise_scale=500.0, batches=(small_batch, large_batch)
+)
+
+# %% [markdown]
+# The figure assumes a critical batch size of 500. What is yours? It need not be
+# found by trying every batch size: it can be estimated while training, from how
+# much gradients differ from one batch to the next.
+
+# %% [markdown]
+# ## 3. The gradient noise scale, measured live
+#
+# A mini-batch gradient is the true gradient $G$ plus noise that shrinks as the
+# batch grows: $\mathbb{E}\,|G_B|^2 = |G|^2 + S/B$, with $S$ the summed variance
+# over samples. The ratio $S/|G|^2$ is the **simple noise scale** (McCandlish et
+# al., equation 2.9): the batch size at which signal and noise are equal.
+#
+# Data-parallel training gives it away for free. Each rank knows its own
+# gradient (small batch) and, after the all-reduce, the averaged one (large
+# batch): two equations, two unknowns. Single steps are useless, so $S$ and
+# $|G|^2$ are each averaged over many steps and divided last.
+#
+# **Predict first.** Your small-batch run has measured it. As the network learns,
+# does the noise scale rise or fall?
+
+# %%
+plot.plot_noise_scale(small)
+
+# %% [markdown]
+# Early on all pictures agree on what to learn first, so a few are enough. Later
+# the true gradient shrinks, while the pictures go on disagreeing: the noise
+# scale rises. Compare it with the two batches that are marked. A batch far below
+# the curve is in the first region, one far above it in the third.
+#
+# What the figure does not show: the simple noise scale ignores curvature, and
+# McCandlish et al. found it right within a factor of a few only. A short run of
+# one network on a small machine is an estimate, not a law.
+
+# %% [markdown]
+# ## 4. Held-out accuracy against batch size
+#
+# You et al. (2018) saw held-out accuracy of ImageNet networks fall as the batch
+# grew beyond 8,192, unless the optimizer was changed. Keskar et al. (2017) gave
+# a picture for it: small batches are noisy, get thrown out of *sharp* minima and
+# end in *flat* ones; large batches stay in sharp ones. If held-out loss is the
+# training loss shifted a little, a sharp minimum pays more for the shift.
+
+# %%
+plot.plot_minima()
+
+# %% [markdown]
+# It is a picture, not a proof. Dinh et al. (2017) show that a flat minimum can
+# be made as sharp as you like by rescaling weights, without changing what the
+# network computes. Hoffer et al. (2017) close most of the gap simply by training
+# longer. Sharpness itself (the largest eigenvalues of the Hessian) is not
+# measured in this lesson.
+#
+# What you can check is *which* gap you have. A generalisation gap would show a
+# large batch with a training accuracy as good as the small one's, and a worse
+# held-out accuracy.
+
+# %%
+compare([small, large])[["arm", "train_accuracy", "test_accuracy"]]
+
+# %% [markdown]
+# If training accuracy is low too, the large batch has not found a bad minimum:
+# it has not arrived at any. Then it is an *optimization* problem, too few steps
+# that are too short, and that is what the remedies below are for.
+
+# %% [markdown]
+# ## 5. Remedy one: batch norm, per worker
+#
+# Batch normalisation gives each layer inputs of mean 0 and variance 1, computed
+# over the batch. It makes larger steps possible. On several workers there is a
+# choice: statistics of each worker's own part, or of the whole global batch
+# (`--sync-bn`, one more message per layer).
+#
+# Hoffer et al. (2017) found the small "ghost" batches *better*, even where the
+# whole batch fits: their noise regularises. So per worker is the default here.
+# One trap: each rank then has its own moving averages, so before an evaluation
+# they are averaged, or every rank would evaluate another model.
+#
+# One change from the large-batch run, then; and, because a baseline deserves the
+# same help, one from the small-batch run.
+
+# %%
+small_bn = launch(
+    "train_cifar.py", name="small batch + BN", recipe="batch_norm",
+    global_batch=small_batch, **fixed,
+)
+
+# %%
+large_bn = launch(
+    "train_cifar.py", name="large batch + BN", recipe="batch_norm",
+    global_batch=large_batch, **fixed,
+)
+
+# %%
+compare([small, small_bn, large, large_bn])
+
+# %% [markdown]
+# How many percentage points did the same change give to the small batch, and how
+# many to the large one? If the large batch gains more, batch norm does something
+# that a large batch needs in particular. Had you compared *large with* against
+# *small without*, you could not have told.
+
+# %% [markdown]
+# ## 6. Remedy two: scale the learning rate
+#
+# With a batch $k$ times as large, one step replaces $k$ steps. If the gradient
+# hardly changes over those, one step of $k\eta$ gets as far. This is the linear
+# scaling rule of Goyal et al. (2017, section 2.1): *when the minibatch is
+# multiplied by k, multiply the learning rate by k.*
+#
+# **Predict first.** Here $k$ is 16. The rule rests on the gradient hardly
+# changing over those steps. When during training is that least true?
+
+# %%
+scaled = launch(
+    "train_cifar.py", name="+ linear scaling", recipe="scale_lr",
+    global_batch=large_batch, **fixed,
+)
+
+# %%
+plot.plot_convergence([large_bn, scaled], x="epochs")
+
+# %% [markdown]
+# At the start the network changes fastest, and the rule is at its worst: the
+# first steps can throw it somewhere that takes epochs to return from. A single
+# seed can also be lucky. The recorded runs in section 9 have three.
+
+# %% [markdown]
+# ## 7. Remedy three: warm up
+#
+# Goyal et al. (section 2.2) start at the unscaled rate $\eta$ and climb to
+# $k\eta$ in equal steps over the first epochs. They took 5 epochs of about 90;
+# with 8 epochs in all, this recipe takes 2.
+#
+# In Horovod's Keras callback, `LearningRateWarmupCallback(initial_lr=…)` wants
+# the rate that is *already scaled*. Older examples show the opposite, and are
+# off by the number of ranks without any error. Here the rate is a pure function
+# of the epoch, which can be drawn before anything is run.
+
+# %%
+from ddl.recipes import BASE_RATES, RECIPES, REFERENCE_BATCH
+from ddl.schedule import Schedule
+
+base = BASE_RATES["sgd"]
+peak = base * large_batch / REFERENCE_BATCH
+epochs = fixed["epochs"]
+climb = min(RECIPES["warmup"].warmup_epochs, epochs / 2)
+arms = {
+    "small batch": Schedule(base, epochs, decay="cosine"),
+    "+ linear scaling": Schedule(peak, epochs, decay="cosine"),
+    "+ warm-up": Schedule(peak, epochs, base, climb, "cosine"),
+}
+x = [epochs * i / 200 for i in range(201)]
+plot.plot_schedule({k: (x, [rate(e) for e in x]) for k, rate in arms.items()})
+
+# %%
+warm = launch(
+    "train_cifar.py", name="+ warm-up", recipe="warmup",
+    global_batch=large_batch, **fixed,
+)
+
+# %%
+plot.plot_convergence([large_bn, scaled, warm], x="epochs")
+
+# %% [markdown]
+# ## 8. Remedy four: a step size for each layer
+#
+# One learning rate has to suit all layers. You, Gitman and Ginsburg (2017)
+# looked at $\|w\| / \|\nabla w\|$ layer by layer and found it to differ by
+# orders of magnitude: a rate that is right for one layer makes another diverge.
+# Their **LARS** gives each layer a step in proportion to its weights' norm.
+# **LAMB** (You et al., 2020) does the same to Adam's direction; it trained BERT
+# with batches of 32,768.
+#
+# Each starts from the warm-up recipe and changes the optimizer only. Their base
+# rates come from the same grid that SGD's comes from (section 9).
+
+# %%
+lars = launch(
+    "train_cifar.py", name="LARS", recipe="lars",
+    global_batch=large_batch, **fixed,
+)
+
+# %%
+lamb = launch(
+    "train_cifar.py", name="LAMB", recipe="lamb",
+    global_batch=large_batch, **fixed,
+)
+
+# %% [markdown]
+# ## 9. The comparison
+#
+# All your arms, one row each: first at equal epochs, then at equal steps.
+
+# %%
+runs = [small, short, large, small_bn, large_bn, scaled, warm, lars, lamb]
+compare(runs)
+
+# %%
+compare(runs, at="steps", steps=large_steps)
+
+# %% [markdown]
+# In the second table the small-batch arms show their last evaluation at or
+# before that many steps. Where an epoch of small batches is longer than the
+# whole large-batch training, there is none, except for the run that was stopped
+# there on purpose.
+
+# %%
+plot.plot_convergence([small, small_bn, large, large_bn, warm, lars, lamb])
+
+# %% [markdown]
+# One seed is an anecdote. These runs were recorded with three seeds, on real
+# CIFAR-10 pictures, with the cells of this very notebook; the table says on
+# which hardware and in which form of the data.
+
+# %% tags=["recorded"]
+recorded = ddl.recorded("convergence-cifar10")
+compare(recorded)
+
+# %% tags=["recorded"]
+plot.plot_arms(recorded)
+
+# %% tags=["recorded"]
+print(sorted({run.result["data"]["form"] for run in recorded}))
+print(sorted({run.result["finished"][:10] for run in recorded}))
+plot.plot_convergence(
+    [run for run in recorded if run.name != "small batch, few steps"]
+)
+
+# %% [markdown]
+# Optimizers were compared only after the same grid for each: the base rate of
+# the recipe, a quarter of it, and four times it, with another seed.
+
+# %% tags=["recorded"]
+grid = ddl.recorded("convergence-grid")
+compare(grid)[["arm", "learning_rate", "test_accuracy", "train_accuracy"]]
+
+# %% [markdown]
+# ## 10. What it shows, and what it does not
+#
+# @@FINDINGS@@
+
+# %% [markdown]
+# ## Things to try
+#
+# - Start `scaled` again with `seed=1` and `seed=2`. Is it the same each time?
+# - Give the large batch eight times the epochs (`epochs=64`). Does the gap
+#   close, as Hoffer et al. say it does?
+# - Launch `large_bn` with `sync_bn=True`. Are ghost batches of 512 different
+#   from one batch of 1024?
+# - Launch `small` with `identical_data=True` and `noise_scale=True`: every rank
+#   gets the same pictures, a common mistake. What does the noise scale read?
+#
+# Any of these is one cell: copy a `launch` from above, change one argument and
+# the name, and compare.
+
+# %% [markdown]
+# ## Sources
+#
+# - Dinh, Pascanu, Bengio, Bengio (2017), *Sharp Minima Can Generalize For Deep
+#   Nets*, section 4
+# - Goyal et al. (2017), *Accurate, Large Minibatch SGD: Training ImageNet in 1
+#   Hour*, sections 2.1, 2.2, 5.1
+# - Hoffer, Hubara, Soudry (2017), *Train longer, generalize better*, sections 4,
+#   5
+# - Keskar et al. (2017), *On Large-Batch Training for Deep Learning*, section 2
+# - McCandlish, Kaplan, Amodei et al. (2018), *An Empirical Model of Large-Batch
+#   Training*, section 2, appendix A
+# - Shallue et al. (2019), *Measuring the Effects of Data Parallelism on Neural
+#   Network Training*, section 4
+# - You, Gitman, Ginsburg (2017), *Large Batch Training of Convolutional
+#   Networks*, sections 4, 5
+# - You, Zhang, Hsieh, Demmel, Keutzer (2018), *ImageNet Training in Minutes*
+# - You et al. (2020), *Large Batch Optimization for Deep Learning: Training BERT
+#   in 76 Minutes*
+#
+# ---
+# Text and diagrams: CC BY 4.0. Code: Apache-2.0.
