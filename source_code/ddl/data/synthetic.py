@@ -13,7 +13,7 @@ from ddl.data.dataset import DataError, DataSet
 
 __all__ = ["CLASS_NAMES", "cached", "generate", "make", "path", "read"]
 
-VERSION = 1  # A change of the pictures counts up, so that stored ones are made anew.
+VERSION = 2  # A change of the pictures counts up, so that stored ones are made anew.
 WHOLE = {"train": 50_000, "test": 10_000}
 SIDE = 32
 SMALL = 5_000  # Up to so many samples take less than a second, and are made when asked for.
@@ -101,12 +101,13 @@ def _chunk(rng):
     middle, angle = between(11, 20, 2), between(-0.4, 0.4)
     radius, stretch = between(7, 11.5), between(0.8, 1.25)
     u, v = _turned(middle, angle)
-    u = u / (radius * stretch)[:, None, None]
+    side = rng.choice(np.array([-1, 1], np.float32), n)  # Mirrored ones are as frequent.
+    u = u / (side * radius * stretch)[:, None, None]
     v = v / (radius / stretch)[:, None, None]
     inside = np.empty((n, SIDE, SIDE), np.float32)
-    for label, figure in enumerate(FIGURES.values()):
+    for label, function in enumerate(FIGURES.values()):
         mine = labels == label
-        inside[mine] = figure(u[mine], v[mine], np.hypot(u[mine], v[mine]))
+        inside[mine] = function(u[mine], v[mine], np.hypot(u[mine], v[mine]))
     figure = _coverage(inside * radius[:, None, None])
 
     streak, _ = _turned(between(4, 28, 2), between(0, np.pi))
