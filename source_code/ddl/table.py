@@ -2,6 +2,7 @@
 
 import math
 import statistics
+from html import escape
 from numbers import Real
 
 import pandas
@@ -205,10 +206,12 @@ class Comparison(pandas.DataFrame):
         return pandas.DataFrame([_readable(row) for row in self.to_dict("records")])
 
     def _repr_html_(self):
-        html = self.readable().to_html(index=False, border=0, classes="ddl-table", escape=True)
-        best = '<td>best</td>'
-        html = html.replace(best, "<td><b>★ best</b></td>")
-        return f"{STYLE}<div class='ddl-scroll'>{html}</div><small>{self._caption()}</small>"
+        html = self.readable().to_html(index=False, border=0)
+        html = html.replace("<td>best</td>", "<td><b>★ best</b></td>")
+        return (
+            f'{STYLE}<div class="ddl ddl-wide"><div class="ddl-scroll">{html}</div>'
+            f'<div class="ddl-under">{escape(self._caption())}</div></div>'
+        )
 
     def __repr__(self):
         return f"{self.readable().to_string(index=False)}\n{self._caption()}"

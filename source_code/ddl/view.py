@@ -105,11 +105,12 @@ def _facts(progress):
 
 
 def _position(progress):
+    if progress.over:
+        epochs = f", {progress.epoch:.3g} epochs" if progress.epoch else ""
+        return f"{progress.step:,} steps{epochs}"
     step = f"step {progress.step:,}" + (f" of {progress.steps:,}" if progress.steps else "")
-    epoch = f"epoch {progress.epoch:.1f}" if progress.epoch is not None else None
-    if epoch and progress.epochs:
-        epoch += f" of {progress.epochs:g}"
-    return ", ".join(filter(None, (step, epoch)))
+    epoch = f", epoch {progress.epoch:.1f}" if progress.epoch else ""
+    return step + epoch + (f" of {progress.epochs:g}" if epoch and progress.epochs else "")
 
 
 def _ranks(progress):
@@ -229,7 +230,7 @@ class LiveView:
             self._status.value = _status_html(progress)
             self._body.value = _body_html(progress)
         shown = (len(progress.history), len(progress.losses))
-        if shown != self._drawn and now >= self._chart_due:
+        if any(shown) and shown != self._drawn and now >= self._chart_due:
             self._chart.value = chart_svg(progress)
             self._drawn, self._chart_due = shown, now + CHART_EVERY_S
 
@@ -262,6 +263,10 @@ class LiveView:
             layout=dict(width="auto", flex="0 0 auto", margin="0"),
         )
         self._stop.on_click(self._stop_clicked)
+        # JupyterLab sends a widget's messages to a subshell of the kernel, where they are handled
+        # while the cell is busy. But ipykernel (7.4) sends those of a widget that a cell has made
+        # back to that cell, where a click would wait for the run to end. Make it forget who did.
+        vars(self._stop.comm).pop("_reply_subshell_id", None)
         row = ipywidgets.HBox(
             [self._status, self._stop], layout=dict(align_items="center", width="100%")
         )
@@ -272,8 +277,7 @@ class LiveView:
         self._handle = display(self._box, display_id=True)
 
     def _stop_clicked(self, button):
-        # JupyterLab sends a widget's messages to a subshell of the kernel, so this runs in a
-        # thread of its own while the launching cell is still busy.
+        # This runs in the subshell's thread; the launching cell sees the run end and closes.
         button.disabled, button.description = True, "Stopping…"
         self._run.stop()
 
