@@ -191,9 +191,12 @@ def build_horovod(setup: Setup, line: Line) -> None:
     building = setup.wheel.parent / "building"
     shutil.rmtree(building, ignore_errors=True)  # what a killed set-up left
     building.mkdir()
-    with requirements(entry(setup.lock.read_text(), "horovod")) as horovod:
-        pip = [setup.python, "-m", "pip", "wheel", "-v", "--no-build-isolation", "--no-deps"]
-        pip += ["--no-cache-dir", "--require-hashes", "-r", horovod, "-w", building]
+    lock = setup.lock.read_text()
+    with requirements(entry(lock, "horovod")) as horovod, tempfile.TemporaryDirectory() as plain:
+        venv = Path(plain) / "venv"  # Horovod's build files take no blank in TensorFlow's path
+        venv.symlink_to(setup.venv)
+        pip = [venv / "bin" / "python", "-m", "pip", "wheel", "-v", "--no-build-isolation"]
+        pip += ["--no-deps", "--no-cache-dir", "--require-hashes", "-r", horovod, "-w", building]
         setup.run(line, pip, MAKEFLAGS=f"-j{jobs}", TMPDIR=str(building), **flags)
     os.replace(next(building.glob("horovod-*.whl")), setup.wheel)
     shutil.rmtree(building)

@@ -1,0 +1,65 @@
+"""The course's own notebooks: in step with their sources, in the house style, and they run."""
+
+import ast
+import re
+from pathlib import Path
+
+import jupytext
+import lessons
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = lessons.sources(ROOT)
+by_name = pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
+
+
+def cells(source, kind):
+    notebook = jupytext.read(source, fmt="py:percent")
+    return [cell for cell in notebook.cells if cell.cell_type == kind]
+
+
+def test_there_are_lessons():
+    assert "Start_Here" in [source.stem for source in SOURCES] and len(SOURCES) > 1
+
+
+def test_notebooks_agree_with_their_sources(capsys):
+    assert lessons.main(["check"]) == 0, capsys.readouterr().out
+
+
+@by_name
+def test_parameters_are_literals_that_papermill_can_replace(source):
+    (cell,) = [c for c in cells(source, "code") if "parameters" in c.metadata.get("tags", [])]
+    values = {}
+    for statement in ast.parse(cell.source).body:
+        assert isinstance(statement, ast.Assign), ast.unparse(statement)
+        values[statement.targets[0].id] = ast.literal_eval(statement.value)
+    assert values["size"] == "reader"
+
+
+@by_name
+def test_code_cells_are_short_and_launch_nothing_through_the_shell(source):
+    for cell in cells(source, "code"):
+        lines = cell.source.splitlines()
+        assert len(lines) <= 25 and max(map(len, lines)) <= 79, cell.source
+        assert not re.search(r"^\s*(!|%%bash|%%sh|%%script)", cell.source, re.MULTILINE)
+
+
+@by_name
+def test_prose_comes_in_small_pieces(source):
+    for cell in cells(source, "markdown"):
+        assert len(cell.source.split()) <= 150, cell.source
+
+
+@by_name
+def test_links_lead_to_files_that_are_there(source):
+    folder = lessons.notebook_path(source, ROOT).parent
+    for cell in cells(source, "markdown"):
+        for target in re.findall(r"\]\(([^)#:]+)\)", cell.source):
+            assert (folder / target).exists(), f"{source.name} links to {target}"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@by_name
+def test_a_lesson_runs_at_smoke_size(source, capsys):
+    assert lessons.main(["run", source.stem]) == 0, capsys.readouterr().out
