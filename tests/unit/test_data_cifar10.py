@@ -4,6 +4,7 @@ import hashlib
 import io
 import os
 import pickle
+import struct
 import tarfile
 from dataclasses import replace
 
@@ -29,12 +30,33 @@ def batch(number, rows=ROWS, ending="png"):
 
 
 def files(ending="png", protocol=2):
-    """Return the content of every file; the official ones are of pickle protocol 2."""
+    """Return the content of every file; of any pickle protocol."""
     contents = {name: batch(k, ending=ending) for k, name in enumerate(BATCHES)}
     contents["batches.meta"] = {
         b"num_cases_per_batch": ROWS, b"num_vis": 3072,
         b"label_names": [name.encode() for name in NAMES]}
     return {name: pickle.dumps(content, protocol) for name, content in contents.items()}
+
+
+def python2(batch):
+    """Return a batch as Python 2 pickled it, opcode by opcode: what the official files are."""
+
+    def text(content):
+        return b"T" + struct.pack("<i", len(content)) + content
+
+    def number(value):
+        return b"J" + struct.pack("<i", value)
+
+    shape = number(batch[b"data"].shape[0]) + number(3072) + b"\x86"
+    dtype = (b"cnumpy\ndtype\n" + text(b"u1") + number(0) + number(1) + b"\x87R("
+             + number(3) + text(b"|") + b"NNN" + number(-1) + number(-1) + number(0) + b"tb")
+    array = (b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\n" + number(0) + b"\x85"
+             + text(b"b") + b"\x87R(" + number(1) + shape + dtype + b"\x89"
+             + text(batch[b"data"].tobytes()) + b"tb")
+    labels = b"](" + b"".join(map(number, batch[b"labels"])) + b"e"
+    names = b"](" + b"".join(map(text, batch[b"filenames"])) + b"e"
+    return (b"\x80\x02}(" + text(b"data") + array + text(b"labels") + labels
+            + text(b"filenames") + names + b"u.")
 
 
 def unpack(folder, **options):
@@ -86,6 +108,13 @@ def test_folder_gives_pictures_and_labels(folder, protocol):
         for y, x, colour in [(0, 0, 0), (0, 31, 1), (31, 0, 2), (7, 9, 1)]:
             place = colour * 1024 + y * 32 + x
             np.testing.assert_array_equal(images[:ROWS, y, x, colour], source[b"data"][:, place])
+
+
+def test_pickles_of_python_2_are_read(folder):
+    there = unpack(folder)
+    expected = load("cifar10").train_images
+    (there / "data_batch_1").write_bytes(python2(batch(0)))
+    np.testing.assert_array_equal(load("cifar10").train_images, expected)
 
 
 def test_archive_is_read_verified_and_preferred(folder, official):

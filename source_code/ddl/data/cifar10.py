@@ -33,7 +33,6 @@ OFFICIAL_MD5 = {
     "test_batch": "40351d587109b95175f43aff81a1287e",
 }
 
-
 ARCHIVE = Archive(
     file="cifar-10-python.tar.gz",
     address="https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",

@@ -8,6 +8,7 @@ import fcntl
 import os
 from contextlib import contextmanager
 from pathlib import Path
+from uuid import uuid4
 
 import numpy as np
 
@@ -32,7 +33,7 @@ def write(path, **arrays):
     record = np.dtype([(name, value.dtype, value.shape) for name, value in arrays.items()])
     header = {"descr": np.lib.format.dtype_to_descr(record), "fortran_order": False, "shape": (1,)}
     path = Path(path)
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    part = path.with_name(f"{path.name}.{uuid4().hex}.part")
     try:
         # Plain writes: a full disk is then an OSError; through a mapping it would be a SIGBUS.
         with open(part, "wb") as file:
