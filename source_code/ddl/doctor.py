@@ -9,6 +9,7 @@ from pathlib import Path
 
 __all__ = ["Check", "Report", "doctor"]
 
+CGROUP = Path("/sys/fs/cgroup")
 SIGNS = {"OK": "✓", "missing": "✗", "optional": "–"}
 
 
@@ -118,10 +119,9 @@ def _available_memory_gib():
     import psutil
 
     available = psutil.virtual_memory().available
-    group = Path("/sys/fs/cgroup")
     try:
-        limit = int((group / "memory.max").read_text())
-        available = min(available, limit - int((group / "memory.current").read_text()))
+        limit = int((CGROUP / "memory.max").read_text())
+        available = min(available, limit - int((CGROUP / "memory.current").read_text()))
     except (OSError, ValueError):
         pass  # no limit ("max"), cgroup v1, or no cgroup
     return available / 2**30
@@ -225,5 +225,5 @@ def _inside():
     marks = {"/.dockerenv": "Docker", "/run/.containerenv": "Podman",
              "/.singularity.d": "Singularity"}  # fmt: skip
     inside = [name for mark, name in marks.items() if Path(mark).exists()]
-    where = f"in a {inside[0]} container" if inside else "not in a container that is known"
+    where = f"in a {inside[0]} container" if inside else "not in a known container"
     return Check("this process", "OK", f"{where}, {sys.executable}")

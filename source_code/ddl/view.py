@@ -376,7 +376,7 @@ def chart_svg(progress):
         for row in progress.history
         if row.get("samples") is not None and row.get("test_accuracy") is not None
     ]
-    right = max((x for x, _ in losses + accuracies), default=1)
+    right = max((x for x, _ in losses + accuracies), default=1) or 1
     text = "Two curves over samples seen."
     if losses:
         text += f" Training loss goes from {losses[0][1]:.3f} to {losses[-1][1]:.3f}."

@@ -1,0 +1,61 @@
+"""The report on this machine."""
+
+import time
+from importlib import import_module
+
+import pytest
+
+from ddl.doctor import Check, Report, doctor
+
+module = import_module("ddl.doctor")  # `ddl.doctor` is the function
+
+
+def test_report_names_what_is_missing_and_what_to_do():
+    report = Report((Check("memory", "OK", "8 GiB"), Check("cores", "missing", "1", "get one")))
+    assert not report.ok
+    lines = repr(report).splitlines()
+    assert lines[0] == "✓ OK        memory  8 GiB"
+    assert lines[1] == "✗ missing   cores   1"
+    assert lines[2].strip() == "→ get one"
+    assert lines[3] == "Not ready. First see to: cores."
+
+
+def test_optional_things_do_not_stop_anyone():
+    report = Report((Check("GPUs", "optional", "none"),))
+    assert report.ok
+    assert "Ready" in repr(report)
+
+
+def test_html_is_escaped():
+    html = Report((Check("<b>", "missing", "<i>", "<u>"),))._repr_html_()
+    assert not any(tag in html for tag in ("<b><", "<i>", "<u>"))
+
+
+def test_unknown_state_is_refused():
+    with pytest.raises(ValueError, match="OK, missing, optional"):
+        Check("cores", "fine", "2")
+
+
+def test_this_machine_is_looked_at_quickly():
+    doctor()  # the first time may have to ask Horovod how it was built
+    began = time.monotonic()
+    report = doctor()
+    assert time.monotonic() - began < 5
+    names = [check.name for check in report.checks]
+    assert names == ["processor cores", "memory", "GPUs", "software", "Horovod build", "CIFAR-10",
+                     "generated pictures", "disk", "Slurm", "containers", "this process"]  # fmt: skip
+    assert all(check.advice for check in report.checks if check.state == "missing")
+
+
+def test_a_control_groups_limit_counts(tmp_path, monkeypatch):
+    (tmp_path / "memory.max").write_text(f"{2 * 2**30}\n")
+    (tmp_path / "memory.current").write_text(f"{2**30}\n")
+    monkeypatch.setattr(module, "CGROUP", tmp_path)
+    assert module._available_memory_gib() == pytest.approx(1, abs=0.01)
+    assert module._memory().state == "missing"
+
+
+def test_a_folder_that_cannot_be_written_is_named(monkeypatch):
+    monkeypatch.setenv("DDL_RUNS_DIR", "/proc/runs")
+    check = module._disk()
+    assert check.state == "missing" and "DDL_RUNS_DIR" in check.advice

@@ -1,0 +1,144 @@
+"""The figures: what they draw is compared with the records, their words with the numbers."""
+
+from types import SimpleNamespace
+
+import matplotlib
+import numpy
+import pandas
+import pytest
+
+from ddl import plot
+from ddl.record import Recorded
+
+DATA = {"name": "synthetic", "form": "generated", "train_samples": 10_000}
+
+
+def result(name, accuracies, seed=0, **fields):
+    history = [
+        {"step": 10 * k, "epoch": float(k), "samples": 640 * k, "seconds": 1.5 * k + seed,
+         "loss": 1.0, "accuracy": value, "test_loss": 1.0, "test_accuracy": value}
+        for k, value in enumerate(accuracies, start=1)
+    ]  # fmt: skip
+    return {"name": name, "seed": seed, "data": DATA, "global_batch": 64, "history": history,
+            "hardware": {"cpu": "Some CPU", "gpus": []},
+            "test_accuracy": accuracies[-1]} | fields  # fmt: skip
+
+
+def run(name, accuracies, events=(), **fields):
+    made = result(name, accuracies, **fields)
+    return SimpleNamespace(name=name, recorded=False, state="done", result=made,
+                           history=pandas.DataFrame(made["history"]),
+                           events=lambda: list(events))  # fmt: skip
+
+
+RUNS = [run("a", [0.2, 0.4], seed=0), run("a", [0.3, 0.5], seed=1), run("b", [0.1, 0.2])]
+
+
+def test_convergence_draws_mean_and_range_over_seeds():
+    figure = plot.plot_convergence(RUNS, x="steps")
+    line = figure.axes[0].lines[0]
+    assert line.get_xdata().tolist() == [10, 20]
+    assert line.get_ydata().tolist() == pytest.approx([25, 45])
+    band = figure.axes[0].collections[0].get_paths()[0].vertices
+    assert band[:, 1].min() == pytest.approx(20) and band[:, 1].max() == pytest.approx(50)
+
+
+def test_convergence_has_four_panels_or_the_one_asked_for():
+    assert [axes.get_xlabel() for axes in plot.plot_convergence(RUNS).axes] == [
+        "epochs", "optimizer steps", "samples seen", "training time, s"]  # fmt: skip
+    assert len(plot.plot_convergence(RUNS, x="seconds").axes) == 1
+    with pytest.raises(ValueError, match="epochs, steps, samples, seconds"):
+        plot.plot_convergence(RUNS, x="hours")
+
+
+def test_seconds_are_averaged_over_seeds():
+    line = plot.plot_convergence(RUNS, x="seconds").axes[0].lines[0]
+    assert line.get_xdata().tolist() == pytest.approx([2.0, 3.5])
+
+
+def test_recorded_runs_are_lighter_and_named_with_their_hardware():
+    figure = plot.plot_convergence([*RUNS, Recorded(result("a", [0.3, 0.6]))], x="epochs")
+    own, _, recorded = figure.axes[0].lines
+    assert own.get_color() == recorded.get_color()
+    assert recorded.get_alpha() < 1 == own.get_alpha()
+    assert "recorded, Some CPU" in recorded.get_label()
+
+
+def test_diverged_runs_are_drawn_as_far_as_they_go():
+    figure = plot.plot_convergence(run("a", [0.3, None], test_accuracy=None), x="steps")
+    assert numpy.isnan(figure.axes[0].lines[0].get_ydata()[-1])
+    assert "no held-out accuracy" in figure.alt
+
+
+def test_failed_runs_are_left_out_and_nothing_at_all_is_said():
+    failed = SimpleNamespace(name="f", recorded=False, result=None, history=pandas.DataFrame())
+    assert "f (" not in plot.plot_convergence([*RUNS, failed]).alt
+    with pytest.raises(ValueError, match="none of these runs"):
+        plot.plot_arms([failed])
+    with pytest.raises(ValueError, match="no runs"):
+        plot.plot_arms([])
+
+
+def test_arms_have_a_dot_a_seed():
+    figure = plot.plot_arms(RUNS)
+    assert figure.axes[0].lines[0].get_xdata() == pytest.approx([40, 50])
+    assert "a (2 seeds) 45.0 % (from 40.0 to 50.0)" in figure.alt
+
+
+def test_noise_scale_leaves_out_what_a_logarithm_cannot_show():
+    events = [{"event": "noise_scale", "step": step, "noise_scale": value}
+              for step, value in ((1, None), (2, -5.0), (3, 200.0), (4, 400.0))]  # fmt: skip
+    figure = plot.plot_noise_scale(run("a", [0.2], events=events))
+    assert figure.axes[0].lines[0].get_ydata().tolist() == [200, 400]
+    assert figure.axes[0].get_yscale() == "log"
+    assert "from 200 to 400" in figure.alt and "batch sizes used: 64" in figure.alt
+    with pytest.raises(ValueError, match="noise_scale=True"):
+        plot.plot_noise_scale(run("a", [0.2]))
+
+
+def test_tradeoff_satisfies_the_papers_equation():
+    figure = plot.plot_batch_size_tradeoff(noise_scale=500.0, batches=(64,))
+    steps, samples = (axes.lines[0].get_ydata() for axes in figure.axes)
+    assert (steps - 1) * (samples - 1) == pytest.approx(1)  # equation 2.11
+    assert "batch 64: 8.81 times the steps and 1.13 times the samples" in figure.alt
+
+
+def test_a_shift_hurts_the_sharp_minimum_more():
+    axes = plot.plot_minima(shift=0.25).axes[0]
+    training, held_out = (line.get_ydata() for line in axes.lines[:2])
+    w = axes.lines[0].get_xdata()
+    rise = [(held_out - training)[side][training[side].argmin()] for side in (w < 0, w > 0)]
+    assert rise[0] > 10 * rise[1] > 0
+
+
+def test_schedule_draws_what_it_is_given():
+    figure = plot.plot_schedule({"constant": ([0, 8], [0.1, 0.1]), "ramp": ([0, 8], [0.0, 0.8])})
+    assert [line.get_label() for line in figure.axes[0].lines] == ["constant", "ramp"]
+    assert "ramp starts at 0, peaks at 0.8" in figure.alt
+
+
+@pytest.mark.parametrize(
+    "figure",
+    [
+        lambda: plot.plot_convergence(RUNS),
+        lambda: plot.plot_arms(RUNS),
+        lambda: plot.plot_batch_size_tradeoff(),
+        lambda: plot.plot_minima(),
+        lambda: plot.plot_schedule({"constant": ([0, 8], [0.1, 0.1])}),
+    ],
+)
+def test_every_picture_has_words_labels_and_an_origin(figure):
+    before = dict(matplotlib.rcParams)
+    made = figure()
+    assert dict(matplotlib.rcParams) == before
+    bundle = made._repr_mimebundle_()
+    assert bundle["text/plain"] == made.alt and len(made.alt) > 40
+    assert 'alt="' in bundle["text/html"] and "data:image/png;base64," in bundle["text/html"]
+    assert all(axes.get_xlabel() for axes in made.axes)
+    titles = [axes.get_title() for axes in made.axes] + [made.get_suptitle()]
+    assert any("synthetic (generated)" in t or "computed" in t or "not a meas" in t for t in titles)
+
+
+def test_words_are_escaped():
+    picture = plot.plot_convergence(run('<b a="', [0.1, 0.2]))
+    assert "<b" not in picture._repr_mimebundle_()["text/html"]

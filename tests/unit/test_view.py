@@ -1,0 +1,338 @@
+"""The views, on snapshots of runs: what is shown, in which order, how often."""
+
+import math
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from ddl import view
+from ddl.progress import Failure, Progress, RankInfo
+
+DATA = {"name": "synthetic", "form": "generated", "train_samples": 2000}
+
+
+def evaluation(epoch, accuracy):
+    return {
+        "event": "evaluation",
+        "step": 9 * epoch,
+        "epoch": float(epoch),
+        "samples": 576 * epoch,
+        "images_per_s": 1203.4,
+        "loss": 2.0 / epoch,
+        "test_accuracy": accuracy,
+    }
+
+
+def progress(state="training", epochs=0, **fields):
+    history = tuple(evaluation(epoch, 0.1 + 0.05 * epoch) for epoch in range(1, epochs + 1))
+    at = {"step": 9 * epochs, "epoch": float(epochs)} if epochs else {}
+    if history:
+        at |= {name: history[-1][name] for name in ("images_per_s", "loss", "test_accuracy")}
+    defaults = dict(
+        id="r1",
+        name="warmup",
+        state=state,
+        folder=Path("/runs/r1"),
+        shell_line="cd /course && python -m ddl.horovodrun -np 2 train.py",
+        world=2,
+        ranks=(RankInfo(0, "vm", 11, 0.0), RankInfo(1, "vm", 12, 0.0)),
+        elapsed_s=12.3,
+        steps=72,
+        epochs=8.0,
+        data=DATA,
+        history=history,
+        losses=tuple((row["samples"], row["loss"]) for row in history),
+    )
+    return Progress(**defaults | at | fields)
+
+
+FAILURE = Failure(
+    sentence="rank 1 of 2 on vm raised ValueError 3.2 s into epoch 2",
+    rank=1,
+    traceback='Traceback:\n  File "train.py", line 3\nValueError: <script>alert(1)</script>',
+    others="rank 0 was ended",
+    advice="look at line 3",
+    logs=(Path("/runs/r1/rank-0.log"), Path("/runs/r1/rank-1.log")),
+)
+
+
+def in_order(text, *parts):
+    places = [text.index(part) for part in parts]
+    assert places == sorted(places), dict(zip(parts, places, strict=True))
+
+
+# ---------------------------------------------------------------- which view
+
+
+@pytest.mark.parametrize(("chosen", "kind"), [("plain", view.PlainView), ("live", view.LiveView)])
+def test_environment_chooses_the_view(monkeypatch, chosen, kind):
+    monkeypatch.setenv("DDL_VIEW", chosen)
+    assert type(view.of(None)) is kind
+
+
+def test_unknown_view_is_refused(monkeypatch):
+    monkeypatch.setenv("DDL_VIEW", "loud")
+    with pytest.raises(ValueError, match="'plain' or 'live'"):
+        view.of(None)
+
+
+def test_without_a_jupyter_session_lines_are_printed(monkeypatch):
+    monkeypatch.delenv("DDL_VIEW")
+    monkeypatch.delenv("JPY_SESSION_NAME", raising=False)
+    assert type(view.of(None)) is view.PlainView
+
+
+def test_session_name_without_a_kernel_is_a_terminal(monkeypatch):
+    # A terminal that was opened from a notebook inherits the variable.
+    monkeypatch.delenv("DDL_VIEW")
+    monkeypatch.setenv("JPY_SESSION_NAME", "lesson.ipynb")
+    assert type(view.of(None)) is view.PlainView
+
+
+# ---------------------------------------------------------------- lines
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def test_lines_of_a_run_that_ends_well(capsys):
+    lines = view.PlainView(None)
+    lines.update(progress("queued", ranks=(), data=None))
+    lines.update(progress("starting"))
+    lines.update(progress("training"))
+    lines.update(progress("training", epochs=1))
+    lines.update(progress("training", epochs=1))
+    lines.close(progress("done", epochs=2, elapsed_s=72.0))
+    text = capsys.readouterr().out
+    assert text.splitlines() == [
+        "$ cd /course && python -m ddl.horovodrun -np 2 train.py",
+        "[ 0:12] queued warmup",
+        "[ 0:12] 2 ranks on vm",
+        "[ 0:12] starting warmup, data: synthetic (generated), 2,000 pictures",
+        "[ 0:12] training warmup, data: synthetic (generated), 2,000 pictures",
+        "[ 0:12] epoch 1.0 of 8 · step 9 · 1,203 images/s · loss 2.000 · held-out accuracy 15.0%",
+        "[ 1:12] epoch 2.0 of 8 · step 18 · 1,203 images/s · loss 1.000 · held-out accuracy 20.0%",
+        "✓ warmup done in 1:12 · 2 ranks on vm · 18 steps, 2 epochs · held-out accuracy 20.0%"
+        " · 1,203 images/s · synthetic (generated), 2,000 pictures",
+    ]
+
+
+def test_no_silence_of_ten_seconds(capsys):
+    clock = Clock()
+    lines = view.PlainView(None, clock=clock)
+    spoke = []
+    for tick in range(300):
+        clock.now = tick * 0.2
+        lines.update(progress("starting", ranks=(), data=None))
+        if capsys.readouterr().out:
+            spoke.append(clock.now)
+    assert max(b - a for a, b in zip(spoke, [*spoke[1:], clock.now], strict=True)) < 10
+    assert len(spoke) < 10
+
+
+def test_lines_of_a_failure_come_in_the_order_that_a_reader_needs(capsys):
+    lines = view.PlainView(None)
+    lines.update(progress("training", epochs=1))
+    lines.update(progress("training", epochs=1, failure=FAILURE))
+    lines.close(progress("failed", epochs=1, failure=FAILURE))
+    text = capsys.readouterr().out
+    in_order(text, FAILURE.sentence, "Traceback", "rank 0 was ended", "look at line 3",
+             "rank-0.log", "rank-1.log")  # fmt: skip
+    assert text.count("Traceback") == 1
+
+
+def test_notes_are_said_once(capsys):
+    lines = view.PlainView(None)
+    for _ in range(3):
+        lines.update(progress(notes=("CIFAR-10 is not here",)))
+    assert capsys.readouterr().out.count("CIFAR-10 is not here") == 1
+
+
+# ---------------------------------------------------------------- HTML
+
+
+class Tags(HTMLParser):
+    """Collects elements; complains about ones that are closed wrongly."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.open, self.seen = [], []
+        self.feed(html)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        self.seen.append((tag, dict(attributes)))
+        if tag not in ("img", "br"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.seen.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+HOSTILE = "<script>alert('x')</script>\"&"
+
+
+@pytest.mark.parametrize("state", ["done", "failed", "stopped", "lost", "training", "running"])
+def test_nothing_from_a_run_becomes_markup(state):
+    failure = Failure(HOSTILE, traceback=HOSTILE, others=HOSTILE, advice=HOSTILE,
+                      logs=(Path(HOSTILE),))  # fmt: skip
+    shown = progress(
+        state,
+        epochs=2,
+        name=HOSTILE,
+        shell_line=HOSTILE * 5,
+        notes=(HOSTILE,),
+        data={"name": HOSTILE, "form": HOSTILE},
+        ranks=(RankInfo(0, HOSTILE, 1, 0.0),),
+        failure=failure if state == "failed" else None,
+        folder=Path(HOSTILE),
+    )
+    for html in (view.final_html(shown), view._status_html(shown), view._body_html(shown)):
+        assert all(tag != "script" for tag, _ in Tags(html).seen)
+
+
+def test_final_html_keeps_line_summary_and_chart_without_a_widget():
+    html = view.final_html(progress("done", epochs=3))
+    in_order(html, "ddl.horovodrun", "warmup done in 0:12", "held-out accuracy 25.0%", "<svg")
+    assert "http" not in html and "url(" not in html
+
+
+def test_final_html_of_a_failure_is_in_order():
+    html = view.final_html(progress("failed", failure=FAILURE))
+    in_order(html, "ddl.horovodrun", "raised ValueError", "Traceback", "rank 0 was ended",
+             "look at line 3", "rank-0.log")  # fmt: skip
+
+
+def test_long_shell_lines_are_folded():
+    short, long = progress(), progress(shell_line="python " + "x" * 200)
+    assert "<details>" not in view.final_html(short)
+    assert "<details>" in view.final_html(long)
+
+
+def test_bar_tells_where_the_run_stands():
+    bars = [a for _, a in Tags(view._body_html(progress(epochs=2))).seen if "role" in a]
+    assert bars[0]["role"] == "progressbar"
+    assert (bars[0]["aria-valuenow"], bars[0]["aria-valuemax"]) == ("18", "72")
+    assert bars[0]["aria-valuetext"] == "step 18 of 72, epoch 2.0 of 8"
+
+
+def test_chart_has_a_text_alternative_with_its_numbers():
+    svg = view.chart_svg(progress(epochs=3))
+    label = dict(Tags(svg).seen)["svg"]["aria-label"]
+    assert "loss goes from 2.000 to 0.667" in label
+    assert "accuracy goes from 15.0% to 25.0%" in label
+
+
+def test_chart_stays_small_however_long_the_run():
+    losses = tuple((i, 1 / i) for i in range(1, 50_000))
+    assert len(view.chart_svg(progress(losses=losses))) < 12_000
+
+
+@pytest.mark.parametrize("losses", [(), ((64, 2.3),), ((64, 2.3), (128, None)), ((0, 0.0),)])
+def test_chart_of_almost_nothing(losses):
+    Tags(view.chart_svg(progress(losses=losses)))
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 1), (0.1, 0.1), (27, 71), (-3, 1e6), (1e-9, 2e-9)])
+def test_ticks_cover_what_is_drawn(low, high):
+    ticks = view._ticks(low, high)
+    assert 2 <= len(ticks) <= 9
+    assert ticks[0] <= low and ticks[-1] >= high or math.isclose(ticks[-1], high)
+
+
+# ---------------------------------------------------------------- the live panel
+
+
+@pytest.fixture
+def live(monkeypatch):
+    """A live view on a clock, with the display and every drawing of the chart recorded."""
+    display = pytest.importorskip("IPython.display")
+    shown = SimpleNamespace(final=None, charts=0, clock=Clock(), stopped=0)
+
+    class Handle:
+        def update(self, bundle, raw):
+            shown.final = bundle
+
+    def draw(progress, original=view.chart_svg):
+        shown.charts += 1
+        return original(progress)
+
+    monkeypatch.setattr(display, "display", lambda box, display_id: Handle())
+    monkeypatch.setattr(view, "chart_svg", draw)
+
+    def stop():
+        shown.stopped += 1
+
+    shown.view = view.LiveView(SimpleNamespace(stop=stop), clock=shown.clock)
+    return shown
+
+
+def test_live_panel_redraws_its_chart_every_two_seconds_at_most(live):
+    for tick in range(100):
+        live.clock.now = 100 + tick * 0.2
+        losses = tuple((i, 1.0) for i in range(1, tick + 2))
+        live.view.update(progress(losses=losses))
+    assert 9 <= live.charts <= 11
+
+
+def test_live_panel_draws_nothing_new_when_there_is_nothing_new(live):
+    for tick in range(100):
+        live.clock.now = 100 + tick * 0.2
+        live.view.update(progress(epochs=1))
+    assert live.charts == 1
+
+
+def test_live_panel_ends_as_plain_html(live):
+    live.view.update(progress(epochs=1))
+    live.view.close(progress("done", epochs=2))
+    assert set(live.final) == {"text/html", "text/plain"}
+    assert "warmup done" in live.final["text/html"]
+    assert live.final["text/plain"].startswith("✓ warmup done")
+
+
+def test_stop_button_stops_the_run_once(live):
+    live.view.update(progress())
+    live.view._stop.click()
+    assert live.stopped == 1
+    assert live.view._stop.disabled
+
+
+def test_a_run_that_is_over_at_once_still_shows_its_end(live):
+    live.view.close(progress("failed", failure=FAILURE))
+    assert FAILURE.sentence in live.final["text/plain"]
+
+
+# ---------------------------------------------------------------- the summary row
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        (dict(state="queued", ranks=()), "… warmup queued, 0:12 · 2 ranks, not up yet"),
+        (dict(state="starting", ranks=(RankInfo(1, "b", 1, 0),)), "1 of 2 ranks on b"),
+        (dict(ranks=(RankInfo(0, "a", 1, 0), RankInfo(1, "b", 1, 0))), "2 ranks 0 on a; 1 on b"),
+        (dict(state="stopped"), "■ warmup stopped, 0:12"),
+        (dict(state="failed", failure=FAILURE), "✗ warmup failed: rank 1 of 2 on vm raised"),
+        (dict(state="done", elapsed_s=3723.0), "done in 1:02:03"),
+        (dict(state="done", time_to_first_step_s=9.12), "first step after 9.1 s"),
+    ],
+)
+def test_summary(fields, text):
+    assert text in view.summary(progress(**fields))
+    assert re.sub("<[^>]+>", "", view.summary_html(progress(**fields)))
+
+
+def test_data_is_named_with_its_form():
+    assert view.data_label({"name": "cifar10", "form": "official"}) == "cifar10 (official)"
+    assert view.data_label(None) == "data not recorded"
