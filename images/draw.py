@@ -1,0 +1,172 @@
+"""Draw the course's diagrams: ``make images``.
+
+Every picture is an SVG file with its text alternative inside (title and description). The output
+depends on this script and on which lessons exist, on nothing else, so that a test can compare it
+with the committed files byte by byte.
+"""
+
+import textwrap
+from html import escape
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+COURSE = HERE.parent
+
+BLUE, ORANGE, GREEN, GREY, INK = "#0072B2", "#D55E00", "#009E73", "#767676", "#222222"
+TINT = {BLUE: "#e8f2f9", ORANGE: "#fcefe6", GREEN: "#e6f5f0", GREY: "#f6f6f6"}
+LINE = 17  # from one line of text to the next
+
+LESSONS = (
+    ("1.Gradient-Basics", "Why does averaging gradients speed up training?"),
+    ("2.System-Topology", "How are my workers connected, and what does that cost?"),
+    ("3.Multi-GPU", "How do I make my script distributed?"),
+    ("4.Convergence", "Why does my model learn worse on more workers, and what fixes it?"),
+    ("5.Challenge", "Can you beat the clock?"),
+)
+
+
+class Drawing:
+    """An SVG picture on a white card, readable on light and dark pages."""
+
+    def __init__(self, width, height, title, description):
+        self.parts = [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+            f'width="{width}" height="{height}" role="img" aria-labelledby="title description" '
+            f'font-family="system-ui, \'DejaVu Sans\', sans-serif" font-size="13" fill="{INK}">',
+            f'<title id="title">{escape(title)}</title>',
+            f'<desc id="description">{escape(description)}</desc>',
+            '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
+            f'markerHeight="7" orient="auto"><path d="M0 0L8 4L0 8z" fill="{INK}"/></marker>'
+            "</defs>",
+            f'<rect width="{width}" height="{height}" rx="8" fill="white"/>',
+        ]
+
+    def text(self, x, y, text, anchor="start", bold=False, colour=INK):
+        weight = ' font-weight="600"' if bold else ""
+        self.parts.append(
+            f'<text x="{x}" y="{y}" text-anchor="{anchor}"{weight} fill="{colour}">'
+            f"{escape(text)}</text>"
+        )
+
+    def box(self, x, y, width, height, heading, body="", colour=BLUE, dashed=False):
+        """A box with a bold heading and wrapped text under it; lines of `body` stay lines."""
+        dashes = ' stroke-dasharray="5 4"' if dashed else ""
+        self.parts.append(
+            f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="6" '
+            f'fill="{TINT[colour]}" stroke="{colour}" stroke-width="1.6"{dashes}/>'
+        )
+        self.text(x + 10, y + 22, heading, bold=True)
+        characters = int((width - 20) / 7.6)
+        lines = [line for part in body.splitlines() for line in textwrap.wrap(part, characters)]
+        for number, line in enumerate(lines):
+            self.text(x + 10, y + 22 + LINE * (number + 1) + 3, line)
+
+    def arrow(self, *points, label="", at=None):
+        path = "M" + "L".join(f"{x} {y}" for x, y in points)
+        self.parts.append(
+            f'<path d="{path}" fill="none" stroke="{INK}" stroke-width="1.4" '
+            'marker-end="url(#tip)"/>'
+        )
+        if label:
+            self.text(*at, label, anchor="middle", colour=GREY)
+
+    def svg(self):
+        return "\n".join([*self.parts, "</svg>", ""])
+
+
+def course_map():
+    """The lessons in order, with those that are still being written drawn as such."""
+    ready = {name: (COURSE / "notebooks" / f"{name}.ipynb").exists() for name, _ in LESSONS}
+    states = "; ".join(f"{name} ({'ready' if ready[name] else 'planned'})" for name in ready)
+    drawing = Drawing(
+        1010, 236, "Map of the course", f"Start_Here leads to the lessons in order: {states}."
+    )
+    drawing.box(20, 16, 970, 50, "Start_Here", colour=GREEN)
+    drawing.text(130, 38, "What do I have here, and does it work?")
+    drawing.text(980, 55, "ready", anchor="end", colour=GREEN, bold=True)
+    for number, (name, question) in enumerate(LESSONS):
+        x = 20 + 197 * number
+        colour = BLUE if ready[name] else GREY
+        drawing.box(x, 96, 182, 120, name, question, colour=colour, dashed=not ready[name])
+        drawing.text(x + 172, 206, "ready" if ready[name] else "planned", anchor="end",
+                     colour=colour, bold=ready[name])  # fmt: skip
+        drawing.arrow((x + 91, 66), (x + 91, 94))
+        if number:
+            drawing.arrow((x - 15, 156), (x - 2, 156))
+    return drawing
+
+
+def run_flow():
+    """From a cell to processes, records and what is shown."""
+    drawing = Drawing(
+        1010, 300, "How one run flows",
+        "A notebook cell or ddl run describes a job. plan turns it into one shell line. horovodrun "
+        "starts the ranks: each trains on its own shard of the data, and gradients are averaged "
+        "between them. Every rank writes into the run's folder. The live view, the table and the "
+        "figures read that folder and nothing else.",
+    )  # fmt: skip
+    drawing.box(20, 34, 205, 96, "notebook cell", 'launch("train_cifar.py",\nworkers=2)\nor: ddl run')
+    drawing.arrow((225, 82), (253, 82))
+    drawing.box(255, 34, 160, 96, "plan", "job + machine → one shell line, shown and saved")
+    drawing.arrow((415, 82), (443, 82))
+    drawing.box(445, 34, 160, 96, "horovodrun", "starts one process per worker", colour=GREEN)
+    for rank, y in ((0, 10), (1, 98)):
+        drawing.arrow((605, 82), (636, 82), (636, y + 28), (668, y + 28))
+        drawing.box(670, y, 320, 56, f"rank {rank}", "its shard of every batch → gradients",
+                    colour=ORANGE)  # fmt: skip
+    drawing.arrow((960, 66), (960, 97))
+    drawing.arrow((930, 98), (930, 67))
+    drawing.text(918, 87, "gradients averaged", anchor="end", colour=GREY)
+    drawing.arrow((830, 154), (830, 198), label="every rank writes", at=(895, 180))
+    drawing.box(440, 200, 550, 84, "runs/<id>/", "job.json · command.sh · rank-0.log · rank-1.log\n"
+                "events.jsonl · error-1.json · result.json", colour=GREY)  # fmt: skip
+    drawing.arrow((440, 242), (402, 242))
+    drawing.box(20, 200, 380, 84, "what you see", "live view · summary · table · figures,\n"
+                "all read from the folder, now or next week")  # fmt: skip
+    drawing.arrow((105, 200), (105, 132))
+    return drawing
+
+
+def batch_norm():
+    """Statistics per worker against statistics over the whole batch."""
+    drawing = Drawing(
+        1010, 262, "Batch norm on two workers",
+        "Left, per worker: each of two workers takes mean and variance over its own 512 of 1,024 "
+        "pictures, so the two normalise differently and nothing is exchanged. Right, synchronous: "
+        "the workers exchange sums, and both use mean and variance over all 1,024 pictures.",
+    )  # fmt: skip
+    for left, heading in ((20, "per worker (“ghost” batches)"), (520, "synchronous (sync_bn=True)")):
+        drawing.text(left, 28, heading, bold=True)
+        for rank in (0, 1):
+            x = left + 245 * rank
+            drawing.box(x, 44, 225, 66, f"rank {rank}", "512 of 1,024 pictures",
+                        colour=ORANGE)  # fmt: skip
+    for rank in (0, 1):
+        x = 20 + 245 * rank
+        drawing.arrow((x + 112, 110), (x + 112, 148))
+        drawing.box(x, 150, 225, 66, "mean and variance", f"over rank {rank}'s own 512")
+    for rank in (0, 1):
+        x = 520 + 245 * rank
+        drawing.arrow((x + 112, 110), (x + 112, 148))
+    drawing.box(520, 150, 470, 66, "mean and variance", "over all 1,024: sums are exchanged in every "
+                "layer", colour=GREEN)  # fmt: skip
+    drawing.text(20, 246, "noisier statistics, no communication", colour=GREY)
+    drawing.text(520, 246, "one model's statistics, at the price of waiting", colour=GREY)
+    return drawing
+
+
+DRAWINGS = {
+    "course_map.svg": course_map,
+    "run_flow.svg": run_flow,
+    "batch_norm.svg": batch_norm,
+}
+
+
+def main():
+    for name, draw in DRAWINGS.items():
+        (HERE / name).write_text(draw().svg(), encoding="utf-8")
+        print(f"images/{name}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+"""The committed diagrams are what their script draws, and each says in words what it shows."""
+
+import importlib.util
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+IMAGES = Path(__file__).resolve().parents[2] / "images"
+SPEC = importlib.util.spec_from_file_location("draw", IMAGES / "draw.py")
+draw = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(draw)
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.mark.parametrize("name", draw.DRAWINGS)
+def test_committed_diagram_is_what_the_script_draws(name):
+    committed = (IMAGES / name).read_text(encoding="utf-8")
+    assert committed == draw.DRAWINGS[name]().svg(), f"images/{name} is stale: run `make images`"
+
+
+@pytest.mark.parametrize("name", draw.DRAWINGS)
+def test_diagram_has_words_and_stays_on_its_card(name):
+    root = ElementTree.fromstring(draw.DRAWINGS[name]().svg())
+    assert root.find(f"{SVG}title").text and len(root.find(f"{SVG}desc").text) > 60
+    width, height = (float(root.get(side)) for side in ("width", "height"))
+    for box in root.iter(f"{SVG}rect"):
+        assert float(box.get("x", 0)) + float(box.get("width")) <= width
+        assert float(box.get("y", 0)) + float(box.get("height")) <= height
+    for text in root.iter(f"{SVG}text"):
+        assert 0 < float(text.get("y")) < height
+
+
+def test_map_shows_every_lesson_that_there_is():
+    there = sorted(path.stem for path in (IMAGES.parent / "notebooks").glob("*.ipynb"))
+    assert set(there) <= {name for name, _ in draw.LESSONS}
+    description = draw.course_map().svg().split("<desc")[1].split("</desc>")[0]
+    assert all(f"{name} (ready)" in description for name in there)
