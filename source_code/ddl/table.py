@@ -34,8 +34,8 @@ def compare(runs, at=None, steps=None, epochs=None):
         Accuracies are fractions; ``test_accuracy_sd`` is the sample standard deviation over
         the `seeds` runs, NaN for one. ``ratio`` is throughput over the first arm's, NaN where
         the hardware or ranks × threads differ. ``verdict`` compares held-out accuracy with the
-        best arm on the same data (recorded arms among themselves): "no difference" where the means lie no further apart than
-        the pooled standard deviation ``sqrt((s1² + s2²) / 2)``.
+        best arm on the same data, recorded arms among themselves: "no difference" where the
+        means lie no further apart than the pooled standard deviation ``sqrt((s1² + s2²) / 2)``.
     """
     if at not in (None, "epochs", "steps"):
         raise ValueError(f"at={at!r}: compare at 'epochs', at 'steps', or leave it out for the end")

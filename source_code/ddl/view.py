@@ -323,7 +323,8 @@ def _body_html(progress):
         return _failure_html(progress)
     if progress.state == "running":
         where = escape(str(progress.folder / "rank-*.log"))
-        return f'<div class="ddl ddl-under">no training records yet; output: <code>{where}</code></div>'
+        text = f"no training records yet; output: <code>{where}</code>"
+        return f'<div class="ddl ddl-under">{text}</div>'
     steps = progress.steps or 0
     share = min(1.0, progress.step / steps) if steps else 0.0
     text = escape(_position(progress) if progress.step else "waiting for the first step")
