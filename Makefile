@@ -5,7 +5,8 @@ SIZE ?= smoke
 PORT ?= 8888
 
 # The environment's own Python, with its own programs first on the path: horovodrun, jupyter, ddl.
-PY = PATH="$$(cd "$(VENV)/bin" && pwd):$$PATH" "$(VENV)/bin/python"
+# It takes the shell's place, so that ending `make` ends it.
+PY = exec env PATH="$$(cd "$(VENV)/bin" && pwd):$$PATH" "$(VENV)/bin/python"
 NO_BROWSER ?= $(if $(DISPLAY)$(WAYLAND_DISPLAY),,1)
 ROOT_USER := $(filter 0,$(shell id -u))
 
@@ -21,11 +22,11 @@ help:  ## list the targets
 		while IFS="$$(printf '\t')" read -r name what; do printf '  make %-10s %s\n' "$$name" "$$what"; done
 
 lab: setup  ## set up, then open JupyterLab at Start_Here.ipynb (PORT=8888, NO_BROWSER=1)
-	@$(PY) -m jupyterlab Start_Here.ipynb --port $(PORT) \
+	@$(PY) -m jupyterlab --LabApp.default_url=/lab/tree/Start_Here.ipynb --port $(PORT) \
 		$(if $(NO_BROWSER),--no-browser) $(if $(ROOT_USER),--allow-root)
 
 setup:  ## make the environment in .venv (VENV=DIR for another folder); it resumes
-	@python="$$(sh tools/python.sh "$(VENV)")" && "$$python" tools/environment.py "$(VENV)"
+	@python="$$(sh tools/python.sh "$(VENV)")" && exec "$$python" tools/environment.py "$(VENV)"
 
 test: setup  ## set up, then run the fast tests
 	@$(PY) -m pytest -m "not slow"
@@ -45,9 +46,9 @@ check: setup  ## see that the notebooks agree with their sources
 lock: setup  ## pin everything that pyproject.toml's pins bring with them
 	@for accelerator in cpu gpu; do \
 		suffix="$${accelerator#cpu}"; \
-		$(PY) -m uv pip compile pyproject.toml --quiet --no-header --generate-hashes \
+		($(PY) -m uv pip compile pyproject.toml --quiet --no-header --generate-hashes \
 			--python-version 3.11 --extra "$$accelerator" --extra test --extra build \
-			--output-file "requirements$${suffix:+-$$suffix}.lock" || exit 1; \
+			--output-file "requirements$${suffix:+-$$suffix}.lock") || exit 1; \
 	done
 
 reference: setup  ## record the results that the lessons compare with (about an hour on two cores)

@@ -193,11 +193,11 @@ def build_horovod(setup: Setup, line: Line) -> None:
     building.mkdir()
     lock = setup.lock.read_text()
     with requirements(entry(lock, "horovod")) as horovod, tempfile.TemporaryDirectory() as plain:
-        venv = Path(plain) / "venv"  # Horovod's build files take no blank in TensorFlow's path
+        venv = Path(plain) / "venv"  # Horovod's build files do not bear blanks in any path
         venv.symlink_to(setup.venv)
         pip = [venv / "bin" / "python", "-m", "pip", "wheel", "-v", "--no-build-isolation"]
         pip += ["--no-deps", "--no-cache-dir", "--require-hashes", "-r", horovod, "-w", building]
-        setup.run(line, pip, MAKEFLAGS=f"-j{jobs}", TMPDIR=str(building), **flags)
+        setup.run(line, pip, MAKEFLAGS=f"-j{jobs}", TMPDIR=plain, **flags)
     os.replace(next(building.glob("horovod-*.whl")), setup.wheel)
     shutil.rmtree(building)
 

@@ -1,0 +1,57 @@
+"""`make lab` serves Start_Here to the person who has its token, and to nobody else."""
+
+import contextlib
+import http.client
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def status(port, path):
+    """What the server answers, once it does: it prints its address before it listens."""
+    deadline = time.monotonic() + 30
+    while True:
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port)) as connection:
+            try:
+                connection.request("GET", path)
+                return connection.getresponse().status
+            except ConnectionRefusedError:
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_make_lab_prints_an_address_with_a_token(tmp_path):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("JUPYTER_", "MAKE"))}
+    env |= {"JUPYTER_CONFIG_DIR": str(tmp_path), "JUPYTER_RUNTIME_DIR": str(tmp_path)}
+    lab = subprocess.Popen(
+        ["make", "lab", f"PORT={port}", "NO_BROWSER=1", f"VENV={sys.prefix}"],
+        cwd=ROOT, env=env, text=True, start_new_session=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    try:
+        pattern = rf"http://127\.0\.0\.1:{port}/lab/tree/Start_Here\.ipynb\?token=([0-9a-f]{{32,}})"
+        token = next(found[1] for line in lab.stdout if (found := re.search(pattern, line)))
+        path = "/api/contents/Start_Here.ipynb?content=0"
+        assert status(port, path) == 403
+        assert status(port, f"{path}&token={token}") == 200
+        lab.terminate()  # make passes it on
+        lab.communicate(timeout=60)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(lab.pid, signal.SIGKILL)
+        lab.stdout.close()
+        lab.wait()
