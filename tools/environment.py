@@ -188,18 +188,18 @@ def build_horovod(setup: Setup, line: Line) -> None:
     flags |= {"HOROVOD_WITHOUT_PYTORCH": "1", "HOROVOD_WITHOUT_MXNET": "1"}
     if setup.collectives == "gpu-nccl":
         flags["HOROVOD_GPU_OPERATIONS"] = "NCCL"
-    building = setup.wheel.parent / "building"
-    shutil.rmtree(building, ignore_errors=True)  # what a killed set-up left
-    building.mkdir()
     lock = setup.lock.read_text()
-    with requirements(entry(lock, "horovod")) as horovod, tempfile.TemporaryDirectory() as plain:
-        venv = Path(plain) / "venv"  # Horovod's build files do not bear blanks in any path
+    with (
+        requirements(entry(lock, "horovod")) as horovod,
+        tempfile.TemporaryDirectory(dir=setup.wheel.parent) as building,
+        tempfile.TemporaryDirectory() as plain,  # Horovod's build files bear no blank in a path
+    ):
+        venv = Path(plain) / "venv"
         venv.symlink_to(setup.venv)
         pip = [venv / "bin" / "python", "-m", "pip", "wheel", "-v", "--no-build-isolation"]
         pip += ["--no-deps", "--no-cache-dir", "--require-hashes", "-r", horovod, "-w", building]
         setup.run(line, pip, MAKEFLAGS=f"-j{jobs}", TMPDIR=plain, **flags)
-    os.replace(next(building.glob("horovod-*.whl")), setup.wheel)
-    shutil.rmtree(building)
+        os.replace(next(Path(building).glob("horovod-*.whl")), setup.wheel)
 
 
 def make_package(setup: Setup, line: Line) -> None:

@@ -32,6 +32,7 @@ class Line:
     def __init__(self, title: str, name: str) -> None:
         self.title, self.name = title, name
         self.started = self.shown = time.monotonic()
+        self.begun = False
         self.terminal = sys.stdout.isatty()
         if self.terminal:
             self.show("")
@@ -59,10 +60,12 @@ class Line:
     def run(self, command: list, log: Path, env: Mapping[str, str], **options) -> None:
         """Run a command: what it prints goes to the log, its latest line to the screen.
 
-        Raises CommandError where it fails. Interrupted, it ends the command and all it started.
+        The first command of a line begins its log anew. Raises CommandError where the command
+        fails. Interrupted, it ends the command and all that this started.
         """
         log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("ab") as file:
+        with log.open("ab" if self.begun else "wb") as file:
+            self.begun = True
             file.write(f"\n$ {' '.join(map(str, command))}\n".encode())
             file.flush()
             process = subprocess.Popen(
@@ -103,6 +106,11 @@ def last_lines(log: Path) -> list[str]:
 
 
 def latest(log: Path) -> str:
-    """A compiler's progress where the log has one, else its last line."""
+    """The last line of the last command; of a compiler, rather its last line of progress."""
     said = [line.strip() for line in last_lines(log)]
-    return next((line for line in reversed(said) if re.match(r"\[ *\d+%\]", line)), said[-1])
+    for line in reversed(said):
+        if re.match(r"\[ *\d+%\]", line):
+            return line
+        if line.startswith("$ "):
+            break
+    return said[-1]

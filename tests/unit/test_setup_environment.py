@@ -288,8 +288,6 @@ def test_a_damaged_wheel_is_noticed(tmp_path):
 def test_a_wheel_is_built_once_and_appears_only_when_it_is_whole(setup, monkeypatch):
     builds, installs = [], []
     setup.wheel.parent.mkdir(parents=True)
-    (setup.wheel.parent / "building").mkdir()
-    (setup.wheel.parent / "building" / "left-over").touch()
 
     def run(self, line, command, **env):
         if "wheel" in command:
