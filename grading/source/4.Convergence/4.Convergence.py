@@ -198,6 +198,10 @@ compare([small, large])[["arm", "train_accuracy", "test_accuracy"]]
 # choice: statistics of each worker's own part, or of the whole global batch
 # (`--sync-bn`, one more message per layer).
 #
+# ![Left: each rank normalises with mean and variance of its own 512 pictures.
+# Right: sums are exchanged in every layer, so that all ranks normalise over all
+# 1,024.](../images/batch_norm.svg)
+#
 # Hoffer et al. (2017) found the small "ghost" batches *better*, even where the
 # whole batch fits: their noise regularises. So per worker is the default here.
 # One trap: each rank then has its own moving averages, so before an evaluation

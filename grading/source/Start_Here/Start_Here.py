@@ -52,6 +52,10 @@ doctor()
 # every batch. After each step the ranks average their gradients: an
 # **all-reduce**.
 #
+# ![A notebook cell becomes one shell line; horovodrun starts one process per
+# worker; the ranks average gradients and write into the run's folder; what you
+# see is read from that folder.](images/run_flow.svg)
+#
 # **Predict first.** The network has ten classes to tell apart, and sees a few
 # thousand pictures, twice. Guessing gets 10 %. What will it get?
 

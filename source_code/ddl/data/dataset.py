@@ -7,7 +7,7 @@ import numpy as np
 __all__ = ["DataError", "DataSet", "balanced_subset"]
 
 
-class DataError(Exception):
+class DataError(ValueError):
     """A data set that is missing, damaged or asked for in a way that cannot work."""
 
 
