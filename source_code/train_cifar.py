@@ -88,7 +88,8 @@ def main(arguments=None):
     pin_device(config.mixed_precision)
 
     # Horovod: shard. One order of samples for all; each rank takes its part of every batch.
-    data = load(config.data_set, train_samples=config.train_samples, test_samples=config.test_samples)
+    data = load(config.data_set,
+                train_samples=config.train_samples, test_samples=config.test_samples)
     order = Order(data.train_samples, config.global_batch, config.seed)
     arm, steps = settle(config, order.steps, ranks)
     part = rank_slice(config, rank, ranks)
@@ -195,7 +196,7 @@ def main(arguments=None):
 
 
 def pin_device(mixed_precision):
-    """Let this rank see one GPU only, and choose how it computes."""
+    """Let this rank see one GPU only, and choose the precision."""
     gpus = tf.config.list_physical_devices("GPU")
     if gpus:
         # The remainder: a scheduler may show each rank only its own GPU, under number 0.
@@ -207,8 +208,6 @@ def pin_device(mixed_precision):
             raise SettingError("--mixed-precision needs a GPU, and this machine shows none")
         # bfloat16 has float32's range: no loss scaling is needed, which float16 would ask for.
         tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")
-    # Graph rewriting costs seconds at the first step and gains nothing in this one.
-    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 
 
 def rank_slice(config, rank, ranks):

@@ -9,7 +9,7 @@ from ddl.recipes import SettingError
 __all__ = ["MODELS", "build"]
 
 # Of batch norm's moving statistics, which serve evaluation only. They must follow weights that a
-# large batch changes much in few steps: Keras' 0.99 looks back over a hundred steps, this over three.
+# large batch changes much in few steps: Keras' 0.99 looks back over a hundred, this over three.
 MOMENTUM = 0.7
 
 

@@ -3,10 +3,10 @@
 All are of Keras' older optimizer family, to which tensorflow-addons' LAMB belongs: one family means
 one way to set the rate, to broadcast the slots and to save them.
 
-Weight decay has one meaning in every arm: the same coefficient on the same variables (kernels, never
-biases or norm parameters), entering where the optimizer's own paper puts it: added to the gradient
-in SGD, in equation 6 of LARS, added to the update in LAMB (algorithm 2). It is off by default, so
-that every arm minimises the very same loss.
+Weight decay has one meaning in every arm: the same coefficient on the same variables (kernels,
+never biases or norm parameters), entering where the optimizer's own paper puts it: added to the
+gradient in SGD, in equation 6 of LARS, added to the update in LAMB (algorithm 2). It is off by
+default, so that every arm minimises the very same loss.
 """
 
 import warnings
@@ -18,6 +18,8 @@ from ddl.recipes import SettingError
 __all__ = ["LARS", "is_adapted", "make"]
 
 MOMENTUM = 0.9
+# The paper's 0.001 goes with global rates of 10 and more, at which biases, which have no layer-wise
+# rate, would be torn away. With 0.02 the global rate is about as large as plain SGD's.
 TRUST = 0.02
 
 _legacy = tf.keras.optimizers.legacy
@@ -35,7 +37,8 @@ def is_adapted(variable):
 class LARS(_legacy.Optimizer):
     """Layer-wise adaptive rate scaling (You, Gitman and Ginsburg 2017, arXiv:1708.03888).
 
-    For layer l with weights w, gradient g, global rate γ and momentum m (equation 6, algorithm 1)::
+    For a layer's weights w, gradient g, the global rate γ and momentum m (equation 6,
+    algorithm 1)::
 
         λ = η ‖w‖ / (‖g‖ + β ‖w‖)
         v ← m v + γ λ (g + β w)
@@ -55,8 +58,8 @@ class LARS(_legacy.Optimizer):
         β.
     """
 
-    def __init__(self, learning_rate, momentum=MOMENTUM, trust=TRUST, weight_decay=0.0, name="LARS"):
-        super().__init__(name)
+    def __init__(self, learning_rate, momentum=MOMENTUM, trust=TRUST, weight_decay=0.0):
+        super().__init__("LARS")
         self._set_hyper("learning_rate", learning_rate)
         self.momentum, self.trust, self.weight_decay = momentum, trust, weight_decay
 

@@ -24,12 +24,19 @@ __all__ = [
 REFERENCE_BATCH = 64
 
 # The rate at the reference batch belongs to the optimizer: a step of the layer-wise ones is a
-# share of a layer's norm, so the numbers are not comparable. One rate serves all SGD arms.
+# share of a layer's norm, so the numbers are not comparable. They come from a first search with
+# the small network: 10,000 CIFAR-10 pictures, 8 epochs, cosine decay, one seed each. The figures
+# are held-out accuracies.
 BASE_RATES = {
+    # All SGD arms share one rate. At batch 64 with norm 0.02: 65 %, 0.05: 69 %, 0.1: 70 %; without
+    # norm 0.02: 59 %, 0.05: 50 %.
     "sgd": 0.05,
-    "adam": 0.001,  # Kingma and Ba 2015, and what the usual Horovod examples start from
-    "lamb": 0.00125,  # 0.02 at batch 1024
-    "lars": 0.05,  # as SGD: with optimizer.TRUST the size of a step is what differs
+    "adam": 0.001,  # Kingma and Ba 2015, section 2: not searched
+    # LAMB's paper scales with the square root of the batch (You et al. 2020, section 4). Here the
+    # rule is the recipe's, linear in every arm, and the base follows from the best rate at batch
+    # 1024. LAMB 0.02: 58 %, 0.04: 61 %, 0.08: 60 %; LARS 0.8: 61 %, 1.6: 63 %, 3.2: 58 %.
+    "lamb": 0.0025,
+    "lars": 0.1,
 }
 
 
@@ -64,7 +71,11 @@ class Recipe:
     optimizer: str = "sgd"
 
     def __post_init__(self):
-        choices = {"norm": ("none", "batch"), "lr_rule": ("fixed", "linear"), "optimizer": BASE_RATES}
+        choices = {
+            "norm": ("none", "batch"),
+            "lr_rule": ("fixed", "linear"),
+            "optimizer": BASE_RATES,
+        }
         for field, allowed in choices.items():
             if getattr(self, field) not in allowed:
                 raise SettingError(

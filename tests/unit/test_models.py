@@ -33,7 +33,8 @@ def test_the_residual_network_has_the_shape_of_the_known_one():
 
 
 def kernels(**options):
-    return [v.numpy() for v in models.build("cnn", **options).trainable_variables if "kernel" in v.name]
+    variables = models.build("cnn", **options).trainable_variables
+    return [variable.numpy() for variable in variables if "kernel" in variable.name]
 
 
 def test_first_weights_depend_on_the_seed_and_not_on_the_norm():

@@ -1,6 +1,17 @@
+from argparse import Namespace
+
 import pytest
 
-from ddl.recipes import BASE_RATES, RECIPES, REFERENCE_BATCH, Recipe, SettingError, micro_batch, recipe
+from ddl.recipes import (
+    BASE_RATES,
+    RECIPES,
+    REFERENCE_BATCH,
+    Recipe,
+    SettingError,
+    micro_batch,
+    recipe,
+    settle,
+)
 
 
 def test_each_recipe_changes_exactly_one_thing_in_its_parent():
@@ -26,15 +37,20 @@ def test_every_chain_of_parents_ends_at_the_base():
 
 
 def test_an_unknown_recipe_is_refused_with_the_list_of_recipes():
-    with pytest.raises(SettingError, match="'warm'.*base, batch_norm, scale_lr, warmup, lamb, lars"):
+    valid = "base, batch_norm, scale_lr, warmup, lamb, lars"
+    with pytest.raises(SettingError, match=f"'warm'.*{valid}"):
         recipe("warm")
 
 
-@pytest.mark.parametrize("field", [{"norm": "layer"}, {"lr_rule": "cubic"}, {"optimizer": "adagrad"}])
-def test_a_recipe_of_something_unknown_is_refused(field):
-    (name, value), = field.items()
+@pytest.mark.parametrize("name, value", [
+    ("norm", "layer"), ("lr_rule", "cubic"), ("optimizer", "adagrad"),
+])
+def test_a_recipe_of_something_unknown_is_refused(name, value):
     with pytest.raises(SettingError, match=f"{name} is '{value}'"):
-        Recipe("new", **field)
+        Recipe("new", **{name: value})
+
+
+def test_a_recipe_with_a_negative_warm_up_is_refused():
     with pytest.raises(SettingError, match="-1"):
         Recipe("new", warmup_epochs=-1)
 
@@ -51,7 +67,7 @@ def test_the_linear_rule_multiplies_the_rate_with_the_batch():
     (65, 2, 1, 64), (63, 2, 1, 64), (100, 3, 1, 99), (1, 2, 1, 2), (0, 2, 1, 2),
     (64, 2, 3, 66), (1000, 8, 4, 992),
 ])
-def test_an_indivisible_batch_is_refused_with_the_nearest_that_divides(batch, ranks, passes, nearest):
+def test_an_indivisible_batch_is_refused_with_the_nearest(batch, ranks, passes, nearest):
     with pytest.raises(SettingError, match=f"nearest that can is {nearest}$"):
         micro_batch(batch, ranks, passes)
     assert micro_batch(nearest, ranks, passes) * ranks * passes == nearest
@@ -62,3 +78,42 @@ def test_passes_divide_a_ranks_batch():
     assert micro_batch(1024, 2, 4) == 128
     with pytest.raises(SettingError, match="at least one"):
         micro_batch(64, 2, 0)
+
+
+def options(**given):
+    open_ones = dict.fromkeys(
+        ("steps", "target_accuracy", "optimizer", "learning_rate", "warmup_epochs"))
+    return Namespace(**{**open_ones, "recipe": "warmup", "epochs": 8.0, "global_batch": 64,
+                        "backward_passes_per_step": 1, **given})
+
+
+def test_the_recipe_fills_in_what_is_left_open():
+    config = options()
+    arm, steps = settle(config, steps_per_epoch=9, ranks=2)
+    assert arm == recipe("warmup") and steps == 72
+    assert (config.optimizer, config.learning_rate) == ("sgd", BASE_RATES["sgd"])
+    config = options(recipe="lamb", epochs=0.5)
+    assert settle(config, 9, 2)[1] == 4
+    assert config.learning_rate == BASE_RATES["lamb"]
+
+
+def test_an_option_outweighs_the_recipe():
+    config = options(optimizer="adam", warmup_epochs=0.0, learning_rate=0.5, steps=7)
+    arm, steps = settle(config, 9, 2)
+    assert (arm.optimizer, arm.warmup_epochs, arm.norm, steps) == ("adam", 0, "batch", 7)
+    assert config.learning_rate == 0.5
+
+
+def test_a_short_training_warms_up_for_half_of_it_at_most():
+    assert settle(options(epochs=8), 10, 1)[0].warmup_epochs == 2
+    assert settle(options(epochs=2), 10, 1)[0].warmup_epochs == 1
+    assert settle(options(steps=4), 10, 1)[0].warmup_epochs == 0.2
+
+
+@pytest.mark.parametrize("given", [
+    {"steps": 0}, {"epochs": -1.0}, {"learning_rate": 0.0}, {"target_accuracy": 0.0},
+])
+def test_what_must_be_positive_is_checked(given):
+    (name,) = given
+    with pytest.raises(SettingError, match=f"--{name.replace('_', '-')}"):
+        settle(options(**given), 9, 2)

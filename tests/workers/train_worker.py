@@ -2,8 +2,9 @@
 
     train_worker.py FOLDER CASE...      on any number of ranks
 
-For each case rank k writes FOLDER/<case>-<ranks>-<k>.npz: the weights at the start, after two steps
-and at the end, and the samples that the rank used in every step. Rank 0 adds FOLDER/<case>-<ranks>.json, the result.
+For each case rank k writes FOLDER/<case>-<ranks>-<k>.npz: the weights at the start, after two
+steps and at the end, and the samples that the rank used in every step. Rank 0 adds
+FOLDER/<case>-<ranks>.json, the result.
 """
 
 import json
