@@ -174,7 +174,7 @@ def main(arguments=None):
                     journal.event("checkpoint", step=done, path=path)
 
     return journal.result(
-        script=sys.argv[0],
+        script=os.path.basename(sys.argv[0]),
         argv=sys.argv[1:] if arguments is None else list(arguments),
         config=vars(config),
         recipe=config.recipe,

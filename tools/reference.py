@@ -25,7 +25,7 @@ SEEDS = (0, 1, 2)
 # Another seed than those of the arms: a rate is not chosen on the runs that it is judged by.
 GRID_SEED = 100
 GRID = {"SGD": "warmup", "LARS": "lars", "LAMB": "lamb"}
-FACTORS = (0.25, 1, 4)
+FACTORS = (0.5, 1, 2)
 GRID_OPTIONS = dict(global_batch=1024, train_samples=10_000, test_samples=10_000, epochs=8,
                     schedule="cosine", data_set="cifar10", seed=GRID_SEED, workers=2)
 

@@ -360,7 +360,7 @@ plot.plot_convergence(
 
 # %% [markdown]
 # Optimizers were compared only after the same grid for each: the base rate of
-# the recipe, a quarter of it, and four times it, with another seed.
+# the recipe, half of it, and twice it, with another seed.
 
 # %% tags=["recorded"]
 grid = ddl.recorded("convergence-grid")
