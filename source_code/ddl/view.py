@@ -13,6 +13,8 @@ import time
 from html import escape
 from pathlib import Path
 
+from ddl.record import RunFolder
+
 __all__ = ["LiveView", "PlainView", "data_label", "of", "summary", "summary_html"]
 
 SIGNS = {
@@ -149,6 +151,7 @@ class PlainView:
         self._clock = clock
         self._last = clock()
         self._seen = dict(line=False, state=None, ranks=0, notes=0, evaluations=0, failure=None)
+        self._echoed = {}  # rank to bytes of its log
 
     def update(self, progress):
         """Print what is new; after nine seconds without news, where the run stands."""
@@ -169,6 +172,8 @@ class PlainView:
         for row in progress.history[seen["evaluations"] :]:
             self._say(progress, _evaluation(row, progress))
         seen["evaluations"] = len(progress.history)
+        if not progress.steps and not progress.failure:
+            self._echo(progress)
         failure = progress.failure
         if failure and failure.sentence != seen["failure"]:
             self._print("\n\n".join(filter(None, (failure.sentence, failure.traceback.rstrip()))))
@@ -186,6 +191,18 @@ class PlainView:
                     self._print(f"{title}: {text}")
             self._print("logs: " + "\n      ".join(map(str, failure.logs)))
         self._print(summary(progress))
+
+    def _echo(self, progress):
+        """Print what the ranks print, as long as the script keeps no records that say it better."""
+        for rank in range(progress.world):
+            log = RunFolder(progress.folder).log(rank)
+            if not log.exists():
+                continue
+            new = log.read_bytes()[self._echoed.get(rank, 0) :]
+            whole = len(new) if progress.over else new.rfind(b"\n") + 1
+            self._echoed[rank] = self._echoed.get(rank, 0) + whole
+            for line in new[:whole].decode(errors="replace").splitlines():
+                self._print(f"[{rank}] {line}")
 
     def _say(self, progress, text):
         self._print(f"[{_clock(progress.elapsed_s):>5}] {text}")

@@ -180,6 +180,7 @@ def test_command_line(script):
     (run,) = runs()
     assert run.job["args"] == ["--recipe", "a b"]
     assert run.job["shell_line"] in done.stdout
+    assert '[1] {"rank": 1' in done.stdout  # a script without records: what it prints is shown
     assert "cli" in ddl("list").stdout
     assert ddl("show", run.id).returncode == 0
     assert "was over already: done" in ddl("stop", run.id).stdout
