@@ -69,7 +69,7 @@ def _list(arguments):
     from ddl.run import runs
 
     for run in runs():
-        print(repr(run))
+        print(f"{run.id}  {run!r}")
 
 
 def _show(arguments):
@@ -85,14 +85,14 @@ def _stop(arguments):
     run = attach(arguments.run)
     before = run.state
     run.stop()
-    print(repr(run) if before != run.state else f"{run.id} was over already: {before}")
+    print(f"{run.id}  {run!r}" if before != run.state else f"{run.id} was over already: {before}")
 
 
 def _compare(arguments):
     from ddl.run import attach
     from ddl.table import compare
 
-    print(compare([attach(run) for run in arguments.run]).to_string())
+    print(repr(compare([attach(run) for run in arguments.run])))
 
 
 def _doctor(arguments):

@@ -181,7 +181,8 @@ def test_command_line(script):
     assert run.job["args"] == ["--recipe", "a b"]
     assert run.job["shell_line"] in done.stdout
     assert '[1] {"rank": 1' in done.stdout  # a script without records: what it prints is shown
-    assert "cli" in ddl("list").stdout
+    assert f"{run.id}  ✓ cli done" in ddl("list").stdout
+    assert "against the best" in ddl("compare", run.id).stdout
     assert ddl("show", run.id).returncode == 0
     assert "was over already: done" in ddl("stop", run.id).stdout
     failed = ddl("run", "--workers", "9999", str(path))
