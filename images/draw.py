@@ -89,7 +89,7 @@ def course_map():
         colour = BLUE if ready[name] else GREY
         drawing.box(x, 96, 182, 120, name, question, colour=colour, dashed=not ready[name])
         drawing.text(x + 172, 206, "ready" if ready[name] else "planned", anchor="end",
-                     colour=colour, bold=ready[name])  # fmt: skip
+                     colour=colour, bold=ready[name])
         drawing.arrow((x + 91, 66), (x + 91, 94))
         if number:
             drawing.arrow((x - 15, 156), (x - 2, 156))
@@ -104,8 +104,9 @@ def run_flow():
         "starts the ranks: each trains on its own shard of the data, and gradients are averaged "
         "between them. Every rank writes into the run's folder. The live view, the table and the "
         "figures read that folder and nothing else.",
-    )  # fmt: skip
-    drawing.box(20, 34, 205, 96, "notebook cell", 'launch("train_cifar.py",\nworkers=2)\nor: ddl run')
+    )
+    drawing.box(20, 34, 205, 96, "notebook cell",
+                'launch("train_cifar.py",\nworkers=2)\nor: ddl run')
     drawing.arrow((225, 82), (253, 82))
     drawing.box(255, 34, 160, 96, "plan", "job + machine → one shell line, shown and saved")
     drawing.arrow((415, 82), (443, 82))
@@ -113,16 +114,16 @@ def run_flow():
     for rank, y in ((0, 10), (1, 98)):
         drawing.arrow((605, 82), (636, 82), (636, y + 28), (668, y + 28))
         drawing.box(670, y, 320, 56, f"rank {rank}", "its shard of every batch → gradients",
-                    colour=ORANGE)  # fmt: skip
+                    colour=ORANGE)
     drawing.arrow((960, 66), (960, 97))
     drawing.arrow((930, 98), (930, 67))
     drawing.text(918, 87, "gradients averaged", anchor="end", colour=GREY)
     drawing.arrow((830, 154), (830, 198), label="every rank writes", at=(895, 180))
     drawing.box(440, 200, 550, 84, "runs/<id>/", "job.json · command.sh · rank-0.log · rank-1.log\n"
-                "events.jsonl · error-1.json · result.json", colour=GREY)  # fmt: skip
+                "events.jsonl · error-1.json · result.json", colour=GREY)
     drawing.arrow((440, 242), (402, 242))
     drawing.box(20, 200, 380, 84, "what you see", "live view · summary · table · figures,\n"
-                "all read from the folder, now or next week")  # fmt: skip
+                "all read from the folder, now or next week")
     drawing.arrow((105, 200), (105, 132))
     return drawing
 
@@ -134,13 +135,14 @@ def batch_norm():
         "Left, per worker: each of two workers takes mean and variance over its own 512 of 1,024 "
         "pictures, so the two normalise differently and nothing is exchanged. Right, synchronous: "
         "the workers exchange sums, and both use mean and variance over all 1,024 pictures.",
-    )  # fmt: skip
-    for left, heading in ((20, "per worker (“ghost” batches)"), (520, "synchronous (sync_bn=True)")):
+    )
+    for left, heading in ((20, "per worker (“ghost” batches)"),
+                          (520, "synchronous (sync_bn=True)")):
         drawing.text(left, 28, heading, bold=True)
         for rank in (0, 1):
             x = left + 245 * rank
             drawing.box(x, 44, 225, 66, f"rank {rank}", "512 of 1,024 pictures",
-                        colour=ORANGE)  # fmt: skip
+                        colour=ORANGE)
     for rank in (0, 1):
         x = 20 + 245 * rank
         drawing.arrow((x + 112, 110), (x + 112, 148))
@@ -148,8 +150,8 @@ def batch_norm():
     for rank in (0, 1):
         x = 520 + 245 * rank
         drawing.arrow((x + 112, 110), (x + 112, 148))
-    drawing.box(520, 150, 470, 66, "mean and variance", "over all 1,024: sums are exchanged in every "
-                "layer", colour=GREEN)  # fmt: skip
+    drawing.box(520, 150, 470, 66, "mean and variance",
+                "over all 1,024: sums are exchanged in every layer", colour=GREEN)
     drawing.text(20, 246, "noisier statistics, no communication", colour=GREY)
     drawing.text(520, 246, "one model's statistics, at the price of waiting", colour=GREY)
     return drawing

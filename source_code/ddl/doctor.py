@@ -89,7 +89,7 @@ def doctor():
         Its ``ok`` says whether all that is needed is here.
     """
     looks = (_cores, _memory, _gpus, _software, _horovod, _cifar10, _synthetic, _disk, _slurm,
-             _containers, _inside)  # fmt: skip
+             _containers, _inside)
     return Report(tuple(look() for look in looks))
 
 
@@ -102,7 +102,7 @@ def _cores():
         return Check("processor cores", "OK", detail)
     return Check("processor cores", "missing", detail,
                  "two workers need two; launch(..., oversubscribe=True) runs them on one, "
-                 "slowly")  # fmt: skip
+                 "slowly")
 
 
 def _memory():
@@ -111,7 +111,7 @@ def _memory():
     if gib >= 3:
         return Check("memory", "OK", detail)
     return Check("memory", "missing", detail,
-                 "two workers need about 3 GiB: close other programs and kernels")  # fmt: skip
+                 "two workers need about 3 GiB: close other programs and kernels")
 
 
 def _available_memory_gib():
@@ -146,7 +146,7 @@ def _software():
     missing = [name for name in needed if not found[name]]
     if missing:
         return Check("software", "missing", detail,
-                     f"`make setup` installs {', '.join(missing)}")  # fmt: skip
+                     f"`make setup` installs {', '.join(missing)}")
     return Check("software", "OK", detail)
 
 
@@ -157,7 +157,7 @@ def _horovod():
         built = built_with()
     except (RuntimeError, ImportError, AttributeError) as problem:
         return Check("Horovod build", "missing", str(problem),
-                     "`make setup` builds it again")  # fmt: skip
+                     "`make setup` builds it again")
     with_, without = (
         [name for name in ("gloo", "mpi", "nccl", "cuda") if bool(built.get(name)) is there]
         for there in (True, False)
@@ -166,7 +166,7 @@ def _horovod():
     if "gloo" in with_:
         return Check("Horovod build", "OK", detail)
     return Check("Horovod build", "missing", detail,
-                 "launching uses Gloo: build Horovod with HOROVOD_WITH_GLOO=1")  # fmt: skip
+                 "launching uses Gloo: build Horovod with HOROVOD_WITH_GLOO=1")
 
 
 def _cifar10():
@@ -174,7 +174,7 @@ def _cifar10():
     if entry.there:
         return Check("CIFAR-10", "OK", f"{entry.form}, {entry.samples:,} pictures, in {entry.path}")
     return Check("CIFAR-10", "optional", "not here: generated pictures stand in for it",
-                 "`ddl data fetch cifar10`, or set DDL_DATA_DIR to a folder that has it")  # fmt: skip
+                 "`ddl data fetch cifar10`, or set DDL_DATA_DIR to a folder that has it")
 
 
 def _synthetic():
@@ -182,7 +182,7 @@ def _synthetic():
     if entry.there:
         return Check("generated pictures", "OK", f"in {entry.path}")
     return Check("generated pictures", "OK", "not made yet: the first run that needs them takes "
-                 "some seconds longer")  # fmt: skip
+                 "some seconds longer")
 
 
 def _listing():
@@ -200,10 +200,10 @@ def _disk():
     detail = f"{gib:.1f} GiB free for runs in {folder}"
     if not os.access(there, os.W_OK):
         return Check("disk", "missing", f"{there} is not writable",
-                     "set DDL_RUNS_DIR to a folder of yours")  # fmt: skip
+                     "set DDL_RUNS_DIR to a folder of yours")
     if gib < 1:
         return Check("disk", "missing", detail,
-                     "delete old runs, or set DDL_RUNS_DIR to a larger disk")  # fmt: skip
+                     "delete old runs, or set DDL_RUNS_DIR to a larger disk")
     return Check("disk", "OK", detail)
 
 
@@ -215,15 +215,15 @@ def _slurm():
 
 def _containers():
     found = [name for name in ("docker", "podman", "apptainer", "singularity")
-             if shutil.which(name)]  # fmt: skip
+             if shutil.which(name)]
     if found:
         return Check("containers", "OK", ", ".join(found))
-    return Check("containers", "optional", "no docker, podman, apptainer or singularity: not needed")
+    return Check("containers", "optional", "none here, and none needed")
 
 
 def _inside():
     marks = {"/.dockerenv": "Docker", "/run/.containerenv": "Podman",
-             "/.singularity.d": "Singularity"}  # fmt: skip
+             "/.singularity.d": "Singularity"}
     inside = [name for mark, name in marks.items() if Path(mark).exists()]
     where = f"in a {inside[0]} container" if inside else "not in a known container"
     return Check("this process", "OK", f"{where}, {sys.executable}")

@@ -241,7 +241,7 @@ def plot_arms(runs):
         values = [_final(run) for run in arm]
         panel.plot(values, [row] * len(values), linestyle="", **look)
         panel.plot([numpy.nanmean(values)], [row], marker="|", markersize=18, color=look["color"],
-                   alpha=look["alpha"], markeredgewidth=2)  # fmt: skip
+                   alpha=look["alpha"], markeredgewidth=2)
     panel.set_yticks(range(len(arms)), [_label(key, arm) for key, arm in arms.items()])
     panel.set_ylim(len(arms) - 0.5, -0.5)
     every = [run for arm in arms.values() for run in arm]
@@ -287,7 +287,7 @@ def plot_noise_scale(runs):
             continue
         index = len(drawn) % len(COLOURS)
         panel.plot(*zip(*points, strict=True), color=COLOURS[index], linestyle=LINES[index],
-                   label=run.name)  # fmt: skip
+                   label=run.name)
         drawn.append(run)
         batches.setdefault(run.result["global_batch"], COLOURS[index])
         texts.append(f"{run.name} from {points[0][1]:,.0f} to {points[-1][1]:,.0f}")
@@ -296,7 +296,7 @@ def plot_noise_scale(runs):
     for batch, colour in batches.items():
         panel.axhline(batch, color=colour, linewidth=1, linestyle=":")
         panel.annotate(f"global batch {batch:,}", (1, batch), xycoords=("axes fraction", "data"),
-                       ha="right", va="bottom", fontsize=10)  # fmt: skip
+                       ha="right", va="bottom", fontsize=10)
     panel.set(yscale="log", xlabel="optimizer steps", ylabel="noise scale, samples", xlim=(0, None))
     panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     panel.yaxis.set_major_formatter("{x:,.0f}")
@@ -419,7 +419,7 @@ def plot_minima(shift=0.25):
     panel = picture.subplots()
     panel.plot(w, training, color=COLOURS[0], label="training loss")
     panel.plot(w, held_out, color=COLOURS[1], linestyle=LINES[1],
-               label=f"held-out loss: the same, moved by {shift:g}")  # fmt: skip
+               label=f"held-out loss: the same, moved by {shift:g}")
     rises = {}
     for name, side in (("sharp", w < 0), ("flat", w > 0)):
         here = numpy.flatnonzero(side)[training[side].argmin()]
@@ -430,7 +430,7 @@ def plot_minima(shift=0.25):
     panel.set_title("two explicit functions, not a measurement")
     panel.legend(loc="upper right")
     picture.alt = (
-        "Training loss with a sharp and a flat minimum of about equal depth, and the held-out loss, "
+        "Training loss with a sharp and a flat minimum of equal depth, and the held-out loss, "
         f"which is the same curve moved by {shift:g}. At the sharp minimum the held-out loss lies "
         f"{rises['sharp']:.2f} above the training loss, at the flat one {rises['flat']:.2f}."
     )

@@ -64,7 +64,7 @@ COLUMNS = [
     "arm", "ranks", "threads", "global_batch", "learning_rate", "steps", "epochs", "samples",
     "test_accuracy", "test_accuracy_sd", "seeds", "verdict", "train_accuracy", "images_per_s",
     "ratio", "train_seconds", "data", "hardware", "recorded", "note",
-]  # fmt: skip
+]
 
 
 def _has_history(run):

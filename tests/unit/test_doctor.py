@@ -43,7 +43,7 @@ def test_this_machine_is_looked_at_quickly():
     assert time.monotonic() - began < 5
     names = [check.name for check in report.checks]
     assert names == ["processor cores", "memory", "GPUs", "software", "Horovod build", "CIFAR-10",
-                     "generated pictures", "disk", "Slurm", "containers", "this process"]  # fmt: skip
+                     "generated pictures", "disk", "Slurm", "containers", "this process"]
     assert all(check.advice for check in report.checks if check.state == "missing")
 
 

@@ -48,12 +48,12 @@ def result(name, accuracy, *, seed=0, steps=80, epochs=8, batch=1024, **fields):
 def run(name, accuracy, **fields):
     made = result(name, accuracy, **fields)
     return SimpleNamespace(name=name, recorded=False, state="done", result=made,
-                           history=pandas.DataFrame(made["history"]))  # fmt: skip
+                           history=pandas.DataFrame(made["history"]))
 
 
 def failed(name):
     return SimpleNamespace(name=name, recorded=False, state="failed", result=None,
-                           history=pandas.DataFrame(), job={"workers": 2, "threads": 1})  # fmt: skip
+                           history=pandas.DataFrame(), job={"workers": 2, "threads": 1})
 
 
 def by_arm(table):

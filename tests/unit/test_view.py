@@ -144,7 +144,7 @@ def test_lines_of_a_failure_come_in_the_order_that_a_reader_needs(capsys):
     lines.close(progress("failed", epochs=1, failure=FAILURE))
     text = capsys.readouterr().out
     in_order(text, FAILURE.sentence, "Traceback", "rank 0 was ended", "look at line 3",
-             "rank-0.log", "rank-1.log")  # fmt: skip
+             "rank-0.log", "rank-1.log")
     assert text.count("Traceback") == 1
 
 
@@ -186,7 +186,7 @@ HOSTILE = "<script>alert('x')</script>\"&"
 @pytest.mark.parametrize("state", ["done", "failed", "stopped", "lost", "training", "running"])
 def test_nothing_from_a_run_becomes_markup(state):
     failure = Failure(HOSTILE, traceback=HOSTILE, others=HOSTILE, advice=HOSTILE,
-                      logs=(Path(HOSTILE),))  # fmt: skip
+                      logs=(Path(HOSTILE),))
     shown = progress(
         state,
         epochs=2,
@@ -211,7 +211,7 @@ def test_final_html_keeps_line_summary_and_chart_without_a_widget():
 def test_final_html_of_a_failure_is_in_order():
     html = view.final_html(progress("failed", failure=FAILURE))
     in_order(html, "ddl.horovodrun", "raised ValueError", "Traceback", "rank 0 was ended",
-             "look at line 3", "rank-0.log")  # fmt: skip
+             "look at line 3", "rank-0.log")
 
 
 def test_long_shell_lines_are_folded():

@@ -1,0 +1,70 @@
+"""The lessons in a real JupyterLab: open, run all cells, look."""
+
+import shutil
+from pathlib import Path
+
+import nbformat
+import pytest
+
+pytestmark = pytest.mark.slow
+COURSE = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def lesson(lab):
+    """Return a function that puts a smoke-sized copy of a lesson on the server."""
+
+    def copy(name):
+        shutil.copytree(COURSE / "images", lab.root / "images", dirs_exist_ok=True)
+        notebook = nbformat.read(COURSE / name, as_version=4)
+        parameters = next(c for c in notebook.cells if "parameters" in c.metadata.get("tags", ()))
+        assert 'size = "reader"' in parameters.source
+        parameters.source = parameters.source.replace('size = "reader"', 'size = "smoke"')
+        path = lab.root / name
+        path.parent.mkdir(exist_ok=True)
+        nbformat.write(notebook, path)
+        return path
+
+    return copy
+
+
+def run_all(open_notebook, path, timeout_s):
+    tab = open_notebook(path, width=1280)
+    tab.run_all()
+    tab.page.locator(".ddl-training").first.wait_for(timeout=90_000)
+    tab.screenshot(f"{path.stem}-live")
+    saved = tab.wait_until_idle(timeout_s)
+    tab.screenshot(f"{path.stem}-end")
+    assert saved.errors == []
+    assert all(cell.execution_count for cell in saved.code), "not every cell was executed"
+    assert not tab.widens_the_page()
+    return tab, saved
+
+
+def look_through(tab):
+    """Take a picture of every screenful, for a person to look at."""
+    scroller = tab.page.locator(".jp-NotebookPanel:visible .jp-WindowedPanel-outer")
+    height = scroller.evaluate("e => e.scrollHeight")
+    for number, top in enumerate(range(0, height, 760)):
+        scroller.evaluate("(e, top) => { e.scrollTop = top }", top)
+        tab.page.wait_for_timeout(250)
+        tab.screenshot(f"{tab.path.stem}-{number:02}")
+
+
+def test_start_here(open_notebook, lesson):
+    tab, saved = run_all(open_notebook, lesson("Start_Here.ipynb"), 240)
+    html = saved.html
+    assert any("Ready: everything that the lessons need is here" in text for text in html)
+    assert any("done in" in text and "<svg" in text for text in html)
+    look_through(tab)
+
+
+def test_convergence(open_notebook, lesson):
+    tab, saved = run_all(open_notebook, lesson("notebooks/4.Convergence.ipynb"), 1200)
+    html = saved.html
+    launches = sum("launch(" in cell.source for cell in saved.code)
+    assert sum("done in" in text and 'class="ddl ddl-chart"' in text for text in html) == launches
+    assert sum("★ best" in text for text in html) >= 3
+    pictures = [text for text in html if 'class="ddl-picture"' in text]
+    assert len(pictures) >= 5 and all('alt="' in text for text in pictures)
+    look_through(tab)

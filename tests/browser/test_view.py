@@ -1,0 +1,148 @@
+"""The live view in a real JupyterLab, with real launches of a script that trains in pretence."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ddl import processes
+
+pytestmark = pytest.mark.slow
+QUICK = Path(__file__).with_name("quick_train.py")
+PANEL = ".jp-OutputArea"
+
+
+@pytest.fixture
+def course(lab):
+    shutil.copy(QUICK, lab.root)
+    return lab
+
+
+def launching(*options):
+    return ["from ddl import launch", *(f"launch('quick_train.py', {text})" for text in options)]
+
+
+def live_panel(tab):
+    """Wait for a run that trains, and return its output area."""
+    panel = tab.page.locator(PANEL, has=tab.page.locator(".ddl-training")).last
+    panel.wait_for(timeout=60_000)
+    return panel
+
+
+def folders(lab):
+    return {path.name for path in lab.runs.iterdir()} if lab.runs.exists() else set()
+
+
+def test_a_run_is_shown_live_and_ends_as_summary_and_chart(course, open_notebook):
+    path = course.notebook("live.ipynb", launching("name='watched', epochs=12"))
+    tab = open_notebook(path)
+    tab.run_all()
+    panel = live_panel(tab)
+    panel.locator(".ddl-copy").wait_for()
+    bar = panel.get_by_role("progressbar")
+    before = int(bar.get_attribute("aria-valuenow"))
+    curve = panel.locator("polyline.ddl-loss")
+    curve.wait_for(state="attached", timeout=20_000)
+    points = len(curve.get_attribute("points"))
+    tab.page.wait_for_timeout(2_500)
+    assert int(bar.get_attribute("aria-valuenow")) > before
+    assert len(curve.get_attribute("points")) > points
+    assert not tab.widens_the_page()
+    tab.screenshot("live")
+    saved = tab.wait_until_idle(60)
+    assert saved.errors == []
+    final = saved.html[0]
+    assert "watched done in" in final and "<svg" in final
+    assert "synthetic (generated)" in final
+    tab.page.locator(f"{PANEL} .ddl-done").first.wait_for()
+    tab.screenshot("done")
+
+
+def test_stop_button_ends_the_run_while_its_cell_is_busy(course, open_notebook):
+    # The second run tells: what handles the button must not be worn out by the first.
+    cells = launching("name='first', epochs=1", "name='endless', epochs=5000") + ["print('after')"]
+    tab = open_notebook(course.notebook("stop.ipynb", cells))
+    before = folders(course)
+    tab.run_all()
+    tab.page.locator(".jp-Cell").nth(1).locator(".ddl-done").wait_for(timeout=60_000)
+    panel = live_panel(tab)
+    panel.get_by_role("button", name="Stop").click()
+    saved = tab.wait_until_idle(30)
+    assert saved.errors == []
+    assert "endless stopped" in saved.html[-1]
+    assert saved.printed == "after\n"
+    for run in folders(course) - before:
+        assert processes.of_run(run) == []
+
+
+def test_interrupting_the_kernel_ends_the_run(course, open_notebook):
+    path = course.notebook("interrupt.ipynb", launching("name='cut short', epochs=5000"))
+    tab = open_notebook(path)
+    before = folders(course)
+    tab.run_all()
+    live_panel(tab)
+    tab.interrupt()
+    saved = tab.wait_until_idle(30)
+    assert "cut short stopped" in saved.html[0]
+    assert [error.split(":")[0] for error in saved.errors] == ["KeyboardInterrupt"]
+    for run in folders(course) - before:
+        assert processes.of_run(run) == []
+
+
+def test_a_failure_is_shown_in_the_order_that_a_reader_needs(course, open_notebook):
+    options = "name='fails', epochs=5, fail_at_epoch=1"
+    tab = open_notebook(course.notebook("fails.ipynb", launching(options)))
+    tab.run_all()
+    tab.page.get_by_role("alert").first.wait_for(timeout=60_000)
+    saved = tab.wait_until_idle(30)
+    text = tab.page.get_by_role("alert").first.inner_text()
+    parts = ("rank 1 of 2", "Traceback", "in diverge", "<b>not markup</b>", "rank-1.log")
+    places = [text.index(part) for part in parts]
+    assert places == sorted(places)
+    assert "horovodrun" not in text and "run_commandline" not in text
+    assert saved.errors[0].startswith("RunFailed: ")
+    assert not tab.widens_the_page()
+    tab.screenshot("failed")
+
+
+def test_a_run_of_a_script_without_records_is_shown_too(course, open_notebook):
+    (course.root / "plain.py").write_text("import time\nprint('hello')\ntime.sleep(3)\n")
+    cells = ["from ddl import launch", "run = launch('plain.py')", "print(run.logs(rank=1))"]
+    saved = _run(open_notebook, course.notebook("plain.ipynb", cells))
+    assert saved.errors == []
+    assert "plain done in" in saved.html[0]
+    assert "hello" in saved.printed
+
+
+def test_exported_notebook_keeps_what_the_view_showed(course, open_notebook):
+    from nbconvert import HTMLExporter
+
+    saved = _run(open_notebook, course.notebook("export.ipynb", launching("epochs=2")))
+    html, _ = HTMLExporter(template_name="lab").from_notebook_node(saved.notebook)
+    assert "quick_train done in" in html and 'class="ddl ddl-chart"' in html
+    assert "application/vnd.jupyter.widget-view+json" not in html
+
+
+@pytest.fixture(scope="module")
+def dark(start_lab):
+    return start_lab(theme="JupyterLab Dark")
+
+
+@pytest.mark.parametrize("width", [1280, 1920])
+def test_nothing_scrolls_sideways_in_the_dark_theme_either(dark, open_notebook, width):
+    shutil.copy(QUICK, dark.root)
+    long = "name='watched', epochs=10, args=['--seed', '1'] * 12"
+    path = dark.notebook(f"dark-{width}.ipynb", launching(long))
+    tab = open_notebook(path, width=width, server=dark)
+    tab.run_all()
+    live_panel(tab)
+    tab.page.wait_for_timeout(3_000)
+    assert not tab.widens_the_page()
+    tab.screenshot(f"dark-{width}")
+    assert tab.wait_until_idle(60).errors == []
+
+
+def _run(open_notebook, path, timeout_s=60):
+    tab = open_notebook(path)
+    tab.run_all()
+    return tab.wait_until_idle(timeout_s)
