@@ -4,88 +4,102 @@ The arms are the lesson's own cells, executed once a seed on CIFAR-10, so that a
 reader's run differ in nothing but machine and seed; then a grid of base learning rates for each
 optimizer. Runs that are done are kept under build/reference/, so an interrupted recording resumes.
 Written to results/reference/: one result.json a line, with hardware, date, versions and data in it.
+
+`--size smoke` with other folders only checks that the recording works.
 """
 
+import argparse
 import json
 import os
 import sys
 from pathlib import Path
 
-from ddl.data import is_there
-from ddl.recipes import BASE_RATES
+from ddl import launch
+from ddl.data import DataError, fetch
+from ddl.recipes import BASE_RATES, RECIPES
 from ddl.record import read_json, write_json
 from lessons import ROOT
 from line import Line
 
 LESSON = ROOT / "notebooks" / "4.Convergence.ipynb"
-BUILD = ROOT / "build" / "reference"
-RESULTS = ROOT / "results" / "reference"
-
 SEEDS = (0, 1, 2)
+
 # Another seed than those of the arms: a rate is not chosen on the runs that it is judged by.
 GRID_SEED = 100
-GRID = {"SGD": "warmup", "LARS": "lars", "LAMB": "lamb"}
+GRID = {"small batch": ("base", 64), "+ warm-up": ("warmup", 1024), "LARS": ("lars", 1024),
+        "LAMB": ("lamb", 1024)}
 FACTORS = (0.5, 1, 2)
-GRID_OPTIONS = dict(global_batch=1024, train_samples=10_000, test_samples=10_000, epochs=8,
-                    schedule="cosine", data_set="cifar10", seed=GRID_SEED, workers=2)
+SIZES = {"reader": dict(train_samples=10_000, test_samples=10_000, epochs=8),
+         "smoke": dict(train_samples=2_048, test_samples=500, epochs=2)}
 
 
 def main():
-    if not is_there("cifar10"):
-        sys.exit("reference results are measured on CIFAR-10, and it is not here: "
-                 "`ddl data fetch cifar10`, or set DDL_DATA_DIR to the folder that holds it")
-    arms = [result for seed in SEEDS for result in lesson_runs(seed)]
-    keep("convergence-cifar10", arms)
-    keep("convergence-grid", grid_runs())
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", choices=SIZES, default="reader")
+    parser.add_argument("--data-set", default="cifar10")
+    parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
+    parser.add_argument("--factors", type=float, nargs="+", default=FACTORS)
+    parser.add_argument("--work", type=Path, default=ROOT / "build" / "reference")
+    parser.add_argument("--results", type=Path, default=ROOT / "results" / "reference")
+    options = parser.parse_args()
+    try:
+        fetch(options.data_set)
+    except DataError as error:
+        sys.exit(f"the results are measured on {options.data_set}: {error}")
+    options.work.mkdir(parents=True, exist_ok=True)
+    options.results.mkdir(parents=True, exist_ok=True)
+    arms = [result for seed in options.seeds for result in lesson_runs(seed, options)]
+    keep(options.results / "convergence-cifar10.jsonl", arms)
+    keep(options.results / "convergence-grid.jsonl", grid_runs(options))
 
 
-def lesson_runs(seed):
+def lesson_runs(seed, options):
     """Execute the lesson's cells for one seed, unless that is done; return its results."""
     import nbformat
 
-    done = BUILD / f"seed-{seed}.json"
+    done = options.work / f"seed-{seed}.json"
     if not done.exists():
         notebook = nbformat.read(LESSON, as_version=4)
         notebook.cells = [cell for cell in notebook.cells
                           if "recorded" not in cell.metadata.get("tags", [])]
-        BUILD.mkdir(parents=True, exist_ok=True)
-        source = BUILD / f"seed-{seed}.ipynb"
+        source = options.work / f"seed-{seed}.ipynb"
         nbformat.write(notebook, source)
-        runs = BUILD / f"seed-{seed}"
+        runs = options.work / f"seed-{seed}"
         line = Line("lesson 4", f"seed {seed}")
-        line.run([sys.executable, "-m", "papermill", source, source, "-p", "seed", str(seed),
-                  "-p", "data_set", "cifar10", "--kernel", "python3", "--log-output",
-                  "--no-progress-bar", "--cwd", LESSON.parent],
-                 BUILD / f"seed-{seed}.log", {**os.environ, "DDL_RUNS_DIR": str(runs),
-                                              "DDL_VIEW": "plain"})
+        line.run(
+            [sys.executable, "-m", "papermill", source, source, "-p", "seed", str(seed),
+             "-p", "data_set", options.data_set, "-p", "size", options.size,
+             "--kernel", "python3", "--log-output", "--no-progress-bar", "--cwd", LESSON.parent],
+            options.work / f"seed-{seed}.log",
+            {**os.environ, "DDL_RUNS_DIR": str(runs), "DDL_VIEW": "plain"},
+        )
         line.end("done")
         write_json(done, {"runs": [read_json(path) for path in sorted(runs.glob("*/result.json"))]})
     return read_json(done)["runs"]
 
 
-def grid_runs():
+def grid_runs(options):
     """Run every optimizer at every factor of its base rate, unless that is done."""
-    from ddl import launch
-
+    os.environ["DDL_RUNS_DIR"] = str(options.work / "grid")
     results = []
-    for label, recipe in GRID.items():
-        optimizer = recipe if recipe in BASE_RATES else "sgd"
-        for factor in FACTORS:
-            done = BUILD / f"grid-{recipe}-{factor}.json"
+    for label, (recipe, batch) in GRID.items():
+        for factor in options.factors:
+            done = options.work / f"grid-{recipe}-{factor:g}.json"
             if not done.exists():
+                rate = factor * BASE_RATES[RECIPES[recipe].optimizer]
                 run = launch("train_cifar.py", name=f"{label}, base rate × {factor:g}",
-                             recipe=recipe, learning_rate=factor * BASE_RATES[optimizer],
-                             **GRID_OPTIONS)
+                             recipe=recipe, global_batch=batch, learning_rate=rate,
+                             schedule="cosine", data_set=options.data_set, seed=GRID_SEED,
+                             workers=2, **SIZES[options.size])
                 write_json(done, run.result)
             results.append(read_json(done))
     return results
 
 
-def keep(name, results):
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    path = RESULTS / f"{name}.jsonl"
+def keep(path, results):
     path.write_text("".join(json.dumps(result) + "\n" for result in results))
-    print(f"{len(results)} results in {path.relative_to(ROOT)}")
+    print(f"{len(results)} results in {path}")
 
 
 if __name__ == "__main__":

@@ -214,6 +214,11 @@ class Run:
 
         return summary(self.progress())
 
+    def _repr_html_(self):
+        from ddl.view import summary_html
+
+        return summary_html(self.progress())
+
     # ------------------------------------------------------------ following and stopping
 
     def wait(self, view=None):
