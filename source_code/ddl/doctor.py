@@ -75,7 +75,7 @@ class Report:
         )
         heads = "".join(f"<th>{head}</th>" for head in ("", "what", "found", "what to do"))
         return (
-            f'{STYLE}<div class="ddl ddl-wide"><table><thead><tr>{heads}</tr></thead>'
+            f'{STYLE}<div class="ddl ddl-wide"><table class="ddl-doctor"><thead><tr>{heads}</tr></thead>'
             f"<tbody>{rows}</tbody></table><b>{escape(self._conclusion())}</b></div>"
         )
 

@@ -202,8 +202,21 @@ class Comparison(pandas.DataFrame):
         return pandas.DataFrame
 
     def readable(self):
-        """Return the table as text cells, the way that it is shown."""
+        """Return the table as text cells, the way that it is shown.
+
+        What is the same in all rows, or said in none, is left to the caption: the table has to
+        fit beside a reader's file browser.
+        """
+        cells = self._cells()
+        return cells[[name for name in cells if name not in self._common(cells)]]
+
+    def _cells(self):
         return pandas.DataFrame([_readable(row) for row in self.to_dict("records")])
+
+    @staticmethod
+    def _common(cells):
+        names = ("data", "hardware", "note", "ratio")
+        return {name: cells[name][0] for name in names if cells[name].nunique() == 1}
 
     def _repr_html_(self):
         html = self.readable().to_html(index=False, border=0)
@@ -217,7 +230,10 @@ class Comparison(pandas.DataFrame):
         return f"{self.readable().to_string(index=False)}\n{self._caption()}"
 
     def _caption(self):
+        common = {name: text for name, text in self._common(self._cells()).items() if text != "–"}
+        same = "; ".join(f"{name}: {text}" for name, text in common.items() if text)
         return (
+            f"{'In all rows, ' if same else ''}{same}{'. ' if same else ''}"
             f"Compared {self.attrs.get('title', 'at the end')}. Mean ± standard deviation over n "
             "seeds. “No difference”: the means are no further apart than the pooled standard "
             "deviation. Ratios: images/s over the first row's, on the same hardware only."

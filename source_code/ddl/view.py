@@ -446,8 +446,8 @@ def _panel(left, title, points, x_end, kind):
 def _ticks(low, high, inside=False):
     """Return 3 to 6 round values that cover low to high (or lie inside it)."""
     span = (high - low) or abs(high) or 1.0
-    unit = 10 ** math.floor(math.log10(span / 3))
-    step = unit * max(m for m in (1, 2, 5) if m * unit <= span / 3 * 1.0001)
+    unit = 10 ** math.floor(math.log10(span / 4))
+    step = unit * min(m for m in (1, 2, 5, 10) if m * unit >= span / 4 * 0.9999)
     first, last = low / step, high / step
     first, last = (
         (math.ceil(first - 1e-9), math.floor(last + 1e-9))

@@ -149,8 +149,11 @@ class Tab:
         """Save through the menu; return the notebook as it then is on disk."""
         before = self.path.stat().st_mtime_ns
         self._menu("File", "Save Notebook")
-        _until(lambda: self.path.stat().st_mtime_ns != before, 20, "the notebook was not saved",
-               wait=self.page.wait_for_timeout)
+
+        def written():
+            return self.path.stat().st_mtime_ns != before and self.path.read_text().endswith("}\n")
+
+        _until(written, 20, "the notebook was not saved", wait=self.page.wait_for_timeout)
         return Saved(self.path)
 
     def screenshot(self, name):

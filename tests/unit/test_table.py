@@ -144,6 +144,14 @@ def test_failed_and_diverged_runs_stay_in_the_table():
     assert "failed" in table._repr_html_()
 
 
+def test_what_all_rows_share_is_said_once():
+    table = compare([run("a", 0.5), run("b", 0.6)])
+    assert "hardware" in table and "hardware" not in table.readable()
+    assert str(table).count("2 cores, Some CPU") == 1
+    elsewhere = compare([run("a", 0.5), run("b", 0.6, hardware=HARDWARE | {"gpus": ["H100"]})])
+    assert list(elsewhere.readable()["hardware"]) == ["2 cores, Some CPU", "1 × H100"]
+
+
 def test_recorded_runs_have_rows_of_their_own():
     table = compare([run("a", 0.5), Recorded(result("a", 0.6)), Recorded(result("a", 0.7))])
     assert list(table["arm"]) == ["a", "a (recorded)"]
