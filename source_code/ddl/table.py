@@ -230,13 +230,16 @@ class Comparison(pandas.DataFrame):
         return f"{self.readable().to_string(index=False)}\n{self._caption()}"
 
     def _caption(self):
-        common = {name: text for name, text in self._common(self._cells()).items() if text != "–"}
-        same = "; ".join(f"{name}: {text}" for name, text in common.items() if text)
-        return (
-            f"{'In all rows, ' if same else ''}{same}{'. ' if same else ''}"
-            f"Compared {self.attrs.get('title', 'at the end')}. Mean ± standard deviation over n "
-            "seeds. “No difference”: the means are no further apart than the pooled standard "
-            "deviation. Ratios: images/s over the first row's, on the same hardware only."
+        common = self._common(self._cells()).items()
+        same = "; ".join(f"{name}: {text}" for name, text in common if text not in ("", "–"))
+        return " ".join(
+            (
+                *([f"In all rows, {same}."] if same else []),
+                f"Compared {self.attrs.get('title', 'at the end')}.",
+                "Mean ± standard deviation over n seeds; “no difference”: the means are no further",
+                "apart than the pooled standard deviation. Ratio: images/s over the first row's,",
+                "on the same hardware only.",
+            )
         )
 
 

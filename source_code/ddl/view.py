@@ -6,12 +6,13 @@ The live panel is made of widgets only while the run goes on. At the end it is r
 HTML, so that a saved or exported notebook still shows the summary, the chart or the failure.
 """
 
-import math
 import os
 import sys
 import time
 from html import escape
 from pathlib import Path
+
+from ddl.chart import chart_svg
 
 from ddl.record import RunFolder
 
@@ -375,90 +376,3 @@ def _failure_html(progress):
     logs = "".join(f"<li><code>{escape(str(path))}</code></li>" for path in failure.logs)
     parts.append(f"<p><b>Logs:</b></p><ul>{logs}</ul>")
     return f'<div class="ddl ddl-failure" role="alert">{"".join(parts)}</div>'
-
-
-# ---------------------------------------------------------------- the small chart
-
-# Written out by hand: it takes a millisecond of a core that is busy training, and unlike a
-# picture it can take its colours from JupyterLab's theme.
-
-PANEL_WIDTH, PANEL_HEIGHT, LEFT, TOP, BOTTOM = 330, 150, 46, 24, 36
-
-
-def chart_svg(progress):
-    """Return an SVG element: training loss and held-out accuracy over samples seen."""
-    losses = [point for point in progress.losses if None not in point]
-    losses = losses[:: max(1, len(losses) // 200)] + losses[-1:]
-    accuracies = [
-        (row["samples"], 100 * row["test_accuracy"])
-        for row in progress.history
-        if row.get("samples") is not None and row.get("test_accuracy") is not None
-    ]
-    right = max((x for x, _ in losses + accuracies), default=1) or 1
-    text = "Two curves over samples seen."
-    if losses:
-        text += f" Training loss goes from {losses[0][1]:.3f} to {losses[-1][1]:.3f}."
-    if accuracies:
-        text += (
-            f" Held-out accuracy goes from {accuracies[0][1]:.1f}% to {accuracies[-1][1]:.1f}%,"
-            f" at best {max(y for _, y in accuracies):.1f}%."
-        )
-    panels = _panel(0, "training loss", losses, right, "ddl-loss")
-    panels += _panel(PANEL_WIDTH, "held-out accuracy, %", accuracies, right, "ddl-accuracy")
-    return (
-        f'<svg class="ddl ddl-chart" role="img" aria-label="{escape(text)}" '
-        f'viewBox="0 0 {2 * PANEL_WIDTH} {PANEL_HEIGHT}"><title>{escape(text)}</title>'
-        f"{panels}</svg>"
-    )
-
-
-def _panel(left, title, points, x_end, kind):
-    width, height = PANEL_WIDTH - LEFT - 14, PANEL_HEIGHT - TOP - BOTTOM
-    y_ticks = _ticks(min((y for _, y in points), default=0), max((y for _, y in points), default=1))
-    low, high = y_ticks[0], y_ticks[-1]
-
-    def at(x, y):
-        return (
-            round(left + LEFT + width * x / x_end, 1),
-            round(TOP + height * (1 - (y - low) / (high - low)), 1),
-        )
-
-    parts = [f'<text x="{left + LEFT}" y="14" class="ddl-title">{title}</text>']
-    for tick in y_ticks:
-        x, y = at(0, tick)
-        parts.append(f'<path d="M{x} {y}h{width}" class="ddl-grid"/>')
-        parts.append(f'<text x="{x - 6}" y="{y + 4}" text-anchor="end">{tick:g}</text>')
-    for tick in _ticks(0, x_end, inside=True):
-        x, y = at(tick, low)
-        parts.append(f'<text x="{x}" y="{y + 15}" text-anchor="middle">{_short(tick)}</text>')
-    parts.append(
-        f'<text x="{left + LEFT + width / 2}" y="{PANEL_HEIGHT - 5}" text-anchor="middle">'
-        "samples seen</text>"
-    )
-    places = [at(x, y) for x, y in points]
-    line = " ".join(f"{x},{y}" for x, y in places)
-    parts.append(f'<polyline points="{line}" class="{kind}"/>')
-    dots = places if kind == "ddl-accuracy" and len(places) <= 40 else places[-1:]
-    parts += [f'<circle cx="{x}" cy="{y}" r="2.5" class="{kind}"/>' for x, y in dots]
-    return "".join(parts)
-
-
-def _ticks(low, high, inside=False):
-    """Return 3 to 6 round values that cover low to high (or lie inside it)."""
-    span = (high - low) or abs(high) or 1.0
-    unit = 10 ** math.floor(math.log10(span / 4))
-    step = unit * min(m for m in (1, 2, 5, 10) if m * unit >= span / 4 * 0.9999)
-    first, last = low / step, high / step
-    first, last = (
-        (math.ceil(first - 1e-9), math.floor(last + 1e-9))
-        if inside
-        else (math.floor(first + 1e-9), math.ceil(last - 1e-9))
-    )
-    return [round(step * k, 10) for k in range(first, max(last, first + 1) + 1)]
-
-
-def _short(number):
-    for size, letter in ((1e6, "M"), (1e3, "k")):
-        if number >= size:
-            return f"{number / size:g}{letter}"
-    return f"{number:g}"

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ddl import view
+from ddl import chart, view
 from ddl.progress import Failure, Progress, RankInfo
 
 DATA = {"name": "synthetic", "form": "generated", "train_samples": 2000}
@@ -246,7 +246,7 @@ def test_chart_of_almost_nothing(losses):
 
 @pytest.mark.parametrize(("low", "high"), [(0, 1), (0.1, 0.1), (27, 71), (-3, 1e6), (1e-9, 2e-9)])
 def test_ticks_cover_what_is_drawn(low, high):
-    ticks = view._ticks(low, high)
+    ticks = chart.ticks(low, high)
     assert 2 <= len(ticks) <= 9
     assert ticks[0] <= low and ticks[-1] >= high or math.isclose(ticks[-1], high)
 
