@@ -34,11 +34,11 @@ def run_all(open_notebook, path, timeout_s):
     tab.page.locator(".ddl-training").first.wait_for(timeout=90_000)
     tab.screenshot(f"{path.stem}-live")
     saved = tab.wait_until_idle(timeout_s)
-    tab.screenshot(f"{path.stem}-end")
+    look_through(tab)
     assert saved.errors == []
     assert all(cell.execution_count for cell in saved.code), "not every cell was executed"
     assert not tab.widens_the_page()
-    return tab, saved
+    return saved
 
 
 def look_through(tab):
@@ -52,19 +52,17 @@ def look_through(tab):
 
 
 def test_start_here(open_notebook, lesson):
-    tab, saved = run_all(open_notebook, lesson("Start_Here.ipynb"), 240)
+    saved = run_all(open_notebook, lesson("Start_Here.ipynb"), 240)
     html = saved.html
     assert any("Ready: everything that the lessons need is here" in text for text in html)
     assert any("done in" in text and "<svg" in text for text in html)
-    look_through(tab)
 
 
 def test_convergence(open_notebook, lesson):
-    tab, saved = run_all(open_notebook, lesson("notebooks/4.Convergence.ipynb"), 1200)
+    saved = run_all(open_notebook, lesson("notebooks/4.Convergence.ipynb"), 1200)
     html = saved.html
     launches = sum("launch(" in cell.source for cell in saved.code)
     assert sum("done in" in text and 'class="ddl ddl-chart"' in text for text in html) == launches
     assert sum("★ best" in text for text in html) >= 3
     pictures = [text for text in html if 'class="ddl-picture"' in text]
     assert len(pictures) >= 5 and all('alt="' in text for text in pictures)
-    look_through(tab)
