@@ -8,6 +8,7 @@ from importlib import import_module
 
 __version__ = "0.1.0"
 
+# No public name is a module's name: importing the module would put it in the name's place.
 _HOME = {
     "launch": "run",
     "attach": "run",
@@ -16,11 +17,10 @@ _HOME = {
     "RunFailed": "run",
     "Job": "job",
     "Site": "site",
-    "plan": "plan",
     "recorded": "record",
     "Recorder": "record",
     "compare": "table",
-    "doctor": "doctor",
+    "doctor": "checkup",
 }
 
 __all__ = list(_HOME)

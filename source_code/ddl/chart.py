@@ -7,7 +7,7 @@ and unlike a picture, an element of the page takes its colours from JupyterLab's
 import math
 from html import escape
 
-__all__ = ["chart_svg", "ticks"]
+__all__ = ["chart_svg", "short", "ticks"]
 
 PANEL_WIDTH, PANEL_HEIGHT, LEFT, TOP, BOTTOM = 330, 150, 46, 24, 36
 
@@ -57,7 +57,7 @@ def _panel(left, title, points, x_end, kind):
         parts.append(f'<text x="{x - 6}" y="{y + 4}" text-anchor="end">{tick:g}</text>')
     for tick in ticks(0, x_end, inside=True):
         x, y = at(tick, low)
-        parts.append(f'<text x="{x}" y="{y + 15}" text-anchor="middle">{_short(tick)}</text>')
+        parts.append(f'<text x="{x}" y="{y + 15}" text-anchor="middle">{short(tick)}</text>')
     parts.append(
         f'<text x="{left + LEFT + width / 2}" y="{PANEL_HEIGHT - 5}" text-anchor="middle">'
         "samples seen</text>"
@@ -71,7 +71,7 @@ def _panel(left, title, points, x_end, kind):
 
 
 def ticks(low, high, inside=False):
-    """Return 3 to 6 round values that cover low to high (or lie inside it)."""
+    """Return a few round values that cover low to high (or lie inside it)."""
     span = (high - low) or abs(high) or 1.0
     unit = 10 ** math.floor(math.log10(span / 4))
     step = unit * min(m for m in (1, 2, 5, 10) if m * unit >= span / 4 * 0.9999)
@@ -84,7 +84,8 @@ def ticks(low, high, inside=False):
     return [round(step * k, 10) for k in range(first, max(last, first + 1) + 1)]
 
 
-def _short(number):
+def short(number):
+    """Return a number for an axis: 1500 as ``1.5k``."""
     for size, letter in ((1e6, "M"), (1e3, "k")):
         if number >= size:
             return f"{number / size:g}{letter}"

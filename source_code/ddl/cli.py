@@ -96,7 +96,7 @@ def _compare(arguments):
 
 
 def _doctor(arguments):
-    from ddl.doctor import doctor
+    from ddl.checkup import doctor
 
     report = doctor()
     print(report)

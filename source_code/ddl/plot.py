@@ -14,8 +14,9 @@ import matplotlib
 import numpy
 import pandas
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import LogLocator, NullFormatter
 
+from ddl.chart import short
 from ddl.view import data_label
 
 __all__ = [
@@ -189,7 +190,7 @@ def plot_convergence(runs, x=None):
             if len(arm) > 1:
                 panel.fill_between(at, low, high, color=look["color"], alpha=0.15, linewidth=0)
         panel.set(xlabel=label, xlim=(0, None))
-        panel.xaxis.set_major_formatter(EngFormatter(sep=""))
+        panel.xaxis.set_major_formatter(lambda value, _: short(value))
     for panel in picture.axes[:: grid[1]]:
         panel.set_ylabel("held-out accuracy, %")
     every = [run for arm in arms.values() for run in arm]

@@ -34,8 +34,9 @@ def compare(runs, at=None, steps=None, epochs=None):
         Accuracies are fractions; ``test_accuracy_sd`` is the sample standard deviation over
         the `seeds` runs, NaN for one. ``ratio`` is throughput over the first arm's, NaN where
         the hardware or ranks × threads differ. ``verdict`` compares held-out accuracy with the
-        best arm on the same data, recorded arms among themselves: "no difference" where the
-        means lie no further apart than the pooled standard deviation ``sqrt((s1² + s2²) / 2)``.
+        best arm on the same data, recorded arms among themselves: the gap in points, or "no
+        difference" where the means lie no further apart than the pooled standard deviation
+        ``sqrt((s1² + s2²) / 2)``; with one seed there is no spread to judge by.
     """
     if at not in (None, "epochs", "steps"):
         raise ValueError(f"at={at!r}: compare at 'epochs', at 'steps', or leave it out for the end")
@@ -59,6 +60,9 @@ def compare(runs, at=None, steps=None, epochs=None):
     table.attrs["title"] = f"at {limit:g} {unit}" if unit and limit is not None else "at the end"
     return table
 
+
+# Shown in every table, whether or not the rows differ in it.
+MEASURED = ("held-out accuracy, %", "against the best", "training accuracy, %", "images/s")
 
 COLUMNS = [
     "arm", "ranks", "threads", "global_batch", "learning_rate", "steps", "epochs", "samples",
@@ -151,9 +155,9 @@ def _verdicts(rows):
         if row is best:
             verdicts.append("best")
         elif math.isnan(spread):
-            verdicts.append(f"−{100 * gap:.1f} points, spread unknown")
+            verdicts.append(f"−{100 * gap:.1f}, one seed")
         else:
-            verdicts.append("no difference" if gap <= spread else f"−{100 * gap:.1f} points")
+            verdicts.append("no difference" if gap <= spread else f"−{100 * gap:.1f}")
     return verdicts
 
 
@@ -215,8 +219,11 @@ class Comparison(pandas.DataFrame):
 
     @staticmethod
     def _common(cells):
-        names = ("data", "hardware", "note", "ratio")
-        return {name: cells[name][0] for name in names if cells[name].nunique() == 1}
+        if len(cells) == 1:
+            candidates = ["data", "hardware", "note"]
+        else:
+            candidates = [name for name in cells if name not in ("arm", *MEASURED)]
+        return {name: cells[name][0] for name in candidates if cells[name].nunique() == 1}
 
     def _repr_html_(self):
         html = self.readable().to_html(index=False, border=0)
@@ -236,15 +243,16 @@ class Comparison(pandas.DataFrame):
             (
                 *([f"In all rows, {same}."] if same else []),
                 f"Compared {self.attrs.get('title', 'at the end')}.",
-                "Mean ± standard deviation over n seeds; “no difference”: the means are no further",
-                "apart than the pooled standard deviation. Ratio: images/s over the first row's,",
+                "Mean ± standard deviation over n seeds; against the best, in",
+                "points; “no difference”: the means are no further apart than the pooled standard",
+                "deviation. Ratio: images/s over the first row's,",
                 "on the same hardware only.",
             )
         )
 
 
 def _readable(row):
-    sd = f" ± {100 * row['test_accuracy_sd']:.1f}" if row["test_accuracy_sd"] >= 0 else ""
+    sd = f"\u00a0±\u00a0{100 * row['test_accuracy_sd']:.1f}" if row["test_accuracy_sd"] >= 0 else ""
     return {
         "arm": row["arm"],
         "ranks × threads": f"{_cell(row['ranks'])} × {_cell(row['threads'])}",
@@ -253,12 +261,12 @@ def _readable(row):
         "steps": _cell(row["steps"], ",.0f"),
         "epochs": _cell(row["epochs"], ".4g"),
         "samples": _cell(row["samples"], ",.0f"),
-        "held-out accuracy, %": _percent(row["test_accuracy"]) + sd + f" (n={row['seeds']})",
+        "held-out accuracy, %": _percent(row["test_accuracy"]) + f"{sd}\u00a0(n={row['seeds']})",
         "against the best": row["verdict"],
         "training accuracy, %": _percent(row["train_accuracy"]),
         "images/s": _cell(row["images_per_s"], ",.0f"),
         "ratio": _cell(row["ratio"], ".2f"),
-        "train seconds": _cell(row["train_seconds"], ",.1f"),
+        "train, s": _cell(row["train_seconds"], ",.1f"),
         "data": _cell(row["data"]),
         "hardware": _cell(row["hardware"]),
         "note": row["note"],

@@ -5,9 +5,9 @@ from importlib import import_module
 
 import pytest
 
-from ddl.doctor import Check, Report, doctor
+from ddl.checkup import Check, Report, doctor
 
-module = import_module("ddl.doctor")  # `ddl.doctor` is the function
+module = import_module("ddl.checkup")
 
 
 def test_report_names_what_is_missing_and_what_to_do():

@@ -1,0 +1,28 @@
+"""The package's public names."""
+
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+
+import ddl
+
+
+@pytest.mark.parametrize("name", ddl.__all__)
+def test_a_public_name_is_not_hidden_by_a_module(name):
+    import_module(f"ddl.{ddl._HOME[name]}")
+    assert callable(getattr(ddl, name))
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="nonsense"):
+        ddl.nonsense
+
+
+def test_importing_the_package_imports_nothing_heavy():
+    code = ("import sys, ddl, ddl.rank, ddl.run; "
+            "print(sorted({'tensorflow', 'horovod', 'numpy', 'pandas', 'matplotlib'} & "
+            "set(sys.modules)))")
+    asked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert asked.stdout.strip() == "[]", asked.stderr
