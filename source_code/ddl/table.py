@@ -220,10 +220,11 @@ class Comparison(pandas.DataFrame):
     @staticmethod
     def _common(cells):
         if len(cells) == 1:
-            candidates = ["data", "hardware", "note"]
+            candidates = ["data", "hardware"]
         else:
             candidates = [name for name in cells if name not in ("arm", *MEASURED)]
-        return {name: cells[name][0] for name in candidates if cells[name].nunique() == 1}
+        known = {name: set(cells[name]) - {"–"} for name in candidates}
+        return {name: next(iter(texts), "–") for name, texts in known.items() if len(texts) < 2}
 
     def _repr_html_(self):
         html = self.readable().to_html(index=False, border=0)
@@ -238,7 +239,7 @@ class Comparison(pandas.DataFrame):
 
     def _caption(self):
         common = self._common(self._cells()).items()
-        same = "; ".join(f"{name}: {text}" for name, text in common if text not in ("", "–"))
+        same = "; ".join(f"{name}: {text}" for name, text in common if text != "–")
         return " ".join(
             (
                 *([f"In all rows, {same}."] if same else []),
@@ -254,7 +255,7 @@ class Comparison(pandas.DataFrame):
 def _readable(row):
     sd = f"\u00a0±\u00a0{100 * row['test_accuracy_sd']:.1f}" if row["test_accuracy_sd"] >= 0 else ""
     return {
-        "arm": row["arm"],
+        "arm": row["arm"] + (f" ({row['note']})" if row["note"] else ""),
         "ranks × threads": f"{_cell(row['ranks'])} × {_cell(row['threads'])}",
         "global batch": _cell(row["global_batch"], ",.0f"),
         "learning rate": _cell(row["learning_rate"], ".4g"),
@@ -269,7 +270,6 @@ def _readable(row):
         "train, s": _cell(row["train_seconds"], ",.1f"),
         "data": _cell(row["data"]),
         "hardware": _cell(row["hardware"]),
-        "note": row["note"],
     }
 
 

@@ -81,12 +81,12 @@ def test_a_difference_within_the_pooled_spread_is_none():
     assert list(close["verdict"]) == ["no difference", "best"]
     # The same means with a pooled spread of 0.0141.
     far = compare([run("a", 0.54), run("a", 0.56), run("b", 0.59), run("b", 0.61)])
-    assert list(far["verdict"]) == ["−5.0 points", "best"]
+    assert list(far["verdict"]) == ["−5.0", "best"]
 
 
 def test_one_seed_settles_nothing():
     assert list(compare([run("a", 0.5), run("b", 0.6)])["verdict"]) == [
-        "−10.0 points, spread unknown",
+        "−10.0, one seed",
         "best",
     ]
 
