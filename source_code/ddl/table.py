@@ -85,7 +85,7 @@ def _row(name, recorded, arm, unit, limit):
         "ranks": _same(_of_job(run, "ranks", "workers") for run in arm),
         "threads": _same(_of_job(run, "threads_per_rank", "threads") for run in arm),
         "global_batch": _same(result.get("global_batch") for result in results),
-        "learning_rate": _same(_learning_rate(result) for result in results),
+        "learning_rate": _same(result.get("learning_rate") for result in results),
         "steps": _same(int(point["step"]) for point in points),
         "epochs": _same(round(point["epoch"], 2) for point in points),
         "samples": _same(int(point["samples"]) for point in points),
@@ -174,10 +174,6 @@ def _hardware(result):
     if gpus:
         return f"{len(gpus)} × {gpus[0]}"
     return f"{hardware['cores']} cores, {hardware['cpu']}" if "cpu" in hardware else None
-
-
-def _learning_rate(result):
-    return (result.get("config") or {}).get("learning_rate")
 
 
 def _same(values):
