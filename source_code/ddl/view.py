@@ -339,13 +339,14 @@ def _status_html(progress):
 def _body_html(progress):
     if progress.failure:
         return _failure_html(progress)
-    if progress.state == "running":
+    if not (progress.step or progress.steps):
+        # Still importing, or a script that keeps no records: there may never be a bar to show.
         where = escape(str(progress.folder / "rank-*.log"))
         text = f"no training records yet; output: <code>{where}</code>"
         return f'<div class="ddl ddl-under">{text}</div>'
     steps = progress.steps or 0
     share = min(1.0, progress.step / steps) if steps else 0.0
-    text = escape(_position(progress) if progress.step else "waiting for the first step")
+    text = escape(_position(progress) if progress.step else "before the first step")
     ticks = ""
     if progress.epochs and progress.epochs <= 50:
         ticks = f"background-size:{100 / progress.epochs:.4f}% 100%"
