@@ -64,12 +64,12 @@ def test_stop_button_ends_the_run_while_its_cell_is_busy(course, open_notebook):
     tab = open_notebook(course.notebook("stop.ipynb", cells))
     before = folders(course)
     tab.run_all()
-    tab.page.locator(".jp-Cell").nth(1).locator(".ddl-done").wait_for(timeout=60_000)
+    tab.page.locator(".jp-Cell").nth(1).locator(".ddl-done").first.wait_for(timeout=60_000)
     panel = live_panel(tab)
     panel.get_by_role("button", name="Stop").click()
     saved = tab.wait_until_idle(30)
     assert saved.errors == []
-    assert "endless stopped" in saved.html[-1]
+    assert any("endless stopped" in html for html in saved.html)
     assert saved.printed == "after\n"
     for run in folders(course) - before:
         assert processes.of_run(run) == []
