@@ -37,7 +37,10 @@ def gpu_names():
     """Names of the GPUs that this process may use, as ``nvidia-smi -L`` lists them."""
     if not shutil.which("nvidia-smi"):
         return ()
-    listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20)
+    try:
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20)
+    except subprocess.TimeoutExpired:
+        return ()  # a driver that doesn't answer has no GPU to offer
     names = [line.split(":", 1)[1].split("(")[0].strip()
              for line in listed.stdout.splitlines() if line.startswith("GPU ")]
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
