@@ -255,8 +255,8 @@ def plot_arms(runs):
 
 
 @_styled
-def plot_noise_scale(runs):
-    """Draw the gradient noise scale over training, with the batch sizes that were used.
+def plot_noise_scale(runs, batches=()):
+    """Draw the gradient noise scale over training, with batch sizes to compare it with.
 
     McCandlish et al. 2018, "An Empirical Model of Large-Batch Training", section 2.2: batches far
     below the noise scale gain from growing; batches far above it mostly don't.
@@ -264,7 +264,9 @@ def plot_noise_scale(runs):
     Parameters
     ----------
     runs : Run or an iterable of them
-        Runs made with ``noise_scale=True``.
+        Runs made with ``noise_scale=True``. Their own global batches are marked.
+    batches : sequence of int
+        Other batch sizes to mark.
 
     Returns
     -------
@@ -277,7 +279,7 @@ def plot_noise_scale(runs):
     """
     picture = Picture(8.0, 4.2)
     panel = picture.subplots()
-    texts, batches, drawn = [], {}, []
+    texts, marks, drawn = [], {}, []
     for run in _listed(runs):
         points = [
             (event["step"], event["noise_scale"])
@@ -290,11 +292,11 @@ def plot_noise_scale(runs):
         panel.plot(*zip(*points, strict=True), color=COLOURS[index], linestyle=LINES[index],
                    label=run.name)
         drawn.append(run)
-        batches.setdefault(run.result["global_batch"], COLOURS[index])
+        marks.setdefault(run.result["global_batch"], COLOURS[index])
         texts.append(f"{run.name} from {points[0][1]:,.0f} to {points[-1][1]:,.0f}")
     if not drawn:
         raise ValueError("no run here recorded a noise scale: launch one with noise_scale=True")
-    for batch, colour in batches.items():
+    for batch, colour in (dict.fromkeys(batches, "#555555") | marks).items():
         panel.axhline(batch, color=colour, linewidth=1, linestyle=":")
         panel.annotate(f"global batch {batch:,}", (1, batch), xycoords=("axes fraction", "data"),
                        ha="right", va="bottom", fontsize=10)
@@ -307,7 +309,7 @@ def plot_noise_scale(runs):
         panel.legend()
     picture.alt = (
         f"Gradient noise scale over steps, logarithmic, on {_data(drawn)}: {'; '.join(texts)}. "
-        f"Global batch sizes used: {', '.join(f'{batch:,}' for batch in batches)}."
+        f"Global batch sizes marked: {', '.join(f'{b:,}' for b in sorted({*marks, *batches}))}."
     )
     return picture
 

@@ -91,7 +91,9 @@ def test_noise_scale_leaves_out_what_a_logarithm_cannot_show():
     figure = plot.plot_noise_scale(run("a", [0.2], events=events))
     assert figure.axes[0].lines[0].get_ydata().tolist() == [200, 400]
     assert figure.axes[0].get_yscale() == "log"
-    assert "from 200 to 400" in figure.alt and "batch sizes used: 64" in figure.alt
+    assert "from 200 to 400" in figure.alt and "batch sizes marked: 64." in figure.alt
+    other = plot.plot_noise_scale(run("a", [0.2], events=events), batches=(1024, 64))
+    assert "batch sizes marked: 64, 1,024." in other.alt
     with pytest.raises(ValueError, match="noise_scale=True"):
         plot.plot_noise_scale(run("a", [0.2]))
 

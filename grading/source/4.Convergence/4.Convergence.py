@@ -5,7 +5,7 @@
 #
 # | | |
 # | --- | --- |
-# | time | 20 minutes on a laptop with two cores |
+# | time | 30 minutes; the runs alone take 5 to 15 on two cores |
 # | hardware | two cores; the same cells scale up to GPUs through the parameters |
 # | before this | [Start_Here](../Start_Here.ipynb) |
 #
@@ -147,7 +147,7 @@ plot.plot_batch_size_tradeoff(
 # does the noise scale rise or fall?
 
 # %%
-plot.plot_noise_scale(small)
+plot.plot_noise_scale(small, batches=(small_batch, large_batch))
 
 # %% [markdown]
 # Early on all pictures agree on what to learn first, so a few are enough. Later
