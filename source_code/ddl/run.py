@@ -21,7 +21,7 @@ from ddl.record import (
 )
 from ddl.site import Site
 
-__all__ = ["Run", "RunFailed", "attach", "launch", "run_pasted", "runs", "start"]
+__all__ = ["Run", "RunFailed", "RunInterrupted", "attach", "launch", "run_pasted", "runs", "start"]
 
 POLL_S = 0.2
 # horovodrun ends its ranks within a second or two; after this the launcher does it itself.
@@ -90,16 +90,27 @@ def launch(script, *, workers=2, args=(), name=None, threads=None, timeout_s=Non
     return run
 
 
-class RunFailed(RuntimeError):
+class _OneLine:
+    """An exception that a notebook shows as one line: the launcher's frames would say nothing."""
+
+    def _render_traceback_(self):  # asked for by IPython
+        return [f"{type(self).__name__}: {self}"]
+
+
+class RunFailed(_OneLine, RuntimeError):
     """A run failed. What happened has been shown already: this says it in one sentence."""
 
     def __init__(self, run):
         super().__init__(f"run {run.id}: {run.failure.sentence}")
         self.run = run
 
-    def _render_traceback_(self):
-        # Asked for by IPython: the launcher's own frames would tell a reader nothing.
-        return [f"RunFailed: {self}"]
+
+class RunInterrupted(_OneLine, KeyboardInterrupt):
+    """The cell (or the terminal) was interrupted, and the run was stopped."""
+
+    def __init__(self, run):
+        super().__init__(f"run {run.id} was stopped, and none of its processes is left")
+        self.run = run
 
 
 def start(job, site):
@@ -240,7 +251,7 @@ class Run:
         except KeyboardInterrupt:
             self.stop()
             view.close(self.progress())
-            raise
+            raise RunInterrupted(self) from None
         self._reap()
         view.close(progress)
         return self

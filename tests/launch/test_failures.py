@@ -141,7 +141,8 @@ def test_the_cell_is_interrupted(script, nothing_left, stage):
     path = script(text)
     code = ("import sys; from ddl import launch\n"
             "try:\n    launch(sys.argv[1], oversubscribe=True)\n"
-            "except KeyboardInterrupt:\n    sys.exit(42)\n")
+            "except KeyboardInterrupt as error:\n"
+            "    sys.exit(42 if 'was stopped' in error._render_traceback_()[0] else 1)\n")
     cell = subprocess.Popen([sys.executable, "-c", code, str(path)])
     until(lambda: runs() and (runs()[0].folder / "launcher.log").exists())
     (run,) = runs()
