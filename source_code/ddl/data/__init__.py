@@ -2,30 +2,11 @@
 
 Two data sets: the real CIFAR-10 pictures (``cifar10``), and a generated one of the same shape
 (``synthetic``) for machines that do not have them. Nothing here imports TensorFlow except
-`ddl.data.augment`, which runs inside the graph. The names below are imported on first use.
+`ddl.data.augment`, which runs inside the graph.
 """
 
-from importlib import import_module
+from ddl.data.batches import Order, shard
+from ddl.data.catalogue import fetch, is_there, listing, load
+from ddl.data.dataset import DataError, DataSet
 
-_HOME = {
-    "DataError": "dataset",
-    "DataSet": "dataset",
-    "Order": "batches",
-    "fetch": "catalogue",
-    "is_there": "catalogue",
-    "listing": "catalogue",
-    "load": "catalogue",
-    "shard": "batches",
-}
-
-__all__ = list(_HOME)
-
-
-def __getattr__(name):
-    if name in _HOME:
-        return getattr(import_module(f"ddl.data.{_HOME[name]}"), name)
-    raise AttributeError(f"module 'ddl.data' has no attribute {name!r}")
-
-
-def __dir__():
-    return sorted([*globals(), *__all__])
+__all__ = ["DataError", "DataSet", "Order", "fetch", "is_there", "listing", "load", "shard"]
