@@ -99,11 +99,15 @@ def _report(error, rank, folder):
             frames = frames.tb_next
         text = "".join(traceback.format_exception(type(error), error, frames))
     print(text, end="", file=sys.stderr, flush=True)
-    if folder:
+    if not folder:
+        return
+    try:
         write_json(folder.error(rank), {
             "rank": rank, "host": platform.node(), "type": type(error).__name__,
             "message": str(error), "traceback": text, "time": time.time(),
         })
+    except OSError as problem:  # a full disk must not hide what went wrong first
+        print(f"this error could not be recorded: {problem}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
