@@ -5,7 +5,7 @@
 
 Each pair is run A B A B ...: what else the machine does then slows both alike. A ratio is the
 median of the ratios of neighbours. Warm-up is left out on both sides. Generated pictures
-serve: their content does not change the work. The figures are printed and written to --out as JSON.
+serve: their content does not change the work. The figures are printed and written to --output as JSON.
 
 ranks_equal_threads   2 ranks of 1 thread against 1 rank of 1 thread, 512 samples per rank and step:
                       what a second core brings
@@ -141,7 +141,7 @@ def main():
     parser.add_argument("--model", default="cnn", choices=("cnn", "resnet"),
                         help="of the pairs of ranks")
     parser.add_argument("--pairs", nargs="+", choices=pairs("cnn", 1), metavar="PAIR")
-    parser.add_argument("--out", type=Path, default=ROOT / "build" / "throughput.json")
+    parser.add_argument("--output", type=Path, default=ROOT / "build" / "throughput.json")
     options = parser.parse_args()
 
     report = {
@@ -172,9 +172,9 @@ def main():
         print(f"{name:20s} {a}: {figures['median_a']:6.0f} images/s, {b}: "
               f"{figures['median_b']:6.0f} images/s, ratio {figures['ratio']:.2f} "
               f"({min(ratios):.2f} to {max(ratios):.2f})", flush=True)
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(report, indent=1) + "\n")
-    print(f"written to {options.out}")
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    options.output.write_text(json.dumps(report, indent=1) + "\n")
+    print(f"written to {options.output}")
 
 
 if __name__ == "__main__":
