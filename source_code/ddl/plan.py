@@ -87,6 +87,9 @@ def _horovodrun(job, site):
     timeout = ("--timeout-s", f"{job.timeout_s:g}") if job.timeout_s else ()
     return (
         site.python, "-m", "ddl.horovodrun", *timeout, f"--{site.controller}",
+        # All ranks are on this host. Left to itself, horovodrun takes any interface that is up, and
+        # a laptop's may go away in the middle of a run.
+        "--network-interfaces", "lo",
         "--gloo-timeout-seconds", str(GLOO_TIMEOUT_S), "-np", str(job.workers),
     )
 

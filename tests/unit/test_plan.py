@@ -20,7 +20,7 @@ def test_the_whole_command_on_this_machine():
     job = Job("/course/train_cifar.py", ("--recipe", "warmup"), workers=2, cwd="/course/notebooks")
     assert planned(job).shell_line == (
         "cd /course/notebooks && /env/bin/python -m ddl.horovodrun --gloo "
-        "--gloo-timeout-seconds 180 -np 2 /env/bin/python -m ddl.rank --threads 2 "
+        "--network-interfaces lo --gloo-timeout-seconds 180 -np 2 /env/bin/python -m ddl.rank --threads 2 "
         "/course/train_cifar.py --recipe warmup"
     )
 

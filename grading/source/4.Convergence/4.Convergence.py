@@ -23,8 +23,8 @@ large_batch = 1024
 seed = 0
 
 # %% [markdown]
-# With GPUs, raise `workers` to their number, `large_batch` to 8192, and take all
-# 50,000 pictures. Everything else follows.
+# With GPUs, raise `workers` to their number, `large_batch` to 8192, and set
+# `size = "full"`, which takes all 50,000 pictures. Everything else follows.
 
 # %%
 import ddl
@@ -33,6 +33,7 @@ from ddl import compare, launch, plot
 SIZES = {
     "reader": dict(train_samples=10_000, test_samples=10_000, epochs=8),
     "smoke": dict(train_samples=2_048, test_samples=500, epochs=2),
+    "full": dict(train_samples=50_000, test_samples=10_000, epochs=12),
 }
 fixed = dict(
     SIZES[size], data_set=data_set, seed=seed, workers=workers,
