@@ -275,25 +275,28 @@ def plot_noise_scale(runs, batches=()):
     Raises
     ------
     ValueError
-        If none of the runs recorded a positive noise scale.
+        If none of the runs measured the noise scale.
     """
     picture = Picture(8.0, 4.2)
     panel = picture.subplots()
     texts, marks, drawn = [], {}, []
     for run in _listed(runs):
+        events = [event for event in run.events() if event["event"] == "noise_scale"]
+        if not events or run.result is None:
+            continue
+        # Where |G|² could not be told from zero there is no value, in a short run perhaps nowhere.
         points = [
             (event["step"], event["noise_scale"])
-            for event in run.events()
-            if event["event"] == "noise_scale" and (event.get("noise_scale") or 0) > 0
+            for event in events
+            if (event.get("noise_scale") or 0) > 0
         ]
-        if not points or run.result is None:
-            continue
         index = len(drawn) % len(COLOURS)
-        panel.plot(*zip(*points, strict=True), color=COLOURS[index], linestyle=LINES[index],
-                   label=run.name)
+        steps, values = zip(*points, strict=True) if points else ((), ())
+        panel.plot(steps, values, color=COLOURS[index], linestyle=LINES[index], label=run.name)
         drawn.append(run)
         marks.setdefault(run.result["global_batch"], COLOURS[index])
-        texts.append(f"{run.name} from {points[0][1]:,.0f} to {points[-1][1]:,.0f}")
+        texts.append(f"{run.name} from {values[0]:,.0f} to {values[-1]:,.0f}" if points
+                     else f"{run.name} too short a run to tell")
     if not drawn:
         raise ValueError("no run here recorded a noise scale: launch one with noise_scale=True")
     for batch, colour in (dict.fromkeys(batches, "#555555") | marks).items():
