@@ -1,6 +1,5 @@
 """The report on this machine."""
 
-import time
 from importlib import import_module
 
 import pytest
@@ -36,11 +35,8 @@ def test_unknown_state_is_refused():
         Check("cores", "fine", "2")
 
 
-def test_this_machine_is_looked_at_quickly():
-    doctor()  # the first time may have to ask Horovod how it was built
-    began = time.monotonic()
+def test_this_machine_is_looked_at():
     report = doctor()
-    assert time.monotonic() - began < 5
     names = [check.name for check in report.checks]
     assert names == ["processor cores", "memory", "GPUs", "software", "Horovod build", "CIFAR-10",
                      "generated pictures", "disk", "Slurm", "containers", "this process"]

@@ -5,7 +5,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import environment
@@ -58,9 +57,7 @@ def test_a_fresh_clone_is_set_up_and_an_interrupted_one_resumes(tmp_path):
     assert steps == ["horovod", "package", "data"], text
     assert "from the cache" in text
 
-    began = time.monotonic()
     third = start()
     assert third.communicate(timeout=60)[0] == "" and third.returncode == 0
-    assert time.monotonic() - began < 5
     ddl = [course / ".venv" / "bin" / "ddl", "data", "list"]
     subprocess.run(ddl, cwd=tmp_path, env=env, check=True, timeout=120, stdout=subprocess.DEVNULL)
