@@ -14,6 +14,18 @@ OVER = ("done", "failed", "stopped", "lost")
 SECONDARY = ("HorovodInternalError", "Horovod has been shut down", "Connection reset by peer",
              "Connection closed by peer")
 
+# What to try, by the type of exception; a script that gives up says so in its own words.
+ADVICE = {
+    "SystemExit": "",
+    "ModuleNotFoundError": "Install it into the environment whose python the shell line names.",
+    "FileNotFoundError": "A relative path starts in the folder that the shell line changes to.",
+    "MemoryError": "Try a smaller batch, fewer workers, or more backward passes per step.",
+    "ResourceExhaustedError": "Try a smaller batch, fewer workers, or more backward passes per step.",
+}
+ANY_ADVICE = "Mend what the last lines of the traceback point at, then run it again."
+SECONDARY_ADVICE = ("Horovod says this in ranks that lose touch with another one: look at the "
+                    "other logs.")
+
 
 @dataclass(frozen=True)
 class RankInfo:
@@ -249,8 +261,7 @@ def _raised(error, folder, world, errors, events, logs):
         rank=error["rank"], host=error["host"], type=error["type"], message=error["message"],
         traceback=error["traceback"],
         others=others or ("the other ranks were ended" if world > 1 else ""),
-        advice="" if not _is_secondary(error) else
-        "Horovod says this in ranks that lose touch with another one: look at the other logs.",
+        advice=SECONDARY_ADVICE if _is_secondary(error) else ADVICE.get(error["type"], ANY_ADVICE),
         logs=logs,
     )
 

@@ -86,6 +86,19 @@ def test_the_first_failing_rank_is_named_with_its_traceback(folder):
     assert failure.others == "rank 0 lost touch"
 
 
+@pytest.mark.parametrize("type, message, advice", [
+    ("ValueError", "bad batch", "Mend"), ("MemoryError", "", "smaller batch"),
+    ("FileNotFoundError", "data.csv", "relative path"), ("SystemExit", "no data", ""),
+    ("UnknownError", "Horovod has been shut down.", "other logs")])
+def test_advice_fits_the_error(folder, type, message, advice):
+    folder.rank(1)
+    folder.error(2.0, 1, type, message)
+    folder.launcher(2.1, "rank_exit", rank=1, code=1)
+    folder.launcher(2.9, "ended", state="failed")
+    given = folder.progress().failure.advice
+    assert advice in given if advice else given == ""
+
+
 def test_an_error_is_shown_while_the_other_ranks_still_run(folder):
     folder.launcher(0.5, "launched", pid=1)
     folder.rank(1)
