@@ -14,13 +14,14 @@ OVER = ("done", "failed", "stopped", "lost")
 SECONDARY = ("HorovodInternalError", "Horovod has been shut down", "Connection reset by peer",
              "Connection closed by peer")
 
+LESS_MEMORY = "Try a smaller batch, fewer workers, or more backward passes per step."
 # What to try, by the type of exception; a script that gives up says so in its own words.
 ADVICE = {
     "SystemExit": "",
     "ModuleNotFoundError": "Install it into the environment whose python the shell line names.",
     "FileNotFoundError": "A relative path starts in the folder that the shell line changes to.",
-    "MemoryError": "Try a smaller batch, fewer workers, or more backward passes per step.",
-    "ResourceExhaustedError": "Try a smaller batch, fewer workers, or more backward passes per step.",
+    "MemoryError": LESS_MEMORY,
+    "ResourceExhaustedError": LESS_MEMORY,
 }
 ANY_ADVICE = "Mend what the last lines of the traceback point at, then run it again."
 SECONDARY_ADVICE = ("Horovod says this in ranks that lose touch with another one: look at the "
