@@ -84,7 +84,7 @@ def test_interrupting_the_kernel_ends_the_run(course, open_notebook):
     tab.interrupt()
     saved = tab.wait_until_idle(30)
     assert "cut short stopped" in saved.html[0]
-    assert [error.split(":")[0] for error in saved.errors] == ["KeyboardInterrupt"]
+    assert [error.split(":")[0] for error in saved.errors] == ["RunInterrupted"]
     for run in folders(course) - before:
         assert processes.of_run(run) == []
 
