@@ -156,7 +156,7 @@ class Supervisor:
         there = {rank: read_json(self.folder.rank(rank)) for rank in range(job["workers"])}
         pids = {rank: said["pid"] for rank, said in there.items() if said and said["pid"] in alive}
         for pid in pids.values():
-            os.kill(pid, signal.SIGUSR1)
+            processes.send(pid, signal.SIGUSR1)
         before = {rank: processes.cpu_seconds(pid) for rank, pid in pids.items()}
         time.sleep(STACKS_S)
         waiting = {}

@@ -5,7 +5,7 @@ import signal
 import time
 from pathlib import Path
 
-__all__ = ["cpu_seconds", "end", "of_run"]
+__all__ = ["cpu_seconds", "end", "of_run", "send"]
 
 
 def of_run(run_id, besides=()):
@@ -53,15 +53,16 @@ def end(run_id, besides=(), grace_s=1.0):
     """
     for number in (signal.SIGTERM, signal.SIGKILL):
         for pid in of_run(run_id, besides):
-            _signal(pid, number)
+            send(pid, number)
         deadline = time.monotonic() + grace_s
         while of_run(run_id, besides) and time.monotonic() < deadline:
             time.sleep(0.05)
     return of_run(run_id, besides)
 
 
-def _signal(pid, number):
+def send(pid, number):
+    """Send a signal to a process, which may have ended meanwhile."""
     try:
         os.kill(pid, number)
     except ProcessLookupError:
-        pass  # it ended by itself
+        pass

@@ -271,7 +271,7 @@ class Run:
             return
         pid = self._launcher_pid()
         if pid:
-            _signal(pid, signal.SIGTERM)
+            processes.send(pid, signal.SIGTERM)
             deadline = time.monotonic() + STOP_GRACE_S
             while time.monotonic() < deadline and not self._ended():
                 time.sleep(POLL_S / 4)
@@ -309,13 +309,6 @@ class Run:
 
     def _record_end(self, fields):
         append_json_line(self._paths.launcher, {"event": "ended", "time": time.time(), **fields})
-
-
-def _signal(pid, number):
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:
-        pass  # it ended by itself
 
 
 def runs():
