@@ -10,6 +10,7 @@ else changes.
 
 import json
 import shlex
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,7 +69,8 @@ def plan(job, site, *, run_id, folder, created=0.0):
         "script": job.script, "args": list(job.args), "workers": job.workers,
         "threads": site.threads_per_rank(job), "cwd": job.cwd, "timeout_s": job.timeout_s,
         "site": {"scheduler": site.scheduler, "container": site.container,
-                 "controller": site.controller, "cores": site.cores, "gpus": site.gpus},
+                 "controller": site.controller, "cores_per_node": site.cores_per_node,
+                 "gpus_per_node": site.gpus_per_node},
         "argv": list(argv), "shell_line": shell,
     }
     paths = RunFolder(Path(folder))
@@ -86,7 +88,7 @@ def plan(job, site, *, run_id, folder, created=0.0):
 def _horovodrun(job, site):
     timeout = ("--timeout-s", f"{job.timeout_s:g}") if job.timeout_s else ()
     return (
-        site.python, "-m", "ddl.horovodrun", *timeout, f"--{site.controller}",
+        site.python or sys.executable, "-m", "ddl.horovodrun", *timeout, f"--{site.controller}",
         # All ranks are on this host. Left to itself, horovodrun takes any interface that is up, and
         # a laptop's may go away in the middle of a run.
         "--network-interfaces", "lo",
@@ -96,7 +98,7 @@ def _horovodrun(job, site):
 
 def _rank(job, site):
     return (
-        site.python, "-m", "ddl.rank", "--threads", str(site.threads_per_rank(job)),
+        site.python or sys.executable, "-m", "ddl.rank", "--threads", str(site.threads_per_rank(job)),
         job.script, *job.args,
     )
 

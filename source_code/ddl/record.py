@@ -11,6 +11,8 @@ rank-<k>.log       rank k: everything that it prints
 error-<k>.json     rank k, when an exception ends it
 events.jsonl       rank 0's training script, as it goes (`Recorder`)
 result.json        rank 0's training script, at the end (`Recorder`)
+checkpoint.npz     rank 0's training script, when asked to
+requeue            rank 0's training script: it stopped early with a checkpoint to go on from
 =================  ===========================================================
 
 This module is imported by every rank before its script, so it needs the standard library only.
@@ -100,6 +102,10 @@ class RunFolder:
     @property
     def result(self):
         return self.path / "result.json"
+
+    @property
+    def requeue(self):
+        return self.path / "requeue"
 
     def rank(self, rank):
         return self.path / f"rank-{rank}.json"

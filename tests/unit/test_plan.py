@@ -8,7 +8,7 @@ from ddl.job import Job
 from ddl.plan import job_of, plan
 from ddl.site import Site, SiteError
 
-SITE = Site(cores=4, python="/env/bin/python")
+SITE = Site(cores_per_node=4, python="/env/bin/python")
 FOLDER = Path("/runs/r1")
 
 
@@ -34,8 +34,8 @@ def test_what_is_written_before_the_start():
     assert described == {
         "id": "r1", "name": "small", "created": 12.5, "script": "/course/x.py", "args": ["a"],
         "workers": 2, "threads": 2, "cwd": "/course", "timeout_s": 60,
-        "site": {"scheduler": "local", "container": "none", "controller": "gloo", "cores": 4,
-                 "gpus": 0},
+        "site": {"scheduler": "local", "container": "none", "controller": "gloo", "cores_per_node": 4,
+                 "gpus_per_node": 0},
         "argv": list(result.argv), "shell_line": result.shell_line,
     }
     assert dict(result.environment) == {"DDL_RUN_ID": "r1", "DDL_RUN_DIR": "/runs/r1"}
@@ -79,7 +79,7 @@ def test_more_ranks_than_cores_are_refused_with_the_number_that_works():
 
 def test_more_ranks_than_gpus_are_refused():
     with pytest.raises(SiteError, match=r"3 workers .* 2 GPUs here: workers=2 works"):
-        planned(Job("/c/x.py", workers=3, cwd="/c"), Site(cores=64, gpus=2))
+        planned(Job("/c/x.py", workers=3, cwd="/c"), Site(cores_per_node=64, gpus_per_node=2))
 
 
 @pytest.mark.parametrize("field", ["scheduler", "container", "controller"])

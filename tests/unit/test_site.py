@@ -55,9 +55,9 @@ def test_a_driver_that_fails_or_hangs_offers_no_gpu(nvidia_smi, monkeypatch):
 
 
 def test_without_gpus_a_core_is_a_slot(monkeypatch):
-    assert site.Site(cores=4).slots == 4
+    assert site.Site(cores_per_node=4).slots == 4
 
 
 def test_a_site_needs_a_core():
     with pytest.raises(site.SiteError, match="at least one core"):
-        site.Site(cores=0)
+        site.Site(cores_per_node=0)
