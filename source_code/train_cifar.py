@@ -6,7 +6,8 @@
     python source_code/train_cifar.py --steps 20        # one worker, no run folder
 
 A recipe changes one thing in the one before it (ddl/recipes.py). Under `ddl run` rank 0 writes
-events.jsonl while it trains and result.json at the end; elsewhere it only prints.
+events.jsonl while it trains and result.json at the end; elsewhere it only prints. A job that a
+scheduler is about to end leaves a checkpoint; started again in its folder, it goes on from there.
 """
 
 import argparse
@@ -28,7 +29,8 @@ from ddl.site import usable_cores
 from ddl.schedule import DECAYS, Schedule
 
 TEST_BATCH = 500  # small enough for any device, large enough to keep it busy
-CHECK_EVERY_STEPS = 10  # read the loss, to end a training that diverged; reading waits for a GPU
+# Look whether the training diverged or must make room: a look waits for the GPU, so not each step.
+CHECK_EVERY_STEPS = 10
 
 
 def parse(arguments=None):
@@ -77,8 +79,9 @@ def parse(arguments=None):
 
 
 def main(arguments=None):
-    """Train, and return what goes into result.json."""
+    """Train, and return what goes into result.json, or None where the job must be requeued."""
     config = parse(arguments)
+    notice = checkpoint.Notice()  # from now on, what the scheduler says is heard
 
     # Horovod: initialise. From here on this process knows its rank and how many there are.
     hvd.init()
@@ -112,42 +115,47 @@ def main(arguments=None):
     train_step = make_train_step(model, optim, data, config, part)
     evaluate = make_evaluation(model, data, rank, ranks)
 
-    # Horovod: broadcast rank 0's weights and optimizer state, fresh or from a checkpoint.
+    # Horovod: broadcast rank 0's weights and optimizer state, fresh or from a checkpoint: this
+    # run's own if it was interrupted, or another's.
     variables = model.variables + optim.variables()
     same = ("model", "recipe", "optimizer", "sync_bn", "seed", "global_batch", "no_augment")
     same = {name: getattr(config, name) for name in same} | data.describe()
-    state = {"step": 0, "since": 0, "totals": [0.0, 0.0], "journal": None}
-    if config.resume:
-        state = checkpoint.resume(config.resume, variables, same)
+    fresh = {"step": 0, "since": 0, "totals": [0.0, 0.0], "noise": None, "journal": None}
+    state = checkpoint.resume(config.resume, variables, same) or fresh
     hvd.broadcast_variables(variables, root_rank=0)
 
     # Horovod: write on rank 0 only.
     journal = Journal(rank == 0, steps, order.steps, config.global_batch, state["journal"])
     announce(journal, config, arm, data, schedule, ranks)
     noise = NoiseScale(part.stop - part.start, config.global_batch) if config.noise_scale else None
+    if noise and state["noise"]:  # its averages go on, with as many ranks as there are now
+        vars(noise).update(state["noise"], batches=noise.batches)
     if config.checkpoint_every:
         checkpoint.folder()  # rather a refusal now than one after so many steps
     journal.start(state["step"], world=ranks, per_rank_batch=config.global_batch // ranks,
                   data=data.describe())
 
     stopped_by = "steps" if config.steps else "epochs"
+    check_every = max(1, min(CHECK_EVERY_STEPS, steps // 10))  # at least ten times in a training
     totals, since = tf.constant(state["totals"]), state["since"]
     for step in range(state["step"], steps):
         epoch, row = divmod(step, order.steps)
         if row == 0 or step == state["step"]:
             batches = order.epoch(epoch)
         rate = schedule(step / order.steps)
-        metrics = train_step(batches[row, part], step, rate)
+        metrics = train_step(batches[row, part], step, rate, float(notice.given))
 
         done = step + 1
         totals, since = totals + metrics[:2], since + 1
         if noise:
-            noise.update(float(metrics[2]), float(metrics[3]))
+            noise.update(float(metrics[3]), float(metrics[4]))
         if journal.step(done, metrics[0], rate) and noise:
             journal.event("noise_scale", step=done, noise_scale=noise.value,
                           gradient_sq=noise.gradient_sq, variance=noise.variance)
-        # All ranks see the same averaged loss, so all of them leave the loop together.
-        diverged = done % CHECK_EVERY_STEPS == 0 and not math.isfinite(metrics[0])
+        # All ranks see the same averages, so all of them leave the loop together.
+        check = done % check_every == 0
+        diverged = check and not math.isfinite(metrics[0])
+        leaving = check and done < steps and bool(metrics[2])
         if (done % order.steps == 0 or done == steps or diverged
                 or config.evaluate_every and done % config.evaluate_every == 0):
             loss, accuracy = (totals / since).numpy().tolist()
@@ -164,14 +172,21 @@ def main(arguments=None):
             if config.target_accuracy and test_accuracy >= config.target_accuracy:
                 stopped_by = "target"
                 break
-        if config.checkpoint_every and done % config.checkpoint_every == 0:
+        if leaving or config.checkpoint_every and done % config.checkpoint_every == 0:
+            reason = "time limit" if leaving else f"every {config.checkpoint_every} steps"
+            now = {"step": done, "since": since, "totals": totals.numpy().tolist(),
+                   "noise": vars(noise) if noise else None}
             with journal.paused():
                 average_statistics(model)
                 if rank == 0:
-                    now = {"step": done, "since": since, "totals": totals.numpy().tolist(),
-                           "journal": journal.state()}
-                    path = checkpoint.save(variables, now, same)
-                    journal.event("checkpoint", step=done, path=path)
+                    path = checkpoint.save(variables, now | {"journal": journal.state()}, same)
+                    journal.event("checkpoint", step=done, reason=reason, path=path)
+        if leaving:
+            journal.note(f"stopped after step {done} of {steps}, because the job's time limit is "
+                         "near; started again, it goes on from there")
+            if rank == 0:
+                checkpoint.requeue(done, reason)
+            return None
 
     return journal.result(
         script=os.path.basename(sys.argv[0]),
@@ -218,10 +233,11 @@ def rank_slice(config, rank, ranks):
 
 
 def make_train_step(model, optim, data, config, part):
-    """Return a function of (sample numbers, step, learning rate) that trains one step.
+    """Return a function of (sample numbers, step, learning rate, notice) that trains one step.
 
-    It returns loss and accuracy, averaged over ranks, and with --noise-scale the squared norms of
-    the ranks' own gradients (their average) and of the averaged gradient.
+    It returns loss, accuracy and notice (above 0 if any rank was given one), averaged over ranks,
+    and with --noise-scale the squared norms of the ranks' own gradients (their average) and of the
+    averaged gradient.
     """
     images, labels = tf.constant(data.train_images), tf.constant(data.train_labels)
     classes, weights = len(data.class_names), model.trainable_variables
@@ -254,14 +270,15 @@ def make_train_step(model, optim, data, config, part):
                              parallel_iterations=1)[1]
 
     @tf.function(autograph=False, input_signature=[
-        tf.TensorSpec([micro * passes], tf.int32), tf.TensorSpec([], tf.int32), tf.TensorSpec([])
+        tf.TensorSpec([micro * passes], tf.int32), tf.TensorSpec([], tf.int32), tf.TensorSpec([]),
+        tf.TensorSpec([])
     ])
-    def train_step(numbers, step, rate):
+    def train_step(numbers, step, rate, notice):
         if passes == 1:
             *gradients, loss, hits = forward_backward(numbers, step, part.start)
         else:
             *gradients, loss, hits = in_passes(numbers, step)
-        metrics = [loss, hits]
+        metrics = [loss, hits, notice]
         if config.noise_scale:
             metrics.append(squared_norm(gradients))
         if hvd.size() > 1:

@@ -1,17 +1,41 @@
-"""A training's state in one file: weights, optimizer slots, and where the training stood."""
+"""A training's state in one file: weights, optimizer slots, and where the training stood.
+
+A run that is started again in its own folder (a requeued or preempted job) goes on from there.
+"""
 
 import json
 import os
+import signal
+import zipfile
 from pathlib import Path
 
 import numpy as np
 
 from ddl.recipes import SettingError
-from ddl.record import runs_dir
+from ddl.record import RunFolder, append_json_line, runs_dir
 
-__all__ = ["find", "folder", "restore", "resume", "save"]
+__all__ = ["Notice", "find", "folder", "requeue", "restore", "resume", "save"]
 
 FILE = "checkpoint.npz"
+
+
+class Notice:
+    """Whether this process has been told that its job is about to be ended: by SIGURG.
+
+    A scheduler sends it to every process of the job some time before the limit. Shells and
+    launchers ignore that signal, and so does a script outside a run, which has no folder to leave
+    a checkpoint in. Make one in the main thread only: Python handles signals nowhere else.
+    """
+
+    def __init__(self):
+        self.given = False
+        if "DDL_RUN_DIR" in os.environ:
+            signal.signal(signal.SIGURG, self._give)
+            # What a library waits for at that moment goes on instead of failing with EINTR.
+            signal.siginterrupt(signal.SIGURG, False)
+
+    def _give(self, number, frame):
+        self.given = True
 
 
 def folder():
@@ -56,11 +80,32 @@ def save(variables, state, settings):
     return path
 
 
+def requeue(step, reason):
+    """Ask for the job to be started again: it stopped with a checkpoint to go on from."""
+    append_json_line(RunFolder(folder()).requeue, {"step": step, "reason": reason})
+
+
 def resume(place, variables, settings):
     """Restore a checkpoint on rank 0 and return its state on every rank.
 
+    A checkpoint of this very run is always the one: it is there only when the run has been started
+    before, and it is later than the one that the run may have set out from. With it goes the
+    request to start the run again, which has been granted.
+
     All ranks must call it. A failure is raised by all of them: if only rank 0 ended, the others
     would wait for it. The weights reach the other ranks with the broadcast that follows anyway.
+
+    Parameters
+    ----------
+    place : str or None
+        Where else to look (see `find`).
+    variables, settings
+        As for `save`.
+
+    Returns
+    -------
+    dict or None
+        None where there is nothing to go on from.
 
     Raises
     ------
@@ -72,7 +117,8 @@ def resume(place, variables, settings):
     state = problem = None
     if hvd.rank() == 0:
         try:
-            state = restore(find(place), variables, settings)
+            path = _own() or (find(place) if place else None)
+            state = restore(path, variables, settings) if path else None
         except SettingError as error:
             problem = str(error)
     state, problem = hvd.broadcast_object((state, problem), root_rank=0)
@@ -81,25 +127,40 @@ def resume(place, variables, settings):
     return state
 
 
+def _own():
+    """Return the checkpoint that this run has left, if any, and forget that it asked for more."""
+    if "DDL_RUN_DIR" not in os.environ:
+        return None
+    RunFolder(folder()).requeue.unlink(missing_ok=True)
+    path = folder() / FILE
+    return path if path.is_file() else None
+
+
 def restore(path, variables, settings):
     """Put a checkpoint's values into `variables` and return its state.
 
     Raises
     ------
     SettingError
-        When the file was made by a training with other settings; the message names them.
+        When the file is damaged, or was made by a training with other settings; the message names
+        them.
     """
-    with np.load(path) as file:
-        text = json.loads(str(file["text"]))
-        other = [
-            f"{name} is {settings[name]!r} here and {value!r} there"
-            for name, value in text["settings"].items()
-            if settings[name] != value
-        ]
-        if other:
-            raise SettingError(f"{path} can not be resumed: {'; '.join(other)}")
-        for index, variable in enumerate(variables):
-            variable.assign(file[f"variable_{index}"])
+    try:
+        with np.load(path) as file:
+            arrays = dict(file)
+            text = json.loads(str(arrays.pop("text")))
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise SettingError(f"{path} can not be resumed: it is damaged, or no checkpoint ({error}). "
+                           "Resume another, or move it away to start from the beginning") from error
+    other = [
+        f"{name} is {settings.get(name)!r} here and {value!r} there"
+        for name, value in text["settings"].items()
+        if settings.get(name) != value
+    ]
+    if other:
+        raise SettingError(f"{path} can not be resumed: {'; '.join(other)}")
+    for index, variable in enumerate(variables):
+        variable.assign(arrays[f"variable_{index}"])
     return text["state"]
 
 

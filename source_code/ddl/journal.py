@@ -7,7 +7,7 @@ from datetime import datetime
 
 import psutil
 
-from ddl.record import Recorder, hardware, read_json, versions
+from ddl.record import Recorder, hardware, read_json, read_json_lines, versions
 
 __all__ = ["Journal"]
 
@@ -19,6 +19,11 @@ class Journal:
 
     The clock runs while training and stands during evaluations. The first epoch (or the first
     quarter of a training of one epoch) counts as warm-up and is left out of the speed.
+
+    A training that was interrupted has several parts and one record. The clock goes on from where
+    the checkpoint was, so that what was lost is not counted. Each part leaves out a warm-up of its
+    own, and the speed is that of all the rest together. The first step of a resumed part builds the
+    graph again, for which the clock stands: it counts as the mean of all steps before it.
 
     Parameters
     ----------
@@ -33,10 +38,17 @@ class Journal:
     def __init__(self, writes, steps, steps_per_epoch, global_batch, state=None):
         self.recorder = Recorder() if writes else None
         self.steps, self.steps_per_epoch, self.global_batch = steps, steps_per_epoch, global_batch
-        state = state or {"seconds": 0.0, "history": [], "epoch_seconds": []}
-        self._seconds = state["seconds"]
+        self._carried_on = state is not None
+        state = state or {
+            "seconds": 0.0, "history": [], "epoch_seconds": [], "epoch_start": 0.0,
+            "evaluation": (0, 0.0), "timed": (0, 0.0), "first_step_s": None, "resumed_at": [],
+        }
+        self._seconds, self._epoch_start = state["seconds"], state["epoch_start"]
         self.history, self.epoch_seconds = state["history"], state["epoch_seconds"]
-        self.first_step_s = self.images_per_s = None
+        self._seen = {"evaluation": state["evaluation"]}
+        self._timed = state["timed"]  # steps, and the seconds that they took, warm-up left out
+        self.first_step_s, self.resumed_at = state["first_step_s"], state["resumed_at"]
+        self._resumed = None  # the clock stands
 
     # ------------------------------------------------------------ writing
 
@@ -46,26 +58,36 @@ class Journal:
             self.recorder.event(name, **fields)
 
     def note(self, message):
-        """Say something that a reader of the run must know."""
+        """Say something that a reader of the run must know; the record says it once."""
         self.print(f"note: {message}")
-        self.event("note", message=message)
+        if message not in (event["message"] for event in self._recorded("note")):
+            self.event("note", message=message)
 
     def print(self, text):
         """Print a line, on the rank that writes."""
         if self.recorder:
             print(text, flush=True)
 
+    def _recorded(self, name):
+        """Return this run's events of that name so far, those of its earlier parts included."""
+        if not (self.recorder and self.recorder.folder):
+            return []
+        events = read_json_lines(self.recorder.folder.events)
+        return [event for event in events if event["event"] == name]
+
     # ------------------------------------------------------------ keeping time
 
     @property
     def seconds(self):
         """Seconds of training so far, evaluations left out."""
+        if self._resumed is None:
+            return self._seconds
         return self._seconds + time.perf_counter() - self._resumed
 
     @contextlib.contextmanager
     def paused(self):
         """Stop the clock for what is not training."""
-        self._seconds = self.seconds
+        self._seconds, self._resumed = self.seconds, None
         yield
         self._resumed = time.perf_counter()
 
@@ -73,10 +95,17 @@ class Journal:
         """Start the clock before the first step, which is number `step` + 1."""
         remaining = self.steps - step
         warm_up = self.steps_per_epoch if remaining > self.steps_per_epoch else remaining // 4
-        self._warm_step = step + max(1, warm_up)
-        self._warm_seconds = None
+        self._start, self._warm_step = step, step + max(1, warm_up)
+        earlier = self._recorded("start")
+        if earlier:  # more than the checkpoint knows: this run may have been resumed from it before
+            self.resumed_at = earlier[-1]["resumed_at"]
+        if earlier or self._carried_on:
+            self.resumed_at = [*self.resumed_at, step]
+            self.print(f"resumed at step {step}")
         self.event(
             "start",
+            step=step,
+            resumed_at=self.resumed_at,
             steps=self.steps,
             epochs=self.steps / self.steps_per_epoch,
             steps_per_epoch=self.steps_per_epoch,
@@ -84,8 +113,8 @@ class Journal:
             **fields,
         )
         self._resumed = time.perf_counter()
-        self._seen = {"event": (step, self.seconds), "evaluation": (step, self.seconds)}
-        self._wrote = self._epoch_start = self.seconds
+        self._seen["event"] = step, self.seconds
+        self._wrote = self.seconds
 
     def _speed_since(self, mark, step):
         """Return images/s since the last call with this mark."""
@@ -105,20 +134,19 @@ class Journal:
             Read only where it is needed: reading waits for the device.
         learning_rate : float
         """
-        first = self.first_step_s is None
+        first = step == self._start + 1
         epoch_ends = step % self.steps_per_epoch == 0
-        if first or epoch_ends or step == self._warm_step:
+        if first or epoch_ends or step in (self._warm_step, self.steps):
             loss = float(loss)  # a device may still be busy: without this the clock would flatter
         if first:
-            self.first_step_s = time.time() - _created()
+            self._count_first(step)
         if epoch_ends:
             self.epoch_seconds.append(self.seconds - self._epoch_start)
             self._epoch_start = self.seconds
         if step == self._warm_step:
-            self._warm_seconds = self.seconds
+            self._base = step - self._timed[0], self.seconds - self._timed[1]
         elif step > self._warm_step:
-            samples = (step - self._warm_step) * self.global_batch
-            self.images_per_s = samples / (self.seconds - self._warm_seconds)
+            self._timed = step - self._base[0], self.seconds - self._base[1]
         due = self.seconds - self._wrote >= EVENT_EVERY_S
         if not (first or due or step == self.steps):
             return False
@@ -132,6 +160,14 @@ class Journal:
             learning_rate=learning_rate,
         )
         return True
+
+    def _count_first(self, step):
+        """Note when the training began, or set the clock to what a resumed part's step counts."""
+        if self.first_step_s is None:
+            self.first_step_s = time.time() - _created()
+        if self._start:
+            self._seconds *= step / self._start
+            self._resumed = time.perf_counter()
 
     def _where(self, step):
         return {
@@ -165,7 +201,18 @@ class Journal:
             "seconds": self.seconds,
             "history": self.history,
             "epoch_seconds": self.epoch_seconds,
+            "epoch_start": self._epoch_start,
+            "evaluation": self._seen["evaluation"],
+            "timed": self._timed,
+            "first_step_s": self.first_step_s,
+            "resumed_at": self.resumed_at,
         }
+
+    @property
+    def images_per_s(self):
+        """The speed without warm-ups; None before there is anything else."""
+        steps, seconds = self._timed
+        return steps * self.global_batch / seconds if steps else None
 
     def result(self, **fields):
         """Write ``result.json`` and return it."""
@@ -180,6 +227,7 @@ class Journal:
             "epoch_seconds": self.epoch_seconds,
             "images_per_s": self.images_per_s,
             "time_to_first_step_s": self.first_step_s,
+            "resumed_at": self.resumed_at,
             "train_seconds": self._seconds,
             **{key: last[key] for key in ("loss", "accuracy", "test_loss", "test_accuracy")},
             "history": self.history,

@@ -1,4 +1,6 @@
+import json
 import os
+import signal
 
 import numpy as np
 import pytest
@@ -58,3 +60,75 @@ def test_without_a_run_there_is_no_place_for_a_checkpoint(monkeypatch):
     monkeypatch.delenv("DDL_RUN_DIR", raising=False)
     with pytest.raises(SettingError, match="ddl run"):
         checkpoint.folder()
+
+
+@pytest.mark.parametrize("damage", [
+    lambda whole: b"",
+    lambda whole: b"not a checkpoint",
+    lambda whole: whole[: len(whole) // 2],
+    lambda whole: whole.replace(np.full(6, 7, np.float32).tobytes(),
+                                np.full(6, 8, np.float32).tobytes()),
+])
+def test_a_damaged_checkpoint_is_named_and_changes_nothing(damage, folder):
+    path = checkpoint.save(variables(7), {}, SETTINGS)
+    path.write_bytes(damage(path.read_bytes()))
+    other = variables(0)
+    with pytest.raises(SettingError, match=f"{path} can not be resumed: it is damaged"):
+        checkpoint.restore(path, other, SETTINGS)
+    assert not np.any(other[0])
+
+
+@pytest.fixture
+def horovod():
+    hvd = pytest.importorskip("horovod.tensorflow")
+    hvd.init()
+
+
+def test_a_run_goes_on_from_its_own_checkpoint_first(folder, tmp_path_factory, monkeypatch,
+                                                     horovod):
+    assert checkpoint.resume(None, variables(0), SETTINGS) is None
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    monkeypatch.setenv("DDL_RUN_DIR", str(elsewhere))
+    checkpoint.save(variables(1), {"step": 1}, SETTINGS)
+    monkeypatch.setenv("DDL_RUN_DIR", str(folder))
+    assert checkpoint.resume(elsewhere, variables(0), SETTINGS) == {"step": 1}
+    checkpoint.save(variables(2), {"step": 2}, SETTINGS)
+    other = variables(0)
+    assert checkpoint.resume(elsewhere, other, SETTINGS) == {"step": 2}
+    assert other[1].numpy() == 2
+    monkeypatch.delenv("DDL_RUN_DIR")
+    assert checkpoint.resume(elsewhere, other, SETTINGS) == {"step": 1}
+
+
+def test_a_request_to_requeue_is_one_line_and_ends_with_the_next_start(folder, horovod):
+    checkpoint.requeue(12, "time limit")
+    (line,) = (folder / "requeue").read_text().splitlines()
+    assert json.loads(line) == {"step": 12, "reason": "time limit"}
+    # A request that outlived a start would have a job requeued for ever, so it goes even then.
+    (folder / checkpoint.FILE).write_bytes(b"damaged")
+    with pytest.raises(SettingError):
+        checkpoint.resume(None, variables(0), SETTINGS)
+    assert not (folder / "requeue").exists()
+
+
+@pytest.fixture
+def urgent():
+    """Return a function that sends this process the signal; put the handler back afterwards."""
+    before = signal.getsignal(signal.SIGURG)
+    yield lambda: os.kill(os.getpid(), signal.SIGURG)
+    signal.signal(signal.SIGURG, before)
+
+
+def test_a_signal_gives_notice_once_and_for_all(folder, urgent):
+    notice = checkpoint.Notice()
+    assert not notice.given
+    urgent()
+    urgent()
+    assert notice.given
+
+
+def test_outside_a_run_the_signal_stays_ignored(monkeypatch, urgent):
+    monkeypatch.delenv("DDL_RUN_DIR", raising=False)
+    notice = checkpoint.Notice()
+    urgent()
+    assert not notice.given and signal.getsignal(signal.SIGURG) is signal.SIG_DFL

@@ -102,6 +102,101 @@ def test_other_ranks_write_and_print_nothing(clock, folder, capsys):
     assert capsys.readouterr().out == ""
 
 
+def interrupted(clock, steps, at, seconds_per_step):
+    """Train in parts: stop after each step of `at`, go on from there in another journal."""
+    state = None
+    for first, last in zip((0, *at), (*at, steps)):
+        diary = Journal(True, steps, steps_per_epoch=4, global_batch=10, state=state)
+        diary.start(first)
+        for step in range(first + 1, last + 1):
+            clock.now += seconds_per_step(step) + (30 if step == first + 1 else 0)
+            diary.step(step, 2.0, 0.1)
+            if step % 4 == 0 or step == steps:
+                diary.evaluation(step, **FIGURES)
+        with diary.paused():
+            clock.now += 1000  # writing the checkpoint is not training
+            state = json.loads(json.dumps(diary.state()))
+        clock.now += 9000  # waiting to be started again
+    return diary
+
+
+def test_an_interrupted_training_has_the_times_of_one_that_was_not(clock, folder):
+    # The first step takes 31 s, and so does the first one after an interruption.
+    diary = interrupted(clock, 16, at=(6, 11), seconds_per_step=lambda step: 1.0)
+    result = diary.result()
+    seconds = 36.0  # of 6 steps; what comes next counts as their mean, not as 31 s
+    parts = [seconds, seconds + 6 + 4]
+    whole = [*parts, parts[-1] * 12 / 11 + 4]
+    assert result["train_seconds"] == pytest.approx(whole[-1])
+    # The second epoch had two steps before the interruption and two after it.
+    assert result["epoch_seconds"] == pytest.approx([34, 9, 3 + parts[-1] / 11, 4])
+    assert [row["images_per_s"] for row in result["history"]] == pytest.approx(
+        [40 / 34, 40 / 9, 40 / (3 + parts[-1] / 11), 10])
+    assert result["resumed_at"] == [6, 11]
+
+
+def test_the_speed_is_that_of_all_parts_without_their_warm_ups(clock, folder):
+    # Timed are steps 5 to 8 of the first part, at 1 s, and 13 to 16 of the second, at 3 s.
+    diary = interrupted(clock, 16, at=(8,), seconds_per_step=lambda step: 1 if step <= 8 else 3)
+    assert diary.images_per_s == pytest.approx(80 / (4 + 12))
+
+
+def test_a_part_that_ends_in_its_warm_up_leaves_the_speed_as_it_was(clock, folder):
+    diary = interrupted(clock, 16, at=(8, 10), seconds_per_step=lambda step: 1.0)
+    # Steps 5 to 8 of the first part, none of the second, 15 and 16 of the third: all at 1 s.
+    assert diary.images_per_s == pytest.approx(10)
+    alone = Journal(True, steps=16, steps_per_epoch=4, global_batch=10, state=None)
+    alone.start()
+    clock.now += 1
+    alone.step(1, 2.0, 0.1)
+    assert alone.images_per_s is None
+
+
+def test_what_was_lost_is_not_counted_and_every_start_is_known(clock, folder):
+    half = Journal(True, steps=8, steps_per_epoch=8, global_batch=10)
+    half.start()
+    for step in (1, 2):
+        clock.now += 1
+        half.step(step, 2.0, 0.1)
+    state = json.loads(json.dumps(half.state()))
+    for step in (3, 4):  # lost: there is no later checkpoint
+        clock.now += 1
+        half.step(step, 2.0, 0.1)
+    for _ in range(2):  # preempted again before a checkpoint
+        rest = Journal(True, steps=8, steps_per_epoch=8, global_batch=10, state=state)
+        rest.start(2)
+    train(rest, clock, lambda step: 1.0, first=2)
+    assert rest.result()["train_seconds"] == pytest.approx(8)
+    starts = [event for event in events(folder) if event["event"] == "start"]
+    assert [event["step"] for event in starts] == [0, 2, 2]
+    assert rest.result()["resumed_at"] == starts[-1]["resumed_at"] == [2, 2]
+    assert half.resumed_at == []
+
+
+def test_a_training_that_starts_over_in_its_folder_says_so(clock, folder):
+    Journal(True, steps=8, steps_per_epoch=8, global_batch=10).start()
+    again = Journal(True, steps=8, steps_per_epoch=8, global_batch=10)
+    again.start()
+    assert again.resumed_at == [0]
+
+
+def test_the_first_step_is_that_of_the_first_part(clock, folder, monkeypatch):
+    (folder / "job.json").write_text(json.dumps({"created": 40.0}))
+    monkeypatch.setattr(journal.time, "time", lambda: clock.now)
+    diary = interrupted(clock, 8, at=(4,), seconds_per_step=lambda step: 1.0)
+    assert diary.result()["time_to_first_step_s"] == pytest.approx(100 + 31 - 40)
+
+
+def test_a_note_is_recorded_once_in_all_parts(clock, folder, capsys):
+    for _ in range(2):
+        diary = Journal(True, steps=4, steps_per_epoch=2, global_batch=10)
+        diary.note("the data are generated")
+        diary.start()
+    assert [event["message"] for event in events(folder) if event["event"] == "note"] == [
+        "the data are generated"]
+    assert capsys.readouterr().out.count("generated") == 2
+
+
 def test_a_journal_carries_on_another(clock, folder):
     whole = Journal(True, steps=8, steps_per_epoch=2, global_batch=10)
     whole.start()

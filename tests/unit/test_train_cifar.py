@@ -28,7 +28,7 @@ ENVIRONMENT = {
 }
 ENVIRONMENT.pop("DDL_RUN_DIR", None)
 
-FAST = ["plain", "noise", "noise_identical"]
+FAST = ["plain", "noise", "noise_identical", "noticed"]
 SLOW = ["again", "other_seed", "two_passes", "sync_bn", "ghost_bn", "fp16", "lamb", "lars",
         "resnet", "diverging", "target", "whole", "resumed"]
 
@@ -194,6 +194,30 @@ def test_the_record_says_what_happened(two):
     rows = [{k: v for k, v in e.items() if k not in ("event", "time")}
             for e in case.events("evaluation")]
     assert rows == result["history"]
+
+
+def test_a_notice_to_one_rank_stops_all_with_a_checkpoint_and_a_request(two):
+    case = two("noticed")
+    # Given before the 8th step was over; it travels with the 9th.
+    assert read_json_lines(case.folder.parent / "requeue") == [{"step": 9, "reason": "time limit"}]
+    (checkpoint,) = case.events("checkpoint")
+    assert (checkpoint["step"], checkpoint["reason"]) == (9, "time limit")
+    assert "stopped after step 9 of 12" in case.events("note")[0]["message"]
+    for rank in (0, 1):
+        np.testing.assert_array_equal(case.used[rank], two("noise").used[rank][9:])
+
+
+def test_started_again_it_ends_like_a_training_that_was_never_stopped(two):
+    case, whole = two("noticed"), two("noise")
+    assert_same_weights(case.weights[0], whole.weights[0], 0)
+    assert [(begin["step"], begin["resumed_at"]) for begin in case.events("start")] == [
+        (0, []), (9, [9])]
+    assert case.result["resumed_at"] == [9] and whole.result["resumed_at"] == []
+    assert case.result["noise_scale"] == pytest.approx(whole.result["noise_scale"])
+    assert not (case.folder / "requeue").exists()
+    for a, b in zip(case.result["history"], whole.result["history"], strict=True):
+        for name in ("step", "samples", "loss", "accuracy", "test_loss", "test_accuracy"):
+            assert a[name] == pytest.approx(b[name], rel=1e-6)
 
 
 def test_plain_python_trains_and_writes_nothing(tmp_path):

@@ -9,6 +9,7 @@ FOLDER/<case>-<ranks>.json, the result.
 
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -29,6 +30,7 @@ CASES = {
     "sync_bn": ["--recipe", "batch_norm", "--sync-bn"],
     "ghost_bn": ["--recipe", "batch_norm"],
     "noise": ["--noise-scale"],
+    "noticed": ["--noise-scale"],
     "noise_identical": ["--noise-scale", "--identical-data"],
     "fp16": ["--fp16-compression"],
     "lamb": ["--recipe", "lamb", "--weight-decay", "0.01", "--label-smoothing", "0.1"],
@@ -56,8 +58,12 @@ def small_data(name, *, train_samples=None, test_samples=None):
     return DataSet("small", "generated", *train, *test, tuple("0123456789"))
 
 
-def run(case, folder, extra=(), stop_at=None):
-    """Train once; raise KeyboardInterrupt on every rank before step `stop_at`."""
+def run(case, folder, extra=(), stop_at=None, notice_at=None):
+    """Train once.
+
+    Before step `stop_at` every rank raises KeyboardInterrupt; before step `notice_at` the last
+    rank, and no other, is sent what announces the end of a job.
+    """
     used, built, saved = [], [], {}
     def keep(when):
         saved.update({f"{when}_{index}": w for index, w in enumerate(built[0].get_weights())})
@@ -67,13 +73,15 @@ def run(case, folder, extra=(), stop_at=None):
     def spying_make(*args):
         train_step = make(*args)
 
-        def spying_step(numbers, step, rate):
+        def spying_step(numbers, step, *others):
             if step == stop_at:
                 raise KeyboardInterrupt
+            if step == notice_at and hvd.rank() == hvd.size() - 1:
+                os.kill(os.getpid(), signal.SIGURG)
             used.append(numbers)
             if step in (0, 2):
                 keep("first" if step == 0 else "early")
-            return train_step(numbers, step, rate)
+            return train_step(numbers, step, *others)
 
         return spying_step
 
@@ -93,6 +101,7 @@ def run(case, folder, extra=(), stop_at=None):
     np.savez(folder / f"{case}-{hvd.size()}-{hvd.rank()}.npz", used=np.array(used), **saved)
     if hvd.rank() == 0:
         (folder / f"{case}-{hvd.size()}.json").write_text(json.dumps(result, default=str))
+    return result
 
 
 def main():
@@ -105,6 +114,14 @@ def main():
             except KeyboardInterrupt:
                 pass
             run(case, folder, ["--checkpoint-every", "4", "--resume", os.environ["DDL_RUN_DIR"]])
+        elif case == "noticed":
+            assert run(case, folder, notice_at=7) is None
+            assert not (Path(os.environ["DDL_RUN_DIR"]) / "result.json").exists()
+            if hvd.rank() == 0:
+                marker = Path(os.environ["DDL_RUN_DIR"]) / "requeue"
+                marker.rename(folder / "requeue")
+                marker.write_text("to be removed")
+            run(case, folder)
         else:
             run(case, folder)
 
