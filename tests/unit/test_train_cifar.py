@@ -3,10 +3,11 @@
 All cases of a number of ranks share one start, because starting costs more than they do.
 """
 
-import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,8 @@ import pytest
 pytest.importorskip("tensorflow")
 pytest.importorskip("horovod.tensorflow")
 
-from ddl.record import read_json, read_json_lines
+from ddl import launch, processes
+from ddl.record import RunFolder, read_json, read_json_lines
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "source_code" / "train_cifar.py"
@@ -329,6 +331,81 @@ def test_a_resumed_run_ends_where_an_uninterrupted_one_does(two_more):
         assert a["step"] == b["step"]
         assert a["loss"] == pytest.approx(b["loss"], abs=1e-5)
         assert a["test_loss"] == pytest.approx(b["test_loss"], abs=1e-4)
+
+
+def launch_long(**options):
+    """Start a training of 400 steps on two ranks, the way a reader does."""
+    return launch(SCRIPT, workers=2, threads=1, oversubscribe=True, wait=False,
+                  recipe="batch_norm", data_set="synthetic", train_samples=1280, test_samples=100,
+                  global_batch=32, epochs=10, checkpoint_every=100, **options)
+
+
+def start_again(run):
+    """Start a run's command once more in the same folder, as a scheduler does when it requeues."""
+    environment = {**os.environ, "DDL_RUN_ID": run.id, "DDL_RUN_DIR": str(run.folder)}
+    return subprocess.Popen(run.job["argv"], cwd=run.job["cwd"], env=environment,
+                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + 200
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def steps_of(run, name):
+    return [event["step"] for event in read_json_lines(run.folder / "events.jsonl")
+            if event["event"] == name]
+
+
+@pytest.mark.slow
+def test_a_run_warned_then_killed_ends_as_an_uninterrupted_one():
+    whole = launch_long()
+    wait_until(lambda: not processes.of_run(whole.id))
+
+    run = launch_long()
+    marker, result = RunFolder(run.folder).requeue, run.folder / "result.json"
+    # Every process of the run is told, shells and launchers too.
+    wait_until(lambda: steps_of(run, "step"))
+    for pid in processes.of_run(run.id):
+        processes.send(pid, signal.SIGURG)
+    wait_until(lambda: not processes.of_run(run.id))
+    (noticed,) = read_json_lines(marker)
+    assert 0 < noticed["step"] < 400 and noticed["reason"] == "time limit"
+    assert steps_of(run, "checkpoint")[-1] == noticed["step"] and not result.exists()
+    exits = [event["code"] for event in read_json_lines(run.folder / "launcher.jsonl")
+             if event["event"] == "rank_exit"]
+    assert exits == [0, 0] and not list(run.folder.glob("error-*"))
+
+    # Started again, and killed without a word some time after its next periodic checkpoint.
+    before = len(steps_of(run, "checkpoint"))
+    again = start_again(run)
+    wait_until(lambda: len(steps_of(run, "checkpoint")) > before
+               and steps_of(run, "step")[-1] > steps_of(run, "checkpoint")[-1])
+    for pid in processes.of_run(run.id):
+        processes.send(pid, signal.SIGKILL)
+    again.wait()
+    wait_until(lambda: not processes.of_run(run.id))
+    assert not marker.exists() and not result.exists()
+    kept = steps_of(run, "checkpoint")[-1]
+    assert noticed["step"] < kept and kept % 100 == 0 and kept < steps_of(run, "step")[-1] < 400
+
+    assert start_again(run).wait() == 0
+    assert not marker.exists()
+    ours, theirs = read_json(result), read_json(whole.folder / "result.json")
+    assert ours["resumed_at"] == [noticed["step"], kept] and theirs["resumed_at"] == []
+    assert steps_of(run, "start") == [0, noticed["step"], kept]
+    assert ours["images_per_s"] > 0 and len(ours["epoch_seconds"]) == 10
+    for a, b in zip(ours["history"], theirs["history"], strict=True):
+        assert a["step"] == b["step"]
+        assert a["loss"] == pytest.approx(b["loss"], abs=1e-5)
+        assert a["test_loss"] == pytest.approx(b["test_loss"], abs=1e-4)
+    # Both left a checkpoint at their last step: weights, statistics, momentum.
+    with (np.load(run.folder / "checkpoint.npz") as a,
+          np.load(whole.folder / "checkpoint.npz") as b):
+        names = [name for name in a.files if name.startswith("variable")]
+        assert_same_weights([a[name] for name in names], [b[name] for name in names], 1e-6)
 
 
 @pytest.mark.slow
