@@ -1,51 +1,16 @@
 """Where a run goes: this machine, or (through a scheduler and a container) a cluster's."""
 
-import functools
-import math
+import difflib
 import os
-import shutil
-import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
+from ddl import sitefile, sitekey
+from ddl.allocation import Allocation
+from ddl.machine import container_around, gpu_names, usable_cores
+from ddl.sitekey import SiteError
+
 __all__ = ["Site", "SiteError", "gpu_names", "usable_cores"]
-
-SCHEDULERS = ("local", "slurm")
-CONTAINERS = ("none", "docker", "singularity")
-CONTROLLERS = ("gloo", "mpi")
-
-
-class SiteError(ValueError):
-    """A site cannot be what its description says, or cannot hold a job."""
-
-
-def usable_cores():
-    """Number of processor cores that this process may use: affinity and cgroup limit counted."""
-    cores = len(os.sched_getaffinity(0))
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
-        if quota != "max":
-            cores = min(cores, max(1, math.ceil(int(quota) / int(period))))
-    except (OSError, ValueError):
-        pass  # cgroup v1, or no cgroup at all: affinity is all there is to know
-    return cores
-
-
-@functools.cache
-def gpu_names():
-    """Names of the GPUs that this process may use, as ``nvidia-smi -L`` lists them."""
-    if not shutil.which("nvidia-smi"):
-        return ()
-    try:
-        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20)
-    except subprocess.TimeoutExpired:
-        return ()  # a driver that doesn't answer has no GPU to offer
-    names = [line.split(":", 1)[1].split("(")[0].strip()
-             for line in listed.stdout.splitlines() if line.startswith("GPU ")]
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None:
-        names = names[: len([device for device in visible.split(",") if device.strip()])]
-    return tuple(names)
 
 
 @dataclass(frozen=True)
@@ -100,7 +65,7 @@ class Site:
     Raises
     ------
     SiteError
-        For a value that is not one of those above; the message lists the valid ones.
+        For a value that can't be, or that another one rules out; the message says what can.
     """
 
     scheduler: str = "local"
@@ -129,43 +94,187 @@ class Site:
     allocation: str = ""
 
     def __post_init__(self):
-        for field, valid in (
-            ("scheduler", SCHEDULERS), ("container", CONTAINERS), ("controller", CONTROLLERS)
-        ):
-            value = getattr(self, field)
-            if value not in valid:
-                raise SiteError(f"site: {field} = {value!r} is not one of: {', '.join(valid)}")
-        if self.cores_per_node < 1 or self.gpus_per_node < 0:
-            raise SiteError(f"site: {self.cores_per_node} cores and {self.gpus_per_node} GPUs: "
-                            "at least one core")
+        for field in fields(self):
+            value = sitekey.validated(field, getattr(self, field.name))
+            object.__setattr__(self, field.name, value)
+        if self.nodes > 1 and self.scheduler == "local":
+            raise SiteError(f'nodes = {self.nodes} needs scheduler = "slurm": without it all ranks '
+                            "are on this machine", "nodes")
+        if self.controller == "mpi" and self.scheduler == "local":
+            raise SiteError('controller = "mpi" needs scheduler = "slurm", which starts the ranks; '
+                            'here "gloo" works', "controller")
+        if self.container == "docker" and self.scheduler == "slurm":
+            raise SiteError('container = "docker" needs scheduler = "local": Docker\'s daemon '
+                            'starts processes outside the job. With Slurm, "singularity" or "none" '
+                            "works", "container")
+        if self.container != "none" and not self.image:
+            raise SiteError(f'container = "{self.container}" needs an image', "container")
+        if "--gpus-per-task" in self.gpu_option:
+            raise SiteError(f'gpu_option = "{self.gpu_option}" asks per task, which makes every '
+                            'rank use the first GPU: "--gres=gpu:{n}" or "--gpus-per-node={n}" '
+                            "works", "gpu_option")
+        limit_s = sitekey.seconds(self.time_limit)
+        if 0 < limit_s <= self.time_limit_warning_s:  # a limit of 0 is none
+            raise SiteError(f'time_limit = "{self.time_limit}" ({limit_s} s) ends before '
+                            f"time_limit_warning_s = {self.time_limit_warning_s} can warn of it: "
+                            "a run would only ever checkpoint", "time_limit")
+
+    # ------------------------------------------------------------ where it comes from
 
     @classmethod
-    def detect(cls):
-        """Return the site that this process is on."""
-        return cls(cores_per_node=usable_cores(), gpus_per_node=len(gpu_names()))
+    def here(cls, file=None):
+        """Return the site to use: `file`, else the first that there is of those below.
 
-    @property
-    def slots(self):
-        """How many ranks run without sharing a device: one per GPU, or one per core."""
-        return self.gpus_per_node or self.cores_per_node
+        The file that ``DDL_SITE`` names; ``site.toml`` in the working folder, in the course's, in
+        ``$XDG_CONFIG_HOME/ddl`` (``~/.config/ddl``); what `detect` finds. Inside a Slurm job the
+        job's nodes take the place of the file's, and where they are this one node, its runs start
+        on it directly.
 
-    def check(self, job):
-        """Refuse a job with more ranks than this site has devices for.
+        Parameters
+        ----------
+        file : str or Path, optional
+
+        Returns
+        -------
+        Site
 
         Raises
         ------
         SiteError
-            Naming the largest number of workers that fits.
+            For a file that is not there or not right.
         """
-        if job.workers > self.slots and not job.oversubscribe:
-            device = "GPU" if self.gpus_per_node else "core"
+        if file:
+            path, why = Path(file).expanduser().absolute(), "as asked for"
+        elif found := sitefile.find():
+            path, why = found
+        else:
+            return cls.detect()
+        site = replace(cls.read(path), origin=f"{path} ({why})", inside=container_around())
+        allocation = Allocation.here()
+        return site._within(allocation, ", ") if allocation else site
+
+    @classmethod
+    def detect(cls):
+        """Return the site that this process is on: a Slurm job, or a machine."""
+        cores, gpus = usable_cores(), len(gpu_names())
+        machine = dict(cores_per_node=cores, gpus_per_node=gpus, inside=container_around())
+        if allocation := Allocation.here():
+            site = cls(scheduler="slurm", origin="detected", **machine)
+            return site._within(allocation, ": ")
+        what = (f"with {gpus} GPU{'s' * (gpus > 1)}" if gpus else
+                f"without GPUs, {cores} core{'s' * (cores > 1)} usable")
+        return cls(origin=f"detected: a machine {what}", **machine)
+
+    @classmethod
+    def read(cls, path):
+        """Return what a site file says, whatever job or container this process is in.
+
+        Without ``cores_per_node`` and ``gpus_per_node``, a local site has what this machine has.
+        For Slurm one of the two has to be given, because a login node says nothing about the
+        others. From GPUs alone follows one core for each: too few to feed them, but never more
+        than a cluster grants, and the rest of a file can be tried before anyone has looked it up.
+
+        Parameters
+        ----------
+        path : str or Path
+            Flat TOML; its keys are the fields of this class, the last three excepted.
+
+        Raises
+        ------
+        SiteError
+            For a file that is not there, is no TOML, has an unknown key or a wrong value; the
+            message begins with the file and the line, and says what is valid.
+        """
+        file = sitefile.SiteFile.read(path)
+        values = dict(file.values)
+        for key in values:
+            if key not in KEYS:
+                near = difflib.get_close_matches(key, KEYS, 1)
+                raise SiteError(f"{file.place(key)}: {key} is not a key of a site file"
+                                f"{f'; did you mean {near[0]}?' if near else '.'} "
+                                f"The keys are: {', '.join(KEYS)}", key)
+        try:
+            sitekey.refuse_idle(values)
+            if values.get("scheduler", "local") == "local":
+                values = {"cores_per_node": usable_cores(), "gpus_per_node": len(gpu_names()),
+                          **values}
+            elif "cores_per_node" not in values:
+                if not values.get("gpus_per_node"):
+                    raise SiteError("cores_per_node is needed: how many cores one node gives to a "
+                                    "job (gpus_per_node, too, if it has GPUs)", "scheduler")
+                values["cores_per_node"] = values["gpus_per_node"]
+            site = cls(**values, origin=str(path))
+            if site.container == "singularity":
+                image = os.path.join(file.path.absolute().parent, os.path.expanduser(site.image))
+                site = replace(site, image=image)
+            return site
+        except SiteError as error:
+            raise SiteError(f"{file.place(error.field)}: {error}", error.field) from None
+
+    def _within(self, allocation, joint):
+        """This site for a process that is in a Slurm job already: no more than the job has."""
+        site = replace(self, allocation=allocation.job, origin=f"{self.origin}{joint}{allocation}")
+        if site.scheduler == "local":
+            return site
+        if allocation.around:
+            return replace(site, scheduler="local", controller="gloo", nodes=1,
+                           cores_per_node=usable_cores(), gpus_per_node=len(gpu_names()))
+        gpus = allocation.gpus_per_node
+        return replace(site, nodes=allocation.nodes,
+                       cores_per_node=allocation.cores_per_node or site.cores_per_node,
+                       gpus_per_node=site.gpus_per_node if gpus is None else gpus)
+
+    # ------------------------------------------------------------ what it holds
+
+    @property
+    def slots(self):
+        """How many ranks one node runs without sharing a device: one per GPU, or one per core."""
+        return self.gpus_per_node or self.cores_per_node
+
+    def check(self, job):
+        """Refuse a job that does not fit: see `nodes_for`."""
+        self.nodes_for(job)
+
+    def nodes_for(self, job):
+        """Number of nodes for a job: what it asks for, else the fewest that hold it evenly.
+
+        ``oversubscribe`` lets ranks share the devices of one node where they would not fit.
+
+        Raises
+        ------
+        SiteError
+            Naming the numbers of workers that fit.
+        """
+        if job.nodes is not None and job.nodes > self.nodes:
+            raise SiteError(f"nodes={job.nodes} asked for, but this site has {self.nodes} "
+                            f"({self.origin or 'as described'})")
+        allowed = range(1, self.nodes + 1) if job.nodes is None else (job.nodes,)
+        for nodes in allowed:
+            if job.workers % nodes == 0 and job.workers // nodes <= self.slots:
+                return nodes
+        if job.oversubscribe and 1 in allowed:
+            return 1
+        device = "GPU" if self.gpus_per_node else "core"
+        have = f"{self.slots} {device}{'' if self.slots == 1 else 's'}"
+        if allowed[-1] == 1:
             raise SiteError(
                 f"{job.workers} workers asked for, but there {'is' if self.slots == 1 else 'are'} "
-                f"{self.slots} {device}{'' if self.slots == 1 else 's'} here: workers={self.slots} "
-                f"works. To share {device}s between ranks all the same (slower than "
-                f"{self.slots}), pass oversubscribe=True (ddl run --oversubscribe)."
+                f"{have} here: workers={self.slots} works. To share {device}s between ranks all "
+                f"the same (slower than {self.slots}), pass oversubscribe=True (ddl run "
+                "--oversubscribe)."
             )
+        fitting = {nodes * ranks for nodes in allowed for ranks in range(1, self.slots + 1)}
+        below = max((count for count in fitting if count < job.workers), default=None)
+        above = min((count for count in fitting if count > job.workers), default=None)
+        works = " or ".join(f"workers={count}" for count in (below, above) if count)
+        on = f"{allowed[-1]} nodes" if job.nodes else f"up to {allowed[-1]} nodes"
+        raise SiteError(f"{job.workers} workers asked for, which cannot be shared out evenly over "
+                        f"{on} with {have} each: {works} works.")
 
     def threads_per_rank(self, job):
-        """Threads for each rank: what the job asks for, else an equal share of the cores."""
-        return job.threads or max(1, self.cores_per_node // job.workers)
+        """Threads for each rank: what the job asks for, else its share of its node's cores."""
+        ranks = job.workers // self.nodes_for(job)
+        return job.threads or max(1, self.cores_per_node // ranks)
+
+
+KEYS = tuple(field.name for field in fields(Site))[:-3]

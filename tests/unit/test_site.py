@@ -4,7 +4,8 @@ import subprocess
 
 import pytest
 
-from ddl import site
+from ddl import machine, site
+from ddl.job import Job
 
 
 @pytest.fixture
@@ -50,7 +51,7 @@ def test_a_driver_that_fails_or_hangs_offers_no_gpu(nvidia_smi, monkeypatch):
     def hang(*_, **options):
         raise subprocess.TimeoutExpired("nvidia-smi", options["timeout"])
 
-    monkeypatch.setattr(site.subprocess, "run", hang)
+    monkeypatch.setattr(machine.subprocess, "run", hang)
     assert site.gpu_names() == ()
 
 
@@ -59,5 +60,183 @@ def test_without_gpus_a_core_is_a_slot(monkeypatch):
 
 
 def test_a_site_needs_a_core():
-    with pytest.raises(site.SiteError, match="at least one core"):
+    with pytest.raises(site.SiteError, match="cores_per_node = 0: a whole number of at least 1"):
         site.Site(cores_per_node=0)
+
+
+# ---------------------------------------------------------------- what a site holds
+
+CLUSTER = site.Site(scheduler="slurm", cores_per_node=8, gpus_per_node=4, nodes=3)
+
+
+def job(workers, **fields):
+    return Job("/c/x.py", workers=workers, cwd="/c", **fields)
+
+
+@pytest.mark.parametrize("workers, asked, nodes", [
+    (1, None, 1), (4, None, 1), (6, None, 2), (8, None, 2), (9, None, 3), (12, None, 3),
+    (4, 2, 2), (3, 3, 3),
+])
+def test_a_job_takes_the_fewest_nodes_that_hold_it_evenly(workers, asked, nodes):
+    assert CLUSTER.nodes_for(job(workers, nodes=asked)) == nodes
+
+
+@pytest.mark.parametrize("workers, asked, works", [
+    (5, None, "up to 3 nodes with 4 GPUs each: workers=4 or workers=6 works"),
+    (13, None, "up to 3 nodes with 4 GPUs each: workers=12 works"),
+    (5, 2, "over 2 nodes with 4 GPUs each: workers=4 or workers=6 works"),
+    (1, 2, "over 2 nodes with 4 GPUs each: workers=2 works"),
+    (5, 1, "4 GPUs here: workers=4 works"),
+])
+def test_workers_that_do_not_fit_are_told_what_does(workers, asked, works):
+    with pytest.raises(site.SiteError, match=works):
+        CLUSTER.check(job(workers, nodes=asked))
+
+
+def test_more_nodes_than_there_are_are_refused():
+    with pytest.raises(site.SiteError, match="nodes=4 asked for, but this site has 3"):
+        CLUSTER.check(job(4, nodes=4))
+
+
+def test_oversubscribing_is_for_one_node_and_only_where_nothing_fits():
+    assert CLUSTER.nodes_for(job(8, oversubscribe=True)) == 2
+    assert CLUSTER.nodes_for(job(13, oversubscribe=True)) == 1
+    with pytest.raises(site.SiteError, match="workers=8 works"):
+        CLUSTER.nodes_for(job(16, nodes=2, oversubscribe=True))
+
+
+@pytest.mark.parametrize("workers, asked, threads", [(4, None, 2), (8, None, 2), (4, 2, 4)])
+def test_a_nodes_cores_are_shared_by_the_ranks_on_it(workers, asked, threads):
+    assert CLUSTER.threads_per_rank(job(workers, nodes=asked)) == threads
+
+
+# ---------------------------------------------------------------- which site this is
+
+
+@pytest.fixture
+def nowhere(tmp_path, monkeypatch):
+    """No site file, no job, no container, no GPU: a machine with two cores."""
+    for name in ("SLURM_JOB_ID", "SLURM_CPUS_ON_NODE", "SLURMD_NODENAME", "SLURM_GPUS_ON_NODE",
+                 "SLURM_JOB_NUM_NODES", "SLURM_JOB_CPUS_PER_NODE", "DDL_SITE", "DDL_IMAGE"):
+        monkeypatch.delenv(name, raising=False)
+    for folder in ("work", "course", "settings/ddl"):
+        (tmp_path / folder).mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
+    monkeypatch.setattr(site.sitefile, "course_root", lambda: tmp_path / "course")
+    monkeypatch.setattr(machine, "MARKS", {"singularity": (("SINGULARITY_CONTAINER",), ()),
+                                           "docker": (("DDL_IMAGE",), (tmp_path / "mark",))})
+    monkeypatch.setattr(machine.os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(site, "gpu_names", tuple)
+    return tmp_path
+
+
+def inside_slurm(monkeypatch, **variables):
+    for name, value in {"SLURM_JOB_ID": "123", **variables}.items():
+        monkeypatch.setenv(name, value)
+
+
+ONE_NODE = {"SLURM_JOB_NUM_NODES": "1", "SLURMD_NODENAME": "node07", "SLURM_CPUS_ON_NODE": "1",
+            "SLURM_JOB_CPUS_PER_NODE": "1"}
+TWO_NODES = {"SLURM_JOB_NUM_NODES": "2", "SLURMD_NODENAME": "node07", "SLURM_CPUS_ON_NODE": "8",
+             "SLURM_JOB_CPUS_PER_NODE": "8,6", "SLURM_GPUS_ON_NODE": "2"}
+
+
+def test_a_laptop(nowhere):
+    found = site.Site.here()
+    assert found.origin == "detected: a machine without GPUs, 2 cores usable"
+    assert (found.scheduler, found.slots, found.inside, found.allocation) == ("local", 2, "", "")
+
+
+def test_a_machine_with_gpus(nowhere, monkeypatch):
+    monkeypatch.setattr(site, "gpu_names", lambda: ("A100",) * 4)
+    found = site.Site.here()
+    assert (found.origin, found.slots) == ("detected: a machine with 4 GPUs", 4)
+
+
+def test_inside_a_job_on_one_node_runs_start_on_it(nowhere, monkeypatch):
+    inside_slurm(monkeypatch, **ONE_NODE)
+    found = site.Site.here()
+    assert found.origin == "detected: inside Slurm job 123 on node07"
+    assert (found.scheduler, found.allocation, found.cores_per_node) == ("local", "123", 1)
+
+
+def test_inside_a_job_on_two_nodes_slurm_starts_them(nowhere, monkeypatch):
+    inside_slurm(monkeypatch, **TWO_NODES)
+    found = site.Site.here()
+    assert found.origin == "detected: inside Slurm job 123 on 2 nodes"
+    assert (found.scheduler, found.nodes, found.allocation) == ("slurm", 2, "123")
+    assert (found.cores_per_node, found.gpus_per_node) == (6, 2)  # the least that any of them has
+
+
+def test_beside_an_allocation_slurm_starts_them_too(nowhere, monkeypatch):
+    """``salloc`` on a login node: the job's variables are there, but this is not its node."""
+    inside_slurm(monkeypatch, SLURM_JOB_NUM_NODES="1", SLURM_JOB_CPUS_PER_NODE="16")
+    found = site.Site.here()
+    assert (found.scheduler, found.nodes, found.cores_per_node) == ("slurm", 1, 16)
+
+
+@pytest.mark.parametrize("variable, kind", [("SINGULARITY_CONTAINER", "singularity"),
+                                            ("DDL_IMAGE", "docker")])
+def test_a_container_around_this_process_is_noticed(nowhere, monkeypatch, variable, kind):
+    monkeypatch.setenv(variable, "image")
+    assert site.Site.here().inside == kind
+
+
+def test_a_container_is_known_by_its_file_too(nowhere):
+    (nowhere / "mark").touch()
+    assert site.Site.detect().inside == "docker"
+
+
+FILE = """\
+scheduler = "slurm"
+controller = "mpi"
+cores_per_node = 32
+gpus_per_node = 4
+nodes = 4
+"""
+
+
+def test_the_first_file_counts(nowhere, monkeypatch):
+    places = [("given.toml", "as asked for"), ("named.toml", "DDL_SITE"),
+              ("work/site.toml", "in the working folder"),
+              ("course/site.toml", "in the course's folder"),
+              ("settings/ddl/site.toml", "in your settings")]
+    for path, why in reversed(places):
+        (nowhere / path).write_text(FILE)
+        if why == "DDL_SITE":
+            monkeypatch.setenv("DDL_SITE", str(nowhere / path))
+        found = site.Site.here(nowhere / path if why == "as asked for" else None)
+        assert found.origin == f"{nowhere / path} ({why})"
+        assert (found.scheduler, found.slots, found.nodes) == ("slurm", 4, 4)
+
+
+def test_a_missing_file_is_said_with_who_named_it(nowhere, monkeypatch):
+    with pytest.raises(site.SiteError, match="gone.toml: there is no such site file"):
+        site.Site.here("gone.toml")
+    monkeypatch.setenv("DDL_SITE", "gone.toml")
+    with pytest.raises(site.SiteError, match=f"{nowhere}/work/gone.toml: DDL_SITE names"):
+        site.Site.here()
+
+
+def test_a_cluster_file_inside_its_own_job_runs_there(nowhere, monkeypatch):
+    (nowhere / "work/site.toml").write_text(FILE)
+    inside_slurm(monkeypatch, **ONE_NODE)
+    found = site.Site.here()
+    assert found.origin.endswith("(in the working folder), inside Slurm job 123 on node07")
+    assert (found.scheduler, found.controller, found.nodes, found.slots) == ("local", "gloo", 1, 1)
+
+
+def test_a_cluster_file_inside_a_larger_job_has_the_jobs_nodes(nowhere, monkeypatch):
+    (nowhere / "work/site.toml").write_text(FILE)
+    inside_slurm(monkeypatch, **TWO_NODES)
+    found = site.Site.here()
+    assert (found.scheduler, found.controller) == ("slurm", "mpi")
+    assert (found.nodes, found.cores_per_node, found.gpus_per_node) == (2, 6, 2)
+
+
+def test_a_local_file_stays_local_inside_a_job(nowhere, monkeypatch):
+    (nowhere / "work/site.toml").write_text("gpus_per_node = 0\n")
+    inside_slurm(monkeypatch, **TWO_NODES)
+    found = site.Site.here()
+    assert (found.scheduler, found.allocation, found.slots) == ("local", "123", 2)

@@ -1,0 +1,55 @@
+"""What the machine that this process is on has for it: cores, GPUs, a container around it."""
+
+import functools
+import math
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+__all__ = ["container_around", "gpu_names", "usable_cores"]
+
+MARKS = {  # of a container that this process may be in: variables, files
+    "singularity": (("SINGULARITY_CONTAINER", "APPTAINER_CONTAINER"), ("/.singularity.d",)),
+    "docker": (("DDL_IMAGE",), ("/.dockerenv", "/run/.containerenv")),
+}
+
+
+def usable_cores():
+    """Number of processor cores that this process may use: affinity, cgroup and Slurm counted."""
+    cores = len(os.sched_getaffinity(0))
+    given = os.environ.get("SLURM_CPUS_ON_NODE", "")  # not every Slurm enforces what it gives
+    if given.isdigit():
+        cores = min(cores, int(given))
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        if quota != "max":
+            cores = min(cores, max(1, math.ceil(int(quota) / int(period))))
+    except (OSError, ValueError):
+        pass  # cgroup v1, or no cgroup at all: affinity is all there is to know
+    return cores
+
+
+@functools.cache
+def gpu_names():
+    """Names of the GPUs that this process may use, as ``nvidia-smi -L`` lists them."""
+    if not shutil.which("nvidia-smi"):
+        return ()
+    try:
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20)
+    except subprocess.TimeoutExpired:
+        return ()  # a driver that doesn't answer has no GPU to offer
+    names = [line.split(":", 1)[1].split("(")[0].strip()
+             for line in listed.stdout.splitlines() if line.startswith("GPU ")]
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        names = names[: len([device for device in visible.split(",") if device.strip()])]
+    return tuple(names)
+
+
+def container_around():
+    """The kind of container that this process is in; empty outside of any."""
+    for kind, (names, files) in MARKS.items():
+        if any(map(os.environ.get, names)) or any(Path(file).exists() for file in files):
+            return kind
+    return ""

@@ -1,0 +1,163 @@
+"""What a site file may say, and what is said about one that is wrong."""
+
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from ddl import site
+from ddl.site import Site, SiteError
+from ddl.sitekey import seconds
+
+SITES = Path(__file__).resolve().parents[2] / "containers" / "sites"
+
+FULL = """\
+# Every key, none at its default.
+scheduler = "slurm"
+container = "singularity"
+controller = "mpi"
+cores_per_node = 32
+gpus_per_node = 4
+nodes = 2
+python = "/opt/python"
+partition = "gpu"
+account = "course"
+reservation = "monday"
+time_limit = "1:00:00"
+time_limit_warning_s = 300
+gpu_option = "--gpus-per-node={n}"
+gpu_type = "a100"
+scheduler_arguments = ["--constraint=a100 & ib", "--qos", "short"]
+modules = ["singularity/3.8"]
+image = "course.sif"
+binds = ["/scratch", "/data:/data:ro"]
+container_arguments = ["--writable-tmpfs"]
+pass_environment = ["NCCL_DEBUG"]
+network_interfaces = ["ib0"]
+"""
+
+
+@pytest.fixture
+def read(tmp_path):
+    def read(text):
+        path = tmp_path / "site.toml"
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return Site.read(path)
+
+    return read
+
+
+def test_every_key_is_read(read, tmp_path):
+    found = read(FULL)
+    defaults = Site()
+    for field in fields(Site)[:-3]:
+        assert getattr(found, field.name) != getattr(defaults, field.name), field.name
+    assert found.scheduler_arguments == ("--constraint=a100 & ib", "--qos", "short")
+    assert found.image == str(tmp_path / "course.sif")  # beside the file that names it
+    assert found.origin == str(tmp_path / "site.toml")
+
+
+def test_an_absolute_image_stays(read):
+    text = 'container = "{}"\nimage = "{}"\n'
+    assert read(text.format("singularity", "/shared/a.sif")).image == "/shared/a.sif"
+    assert read(text.format("docker", "course:gpu")).image == "course:gpu"
+
+
+def test_a_local_site_has_what_this_machine_has(read, monkeypatch):
+    monkeypatch.setattr(site, "usable_cores", lambda: 6)
+    monkeypatch.setattr(site, "gpu_names", lambda: ("A100",) * 2)
+    assert (read("").cores_per_node, read("").gpus_per_node) == (6, 2)
+    assert read("gpus_per_node = 0").slots == 6
+
+
+def test_a_cluster_has_what_its_file_says(read, monkeypatch):
+    monkeypatch.setattr(site, "gpu_names", lambda: ("A100",) * 2)
+    cluster = 'scheduler = "slurm"\n'
+    assert read(f"{cluster}cores_per_node = 4").gpus_per_node == 0
+    assert read(f"{cluster}gpus_per_node = 4").cores_per_node == 4
+    with pytest.raises(SiteError, match=r"site\.toml:1: cores_per_node is needed"):
+        read(cluster)
+    with pytest.raises(SiteError, match=r"site\.toml:1: cores_per_node is needed"):
+        read(f"{cluster}gpus_per_node = 0")
+
+
+WRONG = {  # what line 3 says: what is said about it
+    'partitoin = "gpu"': "partitoin is not a key of a site file; did you mean partition? "
+                         "The keys are: scheduler, container, ",
+    'origin = "x"': "origin is not a key",
+    '[slurm]\npartition = "x"': "slurm is not a key",
+    '"par tition" = 1': "par tition is not a key",
+    'controller = "ssh"': 'controller = "ssh" is not one of: gloo, mpi',
+    "controller = 1": "controller = 1: text in quotes is needed",
+    "nodes = 0": "nodes = 0: a whole number of at least 1",
+    "nodes = true": "nodes = true: a whole number",
+    'nodes = "2"': 'nodes = "2": a whole number',
+    "gpus_per_node = 1.5": "gpus_per_node = 1.5: a whole number of at least 0",
+    'partition = "gpu fast"': 'partition = "gpu fast" is not one word',
+    "time_limit = 30": "time_limit = 30: text in quotes is needed",
+    "time_limit = 01:00:00": "time_limit = 01:00:00: text in quotes is needed",
+    'time_limit = "1h"': 'time_limit = "1h" is not a time as Slurm writes it: minutes, ',
+    'time_limit = "1:2:3:4"': "is not a time as Slurm writes it",
+    'time_limit = "2"': "(120 s) ends before time_limit_warning_s = 120 can warn",
+    'gpu_option = "--gres=gpu"': "is not one option with {n}",
+    'gpu_option = "--gres=gpu:{n}:{type}"': "is not one option with {n}",
+    'gpu_option = "-G {n}"': "is not one option with {n}",
+    'gpu_option = ""': "is not one option with {n}",
+    'gpu_option = "--gpus-per-task={n}"': "makes every rank use the first GPU",
+    'gpu_type = "gpu:a100"': "is not a type as Slurm names it",
+    'modules = "cuda"': 'modules = "cuda": a list of texts is needed',
+    "modules = [1]": "modules = [1]: a list of texts is needed",
+    'scheduler_arguments = ["--qos short"]': "an option and its value are two items",
+    'network_interfaces = ["ib0,ib1"]': "is not one interface",
+    'pass_environment = ["A=1"]': 'pass_environment = "A=1" is not the variable\'s name',
+    'container = "docker"': "Docker's daemon starts processes outside the job",
+    'container = "singularity"': 'container = "singularity" needs an image',
+    'image = "x.sif"': 'image needs container = "docker" or "singularity"; here it is "none"',
+    "nodes = 1\nnodes = 2": "not valid TOML: Cannot overwrite a value",
+    "partition = gpu": "not valid TOML: Invalid value. A line is: key = value, with text in quotes",
+}
+
+
+@pytest.mark.parametrize("line, said", WRONG.items())
+def test_a_wrong_line_is_named_with_what_is_valid(read, tmp_path, line, said):
+    with pytest.raises(SiteError) as caught:
+        read(f'scheduler = "slurm"\ncores_per_node = 4\n{line}\n')
+    number = 4 if "\nnodes = 2" in line else 3
+    message = str(caught.value)
+    assert message.startswith(f"{tmp_path}/site.toml:{number}: ")
+    assert said in message
+
+
+WRONG_HERE = {
+    "nodes = 2": 'nodes = 2 needs scheduler = "slurm"',
+    'controller = "mpi"': 'controller = "mpi" needs scheduler = "slurm"',
+    'partition = "gpu"': 'partition needs scheduler = "slurm"; here it is "local"',
+    'container = "docker"\nimage = "x"\nbinds = ["data"]': 'binds = "data" is not absolute paths',
+    'container = "docker"\nimage = "x"\nbinds = ["/s/$USER"]': "absolute paths without variables",
+    'container = "docker"\nimage = "x"\nbinds = ["/a:/b:rx"]': 'binds = "/a:/b:rx" is not',
+}
+
+
+@pytest.mark.parametrize("lines, said", WRONG_HERE.items())
+def test_a_wrong_line_of_a_local_site(read, tmp_path, lines, said):
+    with pytest.raises(SiteError) as caught:
+        read(f"{lines}\n")
+    assert str(caught.value).startswith(f"{tmp_path}/site.toml:{len(lines.splitlines())}: ")
+    assert said in str(caught.value)
+
+
+def test_a_file_that_is_no_text_or_no_file(read, tmp_path):
+    with pytest.raises(SiteError, match=r"site\.toml:2: this line is not UTF-8"):
+        read(b'nodes = 1\npartition = "caf\xe9"\n')
+    with pytest.raises(SiteError, match=r"site\.toml:1: not valid TOML: .*end of"):
+        read("partition =")
+    with pytest.raises(SiteError, match="cannot be read: Is a directory"):
+        Site.read(tmp_path)
+
+
+@pytest.mark.parametrize("written, expected", [
+    ("", 0), ("0", 0), ("30", 1800), ("1:30", 90), ("1:00:00", 3600), ("1-12", 129600),
+    ("1-0:30", 88200), ("1-0:0:5", 86405),
+])
+def test_times_as_slurm_writes_them(written, expected):
+    assert seconds(written) == expected
