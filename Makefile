@@ -3,6 +3,10 @@ VENV ?= .venv
 LESSON ?=
 SIZE ?= smoke
 PORT ?= 8888
+BASE ?=
+TAG ?= ddl-course
+SIF ?= ddl-course.sif
+CA ?=
 
 # The environment's own Python, with its own programs first on the path: horovodrun, jupyter, ddl.
 # It takes the shell's place, so that ending `make` ends it.
@@ -15,7 +19,7 @@ export PYTHONNOUSERSITE := 1
 export JUPYTER_PREFER_ENV_PATH := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help lab setup test test-all run notebooks check lock reference bench images clean distclean
+.PHONY: help lab setup test test-all run notebooks check lock reference bench images image sif clean distclean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/\1\t\2/p' Makefile | \
@@ -60,6 +64,12 @@ bench: setup  ## measure the launcher's overhead and the training throughput
 
 images: setup  ## draw the diagrams
 	@$(PY) images/draw.py
+
+image:  ## build the container image for GPUs (BASE=debian:bookworm for CPUs, TAG=NAME, CA=FILE)
+	@BASE="$(BASE)" TAG="$(TAG)" CA="$(CA)" sh containers/build.sh image
+
+sif:  ## build the same for Apptainer or Singularity (BASE=, SIF=FILE, CA=FILE)
+	@BASE="$(BASE)" SIF="$(SIF)" CA="$(CA)" sh containers/build.sh sif
 
 clean:  ## delete what was built or executed, but neither runs/ nor the environment
 	rm -rf build .pytest_cache

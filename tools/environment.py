@@ -2,14 +2,16 @@
 
     make setup                  what people type
     make setup VENV=DIR         another folder than .venv, for example VENV=$CONDA_PREFIX
+    environment.py DIR STEP…    only these steps: what the container images are built with
 
 Each finished step leaves a stamp in the environment that says what it was made from. An interrupted
 set-up therefore goes on where it stopped, a changed lock repeats what depends on it, and a finished
 set-up costs one look at the stamps. Only the standard library is used: nothing is installed yet.
 
-Environment variables: DDL_ACCELERATOR=cpu|gpu overrules what `nvidia-smi -L` says, DDL_DATA_DIR is
-where data sets go, XDG_CACHE_HOME moves the user's cache. The GPU's lock resolves, but has not been
-measured on a machine with a GPU yet.
+Environment variables: DDL_ACCELERATOR=cpu|gpu overrules what `nvidia-smi -L` says, DDL_MPI=1 lets
+Horovod's ranks find each other through MPI too (a site file's controller = "mpi" needs that),
+DDL_DATA_DIR is where data sets go, XDG_CACHE_HOME moves the user's cache. The GPU's lock resolves,
+but has not been measured on a machine with a GPU yet.
 """
 
 import contextlib
@@ -24,7 +26,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,6 +48,7 @@ class Setup:
     venv: Path
     accelerator: str
     root: Path = ROOT
+    mpi: bool = False
 
     def __post_init__(self) -> None:
         if self.accelerator not in NEED_GIB:
@@ -82,7 +85,8 @@ class Setup:
         tensorflow = "tensorflow-cpu" if self.accelerator == "cpu" else "tensorflow"
         horovod, tag = version(lock, "horovod"), "cp{}{}".format(*sys.version_info)
         parts = (tag, tensorflow, version(lock, tensorflow), "horovod", horovod, self.collectives)
-        key = "-".join((*parts, platform.machine(), *platform.libc_ver()))
+        mpi = ("mpi",) if self.mpi else ()
+        key = "-".join((*parts, *mpi, platform.machine(), *platform.libc_ver()))
         return (
             cache_dir() / "wheels" / key
             / f"horovod-{horovod}-{tag}-{tag}-linux_{platform.machine()}.whl"
@@ -127,13 +131,14 @@ def steps(setup: Setup) -> list[Step]:
     ]
 
 
-def pending(setup: Setup) -> list[Step]:
+def pending(setup: Setup, names: Sequence[str] = ()) -> list[Step]:
     def stamp(step: Step) -> str | None:
         with contextlib.suppress(OSError):
             return (setup.stamps / step.name).read_text()
         return None
 
-    return [step for step in steps(setup) if stamp(step) != step.key]
+    wanted = [step for step in steps(setup) if not names or step.name in names]
+    return [step for step in wanted if stamp(step) != step.key]
 
 
 def make_python(setup: Setup, line: Line) -> None:
@@ -184,7 +189,8 @@ def build_horovod(setup: Setup, line: Line) -> None:
     check_compiler()
     memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB
     jobs = max(1, min(len(os.sched_getaffinity(0)), int(memory_gib / 2)))  # 1.5 GiB a compiler
-    flags = {f"HOROVOD_{what}": "1" for what in ("WITH_TENSORFLOW", "WITH_GLOO", "WITHOUT_MPI")}
+    mpi = "WITH_MPI" if setup.mpi else "WITHOUT_MPI"
+    flags = {f"HOROVOD_{what}": "1" for what in ("WITH_TENSORFLOW", "WITH_GLOO", mpi)}
     flags |= {"HOROVOD_WITHOUT_PYTORCH": "1", "HOROVOD_WITHOUT_MXNET": "1"}
     if setup.collectives == "gpu-nccl":
         flags["HOROVOD_GPU_OPERATIONS"] = "NCCL"
@@ -227,6 +233,11 @@ def check(setup: Setup, names: set[str]) -> None:
             )
     if "horovod" in names and not setup.wheel.exists():
         check_compiler()
+        if setup.mpi and not shutil.which("mpicxx"):
+            raise SetupError(
+                "DDL_MPI=1 asks for Horovod with MPI and there is no mpicxx: `apt install "
+                "libopenmpi-dev` or your cluster's `module load` of an MPI gets one."
+            )
     if "dependencies" in names:
         need_gib = NEED_GIB[setup.accelerator]
         for folder in (setup.venv, cache_dir()):
@@ -263,6 +274,11 @@ def accelerator(venv: Path) -> str:
         if listed.stdout.startswith(b"GPU "):
             return "gpu"
     return "cpu"
+
+
+def mpi(venv: Path) -> bool:
+    """Whether Horovod is to have MPI: asked for now, or when the environment was made."""
+    return bool(os.environ.get("DDL_MPI")) or (venv / "ddl-setup" / "mpi").exists()
 
 
 def cache_dir() -> Path:
@@ -317,16 +333,19 @@ def succeeds(*command: str | Path) -> bool:
     return False
 
 
-def set_up(setup: Setup) -> None:
-    if not (todo := pending(setup)):
+def set_up(setup: Setup, names: Sequence[str] = ()) -> None:
+    """Make what is not there yet of these steps, or of all."""
+    if not (todo := pending(setup, names)):
         return
     check(setup, {step.name for step in todo})
     with locked(setup.root / "build" / "setup.lock"):
-        for step in pending(setup):
+        for step in pending(setup, names):
             line = Line("set-up", step.name)
             note = step.make(setup, line)
             setup.stamps.mkdir(exist_ok=True)
             (setup.stamps / "accelerator").write_text(setup.accelerator)
+            if setup.mpi:
+                (setup.stamps / "mpi").touch()
             (setup.stamps / step.name).write_text(step.key)
             line.end(note or "")
 
@@ -335,7 +354,7 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         venv = Path(os.path.abspath(arguments[0] if arguments else ROOT / ".venv"))
-        set_up(Setup(venv, accelerator(venv)))
+        set_up(Setup(venv, accelerator(venv), mpi=mpi(venv)), arguments[1:])
     except SetupError as error:
         print(f"set-up: {error}", file=sys.stderr)
     except CommandError as error:

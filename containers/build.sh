@@ -1,0 +1,46 @@
+#!/bin/sh
+# Builds an image from the repository's root: `make image` and `make sif` call this.
+# Environment: BASE (empty: NVIDIA's), TAG or SIF, CA (certificates of a proxy; stays outside).
+set -eu
+
+fail() {
+    echo "make $kind: $*" >&2
+    exit 1
+}
+
+first_to_answer() { # Docker without its daemon is there, and does not
+    question=$1 && shift
+    for tool in "$@"; do
+        if "$tool" "$question" >/dev/null 2>&1; then echo "$tool" && return; fi
+    done
+}
+
+kind=$1
+[ -z "$CA" ] || [ -r "$CA" ] || fail "CA=$CA is not there to read."
+case $kind in
+image)
+    builder=$(first_to_answer info docker podman buildah)
+    [ "$builder" ] || fail "none of docker (with its daemon running), podman and buildah answers:" \
+        "\`apt install buildah\`, or build where one is and carry the image over (docker save, docker load)."
+    set -- --file containers/Dockerfile --tag "$TAG" --build-arg "TAG=$TAG"
+    [ -z "$BASE" ] || set -- "$@" --build-arg "BASE=$BASE"
+    [ -z "$CA" ] || set -- "$@" --secret "id=ca,src=$CA"
+    [ "$builder" = docker ] || set -- "$@" --format docker # the other format has no health check
+    exec env DOCKER_BUILDKIT=1 "$builder" build "$@" .
+    ;;
+sif)
+    builder=$(first_to_answer version apptainer singularity)
+    [ "$builder" ] || fail "neither apptainer nor singularity is here: install Apptainer, load your" \
+        "cluster's module, or build where one is and copy $SIF over."
+    set -- "$SIF" containers/Singularity.def
+    [ -z "$BASE" ] || set -- --build-arg "BASE=$BASE" "$@"
+    [ "$(id -u)" = 0 ] || set -- --fakeroot "$@"
+    if [ "$CA" ]; then # a bind's target has to be in the base already, as /mnt is
+        folder=$(mktemp -d)
+        trap 'rm -r "$folder"' EXIT
+        cp "$CA" "$folder/ca.crt"
+        set -- --bind "$folder:/mnt" "$@"
+    fi
+    "$builder" build "$@"
+    ;;
+esac

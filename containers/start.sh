@@ -1,0 +1,31 @@
+#!/bin/sh
+# What the image runs: the command given to it, or else JupyterLab on the course.
+#
+# The course is the one in the current folder: /course in Docker, an attendee's clone. Where that
+# has none, as on a cluster, where the image cannot be written, it is a copy in ./ddl-course, made
+# the first time and opened again the next.
+set -eu
+[ $# -eq 0 ] || exec "$@"
+
+fail() {
+    echo "start-course: $*" >&2
+    exit 1
+}
+
+if [ ! -e Start_Here.ipynb ]; then
+    if [ ! -e ddl-course ]; then
+        if ! { rm -rf ddl-course.part && cp -R /course ddl-course.part && mv ddl-course.part ddl-course; }; then
+            rm -rf ddl-course.part
+            fail "the course cannot be copied into $PWD: change to a folder of yours with room in it."
+        fi
+        echo "start-course: a copy of the course was made in $PWD/ddl-course" >&2
+    fi
+    cd ddl-course
+fi
+[ -w . ] || fail "$PWD is not yours to write: change to a folder that is."
+
+# This folder's package and scripts rather than the image's, should an attendee change them, and
+# none of the settings that a home folder from the host may bring along.
+export PYTHONPATH="$PWD/source_code" JUPYTER_CONFIG_DIR="$PWD/.jupyter"
+exec python -m jupyterlab --no-browser --ip=0.0.0.0 \
+    --LabApp.default_url=/lab/tree/Start_Here.ipynb --ServerApp.root_dir="$PWD"
