@@ -70,7 +70,7 @@ def two(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def one(tmp_path_factory):
-    return start(tmp_path_factory.mktemp("one"), 1, ["plain", "four_passes"])
+    return start(tmp_path_factory.mktemp("one"), 1, ["plain", "four_passes", "noticed_at_the_end"])
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def two_more(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def one_more(tmp_path_factory):
-    return start(tmp_path_factory.mktemp("one_more"), 1, ["sync_bn", "lamb"])
+    return start(tmp_path_factory.mktemp("one_more"), 1, ["sync_bn", "lamb", "noticed_alone"])
 
 
 def assert_same_weights(ours, theirs, tolerance):
@@ -201,7 +201,8 @@ def test_the_record_says_what_happened(two):
 def test_a_notice_to_one_rank_stops_all_with_a_checkpoint_and_a_request(two):
     case = two("noticed")
     # Given before the 8th step was over; it travels with the 9th.
-    assert read_json_lines(case.folder.parent / "requeue") == [{"step": 9, "reason": "time limit"}]
+    assert read_json_lines(case.folder.parent / "noticed-requeue") == [
+        {"step": 9, "reason": "time limit"}]
     (checkpoint,) = case.events("checkpoint")
     assert (checkpoint["step"], checkpoint["reason"]) == (9, "time limit")
     assert "stopped after step 9 of 12" in case.events("note")[0]["message"]
@@ -220,6 +221,12 @@ def test_started_again_it_ends_like_a_training_that_was_never_stopped(two):
     for a, b in zip(case.result["history"], whole.result["history"], strict=True):
         for name in ("step", "samples", "loss", "accuracy", "test_loss", "test_accuracy"):
             assert a[name] == pytest.approx(b[name], rel=1e-6)
+
+
+def test_a_notice_that_comes_with_the_last_step_changes_nothing(one):
+    case = one("noticed_at_the_end")
+    assert case.result["steps"] == 12 and (case.folder / "result.json").exists()
+    assert not (case.folder / "requeue").exists() and not case.events("checkpoint")
 
 
 def test_plain_python_trains_and_writes_nothing(tmp_path):
@@ -270,6 +277,13 @@ def test_the_same_seed_gives_the_same_order_and_another_seed_another(two, two_mo
 @pytest.mark.slow
 def test_passes_on_two_ranks_add_up_to_the_global_batch(one, two_more):
     assert_same_training(two_more("two_passes"), one("plain"))
+
+
+@pytest.mark.slow
+def test_one_rank_stops_and_goes_on_as_several_do(one, one_more):
+    case = one_more("noticed_alone")
+    assert case.result["resumed_at"] == [9]
+    assert_same_weights(case.weights[0], one("plain").weights[0], 0)
 
 
 @pytest.mark.slow

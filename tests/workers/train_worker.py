@@ -31,6 +31,8 @@ CASES = {
     "ghost_bn": ["--recipe", "batch_norm"],
     "noise": ["--noise-scale"],
     "noticed": ["--noise-scale"],
+    "noticed_alone": [],
+    "noticed_at_the_end": [],
     "noise_identical": ["--noise-scale", "--identical-data"],
     "fp16": ["--fp16-compression"],
     "lamb": ["--recipe", "lamb", "--weight-decay", "0.01", "--label-smoothing", "0.1"],
@@ -114,12 +116,14 @@ def main():
             except KeyboardInterrupt:
                 pass
             run(case, folder, ["--checkpoint-every", "4", "--resume", os.environ["DDL_RUN_DIR"]])
-        elif case == "noticed":
+        elif case == "noticed_at_the_end":
+            run(case, folder, notice_at=10)  # it travels with the 12th step, which is the last
+        elif case.startswith("noticed"):
             assert run(case, folder, notice_at=7) is None
             assert not (Path(os.environ["DDL_RUN_DIR"]) / "result.json").exists()
             if hvd.rank() == 0:
                 marker = Path(os.environ["DDL_RUN_DIR"]) / "requeue"
-                marker.rename(folder / "requeue")
+                marker.rename(folder / f"{case}-requeue")
                 marker.write_text("to be removed")
             run(case, folder)
         else:
