@@ -74,6 +74,8 @@ def save(variables, state, settings):
     try:
         with open(part, "wb") as file:
             np.savez(file, text=json.dumps({"state": state, "settings": settings}), **arrays)
+            file.flush()
+            os.fsync(file.fileno())  # a node that fails must not leave the name of an empty file
         os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)
