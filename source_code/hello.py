@@ -16,13 +16,13 @@ def main():
     hvd.init()
     rank, ranks = hvd.rank(), hvd.size()
     device = pin_device()
-    print(f"rank {rank} of {ranks} on {host_name()}, {device}", flush=True)
+    print(f"rank {rank} of {ranks} on {host_name()} ({device})", flush=True)
 
     total = int(hvd.allreduce(tf.constant(rank + 1), op=hvd.Sum))
     expected = ranks * (ranks + 1) // 2
     if total != expected:
         raise RuntimeError(f"the sum over {ranks} ranks is {total}, and should be {expected}")
-    places = hvd.allgather_object(f"{host_name()}, {device}")
+    places = hvd.allgather_object([host_name(), device])
     if rank == 0:
         Recorder().event("all_reduced", ranks=ranks, places=places)
         print(f"all-reduce over {ranks} ranks: {total}, as it should be", flush=True)

@@ -1,96 +1,55 @@
-"""What this machine has for the course, and what to do about what is missing."""
+"""What this machine and its site have for the course, and what to do about what is missing."""
 
 import os
 import shutil
 import sys
-from dataclasses import dataclass
-from html import escape
+from dataclasses import replace
 from pathlib import Path
 
-__all__ = ["Check", "Report", "doctor"]
+from ddl.report import Check, Report
+
+__all__ = ["doctor"]
 
 CGROUP = Path("/sys/fs/cgroup")
-SIGNS = {"OK": "✓", "missing": "✗", "optional": "–"}
 
 
-@dataclass(frozen=True)
-class Check:
-    """One thing that was looked for.
+def doctor(site=None, submit=False):
+    """Look at this site and this machine: what the course needs, and what is missing.
 
     Parameters
     ----------
-    name : str
-    state : {"OK", "missing", "optional"}
-        Optional things are not here, and nothing in the course breaks without them.
-    detail : str
-        What was found.
-    advice : str
-        What to do; empty where nothing needs doing.
-    """
-
-    name: str
-    state: str
-    detail: str
-    advice: str = ""
-
-    def __post_init__(self):
-        if self.state not in SIGNS:
-            raise ValueError(f"state {self.state!r} is not one of: {', '.join(SIGNS)}")
-
-
-@dataclass(frozen=True)
-class Report:
-    """All checks; prints as lines, shows as a table in a notebook."""
-
-    checks: tuple[Check, ...]
-
-    @property
-    def ok(self):
-        """Whether nothing that the course needs is missing."""
-        return all(check.state != "missing" for check in self.checks)
-
-    def _conclusion(self):
-        missing = [check.name for check in self.checks if check.state == "missing"]
-        if missing:
-            return f"Not ready. First see to: {', '.join(missing)}."
-        return "Ready: everything that the lessons need is here."
-
-    def __repr__(self):
-        width = max(len(check.name) for check in self.checks)
-        lines = []
-        for check in self.checks:
-            name = f"{SIGNS[check.state]} {check.state:<8}  {check.name:<{width}}"
-            lines.append(f"{name}  {check.detail}")
-            if check.advice:
-                lines.append(f"{'':{width + 12}}  → {check.advice}")
-        return "\n".join([*lines, self._conclusion()])
-
-    def _repr_html_(self):
-        from ddl.view import STYLE
-
-        rows = "".join(
-            f"<tr><td>{SIGNS[check.state]}&nbsp;{check.state}</td><td>{escape(check.name)}</td>"
-            f"<td>{escape(check.detail)}</td><td>{escape(check.advice)}</td></tr>"
-            for check in self.checks
-        )
-        heads = "".join(f"<th>{head}</th>" for head in ("", "what", "found", "what to do"))
-        return (
-            f'{STYLE}<div class="ddl ddl-wide"><table class="ddl-doctor"><thead><tr>{heads}</tr></thead>'
-            f"<tbody>{rows}</tbody></table><b>{escape(self._conclusion())}</b></div>"
-        )
-
-
-def doctor():
-    """Look at this machine: what the course needs, what it can use, and what is missing.
+    site : Site or str, optional
+        The site, or the path of its file; by default ``Site.here()`` finds it.
+    submit : bool
+        Also launch a run of two ranks through the site, which shows what no question can.
 
     Returns
     -------
     Report
         Its ``ok`` says whether all that is needed is here.
     """
-    looks = (_cores, _memory, _gpus, _software, _horovod, _cifar10, _synthetic, _disk, _slurm,
-             _containers, _inside)
-    return Report(tuple(look() for look in looks))
+    from ddl import sitecheck
+    from ddl.site import Site, SiteError
+
+    try:
+        site = site if isinstance(site, Site) else Site.here(site)
+    except SiteError as error:
+        broken = Check("site", "missing", str(error), "the table of all keys is in "
+                       "containers/sites/README.md; below, this machine by itself")
+        return Report((broken, *_machine(Site.detect())))
+    ran = [sitecheck.two_ranks(site)] if submit else []
+    return Report((*sitecheck.checks(site), *_machine(site), *ran))
+
+
+def _machine(site):
+    """Look at this machine; what only ranks need is not asked of it where they run elsewhere."""
+    devices = [_cores(), _memory(), _gpus(), _slurm()] if site.scheduler == "local" else []
+    software = [_software(), _horovod(site.controller)]
+    if site.container != "none" and not site.inside:
+        software = [replace(check, state="optional", advice="",
+                            detail=f"{check.detail}; ranks have the image's")
+                    if check.state == "missing" else check for check in software]
+    return (*devices, *software, *_data(), _disk(), _containers(), _inside())
 
 
 def _cores():
@@ -150,7 +109,7 @@ def _software():
     return Check("software", "OK", detail)
 
 
-def _horovod():
+def _horovod(controller):
     from ddl.horovodrun import built_with
 
     try:
@@ -163,32 +122,31 @@ def _horovod():
         for there in (True, False)
     )
     detail = f"with {', '.join(with_) or 'nothing'}; without {', '.join(without) or 'nothing'}"
-    if "gloo" in with_:
+    if controller in with_:
         return Check("Horovod build", "OK", detail)
-    return Check("Horovod build", "missing", detail,
-                 "launching uses Gloo: build Horovod with HOROVOD_WITH_GLOO=1")
+    return Check("Horovod build", "missing", detail, f'launching here uses controller = '
+                 f'"{controller}": build Horovod with HOROVOD_WITH_{controller.upper()}=1')
 
 
-def _cifar10():
-    entry = next(entry for entry in _listing() if entry.name == "cifar10")
+def _data():
+    from ddl.data import listing
+
+    entries = {entry.name: entry for entry in listing()}
+    return _cifar10(entries["cifar10"]), _synthetic(entries["synthetic"])
+
+
+def _cifar10(entry):
     if entry.there:
         return Check("CIFAR-10", "OK", f"{entry.form}, {entry.samples:,} pictures, in {entry.path}")
     return Check("CIFAR-10", "optional", "not here: generated pictures stand in for it",
                  "`ddl data fetch cifar10`, or set DDL_DATA_DIR to a folder that has it")
 
 
-def _synthetic():
-    entry = next(entry for entry in _listing() if entry.name == "synthetic")
+def _synthetic(entry):
     if entry.there:
         return Check("generated pictures", "OK", f"in {entry.path}")
     return Check("generated pictures", "OK", "not made yet: the first run that needs them takes "
                  "some seconds longer")
-
-
-def _listing():
-    from ddl.data import listing
-
-    return listing()
 
 
 def _disk():
@@ -209,7 +167,7 @@ def _disk():
 
 def _slurm():
     if shutil.which("sinfo"):
-        return Check("Slurm", "OK", "sinfo is here")
+        return Check("Slurm", "OK", "its commands are here, and this site does not use them")
     return Check("Slurm", "optional", "not here: runs start on this machine")
 
 
@@ -217,7 +175,8 @@ def _containers():
     found = [name for name in ("docker", "podman", "apptainer", "singularity")
              if shutil.which(name)]
     if found:
-        return Check("containers", "OK", ", ".join(found))
+        return Check("containers", "OK", f"the command {' and '.join(found)} is here; whether it "
+                     "can run an image was not tried")
     return Check("containers", "optional", "none here, and none needed")
 
 

@@ -58,7 +58,8 @@ class Site:
     origin : str
         Where these values come from, for people.
     inside : str
-        The container that this process runs in already; empty outside.
+        The container that this process runs in already, and its ranks with it; empty outside,
+        and where Slurm starts the ranks: it does so outside of this container.
     allocation : str
         The Slurm job that this process runs in already; empty outside.
 
@@ -149,21 +150,21 @@ class Site:
             path, why = found
         else:
             return cls.detect()
-        site = replace(cls.read(path), origin=f"{path} ({why})", inside=container_around())
-        allocation = Allocation.here()
-        return site._within(allocation, ", ") if allocation else site
+        site = replace(cls.read(path), origin=f"{path} ({why})")
+        return site._at(Allocation.here(), ", ")
 
     @classmethod
     def detect(cls):
         """Return the site that this process is on: a Slurm job, or a machine."""
         cores, gpus = usable_cores(), len(gpu_names())
-        machine = dict(cores_per_node=cores, gpus_per_node=gpus, inside=container_around())
-        if allocation := Allocation.here():
-            site = cls(scheduler="slurm", origin="detected", **machine)
-            return site._within(allocation, ": ")
+        allocation = Allocation.here()
         what = (f"with {gpus} GPU{'s' * (gpus > 1)}" if gpus else
                 f"without GPUs, {cores} core{'s' * (cores > 1)} usable")
-        return cls(origin=f"detected: a machine {what}", **machine)
+        site = cls(
+            scheduler="slurm" if allocation else "local", cores_per_node=cores, gpus_per_node=gpus,
+            origin="detected" if allocation else f"detected: a machine {what}",
+        )
+        return site._at(allocation, ": ")
 
     @classmethod
     def read(cls, path):
@@ -195,14 +196,15 @@ class Site:
                                 f"The keys are: {', '.join(KEYS)}", key)
         try:
             sitekey.refuse_idle(values)
-            if values.get("scheduler", "local") == "local":
+            if values.get("scheduler") != "slurm":
                 values = {"cores_per_node": usable_cores(), "gpus_per_node": len(gpu_names()),
                           **values}
             elif "cores_per_node" not in values:
-                if not values.get("gpus_per_node"):
+                gpus = values.get("gpus_per_node", 0)
+                if gpus == 0:
                     raise SiteError("cores_per_node is needed: how many cores one node gives to a "
                                     "job (gpus_per_node, too, if it has GPUs)", "scheduler")
-                values["cores_per_node"] = values["gpus_per_node"]
+                values["cores_per_node"] = gpus if type(gpus) is int and gpus > 0 else 1
             site = cls(**values, origin=str(path))
             if site.container == "singularity":
                 image = os.path.join(file.path.absolute().parent, os.path.expanduser(site.image))
@@ -211,18 +213,25 @@ class Site:
         except SiteError as error:
             raise SiteError(f"{file.place(error.field)}: {error}", error.field) from None
 
-    def _within(self, allocation, joint):
-        """This site for a process that is in a Slurm job already: no more than the job has."""
-        site = replace(self, allocation=allocation.job, origin=f"{self.origin}{joint}{allocation}")
-        if site.scheduler == "local":
-            return site
+    def _at(self, allocation, joint):
+        """This site for a process that is where this one is: in a job of Slurm, in a container."""
+        site = self
+        if allocation:
+            site = replace(self, allocation=allocation.job,
+                           origin=f"{self.origin}{joint}{allocation}")
+        if allocation and self.scheduler == "slurm":
+            site = site._within(allocation)
+        return replace(site, inside=container_around() if site.scheduler == "local" else "")
+
+    def _within(self, allocation):
+        """This site with the nodes of a job; without Slurm where they are the one we are on."""
         if allocation.around:
-            return replace(site, scheduler="local", controller="gloo", nodes=1,
+            return replace(self, scheduler="local", controller="gloo", nodes=1,
                            cores_per_node=usable_cores(), gpus_per_node=len(gpu_names()))
         gpus = allocation.gpus_per_node
-        return replace(site, nodes=allocation.nodes,
-                       cores_per_node=allocation.cores_per_node or site.cores_per_node,
-                       gpus_per_node=site.gpus_per_node if gpus is None else gpus)
+        return replace(self, nodes=allocation.nodes,
+                       cores_per_node=allocation.cores_per_node or self.cores_per_node,
+                       gpus_per_node=self.gpus_per_node if gpus is None else gpus)
 
     # ------------------------------------------------------------ what it holds
 

@@ -4,7 +4,8 @@ from importlib import import_module
 
 import pytest
 
-from ddl.checkup import Check, Report, doctor
+from ddl.checkup import doctor
+from ddl.report import Check, Report
 
 module = import_module("ddl.checkup")
 
@@ -38,8 +39,8 @@ def test_unknown_state_is_refused():
 def test_this_machine_is_looked_at():
     report = doctor()
     names = [check.name for check in report.checks]
-    assert names == ["processor cores", "memory", "GPUs", "software", "Horovod build", "CIFAR-10",
-                     "generated pictures", "disk", "Slurm", "containers", "this process"]
+    assert names == ["site", "runs go", "processor cores", "memory", "GPUs", "Slurm", "software", "Horovod build",
+                     "CIFAR-10", "generated pictures", "disk", "containers", "this process"]
     assert all(check.advice for check in report.checks if check.state == "missing")
 
 

@@ -188,6 +188,14 @@ def test_a_container_is_known_by_its_file_too(nowhere):
     assert site.Site.detect().inside == "docker"
 
 
+def test_slurm_starts_ranks_outside_this_container(nowhere, monkeypatch):
+    monkeypatch.setenv("DDL_IMAGE", "image")
+    (nowhere / "work/site.toml").write_text(FILE)
+    assert site.Site.here().inside == ""
+    inside_slurm(monkeypatch, **ONE_NODE)
+    assert site.Site.here().inside == "docker"
+
+
 FILE = """\
 scheduler = "slurm"
 controller = "mpi"

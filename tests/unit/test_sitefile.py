@@ -79,6 +79,10 @@ def test_a_cluster_has_what_its_file_says(read, monkeypatch):
         read(cluster)
     with pytest.raises(SiteError, match=r"site\.toml:1: cores_per_node is needed"):
         read(f"{cluster}gpus_per_node = 0")
+    with pytest.raises(SiteError, match=r"site\.toml:2: gpus_per_node = \"4\": a whole number"):
+        read(f'{cluster}gpus_per_node = "4"')
+    with pytest.raises(SiteError, match=r"site\.toml:1: scheduler = \"slrum\" is not one of"):
+        read('scheduler = "slrum"')
 
 
 WRONG = {  # what line 3 says: what is said about it

@@ -1,0 +1,75 @@
+"""What was looked for, what was found, and what to do about it: a list to read."""
+
+from dataclasses import dataclass
+from html import escape
+
+__all__ = ["Check", "Report"]
+
+SIGNS = {"OK": "✓", "missing": "✗", "optional": "–"}
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked for.
+
+    Parameters
+    ----------
+    name : str
+    state : {"OK", "missing", "optional"}
+        Optional things are not here, and nothing in the course breaks without them.
+    detail : str
+        What was found.
+    advice : str
+        What to do; empty where nothing needs doing.
+    """
+
+    name: str
+    state: str
+    detail: str
+    advice: str = ""
+
+    def __post_init__(self):
+        if self.state not in SIGNS:
+            raise ValueError(f"state {self.state!r} is not one of: {', '.join(SIGNS)}")
+
+
+@dataclass(frozen=True)
+class Report:
+    """All checks; prints as lines, shows as a table in a notebook."""
+
+    checks: tuple[Check, ...]
+
+    @property
+    def ok(self):
+        """Whether nothing that the course needs is missing."""
+        return all(check.state != "missing" for check in self.checks)
+
+    def _conclusion(self):
+        missing = [check.name for check in self.checks if check.state == "missing"]
+        if missing:
+            return f"Not ready. First see to: {', '.join(missing)}."
+        return "Ready: everything that the lessons need is here."
+
+    def __repr__(self):
+        width = max(len(check.name) for check in self.checks)
+        lines = []
+        for check in self.checks:
+            name = f"{SIGNS[check.state]} {check.state:<8}  {check.name:<{width}}"
+            lines.append(f"{name}  {check.detail}")
+            if check.advice:
+                lines.append(f"{'':{width + 12}}  → {check.advice}")
+        return "\n".join([*lines, self._conclusion()])
+
+    def _repr_html_(self):
+        from ddl.view import STYLE
+
+        rows = "".join(
+            f"<tr><td>{SIGNS[check.state]}&nbsp;{check.state}</td><td>{escape(check.name)}</td>"
+            f"<td>{escape(check.detail)}</td><td>{escape(check.advice)}</td></tr>"
+            for check in self.checks
+        )
+        heads = "".join(f"<th>{head}</th>" for head in ("", "what", "found", "what to do"))
+        return (
+            f'{STYLE}<div class="ddl ddl-wide"><table class="ddl-doctor">'
+            f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table><b>{escape(self._conclusion())}</b></div>"
+        )
