@@ -1,0 +1,335 @@
+"""What is said about a site, with stand-ins for the programs that are asked."""
+
+import getpass
+from dataclasses import replace
+
+import pytest
+
+from ddl import run, sitecheck
+from ddl.checkup import doctor
+from ddl.progress import Failure, RankInfo
+from ddl.site import Site
+
+CLUSTER = Site(scheduler="slurm", partition="gpu", cores_per_node=16, gpus_per_node=4, nodes=2,
+               time_limit="30", python="/env/bin/python")
+NODES = """cat <<'END'
+a1|gpu*|up|idle|16|gpu:a100:4(S:0-1)|2-00:00:00
+a2|gpu*|up|mixed~|16|gpu:a100:4(S:0-1)|2-00:00:00
+a3|gpu*|up|idle*|16|gpu:a100:4(S:0-1)|2-00:00:00
+a4|gpu*|up|drained|16|gpu:a100:4(S:0-1)|2-00:00:00
+b1|small|up|allocated|8|gpu:1,shard:4|1:00:00
+c1|closed|down|idle|64|(null)|infinite
+END"""
+ACCEPTED = "echo 'srun: Job 7 to start at once' >&2"
+
+
+@pytest.fixture
+def programs(tmp_path, monkeypatch):
+    """Put only these on the path: every Slurm command, doing nothing until it is told what."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    monkeypatch.setattr(sitecheck, "_file_system", lambda path: "nfs4")
+
+    def install(**texts):
+        for name, text in texts.items():
+            program = folder / name
+            program.write_text(f"#!/bin/sh\n{text}\n")
+            program.chmod(0o755)
+
+    install(**dict.fromkeys(sitecheck.COMMANDS, "exit 0"))
+    install(sinfo=NODES, srun=ACCEPTED)
+    return install
+
+
+def check(site, name):
+    return next(check for check in sitecheck.checks(site) if check.name == name)
+
+
+def test_a_cluster_that_is_as_its_file_says(programs):
+    report = sitecheck.checks(replace(CLUSTER, origin="/s/site.toml (DDL_SITE)"))
+    assert [check.name for check in report] == [
+        "site", "runs go", "Slurm commands", "Slurm partition", "Slurm's answer", "shared folders"]
+    assert {check.state for check in report} == {"OK"}
+    assert report[0].detail == "/s/site.toml (DDL_SITE)"
+    assert report[1].detail == ("to Slurm's partition gpu, up to 2 nodes with 4 GPUs and 16 cores, "
+                                "controller gloo")
+    assert report[3].detail == ("gpu: 4 nodes (1 idle, 1 mixed~, 1 idle*, 1 drained) with 16 cores "
+                                "and gpu:a100:4(S:0-1); time limit 2-00:00:00")
+    assert report[4].detail == "to a job of 8 workers on 2 nodes: srun: Job 7 to start at once"
+
+
+@pytest.mark.parametrize("changes, said, advised", [
+    ({"partition": "gpux"}, '"gpux" is not here', "partition = one of: gpu, small, closed"),
+    ({"partition": "closed"}, "closed is down", "another of: gpu, small, closed"),
+    ({"time_limit": "3-0"}, 'time_limit = "3-0" is more than its 2-00:00:00', "or less"),
+    ({"nodes": 3}, "2 of them can be used now", "sinfo -R"),
+    ({"nodes": 5}, "4 of them have what the site says", "mend nodes"),
+    ({"cores_per_node": 32}, "0 of them have", "cores_per_node"),
+    ({"gpus_per_node": 8}, "0 of them have", "gpus_per_node"),
+    ({"gpu_type": "v100"}, "0 of them have", "gpu_type"),
+])
+def test_a_partition_that_is_not_as_the_file_says(programs, changes, said, advised):
+    found = check(replace(CLUSTER, **changes), "Slurm partition")
+    assert found.state == "missing"
+    assert said in found.detail and advised in found.advice
+
+
+@pytest.mark.parametrize("changes", [
+    {"partition": ""}, {"gpu_type": "a100"},
+    {"partition": "small", "nodes": 1, "cores_per_node": 8, "gpus_per_node": 1},
+    {"partition": "gpu,small", "nodes": 2},
+])
+def test_a_partition_that_is(programs, changes):
+    assert check(replace(CLUSTER, **changes), "Slurm partition").state == "OK"
+
+
+def test_a_cluster_without_a_default_partition(programs):
+    programs(sinfo="echo 'a1|gpu|up|idle|16|(null)|infinite'")
+    found = check(replace(CLUSTER, partition=""), "Slurm partition")
+    assert (found.state, found.advice) == ("missing", "partition = one of: gpu")
+
+
+def test_slurms_own_words_are_passed_on(programs):
+    programs(sinfo="echo 'Unable to contact slurm controller' >&2; exit 1",
+             srun="echo 'error: Invalid account' >&2; exit 1")
+    assert check(CLUSTER, "Slurm partition").detail == "Unable to contact slurm controller"
+    found = check(CLUSTER, "Slurm's answer")
+    assert found.state == "missing"
+    assert found.detail == "to a job of 8 workers on 2 nodes: error: Invalid account"
+
+
+def test_slurm_is_asked_with_the_options_of_a_real_run(programs, tmp_path):
+    programs(srun=f'printf "%s\\n" "$@" > {tmp_path}/asked')
+    sitecheck.checks(replace(CLUSTER, account="class7", modules=()))
+    asked = (tmp_path / "asked").read_text().split()
+    assert asked[0] == "--test-only"
+    assert {"--partition=gpu", "--account=class7", "--nodes=2", "--gres=gpu:4"} <= set(asked)
+
+
+def test_without_slurms_commands_nothing_is_asked(programs, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = sitecheck.checks(CLUSTER)
+    assert [each.name for each in found] == ["site", "runs go", "Slurm commands", "shared folders"]
+    assert found[2].state == "missing" and "login node" in found[2].advice
+
+
+@pytest.mark.parametrize("sacctmgr, state, said", [
+    ("echo class7; echo other", "OK", "class7 is yours"),
+    ("echo other; echo more", "missing", "class7 is not an account of"),
+    ("echo 'no accounting' >&2; exit 1", "optional", "can't be asked: no accounting"),
+])
+def test_the_account(programs, tmp_path, sacctmgr, state, said):
+    programs(sacctmgr=f'echo "$@" > {tmp_path}/asked\n{sacctmgr}')
+    found = check(replace(CLUSTER, account="class7"), "Slurm account")
+    assert found.state == state and said in found.detail
+    assert f"user={getpass.getuser()} format=account" in (tmp_path / "asked").read_text()
+
+
+RESERVED = ("echo 'ReservationName=class StartTime=2030-01-01T09:00:00 "
+            "EndTime=2030-01-01T12:00:00 Flags=SPEC_NODES State={state} Watts=n/a'")
+
+
+def test_a_reservation_that_is_on_is_used(programs, tmp_path):
+    programs(scontrol=RESERVED.format(state="ACTIVE"),
+             srun=f'printf "%s\\n" "$@" > {tmp_path}/asked')
+    found = check(replace(CLUSTER, reservation="class"), "Slurm reservation")
+    assert (found.state, found.advice) == ("OK", "")
+    assert "--reservation=class" in (tmp_path / "asked").read_text()
+
+
+def test_a_reservation_that_begins_later_is_no_mistake(programs, tmp_path):
+    programs(scontrol=RESERVED.format(state="INACTIVE"),
+             srun=f'printf "%s\\n" "$@" > {tmp_path}/asked')
+    found = check(replace(CLUSTER, reservation="class"), "Slurm reservation")
+    assert found.state == "OK"
+    assert "class is inactive now: from 2030-01-01T09:00:00" in found.detail
+    assert "jobs wait until it begins" in found.advice
+    assert "--reservation" not in (tmp_path / "asked").read_text()
+
+
+def test_a_reservation_that_is_not_there(programs):
+    programs(scontrol="echo 'Reservation class not found' >&2; exit 1")
+    found = check(replace(CLUSTER, reservation="class"), "Slurm reservation")
+    assert (found.state, found.detail) == ("missing", "Reservation class not found")
+
+
+# ---------------------------------------------------------------- containers, folders, modules
+
+
+@pytest.fixture
+def boxed(tmp_path):
+    image = tmp_path / "course.sif"
+    image.write_bytes(b"image")
+    return replace(CLUSTER, container="singularity", image=str(image), python="")
+
+
+def test_an_image_and_its_program(programs, boxed, tmp_path):
+    programs(singularity="exit 0")
+    assert check(boxed, "image").detail == f"{tmp_path}/course.sif, 0.0 GiB"
+    assert check(boxed, "singularity command").detail == f"{tmp_path}/bin/singularity"
+    assert "course.sif (nfs4)" in check(boxed, "shared folders").detail
+
+
+def test_an_image_that_is_not_there(programs, boxed):
+    found = check(replace(boxed, image="/nowhere/x.sif"), "image")
+    assert found.state == "missing" and "`make sif`" in found.advice
+
+
+def test_an_image_that_cannot_be_read(programs, boxed, monkeypatch):
+    monkeypatch.setattr(sitecheck.os, "access", lambda path, mode: False)  # root reads everything
+    assert "can't be read by you" in check(boxed, "image").detail
+
+
+def test_a_program_that_only_the_nodes_may_have(programs, boxed):
+    found = check(boxed, "singularity command")
+    assert found.state == "optional" and "on the nodes'" in found.detail
+    local = replace(boxed, scheduler="local", nodes=1)
+    assert check(local, "singularity command").state == "missing"
+
+
+def test_a_program_that_a_module_brings(programs, boxed, tmp_path, monkeypatch):
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    module = ('module() { [ "$2" = box/1 ] && PATH=%s/there:$PATH || '
+              '{ echo "Lmod has detected the following error: no $2" >&2; return 1; }; }')
+    (home / ".bash_profile").write_text(module % tmp_path)
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "singularity").write_text("#!/bin/sh\n")
+    (tmp_path / "there" / "singularity").chmod(0o755)
+    boxed = replace(boxed, modules=("box/1",))
+    assert check(boxed, "modules").detail == "`module load box/1` works"
+    assert check(boxed, "singularity command").detail == (
+        f"{tmp_path}/there/singularity, once box/1 is loaded")
+    found = check(replace(boxed, modules=("box/2",)), "modules")
+    assert found.state == "missing" and "error: no box/2" in found.detail
+
+
+def test_dockers_daemon_is_asked_for_the_image(programs):
+    site = Site(container="docker", image="course:gpu")
+    programs(docker="echo 'Cannot connect to the Docker daemon' >&2; exit 1")
+    found = check(site, "image")
+    assert found.state == "missing" and "course:gpu: Cannot connect" in found.detail
+    programs(docker='[ "$1 $2 $4" = "image inspect course:gpu" ] && echo sha256:12')
+    assert check(site, "image").detail == "course:gpu, sha256:12"
+
+
+def test_inside_the_container_its_image_is_not_looked_for(programs):
+    site = Site(container="docker", image="course:gpu", inside="docker")
+    assert [each.name for each in sitecheck.checks(site)] == ["site", "runs go"]
+
+
+def test_folders_of_this_machine_alone_are_named(programs, monkeypatch):
+    monkeypatch.setattr(sitecheck, "_file_system",
+                        lambda path: "ext4" if "runs" in str(path) else "fuse.beegfs")
+    monkeypatch.setenv("DDL_RUNS_DIR", "/somewhere/runs")
+    found = check(CLUSTER, "shared folders")
+    assert found.state == "optional"
+    assert "runs in /somewhere/runs (ext4)" in found.detail
+    assert found.advice.startswith("runs: may be this machine's own")
+
+
+def test_a_file_system_is_found_for_a_folder_to_come(tmp_path):
+    assert sitecheck._file_system(tmp_path / "to" / "come") == sitecheck._file_system(tmp_path)
+    assert sitecheck._file_system(sitecheck.Path("/proc/self")) == "proc"
+
+
+# ---------------------------------------------------------------- the run of two ranks
+
+
+class Finished:
+    """What `launch` returns, without a launch."""
+
+    id, folder, job = "r1", "/runs/r1", {"created": 100.0}
+
+    def __init__(self, *events, state="done", failure=None):
+        self.state, self.failure, self._events = state, failure, events
+
+    def events(self):
+        return [{"event": "all_reduced", "time": 112.0, **event} for event in self._events]
+
+    def progress(self):
+        ranks = tuple(RankInfo(rank, "n", 1, 105.0 + rank)
+                      for rank in (0, 1))
+        return type("Progress", (), {"ranks": ranks})
+
+
+def two_ranks(monkeypatch, site, finished):
+    asked = {}
+
+    def launch(script, **options):
+        asked.update(options, script=script)
+        if isinstance(finished, Exception):
+            raise finished
+        return finished
+
+    monkeypatch.setattr(run, "launch", launch)
+    return sitecheck.two_ranks(site), asked
+
+
+PLACES = [["node07", "GPU 0"], ["node08", "GPU 0"]]
+
+
+def test_two_ranks_ran(monkeypatch):
+    found, asked = two_ranks(monkeypatch, CLUSTER, Finished({"ranks": 2, "places": PLACES}))
+    assert found.state == "OK"
+    assert found.detail == ("on node07 (GPU 0) and node08 (GPU 0), first all-reduce after 12.0 s "
+                            "(5.0 s until the ranks started), run r1")
+    assert asked["script"].is_file()
+    assert (asked["workers"], asked["nodes"], asked["oversubscribe"]) == (2, 2, False)
+
+
+def test_a_site_with_one_slot_is_shared(monkeypatch):
+    finished = Finished({"ranks": 2, "places": [["h", "processor cores"]] * 2})
+    found, asked = two_ranks(monkeypatch, Site(cores_per_node=1), finished)
+    assert found.state == "OK" and asked["oversubscribe"] and asked["nodes"] == 1
+
+
+@pytest.mark.parametrize("finished, said", [
+    (Finished({"ranks": 1, "places": PLACES[:1]}, {"ranks": 1, "places": PLACES[1:]}),
+     "each rank was alone"),
+    (Finished({"ranks": 2, "places": [["n", "GPU 0"]] * 2}), "both ranks have the same GPU"),
+    (Finished({"ranks": 2, "places": [["n", "processor cores"]] * 2}), "TensorFlow sees none"),
+    (Finished(state="failed", failure=Failure("rank 1 of 2 raised X", advice="Mend it.")),
+     "rank 1 of 2 raised X"),
+    (Finished(state="stopped"), "stopped"),
+    (ValueError("no such thing"), "no such thing"),
+])
+def test_two_ranks_that_did_not_do_it(monkeypatch, finished, said):
+    found, _ = two_ranks(monkeypatch, CLUSTER, finished)
+    assert found.state == "missing" and said in found.detail and found.advice
+
+
+# ---------------------------------------------------------------- the whole report
+
+
+def test_a_cluster_is_not_asked_for_this_machines_cores(programs, monkeypatch):
+    names = [each.name for each in doctor(CLUSTER).checks]
+    assert "processor cores" not in names and "Slurm partition" in names
+    assert "two ranks" not in names
+
+
+def test_software_of_the_image_may_be_missing_here(programs, boxed, monkeypatch):
+    from ddl import record
+
+    monkeypatch.setattr(record, "versions", lambda: dict.fromkeys(
+        ("tensorflow", "horovod", "tensorflow_addons")))
+    states = {each.name: each for each in doctor(boxed).checks}
+    assert states["software"].state == "optional"
+    assert states["software"].detail.endswith("ranks have the image's")
+    assert {each.name: each.state for each in doctor(CLUSTER).checks}["software"] == "missing"
+
+
+def test_a_broken_file_is_the_first_thing_said(tmp_path):
+    file = tmp_path / "site.toml"
+    file.write_text("nodse = 2\n")
+    report = doctor(file)
+    assert not report.ok
+    assert report.checks[0].detail.startswith(f"{file}:1: nodse is not a key")
+    assert "processor cores" in [each.name for each in report.checks]
+
+
+def test_submitting_comes_last(programs, monkeypatch):
+    monkeypatch.setattr(run, "launch", lambda *_, **__: Finished({"ranks": 2, "places": PLACES}))
+    assert doctor(CLUSTER, submit=True).checks[-1].name == "two ranks"
