@@ -175,8 +175,8 @@ def _containers():
     found = [name for name in ("docker", "podman", "apptainer", "singularity")
              if shutil.which(name)]
     if found:
-        return Check("containers", "OK", f"the command {' and '.join(found)} is here; whether it "
-                     "can run an image was not tried")
+        return Check("containers", "OK", f"on the path: {', '.join(found)}; whether an image can "
+                     "be run was not tried")
     return Check("containers", "optional", "none here, and none needed")
 
 

@@ -80,9 +80,10 @@ def two_ranks(site):
         return Check(name, "missing", str(error), "what is missing above may be why")
     if run.state != "done":
         failure = run.failure
-        return Check(name, "missing", failure.sentence if failure else run.state,
-                     f"{failure.advice if failure else ''} `ddl show {run.id}` has the details; "
-                     f"logs are in {run.folder}".strip())
+        what = filter(None, (failure.sentence, failure.message)) if failure else (run.state,)
+        advice = f"{failure.advice} " if failure and failure.advice else ""
+        return Check(name, "missing", ": ".join(dict.fromkeys(what)),
+                     f"{advice}`ddl show {run.id}` has the details; logs are in {run.folder}")
     said = [event for event in run.events() if event["event"] == "all_reduced"]
     if len(said) != 1 or said[0]["ranks"] != 2:
         return Check(name, "missing", "each rank was alone: two jobs of one rank, not one of two",

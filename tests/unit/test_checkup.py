@@ -56,3 +56,27 @@ def test_a_folder_that_cannot_be_written_is_named(monkeypatch):
     monkeypatch.setenv("DDL_RUNS_DIR", "/proc/runs")
     check = module._disk()
     assert check.state == "missing" and "DDL_RUNS_DIR" in check.advice
+
+
+def test_a_container_command_is_not_taken_for_one_that_works(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert module._containers().state == "optional"
+    (tmp_path / "docker").write_text("")
+    (tmp_path / "docker").chmod(0o755)
+    assert module._containers().detail == (
+        "on the path: docker; whether an image can be run was not tried")
+
+
+def test_data_sets_are_listed_once(monkeypatch):
+    from ddl import data
+
+    asked, listing = [], data.listing
+    monkeypatch.setattr(data, "listing", lambda: asked.append(1) or listing())
+    doctor()
+    assert asked == [1]
+
+
+def test_horovod_needs_the_sites_controller(monkeypatch):
+    monkeypatch.setattr("ddl.horovodrun.built_with", lambda: {"gloo": True})
+    assert module._horovod("gloo").state == "OK"
+    assert "HOROVOD_WITH_MPI=1" in module._horovod("mpi").advice

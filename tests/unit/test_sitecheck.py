@@ -291,8 +291,8 @@ def test_a_site_with_one_slot_is_shared(monkeypatch):
      "each rank was alone"),
     (Finished({"ranks": 2, "places": [["n", "GPU 0"]] * 2}), "both ranks have the same GPU"),
     (Finished({"ranks": 2, "places": [["n", "processor cores"]] * 2}), "TensorFlow sees none"),
-    (Finished(state="failed", failure=Failure("rank 1 of 2 raised X", advice="Mend it.")),
-     "rank 1 of 2 raised X"),
+    (Finished(state="failed", failure=Failure("rank 1 raised X", message="why", advice="Mend.")),
+     "rank 1 raised X: why"),
     (Finished(state="stopped"), "stopped"),
     (ValueError("no such thing"), "no such thing"),
 ])
