@@ -71,5 +71,6 @@ class Report:
         heads = "".join(f"<th>{head}</th>" for head in ("", "what", "found", "what to do"))
         return (
             f'{STYLE}<div class="ddl ddl-wide"><table class="ddl-doctor">'
-            f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table><b>{escape(self._conclusion())}</b></div>"
+            f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
+            f"<b>{escape(self._conclusion())}</b></div>"
         )

@@ -39,8 +39,9 @@ def test_unknown_state_is_refused():
 def test_this_machine_is_looked_at():
     report = doctor()
     names = [check.name for check in report.checks]
-    assert names == ["site", "runs go", "processor cores", "memory", "GPUs", "Slurm", "software", "Horovod build",
-                     "CIFAR-10", "generated pictures", "disk", "containers", "this process"]
+    assert names == ["site", "runs go", "processor cores", "memory", "GPUs", "Slurm", "software",
+                     "Horovod build", "CIFAR-10", "generated pictures", "disk", "containers",
+                     "this process"]
     assert all(check.advice for check in report.checks if check.state == "missing")
 
 
