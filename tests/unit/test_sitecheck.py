@@ -8,6 +8,7 @@ import pytest
 from ddl import run, sitecheck
 from ddl.checkup import doctor
 from ddl.progress import Failure, RankInfo
+from ddl.record import host_name
 from ddl.site import Site
 
 CLUSTER = Site(scheduler="slurm", partition="gpu", cores_per_node=16, gpus_per_node=4, nodes=2,
@@ -299,6 +300,15 @@ def test_a_site_with_one_slot_is_shared(monkeypatch):
 def test_two_ranks_that_did_not_do_it(monkeypatch, finished, said):
     found, _ = two_ranks(monkeypatch, CLUSTER, finished)
     assert found.state == "missing" and said in found.detail and found.advice
+
+
+@pytest.mark.slow
+def test_two_ranks_run_for_real(tmp_path, monkeypatch):
+    monkeypatch.setenv("DDL_RUNS_DIR", str(tmp_path))
+    site = replace(Site.detect(), gpus_per_node=0)
+    found = sitecheck.two_ranks(site)
+    assert found.state == "OK", found.detail
+    assert found.detail.count(f"{host_name()} (") == 2
 
 
 # ---------------------------------------------------------------- the whole report
