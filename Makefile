@@ -7,6 +7,7 @@ BASE ?=
 TAG ?= ddl-course
 SIF ?= ddl-course.sif
 CA ?=
+BUILDER ?=
 
 # The environment's own Python, with its own programs first on the path: horovodrun, jupyter, ddl.
 # It takes the shell's place, so that ending `make` ends it.
@@ -66,10 +67,10 @@ images: setup  ## draw the diagrams
 	@$(PY) images/draw.py
 
 image:  ## build the container image for GPUs (BASE=debian:bookworm for CPUs, TAG=NAME, CA=FILE)
-	@BASE="$(BASE)" TAG="$(TAG)" CA="$(CA)" sh containers/build.sh image
+	@BASE="$(BASE)" TAG="$(TAG)" CA="$(CA)" BUILDER="$(BUILDER)" sh containers/build.sh image
 
 sif:  ## build the same for Apptainer or Singularity (BASE=, SIF=FILE, CA=FILE)
-	@BASE="$(BASE)" SIF="$(SIF)" CA="$(CA)" sh containers/build.sh sif
+	@BASE="$(BASE)" SIF="$(SIF)" CA="$(CA)" BUILDER="$(BUILDER)" sh containers/build.sh sif
 
 clean:  ## delete what was built or executed, but neither runs/ nor the environment
 	rm -rf build .pytest_cache

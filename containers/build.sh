@@ -1,6 +1,7 @@
 #!/bin/sh
 # Builds an image from the repository's root: `make image` and `make sif` call this.
-# Environment: BASE (empty: NVIDIA's), TAG or SIF, CA (certificates of a proxy; stays outside).
+# Environment: BASE (empty: NVIDIA's), TAG or SIF, CA (certificates of a proxy; stays outside),
+# BUILDER (empty: the first that answers).
 set -eu
 
 fail() {
@@ -19,7 +20,7 @@ kind=$1
 [ -z "$CA" ] || [ -r "$CA" ] || fail "CA=$CA is not there to read."
 case $kind in
 image)
-    builder=$(first_to_answer info docker podman buildah)
+    builder=${BUILDER:-$(first_to_answer info docker podman buildah)}
     [ "$builder" ] || fail "none of docker (with its daemon running), podman and buildah answers:" \
         "\`apt install buildah\`, or build where one is and carry the image over (docker save, docker load)."
     set -- --file containers/Dockerfile --tag "$TAG" --build-arg "TAG=$TAG"
@@ -29,7 +30,7 @@ image)
     exec env DOCKER_BUILDKIT=1 "$builder" build "$@" .
     ;;
 sif)
-    builder=$(first_to_answer version apptainer singularity)
+    builder=${BUILDER:-$(first_to_answer version apptainer singularity)}
     [ "$builder" ] || fail "neither apptainer nor singularity is here: install Apptainer, load your" \
         "cluster's module, or build where one is and copy $SIF over."
     set -- "$SIF" containers/Singularity.def

@@ -137,8 +137,11 @@ def pending(setup: Setup, names: Sequence[str] = ()) -> list[Step]:
             return (setup.stamps / step.name).read_text()
         return None
 
-    wanted = [step for step in steps(setup) if not names or step.name in names]
-    return [step for step in wanted if stamp(step) != step.key]
+    known = {step.name: step for step in steps(setup)}
+    if unknown := set(names) - known.keys():
+        raise SetupError(f"{min(unknown)} is not one of the steps: {', '.join(known)}.")
+    return [step for name, step in known.items()
+            if name in (names or known) and stamp(step) != step.key]  # fmt: skip
 
 
 def make_python(setup: Setup, line: Line) -> None:

@@ -135,6 +135,32 @@ def test_an_interrupted_set_up_goes_on_where_it_stopped(setup, monkeypatch):
     assert made == ["first", "second", "third"]
 
 
+def test_some_steps_can_be_asked_for_and_an_unknown_one_is_refused(setup):
+    some = environment.pending(setup, ["horovod", "python"])
+    assert [step.name for step in some] == ["python", "horovod"]
+    with pytest.raises(SetupError, match="date is not one of the steps: python, dependencies, "):
+        environment.set_up(setup, ["date"])
+
+
+def test_mpi_is_asked_for_and_remembered_and_has_a_wheel_of_its_own(setup, monkeypatch):
+    monkeypatch.delenv("DDL_MPI", raising=False)
+    assert not environment.mpi(setup.venv)
+    monkeypatch.setenv("DDL_MPI", "1")
+    assert environment.mpi(setup.venv)
+    with_mpi = Setup(setup.venv, "cpu", setup.root, mpi=True)
+    assert with_mpi.wheel.parent != setup.wheel.parent
+    stamp_all(with_mpi, monkeypatch)
+    monkeypatch.delenv("DDL_MPI")
+    assert environment.mpi(setup.venv)
+
+
+def test_mpi_without_its_compiler_is_refused_before_anything_is_done(setup, monkeypatch):
+    monkeypatch.setattr(environment, "check_compiler", lambda: None)
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(SetupError, match="DDL_MPI=1 .* no mpicxx: `apt install libopenmpi-dev`"):
+        environment.check(Setup(setup.venv, "cpu", setup.root, mpi=True), {"horovod"})
+
+
 @pytest.mark.parametrize(
     ("change", "repeated"),
     [

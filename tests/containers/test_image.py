@@ -1,0 +1,180 @@
+"""What an attendee gets with the image: the course at work, and nothing that is not for them."""
+
+import contextlib
+import http.client
+import json
+import os
+import re
+import socket
+import subprocess
+from pathlib import Path
+
+import psutil
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+
+
+@pytest.fixture
+def own_folder(tmp_path):
+    """Return a function that makes a folder which belongs to the user in the container."""
+
+    def make(name):
+        folder = tmp_path / name
+        folder.mkdir()
+        os.chown(folder, 4242, 4242)
+        return folder
+
+    return make
+
+
+# What is inside
+
+
+def test_versions_equal_the_lock_and_the_bases_python_is_not_seen(image):
+    pins = dict(re.findall(r"^([\w.-]+)==(\S+)", (ROOT / "requirements.lock").read_text(), re.M))
+    script = """
+import json, sys
+from importlib.metadata import distributions
+print(json.dumps([sys.path[1:], {d.name: d.version for d in distributions()}]))
+"""
+    path, found = json.loads(image.run("python", "-c", script, cwd="/"))
+    found = {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in found.items()}
+    assert found.pop("ddl-course")
+    ours = {"pip", "setuptools"} - pins.keys()  # what every virtual environment begins with
+    assert {name: found[name] for name in found.keys() - ours} == pins
+    assert not [entry for entry in path if "dist-packages" in entry]
+
+
+def test_nothing_is_inside_that_is_not_for_attendees(image):
+    course = image.files / "course"
+    recipe = (ROOT / "containers" / "Dockerfile").read_text()
+    copied = re.findall(r"^COPY (.*) \S+$", recipe, re.M)
+    wanted = {name.split("/")[0] for line in copied for name in line.split()}
+    assert {entry.name for entry in course.iterdir()} == wanted | {"runs"}
+    assert {"environment.py", "line.py"} == {entry.name for entry in (course / "tools").iterdir()}
+    texts = {path: path.read_bytes() for path in course.rglob("*") if path.is_file()}
+    assert len(texts) > 50
+    assert [path for path, text in texts.items() if b"BEGIN HIDDEN TESTS" in text] == []
+
+
+def test_nothing_is_left_of_the_build(image):
+    """Neither caches, nor the compiler, nor the certificates that the downloads went through."""
+    left = [path for place in ("tmp", "var/tmp", "root/.cache", "var/lib/apt/lists", "course/build")
+            if (image.files / place).exists() for path in (image.files / place).iterdir()]
+    assert left == []
+    assert not (image.files / "usr/bin/c++").exists()
+    assert image.marker not in json.dumps(image.description)
+    found = subprocess.run(["grep", "-rlFs", image.marker, image.files], capture_output=True)
+    assert (found.returncode, found.stdout) == (1, b"")
+
+
+def test_it_says_that_it_is_ours(image):
+    assert image.config["User"] == "attendee"
+    assert "DDL_IMAGE=ddl-course-test" in image.config["Env"]
+    assert image.run("id", "-un", user="attendee").strip() == "attendee"
+
+
+# What it does
+
+
+def test_the_fast_tests_pass_in_it_as_its_user(image):
+    """Those of the package and of launching: set-up and recipes are no matter of the image's."""
+    said = image.run(
+        "python", "-m", "pytest", "-q", "-m", "not slow", "-p", "tests.plugins.no_skips",
+        "-p", "no:cacheprovider", "tests/unit", "tests/launch",
+        "--ignore-glob=*/test_setup_*", "--ignore=tests/unit/test_containers.py",
+        user="attendee", folders=[f"{ROOT / 'tests'}:/course/tests:ro"], timeout_s=600,
+    )  # fmt: skip
+    assert re.search(r"\d{3} passed", said), said
+
+
+def test_anyone_trains_on_two_ranks_and_owns_the_run(image, own_folder):
+    runs = own_folder("runs")
+    image.run(
+        "ddl", "run", "--workers", "2", "train_cifar.py", "--data-set", "synthetic",
+        "--train-samples", "512", "--test-samples", "256", "--global-batch", "64", "--epochs", "1",
+        folders=[f"{runs}:/course/runs"], timeout_s=300,
+    )  # fmt: skip
+    (run,) = runs.iterdir()
+    result = json.loads((run / "result.json").read_text())
+    assert (result["workers"], result["steps"]) == (2, 8)
+    assert run.stat().st_uid == 4242
+
+
+# JupyterLab
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def status(port, path):
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port)) as connection:
+        connection.request("GET", path)
+        return connection.getresponse().status
+
+
+@contextlib.contextmanager
+def jupyterlab(image, *command, **options):
+    """Start it; yield its port, the token that it shows, and the process that Docker knows."""
+    port = free_port()
+    with image.start(*command, JUPYTER_PORT=port, **options) as process:
+        pattern = rf"http://127\.0\.0\.1:{port}/lab/tree/Start_Here\.ipynb\?token=([0-9a-f]{{32,}})"
+        said = []
+        for line in process.stdout:
+            said.append(line)
+            if found := re.search(pattern, line):
+                break
+        else:
+            pytest.fail("".join(said))
+        while "To access the server" not in line:  # it listens
+            line = process.stdout.readline()
+        yield port, found[1], process
+
+
+def test_by_default_it_serves_the_course_to_whoever_has_the_token(image):
+    health = image.config["Healthcheck"]["Test"]
+    assert health[0] == "CMD"
+    with jupyterlab(image, *image.config["Entrypoint"]) as (port, token, process):
+        page = "/api/contents/Start_Here.ipynb?content=0"
+        assert status(port, page) == 403
+        assert status(port, f"{page}&token={'0' * len(token)}") == 403
+        assert status(port, f"{page}&token={token}") == 200
+        image.run(*health[1:], JUPYTER_PORT=port)
+        (init,) = [each for each in process.children(recursive=True) if each.name() == "tini"]
+        init.terminate()  # what `docker stop` does
+        process.communicate(timeout=10)  # after which Docker would kill it
+    image.run(*health[1:], JUPYTER_PORT=port, succeeds=False)
+
+
+def test_where_the_image_cannot_be_written_the_course_is_copied_once(image, own_folder):
+    """As on a cluster: `singularity run` begins in a folder of the caller's."""
+    home = own_folder("home")
+    there = {"folders": [f"{home}:/scratch"], "cwd": "/scratch"}
+    with jupyterlab(image, "start-course", **there) as (_, _, process):
+        (server,) = [each for each in process.children(recursive=True)
+                     if "jupyterlab" in " ".join(each.cmdline())]
+        assert server.environ()["PYTHONPATH"] == "/scratch/ddl-course/source_code"
+    course = home / "ddl-course"
+    assert [entry.name for entry in home.iterdir()] == ["ddl-course"]
+    assert course.stat().st_uid == 4242
+    (course / "Start_Here.ipynb").write_text("{}")
+    asked = "from ddl.record import runs_dir; print(runs_dir())"
+    own = {"PYTHONPATH": "/scratch/ddl-course/source_code"}
+    assert image.run("python", "-c", asked, **there, **own).strip() == "/scratch/ddl-course/runs"
+    with jupyterlab(image, "start-course", **there):
+        assert (course / "Start_Here.ipynb").read_text() == "{}"
+
+
+def test_a_folder_that_cannot_be_written_is_named(image):
+    said = image.run("start-course", cwd="/", succeeds=False)
+    assert "start-course: the course cannot be copied into /: change to a folder of yours" in said
+
+
+def test_a_command_is_run_as_it_is(image):
+    said = image.run(*image.config["Entrypoint"], "sh", "-c", "pwd; exit 3", succeeds=False)
+    assert "/course" in said.splitlines()

@@ -1,0 +1,182 @@
+"""The image recipes: what they agree on, and what `make image` and `make sif` call."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "containers"
+DOCKERFILE = (FOLDER / "Dockerfile").read_text().replace("\\\n", " ")
+SINGULARITY = (FOLDER / "Singularity.def").read_text()
+GPU_BASE = "nvcr.io/nvidia/tensorflow:24.03-tf2-py3"
+
+
+def instructions(name):
+    """The arguments of one kind of instruction in the Dockerfile."""
+    return re.findall(rf"^{name} +(.*)$", DOCKERFILE, re.M)
+
+
+def section(name):
+    """The lines of one section of the Singularity recipe."""
+    found = re.search(rf"^%{name}\n((?:    .*\n|\n)*)", SINGULARITY, re.M)
+    return [line.strip() for line in found[1].splitlines() if line.strip()]
+
+
+def copied():
+    """What goes into the image, as {where: what}."""
+    pairs = {}
+    for instruction in instructions("COPY"):
+        *sources, target = instruction.split()
+        for source in sources:
+            is_file = (ROOT / source).is_file()
+            pairs[f"{target}{Path(source).name}" if is_file else target.rstrip("/")] = source
+    del pairs["/course/containers/install.sh"]  # there early, and once more with its folder
+    return pairs
+
+
+def test_both_recipes_copy_the_same():
+    files = dict(reversed(line.split()) for line in section("files"))
+    assert files == copied()
+
+
+def test_what_is_copied_is_for_attendees_and_all_else_is_kept_from_the_builder():
+    ignore = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line[0] != "#"]
+    assert ignore[0] == "*"
+    let_in = {line[1:] for line in ignore if line.startswith("!")}
+    assert set(copied().values()) == let_in
+    kept_out = {"grading", "tests", "runs", "build", "benchmarks"}
+    assert not {source.split("/")[0] for source in copied().values()} & kept_out
+    assert not [source for source in copied().values() if source.startswith(".")]
+
+
+def test_both_recipes_begin_on_the_same_base_and_install_with_the_same_script():
+    assert f"BASE={GPU_BASE}" in instructions("ARG")
+    assert section("arguments") == [f"BASE={GPU_BASE}"]
+    runs = [re.sub(r"--mount=\S+ +", "", run) for run in instructions("RUN")]
+    assert [run.replace("/run/secrets/ca", "/mnt/ca.crt") for run in runs] == section("post")
+    steps = re.findall(r"^(\w+)\(\) \{$", (FOLDER / "install.sh").read_text(), re.M)
+    assert {run.split()[-1] for run in runs} <= set(steps)
+
+
+def test_both_images_start_the_same_in_the_same_environment():
+    assert json.loads(instructions("ENTRYPOINT")[0]) == ["tini", "--", "start-course"]
+    assert section("runscript") == ['exec start-course "$@"']
+    settings = [word for line in instructions("ENV") for word in shlex.split(line)]
+    docker = dict(word.split("=", 1) for word in settings)
+    del docker["HOME"], docker["USER"]  # Singularity's are the caller's own
+    singularity = dict(line.removeprefix("export ").split("=", 1) for line in section("environment"))
+    assert docker.pop("DDL_IMAGE") == "${TAG}" and singularity.pop("DDL_IMAGE")
+    assert docker.pop("PATH") == "/opt/ddl/bin:${PATH}"
+    assert singularity.pop("PATH") == "/opt/ddl/bin:$PATH"
+    assert docker == singularity
+
+
+@pytest.mark.parametrize("script", sorted(FOLDER.glob("*.sh")), ids=lambda path: path.name)
+def test_scripts_parse(script):
+    subprocess.run(["sh", "-n", script], check=True)
+
+
+def test_no_recipe_names_an_address_or_a_token():
+    for path in (FOLDER / "Dockerfile", FOLDER / "Singularity.def", *FOLDER.glob("*.sh")):
+        text = path.read_text()
+        assert not re.search(r"https?://|token *=|password", text), path
+
+
+# make image, make sif
+
+
+@pytest.fixture
+def make(tmp_path):
+    """Return a function that runs `make` where only these builders are, and they only record."""
+
+    def run(*arguments, there=(), silent=()):
+        programs = tmp_path / "bin"
+        programs.mkdir()
+        needed = ("make", "sh", "env", "id", "mktemp", "rm", "cp", "cat")
+        for name in needed:
+            found = next(p for p in os.defpath.split(":") + ["/usr/bin"] if Path(p, name).exists())
+            (programs / name).symlink_to(Path(found, name))
+        record = tmp_path / "record"
+        for name in (*there, *silent):
+            answer = "exit 1" if name in silent else "exit 0"
+            text = f"""#!/bin/sh
+                case $1 in info | version) {answer} ;; esac
+                printf '%s\\n' {name} "$@" > {record}
+                for word in "$@"; do
+                    case $word in /*:/mnt) cat "${{word%:/mnt}}/ca.crt" >> {record} ;; esac
+                done
+            """
+            (programs / name).write_text(text)
+            (programs / name).chmod(0o755)
+        done = subprocess.run(
+            ["make", *arguments], cwd=ROOT, text=True, capture_output=True,
+            env={"PATH": str(programs), "TMPDIR": str(tmp_path)},
+        )  # fmt: skip
+        return done, record.read_text().splitlines() if record.exists() else None
+
+    return run
+
+
+DOCKER = ["build", "--file", "containers/Dockerfile", "--tag", "ddl-course"]
+DOCKER += ["--build-arg", "TAG=ddl-course"]
+
+
+def test_an_image_is_built_with_docker(make):
+    done, record = make("image", there=["docker", "podman", "buildah"])
+    assert (done.returncode, record) == (0, ["docker", *DOCKER, "."])
+
+
+def test_a_docker_whose_daemon_does_not_answer_is_passed_by(make):
+    done, record = make("image", "BASE=debian:bookworm", there=["buildah"], silent=["docker"])
+    more = ["--build-arg", "BASE=debian:bookworm", "--format", "docker", "."]
+    assert (done.returncode, record) == (0, ["buildah", *DOCKER, *more])
+
+
+def test_the_builder_may_be_named(make):
+    _, record = make("image", "BUILDER=podman", there=["docker", "podman"])
+    assert record[0] == "podman"
+
+
+def test_a_sites_certificates_are_lent_to_the_build_as_a_secret(make, tmp_path):
+    certificates = tmp_path / "site.crt"
+    certificates.write_text("those of a proxy\n")
+    _, record = make("image", f"CA={certificates}", there=["docker"])
+    assert record == ["docker", *DOCKER, "--secret", f"id=ca,src={certificates}", "."]
+
+
+def test_a_sif_is_built_with_apptainer(make):
+    done, record = make("sif", "BASE=debian:bookworm", there=["apptainer", "singularity"])
+    fakeroot = [] if os.geteuid() == 0 else ["--fakeroot"]
+    base = ["--build-arg", "BASE=debian:bookworm"]
+    recipe = ["ddl-course.sif", "containers/Singularity.def"]
+    assert (done.returncode, record) == (0, ["apptainer", "build", *fakeroot, *base, *recipe])
+
+
+def test_a_sites_certificates_are_lent_to_a_sif_through_a_bind(make, tmp_path):
+    certificates = tmp_path / "site.crt"
+    certificates.write_text("those of a proxy\n")
+    done, record = make("sif", f"CA={certificates}", "SIF=other.sif", there=["singularity"])
+    assert done.returncode == 0
+    assert record[1:3] == ["build", "--bind"] and record[3].endswith(":/mnt")
+    assert record[-3:] == ["other.sif", "containers/Singularity.def", "those of a proxy"]
+    assert not Path(record[3].removesuffix(":/mnt")).exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "silent", "said"),
+    [
+        (["image"], ["docker"], "make image: none of docker (with its daemon running), podman and "),
+        (["sif"], [], "make sif: neither apptainer nor singularity is here: install Apptainer, "),
+        (["image", "CA=/nope.crt"], [], "make image: CA=/nope.crt is not there to read."),
+    ],
+)
+def test_what_is_missing_is_one_line_that_says_what_to_do(make, arguments, silent, said):
+    done, record = make("-s", *arguments, silent=silent)
+    ours = [line for line in done.stderr.splitlines() if not line.startswith("make: ***")]
+    assert done.returncode != 0 and record is None
+    assert len(ours) == 1 and ours[0].startswith(said), done.stderr
