@@ -3,6 +3,8 @@
 import argparse
 import sys
 
+from ddl.slurm import SlurmError
+
 __all__ = ["main"]
 
 
@@ -11,7 +13,7 @@ def main(argv=None):
     arguments = _parser().parse_args(argv)
     try:
         return arguments.command(arguments) or 0
-    except (ValueError, LookupError, OSError) as error:
+    except (ValueError, LookupError, OSError, SlurmError) as error:
         print(f"ddl: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -35,6 +37,10 @@ def _parser():
     run.add_argument("--name", help="what tables and figures call the run")
     run.add_argument("--oversubscribe", action="store_true",
                      help="allow more ranks than cores or GPUs")
+    run.add_argument("--nodes", type=int, help="spread the ranks over so many nodes")
+    run.add_argument("--site", metavar="FILE", help="where to run (default: found or detected)")
+    run.add_argument("--detach", action="store_true",
+                     help="return at once; the run goes on (`ddl show RUN` follows it)")
     run.add_argument("--dry-run", action="store_true", help="print the command, run nothing")
     run.add_argument("script", help="a path, or the name of one of the course's scripts")
     run.add_argument("args", nargs=argparse.REMAINDER, help="the script's own arguments")
@@ -45,7 +51,9 @@ def _parser():
         command(name, function, text).add_argument("run", help="its id, or the beginning of it")
     command("compare", _compare, "compare runs in a table").add_argument(
         "run", nargs="+", help="their ids")
-    command("doctor", _doctor, "what is here, and what to do about what is not")
+    doctor = command("doctor", _doctor, "what is here, and what to do about what is not")
+    doctor.add_argument("--site", metavar="FILE", help="check this site file")
+    doctor.add_argument("--submit", action="store_true", help="run two ranks there, too")
 
     data = command("data", None, "data sets").add_subparsers(required=True, metavar="ACTION")
     fetch = data.add_parser("fetch", help="download or generate a data set")
@@ -61,7 +69,10 @@ def _run(arguments):
     run = launch(arguments.script, workers=arguments.workers, args=tuple(arguments.args),
                  name=arguments.name, threads=arguments.threads, timeout_s=arguments.timeout_s,
                  oversubscribe=arguments.oversubscribe, dry_run=arguments.dry_run,
-                 check=False)
+                 nodes=arguments.nodes, site=arguments.site, detach=arguments.detach, check=False)
+    if run and arguments.detach:
+        print(f"{run.id} is on its way: `ddl show {run.id}` follows it, `ddl stop {run.id}` ends it")
+        return 0
     return 0 if run is None or run.state == "done" else 1
 
 
@@ -98,7 +109,7 @@ def _compare(arguments):
 def _doctor(arguments):
     from ddl.checkup import doctor
 
-    report = doctor()
+    report = doctor(site=arguments.site, submit=arguments.submit)
     print(report)
     return 0 if report.ok else 1
 

@@ -15,24 +15,22 @@ Pasted into a terminal, outside a run, it first becomes one: a new run folder, f
 
 import json
 import os
-import re
 import signal
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
 
 from ddl import processes
-from ddl.record import RunFolder, append_json_line, cache_dir, read_json, stack_of, write_json
+from ddl.record import RunFolder, append_json_line, cache_dir, read_json, write_json
 
 __all__ = ["built_with", "main"]
 
 # After a rank has failed, horovodrun ends the others; those that don't go are killed.
 FAILURE_GRACE_S = 1.0
-STACKS_S = 0.5
-LIBRARY = re.compile(r"/(horovod|tensorflow|keras)/|horovod_")
 
 
 def main():
@@ -57,10 +55,12 @@ class Supervisor:
         self.exit_codes = {}
         self.ended_because = None
         self.stopping = threading.Event()
+        os.environ["DDL_RANKS_OF"] = run_id  # what is started from here on inherits it
         signal.signal(signal.SIGTERM, self._asked_to_stop)
         signal.signal(signal.SIGINT, self._asked_to_stop)
         if "DDL_LIFELINE" in os.environ:
-            self._watch(self._await_launcher, int(os.environ.pop("DDL_LIFELINE")))
+            del os.environ["DDL_LIFELINE"]
+            self._watch(self._await_launcher, processes.take_lifeline())
 
     def record(self, event, **fields):
         append_json_line(self.folder.launcher, {"event": event, "time": time.time(), **fields})
@@ -82,8 +82,8 @@ class Supervisor:
                     "state": "failed", "reason": "launch", "message": str(error)}
         # What is left are children that a rank left behind. (This process's own child is
         # multiprocessing's tracker, which ends with it.)
-        own = {os.getpid(), *(child.pid for child in psutil.Process().children())}
-        processes.end(self.run_id, besides=own)
+        own = {child.pid for child in psutil.Process().children()}
+        processes.end(self.run_id, besides=own, mark="DDL_RANKS_OF")
         failed = any(self.exit_codes.values())
         end = self.ended_because or {"state": "failed" if failed else "done"}
         self.record("ended", **end)
@@ -111,6 +111,8 @@ class Supervisor:
                 self.exit_codes[slot.rank] = code
                 self.record("rank_exit", rank=slot.rank, code=code)
                 if code:
+                    if code > 128 and not self.stopping.is_set():  # it can't say why itself: see where the others were
+                        self._waiting()
                     self._watch(self._end_stragglers)
                 return code, ended
 
@@ -120,7 +122,7 @@ class Supervisor:
 
     def _end_stragglers(self):
         time.sleep(FAILURE_GRACE_S)
-        processes.end(self.run_id, besides={os.getpid()})
+        processes.end(self.run_id, mark="DDL_RANKS_OF")
 
     # -------------------------------------------------------- reasons to end early
 
@@ -146,26 +148,14 @@ class Supervisor:
         self._watch(self._end_stragglers)
 
     def _waiting(self):
-        """Ask every rank where it is; return which ones wait for others, by rank.
-
-        Horovod knows too, but only says so in a log. A rank that waits in a collective operation
-        (or in ``hvd.init()``) is inside Horovod or TensorFlow and uses hardly any processor time.
-        """
+        """Ask every rank at once whether it waits for others; return the answers, by rank."""
         job = read_json(self.folder.job) or {}
         alive = processes.of_run(self.run_id)
-        there = {rank: read_json(self.folder.rank(rank)) for rank in range(job["workers"])}
-        pids = {rank: said["pid"] for rank, said in there.items() if said and said["pid"] in alive}
-        for pid in pids.values():
-            processes.send(pid, signal.SIGUSR1)
-        before = {rank: processes.cpu_seconds(pid) for rank, pid in pids.items()}
-        time.sleep(STACKS_S)
-        waiting = {}
-        for rank in there:
-            stack = stack_of(self.folder.stack(rank))
-            idle = rank in pids and (
-                processes.cpu_seconds(pids[rank]) - before[rank] < STACKS_S / 2)
-            waiting[rank] = idle and bool(LIBRARY.search(stack.split("\n")[0]))
-        return waiting
+        there = [read_json(self.folder.rank(rank)) for rank in range(job["workers"])]
+        with ThreadPoolExecutor(len(there)) as pool:
+            return dict(enumerate(pool.map(
+                lambda said: bool(said) and said["pid"] in alive and processes.waits(
+                    said["pid"], self.folder.stack(said["rank"])), there)))
 
     def _watch(self, function, *arguments):
         threading.Thread(target=function, args=arguments, daemon=True).start()

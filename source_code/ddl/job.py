@@ -32,6 +32,8 @@ class Job:
         The run is ended after this many seconds; None never.
     oversubscribe : bool
         Allow more ranks than there are cores or GPUs.
+    nodes : int or None
+        How many nodes the ranks are spread over, the same number on each; None the fewest.
     """
 
     script: str
@@ -42,11 +44,12 @@ class Job:
     threads: int | None = None
     timeout_s: float | None = None
     oversubscribe: bool = False
+    nodes: int | None = None
 
     def __post_init__(self):
         object.__setattr__(self, "args", tuple(str(argument) for argument in self.args))
         object.__setattr__(self, "name", self.name or Path(self.script).stem)
-        for field in ("workers", "threads"):
+        for field in ("workers", "threads", "nodes"):
             value = getattr(self, field)
             if value is not None and (type(value) is not int or value < 1):
                 raise JobError(f"{field}={value!r}: a whole number of at least 1 is needed")

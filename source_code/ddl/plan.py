@@ -2,13 +2,14 @@
 
 A command is built in layers, each a function that puts its own words in front of the next::
 
-    scheduler [ container [ horovodrun [ ddl.rank [ script ] ] ] ]
+    modules [ slurm [ container [ horovodrun or a task [ ddl.rank [ script ] ] ] ] ]
 
-On this machine the outer two are empty. A scheduler or a container adds a layer here, and nothing
-else changes.
+On a laptop the outer three are empty. On one node ``horovodrun`` starts all ranks; on several,
+Slurm does, and a task (`ddl.task`) looks after each.
 """
 
 import json
+import os
 import shlex
 import sys
 from dataclasses import dataclass
@@ -16,11 +17,22 @@ from pathlib import Path
 
 from ddl.job import Job
 from ddl.record import RunFolder
+from ddl.slurm import job_name
 
 __all__ = ["Plan", "job_of", "plan"]
 
 # Ranks that import on a busy or cold machine can start minutes apart; Gloo's own limit is 30 s.
 GLOO_TIMEOUT_S = 180
+
+# What a run needs of its launcher's environment, wherever it goes. Names only: a value on a
+# command line is there for all to see.
+RUN = ("DDL_RUN_ID", "DDL_RUN_DIR", "DDL_RUNS_DIR", "DDL_DATA_DIR", "DDL_LIFELINE",
+       "PYTHONNOUSERSITE")
+LOGIN = ("HOME", "LANG", "LD_LIBRARY_PATH", "LOGNAME", "PATH", "SHELL", "USER", "XDG_CACHE_HOME")
+# What Slurm tells each task, and a container would hide.
+TASK = ("CUDA_VISIBLE_DEVICES", "SLURM_CPUS_PER_TASK", "SLURM_JOB_ID", "SLURM_JOB_NUM_NODES",
+        "SLURM_LOCALID", "SLURM_NNODES", "SLURM_NODEID", "SLURM_NTASKS", "SLURM_PROCID",
+        "SLURM_RESTART_COUNT", "SLURM_STEP_ID", "SLURMD_NODENAME")
 
 
 @dataclass(frozen=True)
@@ -31,6 +43,7 @@ class Plan:
     cwd: str
     environment: tuple[tuple[str, str], ...]
     files: tuple[tuple[Path, str], ...]
+    where: str
 
     @property
     def shell_line(self):
@@ -38,7 +51,7 @@ class Plan:
         return f"cd {shlex.quote(self.cwd)} && {shlex.join(self.argv)}"
 
 
-def plan(job, site, *, run_id, folder, created=0.0):
+def plan(job, site, *, run_id, folder, created=0.0, detach=False, needs=(), user=""):
     """Plan a run.
 
     Parameters
@@ -51,6 +64,12 @@ def plan(job, site, *, run_id, folder, created=0.0):
         The run's folder, which its ranks know as ``DDL_RUN_DIR``.
     created : float
         Time of the launch, in seconds since the epoch.
+    detach : bool
+        Whether the run goes on without its launcher.
+    needs : sequence of str
+        Folders that a container must see, at the same place: the course, data, runs.
+    user : str
+        ``uid:gid`` that a Docker container runs as.
 
     Returns
     -------
@@ -62,33 +81,97 @@ def plan(job, site, *, run_id, folder, created=0.0):
         If the site cannot hold the job.
     """
     site.check(job)
-    argv = (*_horovodrun(job, site), *_rank(job, site))
-    shell = Plan(argv, job.cwd, (), ()).shell_line
+    paths = RunFolder(Path(folder))
+    contained = _container(job, site, run_id, needs, user) + _start(job, site) + _rank(job, site)
+    files = []
+    if site.scheduler == "local":
+        argv = contained
+    elif detach:
+        batch = paths.path / "batch.sh"
+        files = [(batch, _batch(job, site, run_id, contained))]
+        argv = (*_sbatch(job, site, run_id, paths), str(batch))
+    else:
+        argv = (*_srun(job, site, () if site.allocation else _allocation(site, run_id)), *contained)
+    argv = _modules(site) + argv if not detach else argv
+    where = _where(job, site, detach)
+    shell = Plan(argv, job.cwd, (), (), where).shell_line
     described = {
         "id": run_id, "name": job.name, "created": created,
         "script": job.script, "args": list(job.args), "workers": job.workers,
-        "threads": site.threads_per_rank(job), "cwd": job.cwd, "timeout_s": job.timeout_s,
+        "nodes": site.nodes_for(job), "threads": site.threads_per_rank(job), "cwd": job.cwd,
+        "timeout_s": job.timeout_s, "detached": detach, "where": where,
         "site": {"scheduler": site.scheduler, "container": site.container,
                  "controller": site.controller, "cores_per_node": site.cores_per_node,
-                 "gpus_per_node": site.gpus_per_node},
+                 "gpus_per_node": site.gpus_per_node, "allocation": site.allocation},
         "argv": list(argv), "shell_line": shell,
     }
-    paths = RunFolder(Path(folder))
     return Plan(
         argv=argv,
         cwd=job.cwd,
-        environment=(("DDL_RUN_ID", run_id), ("DDL_RUN_DIR", str(folder))),
+        environment=_environment(site, run_id, folder, needs),
         files=(
             (paths.job, json.dumps(described, indent=1) + "\n"),
             (paths.command, f"#!/bin/sh\n{shell}\n"),
+            *files,
         ),
+        where=where,
     )
 
 
-def _horovodrun(job, site):
-    timeout = ("--timeout-s", f"{job.timeout_s:g}") if job.timeout_s else ()
+def _environment(site, run_id, folder, needs):
+    environment = {"DDL_RUN_ID": run_id, "DDL_RUN_DIR": str(folder)}
+    if site.scheduler == "slurm" or _entered(site):
+        environment["PYTHONNOUSERSITE"] = "1"  # ~/.local is not what was tested, there or inside
+    if _entered(site):
+        # The package that plans is the package that runs, whatever version the image has.
+        environment["PYTHONPATH"] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    return tuple(environment.items())
+
+
+def _where(job, site, detach):
+    """Say where the ranks run, and whether a container is entered or we are in it already."""
+    nodes = site.nodes_for(job)
+    place = "on this machine"
+    if site.scheduler == "slurm":
+        place = f"in a {'batch ' if detach else ''}job of Slurm, on {nodes} node{'s' * (nodes > 1)}"
+    if site.allocation:
+        place = f"in Slurm job {site.allocation}, which this process runs in"
+    if site.inside:
+        return f"{place}, inside the {site.inside} container that this process runs in"
+    if _entered(site):
+        return f"{place}, entering {site.image} with {site.container}"
+    return place
+
+
+# ---------------------------------------------------------------- the layers, from inside out
+
+
+def _python(site):
+    return site.python or ("python" if _entered(site) else sys.executable)
+
+
+def _rank(job, site):
     return (
-        site.python or sys.executable, "-m", "ddl.horovodrun", *timeout, f"--{site.controller}",
+        _python(site), "-m", "ddl.rank", "--threads", str(site.threads_per_rank(job)),
+        job.script, *job.args,
+    )
+
+
+def _one_task(job, site):
+    """Whether one task holds all ranks, started by a horovodrun inside it."""
+    return site.controller == "gloo" and site.nodes_for(job) == 1
+
+
+def _start(job, site):
+    timeout = ("--timeout-s", f"{job.timeout_s:g}") if job.timeout_s else ()
+    if not _one_task(job, site):
+        interface = site.network_interfaces[:1]
+        return (
+            _python(site), "-m", "ddl.task", "--controller", site.controller,
+            *(("--network-interface", *interface) if interface else ()), *timeout,
+        )
+    return (
+        _python(site), "-m", "ddl.horovodrun", *timeout, f"--{site.controller}",
         # All ranks are on this host. Left to itself, horovodrun takes any interface that is up, and
         # a laptop's may go away in the middle of a run.
         "--network-interfaces", "lo",
@@ -96,11 +179,134 @@ def _horovodrun(job, site):
     )
 
 
-def _rank(job, site):
+def _entered(site):
+    """Whether the command enters a container, rather than being in one, or in none."""
+    return site.container != "none" and not site.inside
+
+
+def _container(job, site, run_id, needs, user):
+    if not _entered(site):
+        return ()
+    folders = _outermost([*needs, job.cwd, os.path.dirname(job.script)])
+    names = (*RUN, "PYTHONPATH", *site.pass_environment)
+    if site.container == "docker":
+        binds = [f"{folder}:{folder}" for folder in folders]
+        return (
+            "docker", "run", "--rm", "--init", "--interactive", "--name", job_name(run_id),
+            *(("--gpus", "all") if site.gpus_per_node else ()),
+            "--ipc", "host",  # ranks of one node talk through shared memory
+            "--user", user, "--workdir", job.cwd,
+            *_each("--volume", [*binds, *(_both_ends(bind) for bind in site.binds)]),
+            *_each("--env", (*names, "CUDA_VISIBLE_DEVICES")),
+            *site.container_arguments, site.image,
+        )
+    if site.scheduler == "slurm":
+        names += TASK + (("PMIX_*", "OMPI_*") if site.controller == "mpi" else ())
+    else:
+        names += ("CUDA_VISIBLE_DEVICES",)
+    carrier = Path(__file__).resolve().parents[2] / "containers" / "pass_environment.sh"
     return (
-        site.python or sys.executable, "-m", "ddl.rank", "--threads", str(site.threads_per_rank(job)),
-        job.script, *job.args,
+        "sh", str(carrier), *names, "--",
+        "singularity", "exec", *(("--nv",) if site.gpus_per_node else ()), "--cleanenv",
+        "--pwd", job.cwd, *_each("--bind", [*folders, *site.binds]),
+        *site.container_arguments, site.image,
     )
+
+
+def _outermost(folders):
+    """Drop folders that lie in another of them, and repetitions."""
+    kept = []
+    for folder in sorted({str(folder) for folder in folders}):
+        if not any(folder == outer or folder.startswith(f"{outer.rstrip('/')}/") for outer in kept):
+            kept.append(folder)
+    return kept
+
+
+def _both_ends(bind):
+    return bind if ":" in bind else f"{bind}:{bind}"
+
+
+def _each(option, values):
+    return tuple(word for value in values for word in (option, value))
+
+
+def _allocation(site, run_id):
+    """What is asked of Slurm's queue."""
+    options = {
+        "job-name": job_name(run_id), "partition": site.partition, "account": site.account,
+        "reservation": site.reservation, "time": site.time_limit,
+        # SIGURG: who knows nothing of it ignores it, shells and launchers included.
+        "signal": f"URG@{site.time_limit_warning_s}",
+    }
+    return (*(f"--{name}={value}" for name, value in options.items() if value),
+            *site.scheduler_arguments)
+
+
+def _tasks(job, site):
+    """How many tasks, with what: the same for a job and for the step in it."""
+    nodes = site.nodes_for(job)
+    ranks = job.workers // nodes
+    threads = site.threads_per_rank(job)
+    gpus = min(ranks, site.gpus_per_node)
+    count = f"{site.gpu_type}:{gpus}" if site.gpu_type else str(gpus)
+    tasks, cores = (1, threads * ranks) if _one_task(job, site) else (ranks, threads)
+    return (
+        f"--nodes={nodes}", f"--ntasks-per-node={tasks}",
+        f"--cpus-per-task={min(cores, site.cores_per_node)}",
+        # Never GPUs per task: then every rank would see its own one only, as number 0.
+        *((site.gpu_option.replace("{n}", count),) if gpus else ()),
+    )
+
+
+def _srun(job, site, allocation):
+    together = ()
+    if not _one_task(job, site):
+        mpi = "pmix" if site.controller == "mpi" else "none"
+        together = ("--distribution=block", "--kill-on-bad-exit=1", f"--mpi={mpi}")
+    return (
+        "srun", *allocation, *_tasks(job, site), *together,
+        *(("--overlap",) if site.allocation else ()),
+        f"--export={','.join(_exported(site))}",
+    )
+
+
+def _exported(site):
+    # Slurm passes its own variables (SLURM_*) in any case.
+    return tuple(dict.fromkeys((*LOGIN, *RUN, *(("PYTHONPATH",) if _entered(site) else ()),
+                                *site.pass_environment)))
+
+
+def _sbatch(job, site, run_id, paths):
+    return (
+        "sbatch", "--parsable", "--requeue", "--open-mode=append",
+        *_allocation(site, run_id), *_tasks(job, site),
+        f"--export={','.join(_exported(site))}", f"--output={paths.launcher_log}",
+    )
+
+
+def _batch(job, site, run_id, contained):
+    """The script of a batch job; a run that made way at the time limit is queued again."""
+    modules = f"module load {shlex.join(site.modules)}\n" if site.modules else ""
+    step = shlex.join((*_srun(job, site, ()), *contained))
+    return f"""\
+#!/bin/bash{' -l' * bool(modules)}
+{modules}rm -f "$DDL_RUN_DIR/requeue"
+{step}
+status=$?
+if [ $status -eq 0 ] && [ -e "$DDL_RUN_DIR/requeue" ]; then
+    exec scontrol requeue "$SLURM_JOB_ID"
+fi
+exit $status
+"""
+
+
+def _modules(site):
+    if not site.modules:
+        return ()
+    return ("bash", "-lc", f'module load {shlex.join(site.modules)} && exec "$@"', "ddl")
+
+
+# ---------------------------------------------------------------- and back
 
 
 def job_of(argv, cwd):

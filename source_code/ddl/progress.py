@@ -6,13 +6,31 @@ from pathlib import Path
 
 from ddl.record import RunFolder, read_json, read_json_lines, stack_of
 
-__all__ = ["Failure", "Progress", "RankInfo", "failure_of", "progress_of"]
+__all__ = ["Failure", "Progress", "RankInfo", "end_of", "failure_of", "launcher_events",
+           "one_record", "progress_of"]
 
 OVER = ("done", "failed", "stopped", "lost")
 
 # What ranks raise that merely notice that another one is gone.
 SECONDARY = ("HorovodInternalError", "Horovod has been shut down", "Connection reset by peer",
              "Connection closed by peer")
+
+# Slurm's words for ends that are nobody's fault in the script, and what to try.
+SLURM_ENDS = {
+    "OUT_OF_MEMORY": ("it needed more memory than it had asked for",
+                      "Try a smaller batch or fewer workers, or ask for more: "
+                      "scheduler_arguments = [\"--mem=...\"] in the site file."),
+    "TIMEOUT": ("it reached its time limit",
+                "Ask for more with time_limit in the site file, or train in pieces: "
+                "--checkpoint-every, then --resume; a detached run does so by itself."),
+    "DEADLINE": ("it reached its deadline", ""),
+    "NODE_FAIL": ("a node failed", "Start it again; if it happens again, tell the cluster's "
+                  "administrators which node it was."),
+    "BOOT_FAIL": ("a node did not start", "Start it again."),
+    "PREEMPTED": ("a job of higher priority took its place",
+                  "Start it again, detached and with --checkpoint-every: then Slurm queues it "
+                  "again and it goes on by itself."),
+}
 
 LESS_MEMORY = "Try a smaller batch, fewer workers, or more backward passes per step."
 # What to try, by the type of exception; a script that gives up says so in its own words.
@@ -58,7 +76,8 @@ class Progress:
     """A snapshot of a run: all that a view draws.
 
     Times are in seconds, `samples` and `steps` count from the start of training; `history` holds
-    the evaluation events and `losses` pairs of (samples, loss).
+    the evaluation events and `losses` pairs of (samples, loss). `waiting` says what a queued run
+    waits for, in the scheduler's words.
     """
 
     id: str
@@ -66,6 +85,8 @@ class Progress:
     state: str
     folder: Path
     shell_line: str = ""
+    where: str = ""
+    waiting: str = ""
     world: int = 0
     ranks: tuple[RankInfo, ...] = ()
     elapsed_s: float = 0.0
@@ -93,7 +114,7 @@ class Progress:
         return self.state in OVER
 
 
-def progress_of(folder, *, alive=True, now=None):
+def progress_of(folder, *, alive=True, now=None, waiting=""):
     """Read a run folder.
 
     Parameters
@@ -104,6 +125,8 @@ def progress_of(folder, *, alive=True, now=None):
         written down is "lost".
     now : float, optional
         Seconds since the epoch.
+    waiting : str
+        What the run waits for in a queue; empty when it does not wait.
 
     Returns
     -------
@@ -112,15 +135,19 @@ def progress_of(folder, *, alive=True, now=None):
     folder = RunFolder(Path(folder))
     now = time.time() if now is None else now
     job = read_json(folder.job) or {}
-    launcher = read_json_lines(folder.launcher)
-    events = read_json_lines(folder.events)
-    ranks = tuple(
+    world = job.get("workers", 0)
+    launcher = launcher_events(folder, world, alive)
+    events = one_record(read_json_lines(folder.events))
+    ranks = () if waiting else tuple(
         RankInfo(there["rank"], there["host"], there["pid"], there["started"])
-        for there in (read_json(folder.rank(rank)) for rank in range(job.get("workers", 0)))
-        if there
+        for there in (read_json(folder.rank(rank)) for rank in range(world)) if there
     )
-    end = next((event for event in launcher if event["event"] == "ended"), None)
-    state = _state(end, launcher, events, ranks, job, alive)
+    end = end_of(launcher)
+    if end and end["state"] == "done" and folder.requeue.exists():
+        end = {**end, "state": "stopped"}  # it made way, with a checkpoint to go on from
+    if alive and job.get("detached"):
+        end = None  # a batch job goes on after that: it is queued again
+    state = "queued" if waiting else _state(end, launcher, events, ranks, job, alive)
     created = job.get("created", now)
     last_sign = max([created, *(event["time"] for event in (*launcher, *events))])
     until = end["time"] if end else (last_sign if state == "lost" else now)
@@ -131,6 +158,8 @@ def progress_of(folder, *, alive=True, now=None):
         state=state,
         folder=folder.path,
         shell_line=job.get("shell_line", ""),
+        where=job.get("where", ""),
+        waiting=waiting,
         world=job.get("workers", 0),
         ranks=ranks,
         elapsed_s=until - created,
@@ -140,10 +169,79 @@ def progress_of(folder, *, alive=True, now=None):
     )
 
 
+def launcher_events(folder, world, alive):
+    """What the launching side wrote down: the launcher, and on several nodes each rank's task.
+
+    Parameters
+    ----------
+    folder : RunFolder
+    world : int
+        Number of ranks.
+    alive : bool
+        Whether tasks may still be there to write.
+    """
+    events = read_json_lines(folder.launcher)
+    exits = [said for rank in range(world) if (said := read_json(folder.exit(rank)))]
+    if exits:
+        events = sorted([*events, *({"event": "rank_exit", **said} for said in exits)],
+                        key=lambda event: event["time"])
+        # Where one ended badly the others may have been killed before they could say anything.
+        told = len(exits) == world or not alive and any(said["code"] for said in exits)
+        if told and not end_of(events):
+            events.append({"event": "ended", "time": events[-1]["time"], **_end_by_tasks(exits)})
+    return events
+
+
+def _end_by_tasks(exits):
+    """How a run ended whose ranks were looked after one by one."""
+    reasons = {said.get("reason"): said for said in exits}
+    if "timeout" in reasons:
+        missing = [said["rank"] for said in exits if not said.get("waits")]
+        return {"state": "failed", "reason": "timeout",
+                "missing": missing if len(missing) < len(exits) else []}
+    if "launcher gone" in reasons:
+        return {"state": "stopped", "reason": "launcher gone"}
+    if "launch" in reasons:
+        return {"state": "failed", "reason": "launch", "message": reasons["launch"]["message"]}
+    if any(said["code"] and not said.get("reason") for said in exits):
+        return {"state": "failed"}
+    if any(said["code"] for said in exits):
+        return {"state": "stopped", "reason": "SIGTERM"}
+    return {"state": "done"}
+
+
+def end_of(launcher):
+    """The event that ended the run's last start; None while it goes on."""
+    last = None
+    for event in launcher:
+        if event["event"] == "launched":
+            last = None  # queued again, and started again
+        elif event["event"] == "ended":
+            last = event
+    return last
+
+
+def one_record(events):
+    """Drop what a resumed training did over again: all that came after its checkpoint.
+
+    Parameters
+    ----------
+    events : list of dict
+        All events, in the order of writing; a ``start`` says after which step it goes on.
+    """
+    kept = []
+    for event in events:
+        if event["event"] == "start":
+            done = event.get("step") or 0
+            kept = [e for e in kept if e["event"] == "start" or (e.get("step") or 0) <= done]
+        kept.append(event)
+    return kept
+
+
 def _state(end, launcher, events, ranks, job, alive):
     if end:
         return end["state"]
-    if not launcher:
+    if not launcher and not ranks:
         return "queued" if alive else "lost"
     if not alive:
         return "lost"
@@ -178,7 +276,8 @@ def _training(events, created):
 
 
 def _remaining(facts, events, now):
-    steps = [event for event in events if event["event"] == "step"]
+    start = max((i for i, event in enumerate(events) if event["event"] == "start"), default=0)
+    steps = [event for event in events[start:] if event["event"] == "step"]
     done = facts["step"] - steps[0]["step"] if steps else 0
     if done < 1 or not facts.get("steps"):
         return None
@@ -203,8 +302,9 @@ def failure_of(folder, job, launcher, events, state):
         logs += (folder.launcher_log,)
     errors = sorted(filter(None, (read_json(folder.error(rank)) for rank in range(world))),
                     key=lambda error: error["time"])
-    exits = [event for event in launcher if event["event"] == "rank_exit" and event["code"]]
-    end = next((event for event in launcher if event["event"] == "ended"), {})
+    exits = [event for event in launcher
+             if event["event"] == "rank_exit" and event["code"] and not event.get("reason")]
+    end = end_of(launcher) or {}
     if state == "lost":
         return Failure("the run's processes are gone and none of them wrote down why",
                        advice="Its machine may have been switched off, or its launcher killed. "
@@ -213,11 +313,13 @@ def failure_of(folder, job, launcher, events, state):
         # A rank's error is shown as soon as it is there, while the others still run.
         return _raised(errors[0], folder, world, errors, events, logs) if (
             state not in OVER and errors and not _is_secondary(errors[0])) else None
+    if end.get("slurm") in SLURM_ENDS:
+        return _ended_by_slurm(end, errors, exits, logs)
     if end.get("reason") == "timeout":
-        return _timed_out(end, folder, world, logs)
+        return _timed_out(end, job, folder, world, logs)
     if end.get("reason") == "launch":
         return Failure(f"the launcher failed before any rank ran: {end['message']}",
-                       message=end["message"], logs=logs,
+                       message=end["message"], traceback=end.get("log", ""), logs=logs,
                        advice="`ddl doctor` shows what this machine has and what is missing.")
     if end.get("reason") == "launcher killed":
         return Failure(f"the launcher was killed by {end['signal']}", logs=logs,
@@ -280,22 +382,48 @@ def _killed(event, folder, world, events, logs):
         "SIGSEGV": "A library crashed: look at the end of that rank's log.",
         "SIGABRT": "A library gave up: look at the end of that rank's log.",
     }.get(name, "")
+    last_words = _last_lines(folder.log(rank))
+    stacks = [(k, stack_of(folder.stack(k))) for k in range(world) if k != rank]
+    said = f": {last_words[-1].strip()}" if name == "SIGABRT" and last_words else ""
     return Failure(
         sentence=f"rank {rank} of {world} on {host} was killed by {name} "
-                 f"{_when(event['time'], events, there.get('started'))}",
+                 f"{_when(event['time'], events, there.get('started'))}{said}",
         rank=rank, host=host, type=name, advice=advice, logs=logs,
+        traceback="\n".join([
+            *([f"rank {rank}'s last words:", *last_words] if last_words else ()),
+            *(f"rank {k} was here then (innermost call first):\n{stack}"
+              for k, stack in stacks if stack)]),
         others="the other ranks were ended" if world > 1 else "",
     )
 
 
-def _timed_out(end, folder, world, logs):
+def _last_lines(path, count=8):
+    if not path.exists():
+        return []
+    return [line for line in path.read_text(errors="replace").splitlines() if line.strip()][-count:]
+
+
+def _ended_by_slurm(end, errors, exits, logs):
+    why, advice = SLURM_ENDS[end["slurm"]]
+    where = f" on {end['nodes']}" if end.get("nodes") else ""
+    first = next((error for error in errors if not _is_secondary(error)), None)
+    return Failure(
+        sentence=f"Slurm ended job {end['job']}{where}: {why} ({end['slurm']})",
+        type=end["slurm"], traceback=first["traceback"] if first else "",
+        others="; ".join(f"rank {event['rank']} ended with status {event['code']}"
+                         for event in exits),
+        advice=advice, logs=logs,
+    )
+
+
+def _timed_out(end, job, folder, world, logs):
     missing = end.get("missing") or []
     stacks = {rank: stack_of(folder.stack(rank)) for rank in range(world)}
     who = " and ".join(f"rank {rank}" for rank in missing)
     waited = f": the others were waiting for {who}" if missing else ""
     shown = missing or sorted(stacks)
     return Failure(
-        sentence=f"the run was ended at its time limit of {end['timeout_s']:g} s{waited}",
+        sentence=f"the run was ended at its time limit of {end.get('timeout_s') or job['timeout_s']:g} s{waited}",
         rank=missing[0] if missing else None, type="timeout",
         traceback="\n".join(f"rank {rank} was here (innermost call first):\n{stacks[rank]}"
                             for rank in shown if stacks[rank]),

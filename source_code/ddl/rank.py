@@ -10,7 +10,6 @@ a pipe open, or one byte that is not UTF-8, makes horovodrun wait for ever.
 
 import faulthandler
 import os
-import platform
 import signal
 import sys
 import threading
@@ -20,7 +19,7 @@ import types
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
-from ddl.record import RunFolder, write_json
+from ddl.record import RunFolder, host_name, write_json
 
 # A rank that failed must not wait in its exit handlers for ranks that wait for it.
 EXIT_GRACE_S = 2.0
@@ -35,10 +34,11 @@ def main():
     folder = RunFolder(Path(folder)) if folder else None
     if folder:
         _log_to(folder.log(rank))
+        folder.error(rank).unlink(missing_ok=True)  # an earlier start of a requeued job left it
         # The launcher asks for this when a run hangs: where is each rank?
         faulthandler.register(signal.SIGUSR1, file=open(folder.stack(rank), "w"))
         write_json(folder.rank(rank), {
-            "rank": rank, "host": platform.node(), "pid": os.getpid(),
+            "rank": rank, "host": host_name(), "pid": os.getpid(),
             "started": time.time(), "threads": int(threads),
         })
     try:
@@ -103,7 +103,7 @@ def _report(error, rank, folder):
         return
     try:
         write_json(folder.error(rank), {
-            "rank": rank, "host": platform.node(), "type": type(error).__name__,
+            "rank": rank, "host": host_name(), "type": type(error).__name__,
             "message": str(error), "traceback": text, "time": time.time(),
         })
     except OSError as problem:  # a full disk must not hide what went wrong first

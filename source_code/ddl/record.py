@@ -9,6 +9,8 @@ launcher.jsonl     the launcher: launched, exit of each rank, end of the run
 rank-<k>.json      rank k as it starts: host, process id, threads
 rank-<k>.log       rank k: everything that it prints
 error-<k>.json     rank k, when an exception ends it
+exit-<k>.json      the task that looks after rank k, on several nodes: how it ended
+rendezvous.json    the task of rank 0, on several nodes: where the ranks meet
 events.jsonl       rank 0's training script, as it goes (`Recorder`)
 result.json        rank 0's training script, at the end (`Recorder`)
 checkpoint.npz     rank 0's training script, when asked to
@@ -36,6 +38,7 @@ __all__ = [
     "course_root",
     "data_dir",
     "hardware",
+    "host_name",
     "read_json",
     "read_json_lines",
     "recorded",
@@ -107,8 +110,15 @@ class RunFolder:
     def requeue(self):
         return self.path / "requeue"
 
+    @property
+    def rendezvous(self):
+        return self.path / "rendezvous.json"
+
     def rank(self, rank):
         return self.path / f"rank-{rank}.json"
+
+    def exit(self, rank):
+        return self.path / f"exit-{rank}.json"
 
     def log(self, rank):
         return self.path / f"rank-{rank}.log"
@@ -221,6 +231,11 @@ class Recorder:
 # ---------------------------------------------------------------- what it ran on
 
 
+def host_name():
+    """What this host is called: Slurm's name of the node in a job, else the host's own."""
+    return os.environ.get("SLURMD_NODENAME") or platform.node()
+
+
 def hardware():
     """Describe this host: name, processor, usable cores, memory in GiB, GPUs."""
     from ddl.site import gpu_names, usable_cores
@@ -234,7 +249,7 @@ def hardware():
         (int(line.split()[1]) for line in _lines("/proc/meminfo") if line.startswith("MemTotal")), 0
     )
     return {
-        "host": platform.node(),
+        "host": host_name(),
         "cpu": processor,
         "cores": usable_cores(),
         "memory_gib": round(memory_kib / 2**20, 1),

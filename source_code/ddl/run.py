@@ -5,31 +5,38 @@ import secrets
 import signal
 import subprocess
 import time
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from ddl import processes
+from ddl import processes, slurm
 from ddl.job import Job, option_arguments, resolve_script
 from ddl.plan import job_of, plan
-from ddl.progress import progress_of
+from ddl.progress import SLURM_ENDS, end_of, launcher_events, one_record, progress_of
 from ddl.record import (
     RunFolder,
     append_json_line,
+    course_root,
+    data_dir,
     read_json,
     read_json_lines,
     runs_dir,
 )
 from ddl.site import Site
 
-__all__ = ["Run", "RunFailed", "RunInterrupted", "attach", "launch", "run_pasted", "runs", "start"]
+__all__ = ["Run", "RunFailed", "RunInterrupted", "RunLeft", "attach", "launch", "run_pasted",
+           "runs", "start"]
 
 POLL_S = 0.2
 # horovodrun ends its ranks within a second or two; after this the launcher does it itself.
 STOP_GRACE_S = 6.0
+# Slurm asks first and kills after KillWait, 30 s as a rule.
+CANCEL_GRACE_S = 60.0
 
 
-def launch(script, *, workers=2, args=(), name=None, threads=None, timeout_s=None,
-           oversubscribe=False, dry_run=False, wait=True, check=True, site=None, **options):
+def launch(script, *, workers=2, nodes=None, args=(), name=None, threads=None, timeout_s=None,
+           oversubscribe=False, dry_run=False, wait=True, detach=False, check=True, site=None,
+           **options):
     """Run a script on several workers, and show it as it goes.
 
     Parameters
@@ -38,6 +45,8 @@ def launch(script, *, workers=2, args=(), name=None, threads=None, timeout_s=Non
         Any Horovod script: a path, or the name of one of the course's own.
     workers : int
         Number of ranks.
+    nodes : int, optional
+        How many nodes they are spread over; by default the fewest that hold them.
     args : sequence of str
         Arguments of the script, passed on as they are.
     name : str, optional
@@ -52,11 +61,14 @@ def launch(script, *, workers=2, args=(), name=None, threads=None, timeout_s=Non
         Print the shell line and do nothing else.
     wait : bool
         Return when the run is over; otherwise at once, and `Run.wait` follows it later.
+    detach : bool
+        Return as soon as the run is on its way, and let it go on without this process: through
+        the night, on a cluster as a batch job. ``attach(run.id)`` finds it again.
     check : bool
         Raise `RunFailed` where the run fails, so that the cells after it don't go on without it.
         A run that was stopped on purpose is returned.
-    site : Site, optional
-        Where to run; by default it is detected.
+    site : Site or str, optional
+        Where to run: a site, or the path of a site file. By default ``Site.here()`` finds it.
     **options
         Options of the script: ``recipe="warmup", sync_bn=True`` becomes
         ``--recipe warmup --sync-bn``.
@@ -70,19 +82,23 @@ def launch(script, *, workers=2, args=(), name=None, threads=None, timeout_s=Non
     ------
     JobError, SiteError
         If the script is not there, or the site cannot hold that many workers.
+    SlurmError
+        If Slurm does not take a batch job.
     RunFailed
         If the run fails, unless `check` is False.
     """
     cwd = os.getcwd()
     job = Job(script=resolve_script(script, cwd), args=(*args, *option_arguments(options)),
               workers=workers, cwd=cwd, name=name or "", threads=threads, timeout_s=timeout_s,
-              oversubscribe=oversubscribe)
-    site = site or Site.detect()
+              oversubscribe=oversubscribe, nodes=nodes)
+    site = site if isinstance(site, Site) else Site.here(site)
     if dry_run:
-        print(plan(job, site, run_id="dry-run", folder=runs_dir() / "dry-run").shell_line)
+        planned = plan(job, site, run_id="dry-run", folder=runs_dir() / "dry-run", detach=detach,
+                       **_surroundings())
+        print(planned.shell_line)
         return None
-    run = start(job, site)
-    if not wait:
+    run = start(job, site, detach)
+    if detach or not wait:
         return run
     run.wait()
     if check and run.state in ("failed", "lost"):
@@ -113,27 +129,65 @@ class RunInterrupted(_OneLine, KeyboardInterrupt):
         self.run = run
 
 
-def start(job, site):
+class RunLeft(_OneLine, KeyboardInterrupt):
+    """Following a detached run was interrupted; the run goes on."""
+
+    def __init__(self, run):
+        super().__init__(f"run {run.id} goes on by itself: attach({run.id!r}).wait() follows it "
+                         f"again, attach({run.id!r}).stop() ends it")
+        self.run = run
+
+
+def start(job, site, detach=False):
     """Write the run folder and start the job's processes; return the `Run` without waiting."""
     run_id, folder = _new_folder()
-    planned = plan(job, site, run_id=run_id, folder=folder, created=time.time())
+    try:
+        planned = plan(job, site, run_id=run_id, folder=folder, created=time.time(), detach=detach,
+                       **_surroundings())
+    except ValueError:
+        folder.rmdir()  # nothing has been asked for yet
+        raise
     for path, text in planned.files:
         path.write_text(text)
     paths = RunFolder(folder)
     paths.command.chmod(0o755)
-    # The launcher holds one end of this pipe: when it dies, even by SIGKILL, the run ends.
+    environment = {**os.environ, **dict(planned.environment)}
+    if detach and site.scheduler == "slurm":
+        try:
+            number = slurm.submit(planned.argv, planned.cwd, environment)
+        except slurm.SlurmError as error:
+            append_json_line(paths.launcher, {
+                "event": "ended", "time": time.time(), "state": "failed", "reason": "launch",
+                "message": str(error)})
+            raise
+        append_json_line(paths.launcher, {"event": "submitted", "time": time.time(), "job": number})
+        return Run(folder)
+    if detach:
+        return Run(folder, _spawn(planned, environment, paths, subprocess.DEVNULL))
+    # The launcher holds one end of this pipe: when it dies, even by SIGKILL, the run ends. The
+    # other end is standard input, which Slurm and containers pass on to where the ranks are.
     read_end, write_end = os.pipe()
-    environment = {**os.environ, **dict(planned.environment), "DDL_LIFELINE": str(read_end)}
+    environment["DDL_LIFELINE"] = "stdin"
     try:
-        with open(paths.launcher_log, "wb") as log:
-            process = subprocess.Popen(
-                planned.argv, cwd=planned.cwd, env=environment, stdin=subprocess.DEVNULL,
-                stdout=log, stderr=subprocess.STDOUT, pass_fds=(read_end,),
-                start_new_session=True,  # Ctrl-C is for the launcher, which then stops the run
-            )
+        return Run(folder, _spawn(planned, environment, paths, read_end), write_end)
     finally:
         os.close(read_end)
-    return Run(folder, process, write_end)
+
+
+def _spawn(planned, environment, paths, stdin):
+    with open(paths.launcher_log, "wb") as log:
+        return subprocess.Popen(
+            planned.argv, cwd=planned.cwd, env=environment, stdin=stdin, stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C is for the launcher, which then stops the run
+        )
+
+
+def _surroundings():
+    """What a plan needs to know of this side: folders that the run must see, and for whom."""
+    data_dir().mkdir(parents=True, exist_ok=True)
+    needs = [course_root(), Path(__file__).parents[1], data_dir(), runs_dir()]
+    return {"needs": [str(path) for path in needs], "user": f"{os.getuid()}:{os.getgid()}"}
 
 
 def _new_folder():
@@ -170,6 +224,11 @@ class Run:
         self.id = self.job.get("id", self.folder.name)
         self.name = self.job.get("name", self.folder.name)
 
+        # Steps in a job that this process runs in have no queue of their own.
+        site = self.job.get("site", {})
+        self._queue = (slurm.SlurmJob(self.id) if site.get("scheduler") == "slurm"
+                       and not site.get("allocation") else None)
+
     def __del__(self):
         # The notebook let go of this object, not of the run: it goes on until the kernel ends,
         # so the pipe stays open. Only a finished run's end of it is closed.
@@ -180,8 +239,21 @@ class Run:
 
     def progress(self):
         """Return a `Progress`: everything that can be known now."""
-        self._notice_death()
-        return progress_of(self.folder, alive=self._alive())
+        job = self._look_at_queue()
+        self._notice_death(job)
+        return progress_of(self.folder, alive=self._alive(job),
+                           waiting=job.waiting if job else "")
+
+    def _look_at_queue(self):
+        """What Slurm says, as far as it matters: not while our own srun is seen to run ranks."""
+        if not self._queue or self._settled():
+            return None
+        if self._process and self._process.poll() is None and self._paths.rank(0).exists():
+            return None
+        try:
+            return self._queue.state()
+        except slurm.SlurmError:
+            return None  # a controller that does not answer for a while: the files say the rest
 
     @property
     def state(self):
@@ -199,8 +271,11 @@ class Run:
         return read_json(self._paths.result)
 
     def events(self):
-        """Return all events that the script has recorded so far, as dictionaries."""
-        return read_json_lines(self._paths.events)
+        """Return all events that the script has recorded so far, as dictionaries.
+
+        What a resumed training did over again is there once.
+        """
+        return one_record(read_json_lines(self._paths.events))
 
     @property
     def history(self):
@@ -235,6 +310,8 @@ class Run:
     def wait(self, view=None):
         """Show the run until it is over; interrupting this stops the run.
 
+        A detached run is only left alone by an interrupt, and goes on.
+
         Returns
         -------
         Run
@@ -249,11 +326,14 @@ class Run:
                 view.update(progress)
                 time.sleep(POLL_S)
         except KeyboardInterrupt:
+            if self.job.get("detached"):
+                view.close(self.progress())
+                raise RunLeft(self) from None
             self.stop()
             view.close(self.progress())
             raise RunInterrupted(self) from None
         self._reap()
-        view.close(progress)
+        view.close(self.progress())
         return self
 
     def _reap(self):
@@ -269,15 +349,30 @@ class Run:
         """End the run and wait until its processes are gone. A run that is over stays as it is."""
         if self.progress().over:
             return
-        pid = self._launcher_pid()
-        if pid:
-            processes.send(pid, signal.SIGTERM)
-            deadline = time.monotonic() + STOP_GRACE_S
-            while time.monotonic() < deadline and not self._ended():
-                time.sleep(POLL_S / 4)
+        if not (self._queue and self._cancel()):
+            pid = self._launcher_pid()
+            if pid:
+                processes.send(pid, signal.SIGTERM)
+                self._await_end(STOP_GRACE_S)
         self._reap()
-        if not self._ended():
-            self._record_end({"state": "stopped", "reason": "stopped"})
+        self._record_end({"state": "stopped", "reason": "stopped"})
+
+    def _cancel(self):
+        """Cancel the job in Slurm's queue and wait until it is gone; False if there is none."""
+        if not self._queue.cancel():
+            return False
+        deadline = time.monotonic() + CANCEL_GRACE_S
+        while time.monotonic() < deadline:
+            state = self._queue.state(fresh=True)
+            if not (state and state.active):
+                break
+            time.sleep(POLL_S)
+        return True
+
+    def _await_end(self, seconds):
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and not self._end():
+            time.sleep(POLL_S / 4)
 
     def _launcher_pid(self):
         if self._process:
@@ -286,29 +381,77 @@ class Run:
                          if event["event"] == "launched"), None)
         return launched["pid"] if launched and launched["pid"] in processes.of_run(self.id) else 0
 
-    def _alive(self):
+    def _alive(self, job):
         if self._process:
             return self._process.poll() is None
-        return bool(processes.of_run(self.id)) if not self._ended() else False
+        if self._queue:
+            return bool(job and job.active)
+        return bool(processes.of_run(self.id)) if not self._end() else False
 
-    def _ended(self):
-        return any(event["event"] == "ended" for event in read_json_lines(self._paths.launcher))
+    def _end(self):
+        return end_of(read_json_lines(self._paths.launcher))
 
-    def _notice_death(self):
-        """Write down the end of a launcher that could not do so itself."""
+    def _settled(self):
+        """Whether the run's end is written down for good."""
+        end = self._end()
+        return bool(end) and (not self._queue or "job" in end)
+
+    def _notice_death(self, job):
+        """Write down an end that the launcher could not, or did not know the reason of."""
+        if self._settled():
+            return
+        if self._queue:
+            gone = self._process.poll() is not None if self._process else True
+            if gone and not (job and job.active):
+                self._settle()
+            return
         status = self._process.poll() if self._process else None
-        if status is not None and not self._ended():
+        if status is not None and not self._end():
             processes.end(self.id)
             if status < 0:
                 self._record_end({"state": "failed", "reason": "launcher killed",
                                   "signal": signal.Signals(-status).name})
             else:
-                text = self._paths.launcher_log.read_text(errors="replace").strip()
-                self._record_end({"state": "failed", "reason": "launch",
-                                  "message": text.splitlines()[-1] if text else f"exit {status}"})
+                self._record_end(self._launch_failure(status))
+
+    def _launch_failure(self, status):
+        log = self._paths.launcher_log
+        text = log.read_text(errors="replace").strip() if log.exists() else ""
+        return {"state": "failed", "reason": "launch", "log": text,
+                "message": text.splitlines()[-1] if text else f"exit {status}"}
+
+    def _settle(self):
+        """Write down how Slurm says that the job ended, beside what the ranks say."""
+        try:
+            job = self._queue.ended()
+        except slurm.SlurmError:
+            return  # asked again at the next look
+        if job and job.active:
+            return
+        events = launcher_events(self._paths, self.job.get("workers", 0), alive=False)
+        if job is None:
+            if self._process and not end_of(events):
+                self._record_end(self._launch_failure(self._process.returncode) | {"job": ""})
+        elif not events and job.state == "FAILED":
+            self._record_end(self._launch_failure(1) | {"job": job.id})
+        else:
+            self._record_end(_end_by_slurm(job, end_of(events) or {}))
 
     def _record_end(self, fields):
         append_json_line(self._paths.launcher, {"event": "ended", "time": time.time(), **fields})
+
+
+def _end_by_slurm(job, end):
+    """Put together how a run ended from what Slurm says and what the run's own side wrote down."""
+    known = {key: value for key, value in end.items() if key not in ("event", "time")}
+    by_slurm = {"job": job.id, "slurm": job.state, "nodes": job.nodes, "by": job.by}
+    if job.state in SLURM_ENDS and known.get("state") != "done":
+        return known | by_slurm | {"state": "failed"}
+    if known:
+        return known | by_slurm
+    if job.state == "CANCELLED":
+        return by_slurm | {"state": "stopped", "reason": "cancelled"}
+    return by_slurm | {"state": "lost" if job.state == "COMPLETED" else "failed"}
 
 
 def runs():
@@ -344,8 +487,10 @@ def run_pasted(arguments):
         print("ddl.horovodrun: not a command that this package planned. To run a script, type:\n"
               "  ddl run --workers 2 SCRIPT [ARGUMENT ...]")
         return 2
+    # The line is running where it was meant to, whatever layers stood in front of it.
+    here = replace(Site.detect(), scheduler="local", nodes=1, allocation="")
     try:
-        run = start(job, Site.detect()).wait()
+        run = start(job, here).wait()
     except KeyboardInterrupt:
         return 130
     return 0 if run.state == "done" else 1

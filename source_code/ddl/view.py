@@ -151,7 +151,7 @@ class PlainView:
     def __init__(self, run, clock=time.monotonic):
         self._clock = clock
         self._last = clock()
-        self._seen = dict(line=False, state=None, ranks=0, notes=0, evaluations=0, failure=None)
+        self._seen = dict(line=False, state=None, waiting="", ranks=0, notes=0, evaluations=0, failure=None)
         self._echoed = {}  # rank to bytes of its log
 
     def update(self, progress):
@@ -163,6 +163,10 @@ class PlainView:
         if len(progress.ranks) > seen["ranks"]:
             seen["ranks"] = len(progress.ranks)
             self._say(progress, _ranks(progress))
+        if progress.waiting != seen["waiting"]:
+            seen["waiting"] = progress.waiting
+            if progress.waiting:
+                self._say(progress, progress.waiting)
         if progress.state != seen["state"] and not progress.over:
             seen["state"] = progress.state
             data = f", data: {data_label(progress.data)}" if progress.data else ""
@@ -180,7 +184,8 @@ class PlainView:
             self._print("\n\n".join(filter(None, (failure.sentence, failure.traceback.rstrip()))))
             seen["failure"] = failure.sentence
         if self._clock() - self._last >= HEARTBEAT_S:
-            facts = [progress.state, *(_facts(progress) if progress.step else [_ranks(progress)])]
+            facts = [progress.state, *(_facts(progress) if progress.step
+                                       else [progress.waiting or _ranks(progress)])]
             self._say(progress, " · ".join(facts))
 
     def close(self, progress):
@@ -327,7 +332,7 @@ def _status_html(progress):
     times = f"{_clock(progress.elapsed_s)} elapsed"
     if progress.remaining_s is not None:
         times += f", about {_clock(progress.remaining_s)} left"
-    where = [_ranks(progress)] + ([data_label(progress.data)] if progress.data else [])
+    where = [progress.waiting or _ranks(progress)] + ([data_label(progress.data)] if progress.data else [])
     facts = "".join(f"<span>{escape(fact)}</span>" for fact in (times, *where))
     chip = f"{SIGNS[progress.state]} {progress.state}"
     return (

@@ -1,9 +1,11 @@
 import json
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from ddl import plan as plan_module
 from ddl.job import Job
 from ddl.plan import job_of, plan
 from ddl.site import Site, SiteError
@@ -33,9 +35,10 @@ def test_what_is_written_before_the_start():
     described = json.loads(files["job.json"])
     assert described == {
         "id": "r1", "name": "small", "created": 12.5, "script": "/course/x.py", "args": ["a"],
-        "workers": 2, "threads": 2, "cwd": "/course", "timeout_s": 60,
+        "workers": 2, "nodes": 1, "threads": 2, "cwd": "/course", "timeout_s": 60,
+        "detached": False, "where": "on this machine",
         "site": {"scheduler": "local", "container": "none", "controller": "gloo", "cores_per_node": 4,
-                 "gpus_per_node": 0},
+                 "gpus_per_node": 0, "allocation": ""},
         "argv": list(result.argv), "shell_line": result.shell_line,
     }
     assert dict(result.environment) == {"DDL_RUN_ID": "r1", "DDL_RUN_DIR": "/runs/r1"}
@@ -84,5 +87,158 @@ def test_more_ranks_than_gpus_are_refused():
 
 @pytest.mark.parametrize("field", ["scheduler", "container", "controller"])
 def test_an_unknown_site_value_lists_the_valid_ones(field):
-    with pytest.raises(SiteError, match=f"{field} = 'nonsense' is not one of: "):
+    with pytest.raises(SiteError, match=f'{field} = "nonsense" is not one of: '):
         Site(**{field: "nonsense"})
+
+
+# ---------------------------------------------------------------- through Slurm and containers
+
+JOB = Job("/course/train_cifar.py", ("--recipe", "warmup"), workers=2, cwd="/course/notebooks")
+CLUSTER = Site(
+    scheduler="slurm", partition="gpu", account="class7", time_limit="1:00:00", nodes=2,
+    gpus_per_node=4, cores_per_node=32, gpu_type="a100", scheduler_arguments=("--exclusive",),
+    python="/env/bin/python",
+)
+BOXED = Site(
+    scheduler="slurm", partition="gpu", nodes=2, gpus_per_node=4, cores_per_node=32,
+    container="singularity", image="/shared/ddl.sif", binds=("/scratch:/scratch:ro",),
+    pass_environment=("NCCL_DEBUG",),
+)
+ENVIRONMENT = ("HOME,LANG,LD_LIBRARY_PATH,LOGNAME,PATH,SHELL,USER,XDG_CACHE_HOME,DDL_RUN_ID,"
+               "DDL_RUN_DIR,DDL_RUNS_DIR,DDL_DATA_DIR,DDL_LIFELINE,PYTHONNOUSERSITE")
+CARRIER = Path(plan_module.__file__).resolve().parents[2] / "containers" / "pass_environment.sh"
+
+
+def line(job, site, **options):
+    """The planned line, without the change of folder in front."""
+    options = {"needs": ("/course", "/data", "/course/runs"), "user": "1000:100", **options}
+    result = plan(job, site, run_id="r1", folder=FOLDER, **options)
+    before, _, rest = result.shell_line.partition(" && ")
+    assert before == f"cd {job.cwd}"
+    return rest
+
+
+def test_one_node_of_slurm():
+    assert line(JOB, CLUSTER) == (
+        "srun --job-name=ddl-r1 --partition=gpu --account=class7 --time=1:00:00 --signal=URG@120 "
+        "--exclusive --nodes=1 --ntasks-per-node=1 --cpus-per-task=32 --gres=gpu:a100:2 "
+        f"--export={ENVIRONMENT} "
+        "/env/bin/python -m ddl.horovodrun --gloo --network-interfaces lo "
+        "--gloo-timeout-seconds 180 -np 2 "
+        "/env/bin/python -m ddl.rank --threads 16 /course/train_cifar.py --recipe warmup"
+    )
+
+
+def test_several_nodes_of_slurm():
+    job = replace(JOB, workers=8, timeout_s=600)
+    assert line(job, replace(CLUSTER, network_interfaces=("ib0",))) == (
+        "srun --job-name=ddl-r1 --partition=gpu --account=class7 --time=1:00:00 --signal=URG@120 "
+        "--exclusive --nodes=2 --ntasks-per-node=4 --cpus-per-task=8 --gres=gpu:a100:4 "
+        f"--distribution=block --kill-on-bad-exit=1 --mpi=none --export={ENVIRONMENT} "
+        "/env/bin/python -m ddl.task --controller gloo --network-interface ib0 --timeout-s 600 "
+        "/env/bin/python -m ddl.rank --threads 8 /course/train_cifar.py --recipe warmup"
+    )
+
+
+def test_singularity_on_a_node_of_slurm():
+    assert line(JOB, BOXED) == (
+        "srun --job-name=ddl-r1 --partition=gpu --signal=URG@120 "
+        "--nodes=1 --ntasks-per-node=1 --cpus-per-task=32 --gres=gpu:2 "
+        f"--export={ENVIRONMENT},PYTHONPATH,NCCL_DEBUG "
+        f"sh {CARRIER} DDL_RUN_ID DDL_RUN_DIR DDL_RUNS_DIR DDL_DATA_DIR DDL_LIFELINE "
+        "PYTHONNOUSERSITE PYTHONPATH NCCL_DEBUG CUDA_VISIBLE_DEVICES SLURM_CPUS_PER_TASK "
+        "SLURM_JOB_ID SLURM_JOB_NUM_NODES SLURM_LOCALID SLURM_NNODES SLURM_NODEID SLURM_NTASKS "
+        "SLURM_PROCID SLURM_RESTART_COUNT SLURM_STEP_ID SLURMD_NODENAME -- "
+        "singularity exec --nv --cleanenv --pwd /course/notebooks --bind /course --bind /data "
+        "--bind /scratch:/scratch:ro /shared/ddl.sif "
+        "python -m ddl.horovodrun --gloo --network-interfaces lo --gloo-timeout-seconds 180 -np 2 "
+        "python -m ddl.rank --threads 16 /course/train_cifar.py --recipe warmup"
+    )
+
+
+def test_mpi_ranks_meet_through_pmix():
+    text = line(JOB, replace(BOXED, controller="mpi"))
+    assert "--ntasks-per-node=2 --cpus-per-task=16 --gres=gpu:2 --distribution=block " in text
+    assert "--kill-on-bad-exit=1 --mpi=pmix " in text
+    assert "SLURMD_NODENAME PMIX_* OMPI_* -- singularity exec" in text.replace("'", "")
+    assert "python -m ddl.task --controller mpi python -m ddl.rank" in text
+
+
+def test_docker_on_this_machine():
+    site = Site(container="docker", image="ddl-course:gpu", gpus_per_node=2, cores_per_node=16,
+                binds=("/scratch",), pass_environment=("NCCL_DEBUG",))
+    assert line(JOB, site) == (
+        "docker run --rm --init --interactive --name ddl-r1 --gpus all --ipc host "
+        "--user 1000:100 --workdir /course/notebooks --volume /course:/course "
+        "--volume /data:/data --volume /scratch:/scratch --env DDL_RUN_ID --env DDL_RUN_DIR "
+        "--env DDL_RUNS_DIR --env DDL_DATA_DIR --env DDL_LIFELINE --env PYTHONNOUSERSITE "
+        "--env PYTHONPATH --env NCCL_DEBUG --env CUDA_VISIBLE_DEVICES ddl-course:gpu "
+        "python -m ddl.horovodrun --gloo --network-interfaces lo --gloo-timeout-seconds 180 -np 2 "
+        "python -m ddl.rank --threads 8 /course/train_cifar.py --recipe warmup"
+    )
+
+
+def test_a_detached_run_is_a_batch_job():
+    site = replace(BOXED, container="none", modules=("cuda/12", "nccl/2"), python="/env/python")
+    result = plan(JOB, site, run_id="r1", folder=FOLDER, detach=True)
+    assert shlex.join(result.argv) == (
+        "sbatch --parsable --requeue --open-mode=append --job-name=ddl-r1 --partition=gpu "
+        "--signal=URG@120 --nodes=1 --ntasks-per-node=1 --cpus-per-task=32 --gres=gpu:2 "
+        f"--export={ENVIRONMENT},NCCL_DEBUG --output=/runs/r1/launcher.log /runs/r1/batch.sh"
+    )
+    assert dict(result.files)[FOLDER / "batch.sh"] == f"""\
+#!/bin/bash -l
+module load cuda/12 nccl/2
+rm -f "$DDL_RUN_DIR/requeue"
+srun --nodes=1 --ntasks-per-node=1 --cpus-per-task=32 --gres=gpu:2 --export={ENVIRONMENT},NCCL_DEBUG \
+/env/python -m ddl.horovodrun --gloo --network-interfaces lo --gloo-timeout-seconds 180 -np 2 \
+/env/python -m ddl.rank --threads 16 /course/train_cifar.py --recipe warmup
+status=$?
+if [ $status -eq 0 ] && [ -e "$DDL_RUN_DIR/requeue" ]; then
+    exec scontrol requeue "$SLURM_JOB_ID"
+fi
+exit $status
+"""
+
+
+def test_modules_are_loaded_first():
+    argv = planned(JOB, replace(CLUSTER, modules=("cuda/12",))).argv
+    assert argv[:4] == ("bash", "-lc", 'module load cuda/12 && exec "$@"', "ddl")
+    assert argv[4] == "srun"
+
+
+@pytest.mark.parametrize("site, where", [
+    (SITE, "on this machine"),
+    (CLUSTER, "in a job of Slurm, on 1 node"),
+    (BOXED, "in a job of Slurm, on 1 node, entering /shared/ddl.sif with singularity"),
+    (replace(BOXED, nodes=1, scheduler="local", inside="singularity"),
+     "on this machine, inside the singularity container that this process runs in"),
+    (replace(CLUSTER, allocation="17"), "in Slurm job 17, which this process runs in"),
+])
+def test_the_plan_says_where_it_runs(site, where):
+    assert planned(JOB, site).where == where
+
+
+def test_inside_a_container_there_is_none_to_enter():
+    site = replace(BOXED, nodes=1, scheduler="local", inside="singularity")
+    assert "singularity exec" not in planned(JOB, site).shell_line
+
+
+def test_in_an_allocation_a_step_is_started_and_nothing_is_queued():
+    text = line(replace(JOB, workers=8), replace(CLUSTER, allocation="17"))
+    assert text.startswith("srun --nodes=2 --ntasks-per-node=4") and "--overlap" in text
+    assert "--partition" not in text and "--job-name" not in text
+
+
+def test_no_value_of_a_variable_is_on_the_line(monkeypatch):
+    monkeypatch.setenv("MY_API_TOKEN", "hush-4711")
+    for site in (BOXED, replace(BOXED, nodes=1, scheduler="local", container="docker")):
+        result = planned(JOB, replace(site, pass_environment=("MY_API_TOKEN",)))
+        assert "hush-4711" not in result.shell_line + str(result.files) + str(result.environment)
+        assert "MY_API_TOKEN" in result.shell_line
+
+
+def test_the_package_that_plans_is_the_one_that_runs_in_the_container():
+    environment = dict(planned(JOB, BOXED).environment)
+    assert environment["PYTHONPATH"] == str(CARRIER.parents[1] / "source_code")
+    assert environment["PYTHONNOUSERSITE"] == "1"

@@ -161,3 +161,110 @@ def test_a_stopped_run_has_no_failure(folder):
 
 def test_a_progress_needs_no_more_than_the_folder(tmp_path):
     assert progress_of(tmp_path, alive=False, now=0.0).state == "lost"
+
+
+# ---------------------------------------------------------------- several nodes, Slurm, requeue
+
+
+def exits(folder, *codes, **fields):
+    for rank, code in enumerate(codes):
+        write_json(folder.path / f"exit-{rank}.json",
+                   {"rank": rank, "host": f"node{rank}", "code": code, "time": 8.0 + rank,
+                    **{name: values[rank] for name, values in fields.items()
+                       if values[rank] is not None}})
+
+
+def test_a_run_on_several_nodes_is_over_when_all_tasks_say_so(folder):
+    folder.rank(0)
+    folder.rank(1)
+    exits(folder, 0)
+    assert folder.progress().state == "running"
+    exits(folder, 0, 0)
+    progress = folder.progress(now=99.0)
+    assert (progress.state, progress.elapsed_s) == ("done", 9.0)
+
+
+def test_tasks_at_their_time_limit_name_who_was_missing(folder):
+    exits(folder, 1, 1, reason=["timeout", "timeout"], waits=[True, False])
+    write_json(folder.path / "job.json", {"id": "r1", "created": 0.0, "workers": 2,
+                                          "timeout_s": 45})
+    assert "45 s: the others were waiting for rank 1" in folder.progress().failure.sentence
+
+
+def test_tasks_whose_launcher_is_gone_were_stopped(folder):
+    exits(folder, 143, reason=["launcher gone"])
+    assert folder.progress(alive=False).state == "stopped"
+    exits(folder, 143, 143, reason=["SIGTERM", "SIGTERM"])
+    assert folder.progress().state == "stopped"
+
+
+def test_a_task_that_was_told_to_end_is_not_the_cause(folder):
+    folder.rank(0)
+    folder.rank(1)
+    exits(folder, 143, 137, reason=["SIGTERM", None])
+    assert "rank 1 of 2" in folder.progress().failure.sentence
+
+
+def test_a_queued_run_says_what_it_waits_for(folder):
+    folder.rank(0)  # of an earlier start
+    progress = folder.progress()
+    assert progress.state == "starting"
+    progress = progress_of(folder.path, now=10.0, waiting="Slurm job 17 waits: Priority")
+    assert (progress.state, progress.waiting) == ("queued", "Slurm job 17 waits: Priority")
+    assert progress.ranks == ()
+
+
+@pytest.mark.parametrize("word, says", [
+    ("OUT_OF_MEMORY", "needed more memory"), ("TIMEOUT", "reached its time limit"),
+    ("NODE_FAIL", "a node failed"), ("PREEMPTED", "higher priority"),
+])
+def test_slurms_ends_are_reported_as_they_are(folder, word, says):
+    folder.launcher(0.5, "launched", pid=1)
+    folder.launcher(9.0, "ended", state="stopped", reason="SIGTERM")
+    folder.launcher(9.5, "ended", state="failed", job="17", slurm=word, nodes="node01")
+    failure = folder.progress().failure
+    assert failure.sentence.startswith("Slurm ended job 17 on node01: ")
+    assert says in failure.sentence and f"({word})" in failure.sentence
+
+
+def test_a_run_that_starts_again_goes_on(folder):
+    folder.launcher(0.5, "launched", pid=1)
+    folder.launcher(5.0, "ended", state="stopped", reason="SIGTERM")
+    assert folder.progress().state == "stopped"
+    folder.launcher(7.0, "launched", pid=2)
+    assert folder.progress().state == "starting"
+
+
+def test_a_run_that_made_way_is_not_done(folder):
+    folder.launcher(0.5, "launched", pid=1)
+    folder.launcher(5.0, "ended", state="done")
+    (folder.path / "requeue").write_text("{}")
+    assert folder.progress().state == "stopped"
+
+
+def test_what_a_resumed_training_did_over_again_counts_once(folder):
+    folder.launcher(0.5, "launched", pid=1)
+    folder.event(1.0, "start", step=0, steps=40, epochs=4.0)
+    folder.event(1.1, "note", message="generated pictures")
+    for step in (1, 10, 20):
+        folder.event(1.0 + step, "step", step=step, epoch=step / 10, samples=8 * step, loss=2.0)
+    folder.event(21.5, "evaluation", step=20, epoch=2.0, samples=160, test_accuracy=0.9)
+    folder.event(30.0, "start", step=10, steps=40, epochs=4.0)
+    folder.event(31.0, "step", step=11, epoch=1.1, samples=88, loss=1.0)
+    progress = folder.progress(now=32.0)
+    assert progress.losses == ((8, 2.0), (80, 2.0), (88, 1.0))
+    assert progress.step == 11 and progress.history == ()
+    assert progress.notes == ("generated pictures",)
+    assert progress.test_accuracy is None
+
+
+def test_a_rank_that_aborts_says_its_last_words(folder):
+    folder.rank(0)
+    folder.rank(1)
+    (folder.path / "rank-0.log").write_text("hello\nterminate called\n  what(): no peer\n\n")
+    folder.launcher(4.0, "rank_exit", rank=0, code=134)
+    folder.launcher(4.1, "ended", state="failed")
+    failure = folder.progress().failure
+    assert failure.sentence.endswith("was killed by SIGABRT 3.0 s after it started: what(): "
+                                     "no peer")
+    assert "rank 0's last words:\nhello\nterminate called" in failure.traceback

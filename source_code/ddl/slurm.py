@@ -1,0 +1,155 @@
+"""Ask Slurm about a run's job, and cancel it. What is asked for is meant for programs to read."""
+
+import os
+import subprocess
+import time
+from dataclasses import dataclass
+
+__all__ = ["ACTIVE", "JobState", "SlurmError", "SlurmJob", "job_name", "submit"]
+
+# Slurm's words for a job that isn't over (its job state codes, `man squeue`).
+ACTIVE = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "STAGE_OUT", "SIGNALING",
+          "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESIZING", "RESV_DEL_HOLD", "SPECIAL_EXIT",
+          "STOPPED")
+ASK_EVERY_S = 2.0  # a controller serves thousands of jobs: no need to ask at each redraw
+FIRST_ASK_EVERY_S = 0.5  # until the job is in the queue
+PATIENCE_S = 30
+
+
+class SlurmError(RuntimeError):
+    """Slurm refused, or did not answer; the message holds its own words."""
+
+
+@dataclass(frozen=True)
+class JobState:
+    """What Slurm says about a job.
+
+    Parameters
+    ----------
+    id : str
+    state : str
+        In Slurm's own words: PENDING, RUNNING, COMPLETED, TIMEOUT, OUT_OF_MEMORY, ...
+    reason : str
+        Why it waits, or why it ended.
+    start : str
+        When it is expected to start, as an ISO time; empty where Slurm has not worked it out.
+    nodes : str
+    by : str
+        Who cancelled it, where accounting knows.
+    """
+
+    id: str
+    state: str
+    reason: str = ""
+    start: str = ""
+    nodes: str = ""
+    by: str = ""
+
+    @property
+    def active(self):
+        """Whether the job waits or runs."""
+        return self.state in ACTIVE
+
+    @property
+    def waiting(self):
+        """Say what the job waits for; empty when it doesn't."""
+        if self.state != "PENDING":
+            return ""
+        start = f", expected to start at {self.start.replace('T', ' ')}" if self.start else ""
+        return f"Slurm job {self.id} waits: {self.reason}{start}"
+
+
+def job_name(run_id):
+    """Name of a run's job: how Slurm finds it before anyone knows its number."""
+    return f"ddl-{run_id}"
+
+
+def submit(argv, cwd, environment):
+    """Run a planned ``sbatch --parsable``; return the job's id.
+
+    Raises
+    ------
+    SlurmError
+        With what Slurm said, if it refuses.
+    """
+    return _ask(argv, cwd=cwd, env=environment).strip().split(";")[0]
+
+
+class SlurmJob:
+    """The job of one run, found by its name.
+
+    Parameters
+    ----------
+    run_id : str
+    clock : callable, optional
+        Seconds; for tests.
+    """
+
+    def __init__(self, run_id, clock=time.monotonic):
+        self.name = job_name(run_id)
+        self._clock = clock
+        self._asked = None
+        self._state = None
+
+    def state(self, fresh=False):
+        """Return the job's `JobState`, at most `ASK_EVERY_S` old; None where Slurm has none."""
+        now = self._clock()
+        every = ASK_EVERY_S if self._state else FIRST_ASK_EVERY_S
+        if fresh or self._asked is None or now - self._asked >= every:
+            self._asked = now
+            self._state = self._squeue()
+        return self._state
+
+    def ended(self):
+        """Return how the job ended, with who cancelled it; None where nobody knows any more."""
+        state = self.state(fresh=True)
+        known = self._sacct()
+        if known and state and known.id == state.id and state.state != known.state:
+            return state  # accounting lags behind
+        return known or state
+
+    def cancel(self):
+        """Cancel the job, waiting or running; return whether there was one."""
+        state = self.state(fresh=True)
+        if not (state and state.active):
+            return False
+        _ask(["scancel", state.id])
+        return True
+
+    def _squeue(self):
+        listed = _ask(["squeue", "--noheader", "--states=all", f"--user={os.getuid()}",
+                       f"--name={self.name}", "--format=%i|%T|%r|%S|%N"])
+        rows = [line.split("|") for line in listed.splitlines()]
+        if not rows:
+            return None
+        number, state, reason, start, nodes = max(rows, key=lambda row: int(row[0]))
+        return JobState(number, state, "" if reason == "None" else reason,
+                        "" if start == "N/A" or state != "PENDING" else start, nodes)
+
+    def _sacct(self):
+        """Ask the accounting, which many small clusters don't keep."""
+        try:
+            listed = _ask(["sacct", "--noheader", "--parsable2", "--allocations", "--duplicates",
+                           f"--name={self.name}", "--format=JobID,State,NodeList"])
+        except SlurmError:
+            return None
+        rows = [line.split("|") for line in listed.splitlines()]
+        if not rows:
+            return None
+        number, state, nodes = rows[-1]
+        word, _, by = state.partition(" by ")
+        return JobState(number, word, nodes=nodes, by=by)
+
+
+def _ask(argv, **options):
+    try:
+        asked = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S, **options)
+    except FileNotFoundError:
+        raise SlurmError(f"{argv[0]} is not on this machine's path: is this a host that Slurm "
+                         "takes jobs from?") from None
+    except subprocess.TimeoutExpired:
+        raise SlurmError(f"{argv[0]} did not answer within {PATIENCE_S} s") from None
+    if asked.returncode:
+        said = " ".join(asked.stderr.split()) or f"exit status {asked.returncode}"
+        raise SlurmError(said)
+    return asked.stdout

@@ -1,0 +1,273 @@
+"""One rank of a job on several nodes: what ``srun`` starts, once for each rank.
+
+    srun --nodes=2 --ntasks-per-node=2 ... python -m ddl.task [OPTIONS] python -m ddl.rank ...
+
+Without ssh and without MPI: rank, local rank and size come from Slurm's variables, and the ranks
+meet through Horovod's own rendezvous server, which rank 0's task runs. Its address travels in the
+run's folder, which all nodes see. (With ``--controller mpi`` they meet through PMIx instead, and
+nothing of this is needed.)
+
+Each task looks after its rank: says how it ended in ``exit-<k>.json``, ends it at the time limit,
+and ends it when the notebook that started the job is gone.
+"""
+
+import argparse
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import psutil
+
+from ddl import processes
+from ddl.record import RunFolder, read_json, runs_dir, write_json
+
+__all__ = ["host_plan", "main", "placement"]
+
+TERM_GRACE_S = 2.0
+HOLD_S = 3.0  # when one rank ends, so do the others: let all say first where they are
+MEET_S = 180  # as long as Gloo waits for a rank that starts late
+LOOK_EVERY_S = 0.1
+
+
+def main():
+    options = _options()
+    rank = placement(os.environ)["HOROVOD_RANK"]
+    folder = RunFolder(_folder())
+    if rank == "0" and not folder.job.exists():
+        _describe(folder, options.command)
+    sys.exit(Task(int(rank), folder).run(options))
+
+
+def _options():
+    parser = argparse.ArgumentParser(prog="ddl.task")
+    parser.add_argument("--controller", choices=("gloo", "mpi"), default="gloo")
+    parser.add_argument("--network-interface", default="")
+    parser.add_argument("--timeout-s", type=float)
+    parser.add_argument("command", nargs=argparse.REMAINDER)
+    return parser.parse_args()
+
+
+def _folder():
+    """The run's folder; a line pasted into a terminal makes one, the same in every task."""
+    if "DDL_RUN_DIR" not in os.environ:
+        run_id = f"slurm-{_attempt()}"
+        folder = runs_dir() / run_id
+        folder.mkdir(parents=True, exist_ok=True)
+        os.environ.update(DDL_RUN_ID=run_id, DDL_RUN_DIR=str(folder))
+    return Path(os.environ["DDL_RUN_DIR"])
+
+
+def _describe(folder, command):
+    script, *args = command[command.index("ddl.rank") + 3:]
+    write_json(folder.job, {
+        "id": folder.path.name, "name": Path(script).stem, "created": time.time(),
+        "script": script, "args": args, "workers": int(os.environ["SLURM_NTASKS"]),
+        "cwd": os.getcwd(), "shell_line": " ".join(command),
+        "site": {"scheduler": "slurm"},
+    })
+
+
+def _attempt():
+    """Names this start of this job: a requeued job has the same number, but starts anew."""
+    return "-".join(os.environ.get(name, "0") for name in
+                    ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"))
+
+
+def placement(variables):
+    """Turn Slurm's variables of one task into Horovod's.
+
+    Parameters
+    ----------
+    variables : mapping
+        The environment of a task that srun started with ``--distribution=block`` and the same
+        number of tasks on every node.
+
+    Returns
+    -------
+    dict
+        Names and values of HOROVOD_RANK, SIZE, LOCAL_RANK, LOCAL_SIZE, CROSS_RANK, CROSS_SIZE and
+        HOSTNAME.
+    """
+    size, nodes = int(variables["SLURM_NTASKS"]), int(variables["SLURM_NNODES"])
+    return {
+        "HOROVOD_RANK": variables["SLURM_PROCID"],
+        "HOROVOD_SIZE": str(size),
+        "HOROVOD_LOCAL_RANK": variables["SLURM_LOCALID"],
+        "HOROVOD_LOCAL_SIZE": str(size // nodes),
+        "HOROVOD_CROSS_RANK": variables["SLURM_NODEID"],
+        "HOROVOD_CROSS_SIZE": str(nodes),
+        "HOROVOD_HOSTNAME": f"node{variables['SLURM_NODEID']}",  # as in `host_plan`
+    }
+
+
+def host_plan(size, nodes):
+    """Horovod's own list of who sits where, for its rendezvous server.
+
+    The server only counts the ranks of each group (all, of one node, across nodes): what the nodes
+    are called there is of no account, as long as the ranks say the same.
+    """
+    from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
+
+    hosts = ",".join(f"node{number}:{size // nodes}" for number in range(nodes))
+    return get_host_assignments(parse_hosts(hosts), size)
+
+
+class Task:
+    """Starts one rank and looks after it."""
+
+    def __init__(self, rank, folder):
+        self.rank = rank
+        self.folder = folder
+        self.child = None
+        self.ended_because = None
+        self.started = time.time()
+        self.waits = None
+        folder.exit(rank).unlink(missing_ok=True)  # an earlier start of a requeued job left it
+        signal.signal(signal.SIGTERM, self._asked_to_stop)
+
+    def run(self, options):
+        """Run the command in `options` as this rank; return its exit status."""
+        environment = {**os.environ, **placement(os.environ), "PYTHONUNBUFFERED": "1",
+                       "DDL_RANKS_OF": os.environ["DDL_RUN_ID"],
+                       "HOROVOD_CONTROLLER": options.controller,
+                       "HOROVOD_CPU_OPERATIONS": options.controller}
+        if self.rank == 0 and os.environ.get("DDL_LIFELINE"):
+            self._watch(self._await_launcher, processes.take_lifeline())
+        environment.pop("DDL_LIFELINE", None)
+        try:
+            if options.controller == "gloo":
+                environment |= self._meet(options.network_interface)
+            self.child = subprocess.Popen(options.command, env=environment,
+                                          stdin=subprocess.DEVNULL)
+        except (OSError, TimeoutError) as error:
+            self._record(1, reason="launch", message=str(error))
+            raise
+        if self.ended_because:  # asked to stop before there was a child to tell
+            self._end()
+        if options.timeout_s:
+            self._watch(self._await_timeout, options.timeout_s)
+        code = self.child.wait()
+        code = 128 - code if code < 0 else code
+        if code == 128 + signal.SIGTERM and not self.ended_because:
+            time.sleep(0.2)  # Slurm tells both of us, in any order: ours may be on its way
+        if self.ended_because:
+            code = code or 1
+        self._record(code, reason=self.ended_because, waits=self.waits)
+        return code
+
+    def _record(self, code, **fields):
+        write_json(self.folder.exit(self.rank), {
+            "rank": self.rank, "host": os.environ["SLURMD_NODENAME"], "code": code,
+            "time": time.time(), **{name: value for name, value in fields.items()
+                                    if value is not None}})
+
+    # ---------------------------------------------------------------- meeting the other ranks
+
+    def _meet(self, interface):
+        """Return where the ranks meet, as HOROVOD_* variables; rank 0's task opens the place."""
+        if self.rank == 0:
+            from horovod.runner.http.http_server import RendezvousServer
+
+            server = RendezvousServer()
+            port = server.start()
+            server.init(host_plan(int(os.environ["SLURM_NTASKS"]),
+                                  int(os.environ["SLURM_NNODES"])))
+            there = {"address": _own_address(interface), "port": port, "attempt": _attempt(),
+                     "time": time.time()}
+            write_json(self.folder.rendezvous, there)
+        else:
+            there = self._find_rendezvous()
+        self.started = there["time"]  # one for all, so that a time limit ends all at once
+        interface = interface or _interface_towards(there["address"])
+        return {
+            "HOROVOD_GLOO_RENDEZVOUS_ADDR": there["address"],
+            "HOROVOD_GLOO_RENDEZVOUS_PORT": str(there["port"]),
+            "HOROVOD_GLOO_TIMEOUT_SECONDS": str(MEET_S),
+            "HOROVOD_GLOO_IFACE": interface,
+            "NCCL_SOCKET_IFNAME": interface,
+        }
+
+    def _find_rendezvous(self):
+        deadline = time.monotonic() + MEET_S
+        while time.monotonic() < deadline:
+            there = read_json(self.folder.rendezvous)
+            if there and there["attempt"] == _attempt():
+                return there
+            os.listdir(self.folder.path)  # NFS remembers that a file was not there: look again
+            time.sleep(LOOK_EVERY_S)
+        raise TimeoutError(f"rank 0 did not say within {MEET_S} s where the ranks meet, in "
+                           f"{self.folder.rendezvous}: do all nodes share that folder?")
+
+    # ---------------------------------------------------------------- reasons to end early
+
+    def _asked_to_stop(self, number, frame):
+        self._end_because(signal.Signals(number).name)
+
+    def _await_launcher(self, lifeline):
+        os.read(lifeline, 1)  # returns when the other end is closed
+        self._end_because("launcher gone")
+
+    def _await_timeout(self, timeout_s):
+        time.sleep(max(0.0, self.started + timeout_s - time.time()))
+        self.waits = processes.waits(self.child.pid, self.folder.stack(self.rank))
+        self._record(1, reason="timeout", waits=self.waits)
+        time.sleep(HOLD_S)
+        self._end_because("timeout")
+
+    def _end_because(self, reason):
+        self.ended_because = self.ended_because or reason
+        if self.child:
+            self._end()
+
+    def _end(self):
+        processes.send(self.child.pid, signal.SIGTERM)
+        self._watch(self._kill)
+
+    def _kill(self):
+        time.sleep(TERM_GRACE_S)
+        processes.send(self.child.pid, signal.SIGKILL)
+
+    def _watch(self, function, *arguments):
+        threading.Thread(target=function, args=arguments, daemon=True).start()
+
+
+def _own_address(interface):
+    """This host's address that other nodes reach: the interface's, or what its name stands for."""
+    addresses = {name: [entry.address for entry in entries if entry.family == socket.AF_INET]
+                 for name, entries in psutil.net_if_addrs().items()}
+    if interface:
+        if not addresses.get(interface):
+            raise OSError(f"network_interfaces: {os.environ['SLURMD_NODENAME']} has no interface "
+                          f"{interface!r} with an IPv4 address; it has: {', '.join(addresses)}")
+        return addresses[interface][0]
+    try:
+        named = socket.gethostbyname(socket.gethostname())
+    except OSError:
+        named = "127.0.0.1"
+    if not named.startswith("127."):
+        return named
+    stats = psutil.net_if_stats()
+    others = [each[0] for name, each in addresses.items()
+              if each and stats[name].isup and not each[0].startswith("127.")]
+    return others[0] if others else named
+
+
+def _interface_towards(address):
+    """Name of the interface that leads to `address`; nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((address, 9))
+        own = probe.getsockname()[0]
+    for name, entries in psutil.net_if_addrs().items():
+        if any(entry.address == own for entry in entries):
+            return name
+    raise OSError(f"no interface of this host has the address {own} that leads to {address}; "
+                  "name one in the site file: network_interfaces")
+
+
+if __name__ == "__main__":
+    main()

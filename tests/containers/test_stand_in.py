@@ -1,0 +1,89 @@
+"""Runs that enter a container, through stand-ins that check the command line (see stand_in.py)."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from ddl import launch
+from ddl.site import Site
+
+pytestmark = pytest.mark.slow
+
+SHOW = """
+    import json, os, sys
+    print(json.dumps({"rank": int(os.environ["HOROVOD_RANK"]), "cwd": os.getcwd(),
+                      "python": sys.executable, "variables": dict(os.environ)}))
+"""
+
+
+@pytest.fixture
+def stand_in(tmp_path, monkeypatch):
+    """Put the stand-in on the path under a name; return where it writes down what it is asked."""
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
+
+    def install(program):
+        path = folder / program
+        path.write_text(f"#!{sys.executable}\n" + Path(__file__).with_name("stand_in.py").read_text())
+        path.chmod(0o755)
+        return path.with_suffix(".jsonl")
+
+    return install
+
+
+def asked(log):
+    return [json.loads(line) for line in log.read_text().splitlines()]
+
+
+def said(run):
+    return [json.loads(run.logs(rank).splitlines()[-1]) for rank in range(run.job["workers"])]
+
+
+@pytest.mark.parametrize("program, image", [("singularity", "/images/ddl.sif"),
+                                            ("docker", "ddl-course:gpu")])
+def test_two_ranks_in_a_container_of_this_machine(stand_in, script, monkeypatch, nothing_left,
+                                                  program, image):
+    log = stand_in(program)
+    monkeypatch.setenv("MY_API_TOKEN", "hush-4711")
+    monkeypatch.setenv("MY_SETTING", "seven")
+    monkeypatch.setenv("PYTHONSTARTUP", "/of/the/host")
+    site = Site(container=program, image=image, cores_per_node=2, gpus_per_node=2,
+                pass_environment=("MY_SETTING",))
+    run = launch(script(SHOW), site=site, workers=2)
+    assert run.state == "done", run.failure
+    (call,) = asked(log)
+    assert call["image"] == image and call["command"][:3] == ["python", "-m", "ddl.horovodrun"]
+    if program == "singularity":
+        assert call["options"]["--nv"] and call["options"]["--cleanenv"]
+    else:
+        assert call["options"]["--gpus"] == ["all"] and call["options"]["--ipc"] == ["host"]
+        assert call["options"]["--user"] == [f"{os.getuid()}:{os.getgid()}"]
+    for rank, shown in enumerate(said(run)):
+        variables = shown["variables"]
+        assert shown["rank"] == rank and variables["MY_SETTING"] == "seven"
+        assert variables["PYTHONNOUSERSITE"] == "1"
+        assert "MY_API_TOKEN" not in variables and "PYTHONSTARTUP" not in variables
+    assert "hush-4711" not in json.dumps(call)
+    nothing_left(run)
+
+
+def test_the_command_in_the_container_ends_with_the_cell(stand_in, script, nothing_left):
+    stand_in("singularity")
+    site = Site(container="singularity", image="/images/ddl.sif", cores_per_node=2)
+    run = launch(script("import time; time.sleep(600)"), site=site, wait=False)
+    while run.state != "running":
+        assert not run.progress().over, run.failure
+    run.stop()
+    assert run.state == "stopped"
+    nothing_left(run)
+
+
+def test_a_container_program_that_is_missing(script, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    site = Site(container="singularity", image="/images/ddl.sif", cores_per_node=2)
+    run = launch(script("pass"), site=site, check=False)
+    assert run.state == "failed" and "singularity" in run.failure.sentence

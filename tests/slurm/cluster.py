@@ -1,0 +1,162 @@
+"""A real Slurm on this host: munge, one controller and two node daemons, all of them ours.
+
+Everything lies in one folder, listens on free loopback ports, and is a child of this process, so
+that leaving the context ends it. The GPUs are stand-ins: character devices that Slurm hands out
+(and sets CUDA_VISIBLE_DEVICES for), with nothing behind them.
+"""
+
+import contextlib
+import os
+import platform
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import time
+from pathlib import Path
+
+PROGRAMS = {"munged": "munge", "slurmctld": "slurmctld", "slurmd": "slurmd", "srun": "slurm-client"}
+NODES = ("node01", "node02")
+CORES, GPUS = 4, 2  # of each node: more cores than the host may have, so that jobs fit
+
+CONFIGURATION = """\
+ClusterName=lab
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={controller_port}
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket
+CryptoType=crypto/munge
+StateSaveLocation={folder}/state
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdSpoolDir={folder}/spool-%n
+SlurmdPidFile={folder}/slurmd-%n.pid
+SlurmdLogFile={folder}/slurmd-%n.log
+SlurmdParameters=config_overrides
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+GresTypes=gpu
+MpiDefault=none
+PropagateResourceLimits=NONE
+ReturnToService=2
+SchedulerType=sched/backfill
+SchedulerParameters=sched_interval=2,bf_interval=2,batch_sched_delay=0
+KillWait=4
+MinJobAge=600
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+JobRequeue=1
+{nodes}
+PartitionName=gpu Nodes={names} Default=YES MaxTime=60 State=UP PriorityTier=1
+PartitionName=urgent Nodes={names} MaxTime=60 State=UP PriorityTier=10 PreemptMode=OFF
+"""
+
+
+def missing():
+    """Return what has to be installed (Debian's package names), or what else stands in the way."""
+    packages = [package for program, package in PROGRAMS.items() if not which(program)]
+    if packages:
+        return f"Debian packages {' '.join(packages)}"
+    return "" if os.geteuid() == 0 else "root, to make device files"
+
+
+def which(program):
+    return shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+
+
+def free_ports(count):
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+@contextlib.contextmanager
+def cluster(folder):
+    """Start the cluster in `folder`; yield the path of its slurm.conf, for ``SLURM_CONF``."""
+    folder = Path(folder)
+    folder.chmod(0o755)
+    (folder / "state").mkdir()
+    configure(folder)
+    daemons = []
+    environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
+
+    def start(name, *arguments):
+        with open(folder / f"{name}.out", "wb") as output:
+            daemons.append(subprocess.Popen(
+                [which(name.split("-")[0]), *arguments], env=environment,
+                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT))
+
+    try:
+        start("munged", "--foreground", "--force", f"--socket={folder}/munge.socket",
+              f"--key-file={folder}/munge.key", f"--pid-file={folder}/munged.pid",
+              f"--log-file={folder}/munged.log", f"--seed-file={folder}/munged.seed")
+        wait_for(lambda: (folder / "munge.socket").exists(), "munge's socket", folder)
+        start("slurmctld", "-D", "-f", str(folder / "slurm.conf"))
+        for node in NODES:
+            start(f"slurmd-{node}", "-D", "-N", node, "-f", str(folder / "slurm.conf"))
+        wait_for(lambda: idle(environment) == len(NODES), "the nodes to be idle", folder)
+        yield folder / "slurm.conf"
+    finally:
+        end_jobs(environment)
+        for daemon in reversed(daemons):
+            daemon.send_signal(signal.SIGTERM)
+        for daemon in reversed(daemons):
+            try:
+                daemon.wait(10)
+            except subprocess.TimeoutExpired:
+                daemon.kill()
+                daemon.wait()
+        for device in folder.glob("gpu-*"):
+            device.unlink()
+
+
+def configure(folder):
+    host = platform.node()
+    controller, *ports = free_ports(1 + len(NODES))
+    nodes = "\n".join(
+        f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={CORES} "
+        f"RealMemory=4000 Gres=gpu:{GPUS} State=UNKNOWN" for node, port in zip(NODES, ports))
+    (folder / "slurm.conf").write_text(CONFIGURATION.format(
+        host=host, controller_port=controller, folder=folder, nodes=nodes, names=",".join(NODES)))
+    lines = []
+    for node in NODES:
+        for number in range(GPUS):
+            device = folder / f"gpu-{node}-{number}"
+            os.mknod(device, stat.S_IFCHR | 0o666, os.makedev(1, 3))  # another /dev/null
+            lines.append(f"NodeName={node} Name=gpu File={device}")
+    (folder / "gres.conf").write_text("\n".join(lines) + "\n")
+    key = folder / "munge.key"
+    key.write_bytes(os.urandom(128))
+    key.chmod(0o400)
+
+
+def idle(environment):
+    asked = subprocess.run(["sinfo", "-h", "-N", "-p", "gpu", "-o", "%N %T"], env=environment,
+                           capture_output=True, text=True)
+    return sum(line.endswith(" idle") for line in asked.stdout.splitlines())
+
+
+def end_jobs(environment):
+    """Cancel all jobs and wait until the nodes are free, so that no step outlives its daemon."""
+    subprocess.run(["scancel", "-p", "gpu,urgent", "--full"], env=environment, capture_output=True)
+    subprocess.run(["scancel", "-u", "root"], env=environment, capture_output=True)
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline and idle(environment) < len(NODES):
+        time.sleep(0.2)
+
+
+def wait_for(condition, what, folder, timeout_s=60):
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            logs = "\n".join(f"--- {path.name}\n{path.read_text(errors='replace')[-2000:]}"
+                             for path in sorted([*folder.glob("*.log"), *folder.glob("*.out")]))
+            raise RuntimeError(f"waited {timeout_s} s for {what}\n{logs}")
+        time.sleep(0.1)

@@ -1,0 +1,316 @@
+"""Runs through a real Slurm: two nodes on this host, with stand-ins for GPUs."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ddl import attach, launch, processes, runs
+from ddl.record import read_json
+from ddl.run import RunFailed
+from ddl.slurm import SlurmError, SlurmJob
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).resolve().parents[2]
+
+WHERE = """
+    import json, os
+    import horovod.tensorflow as hvd
+    import tensorflow as tf
+
+    hvd.init()
+    total = hvd.allreduce(tf.constant(float(hvd.rank() + 1)), op=hvd.Sum).numpy()
+    print(json.dumps({
+        "rank": hvd.rank(), "size": hvd.size(), "local_rank": hvd.local_rank(),
+        "local_size": hvd.local_size(), "cross_rank": hvd.cross_rank(), "sum": float(total),
+        "node": os.environ["SLURMD_NODENAME"], "gpus": os.environ["CUDA_VISIBLE_DEVICES"],
+    }))
+"""
+SLEEP = "import time; print('up', flush=True); time.sleep(600)"
+TRAIN = dict(recipe="batch_norm", data_set="synthetic", train_samples=512, test_samples=200,
+             global_batch=64)
+
+
+def until(condition, timeout_s=90):
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.2)
+
+
+def said(run):
+    return [json.loads(run.logs(rank).splitlines()[-1]) for rank in range(run.job["workers"])]
+
+
+def slurm_state(run):
+    state = SlurmJob(run.id).state(fresh=True)
+    return state and state.state
+
+
+def test_one_node_is_one_task_with_horovodrun_in_it(on_slurm, script):
+    run = launch(script(WHERE), workers=2)
+    assert run.state == "done", run.failure
+    assert run.job["shell_line"].partition(" && ")[2].startswith("srun --job-name=ddl-")
+    assert "-m ddl.horovodrun --gloo" in run.job["shell_line"]
+    first, second = said(run)
+    assert first["node"] == second["node"] and first["gpus"] == second["gpus"] == "0,1"
+    assert [(each["rank"], each["size"], each["local_rank"], each["sum"])
+            for each in (first, second)] == [(0, 2, 0, 3.0), (1, 2, 1, 3.0)]
+    assert run.progress().ranks[0].host == first["node"]
+
+
+def test_two_nodes_are_one_task_a_rank(on_slurm, script):
+    run = launch(script(WHERE), workers=4)
+    assert run.state == "done", run.failure
+    assert "-m ddl.task --controller gloo" in run.job["shell_line"]
+    assert said(run) == [
+        {"rank": rank, "size": 4, "local_rank": rank % 2, "local_size": 2, "cross_rank": rank // 2,
+         "sum": 10.0, "node": f"node0{1 + rank // 2}", "gpus": "0,1"} for rank in range(4)]
+    until(lambda: processes.of_run(run.id) == [], 10)
+
+
+def test_the_course_trains_on_two_nodes(on_slurm):
+    run = launch("train_cifar.py", workers=4, epochs=2, **TRAIN)
+    assert run.state == "done", run.failure
+    assert run.result["ranks"] == 4 and run.result["per_rank_batch"] == 16
+    assert [rank.host for rank in run.progress().ranks] == ["node01"] * 2 + ["node02"] * 2
+    assert len(run.history) == 2 and run.result["samples"] == 1024
+
+
+def test_mpi_ranks_start_under_pmix(on_slurm, tmp_path):
+    """Horovod itself has no MPI here: what Slurm gives each task is what can be seen."""
+    on_slurm(controller="mpi")
+    from ddl.job import Job
+    from ddl.plan import plan
+    from ddl.site import Site
+
+    site = Site.here()
+    argv = plan(Job("x.py", workers=2, cwd=str(tmp_path)), site, run_id="mpi",
+                folder=tmp_path).argv
+    step = argv[: argv.index("-m") - 1]
+    code = "import os; print(sorted(k for k in os.environ if k.startswith('PMIX_')))"
+    started = subprocess.run([*step, sys.executable, "-c", code], capture_output=True, text=True)
+    assert "PMIX_RANK" in started.stdout and len(started.stdout.splitlines()) == 2, started.stderr
+
+
+def test_waiting_is_shown_and_a_pending_run_is_cancelled(on_slurm, script, capfd):
+    busy = launch(script(SLEEP), workers=4, wait=False)
+    until(lambda: busy.state == "running")
+    code = ("import sys; from ddl import launch\n"
+            "try:\n    launch(sys.argv[1], workers=4)\n"
+            "except KeyboardInterrupt as error:\n"
+            "    print(error)\n    sys.exit(42)\n")
+    cell = subprocess.Popen([sys.executable, "-c", code, str(script(SLEEP, "second.py"))],
+                            stdout=subprocess.PIPE, text=True)
+    until(lambda: len(runs()) == 2)
+    waiting = attach(runs()[-1].id)
+    until(lambda: waiting.progress().waiting)
+    assert waiting.state == "queued" and "Resources" in waiting.progress().waiting
+    while "waits: " not in (shown := cell.stdout.readline()):
+        assert shown, "the cell never said what it waits for"
+    assert "waits: Resources" in shown
+    cell.send_signal(signal.SIGINT)
+    shown = cell.communicate(timeout=90)[0]
+    assert cell.returncode == 42 and "was stopped" in shown
+    assert waiting.state == "stopped" and slurm_state(waiting) == "CANCELLED"
+    assert busy.state == "running"
+    busy.stop()
+    assert busy.state == "stopped" and slurm_state(busy) == "CANCELLED"
+    until(lambda: processes.of_run(busy.id) == [], 10)
+
+
+def test_a_detached_run_outlives_its_kernel(on_slurm, script):
+    path = script("import time; print('up', flush=True); time.sleep(8); print('through')")
+    code = ("import sys, time; from ddl import launch; print(launch(sys.argv[1], workers=2, "
+            "detach=True).id, flush=True); time.sleep(600)")
+    kernel = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE,
+                              text=True)
+    run = attach(kernel.stdout.readline().strip())
+    until(lambda: run.state == "running")
+    kernel.kill()
+    kernel.wait()
+    assert attach(run.id).wait().state == "done"
+    assert [run.logs(rank).split() for rank in (0, 1)] == [["up", "through"]] * 2
+    assert (run.folder / "batch.sh").exists()
+
+
+def test_the_kernel_of_an_attached_run_is_killed(on_slurm, script):
+    code = "import sys; from ddl import launch; launch(sys.argv[1], workers=4)"
+    kernel = subprocess.Popen([sys.executable, "-c", code, str(script(SLEEP))])
+    until(lambda: runs() and runs()[0].state == "running")
+    (run,) = runs()
+    kernel.kill()
+    kernel.wait()
+    until(lambda: not SlurmJob(run.id).state(fresh=True).active, 40)
+    assert attach(run.id).state == "stopped"
+    until(lambda: processes.of_run(run.id) == [], 10)
+
+
+def test_a_detached_run_is_stopped_from_the_command_line(on_slurm, script):
+    run = launch(script(SLEEP), workers=4, detach=True)
+    until(lambda: run.state == "running")
+    stopped = subprocess.run([sys.executable, "-m", "ddl.cli", "stop", run.id],
+                             capture_output=True, text=True)
+    assert "stopped" in stopped.stdout, stopped.stderr
+    assert attach(run.id).state == "stopped" and slurm_state(run) == "CANCELLED"
+
+
+def test_a_rank_killed_on_the_second_node_is_named(on_slurm, script):
+    run = launch(script(SLEEP), workers=4, wait=False)
+    until(lambda: run.state == "running")
+    os.kill(run.progress().ranks[2].pid, signal.SIGKILL)
+    run.wait()
+    assert run.state == "failed"
+    assert "rank 2 of 4 on node02 was killed by SIGKILL" in run.failure.sentence
+    until(lambda: processes.of_run(run.id) == [], 10)
+
+
+def test_a_rank_that_raises_on_the_second_node(on_slurm, script):
+    run = launch(script("""
+        import os, time
+        if os.environ["HOROVOD_RANK"] == "3":
+            raise ValueError("broken on purpose")
+        time.sleep(600)
+    """), workers=4, check=False)
+    assert "rank 3 of 4 on node02 raised ValueError" in run.failure.sentence
+    assert "broken on purpose" in run.failure.traceback
+
+
+def test_our_time_limit_names_the_rank_that_others_wait_for(on_slurm, script):
+    run = launch(script("""
+        import time
+        import horovod.tensorflow as hvd
+        import tensorflow as tf
+        hvd.init()
+        if hvd.rank() == 3:
+            time.sleep(600)
+        hvd.allreduce(tf.constant(1.0))
+    """), workers=4, check=False, timeout_s=45)
+    assert "time limit of 45 s: the others were waiting for rank 3" in run.failure.sentence
+
+
+def test_slurm_refuses_in_its_own_words(on_slurm, script):
+    path = script(SLEEP)
+    on_slurm(partition="nonsense")
+    with pytest.raises(RunFailed, match="[Ii]nvalid partition name"):
+        launch(path, workers=2)
+    with pytest.raises(SlurmError, match="[Ii]nvalid partition"):
+        launch(path, workers=2, detach=True)
+    on_slurm(gpus_per_node=16)
+    with pytest.raises(RunFailed, match="Requested node configuration is not available"):
+        launch(path, workers=16, oversubscribe=True)
+
+
+def test_a_job_cancelled_by_someone_else(on_slurm, script):
+    run = launch(script(SLEEP), workers=2, wait=False)
+    until(lambda: run.state == "running")
+    subprocess.run(["scancel", SlurmJob(run.id).state(fresh=True).id], check=True)
+    assert run.wait().state == "stopped"
+
+
+def test_the_environment_that_is_not_named_stays_here(on_slurm, script, monkeypatch):
+    monkeypatch.setenv("MY_API_TOKEN", "hush-4711")
+    monkeypatch.setenv("MY_SETTING", "seven")
+    on_slurm(pass_environment=["MY_SETTING"])
+    run = launch(script("""
+        import json, os
+        print(json.dumps([os.environ.get(name) for name in ("MY_API_TOKEN", "MY_SETTING")]))
+    """), workers=2)
+    assert said(run) == [[None, "seven"]] * 2
+    assert b"hush-4711" not in b"".join(path.read_bytes() for path in run.folder.iterdir())
+
+
+def test_a_planned_line_pasted_into_a_terminal(on_slurm, script, capfd):
+    launch(script(WHERE), workers=4, dry_run=True)
+    line = capfd.readouterr().out.strip()
+    pasted = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=120)
+    assert pasted.returncode == 0, pasted.stdout + pasted.stderr
+    (run,) = runs()
+    assert [each["sum"] for each in said(run)] == [10.0] * 4
+
+
+def test_preempted_and_queued_again_is_one_record(on_slurm):
+    run = launch("train_cifar.py", workers=2, detach=True, steps=400, checkpoint_every=20, **TRAIN)
+    until(lambda: (run.folder / "checkpoint.npz").exists())
+    urgent = subprocess.Popen(["srun", "--partition=urgent", "--nodes=2", "--exclusive",
+                               "sleep", "3"], stderr=subprocess.PIPE)
+    until(lambda: run.state == "queued")
+    urgent.communicate()
+    start_now(run)
+    check_one_record(run.wait(), 400)
+
+
+def test_time_limits(on_slurm, script):
+    """The shortest that Slurm knows is a minute: one node waits for it, the other one trains."""
+    on_slurm(time_limit="1", time_limit_warning_s=30)
+    sleeper = launch(script(SLEEP), workers=2, wait=False)
+    run = launch("train_cifar.py", workers=2, detach=True, steps=2500, **TRAIN)
+    until(lambda: (run.folder / "requeue").exists())
+    while not run.progress().over:
+        if run.state == "queued":
+            start_now(run)
+        time.sleep(1)
+    check_one_record(run, 2500)
+    sleeper.wait()
+    assert sleeper.failure.type == "TIMEOUT"
+    assert "reached its time limit (TIMEOUT)" in sleeper.failure.sentence
+
+
+def test_a_node_goes_down(on_slurm, script):
+    run = launch(script(SLEEP), workers=4, wait=False)
+    until(lambda: run.state == "running")
+    subprocess.run(["scontrol", "update", "NodeName=node02", "State=DOWN", "Reason=test"],
+                   check=True)
+    try:
+        run.wait()
+    finally:
+        subprocess.run(["scontrol", "update", "NodeName=node02", "State=IDLE"])
+    assert "a node failed (NODE_FAIL)" in run.failure.sentence
+
+
+def test_several_nodes_checkpoint_when_warned(on_slurm):
+    """The signal that Slurm sends before a time limit, sent by hand."""
+    run = launch("train_cifar.py", workers=4, detach=True, steps=400, **TRAIN)
+    until(lambda: run.progress().step > 20)
+    number = SlurmJob(run.id).state(fresh=True).id
+    subprocess.run(["scancel", "--signal=URG", number], check=True)
+    until(lambda: run.state == "queued")
+    start_now(run)
+    check_one_record(run.wait(), 400)
+    assert SlurmJob(run.id).state(fresh=True).id == number
+
+
+def start_now(run):
+    """Slurm lets a requeued job wait for two minutes, so that its node can be looked at first."""
+    number = SlurmJob(run.id).state(fresh=True).id
+    subprocess.run(["scontrol", "update", f"JobId={number}", "StartTime=now"])
+
+
+def check_one_record(run, steps):
+    assert run.state == "done", run.failure
+    assert run.result["resumed_at"] and all(0 < at < steps for at in run.result["resumed_at"])
+    history = run.history
+    assert history["step"].is_monotonic_increasing and history["step"].iloc[-1] == steps
+    done = [event["step"] for event in run.events() if event["event"] == "step"]
+    assert done == sorted(set(done))
+    assert read_json(run.folder / "result.json")["samples"] == steps * 64
+    progress = run.progress()
+    assert list(progress.losses) == sorted(progress.losses)
+
+
+def test_the_convergence_lesson_unchanged(on_slurm, tmp_path):
+    executed = tmp_path / "lesson.ipynb"
+    done = subprocess.run(
+        [sys.executable, "-m", "papermill", ROOT / "notebooks" / "4.Convergence.ipynb", executed,
+         "-p", "size", "smoke", "--cwd", ROOT / "notebooks"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert len(runs()) > 5
+    for run in runs():
+        assert run.state == "done" and " srun " in run.job["shell_line"]
+        assert {rank.host for rank in run.progress().ranks} <= {"node01", "node02"}

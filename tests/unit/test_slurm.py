@@ -1,0 +1,90 @@
+"""What is read from Slurm's programs: stand-ins print what real ones print (`tests/slurm`: real)."""
+
+import pytest
+
+from ddl.slurm import JobState, SlurmError, SlurmJob, submit
+
+
+@pytest.fixture
+def stand_in(tmp_path, monkeypatch):
+    """Return a function that puts a program on the path."""
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+
+    def install(name, text):
+        program = tmp_path / name
+        program.write_text(f"#!/bin/sh\n{text}\n")
+        program.chmod(0o755)
+
+    return install
+
+
+def test_a_waiting_job(stand_in):
+    stand_in("squeue", "echo '17|PENDING|Resources|2026-11-21T14:02:11|'")
+    state = SlurmJob("r1").state()
+    assert state == JobState("17", "PENDING", "Resources", "2026-11-21T14:02:11")
+    assert state.active
+    assert state.waiting == ("Slurm job 17 waits: Resources, expected to start at "
+                             "2026-11-21 14:02:11")
+
+
+def test_a_start_that_slurm_does_not_know_is_left_out(stand_in):
+    stand_in("squeue", "echo '17|PENDING|Priority|N/A|'")
+    assert SlurmJob("r1").state().waiting == "Slurm job 17 waits: Priority"
+
+
+def test_a_running_job_waits_for_nothing(stand_in):
+    stand_in("squeue", "echo '17|RUNNING|None|2026-11-21T14:02:11|node[01-02]'")
+    state = SlurmJob("r1").state()
+    assert state == JobState("17", "RUNNING", nodes="node[01-02]") and state.waiting == ""
+
+
+def test_the_job_is_asked_for_by_its_name(stand_in, tmp_path):
+    stand_in("squeue", f'echo "$@" > {tmp_path}/asked')
+    assert SlurmJob("r1").state() is None
+    assert "--name=ddl-r1" in (tmp_path / "asked").read_text()
+
+
+def test_the_controller_is_asked_only_now_and_then(stand_in, tmp_path):
+    stand_in("squeue", f"echo . >> {tmp_path}/asked; echo '17|RUNNING|None|N/A|n1'")
+    now = [0.0]
+    job = SlurmJob("r1", clock=lambda: now[0])
+    for now[0] in (0.0, 0.2, 1.9, 2.1):
+        assert job.state().state == "RUNNING"
+    assert (tmp_path / "asked").read_text() == ".\n.\n"
+    job.state(fresh=True)
+    assert (tmp_path / "asked").read_text() == ".\n" * 3
+
+
+def test_accounting_knows_who_cancelled(stand_in):
+    stand_in("squeue", "echo '17|CANCELLED|None|N/A|node01'")
+    stand_in("sacct", "echo '17|CANCELLED by 1001|node01'")
+    assert SlurmJob("r1").ended() == JobState("17", "CANCELLED", nodes="node01", by="1001")
+
+
+def test_without_accounting_the_controller_has_the_last_word(stand_in):
+    stand_in("squeue", "echo '17|TIMEOUT|TimeLimit|N/A|node01'")
+    stand_in("sacct", "echo 'Slurm accounting storage is disabled' >&2; exit 1")
+    assert SlurmJob("r1").ended().state == "TIMEOUT"
+
+
+def test_accounting_that_lags_behind_is_not_believed(stand_in):
+    stand_in("squeue", "echo '17|OUT_OF_MEMORY|OutOfMemory|N/A|node01'")
+    stand_in("sacct", "echo '17|RUNNING|node01'")
+    assert SlurmJob("r1").ended().state == "OUT_OF_MEMORY"
+
+
+def test_a_batch_job_is_known_by_its_number(stand_in):
+    stand_in("sbatch", "echo '17;cluster'")
+    assert submit(["sbatch", "--parsable", "x.sh"], ".", None) == "17"
+
+
+def test_slurms_own_words_are_kept(stand_in):
+    stand_in("sbatch", "echo 'sbatch: error: invalid partition specified: x' >&2; exit 1")
+    with pytest.raises(SlurmError, match="invalid partition specified: x"):
+        submit(["sbatch"], ".", None)
+
+
+def test_a_machine_without_slurm(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SlurmError, match="squeue is not on this machine's path"):
+        SlurmJob("r1").state()

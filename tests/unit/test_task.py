@@ -1,0 +1,37 @@
+"""From Slurm's variables to Horovod's; the tasks themselves run in tests/slurm."""
+
+import pytest
+
+from ddl import task
+
+
+def variables(rank, nodes=2, per_node=4):
+    return {
+        "SLURM_PROCID": str(rank), "SLURM_NTASKS": str(nodes * per_node),
+        "SLURM_LOCALID": str(rank % per_node), "SLURM_NODEID": str(rank // per_node),
+        "SLURM_NNODES": str(nodes), "SLURMD_NODENAME": f"gpu{rank // per_node + 7}",
+    }
+
+
+@pytest.mark.parametrize("nodes, per_node", [(1, 1), (1, 8), (2, 4), (3, 2), (125, 8)])
+def test_the_placement_is_the_one_that_horovods_server_expects(nodes, per_node):
+    slots = task.host_plan(nodes * per_node, nodes)
+    for rank in range(nodes * per_node):
+        slot = next(slot for slot in slots if slot.rank == rank)
+        assert task.placement(variables(rank, nodes, per_node)) == {
+            "HOROVOD_RANK": str(slot.rank), "HOROVOD_SIZE": str(slot.size),
+            "HOROVOD_LOCAL_RANK": str(slot.local_rank),
+            "HOROVOD_LOCAL_SIZE": str(slot.local_size),
+            "HOROVOD_CROSS_RANK": str(slot.cross_rank),
+            "HOROVOD_CROSS_SIZE": str(slot.cross_size), "HOROVOD_HOSTNAME": slot.hostname}
+
+
+def test_an_interface_that_is_not_there_is_refused_with_those_that_are(monkeypatch):
+    monkeypatch.setenv("SLURMD_NODENAME", "gpu7")
+    with pytest.raises(OSError, match=r"gpu7 has no interface 'ib9' .* it has: .*lo"):
+        task._own_address("ib9")
+
+
+def test_the_interface_that_leads_to_an_address():
+    assert task._interface_towards("127.0.0.1") == "lo"
+    assert task._own_address("lo") == "127.0.0.1"
