@@ -235,6 +235,39 @@ def test_a_planned_line_pasted_into_a_terminal(on_slurm, script, capfd):
     assert [each["sum"] for each in said(run)] == [10.0] * 4
 
 
+def test_two_nodes_enter_singularity(on_slurm, script, tmp_path, monkeypatch):
+    """Slurm is real, `singularity` a stand-in that checks its command line (tests/containers)."""
+    program = tmp_path / "programs" / "singularity"
+    program.parent.mkdir()
+    program.write_text(f"#!{sys.executable}\n"
+                       + (ROOT / "tests" / "containers" / "stand_in.py").read_text())
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=":")
+    image = tmp_path / "ddl.sif"
+    image.touch()
+    on_slurm(container="singularity", image=str(image))
+    run = launch(script(WHERE), workers=4)
+    assert run.state == "done", run.failure
+    assert [(each["rank"], each["local_rank"], each["node"], each["gpus"], each["sum"])
+            for each in said(run)] == [(0, 0, "node01", "0,1", 10.0), (1, 1, "node01", "0,1", 10.0),
+                                       (2, 0, "node02", "0,1", 10.0), (3, 1, "node02", "0,1", 10.0)]
+    calls = [json.loads(line) for line in program.with_suffix(".jsonl").read_text().splitlines()]
+    assert len(calls) == 4 and all(call["options"]["--nv"] for call in calls)
+
+
+def test_the_report_for_an_instructor(on_slurm):
+    """`ddl doctor --submit`; the site says no GPUs, because behind the stand-ins there are none."""
+    site = on_slurm(gpus_per_node=0)
+    report = subprocess.run([sys.executable, "-m", "ddl.cli", "doctor", "--site", site, "--submit"],
+                            capture_output=True, text=True)
+    assert report.returncode == 0, report.stdout + report.stderr
+    assert "first all-reduce after" in report.stdout and "node01" in report.stdout
+    site = on_slurm(gpus_per_node=0, partition="nonsense")
+    report = subprocess.run([sys.executable, "-m", "ddl.cli", "doctor", "--site", site],
+                            capture_output=True, text=True)
+    assert report.returncode == 1 and "nonsense" in report.stdout
+
+
 def test_preempted_and_queued_again_is_one_record(on_slurm):
     run = launch("train_cifar.py", workers=2, detach=True, steps=400, checkpoint_every=20, **TRAIN)
     until(lambda: (run.folder / "checkpoint.npz").exists())
