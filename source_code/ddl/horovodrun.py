@@ -24,7 +24,7 @@ from pathlib import Path
 
 import psutil
 
-from ddl import processes
+from ddl import processes, rendezvous
 from ddl.record import RunFolder, append_json_line, cache_dir, read_json, write_json
 
 __all__ = ["built_with", "main"]
@@ -92,6 +92,7 @@ class Supervisor:
     def _horovodrun(self, arguments):
         from horovod.runner import gloo_run, launch
 
+        rendezvous.widen()
         launch.gloo_built = lambda verbose=False: built_with()["gloo"]
         # Options of horovodrun travel as HOROVOD_* and must be passed on; the rest is inherited.
         gloo_run.env_util.is_exportable = lambda name: name.startswith("HOROVOD_")

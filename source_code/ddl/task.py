@@ -23,10 +23,10 @@ from pathlib import Path
 
 import psutil
 
-from ddl import processes
+from ddl import processes, rendezvous
 from ddl.record import RunFolder, read_json, runs_dir, write_json
 
-__all__ = ["host_plan", "main", "placement"]
+__all__ = ["main", "placement"]
 
 TERM_GRACE_S = 2.0
 HOLD_S = 3.0  # when one rank ends, so do the others: let all say first where they are
@@ -101,20 +101,8 @@ def placement(variables):
         "HOROVOD_LOCAL_SIZE": str(size // nodes),
         "HOROVOD_CROSS_RANK": variables["SLURM_NODEID"],
         "HOROVOD_CROSS_SIZE": str(nodes),
-        "HOROVOD_HOSTNAME": f"node{variables['SLURM_NODEID']}",  # as in `host_plan`
+        "HOROVOD_HOSTNAME": f"node{variables['SLURM_NODEID']}",  # as in `rendezvous.host_plan`
     }
-
-
-def host_plan(size, nodes):
-    """Horovod's own list of who sits where, for its rendezvous server.
-
-    The server only counts the ranks of each group (all, of one node, across nodes): what the nodes
-    are called there is of no account, as long as the ranks say the same.
-    """
-    from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
-
-    hosts = ",".join(f"node{number}:{size // nodes}" for number in range(nodes))
-    return get_host_assignments(parse_hosts(hosts), size)
 
 
 class Task:
@@ -171,12 +159,8 @@ class Task:
     def _meet(self, interface):
         """Return where the ranks meet, as HOROVOD_* variables; rank 0's task opens the place."""
         if self.rank == 0:
-            from horovod.runner.http.http_server import RendezvousServer
-
-            server = RendezvousServer()
-            port = server.start()
-            server.init(host_plan(int(os.environ["SLURM_NTASKS"]),
-                                  int(os.environ["SLURM_NNODES"])))
+            self.server, port = rendezvous.server(int(os.environ["SLURM_NTASKS"]),
+                                                  int(os.environ["SLURM_NNODES"]))
             there = {"address": _own_address(interface), "port": port, "attempt": _attempt(),
                      "time": time.time()}
             write_json(self.folder.rendezvous, there)

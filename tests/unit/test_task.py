@@ -1,8 +1,11 @@
 """From Slurm's variables to Horovod's; the tasks themselves run in tests/slurm."""
 
+import contextlib
+import socket
+
 import pytest
 
-from ddl import task
+from ddl import rendezvous, task
 
 
 def variables(rank, nodes=2, per_node=4):
@@ -15,7 +18,7 @@ def variables(rank, nodes=2, per_node=4):
 
 @pytest.mark.parametrize("nodes, per_node", [(1, 1), (1, 8), (2, 4), (3, 2), (125, 8)])
 def test_the_placement_is_the_one_that_horovods_server_expects(nodes, per_node):
-    slots = task.host_plan(nodes * per_node, nodes)
+    slots = rendezvous.host_plan(nodes * per_node, nodes)
     for rank in range(nodes * per_node):
         slot = next(slot for slot in slots if slot.rank == rank)
         assert task.placement(variables(rank, nodes, per_node)) == {
@@ -35,3 +38,14 @@ def test_an_interface_that_is_not_there_is_refused_with_those_that_are(monkeypat
 def test_the_interface_that_leads_to_an_address():
     assert task._interface_towards("127.0.0.1") == "lo"
     assert task._own_address("lo") == "127.0.0.1"
+
+
+def test_the_server_keeps_more_callers_waiting_than_python_does():
+    server, port = rendezvous.server(64, 2)
+    try:
+        with contextlib.ExitStack() as stack:  # more than five, and nobody serves them yet
+            server._httpd.shutdown()
+            for _ in range(64):
+                stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=0.5))
+    finally:
+        server._httpd.server_close()
