@@ -14,8 +14,9 @@ set -eu
 umask 022
 cd "$(dirname "$0")/.."
 unset PYTHONPATH PYTHONHOME PIP_CONSTRAINT PIP_TARGET PIP_USER
-XDG_CACHE_HOME=$(mktemp -d)
-export DEBIAN_FRONTEND=noninteractive PYTHONNOUSERSITE=1 XDG_CACHE_HOME
+scratch=$(mktemp -d)
+export DEBIAN_FRONTEND=noninteractive PYTHONNOUSERSITE=1
+export TMPDIR="$scratch" XDG_CACHE_HOME="$scratch"
 
 is_there() {
     command -v "$1" >/dev/null
@@ -58,4 +59,4 @@ course() {
 }
 
 "$1"
-rm -rf build "$XDG_CACHE_HOME"
+rm -rf build "$scratch"
