@@ -22,7 +22,7 @@ case $kind in
 image)
     builder=${BUILDER:-$(first_to_answer info docker podman buildah)}
     [ "$builder" ] || fail "none of docker (with its daemon running), podman and buildah answers:" \
-        "\`apt install buildah\`, or build where one is and carry the image over (docker save, docker load)."
+        "\`apt install buildah\`, or build elsewhere and carry it over (docker save, docker load)."
     set -- --file containers/Dockerfile --tag "$TAG" --build-arg "TAG=$TAG"
     [ -z "$BASE" ] || set -- "$@" --build-arg "BASE=$BASE"
     [ -z "$CA" ] || set -- "$@" --secret "id=ca,src=$CA"
@@ -31,8 +31,8 @@ image)
     ;;
 sif)
     builder=${BUILDER:-$(first_to_answer version apptainer singularity)}
-    [ "$builder" ] || fail "neither apptainer nor singularity is here: install Apptainer, load your" \
-        "cluster's module, or build where one is and copy $SIF over."
+    [ "$builder" ] || fail "neither apptainer nor singularity is here: install Apptainer, load" \
+        "your cluster's module, or build where one is and copy $SIF over."
     set -- "$SIF" containers/Singularity.def
     [ -z "$BASE" ] || set -- --build-arg "BASE=$BASE" "$@"
     [ "$(id -u)" = 0 ] || set -- --fakeroot "$@"

@@ -2,7 +2,7 @@
 # What containers/Dockerfile and containers/Singularity.def both run inside the image, as root:
 #
 #     install.sh environment    Python 3.11 from the base's packages, and /opt/ddl from the lock
-#     install.sh course         the package, the program that the image starts, a user to be
+#     install.sh course         the package, what the image starts, its health check, a user to be
 #
 # Why not the base's own Python: NVIDIA's image has Python 3.10 and its own builds of TensorFlow and
 # Horovod, while the course's lock is for Python 3.11 (pandas 3 needs it) and is what everyone else
@@ -50,6 +50,7 @@ environment() {
 course() {
     python3.11 tools/environment.py /opt/ddl package
     install -m 755 containers/start.sh /usr/local/bin/start-course
+    install -m 755 containers/health.py /usr/local/bin/course-health
     useradd --create-home --shell /bin/bash attendee
     mkdir -p runs /home/attendee/.cache/ddl
     find . -name __pycache__ -prune -exec rm -rf {} +

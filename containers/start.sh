@@ -14,9 +14,11 @@ fail() {
 
 if [ ! -e Start_Here.ipynb ]; then
     if [ ! -e ddl-course ]; then
-        if ! { rm -rf ddl-course.part && cp -R /course ddl-course.part && mv ddl-course.part ddl-course; }; then
-            rm -rf ddl-course.part
-            fail "the course cannot be copied into $PWD: change to a folder of yours with room in it."
+        part=ddl-course.part
+        rm -rf $part
+        if ! cp -R /course $part || ! mv $part ddl-course; then
+            rm -rf $part
+            fail "$PWD cannot take a copy of the course: change to a folder of yours."
         fi
         echo "start-course: a copy of the course was made in $PWD/ddl-course" >&2
     fi

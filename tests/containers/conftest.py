@@ -67,8 +67,9 @@ class Image:
 def image(tmp_path_factory):
     """Build the image with `make image`, in a folder of its own that is gone afterwards."""
     path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
-    if missing := [name for name in ("buildah", "debootstrap") if not shutil.which(name, path=path)]:
-        pytest.skip(f"Debian packages {' '.join(missing)} are not installed")
+    missing = {name for name in ("buildah", "debootstrap") if not shutil.which(name, path=path)}
+    if missing:
+        pytest.skip(f"Debian packages {' '.join(sorted(missing))} are not installed")
     if os.geteuid() != 0:
         pytest.skip("root is needed: debootstrap makes a Debian, and buildah mounts it")
     folder = tmp_path_factory.mktemp("images")

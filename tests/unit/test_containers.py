@@ -69,7 +69,8 @@ def test_both_images_start_the_same_in_the_same_environment():
     settings = [word for line in instructions("ENV") for word in shlex.split(line)]
     docker = dict(word.split("=", 1) for word in settings)
     del docker["HOME"], docker["USER"]  # Singularity's are the caller's own
-    singularity = dict(line.removeprefix("export ").split("=", 1) for line in section("environment"))
+    exports = [line.removeprefix("export ") for line in section("environment")]
+    singularity = dict(line.split("=", 1) for line in exports)
     assert docker.pop("DDL_IMAGE") == "${TAG}" and singularity.pop("DDL_IMAGE")
     assert docker.pop("PATH") == "/opt/ddl/bin:${PATH}"
     assert singularity.pop("PATH") == "/opt/ddl/bin:$PATH"
@@ -170,7 +171,7 @@ def test_a_sites_certificates_are_lent_to_a_sif_through_a_bind(make, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "silent", "said"),
     [
-        (["image"], ["docker"], "make image: none of docker (with its daemon running), podman and "),
+        (["image"], ["docker"], "make image: none of docker (with its daemon running), podman"),
         (["sif"], [], "make sif: neither apptainer nor singularity is here: install Apptainer, "),
         (["image", "CA=/nope.crt"], [], "make image: CA=/nope.crt is not there to read."),
     ],
