@@ -37,6 +37,7 @@ test: setup  ## set up, then run the fast tests
 	@$(PY) -m pytest -m "not slow"
 
 test-all: setup  ## set up, then run every test; a skipped test is a failure
+	@sh tools/debian.sh
 	@$(PY) -m pytest -p tests.plugins.no_skips --continue-on-collection-errors
 
 run: setup  ## execute the lessons into build/ (LESSON=4 for one, SIZE=smoke|reader)
@@ -59,9 +60,10 @@ lock: setup  ## pin everything that pyproject.toml's pins bring with them
 reference: setup  ## record the results that the lessons compare with (about an hour on two cores)
 	@$(PY) tools/reference.py
 
-bench: setup  ## measure the launcher's overhead and the training throughput
+bench: setup  ## measure the launcher's overhead, training throughput, how a start scales
 	@$(PY) benchmarks/launch_overhead.py
 	@$(PY) benchmarks/throughput.py
+	@$(PY) benchmarks/start_time.py
 
 images: setup  ## draw the diagrams
 	@$(PY) images/draw.py

@@ -156,7 +156,9 @@ def main():
               "{init_s:9.2f} s {init_with_pythons_backlog_s:14.2f} s".format(ranks, **starts[ranks], **meetings[ranks]))
     print(f"requests = {factor:.1f} x ranks squared; the server answers {served:.0f} a second: "
           f"{BIG} ranks would ask for {factor * BIG**2 / served / 60:.0f} minutes")
+    options.output.parent.mkdir(parents=True, exist_ok=True)
     write_json(options.output, {
+        "ratio": meetings[most]["init_s"] / meetings[most]["init_with_pythons_backlog_s"],
         "starts": starts, "rendezvous": meetings, "requests_per_ranks_squared": factor,
         "requests_per_s": served, "site": options.site, "repeats": options.repeats,
         "date": time.strftime("%Y-%m-%d"), "hardware": hardware(), "versions": versions()})

@@ -129,7 +129,7 @@ def _ranks(progress):
         if len(hosts) == 1
         else "; ".join(f"{', '.join(map(str, ranks))} on {host}" for host, ranks in hosts.items())
     )
-    return f"{count} rank{'s' * (world != 1)} {where}"
+    return f"{count} rank{'s' * (world != 1)}{':' * (len(hosts) > 1)} {where}"
 
 
 def _clock(seconds):

@@ -11,6 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 COMMANDS = {
     "launch_overhead": ["--pairs", "1", "--output"],
+    "start_time": ["--repeats", "1", "--ranks", "2", "--output"],
     "throughput": ["--repeats", "1", "--steps", "8", "--output"],
 }
 

@@ -321,7 +321,7 @@ def test_a_run_that_is_over_at_once_still_shows_its_end(live):
     [
         (dict(state="queued", ranks=()), "… warmup queued, 0:12 · 2 ranks, not up yet"),
         (dict(state="starting", ranks=(RankInfo(1, "b", 1, 0),)), "1 of 2 ranks on b"),
-        (dict(ranks=(RankInfo(0, "a", 1, 0), RankInfo(1, "b", 1, 0))), "2 ranks 0 on a; 1 on b"),
+        (dict(ranks=(RankInfo(0, "a", 1, 0), RankInfo(1, "b", 1, 0))), "2 ranks: 0 on a; 1 on b"),
         (dict(state="stopped"), "■ warmup stopped, 0:12"),
         (dict(state="failed", failure=FAILURE), "✗ warmup failed: rank 1 of 2 on vm raised"),
         (dict(state="done", elapsed_s=3723.0), "done in 1:02:03"),
