@@ -16,10 +16,13 @@ cd "$(dirname "$0")/.."
 unset PYTHONPATH PYTHONHOME PIP_CONSTRAINT PIP_TARGET PIP_USER
 scratch=$(mktemp -d)
 export DEBIAN_FRONTEND=noninteractive PYTHONNOUSERSITE=1
-export TMPDIR="$scratch" XDG_CACHE_HOME="$scratch"
 
 is_there() {
     command -v "$1" >/dev/null
+}
+
+set_up() {
+    TMPDIR="$scratch" XDG_CACHE_HOME="$scratch" python3.11 tools/environment.py /opt/ddl "$@"
 }
 
 environment() {
@@ -40,7 +43,7 @@ environment() {
     if is_there mpicxx; then export DDL_MPI=1; fi
     # Nobody can write into /opt/ddl later on: what is not compiled now is compiled at every start.
     export UV_COMPILE_BYTECODE=1
-    python3.11 tools/environment.py /opt/ddl python dependencies horovod
+    set_up python dependencies horovod
 
     # shellcheck disable=SC2086
     [ -z "$compiler" ] || apt-get -qq purge --auto-remove $compiler
@@ -48,9 +51,9 @@ environment() {
 }
 
 course() {
-    python3.11 tools/environment.py /opt/ddl package
-    install -m 755 containers/start.sh /usr/local/bin/start-course
-    install -m 755 containers/health.py /usr/local/bin/course-health
+    set_up package
+    install -m 755 containers/start.sh /opt/ddl/bin/start-course
+    install -m 755 containers/health.py /opt/ddl/bin/course-health
     useradd --create-home --shell /bin/bash attendee
     mkdir -p runs /home/attendee/.cache/ddl
     find . -name __pycache__ -prune -exec rm -rf {} +
