@@ -19,7 +19,9 @@ from ddl.job import Job
 from ddl.record import RunFolder
 from ddl.slurm import job_name
 
-__all__ = ["Plan", "job_of", "plan"]
+__all__ = ["HERE", "Plan", "job_of", "plan"]
+
+HERE = "on this machine"
 
 # Ranks that import on a busy or cold machine can start minutes apart; Gloo's own limit is 30 s.
 GLOO_TIMEOUT_S = 180
@@ -131,7 +133,7 @@ def _environment(site, run_id, folder, needs):
 def _where(job, site, detach):
     """Say where the ranks run, and whether a container is entered or we are in it already."""
     nodes = site.nodes_for(job)
-    place = "on this machine"
+    place = HERE
     if site.scheduler == "slurm":
         place = f"in a {'batch ' if detach else ''}job of Slurm, on {nodes} node{'s' * (nodes > 1)}"
     if site.allocation:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ddl import processes, slurm
 from ddl.job import Job, option_arguments, resolve_script
-from ddl.plan import job_of, plan
+from ddl.plan import HERE, job_of, plan
 from ddl.progress import SLURM_ENDS, end_of, launcher_events, one_record, progress_of
 from ddl.record import (
     RunFolder,
@@ -95,6 +95,8 @@ def launch(script, *, workers=2, nodes=None, args=(), name=None, threads=None, t
     if dry_run:
         planned = plan(job, site, run_id="dry-run", folder=runs_dir() / "dry-run", detach=detach,
                        **_surroundings())
+        if planned.where != HERE:
+            print(f"# {planned.where}")
         print(planned.shell_line)
         return None
     run = start(job, site, detach)

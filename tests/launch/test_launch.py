@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -76,7 +77,7 @@ def test_a_run_leaves_its_records(script):
 def test_the_printed_line_pasted_into_a_terminal_is_the_same_run(script, capfd):
     path = script(ECHO)
     launch(path, args=["a b"], name="first", dry_run=True, oversubscribe=True)
-    line = capfd.readouterr().out.strip()
+    line = capfd.readouterr().out.splitlines()[-1]
     assert runs() == []
     pasted = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=60)
     assert pasted.returncode == 0, pasted.stdout + pasted.stderr
@@ -148,6 +149,24 @@ def test_a_run_is_followed_and_stopped_from_another_process(script, nothing_left
     other = subprocess.run([sys.executable, "-c", code, run.id], capture_output=True, text=True)
     assert other.stdout.split() == ["running", "stopped"], other.stderr
     assert run.state == "stopped" and run.failure is None
+    nothing_left(run)
+
+
+def test_a_detached_run_outlives_its_kernel_and_an_interrupt(script, nothing_left):
+    path = script("import time; print('up', flush=True); time.sleep(6); print('through')")
+    code = ("import sys; from ddl import launch; print(launch(sys.argv[1], oversubscribe=True, "
+            "detach=True).id)")
+    kernel = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True)
+    run = attach(kernel.stdout.strip())
+    follower = subprocess.Popen(
+        [sys.executable, "-c", "import sys; from ddl import attach; attach(sys.argv[1]).wait()",
+         run.id], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while "up" not in (line := follower.stdout.readline()):
+        assert line, follower.stderr.read()
+    follower.send_signal(signal.SIGINT)
+    assert "goes on by itself: attach" in follower.communicate(timeout=30)[1]
+    assert run.wait().state == "done"
+    assert [run.logs(rank).split() for rank in (0, 1)] == [["up", "through"]] * 2
     nothing_left(run)
 
 

@@ -228,7 +228,8 @@ def test_the_environment_that_is_not_named_stays_here(on_slurm, script, monkeypa
 
 def test_a_planned_line_pasted_into_a_terminal(on_slurm, script, capfd):
     launch(script(WHERE), workers=4, dry_run=True)
-    line = capfd.readouterr().out.strip()
+    where, line = capfd.readouterr().out.splitlines()
+    assert where == "# in a job of Slurm, on 2 nodes"
     pasted = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=120)
     assert pasted.returncode == 0, pasted.stdout + pasted.stderr
     (run,) = runs()
