@@ -119,6 +119,9 @@ def test_a_rank_that_never_reaches_the_collective_is_named(script, nothing_left)
     nothing_left(run)
 
 
+# A shell's background job ignores SIGINT, and so would a test that was started as one.
+INTERRUPTIBLE = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+
 STAGES = {
     "start": ("import time; time.sleep(600)", lambda run: True),
     "import": ("import tensorflow, time; time.sleep(600)", lambda run: run.state == "running"),
@@ -139,7 +142,7 @@ def test_the_cell_is_interrupted(script, nothing_left, stage):
     """As Jupyter does it: SIGINT to the process that called `launch`."""
     text, reached = STAGES[stage]
     path = script(text)
-    code = ("import sys; from ddl import launch\n"
+    code = (INTERRUPTIBLE + "import sys; from ddl import launch\n"
             "try:\n    launch(sys.argv[1], oversubscribe=True)\n"
             "except KeyboardInterrupt as error:\n"
             "    sys.exit(42 if 'was stopped' in error._render_traceback_()[0] else 1)\n")
@@ -149,7 +152,10 @@ def test_the_cell_is_interrupted(script, nothing_left, stage):
     until(lambda: reached(run))
     time.sleep(0.3)
     cell.send_signal(signal.SIGINT)
-    assert cell.wait(30) == 42
+    try:
+        assert cell.wait(30) == 42
+    finally:
+        cell.kill()
     assert run.state == "stopped" and run.failure is None
     nothing_left(run)
 

@@ -159,7 +159,8 @@ def test_a_detached_run_outlives_its_kernel_and_an_interrupt(script, nothing_lef
     kernel = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True)
     run = attach(kernel.stdout.strip())
     follower = subprocess.Popen(
-        [sys.executable, "-c", "import sys; from ddl import attach; attach(sys.argv[1]).wait()",
+        [sys.executable, "-c", "import signal, sys; from ddl import attach; "
+         "signal.signal(signal.SIGINT, signal.default_int_handler); attach(sys.argv[1]).wait()",
          run.id], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     while "up" not in (line := follower.stdout.readline()):
         assert line, follower.stderr.read()

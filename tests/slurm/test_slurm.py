@@ -102,7 +102,8 @@ def test_mpi_ranks_start_under_pmix(on_slurm, tmp_path):
 def test_waiting_is_shown_and_a_pending_run_is_cancelled(on_slurm, script, capfd):
     busy = launch(script(SLEEP), workers=4, wait=False)
     until(lambda: busy.state == "running")
-    code = ("import sys; from ddl import launch\n"
+    code = ("import signal, sys; from ddl import launch\n"
+            "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
             "try:\n    launch(sys.argv[1], workers=4)\n"
             "except KeyboardInterrupt as error:\n"
             "    print(error)\n    sys.exit(42)\n")
