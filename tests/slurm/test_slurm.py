@@ -110,7 +110,7 @@ def test_waiting_is_shown_and_a_pending_run_is_cancelled(on_slurm, script, capfd
     cell = subprocess.Popen([sys.executable, "-c", code, str(script(SLEEP, "second.py"))],
                             stdout=subprocess.PIPE, text=True)
     until(lambda: len(runs()) == 2)
-    waiting = attach(runs()[-1].id)
+    (waiting,) = (run for run in runs() if run.id != busy.id)
     until(lambda: waiting.progress().waiting)
     assert waiting.state == "queued" and "Resources" in waiting.progress().waiting
     while "waits: " not in (shown := cell.stdout.readline()):
