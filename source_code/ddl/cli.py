@@ -71,7 +71,8 @@ def _run(arguments):
                  oversubscribe=arguments.oversubscribe, dry_run=arguments.dry_run,
                  nodes=arguments.nodes, site=arguments.site, detach=arguments.detach, check=False)
     if run and arguments.detach:
-        print(f"{run.id} is on its way: `ddl show {run.id}` follows it, `ddl stop {run.id}` ends it")
+        print(f"{run.id} is on its way: `ddl show {run.id}` follows it, "
+              f"`ddl stop {run.id}` ends it")
         return 0
     return 0 if run is None or run.state == "done" else 1
 

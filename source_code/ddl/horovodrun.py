@@ -112,8 +112,8 @@ class Supervisor:
                 self.exit_codes[slot.rank] = code
                 self.record("rank_exit", rank=slot.rank, code=code)
                 if code:
-                    if code > 128 and not self.stopping.is_set():  # it can't say why itself: see where the others were
-                        self._waiting()
+                    if code > 128 and not self.stopping.is_set():
+                        self._waiting()  # it can't say why itself: see where the others were
                     self._watch(self._end_stragglers)
                 return code, ended
 

@@ -10,9 +10,10 @@ from datetime import datetime
 from pathlib import Path
 
 from ddl import processes, slurm
+from ddl.failure import SLURM_ENDS
 from ddl.job import Job, option_arguments, resolve_script
 from ddl.plan import HERE, job_of, plan
-from ddl.progress import SLURM_ENDS, end_of, launcher_events, one_record, progress_of
+from ddl.progress import end_of, launcher_events, one_record, progress_of
 from ddl.record import (
     RunFolder,
     append_json_line,

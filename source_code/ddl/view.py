@@ -151,7 +151,8 @@ class PlainView:
     def __init__(self, run, clock=time.monotonic):
         self._clock = clock
         self._last = clock()
-        self._seen = dict(line=False, state=None, waiting="", ranks=0, notes=0, evaluations=0, failure=None)
+        self._seen = dict(line=False, state=None, waiting="", ranks=0, notes=0, evaluations=0,
+                          failure=None)
         self._echoed = {}  # rank to bytes of its log
 
     def update(self, progress):
@@ -332,7 +333,8 @@ def _status_html(progress):
     times = f"{_clock(progress.elapsed_s)} elapsed"
     if progress.remaining_s is not None:
         times += f", about {_clock(progress.remaining_s)} left"
-    where = [progress.waiting or _ranks(progress)] + ([data_label(progress.data)] if progress.data else [])
+    where = [progress.waiting or _ranks(progress)]
+    where += [data_label(progress.data)] if progress.data else []
     facts = "".join(f"<span>{escape(fact)}</span>" for fact in (times, *where))
     chip = f"{SIGNS[progress.state]} {progress.state}"
     return (

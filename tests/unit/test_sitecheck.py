@@ -7,7 +7,8 @@ import pytest
 
 from ddl import run, sitecheck
 from ddl.checkup import doctor
-from ddl.progress import Failure, RankInfo
+from ddl.failure import Failure
+from ddl.progress import RankInfo
 from ddl.record import host_name
 from ddl.site import Site
 

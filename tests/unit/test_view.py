@@ -9,7 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from ddl import chart, view
-from ddl.progress import Failure, Progress, RankInfo
+from ddl.failure import Failure
+from ddl.progress import Progress, RankInfo
 
 DATA = {"name": "synthetic", "form": "generated", "train_samples": 2000}
 
