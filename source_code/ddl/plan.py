@@ -194,7 +194,8 @@ def _container(job, site, run_id, needs, user):
     if site.container == "docker":
         binds = [f"{folder}:{folder}" for folder in folders]
         return (
-            "docker", "run", "--rm", "--init", "--interactive", "--name", job_name(run_id),
+            "docker", "run", "--rm", "--init", "--interactive", "--no-healthcheck",
+            "--name", job_name(run_id),
             *(("--gpus", "all") if site.gpus_per_node else ()),
             "--ipc", "host",  # ranks of one node talk through shared memory
             "--user", user, "--workdir", job.cwd,

@@ -11,7 +11,7 @@ import os
 import sys
 from pathlib import Path
 
-FLAGS = {"--nv", "--cleanenv", "--rm", "--init", "--interactive"}
+FLAGS = {"--nv", "--cleanenv", "--rm", "--init", "--interactive", "--no-healthcheck"}
 VALUES = {"--pwd", "--bind", "--name", "--gpus", "--ipc", "--user", "--workdir", "--volume",
           "--env", "--shm-size"}
 

@@ -168,7 +168,7 @@ def test_docker_on_this_machine():
     site = Site(container="docker", image="ddl-course:gpu", gpus_per_node=2, cores_per_node=16,
                 binds=("/scratch",), pass_environment=("NCCL_DEBUG",))
     assert line(JOB, site) == (
-        "docker run --rm --init --interactive --name ddl-r1 --gpus all --ipc host "
+        "docker run --rm --init --interactive --no-healthcheck --name ddl-r1 --gpus all --ipc host "
         "--user 1000:100 --workdir /course/notebooks --volume /course:/course "
         "--volume /data:/data --volume /scratch:/scratch --env DDL_RUN_ID --env DDL_RUN_DIR "
         "--env DDL_RUNS_DIR --env DDL_DATA_DIR --env DDL_LIFELINE --env PYTHONNOUSERSITE "
