@@ -4,10 +4,11 @@ import contextlib
 import os
 import time
 from datetime import datetime
+from pathlib import Path
 
 import psutil
 
-from ddl.record import Recorder, hardware, read_json, read_json_lines, versions
+from ddl.record import Recorder, RunFolder, hardware, read_json_lines, start_of, versions
 
 __all__ = ["Journal"]
 
@@ -164,7 +165,7 @@ class Journal:
     def _count_first(self, step):
         """Note when the training began, or set the clock to what a resumed part's step counts."""
         if self.first_step_s is None:
-            self.first_step_s = time.time() - _created()
+            self.first_step_s = time.time() - _began()
         if self._start:
             self._seconds *= step / self._start
             self._resumed = time.perf_counter()
@@ -238,8 +239,8 @@ class Journal:
         return result
 
 
-def _created():
-    """When this run was asked for: its job's creation, or this process' start (epoch seconds)."""
+def _began():
+    """When this run began, or outside a run this process (epoch seconds)."""
     folder = os.environ.get("DDL_RUN_DIR")
-    job = read_json(os.path.join(folder, "job.json")) if folder else None
-    return (job or {}).get("created") or psutil.Process().create_time()
+    began = start_of(RunFolder(Path(folder))) if folder else None
+    return psutil.Process().create_time() if began is None else began

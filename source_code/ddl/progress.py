@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ddl.failure import Failure, failure_of
-from ddl.record import RunFolder, read_json, read_json_lines
+from ddl.record import RunFolder, read_json, read_json_lines, start_of
 
 __all__ = ["Progress", "RankInfo", "end_of", "launcher_events", "one_record", "progress_of"]
 
@@ -27,7 +27,7 @@ class Progress:
 
     Times are in seconds, `samples` and `steps` count from the start of training; `history` holds
     the evaluation events and `losses` pairs of (samples, loss). `waiting` says what a queued run
-    waits for, in the scheduler's words.
+    waits for, in the scheduler's words; `stopped_by` who cancelled it, where accounting knows.
     """
 
     id: str
@@ -37,6 +37,7 @@ class Progress:
     shell_line: str = ""
     where: str = ""
     waiting: str = ""
+    stopped_by: str = ""
     world: int = 0
     ranks: tuple[RankInfo, ...] = ()
     elapsed_s: float = 0.0
@@ -101,7 +102,7 @@ def progress_of(folder, *, alive=True, now=None, waiting=""):
     created = job.get("created", now)
     last_sign = max([created, *(event["time"] for event in (*launcher, *events))])
     until = end["time"] if end else (last_sign if state == "lost" else now)
-    facts = _training(events, created)
+    facts = _training(events, start_of(folder))
     return Progress(
         id=job.get("id", folder.path.name),
         name=job.get("name", ""),
@@ -110,6 +111,7 @@ def progress_of(folder, *, alive=True, now=None, waiting=""):
         shell_line=job.get("shell_line", ""),
         where=job.get("where", ""),
         waiting=waiting,
+        stopped_by=(end or {}).get("by", ""),
         world=job.get("workers", 0),
         ranks=ranks,
         elapsed_s=until - created,
@@ -200,7 +202,7 @@ def _state(end, launcher, events, ranks, job, alive):
     return "running" if len(ranks) == job.get("workers") else "starting"
 
 
-def _training(events, created):
+def _training(events, began):
     """Fold the training script's events into the fields of `Progress`."""
     facts = {"history": [], "losses": [], "notes": []}
     for event in events:
@@ -211,8 +213,8 @@ def _training(events, created):
         elif kind == "note":
             facts["notes"].append(event["message"])
         elif kind in ("step", "evaluation"):
-            if "time_to_first_step_s" not in facts:
-                facts["time_to_first_step_s"] = event["time"] - created
+            if began is not None and event["time"] >= began:  # else: of an earlier start of a requeued job
+                facts.setdefault("time_to_first_step_s", event["time"] - began)
             for name in ("step", "epoch", "images_per_s", "loss", "accuracy", "test_loss",
                          "test_accuracy", "learning_rate"):
                 if event.get(name) is not None:

@@ -44,6 +44,7 @@ __all__ = [
     "recorded",
     "runs_dir",
     "stack_of",
+    "start_of",
     "versions",
     "write_json",
 ]
@@ -167,6 +168,24 @@ def read_json(path):
         return json.loads(Path(path).read_text())
     except FileNotFoundError:
         return None
+
+
+def start_of(folder):
+    """When a run began, in seconds since the epoch: its launch, or after a queue its first rank.
+
+    Parameters
+    ----------
+    folder : RunFolder
+
+    Returns
+    -------
+    float or None
+        None where nothing has begun.
+    """
+    job = read_json(folder.job) or {}
+    if job.get("site", {}).get("scheduler") == "slurm":
+        return (read_json(folder.rank(0)) or {}).get("started")
+    return job.get("created")
 
 
 def append_json_line(path, mapping):

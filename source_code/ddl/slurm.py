@@ -1,6 +1,7 @@
 """Ask Slurm about a run's job, and cancel it. What is asked for is meant for programs to read."""
 
 import os
+import pwd
 import subprocess
 import time
 from dataclasses import dataclass
@@ -138,7 +139,15 @@ class SlurmJob:
             return None
         number, state, nodes = rows[-1]
         word, _, by = state.partition(" by ")
-        return JobState(number, word, nodes=nodes, by=by)
+        return JobState(number, word, nodes=nodes, by=_user(by))
+
+
+def _user(number):
+    """Name of the user with that id; the id itself where this host does not know it."""
+    try:
+        return pwd.getpwuid(int(number)).pw_name
+    except (KeyError, ValueError):
+        return number and f"user {number}"
 
 
 def _ask(argv, **options):

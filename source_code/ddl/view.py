@@ -89,7 +89,8 @@ def data_label(data):
 def _state(progress):
     if progress.state == "done":
         return f"done in {_clock(progress.elapsed_s)}"
-    return f"{progress.state}, {_clock(progress.elapsed_s)}"
+    by = f" by {progress.stopped_by}" if progress.state == "stopped" and progress.stopped_by else ""
+    return f"{progress.state}{by}, {_clock(progress.elapsed_s)}"
 
 
 def _facts(progress):

@@ -2,6 +2,7 @@ import pytest
 
 from ddl.progress import progress_of
 from ddl.record import append_json_line, write_json
+from ddl.view import summary
 
 
 class Folder:
@@ -225,6 +226,21 @@ def test_slurms_ends_are_reported_as_they_are(folder, word, says):
     failure = folder.progress().failure
     assert failure.sentence.startswith("Slurm ended job 17 on node01: ")
     assert says in failure.sentence and f"({word})" in failure.sentence
+
+
+def test_who_cancelled_a_run_is_told(folder):
+    folder.launcher(0.5, "launched", pid=1)
+    folder.launcher(9.5, "ended", state="stopped", job="17", slurm="CANCELLED", by="ada")
+    assert summary(folder.progress()).startswith("■ arm stopped by ada, 0:09")
+
+
+def test_time_in_a_queue_is_no_time_to_the_first_step(folder):
+    write_json(folder.path / "job.json", {"id": "r1", "created": 0.0, "workers": 1,
+                                          "site": {"scheduler": "slurm"}})
+    folder.rank(0, started=3600.0)
+    folder.event(3605.0, "start", step=0, steps=9)
+    folder.event(3606.5, "step", step=1, samples=8, loss=2.0)
+    assert folder.progress(now=3610.0).time_to_first_step_s == 6.5
 
 
 def test_a_run_that_starts_again_goes_on(folder):

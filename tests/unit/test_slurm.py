@@ -58,7 +58,9 @@ def test_the_controller_is_asked_only_now_and_then(stand_in, tmp_path):
 def test_accounting_knows_who_cancelled(stand_in):
     stand_in("squeue", "echo '17|CANCELLED|None|N/A|node01'")
     stand_in("sacct", "echo '17|CANCELLED by 1001|node01'")
-    assert SlurmJob("r1").ended() == JobState("17", "CANCELLED", nodes="node01", by="1001")
+    assert SlurmJob("r1").ended() == JobState("17", "CANCELLED", nodes="node01", by="user 1001")
+    stand_in("sacct", "echo '17|CANCELLED by 0|node01'")
+    assert SlurmJob("r1").ended().by == "root"
 
 
 def test_without_accounting_the_controller_has_the_last_word(stand_in):
