@@ -213,7 +213,8 @@ def _training(events, began):
         elif kind == "note":
             facts["notes"].append(event["message"])
         elif kind in ("step", "evaluation"):
-            if began is not None and event["time"] >= began:  # else: of an earlier start of a requeued job
+            # A requeued job began anew: what its earlier start did comes before.
+            if began is not None and event["time"] >= began:
                 facts.setdefault("time_to_first_step_s", event["time"] - began)
             for name in ("step", "epoch", "images_per_s", "loss", "accuracy", "test_loss",
                          "test_accuracy", "learning_rate"):

@@ -341,7 +341,7 @@ class Run:
 
     def _reap(self):
         """Wait for the launcher's last breath after it has written down the run's end."""
-        deadline = time.monotonic() + STOP_GRACE_S
+        deadline = time.monotonic() + (CANCEL_GRACE_S if self._queue else STOP_GRACE_S)
         while processes.of_run(self.id) and time.monotonic() < deadline:
             time.sleep(POLL_S / 4)
         processes.end(self.id)
@@ -394,6 +394,9 @@ class Run:
     def _end(self):
         return end_of(read_json_lines(self._paths.launcher))
 
+    def _launcher_events(self):
+        return launcher_events(self._paths, self.job.get("workers", 0), alive=False)
+
     def _settled(self):
         """Whether the run's end is written down for good."""
         end = self._end()
@@ -409,7 +412,7 @@ class Run:
                 self._settle()
             return
         status = self._process.poll() if self._process else None
-        if status is not None and not self._end():
+        if status is not None and not end_of(self._launcher_events()):
             processes.end(self.id)
             if status < 0:
                 self._record_end({"state": "failed", "reason": "launcher killed",
@@ -431,7 +434,7 @@ class Run:
             return  # asked again at the next look
         if job and job.active:
             return
-        events = launcher_events(self._paths, self.job.get("workers", 0), alive=False)
+        events = self._launcher_events()
         if job is None:
             if self._process and not end_of(events):
                 self._record_end(self._launch_failure(self._process.returncode) | {"job": ""})

@@ -270,6 +270,21 @@ def test_the_report_for_an_instructor(on_slurm):
     assert report.returncode == 1 and "nonsense" in report.stdout
 
 
+def test_in_an_allocation_ranks_start_as_a_step_of_it(on_slurm, script):
+    code = ("import sys; from ddl import launch\n"
+            "run = launch(sys.argv[1], workers=4)\n"
+            "print(run.id, run.state)\n")
+    done = subprocess.run(
+        ["salloc", "--nodes=2", "--ntasks-per-node=2", "--cpus-per-task=2", "--gres=gpu:2",
+         sys.executable, "-c", code, script(WHERE)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (run,) = runs()
+    assert run.state == "done" and run.job["site"]["allocation"]
+    assert "srun --nodes=2" in run.job["shell_line"] and "--overlap" in run.job["shell_line"]
+    assert [(each["node"], each["local_rank"], each["sum"]) for each in said(run)] == [
+        ("node01", 0, 10.0), ("node01", 1, 10.0), ("node02", 0, 10.0), ("node02", 1, 10.0)]
+
+
 def test_preempted_and_queued_again_is_one_record(on_slurm):
     run = launch("train_cifar.py", workers=2, detach=True, steps=400, checkpoint_every=20, **TRAIN)
     until(lambda: (run.folder / "checkpoint.npz").exists())
