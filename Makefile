@@ -27,7 +27,7 @@ help:  ## list the targets
 		while IFS="$$(printf '\t')" read -r name what; do printf '  make %-10s %s\n' "$$name" "$$what"; done
 
 lab: setup  ## set up, then open JupyterLab at Start_Here.ipynb (PORT=8888, NO_BROWSER=1)
-	@$(PY) -m jupyterlab --LabApp.default_url=/lab/tree/Start_Here.ipynb --port $(PORT) \
+	@$(PY) -m ddl.cli lab --port=$(PORT) \
 		$(if $(NO_BROWSER),--no-browser) $(if $(ROOT_USER),--allow-root)
 
 setup:  ## make the environment in .venv (VENV=DIR for another folder); it resumes

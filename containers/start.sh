@@ -29,5 +29,4 @@ fi
 # This folder's package and scripts rather than the image's, should an attendee change them, and
 # none of the settings that a home folder from the host may bring along.
 export PYTHONPATH="$PWD/source_code" JUPYTER_CONFIG_DIR="$PWD/.jupyter"
-exec python -m jupyterlab --no-browser --ip=0.0.0.0 \
-    --LabApp.default_url=/lab/tree/Start_Here.ipynb --ServerApp.root_dir="$PWD"
+exec ddl lab --no-browser --ip=0.0.0.0 --ServerApp.root_dir="$PWD"

@@ -1,4 +1,4 @@
-"""The command line: ``ddl run``, ``list``, ``show``, ``stop``, ``compare``, ``data``, ``doctor``."""
+"""The command line: `ddl run`, `list`, `show`, `stop`, `compare`, `data`, `doctor`, `lab`."""
 
 import argparse
 import sys
@@ -10,7 +10,12 @@ __all__ = ["main"]
 
 def main(argv=None):
     """Run one command; return its exit status."""
-    arguments = _parser().parse_args(argv)
+    parser = _parser()
+    arguments, rest = parser.parse_known_args(argv)
+    if arguments.command is _lab:
+        arguments.args = rest
+    elif rest:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
     try:
         return arguments.command(arguments) or 0
     except (ValueError, LookupError, OSError, SlurmError) as error:
@@ -54,6 +59,8 @@ def _parser():
     doctor = command("doctor", _doctor, "what is here, and what to do about what is not")
     doctor.add_argument("--site", metavar="FILE", help="check this site file")
     doctor.add_argument("--submit", action="store_true", help="run two ranks there, too")
+
+    command("lab", _lab, "open JupyterLab on the course in this folder; its own options follow")
 
     data = command("data", None, "data sets").add_subparsers(required=True, metavar="ACTION")
     fetch = data.add_parser("fetch", help="download or generate a data set")
@@ -113,6 +120,12 @@ def _doctor(arguments):
     report = doctor(site=arguments.site, submit=arguments.submit)
     print(report)
     return 0 if report.ok else 1
+
+
+def _lab(arguments):
+    from ddl.lab import open_lab
+
+    open_lab(arguments.args)
 
 
 def _data_fetch(arguments):

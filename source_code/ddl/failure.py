@@ -1,5 +1,6 @@
 """Why a run failed, found in the files of its folder: the first cause, then the rest."""
 
+import re
 import signal
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +40,10 @@ ADVICE = {
     "ResourceExhaustedError": LESS_MEMORY,
 }
 ANY_ADVICE = "Mend what the last lines of the traceback point at, then run it again."
+LOST_ADVICE = ("The ranks lost each other before training began. Gloo takes the first connection to "
+               "its port for the other rank's, and another program may have come first: a Jupyter "
+               "server goes on looking for kernels that have ended (not one that `ddl lab` "
+               "opened). Run it again; if that helps not, look at the other logs.")
 SECONDARY_ADVICE = ("Horovod says this in ranks that lose touch with another one: look at the "
                     "other logs.")
 
@@ -162,8 +167,10 @@ def _killed(event, folder, world, events, logs):
         "SIGABRT": "A library gave up: look at the end of that rank's log.",
     }.get(name, "")
     last_words = _last_lines(folder.log(rank))
+    if name == "SIGABRT" and not events and any(sign in " ".join(last_words) for sign in SECONDARY):
+        advice = LOST_ADVICE
     stacks = [(k, stack_of(folder.stack(k))) for k in range(world) if k != rank]
-    said = f": {last_words[-1].strip()}" if name == "SIGABRT" and last_words else ""
+    said = f": {_what(last_words[-1])}" if name == "SIGABRT" and last_words else ""
     return Failure(
         sentence=f"rank {rank} of {world} on {host} was killed by {name} "
                  f"{_when(event['time'], events, there.get('started'))}{said}",
@@ -174,6 +181,11 @@ def _killed(event, folder, world, events, logs):
               for k, stack in stacks if stack)]),
         others="the other ranks were ended" if world > 1 else "",
     )
+
+
+def _what(line):
+    """What C++ says of its uncaught exception, without the place in the source."""
+    return re.sub(r"^\s*what\(\):\s*(\[\S+:\d+\] )?", "", line).strip()
 
 
 def _last_lines(path, count=8):

@@ -247,14 +247,14 @@ class Run:
         return progress_of(self.folder, alive=self._alive(job),
                            waiting=job.waiting if job else "")
 
-    def _look_at_queue(self):
+    def _look_at_queue(self, fresh=False):
         """What Slurm says, as far as it matters: not while our own srun is seen to run ranks."""
         if not self._queue or self._settled():
             return None
         if self._process and self._process.poll() is None and self._paths.rank(0).exists():
             return None
         try:
-            return self._queue.state()
+            return self._queue.state(fresh=fresh)
         except slurm.SlurmError:
             return None  # a controller that does not answer for a while: the files say the rest
 
@@ -347,6 +347,9 @@ class Run:
         processes.end(self.id)
         if self._process:
             self._process.wait()
+        while self._queue and not self._settled() and time.monotonic() < deadline:
+            self._notice_death(self._look_at_queue(fresh=True))
+            time.sleep(POLL_S)
 
     def stop(self):
         """End the run and wait until its processes are gone. A run that is over stays as it is."""
@@ -435,8 +438,10 @@ class Run:
         if job and job.active:
             return
         events = self._launcher_events()
-        if job is None:
-            if self._process and not end_of(events):
+        if job is None:  # Slurm has forgotten it
+            if end := end_of(events):
+                self._record_end({**end, "event": "ended", "job": ""})
+            elif self._process:
                 self._record_end(self._launch_failure(self._process.returncode) | {"job": ""})
         elif not events and job.state == "FAILED":
             self._record_end(self._launch_failure(1) | {"job": job.id})

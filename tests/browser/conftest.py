@@ -51,7 +51,7 @@ class Lab:
         environment.pop("DDL_VIEW", None)
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1",
+                [sys.executable, "-m", "ddl.cli", "lab", "--no-browser", "--ip=127.0.0.1",
                  f"--port={self.port}", f"--IdentityProvider.token={TOKEN}", "--allow-root",
                  f"--ServerApp.root_dir={self.root}"],
                 cwd=self.root, env=environment, stdout=log, stderr=subprocess.STDOUT,
@@ -199,8 +199,8 @@ def start_lab(tmp_path_factory):
     """Return a function that starts a server, with a theme of one's choice."""
     labs = []
 
-    def start(**options):
-        labs.append(Lab(tmp_path_factory.mktemp("lab"), **options))
+    def start(folder=None, **options):
+        labs.append(Lab(folder or tmp_path_factory.mktemp("lab"), **options))
         return labs[-1]
 
     yield start
@@ -211,6 +211,12 @@ def start_lab(tmp_path_factory):
 @pytest.fixture(scope="session")
 def lab(start_lab):
     return start_lab()
+
+
+@pytest.fixture
+def wait_until():
+    """Return the function that waits for a condition: (condition, seconds, message)."""
+    return _until
 
 
 @pytest.fixture

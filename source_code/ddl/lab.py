@@ -1,0 +1,47 @@
+"""JupyterLab on the course, whose kernels leave Horovod's ports alone."""
+
+import os
+import socket
+import sys
+import tempfile
+
+from jupyter_core.paths import jupyter_runtime_dir
+
+__all__ = ["open_lab"]
+
+START = "Start_Here.ipynb"
+# A kernel's connection file and the number of its last channel.
+SOCKET_NAME = f"kernel-{'0' * 36}-ipc-5"
+
+
+def open_lab(arguments=()):
+    """Become a JupyterLab server at ``Start_Here.ipynb``; does not return.
+
+    Kernels are reached through sockets in a folder of the user's own, not over TCP: nobody else
+    on a shared machine can reach them there. Nor can the server meet Horovod: it goes on looking
+    for a kernel that has ended, several times a second, and Gloo takes the first connection to a
+    port of its own for the other rank's.
+
+    Parameters
+    ----------
+    arguments : sequence of str
+        JupyterLab's own, such as ``--port=8889``.
+    """
+    if not _takes_sockets(jupyter_runtime_dir()):
+        os.environ["JUPYTER_RUNTIME_DIR"] = tempfile.mkdtemp(prefix="jupyter-")
+    os.execv(sys.executable, [
+        sys.executable, "-m", "jupyterlab", f"--LabApp.default_url=/lab/tree/{START}",
+        "--KernelManager.transport=ipc", *arguments])
+
+
+def _takes_sockets(folder):
+    """Whether sockets can be made there: a path may be too long, a file system without them."""
+    path = os.path.join(folder, f"{SOCKET_NAME}{os.getpid()}")
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.bind(path)
+        os.unlink(path)
+    except OSError:
+        return False
+    return True
