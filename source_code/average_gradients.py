@@ -1,0 +1,101 @@
+"""Train one weight on several workers, and write down every gradient and their average.
+
+    ddl run --workers 2 average_gradients.py --steps 20
+    horovodrun --gloo -np 2 python source_code/average_gradients.py
+
+The data are the generated points of lesson 1 (ddl/descent.py); each rank has every so many-th of
+them. Under `ddl run` rank 0 writes each step into events.jsonl, and into result.json also how long
+all-reduces of several sizes took.
+"""
+
+import argparse
+import sys
+import time
+
+import horovod.tensorflow as hvd
+import numpy as np
+import tensorflow as tf
+
+from ddl.descent import generated
+from ddl.record import Recorder, hardware, versions
+
+REPEATS = 11  # of each all-reduce that is timed: their median is not moved by a few slow ones
+
+
+def parse(arguments=None):
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--points", type=int, default=64, help="in the data set, of all ranks together")
+    add("--noise", type=float, default=1.5, help="standard deviation of y around the line y = x")
+    add("--seed", type=int, default=0, help="of the data set")
+    add("--m", type=float, default=0.0, help="the weight to begin with")
+    add("--learning-rate", type=float, default=0.02)
+    add("--steps", type=int, default=20)
+    add("--message-kib", type=int, nargs="*", default=[4, 64, 1024, 8192],
+        help="sizes of the all-reduces to time")
+    return parser.parse_args(arguments)
+
+
+def main(arguments=None):
+    config = parse(arguments)
+
+    # Horovod: initialise, and pin each rank to one GPU, where there are any.
+    hvd.init()
+    rank, ranks = hvd.rank(), hvd.size()
+    gpus = tf.config.list_physical_devices("GPU")
+    if gpus:
+        tf.config.set_visible_devices(gpus[hvd.local_rank() % len(gpus)], "GPU")
+
+    # Horovod: shard. A rank without a point would have no gradient to bring.
+    if config.points < ranks:
+        raise SystemExit(f"average_gradients.py: {config.points} points are too few for {ranks} "
+                         "ranks: --points must be at least the number of ranks")
+    x, y = generated(config.points, config.noise, config.seed)[rank::ranks].T
+
+    m = tf.Variable(config.m, dtype=tf.float64)
+    if rank == 0:
+        recorder = Recorder()
+        recorder.event("start", steps=config.steps, world=ranks)
+    for step in range(1, config.steps + 1):
+        before = float(m)
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(y - m * x))
+        own = tape.gradient(loss, m)
+
+        # Horovod: average. Each rank counts the same, however many points it has.
+        average = hvd.allreduce(own, op=hvd.Average, name="gradient")
+        everyones = hvd.allgather(tf.reshape(own, [1]), name="gradients").numpy().tolist()
+
+        # The same average on every rank, so the same step and the same weight.
+        m.assign_sub(config.learning_rate * average)
+        if rank == 0:
+            recorder.event("step", step=step, m=before, gradients=everyones,
+                           average=float(average), after=float(m))
+
+    weights = hvd.allgather(tf.reshape(m, [1]), name="weights").numpy().tolist()
+    measured = [(1024 * kib, all_reduce_seconds(1024 * kib)) for kib in config.message_kib]
+    if rank == 0:
+        print(f"{ranks} ranks, {config.steps} steps: the weight is {weights[0]:.6f}", flush=True)
+        recorder.result({
+            "script": "average_gradients.py", "argv": sys.argv[1:], "config": vars(config),
+            "ranks": ranks, "weights": weights, "all_reduce_seconds": measured,
+            "hardware": hardware(), "versions": versions(),
+        })
+
+
+def all_reduce_seconds(size_bytes):
+    """Return the median time of an all-reduce of so many bytes, as this rank sees it."""
+    values = tf.ones([size_bytes // 4])
+    taken = []
+    for _ in range(REPEATS):
+        hvd.allreduce(tf.zeros([1]), name="ready")  # so that no rank waits for another's start
+        start = time.perf_counter()
+        hvd.allreduce(values, op=hvd.Sum, name=f"timed.{size_bytes}").numpy()
+        taken.append(time.perf_counter() - start)
+    return float(np.median(taken))
+
+
+if __name__ == "__main__":
+    main()

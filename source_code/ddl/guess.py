@@ -1,0 +1,61 @@
+"""A reader's guess beside what came out."""
+
+from dataclasses import dataclass
+from html import escape
+from numbers import Real
+
+__all__ = ["Beside", "beside"]
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A guess and an outcome, which a notebook shows as a small table and a terminal as a line.
+
+    Attributes
+    ----------
+    what : str
+        What was to be guessed, with its unit.
+    guess, outcome : object
+        `guess` is None where none was made.
+    """
+
+    what: str
+    guess: object
+    outcome: object
+
+    def __repr__(self):
+        return f"{self.what}: {self._guess()} · came out: {_shown(self.outcome)}"
+
+    def _repr_html_(self):
+        return (
+            f"<table><tr><th>{escape(self.what)}</th><td>{escape(self._guess())}</td>"
+            f"<td>came out: <b>{escape(_shown(self.outcome))}</b></td></tr></table>"
+        )
+
+    def _guess(self):
+        return "no guess made" if self.guess is None else f"your guess: {_shown(self.guess)}"
+
+
+def beside(guess, outcome, what):
+    """Put a guess beside the outcome.
+
+    Parameters
+    ----------
+    guess : object
+        A number, a word, or None for none.
+    outcome : object
+        What was computed or measured.
+    what : str
+        What was to be guessed, with its unit.
+
+    Returns
+    -------
+    Beside
+    """
+    return Beside(what, guess, outcome)
+
+
+def _shown(value):
+    if isinstance(value, Real) and not isinstance(value, (bool, int)):
+        return f"{float(value):.4g}"
+    return str(value)

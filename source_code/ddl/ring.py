@@ -1,0 +1,159 @@
+"""A ring all-reduce in one process: who sends what, when, and how much.
+
+Each of N ranks sends to the next one only, and the last to the first. The data are cut into N
+chunks. In the first N - 1 steps (reduce-scatter) a rank adds what it receives to its own chunk; in
+N - 1 more (all-gather) it keeps what it receives. What is sent, and how it is combined, comes from
+three functions that the lesson has its readers write. Patarasuk and Yuan 2009, "Bandwidth optimal
+all-reduce algorithms for clusters of workstations", section 3.
+
+This module imports NumPy only, so that tests of the lesson can use it wherever they run.
+"""
+
+from dataclasses import dataclass
+
+import numpy
+
+__all__ = ["Reduced", "all_reduce", "contributions", "latency_and_bandwidth", "ring_seconds"]
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """What an all-reduce left.
+
+    Attributes
+    ----------
+    arrays : tuple of ndarray
+        Each rank's, when all steps are over.
+    sent : tuple of int
+        How many elements each rank has sent.
+    """
+
+    arrays: tuple
+    sent: tuple
+
+
+def all_reduce(arrays, split, chunk_to_send, combine):
+    """Drive a ring all-reduce with somebody's three functions.
+
+    Parameters
+    ----------
+    arrays : sequence of 1-D arrays
+        Each rank's own data, all of one size. They are not changed.
+    split : function of (values, ranks)
+        Returns `ranks` chunks, which together are the values in their order.
+    chunk_to_send : function of (step, rank, ranks)
+        Returns the number of the chunk that the rank sends to the next one. Steps count from 0 to
+        ``2 * ranks - 3``; in all steps together it is asked for every rank.
+    combine : function of (mine, received, step, ranks)
+        Returns what a rank has of a chunk after it received the previous rank's version of it.
+
+    Returns
+    -------
+    Reduced
+
+    Raises
+    ------
+    ValueError
+        If a function returns what cannot be right: too few chunks, a chunk that is not there,
+        another number of elements.
+    """
+    ranks = len(arrays)
+    have = [_chunks(split(_copy(array), ranks), array, ranks) for array in arrays]
+    sent = [0] * ranks
+    for step in range(2 * (ranks - 1)):
+        # All ranks send at the same time: what they send is what they had before the step.
+        messages = []
+        for rank in range(ranks):
+            number = _number(chunk_to_send(step, rank, ranks), step, rank, ranks)
+            messages.append((number, _copy(have[rank][number])))
+            sent[rank] += len(messages[-1][1])
+        for rank in range(ranks):
+            number, received = messages[rank - 1]
+            new = _copy(combine(_copy(have[rank][number]), received, step, ranks))
+            if new.shape != received.shape:
+                raise ValueError(f"combine(mine, received, step={step}, ranks={ranks}) made "
+                                 f"{new.shape} of {received.shape}: the shape must stay")
+            have[rank][number] = new
+    return Reduced(tuple(numpy.concatenate(chunks) for chunks in have), tuple(sent))
+
+
+def _copy(values):
+    return numpy.array(values, dtype=float)
+
+
+def _chunks(chunks, values, ranks):
+    chunks = [_copy(chunk) for chunk in chunks]
+    if len(chunks) != ranks:
+        raise ValueError(f"split(values, ranks={ranks}) made {len(chunks)} chunks, not {ranks}")
+    if any(chunk.ndim != 1 for chunk in chunks):
+        raise ValueError(f"split(values, ranks={ranks}) made chunks that are not 1-D arrays")
+    if not numpy.array_equal(numpy.concatenate(chunks), _copy(values)):
+        raise ValueError(f"split(values, ranks={ranks}): its chunks, one after another, are not "
+                         f"the {len(values)} values in their order")
+    return chunks
+
+
+def _number(number, step, rank, ranks):
+    if not 0 <= number < ranks or int(number) != number:
+        raise ValueError(f"chunk_to_send(step={step}, rank={rank}, ranks={ranks}) is {number!r}: "
+                         f"chunks are numbered from 0 to {ranks - 1}")
+    return int(number)
+
+
+def contributions(ranks):
+    """Count how many ranks' data each chunk on each rank holds, at the start and after each step.
+
+    Parameters
+    ----------
+    ranks : int
+
+    Returns
+    -------
+    ndarray of int, shape (2 * ranks - 1, ranks, ranks)
+        Step, rank, chunk.
+    """
+    count = numpy.ones((ranks, ranks), int)
+    states = [count]
+    diagonal = numpy.eye(ranks, dtype=int)
+    for step in range(2 * (ranks - 1)):
+        arriving = numpy.roll(diagonal, (1, -step), axis=(0, 1)).astype(bool)
+        previous = numpy.roll(count, 1, axis=0)
+        count = numpy.where(arriving, previous + (step < ranks - 1), count)
+        states.append(count)
+    return numpy.array(states)
+
+
+# ---------------------------------------------------------------- what it costs
+
+
+def ring_seconds(size_bytes, ranks, latency_s, bandwidth_bytes_per_s):
+    """Return the time of a ring all-reduce: 2 (N - 1) messages of 1/N of the data, one by one.
+
+    ``2 (N - 1) (latency + size / (N bandwidth))``, the alpha-beta model with the term for adding
+    left out; 0 for one rank.
+    """
+    chunk_s = latency_s + size_bytes / (ranks * bandwidth_bytes_per_s)
+    return 2 * (ranks - 1) * chunk_s
+
+
+def latency_and_bandwidth(measured, ranks):
+    """Return what makes `ring_seconds` right for the smallest and the largest measured message.
+
+    Parameters
+    ----------
+    measured : sequence of (int, float)
+        Size of the data in bytes, and seconds of an all-reduce of it.
+    ranks : int
+        How many took part: two or more.
+
+    Returns
+    -------
+    latency_s, bandwidth_bytes_per_s : float
+    """
+    (small, least_s), *_, (large, most_s) = sorted(measured)
+    if ranks < 2 or most_s <= least_s:
+        raise ValueError("it takes two ranks or more, and a large message that takes longer than "
+                         f"a small one: {ranks} ranks, {least_s:g} s and {most_s:g} s")
+    messages = 2 * (ranks - 1)
+    bandwidth = messages / ranks * (large - small) / (most_s - least_s)
+    return least_s / messages - small / ranks / bandwidth, bandwidth
