@@ -1,0 +1,481 @@
+"""Figures of the gradient lesson, each a function from data to one `Picture`.
+
+All of them are computed from `ddl.descent` and `ddl.ring`, except where they say that they are
+measured. `slider` lets a reader move one of a figure's numbers.
+"""
+
+import numpy
+from matplotlib.colors import BoundaryNorm, ListedColormap
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import LogLocator, NullFormatter
+
+from ddl import descent, ring
+from ddl.plot import COLOURS, LINES, MARKERS, Picture, _styled
+from ddl.view import _in_jupyter_session
+
+__all__ = [
+    "plot_average",
+    "plot_best_rate",
+    "plot_cost",
+    "plot_descent",
+    "plot_exchange",
+    "plot_map",
+    "plot_ring",
+    "plot_spread",
+    "plot_training",
+    "slider",
+]
+
+BLUE, ORANGE, GREEN = COLOURS[:3]
+GREY = "#555555"
+WEIGHTS = (-1.0, 3.0)  # the part of the loss curve that is drawn
+
+
+def slider(figure, name, low, high, start):
+    """Show a figure with a slider for one of its numbers, on a logarithmic scale.
+
+    Parameters
+    ----------
+    figure : function
+        Returns a `Picture`; takes the number by keyword.
+    name : str
+        What it is called.
+    low, high, start : float
+
+    Returns
+    -------
+    ipywidgets.VBox or Picture
+        The figure alone, at `start`, where nobody can move a slider: under papermill, or with
+        ``DDL_VIEW=plain``.
+    """
+    if not _in_jupyter_session():
+        return figure(**{name: start})
+    import ipywidgets as widgets
+
+    handle = widgets.FloatLogSlider(
+        value=start, min=numpy.log10(low), max=numpy.log10(high), step=0.02, description=name,
+        readout_format=".4f", layout={"width": "500px"},
+    )
+    shown = widgets.HTML()
+
+    def draw(_=None):
+        shown.value = figure(**{name: handle.value})._repr_mimebundle_()["text/html"]
+
+    handle.observe(draw, "value")
+    draw()
+    return widgets.VBox([handle, shown])
+
+
+# ---------------------------------------------------------------- one worker
+
+
+@_styled
+def plot_descent(data, lr, m=-0.5, iterations=12):
+    """Draw the loss curve with the steps of a descent on it, and the weight over the steps.
+
+    Parameters
+    ----------
+    data : sequence of points
+        All of them in each step.
+    lr : float
+    m : float
+        The weight to begin with.
+    iterations : int
+
+    Returns
+    -------
+    Picture
+    """
+    path = descent.descend(m, lr, [data], iterations)
+    picture = Picture(9.0, 3.8)
+    curve, time = picture.subplots(1, 2, width_ratios=(3, 2))
+    weights = numpy.linspace(*WEIGHTS, 201)
+    curve.plot(weights, descent.loss(weights, data), color=BLUE)
+    curve.plot(path, descent.loss(path, data), "o--", color=ORANGE, linewidth=1.2, markersize=6,
+               label="one step after another")
+    curve.plot(path[:1], descent.loss(path[:1], data), "s", color=GREY, markersize=8,
+               label="the start")
+    top = descent.loss(numpy.array(WEIGHTS), data).max()
+    curve.set(xlim=WEIGHTS, ylim=(-0.03 * top, 1.05 * top), xlabel="weight m", ylabel="loss",
+              title=f"learning rate {lr:.4g}")
+    curve.legend(loc="upper center")
+    time.plot(path, "o--", color=ORANGE, linewidth=1.2)
+    time.axhline(descent.best_weight(data), color=BLUE, linestyle=":", label="the best weight")
+    time.set(ylim=WEIGHTS, xlim=(-0.5, iterations + 0.5), xlabel="step", ylabel="weight m",
+             title=f"each step: distance × {descent.pass_factor(lr, [data]):.3g}")
+    time.legend(loc="lower right")
+    inside = (WEIGHTS[0] <= path) & (path <= WEIGHTS[1])
+    left = "" if inside.all() else f" It leaves the picture at step {numpy.argmin(inside)}."
+    picture.alt = (
+        f"The loss over the weight, a parabola with its minimum at "
+        f"{descent.best_weight(data):.3g}. From {m:g}, {iterations} steps with learning rate "
+        f"{lr:.4g} end at {path[-1]:.4g}.{left}"
+    )
+    return picture
+
+
+@_styled
+def plot_training(data_sets, lr, passes=40, m=0.0):
+    """Draw the weight over single-point training, for data sets that share a learning rate.
+
+    Parameters
+    ----------
+    data_sets : dict of str to sequence of points
+    lr : float
+    passes : int
+        Over the data.
+    m : float
+        The weight to begin with.
+
+    Returns
+    -------
+    Picture
+    """
+    picture = Picture(8.0, 3.8)
+    panel = picture.subplots()
+    texts = []
+    for index, (label, data) in enumerate(data_sets.items()):
+        batches = descent.batches_of(data, 1)
+        path = descent.descend(m, lr, batches, passes * len(batches))
+        ends, best = path[:: len(batches)], descent.best_weight(data)
+        look = {"color": COLOURS[index % len(COLOURS)]}
+        panel.plot(numpy.arange(len(path)) / len(batches), path, linewidth=0.7, alpha=0.6, **look)
+        panel.plot(ends, linestyle="", marker=MARKERS[index % len(MARKERS)], label=label, **look)
+        texts.append(f"{label}: from {m:g} to {ends[-1]:.4g}, best weight {best:.4g}")
+        panel.axhline(best, color=GREY, linestyle=":",
+                      label=None if index else "the best weight")
+    panel.set(xlabel="passes over the data", ylabel="weight m", xlim=(0, passes),
+              title=f"learning rate {lr:.4g}; a mark at the end of each pass")
+    panel.legend()
+    picture.alt = f"The weight over {passes} passes at learning rate {lr:.4g}. {'; '.join(texts)}."
+    return picture
+
+
+# ---------------------------------------------------------------- noise and batches
+
+
+@_styled
+def plot_average(data, m, sizes):
+    """Draw the gradients of all batches in their order, for several batch sizes.
+
+    Parameters
+    ----------
+    data : sequence of points
+    m : float
+        The weight at which they are taken.
+    sizes : sequence of int
+        Points in a batch.
+
+    Returns
+    -------
+    Picture
+    """
+    picture = Picture(8.0, 0.9 + 0.6 * len(sizes))
+    panel = picture.subplots()
+    texts = []
+    for row, size in enumerate(sizes):
+        values = [descent.gradient(m, batch) for batch in descent.batches_of(data, size)]
+        panel.plot(values, [row] * len(values), linestyle="", markersize=7, alpha=0.75,
+                   marker=MARKERS[row % len(MARKERS)], color=COLOURS[row % len(COLOURS)])
+        texts.append(f"batches of {size}: {len(values)} gradients from {min(values):.3g} to "
+                     f"{max(values):.3g}")
+    panel.axvline(descent.gradient(m, data), color=GREY, linestyle=":")
+    panel.axvline(0, color="#bbbbbb", linewidth=1)
+    panel.set_yticks(range(len(sizes)), [f"batches of {size}" for size in sizes])
+    panel.set(ylim=(len(sizes) - 0.5, -0.5), xlabel="gradient",
+              title=f"at m = {m:g}; dotted: the gradient of all {len(data)} points")
+    picture.alt = (f"Gradients at m = {m:g}, around that of all points, "
+                   f"{descent.gradient(m, data):.3g}. {'; '.join(texts)}.")
+    return picture
+
+
+@_styled
+def plot_spread(data, m, sizes, draws=2000):
+    """Draw how averaging narrows gradients: measured on random batches, and as 1/√B says.
+
+    Parameters
+    ----------
+    data : sequence of points
+    m : float
+        The weight at which gradients are taken.
+    sizes : sequence of int
+        Points in a batch, up to those that there are.
+    draws : int
+        Random batches of each size.
+
+    Returns
+    -------
+    Picture
+    """
+    sizes = numpy.asarray(sizes)
+    one, count = descent.gradients(m, data).std(), len(data)
+    picture = Picture(8.0, 4.2)
+    panel = picture.subplots()
+    panel.plot(sizes, one / numpy.sqrt(sizes), color=GREY, linestyle=":",
+               label="one point's spread ÷ √B")
+    texts = []
+    for index, (replace, label) in enumerate(((True, "drawn with replacement"),
+                                              (False, "drawn without"))):
+        spread = [
+            descent.batch_gradients(m, data, size, draws, seed=size, replace=replace).std()
+            for size in sizes
+        ]
+        # A batch of all points has no spread but rounding, and no place on a logarithmic axis.
+        some = numpy.array(spread) > 1e-9 * one
+        panel.plot(sizes[some], numpy.array(spread)[some], linestyle=LINES[index],
+                   marker=MARKERS[index], color=COLOURS[index], label=label)
+        texts.append(f"{label} it falls from {spread[0]:.3g} at batches of {sizes[0]} to "
+                     f"{spread[-1]:.2g} at batches of {sizes[-1]}")
+    panel.set(xscale="log", yscale="log", xlabel="batch size B, points",
+              ylabel="standard deviation of the gradient",
+              title=f"measured on {draws:,} batches of each size, out of {count} points")
+    panel.set_xticks(sizes, [str(size) for size in sizes])
+    panel.xaxis.set_minor_formatter(NullFormatter())
+    panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    panel.yaxis.set_major_formatter("{x:g}")
+    panel.yaxis.set_minor_formatter(NullFormatter())
+    panel.legend()
+    picture.alt = (f"Spread of batch gradients at m = {m:g}: {'; '.join(texts)}. "
+                   f"One point's spread ÷ √B would be {one / numpy.sqrt(sizes[-1]):.2g}.")
+    return picture
+
+
+@_styled
+def plot_map(data, sizes, low=0.0005, high=0.512):
+    """Draw a map of learning rate and batch size: converges, settles aside, or diverges.
+
+    Parameters
+    ----------
+    data : sequence of points
+        Taken in their order.
+    sizes : sequence of int
+        Points in a batch.
+    low, high : float
+        Learning rates between which to look.
+
+    Returns
+    -------
+    Picture
+    """
+    kinds = {"converges": GREEN, "settles aside": COLOURS[6], "diverges": ORANGE}
+    rates = numpy.geomspace(low, high, 181)
+    edges = numpy.sqrt(rates[1:] * rates[:-1])
+    grid = numpy.array([
+        [list(kinds).index(descent.outcome(rate, descent.batches_of(data, size)))
+         for rate in rates] for size in sizes
+    ])
+    picture = Picture(8.5, 4.4)
+    panel = picture.subplots()
+    panel.pcolormesh(
+        [low, *edges, high], numpy.arange(len(sizes) + 1) - 0.5, grid, alpha=0.45,
+        cmap=ListedColormap([*kinds.values()]),
+        norm=BoundaryNorm([-0.5, 0.5, 1.5, 2.5], 3), linewidth=0, rasterized=True,
+    )
+    for name, colour in kinds.items():
+        panel.plot([], [], "s", color=colour, alpha=0.6, markersize=10, label=name)
+    texts = []
+    for row, size in enumerate(sizes):
+        converging = rates[grid[row] == 0]
+        steady = rates[grid[row] < 2]
+        texts.append(f"batches of {size}: converge up to "
+                     f"{converging.max() if len(converging) else 0:.3g}, diverge beyond "
+                     f"{steady.max():.3g}")
+    first = rates[grid[0] == 0].max()
+    scaled = first * numpy.array(sizes) / sizes[0]
+    panel.plot(scaled, range(len(sizes)), "k--", label="learning rate in proportion to batch size")
+    panel.axvline(descent.rate_limit(data), color="black", linestyle=":",
+                  label="1 / mean(x²): the limit for all points together")
+    panel.set_yticks(range(len(sizes)), [str(size) for size in sizes])
+    panel.set(xscale="log", xlim=(low, high), ylim=(-0.5, len(sizes) - 0.5), axisbelow=False,
+              xlabel="learning rate", ylabel="batch size, points",
+              title=f"computed for {len(data)} points; converges: within {descent.NEAR:g} of the "
+                    "best weight")
+    panel.grid(False)
+    picture.legend(loc="outside lower center", ncols=3)
+    picture.alt = f"Where training ends, by learning rate and batch size. {'; '.join(texts)}."
+    return picture
+
+
+@_styled
+def plot_best_rate(data, weights, sizes, draws=20_000):
+    """Draw the learning rate of the best single step against batch size, tried and by formula.
+
+    Parameters
+    ----------
+    data : sequence of points
+    weights : sequence of float
+        The weights to step from.
+    sizes : sequence of int
+        Points in a batch.
+    draws : int
+        Random batches for each dot.
+
+    Returns
+    -------
+    Picture
+    """
+    sizes = numpy.asarray(sizes)
+    most = descent.rate_limit(data) / 2
+    picture = Picture(8.5, 4.4)
+    panel = picture.subplots()
+    texts = []
+    for index, m in enumerate(weights):
+        scale = descent.noise_scale(m, data)
+        look = {"color": COLOURS[index % len(COLOURS)]}
+        panel.plot(sizes, most / (1 + scale / sizes), linestyle=LINES[index % len(LINES)], **look)
+        tried = [descent.best_rate(m, data, size, draws, seed=size) for size in sizes]
+        panel.plot(sizes, tried, linestyle="", marker=MARKERS[index % len(MARKERS)], markersize=7,
+                   label=f"from m = {m:g}: noise scale {scale:.3g}", **look)
+        texts.append(f"from m = {m:g}, where the noise scale is {scale:.3g}, it rises from "
+                     f"{tried[0]:.2g} at batches of {sizes[0]} to {tried[-1]:.2g} at {sizes[-1]}")
+    start = most / (1 + scale / sizes[0])
+    linear = start * sizes / sizes[0]
+    panel.plot(sizes[linear < 1.5 * most], linear[linear < 1.5 * most], color=GREY, linestyle=":",
+               label="in proportion to batch size")
+    panel.axhline(most, color="black", linewidth=1)
+    panel.annotate("the best with no noise", (sizes[0], most), va="bottom")
+    panel.set(xscale="log", yscale="log", xlabel="batch size, points",
+              ylabel="learning rate of the best step",
+              title=f"dots: tried on {draws:,} random batches each; curves: the noise-scale model")
+    panel.set_xticks(sizes, [str(size) for size in sizes])
+    panel.xaxis.set_minor_formatter(NullFormatter())
+    panel.yaxis.set_minor_formatter(NullFormatter())
+    panel.set_yticks([0.001, 0.01, 0.1], ["0.001", "0.01", "0.1"])
+    panel.legend(loc="lower right")
+    picture.alt = (f"The learning rate of the best single step. {'; '.join(texts)}. With no noise "
+                   f"it would be {most:.2g}.")
+    return picture
+
+
+# ---------------------------------------------------------------- several workers
+
+
+@_styled
+def plot_exchange(exchanges):
+    """Draw data-parallel steps: each worker's gradient, their average, and the weight.
+
+    Parameters
+    ----------
+    exchanges : sequence of Exchange
+
+    Returns
+    -------
+    Picture
+    """
+    workers = len(exchanges[0].gradients)
+    steps = numpy.arange(1, len(exchanges) + 1)
+    picture = Picture(9.0, 3.8)
+    panel, weight = picture.subplots(1, 2, width_ratios=(3, 2))
+    width = 0.8 / workers
+    for worker in range(workers):
+        panel.bar(steps + (worker - (workers - 1) / 2) * width,
+                  [step.gradients[worker] for step in exchanges], 0.9 * width,
+                  color=COLOURS[worker % len(COLOURS)], label=f"worker {worker}")
+    panel.plot(steps, [step.average for step in exchanges], "k_", markersize=34, markeredgewidth=2,
+               label="average, on all")
+    panel.axhline(0, color=GREY, linewidth=1)
+    panel.set(xlabel="step", ylabel="gradient", xticks=steps)
+    panel.legend()
+    weight.plot([0, *steps], [exchanges[0].m, *(step.after for step in exchanges)], "o-k")
+    weight.set(xlabel="step", ylabel="weight m, the same on all", xticks=[0, *steps])
+    picture.alt = " ".join(
+        f"Step {number}: gradients {', '.join(f'{own:.3g}' for own in step.gradients)}, average "
+        f"{step.average:.3g}, weight {step.m:.4g} to {step.after:.4g}."
+        for number, step in enumerate(exchanges, start=1)
+    )
+    return picture
+
+
+@_styled
+def plot_ring(ranks=4):
+    """Draw a ring all-reduce step by step: how many ranks' data each chunk on each rank holds.
+
+    Parameters
+    ----------
+    ranks : int
+
+    Returns
+    -------
+    Picture
+    """
+    states = ring.contributions(ranks)
+    columns = ranks
+    rows = -(-len(states) // columns)
+    picture = Picture(9.0, 0.4 + 2.35 * rows)
+    panels = picture.subplots(rows, columns, squeeze=False)
+    for panel in panels.flat[len(states):]:
+        panel.axis("off")
+    for step, (panel, state) in enumerate(zip(panels.flat, states, strict=False)):
+        panel.imshow(state, cmap="Blues", vmin=0, vmax=2.2 * ranks)
+        for rank, chunk in numpy.ndindex(state.shape):
+            changed = step > 0 and states[step - 1][rank, chunk] != state[rank, chunk]
+            panel.text(chunk, rank, state[rank, chunk], ha="center", va="center",
+                       fontweight="bold" if changed else "normal")
+            if changed:
+                panel.add_patch(_frame(chunk, rank))
+        phase = "reduce-scatter" if step < ranks else "all-gather"
+        panel.set_title("start" if step == 0 else f"step {step - 1}: {phase}", fontsize=10)
+        panel.set(xticks=range(ranks), yticks=range(ranks))
+        panel.grid(False)
+        panel.tick_params(length=0)
+    for panel in panels[:, 0]:
+        panel.set_ylabel("rank")
+    for panel in panels.flat[max(0, len(states) - columns):len(states)]:
+        panel.set_xlabel("chunk")
+    picture.suptitle("how many ranks' data a chunk holds; framed: what has just arrived",
+                     fontsize=11)
+    picture.alt = (
+        f"Ring all-reduce of {ranks} ranks in {len(states) - 1} steps. At the start every chunk "
+        f"holds one rank's data. In each of the first {ranks - 1} steps every rank adds to one "
+        f"chunk, after which each rank has one chunk that holds all {ranks}. In {ranks - 1} more "
+        "steps these go round, until every rank has all of them."
+    )
+    return picture
+
+
+def _frame(column, row):
+    return Rectangle((column - 0.46, row - 0.46), 0.92, 0.92, fill=False, edgecolor=ORANGE,
+                     linewidth=2)
+
+
+@_styled
+def plot_cost(models, latency_s, bandwidth_bytes_per_s, ranks=(1, 2, 4, 8, 16, 32, 64)):
+    """Draw how much faster samples are processed on more ranks, by the alpha-beta model.
+
+    Parameters
+    ----------
+    models : dict of str to (float, int)
+        Seconds of a gradient, and its size in bytes.
+    latency_s, bandwidth_bytes_per_s : float
+        Of a message between two ranks.
+    ranks : sequence of int
+
+    Returns
+    -------
+    Picture
+    """
+    ranks = numpy.asarray(ranks)
+    picture = Picture(8.5, 4.2)
+    panel = picture.subplots()
+    panel.plot(ranks, ranks, color=GREY, linestyle=":", label="communication free of charge")
+    texts = []
+    for index, (label, (compute_s, size_bytes)) in enumerate(models.items()):
+        messages_s = [ring.ring_seconds(size_bytes, n, latency_s, bandwidth_bytes_per_s)
+                      for n in ranks]
+        speedup = ranks * compute_s / (compute_s + numpy.array(messages_s))
+        panel.plot(ranks, speedup, color=COLOURS[index % len(COLOURS)],
+                   linestyle=LINES[index % len(LINES)], marker=MARKERS[index % len(MARKERS)],
+                   label=f"{label}: {1000 * compute_s:.3g} ms, {size_bytes:,} bytes")
+        texts.append(f"{label}: {speedup[-1]:.3g} times at {ranks[-1]} ranks")
+    panel.axhline(1, color="black", linewidth=1)
+    panel.annotate("one worker", (ranks[-1], 1), ha="right", va="bottom")
+    panel.set(xscale="log", yscale="log", xlabel="ranks",
+              ylabel="samples a second, relative to one rank",
+              title=f"estimated: latency {1e6 * latency_s:,.0f} µs, bandwidth "
+                    f"{bandwidth_bytes_per_s / 1e9:.2g} GB/s, both measured")
+    panel.set_xticks(ranks, [str(n) for n in ranks])
+    panel.xaxis.set_minor_formatter(NullFormatter())
+    panel.yaxis.set_major_formatter("{x:g}")
+    panel.legend()
+    picture.alt = f"Estimated samples a second relative to one rank. {'; '.join(texts)}."
+    return picture
