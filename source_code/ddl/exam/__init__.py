@@ -15,6 +15,8 @@ _HOME = {
     "Limits": "limits",
     "Verdict": "examination",
     "examine": "examination",
+    "test_cells": "examination",
+    "visible_part": "examination",
     "WorkerProcess": "channel",
     "start_worker": "channel",
     "worker_command": "channel",

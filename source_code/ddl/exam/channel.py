@@ -103,17 +103,17 @@ class Channel:
 
     def kill(self):
         """End the process and all that it started; return when they are gone."""
-        everyone = [self._process.pid]
+        everyone = []
         with contextlib.suppress(psutil.Error):
-            children = psutil.Process(self._process.pid).children(recursive=True)
-            everyone = [*children, psutil.Process(self._process.pid)]
-            for process in everyone:
-                with contextlib.suppress(psutil.Error):
-                    process.kill()
+            everyone = psutil.Process(self.pid).children(recursive=True)
         with contextlib.suppress(OSError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+            os.killpg(self.pid, signal.SIGKILL)
+        for process in everyone:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
         self._process.kill()
         self._process.wait()
+        psutil.wait_procs(everyone, GONE_WITHIN_S)
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
             with contextlib.suppress(OSError):
                 pipe.close()

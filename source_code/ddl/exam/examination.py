@@ -1,11 +1,26 @@
-"""Examine a notebook: run its cells, judge its test cells, each at its place."""
+"""Examine a notebook: run its cells, judge its test cells, each at its place.
 
-from dataclasses import dataclass
+The process that does this mediates: it starts a worker for the submission's code and an examiner
+for the tests, and passes questions and answers on. It runs the code of neither.
+"""
 
+import re
+import sys
+import time
+from dataclasses import asdict, dataclass
+
+from ddl.exam.channel import Channel, Ended, Late, start
 from ddl.exam.channel import start_worker as start_plain_worker
 from ddl.exam.limits import Limits
 
-__all__ = ["CellError", "CellResult", "Examination", "Verdict", "examine"]
+__all__ = ["CellError", "CellResult", "Examination", "Examiner", "Verdict", "examine",
+           "test_cells", "visible_part"]
+
+START_S = 60.0  # a worker or an examiner on a busy machine
+HIDDEN = re.compile(r"^[^\n]*### BEGIN HIDDEN TESTS.*?(### END HIDDEN TESTS[^\n]*\n?|\Z)",
+                    re.DOTALL | re.MULTILINE)
+NOT_EXAMINED = "not examined"
+HIDDEN_MESSAGE = "A hidden test did not pass."
 
 
 @dataclass(frozen=True)
@@ -117,4 +132,247 @@ def examine(notebook, *, hidden, start_worker=start_plain_worker, limits=Limits(
     OSError
         When no worker or examiner can be started: nothing is known about the notebook then.
     """
-    raise NotImplementedError
+    cells = notebook["cells"]
+    tests = test_cells(notebook)
+    codes = {index: _source(cell) for index, cell in enumerate(cells)
+             if cell["cell_type"] == "code" and index not in tests
+             and "demo" not in cell["metadata"].get("tags", ()) and _source(cell).strip()}
+    clock = _Clock(limits)
+    seen = _walk(codes, {index: visible_part(_source(cells[index])) for index in tests},
+                 start_worker, limits, clock)
+    # Hidden tests have a second run of everything to themselves, and nothing that this run prints
+    # is kept: a submission's functions see the inputs of hidden tests, and could print them in a
+    # later cell. What broke its worker the first time, and what failed anyway, is left out.
+    unseen = {index: _source(cells[index]) for index in tests if hidden
+              and seen.outcomes[index]["passed"]
+              and visible_part(_source(cells[index])) != _source(cells[index])}
+    judged = seen.outcomes
+    notes = list(seen.notes)
+    if unseen:
+        calm = {index: source for index, source in codes.items()
+                if index not in seen.broken and index < max(unseen)}
+        second = _walk(calm, unseen, start_worker, limits, clock)
+        judged |= {index: outcome | {"printed": seen.outcomes[index]["printed"],
+                                     "message": _safe(outcome)}
+                   for index, outcome in second.outcomes.items()}
+        notes += [f"{note} (in the run for hidden tests)" for note in second.notes]
+    verdicts = tuple(Verdict(name, points, **judged[index])
+                     for index, (name, points) in tests.items())
+    return Examination(verdicts, tuple(seen.cells), tuple(dict.fromkeys(notes)))
+
+
+def test_cells(notebook):
+    """Return a notebook's test cells: from their place to their grade id and points."""
+    found = {}
+    for index, cell in enumerate(notebook["cells"]):
+        about = cell["metadata"].get("nbgrader", {})
+        if cell["cell_type"] == "code" and about.get("grade") and not about.get("solution"):
+            found[index] = (about["grade_id"], about["points"])
+    return found
+
+
+def visible_part(source):
+    """Return a test cell's source without its hidden tests."""
+    return HIDDEN.sub("", source)
+
+
+def _safe(outcome):
+    """Return of a hidden test's message only what holds no value and no line of it."""
+    if outcome["passed"] or outcome["message"].startswith(NOT_EXAMINED):
+        return outcome["message"]
+    return HIDDEN_MESSAGE
+
+
+def _source(cell):
+    source = cell["source"]
+    return source if isinstance(source, str) else "".join(source)
+
+
+class _OutOfTime(Exception):
+    """The notebook's time as a whole is used up."""
+
+
+class _Clock:
+    def __init__(self, limits):
+        self._total_s = limits.total_s
+        self._due = time.monotonic() + limits.total_s
+
+    def at_most(self, seconds):
+        """Return how long something may take that has `seconds` by itself."""
+        left = self._due - time.monotonic()
+        if left <= 0:
+            raise _OutOfTime(f"{NOT_EXAMINED}: the notebook had used up its {self._total_s:g} s")
+        return min(seconds, left)
+
+
+@dataclass
+class _Walk:
+    """What one run through a notebook gave."""
+
+    outcomes: dict
+    cells: list
+    notes: list
+    broken: set
+
+
+def _walk(codes, tests, start_worker, limits, clock):
+    """Run cells and judge test cells, from index to source, in the notebook's order."""
+    walk = _Walk({}, [], [], set())
+    session, examiner = _Session(start_worker, limits, clock), Examiner(limits)
+    try:
+        for index, source in sorted((codes | tests).items()):
+            if index in tests:
+                seconds = clock.at_most(limits.test_s)
+                walk.outcomes[index] = examiner.judge(source, session.answer, seconds)
+            else:
+                walk.cells.append(_ran(session, index, source, walk))
+    except _OutOfTime as error:
+        walk.notes.append(str(error))
+        late = {"passed": False, "message": str(error), "printed": ""}
+        walk.outcomes = {index: late for index in tests} | walk.outcomes
+    finally:
+        session.close()
+        examiner.close()
+    walk.notes += session.notes
+    return walk
+
+
+def _ran(session, index, source, walk):
+    try:
+        printed, error = session.run(source)
+    except (Ended, Late) as trouble:
+        kind = "TimeLimit" if isinstance(trouble, Late) else "ProcessEnded"
+        walk.broken.add(index)
+        walk.notes.append(f"cell {index + 1}: {trouble}")
+        return CellResult(index, "", CellError(kind, str(trouble)))
+    return CellResult(index, printed, error)
+
+
+class _Session:
+    """A worker in which a notebook's cells have been run, or a new one brought to that point."""
+
+    def __init__(self, start_worker, limits, clock):
+        self._start, self._limits, self._clock = start_worker, limits, clock
+        self._worker = None
+        self._good = []  # the cells that a new worker runs again
+        self.notes = []
+
+    def run(self, source):
+        """Run a cell; return what it printed, and its `CellError` or None."""
+        self._ready()
+        reply = self._ask({"do": "run", "source": source}, self._limits.cell_s,
+                          2**16 + 8 * self._limits.printed_bytes,
+                          f"it did not end within {self._limits.cell_s:g} s")
+        self._good.append(source)
+        error = reply.get("error")
+        if isinstance(error, dict):
+            error = CellError(*(_text(error.get(part)) for part in ("type", "message",
+                                                                    "traceback")))
+        return _text(reply.get("printed")), error if isinstance(error, CellError) else None
+
+    def answer(self, request):
+        """Pass a test's question on; return what `ddl.exam.examiner.judge` takes for an answer."""
+        self._ready()
+        name = request.get("name", "an answer")
+        try:
+            return self._ask(request, self._limits.call_s, self._limits.reply_bytes, "late")
+        except Late:
+            self.notes.append(f"{name} did not return within {self._limits.call_s:g} s")
+            return {"late": self._limits.call_s}
+        except Ended as error:
+            self.notes.append(f"{name} ended its process: {error}")
+            return {"ended": str(error)}
+
+    def close(self):
+        if self._worker is not None:
+            self._worker.kill()
+            self._worker = None
+
+    def _ready(self):
+        while self._worker is None:
+            self._worker = self._start(self._limits)
+            try:
+                self._worker.ask({"do": "start", "limits": asdict(self._limits)}, START_S, 2**16)
+            except (Ended, Late) as error:
+                said = self._worker.said().strip().splitlines()[-1:]
+                self.close()
+                raise OSError(f"the process for a notebook's code did not start: "
+                              f"{': '.join([str(error) or 'it is too slow', *said])}") from None
+            for source in tuple(self._good):
+                try:
+                    self._ask({"do": "run", "source": source}, self._limits.cell_s,
+                              2**16 + 8 * self._limits.printed_bytes, "late")
+                except (Ended, Late):  # it was good once; the next worker does without it
+                    self._good.remove(source)
+                    break
+
+    def _ask(self, request, seconds, limit_bytes, late):
+        seconds = self._clock.at_most(seconds)
+        try:
+            return self._worker.ask(request, seconds, limit_bytes)
+        except Late:
+            self.close()
+            self._clock.at_most(seconds)  # when it is the notebook's whole time that is over
+            raise Late(late) from None
+        except Ended:
+            self.close()
+            raise
+        except BaseException:
+            self.close()
+            raise
+
+
+class Examiner:
+    """A process that judges test cells; a new one takes its place when it gets stuck.
+
+    What a submission returns can be huge where a test expects it small, and so stop a test.
+    """
+
+    def __init__(self, limits):
+        self._limits = limits
+        self._channel = None
+
+    def judge(self, source, answer, timeout_s):
+        """Run a test cell; return ``passed``, ``message`` and ``printed``.
+
+        Parameters
+        ----------
+        source : str
+        answer : callable
+            From the examiner's question to the answer, both dictionaries.
+        timeout_s : float
+        """
+        due = time.monotonic() + timeout_s
+        try:
+            if self._channel is None:
+                command = [sys.executable, "-I", "-m", "ddl.exam.examiner"]
+                self._channel = Channel(start(command))
+            self._channel.send({"test": source, "memory_bytes": self._limits.memory_bytes,
+                                "printed_bytes": self._limits.printed_bytes}, START_S)
+            while True:
+                left = max(0.0, due - time.monotonic())
+                message = self._channel.receive(left, 2**16 + 8 * self._limits.reply_bytes)
+                if "done" in message:
+                    return message["done"]
+                reply = answer(message["ask"])
+                self._channel.send(reply, max(0.0, due - time.monotonic()))
+        except Late:
+            self.close()
+            return {"passed": False, "printed": "",
+                    "message": f"the test did not end within {timeout_s:g} s"}
+        except Ended as error:
+            self.close()
+            return {"passed": False, "printed": "",
+                    "message": f"the test could not be carried out: {error}"}
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self):
+        if self._channel is not None:
+            self._channel.kill()
+            self._channel = None
+
+
+def _text(value):
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""

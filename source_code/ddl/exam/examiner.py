@@ -1,0 +1,291 @@
+"""The clean process that judges: it runs test cells, and no code of the submission's.
+
+`python -m ddl.exam.examiner` runs trusted test code only. What a test cell uses and neither
+defines nor imports is asked of the submission, across `ddl.exam.boundary`: a function is called
+there and its result comes back as plain data, so that a comparison here is between plain values.
+"""
+
+import ast
+import builtins
+import contextlib
+import io
+import resource
+import symtable
+import sys
+
+from ddl.exam.boundary import BoundaryError, decode, encode
+from ddl.exam.wire import Wire
+from ddl.exam.worker import Kept
+
+__all__ = ["asked_names", "judge", "main"]
+
+MESSAGE_CHARACTERS = 2_000
+SHOWN_CHARACTERS = 200  # of a value, a call or a line
+SEEN = "@seen"  # no test cell can have this name for something of its own
+
+
+def judge(source, ask, printed_bytes=2**16):
+    """Run one test cell; return ``passed``, ``message`` and ``printed`` as a dictionary.
+
+    Parameters
+    ----------
+    source : str
+        Trusted code: it is run in this process.
+    ask : callable
+        From a request that `ddl.exam.worker.respond` answers to its answer; or to
+        ``{"late": seconds}`` or ``{"ended": why}`` when there is none.
+    printed_bytes : int
+        How much to keep of what the cell prints.
+    """
+    kept = Kept(printed_bytes)
+    with contextlib.redirect_stdout(kept), contextlib.redirect_stderr(kept):
+        message = _Test(source, ask).run()
+    # Parts of it may come from the submission: no longer than it needs to be, and text to write.
+    shown = (message or "")[:MESSAGE_CHARACTERS].encode("utf-8", "replace").decode()
+    return {"passed": message is None, "message": shown, "printed": kept.text()}
+
+
+def asked_names(source):
+    """Return the names that `source` uses, and neither defines, imports nor has as built-ins."""
+    used, bound = set(), set()
+
+    def collect(table, top):
+        for symbol in table.get_symbols():
+            own = symbol.is_assigned() or symbol.is_imported()
+            if top or symbol.is_global():
+                (bound if own else used).add(symbol.get_name())
+        for inner in table.get_children():
+            collect(inner, False)
+
+    collect(symtable.symtable(source, "test", "exec"), True)
+    return sorted(name for name in used - bound if not hasattr(builtins, name))
+
+
+class _NoAnswer(BaseException):
+    """The submission does not answer; no `except Exception` of a test goes on without it."""
+
+
+class _Raised:
+    """What makes an exception the submission's: `text` says which call raised it, and where."""
+
+    text = ""
+
+
+class _Test:
+    """One test cell while it runs."""
+
+    def __init__(self, source, ask):
+        self._source = source
+        self._ask = ask
+        self._last = None  # the last call of the submission's, and what it returned
+        self._seen = []  # parts of the assertion that is being evaluated, and their values
+
+    def run(self):
+        """Return None when the cell runs to its end; else why not."""
+        try:
+            tree = ast.parse(self._source)
+            names = asked_names(self._source)
+            space = {"__name__": "__test__", SEEN: self._note}
+            if names:
+                space |= self._answers(names)
+            code = compile(_Watched(names).visit(tree), "<test>", "exec", dont_inherit=True)
+            exec(code, space)
+        except _NoAnswer as error:
+            return str(error)
+        except AssertionError as error:
+            return error.text if isinstance(error, _Raised) else self._unexpected(error)
+        except Exception as error:
+            return error.text if isinstance(error, _Raised) else self._stopped(error)
+        return None
+
+    def _answers(self, names):
+        reply = self._question({"do": "describe", "names": names}, "the answer")
+        found = reply.get("names")
+        space = {}
+        for name in names:
+            what = found.get(name) if isinstance(found, dict) else None
+            match what:
+                case {"function": True}:
+                    space[name] = self._proxy(name)
+                case {"value": str(text)}:
+                    space[name] = self._decoded(text, f"`{name}` is")
+                case {"refused": str(why)}:
+                    raise _NoAnswer(f"`{name}` is {why}")
+                case _:
+                    raise _NoAnswer(f"`{name}` is not defined: the cell that defines it is "
+                                    "missing, empty, or ended with an error")
+        return space
+
+    def _proxy(self, name):
+        def call(*args, **kwargs):
+            text = _call_text(name, args, kwargs)
+            request = {"do": "call", "name": name, "args": encode(args), "kwargs": encode(kwargs)}
+            match self._question(request, text):
+                case {"value": str(returned)}:
+                    value = self._decoded(returned, f"{text} returned")
+                case {"refused": str(why)}:
+                    raise _NoAnswer(f"{text} returned {why}")
+                case {"raised": dict(error)}:
+                    raise _raised(text, error)
+                case _:
+                    raise _NoAnswer(f"{text} gave no answer that can be read")
+            self._last = (text, value)
+            return value
+
+        call.__name__ = call.__qualname__ = name
+        return call
+
+    def _question(self, request, text):
+        match self._ask(request):
+            case {"late": seconds}:
+                raise _NoAnswer(f"{text} did not return within {seconds:g} s")
+            case {"ended": why}:
+                raise _NoAnswer(f"{text} ended the process that it ran in: {why}")
+            case reply:
+                return reply
+
+    def _decoded(self, text, what):
+        try:
+            return decode(text)
+        except BoundaryError as error:
+            raise _NoAnswer(f"{what} {error}") from None
+
+    def _note(self, text, value):
+        if text is None:  # a new assertion
+            self._seen.clear()
+        else:
+            self._seen.append((text, value))
+        return value
+
+    def _unexpected(self, error):
+        """Say what was expected, and what was there instead."""
+        source = self._line(error, ast.Assert)
+        own = error.args[0] if error.args and isinstance(error.args[0], str) else ""
+        last = self._last_call()
+        if not source:  # a helper's, as numpy.testing's
+            return ": ".join(filter(None, (last, own))) or "the test did not pass"
+        values = dict((text, f"`{text}` is {_shown(value)}") for text, value in self._seen
+                      if not callable(value))
+        said = (f"{own}: " if own else "") + f"expected `{source}`"
+        said += f", but {' and '.join(values.values())}" if values else ""
+        return said if not last or self._last[0] in values else f"{said} ({last})"
+
+    def _stopped(self, error):
+        said = f"the test stopped at `{self._line(error, ast.stmt)}` with {type(error).__name__}: {error}"
+        last = self._last_call()
+        return said if not last else f"{said} ({last})"
+
+    def _last_call(self):
+        if self._last is None:
+            return ""
+        text, value = self._last
+        hint = ": is there a `return`?" if value is None else ""
+        return f"{text} returned {_shown(value)}{hint}"
+
+    def _line(self, error, kind):
+        """Return the innermost statement of that kind that an error comes from, as text."""
+        number = None
+        step = error.__traceback__
+        while step:
+            if step.tb_frame.f_code.co_filename == "<test>":
+                number = step.tb_lineno
+            step = step.tb_next
+        here = [node for node in ast.walk(ast.parse(self._source)) if isinstance(node, kind)
+                and node.lineno <= (number or 0) <= node.end_lineno]
+        if not here:
+            return ""
+        node = min(here, key=lambda node: node.end_lineno - node.lineno)
+        text = ast.unparse(node.test if isinstance(node, ast.Assert) else node)
+        return _short(text.splitlines()[0])
+
+
+class _Watched(ast.NodeTransformer):
+    """Make every assertion note the values that it compares, so that a failure can show them."""
+
+    def __init__(self, asked):
+        self._asked = set(asked)
+
+    def visit_Assert(self, node):
+        clear = ast.Expr(self._call(ast.Constant(None), ast.Constant(None)))
+        node.test = self._watched(node.test)
+        return [ast.fix_missing_locations(ast.copy_location(new, node)) for new in (clear, node)]
+
+    def _watched(self, node):
+        match node:
+            case ast.Constant() | ast.GeneratorExp() | ast.Lambda() | ast.Starred():
+                return node
+            case ast.Compare():
+                node.left = self._watched(node.left)
+                node.comparators = [self._watched(part) for part in node.comparators]
+                return node
+            case ast.BoolOp():
+                node.values = [self._watched(part) for part in node.values]
+                return node
+            case ast.UnaryOp():
+                node.operand = self._watched(node.operand)
+                return node
+            case ast.BinOp():
+                node.left, node.right = self._watched(node.left), self._watched(node.right)
+                return node
+            case ast.Call(func=ast.Name(id=name)) if name in self._asked:
+                return self._call(ast.Constant(_short(ast.unparse(node))), node)
+            case ast.Call():
+                node.args = [self._watched(part) for part in node.args]
+                for keyword in node.keywords:
+                    keyword.value = self._watched(keyword.value)
+                return node
+        with contextlib.suppress(ValueError):
+            ast.literal_eval(node)
+            return node
+        return self._call(ast.Constant(_short(ast.unparse(node))), node)
+
+    def _call(self, *arguments):
+        return ast.Call(ast.Name(SEEN, ast.Load()), list(arguments), [])
+
+
+def _raised(call, error):
+    """Return the submission's exception as one of ours, of the same built-in type if it has one."""
+    name, message, line = (str(error.get(part, ""))[:2_000] for part in ("type", "message", "line"))
+    kind = getattr(builtins, name, None)
+    if not (isinstance(kind, type) and issubclass(kind, Exception)):
+        kind = RuntimeError
+    try:
+        raised = type(name, (_Raised, kind), {})(message)
+    except (TypeError, ValueError):  # some want more than a message; some names are none
+        raised = type("Exception", (_Raised, RuntimeError), {})(message)
+    raised.text = f"{call} raised {name}" + (f": {message}" if message else "")
+    raised.text += f" ({line})" if line else ""
+    return raised
+
+
+def _call_text(name, args, kwargs):
+    parts = [_shown(value) for value in args]
+    parts += [f"{key}={_shown(value)}" for key, value in kwargs.items()]
+    return _short(f"{name}({', '.join(parts)})")
+
+
+def _shown(value):
+    return _short(" ".join(repr(value).split()))
+
+
+def _short(text):
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS - 1]}…"
+
+
+def main():
+    """Judge the test cells that come in, one after another."""
+    wire = Wire()
+    sys.stdin, sys.stdout, sys.stderr = io.StringIO(), Kept(), Kept()
+
+    def ask(request):
+        wire.write({"ask": request})
+        return wire.read()
+
+    while message := wire.read():
+        most = message["memory_bytes"]
+        resource.setrlimit(resource.RLIMIT_AS, (most, resource.getrlimit(resource.RLIMIT_AS)[1]))
+        wire.write({"done": judge(message["test"], ask, message["printed_bytes"])})
+
+
+if __name__ == "__main__":
+    main()

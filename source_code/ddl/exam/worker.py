@@ -1,0 +1,185 @@
+"""The process in which a submission's code runs; `python -m ddl.exam.worker` is all it does.
+
+It runs cells as a notebook does, says what names stand for, and calls functions: see `respond`.
+Nothing that it says is trusted to be more than the submission's answer. Whoever starts it sees to
+its surroundings; the limits that a process can set for itself come with the first request.
+"""
+
+import contextlib
+import io
+import math
+import resource
+import sys
+import traceback
+
+from ddl.exam.boundary import BoundaryError, decode, encode
+from ddl.exam.wire import Wire
+
+__all__ = ["Kept", "Shell", "error_of", "main", "respond"]
+
+MESSAGE_CHARACTERS = 2_000
+FRAMES = 6  # of a traceback: the last ones are what its reader wants
+FILES = 256
+
+
+class Kept(io.TextIOBase):
+    """A text stream that keeps the beginning of what is written to it, and drops the rest."""
+
+    def __init__(self, limit_bytes=0):
+        self._limit_bytes = limit_bytes
+        self._left = limit_bytes
+        self._parts = []
+
+    def writable(self):
+        return True
+
+    def write(self, text):
+        """Keep what there is room for; say that all was written, or print() would raise."""
+        if self._left > 0:
+            kept = text[: self._left].encode("utf-8", "replace")[: self._left]
+            self._left -= len(kept)
+            self._parts.append(kept.decode("utf-8", "ignore"))
+        return len(text)
+
+    def text(self):
+        """Return what was kept, and whether that is not all."""
+        cut = f"\n… (cut after {self._limit_bytes:,} bytes)\n" if self._left <= 0 else ""
+        return "".join(self._parts) + (cut if self._limit_bytes else "")
+
+
+class Shell:
+    """Runs cells one after another as a notebook's kernel does, magics included."""
+
+    def __init__(self):
+        from IPython.core.interactiveshell import InteractiveShell
+        from traitlets.config import Config
+
+        config = Config()
+        config.HistoryManager.enabled = False  # it would open a database and start a thread
+        config.InteractiveShell.colors = "nocolor"
+        config.InteractiveShell.banner1 = ""
+        self._shell = InteractiveShell.instance(config=config)
+        # Errors are returned, not printed.
+        for name in ("showtraceback", "showsyntaxerror", "showindentationerror"):
+            setattr(self._shell, name, lambda *arguments, **options: None)
+
+    @property
+    def names(self):
+        return self._shell.user_ns
+
+    def run(self, source, printed_bytes):
+        """Run one cell; return what it printed, and its error or None, as `error_of` gives it."""
+        kept = Kept(printed_bytes)
+        with contextlib.redirect_stdout(kept), contextlib.redirect_stderr(kept):
+            result = self._shell.run_cell(source, store_history=False)
+        error = result.error_before_exec or result.error_in_exec
+        return {"printed": kept.text(), "error": error and error_of(error)}
+
+
+def respond(names, request):
+    """Answer one question about the names that a submission has defined.
+
+    Parameters
+    ----------
+    names : dict
+    request : dict
+        ``{"do": "describe", "names": [...]}``, which is answered by a dictionary of what each
+        stands for: ``{"function": true}``, ``{"value": text}`` as `encode` writes it,
+        ``{"refused": why}`` or ``{"missing": true}``. Or ``{"do": "call", "name": ...,
+        "args": text, "kwargs": text}``, which is answered by ``value``, ``refused`` or
+        ``raised``, an error as `error_of` gives it.
+    """
+    if request["do"] == "describe":
+        return {"names": {name: _described(names, name) for name in request["names"]}}
+    try:
+        args, kwargs = decode(request["args"]), decode(request["kwargs"])
+        returned = names[request["name"]](*args, **kwargs)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # also SystemExit: it is the function's, not the worker's
+        return {"raised": error_of(error)}
+    return _encoded(returned)
+
+
+def error_of(error):
+    """Return an exception's type, message, traceback and last line, as text of bounded length.
+
+    The traceback begins at the submission's own code.
+    """
+    try:
+        frames = traceback.extract_tb(error.__traceback__)
+        own = [place for place, frame in enumerate(frames) if _is_cell(frame.filename)]
+        frames = frames[own[0]:][-FRAMES:] if own else []
+        last = next((frame for frame in reversed(frames) if _is_cell(frame.filename)), None)
+        line = last and f"line {last.lineno}: {last.line}"[:200]
+        if isinstance(error, SyntaxError) and error.text:
+            line = f"line {error.lineno}: {error.text.strip()}"[:200]
+        return {"type": _clean(type(error).__name__, 100), "line": _clean(line or "", 200),
+                "message": _clean(str(error), MESSAGE_CHARACTERS),
+                "traceback": _clean("".join(traceback.format_list(frames)),
+                                    4 * MESSAGE_CHARACTERS)}
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # an exception whose own methods raise
+        return {"type": "Exception", "line": "", "message": "", "traceback": ""}
+
+
+def _is_cell(filename):
+    return filename.startswith("<ipython-input-") or "ipykernel_" in filename
+
+
+def _clean(text, characters):
+    return str(text)[:characters].encode("utf-8", "replace").decode()
+
+
+def _described(names, name):
+    if name not in names:
+        return {"missing": True}
+    return {"function": True} if callable(names[name]) else _encoded(names[name])
+
+
+def _encoded(value):
+    try:
+        return {"value": encode(value)}
+    except KeyboardInterrupt:
+        raise
+    except BoundaryError as error:
+        return {"refused": _clean(error, MESSAGE_CHARACTERS)}
+    except BaseException as error:  # a value whose own methods raise
+        return {"refused": f"a value that raises {error_of(error)['type']} when it is looked at"}
+
+
+def _limit(limits):
+    """Bind this process and its children; NPROC is for who knows how many its user has."""
+    for what, most in ((resource.RLIMIT_AS, limits["memory_bytes"]),
+                       (resource.RLIMIT_CPU, math.ceil(limits["total_s"])),
+                       (resource.RLIMIT_FSIZE, limits["file_bytes"]),
+                       (resource.RLIMIT_NOFILE, FILES),
+                       (resource.RLIMIT_CORE, 0)):
+        hard = resource.getrlimit(what)[1]
+        most = int(most) if hard == resource.RLIM_INFINITY else min(int(most), hard)
+        resource.setrlimit(what, (most, most))
+
+
+def main():
+    """Answer requests until there are no more."""
+    shell = Shell()
+    wire = Wire()
+    sys.stdin, sys.stdout, sys.stderr = io.StringIO(), Kept(), Kept()
+    sys.path.insert(0, "")  # as in a notebook, and only after the imports above
+    limits = None
+    while request := wire.read():
+        match request["do"]:
+            case "start":
+                limits = request["limits"]
+                _limit(limits)
+                answer = {}
+            case "run":
+                answer = shell.run(request["source"], limits["printed_bytes"])
+            case _:
+                answer = respond(shell.names, request)
+        wire.write(answer | {"id": request["id"]})
+
+
+if __name__ == "__main__":
+    main()
