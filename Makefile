@@ -8,6 +8,9 @@ TAG ?= ddl-course
 SIF ?= ddl-course.sif
 CA ?=
 BUILDER ?=
+COURSE ?= grading/course
+FROM ?=
+STUDENTS ?=
 
 # The environment's own Python, with its own programs first on the path: horovodrun, jupyter, ddl.
 # It takes the shell's place, so that ending `make` ends it.
@@ -15,12 +18,16 @@ PY = exec env PATH="$$(cd "$(VENV)/bin" && pwd):$$PATH" "$(VENV)/bin/python"
 NO_BROWSER ?= $(if $(DISPLAY)$(WAYLAND_DISPLAY),,1)
 ROOT_USER := $(filter 0,$(shell id -u))
 
+# The instructor's commands; grading/README.md goes through an evening with them.
+MARKING = export PYTHONPATH="$(CURDIR)/grading:$(CURDIR)/tools"; $(PY) -m marking --course "$(COURSE)"
+
 # Neither the user's own packages nor another environment's kernel take the place of this one's.
 export PYTHONNOUSERSITE := 1
 export JUPYTER_PREFER_ENV_PATH := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help lab setup test test-all run notebooks check lock reference bench images image sif clean distclean
+.PHONY: release collect autograde feedback grades formgrader
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/\1\t\2/p' Makefile | \
@@ -48,6 +55,26 @@ notebooks: setup  ## build notebooks/ and Start_Here.ipynb from their one source
 
 check: setup  ## see that the notebooks agree with their sources
 	@$(PY) tools/lessons.py check
+
+release: setup  ## make a lesson's assignment for a class (LESSON=1, STUDENTS=FILE.csv)
+	@$(MARKING) release $(LESSON) $(if $(STUDENTS),--students "$(STUDENTS)")
+
+collect: setup  ## take in hand-ins (LESSON=1, FROM=folder or zip, STUDENTS=FILE.csv)
+	@$(MARKING) collect $(LESSON) $(if $(FROM),--from "$(FROM)") \
+		$(if $(STUDENTS),--students "$(STUDENTS)")
+
+autograde: setup  ## mark all hand-ins of a lesson in a sandbox (LESSON=1)
+	@$(MARKING) autograde $(LESSON)
+
+formgrader: setup  ## open the formgrader, for the written answers (PORT=8888, NO_BROWSER=1)
+	@$(MARKING) formgrader --port=$(PORT) \
+		$(if $(NO_BROWSER),--no-browser) $(if $(ROOT_USER),--allow-root)
+
+feedback: setup  ## make everyone's feedback, and a zip of it to hand back (LESSON=1)
+	@$(MARKING) feedback $(LESSON)
+
+grades: setup  ## write grades.csv (LESSON=1, or all)
+	@$(MARKING) grades $(LESSON)
 
 lock: setup  ## pin everything that pyproject.toml's pins bring with them
 	@for accelerator in cpu gpu; do \

@@ -9,6 +9,7 @@ Executed notebooks and their HTML go to build/. LESSON is a lesson's name or its
 """
 
 import argparse
+import copy
 import hashlib
 import os
 import re
@@ -51,42 +52,74 @@ def notebooks(root: Path) -> list[Path]:
 
 
 def convert(source: str) -> str:
-    """The text of the notebook that a lesson's percent-format text stands for.
+    """The text of the notebook that people are handed of a lesson's percent-format text."""
+    import nbformat
 
-    The same text always gives the same notebook: a cell's id comes from what is in the cell.
+    return nbformat.writes(release(master(source))) + "\n"
+
+
+def master(source: str):
+    """The notebook that a lesson's percent-format text stands for, solutions and all.
+
+    The same text always gives the same notebook: a cell's id comes from what is in the cell once
+    it is released, so that the cell keeps it and nothing of a solution is in it.
     """
     import jupytext
     import nbformat
 
-    notebook = release(jupytext.reads(source, fmt="py:percent"))
+    notebook = jupytext.reads(source, fmt="py:percent")
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     notebook.metadata = nbformat.from_dict(METADATA)
-    seen: Counter[str] = Counter()
     for cell in notebook.cells:
-        digest = hashlib.sha256(f"{cell.cell_type}\n{cell.source}".encode()).hexdigest()[:12]
-        seen[digest] += 1
         cell.metadata.pop("lines_to_next_cell", None)  # jupytext's own
+    seen: Counter[str] = Counter()
+    for cell, released in zip(notebook.cells, release(notebook).cells, strict=True):
+        content = f"{released.cell_type}\n{released.source}"
+        digest = hashlib.sha256(content.encode()).hexdigest()[:12]
+        seen[digest] += 1
         cell.id = digest if seen[digest] == 1 else f"{digest}-{seen[digest]}"
     nbformat.validate(notebook)
-    return nbformat.writes(notebook) + "\n"
+    return notebook
 
 
 def release(notebook):
-    """What people are handed of a lesson: no outputs of the author.
+    """What people are handed of a lesson: no outputs, no solutions, no hidden tests.
 
-    nbgrader's step, which takes out solutions and hidden tests, belongs here.
+    nbgrader's own steps, in the order in which `nbgrader generate_assignment` takes them, less the
+    one that writes to the gradebook.
     """
-    for cell in notebook.cells:
-        if cell.cell_type == "code":
-            cell.outputs, cell.execution_count = [], None
+    from nbgrader import preprocessors as steps
+
+    notebook, resources = copy.deepcopy(notebook), {}
+    for step in (
+        steps.LockCells(),
+        steps.ClearSolutions(),
+        steps.ClearOutput(),
+        steps.CheckCellMetadata(),
+        steps.ComputeChecksums(),
+        steps.ClearHiddenTests(),
+        # A mark scheme may stand in any cell that people cannot edit: see nbgrader_config.py.
+        steps.ClearMarkScheme(enforce_metadata=False),
+        steps.ComputeChecksums(),
+        steps.CheckCellMetadata(),
+    ):
+        notebook, resources = step.preprocess(notebook, resources)
     return notebook
+
+
+def converted(source: Path, root: Path) -> str:
+    """As `convert`; ends the command where nbgrader does not take the lesson, naming it."""
+    try:
+        return convert(source.read_text())
+    except Exception as error:  # nbgrader has no common type for what it does not take
+        sys.exit(f"{source.relative_to(root)}: {type(error).__name__}: {error}")
 
 
 def build(root: Path) -> int:
     for source in sources(root):
         path = notebook_path(source, root)
         path.parent.mkdir(exist_ok=True)
-        path.write_text(convert(source.read_text()))
+        path.write_text(converted(source, root))
         print(path.relative_to(root))
     return 0
 
@@ -96,7 +129,7 @@ def check(root: Path) -> int:
     expected = {notebook_path(source, root): source for source in sources(root)}
     wrong = [
         path for path, source in expected.items()
-        if not path.exists() or path.read_text() != convert(source.read_text())
+        if not path.exists() or path.read_text() != converted(source, root)
     ]  # fmt: skip
     for path in wrong:
         source = expected[path].relative_to(root)

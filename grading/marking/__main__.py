@@ -1,0 +1,162 @@
+"""The grading commands: `make release`, `make collect` and the others lead here.
+
+They end with 0 when all is well, with 1 when somebody's hand-in needs a look, and with 2 when
+they could not do their work.
+"""
+
+import argparse
+import signal
+import sys
+import textwrap
+from pathlib import Path
+
+from marking.course import Course, MarkingError
+
+HERE = Path(__file__).resolve().parents[1]
+
+
+def main(arguments):
+    given = _parser().parse_args(arguments)
+    course = Course(given.course.absolute())
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        if given.command == "formgrader":
+            from marking.formgrader import open_formgrader
+
+            open_formgrader(course, given.arguments)
+        with course.alone():
+            return COMMANDS[given.command](course, given)
+    except MarkingError as error:
+        print(f"{given.command}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"\n{given.command}: interrupted; started again, it does all of it", file=sys.stderr)
+        return 130
+
+
+def release(course, given):
+    from marking import handout, students
+
+    lesson = handout.release(course, given.lesson, given.sources)
+    if given.students:
+        students.enrol(course, students.read(given.students))
+    with course.gradebook() as gradebook:
+        cells = gradebook.find_notebook(lesson, lesson).graded_cells
+        print(f"released {lesson}: {len(cells)} graded cells, "
+              f"{gradebook.find_assignment(lesson).max_score:g} points")
+    print(f"hand out what is in {course.step('release', lesson)}")
+    print("no solution, hidden test, mark scheme or file of another kind was found in it")
+    return 0
+
+
+def collect(course, given):
+    from marking import collection, students
+
+    lesson = course.lesson(given.lesson)
+    if given.students:
+        students.enrol(course, students.read(given.students))
+    where = given.where.absolute() if given.where else collection.fetch(course, lesson)
+    found, strays = collection.collect(course, lesson, where)
+    everyone = [person.id for person in students.students(course)]
+    rows = []
+    for student in everyone:
+        earlier = student in course.handed_in(lesson)
+        state = "taken in" if student in found else "from before" if earlier else "nothing"
+        rows.append((student, state, course.notes(lesson, student).collected))
+    _table(("student", "hand-in", "needs a look because"), rows)
+    if strays:
+        print(f"\n{len(strays)} files match no student and were left where they are:")
+        for stray in strays:
+            print(f"    {stray.name}: {stray.reason}")
+        print(_wrapped("The ids are: " + ", ".join(everyone)))
+    print(f"\n{len(found)} of {len(everyone)} students' hand-ins taken in; originals: "
+          f"{course.folder / 'collected'}")
+    return int(bool(strays or any(row[2] for row in rows)))
+
+
+def autograde(course, given):
+    from marking import marks
+
+    lesson = course.lesson(given.lesson)
+    marks.autograde(course, lesson)
+    return _summary(marks.rows(course, lesson))
+
+
+def feedback(course, given):
+    from marking import papers
+
+    lesson = course.lesson(given.lesson)
+    pages, failed = papers.feedback(course, lesson)
+    for student, reason in failed.items():
+        print(f"{student}: no feedback: {reason}")
+    print(f"{pages} pages under {course.folder / 'feedback'}; all of them to hand back: "
+          f"{course.folder / f'feedback-{lesson}.zip'}")
+    return int(bool(failed))
+
+
+def grades(course, given):
+    from marking import papers
+
+    released = sorted(path.stem for path in course.folder.glob("release/*/*.ipynb"))
+    path, rows = papers.grades(
+        course, [course.lesson(given.lesson)] if given.lesson else released)
+    code = _summary(rows)
+    print(f"written to {path}")
+    return code
+
+
+COMMANDS = {command.__name__: command for command in (release, collect, autograde, feedback, grades)}
+
+
+def _summary(rows):
+    _table(
+        ("student", "mark", "by hand", "needs a look because"),
+        [(row.student.id,
+          "–" if row.auto is None else f"{row.total:g} / {row.max:g}",
+          f"{row.waiting} to do" if row.waiting else "",
+          row.reasons or (["nothing handed in"] if row.auto is None else []))
+         for row in rows],
+    )
+    look = sum(bool(row.reasons) for row in rows)
+    print(f"\n{len(rows)} students, {sum(row.auto is not None for row in rows)} marked, "
+          f"{look} need a look, {sum(row.waiting for row in rows)} answers to mark by hand")
+    return int(bool(look))
+
+
+def _table(header, rows):
+    """Print columns; the last one is a list of reasons, a line each."""
+    widths = [max(len(str(row[n])) for row in (header, *rows)) for n in range(len(header) - 1)]
+    print()
+    for *columns, last in (header, *rows):
+        start = "  ".join(f"{value:<{width}}" for value, width in zip(columns, widths, strict=True))
+        reasons = [last] if isinstance(last, str) else last
+        lines = [line for reason in reasons for line in textwrap.wrap(reason, 72)] or [""]
+        for line in lines:
+            print(f"{start}  {line}".rstrip())
+            start = " " * len(start)
+
+
+def _wrapped(text):
+    return textwrap.fill(text, 96, initial_indent="    ", subsequent_indent="        ")
+
+
+def _parser():
+    parser = argparse.ArgumentParser(prog="python -m marking", description=__doc__)
+    parser.add_argument("--course", type=Path, default=HERE / "course", help="the course folder")
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name in COMMANDS:
+        command = commands.add_parser(name)
+        command.add_argument("lesson", nargs="?", default="", help="its name or its beginning")
+        if name == "release":
+            command.add_argument("--sources", type=Path, default=HERE / "source")
+        if name in ("release", "collect"):
+            command.add_argument("--students", type=Path, help="CSV: id,first_name,last_name,email")
+        if name == "collect":
+            command.add_argument("--from", dest="where", type=Path, help="a folder or zip archive")
+    formgrader = commands.add_parser("formgrader")
+    formgrader.add_argument("arguments", nargs=argparse.REMAINDER)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,246 @@
+"""Taking in what a class handed in, from a folder, a zip archive or nbgrader's exchange."""
+
+import re
+import shutil
+import unicodedata
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+
+import nbformat
+
+from marking import answers
+from marking.course import Course, MarkingError, Notes, plain, write
+from marking.pieces import FILE_BYTES, Refused, in_archive, in_folder
+from marking.students import Student, enrol, students
+
+__all__ = ["Stray", "collect", "fetch"]
+
+KEPT_BYTES = 5 * FILE_BYTES  # of one hand-in, with all its files
+KEPT_FILES = 1000
+NESTED = 3  # archives in archives that are looked into
+# How Moodle names what it lets teachers download: “Full name_12345_assignsubmission_file_…”.
+PLATFORM = re.compile(r"(?P<whole>(?P<person>[^_]+)_\d+_assignsubmission_[a-z]+)(_|$)")
+
+
+@dataclass(frozen=True)
+class Stray:
+    """A file that belongs to nobody on the list, and why it is thought so."""
+
+    name: str
+    reason: str
+
+
+def collect(course: Course, lesson: str, where: Path) -> tuple[list[str], list[Stray]]:
+    """Take in all hand-ins of a folder or zip archive.
+
+    The original is kept byte for byte under collected/; under submitted/ is the lesson as it was
+    handed out, with the student's answers in it. An earlier hand-in of the same student is
+    replaced; those of students who are not in `where` stay.
+
+    Returns
+    -------
+    tuple
+        The ids of those whose hand-ins were found, and the files that match nobody.
+    """
+    people = students(course)
+    if not people:
+        raise MarkingError("the gradebook has no students yet: give their list, STUDENTS=FILE.csv")
+    release = nbformat.read(course.notebook("release", lesson), as_version=4)
+    found, strays = _by_student(_pieces(where), people)
+    for student, pieces in sorted(found.items()):
+        _take_in(course, lesson, release, student, pieces)
+    return sorted(found), strays
+
+
+def fetch(course: Course, lesson: str) -> Path:
+    """Collect from nbgrader's own exchange; return the folder that then holds the hand-ins."""
+    from nbgrader.exchange import ExchangeError
+
+    app = course.nbgrader()
+    app.coursedir.assignment_id = lesson
+    app.coursedir.submitted_directory = "exchanged"
+    app.coursedir.directory_structure = "{nbgrader_step}/{assignment_id}/{student_id}"
+    collector = app.exchange.Collect(coursedir=app.coursedir, authenticator=app.authenticator,
+                                     parent=app)
+    collector.update = True
+    with course.log(f"collect-{lesson}", app) as log:
+        try:
+            collector.start()
+        except (ExchangeError, OSError) as error:
+            raise MarkingError(
+                f"nbgrader's exchange gave no hand-ins: {error}\n{log.read_text().strip()}\n"
+                "Without an exchange, name a folder or zip archive: FROM=PATH."
+            ) from None
+    where = course.folder / "exchanged" / lesson
+    enrol(course, [Student(path.name) for path in sorted(where.glob("*"))
+                   if path.name not in {person.id for person in students(course)}])
+    return where
+
+
+def _pieces(where):
+    if where.is_dir():
+        return list(in_folder(where))
+    if not where.exists():
+        raise MarkingError(f"FROM={where}: there is no such folder or file")
+    try:
+        return list(in_archive(where))
+    except Refused as error:
+        raise MarkingError(f"FROM={where} {error}") from None
+
+
+def _by_student(pieces, people):
+    """Sort files to those they are from, by the first part of their paths."""
+    found, strays = defaultdict(list), []
+    pieces = [piece for piece in pieces if not piece.clutter]
+    firsts = {piece.parts[0] for piece in pieces}
+    within = all(len(piece.parts) > 1 for piece in pieces)
+    if len(firsts) == 1 and within and not _owners(*firsts, people):
+        # The download's own folder, around everything.
+        pieces = [replace(piece, parts=piece.parts[1:]) for piece in pieces]
+    for piece in pieces:
+        name = piece.parts[0]
+        owners = _owners(name if len(piece.parts) > 1 else Path(name).stem, people)
+        if len(owners) == 1:
+            found[owners[0].id].append(piece)
+        elif owners:
+            both = " and ".join(owner.id for owner in owners)
+            strays.append(Stray(plain(piece.name), f"the name is that of {both}: put it into a "
+                                                   "folder that is named by the id"))
+        else:
+            strays.append(Stray(plain(piece.name), _nearest(name, people)))
+    return found, strays
+
+
+def _owners(name, people):
+    """Those whose hand-in a file or folder of that name can be."""
+    ids = {person.id.casefold(): person for person in people}
+    if exact := ids.get(name.casefold()):
+        return [exact]
+    if match := PLATFORM.match(name):
+        words = _words(match["person"])
+        return [person for person in people
+                if words == _words(f"{person.first_name} {person.last_name}")]
+    prefixed = [person for key, person in ids.items() if name.casefold().startswith(f"{key}_")]
+    return sorted(prefixed, key=lambda person: len(person.id))[-1:]
+
+
+def _words(name):
+    """A person's names in any order, whatever their case and however accents are written."""
+    return sorted(unicodedata.normalize("NFKC", name).casefold().replace(",", " ").split())
+
+
+def _nearest(name, people):
+    near = get_close_matches(Path(name).stem, [person.id for person in people], n=1)
+    return "no student has that id or name" + (f": is it {near[0]}?" if near else "")
+
+
+def _take_in(course, lesson, release, student, pieces):
+    kept, refused = _keep(course.folder / "collected" / student / lesson, pieces)
+    notebooks, unread = _notebooks(kept)
+    refused |= unread
+    notes = [f"{plain(name)} {reason}" for name, reason in refused.items()]
+    if notebooks:
+        name, content, odd = _pick(f"{lesson}.ipynb", release, notebooks)
+        notes += odd
+        try:
+            notebook, odd = answers.answered(release, answers.cells(content))
+            notes += odd
+        except answers.Unreadable as error:
+            notebook = release
+            notes.append(f"{plain(name)}: {error}")
+    elif any(name.endswith(".ipynb") for name in refused):
+        notebook = release
+    else:
+        notebook = None  # what an earlier hand-in got stays until there is something to mark
+        listed = ", ".join(plain(piece.name) for piece in pieces[:5])
+        notes.append(f"no notebook in what was handed in ({listed})")
+    if notebook:
+        submitted = course.notebook("submitted", lesson, student)
+        shutil.rmtree(submitted.parent, ignore_errors=True)
+        write(submitted, nbformat.writes(notebook) + "\n")
+    platform = PLATFORM.match(pieces[0].parts[0])
+    came_as = platform["whole"] + "_" if platform else student
+    course.note(lesson, student, Notes(came_as, tuple(dict.fromkeys(notes))))
+
+
+def _keep(folder, pieces):
+    """Keep the originals; return those that could be read, and why the others were not.
+
+    The folder takes the place of an earlier hand-in's when it is complete.
+    """
+    new = folder.with_name(f".{folder.name}.new")
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir(parents=True)
+    kept, refused, left = [], {}, KEPT_BYTES
+    for piece in pieces[:KEPT_FILES]:
+        try:
+            content = piece.content()
+            if len(content) > left:
+                raise Refused(f"is more than the {KEPT_BYTES / 2**20:.0f} MiB of one hand-in")
+            write(new.joinpath(*piece.parts), content)
+        except Refused as error:
+            refused[piece.name] = str(error)
+        except OSError as error:
+            refused[piece.name] = f"cannot be kept ({error.strerror})"
+        else:
+            left -= len(content)
+            kept.append((piece, content))
+    if len(pieces) > KEPT_FILES:
+        refused["All"] = f"{len(pieces):,} files are more than the {KEPT_FILES:,} looked at"
+    shutil.rmtree(folder, ignore_errors=True)
+    new.rename(folder)
+    return kept, refused
+
+
+def _notebooks(kept):
+    """The notebooks among files and in archives among them, by name; why others are not read."""
+    found, refused, left = {}, {}, KEPT_BYTES
+    waiting = [(piece, content, 0) for piece, content in reversed(kept)]
+    while waiting:
+        piece, content, depth = waiting.pop()
+        if piece.suffix == ".ipynb":
+            found[piece.name] = content
+        if piece.suffix != ".zip" or depth == NESTED:
+            continue
+        try:
+            inside = list(in_archive(content))
+        except Refused as error:
+            refused[piece.name] = str(error)
+            continue
+        for inner in inside:
+            if inner.clutter or inner.suffix not in (".ipynb", ".zip"):
+                continue
+            inner = replace(inner, parts=(*piece.parts, *inner.parts))
+            try:
+                data = inner.content()
+                left -= len(data)
+                if left < 0:
+                    raise Refused("is more than is looked at of one hand-in")
+            except Refused as error:
+                refused[inner.name] = str(error)
+            else:
+                waiting.append((inner, data, depth + 1))
+    return found, refused
+
+
+def _pick(lesson_name, release, notebooks):
+    """The notebook that counts: the only one, or the one that has the lesson's name."""
+    if len(notebooks) == 1:
+        return *next(iter(notebooks.items())), []
+    own_name = re.compile(rf"(^|[/_]){re.escape(lesson_name)}$")
+    named = [name for name in notebooks if own_name.search(name)]
+    if len(named) == 1:
+        return named[0], notebooks[named[0]], []
+    chosen = max(named or notebooks, key=lambda name: _recognized(release, notebooks[name]))
+    listed = ", ".join(plain(name) for name in notebooks)
+    return chosen, notebooks[chosen], [
+        f"there are {len(notebooks)} notebooks ({listed}): {plain(chosen)} was taken"]
+
+
+def _recognized(release, content):
+    try:
+        return answers.recognized(release, answers.cells(content))
+    except answers.Unreadable:
+        return -1

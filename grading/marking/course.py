@@ -1,0 +1,165 @@
+"""The course folder: where each step of an assignment finds and leaves what it works on."""
+
+import fcntl
+import json
+import logging
+import os
+import re
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from nbgrader.api import Gradebook
+from nbgrader.apps.baseapp import NbGrader
+
+__all__ = ["Course", "MarkingError", "Notes"]
+
+GRADING = Path(__file__).resolve().parents[1]
+SETTINGS = """\
+# Written by the grading commands. What holds is in the file that is named here.
+c = get_config()
+c.CourseDirectory.root = {folder!r}
+load_subconfig("nbgrader_config.py", path={grading!r})
+"""
+
+
+class MarkingError(Exception):
+    """A command cannot do its work; the text says why, and what to do."""
+
+
+@dataclass(frozen=True)
+class Notes:
+    """What is known of one student's hand-in beside its marks.
+
+    Parameters
+    ----------
+    came_as : str
+        The name under which it came: of a learning platform's folder, for example.
+    collected, marked : tuple of str
+        Why a person should look at it, as collecting and marking found out.
+    failed : bool
+        Whether marking it did not come to an end: what the gradebook has is not of this hand-in.
+    """
+
+    came_as: str = ""
+    collected: tuple[str, ...] = ()
+    marked: tuple[str, ...] = ()
+    failed: bool = False
+
+    @property
+    def reasons(self) -> list[str]:
+        return [*self.collected, *self.marked]
+
+
+@dataclass(frozen=True)
+class Course:
+    """One course's folder, laid out as nbgrader has it.
+
+    Parameters
+    ----------
+    folder : pathlib.Path
+        Absolute. Made when something is first put into it.
+    """
+
+    folder: Path
+
+    def step(self, step: str, lesson: str, student: str = ".") -> Path:
+        """A folder of nbgrader's: `step` is source, release, submitted, autograded, feedback."""
+        return self.folder / step / student / lesson
+
+    def notebook(self, step: str, lesson: str, student: str = ".") -> Path:
+        return self.step(step, lesson, student) / f"{lesson}.ipynb"
+
+    def lesson(self, beginning: str) -> str:
+        """The one released lesson whose name begins like that."""
+        released = sorted(path.stem for path in self.folder.glob("release/*/*.ipynb"))
+        return one(beginning, released, f"released in {self.folder}", "run `make release LESSON=…`")
+
+    def handed_in(self, lesson: str) -> list[str]:
+        """The students with a hand-in, by their ids."""
+        return sorted(path.parts[-3] for path in self.folder.glob(f"submitted/*/{lesson}/*.ipynb"))
+
+    def nbgrader(self) -> NbGrader:
+        """nbgrader as its own commands set it up in this folder."""
+        self.settle()
+        app = NbGrader()
+        app.initialize([], root=str(self.folder))
+        return app
+
+    def settle(self) -> None:
+        """Make the folder, and let nbgrader's own commands find this course's settings in it."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        settings = SETTINGS.format(folder=str(self.folder), grading=str(GRADING))
+        write(self.folder / "nbgrader_config.py", settings)
+
+    def gradebook(self) -> Gradebook:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        return Gradebook(f"sqlite:///{self.folder / 'gradebook.db'}")
+
+    def notes(self, lesson: str, student: str) -> Notes:
+        path = self._notes(lesson, student)
+        if not path.exists():
+            return Notes()
+        kept = json.loads(path.read_text())
+        return Notes(**kept | {"collected": tuple(kept["collected"]),
+                               "marked": tuple(kept["marked"])})
+
+    def note(self, lesson: str, student: str, notes: Notes) -> None:
+        write(self._notes(lesson, student), json.dumps(vars(notes), indent=1) + "\n")
+
+    @contextmanager
+    def alone(self):
+        """Keep a second command off this folder while one is at work."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with open(self.folder / ".lock", "w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise MarkingError(
+                    f"another grading command is at work in {self.folder}: wait for its end"
+                ) from None
+            yield
+
+    @contextmanager
+    def log(self, command: str, app):
+        """Send what nbgrader says into a file of its own, whose path this gives."""
+        path = self.folder / "log" / f"{command}.log"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handler = logging.FileHandler(path, mode="w", errors="backslashreplace")
+        others, level = app.log.handlers[:], app.log.level
+        app.log.handlers[:], app.log.propagate = [handler], False
+        app.log.setLevel(logging.INFO)
+        try:
+            yield path
+        finally:
+            app.log.handlers[:] = others
+            app.log.setLevel(level)
+            handler.close()
+
+    def _notes(self, lesson, student):
+        return self.folder / "notes" / lesson / f"{student}.json"
+
+
+def one(beginning: str, names: list[str], where: str, otherwise: str) -> str:
+    """The one of `names` that begins like that, or all of it."""
+    chosen = [name for name in names if name == beginning] or [
+        name for name in names if beginning and name.startswith(beginning)
+    ]
+    if len(chosen) == 1:
+        return chosen[0]
+    have = ", ".join(names) or f"none: {otherwise}"
+    asked = f"LESSON={beginning} names {len(chosen)} lessons" if beginning else "LESSON= is missing"
+    raise MarkingError(f"{asked} {where}. There are: {have}.")
+
+
+def write(path: Path, content: str | bytes) -> None:
+    """Write a file so that whoever reads it finds the old or the new one, never a part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")
+    part.write_bytes(content.encode() if isinstance(content, str) else content)
+    os.replace(part, path)
+
+
+def plain(text: str) -> str:
+    """`text` in one line of a terminal, whatever characters a file's name is made of."""
+    return re.sub(r"[^\w\s!-~…·×–]|[\r\n\t]", "?", text.encode(errors="replace").decode())

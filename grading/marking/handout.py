@@ -1,0 +1,161 @@
+"""What is handed out of a lesson, and the proof that nothing of its solutions is in it."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import lessons
+import nbformat
+from nbgrader import utils
+from nbgrader.converters import GenerateAssignment
+
+from marking.course import Course, MarkingError, one, write
+
+__all__ = ["leaks", "release", "secrets"]
+
+KINDS = ("SOLUTION", "HIDDEN TESTS", "MARK SCHEME")
+BEGIN, END = (re.compile(rf"{word} ({'|'.join(KINDS)})") for word in ("BEGIN", "END"))
+STUBS = {"# YOUR CODE HERE", "raise NotImplementedError()", "YOUR ANSWER HERE"}
+TELLING = 12  # characters, from which on a secret line is looked for inside other lines too
+IMAGE = re.compile(r"(!\[[^\]]*\]\()(?:\.\./)?(images/[^)\s]+)")
+
+
+def release(course: Course, beginning: str, sources: Path) -> str:
+    """Generate a lesson's assignment with nbgrader; return the lesson's name.
+
+    Raises MarkingError, and leaves the release as it was before, where nbgrader does not take the
+    lesson, or where what it made holds anything that is not to be handed out.
+    """
+    lesson, source = _graded(beginning, sources)
+    app = course.nbgrader()
+    names = _write_source(course, lesson, source)
+    released, before = course.step("release", lesson), course.folder / ".before"
+    shutil.rmtree(before, ignore_errors=True)
+    if released.exists():
+        released.rename(before)
+    try:
+        _generate(app, course, lesson)
+        found = leaks(nbformat.read(course.notebook("source", lesson), 4), released, names)
+        if found:
+            listed = "\n".join(f"    {leak}" for leak in found)
+            raise MarkingError(
+                f"{lesson} is not released: what nbgrader made of it holds what nobody should "
+                f"be handed:\n{listed}"
+            )
+    except BaseException:
+        shutil.rmtree(released, ignore_errors=True)
+        if before.exists():
+            before.rename(released)
+        raise
+    shutil.rmtree(before, ignore_errors=True)
+    return lesson
+
+
+def secrets(notebook) -> set[str]:
+    """Every line of a source notebook that is a solution's, a hidden test's or a mark scheme's.
+
+    Less those that stand in its public part too, and those of which nothing can be told.
+    """
+    secret, public = set(), set(STUBS)
+    for cell in notebook.cells:
+        whole = utils.is_solution(cell) and not BEGIN.search(cell.source)
+        inside = False
+        for line in cell.source.splitlines():
+            inside = inside or bool(BEGIN.search(line))
+            (secret if inside or whole else public).add(line.strip())
+            inside = inside and not END.search(line)
+    return {line for line in secret - public if re.search(r"\w", line)}
+
+
+def leaks(source, released: Path, names: set[str]) -> list[str]:
+    """Say what in a folder is not to be handed out; nothing of it is taken on trust.
+
+    Parameters
+    ----------
+    source : notebook
+        The lesson with all its solutions.
+    released : pathlib.Path
+        The folder.
+    names : set of str
+        The files that belong into it, seen from there.
+    """
+    there = {str(path.relative_to(released)) for path in released.rglob("*") if not path.is_dir()}
+    found = [f"{name}: a file that is not the lesson's" for name in sorted(there - names)]
+    found += [f"{name}: missing" for name in sorted(names - there)]
+    hidden = secrets(source)
+    long = [line for line in hidden if len(line) >= TELLING]
+    for name in sorted(name for name in there & names if name.endswith(".ipynb")):
+        notebook = json.loads((released / name).read_text())
+        for text in _texts(notebook):
+            for line in map(str.strip, text.splitlines()):
+                if line in hidden or BEGIN.search(line) or END.search(line) or any(
+                    part in line for part in long
+                ):
+                    found.append(f"{name}: {line}")
+        for cell in notebook["cells"]:
+            if cell.get("outputs") or cell.get("attachments"):
+                found.append(f"{name}: an output or an attachment of cell {cell.get('id')}")
+    return found
+
+
+def _graded(beginning, sources):
+    """The one lesson with graded cells whose name begins like that, and its text."""
+    texts = {path.stem: path.read_text() for path in sorted(sources.glob("*/*.py"))}
+    names = [name for name, text in texts.items() if '"grade": true' in text]
+    lesson = one(beginning, names, f"with graded cells in {sources}", "write one there")
+    return lesson, texts[lesson]
+
+
+def _write_source(course, lesson, text):
+    """Write nbgrader's source folder anew; return the names of the files that are released."""
+    folder = course.step("source", lesson)
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        notebook = lessons.master(text)
+    except Exception as error:  # nbgrader has no common type for what it does not take
+        raise MarkingError(f"{lesson} cannot be released: {error}") from None
+    names = {f"{lesson}.ipynb"}
+    for cell in notebook.cells:
+        # In notebooks/ the pictures lie in a folder beside it; here they are handed out with it.
+        for name in {match[2] for match in IMAGE.finditer(cell.source)}:
+            write(folder / name, (lessons.ROOT / name).read_bytes())
+            names.add(name)
+        cell.source = IMAGE.sub(r"\1\2", cell.source)
+    write(course.notebook("source", lesson), nbformat.writes(notebook) + "\n")
+    return names
+
+
+def _generate(app, course, lesson):
+    app.coursedir.assignment_id = lesson
+    converter = GenerateAssignment(coursedir=app.coursedir, parent=app)
+    converter.force = True
+    with course.log(f"release-{lesson}", app) as log:
+        try:
+            converter.start()
+        except Exception as error:  # nbgrader's own is no more telling than its log
+            said = log.read_text()
+            if "there are submissions associated" in said:
+                raise MarkingError(
+                    f"{lesson} has got other graded cells since hand-ins of it were marked in "
+                    f"{course.folder}, and nbgrader cannot change that. Release it into a new "
+                    "course folder: COURSE=DIR."
+                ) from None
+            raise MarkingError(f"nbgrader did not take {lesson}: {error}\n{said}") from None
+
+
+def _texts(value):
+    """Every piece of text in what JSON can hold."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield key
+            yield from _texts(item)
+    elif isinstance(value, list):
+        # nbformat writes a cell's source as a list of lines; a line may hold no end.
+        if all(isinstance(item, str) for item in value):
+            yield "".join(value)
+        else:
+            for item in value:
+                yield from _texts(item)

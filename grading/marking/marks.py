@@ -1,0 +1,174 @@
+"""Marking hand-ins, each on its own, and what the gradebook then has."""
+
+import contextlib
+import ctypes
+import multiprocessing
+import os
+import signal
+import sys
+import time
+import traceback
+from dataclasses import dataclass, replace
+
+import nbformat
+from line import Line
+from nbgrader.api import MissingEntry
+from nbgrader.converters import Autograde
+
+from marking import sandbox
+from marking.course import Course, MarkingError
+from marking.steps import LIMITS
+from marking.students import students
+
+__all__ = ["Row", "autograde", "rows"]
+
+# Two examinations, and nbgrader's own work around them.
+STUDENT_S = 2 * LIMITS.total_s + 120
+GRACE_S = 15  # in which one that is to end can end its sandbox
+DIE_WITH_PARENT = 1  # prctl's PR_SET_PDEATHSIG
+
+
+@dataclass(frozen=True)
+class Row:
+    """One student's marks in one lesson, in points.
+
+    Parameters
+    ----------
+    student : Student
+    auto, manual : float or None
+        Given by tests, and by a person; None without a hand-in that was marked.
+    max : float
+        What the lesson is worth.
+    waiting : int
+        Written answers that nobody has given a mark yet.
+    reasons : list of str
+        Why a person should look at it.
+    """
+
+    student: object
+    auto: float | None
+    manual: float | None
+    max: float
+    waiting: int
+    reasons: list[str]
+
+    @property
+    def total(self) -> float | None:
+        return None if self.auto is None else self.auto + self.manual
+
+
+def autograde(course: Course, lesson: str) -> None:
+    """Mark every hand-in of a lesson anew; what went wrong with one is in its notes.
+
+    Each is marked in a process of its own by nbgrader's converter, with a line that shows how far
+    it has got. Marks that a person gave stay.
+    """
+    sandbox.require()
+    everyone = course.handed_in(lesson)
+    if not everyone:
+        raise MarkingError(f"no hand-ins of {lesson} in {course.folder}: `make collect` first")
+    app = course.nbgrader()
+    begun = time.monotonic()
+    for number, student in enumerate(everyone, start=1):
+        line = Line(f"marking {number:>3} of {len(everyone)}", student)
+        course.note(lesson, student, replace(
+            course.notes(lesson, student), marked=("marking it was not completed",), failed=True))
+        with course.log(f"autograde-{lesson}-{student}", app) as log:
+            failure = _apart(lambda: _mark(course, app, lesson, student), line)
+        if failure:
+            notes = (f"it could not be marked: {failure}; see {log}",)
+        else:
+            notebook = nbformat.read(course.notebook("autograded", lesson, student), 4)
+            notes = tuple(notebook.metadata["examination"]["notes"])
+        course.note(lesson, student, replace(
+            course.notes(lesson, student), marked=notes, failed=bool(failure)))
+        row = rows(course, lesson, only=student)[0]
+        left_s = (time.monotonic() - begun) / number * (len(everyone) - number)
+        mark = "not marked" if row.auto is None else f"{row.total:g} of {row.max:g}"
+        line.end(f"{mark:<12} {'look' if row.reasons else '':<5} {_left(left_s)}".rstrip())
+
+
+def rows(course: Course, lesson: str, only: str | None = None) -> list[Row]:
+    """The marks of everybody in the gradebook, or of one, as they now are."""
+    people = [person for person in students(course) if only in (None, person.id)]
+    with course.gradebook() as gradebook:
+        total = gradebook.find_assignment(lesson).max_score
+        return [_row(course, gradebook, lesson, person, total) for person in people]
+
+
+def _row(course, gradebook, lesson, person, total):
+    notes = course.notes(lesson, person.id)
+    none = Row(person, None, None, total, 0, notes.reasons)
+    if notes.failed:
+        return none
+    try:
+        submission = gradebook.find_submission(lesson, person.id)
+    except MissingEntry:
+        return none
+    grades = [grade for notebook in submission.notebooks for grade in notebook.grades]
+    by_hand = [grade for grade in grades if grade.manual_score is not None]
+    auto = sum(grade.score for grade in grades if grade.manual_score is None)
+    waiting = sum(grade.auto_score is None and grade.manual_score is None for grade in grades)
+    return Row(person, auto, sum(grade.score for grade in by_hand), total, waiting, notes.reasons)
+
+
+def _mark(course, app, lesson, student):
+    app.coursedir.assignment_id, app.coursedir.student_id = lesson, student
+    converter = Autograde(coursedir=app.coursedir, parent=app)
+    # Whatever an earlier marking left behind, also one that did not come to its end.
+    converter.force = True
+    converter.create_student = False
+    converter.start()
+
+
+def _apart(work, line):
+    """Do `work` in a process of its own, showing the time; return how it failed, if it did.
+
+    It costs no start: the process is a copy of this one, with nbgrader already imported.
+    """
+    fork = multiprocessing.get_context("fork")
+    told, tell = fork.Pipe(duplex=False)
+    process = fork.Process(target=_work, args=(work, tell, os.getpid()))
+    process.start()
+    tell.close()
+    due = time.monotonic() + STUDENT_S
+    try:
+        while process.is_alive() and time.monotonic() < due:
+            process.join(0.2)
+            line.show("")
+        if process.is_alive():
+            return f"it took more than {STUDENT_S:.0f} s"
+        with contextlib.suppress(EOFError):
+            return told.recv()
+        return f"its process ended with status {process.exitcode}"
+    finally:
+        _end(process)
+
+
+def _work(work, tell, parent):
+    # Killed alone, the command leaves nobody who would go on marking.
+    ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+    # The terminal's interrupt reaches both; the parent sees to it that this one ends.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("interrupted"))
+    try:
+        work()
+        tell.send("")
+    except Exception as error:
+        traceback.print_exc()
+        tell.send(f"{type(error).__name__}: {error}".splitlines()[0])
+
+
+def _end(process):
+    process.terminate()
+    process.join(GRACE_S)
+    process.kill()
+    process.join()
+
+
+def _left(seconds):
+    if seconds < 1:
+        return ""
+    return f"{seconds:.0f} s left" if seconds < 100 else f"{seconds / 60:.0f} min left"

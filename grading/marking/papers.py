@@ -1,0 +1,75 @@
+"""What goes back to students, and into an instructor's own tables."""
+
+import csv
+import io
+import zipfile
+
+from nbgrader.converters import GenerateFeedback
+
+from marking.course import Course, write
+from marking.marks import Row, rows
+
+__all__ = ["feedback", "grades"]
+
+COLUMNS = ("student", "first_name", "last_name", "email", "lesson", "auto", "manual", "total",
+           "max", "to_mark_by_hand", "needs_a_look")
+
+
+def feedback(course: Course, lesson: str) -> tuple[int, dict[str, str]]:
+    """Generate everyone's feedback with nbgrader, and a zip archive of all of it.
+
+    In the archive every page has the name of the folder that its hand-in came in, so that a
+    learning platform that named those folders knows whose it is.
+
+    Returns
+    -------
+    tuple
+        How many pages there are, and for whom there is none, with the reason.
+    """
+    app = course.nbgrader()
+    failed = {}
+    marked = [row.student.id for row in rows(course, lesson)
+              if row.auto is not None and course.notebook("autograded", lesson, row.student.id)
+              .exists()]
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as pages:
+        for student in marked:
+            app.coursedir.assignment_id, app.coursedir.student_id = lesson, student
+            converter = GenerateFeedback(coursedir=app.coursedir, parent=app)
+            converter.force = True
+            with course.log(f"feedback-{lesson}-{student}", app) as log:
+                try:
+                    converter.start()
+                except Exception as error:  # one student's page does not stop the others
+                    failed[student] = f"{error}; see {log}"
+                    continue
+            page = course.step("feedback", lesson, student) / f"{lesson}.html"
+            name = course.notes(lesson, student).came_as or student
+            pages.writestr(f"{name}/{page.name}", page.read_bytes())
+    write(course.folder / f"feedback-{lesson}.zip", archive.getvalue())
+    return len(marked) - len(failed), failed
+
+
+def grades(course: Course, lessons: list[str]) -> tuple[str, list[Row]]:
+    """Write grades.csv, a line for every student and lesson; return its path and the rows."""
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(COLUMNS)
+    everyone = []
+    for lesson in lessons:
+        for row in rows(course, lesson):
+            person = row.student
+            table.writerow([
+                *map(_text, (person.id, person.first_name, person.last_name, person.email)),
+                lesson, row.auto, row.manual, row.total, row.max, row.waiting,
+                _text("; ".join(row.reasons)),
+            ])
+            everyone.append(row)
+    path = course.folder / "grades.csv"
+    write(path, text.getvalue())
+    return str(path), everyone
+
+
+def _text(value):
+    """Text that a spreadsheet takes for text: a file's name may begin as a formula does."""
+    return f"'{value}" if value.startswith(("=", "+", "-", "@")) else value

@@ -1,0 +1,128 @@
+"""Folders and archives that anybody may have made, file by file, none of it taken on trust.
+
+Nothing is unpacked: an archive's files are read into memory, a bounded part of each.
+"""
+
+import io
+import os
+import stat
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["FILE_BYTES", "Piece", "Refused", "in_archive", "in_folder"]
+
+FILE_BYTES = 20 * 2**20  # a notebook with many pictures has a tenth of it
+FILES = 10_000
+
+
+class Refused(Exception):
+    """A file or an archive is not looked at; the text says why."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One file of what was handed in.
+
+    Parameters
+    ----------
+    parts : tuple of str
+        Its path, each part a name that is safe to make a file of.
+    content : callable
+        Gives its bytes, or raises Refused.
+    """
+
+    parts: tuple[str, ...]
+    content: Callable[[], bytes]
+
+    @property
+    def name(self) -> str:
+        return "/".join(self.parts)
+
+    @property
+    def suffix(self) -> str:
+        return os.path.splitext(self.parts[-1])[1].lower()
+
+    @property
+    def clutter(self) -> bool:
+        """Whether a system or Jupyter put it there by itself."""
+        return any(part.startswith((".", "__MACOSX")) for part in self.parts) or (
+            self.parts[-1] in ("desktop.ini", "Thumbs.db")
+        )
+
+
+def in_folder(folder: Path) -> Iterator[Piece]:
+    """The files below a folder; links are named, never followed."""
+    for parent, folders, files in os.walk(folder, followlinks=False):
+        folders.sort()
+        links = [name for name in folders if os.path.islink(os.path.join(parent, name))]
+        for name in sorted([*files, *links]):
+            path = Path(parent, name)
+            yield Piece(path.relative_to(folder).parts, lambda path=path: _file(path))
+
+
+def in_archive(content: bytes | Path) -> Iterator[Piece]:
+    """The files in a zip archive.
+
+    A file whose path leads out of the archive keeps the last part of it as its name, and is
+    refused. Raises Refused where the archive as a whole cannot be looked at.
+    """
+    try:
+        archive = zipfile.ZipFile(io.BytesIO(content) if isinstance(content, bytes) else content)
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
+        raise Refused(f"is not a zip archive that can be read ({error})") from None
+    entries = archive.infolist()
+    if len(entries) > FILES:
+        raise Refused(f"has {len(entries):,} files; up to {FILES:,} are looked at")
+    for entry in entries:
+        name = entry.filename.replace("\\", "/")
+        if name.endswith("/"):
+            continue
+        parts = tuple(part for part in name.split("/") if part not in ("", "."))
+        leads_out = name.startswith("/") or ".." in parts or (parts and ":" in parts[0])
+        if not parts or any("\0" in part or len(os.fsencode(part)) > 255 for part in parts):
+            continue
+        if leads_out:
+            yield Piece((parts[-1].replace("..", "_"),), _refuse("leads out of its archive"))
+        else:
+            yield Piece(parts, lambda entry=entry: _entry(archive, entry))
+
+
+def _file(path):
+    found = path.lstat()
+    if stat.S_ISLNK(found.st_mode):
+        raise Refused("is a symbolic link, which is not followed")
+    if not stat.S_ISREG(found.st_mode):
+        raise Refused("is not a regular file")
+    _check_size(found.st_size)
+    # Between the look and the opening it may have become a link: that is not followed either.
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+        return file.read(FILE_BYTES)
+
+
+def _entry(archive, entry):
+    if stat.S_ISLNK(entry.external_attr >> 16):
+        raise Refused("is a symbolic link, which is not followed")
+    _check_size(entry.file_size)
+    try:
+        with archive.open(entry) as file:
+            content = file.read(FILE_BYTES + 1)  # the size that the archive tells may be wrong
+    except RuntimeError:
+        raise Refused("is protected by a password") from None
+    except Exception as error:  # zipfile has a different one for each way to be broken
+        raise Refused(f"cannot be read from its archive ({error})") from None
+    _check_size(len(content))
+    return content
+
+
+def _check_size(size):
+    if size > FILE_BYTES:
+        raise Refused(f"has {size / 2**20:,.0f} MiB; up to {FILE_BYTES / 2**20:.0f} are looked at")
+
+
+def _refuse(reason):
+    def content():
+        raise Refused(reason)
+
+    return content
