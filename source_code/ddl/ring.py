@@ -152,8 +152,11 @@ def latency_and_bandwidth(measured, ranks):
     """
     (small, least_s), *_, (large, most_s) = sorted(measured)
     if ranks < 2 or most_s <= least_s:
-        raise ValueError("it takes two ranks or more, and a large message that takes longer than "
-                         f"a small one: {ranks} ranks, {least_s:g} s and {most_s:g} s")
+        raise ValueError(
+            "to tell latency from bandwidth takes two ranks or more, and a large message that "
+            f"takes longer than a small one; here: {ranks} ranks, {least_s:g} s for {small:,} "
+            f"bytes, {most_s:g} s for {large:,}. On a busy machine, measure again."
+        )
     messages = 2 * (ranks - 1)
     bandwidth = messages / ranks * (large - small) / (most_s - least_s)
     return least_s / messages - small / ranks / bandwidth, bandwidth

@@ -57,7 +57,7 @@ print("ddl", ddl.__version__)
 # weight, $m$, to learn. The first data set has four points, `easy` above. Which
 # $m$ predicts it best?
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "q01_best_weight_task", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": true}
+# %% [markdown] nbgrader={"grade": false, "grade_id": "q01_best_weight_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # **Question 1** (1 point)
 #
 # The best weight for `easy` is $m = 1$. How can you see that from the four
@@ -69,7 +69,7 @@ print("ddl", ddl.__version__)
 # without a reason.
 # === END MARK SCHEME ===
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "q01_best_weight", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %% [markdown] nbgrader={"grade": true, "grade_id": "q01_best_weight", "locked": false, "points": 1, "schema_version": 3, "solution": true, "task": false}
 # ### BEGIN SOLUTION
 # At each of the four points y is equal to x. With m = 1 the model predicts
 # y = x, so it is right at all four; and being right everywhere cannot be beaten.
@@ -86,7 +86,7 @@ print("ddl", ddl.__version__)
 # So the loss is a sum of parts, one for each point. Everything below rests on
 # that.
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "q02_never_negative_task", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": true}
+# %% [markdown] nbgrader={"grade": false, "grade_id": "q02_never_negative_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # **Question 2** (1 point)
 #
 # Can the loss be negative, or one point's part of it? Say why or why not, and
@@ -98,7 +98,7 @@ print("ddl", ddl.__version__)
 # "0 means right everywhere, and nothing is better than that".
 # === END MARK SCHEME ===
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "q02_never_negative", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %% [markdown] nbgrader={"grade": true, "grade_id": "q02_never_negative", "locked": false, "points": 1, "schema_version": 3, "solution": true, "task": false}
 # ### BEGIN SOLUTION
 # No. Each part is a square divided by the positive number N, so it is 0 or
 # more, and so is the sum of them. That makes sense: 0 means that all predictions
@@ -264,7 +264,7 @@ else:
     raise AssertionError("an empty data set should be a ValueError")
 ### END HIDDEN TESTS
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "q05_sum_task", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": true}
+# %% [markdown] nbgrader={"grade": false, "grade_id": "q05_sum_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # **Question 5, in words** (1 point)
 #
 # May `grad_multi` be written by calling `grad_point` for each point and adding
@@ -276,7 +276,7 @@ else:
 # a point without the rule. Accept "differentiation is linear".
 # === END MARK SCHEME ===
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "q05_sum", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %% [markdown] nbgrader={"grade": true, "grade_id": "q05_sum", "locked": false, "points": 1, "schema_version": 3, "solution": true, "task": false}
 # ### BEGIN SOLUTION
 # Yes. The loss is the sum of the points' parts, and the derivative of a sum is
 # the sum of the derivatives. Each part has to be divided by the same N, the
@@ -371,7 +371,7 @@ beside(guess_limit, descent.rate_limit(easy), "learning rate, diverges from")
 # multiplies the distance by $1 - 2\,\text{lr}\,x^2$ in each step, with the
 # $x$ of that step.
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "q07_tiny_rate_task", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": true}
+# %% [markdown] nbgrader={"grade": false, "grade_id": "q07_tiny_rate_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # **Question 7** (1 point)
 #
 # Run `train_loop(0, 1e-9, [(1, 2), (2, 6), (3, 7), (4, 4)], 4)` in a cell of
@@ -384,14 +384,14 @@ beside(guess_limit, descent.rate_limit(easy), "learning rate, diverges from")
 # huge number of iterations, so time or compute is wasted.
 # === END MARK SCHEME ===
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "q07_tiny_rate", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %% [markdown] nbgrader={"grade": true, "grade_id": "q07_tiny_rate", "locked": false, "points": 1, "schema_version": 3, "solution": true, "task": false}
 # ### BEGIN SOLUTION
 # The weight ends at about 1e-7: it hardly moved. Every step has the right
 # direction, but its length is the gradient times 1e-9. It would take hundreds of
 # millions of steps to arrive. Nothing fails; the time is wasted.
 # ### END SOLUTION
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "q08_huge_rate_task", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": true}
+# %% [markdown] nbgrader={"grade": false, "grade_id": "q08_huge_rate_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # **Question 8** (2 points)
 #
 # Run `train_loop(0, 10, [(1, 1), (2, 2), (3, 3), (4, 4)], 4)` in a cell of your
@@ -404,7 +404,7 @@ beside(guess_limit, descent.rate_limit(easy), "learning rate, diverges from")
 # -79, -179, -319; their size is over 1, so distances grow.
 # === END MARK SCHEME ===
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "q08_huge_rate", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %% [markdown] nbgrader={"grade": true, "grade_id": "q08_huge_rate", "locked": false, "points": 2, "schema_version": 3, "solution": true, "task": false}
 # ### BEGIN SOLUTION
 # The weight explodes: 20, −1500, about 269,000, about −86 million. Each step
 # points the right way but jumps over the best weight and lands farther out on
@@ -430,7 +430,7 @@ singles = descent.batches_of(noisy, 1)
 ends = descent.descend(0, 0.128, singles, 1000)[-1]
 beside(guess_noisy, ends, "weight after 1000 steps on `noisy`")
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "q09_rates_task", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": true}
+# %% [markdown] nbgrader={"grade": false, "grade_id": "q09_rates_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # **Question 9** (2 points)
 #
 # With your own `train_loop`, train on `noisy` from $m = 0$ for 1000 iterations
@@ -446,7 +446,7 @@ beside(guess_noisy, ends, "weight after 1000 steps on `noisy`")
 # divergence.
 # === END MARK SCHEME ===
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "q09_rates", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %% [markdown] nbgrader={"grade": true, "grade_id": "q09_rates", "locked": false, "points": 2, "schema_version": 3, "solution": true, "task": false}
 # ### BEGIN SOLUTION
 # Only 0.256 diverges. 0.001, 0.002 and 0.004 end at 1.01 to 1.05. In between,
 # training settles, but aside: 1.10, 1.23, 1.58, 3.04, 5.68. There the weight
@@ -530,7 +530,7 @@ for given, right in zip(table_grad_multi, [8, 22], strict=True):
     assert math.isclose(given, right)
 ### END HIDDEN TESTS
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "q10_scale_task", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": true}
+# %% [markdown] nbgrader={"grade": false, "grade_id": "q10_scale_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # **Question 10, in words** (1 point)
 #
 # How many times larger is the largest gradient than the smallest, in the first
@@ -543,7 +543,7 @@ for given, right in zip(table_grad_multi, [8, 22], strict=True):
 # if the numbers are right.
 # === END MARK SCHEME ===
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "q10_scale", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %% [markdown] nbgrader={"grade": true, "grade_id": "q10_scale", "locked": false, "points": 1, "schema_version": 3, "solution": true, "task": false}
 # ### BEGIN SOLUTION
 # 7.5 times (30 against 4), and 2.75 times (22 against 8). Averaging pulled the
 # gradients together: a large and a small one partly cancel. Their mean stayed:
@@ -802,7 +802,7 @@ def gap(cut):
 came = f"2 + 2 points: {gap(2):.3g} apart · 1 + 3 points: {gap(1):.3g} apart"
 beside(guess_same, came, "the same step as one worker?")
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "q12_same_task", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": true}
+# %% [markdown] nbgrader={"grade": false, "grade_id": "q12_same_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # **Question 12, in words** (2 points)
 #
 # Train the shards of the test above with `train_loop_distributed`, and their
@@ -816,7 +816,7 @@ beside(guess_same, came, "the same step as one worker?")
 # small batch counts more (example: one point against three).
 # === END MARK SCHEME ===
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "q12_same", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %% [markdown] nbgrader={"grade": true, "grade_id": "q12_same", "locked": false, "points": 2, "schema_version": 3, "solution": true, "task": false}
 # ### BEGIN SOLUTION
 # Each worker divides by its 2 points, and the average divides by 2 workers:
 # every point counts a quarter, exactly as in a batch of four. So each step is
@@ -997,7 +997,7 @@ for ranks in range(1, 9):
 # all-reduces of four sizes.
 #
 # **Predict first.** How long does an all-reduce of 4 KiB between two ranks on
-# this machine take, in microseconds?
+# this machine take at best, in microseconds?
 
 # %% tags=["demo"]
 guess_latency = None  # microseconds

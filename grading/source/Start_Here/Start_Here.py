@@ -18,15 +18,17 @@
 # ## The map
 #
 # ![The lessons in order: gradient basics, system topology, multi-GPU,
-# convergence, challenge; convergence is there, the others are being
-# written.](images/course_map.svg)
+# convergence, challenge; gradient basics and convergence are there, the others
+# are being written.](images/course_map.svg)
 #
 # | lesson | the question it answers |
 # | --- | --- |
+# | [1. Gradient basics](notebooks/1.Gradient-Basics.ipynb) | Why does averaging gradients speed up training? |
 # | [4. Convergence](notebooks/4.Convergence.ipynb) | Why does my model learn worse on more workers, and what fixes it? |
 #
-# The other lessons on the map are being written. Lesson 4 stands on its own: it
-# explains what it needs.
+# Lesson 1 has exercises, which check themselves as you go. The other lessons on
+# the map are being written. Lesson 4 stands on its own: it explains what it
+# needs.
 
 # %% tags=["parameters"]
 size = "reader"  # "smoke" only checks that everything runs
@@ -112,7 +114,7 @@ first.result["data"]
 # it: no process stays behind. When a worker fails, you see which one, and its
 # own traceback first. In a terminal, `ddl list` shows all runs, `ddl show` one.
 #
-# **Next:** [4. Convergence](notebooks/4.Convergence.ipynb)
+# **Next:** [1. Gradient basics](notebooks/1.Gradient-Basics.ipynb)
 #
 # ---
 # Text and diagrams: CC BY 4.0. Code: Apache-2.0.
