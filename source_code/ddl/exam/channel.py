@@ -41,6 +41,7 @@ class Channel:
     def __init__(self, process):
         self._process = process
         self._rest = bytearray()
+        self.why = None  # it was ended, if somebody watches it
         for pipe in (process.stdin, process.stdout, process.stderr):
             os.set_blocking(pipe.fileno(), False)
 
@@ -103,28 +104,31 @@ class Channel:
 
     def kill(self):
         """End the process and all that it started; return when they are gone."""
-        everyone = []
-        with contextlib.suppress(psutil.Error):
-            everyone = psutil.Process(self.pid).children(recursive=True)
-        with contextlib.suppress(OSError):
-            os.killpg(self.pid, signal.SIGKILL)
-        for process in everyone:
-            with contextlib.suppress(psutil.Error):
-                process.kill()
-        self._process.kill()
+        self.kill_all()
         self._process.wait()
-        psutil.wait_procs(everyone, GONE_WITHIN_S)
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
             with contextlib.suppress(OSError):
                 pipe.close()
 
+    def kill_all(self):
+        """End the process and all that it started, and keep the connection."""
+        everyone = []
+        with contextlib.suppress(psutil.Error):
+            everyone = psutil.Process(self.pid).children(recursive=True)
+        for process in everyone:  # a sandbox's first process, and with it the rest, comes first
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        self._process.kill()
+        psutil.wait_procs(everyone, GONE_WITHIN_S)
+
     def _reason(self):
         with contextlib.suppress(subprocess.TimeoutExpired):
             status = self._process.wait(1.0)
-            if status < 0:
-                return f"it was ended by {signal.Signals(-status).name}"
-            return f"it ended with status {status}"
-        return "it closed its connection"
+            number = -status if status < 0 else status - 128  # as a sandbox passes a signal on
+            with contextlib.suppress(ValueError):
+                return self.why or f"it was ended by {signal.Signals(number).name}"
+            return self.why or f"it ended with status {status}"
+        return self.why or "it closed its connection"
 
     def _wait(self, pipe, event, due):
         with selectors.DefaultSelector() as selector:
@@ -166,7 +170,7 @@ def start_worker(limits):
     return WorkerProcess(start(worker_command()))
 
 
-def start(command, env=None):
+def start(command, **options):
     """Start a process to speak with; its standard input, output and error are pipes."""
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE, start_new_session=True, env=env)
+                            stderr=subprocess.PIPE, start_new_session=True, **options)

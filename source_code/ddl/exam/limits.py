@@ -38,7 +38,7 @@ class Limits:
     test_s: float = 60.0
     total_s: float = 300.0
     memory_bytes: int = 2 * 2**30
-    processes: int = 64
+    processes: int = 32
     file_bytes: int = 64 * 2**20
     folder_bytes: int = 128 * 2**20
     printed_bytes: int = 64 * 2**10

@@ -19,7 +19,7 @@ __all__ = ["Kept", "Shell", "error_of", "main", "respond"]
 
 MESSAGE_CHARACTERS = 2_000
 FRAMES = 6  # of a traceback: the last ones are what its reader wants
-FILES = 256
+FILES = 128
 
 
 class Kept(io.TextIOBase):

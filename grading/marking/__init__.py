@@ -1,0 +1,1 @@
+"""Marking: collecting, examining and returning what attendees hand in."""

@@ -1,0 +1,305 @@
+"""Where a submission's code runs while it is marked: apart from all that is the instructor's.
+
+`start_worker` is what `ddl.exam.examine` takes. With bubblewrap, the process sees a read-only
+system, the Python environment and the course's package, has a private folder of limited size, no
+network, no process but its own, and a few system calls less. Without it, Apptainer and the
+course's image do; with neither, nothing is run.
+
+A sandbox ends with the thread that started it, so examine a submission in one thread.
+"""
+
+import contextlib
+import os
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import threading
+from functools import cache
+from pathlib import Path
+
+import psutil
+
+import ddl
+from ddl.exam import Limits, WorkerProcess, worker_command
+from ddl.exam.channel import start
+
+__all__ = ["SandboxMissing", "bubblewrap", "apptainer", "find", "start_worker"]
+
+ROOT = Path(__file__).resolve().parents[2]
+NOBODY = 65534  # who a submission is when root marks it: no limit of processes binds root
+WATCH_EVERY_S = 0.1
+WORK = "/tmp/work"
+ADVICE = (
+    "Submissions run only in a sandbox. Install bubblewrap 0.8 or later (Debian, Ubuntu 24.04: "
+    "`apt install bubblewrap`) where user namespaces are allowed, or Apptainer together with the "
+    "course's image (`make sif`; DDL_GRADING_IMAGE=FILE if it lies elsewhere)."
+)
+
+
+class SandboxMissing(OSError):
+    """There is no way to run a submission safely here; the text says what to install."""
+
+
+def start_worker(limits):
+    """Start a worker in a sandbox.
+
+    Parameters
+    ----------
+    limits : Limits
+
+    Returns
+    -------
+    WorkerProcess
+        Which is watched, and ended when its processes are too many or take too much memory.
+
+    Raises
+    ------
+    SandboxMissing
+    """
+    return _Watched(_start(find(), limits, worker_command()), limits)
+
+
+@cache
+def find():
+    """Return the kind of sandbox that works here, `bubblewrap` or `apptainer`.
+
+    It works when a command has really been run in it.
+
+    Raises
+    ------
+    SandboxMissing
+    """
+    troubles = []
+    for kind in (bubblewrap, apptainer):
+        try:
+            process = _start(kind, Limits(), [sys.executable, "-I", "-c", "import ddl.exam.worker"])
+            _, error = process.communicate(timeout=60)
+        except (OSError, subprocess.TimeoutExpired) as trouble:
+            troubles.append(f"{kind.__name__}: {trouble}")
+            continue
+        if process.returncode == 0:
+            return kind
+        said = error.decode(errors="replace").strip().splitlines()[-1:]
+        troubles.append(f"{kind.__name__}: {''.join(said) or f'status {process.returncode}'}")
+    raise SandboxMissing(f"{ADVICE} ({'; '.join(troubles)})")
+
+
+def bubblewrap(limits, command, seccomp):
+    """Return the command line that runs `command` in bubblewrap.
+
+    Parameters
+    ----------
+    limits : Limits
+    command : list of str
+        Of a program of the system or of this Python environment.
+    seccomp : int
+        The file descriptor from which bubblewrap reads `system_calls`.
+    """
+    program, root = _program("bwrap"), os.geteuid() == 0
+    # Root makes the sandbox as root, who reaches folders that are closed to others, and is nobody
+    # inside: as root in a user namespace it would be exempt from the limit of processes.
+    spaces = "ipc pid net uts cgroup-try".split() if root else ["all", "user"]
+    most = limits.processes + _threads_of(NOBODY if root else os.geteuid())
+    line = [_program("prlimit"), f"--nproc={most}", "--", program,
+            *(f"--unshare-{space}" for space in spaces), "--die-with-parent", "--new-session",
+            "--clearenv", "--hostname", "sandbox", "--seccomp", str(seccomp)]
+    line += _system() + _python()
+    line += ["--proc", "/proc", "--dev", "/dev"]
+    for folder in ("/dev/shm", "/tmp"):
+        line += ["--perms", "1777", "--size", str(limits.folder_bytes), "--tmpfs", folder]
+    line += ["--perms", "1777", "--dir", WORK, "--chdir", WORK]
+    # What bubblewrap makes itself lies in memory, without a limit of size.
+    line += ["--remount-ro", "/dev", "--remount-ro", "/"]
+    for name, value in _environment().items():
+        line += ["--setenv", name, value]
+    if root:
+        command = [_program("setpriv"), f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups",
+                   "--inh-caps=-all", "--bounding-set=-all", "--", *command]
+    return [*line, "--", *command]
+
+
+def apptainer(limits, command, seccomp):
+    """Return the command line that runs `command` in the course's image.
+
+    The image brings its own Python environment. The size of its private folder is Apptainer's own
+    (`sessiondir max size`); `seccomp` is bubblewrap's.
+    """
+    image = os.environ.get("DDL_GRADING_IMAGE") or str(ROOT / "ddl-course.sif")
+    program = _program("apptainer")
+    if not os.path.exists(image):
+        raise FileNotFoundError(f"there is no image {image}")
+    line = [program, "--silent", "exec", "--containall", "--cleanenv", "--no-home", "--net",
+            "--network", "none", "--pwd", "/tmp"]
+    for name, value in _environment().items():
+        if name not in ("HOME", "PATH"):  # Apptainer's and the image's
+            line += ["--env", f"{name}={value}"]
+    return [*line, image, "python", *command[1:]]
+
+
+def _start(kind, limits, command):
+    descriptor = os.memfd_create("seccomp")
+    try:
+        os.write(descriptor, system_calls())
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        # An empty environment: the process that bubblewrap leaves in the sandbox could be read.
+        env = {} if kind is bubblewrap else {"PATH": os.environ["PATH"]}
+        return start(kind(limits, command, descriptor), env=env, pass_fds=(descriptor,))
+    finally:
+        os.close(descriptor)
+
+
+def _program(name):
+    found = shutil.which(name)
+    if found is None:
+        raise FileNotFoundError(f"there is no `{name}` here")
+    return found
+
+
+def _system():
+    """Return the binds of programs and libraries; /etc holds what finding them takes."""
+    line = ["--ro-bind", "/usr", "/usr"]
+    for folder in ("/bin", "/sbin", "/lib", "/lib32", "/lib64"):
+        if os.path.islink(folder):
+            line += ["--symlink", os.readlink(folder), folder]
+        elif os.path.isdir(folder):
+            line += ["--ro-bind", folder, folder]
+    line += ["--dir", "/etc"]
+    for path in ("/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime"):
+        line += ["--ro-bind-try", path, path]
+    return line
+
+
+def _python():
+    """Return the binds of this Python, its packages and the course's, wherever they lie."""
+    folders = [sys.prefix, sys.base_prefix, str(Path(ddl.__file__).parents[1])]
+    folders += [os.path.realpath(folder) for folder in folders]
+    line, bound = [], [Path("/usr")]
+    for folder in sorted(map(Path, set(folders))):
+        if not any(folder.is_relative_to(other) for other in bound):
+            bound.append(folder)
+            # Made by itself on the way, a folder would be closed to all but its owner.
+            for parent in reversed(folder.parents[:-1]):
+                line += ["--dir", str(parent)]
+            line += ["--ro-bind", str(folder), str(folder)]
+    # python is often a link to a link; those on the way lie in folders that stay closed.
+    hop = Path(sys.executable)
+    while hop.is_symlink():
+        target = Path(os.readlink(hop))
+        if not any(hop.is_relative_to(folder) for folder in bound):
+            line += ["--symlink", str(target), str(hop)]
+        hop = hop.parent / target
+    return line
+
+
+def _environment():
+    return {
+        "PATH": f"{sys.prefix}/bin:/usr/bin:/bin",
+        "HOME": WORK,
+        "USER": "student",
+        "LANG": "C.UTF-8",
+        "DDL_VIEW": "plain",
+        "MPLBACKEND": "Agg",
+        # One thread: others are being marked beside this one, and each reserves address space.
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+    }
+
+
+def _threads_of(uid):
+    """Count what the limit of processes counts: older kernels do so outside the sandbox too."""
+    count = 0
+    for path in Path("/proc").glob("[0-9]*/status"):
+        with contextlib.suppress(OSError, AttributeError):
+            status = path.read_text()
+            if int(re.search(r"^Uid:\t(\d+)", status, re.M)[1]) == uid:
+                count += int(re.search(r"^Threads:\t(\d+)", status, re.M)[1])
+    return count
+
+
+# ---------------------------------------------------------------- system calls
+
+# By number on x86-64, from the kernel's table. Namespaces and mounts would make file systems
+# without a limit of size; memfd and System V memory belongs to no process that could be counted;
+# keys are not kept apart by any namespace; the rest has no use in a notebook.
+REFUSED = {
+    "shmget": 29, "ptrace": 101, "pivot_root": 155, "mount": 165, "umount2": 166, "add_key": 248,
+    "request_key": 249, "keyctl": 250, "unshare": 272, "perf_event_open": 298, "setns": 308,
+    "memfd_create": 319, "bpf": 321, "userfaultfd": 323, "io_uring_setup": 425, "open_tree": 428,
+    "move_mount": 429, "fsopen": 430, "fsmount": 432, "mount_setattr": 442, "memfd_secret": 447,
+}  # fmt: skip
+CLONE, CLONE3 = 56, 435
+NEW_NAMESPACES = 0x7E020080  # the flags of clone() that make one
+X86_64, X32 = 0xC000003E, 0x40000000
+EPERM, ENOSYS = 1, 38
+LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+ALLOW, ERROR = 0x7FFF0000, 0x00050000
+
+
+def system_calls():
+    """Return the filter of system calls, as a program for the kernel's packet filter."""
+    def step(code, value, yes=0, no=0):
+        return struct.pack("=HBBI", code, yes, no, value)
+
+    refuse = step(RETURN, ERROR | EPERM)
+    # clone3() hides its flags from a filter; told that there is none, libc uses clone().
+    absent = step(RETURN, ERROR | ENOSYS)
+    program = [
+        step(LOAD, 4), step(EQUAL, X86_64, yes=1), absent,
+        step(LOAD, 0), step(AT_LEAST, X32, no=1), absent,
+        step(EQUAL, CLONE3, no=1), absent,
+    ]  # fmt: skip
+    for number in REFUSED.values():
+        program += [step(EQUAL, number, no=1), refuse]
+    program += [step(EQUAL, CLONE, no=3), step(LOAD, 16), step(ANY_BIT, NEW_NAMESPACES, no=1),
+                refuse, step(RETURN, ALLOW)]
+    return b"".join(program)
+
+
+# ---------------------------------------------------------------- watching
+
+
+class _Watched(WorkerProcess):
+    """A worker whose processes are counted from outside, where they cannot help it."""
+
+    def __init__(self, process, limits):
+        super().__init__(process)
+        self._limits = limits
+        self._over = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, daemon=True)
+        self._watcher.start()
+
+    def kill(self):
+        self._over.set()
+        self._watcher.join()
+        super().kill()
+
+    def _watch(self):
+        while not self._over.wait(WATCH_EVERY_S):
+            self.why = self.why or self._excess()
+            if self.why:
+                super().kill_all()
+
+    def _excess(self):
+        try:
+            tree = psutil.Process(self.pid).children(recursive=True)
+        except psutil.Error:
+            return None
+        count = memory = 0
+        for process in tree:
+            with contextlib.suppress(psutil.Error):
+                count += process.num_threads()
+                memory += process.memory_info().rss
+        if count > self._limits.processes:
+            return f"it had more than {self._limits.processes} processes and threads"
+        if memory <= self._limits.memory_bytes:
+            return None
+        # Pages that processes share were counted for each of them: now share them out.
+        memory = 0
+        for process in tree:
+            with contextlib.suppress(psutil.Error):
+                memory += process.memory_full_info().pss
+        if memory > self._limits.memory_bytes:
+            return f"it took more than {self._limits.memory_bytes / 2**20:,.0f} MiB of memory"
+        return None
