@@ -4,6 +4,8 @@ All of them are computed from `ddl.descent` and `ddl.ring`, except where they sa
 measured. `slider` lets a reader move one of a figure's numbers.
 """
 
+import os
+
 import numpy
 from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.patches import Rectangle
@@ -48,7 +50,7 @@ def slider(figure, name, low, high, start):
         The figure alone, at `start`, where nobody can move a slider: under papermill, or with
         ``DDL_VIEW=plain``.
     """
-    if not _in_jupyter_session():
+    if os.environ.get("DDL_VIEW") == "plain" or not _in_jupyter_session():
         return figure(**{name: start})
     import ipywidgets as widgets
 
@@ -378,7 +380,7 @@ def plot_exchange(exchanges):
     panel.legend()
     weight.plot([0, *steps], [exchanges[0].m, *(step.after for step in exchanges)], "o-k")
     weight.set(xlabel="step", ylabel="weight m, the same on all", xticks=[0, *steps])
-    picture.alt = " ".join(
+    picture.alt = f"Data-parallel training with {workers} workers. " + " ".join(
         f"Step {number}: gradients {', '.join(f'{own:.3g}' for own in step.gradients)}, average "
         f"{step.average:.3g}, weight {step.m:.4g} to {step.after:.4g}."
         for number, step in enumerate(exchanges, start=1)

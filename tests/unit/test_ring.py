@@ -1,0 +1,120 @@
+"""The ring: its simulator with known-good and known-bad functions, and what a ring costs."""
+
+import subprocess
+import sys
+
+import numpy
+import pytest
+
+from ddl.ring import all_reduce, contributions, latency_and_bandwidth, ring_seconds
+
+
+def chunk_to_send(step, rank, ranks):
+    return (rank - step) % ranks
+
+
+def combine(mine, received, step, ranks):
+    return mine + received if step < ranks - 1 else received
+
+
+def data(ranks, count):
+    return list(numpy.random.default_rng(count).normal(size=(ranks, count)))
+
+
+@pytest.mark.parametrize("ranks", range(1, 9))
+@pytest.mark.parametrize("count", [0, 1, 5, 24, 840])
+def test_every_rank_gets_the_sum(ranks, count):
+    arrays = data(ranks, count)
+    before = [array.copy() for array in arrays]
+    done = all_reduce(arrays, numpy.array_split, chunk_to_send, combine)
+    for array in done.arrays:
+        numpy.testing.assert_allclose(array, numpy.sum(arrays, axis=0), atol=1e-12)
+    assert sum(done.sent) == 2 * (ranks - 1) * count
+    if count % ranks == 0:
+        assert set(done.sent) == {2 * (ranks - 1) * count // ranks}
+    assert all(map(numpy.array_equal, arrays, before))
+
+
+def test_functions_that_write_into_what_they_are_given_change_nothing_else():
+    def in_place(mine, received, step, ranks):
+        if step < ranks - 1:
+            received += mine
+        return received
+
+    arrays = data(4, 10)
+    done = all_reduce(arrays, numpy.array_split, chunk_to_send, in_place)
+    numpy.testing.assert_allclose(done.arrays[2], numpy.sum(arrays, axis=0))
+
+
+@pytest.mark.parametrize("send, join", [
+    (lambda step, rank, ranks: rank, combine),  # always one's own chunk
+    (lambda step, rank, ranks: (rank + step) % ranks, combine),  # the wrong way round
+    (chunk_to_send, lambda mine, received, step, ranks: mine + received),  # adds for ever
+    (chunk_to_send, lambda mine, received, step, ranks: received),  # never adds
+])
+def test_a_wrong_ring_does_not_give_the_sum(send, join):
+    arrays = data(4, 8)
+    done = all_reduce(arrays, numpy.array_split, send, join)
+    assert not all(numpy.allclose(array, numpy.sum(arrays, axis=0)) for array in done.arrays)
+
+
+@pytest.mark.parametrize("split, message", [
+    (lambda values, ranks: [values], "made 1 chunks, not 3"),
+    (lambda values, ranks: numpy.array_split(values, ranks)[::-1], "in their order"),
+    (lambda values, ranks: [values[:2], values[2:4], values[4:5]], "are not the 6 values"),
+    (lambda values, ranks: [values.reshape(2, 3)] * 3, "not 1-D"),
+])
+def test_a_wrong_split_is_named(split, message):
+    with pytest.raises(ValueError, match=message):
+        all_reduce(data(3, 6), split, chunk_to_send, combine)
+
+
+@pytest.mark.parametrize("number", [-1, 3, 0.5])
+def test_a_chunk_that_is_not_there_is_named(number):
+    with pytest.raises(ValueError, match=r"chunk_to_send\(step=0, rank=0, ranks=3\) is"):
+        all_reduce(data(3, 6), numpy.array_split, lambda *_: number, combine)
+
+
+def test_a_combination_of_another_size_is_named():
+    with pytest.raises(ValueError, match="the shape must stay"):
+        all_reduce(data(3, 6), numpy.array_split, chunk_to_send,
+                   lambda mine, received, step, ranks: received[:1])
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 7])
+def test_contributions_are_those_of_a_ring_that_is_run(ranks):
+    # Every rank brings ones, so that a chunk holds as many as ranks have been added to it.
+    states = contributions(ranks)
+    assert states.shape == (2 * ranks - 1, ranks, ranks)
+    for last in range(2 * (ranks - 1) + 1):
+        def stopped(mine, received, step, ranks, last=last):
+            return combine(mine, received, step, ranks) if step < last else mine
+
+        ones = [numpy.ones(ranks)] * ranks
+        done = all_reduce(ones, numpy.array_split, chunk_to_send, stopped)
+        numpy.testing.assert_array_equal(states[last], done.arrays)
+
+
+def test_a_ring_costs_as_many_messages_as_it_sends():
+    assert ring_seconds(8e6, 1, 1e-3, 1e9) == 0
+    assert ring_seconds(8e6, 2, 1e-3, 1e9) == pytest.approx(2 * (1e-3 + 4e-3))
+    assert ring_seconds(8e6, 8, 1e-3, 1e9) == pytest.approx(14 * (1e-3 + 1e-3))
+
+
+@pytest.mark.parametrize("ranks", [2, 5])
+def test_latency_and_bandwidth_come_back_from_what_they_cost(ranks):
+    measured = [(size, ring_seconds(size, ranks, 3e-4, 2e9)) for size in (2**22, 2**12, 2**16)]
+    assert latency_and_bandwidth(measured, ranks) == pytest.approx((3e-4, 2e9))
+
+
+@pytest.mark.parametrize("measured, ranks", [([(8, 0.1), (80, 0.1)], 2), ([(8, 1), (80, 2)], 1)])
+def test_measurements_that_say_nothing_are_refused(measured, ranks):
+    with pytest.raises(ValueError, match="measure again"):
+        latency_and_bandwidth(measured, ranks)
+
+
+def test_the_module_needs_numpy_only():
+    code = ("import sys, ddl.ring; print(sorted({'tensorflow', 'horovod', 'pandas', 'matplotlib', "
+            "'IPython'} & set(sys.modules)))")
+    asked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert asked.stdout.strip() == "[]", asked.stderr
