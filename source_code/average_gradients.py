@@ -29,7 +29,7 @@ def parse(arguments=None):
     add("--points", type=int, default=64, help="in the data set, of all ranks together")
     add("--noise", type=float, default=1.5, help="standard deviation of y around the line y = x")
     add("--seed", type=int, default=0, help="of the data set")
-    add("--m", type=float, default=0.0, help="the weight to begin with")
+    add("--weight", type=float, default=0.0, help="the weight to begin with")
     add("--learning-rate", type=float, default=0.02)
     add("--steps", type=int, default=20)
     add("--message-kib", type=int, nargs="*", default=[4, 64, 1024, 16384],
@@ -53,7 +53,7 @@ def main(arguments=None):
                          "ranks: --points must be at least the number of ranks")
     x, y = generated(config.points, config.noise, config.seed)[rank::ranks].T
 
-    m = tf.Variable(config.m, dtype=tf.float64)
+    m = tf.Variable(config.weight, dtype=tf.float64)
     if rank == 0:
         recorder = Recorder()
         recorder.event("start", steps=config.steps, world=ranks)
