@@ -119,7 +119,9 @@ class Channel:
             with contextlib.suppress(psutil.Error):
                 process.kill()
         self._process.kill()
-        psutil.wait_procs(everyone, GONE_WITHIN_S)
+        due = time.monotonic() + GONE_WITHIN_S
+        while any(map(_alive, everyone)) and time.monotonic() < due:
+            time.sleep(0.005)
 
     def _reason(self):
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -135,6 +137,13 @@ class Channel:
             selector.register(pipe, event)
             if not selector.select(max(0.0, due - time.monotonic())):
                 raise Late
+
+
+def _alive(process):
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
 
 
 class WorkerProcess(Channel):

@@ -164,10 +164,12 @@ class _Test:
         last = self._last_call()
         if not source:  # a helper's, as numpy.testing's
             return ": ".join(filter(None, (last, own))) or "the test did not pass"
-        values = dict((text, f"`{text}` is {_shown(value)}") for text, value in self._seen
-                      if not callable(value))
-        said = (f"{own}: " if own else "") + f"expected `{source}`"
-        said += f", but {' and '.join(values.values())}" if values else ""
+        values = {text: f"`{text}` is {_shown(value)}" for text, value in self._seen
+                  if not callable(value) and _shown(value) not in own}
+        got = " and ".join(values.values())
+        if own:  # the test's own words
+            return f"{own} ({got})" if got else own
+        said = f"expected `{source}`" + (f", but {got}" if got else "")
         return said if not last or self._last[0] in values else f"{said} ({last})"
 
     def _stopped(self, error):
@@ -253,6 +255,9 @@ def _raised(call, error):
         raised = type(name, (_Raised, kind), {})(message)
     except (TypeError, ValueError):  # some want more than a message; some names are none
         raised = type("Exception", (_Raised, RuntimeError), {})(message)
+    if name == "NotImplementedError" and not message:  # what stands in place of an answer
+        raised.text = f"not answered yet: {call} raised NotImplementedError"
+        return raised
     raised.text = f"{call} raised {name}" + (f": {message}" if message else "")
     raised.text += f" ({line})" if line else ""
     return raised
