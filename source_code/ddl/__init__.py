@@ -21,6 +21,7 @@ _HOME = {
     "Recorder": "record",
     "compare": "table",
     "doctor": "checkup",
+    "check": "exam.answers",
 }
 
 __all__ = list(_HOME)

@@ -1,4 +1,4 @@
-"""The command line: `ddl run`, `list`, `show`, `stop`, `compare`, `data`, `doctor`, `lab`."""
+"""The command line: `ddl run`, `list`, `show`, `stop`, `compare`, `check`, `data`, `doctor`, `lab`."""
 
 import argparse
 import sys
@@ -60,6 +60,9 @@ def _parser():
     doctor.add_argument("--site", metavar="FILE", help="check this site file")
     doctor.add_argument("--submit", action="store_true", help="run two ranks there, too")
 
+    check = command("check", _check, "run a lesson's visible tests on your saved answers")
+    check.add_argument("notebook", metavar="LESSON_OR_FILE",
+                       help="a lesson's name or its beginning, or a notebook's path")
     command("lab", _lab, "open JupyterLab on the course in this folder; its own options follow")
 
     data = command("data", None, "data sets").add_subparsers(required=True, metavar="ACTION")
@@ -120,6 +123,14 @@ def _doctor(arguments):
     report = doctor(site=arguments.site, submit=arguments.submit)
     print(report)
     return 0 if report.ok else 1
+
+
+def _check(arguments):
+    from ddl.exam.answers import check_file, find_notebook
+
+    answers = check_file(find_notebook(arguments.notebook))
+    print(answers)
+    return 0 if answers.passed else 1
 
 
 def _lab(arguments):

@@ -171,12 +171,19 @@ def worker_command():
     return [sys.executable, "-I", "-m", "ddl.exam.worker"]
 
 
-def start_worker(limits):
+def start_worker(limits, folder=None):
     """Start a plain worker, for the attendee's own code on the attendee's own machine.
 
     Limits of memory, file size and time hold in it; it can read and write all that its user can.
+
+    Parameters
+    ----------
+    limits : Limits
+    folder : pathlib.Path, optional
+        Where it starts, as a notebook does in its own folder.
     """
-    return WorkerProcess(start(worker_command()))
+    env = os.environ | {"MPLBACKEND": "Agg", "DDL_VIEW": "plain", "OPENBLAS_NUM_THREADS": "1"}
+    return WorkerProcess(start(worker_command(), cwd=folder, env=env))
 
 
 def start(command, **options):

@@ -256,7 +256,7 @@ def _raised(call, error):
     except (TypeError, ValueError):  # some want more than a message; some names are none
         raised = type("Exception", (_Raised, RuntimeError), {})(message)
     if name == "NotImplementedError" and not message:  # what stands in place of an answer
-        raised.text = f"not answered yet: {call} raised NotImplementedError"
+        raised.text = f"`{call.partition('(')[0]}` is still to be written"
         return raised
     raised.text = f"{call} raised {name}" + (f": {message}" if message else "")
     raised.text += f" ({line})" if line else ""

@@ -1,0 +1,224 @@
+"""An attendee's own check: which questions of a lesson pass their visible tests, and why not.
+
+`ddl check` runs the saved notebook in a process of its own; `check()` in a notebook looks at the
+names as they are there and then. Both judge as marking does, without its hidden tests.
+"""
+
+import contextlib
+import os
+import textwrap
+from dataclasses import dataclass
+from functools import partial
+from html import escape
+from pathlib import Path
+
+import ddl
+from ddl.exam.channel import start_worker
+from ddl.exam.examination import Examiner, Verdict, examine, test_cells, visible_part
+from ddl.exam.limits import Limits
+from ddl.exam.worker import Kept, respond
+
+__all__ = ["Answers", "check", "check_file", "find_notebook"]
+
+SUFFIX = ".ipynb"
+
+
+@dataclass(frozen=True)
+class Answers:
+    """How the questions of a notebook stand, as lines in a terminal and as a table in a notebook.
+
+    Parameters
+    ----------
+    name : str
+        The notebook's.
+    verdicts : tuple of Verdict
+    troubles : tuple of str
+        Cells that ended with an error, which may be why.
+    """
+
+    name: str
+    verdicts: tuple[Verdict, ...]
+    troubles: tuple[str, ...] = ()
+
+    @property
+    def passed(self):
+        """Whether all questions that have tests pass."""
+        return all(verdict.passed for verdict in self.verdicts)
+
+    def __str__(self):
+        width = max(len(question) for question, _, _ in self._rows())
+        rows = [f"{question:{width}}  {said}" for question, _, said in self._rows()]
+        return "\n".join([*rows, *self.troubles, self._total()])
+
+    def _repr_html_(self):
+        from ddl.view import STYLE
+
+        rows = "".join(
+            f'<tr><td>{escape(question)}</td><td><span class="ddl-chip ddl-'
+            f'{"done" if passed else "failed"}">{escape(said)}</span></td></tr>'
+            for question, passed, said in self._rows()
+        )
+        troubles = "".join(f"<p>{escape(trouble)}</p>" for trouble in self.troubles)
+        return (f'{STYLE}<div class="ddl" role="status"><table><tr><th>question</th>'
+                f"<th>visible tests</th></tr>{rows}</table>{troubles}"
+                f"<p><b>{escape(self._total())}</b></p></div>")
+
+    def _rows(self):
+        for verdict in self.verdicts:
+            said = "passed" if verdict.passed else f"not yet: {' '.join(verdict.message.split())}"
+            yield verdict.grade_id.removesuffix("_test"), verdict.passed, said
+
+    def _total(self):
+        count = sum(verdict.passed for verdict in self.verdicts)
+        points = sum(verdict.points for verdict in self.verdicts if verdict.passed)
+        most = sum(verdict.points for verdict in self.verdicts)
+        return (f"{self.name}: {count} of {len(self.verdicts)} questions pass, "
+                f"{points:g} of {most:g} points; marking has more tests, and people read the rest")
+
+
+def check_file(path, limits=Limits()):
+    """Run a saved notebook in a process of its own; return its `Answers`.
+
+    Raises
+    ------
+    ValueError
+        When it cannot be read, or has no tests.
+    """
+    notebook = _read(path)
+    found = examine(notebook, hidden=False, limits=limits,
+                    start_worker=partial(start_worker, folder=Path(path).resolve().parent))
+    # What stands in an unanswered question's cell says nothing that its verdict does not.
+    troubles = [f"cell {cell.index + 1} ended with {cell.error.type}: {cell.error.message}"
+                for cell in found.cells
+                if cell.error and cell.error.type != "NotImplementedError"]
+    return Answers(Path(path).stem, found.verdicts,
+                   tuple(textwrap.shorten(trouble, 200) for trouble in troubles))
+
+
+def check(notebook=None):
+    """Say which questions of this notebook pass so far; in JupyterLab, show a button that does.
+
+    It looks at what your cells have defined when you press the button, saved or not.
+
+    Parameters
+    ----------
+    notebook : str or pathlib.Path, optional
+        The lesson's name, its beginning, or a path. Left out, it is the notebook it is called in.
+    """
+    from IPython import get_ipython
+
+    from ddl import view
+
+    shell = get_ipython()
+    if shell is None:
+        raise ValueError("check() works in a notebook; in a terminal: `ddl check LESSON`")
+    path = find_notebook(notebook) if notebook else _this_notebook(shell.user_ns)
+    if os.environ.get("DDL_VIEW") == "plain" or not view._in_jupyter_session():
+        print(_check_names(path, shell.user_ns))
+        return
+    _show_button(path, shell.user_ns)
+
+
+def find_notebook(name):
+    """Return the path of a notebook, from its path, its lesson's name, or the name's beginning.
+
+    Lessons are looked for here, in ``notebooks/`` here, and in the course's own.
+
+    Raises
+    ------
+    LookupError
+        When there is none, or more than one begins so.
+    """
+    path = Path(name)
+    if path.suffix == SUFFIX:
+        if not path.is_file():
+            raise LookupError(f"there is no notebook {path}")
+        return path
+    lessons = _lessons()
+    found = [lesson for stem, lesson in lessons.items() if stem == str(name)] or [
+        lesson for stem, lesson in lessons.items() if stem.startswith(str(name))]
+    if len(found) != 1:
+        what = "more than one lesson begins" if found else "no lesson begins"
+        have = ", ".join(sorted(lessons)) or "none: say the notebook's path"
+        raise LookupError(f"{what} with {str(name)!r}; there are: {have}")
+    return found[0]
+
+
+def _lessons():
+    course = Path(ddl.__file__).resolve().parents[2]
+    paths = [path for folder in (Path(), Path("notebooks"), course, course / "notebooks")
+             for path in sorted(folder.glob(f"*{SUFFIX}"))]
+    return {path.stem: path for path in reversed(paths)}  # what is nearer takes the name
+
+
+def _this_notebook(names):
+    # Jupyter's server tells a kernel which notebook it was started for, others do not.
+    session = Path(os.environ.get("JPY_SESSION_NAME", ""))
+    if session.suffix == SUFFIX and session.is_file():
+        return session
+    run = {source.strip() for source in names.get("In", ())} - {""}
+    counts = {}
+    for path in _lessons().values():
+        with contextlib.suppress(ValueError):
+            counts[path] = sum("".join(cell["source"]).strip() in run
+                               for cell in _read(path)["cells"])
+    best = max(counts, key=counts.get, default=None)
+    if best is None or not counts[best]:
+        raise ValueError("say which lesson this is, for example: check('1.Gradient-Basics')")
+    return best
+
+
+def _read(path):
+    import nbformat
+
+    try:
+        notebook = nbformat.read(path, as_version=4)
+        tests = test_cells(notebook)
+    except Exception as error:  # nbformat has no common type for what it does not understand
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ValueError(f"{path} cannot be read as a notebook ({textwrap.shorten(reason, 100)}): "
+                         "open it in JupyterLab and save it, or get a fresh copy") from None
+    if not tests:
+        raise ValueError(f"{path} has no questions with tests")
+    return notebook
+
+
+def _check_names(path, names):
+    """Judge what is defined in this process."""
+    notebook, limits, verdicts = _read(path), Limits(), []
+    examiner = Examiner(limits)
+
+    def answer(request):
+        with contextlib.redirect_stdout(Kept()), contextlib.redirect_stderr(Kept()):
+            return respond(names, request)
+
+    try:
+        for index, (name, points) in test_cells(notebook).items():
+            source = visible_part(notebook["cells"][index]["source"])
+            # Calls cannot be stopped from here: interrupting the kernel does that.
+            outcome = examiner.judge(source, answer, limits.total_s)
+            verdicts.append(Verdict(name, points, **outcome))
+    finally:
+        examiner.close()
+    return Answers(Path(path).stem, tuple(verdicts))
+
+
+def _show_button(path, names):
+    import ipywidgets
+    from IPython.display import display
+
+    button = ipywidgets.Button(description="Check my answers", icon="check",
+                               tooltip="Run the visible tests on what your cells have defined")
+    table = ipywidgets.HTML()
+
+    def clicked(_):
+        button.disabled, button.description = True, "Checking…"
+        try:
+            table.value = _check_names(path, names)._repr_html_()
+        except (ValueError, OSError) as error:
+            table.value = f"<p>{escape(str(error))}</p>"
+        finally:
+            button.disabled, button.description = False, "Check my answers"
+
+    button.on_click(clicked)
+    display(ipywidgets.VBox([button, table]))
