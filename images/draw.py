@@ -157,10 +157,40 @@ def batch_norm():
     return drawing
 
 
+def ring():
+    """All-reduce through one worker, and round a ring."""
+    drawing = Drawing(
+        1010, 262, "Two ways to average gradients",
+        "Left, through one worker: ranks 1, 2 and 3 each send their whole gradient to rank 0, "
+        "which sends the average back to each, so rank 0's link carries three gradients each way. "
+        "Right, a ring of four ranks: each sends to the next only, a quarter of the gradient at a "
+        "time, in six steps.",
+    )
+    drawing.text(20, 28, "through one worker", bold=True)
+    drawing.box(20, 110, 150, 56, "rank 0", "averages", colour=ORANGE)
+    for row, rank in enumerate((1, 2, 3)):
+        y = 44 + 66 * row
+        drawing.box(320, y, 150, 56, f"rank {rank}", "gradient")
+        drawing.arrow((320, y + 20), (172, 120 + 16 * row))
+        drawing.arrow((170, 128 + 16 * row), (318, y + 32))
+    drawing.text(20, 250, "rank 0's link: 3 gradients in, 3 out", colour=GREY)
+    drawing.text(520, 28, "round a ring", bold=True)
+    places = ((520, 44), (840, 44), (840, 168), (520, 168))
+    for rank, (x, y) in enumerate(places):
+        drawing.box(x, y, 150, 56, f"rank {rank}", "¼ + ¼ + ¼ + ¼", colour=GREEN)
+    drawing.arrow((670, 72), (838, 72), label="¼ gradient a step", at=(755, 62))
+    drawing.arrow((915, 100), (915, 166))
+    drawing.arrow((840, 196), (672, 196))
+    drawing.arrow((595, 168), (595, 102))
+    drawing.text(520, 250, "every link: 6 steps of ¼ = 1½ gradients", colour=GREY)
+    return drawing
+
+
 DRAWINGS = {
     "course_map.svg": course_map,
     "run_flow.svg": run_flow,
     "batch_norm.svg": batch_norm,
+    "ring.svg": ring,
 }
 
 

@@ -100,12 +100,12 @@ def plot_descent(data, lr, m=-0.5, iterations=12):
     top = descent.loss(numpy.array(WEIGHTS), data).max()
     curve.set(xlim=WEIGHTS, ylim=(-0.03 * top, 1.05 * top), xlabel="weight m", ylabel="loss",
               title=f"learning rate {lr:.4g}")
-    curve.legend(loc="upper center")
+    curve.legend(loc="upper center", frameon=True)
     time.plot(path, "o--", color=ORANGE, linewidth=1.2)
     time.axhline(descent.best_weight(data), color=BLUE, linestyle=":", label="the best weight")
     time.set(ylim=WEIGHTS, xlim=(-0.5, iterations + 0.5), xlabel="step", ylabel="weight m",
              title=f"each step: distance × {descent.pass_factor(lr, [data]):.3g}")
-    time.legend(loc="lower right")
+    time.legend(loc="lower right", frameon=True)
     inside = (WEIGHTS[0] <= path) & (path <= WEIGHTS[1])
     left = "" if inside.all() else f" It leaves the picture at step {numpy.argmin(inside)}."
     picture.alt = (

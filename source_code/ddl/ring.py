@@ -4,7 +4,7 @@ Each of N ranks sends to the next one only, and the last to the first. The data 
 chunks. In the first N - 1 steps (reduce-scatter) a rank adds what it receives to its own chunk; in
 N - 1 more (all-gather) it keeps what it receives. What is sent, and how it is combined, comes from
 three functions that the lesson has its readers write. Patarasuk and Yuan 2009, "Bandwidth optimal
-all-reduce algorithms for clusters of workstations", section 3.
+all-reduce algorithms for clusters of workstations".
 
 This module imports NumPy only, so that tests of the lesson can use it wherever they run.
 """

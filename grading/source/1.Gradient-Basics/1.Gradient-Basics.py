@@ -21,7 +21,7 @@
 #   your code has tests: no error means passed. There are further tests that you
 #   don't see.
 # - **Predict first**: put your guess into a `guess` cell before you run on. It
-#   is shown beside what came out, and nobody else sees it.
+#   is shown beside what came out, and it is not marked.
 # - Cells that draw do not need your answers, so you can look ahead.
 # - `check()` at the end says which questions pass so far.
 
@@ -350,7 +350,7 @@ guess_limit = None  # a learning rate
 
 # %% tags=["demo"]
 draw.slider(
-    lambda lr: draw.plot_descent(easy, lr), "lr", 0.002, 0.3, start=0.02
+    lambda lr: draw.plot_descent(easy, lr), "lr", 0.002, 0.2, start=0.02
 )
 
 # %% tags=["demo"]
@@ -654,7 +654,7 @@ draw.plot_map(many, sizes)
 #   closer. It is set by the $x$, and averaging does not change those.
 # - The border to **converges** runs along the dashed line: twice the batch,
 #   twice the learning rate, equally far from the best weight. A batch of $B$ at
-#   rate $B\,\text{lr}$ does in one step what $B$ points did in $B$ steps.
+#   rate $B\,\text{lr}$ does in one step about what $B$ points did in $B$.
 #
 # That is why averaging speeds training up: not because higher rates become
 # *possible*, but because they become *usable*. Goyal et al. (2017) call the
@@ -779,7 +779,10 @@ m, exchanges = 0.0, []
 for _ in range(5):
     exchanges.append(descent.exchange(m, 0.02, [noisy[:2], noisy[2:]]))
     m = exchanges[-1].after
-pd.DataFrame(exchanges).round(4)
+
+own = pd.DataFrame([e.gradients for e in exchanges]).add_prefix("worker ")
+rest = pd.DataFrame(exchanges)[["m", "average", "after"]]
+own.join(rest).round(4)
 
 # %% tags=["demo"]
 draw.plot_exchange(exchanges)
@@ -870,6 +873,10 @@ beside(guess_apart, abs(m - whole), "distance between the two weights")
 #    one that arrives to its own;
 # 2. **all-gather**, $N - 1$ steps: each rank sends one chunk, and *keeps* the
 #    one that arrives.
+#
+# ![Left: three ranks send whole gradients to rank 0, which sends the average
+# back. Right: four ranks in a ring, each sending a quarter to the next in each
+# of six steps.](../images/ring.svg)
 
 # %% [markdown]
 # **Predict first.** Four ranks have 1000 numbers each, and want the sum on every
@@ -1141,9 +1148,9 @@ check()
 # - McCandlish, Kaplan, Amodei et al. (2018), *An Empirical Model of Large-Batch
 #   Training*, section 2.2
 # - Patarasuk, Yuan (2009), *Bandwidth optimal all-reduce algorithms for clusters
-#   of workstations*, sections 3, 4
+#   of workstations*, Journal of Parallel and Distributed Computing 69
 # - Sergeev, Del Balso (2018), *Horovod: fast and easy distributed deep learning
-#   in TensorFlow*, section 4
+#   in TensorFlow*, section 3
 # - Shallue et al. (2019), *Measuring the Effects of Data Parallelism on Neural
 #   Network Training*, section 4
 #
