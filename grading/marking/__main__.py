@@ -5,6 +5,7 @@ they could not do their work.
 """
 
 import argparse
+import os
 import signal
 import sys
 import textwrap
@@ -19,6 +20,8 @@ def main(arguments):
     given = _parser().parse_args(arguments)
     course = Course(given.course.absolute())
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # nbgrader starts a program that came with it, by its name.
+    os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     try:
         if given.command == "formgrader":
             from marking.formgrader import open_formgrader
@@ -41,9 +44,9 @@ def release(course, given):
     if given.students:
         students.enrol(course, students.read(given.students))
     with course.gradebook() as gradebook:
-        cells = gradebook.find_notebook(lesson, lesson).graded_cells
-        print(f"released {lesson}: {len(cells)} graded cells, "
-              f"{gradebook.find_assignment(lesson).max_score:g} points")
+        assignment = gradebook.find_assignment(lesson)
+        cells = sum(len(book.grade_cells) + len(book.task_cells) for book in assignment.notebooks)
+        print(f"released {lesson}: {cells} graded cells, {assignment.max_score:g} points")
     print(f"hand out what is in {course.step('release', lesson)}")
     print("no solution, hidden test, mark scheme or file of another kind was found in it")
     return 0

@@ -5,6 +5,7 @@ import binascii
 import copy
 import json
 import re
+from collections import defaultdict
 
 from nbformat import v4
 from nbgrader import utils
@@ -58,7 +59,7 @@ def answered(release, handed_in: list[dict]):
     handed_in : list of dict
         From `cells`.
     """
-    notebook, notes = copy.deepcopy(release), []
+    notebook, notes, odd = copy.deepcopy(release), [], defaultdict(list)
     by_grade_id = {_grade_id(cell): cell for cell in notebook.cells if _grade_id(cell)}
     by_id = {cell.id: cell for cell in notebook.cells}
     by_text = {_text(cell.source): cell for cell in notebook.cells}
@@ -72,7 +73,8 @@ def answered(release, handed_in: list[dict]):
         if ours is not None and ours.id not in seen:
             seen.add(ours.id)
             place = ours.id
-            notes += _take(cell, ours)
+            if _take(cell, ours):
+                odd["changed"].append(_grade_id(ours))
         elif cell["source"].strip() and left:
             left -= 1
             name = _grade_id(ours) if ours is not None else None
@@ -81,20 +83,22 @@ def answered(release, handed_in: list[dict]):
             elif not name:
                 own.setdefault(place, []).append(_own(cell))
             if name:
-                notes.append(f"{name} was there twice: the first one counts")
+                odd["there more than once, of which the first counts"].append(name)
     if not left:
         notes.append(f"it has more than {OWN_CELLS} cells of its own: the others are left out")
     for cell in notebook.cells:
         name = _grade_id(cell)
         if name and cell.id not in seen and (utils.is_grade(cell) or utils.is_solution(cell)):
-            notes.append(f"{name} was deleted: it was put back as it was handed out")
+            odd["deleted"].append(name)
     notebook.cells = [
         *own.get("", []),
         *(each for cell in notebook.cells for each in (cell, *own.get(cell.id, []))),
     ]
     for number, cell in enumerate((c for c in notebook.cells if c.id not in by_id), start=1):
         cell.id = f"own-{number}"
-    return notebook, list(dict.fromkeys(notes))
+    for what, names in odd.items():
+        notes.append(f"graded cells were {what}: {', '.join(dict.fromkeys(names))}")
+    return notebook, notes
 
 
 def _cell(found):
@@ -120,18 +124,21 @@ def _cell(found):
 
 
 def _take(cell, ours):
-    """Put what a student wrote into a cell of ours where it is for that; say what is odd."""
+    """Put what a student wrote into a cell of ours where it is for that.
+
+    Return whether it is a test cell that was changed.
+    """
     changed = _text(cell["source"]) != _text(ours.source)
     if utils.is_solution(ours):
         if not changed:
-            return
+            return False
         ours.source = cell["source"]
         if ours.cell_type == "markdown":
             ours.source = _harmless(ours.source)
             if pictures := _pictures(cell["attachments"]):
                 ours.attachments = pictures
-    elif changed and utils.is_grade(ours):
-        yield f"the test {_grade_id(ours)} was changed: it was put back as it was handed out"
+        return False
+    return changed and utils.is_grade(ours)
 
 
 def _own(cell):

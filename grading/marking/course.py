@@ -82,7 +82,7 @@ class Course:
     def nbgrader(self) -> NbGrader:
         """nbgrader as its own commands set it up in this folder."""
         self.settle()
-        app = NbGrader()
+        app = NbGrader(log_level=logging.ERROR)
         app.initialize([], root=str(self.folder))
         return app
 

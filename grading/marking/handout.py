@@ -55,7 +55,7 @@ def release(course: Course, beginning: str, sources: Path) -> str:
 def secrets(notebook) -> set[str]:
     """Every line of a source notebook that is a solution's, a hidden test's or a mark scheme's.
 
-    Less those that stand in its public part too, and those of which nothing can be told.
+    Less those that stand in its public part too, and those without a word.
     """
     secret, public = set(), set(STUBS)
     for cell in notebook.cells:
@@ -65,7 +65,9 @@ def secrets(notebook) -> set[str]:
             inside = inside or bool(BEGIN.search(line))
             (secret if inside or whole else public).add(line.strip())
             inside = inside and not END.search(line)
-    return {line for line in secret - public if re.search(r"\w", line)}
+    shown = "\n".join(public)
+    return {line for line in secret - public
+            if re.search(r"\w", line) and not (len(line) >= TELLING and line in shown)}
 
 
 def leaks(source, released: Path, names: set[str]) -> list[str]:

@@ -22,8 +22,8 @@ from marking.students import students
 
 __all__ = ["Row", "autograde", "rows"]
 
-# Two examinations, and nbgrader's own work around them.
-STUDENT_S = 2 * LIMITS.total_s + 120
+# An examination, and nbgrader's own work around it.
+STUDENT_S = LIMITS.total_s + 120
 GRACE_S = 15  # in which one that is to end can end its sandbox
 DIE_WITH_PARENT = 1  # prctl's PR_SET_PDEATHSIG
 
@@ -63,7 +63,10 @@ def autograde(course: Course, lesson: str) -> None:
     Each is marked in a process of its own by nbgrader's converter, with a line that shows how far
     it has got. Marks that a person gave stay.
     """
-    sandbox.require()
+    try:
+        sandbox.find()
+    except OSError as error:
+        raise MarkingError(str(error)) from None
     everyone = course.handed_in(lesson)
     if not everyone:
         raise MarkingError(f"no hand-ins of {lesson} in {course.folder}: `make collect` first")
@@ -74,7 +77,7 @@ def autograde(course: Course, lesson: str) -> None:
         course.note(lesson, student, replace(
             course.notes(lesson, student), marked=("marking it was not completed",), failed=True))
         with course.log(f"autograde-{lesson}-{student}", app) as log:
-            failure = _apart(lambda: _mark(course, app, lesson, student), line)
+            failure = _apart(lambda: _mark(course, app, lesson, student), log, line)
         if failure:
             notes = (f"it could not be marked: {failure}; see {log}",)
         else:
@@ -121,14 +124,14 @@ def _mark(course, app, lesson, student):
     converter.start()
 
 
-def _apart(work, line):
+def _apart(work, log, line):
     """Do `work` in a process of its own, showing the time; return how it failed, if it did.
 
     It costs no start: the process is a copy of this one, with nbgrader already imported.
     """
     fork = multiprocessing.get_context("fork")
     told, tell = fork.Pipe(duplex=False)
-    process = fork.Process(target=_work, args=(work, tell, os.getpid()))
+    process = fork.Process(target=_work, args=(work, log, tell, os.getpid()))
     process.start()
     tell.close()
     due = time.monotonic() + STUDENT_S
@@ -145,11 +148,14 @@ def _apart(work, line):
         _end(process)
 
 
-def _work(work, tell, parent):
+def _work(work, log, tell, parent):
     # Killed alone, the command leaves nobody who would go on marking.
     ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
+    said = os.open(log, os.O_WRONLY | os.O_APPEND)
+    os.dup2(said, 1)
+    os.dup2(said, 2)
     # The terminal's interrupt reaches both; the parent sees to it that this one ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("interrupted"))

@@ -10,14 +10,13 @@ from nbformat import v4
 from nbgrader import utils
 from nbgrader.preprocessors import NbGraderPreprocessor
 
-from ddl.exam import Limits, examine
+from ddl.exam import CellError, Limits, examine
 
 from marking import sandbox
 
-__all__ = ["HIDDEN", "Examine", "Withhold"]
+__all__ = ["LIMITS", "Examine", "Withhold"]
 
-HIDDEN = "The visible tests pass. A hidden test does not."
-LIMITS = Limits(cell_s=15, call_s=5, test_s=20, total_s=120)
+LIMITS = Limits(cell_s=20, call_s=10, test_s=30, total_s=120)
 # Of a region that only the instructor sees, in a test cell or in a question.
 REGION = re.compile(
     r"^[^\n]*BEGIN (HIDDEN TESTS|MARK SCHEME)[^\n]*$.*?^[^\n]*END \1[^\n]*$\n?",
@@ -28,35 +27,24 @@ REGION = re.compile(
 class Examine(NbGraderPreprocessor):
     """Examine a hand-in in the sandbox; write the verdicts as the test cells' outputs.
 
-    nbgrader gives a test cell without outputs its points, and none to one with an error. The cells
-    are run twice. What is shown comes from a run in which nothing of the hidden tests went in: a
-    submission's function could print, return or raise what it was called with. Of the second
-    run it counts only which tests pass.
+    nbgrader gives a test cell without outputs its points, and none to one with an error.
     """
 
     def preprocess(self, notebook, resources):
-        shown = examine(notebook, hidden=False, start_worker=sandbox.start_worker, limits=LIMITS)
-        verdicts = {verdict.grade_id: verdict for verdict in shown.verdicts}
-        passed = {name for name, verdict in verdicts.items() if verdict.passed}
-        notes = list(shown.notes)
-        if passed & _hiding(notebook):
-            judged = examine(
-                notebook, hidden=True, start_worker=sandbox.start_worker, limits=LIMITS
-            )
-            passed &= {verdict.grade_id for verdict in judged.verdicts if verdict.passed}
-            notes += judged.notes
-        results = {result.index: result for result in shown.cells}
+        found = examine(notebook, hidden=True, start_worker=sandbox.start_worker, limits=LIMITS)
+        verdicts = {verdict.grade_id: verdict for verdict in found.verdicts}
+        results = {result.index: result for result in found.cells}
         for index, cell in enumerate(notebook.cells):
             if cell.cell_type != "code":
                 continue
             cell.outputs = []
-            if _is_test(cell):
+            if utils.is_grade(cell) and not utils.is_solution(cell):
                 verdict = verdicts[cell.metadata.nbgrader["grade_id"]]
-                if verdict.grade_id not in passed:
-                    cell.outputs = [_error("NotPassed", verdict.message or HIDDEN)]
+                cell.outputs = list(_outputs(verdict.printed, None if verdict.passed else
+                                             CellError("NotPassed", verdict.message)))
             elif index in results:
-                cell.outputs = list(_outputs(results[index]))
-        notebook.metadata["examination"] = {"notes": list(dict.fromkeys(notes))}
+                cell.outputs = list(_outputs(results[index].printed, results[index].error))
+        notebook.metadata["examination"] = {"notes": list(found.notes)}
         return notebook, resources
 
 
@@ -68,26 +56,10 @@ class Withhold(NbGraderPreprocessor):
         return cell, resources
 
 
-def _is_test(cell):
-    return utils.is_grade(cell) and not utils.is_solution(cell)
-
-
-def _hiding(notebook):
-    """The test cells that have a hidden part."""
-    return {
-        cell.metadata.nbgrader["grade_id"]
-        for cell in notebook.cells
-        if cell.cell_type == "code" and _is_test(cell) and REGION.search(cell.source)
-    }
-
-
-def _outputs(result):
-    if result.printed:
-        yield v4.new_output("stream", name="stdout", text=result.printed)
-    if result.error:
-        yield _error(result.error.type, result.error.message, result.error.traceback)
-
-
-def _error(name, message, traceback=""):
-    text = traceback or f"{name}: {message}"
-    return v4.new_output("error", ename=name, evalue=message, traceback=text.splitlines())
+def _outputs(printed, error):
+    """What a cell shows; on standard error it would cost a test cell its points."""
+    if printed:
+        yield v4.new_output("stream", name="stdout", text=printed)
+    if error:
+        lines = (error.traceback or f"{error.type}: {error.message}").splitlines()
+        yield v4.new_output("error", ename=error.type, evalue=error.message, traceback=lines)

@@ -1,0 +1,161 @@
+"""Course folders that real nbgrader works on, and what students hand in."""
+
+import copy
+import ctypes
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import psutil
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "grading"))
+
+import lessons  # noqa: E402
+
+TINY = "1.Tiny-Lesson"
+REAL = "1.Gradient-Basics"
+PATHS = os.pathsep.join([str(ROOT / "grading"), str(ROOT / "tools")])
+ADOPT_ORPHANS = 36  # prctl's PR_SET_CHILD_SUBREAPER
+
+
+class Lesson:
+    """A lesson's source, solved and as it is handed out, and the making of hand-ins from it."""
+
+    def __init__(self, name, sources):
+        self.name, self.sources = name, sources
+        self.solved = lessons.master((sources / name / f"{name}.py").read_text())
+        self.released = lessons.release(self.solved)
+        self.points = {
+            cell.metadata.nbgrader["grade_id"]: cell.metadata.nbgrader["points"]
+            for cell in self.solved.cells if cell.metadata.get("nbgrader", {}).get("grade")
+        }
+        self.auto = sum(points for name, points in self.points.items() if name.endswith("_test"))
+        self.tests = [name for name in self.points if name.endswith("_test")]
+        self.max = sum(self.points.values())
+
+    def right(self):
+        """What a student hands in who has solved everything."""
+        notebook = copy.deepcopy(self.released)
+        for cell, solved in zip(notebook.cells, self.solved.cells, strict=True):
+            if cell.metadata.get("nbgrader", {}).get("solution"):
+                cell.source = re.sub(r"(?m)^.*(BEGIN|END) SOLUTION.*\n?", "", solved.source)
+        return notebook
+
+    def untouched(self):
+        return copy.deepcopy(self.released)
+
+    def answer(self, notebook, name):
+        """The cell of that `grade_id`."""
+        (found,) = [cell for cell in notebook.cells
+                    if cell.metadata.get("nbgrader", {}).get("grade_id") == name]
+        return found
+
+    def code_answers(self, notebook):
+        return [cell for cell in notebook.cells if cell.cell_type == "code"
+                and cell.metadata.get("nbgrader", {}).get("solution")]
+
+
+class CourseFolder:
+    """A course folder and the commands that work on it."""
+
+    def __init__(self, folder, lesson):
+        self.folder, self.lesson = folder, lesson
+
+    def __call__(self, command, *arguments, expect=0, **options):
+        """Run a grading command as its target in the Makefile does."""
+        done = subprocess.run(
+            [sys.executable, "-m", "marking", "--course", self.folder, command, self.lesson.name,
+             *map(str, arguments)],
+            env=self.env(), text=True, capture_output=True, cwd=ROOT, **options)
+        assert done.returncode == expect, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def make(self, target, *settings, expect=0):
+        done = subprocess.run(
+            ["make", "-s", target, f"LESSON={self.lesson.name}", f"COURSE={self.folder}",
+             f"VENV={sys.prefix}", *settings], cwd=ROOT, text=True, capture_output=True)
+        assert done.returncode == (2 if expect else 0), done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def env(self):
+        return os.environ | {"PYTHONPATH": PATHS}
+
+    def release(self, students):
+        people = self.folder.parent / "students.csv"
+        lines = [",".join(person) for person in students]
+        people.write_text("\n".join(["id,first_name,last_name,email", *lines]) + "\n")
+        return self("release", "--sources", self.lesson.sources, "--students", people)
+
+    def rows(self):
+        from marking import marks
+        from marking.course import Course
+
+        return {row.student.id: row for row in marks.rows(Course(self.folder), self.lesson.name)}
+
+    def totals(self):
+        return {name: row.total for name, row in self.rows().items()}
+
+    def notebook(self, step, student="."):
+        path = self.folder / step / student / self.lesson.name / f"{self.lesson.name}.ipynb"
+        return nbformat.read(path, as_version=4)
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory):
+    """A lesson of four questions, one of them of each kind."""
+    sources = tmp_path_factory.mktemp("sources")
+    (sources / TINY).mkdir()
+    shutil.copy(Path(__file__).parent / "tiny.py", sources / TINY / f"{TINY}.py")
+    return Lesson(TINY, sources)
+
+
+@pytest.fixture(scope="session")
+def real():
+    """The course's own lesson."""
+    return Lesson(REAL, ROOT / "grading" / "source")
+
+
+@pytest.fixture
+def course(tmp_path, tiny):
+    """A course folder with the tiny lesson released to Ann, Bob and Cyd."""
+    folder = CourseFolder(tmp_path / "course", tiny)
+    folder.release([("ann", "Ann", "Ames", ""), ("bob", "Bob", "Ames", ""),
+                    ("cyd", "Cyd", "Ames", "cyd@example.org")])
+    return folder
+
+
+@pytest.fixture
+def hand_in(tmp_path):
+    """Return a function that writes a notebook (or bytes) into the folder of hand-ins."""
+    folder = tmp_path / "handed in"
+    folder.mkdir()
+
+    def write(name, content):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not isinstance(content, bytes):
+            content = nbformat.writes(content).encode()
+        path.write_bytes(content)
+        return path
+
+    write.folder = folder
+    return write
+
+
+@pytest.fixture(scope="session")
+def orphans():
+    """Return a function that gives the processes which tests have left behind, so far."""
+    ctypes.CDLL(None).prctl(ADOPT_ORPHANS, 1)
+    before = {process.pid for process in psutil.Process().children(recursive=True)}
+
+    def left():
+        return [process for process in psutil.Process().children(recursive=True)
+                if process.pid not in before and process.status() != psutil.STATUS_ZOMBIE]
+
+    return left

@@ -1,0 +1,111 @@
+"""What is handed out of a lesson, and what is refused to be."""
+
+import shutil
+
+import nbformat
+import pytest
+from marking import handout
+
+
+@pytest.fixture
+def released(tiny, tmp_path):
+    """A release as it should be, and the files that belong into it."""
+    folder = tmp_path / "release"
+    folder.mkdir()
+    nbformat.write(tiny.released, folder / "lesson.ipynb")
+    return folder
+
+
+def leaks(tiny, released):
+    return handout.leaks(tiny.solved, released, {"lesson.ipynb"})
+
+
+def test_secrets_are_found_in_every_kind_of_region(tiny):
+    found = handout.secrets(tiny.solved)
+    for line in ("canary_in_a_solution = len(values)", "canary_in_a_hidden_test = 8191.0",
+                 "3 points: canary in a mark scheme, namely N·x / N.", "squares = [1, 4, 9]",
+                 "A canary in a model answer: their sum is N times the number."):
+        assert line in found
+    assert "def mean(values):" not in found
+
+
+def test_a_proper_release_has_no_leak(tiny, released):
+    assert leaks(tiny, released) == []
+
+
+@pytest.mark.parametrize("name, line", [
+    ("q01_mean", "    canary_in_a_solution = len(values)"),
+    ("q01_mean_test", "assert mean([]) == 0.0"),
+    ("q03_why_prompt", "3 points: canary in a mark scheme, namely N·x / N."),
+    ("q03_why", "For example: A canary in a model answer: their sum is N times the number."),
+    ("q04_double", "### BEGIN SOLUTION"),
+])
+def test_one_line_too_many_is_a_leak(tiny, released, name, line):
+    notebook = tiny.untouched()
+    tiny.answer(notebook, name).source += f"\n{line}"
+    nbformat.write(notebook, released / "lesson.ipynb")
+    assert leaks(tiny, released) == [f"lesson.ipynb: {line.strip()}"]
+
+
+def test_a_secret_in_the_metadata_is_a_leak(tiny, released):
+    notebook = tiny.untouched()
+    notebook.metadata["author"] = {"draft": "squares = [1, 4, 9]"}
+    nbformat.write(notebook, released / "lesson.ipynb")
+    assert leaks(tiny, released) == ["lesson.ipynb: squares = [1, 4, 9]"]
+
+
+def test_an_output_is_a_leak(tiny, released):
+    notebook = tiny.untouched()
+    tiny.answer(notebook, "q02_table_test").outputs = [
+        nbformat.v4.new_output("stream", text="of the author")]
+    nbformat.write(notebook, released / "lesson.ipynb")
+    assert "an output" in leaks(tiny, released)[0]
+
+
+def test_a_stray_and_a_missing_file_are_named(tiny, released):
+    shutil.move(released / "lesson.ipynb", released / "lesson-solved.ipynb")
+    assert leaks(tiny, released) == ["lesson-solved.ipynb: a file that is not the lesson's",
+                                     "lesson.ipynb: missing"]
+
+
+@pytest.mark.slow
+def test_nbgrader_is_not_trusted_with_a_release(course, tiny, tmp_path):
+    """A step that a site's settings leave out: the release is taken back."""
+    before = (course.folder / "release" / tiny.name / f"{tiny.name}.ipynb").read_bytes()
+    settings = tmp_path / "jupyter"
+    settings.mkdir()
+    (settings / "nbgrader_config.py").write_text(
+        "c = get_config()\nc.ClearHiddenTests.begin_test_delimeter = 'NO SUCH TEXT'\n")
+    env = course.env
+    course.env = lambda: env() | {"JUPYTER_CONFIG_DIR": str(settings)}
+    said = course("release", "--sources", tiny.sources, expect=2)
+    assert "canary_in_a_hidden_test = 8191.0" in said and "is not released" in said
+    folder = course.folder / "release" / tiny.name
+    assert (folder / f"{tiny.name}.ipynb").read_bytes() == before
+
+
+@pytest.mark.slow
+def test_a_release_has_the_pictures_and_nothing_else(course, tiny):
+    folder = course.folder / "release" / tiny.name
+    files = sorted(str(path.relative_to(folder)) for path in folder.rglob("*.*"))
+    assert files == [f"{tiny.name}.ipynb", "images/batch_norm.svg"]
+    notebook = course.notebook("release")
+    assert "](images/batch_norm.svg)" in notebook.cells[0].source
+    for path in course.folder.glob("release/**/*"):
+        assert path.is_dir() or b"canary" not in path.read_bytes().lower()
+    assert [cell.source for cell in notebook.cells[1:]] == [
+        cell.source for cell in tiny.released.cells[1:]]
+
+
+@pytest.mark.slow
+def test_other_graded_cells_need_another_course_folder(course, tiny, hand_in, tmp_path):
+    hand_in("ann.ipynb", tiny.untouched())
+    course("collect", "--from", hand_in.folder)
+    course("autograde")
+    sources = tmp_path / "sources" / tiny.name
+    shutil.copytree(tiny.sources / tiny.name, sources)
+    text = (sources / f"{tiny.name}.py").read_text()
+    (sources / f"{tiny.name}.py").write_text(text.replace("q04_double", "q04_twice"))
+    said = course("release", "--sources", sources.parent, expect=2)
+    assert "Release it into a new course folder" in said
+    assert course.notebook("release")

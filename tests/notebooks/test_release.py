@@ -1,0 +1,68 @@
+"""What `make notebooks` gives of a graded lesson is what nbgrader's own command releases."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import lessons
+import nbformat
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+GRADED = [source for source in lessons.sources(ROOT) if '"grade": true' in source.read_text()]
+
+LESSON = """\
+# %% nbgrader={{"grade": false, "grade_id": "q01_one", "locked": false, "schema_version": 3, "solution": true, "task": false}}
+def one():
+    ### BEGIN SOLUTION
+    return 1
+    ### END SOLUTION
+
+# %% nbgrader={{"grade": true, "grade_id": "{test}", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}}
+assert one() == 1
+### BEGIN HIDDEN TESTS
+assert one() is 1
+### END HIDDEN TESTS
+"""
+
+
+def test_people_get_no_solution_and_no_hidden_test():
+    notebook = nbformat.reads(lessons.convert(LESSON.format(test="q01_one_test")), as_version=4)
+    answer, test = notebook.cells
+    assert "return 1" not in answer.source and "NotImplementedError" in answer.source
+    assert test.source.strip() == "assert one() == 1"
+    assert test.metadata.editable is False and test.metadata.nbgrader.checksum
+
+
+def test_a_cell_keeps_its_id_when_only_its_solution_changes():
+    text = LESSON.format(test="q01_one_test")
+    other = text.replace("return 1", "return 2 - 1")
+    assert lessons.convert(text) == lessons.convert(other)
+
+
+def test_a_lesson_that_nbgrader_does_not_take_is_named(tmp_path):
+    source = tmp_path / "grading" / "source" / "1.One" / "1.One.py"
+    source.parent.mkdir(parents=True)
+    source.write_text(LESSON.format(test="q01_one"))  # the same id twice
+    with pytest.raises(SystemExit, match=r"grading/source/1.One/1.One.py: .*"):
+        lessons.main(["build"], tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("source", GRADED, ids=lambda source: source.stem)
+def test_nbgrader_releases_the_same(source, tmp_path):
+    name = source.stem
+    folder = tmp_path / "source" / name
+    folder.mkdir(parents=True)
+    nbformat.write(lessons.master(source.read_text()), folder / f"{name}.ipynb")
+    (tmp_path / "nbgrader_config.py").write_text(
+        'c = get_config()\nload_subconfig("nbgrader_config.py", path="%s")\n' % (ROOT / "grading"))
+    done = subprocess.run(
+        [sys.executable, "-m", "nbgrader", "generate_assignment", name], cwd=tmp_path,
+        env=os.environ | {"PATH": f"{sys.prefix}/bin:{os.environ['PATH']}"},
+        text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    released = json.loads((tmp_path / "release" / name / f"{name}.ipynb").read_text())
+    assert released == json.loads(lessons.notebook_path(source, ROOT).read_text())
