@@ -478,6 +478,6 @@ def plot_cost(models, latency_s, bandwidth_bytes_per_s, ranks=(1, 2, 4, 8, 16, 3
     panel.set_xticks(ranks, [str(n) for n in ranks])
     panel.xaxis.set_minor_formatter(NullFormatter())
     panel.yaxis.set_major_formatter("{x:g}")
-    panel.legend()
+    picture.legend(loc="outside lower center", ncols=2)
     picture.alt = f"Estimated samples a second relative to one rank. {'; '.join(texts)}."
     return picture
