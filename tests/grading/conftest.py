@@ -149,6 +149,18 @@ def hand_in(tmp_path):
 
 
 @pytest.fixture(scope="session")
+def empty_gradebook(tmp_path_factory):
+    """A gradebook without anybody: nbgrader takes a second to make one."""
+    from nbgrader.api import Gradebook
+
+    path = tmp_path_factory.mktemp("gradebook") / "gradebook.db"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", f"{sys.prefix}/bin:{os.environ['PATH']}")
+        Gradebook(f"sqlite:///{path}").close()
+    return path
+
+
+@pytest.fixture(scope="session")
 def orphans():
     """Return a function that gives the processes which tests have left behind, so far."""
     ctypes.CDLL(None).prctl(ADOPT_ORPHANS, 1)

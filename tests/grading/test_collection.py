@@ -1,0 +1,354 @@
+"""Taking in what a class handed in: names, archives, and what people do to notebooks."""
+
+import base64
+import io
+import json
+import os
+import shutil
+import stat
+import zipfile
+
+import nbformat
+import pytest
+from marking import answers, collection, students
+from marking.course import Course, MarkingError
+from marking.pieces import FILE_BYTES
+from marking.students import Student
+
+ANN, BOB, CYD = (Student("ann", "Ann", "Ames"), Student("ann_b", "Bob", "De Groot"),
+                 Student("123", "Cýd", "Ames"))
+
+
+@pytest.fixture
+def taken(tmp_path, tiny, hand_in, empty_gradebook):
+    """Return a function that collects from the folder of hand-ins, or another place."""
+    course = Course(tmp_path / "course")
+    path = course.notebook("release", tiny.name)
+    path.parent.mkdir(parents=True)
+    nbformat.write(tiny.released, path)
+    shutil.copy(empty_gradebook, course.folder / "gradebook.db")
+    students.enrol(course, [ANN, BOB, CYD])
+
+    def collect(where=None):
+        return collection.collect(course, tiny.name, where or hand_in.folder)
+
+    collect.course = course
+    collect.notes = lambda student: " ".join(course.notes(tiny.name, student).collected)
+    collect.notebook = lambda student: nbformat.read(
+        course.notebook("submitted", tiny.name, student), as_version=4)
+    return collect
+
+
+def archive(files):
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, data in files.items():
+            if not isinstance(data, bytes):
+                data = nbformat.writes(data).encode()
+            file.writestr(name, data)
+    return content.getvalue()
+
+
+# ---------------------------------------------------------------- whose is it?
+
+@pytest.mark.parametrize("name, owner", [
+    ("ann.ipynb", "ann"),
+    ("ann_final version.ipynb", "ann"),
+    ("ann_b.ipynb", "ann_b"),
+    ("ann_b_2.ipynb", "ann_b"),
+    ("ANN.ipynb", "ann"),
+    ("123_x.ipynb", "123"),
+    ("ann/deep/in/here/x.ipynb", "ann"),
+    ("Ames Ann_12345_assignsubmission_file_/x.ipynb", "ann"),
+    ("Ann Ames_12345_assignsubmission_file_x.ipynb", "ann"),
+    ("de groot Bob_123_assignsubmission_file_/1.Tiny-Lesson.ipynb", "ann_b"),
+    ("Ames, Cy\u0301d_7_assignsubmission_file_/x.ipynb", "123"),
+])
+def test_names_that_learning_platforms_give(taken, hand_in, tiny, name, owner):
+    hand_in(name, tiny.right())
+    found, strays = taken()
+    assert (found, strays) == ([owner], [])
+    assert taken.notes(owner) == ""
+    (kept,) = (taken.course.folder / "collected" / owner / tiny.name).rglob("*.ipynb")
+    assert kept.read_bytes() == (hand_in.folder / name).read_bytes()
+
+
+def test_files_that_match_nobody_are_named_and_the_others_taken_in(taken, hand_in, tiny):
+    hand_in("ann.ipynb", tiny.right())
+    hand_in("anne.ipynb", tiny.right())
+    hand_in("Dan Ames_1_assignsubmission_file_/x.ipynb", tiny.right())
+    found, strays = taken()
+    assert found == ["ann"]
+    assert {stray.name: stray.reason for stray in strays} == {
+        "anne.ipynb": "no student has that id or name: is it ann?",
+        "Dan Ames_1_assignsubmission_file_/x.ipynb": "no student has that id or name",
+    }
+
+
+def test_two_people_of_one_name_are_told_apart_by_a_person(taken, hand_in, tiny):
+    students.enrol(taken.course, [Student("ann2", "Ann", "Ames")])
+    hand_in("Ann Ames_1_assignsubmission_file_/x.ipynb", tiny.right())
+    found, (stray,) = taken()
+    assert found == [] and "ann and ann2" in stray.reason
+
+
+def test_the_downloads_own_folder_is_no_students(taken, hand_in, tiny):
+    hand_in("Course-Lesson 1-42/ann/x.ipynb", tiny.right())
+    assert taken() == (["ann"], [])
+
+
+def test_a_zip_archive_of_everything_is_as_good_as_a_folder(taken, hand_in, tiny, tmp_path):
+    files = {"all/ann/x.ipynb": tiny.right(), "all/ann_b.zip": archive({"in/y.ipynb": tiny.right()}),
+             "__MACOSX/all/._x": b"clutter"}
+    (tmp_path / "class.zip").write_bytes(archive(files))
+    assert taken(tmp_path / "class.zip") == (["ann", "ann_b"], [])
+    assert not taken.notes("ann") + taken.notes("ann_b")
+    assert tiny.answer(taken.notebook("ann_b"), "q02_table").source.endswith("[1, 4, 9]\n")
+
+
+def test_an_earlier_hand_in_is_replaced_and_those_of_others_stay(taken, hand_in, tiny):
+    hand_in("ann.ipynb", tiny.untouched())
+    hand_in("ann_b.ipynb", tiny.right())
+    taken()
+    (hand_in.folder / "ann_b.ipynb").unlink()
+    hand_in("ann.ipynb", tiny.right())
+    taken()
+    assert taken.course.handed_in(tiny.name) == ["ann", "ann_b"]
+    assert "[1, 4, 9]" in tiny.answer(taken.notebook("ann"), "q02_table").source
+
+
+# ---------------------------------------------------------------- hostile files
+
+def test_an_archive_that_leads_out_of_itself_is_refused(taken, hand_in, tiny):
+    hand_in("ann.zip", archive({"../../../gradebook.db": b"x", "/etc/evil.ipynb": b"x",
+                                "..\\..\\evil.ipynb": b"x", "x.ipynb": tiny.right()}))
+    before = (taken.course.folder / "gradebook.db").read_bytes()
+    assert taken() == (["ann"], [])
+    assert taken.notes("ann").count("leads out of its archive") == 1  # both are evil.ipynb
+    assert (taken.course.folder / "gradebook.db").read_bytes() == before
+    assert "[1, 4, 9]" in tiny.answer(taken.notebook("ann"), "q02_table").source
+
+
+def test_the_whole_download_may_lead_out_of_itself_too(taken, tiny, tmp_path):
+    files = {"../ann/x.ipynb": tiny.right(), "/ann_b/x.ipynb": tiny.right(), "ok/y.txt": b"",
+             "123/x.ipynb": tiny.right()}
+    (tmp_path / "class.zip").write_bytes(archive(files))
+    found, strays = taken(tmp_path / "class.zip")
+    assert found == ["123"] and len(strays) == 3
+    assert not list(tmp_path.rglob("ann*/x.ipynb"))
+
+
+def test_links_are_not_followed(taken, hand_in, tiny, tmp_path):
+    (hand_in.folder / "ann").mkdir()
+    os.symlink(taken.course.folder / "gradebook.db", hand_in.folder / "ann" / "x.ipynb")
+    (tmp_path / "others").mkdir()
+    nbformat.write(tiny.right(), tmp_path / "others" / "y.ipynb")
+    os.symlink(tmp_path / "others", hand_in.folder / "ann_b")
+    entry = zipfile.ZipInfo("x.ipynb")
+    entry.external_attr = (stat.S_IFLNK | 0o777) << 16
+    with zipfile.ZipFile(hand_in.folder / "123.zip", "w") as file:
+        file.writestr(entry, "../gradebook.db")
+    found, strays = taken()
+    assert found == ["123", "ann", "ann_b"] and not strays
+    for student in found:
+        assert "is a symbolic link, which is not followed" in taken.notes(student)
+    assert not [path for path in taken.course.folder.rglob("*") if path.is_symlink()]
+    assert taken.notebook("ann") == tiny.released
+
+
+def test_pipes_and_huge_files_are_not_read(taken, hand_in, tiny):
+    (hand_in.folder / "ann").mkdir()
+    os.mkfifo(hand_in.folder / "ann" / "x.ipynb")
+    with open(hand_in("ann_b/x.ipynb", b""), "wb") as file:
+        file.truncate(200 * 2**20)
+    hand_in("123/x.ipynb", tiny.right())
+    with open(hand_in("123/film.mp4", b""), "wb") as file:
+        file.truncate(200 * 2**20)
+    taken()
+    assert "is not a regular file" in taken.notes("ann")
+    assert "has 200 MiB; up to 20 are looked at" in taken.notes("ann_b")
+    assert taken.notebook("ann_b") == tiny.released
+    assert "film.mp4 has 200 MiB" in taken.notes("123")
+    assert "[1, 4, 9]" in tiny.answer(taken.notebook("123"), "q02_table").source
+    kept = sum(path.stat().st_size for path in taken.course.folder.glob("collected/**/*.*"))
+    assert kept < 2**20
+
+
+def test_bombs_do_not_go_off(taken, hand_in):
+    zeros = archive({f"{n}.ipynb": bytes(FILE_BYTES) for n in range(20)})
+    hand_in("ann.zip", zeros)
+    hand_in("ann_b.zip", archive({f"{n}.zip": zeros for n in range(20)}))
+    hand_in("123.zip", archive({"x.ipynb": bytes(FILE_BYTES + 1)}))
+    taken()
+    assert "is more than is looked at of one hand-in" in taken.notes("ann")
+    assert "is more than is looked at of one hand-in" in taken.notes("ann_b")
+    assert "has 20 MiB" in taken.notes("123")
+
+
+@pytest.mark.parametrize("content, reason", [
+    (b"PK\x03\x04 broken", "is not a zip archive that can be read"),
+    (b"", "is not a zip archive that can be read"),
+])
+def test_a_broken_archive_is_named(taken, hand_in, content, reason):
+    hand_in("ann.zip", content)
+    taken()
+    assert reason in taken.notes("ann") and "no notebook in what was handed in" in taken.notes("ann")
+    assert taken.course.handed_in("1.Tiny-Lesson") == []
+
+
+# ---------------------------------------------------------------- which notebook
+
+def test_of_two_notebooks_the_one_with_the_lessons_name_counts(taken, hand_in, tiny):
+    hand_in("ann/a.ipynb", tiny.untouched())
+    hand_in(f"ann/{tiny.name}.ipynb", tiny.right())
+    taken()
+    assert taken.notes("ann") == ""
+    assert "[1, 4, 9]" in tiny.answer(taken.notebook("ann"), "q02_table").source
+
+
+def test_of_two_others_the_one_with_more_answers_counts_and_a_person_is_told(taken, hand_in, tiny):
+    hand_in("ann/a.ipynb", nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1")]))
+    hand_in("ann/b.ipynb", tiny.right())
+    taken()
+    assert "there are 2 notebooks (ann/a.ipynb, ann/b.ipynb): ann/b.ipynb" in taken.notes("ann")
+    assert "[1, 4, 9]" in tiny.answer(taken.notebook("ann"), "q02_table").source
+
+
+def test_no_notebook_gets_no_mark(taken, hand_in):
+    hand_in("ann/essay.pdf", b"%PDF")
+    (hand_in.folder / "ann_b").mkdir()
+    assert taken()[0] == ["ann"]
+    assert taken.notes("ann") == "no notebook in what was handed in (ann/essay.pdf)"
+    assert taken.course.handed_in("1.Tiny-Lesson") == []
+
+
+@pytest.mark.parametrize("content, reason", [
+    (b"", "the file is empty"),
+    (b"{", "its JSON is broken"),
+    (b"[" * 100_000, "its JSON is broken"),
+    (b"\xff\xfe{}", "is not UTF-8"),
+    (b"[]", "has no cells"),
+    (b'{"cells": 3}', "has no cells"),
+    (b'{"worksheets": []}', "has no cells"),
+])
+def test_an_unreadable_notebook_becomes_an_empty_hand_in(taken, hand_in, tiny, content, reason):
+    hand_in("ann.ipynb", content)
+    taken()
+    assert reason in taken.notes("ann")
+    assert taken.notebook("ann") == tiny.released
+
+
+# ---------------------------------------------------------------- what people do to notebooks
+
+def answered(tiny, notebook):
+    made, notes = answers.answered(tiny.released, answers.cells(nbformat.writes(notebook).encode()))
+    nbformat.validate(made)
+    return made, " ".join(notes)
+
+
+def test_answers_go_where_they_belong_and_nothing_else_changes(tiny):
+    made, notes = answered(tiny, tiny.right())
+    assert notes == ""
+    for cell, handed_out, right in zip(made.cells, tiny.released.cells, tiny.right().cells,
+                                       strict=True):
+        assert cell.metadata == handed_out.metadata
+        assert cell.source.strip() == right.source.strip()
+
+
+def test_test_cells_are_put_back(tiny):
+    notebook = tiny.right()
+    tiny.answer(notebook, "q01_mean_test").source = "pass"
+    tiny.answer(notebook, "q02_table_test").metadata.nbgrader.points = 100
+    notebook.cells.remove(tiny.answer(notebook, "q04_double_test"))
+    notebook.cells.insert(0, notebook.cells.pop())  # and another one stands elsewhere
+    made, notes = answered(tiny, notebook)
+    assert "changed: q01_mean_test" in notes and "deleted: q04_double_test" in notes
+    for name in tiny.tests:
+        assert tiny.answer(made, name) == tiny.answer(tiny.released, name)
+
+
+def test_the_first_of_two_answers_counts_and_the_second_is_kept_to_be_read(tiny):
+    notebook = tiny.right()
+    second = nbformat.from_dict(json.loads(json.dumps(tiny.answer(notebook, "q01_mean"))))
+    second.source, second.id = "mean = None  # <b>", "other"
+    notebook.cells.append(second)
+    made, notes = answered(tiny, notebook)
+    assert "the first counts: q01_mean" in notes
+    assert "canary" in tiny.answer(made, "q01_mean").source
+    assert made.cells[-1].cell_type == "markdown" and "mean = None" in made.cells[-1].source
+
+
+def test_own_cells_stay_where_they_are(tiny):
+    notebook = tiny.right()
+    place = notebook.cells.index(tiny.answer(notebook, "q02_table"))
+    notebook.cells.insert(place, nbformat.v4.new_code_cell("import numpy"))
+    notebook.cells.insert(0, nbformat.v4.new_markdown_cell("# Mine"))
+    made, notes = answered(tiny, notebook)
+    assert notes == "" and made.cells[0].source == "# Mine"
+    place = made.cells.index(tiny.answer(made, "q02_table"))
+    assert made.cells[place - 1].source == "import numpy"
+
+
+def test_a_notebook_without_cell_ids_is_recognized(tiny):
+    notebook = json.loads(nbformat.writes(tiny.right()))
+    for cell in notebook["cells"]:
+        del cell["id"]
+    made, notes = answers.answered(tiny.released, answers.cells(json.dumps(notebook).encode()))
+    assert notes == [] and len(made.cells) == len(tiny.released.cells)
+
+
+def test_what_no_cell_can_be_is_left_out(tiny):
+    odd = [None, 3, {}, {"cell_type": "code", "source": 7}, {"cell_type": "x", "source": ""},
+           {"cell_type": "code", "source": "a = '\ud800'", "metadata": [], "id": 5},
+           {"cell_type": "markdown", "source": ["b"], "metadata": {"nbgrader": {"grade_id": []}}}]
+    made, _ = answers.answered(tiny.released, answers.cells(json.dumps({"cells": odd}).encode()))
+    nbformat.validate(made)
+    nbformat.writes(made).encode()
+    assert [cell.source for cell in made.cells[:2]] == ["a = '?'", "b"]
+
+
+def test_a_page_shows_markdown_and_runs_none_of_it(tiny):
+    notebook = tiny.right()
+    answer = tiny.answer(notebook, "q03_why")
+    answer.source = "if 1 < 2 <script>alert(1)</script> <!-- x -->"
+    picture = base64.b64encode(b"\x89PNG").decode()
+    answer.attachments = {"a.png": {"image/png": picture, "text/html": "PHNjcmlwdD4="},
+                          "b": {'image/png" onerror="alert(1)': picture}}
+    made, _ = answered(tiny, notebook)
+    made = tiny.answer(made, "q03_why")
+    assert not any(text in made.source for text in ("<script", "</script", "<!--"))
+    assert made.source.startswith("if 1 < 2 ") and made.attachments == {
+        "a.png": {"image/png": picture}}
+
+
+# ---------------------------------------------------------------- the list of students
+
+@pytest.mark.parametrize("text", [
+    "id,first_name,last_name,email\nann,Ann,Ames,a@x.org\n",
+    "\ufeffid;last_name;first_name;email;group\r\nann;Ames;Ann;a@x.org;3\r\n\r\n",
+    "id\tfirst_name\tlast_name\temail\nann\tAnn\tAmes\ta@x.org\n",
+])
+def test_a_list_of_students_as_spreadsheets_write_it(tmp_path, text):
+    (tmp_path / "list.csv").write_text(text)
+    assert students.read(tmp_path / "list.csv") == [Student("ann", "Ann", "Ames", "a@x.org")]
+
+
+@pytest.mark.parametrize("text, said", [
+    ("", "no column “id”"),
+    ("name\nann\n", "no column “id”"),
+    ("id\n", "names no student"),
+    ("id\nann\nANN\n", "line 3: the id ANN is there twice"),
+    ("id\n../x\n", "line 2: the id '../x'"),
+    ("id\na*\n", "line 2"),
+    ("id\n.\n", "line 2"),
+])
+def test_a_wrong_list_of_students_is_refused_with_the_line(tmp_path, text, said):
+    (tmp_path / "list.csv").write_text(text)
+    with pytest.raises(MarkingError, match=said.replace("*", r"\*")):
+        students.read(tmp_path / "list.csv")
+
+
+def test_a_list_that_is_not_utf8_is_refused(tmp_path):
+    (tmp_path / "list.csv").write_bytes("id,first_name\nann,Ännchen\n".encode("latin-1"))
+    with pytest.raises(MarkingError, match="not UTF-8"):
+        students.read(tmp_path / "list.csv")
