@@ -201,9 +201,11 @@ def _environment():
         "LANG": "C.UTF-8",
         "DDL_VIEW": "plain",
         "MPLBACKEND": "Agg",
-        # One thread: others are being marked beside this one, and each reserves address space.
+        # One thread: others are being marked beside this one, and each reserves address space,
+        # as the C library's own memory pools do, of which it would make one a thread.
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
+        "MALLOC_ARENA_MAX": "2",
     }
 
 
@@ -291,8 +293,9 @@ class _Watched(WorkerProcess):
             with contextlib.suppress(psutil.Error):
                 count += process.num_threads()
                 memory += process.memory_info().rss
-        if count > self._limits.processes:
-            return f"it had more than {self._limits.processes} processes and threads"
+        # More there cannot be: then it is better ended than left to go on crippled.
+        if count >= self._limits.processes:
+            return f"it had {self._limits.processes} processes and threads, as many as it may"
         if memory <= self._limits.memory_bytes:
             return None
         # Pages that processes share were counted for each of them: now share them out.

@@ -1,4 +1,4 @@
-"""The command line: `ddl run`, `list`, `show`, `stop`, `compare`, `check`, `data`, `doctor`, `lab`."""
+"""The command line: `ddl run`, `list`, `show`, `stop`, `compare`, `check`, `doctor` and others."""
 
 import argparse
 import sys

@@ -18,6 +18,7 @@ import psutil
 __all__ = ["Channel", "Ended", "Late", "WorkerProcess", "start_worker", "worker_command"]
 
 CHUNK_BYTES = 64 * 2**10
+ENDS_WITHIN_S = 0.5  # by itself
 GONE_WITHIN_S = 10.0  # killed processes; a thousand of them take a while
 
 
@@ -118,6 +119,9 @@ class Channel:
         for process in everyone:  # a sandbox's first process, and with it the rest, comes first
             with contextlib.suppress(psutil.Error):
                 process.kill()
+        if everyone:  # a sandbox's last one then takes leave of them, and ends by itself
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(ENDS_WITHIN_S)
         self._process.kill()
         due = time.monotonic() + GONE_WITHIN_S
         while any(map(_alive, everyone)) and time.monotonic() < due:

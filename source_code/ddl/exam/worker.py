@@ -62,6 +62,7 @@ class Shell:
         # Errors are returned, not printed.
         for name in ("showtraceback", "showsyntaxerror", "showindentationerror"):
             setattr(self._shell, name, lambda *arguments, **options: None)
+        self._shell.enable_gui = lambda gui=None: None  # what `%matplotlib` asks for; there is none
 
     @property
     def names(self):

@@ -1,0 +1,363 @@
+"""Hostile submissions, each in a real sandbox: the verdict they get, and that nothing is left.
+
+Every submission has an honest question before the attack and one after it: both keep their points.
+"""
+
+import os
+import shutil
+import socket
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from ddl.exam import Limits, examine
+from marking import sandbox
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not shutil.which("bwrap"), reason="bubblewrap is not installed"),
+]
+
+SHORT = Limits(cell_s=4, call_s=2, test_s=20, total_s=90, memory_bytes=2**30)
+WRONG = "def square(x):\n    return -1\n"
+QUESTION = "assert square(3) == 9\n### BEGIN HIDDEN TESTS\nassert square(4) == 16\n" \
+    "### END HIDDEN TESTS"
+
+
+def code(source):
+    return {"cell_type": "code", "source": source, "metadata": {}}
+
+
+def question(name, source):
+    about = {"grade_id": name, "points": 1, "grade": True, "solution": False}
+    return {"cell_type": "code", "source": source, "metadata": {"nbgrader": about}}
+
+
+def submission(*attack, asked=QUESTION):
+    """An honest answer, the attack, then another honest answer; each with its question."""
+    cells = [code("def before(x):\n    return x + 1"), question("before", "assert before(1) == 2"),
+             *map(code, attack), question("attacked", asked),
+             code("def after(x):\n    return 2 * before(x)"),
+             question("after", "assert after(1) == 4")]
+    return {"cells": cells}
+
+
+@pytest.fixture
+def marked():
+    """Return a function that examines a notebook, and then finds none of its processes."""
+    spaces = set()
+
+    def starting(limits):
+        worker = sandbox.start_worker(limits)
+        due = time.monotonic() + 20
+        while time.monotonic() < due and not (inside := _spaces(worker.pid)):
+            time.sleep(0.01)
+        spaces.update(inside)
+        return worker
+
+    def mark(notebook, limits=SHORT):
+        return examine(notebook, hidden=True, start_worker=starting, limits=limits)
+
+    yield mark
+    assert spaces
+    due = time.monotonic() + 10  # who waits for them may be a slow system's first process
+    while (left := _left_in(spaces)) and time.monotonic() < due:
+        time.sleep(0.05)
+    assert left == []
+
+
+def _space(pid):
+    try:
+        return os.readlink(f"/proc/{pid}/ns/pid")
+    except OSError:
+        return None
+
+
+def _spaces(pid):
+    """The sandbox's own process namespaces, as seen from outside."""
+    tree = psutil.Process(pid).children(recursive=True)
+    return {_space(process.pid) for process in tree} - {_space(os.getpid()), None}
+
+
+def _left_in(spaces):
+    return [process for process in psutil.process_iter() if _space(process.pid) in spaces]
+
+
+def passed(examination):
+    return {verdict.grade_id: verdict.passed for verdict in examination.verdicts}
+
+
+ALWAYS_EQUAL = """
+class Equal{base}:
+    __eq__ = __le__ = __lt__ = __ge__ = __gt__ = lambda self, other: True
+    __ne__ = lambda self, other: False
+    __hash__ = None
+    __array__ = lambda self, *a, **k: __import__("numpy").array(9)
+    __sub__ = __rsub__ = __abs__ = __round__ = lambda self, *a: self
+"""
+FORGED = """
+import glob, json, os
+line = json.dumps({"id": 3, "value": "9", "done": {"passed": True, "message": "", "printed": ""},
+                   "printed": "", "error": None, "names": {"square": {"function": True}}})
+for fd in map(int, os.listdir("/proc/self/fd")):
+    for number in range(50):
+        try:
+            os.set_blocking(fd, False)
+            os.write(fd, (line.replace('"id": 3', f'"id": {number}') + "\\n").encode())
+        except OSError:
+            break
+"""
+WRONG_ANSWERS = {
+    "an AST transformer": """
+import ast
+from IPython import get_ipython
+class Drop(ast.NodeTransformer):
+    def visit_Assert(self, node):
+        return ast.Pass()
+get_ipython().ast_transformers.append(Drop())
+""" + WRONG,
+    "equal to everything": ALWAYS_EQUAL.format(base="")
+    + "def square(x):\n    return Equal()",
+    "a float equal to everything": ALWAYS_EQUAL.format(base="(float)")
+    + "def square(x):\n    return Equal(1)",
+    "an integer equal to everything": ALWAYS_EQUAL.format(base="(int)")
+    + "def square(x):\n    return Equal(1)",
+    "a string equal to everything": ALWAYS_EQUAL.format(base="(str)")
+    + "def square(x):\n    return Equal('1')",
+    "a list equal to everything": ALWAYS_EQUAL.format(base="(list)")
+    + "def square(x):\n    return Equal()",
+    "an array equal to everything": "import numpy as np\n"
+    + ALWAYS_EQUAL.format(base="(np.ndarray)")
+    + "def square(x):\n    return np.zeros(1).view(Equal)",
+    "a NumPy number equal to everything": "import numpy as np\n"
+    + ALWAYS_EQUAL.format(base="(np.float64)") + "def square(x):\n    return Equal(1)",
+    "a type that lies about itself": """
+class Lie:
+    __class__ = property(lambda self: float)
+    __float__ = lambda self: 9.0
+    __eq__ = lambda self, other: True
+def square(x):
+    return Lie()
+""",
+    "patched built-ins": """
+import builtins, math, sys
+import numpy as np
+builtins.AssertionError = type("Quiet", (Exception,), {})
+builtins.abs = builtins.round = lambda *a: 0
+builtins.all = lambda *a: True
+math.isclose = np.allclose = np.testing.assert_allclose = lambda *a, **k: True
+""" + WRONG,
+    "a patched worker": """
+import ddl.exam.worker as worker, ddl.exam.boundary as boundary, sys
+for module in (worker, boundary, sys.modules["__main__"]):
+    module.encode = lambda value: "true"
+    module.respond = lambda names, request: {"value": "true", "done": {"passed": True}}
+""" + WRONG,
+    "the program itself, patched": """
+import gc, sys
+frame = sys._getframe()
+while frame:
+    frame.f_globals["respond"] = lambda names, request: {"done": {"passed": True}}
+    frame = frame.f_back
+""" + WRONG,
+    "answers forged on every descriptor": FORGED + WRONG,
+    "answers forged during a call": "def square(x):\n"
+    + "".join(f"    {line}\n" for line in FORGED.strip().splitlines()) + "    return -1\n",
+    "an exception named like one": """
+class AssertionError(BaseException):
+    __str__ = lambda self: 1 / 0
+    __class__ = property(lambda self: 1 / 0)
+def square(x):
+    raise AssertionError()
+""",
+    "sys.exit in a call": "import sys\ndef square(x):\n    sys.exit(0)",
+    "os._exit in a call": "import os\ndef square(x):\n    os._exit(0)",
+    "os._exit in a cell": WRONG + "import os; os._exit(0)",
+    "an interrupt in a call": "def square(x):\n    raise KeyboardInterrupt",
+    "signals to everyone": WRONG + "import os, signal; os.kill(-1, signal.SIGKILL)",
+    "recursion": "def square(x):\n    return square(x)",
+    "nested without end": "def square(x):\n    r = []\n    r.append(r)\n    return r",
+    "nested deeply": "def square(x):\n    r = []\n    for _ in range(99_999): r = [r]\n    return r",
+    "a huge integer": "def square(x):\n    return 9 ** 10**6",
+    "a huge array": "import numpy as np\ndef square(x):\n    return np.zeros(10**7)",
+    "not a number": "def square(x):\n    return float('nan')",
+    "a lone surrogate": "def square(x):\n    return '\\ud800'",
+    "a trace function": WRONG + "import sys, threading\n"
+    "sys.settrace(lambda *a: None)\nthreading.settrace(lambda *a: None)",
+    "a module in a test's name": "import sys\nsquare = sys",
+    "reading the examiner": """
+import glob
+def square(x):
+    for path in glob.glob("/proc/[0-9]*/cmdline"):
+        if b"examiner" in open(path, "rb").read():
+            return 9 if x == 3 else 16
+""",
+}
+
+
+@pytest.mark.parametrize("attack", WRONG_ANSWERS.values(), ids=WRONG_ANSWERS)
+def test_a_wrong_answer_stays_wrong(marked, attack):
+    assert passed(marked(submission(attack))) == {
+        "before": True, "attacked": False, "after": True}
+
+
+ENDLESS = """
+import signal, threading
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM, signal.SIGXCPU):
+    signal.signal(number, signal.SIG_IGN)
+"""
+EXHAUSTING = {
+    "a cell without end": (WRONG + ENDLESS + "while True: pass", "did not end within 4 s"),
+    "a call without end": (ENDLESS + "def square(x):\n    while True: pass",
+                           "square did not return within 2 s"),
+    "a fork bomb": (WRONG + "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass",
+                    "cell 3"),
+    "a fork bomb in sessions": (WRONG + "import os\nfor _ in range(10**6):\n    try:\n"
+                                "        os.fork()\n        os.setsid()\n"
+                                "    except OSError: pass\nwhile True: pass", "cell 3"),
+    "a thread bomb": (WRONG + "import threading, time\nwhile True:\n    try:\n"
+                      "        threading.Thread(target=time.sleep, args=(99,)).start()\n"
+                      "    except RuntimeError: pass", "cell 3"),
+    "memory of many": (WRONG + "import os, time\nfor _ in range(4):\n    if not os.fork(): break\n"
+                       "hog = b'x' * 400 * 2**20\ntime.sleep(60)", "MiB of memory"),
+    "a child that stays": (WRONG + "import subprocess\nsubprocess.Popen(['sleep', '999'],"
+                           " start_new_session=True)\nimport os\nos._exit(1)", "cell 3"),
+}
+
+
+@pytest.mark.parametrize("attack, note", EXHAUSTING.values(), ids=EXHAUSTING)
+def test_what_exhausts_a_machine_is_ended_and_noted(marked, attack, note):
+    found = marked(submission(attack))
+    assert passed(found) == {"before": True, "attacked": False, "after": True}
+    assert any(note in text for text in found.notes), found.notes
+
+
+SQUARE = "def square(x):\n    return x * x\n"
+HARMLESS = {
+    "warnings and prints": "import warnings, sys, logging\nwarnings.warn('old')\n"
+    "print('x', file=sys.stderr)\nlogging.error('bad')\ndef square(x):\n"
+    "    print(x); warnings.warn('slow'); sys.stderr.write('!')\n    return x * x",
+    "a gigabyte of output": SQUARE + "import os, sys\nline = 'x' * 2**20\n"
+    "for _ in range(1024): print(line)\nfor _ in range(64): os.write(1, line.encode())",
+    "output in every call": "def square(x):\n    print('x' * 10**8)\n    return x * x",
+    "threads that go on printing": "import threading\ndef talk():\n    import time\n"
+    "    while True:\n        print('still here' * 99); time.sleep(0.001)\n"
+    "for _ in range(4): threading.Thread(target=talk, daemon=True).start()\n" + SQUARE,
+    "an interrupted thread at exit": "import threading, time\n"
+    "threading.Thread(target=time.sleep, args=(999,)).start()\n" + SQUARE,
+    "magics": "%matplotlib inline\n%time 1\n!echo hello\n" + SQUARE,
+    "a value shown": SQUARE + "square(3)",
+    "a NumPy number": "import numpy as np\ndef square(x):\n    return np.float64(x) ** 2",
+    "awaiting": "import asyncio\nawait asyncio.sleep(0)\n" + SQUARE,
+    "memory that is refused": SQUARE + "hog = b'x' * 4 * 2**30",
+    "a file of 200 MB": SQUARE + "with open('big', 'wb') as f:\n"
+    "    for _ in range(200): f.write(b'x' * 2**20)",
+    "many files": SQUARE + "for n in range(20):\n    for d in ('/tmp', '/dev/shm'):\n"
+    "        open(f'{d}/{n}', 'wb').write(b'x' * 2**24)",
+    "standard input": SQUARE + "input('name? ')",
+    "closed descriptors": "import sys\nsys.stdout.close()\nsys.stderr.close()\n" + SQUARE,
+}
+
+
+@pytest.mark.parametrize("cell", HARMLESS.values(), ids=HARMLESS)
+def test_a_right_answer_with_something_beside_it_keeps_its_points(marked, cell):
+    found = marked(submission(cell))
+    assert passed(found) == {"before": True, "attacked": True, "after": True}
+    assert all(len(result.printed) < SHORT.printed_bytes + 100 for result in found.cells)
+
+
+def test_memory_that_no_process_holds_is_refused(marked):
+    found = marked(submission(SQUARE + "import os\n", "os.memfd_create('x')", """
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+print([libc.shmget(0, 2**20, 0o1600), libc.unshare(0x10000000), libc.ptrace(0, 0, 0, 0)])
+"""))
+    assert found.cells[2].error.type == "PermissionError"
+    assert "[-1, -1, -1]" in found.cells[3].printed
+
+
+def test_nothing_of_the_instructors_can_be_read_or_changed(marked, tmp_path, monkeypatch):
+    monkeypatch.setenv("DDL_TEST_SECRET", "a-secret-of-the-instructor")
+    secret = tmp_path / "gradebook.db"
+    secret.write_text("a-secret-of-the-instructor")
+    here = Path(__file__).resolve()
+    found = marked(submission(SQUARE + f"""
+import glob, os
+os.symlink({str(secret)!r}, "link")
+for path in ["link", {str(secret)!r}, {str(here)!r}, "/etc/passwd", "/root/.bashrc",
+             {str(here.parents[2] / "grading/marking/sandbox.py")!r}, "/proc/1/root/etc/passwd",
+             *glob.glob("/proc/[0-9]*/environ"), *glob.glob("/proc/[0-9]*/cmdline")]:
+    for mode in "ra":
+        try:
+            print(path, mode, open(path, mode).read(100000))
+        except (OSError, ValueError) as error:
+            print(type(error).__name__)
+print(os.environ, [os.listdir("/home") if os.path.isdir("/home") else None])
+for folder in ("/", "/dev", "/usr", "/etc", {os.path.dirname(sandbox.ddl.__file__)!r}):
+    try:
+        open(folder + "/mine", "w").close()
+        print("could write to", folder)
+    except OSError:
+        pass
+"""))
+    printed = found.cells[1].printed
+    assert found.cells[1].error is None
+    assert printed.count("FileNotFoundError") >= 10  # the secret, this file, the marking, passwd
+    assert "a-secret" not in printed and "could write" not in printed
+    assert "def start_worker" not in printed and str(tmp_path) not in printed.replace(
+        str(secret), "")
+    assert secret.read_text() == "a-secret-of-the-instructor"
+
+
+def test_there_is_no_network(marked):
+    seen = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+
+        def accept():
+            while True:
+                try:
+                    seen.append(server.accept()[0].recv(9))
+                except OSError:
+                    return
+
+        listener = threading.Thread(target=accept, daemon=True)
+        listener.start()
+        with socket.create_connection(("127.0.0.1", port)) as probe:  # it can be reached, outside
+            probe.sendall(b"outside")
+        cell = f"import socket\nsocket.create_connection(('127.0.0.1', {port}), 2).sendall(b'in')"
+        found = marked(submission(SQUARE, cell))
+        server.shutdown(socket.SHUT_RDWR)
+        listener.join(10)
+    assert found.cells[2].error.type == "ConnectionRefusedError"
+    assert seen == [b"outside"]
+
+
+def test_what_a_hidden_test_calls_with_is_shown_nowhere(marked):
+    stash = """
+seen = []
+def square(x):
+    seen.append(x)
+    print("called with", x)
+    if x == 4:
+        raise ValueError(f"called with {x}")
+    return x * x
+"""
+    notebook = submission(stash)
+    notebook["cells"].append(code("print('stashed', seen); raise RuntimeError(str(seen))"))
+    found = marked(notebook)
+    verdict = found.verdicts[1]
+    assert not verdict.passed
+    assert verdict.message == "A hidden test did not pass."
+    assert found.cells[-1].printed == "stashed [3]\n"
+    assert "4" not in repr(found.notes) + found.cells[-1].error.message
+
+
+def test_the_time_of_a_notebook_is_bounded(marked):
+    hang = "def square(x):\n    while True: pass"
+    cells = [code(hang)] + [question(f"q{n}", "assert square(3) == 9") for n in range(20)]
+    found = marked({"cells": cells}, Limits(call_s=1, total_s=3))
+    assert not any(verdict.passed for verdict in found.verdicts)
+    assert found.verdicts[-1].message == "not examined: the notebook had used up its 3 s"

@@ -1,0 +1,125 @@
+"""How a sandbox is chosen and asked for."""
+
+import struct
+import sys
+
+import pytest
+from ddl.exam import Limits
+from marking import sandbox
+
+
+@pytest.fixture
+def programs(tmp_path, monkeypatch):
+    """Return a function that puts a program on the path, which is empty otherwise."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    sandbox.find.cache_clear()
+
+    def program(name, script):
+        path = tmp_path / name
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+        return str(path)
+
+    yield program
+    sandbox.find.cache_clear()
+
+
+def test_without_a_sandbox_nothing_runs(programs):
+    with pytest.raises(sandbox.SandboxMissing, match="apt install bubblewrap.*no `bwrap` here"):
+        sandbox.start_worker(Limits())
+
+
+def test_a_sandbox_that_does_not_work_is_none(programs):
+    programs("bwrap", "exit 1")
+    programs("setpriv", "exit 1")
+    programs("prlimit", "echo 'bwrap: No permissions to create a new namespace' >&2; exit 1")
+    with pytest.raises(sandbox.SandboxMissing, match="No permissions to create a new namespace"):
+        sandbox.find()
+
+
+def test_apptainer_takes_its_place(programs, tmp_path, monkeypatch):
+    image = tmp_path / "course.sif"
+    image.touch()
+    monkeypatch.setenv("DDL_GRADING_IMAGE", str(image))
+    monkeypatch.setenv("A_SECRET", "not for submissions")
+    programs("apptainer", f'/usr/bin/env > "{tmp_path}/env"; exit 0')
+    assert sandbox.find() is sandbox.apptainer
+    assert "SECRET" not in (tmp_path / "env").read_text()
+
+
+def test_apptainer_command(programs, tmp_path, monkeypatch):
+    image = tmp_path / "course.sif"
+    image.touch()
+    monkeypatch.setenv("DDL_GRADING_IMAGE", str(image))
+    program = programs("apptainer", "")
+    assert sandbox.apptainer(Limits(), [sys.executable, "-I", "-m", "ddl.exam.worker"], 9) == [
+        program, "--silent", "exec", "--containall", "--cleanenv", "--no-home", "--net",
+        "--network", "none", "--pwd", "/tmp", "--env", "USER=student", "--env", "LANG=C.UTF-8",
+        "--env", "DDL_VIEW=plain", "--env", "MPLBACKEND=Agg", "--env", "OMP_NUM_THREADS=1",
+        "--env", "OPENBLAS_NUM_THREADS=1", "--env", "MALLOC_ARENA_MAX=2", str(image), "python", "-I", "-m", "ddl.exam.worker"]
+
+
+def test_an_image_that_is_not_there_is_named(programs, monkeypatch):
+    programs("apptainer", "")
+    monkeypatch.setenv("DDL_GRADING_IMAGE", "/nowhere/course.sif")
+    with pytest.raises(sandbox.SandboxMissing, match="no image /nowhere/course.sif"):
+        sandbox.find()
+
+
+@pytest.mark.parametrize("user", (0, 1000))
+def test_bubblewrap_command(programs, monkeypatch, user):
+    for name in ("bwrap", "prlimit", "setpriv"):
+        programs(name, "")
+    monkeypatch.setattr(sandbox.os, "geteuid", lambda: user)
+    monkeypatch.setattr(sandbox, "_threads_of", {65534: 0, 1000: 8}.__getitem__)
+    line = sandbox.bubblewrap(Limits(processes=5, folder_bytes=77), ["python"], 9)
+    text = " ".join(line)
+    unshared = {part for part in line if part.startswith("--unshare")}
+    if user:
+        assert "--nproc=13" in line
+        assert unshared == {"--unshare-all", "--unshare-user"}
+        assert line[-2:] == ["--", "python"]
+    else:
+        assert "--nproc=5" in line
+        assert unshared == {"--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts",
+                            "--unshare-cgroup-try"}
+        assert text.endswith("--reuid=65534 --regid=65534 --clear-groups --inh-caps=-all "
+                             "--bounding-set=-all -- python")
+    assert {"--die-with-parent", "--new-session", "--clearenv"} <= set(line)
+    assert "--size 77 --tmpfs /tmp " in text and "--size 77 --tmpfs /dev/shm " in text
+    assert text.count("--tmpfs") == 2
+    assert text.index("--remount-ro /dev --remount-ro /") > text.index("--dir /tmp/work")
+    bound = {source for flag, source in zip(line, line[1:]) if flag == "--ro-bind"}
+    assert not {"/", "/home", "/root", str(sandbox.ROOT), str(sandbox.ROOT / "grading")} & bound
+    assert sys.prefix in bound
+    # Nothing can be written but what lies in memory.
+    assert not {part for part in line if part.startswith(("--bind", "--dev-bind", "--overlay"))}
+
+
+def judged(number, first=0, arch=sandbox.X86_64):
+    """What the kernel would do with a system call: run the filter as its virtual machine does."""
+    program = list(struct.iter_unpack("=HBBI", sandbox.system_calls()))
+    memory = {0: number, 4: arch, 16: first & 0xFFFFFFFF}
+    at = value = 0
+    while True:
+        code, yes, no, operand = program[at]
+        at += 1
+        if code == sandbox.RETURN:
+            return operand
+        if code == sandbox.LOAD:
+            value = memory[operand]
+        else:
+            true = {sandbox.EQUAL: value == operand, sandbox.AT_LEAST: value >= operand,
+                    sandbox.ANY_BIT: bool(value & operand)}[code]
+            at += yes if true else no
+
+
+def test_filter_of_system_calls():
+    refused, absent = sandbox.ERROR | sandbox.EPERM, sandbox.ERROR | sandbox.ENOSYS
+    assert all(judged(number) == refused for number in sandbox.REFUSED.values())
+    assert judged(0) == judged(59) == judged(231) == sandbox.ALLOW  # read, execve, exit_group
+    assert judged(sandbox.CLONE3) == absent
+    thread, user_namespace = 0x3D0F00, 0x10000000
+    assert judged(sandbox.CLONE, thread) == sandbox.ALLOW
+    assert judged(sandbox.CLONE, user_namespace | 17) == refused
+    assert judged(0, arch=0x40000003) == judged(sandbox.X32 + 59) == absent  # 32-bit calls
