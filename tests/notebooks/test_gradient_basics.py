@@ -188,7 +188,8 @@ def test_the_model_answers_pass_every_test():
 @pytest.mark.parametrize("answer, right, wrong", WRONG.values(), ids=WRONG)
 def test_a_wrong_answer_fails_its_own_question(answer, right, wrong):
     notebook = lessons.master(SOURCE.read_text())
-    (cell,) = [c for c in notebook.cells if c.metadata.get("nbgrader", {}).get("grade_id") == answer]
+    (cell,) = [cell for cell in notebook.cells
+               if cell.metadata.get("nbgrader", {}).get("grade_id") == answer]
     assert cell.source.count(right) == 1, f"{right!r} is not what the model answer says"
     cell.source = cell.source.replace(right, wrong)
     verdicts = passed(notebook)
