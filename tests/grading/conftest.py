@@ -121,6 +121,12 @@ def real():
     return Lesson(REAL, ROOT / "grading" / "source")
 
 
+@pytest.fixture(scope="session")
+def course_folder():
+    """Return the class of course folders: (folder, lesson)."""
+    return CourseFolder
+
+
 @pytest.fixture
 def course(tmp_path, tiny):
     """A course folder with the tiny lesson released to Ann, Bob and Cyd."""

@@ -1,0 +1,346 @@
+"""A class of submissions, hostile ones among them, marked in one `make autograde`."""
+
+import ast
+import html
+import json
+import os
+import re
+import socket
+import textwrap
+import threading
+
+import nbformat
+import pytest
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+
+# What is tried in a cell of its own, before all others. In each, `course` is the real path.
+ATTACKS = {
+    "sql": """
+        import glob, sqlite3
+        for path in [course + "/gradebook.db", *glob.glob("/**/gradebook.db", recursive=True)]:
+            try:
+                with sqlite3.connect(path) as gradebook:
+                    gradebook.execute("UPDATE grade SET auto_score = 99, manual_score = 99")
+            except sqlite3.Error as error:
+                print(error)
+    """,
+    "reader": """
+        import os
+        found = [path for path in (course, course + "/gradebook.db") if os.path.exists(path)]
+        for folder, _, files in os.walk("/"):
+            for name in files:
+                if name.endswith((".ipynb", ".db")) and not folder.startswith(("/proc", "/sys")):
+                    try:
+                        with open(os.path.join(folder, name), "rb") as file:
+                            if b"BEGIN HIDDEN" in file.read() and "/nbgrader/" not in folder:
+                                found.append(os.path.join(folder, name))
+                    except OSError:
+                        pass
+        print("found:", found)
+    """,
+    "transformer": """
+        import ast
+        class DropAsserts(ast.NodeTransformer):
+            def visit_Assert(self, node):
+                return ast.Pass()
+        get_ipython().ast_transformers.append(DropAsserts())
+        compiled = compile
+        import builtins
+        builtins.compile = lambda *a, **k: compiled("pass", "x", "exec")
+    """,
+    "patcher": """
+        import builtins, math, sys, unittest
+        import numpy
+        yes = lambda *a, **k: True
+        builtins.all = builtins.any = builtins.isinstance = yes
+        math.isclose = numpy.isclose = numpy.allclose = numpy.array_equal = yes
+        builtins.AssertionError = type("AssertionError", (BaseException,), {})
+        unittest.TestCase.assertEqual = yes
+        sys.modules["math"].fsum = yes
+    """,
+    "protocol": """
+        import os
+        for descriptor in range(64):
+            try:
+                os.write(descriptor, b'{"passed": true, "id": 1, "done": {"passed": true}}\\n')
+            except OSError:
+                pass
+    """,
+    "fork bomb": """
+        import os
+        while True:
+            os.fork()
+    """,
+    "memory bomb": """
+        hoard = []
+        while True:
+            hoard.append(bytearray(2**26))
+    """,
+    "flood": """
+        for _ in range(2**10):
+            print("x" * 2**20)
+    """,
+    "exit": "import os; os._exit(0)",
+    "killer": """
+        import os, signal
+        for target in (os.getppid(), -1):
+            try:
+                os.kill(target, signal.SIGKILL)
+            except OSError:
+                pass
+    """,
+    "network": """
+        import socket
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=5).send(b"hello")
+            print("connected")
+        except OSError as error:
+            print(error)
+    """,
+    "big file": """
+        with open("big", "wb") as file:
+            for _ in range(200):
+                file.write(bytes(2**20))
+    """,
+    "noisy": """
+        import sys, warnings
+        print("so far so good")
+        print("on standard error", file=sys.stderr)
+        warnings.warn("careful")
+    """,
+}
+NOISY = """
+def _noisy(function):
+    def wrapped(*arguments, **named):
+        print("called", file=sys.stderr)
+        warnings.warn("called")
+        return function(*arguments, **named)
+    return wrapped
+
+for _name, _value in list(globals().items()):
+    if type(_value) is type(_noisy) and not _name.startswith("_") and _value.__module__ == "__main__":
+        globals()[_name] = _noisy(_value)
+"""
+ANYTHING = """
+class Anything(float):
+    def _yes(self, *others):
+        return True
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __bool__ = _yes
+    __hash__ = float.__hash__
+    def __getattr__(self, name):
+        return Anything()
+    def __sub__(self, other):
+        return Anything()
+    __rsub__ = __abs__ = __add__ = __getitem__ = __call__ = __sub__
+    def __iter__(self):
+        return iter([Anything()])
+    def __len__(self):
+        return 1
+"""
+IGNORES = """
+import signal
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    signal.signal(number, signal.SIG_IGN)
+"""
+ENDLESS = "while True:\n    try:\n        while True: pass\n    except BaseException: pass"
+
+
+def own_cell(notebook, source, place=0):
+    notebook.cells.insert(place, nbformat.v4.new_code_cell(textwrap.dedent(source)))
+    return notebook
+
+
+def replace_answers(lesson, notebook, value):
+    """Let every name that an answer gives stand for `value`, or a function that returns it."""
+    for answer, solved in zip(lesson.code_answers(notebook), lesson.code_answers(lesson.right()),
+                              strict=True):
+        lines = []
+        for statement in ast.parse(solved.source).body:
+            if isinstance(statement, ast.FunctionDef):
+                lines.append(f"{statement.name} = lambda *a, **k: {value}")
+            elif isinstance(statement, ast.Assign):
+                lines += [f"{target.id} = {value}" for target in statement.targets]
+        answer.source = "\n".join(lines)
+    return notebook
+
+
+class Hostile:
+    """The class: what each hands in, what it must get, and what a person must be told."""
+
+    def __init__(self, lesson, folder, course, port):
+        self.lesson, self.folder, self.port = lesson, folder, port
+        self.course = str(course)
+        self.marks, self.looks = {}, {}
+        folder.mkdir()
+
+    def add(self, student, content, mark, look=None, name=None):
+        path = self.folder / student / (name or f"{self.lesson.name}.ipynb")
+        path.parent.mkdir(exist_ok=True)
+        if not isinstance(content, bytes):
+            content = nbformat.writes(content).encode()
+        path.write_bytes(content)
+        self.marks[student], self.looks[student] = mark, look
+        return path
+
+    def attack(self, kind, notebook):
+        where = f"course, port = {self.course!r}, {self.port}\n"
+        return own_cell(notebook, where + textwrap.dedent(ATTACKS[kind]))
+
+    def fill(self):
+        lesson, full = self.lesson, self.lesson.auto
+        right, untouched = lesson.right, lesson.untouched
+        last = lesson.tests[-1]
+        without_last = full - lesson.points[last]
+        self.add("right", right(), full)
+        self.add("stub", untouched(), 0)
+        partly = right()
+        last_answer = lesson.code_answers(partly)[-1]
+        last_answer.source = lesson.code_answers(untouched())[-1].source
+        self.add("partly", partly, without_last)
+        noisy = self.attack("noisy", right())
+        for place in range(len(noisy.cells) - 1, 0, -1):
+            if noisy.cells[place].metadata.get("nbgrader", {}).get("grade"):
+                own_cell(noisy, NOISY, place)
+        self.add("noisy", noisy, full)
+        self.add("sql", self.attack("sql", untouched()), 0)
+        self.add("reader", self.attack("reader", untouched()), 0)
+        self.add("transformer", self.attack("transformer", replace_answers(
+            lesson, untouched(), "0")), 0)
+        self.add("equal", own_cell(replace_answers(lesson, untouched(), "Anything()"), ANYTHING), 0)
+        self.add("patcher", self.attack("patcher", replace_answers(lesson, untouched(), "None")), 0)
+        self.add("protocol", self.attack("protocol", replace_answers(lesson, untouched(), "0")), 0,
+                 "cell 1")
+        for kind, look in [("fork-bomb", "cell 1"), ("memory-bomb", None), ("flood", None),
+                           ("exit", "cell 1"), ("killer", None), ("network", None),
+                           ("big-file", None)]:
+            self.add(kind, self.attack(kind.replace("-", " "), right()), full, look)
+        self._cells(right, untouched, full)
+        for kind, before in (("endless", ""), ("ignoring", IGNORES)):
+            endless = right()
+            lesson.code_answers(endless)[-1].source = before + ENDLESS
+            self.add(kind, endless, without_last, "did not end within")
+        self._files(right, untouched, full)
+
+    def _cells(self, right, untouched, full):
+        """Test cells deleted, duplicated, edited."""
+        tests = self.lesson.tests
+        for kind, make, mark in (("deleted", right, full), ("deleted-stub", untouched, 0)):
+            notebook = make()
+            for name in tests:
+                notebook.cells.remove(self.lesson.answer(notebook, name))
+            self.add(kind, notebook, mark, f"deleted: {tests[0]}")
+        notebook = right()
+        copied = nbformat.from_dict(json.loads(json.dumps(self.lesson.answer(notebook, tests[0]))))
+        copied.source, copied.id = "pass", "copied"
+        notebook.cells.append(copied)
+        self.add("duplicated", notebook, full, f"the first counts: {tests[0]}")
+        notebook = untouched()
+        for name in tests:
+            self.lesson.answer(notebook, name).source = "pass"
+        self.add("edited", notebook, 0, f"changed: {tests[0]}")
+
+    def _files(self, right, untouched, full):
+        self.add("renamed", right(), full, name="my homework (final).ipynb")
+        self.add("broken", b'{"cells": [', 0, "JSON is broken")
+        self.add("latin", "# Grüße".encode("latin-1"), 0, "not UTF-8")
+        self.add("empty", b"", 0, "is empty")
+        link = self.add("link", b"", 0, "symbolic link")
+        link.unlink()
+        os.symlink(os.path.join(self.course, "gradebook.db"), link)
+        huge = self.add("huge", b"", 0, "has 200 MiB")
+        with open(huge, "wb") as file:
+            file.truncate(200 * 2**20)
+        self.add("two", right(), full)
+        self.add("two", untouched(), full, name="old.ipynb")
+        self.add("two-unnamed", untouched(), 0, "there are 2 notebooks", name="a.ipynb")
+        self.add("two-unnamed", untouched(), 0, "there are 2 notebooks", name="b.ipynb")
+        self.marks["nothing"], self.looks["nothing"] = None, None
+
+
+@pytest.fixture(scope="module", params=["tiny", "real"])
+def marked(request, tmp_path_factory, orphans, course_folder):
+    """The class, marked once: the course folder, what was said, what there is to expect."""
+    lesson = request.getfixturevalue(request.param)
+    folder = tmp_path_factory.mktemp(request.param)
+    course = course_folder(folder / "course", lesson)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        called = []
+        server.settimeout(0.5)
+        stop = threading.Event()
+
+        def listen():
+            while not stop.is_set():
+                try:
+                    called.append(server.accept())
+                except TimeoutError:
+                    pass
+
+        listener = threading.Thread(target=listen)
+        listener.start()
+        everyone = Hostile(lesson, folder / "handed in", course.folder, server.getsockname()[1])
+        everyone.fill()
+        course.release([(student, student.title(), "Test", "") for student in everyone.marks])
+        course.make("collect", f"FROM={everyone.folder}", expect=1)
+        course.said = course.make("autograde", expect=1)
+        stop.set()
+        listener.join()
+    course.called, course.left = called, [str(process) for process in orphans()]
+    course.everyone = everyone
+    return course
+
+
+def test_everybody_gets_the_mark_that_is_theirs(marked):
+    assert marked.totals() == marked.everyone.marks
+    assert len(marked.everyone.marks) >= 25
+
+
+def test_who_needs_a_look_is_said_with_the_reason(marked):
+    reasons = {student: "; ".join(row.reasons) for student, row in marked.rows().items()}
+    for student, look in marked.everyone.looks.items():
+        assert look is None or look in reasons[student], (student, reasons[student])
+    for student in ("right", "stub", "partly", "noisy", "renamed", "two", "nothing"):
+        assert not reasons[student], (student, reasons[student])
+
+
+def test_nothing_is_left_running_and_nobody_was_called(marked):
+    assert marked.left == [] and marked.called == []
+
+
+def test_progress_is_shown_for_each(marked):
+    count = len(marked.everyone.marks) - 1
+    for number in range(1, count + 1):
+        assert f"marking {number:>3} of {count}" in marked.said
+    assert "left" in marked.said
+
+
+def test_nothing_of_the_instructors_was_found(marked):
+    outputs = [output for cell in marked.notebook("autograded", "reader").cells
+               if cell.cell_type == "code" for output in cell.outputs]
+    (found,) = [output.text for output in outputs if "found:" in output.get("text", "")]
+    assert found.strip() == "found: []"
+
+
+def test_the_points_of_right_answers_add_up(marked):
+    row = marked.rows()["right"]
+    lesson = marked.lesson
+    assert (row.auto, row.max) == (lesson.auto, lesson.max)
+    assert row.waiting == len(lesson.points) - len(lesson.tests)
+
+
+def test_feedback_shows_no_hidden_test(marked):
+    """Neither its words nor, coloured as code, what they are made of."""
+    from marking import handout
+
+    marked("feedback")
+    kept_back = handout.secrets(nbformat.v4.new_notebook(cells=[
+        cell for cell in marked.lesson.solved.cells
+        if cell.metadata.get("nbgrader", {}).get("locked")]))
+    words = {word for line in kept_back for word in re.findall(r"canary_\w+|canary [\w ]+", line)}
+    pages = list(marked.folder.glob("feedback/*/*/*.html"))
+    assert len(pages) == len(marked.everyone.marks) - 1
+    for page in pages:
+        text = html.unescape(re.sub(r"<[^>]*>", "", page.read_text()))
+        assert "HIDDEN TESTS" not in text and "MARK SCHEME" not in text
+        for secret in [*kept_back, *words]:
+            assert len(secret) < 20 or secret not in text, (page.parts[-3], secret)

@@ -1,0 +1,152 @@
+"""nbgrader's formgrader in a real browser: a mark is entered, and comes out at the other end."""
+
+import csv
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).resolve().parents[2]
+SCREENSHOTS = ROOT / "build" / "screenshots"
+TOKEN = "formgrader-test"
+
+
+@pytest.fixture
+def browser():
+    chromium = shutil.which("chromium")
+    if not chromium:
+        pytest.skip("chromium is not installed (Debian: apt-get install chromium)")
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with playwright.sync_playwright() as p:
+        browser = p.chromium.launch(
+            executable_path=chromium,
+            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def server(course, tmp_path):
+    """Return a function that starts the formgrader and gives the address of its pages."""
+    processes = []
+
+    def start():
+        with socket.socket() as sock:
+            sock.bind(("127.0.0.1", 0))
+            port = sock.getsockname()[1]
+        log = open(tmp_path / "formgrader.log", "wb")
+        env = course.env() | {"JUPYTER_RUNTIME_DIR": str(tmp_path / "runtime")}
+        processes.append(subprocess.Popen(
+            [sys.executable, "-m", "marking", "--course", course.folder, "formgrader",
+             f"--port={port}", "--ip=127.0.0.1", "--no-browser", "--allow-root",
+             f"--IdentityProvider.token={TOKEN}"],
+            env=env, stdout=log, stderr=log, cwd=ROOT))
+        log.close()
+        url = f"http://127.0.0.1:{port}"
+        deadline = time.monotonic() + 60
+        while not answers(f"{url}/api/status?token={TOKEN}"):
+            assert time.monotonic() < deadline, (tmp_path / "formgrader.log").read_text()
+            time.sleep(0.3)
+        return url
+
+    yield start
+    for process in processes:
+        process.terminate()
+        process.wait(30)
+
+
+def answers(url):
+    try:
+        return urllib.request.urlopen(url, timeout=5).status == 200
+    except OSError:
+        return False
+
+
+@pytest.fixture
+def marked(course, hand_in, tiny):
+    """Ann has solved everything; Bob tries to get at whoever looks at his answer."""
+    hand_in("ann.ipynb", tiny.right())
+    hostile = tiny.right()
+    tiny.answer(hostile, "q03_why").source = (
+        "<script>window.pwned = 1</script><img src=x onerror='window.pwned = 2'>\n"
+        "[a link](javascript:window.pwned=3) `<b>code</b>` $a<b$")
+    hand_in("bob.ipynb", hostile)
+    course("collect", "--from", hand_in.folder)
+    course("autograde")
+    return course
+
+
+def open_page(browser, url, course, student):
+    """Open the page on which a student's hand-in gets its marks."""
+    page = browser.new_context(viewport={"width": 1280, "height": 1400}).new_page()
+    name = course.lesson.name
+    page.goto(f"{url}/formgrader/gradebook/{name}/{name}/?token={TOKEN}")
+    course_rows = course.rows()
+    assert course_rows[student].waiting == 1
+    from nbgrader.api import Gradebook
+
+    with Gradebook(f"sqlite:///{course.folder / 'gradebook.db'}") as gradebook:
+        submission = gradebook.find_submission_notebook(name, name, student).id
+    page.goto(f"{url}/formgrader/submissions/{submission}/")
+    page.locator("#q03_why, .nbgrader_cell").first.wait_for()
+    return page
+
+
+def test_a_mark_entered_in_the_browser_reaches_feedback_and_table(browser, server, marked):
+    course, name = marked, marked.lesson.name
+    page = open_page(browser, server(), course, "ann")
+    assert "3 points: canary in a mark scheme" in page.content()
+    box = page.locator("input.score:not([disabled])").nth(2)  # after two tests
+    assert box.get_attribute("placeholder") in ("", None)
+    box.fill("2.5")
+    box.press("Tab")
+    comment = page.locator("textarea.comment").nth(2)
+    comment.fill("Say why the sum is that.")
+    comment.press("Tab")
+    page.wait_for_timeout(500)
+    deadline = time.monotonic() + 15
+    while course.rows()["ann"].manual != 2.5:
+        assert time.monotonic() < deadline, course.rows()["ann"]
+        page.wait_for_timeout(200)
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=SCREENSHOTS / "formgrader.png")
+    page.wait_for_timeout(1000)
+    course("feedback")
+    course("grades")
+    html = (course.folder / "feedback" / "ann" / name / f"{name}.html").read_text()
+    assert "Say why the sum is that." in html and "2.5 / 3" in html.replace(".0", "")
+    with open(course.folder / "grades.csv", newline="") as file:
+        ann = next(row for row in csv.DictReader(file) if row["student"] == "ann")
+    assert (ann["auto"], ann["manual"], ann["total"]) == ("5.0", "2.5", "7.5")
+    feedback = browser.new_page(viewport={"width": 1280, "height": 1400})
+    feedback.goto((course.folder / "feedback" / "ann" / name / f"{name}.html").as_uri())
+    feedback.screenshot(path=SCREENSHOTS / "feedback.png")
+
+
+def test_an_answer_is_shown_and_not_run(browser, server, marked):
+    page = open_page(browser, server(), marked, "bob")
+    for link in page.locator("a[href^='javascript']").all():
+        assert "pwned" not in (link.get_attribute("href") or "")
+    page.wait_for_timeout(500)
+    assert page.evaluate("window.pwned") is None
+    assert "<script>" in page.inner_text("body").replace("\u200b", "")
+
+
+def test_the_formgrader_needs_its_token_and_starts_no_kernel(server, course):
+    url = server()
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        urllib.request.urlopen(f"{url}/api/contents")
+    request = urllib.request.Request(
+        f"{url}/api/kernels", data=b"{}", method="POST",
+        headers={"Authorization": f"token {TOKEN}", "Content-Type": "application/json"})
+    with pytest.raises(urllib.error.HTTPError):
+        urllib.request.urlopen(request)

@@ -1,0 +1,157 @@
+"""Marking by real nbgrader: again, after a kill, with marks given by hand, and what is returned."""
+
+import csv
+import re
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+
+import pytest
+from nbgrader.api import Gradebook
+
+pytestmark = pytest.mark.slow
+
+
+def by_hand(course, student, points, comment=None):
+    """Enter a mark as the formgrader does."""
+    lesson = course.lesson.name
+    with Gradebook(f"sqlite:///{course.folder / 'gradebook.db'}") as gradebook:
+        grade = gradebook.find_grade("q03_why", lesson, lesson, student)
+        grade.manual_score, grade.needs_manual_grade = points, False
+        gradebook.find_comment("q03_why", lesson, lesson, student).manual_comment = comment
+        gradebook.db.commit()
+
+
+def take_in(course, hand_in, expect=0, **notebooks):
+    for student, notebook in notebooks.items():
+        hand_in(f"{student}.ipynb", notebook)
+    return course("collect", "--from", hand_in.folder, expect=expect)
+
+
+def table(course):
+    with open(course.folder / "grades.csv", newline="") as file:
+        return {row["student"]: row for row in csv.DictReader(file)}
+
+
+def test_an_evening_from_an_empty_folder_to_returned_feedback(course, hand_in, tiny):
+    wrong = tiny.right()
+    tiny.answer(wrong, "q01_mean").source = "def mean(values):\n    return values[0]"
+    tiny.answer(wrong, "q04_double").source = (
+        "def double(array):\n    assert len(array), 'empty'\n    return array * 2")
+    hand_in("Ann Ames_77_assignsubmission_file_/x.ipynb", tiny.right())
+    take_in(course, hand_in, bob=wrong)
+    said = course("autograde")
+    assert course.totals() == {"ann": 5, "bob": 1, "cyd": None}
+    assert re.search(r"^ann +5 / 8 +1 to do$", said, re.M) and "nothing handed in" in said
+    by_hand(course, "ann", 2.5, "Nicely put.")
+    course("grades")
+    assert [table(course)["ann"][key] for key in ("auto", "manual", "total", "max")] == [
+        "5.0", "2.5", "7.5", "8.0"]
+    assert [table(course)["cyd"][key] for key in ("total", "email")] == ["", "cyd@example.org"]
+    course("feedback")
+    page = (course.folder / "feedback" / "ann" / tiny.name / f"{tiny.name}.html").read_text()
+    assert "Nicely put." in page and "7.5" in page and "data:image/svg+xml;base64" in page
+    page = (course.folder / "feedback" / "bob" / tiny.name / f"{tiny.name}.html").read_text()
+    assert "the mean of 1, 2, 3 is 2, not 1" in page
+    assert "hidden test" in page and "canary" not in page and "np.zeros" not in page
+    with zipfile.ZipFile(course.folder / f"feedback-{tiny.name}.zip") as pages:
+        assert sorted(pages.namelist()) == [
+            f"Ann Ames_77_assignsubmission_file_/{tiny.name}.html", f"bob/{tiny.name}.html"]
+
+
+def test_marking_twice_gives_the_same_and_keeps_marks_given_by_hand(course, hand_in, tiny):
+    take_in(course, hand_in, ann=tiny.right(), bob=tiny.untouched())
+    course("autograde")
+    by_hand(course, "ann", 2)
+    once = course.totals()
+    course("autograde")
+    assert course.totals() == once == {"ann": 7, "bob": 0, "cyd": None}
+
+
+def test_a_new_hand_in_takes_the_place_of_the_mark(course, hand_in, tiny):
+    take_in(course, hand_in, ann=tiny.right())
+    course("autograde")
+    worse = tiny.right()
+    for name in ("q04_double", "q04_double_test"):
+        worse.cells.remove(tiny.answer(worse, name))
+    take_in(course, hand_in, ann=worse, expect=1)
+    course("autograde", expect=1)
+    assert course.totals()["ann"] == 3
+
+
+def test_killed_and_started_again_it_marks_everyone(course, hand_in, tiny, orphans):
+    slow = tiny.right()
+    tiny.answer(slow, "q04_double").source = "while True:\n    pass"
+    take_in(course, hand_in, ann=tiny.right(), bob=slow, cyd=tiny.right())
+    process = subprocess.Popen(
+        [sys.executable, "-m", "marking", "--course", course.folder, "autograde", tiny.name],
+        env=course.env(), stdout=subprocess.PIPE, text=True)
+    for line in process.stdout:
+        if "marking   2 of 3" in line:
+            break
+    time.sleep(4)  # now it is in the middle of it
+    assert (course.folder / "autograded" / "bob").exists()
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    deadline = time.monotonic() + 20
+    while orphans() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert orphans() == []
+    said = course("autograde", expect=1)
+    assert course.totals() == {"ann": 5, "bob": 3, "cyd": 5}
+    assert "did not end within" in said
+
+
+def test_what_breaks_nbgrader_itself_does_not_stop_the_others(course, hand_in, tiny):
+    take_in(course, hand_in, ann=tiny.right(), bob=tiny.right(), cyd=tiny.right())
+    course("autograde")
+    path = course.folder / "submitted" / "bob" / tiny.name / f"{tiny.name}.ipynb"
+    path.write_text("{")
+    said = course("autograde", expect=1)
+    assert course.totals() == {"ann": 5, "bob": None, "cyd": 5}
+    assert "could not be marked" in said
+    course("grades", expect=1)
+    assert table(course)["bob"]["total"] == ""
+    course("feedback")
+    assert "bob" not in "".join(
+        zipfile.ZipFile(course.folder / f"feedback-{tiny.name}.zip").namelist())
+
+
+def test_a_second_command_waits_for_nobody(course, hand_in, tiny):
+    from marking.course import Course
+
+    with Course(course.folder).alone():
+        said = course("autograde", expect=2)
+    assert "another grading command is at work" in said
+
+
+def test_without_a_sandbox_nothing_is_marked(course, hand_in, tiny, tmp_path):
+    take_in(course, hand_in, ann=tiny.right())
+    env = course.env()
+    course.env = lambda: env | {"PATH": str(tmp_path)}
+    said = course("autograde", expect=2)
+    assert "bubblewrap" in said and course.totals() == {"ann": None, "bob": None, "cyd": None}
+
+
+def test_a_lesson_that_is_not_there_is_named(course):
+    done = subprocess.run(
+        [sys.executable, "-m", "marking", "--course", course.folder, "autograde", "7"],
+        env=course.env(), text=True, capture_output=True)
+    assert done.returncode == 2 and "There are: 1.Tiny-Lesson" in done.stderr
+
+
+def test_nbgraders_own_command_marks_in_the_sandbox_too(course, hand_in, tiny):
+    """Whoever types `nbgrader autograde` in the course folder gets the same marks."""
+    notebook = tiny.right()
+    tiny.answer(notebook, "q02_table").source = "squares = [1, 4, 9]\nopen('/etc/passwd')"
+    take_in(course, hand_in, ann=notebook)
+    done = subprocess.run(
+        [sys.executable, "-m", "nbgrader", "autograde", tiny.name, "--student", "ann"],
+        cwd=course.folder, text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert course.totals()["ann"] == 5
+    (answer,) = [cell for cell in course.notebook("autograded", "ann").cells
+                 if cell.source.endswith("open('/etc/passwd')")]
+    assert answer.outputs[0].ename == "FileNotFoundError"
