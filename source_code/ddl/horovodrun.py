@@ -98,7 +98,18 @@ class Supervisor:
         gloo_run.env_util.is_exportable = lambda name: name.startswith("HOROVOD_")
         gloo_run.register_shutdown_event = lambda: self.stopping
         gloo_run._exec_command_fn = self._recording(gloo_run._exec_command_fn)
-        sys.argv = ["horovodrun", *arguments]
+        # Its parser looks at every word, the script's own too, and takes "--m" for the beginning
+        # of one of several options of its own. So it gets to see one word in the command's place.
+        at = arguments.index("ddl.rank") - 2
+        parse = launch.parse_args
+
+        def parse_options():
+            options = parse()
+            options.command = arguments[at:]
+            return options
+
+        launch.parse_args = parse_options
+        sys.argv = ["horovodrun", *arguments[:at], "COMMAND"]
         launch.run_commandline()
 
     def _recording(self, exec_command_fn):

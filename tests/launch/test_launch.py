@@ -52,7 +52,8 @@ def test_a_horovod_script_runs_unmodified(script, nothing_left, workers):
 
 
 def test_a_script_sees_what_python_would_show_it(script, tmp_path, monkeypatch):
-    awkward = ["a b", "it's", '"q"', "$HOME", "`x`", "*", "", "a;b&c|d", "é", "--threads", "-np"]
+    awkward = ["a b", "it's", '"q"', "$HOME", "`x`", "*", "", "a;b&c|d", "é", "--threads", "-np", "--m",
+               "-n", "--gloo-t=1"]
     path = script(ECHO, "my folder/my $cript.py")
     folder = tmp_path / "work dir"
     folder.mkdir()
