@@ -31,7 +31,8 @@ def _parser():
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def command(name, function, text):
-        sub = commands.add_parser(name, help=text, description=text)
+        # No abbreviations: a script has options of its own, which may begin like one of these.
+        sub = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
         sub.set_defaults(command=function)
         return sub
 

@@ -10,6 +10,7 @@ import time
 import pytest
 
 from ddl import attach, launch, processes, runs
+from ddl.cli import main
 from ddl.job import JobError
 from ddl.record import read_json
 from ddl.site import SiteError, usable_cores
@@ -210,3 +211,8 @@ def test_command_line(script):
     assert failed.returncode == 2 and "works" in failed.stderr and "Traceback" not in failed.stderr
     assert ddl("show", "nonsense").returncode == 2
     assert os.path.exists(run.folder)
+
+
+def test_in_a_terminal_a_scripts_options_may_begin_like_ours(script, capsys):
+    assert main(["run", "--dry-run", "-n", "1", str(script(ECHO)), "--t", "3", "--n", "4"]) == 0
+    assert capsys.readouterr().out.rstrip().endswith("--t 3 --n 4")
