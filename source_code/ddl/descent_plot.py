@@ -4,7 +4,6 @@ All of them are computed from `ddl.descent` and `ddl.ring`, except where they sa
 measured. `slider` lets a reader move one of a figure's numbers.
 """
 
-import os
 
 import numpy
 from matplotlib.colors import BoundaryNorm, ListedColormap
@@ -12,8 +11,8 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from ddl import descent, ring
-from ddl.plot import COLOURS, LINES, MARKERS, Picture, _styled
-from ddl.view import _in_jupyter_session
+from ddl.plot import COLOURS, LINES, MARKERS, Picture, styled
+from ddl.view import is_live
 
 __all__ = [
     "plot_average",
@@ -50,7 +49,7 @@ def slider(figure, name, low, high, start):
         The figure alone, at `start`, where nobody can move a slider: under papermill, or with
         ``DDL_VIEW=plain``.
     """
-    if os.environ.get("DDL_VIEW") == "plain" or not _in_jupyter_session():
+    if not is_live():
         return figure(**{name: start})
     import ipywidgets as widgets
 
@@ -71,7 +70,7 @@ def slider(figure, name, low, high, start):
 # ---------------------------------------------------------------- one worker
 
 
-@_styled
+@styled
 def plot_descent(data, lr, m=-0.5, iterations=12):
     """Draw the loss curve with the steps of a descent on it, and the weight over the steps.
 
@@ -116,7 +115,7 @@ def plot_descent(data, lr, m=-0.5, iterations=12):
     return picture
 
 
-@_styled
+@styled
 def plot_training(data_sets, lr, passes=40, m=0.0):
     """Draw the weight over single-point training, for data sets that share a learning rate.
 
@@ -156,7 +155,7 @@ def plot_training(data_sets, lr, passes=40, m=0.0):
 # ---------------------------------------------------------------- noise and batches
 
 
-@_styled
+@styled
 def plot_average(data, m, sizes):
     """Draw the gradients of all batches in their order, for several batch sizes.
 
@@ -191,7 +190,7 @@ def plot_average(data, m, sizes):
     return picture
 
 
-@_styled
+@styled
 def plot_spread(data, m, sizes, draws=2000):
     """Draw how averaging narrows gradients: measured on random batches, and as 1/√B says.
 
@@ -242,7 +241,7 @@ def plot_spread(data, m, sizes, draws=2000):
     return picture
 
 
-@_styled
+@styled
 def plot_map(data, sizes, low=0.0005, high=0.512):
     """Draw a map of learning rate and batch size: converges, settles aside, or diverges.
 
@@ -298,7 +297,7 @@ def plot_map(data, sizes, low=0.0005, high=0.512):
     return picture
 
 
-@_styled
+@styled
 def plot_best_rate(data, weights, sizes, draws=20_000):
     """Draw the learning rate of the best single step against batch size, tried and by formula.
 
@@ -352,7 +351,7 @@ def plot_best_rate(data, weights, sizes, draws=20_000):
 # ---------------------------------------------------------------- several workers
 
 
-@_styled
+@styled
 def plot_exchange(exchanges):
     """Draw data-parallel steps: each worker's gradient, their average, and the weight.
 
@@ -388,7 +387,7 @@ def plot_exchange(exchanges):
     return picture
 
 
-@_styled
+@styled
 def plot_ring(ranks=4):
     """Draw a ring all-reduce step by step: how many ranks' data each chunk on each rank holds.
 
@@ -440,7 +439,7 @@ def _frame(column, row):
                      linewidth=2)
 
 
-@_styled
+@styled
 def plot_cost(models, latency_s, bandwidth_bytes_per_s, ranks=(1, 2, 4, 8, 16, 32, 64)):
     """Draw how much faster samples are processed on more ranks, by the alpha-beta model.
 

@@ -27,6 +27,7 @@ __all__ = [
     "plot_minima",
     "plot_noise_scale",
     "plot_schedule",
+    "styled",
 ]
 
 # Okabe and Ito's colour-blind safe palette, without the yellow that is lost on white. Line and
@@ -85,13 +86,15 @@ class Picture(Figure):
         return {"text/html": html, "text/plain": self.alt}
 
 
-def _styled(function):
+def styled(function):
+    """Decorate a function that draws: the course's fonts, lines and colours."""
+
     @functools.wraps(function)
-    def styled(*arguments, **options):
+    def drawn(*arguments, **options):
         with matplotlib.rc_context(STYLE):
             return function(*arguments, **options)
 
-    return styled
+    return drawn
 
 
 # ---------------------------------------------------------------- arms and seeds
@@ -157,7 +160,7 @@ def _percent(values):
 # ---------------------------------------------------------------- pictures of runs
 
 
-@_styled
+@styled
 def plot_convergence(runs, x=None):
     """Draw held-out accuracy against epochs, steps, samples and seconds.
 
@@ -222,7 +225,7 @@ def _columns(labels):
     return max(1, min(4, 110 // (max(map(len, labels)) + 6)))
 
 
-@_styled
+@styled
 def plot_arms(runs):
     """Draw the final held-out accuracy of every arm: a dot a seed, a bar at the mean.
 
@@ -254,7 +257,7 @@ def plot_arms(runs):
     return picture
 
 
-@_styled
+@styled
 def plot_noise_scale(runs, batches=()):
     """Draw the gradient noise scale over training, with batch sizes to compare it with.
 
@@ -320,7 +323,7 @@ def plot_noise_scale(runs, batches=()):
 # ---------------------------------------------------------------- pictures of ideas
 
 
-@_styled
+@styled
 def plot_schedule(schedules, xlabel="epochs", title="computed from the schedules, no run needed"):
     """Draw learning-rate schedules.
 
@@ -348,7 +351,7 @@ def plot_schedule(schedules, xlabel="epochs", title="computed from the schedules
     return picture
 
 
-@_styled
+@styled
 def plot_batch_size_tradeoff(noise_scale=1000.0, batches=()):
     """Draw what a larger batch buys and what it costs, according to the noise-scale model.
 
@@ -398,7 +401,7 @@ def plot_batch_size_tradeoff(noise_scale=1000.0, batches=()):
     return picture
 
 
-@_styled
+@styled
 def plot_minima(shift=0.25):
     """Draw a sharp and a flat minimum, and what a shift of the loss does to each.
 

@@ -16,7 +16,7 @@ from ddl.chart import chart_svg
 
 from ddl.record import RunFolder
 
-__all__ = ["LiveView", "PlainView", "data_label", "of", "summary", "summary_html"]
+__all__ = ["LiveView", "PlainView", "data_label", "is_live", "of", "summary", "summary_html"]
 
 SIGNS = {
     "queued": "…",
@@ -43,15 +43,17 @@ CHART_EVERY_S = 2.0
 
 
 def of(run):
-    """Return the view for `run`: ``DDL_VIEW`` (plain or live), or what fits this process."""
-    chosen = os.environ.get("DDL_VIEW") or ("live" if _in_jupyter_session() else "plain")
-    views = {"live": LiveView, "plain": PlainView}
-    if chosen not in views:
+    """Return the view for `run`."""
+    return LiveView(run) if is_live() else PlainView(run)
+
+
+def is_live():
+    """Whether what is shown may move: ``DDL_VIEW`` (plain or live), or what fits this process."""
+    chosen = os.environ.get("DDL_VIEW")
+    if chosen not in (None, "", "live", "plain"):
         raise ValueError(f"DDL_VIEW is {chosen!r}; it can be 'plain' or 'live'")
-    return views[chosen](run)
-
-
-def _in_jupyter_session():
+    if chosen:
+        return chosen == "live"
     # Jupyter's server names the session of every kernel that it starts for a person;
     # papermill and nbconvert start kernels without one.
     ipython = sys.modules.get("IPython")

@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 
+import lessons
 import nbformat
 import pytest
 
@@ -66,3 +67,37 @@ def test_convergence(open_notebook, lesson):
     assert sum("★ best" in text for text in html) >= 3
     pictures = [text for text in html if 'class="ddl-picture"' in text]
     assert len(pictures) >= 5 and all('alt="' in text for text in pictures)
+
+
+@pytest.fixture
+def solved(lab, lesson):
+    """Return a function that puts a lesson with its model answers on the server."""
+
+    def copy(name):
+        path = lesson(f"notebooks/{name}.ipynb")
+        notebook = lessons.master((COURSE / f"grading/source/{name}/{name}.py").read_text())
+        parameters = next(c for c in notebook.cells if "parameters" in c.metadata.get("tags", ()))
+        parameters.source = parameters.source.replace('size = "reader"', 'size = "smoke"')
+        nbformat.write(notebook, path)
+        return path
+
+    return copy
+
+
+def test_gradient_basics(open_notebook, solved):
+    tab = open_notebook(solved("1.Gradient-Basics"), width=1280)
+    tab.run_all()
+    saved = tab.wait_until_idle(240)
+    assert saved.errors == []
+    assert not tab.widens_the_page()
+    pictures = [text for text in saved.html if 'class="ddl-picture"' in text]
+    assert len(pictures) >= 8 and all('alt="' in text for text in pictures)
+
+    button = tab.page.get_by_role("button", name="Check my answers")
+    button.scroll_into_view_if_needed()
+    button.click()
+    table = tab.page.locator(".jp-OutputArea", has=button).last
+    table.get_by_text("q14_ring").wait_for(timeout=60_000)
+    tab.screenshot("1.Gradient-Basics-checked")
+    assert "9 of 9" in table.inner_text()
+    look_through(tab)

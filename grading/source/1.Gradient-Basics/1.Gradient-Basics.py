@@ -1105,9 +1105,9 @@ draw.plot_cost(costs, *links)
 # %% [markdown]
 # ## Your answers so far
 #
-# The button runs the tests that you can see, on this notebook as it was last
-# **saved**, and says for each question whether it passes. Written answers are
-# read by a person.
+# The button runs the tests that you can see on what your cells have defined so
+# far, and says for each question whether it passes. Written answers are read by
+# a person.
 
 # %% tags=["demo"]
 from ddl import check

@@ -113,7 +113,7 @@ def check(notebook=None):
     if shell is None:
         raise ValueError("check() works in a notebook; in a terminal: `ddl check LESSON`")
     path = find_notebook(notebook) if notebook else _this_notebook(shell.user_ns)
-    if os.environ.get("DDL_VIEW") == "plain" or not view._in_jupyter_session():
+    if not view.is_live():
         print(_check_names(path, shell.user_ns))
         return
     _show_button(path, shell.user_ns)
@@ -208,7 +208,8 @@ def _show_button(path, names):
     from IPython.display import display
 
     button = ipywidgets.Button(description="Check my answers", icon="check",
-                               tooltip="Run the visible tests on what your cells have defined")
+                               tooltip="Run the visible tests on what your cells have defined",
+                               layout={"width": "max-content"})
     table = ipywidgets.HTML()
 
     def clicked(_):
