@@ -101,7 +101,8 @@ def bubblewrap(limits, command, seccomp):
     # Root makes the sandbox as root, who reaches folders that are closed to others, and is nobody
     # inside: as root in a user namespace it would be exempt from the limit of processes.
     spaces = "ipc pid net uts cgroup-try".split() if root else ["all", "user"]
-    most = limits.processes + _threads_of(NOBODY if root else os.geteuid())
+    # A few more than the watcher allows, bubblewrap's own among them: it then sees the bomb.
+    most = limits.processes + 8 + _threads_of(NOBODY if root else os.geteuid())
     line = [_program("prlimit"), f"--nproc={most}", "--", program,
             *(f"--unshare-{space}" for space in spaces), "--die-with-parent", "--new-session",
             "--clearenv", "--hostname", "sandbox", "--seccomp", str(seccomp)]
@@ -293,9 +294,9 @@ class _Watched(WorkerProcess):
             with contextlib.suppress(psutil.Error):
                 count += process.num_threads()
                 memory += process.memory_info().rss
-        # More there cannot be: then it is better ended than left to go on crippled.
-        if count >= self._limits.processes:
-            return f"it had {self._limits.processes} processes and threads, as many as it may"
+        # Soon there can be no more: it is better ended than left to go on crippled.
+        if count > self._limits.processes:
+            return f"it had more than {self._limits.processes} processes and threads"
         if memory <= self._limits.memory_bytes:
             return None
         # Pages that processes share were counted for each of them: now share them out.

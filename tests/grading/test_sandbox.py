@@ -76,11 +76,11 @@ def test_bubblewrap_command(programs, monkeypatch, user):
     text = " ".join(line)
     unshared = {part for part in line if part.startswith("--unshare")}
     if user:
-        assert "--nproc=13" in line
+        assert "--nproc=21" in line
         assert unshared == {"--unshare-all", "--unshare-user"}
         assert line[-2:] == ["--", "python"]
     else:
-        assert "--nproc=5" in line
+        assert "--nproc=13" in line
         assert unshared == {"--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts",
                             "--unshare-cgroup-try"}
         assert text.endswith("--reuid=65534 --regid=65534 --clear-groups --inh-caps=-all "

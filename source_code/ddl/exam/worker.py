@@ -6,9 +6,11 @@ its surroundings; the limits that a process can set for itself come with the fir
 """
 
 import contextlib
+import ctypes
 import io
 import math
 import resource
+import signal
 import sys
 import traceback
 
@@ -20,6 +22,7 @@ __all__ = ["Kept", "Shell", "error_of", "main", "respond"]
 MESSAGE_CHARACTERS = 2_000
 FRAMES = 6  # of a traceback: the last ones are what its reader wants
 FILES = 128
+PR_SET_PDEATHSIG = 1
 
 
 class Kept(io.TextIOBase):
@@ -164,6 +167,8 @@ def _limit(limits):
 
 def main():
     """Answer requests until there are no more."""
+    # A cell without end does not outlive who started this.
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     shell = Shell()
     wire = Wire()
     sys.stdin, sys.stdout, sys.stderr = io.StringIO(), Kept(), Kept()

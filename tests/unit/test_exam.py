@@ -1,0 +1,286 @@
+"""Examining a notebook in plain processes: verdicts, their words, and a worker that breaks off."""
+
+import json
+import os
+import subprocess
+import sys
+
+import psutil
+import pytest
+
+from ddl.exam import CellError, Examination, Limits, Verdict, examine, visible_part
+from ddl.exam.channel import Channel, Ended, Late, WorkerProcess, start
+from ddl.exam.examiner import asked_names, judge
+from ddl.exam.worker import Kept, respond
+
+
+def code(source, **metadata):
+    return {"cell_type": "code", "source": source, "metadata": metadata}
+
+
+def question(name, source, points=1):
+    return code(source, nbgrader={"grade_id": name, "points": points, "grade": True,
+                                  "solution": False})
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays():
+    yield
+    assert psutil.Process().children(recursive=True) == []
+
+
+def asked(names):
+    """The question and answer between a test and names, in this process."""
+    return lambda request: json.loads(json.dumps(respond(names, request)))
+
+
+def told(source, **names):
+    return judge(source, asked(names))["message"]
+
+
+# ---------------------------------------------------------------- one test
+
+
+def double(x, extra=0):
+    return 2 * x + extra
+
+
+@pytest.mark.parametrize("source", [
+    "assert double(2) == 4 and double(2, extra=1) == 5", "assert value == [1, 2.5]",
+    "import math as m\nassert m.isclose(double(1), 2)", "assert all(double(n) >= n for n in (1, 2))",
+    "def twice(f, x):\n    return f(f(x))\nassert twice(double, 1) == 4", "",
+    "try:\n    broken(1)\nexcept ZeroDivisionError as e:\n    assert str(e) == 'no'\n"
+    "else:\n    assert False",
+])  # fmt: skip
+def test_a_test_that_passes(source):
+    def broken(x):
+        raise ZeroDivisionError("no")
+
+    answer = judge(source, asked({"double": double, "value": [1, 2.5], "broken": broken}))
+    assert answer == {"passed": True, "message": "", "printed": ""}
+
+
+@pytest.mark.parametrize("source, message", [
+    ("assert double(2) == 5", "expected `double(2) == 5`, but `double(2)` is 4"),
+    ("r = double(2)\nassert round(r, 3) == 5",
+     "expected `round(r, 3) == 5`, but `r` is 4 (double(2) returned 4)"),
+    ("assert abs(double(2) - 5) < 1e-9",
+     "expected `abs(double(2) - 5) < 1e-09`, but `double(2)` is 4"),
+    ("import math\nassert math.isclose(double(2), 5, rel_tol=1e-6)",
+     "expected `math.isclose(double(2), 5, rel_tol=1e-06)`, but `double(2)` is 4"),
+    ("assert double(2) == 5, 'twice two'", "twice two (`double(2)` is 4)"),
+    ("x = double(2)\nassert x == 5, f'it is {x}'", "it is 4"),
+    ("assert all(double(n) < 4 for n in (1, 2))",
+     "expected `all((double(n) < 4 for n in (1, 2)))` (double(2) returned 4)"),
+    ("assert nothing(1) + 1 == 2", "the test stopped at `nothing(1) + 1 == 2` with TypeError: "
+     "unsupported operand type(s) for +: 'NoneType' and 'int' (nothing(1) returned None: is there "
+     "a `return`?)"),
+    ("assert broken(1) == 2", "broken(1) raised ZeroDivisionError: division by zero"),
+    ("assert todo(1) == 2", "`todo` is still to be written"),
+    ("assert missing(1) == 2", "`missing` is not defined: the cell that defines it is missing, "
+     "empty, or ended with an error"),
+    ("assert strange(1) == 2", "strange(1) returned a value of type object: only None, bool, int, "
+     "float, str, list, tuple, dict and NumPy arrays can be looked at"),
+    ("assert thing == 2", "`thing` is a value of type object: only None, bool, int, float, str, "
+     "list, tuple, dict and NumPy arrays can be looked at"),
+    ("assert leaving(1) == 2", "leaving(1) raised SystemExit: 0"),
+    ("assert double('x' * 999) == 2", "double('" + "x" * 191 + "… raised TypeError: "
+     "can only concatenate str (not \"int\") to str"),
+])  # fmt: skip
+def test_a_test_that_fails_says_what_was_expected_and_what_came(source, message):
+    def broken(x):
+        return x / 0
+
+    def todo(x):
+        raise NotImplementedError
+
+    names = {"double": double, "nothing": lambda x: None, "broken": broken, "todo": todo,
+             "strange": lambda x: object(), "thing": object(), "leaving": lambda x: sys.exit(0)}
+    assert told(source, **names) == message
+
+
+def test_a_test_that_cannot_go_on_without_an_answer_does_not():
+    source = "try:\n    double(1)\nexcept Exception:\n    pass"
+    for answer, message in (({"late": 10}, "did not return within 10 s"),
+                            ({"ended": "it ended with status 3"}, "ended the process"),
+                            ({"value": '{"class": 1}'}, "returned what came back is not plain"),
+                            ({"nonsense": 1}, "no answer that can be read")):
+        replies = iter([{"names": {"double": {"function": True}}}, answer])
+        assert message in judge(source, lambda request: next(replies))["message"]
+
+
+def test_what_a_test_prints_is_kept_and_bounded():
+    answer = judge("print('a' * 99)\nassert True", asked({}), printed_bytes=10)
+    assert answer["printed"] == "a" * 10 + "\n… (cut after 10 bytes)\n"
+
+
+def test_names_that_are_asked_for():
+    source = """
+import math
+from os import path as p
+def helper(a, *b, c=outer, **d):
+    global later
+    later = 1
+    return [a + e + inner for e in b]
+class Own:
+    field = attribute
+for i, (j, k) in pairs: print(i, j, k, len(later), math.pi, p, helper, Own, lambda z: z + free)
+try: pass
+except ValueError as error: error
+"""
+    assert asked_names(source) == ["attribute", "free", "inner", "outer", "pairs"]
+
+
+def test_hidden_tests_are_taken_out():
+    source = "a\n    ### BEGIN HIDDEN TESTS\nb\n    ### END HIDDEN TESTS\nc\n### BEGIN HIDDEN TESTS\nd"
+    assert visible_part(source) == "a\nc\n"
+
+
+# ---------------------------------------------------------------- a notebook
+
+
+def test_a_notebook_is_examined_in_its_order():
+    notebook = {"cells": [
+        {"cell_type": "markdown", "source": "def f(): 1", "metadata": {}},
+        code(["import math\n", "print('hello')\n", "math.pi"]),
+        code("raise SystemError('never run')", tags=["demo"]),
+        code("def f(x):\n    print('not kept')\n    return x"),
+        question("first", "print('here')\nassert f(1) == 1", 2),
+        code("def f(x):\n    return -x"),
+        question("second", "assert f(1) == 1"),
+        code("1 / 0"),
+        question("third", "assert f(1) == -1\n### BEGIN HIDDEN TESTS\nassert f(2) == 777\n"
+                          "### END HIDDEN TESTS", 4),
+    ]}  # fmt: skip
+    found = examine(notebook, hidden=True)
+    assert found.verdicts == (
+        Verdict("first", 2, True, "", "here\n"),
+        Verdict("second", 1, False, "expected `f(1) == 1`, but `f(1)` is -1"),
+        Verdict("third", 4, False, "A hidden test did not pass."))
+    assert (found.points, found.max_points) == (2, 7)
+    assert [cell.index for cell in found.cells] == [1, 3, 5, 7]
+    assert found.cells[0].printed == "hello\nOut[0]: 3.141592653589793\n"
+    assert found.cells[3].error.type == "ZeroDivisionError"
+    assert "1 / 0" in found.cells[3].error.traceback
+    assert found.notes == ()
+    assert examine(notebook, hidden=False).points == 6
+
+
+def test_a_cell_that_ends_its_process_costs_no_other_question():
+    notebook = {"cells": [
+        code("def f(x):\n    return x"), code("import os\nos._exit(3)"),
+        code("def g(x):\n    return f(x)"), question("g", "assert g(1) == 1"),
+        code("def h(x):\n    while True: pass"), question("h", "assert h(1) == 1"),
+        code("while True: pass"), question("g again", "assert g(1) == 1"),
+    ]}  # fmt: skip
+    found = examine(notebook, hidden=False, limits=Limits(cell_s=2, call_s=1))
+    assert [verdict.passed for verdict in found.verdicts] == [True, False, True]
+    assert found.verdicts[1].message == "h(1) did not return within 1 s"
+    assert found.cells[1].error == CellError("ProcessEnded", "it ended with status 3")
+    assert found.cells[4].error == CellError("TimeLimit", "it did not end within 2 s")
+    assert found.notes == ("cell 2: it ended with status 3", "cell 7: it did not end within 2 s",
+                           "h did not return within 1 s")
+
+
+def test_a_test_that_a_result_keeps_busy_is_ended():
+    notebook = {"cells": [code("def f():\n    return 10**15"),
+                          question("busy", "for _ in range(f()): pass"),
+                          question("next", "assert f() == 10**15")]}
+    found = examine(notebook, hidden=False, limits=Limits(test_s=2))
+    assert [verdict.passed for verdict in found.verdicts] == [False, True]
+    assert found.verdicts[0].message == "the test did not end within 2 s"
+
+
+def test_an_empty_notebook():
+    assert examine({"cells": []}, hidden=True) == Examination((), ())
+
+
+def test_a_worker_that_does_not_start_is_said():
+    def start_worker(limits):
+        return WorkerProcess(start([sys.executable, "-c", "import nowhere"]))
+
+    with pytest.raises(OSError, match="did not start.*status 1.*No module named 'nowhere'"):
+        examine({"cells": [code("1")]}, hidden=False, start_worker=start_worker)
+
+
+@pytest.mark.parametrize("values", [{"cell_s": 0}, {"total_s": -1}, {"call_s": float("nan")},
+                                    {"processes": True}, {"memory_bytes": "2 GiB"}])
+def test_limits_are_positive_numbers(values):
+    with pytest.raises(ValueError, match=f"{next(iter(values))} is .* positive"):
+        Limits(**values)
+
+
+# ---------------------------------------------------------------- the conversation
+
+
+@pytest.fixture
+def channel():
+    """Return a function that starts a Python program to speak with."""
+    started = []
+
+    def begin(program):
+        started.append(Channel(start([sys.executable, "-c", program])))
+        return started[-1]
+
+    yield begin
+    for one in started:
+        one.kill()
+
+
+@pytest.mark.parametrize("program, trouble", [
+    ("import time; time.sleep(60)", Late),
+    ("import time; print('{\"a\": 1}', end='', flush=True); time.sleep(60)", Late),
+    ("print('x' * 5000, flush=True); input()", "more than 1,000 bytes"),
+    ("import sys\nwhile True: sys.stdout.write('x' * 5000)", "more than 1,000 bytes"),
+    ("print('[1]')", "no answer"), ("print('{')", "no answer"), ("print('[' * 900)", "no answer"),
+    ("import sys; sys.stdout.buffer.write(b'\\xff\\n')", "no answer"),
+    ("", "status 0"), ("import os; os.abort()", "SIGABRT"), ("import os; os._exit(137)", "SIGKILL"),
+    ("import os, time; os.close(1); time.sleep(60)", "closed its connection"),
+])  # fmt: skip
+def test_no_answer_takes_longer_or_more_than_it_may(channel, program, trouble):
+    if trouble is Late:
+        with pytest.raises(Late):
+            channel(program).receive(0.5, 1_000)
+    else:
+        with pytest.raises(Ended, match=trouble):
+            channel(program).receive(20, 1_000)
+
+
+def test_who_does_not_listen_is_not_waited_for(channel):
+    with pytest.raises(Late):
+        channel("import time; time.sleep(60)").send({"x": "y" * 2**20}, 0.5)
+
+
+def test_an_answer_to_another_question_is_none():
+    program = "print('{\"id\": 7, \"value\": \"9\"}', flush=True); input()"
+    worker = WorkerProcess(start([sys.executable, "-c", program]))
+    try:
+        with pytest.raises(Ended, match="what it was not asked"):
+            worker.ask({"do": "call"}, 20, 1_000)
+    finally:
+        worker.kill()
+
+
+def test_killing_reaches_children():
+    program = ("import subprocess; p = subprocess.Popen(['sleep', '99']); "
+               "print('{}', flush=True); p.wait()")
+    one = Channel(start([sys.executable, "-c", program]))
+    one.receive(20, 99)
+    children = psutil.Process(one.pid).children()
+    assert children
+    one.kill()
+    assert not any(child.is_running() for child in children)
+
+
+def test_kept_output():
+    kept = Kept(5)
+    assert kept.write("ab") == 2 and kept.write("ééé") == 3
+    assert kept.text() == "abé\n… (cut after 5 bytes)\n"
+    assert Kept().text() == ""
+
+
+def test_the_examiner_imports_nothing_of_the_folder_it_is_in(tmp_path):
+    (tmp_path / "json.py").write_text("raise SystemExit('hijacked')")
+    ran = subprocess.run([sys.executable, "-I", "-m", "ddl.exam.examiner"], cwd=tmp_path, input=b"",
+                         env=os.environ | {"PYTHONPATH": str(tmp_path)}, capture_output=True)
+    assert (ran.returncode, ran.stderr) == (0, b"")
