@@ -64,8 +64,7 @@ def test_without_somebody_to_move_it_a_slider_is_its_figure(monkeypatch):
         return descent_plot.plot_descent(EASY, lr)
 
     assert descent_plot.slider(figure, "lr", 0.01, 1, start=0.1).alt and seen == [0.1]
-    monkeypatch.delenv("DDL_VIEW")
-    monkeypatch.setattr(descent_plot, "_in_jupyter_session", lambda: True)
+    monkeypatch.setenv("DDL_VIEW", "live")
     box = descent_plot.slider(figure, "lr", 0.01, 1, start=0.1)
     assert isinstance(box, ipywidgets.VBox)
     handle, shown = box.children
