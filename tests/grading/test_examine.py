@@ -181,7 +181,7 @@ def square(x):
     "signals to everyone": WRONG + "import os, signal; os.kill(-1, signal.SIGKILL)",
     "recursion": "def square(x):\n    return square(x)",
     "nested without end": "def square(x):\n    r = []\n    r.append(r)\n    return r",
-    "nested deeply": "def square(x):\n    r = []\n    for _ in range(99_999): r = [r]\n    return r",
+    "nested deeply": "def square(x):\n    r = []\n    for _ in range(9**5): r = [r]\n    return r",
     "a huge integer": "def square(x):\n    return 9 ** 10**6",
     "a huge array": "import numpy as np\ndef square(x):\n    return np.zeros(10**7)",
     "not a number": "def square(x):\n    return float('nan')",

@@ -56,7 +56,8 @@ def test_apptainer_command(programs, tmp_path, monkeypatch):
         program, "--silent", "exec", "--containall", "--cleanenv", "--no-home", "--net",
         "--network", "none", "--pwd", "/tmp", "--env", "USER=student", "--env", "LANG=C.UTF-8",
         "--env", "DDL_VIEW=plain", "--env", "MPLBACKEND=Agg", "--env", "OMP_NUM_THREADS=1",
-        "--env", "OPENBLAS_NUM_THREADS=1", "--env", "MALLOC_ARENA_MAX=2", str(image), "python", "-I", "-m", "ddl.exam.worker"]
+        "--env", "OPENBLAS_NUM_THREADS=1", "--env", "MALLOC_ARENA_MAX=2", str(image),
+        "python", "-I", "-m", "ddl.exam.worker"]
 
 
 def test_an_image_that_is_not_there_is_named(programs, monkeypatch):

@@ -13,8 +13,8 @@ from ddl.exam import BoundaryError
 from ddl.exam.boundary import decode, encode
 
 PLAIN = [
-    None, True, False, 0, -7, 10**4000, 0.1, -0.0, math.inf, "", "naïve \ud800 \n", [], [1, [2, []]],
-    (), (1, (2.5, "x")), {}, {"a": 1, 2: (3,), (4, 5): [None], None: {True: False}},
+    None, True, False, 0, -7, 10**4000, 0.1, -0.0, math.inf, "", "naïve \ud800 \n", [],
+    [1, [2, []]], (), (1, (2.5, "x")), {}, {"a": 1, 2: (3,), (4, 5): [None], None: {True: False}},
 ]  # fmt: skip
 
 

@@ -173,7 +173,8 @@ class _Test:
         return said if not last or self._last[0] in values else f"{said} ({last})"
 
     def _stopped(self, error):
-        said = f"the test stopped at `{self._line(error, ast.stmt)}` with {type(error).__name__}: {error}"
+        source = self._line(error, ast.stmt)
+        said = f"the test stopped at `{source}` with {type(error).__name__}: {error}"
         last = self._last_call()
         return said if not last else f"{said} ({last})"
 
