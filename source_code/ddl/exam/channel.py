@@ -75,10 +75,8 @@ class Channel:
         """
         pipe, due = self._process.stdout, time.monotonic() + timeout_s
         searched = 0
-        while (end := self._rest.find(b"\n", searched)) < 0:
+        while (end := self._rest.find(b"\n", searched)) < 0 and len(self._rest) <= limit_bytes:
             searched = len(self._rest)
-            if searched > limit_bytes:
-                raise Ended(f"it answered with more than {limit_bytes:,} bytes")
             self._wait(pipe, selectors.EVENT_READ, due)
             try:
                 chunk = os.read(pipe.fileno(), CHUNK_BYTES)
@@ -87,6 +85,8 @@ class Channel:
             if not chunk:
                 raise Ended(self._reason())
             self._rest += chunk
+        if not 0 <= end <= limit_bytes:
+            raise Ended(f"it answered with more than {limit_bytes:,} bytes")
         line = bytes(self._rest[:end])
         del self._rest[: end + 1]
         try:
