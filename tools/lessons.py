@@ -46,6 +46,10 @@ def notebook_path(source: Path, root: Path) -> Path:
     return folder / f"{source.stem}.ipynb"
 
 
+def source_of(path: Path, root: Path) -> Path:
+    return root / "grading" / "source" / path.stem / f"{path.stem}.py"
+
+
 def notebooks(root: Path) -> list[Path]:
     """The notebooks in the order in which people meet them."""
     return [*root.glob("Start_Here.ipynb"), *sorted(root.glob("notebooks/*.ipynb"))]
@@ -162,7 +166,10 @@ def run(root: Path, lesson: str, size: str) -> int:
 
 
 def execute(path: Path, root: Path, size: str, line: Line) -> Failure | None:
-    """Execute one notebook in its own folder with this Python; write it and its HTML to build/."""
+    """Execute one notebook in its own folder with this Python; write it and its HTML to build/.
+
+    A lesson with questions is executed with its model answers: unanswered, its tests end it.
+    """
     import nbformat
 
     try:
@@ -174,11 +181,18 @@ def execute(path: Path, root: Path, size: str, line: Line) -> Failure | None:
     result = root / "build" / path.name
     result.parent.mkdir(exist_ok=True)
     result.unlink(missing_ok=True)
+    executed = path
+    if any(cell.metadata.get("nbgrader", {}).get("solution") for cell in notebook.cells):
+        source = source_of(path, root)
+        if not source.exists():
+            return Failure(f"asks questions, and {source.relative_to(root)} has no answers to them.")
+        executed = result.with_suffix(".answered.ipynb")
+        nbformat.write(master(source.read_text()), executed)
     env = {k: v for k, v in os.environ.items() if k != "JUPYTER_PATH"}
     env |= {"JUPYTER_PREFER_ENV_PATH": "1", "PYTHONNOUSERSITE": "1", "DDL_VIEW": "plain"}
     env |= {"PATH": f"{Path(sys.executable).parent}:{env['PATH']}"}
     env.setdefault("DDL_RUNS_DIR", str(root / "build" / "runs"))
-    papermill = [sys.executable, "-m", "papermill", path, result, "-p", "size", size]
+    papermill = [sys.executable, "-m", "papermill", executed, result, "-p", "size", size]
     papermill += ["--kernel", "python3", "--cwd", path.parent]
     papermill += ["--no-progress-bar", "--log-output"]
     log = root / "build" / f"{path.stem}.log"

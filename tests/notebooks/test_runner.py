@@ -136,6 +136,32 @@ def test_the_runner_goes_on_after_a_failure_and_repeats_it_at_the_end(
     assert printed == f"kernel {sys.executable} size smoke\n"
 
 
+ASKING = GOOD + '''
+# %% nbgrader={"grade": false, "grade_id": "q01", "locked": false, "schema_version": 3, "solution": true, "task": false}
+### BEGIN SOLUTION
+answer = 6 * 7
+### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "q01_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+assert answer == 42
+'''
+
+
+def test_a_lesson_with_questions_runs_with_its_model_answers(course, capsys):
+    course("1.Asks", ASKING)
+    course("2.Wrong", ASKING.replace("6 * 7", "6 + 7"))
+    course.main("build")
+    lost = course("3.Lost", ASKING)
+    course.main("build")
+    lost.unlink()
+    assert course.main("run") == 1
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        "notebooks/2.Wrong.ipynb: cell 5 raised AssertionError: ",
+        "notebooks/3.Lost.ipynb: asks questions, and grading/source/3.Lost/3.Lost.py has no "
+        "answers to them.",
+    ]
+
+
 def test_a_cell_that_is_no_python_is_named(course, capsys):
     course("1.Syntax", GOOD + "\n# %%\ndef f(:\n")
     course.main("build")
