@@ -17,7 +17,10 @@ HERE = Path(__file__).resolve().parents[1]
 
 
 def main(arguments):
-    given = _parser().parse_args(arguments)
+    parser = _parser()
+    given, others = parser.parse_known_args(arguments)
+    if others and given.command != "formgrader":
+        parser.error(f"unrecognized arguments: {' '.join(others)}")
     course = Course(given.course.absolute())
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     # nbgrader starts a program that came with it, by its name.
@@ -26,7 +29,7 @@ def main(arguments):
         if given.command == "formgrader":
             from marking.formgrader import open_formgrader
 
-            open_formgrader(course, given.arguments)
+            open_formgrader(course, others)
         with course.alone():
             return COMMANDS[given.command](course, given)
     except MarkingError as error:
@@ -156,8 +159,7 @@ def _parser():
             command.add_argument("--students", type=Path, help="CSV: id,first_name,last_name,email")
         if name == "collect":
             command.add_argument("--from", dest="where", type=Path, help="a folder or zip archive")
-    formgrader = commands.add_parser("formgrader")
-    formgrader.add_argument("arguments", nargs=argparse.REMAINDER)
+    commands.add_parser("formgrader", help="other options are Jupyter's own")
     return parser
 
 

@@ -15,9 +15,9 @@ __all__ = ["Unreadable", "answered", "cells", "recognized"]
 OWN_CELLS = 500  # more of them than anybody writes
 # Of these, a browser shows a picture and runs nothing.
 PICTURES = ("image/png", "image/jpeg", "image/gif")
-# After which a browser takes what follows for a tag rather than for text.
-TAG = re.compile(r"<(?=[A-Za-z/!?])")
-NO_SPACE = "\u200b"
+# What a browser takes for a tag, for another way to write a character, for a link that runs code.
+ACTIVE = re.compile(r"(<(?=[A-Za-z/!?])|&(?=#|\w+;)|(?:script|data)\\*(?=:))", re.IGNORECASE)
+NO_SPACE = "\u200b"  # parts it and is not seen
 
 
 class Unreadable(ValueError):
@@ -158,7 +158,7 @@ def _set_aside(cell, name):
 
 def _harmless(source):
     """Markdown that the formgrader's page, opened by the instructor, shows and does not run."""
-    return TAG.sub(f"<{NO_SPACE}", source)
+    return ACTIVE.sub(rf"\1{NO_SPACE}", source)
 
 
 def _pictures(attachments):

@@ -176,16 +176,16 @@ def _keep(folder, pieces):
     kept, refused, left = [], {}, KEPT_BYTES
     for piece in pieces[:KEPT_FILES]:
         try:
-            content = piece.content()
-            if len(content) > left:
-                raise Refused(f"is more than the {KEPT_BYTES / 2**20:.0f} MiB of one hand-in")
+            content = piece.content() if left >= 0 else b""
+            left -= len(content)
+            if left < 0:
+                raise Refused(f"is beyond the {KEPT_BYTES / 2**20:.0f} MiB of one hand-in")
             write(new.joinpath(*piece.parts), content)
         except Refused as error:
             refused[piece.name] = str(error)
         except OSError as error:
             refused[piece.name] = f"cannot be kept ({error.strerror})"
         else:
-            left -= len(content)
             kept.append((piece, content))
     if len(pieces) > KEPT_FILES:
         refused["All"] = f"{len(pieces):,} files are more than the {KEPT_FILES:,} looked at"
@@ -214,10 +214,10 @@ def _notebooks(kept):
                 continue
             inner = replace(inner, parts=(*piece.parts, *inner.parts))
             try:
-                data = inner.content()
+                data = inner.content() if left >= 0 else b""
                 left -= len(data)
                 if left < 0:
-                    raise Refused("is more than is looked at of one hand-in")
+                    raise Refused(f"is beyond the {KEPT_BYTES / 2**20:.0f} MiB of one hand-in")
             except Refused as error:
                 refused[inner.name] = str(error)
             else:

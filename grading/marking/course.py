@@ -12,7 +12,7 @@ from pathlib import Path
 from nbgrader.api import Gradebook
 from nbgrader.apps.baseapp import NbGrader
 
-__all__ = ["Course", "MarkingError", "Notes"]
+__all__ = ["GRADING", "Course", "MarkingError", "Notes", "one", "plain", "write"]
 
 GRADING = Path(__file__).resolve().parents[1]
 SETTINGS = """\

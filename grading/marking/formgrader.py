@@ -3,18 +3,27 @@
 import os
 import sys
 
-from marking.course import Course
+from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
 
-__all__ = ["open_formgrader"]
+from marking.course import GRADING, Course
 
-# No kernel and no terminal: what students handed in is read there, and cannot be run by mistake.
+__all__ = ["NoKernels", "open_formgrader"]
+
 OPTIONS = (
-    "--ServerApp.jpserver_extensions=nbgrader.server_extensions.formgrader=True",
     "--ServerApp.default_url=/formgrader",
+    "--ServerApp.kernel_spec_manager_class=marking.formgrader.NoKernels",
     "--ServerApp.terminals_enabled=False",
-    "--KernelSpecManager.allowed_kernelspecs=none",
-    "--KernelSpecManager.ensure_native_kernel=False",
 )
+
+
+class NoKernels(KernelSpecManager):
+    """What students handed in is read there, and cannot be run by mistake."""
+
+    def find_kernel_specs(self):
+        return {}
+
+    def get_kernel_spec(self, kernel_name):
+        raise NoSuchKernel(kernel_name)
 
 
 def open_formgrader(course: Course, arguments=()) -> None:
@@ -28,5 +37,6 @@ def open_formgrader(course: Course, arguments=()) -> None:
     """
     course.settle()
     os.chdir(course.folder)
+    os.environ["PYTHONPATH"] = str(GRADING)
     os.execv(sys.executable, [sys.executable, "-m", "jupyter_server", *OPTIONS,
                               f"--ServerApp.root_dir={course.folder}", *arguments])

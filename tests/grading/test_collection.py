@@ -180,8 +180,8 @@ def test_bombs_do_not_go_off(taken, hand_in):
     hand_in("ann_b.zip", archive({f"{n}.zip": zeros for n in range(20)}))
     hand_in("123.zip", archive({"x.ipynb": bytes(FILE_BYTES + 1)}))
     taken()
-    assert "is more than is looked at of one hand-in" in taken.notes("ann")
-    assert "is more than is looked at of one hand-in" in taken.notes("ann_b")
+    assert "is beyond the 100 MiB of one hand-in" in taken.notes("ann")
+    assert "is beyond the 100 MiB of one hand-in" in taken.notes("ann_b")
     assert "has 20 MiB" in taken.notes("123")
 
 

@@ -55,7 +55,7 @@ def test_an_evening_from_an_empty_folder_to_returned_feedback(course, hand_in, t
     assert "Nicely put." in page and "7.5" in page and "data:image/svg+xml;base64" in page
     page = (course.folder / "feedback" / "bob" / tiny.name / f"{tiny.name}.html").read_text()
     assert "the mean of 1, 2, 3 is 2, not 1" in page
-    assert "hidden test" in page and "canary" not in page and "np.zeros" not in page
+    assert "hidden test" in page and "canary_in_a_hidden" not in page and "np.zeros" not in page
     with zipfile.ZipFile(course.folder / f"feedback-{tiny.name}.zip") as pages:
         assert sorted(pages.namelist()) == [
             f"Ann Ames_77_assignsubmission_file_/{tiny.name}.html", f"bob/{tiny.name}.html"]
