@@ -111,7 +111,9 @@ def grades(course, given):
     return code
 
 
-COMMANDS = {command.__name__: command for command in (release, collect, autograde, feedback, grades)}
+COMMANDS = {
+    command.__name__: command for command in (release, collect, autograde, feedback, grades)
+}
 
 
 def _summary(rows):

@@ -77,7 +77,8 @@ class Course:
 
     def handed_in(self, lesson: str) -> list[str]:
         """The students with a hand-in, by their ids."""
-        return sorted(path.parts[-3] for path in self.folder.glob(f"submitted/*/{lesson}/*.ipynb"))
+        found = self.folder.glob(f"submitted/*/{lesson}/*.ipynb")
+        return sorted(path.parts[-3] for path in found)
 
     def nbgrader(self) -> NbGrader:
         """nbgrader as its own commands set it up in this folder."""

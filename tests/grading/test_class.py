@@ -70,7 +70,10 @@ ATTACKS = {
     "fork bomb": """
         import os
         while True:
-            os.fork()
+            try:
+                os.fork()
+            except OSError:
+                pass
     """,
     "memory bomb": """
         hoard = []
@@ -119,7 +122,8 @@ def _noisy(function):
     return wrapped
 
 for _name, _value in list(globals().items()):
-    if type(_value) is type(_noisy) and not _name.startswith("_") and _value.__module__ == "__main__":
+    ours = type(_value) is type(_noisy) and _value.__module__ == "__main__"
+    if ours and not _name.startswith("_"):
         globals()[_name] = _noisy(_value)
 """
 ANYTHING = """

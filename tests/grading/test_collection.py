@@ -98,7 +98,8 @@ def test_the_downloads_own_folder_is_no_students(taken, hand_in, tiny):
 
 
 def test_a_zip_archive_of_everything_is_as_good_as_a_folder(taken, hand_in, tiny, tmp_path):
-    files = {"all/ann/x.ipynb": tiny.right(), "all/ann_b.zip": archive({"in/y.ipynb": tiny.right()}),
+    files = {"all/ann/x.ipynb": tiny.right(),
+             "all/ann_b.zip": archive({"in/y.ipynb": tiny.right()}),
              "__MACOSX/all/._x": b"clutter"}
     (tmp_path / "class.zip").write_bytes(archive(files))
     assert taken(tmp_path / "class.zip") == (["ann", "ann_b"], [])
@@ -192,7 +193,8 @@ def test_bombs_do_not_go_off(taken, hand_in):
 def test_a_broken_archive_is_named(taken, hand_in, content, reason):
     hand_in("ann.zip", content)
     taken()
-    assert reason in taken.notes("ann") and "no notebook in what was handed in" in taken.notes("ann")
+    assert reason in taken.notes("ann")
+    assert "no notebook in what was handed in" in taken.notes("ann")
     assert taken.course.handed_in("1.Tiny-Lesson") == []
 
 
