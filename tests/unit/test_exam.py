@@ -184,6 +184,17 @@ def test_a_cell_that_ends_its_process_costs_no_other_question():
                            "h did not return within 1 s")
 
 
+def test_a_cell_that_copies_its_process_costs_no_question():
+    notebook = {"cells": [
+        code("import os\ndef one():\n    return 1"), code("copies = [os.fork() for _ in range(3)]"),
+        question("after", "assert one() == 1"), code("print('still here')"),
+        question("end", "assert one() == 1"),
+    ]}
+    found = examine(notebook, hidden=False)
+    assert [verdict.passed for verdict in found.verdicts] == [True, True] and not found.notes
+    assert found.cells[-1].printed == "still here\n"
+
+
 def test_a_test_that_a_result_keeps_busy_is_ended():
     notebook = {"cells": [code("def f():\n    return 10**15"),
                           question("busy", "for _ in range(f()): pass"),
