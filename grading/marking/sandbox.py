@@ -106,11 +106,12 @@ def bubblewrap(limits, command, seccomp):
     line = [_program("prlimit"), f"--nproc={most}", "--", program,
             *(f"--unshare-{space}" for space in spaces), "--die-with-parent", "--new-session",
             "--clearenv", "--hostname", "sandbox", "--seccomp", str(seccomp)]
-    line += _system() + _python()
+    line += _system()
     line += ["--proc", "/proc", "--dev", "/dev"]
     for folder in ("/dev/shm", "/tmp"):
         line += ["--perms", "1777", "--size", str(limits.folder_bytes), "--tmpfs", folder]
     line += ["--perms", "1777", "--dir", WORK, "--chdir", WORK]
+    line += _python()  # after the empty folders: it may lie in one of them
     # What bubblewrap makes itself lies in memory, without a limit of size.
     line += ["--remount-ro", "/dev", "--remount-ro", "/"]
     for name, value in _environment().items():
