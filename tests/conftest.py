@@ -1,11 +1,22 @@
-"""Shared fixtures: a private runs folder and cache, and scripts to launch."""
+"""Shared fixtures: a private runs folder and cache, scripts to launch, and a browser."""
 
+import shutil
 import textwrap
 
 import pytest
 
 from ddl import processes
 from ddl.record import data_dir
+
+CHROMIUM_ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 
 
 @pytest.fixture(autouse=True)
@@ -37,3 +48,16 @@ def nothing_left():
         assert processes.of_run(run.id) == []
 
     return check
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """One browser for all tests: its library allows no second one beside it."""
+    chromium = shutil.which("chromium")
+    if not chromium:
+        pytest.skip("chromium is not installed (Debian: apt-get install chromium)")
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with playwright.sync_playwright() as p:
+        browser = p.chromium.launch(executable_path=chromium, args=CHROMIUM_ARGUMENTS)
+        yield browser
+        browser.close()

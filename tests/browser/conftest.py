@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -16,15 +15,6 @@ import pytest
 COURSE = Path(__file__).resolve().parents[2]
 SCREENSHOTS = COURSE / "build" / "screenshots"
 TOKEN = "browser-test"
-CHROMIUM_ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 
 
 class Lab:
@@ -180,18 +170,6 @@ class Tab:
         self.page.locator(".lm-MenuBar-itemLabel", has_text=menu).first.click()
         entry = self.page.locator(f".lm-Menu-itemLabel:text-is('{item}')")
         entry.first.click()
-
-
-@pytest.fixture(scope="session")
-def browser():
-    chromium = shutil.which("chromium")
-    if not chromium:
-        pytest.skip("chromium is not installed (Debian: apt-get install chromium)")
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with playwright.sync_playwright() as p:
-        browser = p.chromium.launch(executable_path=chromium, args=CHROMIUM_ARGUMENTS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="session")

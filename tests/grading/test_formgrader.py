@@ -2,7 +2,6 @@
 
 import csv
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -19,20 +18,6 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
 SCREENSHOTS = ROOT / "build" / "screenshots"
 TOKEN = "formgrader-test"
-
-
-@pytest.fixture
-def browser():
-    chromium = shutil.which("chromium")
-    if not chromium:
-        pytest.skip("chromium is not installed (Debian: apt-get install chromium)")
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with playwright.sync_playwright() as p:
-        browser = p.chromium.launch(
-            executable_path=chromium,
-            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

@@ -283,7 +283,8 @@ def test_killing_reaches_children():
     children = psutil.Process(one.pid).children()
     assert children
     one.kill()
-    assert not any(child.is_running() for child in children)
+    gone, left = psutil.wait_procs(children, timeout=2)
+    assert all(child.status() == psutil.STATUS_ZOMBIE for child in left)
 
 
 def test_kept_output():
