@@ -14,6 +14,8 @@ rendezvous.json    the task of rank 0, on several nodes: where the ranks meet
 events.jsonl       rank 0's training script, as it goes (`Recorder`)
 result.json        rank 0's training script, at the end (`Recorder`)
 checkpoint.npz     rank 0's training script, when asked to
+weights.npz        rank 0's training script, where it keeps the model's weights at the end
+witness-<k>.jsonl  rank k's training script, where it tells: what rank k itself saw, step by step
 requeue            rank 0's training script: it stopped early with a checkpoint to go on from
 =================  ===========================================================
 
@@ -108,6 +110,10 @@ class RunFolder:
         return self.path / "result.json"
 
     @property
+    def weights(self):
+        return self.path / "weights.npz"
+
+    @property
     def requeue(self):
         return self.path / "requeue"
 
@@ -129,6 +135,9 @@ class RunFolder:
 
     def stack(self, rank):
         return self.path / f"stack-{rank}.txt"
+
+    def witness(self, rank):
+        return self.path / f"witness-{rank}.jsonl"
 
 
 # ---------------------------------------------------------------- reading and writing

@@ -280,6 +280,13 @@ class Run:
         """
         return one_record(read_json_lines(self._paths.events))
 
+    def witness(self, rank=0):
+        """Return what one rank itself saw, step by step, as dictionaries; empty if it told nothing.
+
+        `events` are rank 0's account of the whole run; this is each rank's own.
+        """
+        return read_json_lines(self._paths.witness(rank))
+
     @property
     def history(self):
         """The evaluations so far, one row each, as a pandas data frame."""
