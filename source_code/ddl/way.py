@@ -1,0 +1,421 @@
+"""What all ways of distributing one training share: options, data, model, evaluation, records.
+
+The scripts in ``source_code/ways`` train one network on one order of samples, each in its own way.
+What a reader has to see of a way is in its file; everything else is here, so that the files differ
+in what the ways need and in nothing more.
+"""
+
+import argparse
+import math
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas
+
+from ddl.data import DataError, Order, load, shard
+from ddl.journal import Journal
+from ddl.machine import usable_cores
+from ddl.recipes import REFERENCE_BATCH
+from ddl.record import RunFolder
+
+__all__ = ["MOMENTUM", "Way", "agreement", "devices_for", "losses_and_hits", "pin"]
+
+MOMENTUM = 0.9
+TEST_BATCH = 500
+
+
+class Way:
+    """One training: its options, its data and model, its clock and its records.
+
+    Making one touches neither TensorFlow's devices nor its threads, which a strategy may still
+    have to set.
+
+    Parameters
+    ----------
+    description : str
+        The script's docstring, for ``--help``.
+    rank, ranks : int
+        This process among those that compute. Rank 0 evaluates and writes.
+    replicas : int, optional
+        How many replicas each process has unless ``--replicas`` says otherwise; None for a way
+        that has no such option, and one replica.
+    arguments : sequence of str, optional
+        Command line; by default this process's own.
+
+    Attributes
+    ----------
+    global_batch : int
+        Samples that one update of the weights averages over.
+    steps, steps_per_epoch, epochs : int
+        Updates in all, in a whole epoch, and epochs, the last of which may be cut short.
+
+    Raises
+    ------
+    SystemExit
+        With a message, where the options do not go with each other or with the data.
+    """
+
+    def __init__(self, description, *, rank=0, ranks=1, replicas=None, arguments=None):
+        self.config = config = _parse(description, replicas, arguments)
+        self._arguments = list(sys.argv[1:] if arguments is None else arguments)
+        self.rank, self.ranks = rank, ranks
+        self.replicas = ranks * getattr(config, "replicas", 1)
+        self.global_batch = config.global_batch
+        try:
+            self.data = load(config.data_set, train_samples=config.train_samples,
+                             test_samples=config.test_samples)
+            self._order = Order(self.data.train_samples, config.global_batch, config.seed)
+            shard(np.empty(config.global_batch), 0, self.replicas)  # says so where it cannot be
+        except DataError as error:
+            sys.exit(f"{_script()}: {error}")
+        self.steps_per_epoch = self._order.steps
+        self.steps = config.steps or max(1, round(config.epochs * self.steps_per_epoch))
+        self.epochs = math.ceil(self.steps / self.steps_per_epoch)
+        self._journal = Journal(rank == 0, self.steps, self.steps_per_epoch, config.global_batch)
+        self._devices, self._done, self._since, self._totals = None, 0, 0, 0.0
+        for note in filter(None, [self.data.note]):
+            self._journal.note(note)
+
+    def rate(self, batch):
+        """Return the learning rate for updates that average over so many samples.
+
+        The linear rule of Goyal et al. 2017, section 2.1: ``--learning-rate`` is that of
+        `ddl.recipes.REFERENCE_BATCH` samples.
+        """
+        return self.config.learning_rate * batch / REFERENCE_BATCH
+
+    def devices(self):
+        """Return the names of this process's replicas' devices; see `devices_for`."""
+        self._devices, note = devices_for(self.config.replicas)
+        if note:
+            self._journal.note(note)
+        return self._devices
+
+    def model(self):
+        """Return the course's network without batch norm, the same for the same seed."""
+        from ddl import models
+
+        return models.build("cnn", seed=self.config.seed, classes=len(self.data.class_names))
+
+    def dataset(self, rank=0, ranks=1):
+        """Return the whole training's batches, in an order that only the seed decides.
+
+        Parameters
+        ----------
+        rank, ranks : int
+            Which part of every global batch, and of how many; by default all of it.
+
+        Returns
+        -------
+        tf.data.Dataset
+            Of `steps` elements: normalised pictures, float32 ``[batch, 32, 32, 3]``, and labels,
+            int32 ``[batch]``.
+        """
+        import tensorflow as tf
+
+        from ddl.data.augment import normalise
+
+        numbers = np.concatenate([self._order.epoch(epoch) for epoch in range(self.epochs)])
+        numbers = shard(numbers[: self.steps], rank, ranks)
+        with tf.device("CPU:0"):  # pictures wait in the host's memory, not in a GPU's
+            images, labels = tf.constant(self.data.train_images), tf.constant(self.data.train_labels)
+        batches = tf.data.Dataset.from_tensor_slices(numbers.ravel())
+        batches = batches.batch(numbers.shape[1], drop_remainder=True).map(
+            lambda some: (normalise(tf.gather(images, some)), tf.gather(labels, some)))
+        # A strategy of several processes splits every batch; it cannot split files, of which
+        # there are none.
+        options = tf.data.Options()
+        options.experimental_distribute.auto_shard_policy = (
+            tf.data.experimental.AutoShardPolicy.DATA)
+        return batches.prefetch(2).with_options(options)
+
+    # ------------------------------------------------------------ while it trains
+
+    def callback(self, model):
+        """Return the Keras callback that keeps the records of a ``Model.fit``."""
+        import tensorflow as tf
+
+        self._evaluate = self._evaluation()
+
+        def batch_end(batch, logs):
+            total = logs["loss"] * (batch + 1)  # Keras tells the mean since the epoch began
+            self._count(total - self._totals)
+            self._totals = total
+            model.stop_training = self._done == self.steps
+
+        def epoch_end(_, logs):
+            self._totals = 0.0
+            self._write(model, logs["loss"], logs["accuracy"])
+
+        return tf.keras.callbacks.LambdaCallback(
+            on_train_begin=lambda _: self._start(), on_batch_end=batch_end, on_epoch_end=epoch_end)
+
+    def start(self):
+        """Start the clock of a custom loop."""
+        self._evaluate = self._evaluation()
+        self._start()
+
+    def step(self, model, figures):
+        """Count a finished update of a custom loop, and evaluate where an epoch ends.
+
+        Parameters
+        ----------
+        model : tf.keras.Model
+        figures : tf.Tensor
+            float32 ``[2]``: loss and accuracy over the global batch.
+        """
+        self._totals, self._since = self._totals + figures, self._since + 1
+        self._count(figures[0])
+        if self.epoch_ends(self._done):
+            self._write(model, *(self._totals / self._since).numpy().tolist())
+            self._totals, self._since = 0.0, 0
+
+    def epoch_ends(self, done):
+        """Say whether rank 0 evaluates after so many updates."""
+        return done % self.steps_per_epoch == 0 or done == self.steps
+
+    def _start(self):
+        facts = self.data.describe()
+        self._journal.print(
+            f"data: {facts['name']} ({facts['form']}), {facts['train_samples']} training and "
+            f"{facts['test_samples']} test pictures\n"
+            f"batch: {self.replicas} replicas in {self.ranks} processes, {self.global_batch} "
+            f"samples an update, learning rate {self.rate(self.global_batch):g}")
+        self._journal.start(world=self.ranks, per_rank_batch=self.global_batch // self.ranks,
+                            data=facts)
+
+    def _count(self, loss):
+        self._done += 1
+        self._journal.step(self._done, loss, self.rate(self.global_batch))
+
+    def _write(self, model, loss, accuracy):
+        if self.rank == 0:
+            with self._journal.paused():
+                test_loss, test_accuracy = self._evaluate(model)
+            self._journal.evaluation(
+                self._done, loss=loss, accuracy=accuracy, test_loss=test_loss,
+                test_accuracy=test_accuracy, learning_rate=self.rate(self.global_batch))
+
+    def _evaluation(self):
+        """Return a function of a model that gives held-out loss and accuracy.
+
+        It evaluates a copy on this process's first device: a model's own variables may lie on
+        several devices, or in other processes. Call this outside of any strategy's scope.
+        """
+        import tensorflow as tf
+
+        from ddl.data.augment import normalise
+
+        copy, data = self.model(), self.data
+
+        @tf.function
+        def sums(images, labels):
+            each = losses_and_hits(labels, copy(normalise(images), training=False))
+            return tf.reduce_sum(each, axis=1)
+
+        def evaluate(model):
+            copy.set_weights(model.get_weights())
+            parts = [slice(first, first + TEST_BATCH)
+                     for first in range(0, data.test_samples, TEST_BATCH)]
+            total = sum(sums(data.test_images[part], data.test_labels[part]) for part in parts)
+            return (total / data.test_samples).numpy().tolist()
+
+        return evaluate
+
+    # ------------------------------------------------------------ at its end
+
+    def finish(self, model, **facts):
+        """Write ``result.json`` and ``weights.npz``, on rank 0 only.
+
+        Parameters
+        ----------
+        model : tf.keras.Model
+        **facts
+            What this way has to say besides.
+        """
+        if self.rank:
+            return None
+        weights = model.get_weights()
+        if self._journal.recorder.folder:
+            np.savez(self._journal.recorder.folder.weights, *weights)
+        return self._journal.result(
+            script=_script(),
+            argv=self._arguments,
+            config=vars(self.config),
+            way=Path(_script()).stem,
+            model="cnn",
+            parameters=sum(weight.size for weight in weights),
+            data=self.data.describe(),
+            ranks=self.ranks,
+            threads_per_rank=int(os.environ.get("TF_NUM_INTRAOP_THREADS") or usable_cores()),
+            replicas=self.replicas,
+            devices=self._devices,
+            per_rank_batch=self.global_batch // self.ranks,
+            global_batch=self.global_batch,
+            seed=self.config.seed,
+            learning_rate=self.rate(self.global_batch),
+            **facts,
+        )
+
+
+def _parse(description, replicas, arguments):
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--data-set", default="auto", choices=("auto", "cifar10", "synthetic"))
+    add("--train-samples", type=_positive, metavar="N", help="train on a part (default: all)")
+    add("--test-samples", type=_positive, metavar="N", help="evaluate on a part (default: all)")
+    add("--epochs", type=float, default=1)
+    add("--steps", type=_positive, help="train for so many steps instead")
+    add("--global-batch", type=_positive, default=REFERENCE_BATCH,
+        help="samples that one update of the weights averages over")
+    add("--learning-rate", type=float, default=0.02, metavar="RATE",
+        help=f"at a global batch of {REFERENCE_BATCH}")
+    add("--seed", type=int, default=0, help="of initial weights and order")
+    if replicas:
+        add("--replicas", type=_positive, default=replicas,
+            help="GPUs of this machine, or logical devices of its processor where there are fewer")
+    return parser.parse_args(arguments)
+
+
+def _positive(text):
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value} is not a whole number of at least 1")
+    return value
+
+
+def _script():
+    return os.path.basename(sys.argv[0])
+
+
+# ---------------------------------------------------------------- devices and figures
+
+
+def pin(local_rank):
+    """Let this process see one GPU only, where there are any.
+
+    Parameters
+    ----------
+    local_rank : int
+        This process among those of its machine.
+    """
+    import tensorflow as tf
+
+    gpus = tf.config.list_physical_devices("GPU")
+    if gpus:
+        # The remainder: a scheduler may show each process only its own GPU, under number 0.
+        tf.config.set_visible_devices(gpus[local_rank % len(gpus)], "GPU")
+
+
+def devices_for(replicas):
+    """Choose the devices of so many replicas: GPUs, or where there are fewer, logical ones.
+
+    Logical devices of one processor share its cores: the same computations and messages as on as
+    many GPUs, and no speed-up. Call this before anything has run on a device.
+
+    Parameters
+    ----------
+    replicas : int
+
+    Returns
+    -------
+    devices : list of str
+        For example ``["GPU:0", "GPU:1"]``.
+    note : str or None
+        What a reader of the record must know about them.
+    """
+    import tensorflow as tf
+
+    gpus = tf.config.list_physical_devices("GPU")
+    if len(gpus) >= replicas:
+        return [f"GPU:{index}" for index in range(replicas)], None
+    tf.config.set_visible_devices([], "GPU")
+    processor = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(
+        processor, [tf.config.LogicalDeviceConfiguration()] * replicas)
+    return [f"CPU:{index}" for index in range(replicas)], (
+        f"{replicas} replicas are logical devices of one processor and share its cores, because "
+        f"this machine shows {len(gpus)} GPUs: they compute what {replicas} GPUs would, and no "
+        "faster than one device.")
+
+
+def losses_and_hits(labels, logits):
+    """Return the cross-entropy of each sample, and 1 where the largest logit is right.
+
+    Parameters
+    ----------
+    labels : tf.Tensor
+        int32 ``[batch]``.
+    logits : tf.Tensor
+        float32 ``[batch, classes]``.
+
+    Returns
+    -------
+    list of tf.Tensor
+        Two of float32 ``[batch]``.
+    """
+    import tensorflow as tf
+
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+    right = tf.argmax(logits, 1, tf.int32) == tf.cast(labels, tf.int32)
+    return [losses, tf.cast(right, tf.float32)]
+
+
+# ---------------------------------------------------------------- comparing the ways
+
+
+def agreement(runs):
+    """Compare the weights that several ways ended with.
+
+    Parameters
+    ----------
+    runs : iterable of Run
+        Finished runs of the scripts in ``ways``; the first is what the others are compared with.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row a run: the largest difference of any weight from the first run's, the same divided by
+        the largest absolute weight of the first run, held-out accuracy (%), images/s, and how many
+        processes and threads computed.
+
+    Raises
+    ------
+    ValueError
+        If there are no runs, one has left no weights, or the runs trained different networks.
+    """
+    runs = list(runs)
+    if not runs:
+        raise ValueError("there are no runs to compare")
+    weights = [_weights(run) for run in runs]
+    scale = max(np.abs(weight).max() for weight in weights[0])
+    rows = []
+    for run, ours in zip(runs, weights, strict=True):
+        if [weight.shape for weight in ours] != [weight.shape for weight in weights[0]]:
+            raise ValueError(f"run {run.id} ({run.name}) trained another network than run "
+                             f"{runs[0].id} ({runs[0].name}): their weights can't be compared")
+        gap = max(float(np.abs(a - b).max()) for a, b in zip(ours, weights[0], strict=True))
+        result = run.result
+        rows.append({
+            "way": run.name,
+            "processes × threads": f"{result['ranks']} × {result['threads_per_rank']}",
+            "replicas": result["replicas"],
+            "updates": result["steps"],
+            "largest difference of a weight": gap,
+            "÷ the largest weight": gap / scale,
+            "held-out accuracy, %": 100 * result["test_accuracy"],
+            "images/s": result["images_per_s"],
+        })
+    return pandas.DataFrame(rows)
+
+
+def _weights(run):
+    path = RunFolder(run.folder).weights
+    if run.result is None or not path.exists():
+        raise ValueError(f"run {run.id} ({run.name}, {run.state}) has left no weights: only a "
+                         "finished run of a script in ways/ has")
+    with np.load(path) as file:
+        return [file[name] for name in file.files]

@@ -1,0 +1,53 @@
+"""Train the course's network in several processes with Horovod, in a loop of our own.
+
+    ddl run --workers 2 ways/horovod_loop.py --epochs 2
+    horovodrun --gloo -np 2 python source_code/ways/horovod_loop.py --steps 20
+
+Every process runs this file. Horovod averages the ranks' gradients: so each rank takes the mean
+over its own part of the batch.
+"""
+
+import horovod.tensorflow as hvd
+import tensorflow as tf
+
+from ddl.way import MOMENTUM, Way, losses_and_hits, pin
+
+
+def main():
+    # Horovod 1: initialise. From here on this process knows its rank and how many there are.
+    hvd.init()
+    # Horovod 2: pin each rank to one GPU, where there are any.
+    pin(hvd.local_rank())
+    # Only rank 0 evaluates and writes.
+    way = Way(__doc__, rank=hvd.rank(), ranks=hvd.size())
+
+    model = way.model()
+    # Horovod 3: scale. The rate is that of all ranks' samples together.
+    per_rank_batch = way.global_batch // hvd.size()
+    optimizer = tf.keras.optimizers.SGD(way.rate(per_rank_batch * hvd.size()), MOMENTUM)
+
+    @tf.function
+    def train_step(pictures, labels):
+        with tf.GradientTape() as tape:
+            losses, hits = losses_and_hits(labels, model(pictures, training=True))
+            loss = tf.reduce_mean(losses)
+        # Horovod 4: wrap. The tape averages the gradients of all ranks.
+        tape = hvd.DistributedGradientTape(tape)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+        # Metrics are averaged too: one rank's own would be of its part only.
+        return hvd.allreduce(tf.stack([loss, tf.reduce_mean(hits)]), op=hvd.Average)
+
+    # Horovod 5: shard. Each rank takes its part of every batch.
+    dataset = way.dataset(hvd.rank(), hvd.size())
+    # Horovod 6: broadcast rank 0's weights and optimizer state, so that all ranks begin alike.
+    optimizer.build(model.trainable_variables)
+    hvd.broadcast_variables(model.variables + optimizer.variables, root_rank=0)
+    way.start()
+    for pictures, labels in dataset:
+        way.step(model, train_step(pictures, labels))
+    way.finish(model)
+
+
+if __name__ == "__main__":
+    main()

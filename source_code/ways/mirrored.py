@@ -1,0 +1,38 @@
+"""Train the course's network on all devices of one machine, with Keras' Model.fit.
+
+    ddl run --workers 1 ways/mirrored.py --epochs 2
+    python source_code/ways/mirrored.py --steps 20 --replicas 4
+
+One process. Each device has a replica of the model; a batch is split among them, and their
+gradients are summed before every replica makes the same update.
+"""
+
+import tensorflow as tf
+
+from ddl.way import MOMENTUM, Way
+
+
+def main():
+    way = Way(__doc__, replicas=2)
+    strategy = tf.distribute.MirroredStrategy(way.devices())
+
+    # What has variables is made in the strategy's scope: each replica gets them.
+    with strategy.scope():
+        model = way.model()
+        model.compile(
+            optimizer=tf.keras.optimizers.SGD(way.rate(way.global_batch), MOMENTUM),
+            loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            metrics=["accuracy"],
+        )
+    model.fit(
+        way.dataset(),
+        epochs=way.epochs,
+        steps_per_epoch=way.steps_per_epoch,
+        callbacks=[way.callback(model)],
+        verbose=0,
+    )
+    way.finish(model)
+
+
+if __name__ == "__main__":
+    main()

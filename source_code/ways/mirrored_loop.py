@@ -1,0 +1,45 @@
+"""Train the course's network on all devices of one machine, with a loop of our own.
+
+    ddl run --workers 1 ways/mirrored_loop.py --epochs 2
+    python source_code/ways/mirrored_loop.py --steps 20 --replicas 4
+
+One process. Each device runs the same step on its part of the batch, and the replicas' gradients
+are summed: so each replica divides its loss by the size of the whole batch, not of its part.
+"""
+
+import tensorflow as tf
+
+from ddl.way import MOMENTUM, Way, losses_and_hits
+
+
+def main():
+    way = Way(__doc__, replicas=2)
+    strategy = tf.distribute.MirroredStrategy(way.devices())
+
+    # What has variables is made in the strategy's scope: each replica gets them.
+    with strategy.scope():
+        model = way.model()
+        optimizer = tf.keras.optimizers.SGD(way.rate(way.global_batch), MOMENTUM)
+
+    def replica_step(pictures, labels):
+        with tf.GradientTape() as tape:
+            losses, hits = losses_and_hits(labels, model(pictures, training=True))
+            loss = tf.reduce_sum(losses) / way.global_batch
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+        return tf.stack([loss, tf.reduce_sum(hits) / way.global_batch])
+
+    @tf.function
+    def train_step(pictures, labels):
+        figures = strategy.run(replica_step, args=(pictures, labels))
+        return strategy.reduce(tf.distribute.ReduceOp.SUM, figures, axis=None)
+
+    dataset = strategy.experimental_distribute_dataset(way.dataset())
+    way.start()
+    for pictures, labels in dataset:
+        way.step(model, train_step(pictures, labels))
+    way.finish(model)
+
+
+if __name__ == "__main__":
+    main()

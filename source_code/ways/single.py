@@ -1,0 +1,35 @@
+"""Train the course's network on one device, with Keras' Model.fit.
+
+    ddl run --workers 1 ways/single.py --epochs 2
+    python source_code/ways/single.py --steps 20        # no run folder
+
+The files beside this one train the same network on the same pictures in the same order, each in
+another way; `ddl.way` has what all of them share.
+"""
+
+import tensorflow as tf
+
+from ddl.way import MOMENTUM, Way
+
+
+def main():
+    way = Way(__doc__)
+
+    model = way.model()
+    model.compile(
+        optimizer=tf.keras.optimizers.SGD(way.rate(way.global_batch), MOMENTUM),
+        loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        metrics=["accuracy"],
+    )
+    model.fit(
+        way.dataset(),
+        epochs=way.epochs,
+        steps_per_epoch=way.steps_per_epoch,
+        callbacks=[way.callback(model)],
+        verbose=0,
+    )
+    way.finish(model)
+
+
+if __name__ == "__main__":
+    main()
