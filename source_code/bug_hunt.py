@@ -1,0 +1,157 @@
+"""A small Horovod training, right or with one mistake in it: what do its records show?
+
+    ddl run --workers 2 bug_hunt.py              # the correct script
+    ddl run --workers 2 bug_hunt.py --case A     # or B, C, D, E, F: one step is missing or wrong
+
+It trains on generated points, for a few seconds, and prints the same whatever the case. Each rank
+writes down what it itself saw in witness-<k>.jsonl (ddl/hunt.py): that is where to look.
+"""
+
+import argparse
+import os
+import sys
+import time
+
+import horovod.tensorflow as hvd
+import numpy as np
+import tensorflow as tf
+
+from ddl.data import DataError, Order, shard
+from ddl.hunt import CASES, Witness, checksum
+from ddl.record import Recorder, hardware, versions
+from ddl.site import usable_cores
+
+FEATURES, CLASSES, TEST_SAMPLES = 16, 4, 1024
+
+
+def parse(arguments=None):
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--case", default="none", choices=CASES)
+    add("--steps", type=int, default=20)
+    add("--batch", type=int, default=32, help="samples of each rank in a step")
+    add("--learning-rate", type=float, default=0.05, help="of one rank")
+    add("--samples", type=int, default=2048, help="in the training set, of all ranks together")
+    add("--seed", type=int, default=0)
+    return parser.parse_args(arguments)
+
+
+def main(arguments=None):
+    config = parse(arguments)
+    case = config.case
+
+    # 1. Initialise: from here on this process knows its rank and how many there are.
+    hvd.init()
+    rank, ranks = hvd.rank(), hvd.size()
+
+    # 2. Pin each rank to one GPU, where there are any.
+    gpus = tf.config.list_physical_devices("GPU")
+    if gpus:
+        tf.config.set_visible_devices(gpus[hvd.local_rank() % len(gpus)], "GPU")
+
+    # 3. Shard: one order of samples for all ranks, and of every batch each takes its own part.
+    order = Order(config.samples, config.batch * ranks, config.seed)
+    my_part = 0 if case == "C" else rank
+
+    # 4. Scale the learning rate with the number of ranks, as the global batch grows with it.
+    rate = config.learning_rate * (1 if case == "F" else ranks)
+    optimizer = tf.keras.optimizers.SGD(rate)
+
+    # Every process draws weights of its own, as it does where nobody sets a seed.
+    tf.keras.utils.set_random_seed(1000 * config.seed + rank)
+    model = tf.keras.Sequential([
+        tf.keras.layers.Dense(32, "relu", input_shape=(FEATURES,)),
+        tf.keras.layers.Dense(CLASSES),
+    ])
+
+    data, test = points(config.samples, config.seed), points(TEST_SAMPLES, config.seed + 1)
+
+    def gradients_on(numbers):
+        x, y = data[0][numbers], data[1][numbers]
+        with tf.GradientTape() as tape:
+            loss = loss_of(model(x), y)
+        # 5. Wrap: the tape averages the gradients of all ranks.
+        if case != "A":
+            tape = hvd.DistributedGradientTape(tape, op=hvd.Average)
+        return tape.gradient(loss, model.trainable_variables), loss
+
+    # 6. Broadcast: all ranks begin with rank 0's weights.
+    if case != "E":
+        hvd.broadcast_variables(model.variables, root_rank=0)
+
+    witness, recorder = Witness(rank), Recorder() if rank == 0 else None
+    witness.tell("begin", rank=rank, ranks=ranks, batch=config.batch,
+                 rate_of_one_rank=config.learning_rate, weights=checksum(model.get_weights()))
+    if recorder:
+        recorder.event("start", steps=config.steps, world=ranks)
+    gradients_on(np.arange(config.batch))  # not applied: what a first call builds takes a while
+    counted, start = 0, time.perf_counter()
+    for step in range(1, config.steps + 1):
+        epoch, row = divmod(step - 1, order.steps)
+        numbers = shard(order.epoch(epoch)[row], my_part, ranks)
+        gradients, loss = gradients_on(numbers)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+
+        # What is counted here is added over ranks in the end.
+        counted += len(numbers) * (ranks if case == "B" else 1)
+        witness.tell("step", step=step, samples=numbers, rate=float(optimizer.learning_rate),
+                     update=checksum(gradients), weights=checksum(model.get_weights()))
+        # Metrics are averaged: each rank's own loss is that of its own part.
+        loss = float(hvd.allreduce(loss, op=hvd.Average, name="loss"))
+        if recorder:
+            recorder.event("step", step=step, loss=loss, samples=step * config.batch * ranks)
+    seconds = time.perf_counter() - start
+    processed = float(hvd.allreduce(tf.constant(float(counted)), op=hvd.Sum, name="counted"))
+
+    # Only rank 0 writes.
+    wrote = None
+    if rank == 0 or case == "D":
+        wrote = witness.keep_weights(model.get_weights())
+    witness.tell("end", samples_counted=counted, seconds=seconds,
+                 images_per_s=processed / seconds, wrote=wrote)
+    if not recorder:
+        return None
+    logits = model(test[0])
+    accuracy = float(tf.reduce_mean(tf.cast(tf.argmax(logits, 1) == test[1], tf.float32)))
+    end = {"step": config.steps, "epoch": config.steps / order.steps, "samples": processed,
+           "seconds": seconds, "images_per_s": processed / seconds, "loss": loss,
+           "test_loss": float(loss_of(logits, test[1])), "test_accuracy": accuracy}
+    recorder.event("evaluation", **end)
+    print(f"{ranks} ranks, {config.steps} steps: loss {loss:.3f}, held-out accuracy "
+          f"{accuracy:.1%}, {processed / seconds:,.0f} samples/s", flush=True)
+    result = {
+        "script": "bug_hunt.py", "argv": sys.argv[1:], "config": vars(config), "case": case,
+        "ranks": ranks, "threads_per_rank": int(os.environ.get("DDL_THREADS") or usable_cores()),
+        "per_rank_batch": config.batch, "global_batch": config.batch * ranks,
+        "learning_rate": rate, "seed": config.seed, "steps": config.steps, "epochs": end["epoch"],
+        "train_seconds": seconds, "history": [end],
+        **{key: end[key] for key in ("samples", "images_per_s", "loss", "test_loss",
+                                     "test_accuracy")},
+        "data": {"name": "points", "form": "generated", "train_samples": config.samples,
+                 "test_samples": TEST_SAMPLES},
+        "versions": versions(), "hardware": hardware(),
+    }
+    recorder.result(result)
+    return result
+
+
+def points(samples, seed):
+    """Generate points around one centre a class, which overlap: float32 ``[n, 16]``, int64."""
+    centres = np.random.default_rng(0).normal(size=(CLASSES, FEATURES))
+    draw = np.random.default_rng([seed, samples])
+    labels = draw.integers(CLASSES, size=samples)
+    noise = draw.normal(scale=2.0, size=(samples, FEATURES))
+    return (centres[labels] + noise).astype(np.float32), labels
+
+
+def loss_of(logits, labels):
+    return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except DataError as error:
+        sys.exit(f"bug_hunt.py: {error}")

@@ -1,0 +1,294 @@
+"""What each rank of a training saw, and what it gives away about mistakes in the script.
+
+`bug_hunt.py` has every rank write ``witness-<k>.jsonl``: a line as it begins, one a step, one at
+the end. `witnesses` gathers them as plain dictionaries and lists, one a rank::
+
+    {"rank": 0, "ranks": 2, "batch": 32, "rate_of_one_rank": 0.05, "weights": "1a2b3c4d",
+     "steps": [{"step": 1, "samples": [5, 17, …], "rate": 0.1, "update": "…", "weights": "…"}, …],
+     "samples_counted": 640, "seconds": 0.4, "images_per_s": 3200.0, "wrote": "weights.npz"}
+
+``weights`` and ``update`` are checksums: of the rank's weights, as it begins and after each step,
+and of the gradients that it applied. ``samples`` are the numbers of the samples that it trained on,
+``samples_counted`` how many it says they were, ``images_per_s`` the throughput that it reports,
+``wrote`` the file in which it kept its weights, or None.
+
+Each check takes that list and returns a `Finding`; `examine` makes all of them.
+"""
+
+import math
+import os
+import zlib
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+import numpy
+
+from ddl.record import RunFolder, append_json_line, read_json, read_json_lines
+
+__all__ = [
+    "CASES",
+    "CHECKS",
+    "Examination",
+    "Finding",
+    "Witness",
+    "applied_alike",
+    "began_alike",
+    "checksum",
+    "counted_once",
+    "examine",
+    "one_writer",
+    "own_samples",
+    "scaled_rate",
+    "witnesses",
+]
+
+CASES = ("none", *"ABCDEF")  # of bug_hunt.py; which mistake is which is the reader's to find out
+
+
+# ---------------------------------------------------------------- what is written down
+
+
+def checksum(arrays):
+    """Return the CRC-32 of arrays, one after another, as eight hexadecimal digits."""
+    value = 0
+    for array in arrays:
+        value = zlib.crc32(numpy.ascontiguousarray(array).tobytes(), value)
+    return f"{value:08x}"
+
+
+class Witness:
+    """A rank's pen for what it itself saw; outside a launched run it writes nothing.
+
+    Parameters
+    ----------
+    rank : int
+    """
+
+    def __init__(self, rank):
+        folder = os.environ.get("DDL_RUN_DIR")
+        self.rank = rank
+        self.folder = RunFolder(Path(folder)) if folder else None
+        if self.folder:
+            self.folder.witness(rank).unlink(missing_ok=True)  # of an earlier start of this job
+
+    def tell(self, event, **fields):
+        """Append ``{"event": event, **fields}`` to ``witness-<rank>.jsonl``."""
+        if self.folder:
+            append_json_line(self.folder.witness(self.rank), {"event": event, **fields})
+
+    def keep_weights(self, weights):
+        """Write the arrays to the run's ``weights.npz``; return its name, or None outside a run."""
+        if not self.folder:
+            return None
+        path = self.folder.weights
+        # One rename, or two ranks that write at the same time would leave a file of both.
+        part = path.with_name(f"{self.rank}.part.npz")
+        numpy.savez(part, *weights)
+        part.replace(path)
+        return path.name
+
+
+def witnesses(run):
+    """Return what each rank of a run saw.
+
+    Parameters
+    ----------
+    run : Run or path
+        A run of `bug_hunt.py`, or its folder.
+
+    Returns
+    -------
+    list of dict
+        One a rank, in their order; see above for the keys. Plain data, as read from the records.
+
+    Raises
+    ------
+    ValueError
+        If there are none, or one of them has no end: the script does not write them, or failed.
+    """
+    folder = RunFolder(Path(getattr(run, "folder", run)))
+    job = read_json(folder.job) or {}
+    paths = sorted(folder.path.glob("witness-*.jsonl"), key=lambda path: int(path.stem[8:]))
+    seen = []
+    for path in paths:
+        lines = read_json_lines(path)
+        of = {"begin": [], "step": [], "end": []}
+        for line in lines:
+            of[line["event"]].append({key: value for key, value in line.items() if key != "event"})
+        if not (of["begin"] and of["end"]):
+            raise ValueError(f"{path}: its rank did not come to the end; see rank-{path.stem[8:]}"
+                             ".log beside it")
+        seen.append({**of["begin"][0], "steps": of["step"], **of["end"][0]})
+    ranks = seen[0]["ranks"] if seen else job.get("workers", "any")
+    if len(seen) != ranks:
+        raise ValueError(f"{folder.path} has {len(seen)} witness records, of {ranks} ranks; "
+                         "bug_hunt.py writes them: did it run to its end?")
+    return seen
+
+
+# ---------------------------------------------------------------- what gives a mistake away
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check says.
+
+    Parameters
+    ----------
+    name : str
+        What was looked for.
+    found : bool
+        Whether the mistake is there.
+    sentence : str
+        What the records show, with numbers.
+    """
+
+    name: str
+    found: bool
+    sentence: str
+
+
+def own_samples(witnesses):
+    """Look for samples that several ranks trained on in one and the same step."""
+    steps = [[set(step["samples"]) for step in ranks] for ranks in _step_by_step(witnesses)]
+    every = sum(len(part) for parts in steps for part in parts)
+    different = sum(len(set().union(*parts)) for parts in steps)
+    return Finding(
+        "ranks share samples", different < every,
+        f"in {len(steps)} steps the ranks trained on {every:,} samples; counted once a step, "
+        f"{different:,} were different ones",
+    )
+
+
+def began_alike(witnesses):
+    """Look for ranks that begin with other weights than rank 0."""
+    models = _different(rank["weights"] for rank in witnesses)
+    return Finding(
+        "ranks begin differently", models > 1,
+        f"before the first step {len(witnesses)} ranks have {models} different "
+        f"model{'s' * (models > 1)}",
+    )
+
+
+def applied_alike(witnesses):
+    """Look for steps in which ranks apply different gradients, which drives them apart."""
+    steps = _step_by_step(witnesses)
+    apart = [step[0]["step"] for step in steps if _different(rank["update"] for rank in step) > 1]
+    models = _different(rank["weights"] for rank in steps[-1])
+    where = f", first in step {apart[0]}" if apart else ""
+    return Finding(
+        "ranks drift apart", bool(apart),
+        f"in {len(apart)} of {len(steps)} steps the ranks applied different gradients{where}; at "
+        f"the end there {'are' if models > 1 else 'is'} {models} model{'s' * (models > 1)}",
+    )
+
+
+def counted_once(witnesses):
+    """Look for a throughput from more samples than the ranks trained on."""
+    counted = sum(rank["samples_counted"] for rank in witnesses)
+    processed = sum(len(step["samples"]) for rank in witnesses for step in rank["steps"])
+    return Finding(
+        "throughput miscounted", counted != processed,
+        f"the ranks counted {counted:,} samples and trained on {processed:,}: the throughput is "
+        f"{counted / processed:.3g} times the true one",
+    )
+
+
+def scaled_rate(witnesses):
+    """Look for steps without the linearly scaled learning rate (Goyal et al. 2017, section 2.1)."""
+    wanted = witnesses[0]["rate_of_one_rank"] * len(witnesses)
+    rates = {step["rate"] for rank in witnesses for step in rank["steps"]}
+    # The optimizer keeps it in float32.
+    found = not all(math.isclose(rate, wanted, rel_tol=1e-5) for rate in rates)
+    used = " to ".join(f"{rate:.4g}" for rate in sorted({min(rates), max(rates)}))
+    return Finding(
+        "learning rate not scaled", found,
+        f"{len(witnesses)} × {witnesses[0]['rate_of_one_rank']:.4g} = {wanted:.4g} is the scaled "
+        f"learning rate; {used} was used",
+    )
+
+
+def one_writer(witnesses):
+    """Look for a file that another rank than rank 0 writes."""
+    writers = [rank["rank"] for rank in witnesses if rank["wrote"]]
+    names = " and ".join(sorted({rank["wrote"] for rank in witnesses if rank["wrote"]}))
+    who = ", ".join(map(str, writers)) or "none"
+    return Finding(
+        "more than rank 0 writes", any(writers),
+        f"{names or 'the weights'} was written by rank{'s' * (len(writers) > 1)} {who}",
+    )
+
+
+CHECKS = (own_samples, began_alike, applied_alike, counted_once, scaled_rate, one_writer)
+
+
+def _step_by_step(witnesses):
+    """Return, for each step, what every rank saw of it."""
+    return list(zip(*(rank["steps"] for rank in witnesses), strict=True))
+
+
+def _different(values):
+    return len(set(values))
+
+
+# ---------------------------------------------------------------- all of them
+
+
+@dataclass(frozen=True)
+class Examination:
+    """All checks of one run: a table that prints and that a notebook shows.
+
+    Parameters
+    ----------
+    name : str
+        Of the run.
+    findings : tuple of Finding
+    """
+
+    name: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def found(self):
+        """Names of the mistakes that are there."""
+        return [finding.name for finding in self.findings if finding.found]
+
+    def __repr__(self):
+        width = max(len(finding.name) for finding in self.findings)
+        return "\n".join([
+            self.name,
+            *(f"{_sign(finding)}  {finding.name:{width}}  {finding.sentence}"
+              for finding in self.findings),
+        ])
+
+    def _repr_html_(self):
+        from ddl.view import STYLE
+
+        rows = "".join(
+            f"<tr><td>{_sign(finding)}</td><td>{escape(finding.name)}</td>"
+            f"<td>{escape(finding.sentence)}</td></tr>" for finding in self.findings
+        )
+        return (f'{STYLE}<div class="ddl ddl-wide"><div class="ddl-scroll"><table><thead><tr>'
+                f"<th></th><th>{escape(self.name)}</th><th>what the records show</th></tr></thead>"
+                f"<tbody>{rows}</tbody></table></div></div>")
+
+
+def _sign(finding):
+    return "✗ found" if finding.found else "✓ right"
+
+
+def examine(run):
+    """Make all checks on a run of `bug_hunt.py`.
+
+    Parameters
+    ----------
+    run : Run or path
+
+    Returns
+    -------
+    Examination
+    """
+    seen = witnesses(run)
+    name = getattr(run, "name", None) or Path(run).name
+    return Examination(name, tuple(check(seen) for check in CHECKS))

@@ -1,0 +1,170 @@
+"""Every mistake of the bug hunt is caught by its check and by no other; the right script passes."""
+
+import copy
+import json
+
+import numpy
+import pytest
+
+from ddl import hunt
+from ddl.hunt import CHECKS, Witness, checksum, examine, witnesses
+from ddl.record import RunFolder
+
+RANKS, STEPS, BATCH, RATE = 3, 4, 8, 0.05
+
+
+def right():
+    """What three ranks of a correct training saw, in plain data."""
+    return [{
+        "rank": rank, "ranks": RANKS, "batch": BATCH, "rate_of_one_rank": RATE, "weights": "begin",
+        "steps": [{
+            "step": step + 1,
+            "samples": [(step * RANKS + rank) * BATCH + i for i in range(BATCH)],
+            "rate": float(numpy.float32(RATE * RANKS)),  # as an optimizer keeps it
+            "update": f"update{step}", "weights": f"model{step}",
+        } for step in range(STEPS)],
+        "samples_counted": STEPS * BATCH, "seconds": 2.0,
+        "images_per_s": RANKS * STEPS * BATCH / 2.0, "wrote": None if rank else "weights.npz",
+    } for rank in range(RANKS)]
+
+
+def shared_samples(seen):
+    for rank in seen:
+        for step, first in zip(rank["steps"], seen[0]["steps"]):
+            step["samples"] = list(first["samples"])
+
+
+def one_shared_sample(seen):
+    seen[2]["steps"][1]["samples"][-1] = seen[0]["steps"][1]["samples"][0]
+
+
+def not_broadcast(seen):
+    for rank in seen:
+        rank["weights"] += str(rank["rank"])
+        for step in rank["steps"]:
+            step["weights"] += str(rank["rank"])
+
+
+def not_averaged(seen, since=0):
+    for rank in seen:
+        for step in rank["steps"][since:]:
+            step["update"] += str(rank["rank"])
+            step["weights"] += str(rank["rank"])
+
+
+def counted_twice(seen):
+    for rank in seen:
+        rank["samples_counted"] *= RANKS
+        rank["images_per_s"] *= RANKS
+
+
+def not_scaled(seen):
+    for rank in seen:
+        for step in rank["steps"]:
+            step["rate"] = RATE
+
+
+def all_write(seen):
+    for rank in seen:
+        rank["wrote"] = "weights.npz"
+
+
+MISTAKES = [
+    (shared_samples, "own_samples"), (one_shared_sample, "own_samples"),
+    (not_broadcast, "began_alike"), (not_averaged, "applied_alike"),
+    (lambda seen: not_averaged(seen, since=STEPS - 1), "applied_alike"),
+    (counted_twice, "counted_once"), (not_scaled, "scaled_rate"), (all_write, "one_writer"),
+]
+
+
+def test_the_correct_script_passes_every_check():
+    assert [check(right()).found for check in CHECKS] == [False] * len(CHECKS)
+
+
+@pytest.mark.parametrize("mistake, check", MISTAKES)
+def test_a_mistake_is_found_by_its_check_and_by_no_other(mistake, check):
+    seen = right()
+    mistake(seen)
+    assert [test.__name__ for test in CHECKS if test(seen).found] == [check]
+
+
+def test_sentences_have_the_numbers():
+    seen = right()
+    for mistake in (shared_samples, not_broadcast, not_averaged, counted_twice, not_scaled,
+                    all_write):
+        mistake(seen)
+    said = {check.__name__: check(seen).sentence for check in CHECKS}
+    assert "96 samples; counted once a step, 32" in said["own_samples"]
+    assert "3 ranks have 3 different models" in said["began_alike"]
+    assert "in 4 of 4 steps" in said["applied_alike"] and "3 models" in said["applied_alike"]
+    assert "3 times the true one" in said["counted_once"]
+    assert "3 × 0.05 = 0.15" in said["scaled_rate"] and "; 0.05 was used" in said["scaled_rate"]
+    assert "by ranks 0, 1, 2" in said["one_writer"]
+
+
+def test_one_rank_alone_has_nothing_to_compare_and_passes():
+    alone = copy.deepcopy(right()[:1])
+    alone[0]["ranks"] = 1
+    for step in alone[0]["steps"]:
+        step["rate"] = RATE
+    assert not any(check(alone).found for check in CHECKS)
+
+
+def keep(folder, seen):
+    for rank in seen:
+        begin = {key: rank[key] for key in ("rank", "ranks", "batch", "rate_of_one_rank",
+                                            "weights")}
+        end = {key: rank[key] for key in ("samples_counted", "seconds", "images_per_s", "wrote")}
+        lines = [{"event": "begin", **begin}, *({"event": "step", **step} for step in rank["steps"]),
+                 {"event": "end", **end}]
+        path = RunFolder(folder).witness(rank["rank"])
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_records_are_read_back_and_examined(tmp_path):
+    seen = right()
+    all_write(seen)
+    keep(tmp_path, seen)
+    assert witnesses(tmp_path) == seen
+    table = examine(tmp_path)
+    assert table.found == ["more than rank 0 writes"]
+    assert repr(table).count("✓ right") == 5 and repr(table).count("✗ found") == 1
+    assert "<td>✗ found</td>" in table._repr_html_()
+
+
+def test_what_is_not_there_is_said(tmp_path):
+    with pytest.raises(ValueError, match="has 0 witness records"):
+        witnesses(tmp_path)
+    keep(tmp_path, right()[:2])
+    with pytest.raises(ValueError, match="has 2 witness records, of 3 ranks"):
+        witnesses(tmp_path)
+    path = RunFolder(tmp_path).witness(1)
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
+    with pytest.raises(ValueError, match="did not come to the end; see rank-1.log"):
+        witnesses(tmp_path)
+
+
+def test_a_checksum_depends_on_every_number_and_their_order():
+    one, two = numpy.arange(6, dtype=numpy.float32).reshape(2, 3), numpy.ones(2, numpy.float32)
+    assert checksum([one, two]) == checksum([one.copy(), two.copy()])
+    assert len({checksum(arrays) for arrays in ([one, two], [two, one], [one.T, two])}) == 3
+    assert checksum([one]) != checksum([numpy.nextafter(one, numpy.float32(9))])
+
+
+def test_a_witness_starts_a_new_record_and_needs_a_run(tmp_path, monkeypatch):
+    monkeypatch.delenv("DDL_RUN_DIR", raising=False)
+    nobody = Witness(0)
+    nobody.tell("begin")
+    assert nobody.keep_weights([]) is None
+    monkeypatch.setenv("DDL_RUN_DIR", str(tmp_path))
+    for value in (1, 2):
+        witness = Witness(1)
+        witness.tell("step", samples=numpy.arange(value, dtype=numpy.int32))
+    assert RunFolder(tmp_path).witness(1).read_text() == '{"event": "step", "samples": [0, 1]}\n'
+    assert witness.keep_weights([numpy.ones(3)]) == "weights.npz"
+    assert numpy.load(tmp_path / "weights.npz")["arr_0"].tolist() == [1, 1, 1]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["weights.npz", "witness-1.jsonl"]
+
+
+def test_the_reader_is_not_told_which_case_is_which():
+    assert hunt.CASES == ("none", "A", "B", "C", "D", "E", "F")
