@@ -69,7 +69,11 @@ def _parser():
     data = command("data", None, "data sets").add_subparsers(required=True, metavar="ACTION")
     fetch = data.add_parser("fetch", help="download or generate a data set")
     fetch.set_defaults(command=_data_fetch)
-    fetch.add_argument("name", choices=("cifar10", "synthetic"))
+    fetch.add_argument("name", choices=("cifar10", "svhn", "synthetic"))
+    add = data.add_parser("add", help="keep a data set that you have downloaded by hand")
+    add.set_defaults(command=_data_add)
+    add.add_argument("name", choices=("quora",))
+    add.add_argument("file", help="train.csv of Quora's insincere questions, or a zip with it")
     data.add_parser("list", help="which data sets are here").set_defaults(command=_data_list)
     return parser
 
@@ -144,6 +148,12 @@ def _data_fetch(arguments):
     from ddl.data import fetch
 
     fetch(arguments.name)
+
+
+def _data_add(arguments):
+    from ddl.data import add
+
+    add(arguments.name, arguments.file)
 
 
 def _data_list(arguments):

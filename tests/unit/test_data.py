@@ -209,7 +209,7 @@ def test_folder_that_can_not_be_made(tmp_path, small_whole, monkeypatch):
 
 
 def test_listing_says_what_is_here(folder, small_whole):
-    cifar, generated = listing()
+    cifar, generated, *_ = listing()
     assert not cifar.there and "ddl data fetch cifar10" in str(cifar)
     assert not generated.there and "generated when first used" in str(generated)
     fetch("synthetic", str)

@@ -1,33 +1,36 @@
-"""The data sets by name: load one, fetch one, list them."""
+"""The data sets by name: load one, fetch or add one, list them."""
 
-import os
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ddl.data import cifar10, store, synthetic
+from ddl.data import cifar10, quora, store, svhn, synthetic
 from ddl.data.dataset import DataError, balanced_subset
-from ddl.data.download import download
+from ddl.data.download import download, sha256
 from ddl.record import data_dir
 
-__all__ = ["Entry", "fetch", "is_there", "listing", "load"]
+__all__ = ["Entry", "add", "fetch", "is_there", "listing", "load", "load_questions"]
 
-NAMES = ("cifar10", "synthetic")
+TITLES = {"cifar10": "CIFAR-10", "svhn": "SVHN"}
+REAL = {"cifar10": cifar10, "svhn": svhn}
+NAMES = ("cifar10", "synthetic", "svhn")
+TEXTS = ("quora", "questions")
 
 
-def load(name, *, train_samples=None, test_samples=None, seed=0):
-    """Return a data set, or a class-balanced part of one. Nothing is downloaded.
+def load(name, *, train_samples=None, test_samples=None, seed=0, prefer="cifar10"):
+    """Return a data set of pictures, or a class-balanced part of one. Nothing is downloaded.
 
     Parameters
     ----------
     name : str
-        ``"cifar10"``, ``"synthetic"``, or ``"auto"``: CIFAR-10 where it is there, else the
-        generated one, with the reason in the result's `note`.
+        ``"cifar10"``, ``"svhn"``, ``"synthetic"``, or ``"auto"``: the one to `prefer` where it is
+        there, else the generated one, with the reason in the result's `note`.
     train_samples, test_samples : int, optional
-        Sizes of the parts; by default 50,000 and 10,000. A smaller part is the beginning of a
-        larger one.
+        Sizes of the parts; by default all. A smaller part is the beginning of a larger one.
     seed : int
-        Chooses the part of CIFAR-10, or the generated pictures. Keep it the same for runs that
-        are compared: it is not the seed of a run.
+        Chooses the part of a real data set, or the generated pictures. Keep it the same for runs
+        that are compared: it is not the seed of a run.
+    prefer : {"cifar10", "svhn"}
 
     Returns
     -------
@@ -40,19 +43,19 @@ def load(name, *, train_samples=None, test_samples=None, seed=0):
     """
     folder, note = data_dir(), None
     if name == "auto":
-        name = "cifar10" if is_there("cifar10") else "synthetic"
+        name = prefer if is_there(prefer) else "synthetic"
         if name == "synthetic":
-            note = f"CIFAR-10 is not in {folder}, so generated pictures are used."
+            note = f"{TITLES[prefer]} is not in {folder}, so generated pictures are used."
     _known(name)
     if name == "synthetic":
         return replace(synthetic.read(folder, train_samples, test_samples, seed), note=note)
-    data = cifar10.read(folder)
+    data = REAL[name].read(folder)
     for part, samples in (("train", train_samples), ("test", test_samples)):
         images, labels = getattr(data, f"{part}_images"), getattr(data, f"{part}_labels")
         if samples is None:
             continue
         if not 0 < samples <= len(labels):
-            raise DataError(f"cifar10 has {len(labels)} {part} samples: {samples} is not possible.")
+            raise DataError(f"{name} has {len(labels)} {part} samples: {samples} is not possible.")
         if samples < len(labels):
             chosen = balanced_subset(labels, samples, seed)
             parts = {f"{part}_images": images[chosen], f"{part}_labels": labels[chosen]}
@@ -60,25 +63,87 @@ def load(name, *, train_samples=None, test_samples=None, seed=0):
     return data
 
 
+def load_questions(name="auto", *, samples=None, seed=0):
+    """Return questions to classify, or a part of them with the same share of each class.
+
+    Parameters
+    ----------
+    name : {"auto", "quora", "questions"}
+        The real ones, generated ones, or the real ones where they are there.
+    samples : int, optional
+        How many; by default all real ones, or 20,000 generated ones.
+    seed : int
+        Chooses the part, or the generated questions. Keep it the same for runs that are compared.
+
+    Returns
+    -------
+    Questions
+
+    Raises
+    ------
+    DataError
+        When the real ones are not there, or there are fewer.
+    """
+    folder, note = data_dir(), None
+    if name == "auto":
+        name = "quora" if is_there("quora") else "questions"
+        if name == "questions":
+            note = f"Quora's questions are not in {folder}, so generated questions are used."
+    if name not in TEXTS:
+        raise DataError(f"There are no questions {name!r}; there are: {', '.join(TEXTS)}.")
+    if name == "quora":
+        return quora.read(folder, samples, seed)
+    return replace(quora.generate(samples or quora.SAMPLES, seed), note=note)
+
+
 def is_there(name):
-    """Say whether `load` would find a data set; ``"cifar10"`` is not opened for that."""
+    """Say whether `load` or `load_questions` would find a data set; a real one is not opened."""
+    folder = data_dir()
+    if name == "quora":
+        return quora.count(folder) > 0
     _known(name)
-    return (cifar10.source if name == "cifar10" else synthetic.cached)(data_dir()) is not None
+    return bool(REAL[name].sources(folder)) if name in REAL else synthetic.cached(folder) is not None
+
+
+def add(name, path, progress=None):
+    """Keep a data set that can only be had by hand.
+
+    Parameters
+    ----------
+    name : {"quora"}
+    path : str or Path
+        ``train.csv`` of Quora's insincere questions, or a zip archive with it.
+    progress : callable, optional
+        Called with a line of text; by default it is printed.
+
+    Raises
+    ------
+    DataError
+        When it is not that file; the message says where and why.
+    """
+    if name != "quora":
+        raise DataError(f"Only quora can be added; fetch {name!r} instead.")
+    questions = quora.read_csv(Path(path).expanduser())
+    with _usable(data_dir()) as folder:
+        quora.keep(folder, questions)
+    (progress or print)(f"quora: {len(questions):,} questions, {questions.targets.mean():.1%} of "
+                        f"them insincere, in {folder}")
 
 
 def fetch(name, progress=None, address=None):
-    """Make a data set be there: download CIFAR-10, or generate the synthetic one.
+    """Make a data set be there: download a real one, or generate the synthetic one.
 
     One process does it, others that ask meanwhile wait and find it done. A damaged archive is
     replaced, a broken download continued.
 
     Parameters
     ----------
-    name : {"cifar10", "synthetic"}
+    name : {"cifar10", "svhn", "synthetic"}
     progress : callable, optional
         Called with lines of text; by default they are printed.
     address : str, optional
-        Of a mirror of the official archive; by default ``DDL_CIFAR10_URL``, else the official one.
+        Of a mirror: of CIFAR-10's archive, or of the folder with SVHN's two files; by default
+        ``DDL_CIFAR10_URL`` or ``DDL_SVHN_URL``, else the official one.
 
     Raises
     ------
@@ -87,32 +152,44 @@ def fetch(name, progress=None, address=None):
     """
     _known(name)
     say = progress or (lambda line: print(line, flush=True))
-    folder = data_dir()
-    try:
+    with _usable(data_dir()) as folder:
         with store.locked(
             folder / f"{name}.lock", lambda: say(f"{name}: another process fetches it; waiting")
         ):
-            (_fetch_cifar10 if name == "cifar10" else _fetch_synthetic)(folder, say, address)
-    except OSError as problem:
-        raise DataError(
-            f"{folder} can not be used: {problem}. Set DDL_DATA_DIR to a folder that you can write."
-        ) from problem
+            if name in REAL:
+                _fetch_real(name, folder, say, address)
+            else:
+                _fetch_synthetic(folder, say)
 
 
-def _fetch_cifar10(folder, say, address):
+@contextmanager
+def _usable(folder):
+    """Say what to do where the folder can not be used."""
     try:
-        data = cifar10.read(folder)
+        yield folder
+    except OSError as problem:
+        raise DataError(f"{folder} can not be used: {problem}. Set DDL_DATA_DIR to a folder that "
+                        "you can write.") from problem
+
+
+def _fetch_real(name, folder, say, address):
+    module = REAL[name]
+    try:
+        data = module.read(folder)
     except DataError as problem:
-        if cifar10.source(folder):
-            say(f"cifar10: {problem}")
-        address = address or os.environ.get("DDL_CIFAR10_URL") or cifar10.ARCHIVE.address
-        say(f"cifar10: downloading {address} to {folder}")
-        download(replace(cifar10.ARCHIVE, address=address), folder, say)
-        data = cifar10.read(folder)
-    say(f"cifar10: {data.train_samples} + {data.test_samples} pictures, {data.form}, in {folder}")
+        if module.sources(folder):
+            say(f"{name}: {problem}")
+        for archive in module.archives(address):
+            path = folder / archive.file
+            if path.exists() and sha256(path) == archive.sha256:
+                continue
+            say(f"{name}: downloading {archive.address} to {folder}")
+            download(archive, folder, say)
+        data = module.read(folder)
+    say(f"{name}: {data.train_samples} + {data.test_samples} pictures, {data.form}, in {folder}")
 
 
-def _fetch_synthetic(folder, say, _):
+def _fetch_synthetic(folder, say):
     if synthetic.cached(folder) is None:
         say(f"synthetic: generating {sum(synthetic.WHOLE.values())} pictures in {folder}")
         synthetic.make(folder)
@@ -131,46 +208,56 @@ class Entry:
     there: bool
     form: str
     path: Path
-    samples: int
-    size_bytes: int
+    samples: int = 0
+    size_bytes: int = 0
+    unit: str = "pictures"
 
     def __str__(self):
         if not self.there:
             return f"{self.name:10} not here: {self.form}"
         return (
-            f"{self.name:10} {self.samples} pictures, {self.form}, "
+            f"{self.name:10} {self.samples} {self.unit}, {self.form}, "
             f"{self.size_bytes / 2**20:.0f} MiB, {self.path}"
         )
 
 
 def listing():
-    """Return an `Entry` for each data set, in the order CIFAR-10, synthetic."""
+    """Return an `Entry` for each data set: CIFAR-10, synthetic, SVHN, Quora's questions."""
     folder = data_dir()
     generated = synthetic.path(folder)
-    try:
-        data = cifar10.read(folder)
-        source = cifar10.source(folder)
-        files = [source, cifar10.mapped(folder)]
-        first = Entry("cifar10", True, data.form, source, _samples(data), _bytes(*files))
-    except DataError as problem:
-        first = Entry("cifar10", False, str(problem), folder, 0, 0)
     if is_there("synthetic"):
         samples = sum(synthetic.WHOLE.values())
-        second = Entry("synthetic", True, "generated", generated, samples, _bytes(generated))
+        made = Entry("synthetic", True, "generated", generated, samples, _bytes([generated]))
     else:
-        second = Entry("synthetic", False, "it is generated when first used", generated, 0, 0)
-    return [first, second]
+        made = Entry("synthetic", False, "it is generated when first used", generated)
+    return [_entry("cifar10", folder), made, _entry("svhn", folder), _quora(folder)]
 
 
-def _samples(data):
-    return data.train_samples + data.test_samples
+def _entry(name, folder):
+    module = REAL[name]
+    try:
+        data = module.read(folder)
+    except DataError as problem:
+        return Entry(name, False, str(problem), folder)
+    files = module.sources(folder)
+    return Entry(name, True, data.form, files[0], data.train_samples + data.test_samples,
+                 _bytes([*files, module.mapped(folder)]))
 
 
-def _bytes(*paths):
+def _quora(folder):
+    samples, path = quora.count(folder), quora.mapped(folder)
+    if not samples:
+        return Entry("quora", False, "its owner asks for a login: download train.csv, then run "
+                     "`ddl data add quora train.csv`", folder, unit="questions")
+    return Entry("quora", True, "official layout", path, samples, _bytes([path]), "questions")
+
+
+def _bytes(paths):
     files = [file for path in paths for file in (path.iterdir() if path.is_dir() else [path])]
     return sum(file.stat().st_size for file in files if file.exists())
 
 
 def _known(name):
     if name not in NAMES:
-        raise DataError(f"There is no data set {name!r}; there are: {', '.join(NAMES)}.")
+        hint = " Questions are loaded by `load_questions`." if name in TEXTS else ""
+        raise DataError(f"There is no data set {name!r}; there are: {', '.join(NAMES)}.{hint}")

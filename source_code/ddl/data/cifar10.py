@@ -6,6 +6,7 @@ The data set is described at https://www.cs.toronto.edu/~kriz/cifar.html: six pi
 
 import hashlib
 import io
+import os
 import pickle
 import tarfile
 
@@ -15,7 +16,7 @@ from ddl.data import store
 from ddl.data.dataset import DataError, DataSet
 from ddl.data.download import Archive, sha256
 
-__all__ = ["ARCHIVE", "mapped", "read", "source"]
+__all__ = ["ARCHIVE", "archives", "mapped", "read", "sources"]
 
 FOLDER = "cifar-10-batches-py"
 TRAIN = tuple(f"data_batch_{number}" for number in range(1, 6))
@@ -38,15 +39,20 @@ ARCHIVE = Archive(
     address="https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
     size_bytes=170_498_071,
     sha256="6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
+    mirror="DDL_CIFAR10_URL",
 )
 
 
-def source(folder):
-    """Return the archive in `folder`, else the unpacked batches, else None."""
-    for path in (folder / ARCHIVE.file, folder / FOLDER):
-        if path.exists():
-            return path
-    return None
+def archives(address=None):
+    """Return what to download, from the official place or a mirror's `address`."""
+    address = address or os.environ.get(ARCHIVE.mirror)
+    return [ARCHIVE.at(address) if address else ARCHIVE]
+
+
+def sources(folder):
+    """Return the archive in `folder`, else the unpacked batches: a list of one, or of none."""
+    there = [path for path in (folder / ARCHIVE.file, folder / FOLDER) if path.exists()]
+    return there[:1]
 
 
 def mapped(folder):
@@ -74,14 +80,16 @@ def read(folder):
     DataError
         When there is neither, or a file is damaged; the message names the file.
     """
-    path = source(folder)
-    if path is None:
+    paths = sources(folder)
+    if not paths:
         raise DataError(
             f"CIFAR-10 is not in {folder}. Run `ddl data fetch cifar10` to download it, set "
             f"DDL_DATA_DIR to a folder that holds {ARCHIVE.file} or {FOLDER}, or use the "
             "data set `synthetic`."
         )
-    fingerprint = _fingerprint(path)
+    (path,) = paths
+    files = sorted(path.iterdir()) if path.is_dir() else [path]
+    fingerprint = store.fingerprint(files, FORMAT)
     arrays = store.read(mapped(folder))
     if arrays is None or str(arrays.get("source")) != fingerprint:
         arrays = _decode(path)
@@ -98,13 +106,6 @@ def read(folder):
         test_labels=arrays["test_labels"],
         class_names=tuple(str(arrays["class_names"]).splitlines()),
     )
-
-
-def _fingerprint(path):
-    """Return a text that changes whenever the source does, or what is kept of it."""
-    files = sorted(path.iterdir()) if path.is_dir() else [path]
-    facts = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-    return hashlib.sha256(repr((FORMAT, facts)).encode()).hexdigest()
 
 
 def _decode(path):

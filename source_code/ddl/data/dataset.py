@@ -18,7 +18,7 @@ class DataSet:
     Attributes
     ----------
     name : str
-        ``"cifar10"`` or ``"synthetic"``.
+        ``"cifar10"``, ``"svhn"`` or ``"synthetic"``.
     form : str
         Where the pictures came from: ``"official"`` (checksums agree),
         ``"official layout, JPEG re-encoded"``, ``"official layout, unverified"``

@@ -14,7 +14,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from ddl.data.dataset import DataError
@@ -37,6 +37,11 @@ class Archive:
     address: str
     size_bytes: int
     sha256: str
+    mirror: str  # the environment variable that may name another place to get it from
+
+    def at(self, address):
+        """Return the same file at another address."""
+        return replace(self, address=address)
 
 
 def sha256(path):
@@ -90,7 +95,7 @@ def download(archive, folder, say):
         if not resumed:
             raise DataError(
                 f"What {archive.address} sent is not the official {archive.file}: its checksum "
-                "differs, so it was deleted. Fetch again later, or set DDL_CIFAR10_URL to a "
+                f"differs, so it was deleted. Fetch again later, or set {archive.mirror} to a "
                 "mirror of the official file."
             )
         say(f"{archive.file}: the continued download is altered; starting over")
@@ -108,8 +113,8 @@ def _transfer(archive, part, say):
                 _copy(answer, archive, part, say)
         except urllib.error.HTTPError as error:
             raise DataError(
-                f"{archive.address} answers {error.code} {error.reason}. Set DDL_CIFAR10_URL to a "
-                f"mirror, or put {archive.file} into {part.parent} yourself."
+                f"{archive.address} answers {error.code} {error.reason}. Set {archive.mirror} to "
+                f"a mirror, or put {archive.file} into {part.parent} yourself."
             ) from error
         except NETWORK as error:
             problem = getattr(error, "reason", None) or error
@@ -120,8 +125,8 @@ def _transfer(archive, part, say):
             kept = f" {_mib(best)} are kept; fetching again continues." if best else ""
             raise DataError(
                 f"{archive.file} can not be downloaded from {host}: {problem}.{kept} Without a "
-                f"network, put the file (or its unpacked folder) into {part.parent}, set "
-                "DDL_DATA_DIR to a folder that has it, or use the data set `synthetic`."
+                f"network, put the file into {part.parent}, set DDL_DATA_DIR to a folder that "
+                "has it, or use the data set `synthetic`."
             )
         else:
             time.sleep(PAUSES_S[failures])

@@ -5,6 +5,7 @@ takes a millisecond, and the ranks of a host share its pages.
 """
 
 import fcntl
+import hashlib
 import os
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +13,7 @@ from uuid import uuid4
 
 import numpy as np
 
-__all__ = ["locked", "read", "write"]
+__all__ = ["fingerprint", "locked", "read", "write"]
 
 
 def write(path, **arrays):
@@ -58,6 +59,12 @@ def read(path):
         return {name: record[name][0] for name in record.dtype.names}
     except (OSError, EOFError, ValueError, TypeError):
         return None
+
+
+def fingerprint(files, version):
+    """Return a text that changes whenever one of the files does, or the version of what is kept."""
+    facts = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+    return hashlib.sha256(repr((version, facts)).encode()).hexdigest()
 
 
 @contextmanager

@@ -1,0 +1,150 @@
+"""Reads SVHN, the Street View House Numbers, in its form of cropped digits.
+
+Netzer et al. 2011, "Reading Digits in Natural Images with Unsupervised Feature Learning", and
+http://ufldl.stanford.edu/housenumbers/: two MATLAB files, in each ``X``, 32 x 32 pictures along
+the last axis, and ``y``, the digit, where 10 stands for the digit 0.
+"""
+
+import os
+
+import numpy as np
+
+from ddl.data import store
+from ddl.data.dataset import DataError, DataSet
+from ddl.data.download import Archive, sha256
+
+__all__ = ["TEST", "TRAIN", "archives", "mapped", "pictures", "read", "sources"]
+
+FORMAT = 1  # Of the decoded arrays. A change counts up, so that kept ones are decoded anew.
+MIRROR = "DDL_SVHN_URL"
+
+TRAIN = Archive(
+    file="train_32x32.mat",
+    address="http://ufldl.stanford.edu/housenumbers/train_32x32.mat",
+    size_bytes=182_040_794,
+    sha256="435e94d69a87fde4fd4d7f3dd208dfc32cb6ae8af2240d066de1df7508d083b8",
+    mirror=MIRROR,
+)
+TEST = Archive(
+    file="test_32x32.mat",
+    address="http://ufldl.stanford.edu/housenumbers/test_32x32.mat",
+    size_bytes=64_275_384,
+    sha256="cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b",
+    mirror=MIRROR,
+)
+
+
+def archives(address=None):
+    """Return what to download, from the official place or the folder `address` of a mirror."""
+    address = address or os.environ.get(MIRROR)
+    return [archive.at(f"{address.rstrip('/')}/{archive.file}") if address else archive
+            for archive in (TRAIN, TEST)]
+
+
+def sources(folder):
+    """Return the two files in `folder`, or an empty list where one of them is not there."""
+    paths = [folder / archive.file for archive in (TRAIN, TEST)]
+    return paths if all(path.exists() for path in paths) else []
+
+
+def mapped(folder):
+    """Return the file that keeps the decoded arrays."""
+    return folder / "svhn.npy"
+
+
+def read(folder):
+    """Return the whole data set.
+
+    The first call keeps the arrays in a file beside the two, when the folder can be written;
+    later calls map that file, until one of the two changes.
+
+    Parameters
+    ----------
+    folder : Path
+        Holds ``train_32x32.mat`` and ``test_32x32.mat``, the official ones or others like them.
+
+    Returns
+    -------
+    DataSet
+
+    Raises
+    ------
+    DataError
+        When a file is missing or damaged; the message names it.
+    """
+    paths = sources(folder)
+    if not paths:
+        raise DataError(
+            f"SVHN is not in {folder}. Run `ddl data fetch svhn` to download it, set DDL_DATA_DIR "
+            f"to a folder that holds {TRAIN.file} and {TEST.file}, or use the data set `synthetic`."
+        )
+    fingerprint = store.fingerprint(paths, FORMAT)
+    arrays = store.read(mapped(folder))
+    if arrays is None or str(arrays.get("source")) != fingerprint:
+        arrays = _decode(paths)
+        try:
+            store.write(mapped(folder), source=fingerprint, **arrays)
+        except OSError:
+            pass  # A read-only or full folder costs time at each start, nothing else.
+    return DataSet(
+        name="svhn",
+        form=str(arrays["form"]),
+        train_images=arrays["train_images"],
+        train_labels=arrays["train_labels"],
+        test_images=arrays["test_images"],
+        test_labels=arrays["test_labels"],
+        class_names=tuple("0123456789"),
+    )
+
+
+def _decode(paths):
+    arrays = {}
+    for part, path in zip(("train", "test"), paths, strict=True):
+        arrays[f"{part}_images"], arrays[f"{part}_labels"] = pictures(path)
+    official = all(sha256(path) == archive.sha256
+                   for path, archive in zip(paths, (TRAIN, TEST), strict=True))
+    return {"form": "official" if official else "official layout, unverified", **arrays}
+
+
+def pictures(path):
+    """Return the pictures and labels of one file.
+
+    Parameters
+    ----------
+    path : Path
+        A MATLAB file (of version 4 to 7.2) with ``X``, uint8 ``[32, 32, 3, n]``, and ``y``,
+        whole numbers from 1 to 10, ``[n, 1]``.
+
+    Returns
+    -------
+    images : numpy.ndarray
+        uint8, shape ``[n, 32, 32, 3]``.
+    labels : numpy.ndarray
+        int32, shape ``[n]``: the digit, 0 to 9.
+
+    Raises
+    ------
+    DataError
+        When it is not such a file.
+    """
+    from scipy.io import loadmat
+
+    try:
+        content = loadmat(path, variable_names=("X", "y"))
+    except Exception as problem:  # A damaged file can raise nearly anything.
+        raise _damaged(path, f"it can not be read as a MATLAB file ({problem})") from problem
+    missing = [name for name in ("X", "y") if name not in content]
+    if missing:
+        raise _damaged(path, f"it holds no {' and no '.join(missing)}")
+    images, digits = content["X"], content["y"].ravel()
+    if images.dtype != np.uint8 or images.ndim != 4 or images.shape[:3] != (32, 32, 3):
+        raise _damaged(path, f"its X is {images.dtype} {images.shape}, not uint8 (32, 32, 3, n)")
+    if len(digits) != images.shape[3] or not np.isin(digits, np.arange(1, 11)).all():
+        raise _damaged(path, f"its y is not {images.shape[3]} whole numbers from 1 to 10")
+    return np.ascontiguousarray(images.transpose(3, 0, 1, 2)), (digits % 10).astype(np.int32)
+
+
+def _damaged(path, what):
+    return DataError(
+        f"{path} is damaged: {what}. Run `ddl data fetch svhn` to download the official file."
+    )

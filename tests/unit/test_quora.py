@@ -1,0 +1,202 @@
+"""Quora's questions: the CSV checked and kept, parts of one imbalance, and generated questions."""
+
+import csv
+import zipfile
+
+import numpy as np
+import pytest
+
+from ddl.cli import main
+from ddl.data import DataError, Questions, add, fetch, is_there, listing, load, load_questions
+from ddl.data import quora
+
+# What a real file has: quotes, commas, line ends inside a question, letters of other languages.
+TEXTS = ['What is "love"?', "Why, oh why?", "Is this\none question?", "¿Qué es esto? 你好", "  So? "]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """An empty data folder for each test."""
+    monkeypatch.setenv("DDL_DATA_DIR", str(tmp_path / "data"))
+    return tmp_path / "data"
+
+
+def write(path, rows=None, columns=quora.COLUMNS, encoding="utf-8"):
+    rows = [(f"{k:020x}", text, k % 2) for k, text in enumerate(TEXTS)] if rows is None else rows
+    with open(path, "w", encoding=encoding, newline="") as file:
+        csv.writer(file).writerows([columns, *rows])
+    return path
+
+
+# ---------------------------------------------------------------- the real file
+
+
+def test_a_csv_is_kept_word_for_word(tmp_path, folder, capsys):
+    assert main(["data", "add", "quora", str(write(tmp_path / "train.csv"))]) == 0
+    assert f"quora: 5 questions, 40.0% of them insincere, in {folder}" in capsys.readouterr().out
+    questions = load_questions("quora")
+    assert questions.texts.tolist() == TEXTS and questions.targets.tolist() == [0, 1, 0, 1, 0]
+    assert (questions.name, questions.form) == ("quora", "official layout")
+    entry = listing()[-1]
+    assert entry.there and "5 questions" in str(entry)
+
+
+def test_a_zip_archive_and_a_byte_order_mark_are_read(tmp_path):
+    path = write(tmp_path / "train.csv", encoding="utf-8-sig")
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
+        archive.write(path, "somewhere/train.csv")
+        archive.writestr("test.csv", "qid,question_text\n")
+    add("quora", tmp_path / "all.zip", str)
+    assert load_questions("quora").texts.tolist() == TEXTS
+
+
+def test_auto_takes_the_real_ones_where_they_are(tmp_path, folder):
+    made = load_questions("auto", samples=200)
+    assert made.form == "generated" and f"not in {folder}" in made.note
+    assert not is_there("quora") and "ddl data add quora" in str(listing()[-1])
+    add("quora", write(tmp_path / "train.csv"), str)
+    assert is_there("quora") and load_questions("auto").name == "quora"
+
+
+@pytest.mark.parametrize(("rows", "columns", "message"), [
+    ([], ("qid", "question_text"), "has no column target.*test.csv has no targets"),
+    ([], ("<html>",), "has no column qid, question_text, target; its first line is '<html>'"),
+    ([("a", "Yes?", 0), ("b", "No?", 2)], quora.COLUMNS, "line 3: .*'No\\?' and '2'"),
+    ([("a", " ", 0)], quora.COLUMNS, "line 2: a question and a target"),
+    ([("a", "Cut off", 0), ("b",)], quora.COLUMNS, "line 3: .*Is the download complete"),
+    ([("a", "Only one?", 0)], quora.COLUMNS, r"targets are int32 \[0\], not int32 \[0, 1\]"),
+])
+def test_another_file_is_refused_and_nothing_kept(tmp_path, folder, rows, columns, message):
+    with pytest.raises(DataError, match=message):
+        add("quora", write(tmp_path / "other.csv", rows, columns), str)
+    assert not is_there("quora") and not folder.exists()
+
+
+def test_files_that_are_no_csv_are_refused(tmp_path, capsys):
+    path = write(tmp_path / "latin.csv", [("a", "Où?", 0)], encoding="latin-1")
+    with pytest.raises(DataError, match="can not be read as a CSV file in UTF-8"):
+        add("quora", path, str)
+    with zipfile.ZipFile(tmp_path / "other.zip", "w") as archive:
+        archive.writestr("test.csv", "qid,question_text\n")
+    with pytest.raises(DataError, match="holds no train.csv; it holds: test.csv"):
+        add("quora", tmp_path / "other.zip", str)
+    assert main(["data", "add", "quora", str(tmp_path / "nowhere.csv")]) == 2
+    assert "nowhere.csv" in capsys.readouterr().err
+
+
+def test_questions_are_neither_fetched_nor_pictures():
+    with pytest.raises(DataError, match="no data set 'quora'.*`load_questions`"):
+        fetch("quora", str)
+    with pytest.raises(DataError, match="`load_questions`"):
+        load("questions")
+    with pytest.raises(DataError, match="no questions 'cifar10'; there are: quora, questions"):
+        load_questions("cifar10")
+    with pytest.raises(DataError, match="`ddl data add quora train.csv`; or use the generated"):
+        load_questions("quora")
+    with pytest.raises(DataError, match="Only quora can be added"):
+        add("svhn", "file")
+
+
+def test_a_part_of_the_real_ones_keeps_their_imbalance(tmp_path):
+    rows = [(str(k), f"Question {k}?", int(k % 10 == 0)) for k in range(400)]
+    add("quora", write(tmp_path / "train.csv", rows), str)
+    few, more = load_questions("quora", samples=100), load_questions("quora", samples=200)
+    assert few.targets.sum() == 10 and more.texts[:100].tolist() == few.texts.tolist()
+    assert all(text == f"Question {int(text[9:-1])}?" for text in few.texts)
+    with pytest.raises(DataError, match="quora has 400 questions: 401 is not possible"):
+        load_questions("quora", samples=401)
+
+
+# ---------------------------------------------------------------- parts
+
+
+def test_parts_are_disjoint_cover_all_and_are_stratified():
+    questions = quora.generate(3000)
+    parts = questions.parts(validation=0.2, test=0.1)
+    texts = [parts.train.texts, parts.validation.texts, parts.test.texts]
+    assert [len(part) for part in texts] == [2100, 600, 300]
+    assert sorted(np.concatenate(texts)) == sorted(questions.texts)
+    share = questions.targets.mean()
+    for part in (parts.train, parts.validation, parts.test):
+        assert abs(part.targets.sum() - share * len(part)) <= 2
+    assert parts.describe() == {
+        "name": "questions", "form": "generated", "unit": "questions", "train_samples": 2100,
+        "validation_samples": 600, "test_samples": 300,
+        "positive_share": parts.train.targets.mean()}
+
+
+def test_parts_follow_their_seed_only():
+    questions = quora.generate(500)
+    first, again, other = (questions.parts(seed=seed).test.texts.tolist() for seed in (0, 0, 1))
+    assert first == again != other
+
+
+def test_every_stretch_has_each_targets_share():
+    targets = (np.random.default_rng(0).random(997) < 0.1).astype(np.int32)
+    order = quora.stratified(targets, 3)
+    assert sorted(order) == list(range(997))
+    running = np.cumsum(targets[order])
+    for start, stop in [(0, 100), (37, 411), (500, 997)]:
+        found = running[stop - 1] - running[start - 1] if start else running[stop - 1]
+        assert abs(found - targets.mean() * (stop - start)) <= 2
+
+
+def test_too_few_questions_are_refused():
+    with pytest.raises(DataError, match="can not be split into three parts"):
+        quora.generate(500).parts(validation=0.9)
+    with pytest.raises(DataError, match="use more samples"):
+        quora.generate(500).parts(test=0.004)
+
+
+def test_questions_refuse_what_does_not_fit():
+    texts = np.array(["a", "b"], object)
+    Questions("x", "y", texts, np.array([0, 1], np.int32))
+    for targets in (np.array([0, 1, 0], np.int32), np.array([0, 1]), np.array([0, 2], np.int32)):
+        with pytest.raises(DataError):
+            Questions("x", "y", texts, targets)
+
+
+# ---------------------------------------------------------------- generated questions
+
+
+def test_fewer_generated_questions_are_the_beginning_of_more():
+    few, more = quora.generate(300, seed=5), quora.generate(1000, seed=5)
+    assert more.texts[:300].tolist() == few.texts.tolist()
+    assert more.targets[:300].tolist() == few.targets.tolist()
+    assert quora.generate(300, seed=6).texts.tolist() != few.texts.tolist()
+    for samples in (0, quora.MOST + 1):
+        with pytest.raises(DataError, match="is not possible"):
+            quora.generate(samples)
+
+
+def test_generated_questions_are_imbalanced_many_and_hardly_ever_twice():
+    questions = quora.generate(20_000)
+    assert 0.055 < questions.targets.mean() < 0.069
+    assert len({word for text in questions.texts for word in text.split()}) > 4000
+    assert len(set(questions.texts)) > 19_500
+    assert not any("{" in text or "}" in text for text in questions.texts)
+
+
+def test_words_tell_the_target_mostly_but_not_always():
+    """Naive Bayes on words finds most, and no classifier can find all: labels are noisy."""
+    parts = quora.generate(8000).parts(validation=0.1, test=0.4)
+    counts = [{}, {}]
+    for text, target in zip(parts.train.texts, parts.train.targets):
+        for word in set(text.lower().split()):
+            counts[target][word] = counts[target].get(word, 0) + 1
+    totals = np.bincount(parts.train.targets)
+
+    def score(text):
+        return sum(np.log((counts[1].get(word, 0) + 0.5) / totals[1])
+                   - np.log((counts[0].get(word, 0) + 0.5) / totals[0])
+                   for word in set(text.lower().split()))
+
+    scores = np.array([score(text) for text in parts.test.texts])
+    truth = parts.test.targets == 1
+
+    def f1(limit):
+        found = scores > limit
+        return 2 * (found & truth).sum() / (found.sum() + truth.sum())
+
+    best = max(f1(limit) for limit in np.quantile(scores, np.linspace(0.8, 0.99, 40)))
+    assert 0.5 < best < 0.82

@@ -1,0 +1,159 @@
+"""SVHN: small MATLAB files, read, damaged, and fetched over loopback."""
+
+import hashlib
+import http.server
+import threading
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+from scipy.io import savemat
+
+from ddl.data import DataError, fetch, is_there, listing, load, svhn
+
+SAMPLES = {"train": 30, "test": 20}
+
+
+def content(part):
+    rng = np.random.default_rng(len(part))
+    number = SAMPLES[part]
+    return {"X": rng.integers(0, 256, (32, 32, 3, number), np.uint8),
+            "y": (np.arange(number, dtype=np.uint8) % 10 + 1)[:, None]}
+
+
+def put(folder, **changes):
+    """Write both files; a change of None leaves a variable out."""
+    folder.mkdir(exist_ok=True)
+    for part in SAMPLES:
+        whole = {**content(part), **changes}
+        savemat(folder / f"{part}_32x32.mat",
+                {name: value for name, value in whole.items() if value is not None},
+                do_compression=True)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """An empty data folder for each test."""
+    monkeypatch.setenv("DDL_DATA_DIR", str(tmp_path / "data"))
+    return tmp_path / "data"
+
+
+def test_pictures_stand_upright_and_ten_is_zero(folder):
+    images, labels = svhn.pictures(put(folder) / "train_32x32.mat")
+    official = content("train")
+    assert images.shape == (30, 32, 32, 3) and images.flags.c_contiguous
+    np.testing.assert_array_equal(images[7], official["X"][..., 7])
+    assert labels.dtype == np.int32
+    assert labels[:10].tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9, 0]
+
+
+def test_data_set_is_loaded_balanced_and_kept(folder):
+    put(folder)
+    data = load("svhn")
+    assert data.describe() == {"name": "svhn", "form": "official layout, unverified",
+                               "train_samples": 30, "test_samples": 20}
+    assert data.class_names[3] == "3"
+    assert np.bincount(load("svhn", train_samples=10).train_labels).tolist() == [1] * 10
+    assert isinstance(load("svhn").train_images, np.memmap)
+    with pytest.raises(DataError, match="svhn has 20 test samples: 21 is not possible"):
+        load("svhn", test_samples=21)
+    entry = next(entry for entry in listing() if entry.name == "svhn")
+    assert entry.there and entry.samples == 50 and "50 pictures" in str(entry)
+
+
+def test_kept_arrays_follow_a_changed_file(folder):
+    put(folder)
+    load("svhn")
+    put(folder, X=np.zeros((32, 32, 3, 4), np.uint8), y=np.full((4, 1), 10))
+    data = load("svhn")
+    assert data.train_samples == 4 and set(data.train_labels) == {0}
+
+
+def test_auto_prefers_what_it_is_told_to(folder):
+    missing = load("auto", train_samples=20, test_samples=10, prefer="svhn")
+    assert missing.name == "synthetic" and missing.note.startswith(f"SVHN is not in {folder}")
+    put(folder)
+    assert load("auto", prefer="svhn").name == "svhn"
+
+
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"y": None}, "it holds no y"),
+    ({"X": None, "y": None}, "it holds no X and no y"),
+    ({"X": np.zeros((5, 32, 32, 3), np.uint8)}, r"its X is uint8 \(5, 32, 32, 3\), not uint8"),
+    ({"X": np.zeros((32, 32, 3, 4))}, "its X is float64"),
+    ({"y": np.ones((3, 1), np.uint8)}, "its y is not 30 whole numbers from 1 to 10"),
+    ({"y": np.full((30, 1), 11)}, "its y is not 30 whole numbers"),
+])
+def test_a_file_of_another_form_is_refused(folder, changes, message):
+    put(folder, **changes)
+    with pytest.raises(DataError, match=f"train_32x32.mat is damaged: {message}"):
+        load("svhn")
+
+
+def test_damaged_and_missing_files_are_named(folder):
+    with pytest.raises(DataError, match="Run `ddl data fetch svhn`.*use the data set `synthetic`"):
+        load("svhn")
+    path = put(folder) / "test_32x32.mat"
+    path.write_bytes(path.read_bytes()[:-500])
+    with pytest.raises(DataError, match="test_32x32.mat is damaged: it can not be read as a MATLAB"):
+        load("svhn")
+    path.unlink()
+    assert not is_there("svhn")
+
+
+# ---------------------------------------------------------------- fetching
+
+
+class Handler(http.server.SimpleHTTPRequestHandler):
+    def do_GET(self):
+        self.server.asked.append(self.path)
+        super().do_GET()
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def mirror(tmp_path, monkeypatch):
+    """A loopback server of two small files, which are the official ones for the test."""
+    there = put(tmp_path / "mirror")
+    for name in ("TRAIN", "TEST"):
+        archive = getattr(svhn, name)
+        whole = (there / archive.file).read_bytes()
+        monkeypatch.setattr(svhn, name, replace(
+            archive, size_bytes=len(whole), sha256=hashlib.sha256(whole).hexdigest()))
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    handler = partial(Handler, directory=there)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        server.asked = []
+        server.address = f"http://127.0.0.1:{server.server_port}/"
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+def test_fetch_gets_both_files_once_and_verifies_them(folder, mirror, monkeypatch):
+    monkeypatch.setenv("DDL_SVHN_URL", mirror.address)
+    lines = []
+    fetch("svhn", lines.append)
+    assert load("svhn").form == "official"
+    assert lines[-1] == f"svhn: 30 + 20 pictures, official, in {folder}"
+    fetch("svhn", str)
+    assert mirror.asked == ["/train_32x32.mat", "/test_32x32.mat"]
+
+
+def test_only_what_is_missing_or_damaged_is_fetched_again(folder, mirror):
+    fetch("svhn", str, mirror.address)
+    path = folder / "test_32x32.mat"
+    path.write_bytes(path.read_bytes()[:-500])
+    lines = []
+    fetch("svhn", lines.append, mirror.address)
+    assert "test_32x32.mat is damaged" in lines[0]
+    assert mirror.asked == ["/train_32x32.mat", "/test_32x32.mat", "/test_32x32.mat"]
+
+
+def test_a_mirror_without_the_file_is_named_with_its_variable(mirror):
+    with pytest.raises(DataError, match="answers 404.*Set DDL_SVHN_URL to a mirror"):
+        fetch("svhn", str, f"{mirror.address}elsewhere")
