@@ -12,6 +12,9 @@ from ddl.record import Recorder, RunFolder, hardware, read_json_lines, start_of,
 
 __all__ = ["Journal"]
 
+LINE = ("epoch {epoch:6.2f}  step {step:5d}  {images_per_s:6.0f} images/s  "
+        "training: loss {loss:.3f}, accuracy {accuracy:6.1%}  "
+        "held-out: loss {test_loss:.3f}, accuracy {test_accuracy:6.1%}")
 EVENT_EVERY_S = 0.5  # fast enough for a view that moves, too slow to cost anything
 
 
@@ -34,11 +37,15 @@ class Journal:
         The plan.
     state : dict, optional
         The `state` of the journal that this one carries on.
+    line : str, optional
+        What to print of an evaluation, with its figures in braces; None for a script that prints
+        them itself.
     """
 
-    def __init__(self, writes, steps, steps_per_epoch, global_batch, state=None):
+    def __init__(self, writes, steps, steps_per_epoch, global_batch, state=None, line=LINE):
         self.recorder = Recorder() if writes else None
         self.steps, self.steps_per_epoch, self.global_batch = steps, steps_per_epoch, global_batch
+        self.line = line
         self._carried_on = state is not None
         state = state or {
             "seconds": 0.0, "history": [], "epoch_seconds": [], "epoch_start": 0.0,
@@ -187,11 +194,8 @@ class Journal:
         }
         self.history.append(row)
         self.event("evaluation", **row)
-        self.print(
-            "epoch {epoch:6.2f}  step {step:5d}  {images_per_s:6.0f} images/s  "
-            "training: loss {loss:.3f}, accuracy {accuracy:6.1%}  "
-            "held-out: loss {test_loss:.3f}, accuracy {test_accuracy:6.1%}".format(**row)
-        )
+        if self.line:
+            self.print(self.line.format(**row))
         return row
 
     # ------------------------------------------------------------ interrupting and ending
@@ -216,9 +220,14 @@ class Journal:
         return steps * self.global_batch / seconds if steps else None
 
     def result(self, **fields):
-        """Write ``result.json`` and return it."""
+        """Write ``result.json`` and return it.
+
+        Figures among the `fields` take the place of the last evaluation's: a training may go back
+        to earlier weights at its end.
+        """
         last = self.history[-1]
         result = {
+            **{key: last[key] for key in ("loss", "accuracy", "test_loss", "test_accuracy")},
             **fields,
             "versions": versions(),
             "hardware": hardware(),
@@ -230,7 +239,6 @@ class Journal:
             "time_to_first_step_s": self.first_step_s,
             "resumed_at": self.resumed_at,
             "train_seconds": self._seconds,
-            **{key: last[key] for key in ("loss", "accuracy", "test_loss", "test_accuracy")},
             "history": self.history,
             "finished": datetime.now().astimezone().isoformat(timespec="seconds"),
         }
