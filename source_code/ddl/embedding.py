@@ -1,0 +1,158 @@
+"""Sentence embeddings: pretrained ones of TensorFlow Hub or from a folder, and one of our own.
+
+All of them map strings ``[n]`` to vectors ``[n, d]``. A pretrained one is a SavedModel with that
+signature, as TensorFlow Hub has them; `export` makes one of ours into such a folder.
+"""
+
+import os
+import socket
+import warnings
+from pathlib import Path
+
+import tensorflow as tf
+
+from ddl.record import data_dir
+
+with warnings.catch_warnings():  # about a module of setuptools that only this library still needs
+    warnings.simplefilter("ignore")
+    import tensorflow_hub as hub
+
+__all__ = ["OWN", "EmbeddingError", "MeanOfWords", "export", "make"]
+
+OWN = "own"
+SILENCE_S = 20  # Without an answer for so long, there is no network.
+NO_NETWORK = ("Without a network, give the folder of a SavedModel that was downloaded and unpacked "
+              f"earlier, or use --embedding {OWN}.")
+
+
+class EmbeddingError(ValueError):
+    """An embedding that can't be had, or is none."""
+
+
+class MeanOfWords(tf.keras.layers.Layer):
+    """The mean of the vectors of a text's words; to be trained along with what follows it.
+
+    Words are lower-cased, without punctuation, and hashed into buckets: there is no vocabulary to
+    make first, any word has a vector, and some words share one.
+
+    Parameters
+    ----------
+    dimensions : int
+    buckets : int
+    seed : int
+        Of the first vectors.
+    """
+
+    def __init__(self, dimensions=64, buckets=8192, seed=0):
+        super().__init__(dtype=tf.float32)
+        start = tf.keras.initializers.RandomUniform(-0.05, 0.05, seed=seed)
+        self.table = self.add_weight("table", (buckets, dimensions), initializer=start)
+
+    def call(self, texts):
+        return mean_of_words(self.table, texts)
+
+
+def mean_of_words(table, texts):
+    """Return the mean vector of each text's words, and zeros for a text without words.
+
+    Parameters
+    ----------
+    table : tf.Variable
+        float32 ``[buckets, d]``.
+    texts : tf.Tensor
+        string ``[n]``, UTF-8.
+
+    Returns
+    -------
+    tf.Tensor
+        float32 ``[n, d]``.
+    """
+    plain = tf.strings.regex_replace(
+        tf.strings.lower(texts, encoding="utf-8"), r"[\p{P}\p{S}]+", " ")
+    words = tf.strings.split(plain)
+    vectors = tf.gather(table, tf.strings.to_hash_bucket_fast(words.flat_values, table.shape[0]))
+    means = tf.math.unsorted_segment_mean(vectors, words.value_rowids(), tf.shape(texts)[0])
+    return tf.ensure_shape(means, [None, table.shape[1]])
+
+
+def export(layer, folder):
+    """Write one of our own embeddings as a folder that `make` and TensorFlow Hub can load.
+
+    Parameters
+    ----------
+    layer : MeanOfWords
+    folder : str or Path
+    """
+    module = tf.train.Checkpoint()  # a tf.Module can't say which variables to train
+    module.table = tf.Variable(layer.table.numpy())
+    module.trainable_variables = [module.table]
+    module.__call__ = tf.function(
+        lambda texts: mean_of_words(module.table, texts),
+        input_signature=[tf.TensorSpec([None], tf.string)])
+    tf.saved_model.save(module, str(folder))
+
+
+def make(embedding, trainable=False, seed=0):
+    """Return a Keras layer from texts to vectors.
+
+    Parameters
+    ----------
+    embedding : str
+        ``"own"``, the folder of a SavedModel, or the address (handle) of one, such as TensorFlow
+        Hub's. What is downloaded is kept beside the data sets, unless ``TFHUB_CACHE_DIR`` says
+        where.
+    trainable : bool
+        Train a pretrained one further. Our own is always trained.
+    seed : int
+        Of the first vectors of our own.
+
+    Returns
+    -------
+    tf.keras.layers.Layer
+        string ``[n]`` to float32 ``[n, d]``.
+
+    Raises
+    ------
+    EmbeddingError
+        When there is none, it can't be downloaded, or it maps something else.
+    """
+    if embedding == OWN:
+        return MeanOfWords(seed=seed)
+    folder = _folder_of(embedding)
+    if not (folder / "saved_model.pb").exists():
+        raise EmbeddingError(
+            f"{folder} is not the folder of a SavedModel: it has no saved_model.pb. Unpack the "
+            "archive, and name the folder that this file is in.")
+    layer = hub.KerasLayer(str(folder), input_shape=[], dtype=tf.string, trainable=trainable)
+    try:
+        vectors = layer(tf.constant(["a question", ""]))
+        shape, dtype = vectors.shape, vectors.dtype
+    except Exception as error:  # whatever a model says that wants something else
+        reason = (str(error).strip().splitlines() or [repr(error)])[0]
+        raise EmbeddingError(f"{embedding} does not take texts: {reason}. What is needed maps "
+                             "strings [n] to float32 [n, d].") from error
+    if dtype != tf.float32 or shape.rank != 2 or shape[0] != 2:
+        raise EmbeddingError(f"{embedding} maps 2 texts to {dtype.name} {shape.as_list()}, not to "
+                             "float32 [2, d]. It is not a sentence embedding.")
+    return layer
+
+
+def _folder_of(embedding):
+    """Return the folder of an embedding, which is downloaded if need be."""
+    if "://" not in embedding:
+        folder = Path(embedding).expanduser()
+        if not folder.is_dir():
+            raise EmbeddingError(f"There is no embedding {embedding!r}: it is neither {OWN!r}, nor "
+                                 "a folder, nor an address that begins with https://.")
+        return folder
+    os.environ.setdefault("TFHUB_CACHE_DIR", str(data_dir() / "hub"))
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(SILENCE_S)
+    try:
+        return Path(hub.resolve(embedding))
+    except Exception as error:  # of the network, of the archive, or of the disk
+        reason = getattr(error, "reason", None) or error
+        raise EmbeddingError(f"{embedding} can not be downloaded: {reason}. {NO_NETWORK}"
+                             ) from error
+    finally:
+        socket.setdefaulttimeout(before)

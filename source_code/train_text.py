@@ -1,0 +1,405 @@
+"""Tell insincere questions from sincere ones, in one process or in several, in five ways.
+
+    ddl run --workers 1 train_text.py --strategy single
+    ddl run --workers 1 train_text.py --strategy mirrored --replicas 2
+    ddl run --workers 1 train_text.py --strategy mirrored_loop --class-weights
+    ddl run --workers 2 --cluster multi_worker train_text.py --strategy multi_worker
+    ddl run --workers 2 train_text.py --strategy horovod --embedding FOLDER_OR_ADDRESS
+
+A sentence embedding and three dense layers, trained until the validation loss has stopped falling.
+All ways see the same batches, and keep the same records; under `ddl run` TensorBoard's logs are in
+the run's folder, too. `--export FOLDER` writes our own embedding as a folder for `--embedding`.
+"""
+
+import argparse
+import os
+import sys
+from dataclasses import dataclass
+
+import numpy as np
+import tensorflow as tf
+
+from ddl import embedding, text
+from ddl.data import DataError, Order, load_questions, shard
+from ddl.data.catalogue import TEXTS
+from ddl.journal import Journal
+from ddl.machine import usable_cores
+from ddl.way import devices_for, pin
+
+STRATEGIES = ("single", "mirrored", "mirrored_loop", "multi_worker", "horovod")
+EVALUATION_BATCH = 1000
+CURVE_POINTS = 200
+FULL_METRICS_EVERY = 100  # epochs, between which --verbose dots prints a dot each
+
+
+def parse(arguments=None):
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--strategy", default="single", choices=STRATEGIES)
+    add("--replicas", type=int, default=2,
+        help="of the mirrored ways: GPUs, or logical devices where there are fewer")
+    # Data
+    add("--data-set", default="auto", choices=("auto", *TEXTS))
+    add("--samples", type=int, metavar="N",
+        help="use a part (default: all real questions, or 20,000 generated ones)")
+    # Network
+    add("--embedding", default=embedding.OWN, metavar="WHICH",
+        help=f"{embedding.OWN!r}, the folder of a SavedModel, or a TensorFlow Hub address")
+    add("--trainable", action="store_true", help="train a pretrained embedding further")
+    add("--export", metavar="FOLDER", help="write our own embedding there at the end")
+    # Training
+    add("--epochs", type=int, default=20, help="at most")
+    add("--patience", type=int, default=2, metavar="EPOCHS",
+        help="stop when the validation loss has not fallen for so long, and go back to the best "
+             "weights; 0: never (default: 2)")
+    add("--global-batch", type=int, default=128, help="samples in a step of all replicas together")
+    add("--learning-rate", type=float, default=1e-3, metavar="RATE", help="of Adam")
+    add("--class-weights", action="store_true", help="let both classes weigh the same in the loss")
+    add("--seed", type=int, default=0, help="of initial weights and order")
+    add("--verbose", default="dots", choices=("dots", "full"), help="what to print of an epoch")
+    return parser.parse_args(arguments)
+
+
+def main(arguments=None):
+    """Train, and return what goes into result.json."""
+    config = parse(arguments)
+    place = take_place(config)
+    parts = load_questions(config.data_set, samples=config.samples).parts()
+    order = Order(len(parts.train), config.global_batch, config.seed)
+    shard(np.empty(config.global_batch), 0, place.replicas)  # says so where it can't be split
+
+    with place.strategy.scope():  # what has variables is made here: each replica gets them
+        model = build(config)
+        optimizer = tf.keras.optimizers.Adam(config.learning_rate)
+
+    # Only rank 0 writes.
+    journal = Journal(place.rank == 0, config.epochs * order.steps, order.steps,
+                      config.global_batch, line=None)
+    announce(journal, config, place, parts)
+    callbacks = make_callbacks(config, place, model, parts, journal)
+    (loop if config.strategy == "mirrored_loop" else fit)(
+        config, place, model, optimizer, make_batches(config, parts.train, order), order, callbacks)
+    if config.export and place.rank == 0:
+        embedding.export(model.layers[0], config.export)
+    return finish(config, place, model, parts, journal,
+                  sys.argv[1:] if arguments is None else list(arguments))
+
+
+# ---------------------------------------------------------------- where this process computes
+
+
+@dataclass(frozen=True)
+class Place:
+    """One process among all that compute, and the replicas of all of them together."""
+
+    strategy: tf.distribute.Strategy
+    rank: int = 0
+    ranks: int = 1
+    replicas: int = 1
+    note: str | None = None
+
+
+def take_place(config):
+    """Find out which process this is, choose its devices, and make its strategy."""
+    if config.strategy == "horovod":
+        import horovod.tensorflow.keras as hvd
+
+        hvd.init()
+        pin(hvd.local_rank())
+        # Horovod is no strategy: each rank is a training of its own, and averages gradients.
+        return Place(tf.distribute.get_strategy(), hvd.rank(), hvd.size(), hvd.size())
+    if config.strategy == "multi_worker":
+        from ddl import cluster
+
+        task = cluster.read()
+        cluster.await_all()
+        strategy = tf.distribute.MultiWorkerMirroredStrategy()
+        return Place(strategy, task.index, len(task.workers), strategy.num_replicas_in_sync)
+    if config.strategy == "single":
+        return Place(tf.distribute.get_strategy())
+    devices, note = devices_for(config.replicas)
+    return Place(tf.distribute.MirroredStrategy(devices), replicas=config.replicas, note=note)
+
+
+def make_batches(config, questions, order):
+    """Return a function from an input context to a data set of one replica's batch after another.
+
+    The context says how many replicas there are, and which of them this process feeds.
+    """
+    texts = tf.constant(questions.texts)
+    targets = questions.targets.astype(np.float32)
+    weights = np.ones(2, np.float32)
+    if config.class_weights:
+        weights = (len(targets) / (2 * np.bincount(questions.targets))).astype(np.float32)
+
+    def batches(context):
+        replicas = context.num_replicas_in_sync
+        mine = replicas // context.num_input_pipelines
+        first = mine * context.input_pipeline_id
+
+        def numbers(epoch):
+            parts = order.epoch(epoch).reshape(order.steps, replicas, -1)
+            return parts[:, first : first + mine].reshape(order.steps * mine, -1)
+
+        def epoch(number):
+            shape = order.steps * mine, order.global_batch // replicas
+            some = tf.numpy_function(numbers, [number], tf.int32)
+            return tf.data.Dataset.from_tensor_slices(tf.ensure_shape(some, shape))
+
+        def samples(some):
+            wanted = tf.gather(targets, some)[:, None]
+            return tf.gather(texts, some), wanted, tf.gather(weights, tf.cast(wanted, tf.int32))
+
+        return tf.data.Dataset.range(config.epochs).flat_map(epoch).map(samples).prefetch(2)
+
+    return batches
+
+
+# ---------------------------------------------------------------- network and training
+
+
+def build(config):
+    """Return the network: texts, string ``[n]``, to probabilities, float32 ``[n, 1]``."""
+    def dense(units, activation, number):
+        start = tf.keras.initializers.GlorotUniform(seed=1000 * config.seed + number)
+        return tf.keras.layers.Dense(units, activation, kernel_initializer=start)
+
+    return tf.keras.Sequential([
+        tf.keras.Input((), dtype=tf.string),
+        embedding.make(config.embedding, config.trainable, config.seed),
+        dense(256, "relu", 1),
+        dense(64, "relu", 2),
+        dense(1, "sigmoid", 3),
+    ])
+
+
+def fit(config, place, model, optimizer, batches, order, callbacks):
+    """Train with Model.fit; the strategy, or Horovod's optimizer, averages the gradients."""
+    if config.strategy == "horovod":
+        import horovod.tensorflow.keras as hvd
+
+        # Not scaled: the rate is that of the global batch, which stays as it is on more ranks.
+        optimizer = hvd.DistributedOptimizer(optimizer)
+        dataset = batches(tf.distribute.InputContext(place.ranks, place.rank, place.ranks))
+    else:
+        dataset = place.strategy.distribute_datasets_from_function(batches)
+    with place.strategy.scope():
+        model.compile(optimizer, tf.keras.losses.BinaryCrossentropy(),
+                      metrics=[tf.keras.metrics.BinaryAccuracy("accuracy")])
+    model.fit(dataset, epochs=config.epochs, steps_per_epoch=order.steps, callbacks=callbacks,
+              verbose=0)
+
+
+def loop(config, place, model, optimizer, batches, order, callbacks):
+    """Train with a loop of our own, which calls Keras' callbacks itself."""
+    strategy = place.strategy
+    cross_entropy = tf.keras.losses.BinaryCrossentropy(reduction=tf.keras.losses.Reduction.NONE)
+
+    def replica_step(texts, targets, weights):
+        with tf.GradientTape() as tape:
+            scores = model(texts, training=True)
+            # Replicas' gradients are summed: so each divides by the size of the global batch.
+            loss = tf.nn.compute_average_loss(cross_entropy(targets, scores, weights),
+                                              global_batch_size=config.global_batch)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+        hits = tf.reduce_sum(tf.cast((scores > 0.5) == (targets > 0.5), tf.float32))
+        return tf.stack([loss, hits / config.global_batch])
+
+    @tf.function
+    def train_step(batch):
+        figures = strategy.run(replica_step, args=batch)
+        return strategy.reduce(tf.distribute.ReduceOp.SUM, figures, axis=None)
+
+    model.optimizer = optimizer  # where TensorBoard's callback looks for the learning rate
+    model.stop_training = False
+    callbacks = tf.keras.callbacks.CallbackList(callbacks, model=model)
+    callbacks.on_train_begin()
+    dataset = iter(strategy.distribute_datasets_from_function(batches))
+    for epoch in range(config.epochs):
+        callbacks.on_epoch_begin(epoch)
+        totals = 0.0
+        for step in range(order.steps):
+            callbacks.on_train_batch_begin(step)
+            totals = totals + train_step(next(dataset))
+            loss, accuracy = (totals / (step + 1)).numpy().tolist()
+            callbacks.on_train_batch_end(step, {"loss": loss, "accuracy": accuracy})
+        callbacks.on_epoch_end(epoch, {"loss": loss, "accuracy": accuracy})
+        if model.stop_training:
+            break
+    callbacks.on_train_end()
+
+
+# ---------------------------------------------------------------- what is kept of each epoch
+
+
+def make_scores(model):
+    """Return a function from texts to the model's probabilities, float32 ``[n]``."""
+    forward = tf.function(lambda texts: model(texts, training=False),
+                          input_signature=[tf.TensorSpec([None], tf.string)])
+
+    def scores(texts):
+        parts = [slice(first, first + EVALUATION_BATCH)
+                 for first in range(0, len(texts), EVALUATION_BATCH)]
+        return np.concatenate([forward(tf.constant(texts[part])).numpy()[:, 0] for part in parts])
+
+    return scores
+
+
+class Validation(tf.keras.callbacks.Callback):
+    """Adds the validation part's loss and accuracy to an epoch's figures, on every rank.
+
+    Every rank computes all of them, so that all ranks stop after the same epoch. The clock stands.
+    """
+
+    def __init__(self, scores, part, journal):
+        super().__init__()
+        self.scores, self.part, self.journal = scores, part, journal
+
+    def on_epoch_end(self, epoch, logs=None):
+        with self.journal.paused():
+            logs["val_loss"], logs["val_accuracy"] = text.loss_and_accuracy(
+                self.part.targets, self.scores(self.part.texts))
+
+
+class Records(tf.keras.callbacks.Callback):
+    """Keeps time on every rank, and writes steps and epochs down on rank 0."""
+
+    def __init__(self, scores, part, journal, rate, **facts):
+        super().__init__()
+        self.scores, self.part, self.journal, self.rate = scores, part, journal, rate
+        self.facts, self.done, self.total = facts, 0, 0.0
+
+    def on_train_begin(self, logs=None):
+        self.journal.start(**self.facts)
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.done += 1
+        total = logs["loss"] * (batch + 1)  # Keras tells the mean since the epoch began
+        self.journal.step(self.done, total - self.total * (batch > 0), self.rate)
+        self.total = total
+
+    def on_epoch_end(self, epoch, logs=None):
+        if not self.journal.recorder:
+            return
+        with self.journal.paused():
+            test_loss, test_accuracy = text.loss_and_accuracy(
+                self.part.targets, self.scores(self.part.texts))
+        self.journal.evaluation(
+            self.done, loss=logs["loss"], accuracy=logs["accuracy"],
+            validation_loss=logs["val_loss"], validation_accuracy=logs["val_accuracy"],
+            test_loss=test_loss, test_accuracy=test_accuracy, learning_rate=self.rate)
+
+
+class Stopping(tf.keras.callbacks.EarlyStopping):
+    """Goes back to the best weights also where the epochs ran out first."""
+
+    def on_train_end(self, logs=None):
+        super().on_train_end(logs)
+        self.model.set_weights(self.best_weights)
+
+
+class Epochs(tf.keras.callbacks.Callback):
+    """Prints a dot an epoch and all figures now and then, or all of them always."""
+
+    def __init__(self, full):
+        super().__init__()
+        self.full = full
+
+    def on_epoch_end(self, epoch, logs=None):
+        if self.full or epoch % FULL_METRICS_EVERY == 0:
+            figures = ", ".join(f"{name} {value:.4f}" for name, value in logs.items())
+            print(f"epoch {epoch}: {figures}", flush=True)
+        else:
+            print(".", end="", flush=True)
+
+    def on_train_end(self, logs=None):
+        print(flush=True)
+
+
+def make_callbacks(config, place, model, parts, journal):
+    """Return Keras' callbacks and ours, in the order in which they need each other's figures."""
+    scores = make_scores(model)
+    callbacks = [Validation(scores, parts.validation, journal)]
+    if config.strategy == "horovod":
+        import horovod.tensorflow.keras as hvd
+
+        # A rank's own training loss is that of its own part only.
+        callbacks = [hvd.callbacks.BroadcastGlobalVariablesCallback(root_rank=0), *callbacks,
+                     hvd.callbacks.MetricAverageCallback()]
+    callbacks.append(Records(
+        scores, parts.test, journal, config.learning_rate, world=place.ranks,
+        per_rank_batch=config.global_batch // place.ranks, data=parts.describe()))
+    if config.patience:
+        callbacks.append(Stopping("val_loss", patience=config.patience, mode="min",
+                                  restore_best_weights=True))
+    if place.rank == 0:
+        callbacks.append(Epochs(config.verbose == "full"))
+        if journal.recorder.folder:
+            callbacks.append(tf.keras.callbacks.TensorBoard(
+                journal.recorder.folder.path / "tensorboard", write_graph=False))
+    return callbacks
+
+
+def announce(journal, config, place, parts):
+    """Say what is about to be trained, and on what."""
+    facts = parts.describe()
+    journal.print(
+        f"data: {facts['name']} ({facts['form']}), {facts['train_samples']} training, "
+        f"{facts['validation_samples']} validation and {facts['test_samples']} test questions, "
+        f"{facts['positive_share']:.1%} of them insincere\n"
+        f"{config.strategy}: {place.replicas} replicas in {place.ranks} processes, batch "
+        f"{config.global_batch}, embedding {config.embedding}")
+    for note in filter(None, [parts.train.note, place.note]):
+        journal.note(note)
+
+
+def finish(config, place, model, parts, journal, arguments):
+    """Judge the model that is left on the test part, and write the result on rank 0."""
+    if place.rank:
+        return None
+    scores = make_scores(model)
+    of_validation, of_test = scores(parts.validation.texts), scores(parts.test.texts)
+    threshold = text.best_threshold(parts.validation.targets, of_validation)
+    test = text.figures(parts.test.targets, of_test)
+    tuned = text.figures(parts.test.targets, of_test, threshold)
+    curve = text.precision_recall(parts.test.targets, of_test, CURVE_POINTS)
+    losses = [row["validation_loss"] for row in journal.history]
+    best, last = int(np.argmin(losses)), len(losses) - 1
+    kept = journal.history[best if config.patience else last]
+    journal.print(f"test part: accuracy {test['accuracy']:.1%} (majority {test['majority']:.1%}), "
+                  f"F1 {test['f1']:.3f}, tuned {tuned['f1']:.3f}")
+    if journal.recorder.folder:
+        np.savez(journal.recorder.folder.weights,
+                 *[weight.numpy() for weight in model.trainable_weights])
+    return journal.result(
+        script=os.path.basename(sys.argv[0]),
+        argv=arguments,
+        config=vars(config),
+        strategy=config.strategy,
+        embedding=config.embedding,
+        parameters=sum(int(np.prod(weight.shape)) for weight in model.trainable_weights),
+        data=parts.describe(),
+        ranks=place.ranks,
+        replicas=place.replicas,
+        threads_per_rank=int(os.environ.get("TF_NUM_INTRAOP_THREADS") or usable_cores()),
+        per_rank_batch=config.global_batch // place.ranks,
+        global_batch=config.global_batch,
+        seed=config.seed,
+        learning_rate=config.learning_rate,
+        stopped_by="patience" if len(losses) < config.epochs else "epochs",
+        best_epoch=best + 1,
+        **{key: kept[key] for key in ("loss", "accuracy", "test_loss", "test_accuracy")},
+        test=test,
+        tuned=tuned,
+        precision_recall=dict(zip(("thresholds", "precision", "recall"), curve, strict=True)),
+    )
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (DataError, embedding.EmbeddingError) as error:
+        sys.exit(f"train_text.py: {error}")
