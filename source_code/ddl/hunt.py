@@ -4,7 +4,8 @@
 the end. `witnesses` gathers them as plain dictionaries and lists, one a rank::
 
     {"rank": 0, "ranks": 2, "batch": 32, "rate_of_one_rank": 0.05, "weights": "1a2b3c4d",
-     "steps": [{"step": 1, "samples": [5, 17, …], "rate": 0.1, "update": "…", "weights": "…"}, …],
+     "steps": [{"step": 1, "samples": [5, 17, …], "rate": 0.1, "update": "…", "weights": "…"},
+               …],
      "samples_counted": 640, "seconds": 0.4, "images_per_s": 3200.0, "wrote": "weights.npz"}
 
 ``weights`` and ``update`` are checksums: of the rank's weights, as it begins and after each step,

@@ -115,8 +115,8 @@ def keep(folder, seen):
         begin = {key: rank[key] for key in ("rank", "ranks", "batch", "rate_of_one_rank",
                                             "weights")}
         end = {key: rank[key] for key in ("samples_counted", "seconds", "images_per_s", "wrote")}
-        lines = [{"event": "begin", **begin}, *({"event": "step", **step} for step in rank["steps"]),
-                 {"event": "end", **end}]
+        lines = [{"event": "begin", **begin},
+                 *({"event": "step", **step} for step in rank["steps"]), {"event": "end", **end}]
         path = RunFolder(folder).witness(rank["rank"])
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 

@@ -1,0 +1,512 @@
+"""How well a training uses several workers, and where its time goes: tables from run records.
+
+Everything here is computed from what runs recorded: of `train_cifar.py` and others how many samples
+they processed in a second, of `step_times.py` how long each part of a step took.
+"""
+
+import json
+import math
+import statistics
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+import numpy
+import pandas
+
+__all__ = [
+    "PARTS",
+    "Payoff",
+    "Table",
+    "efficiency",
+    "payoff",
+    "published",
+    "samples_processed",
+    "scaling",
+    "spread",
+    "step_parts",
+    "tuning",
+]
+
+# Of a step, in their order. Waiting and communication happen inside the same all-reduce.
+PARTS = ("input", "computation", "waiting", "communication", "update")
+
+
+def spread(values):
+    """Return median and quartiles of values: ``{"median": …, "low": …, "high": …}``."""
+    low, median, high = numpy.percentile(values, (25, 50, 75)).tolist()
+    return {"median": median, "low": low, "high": high}
+
+
+# ---------------------------------------------------------------- counting right
+
+
+def samples_processed(samples, per_rank_batch, ranks):
+    """Count the samples that an epoch of whole steps really processes.
+
+    Parameters
+    ----------
+    samples : int
+        In the training set.
+    per_rank_batch, ranks : int
+
+    Returns
+    -------
+    int
+        ``per_rank_batch * ranks`` times the number of whole steps.
+
+    Raises
+    ------
+    ValueError
+        If not even one step is whole: such an epoch does nothing, and has no throughput.
+    """
+    for name, value in (("samples", samples), ("per_rank_batch", per_rank_batch), ("ranks", ranks)):
+        if value < 1:
+            raise ValueError(f"{name}={value!r}: at least 1 is needed")
+    global_batch = per_rank_batch * ranks
+    steps = samples // global_batch
+    if not steps:
+        raise ValueError(f"{ranks} ranks × {per_rank_batch:,} samples are {global_batch:,} in a "
+                         f"step, and there are {samples:,} in all: not one step is whole")
+    return steps * global_batch
+
+
+def efficiency(samples_per_s, ranks, samples_per_s_of_one):
+    """Return the scaling efficiency: throughput of N ranks over N times that of one.
+
+    1 is perfect. It is the same for strong and for weak scaling: what differs is which of the two
+    batch sizes, the global or each rank's own, stays the same as ranks are added.
+    """
+    return samples_per_s / (ranks * samples_per_s_of_one)
+
+
+def published():
+    """Tabulate a published course's scaling efficiencies, as stated and with samples counted right.
+
+    Its throughput is that of all samples of the data set, though an epoch of whole steps processes
+    fewer, and of several ranks' larger steps fewer still. ``computed_percent`` repeats the
+    correction from the throughputs, where what was run is known (NaN elsewhere).
+
+    Returns
+    -------
+    Table
+        A row a published figure; percentages.
+    """
+    path = Path(__file__).resolve().parents[2] / "results/reference/published-efficiency.jsonl"
+    rows = []
+    for line in path.read_text().splitlines():
+        row = json.loads(line)
+        rows.append({**row, "computed_percent": 100 * _corrected(row)})
+    labels = {
+        "ranks": ("GPUs", ".0f"), "per_rank_batch": ("batch of each", ",.0f"),
+        "stated_percent": ("efficiency stated, %", ".0f"),
+        "corrected_percent": ("samples counted right, %", ".0f"),
+        "computed_percent": ("computed here, %", ".1f"),
+    }
+    return Table.of(rows, labels, f"Published by others, not measured here. {rows[0]['source']}. "
+                                  f"{rows[0]['why']}.")
+
+
+def _corrected(row):
+    """Return a published efficiency with whole steps counted, or NaN where it is not known how."""
+    if not row["ranks"]:
+        return math.nan
+    many, one = (samples_processed(row["samples"], row["per_rank_batch"], ranks) / row["samples"]
+                 for ranks in (row["ranks"], 1))
+    return efficiency(row["samples_per_s"] * many, row["ranks"], row["samples_per_s_of_one"] * one)
+
+
+# ---------------------------------------------------------------- scaling
+
+
+def scaling(runs, kind="strong"):
+    """Tabulate how throughput grows with ranks.
+
+    Parameters
+    ----------
+    runs : iterable of Run or Recorded
+        Of one training on one kind of machine; runs of the same ranks and threads are repetitions,
+        of which the median counts. One rank has to be among them.
+    kind : {"strong", "weak"}
+        Strong: the global batch is the same in all runs, and ranks share it. Weak: each rank's own.
+
+    Returns
+    -------
+    Table
+        ``speedup``: images/s over those of one rank with as many threads. ``efficiency``: that over
+        the number of ranks (`efficiency`). ``equal_hardware``: images/s over those of one rank that
+        has all the cores of the row (ranks × threads); NaN where no such run is there.
+
+    Raises
+    ------
+    ValueError
+        If the runs cannot be compared; the message says what differs.
+    """
+    held = {"strong": "global_batch", "weak": "per_rank_batch"}.get(kind)
+    if not held:
+        raise ValueError(f"kind={kind!r}: 'strong' or 'weak' is needed")
+    results = _results(runs)
+    _same(results, held, f"in {kind} scaling it is the same in all runs")
+    _same(results, "script", "different scripts do different work")
+    _same(results, "parameters", "different networks do different work")
+    _same(results, "hardware", "speeds of different machines say nothing about ranks")
+    speeds = {}
+    for result in results:
+        speeds.setdefault((result["ranks"], result["threads_per_rank"]), []).append(result)
+    speed = {key: statistics.median(result["images_per_s"] for result in group)
+             for key, group in speeds.items()}
+    if not any(ranks == 1 for ranks, _ in speed):
+        raise ValueError("one of the runs must have one rank: the others are compared with it")
+    rows = []
+    for (ranks, threads), value in sorted(speed.items()):
+        one = speed.get((1, threads), math.nan)
+        group = speeds[ranks, threads]
+        rows.append({
+            "ranks": ranks, "threads": threads, "cores": ranks * threads,
+            "global_batch": group[0]["global_batch"], "images_per_s": value, "runs": len(group),
+            "speedup": value / one, "efficiency": efficiency(value, ranks, one),
+            "equal_hardware": value / speed.get((1, ranks * threads), math.nan),
+        })
+    labels = {
+        "ranks": ("ranks", "d"), "threads": ("threads each", "d"), "cores": ("cores", "d"),
+        "global_batch": ("global batch", ",d"), "images_per_s": ("images/s", ",.0f"),
+        "runs": ("runs", "d"), "speedup": ("speed-up", ".2f"), "efficiency": ("efficiency", ".0%"),
+        "equal_hardware": ("against one rank with these cores", ".2f"),
+    }
+    batch = "global batch" if kind == "strong" else "batch of each rank"
+    caption = (f"{kind.capitalize()} scaling: the {batch} stays the same, {results[0][held]:,}. "
+               "Median of the runs; samples of whole steps only, without the warm-up. "
+               f"{_machine(results[0])}.")
+    return Table.of(rows, labels, caption)
+
+
+def _results(runs):
+    results = []
+    for run in runs:
+        if run.result is None:
+            raise ValueError(f"run {run.name!r} has no result: it is {run.state}")
+        if not run.result.get("images_per_s"):
+            raise ValueError(f"run {run.name!r} has no throughput: it had no step after its "
+                             "warm-up; more steps give it one")
+        results.append({**run.result, "name": run.name})
+    if not results:
+        raise ValueError("there are no runs to compare")
+    return results
+
+
+def _same(results, key, why):
+    def value(result):
+        found = result.get(key)
+        if key == "hardware":  # the host's name and its free memory may differ
+            return {name: (found or {}).get(name) for name in ("cpu", "cores", "gpus")}
+        if key == "parameters" and found is None:
+            return [size["parameters"] for size in result.get("sizes", ())]
+        return found
+
+    for result in results[1:]:
+        if value(result) != value(results[0]):
+            raise ValueError(f"{key} is {value(results[0])!r} in run {results[0]['name']!r} and "
+                             f"{value(result)!r} in run {result['name']!r}: {why}")
+
+
+def _machine(result):
+    hardware = result.get("hardware") or {}
+    if hardware.get("gpus"):
+        return f"{len(hardware['gpus'])} × {hardware['gpus'][0]}"
+    return f"{hardware.get('cores', '?')} cores of {hardware.get('cpu', 'an unknown processor')}"
+
+
+# ---------------------------------------------------------------- the parts of a step
+
+
+def step_parts(runs):
+    """Tabulate where the time of a step goes: a row for each model of each run of `step_times.py`.
+
+    Returns
+    -------
+    Table
+        Medians in milliseconds; ``step_ms`` is the median of whole steps, with its quartiles, from
+        which the sum of the parts' medians may differ a little.
+    """
+    rows = []
+    for result in _measured(runs):
+        for size in result["sizes"]:
+            rows.append({
+                "name": result["name"], "ranks": result["ranks"],
+                "threads": result["threads_per_rank"], "width": size["width"],
+                "gradient_bytes": size["gradient_bytes"],
+                **{f"{part}_ms": 1e3 * size[f"{part}_s"]["median"] for part in PARTS},
+                **{f"step{suffix}_ms": 1e3 * size["step_s"][key]
+                   for suffix, key in (("", "median"), ("_low", "low"), ("_high", "high"))},
+                "images_per_s": size["images_per_s"],
+            })
+    labels = {
+        "name": ("run", "s"), "ranks": ("ranks", "d"), "threads": ("threads each", "d"),
+        "width": ("width", "d"), "gradient_bytes": ("gradient, bytes", ",d"),
+        **{f"{part}_ms": (f"{part}, ms", ".2f") for part in PARTS},
+        "step_ms": ("step, ms", ".2f"), "images_per_s": ("images/s", ",.0f"),
+    }
+    return Table.of(rows, labels, "Medians over steps. Waiting: for the slowest rank.")
+
+
+def _measured(runs):
+    results = _results(runs)
+    for result in results:
+        if not result.get("sizes"):
+            raise ValueError(f"run {result['name']!r} timed no parts of a step: step_times.py does")
+    return results
+
+
+def tuning(runs, width=None):
+    """Compare ways of communicating: runs of `step_times.py` that differ in nothing else.
+
+    Parameters
+    ----------
+    runs : iterable of Run
+        The first is what the others are compared with.
+    width : int, optional
+        Of which model; by default the last.
+
+    Returns
+    -------
+    Table
+        ``ratio``: images/s over the first run's. ``verdict`` calls a difference none where the
+        quartiles of the time of one image overlap.
+
+    Raises
+    ------
+    ValueError
+        If the runs differ in something else as well.
+    """
+    results = _measured(runs)
+    for key in ("ranks", "threads_per_rank", "hardware"):
+        _same(results, key, "only the communication may differ")
+    passes = [{**result, "batch of a pass": result["global_batch"] // result["config"]["aggregate"]}
+              for result in results]
+    _same(passes, "batch of a pass", "only the communication may differ")
+    rows = []
+    for result in results:
+        config, size = result["config"], _size(result, width)
+        step = {key: value / result["global_batch"] for key, value in size["step_s"].items()}
+        if not rows:
+            first, first_step = size, step
+        apart = step["high"] < first_step["low"] or step["low"] > first_step["high"]
+        faster = "faster" if step["median"] < first_step["median"] else "slower"
+        rows.append({
+            "name": result["name"],
+            "fusion_threshold_mb": config["fusion_threshold_mb"],
+            "cycle_time_ms": config["cycle_time_ms"], "aggregate": config["aggregate"],
+            "precision_bits": 16 if config["fp16_compression"] else 32,
+            "sent_bytes_per_image": size["sent_bytes"] / result["global_batch"],
+            "communication_ms": 1e3 * size["communication_s"]["median"],
+            "step_ms": 1e3 * size["step_s"]["median"], "images_per_s": size["images_per_s"],
+            "ratio": size["images_per_s"] / first["images_per_s"],
+            "verdict": "first" if size is first else faster if apart else "no difference",
+        })
+    labels = {
+        "name": ("run", "s"), "fusion_threshold_mb": ("fusion, MB", "g"),
+        "cycle_time_ms": ("cycle, ms", "g"), "aggregate": ("passes a step", "d"),
+        "precision_bits": ("bits", "d"), "sent_bytes_per_image": ("bytes sent an image", ",.0f"),
+        "communication_ms": ("communication, ms", ".2f"), "step_ms": ("step, ms", ".2f"),
+        "images_per_s": ("images/s", ",.0f"), "ratio": ("ratio", ".2f"),
+        "verdict": ("against the first", "s"),
+    }
+    return Table.of(rows, labels, (
+        f"Width {first['width']}: {first['tensors']} gradients, together "
+        f"{first['gradient_bytes']:,} bytes; {results[0]['ranks']} ranks × "
+        f"{results[0]['threads_per_rank']} threads. –: Horovod's own setting. “No difference”: the "
+        "middle halves of the times overlap."))
+
+
+def _size(result, width):
+    """Return what was measured of one model."""
+    if width is None:
+        return result["sizes"][-1]
+    for size in result["sizes"]:
+        if size["width"] == width:
+            return size
+    there = ", ".join(str(size["width"]) for size in result["sizes"])
+    raise ValueError(f"run {result['name']!r} has no width {width}; there are: {there}")
+
+
+# ---------------------------------------------------------------- when does it pay?
+
+
+@dataclass(frozen=True)
+class Payoff:
+    """Measured and predicted time of a step over the size of the model.
+
+    Parameters
+    ----------
+    ranks : int
+        Of the second run; the first has one.
+    bytes : tuple of int
+        Of the gradient, growing.
+    one_s, many_s : tuple of float
+        Measured median time of a step of the whole global batch, on one rank and on `ranks`.
+    work_s : tuple of float
+        One rank's part of the batch, measured on one rank alone: input, computation and update.
+    communication_s : tuple of float
+        Measured on `ranks`, without waiting.
+    fitted : tuple of bool
+        Which sizes `alpha_s` and `beta_s_per_byte` are fitted to; the others test the prediction.
+    alpha_s, beta_s_per_byte : float
+        Of the communication: time of an all-reduce = alpha + beta × bytes.
+    """
+
+    ranks: int
+    bytes: tuple[int, ...]
+    one_s: tuple[float, ...]
+    many_s: tuple[float, ...]
+    work_s: tuple[float, ...]
+    communication_s: tuple[float, ...]
+    fitted: tuple[bool, ...]
+    alpha_s: float
+    beta_s_per_byte: float
+
+    @property
+    def predicted_s(self):
+        """Time of a step on `ranks`, from one rank's work and the fitted communication."""
+        return tuple(work + self.alpha_s + self.beta_s_per_byte * size
+                     for work, size in zip(self.work_s, self.bytes, strict=True))
+
+    @property
+    def measured_crossing_bytes(self):
+        """From which size on several ranks were faster; None where they never became so."""
+        return _crossing(self.bytes, self.one_s, self.many_s)
+
+    @property
+    def predicted_crossing_bytes(self):
+        """From which size on several ranks should be faster; None where they never become so."""
+        return _crossing(self.bytes, self.one_s, self.predicted_s)
+
+    @property
+    def test_error(self):
+        """Largest relative error of the prediction among the sizes that it was not fitted to."""
+        return max(abs(predicted / measured - 1) for predicted, measured, fitted
+                   in zip(self.predicted_s, self.many_s, self.fitted, strict=True) if not fitted)
+
+    @property
+    def sentence(self):
+        """Where the lines cross, and how right the prediction is."""
+        def where(crossing):
+            if crossing is None:
+                return f"{self.ranks} ranks are never faster than one"
+            if crossing <= self.bytes[0]:
+                return f"{self.ranks} ranks are faster at every size"
+            return f"{self.ranks} ranks are faster from {crossing:,.0f} bytes on"
+
+        return (f"measured: {where(self.measured_crossing_bytes)}; predicted: "
+                f"{where(self.predicted_crossing_bytes)}. At the sizes that it was not fitted to, "
+                f"the prediction is off by at most {self.test_error:.0%}")
+
+
+def payoff(one, many):
+    """Find from which size of the model on several ranks are faster than one, and predict it.
+
+    Of every second size, from the smallest, the measured communication is fitted by least squares
+    with alpha + beta × bytes; with what one rank alone needs for its part of the batch this
+    predicts a step of all ranks. The sizes between test it. What it leaves out: waiting for the
+    slowest rank, and that ranks share a machine's memory.
+
+    Parameters
+    ----------
+    one, many : Run
+        Of `step_times.py` with the same widths, global batch and threads per rank, on one rank and
+        on several, the first with ``part`` equal to the number of the others.
+
+    Returns
+    -------
+    Payoff
+
+    Raises
+    ------
+    ValueError
+        If the runs do not fit together, or have fewer than three sizes.
+    """
+    alone, together = _measured([one, many])
+    if alone["ranks"] != 1 or together["ranks"] < 2:
+        raise ValueError(f"payoff(one, many): one rank and several are needed, here "
+                         f"{alone['ranks']} and {together['ranks']}")
+    for key in ("global_batch", "threads_per_rank", "parameters", "hardware"):
+        _same([alone, together], key, "only the number of ranks may differ")
+    if len(alone["sizes"]) < 3:
+        raise ValueError(f"{len(alone['sizes'])} sizes are too few: two to fit latency and "
+                         "bandwidth, and another to test them; give three widths or more")
+    ranks = together["ranks"]
+    if any(size.get("part", {}).get("of") != ranks for size in alone["sizes"]):
+        raise ValueError(f"the run on one rank did not time 1/{ranks} of the batch: launch it with "
+                         f"part={ranks}")
+    pairs = sorted(zip(alone["sizes"], together["sizes"], strict=True),
+                   key=lambda pair: pair[0]["gradient_bytes"])
+    size_bytes = [size["sent_bytes"] for _, size in pairs]
+    communication = [size["communication_s"]["median"] for _, size in pairs]
+    fitted = [index % 2 == 0 for index in range(len(pairs))]
+    # Relative errors count: by absolute ones the largest message alone would decide.
+    weight = 1 / numpy.array(communication)[fitted]
+    terms = numpy.array([[1.0, size] for size in size_bytes])[fitted]
+    (alpha, beta), *_ = numpy.linalg.lstsq(terms * weight[:, None], numpy.ones(len(weight)),
+                                           rcond=None)
+    return Payoff(
+        ranks=ranks, bytes=tuple(size_bytes),
+        one_s=tuple(size["step_s"]["median"] for size, _ in pairs),
+        many_s=tuple(size["step_s"]["median"] for _, size in pairs),
+        work_s=tuple(sum(size["part"][f"{part}_s"]["median"]
+                         for part in ("input", "computation", "update")) for size, _ in pairs),
+        communication_s=tuple(communication), fitted=tuple(fitted),
+        alpha_s=float(alpha), beta_s_per_byte=float(beta),
+    )
+
+
+def _crossing(sizes, one, many):
+    """Return the size from which on `many` stays below `one`, between sizes on a log scale."""
+    gain = numpy.log(numpy.array(one) / numpy.array(many))
+    if gain[-1] <= 0:
+        return None
+    slower = numpy.flatnonzero(gain <= 0)
+    if not len(slower):
+        return float(sizes[0])
+    at = slower[-1]
+    share = -gain[at] / (gain[at + 1] - gain[at])
+    return float(sizes[at] * (sizes[at + 1] / sizes[at]) ** share)
+
+
+# ---------------------------------------------------------------- shown
+
+
+class Table(pandas.DataFrame):
+    """A DataFrame with plain values that is shown rounded, with labels and a caption."""
+
+    @classmethod
+    def of(cls, rows, labels, caption):
+        """Make a table of dictionaries, with ``{column: (label, format)}`` of what is shown."""
+        table = cls(rows)
+        table.attrs.update(labels=labels, caption=caption)
+        return table
+
+    @property
+    def _constructor(self):
+        return pandas.DataFrame  # a part of the table is ordinary pandas again
+
+    def readable(self):
+        """Return the table as text cells, the way that it is shown."""
+        return pandas.DataFrame({
+            label: [_cell(value, form) for value in self[column]]
+            for column, (label, form) in self.attrs["labels"].items()
+        })
+
+    def __repr__(self):
+        return f"{self.readable().to_string(index=False)}\n{self.attrs['caption']}"
+
+    def _repr_html_(self):
+        from ddl.view import STYLE
+
+        html = self.readable().to_html(index=False, border=0)
+        return (f'{STYLE}<div class="ddl ddl-wide"><div class="ddl-scroll">{html}</div>'
+                f'<div class="ddl-under">{escape(self.attrs["caption"])}</div></div>')
+
+
+def _cell(value, form):
+    if value is None or isinstance(value, float) and math.isnan(value):
+        return "–"
+    return format(value, form)

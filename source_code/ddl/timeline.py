@@ -1,0 +1,145 @@
+"""Horovod's timeline: what it did with each tensor, and when.
+
+With ``HOROVOD_TIMELINE`` set to a file, rank 0 writes Chrome trace events as they happen: a row
+(``pid``) a tensor, with nested begin and end events, times in microseconds. A job that is ended
+leaves the file without its end, so it is read event by event. The phases of a tensor:
+
+============  =====================================================================================
+negotiation   one rank has it ready, until rank 0 knows that all have it ready
+queued        its turn has come: what is left of the operation beside the next two
+copying       into the fusion buffer, and out again, where several tensors travel together
+reducing      the ranks exchange and add
+============  =====================================================================================
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["FILE", "PHASES", "Span", "read", "rounds"]
+
+FILE = "timeline.json"  # in a run's folder
+PHASES = ("negotiation", "queued", "copying", "reducing")
+
+
+@dataclass(frozen=True)
+class Span:
+    """One phase of one tensor.
+
+    Parameters
+    ----------
+    tensor : str
+        As Horovod calls it.
+    operation : str
+        What was asked for: ``ALLREDUCE``, ``BROADCAST``, …
+    phase : str
+        One of `PHASES`. A span that is queued contains the spans of copying and reducing.
+    start_s, end_s : float
+        Seconds since Horovod began.
+    """
+
+    tensor: str
+    operation: str
+    phase: str
+    start_s: float
+    end_s: float
+
+    def __post_init__(self):
+        if self.phase not in PHASES:
+            raise ValueError(f"phase {self.phase!r} is none of: {', '.join(PHASES)}")
+        if self.end_s < self.start_s:
+            raise ValueError(f"{self.tensor}: {self.phase} ends at {self.end_s:g} s, before it "
+                             f"begins at {self.start_s:g} s")
+
+
+def read(path):
+    """Read a timeline.
+
+    Parameters
+    ----------
+    path : str or Path
+
+    Returns
+    -------
+    list of Span
+        In the order in which they end. What had not ended when the file was cut off is left out.
+
+    Raises
+    ------
+    ValueError
+        If there is no such file, or no event in it.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise ValueError(f"there is no timeline {path}: was the run launched with timeline=True? "
+                         "(A run of one rank has nothing to write.)")
+    names, under_way, spans, events = {}, {}, [], 0
+    for event in _events(path.read_text(errors="replace")):
+        events += 1
+        row, kind = event.get("pid"), event.get("ph")
+        if kind == "M" and event.get("name") == "process_name":
+            names[row] = event["args"].get("name", "")
+        elif kind == "B":
+            under_way.setdefault(row, []).append((event["name"], event["ts"]))
+        elif kind == "E" and under_way.get(row):
+            open_ones = under_way[row]
+            operation = open_ones[0][0].removeprefix("NEGOTIATE_")
+            name, start = open_ones.pop()
+            phase = _phase(name, outermost=not open_ones)
+            if phase:
+                spans.append(Span(names.get(row, str(row)), operation, phase, start / 1e6,
+                                  event["ts"] / 1e6))
+    if not events:
+        raise ValueError(f"{path} has no event of a timeline in it")
+    return spans
+
+
+def _events(text):
+    """Yield the events of a trace that may end anywhere."""
+    decoder, at = json.JSONDecoder(), 0
+    while True:
+        while at < len(text) and text[at] in "[], \r\n\t":
+            at += 1
+        try:
+            event, at = decoder.raw_decode(text, at)
+        except json.JSONDecodeError:
+            return
+        yield event
+
+
+def _phase(activity, outermost):
+    if activity.startswith("NEGOTIATE_"):
+        return "negotiation"
+    if outermost:
+        return "queued"
+    if activity.startswith("MEMCPY_"):
+        return "copying"
+    # By the library that does it; what else is in a queued span (buffers, waiting) is no transfer.
+    return "reducing" if activity.startswith(("GLOO_", "MPI_", "NCCL_", "CCL_")) else None
+
+
+def rounds(spans, operation="ALLREDUCE"):
+    """Cut spans into rounds, in each of which every tensor is there once: the steps of a training.
+
+    Parameters
+    ----------
+    spans : list of Span
+    operation : str
+        Spans of other operations are left out.
+
+    Returns
+    -------
+    list of list of Span
+    """
+    found, seen = [], set()
+    for span in sorted(spans, key=lambda span: span.start_s):
+        if span.operation != operation:
+            continue
+        if span.phase == "negotiation":
+            if not found or span.tensor in seen:
+                found.append([])
+                seen = set()
+            seen.add(span.tensor)
+        if found:
+            found[-1].append(span)
+    return found

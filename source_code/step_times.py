@@ -1,0 +1,260 @@
+"""Where the time of a training step goes, with any number of Horovod workers and several models.
+
+    ddl run --workers 2 step_times.py --widths 4 8 16 32
+    ddl run --workers 1 step_times.py --widths 4 8 16 32     # the same without communication
+    ddl run --workers 2 step_times.py --widths 16 --fusion-threshold-mb 0 --timeline
+
+Each step is taken in parts, one after another, and each part is timed on every rank: input, forward
+and backward pass, averaging the gradients, update. (A training that is not being timed lets the
+averaging of one gradient overlap with computing the next.) The pictures are random numbers: their
+time is measured, nothing is learned. On one rank nothing is averaged, and a part of the batch is
+timed as well: what one of several ranks would have to do.
+"""
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+import horovod.tensorflow as hvd
+import numpy as np
+import psutil
+import tensorflow as tf
+from tensorflow.keras import layers
+
+from ddl.data import DataError, Order, shard
+from ddl.efficiency import PARTS, spread
+from ddl.record import Recorder, RunFolder, hardware, read_json, start_of, versions
+from ddl.site import usable_cores
+from ddl.timeline import FILE
+
+CLASSES, SAMPLES = 10, 2048
+WARM_UP = 3  # steps of each model
+TURN = 5  # steps of one model before it is another's turn
+
+
+def parse(arguments=None):
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--widths", type=int, nargs="+", default=[8], metavar="N",
+        help="filters of the first layers: the models to measure, one after another")
+    add("--global-batch", type=int, default=64, help="samples in a pass of all ranks together")
+    add("--steps", type=int, default=20, help="measured of each model, after a warm-up")
+    add("--part", type=int, default=2, metavar="N",
+        help="on one rank: time 1/N of the batch as well")
+    add("--seed", type=int, default=0)
+    # Communication
+    add("--fusion-threshold-mb", type=float, metavar="MB",
+        help="small gradients travel together up to so much (default: Horovod's own; 0: alone)")
+    add("--cycle-time-ms", type=float, metavar="MS",
+        help="how often Horovod looks which gradients are ready (default: Horovod's own)")
+    add("--aggregate", type=int, default=1, metavar="K",
+        help="add up the gradients of K passes, then average once")
+    add("--fp16-compression", action="store_true", help="send gradients in half precision")
+    add("--timeline", action="store_true", help="have Horovod write down what it does, and when")
+    return parser.parse_args(arguments)
+
+
+def main(arguments=None):
+    started = time.time()  # all that is imported has been
+    config = parse(arguments)
+    set_knobs(config)
+
+    # Horovod: initialise, and pin each rank to one GPU, where there are any.
+    hvd.init()
+    initialised = time.time()
+    rank, ranks = hvd.rank(), hvd.size()
+    gpus = tf.config.list_physical_devices("GPU")
+    if gpus:
+        tf.config.set_visible_devices(gpus[hvd.local_rank() % len(gpus)], "GPU")
+
+    # Horovod: shard.
+    order = Order(SAMPLES, config.global_batch, config.seed)
+    batches = shard(order.epoch(0), rank, ranks)
+    draw = np.random.default_rng(config.seed)
+    images = draw.integers(256, size=(SAMPLES, 32, 32, 3), dtype=np.uint8)
+    labels = draw.integers(CLASSES, size=SAMPLES, dtype=np.int32)
+
+    recorder = Recorder() if rank == 0 else None
+    total = len(config.widths) * config.steps
+    if recorder:
+        recorder.event("start", steps=total, world=ranks, global_batch=config.global_batch)
+    tasks, sizes, first_step = [], [], None
+    for width in config.widths:
+        training = Training(width, config)
+        built = time.time()
+        tasks.append(Task(training, images, labels, batches))
+        first_step = first_step or time.time()
+        sizes.append({
+            "width": width, "tensors": len(training.weights),
+            "parameters": training.parameters, "gradient_bytes": 4 * training.parameters,
+            "sent_bytes": (2 if config.fp16_compression else 4) * training.parameters,
+            "first_step_s": time.time() - built,
+        })
+        if ranks == 1 and config.part > 1:
+            tasks.append(Task(training, images, labels, shard(batches, 0, config.part)))
+    # In turns: what else this machine is doing hits all sizes alike.
+    for done in range(0, config.steps, TURN):
+        for task in tasks:
+            for _ in range(min(TURN, config.steps - done)):
+                task.step()
+        if recorder:
+            recorder.event("step", step=len(sizes) * min(done + TURN, config.steps))
+    measured = iter([task.measured() for task in tasks])
+    for size in sizes:
+        size |= next(measured)
+        if ranks == 1 and config.part > 1:
+            size["part"] = {"of": config.part, **next(measured)}
+        if recorder:
+            print(f"width {size['width']}: {size['parameters']:,} parameters, "
+                  f"{1000 * size['step_s']['median']:.2f} ms a step, of which " + ", ".join(
+                      f"{name} {1000 * size[f'{name}_s']['median']:.2f}" for name in PARTS),
+                  flush=True)
+    if recorder:
+        began, launched = beginnings(recorder.folder)
+        recorder.result({
+            "script": "step_times.py", "argv": sys.argv[1:], "config": vars(config),
+            "ranks": ranks, "threads_per_rank": int(os.environ.get("DDL_THREADS")
+                                                    or usable_cores()),
+            "per_rank_batch": config.global_batch // ranks * config.aggregate,
+            "global_batch": config.global_batch * config.aggregate,
+            "steps": total, "samples": total * config.global_batch * config.aggregate,
+            "images_per_s": sizes[-1]["images_per_s"],
+            "time_to_first_step_s": first_step - launched,
+            "start_s": {"launch": began - launched, "import": started - began,
+                        "init": initialised - started, "first step": first_step - initialised},
+            "sizes": sizes, "history": [],
+            "data": {"name": "random pictures", "form": "generated", "train_samples": SAMPLES},
+            "versions": versions(), "hardware": hardware(),
+        })
+
+
+def beginnings(folder):
+    """Return when this process began and when it was launched, in seconds since the epoch."""
+    if not folder:
+        began = psutil.Process().create_time()
+        return began, began
+    return read_json(folder.rank(0))["started"], start_of(folder)
+
+
+def set_knobs(config):
+    """Tell Horovod what it reads from the environment, when it is initialised and never again."""
+    if config.fusion_threshold_mb is not None:
+        os.environ["HOROVOD_FUSION_THRESHOLD"] = str(int(config.fusion_threshold_mb * 2**20))
+    if config.cycle_time_ms is not None:
+        os.environ["HOROVOD_CYCLE_TIME"] = str(config.cycle_time_ms)
+    if config.timeline:
+        folder = RunFolder(Path(os.environ.get("DDL_RUN_DIR", "."))).path
+        os.environ["HOROVOD_TIMELINE"] = str(folder / FILE)
+
+
+class Training:
+    """One model, and its step in parts: six 3×3 convolutions of `width` to 4 `width` filters."""
+
+    def __init__(self, width, config):
+        tf.keras.utils.set_random_seed(config.seed)
+        x = pictures = layers.Input((32, 32, 3))
+        for filters in (width, 2 * width, 4 * width):
+            for _ in range(2):
+                x = layers.Conv2D(filters, 3, padding="same", activation="relu")(x)
+            x = layers.MaxPool2D()(x)
+        logits = layers.Dense(CLASSES)(layers.GlobalAveragePooling2D()(x))
+        model = tf.keras.Model(pictures, logits)
+        self.weights = weights = model.trainable_variables
+        self.parameters = model.count_params()
+        self.passes = config.aggregate
+        optimizer = tf.keras.optimizers.SGD(0.01, momentum=0.9)
+        optimizer.build(weights)
+        hvd.broadcast_variables(model.variables, root_rank=0)
+        compression = hvd.Compression.fp16 if config.fp16_compression else hvd.Compression.none
+
+        @tf.function
+        def gradients(x, y):
+            with tf.GradientTape() as tape:
+                logits = model(tf.cast(x, tf.float32) / 255)
+                loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(y, logits))
+            return tape.gradient(loss, weights)
+
+        @tf.function
+        def average(tensors):
+            # Horovod: one all-reduce a gradient, as its optimizer does; it may fuse them.
+            return [hvd.allreduce(tensor, op=hvd.Average, compression=compression,
+                                  name=f"width{width}.gradient{index}")
+                    for index, tensor in enumerate(tensors)]
+
+        @tf.function
+        def update(tensors):
+            optimizer.apply_gradients(zip(tensors, weights))
+
+        self.gradients, self.average, self.update = gradients, average, update
+        self.add = tf.function(lambda one, two: [a + b for a, b in zip(one, two)])
+
+    def step(self, images, labels, batches):
+        """Take one step on some batches, one pass each; return the seconds of its four parts."""
+        seconds = np.zeros(4)
+        total = None
+        for numbers in batches:
+            start = time.perf_counter()
+            x, y = tf.constant(images[numbers]), tf.constant(labels[numbers])
+            loaded = wait()
+            new = self.gradients(x, y)
+            total = self.add(total, new) if total else new
+            computed = wait()
+            seconds[:2] += loaded - start, computed - loaded
+        averaged = self.average(total) if hvd.size() > 1 else total
+        communicated = wait()
+        self.update(averaged)
+        seconds[2:] = communicated - computed, wait() - communicated
+        return seconds
+
+
+def wait():
+    """Return the time when all devices are done with what they were given."""
+    tf.test.experimental.sync_devices()
+    return time.perf_counter()
+
+
+class Task:
+    """One model on batches of one size: takes its steps, and keeps their times.
+
+    The first steps, which build the graph and fill caches, are taken at once and not kept.
+    """
+
+    def __init__(self, training, images, labels, batches):
+        self.training, self.data, self.batches = training, (images, labels), batches
+        self.seconds = []
+        for _ in range(WARM_UP):
+            self.step()
+        self.seconds.clear()
+
+    def step(self):
+        first = len(self.seconds) * self.training.passes
+        rows = np.arange(first, first + self.training.passes) % len(self.batches)
+        self.seconds.append(self.training.step(*self.data, self.batches[rows]))
+
+    def measured(self):
+        """Return medians and quartiles of the parts of a step, in seconds, over all ranks.
+
+        A rank that is done first waits for the others inside the all-reduce: what the last one
+        spends there is communication, what the others spend more is waiting.
+        """
+        every = hvd.allgather(tf.constant([self.seconds]), name="seconds").numpy()
+        mean, least = every.mean(axis=0), every[:, :, 2].min(axis=0)
+        parts = (mean[:, 0], mean[:, 1], mean[:, 2] - least, least, mean[:, 3])
+        step = mean.sum(axis=1)
+        samples = self.batches.shape[1] * self.training.passes * hvd.size()
+        return {
+            "images_per_s": samples * len(step) / step.sum(),
+            "step_s": spread(step),
+            **{f"{name}_s": spread(part) for name, part in zip(PARTS, parts, strict=True)},
+        }
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except DataError as error:
+        sys.exit(f"step_times.py: {error}")

@@ -1,0 +1,72 @@
+"""Step times on real ranks: the parts add up, and Horovod takes the settings that it is given."""
+
+import pytest
+
+pytest.importorskip("tensorflow")
+pytest.importorskip("horovod.tensorflow")
+
+from ddl import RunFailed, launch, timeline
+from ddl.efficiency import PARTS, payoff, tuning
+from ddl.efficiency_plot import plot_step_times, plot_timeline
+
+pytestmark = pytest.mark.slow
+
+SMALL = {"global_batch": 8, "steps": 6}
+
+
+def widths(*numbers):
+    return ["--widths", *map(str, numbers)]
+
+
+def measured(workers, numbers, name=None, **options):
+    return launch("step_times.py", workers=workers, threads=1, args=widths(*numbers), name=name,
+                  oversubscribe=True, **SMALL, **options)
+
+
+def test_one_and_two_ranks_over_several_sizes(nothing_left):
+    one, two = measured(1, (1, 2, 4)), measured(2, (1, 2, 4), timeline=True)
+    for run in (one, two):
+        result = run.result
+        assert [size["width"] for size in result["sizes"]] == [1, 2, 4]
+        assert result["start_s"]["import"] > 0
+        assert sum(result["start_s"].values()) == pytest.approx(result["time_to_first_step_s"])
+        for size in result["sizes"]:
+            assert size["gradient_bytes"] == 4 * size["parameters"] and size["tensors"] == 14
+            assert 0 < size["step_s"]["low"] <= size["step_s"]["median"] <= size["step_s"]["high"]
+            assert all(size[f"{part}_s"]["median"] >= 0 for part in PARTS)
+            assert sum(size[f"{part}_s"]["low"] for part in PARTS) <= size["step_s"]["high"]
+        nothing_left(run)
+    assert all(size["part"]["of"] == 2 for size in one.result["sizes"])
+    assert all("part" not in size and size["communication_s"]["median"] > 0
+               for size in two.result["sizes"])
+    assert len(payoff(one, two).bytes) == 3
+    assert "1 rank, width 1" in plot_step_times([one, two]).alt
+
+    # What Horovod wrote down: each gradient averaged in each step, the warm-up's too.
+    spans = timeline.read(two.folder / timeline.FILE)
+    reduced = [span.tensor for span in spans
+               if span.phase == "negotiation" and span.operation == "ALLREDUCE"]
+    for width in (1, 2, 4):
+        for gradient in range(14):
+            assert reduced.count(f"width{width}.gradient{gradient}") == SMALL["steps"] + 3
+    assert "14 tensors in step" in plot_timeline(two).alt
+
+
+def test_settings_reach_horovod_and_can_be_compared():
+    plain = measured(2, [2], name="together", cycle_time_ms=20, timeline=True)
+    alone = measured(2, [2], name="alone", cycle_time_ms=20, fusion_threshold_mb=0, timeline=True)
+    less = measured(2, [2], name="less", aggregate=2, fp16_compression=True)
+    copies = [sum(span.phase == "copying" and span.operation == "ALLREDUCE"
+                  for span in timeline.read(run.folder / timeline.FILE)) for run in (plain, alone)]
+    assert copies[0] > 0 and copies[1] == 0  # only fused tensors are copied together
+    size = less.result["sizes"][0]
+    assert size["sent_bytes"] == size["gradient_bytes"] // 2
+    assert less.result["global_batch"] == 16 and less.result["per_rank_batch"] == 8
+    table = tuning([plain, alone, less])
+    assert table["verdict"][0] == "first" and table["aggregate"].tolist() == [1, 1, 2]
+
+
+def test_a_batch_that_ranks_cannot_share_is_refused():
+    with pytest.raises(RunFailed) as raised:
+        launch("step_times.py", workers=2, oversubscribe=True, global_batch=7)
+    assert "can not be split evenly over 2 ranks" in raised.value.run.logs(0)

@@ -1,0 +1,288 @@
+"""Scaling, step times and when several ranks pay: compared with numbers worked out by hand."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from ddl import efficiency_plot
+from ddl.efficiency import (
+    PARTS,
+    efficiency,
+    payoff,
+    published,
+    samples_processed,
+    scaling,
+    spread,
+    step_parts,
+    tuning,
+)
+from ddl.timeline import FILE
+
+HARDWARE = {"host": "here", "cpu": "a processor", "cores": 4, "memory_gib": 8.0, "gpus": []}
+
+
+def run(ranks, images_per_s, threads=1, batch=64, name=None, **facts):
+    result = {"script": "train.py", "ranks": ranks, "threads_per_rank": threads,
+              "global_batch": batch, "per_rank_batch": batch // ranks,
+              "images_per_s": images_per_s, "parameters": 1000, "hardware": HARDWARE, **facts}
+    return SimpleNamespace(name=name or f"{ranks} × {threads}", result=result, state="done")
+
+
+# ---------------------------------------------------------------- counting
+
+
+@pytest.mark.parametrize("samples, batch, ranks, expected", [
+    (60_000, 2048, 1, 59_392), (60_000, 2048, 8, 49_152), (60_000, 4096, 8, 32_768), (64, 8, 8, 64),
+    (65, 8, 8, 64),
+])
+def test_only_whole_steps_count(samples, batch, ranks, expected):
+    assert samples_processed(samples, batch, ranks) == expected
+
+
+def test_an_epoch_without_a_whole_step_is_refused():
+    with pytest.raises(ValueError, match="8 ranks × 8,192 samples are 65,536 in a step.*60,000"):
+        samples_processed(60_000, 8192, 8)
+    with pytest.raises(ValueError, match="ranks=0"):
+        samples_processed(10, 1, 0)
+
+
+def test_efficiency_is_one_where_n_ranks_are_n_times_as_fast():
+    assert efficiency(800, 8, 100) == 1 and efficiency(150, 2, 100) == 0.75
+
+
+def test_the_published_figures_are_computed_where_it_is_known_how():
+    table = published()
+    assert table["stated_percent"].tolist() == [86, 77, 60, 22]
+    assert table["corrected_percent"].tolist() == [71, 66, 34, 16]
+    assert round(table["computed_percent"][0]) == 71 and table["computed_percent"][1:].isna().all()
+    row = table.iloc[0]
+    stated = 100 * efficiency(row["samples_per_s"], row["ranks"], row["samples_per_s_of_one"])
+    assert round(stated) == row["stated_percent"]
+    assert "not measured here" in repr(table) and "whole steps" in table._repr_html_()
+
+
+# ---------------------------------------------------------------- scaling
+
+
+def test_scaling_compares_with_one_rank_and_with_equal_hardware():
+    runs = [run(1, 100), run(2, 190), run(2, 150), run(2, 170), run(1, 200, threads=2)]
+    rows = {(row["ranks"], row["threads"]): row for row in scaling(runs).to_dict("records")}
+    two = rows[2, 1]
+    assert two["images_per_s"] == 170 and two["runs"] == 3 and two["cores"] == 2
+    assert two["speedup"] == pytest.approx(1.7) and two["efficiency"] == pytest.approx(0.85)
+    assert two["equal_hardware"] == pytest.approx(0.85)
+    assert rows[1, 1]["efficiency"] == rows[1, 1]["equal_hardware"] == 1
+    text = repr(scaling(runs))
+    assert "85%" in text and "4 cores of a processor" in text and "stays the same, 64" in text
+
+
+def test_without_a_run_on_equal_hardware_nothing_is_said_of_it():
+    table = scaling([run(1, 100), run(2, 180)])
+    assert table["equal_hardware"].isna().tolist() == [False, True] and "–" in repr(table)
+
+
+def test_weak_scaling_holds_each_ranks_batch():
+    runs = [run(1, 100, batch=32), run(2, 180, batch=64)]
+    assert scaling(runs, "weak")["efficiency"].tolist() == pytest.approx([1, 0.9])
+    with pytest.raises(ValueError, match="global_batch is 32 in run.*64.*strong scaling"):
+        scaling(runs, "strong")
+
+
+@pytest.mark.parametrize("second, message", [
+    (run(2, 180, script="other.py"), "script is"), (run(2, 180, parameters=7), "parameters is"),
+    (run(2, 180, hardware={**HARDWARE, "cpu": "a faster one"}), "different machines"),
+    (run(2, None), "no throughput"),
+    (SimpleNamespace(name="broken", result=None, state="failed"), "'broken' has no result.*failed"),
+])
+def test_what_cannot_be_compared_is_refused(second, message):
+    with pytest.raises(ValueError, match=message):
+        scaling([run(1, 100), second])
+
+
+def test_scaling_needs_one_rank_and_a_kind():
+    with pytest.raises(ValueError, match="must have one rank"):
+        scaling([run(2, 100)])
+    with pytest.raises(ValueError, match="'strong' or 'weak'"):
+        scaling([run(1, 100)], "medium")
+    with pytest.raises(ValueError, match="no runs"):
+        scaling([])
+
+
+# ---------------------------------------------------------------- the parts of a step
+
+
+def times(value):
+    return {"median": value, "low": 0.9 * value, "high": 1.1 * value}
+
+
+def size(width, parameters, batch, computation, communication=0.0, sent=4, part=None):
+    seconds = {"input": 1e-4, "computation": computation, "waiting": communication / 10,
+               "communication": communication, "update": 2e-4}
+    step = sum(seconds.values())
+    made = {"width": width, "tensors": 14, "parameters": parameters,
+            "gradient_bytes": 4 * parameters, "sent_bytes": sent * parameters,
+            "images_per_s": batch / step, "step_s": times(step),
+            **{f"{part}_s": times(value) for part, value in seconds.items()}}
+    if part:
+        made["part"] = {"of": part, **size(width, parameters, batch // part, computation / part)}
+    return made
+
+
+PARAMETERS = (1_000, 10_000, 100_000, 1_000_000)
+
+
+def sweep(ranks, alpha=2e-3, beta=1e-9, name=None, batch=64, settings=None, **facts):
+    """Runs that follow alpha + beta × bytes exactly; computation grows with the parameters."""
+    settings = {"aggregate": 1, "fusion_threshold_mb": None, "cycle_time_ms": None,
+                "fp16_compression": False, **(settings or {})}
+    sizes = []
+    for width, parameters in enumerate(PARAMETERS, 1):
+        computation = 1e-3 + parameters * 1e-7
+        sent = 2 if settings["fp16_compression"] else 4
+        message = 0.0 if ranks == 1 else alpha + beta * sent * parameters
+        sizes.append(size(width, parameters, batch, computation / ranks, message, sent,
+                          part=2 if ranks == 1 else None))
+    return run(ranks, sizes[-1]["images_per_s"], batch=batch, name=name or f"{ranks} ranks",
+               script="step_times.py", parameters=None, sizes=sizes, config=settings, **facts)
+
+
+def test_spread_is_median_and_quartiles():
+    assert spread([5, 1, 2, 3, 4]) == {"median": 3, "low": 2, "high": 4}
+
+
+def test_the_parts_of_a_step_stand_in_milliseconds():
+    table = step_parts([sweep(1), sweep(2)])
+    assert len(table) == 8
+    row = table.iloc[-1]
+    assert row["computation_ms"] == pytest.approx(50.5) and row["communication_ms"] == 6
+    assert sum(row[f"{part}_ms"] for part in PARTS) == pytest.approx(row["step_ms"])
+    assert "50.50" in repr(table)
+    with pytest.raises(ValueError, match="step_times.py does"):
+        step_parts([run(1, 100)])
+
+
+def test_tuning_compares_with_the_first_and_calls_small_differences_none():
+    runs = [sweep(2, name="as it is"), sweep(2, alpha=2.1e-3, name="nearly"),
+            sweep(2, alpha=0.2, name="slow", settings={"cycle_time_ms": 50.0}),
+            sweep(2, alpha=1e-3, beta=0, name="half", settings={"fp16_compression": True})]
+    table = tuning(runs, width=1)
+    assert table["verdict"].tolist() == ["first", "no difference", "slower", "faster"]
+    assert table["precision_bits"].tolist() == [32, 32, 32, 16]
+    assert table["ratio"][0] == 1 and table["ratio"][2] < 0.1
+    assert table["sent_bytes_per_image"][3] == table["sent_bytes_per_image"][0] / 2
+    assert tuning(runs)["step_ms"][0] > table["step_ms"][0]
+    with pytest.raises(ValueError, match="no width 9; there are: 1, 2, 3, 4"):
+        tuning(runs, width=9)
+
+
+def test_tuning_allows_passes_to_differ_but_no_other_batch():
+    twice = sweep(2, batch=128, settings={"aggregate": 2})
+    assert tuning([sweep(2), twice])["aggregate"].tolist() == [1, 2]
+    with pytest.raises(ValueError, match="batch of a pass is 64.*128"):
+        tuning([sweep(2), sweep(2, batch=128)])
+    with pytest.raises(ValueError, match="ranks is 2.*1"):
+        tuning([sweep(2), sweep(1)])
+
+
+# ---------------------------------------------------------------- when does it pay?
+
+
+def test_the_prediction_is_right_where_its_model_is():
+    found = payoff(sweep(1), sweep(2))
+    assert found.fitted == (True, False, True, False)
+    assert found.alpha_s == pytest.approx(2e-3) and found.beta_s_per_byte == pytest.approx(1e-9)
+    # Only the waiting, a tenth of the communication here, is not in the prediction.
+    for predicted, measured, message in zip(found.predicted_s, found.many_s, found.communication_s):
+        assert measured - predicted == pytest.approx(message / 10)
+    assert 0 < found.test_error < 0.1
+    # One rank is faster where (alpha + beta × bytes) × 1.1 is above half of the computation.
+    assert found.bytes[1] < found.measured_crossing_bytes < found.bytes[2]
+    assert found.predicted_crossing_bytes < found.measured_crossing_bytes
+    assert "2 ranks are faster from" in found.sentence
+
+
+@pytest.mark.parametrize("alpha, said", [(1.0, "never faster than one"), (0.0, "at every size")])
+def test_lines_that_do_not_cross(alpha, said):
+    found = payoff(sweep(1), sweep(2, alpha=alpha))
+    assert found.sentence.count(said) == 2
+
+
+def test_a_size_is_left_out_of_the_fit_to_test_it():
+    many = sweep(2)
+    many.result["sizes"][1]["communication_s"] = times(0.5)  # a size for the test
+    found = payoff(sweep(1), many)
+    assert found.alpha_s == pytest.approx(2e-3) and found.communication_s[1] == 0.5
+
+
+@pytest.mark.parametrize("one, many, message", [
+    (sweep(2), sweep(2), "one rank and several"), (sweep(1), sweep(1), "one rank and several"),
+    (sweep(1, batch=32), sweep(2), "global_batch is 32"),
+    (sweep(1), sweep(4), "did not time 1/4"),
+])
+def test_runs_that_do_not_fit_together_are_refused(one, many, message):
+    with pytest.raises(ValueError, match=message):
+        payoff(one, many)
+
+
+def test_two_sizes_are_too_few_to_test_a_prediction():
+    one, many = sweep(1), sweep(2)
+    for a_run in (one, many):
+        del a_run.result["sizes"][2:]
+    with pytest.raises(ValueError, match="2 sizes are too few"):
+        payoff(one, many)
+
+
+# ---------------------------------------------------------------- figures
+
+
+def trace(folder, steps=3):
+    events = [{"name": "process_name", "ph": "M", "pid": row, "args": {"name": f"gradient{row}"}}
+              for row in (1, 2)]
+    for step in range(steps):
+        for row in (1, 2):
+            start = 1000 * step
+            for name, begin, end in (("NEGOTIATE_ALLREDUCE", 0, 300), ("ALLREDUCE", 300, 500),
+                                     ("GLOO_ALLREDUCE", 350, 450)):
+                events.append((start + begin, 0, {"ph": "B", "name": name, "pid": row}))
+                events.append((start + end, 1, {"ph": "E", "pid": row}))
+    names, timed = events[:2], events[2:]
+    order = {"NEGOTIATE_ALLREDUCE": 0, "ALLREDUCE": 1, "GLOO_ALLREDUCE": 2}
+    timed.sort(key=lambda item: (item[0], -item[1], order.get(item[2].get("name"), 0)))
+    (folder / FILE).write_text(json.dumps(names + [{**e, "ts": ts} for ts, _, e in timed]))
+
+
+FIGURES = {
+    "scaling": lambda folder: efficiency_plot.plot_scaling(
+        [run(1, 100), run(2, 170), run(1, 200, threads=2)],
+        [run(1, 100, batch=32), run(2, 180, batch=64)]),
+    "step times": lambda folder: efficiency_plot.plot_step_times([sweep(1), sweep(2)]),
+    "payoff": lambda folder: efficiency_plot.plot_payoff(sweep(1), sweep(2)),
+    "timeline": lambda folder: efficiency_plot.plot_timeline(folder, steps=2),
+}
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_figure_has_words_and_labels_and_can_be_shown(name, tmp_path):
+    trace(tmp_path)
+    picture = FIGURES[name](tmp_path)
+    assert len(picture.alt) > 60
+    assert 'alt="' in picture._repr_mimebundle_()["text/html"]
+    assert all(axes.get_xlabel() and axes.has_data() for axes in picture.axes)
+
+
+def test_figures_say_their_numbers(tmp_path):
+    alt = FIGURES["scaling"](tmp_path).alt
+    assert "strong, 2 ranks × 1 threads: 170 images/s, efficiency 85%, 0.85 times one rank" in alt
+    assert "weak, 2 ranks × 1 threads: 180 images/s, efficiency 90%" in alt
+    assert "of which input 0.10, computation 50.50" in FIGURES["step times"](tmp_path).alt
+    trace(tmp_path)
+    alt = FIGURES["timeline"](tmp_path).alt
+    assert "2 tensors in steps 1 to 2" in alt
+    assert "0.30 ms in negotiation, 0.10 ms queued, 0.00 ms copying, 0.10 ms reducing" in alt
+
+
+def test_a_timeline_without_that_step_is_said(tmp_path):
+    trace(tmp_path)
+    with pytest.raises(ValueError, match="the timeline has 3 steps"):
+        efficiency_plot.plot_timeline(tmp_path, last=4)
