@@ -3,6 +3,7 @@
 import argparse
 import sys
 
+from ddl.cluster import CLUSTERS
 from ddl.slurm import SlurmError
 
 __all__ = ["main"]
@@ -36,8 +37,13 @@ def _parser():
         sub.set_defaults(command=function)
         return sub
 
-    run = command("run", _run, "run a Horovod script on several workers")
-    run.add_argument("-n", "--workers", type=int, default=2, help="number of ranks (default 2)")
+    run = command("run", _run, "run a script for Horovod or tf.distribute on several workers")
+    run.add_argument("-n", "--workers", type=int, default=2,
+                     help="number of ranks that compute (default 2)")
+    run.add_argument("--cluster", choices=CLUSTERS, default=CLUSTERS[0],
+                     help="what the ranks are to each other (default horovod)")
+    run.add_argument("--parameter-servers", type=int, metavar="N",
+                     help="ranks that keep weights, with --cluster parameter_server (default 1)")
     run.add_argument("--threads", type=int, help="threads per rank (default: cores / workers)")
     run.add_argument("--timeout-s", type=float, help="end the run after this many seconds")
     run.add_argument("--name", help="what tables and figures call the run")
@@ -84,6 +90,7 @@ def _run(arguments):
     run = launch(arguments.script, workers=arguments.workers, args=tuple(arguments.args),
                  name=arguments.name, threads=arguments.threads, timeout_s=arguments.timeout_s,
                  oversubscribe=arguments.oversubscribe, dry_run=arguments.dry_run,
+                 cluster=arguments.cluster, parameter_servers=arguments.parameter_servers,
                  nodes=arguments.nodes, site=arguments.site, detach=arguments.detach, check=False)
     if run and arguments.detach:
         print(f"{run.id} is on its way: `ddl show {run.id}` follows it, "

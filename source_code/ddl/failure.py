@@ -5,13 +5,15 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-from ddl.record import read_json, stack_of
+from ddl.cluster import role_of
+from ddl.record import processes_of, read_json, stack_of
 
 __all__ = ["SLURM_ENDS", "Failure", "failure_of"]
 
-# What ranks raise that merely notice that another one is gone.
+# What ranks raise that merely notice that another one is gone: Horovod's, then tf.distribute's.
 SECONDARY = ("HorovodInternalError", "Horovod has been shut down", "Connection reset by peer",
-             "Connection closed by peer")
+             "Connection closed by peer", "UnavailableError", "Collective ops is aborted by",
+             "The error could be from a previous operation")
 
 # Slurm's words for ends that are nobody's fault in the script, and what to try.
 SLURM_ENDS = {
@@ -44,8 +46,8 @@ LOST_ADVICE = ("The ranks lost each other before training began. Gloo takes the 
                "its port for the other rank's, and another program may have come first: a Jupyter "
                "server goes on looking for kernels that have ended (not one that `ddl lab` "
                "opened). Run it again; if that helps not, look at the other logs.")
-SECONDARY_ADVICE = ("Horovod says this in ranks that lose touch with another one: look at the "
-                    "other logs.")
+SECONDARY_ADVICE = ("A rank says this when it has lost touch with another one, which may have "
+                    "ended before it: look at the other logs.")
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ def failure_of(folder, job, launcher, events, state, end):
     Failure or None
         None unless `state` is "failed" or "lost".
     """
-    world = job.get("workers", 0)
+    world = processes_of(job)
     logs = tuple(path for rank in range(world) if (path := folder.log(rank)).exists())
     if folder.launcher_log.exists():
         logs += (folder.launcher_log,)
@@ -97,12 +99,14 @@ def failure_of(folder, job, launcher, events, state, end):
                               "Start it again.", logs=logs)
     if state != "failed":
         # A rank's error is shown as soon as it is there, while the others still run.
-        return _raised(errors[0], folder, world, errors, events, logs) if (
+        return _raised(errors[0], folder, job, errors, events, logs) if (
             state not in ("done", "stopped") and errors and not _is_secondary(errors[0])) else None
     if end.get("slurm") in SLURM_ENDS:
         return _ended_by_slurm(end, errors, exits, logs)
     if end.get("reason") == "timeout":
-        return _timed_out(end, job, folder, world, logs)
+        return _timed_out(end, job, folder, logs)
+    if end.get("reason") == "absent":
+        return _absent(end, job, folder, launcher, logs)
     if end.get("reason") == "launch":
         return Failure(f"the launcher failed before any rank ran: {end['message']}",
                        message=end["message"], traceback=end.get("log", ""), logs=logs,
@@ -113,11 +117,11 @@ def failure_of(folder, job, launcher, events, state, end):
     first = next((error for error in errors if not _is_secondary(error)), None)
     killed = next((event for event in exits if event["code"] > 128), None)
     if killed and not (first and first["time"] <= killed["time"]):
-        return _killed(killed, folder, world, events, logs)
+        return _killed(killed, folder, job, events, logs)
     if first or errors:
-        return _raised(first or errors[0], folder, world, errors, events, logs)
+        return _raised(first or errors[0], folder, job, errors, events, logs)
     if exits:
-        return Failure(f"rank {exits[0]['rank']} of {world} exited with status "
+        return Failure(f"{_who(exits[0]['rank'], job)} exited with status "
                        f"{exits[0]['code']} and no exception", rank=exits[0]["rank"],
                        advice="The end of its log may say more.", logs=logs)
     return Failure("the run failed and no rank said why", logs=logs,
@@ -126,6 +130,12 @@ def failure_of(folder, job, launcher, events, state, end):
 
 def _is_secondary(error):
     return any(sign in error["type"] or sign in error["message"] for sign in SECONDARY)
+
+
+def _who(rank, job):
+    """Name a rank, and its task in a cluster of tf.distribute: "rank 2 of 4 (worker 1)"."""
+    role = role_of(job, rank)
+    return f"rank {rank} of {processes_of(job)}{f' ({role})' * bool(role)}"
 
 
 def _when(at, events, started):
@@ -138,7 +148,7 @@ def _when(at, events, started):
     return f"{at - (past[-1]['time'] if past else began):.1f} s into epoch {epoch}"
 
 
-def _raised(error, folder, world, errors, events, logs):
+def _raised(error, folder, job, errors, events, logs):
     started = (read_json(folder.rank(error["rank"])) or {}).get("started")
     when = _when(error["time"], events, started)
     did = "gave up" if error["type"] == "SystemExit" else f"raised {error['type']}"
@@ -146,16 +156,16 @@ def _raised(error, folder, world, errors, events, logs):
     others = "; ".join(f"rank {o['rank']} lost touch" if _is_secondary(o)
                        else f"rank {o['rank']} raised {o['type']}" for o in other)
     return Failure(
-        sentence=f"rank {error['rank']} of {world} on {error['host']} {did} {when}",
+        sentence=f"{_who(error['rank'], job)} on {error['host']} {did} {when}",
         rank=error["rank"], host=error["host"], type=error["type"], message=error["message"],
         traceback=error["traceback"],
-        others=others or ("the other ranks were ended" if world > 1 else ""),
+        others=others or ("the other ranks were ended" if processes_of(job) > 1 else ""),
         advice=SECONDARY_ADVICE if _is_secondary(error) else ADVICE.get(error["type"], ANY_ADVICE),
         logs=logs,
     )
 
 
-def _killed(event, folder, world, events, logs):
+def _killed(event, folder, job, events, logs):
     rank, number = event["rank"], event["code"] - 128
     name = signal.Signals(number).name if number in list(signal.Signals) else f"signal {number}"
     there = read_json(folder.rank(rank)) or {}
@@ -169,10 +179,11 @@ def _killed(event, folder, world, events, logs):
     last_words = _last_lines(folder.log(rank))
     if name == "SIGABRT" and not events and any(sign in " ".join(last_words) for sign in SECONDARY):
         advice = LOST_ADVICE
+    world = processes_of(job)
     stacks = [(k, stack_of(folder.stack(k))) for k in range(world) if k != rank]
     said = f": {_what(last_words[-1])}" if name == "SIGABRT" and last_words else ""
     return Failure(
-        sentence=f"rank {rank} of {world} on {host} was killed by {name} "
+        sentence=f"{_who(rank, job)} on {host} was killed by {name} "
                  f"{_when(event['time'], events, there.get('started'))}{said}",
         rank=rank, host=host, type=name, advice=advice, logs=logs,
         traceback="\n".join([
@@ -207,9 +218,27 @@ def _ended_by_slurm(end, errors, exits, logs):
     )
 
 
-def _timed_out(end, job, folder, world, logs):
+def _absent(end, job, folder, launcher, logs):
+    missing = end["missing"]
+    ended = {event["rank"] for event in launcher
+             if event["event"] == "rank_exit" and not event["code"]}
+    who = " and ".join(f"{_who(rank, job)}{' ended and' * (rank in ended)}" for rank in missing)
+    return Failure(
+        sentence=f"{who} never joined the cluster, which others were waiting for",
+        rank=missing[0], host=(read_json(folder.rank(missing[0])) or {}).get("host"),
+        type="absent",
+        traceback="\n".join(f"rank {rank} was here (innermost call first):\n{stack}"
+                            for rank in missing if (stack := stack_of(folder.stack(rank)))),
+        others="the other ranks were ended",
+        advice="Every rank has to make its strategy, or to serve. One that needs longer before it "
+               "does so gets more seconds with DDL_CLUSTER_TIMEOUT_S.",
+        logs=logs,
+    )
+
+
+def _timed_out(end, job, folder, logs):
     missing = end.get("missing") or []
-    stacks = {rank: stack_of(folder.stack(rank)) for rank in range(world)}
+    stacks = {rank: stack_of(folder.stack(rank)) for rank in range(processes_of(job))}
     who = " and ".join(f"rank {rank}" for rank in missing)
     waited = f": the others were waiting for {who}" if missing else ""
     shown = missing or sorted(stacks)

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import psutil
 
-from ddl import processes, rendezvous
+from ddl import cluster, processes, rendezvous
 from ddl.record import RunFolder, append_json_line, cache_dir, read_json, write_json
 
 __all__ = ["built_with", "main"]
@@ -72,6 +72,10 @@ class Supervisor:
     def run(self, arguments):
         """Run horovodrun with `arguments`; return the exit status for the whole run."""
         self.record("launched", pid=os.getpid())
+        job = read_json(self.folder.job)
+        roles = cluster.roles(job["cluster"], job["workers"], job["parameter_servers"])
+        if roles:
+            self._watch(self._await_cluster, roles)
         try:
             self._horovodrun(arguments)
         except Exception as error:
@@ -153,6 +157,11 @@ class Supervisor:
         self._stop({"state": "failed", "reason": "timeout", "timeout_s": timeout_s,
                     "missing": missing if any(waiting.values()) else []})
 
+    def _await_cluster(self, roles):
+        if missing := cluster.first_absent(self.folder, roles):
+            self._waiting()  # leaves their stacks
+            self._stop({"state": "failed", "reason": "absent", "missing": missing})
+
     def _stop(self, reason):
         if self.ended_because is None:
             self.ended_because = reason
@@ -161,9 +170,9 @@ class Supervisor:
 
     def _waiting(self):
         """Ask every rank at once whether it waits for others; return the answers, by rank."""
-        job = read_json(self.folder.job) or {}
+        job = read_json(self.folder.job)
         alive = processes.of_run(self.run_id)
-        there = [read_json(self.folder.rank(rank)) for rank in range(job["workers"])]
+        there = [read_json(self.folder.rank(rank)) for rank in range(job["processes"])]
         with ThreadPoolExecutor(len(there)) as pool:
             return dict(enumerate(pool.map(
                 lambda said: bool(said) and said["pid"] in alive and processes.waits(

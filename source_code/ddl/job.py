@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Job", "JobError", "option_arguments", "resolve_script"]
+from ddl.cluster import CLUSTERS
+
+__all__ = ["Job", "JobError", "option_arguments", "resolve_script", "split_rank_line"]
 
 
 class JobError(ValueError):
@@ -17,11 +19,11 @@ class Job:
     Parameters
     ----------
     script : str
-        Path of a Python script; any Horovod script will do.
+        Path of a Python script; any script for Horovod or tf.distribute will do.
     args : tuple of str
         Its command-line arguments, passed on as they are.
     workers : int
-        Number of ranks (the world's size).
+        Number of ranks that compute, each with cores or a GPU of its own.
     cwd : str
         Working directory of every rank.
     name : str
@@ -34,6 +36,10 @@ class Job:
         Allow more ranks than there are cores or GPUs.
     nodes : int or None
         How many nodes the ranks are spread over, the same number on each; None the fewest.
+    cluster : {"horovod", "multi_worker", "parameter_server"}
+        What the ranks are to each other: Horovod's, or a cluster of tf.distribute (`ddl.cluster`).
+    parameter_servers : int or None
+        Ranks that keep the weights of a "parameter_server" cluster; None one there, else none.
     """
 
     script: str
@@ -45,6 +51,8 @@ class Job:
     timeout_s: float | None = None
     oversubscribe: bool = False
     nodes: int | None = None
+    cluster: str = "horovod"
+    parameter_servers: int | None = None
 
     def __post_init__(self):
         object.__setattr__(self, "args", tuple(str(argument) for argument in self.args))
@@ -55,6 +63,23 @@ class Job:
                 raise JobError(f"{field}={value!r}: a whole number of at least 1 is needed")
         if self.timeout_s is not None and not self.timeout_s > 0:
             raise JobError(f"timeout_s={self.timeout_s!r}: seconds above 0 are needed, or None")
+        if self.cluster not in CLUSTERS:
+            raise JobError(f"cluster={self.cluster!r} is not one of: {', '.join(CLUSTERS)}")
+        least = int(self.cluster == "parameter_server")
+        servers = least if self.parameter_servers is None else self.parameter_servers
+        if type(servers) is not int or servers < least:
+            raise JobError(f"parameter_servers={servers!r}: a whole number of at least {least} is "
+                           f"needed with cluster={self.cluster!r}")
+        if servers and not least:
+            raise JobError(f"parameter_servers={servers!r}: only cluster=\"parameter_server\" has "
+                           f"any; this is cluster={self.cluster!r}")
+        object.__setattr__(self, "parameter_servers", servers)
+
+    @property
+    def processes(self):
+        """Number of ranks: the workers, and those that coordinate them or keep their weights."""
+        coordinator = int(self.cluster == "parameter_server")
+        return coordinator + self.workers + self.parameter_servers
 
 
 def resolve_script(script, cwd):
@@ -74,6 +99,30 @@ def resolve_script(script, cwd):
     raise JobError(
         f"no script {str(script)!r} in {cwd} or in {course}; the course's own scripts are: {known}"
     )
+
+
+def split_rank_line(words):
+    """Split what follows ``ddl.rank`` on a planned line.
+
+    Returns
+    -------
+    options : dict
+        Its own options, with their dashes.
+    script : str
+    arguments : list of str
+        The script's.
+
+    Raises
+    ------
+    ValueError
+        If there is no script.
+    """
+    options, words = {}, list(words)
+    while len(words) > 1 and words[0].startswith("--"):
+        options[words[0]] = words[1]
+        del words[:2]
+    script, *arguments = words
+    return options, script, arguments
 
 
 def option_arguments(options):

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-__all__ = ["container_around", "gpu_names", "usable_cores"]
+__all__ = ["container_around", "gpu_names", "gpu_numbers", "usable_cores"]
 
 MARKS = {  # of a container that this process may be in: variables, files
     "singularity": (("SINGULARITY_CONTAINER", "APPTAINER_CONTAINER"), ("/.singularity.d",)),
@@ -41,10 +41,19 @@ def gpu_names():
         return ()  # a driver that doesn't answer has no GPU to offer
     names = [line.split(":", 1)[1].split("(")[0].strip()
              for line in listed.stdout.splitlines() if line.startswith("GPU ")]
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None:
-        names = names[: len([device for device in visible.split(",") if device.strip()])]
-    return tuple(names)
+    visible = _visible_devices()
+    return tuple(names if visible is None else names[: len(visible)])
+
+
+def gpu_numbers():
+    """The same GPUs as ``CUDA_VISIBLE_DEVICES`` names them."""
+    count, visible = len(gpu_names()), _visible_devices()
+    return [str(number) for number in range(count)] if visible is None else visible[:count]
+
+
+def _visible_devices():
+    said = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return None if said is None else [name.strip() for name in said.split(",") if name.strip()]
 
 
 def container_around():

@@ -15,7 +15,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from ddl.job import Job
+from ddl.job import Job, split_rank_line
 from ddl.record import RunFolder
 from ddl.slurm import job_name
 
@@ -100,6 +100,8 @@ def plan(job, site, *, run_id, folder, created=0.0, detach=False, needs=(), user
     described = {
         "id": run_id, "name": job.name, "created": created,
         "script": job.script, "args": list(job.args), "workers": job.workers,
+        "cluster": job.cluster, "parameter_servers": job.parameter_servers,
+        "processes": job.processes,
         "nodes": site.nodes_for(job), "threads": site.threads_per_rank(job), "cwd": job.cwd,
         "timeout_s": job.timeout_s, "detached": detach, "where": where,
         "site": {"scheduler": site.scheduler, "container": site.container,
@@ -153,23 +155,21 @@ def _python(site):
 
 
 def _rank(job, site):
+    cluster = () if job.cluster == "horovod" else ("--cluster", job.cluster)
+    if job.parameter_servers:
+        cluster += ("--parameter-servers", str(job.parameter_servers))
     return (
-        _python(site), "-m", "ddl.rank", "--threads", str(site.threads_per_rank(job)),
+        _python(site), "-m", "ddl.rank", "--threads", str(site.threads_per_rank(job)), *cluster,
         job.script, *job.args,
     )
 
 
-def _one_task(job, site):
-    """Whether one task holds all ranks, started by a horovodrun inside it."""
-    return site.controller == "gloo" and site.nodes_for(job) == 1
-
-
 def _start(job, site):
     timeout = ("--timeout-s", f"{job.timeout_s:g}") if job.timeout_s else ()
-    if not _one_task(job, site):
+    if not site.one_task(job):
         interface = site.network_interfaces[:1]
         return (
-            _python(site), "-m", "ddl.task", "--controller", site.controller,
+            _python(site), "-m", "ddl.task", "--controller", _controller(job, site),
             *(("--network-interface", *interface) if interface else ()), *timeout,
         )
     return (
@@ -177,8 +177,13 @@ def _start(job, site):
         # All ranks are on this host. Left to itself, horovodrun takes any interface that is up, and
         # a laptop's may go away in the middle of a run.
         "--network-interfaces", "lo",
-        "--gloo-timeout-seconds", str(GLOO_TIMEOUT_S), "-np", str(job.workers),
+        "--gloo-timeout-seconds", str(GLOO_TIMEOUT_S), "-np", str(job.processes),
     )
+
+
+def _controller(job, site):
+    """What brings the ranks of several tasks together: nothing, where tf.distribute does."""
+    return site.controller if job.cluster == "horovod" else "none"
 
 
 def _entered(site):
@@ -204,7 +209,7 @@ def _container(job, site, run_id, needs, user):
             *site.container_arguments, site.image,
         )
     if site.scheduler == "slurm":
-        names += TASK + (("PMIX_*", "OMPI_*") if site.controller == "mpi" else ())
+        names += TASK + (("PMIX_*", "OMPI_*") if _controller(job, site) == "mpi" else ())
     else:
         names += ("CUDA_VISIBLE_DEVICES",)
     carrier = Path(__file__).resolve().parents[2] / "containers" / "pass_environment.sh"
@@ -247,14 +252,17 @@ def _allocation(site, run_id):
 
 def _tasks(job, site):
     """How many tasks, with what: the same for a job and for the step in it."""
-    nodes = site.nodes_for(job)
-    ranks = job.workers // nodes
+    nodes, ranks = site.nodes_for(job), site.ranks_per_node(job)
     threads = site.threads_per_rank(job)
-    gpus = min(ranks, site.gpus_per_node)
+    gpus = min(job.workers, ranks, site.gpus_per_node)  # tasks fill one node after the other
     count = f"{site.gpu_type}:{gpus}" if site.gpu_type else str(gpus)
-    tasks, cores = (1, threads * ranks) if _one_task(job, site) else (ranks, threads)
+    if site.one_task(job):
+        tasks, cores, total = 1, threads * job.workers, ()
+    else:
+        tasks, cores = ranks, threads
+        total = () if job.processes == nodes * ranks else (f"--ntasks={job.processes}",)
     return (
-        f"--nodes={nodes}", f"--ntasks-per-node={tasks}",
+        f"--nodes={nodes}", *total, f"--ntasks-per-node={tasks}",
         f"--cpus-per-task={min(cores, site.cores_per_node)}",
         # Never GPUs per task: then every rank would see its own one only, as number 0.
         *((site.gpu_option.replace("{n}", count),) if gpus else ()),
@@ -263,8 +271,8 @@ def _tasks(job, site):
 
 def _srun(job, site, allocation):
     together = ()
-    if not _one_task(job, site):
-        mpi = "pmix" if site.controller == "mpi" else "none"
+    if not site.one_task(job):
+        mpi = "pmix" if _controller(job, site) == "mpi" else "none"
         together = ("--distribution=block", "--kill-on-bad-exit=1", f"--mpi={mpi}")
     return (
         "srun", *allocation, *_tasks(job, site), *together,
@@ -328,12 +336,13 @@ def job_of(argv, cwd):
     argv = list(argv)
     try:
         at = argv.index("ddl.rank")
-        workers = int(argv[argv.index("-np") + 1])
-        flag, threads, script, *args = argv[at + 1:]
-    except (ValueError, IndexError):
-        return None
-    if flag != "--threads":
+        processes = int(argv[argv.index("-np") + 1])
+        options, script, args = split_rank_line(argv[at + 1:])
+        threads = int(options["--threads"])
+        servers = int(options.get("--parameter-servers", 0))
+    except (ValueError, IndexError, KeyError):
         return None
     timeout_s = float(argv[1]) if argv[0] == "--timeout-s" else None
-    return Job(script=script, args=tuple(args), workers=workers, cwd=cwd, threads=int(threads),
-               timeout_s=timeout_s, oversubscribe=True)
+    return Job(script=script, args=tuple(args), workers=processes - (servers and servers + 1),
+               cwd=cwd, threads=threads, timeout_s=timeout_s, oversubscribe=True,
+               cluster=options.get("--cluster", "horovod"), parameter_servers=servers)

@@ -4,8 +4,9 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ddl.cluster import role_of
 from ddl.failure import Failure, failure_of
-from ddl.record import RunFolder, read_json, read_json_lines, start_of
+from ddl.record import RunFolder, processes_of, read_json, read_json_lines, start_of
 
 __all__ = ["Progress", "RankInfo", "end_of", "launcher_events", "one_record", "progress_of"]
 
@@ -13,12 +14,13 @@ OVER = ("done", "failed", "stopped", "lost")
 
 @dataclass(frozen=True)
 class RankInfo:
-    """One rank that has started."""
+    """One rank that has started; `role` is its task in a cluster of tf.distribute."""
 
     rank: int
     host: str
     pid: int
     started: float
+    role: str = ""
 
 
 @dataclass(frozen=True)
@@ -86,11 +88,12 @@ def progress_of(folder, *, alive=True, now=None, waiting=""):
     folder = RunFolder(Path(folder))
     now = time.time() if now is None else now
     job = read_json(folder.job) or {}
-    world = job.get("workers", 0)
+    world = processes_of(job)
     launcher = launcher_events(folder, world, alive)
     events = one_record(read_json_lines(folder.events))
     ranks = () if waiting else tuple(
-        RankInfo(there["rank"], there["host"], there["pid"], there["started"])
+        RankInfo(there["rank"], there["host"], there["pid"], there["started"],
+                 role_of(job, there["rank"]))
         for there in (read_json(folder.rank(rank)) for rank in range(world)) if there
     )
     end = end_of(launcher)
@@ -112,7 +115,7 @@ def progress_of(folder, *, alive=True, now=None, waiting=""):
         where=job.get("where", ""),
         waiting=waiting,
         stopped_by=(end or {}).get("by", ""),
-        world=job.get("workers", 0),
+        world=world,
         ranks=ranks,
         elapsed_s=until - created,
         remaining_s=_remaining(facts, events, now) if state == "training" else None,
@@ -151,6 +154,8 @@ def _end_by_tasks(exits):
         missing = [said["rank"] for said in exits if not said.get("waits")]
         return {"state": "failed", "reason": "timeout",
                 "missing": missing if len(missing) < len(exits) else []}
+    if "absent" in reasons:
+        return {"state": "failed", "reason": "absent", "missing": reasons["absent"]["missing"]}
     if "launcher gone" in reasons:
         return {"state": "stopped", "reason": "launcher gone"}
     if "launch" in reasons:
@@ -199,7 +204,7 @@ def _state(end, launcher, events, ranks, job, alive):
         return "lost"
     if any(event["event"] in ("step", "evaluation") for event in events):
         return "training"
-    return "running" if len(ranks) == job.get("workers") else "starting"
+    return "running" if len(ranks) == processes_of(job) else "starting"
 
 
 def _training(events, began):

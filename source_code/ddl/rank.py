@@ -1,8 +1,9 @@
-"""What every worker runs first: ``python -m ddl.rank --threads N SCRIPT [ARGUMENT ...]``.
+"""What every worker runs first: ``python -m ddl.rank --threads N [OPTIONS] SCRIPT [ARGUMENT ...]``.
 
-It sends the rank's output to its own log file, sets its threads, says that it is there, and then
-becomes the script, with arguments, working directory and ``__main__`` as if python had started
-it. An exception is kept as ``error-<k>.json``. Any script will do; none has to know of this.
+It sends the rank's output to its own log file, sets its threads, says that it is there, takes its
+place in a cluster of tf.distribute where there is one (``--cluster``), and then becomes the script,
+with arguments, working directory and ``__main__`` as if python had started it. An exception is kept
+as ``error-<k>.json``. Any script will do; none has to know of this.
 
 Output goes to a file and not through horovodrun's pipes, because a crashed rank's child that holds
 a pipe open, or one byte that is not UTF-8, makes horovodrun wait for ever.
@@ -19,6 +20,9 @@ import types
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
+from ddl import cluster
+from ddl.job import split_rank_line
+from ddl.machine import gpu_numbers
 from ddl.record import RunFolder, host_name, write_json
 
 # A rank that failed must not wait in its exit handlers for ranks that wait for it.
@@ -26,9 +30,10 @@ EXIT_GRACE_S = 2.0
 
 
 def main():
-    flag, threads, script, *arguments = sys.argv[1:]
-    assert flag == "--threads", f"not a planned command: {sys.argv}"
+    options, script, arguments = split_rank_line(sys.argv[1:])
+    threads = options["--threads"]
     rank = int(os.environ.get("HOROVOD_RANK", "0"))
+    roles = _roles(options)
     _set_threads(threads)
     folder = os.environ.get("DDL_RUN_DIR")
     folder = RunFolder(Path(folder)) if folder else None
@@ -40,9 +45,14 @@ def main():
         write_json(folder.rank(rank), {
             "rank": rank, "host": host_name(), "pid": os.getpid(),
             "started": time.time(), "threads": int(threads),
+            **(cluster.reserve() if roles else {}),
         })
     try:
+        if roles:
+            _join(folder, rank, roles)
         _become(script, arguments)
+        if roles and roles[rank][0] == "chief":
+            cluster.dismiss()  # or the others would serve for ever
     except BaseException as error:
         code = _exit_code(error)
         if code:
@@ -58,6 +68,27 @@ def _set_threads(threads):
     for name in ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):
         os.environ[name] = threads
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+
+def _roles(options):
+    """Which task of its cluster each rank is, from the line and the number of ranks."""
+    servers = int(options.get("--parameter-servers", 0))
+    kind = options.get("--cluster", "horovod")
+    others = servers + 1 if kind == "parameter_server" else 0
+    return cluster.roles(kind, int(os.environ.get("HOROVOD_SIZE", "1")) - others, servers)
+
+
+def _join(folder, rank, roles):
+    """Wait for the other ranks, and leave to the script's process what tf.distribute reads."""
+    there = cluster.assemble(folder, rank, roles)
+    os.environ["TF_CONFIG"] = there.tf_config
+    local_rank = int(os.environ.get("HOROVOD_LOCAL_RANK", "0"))
+    os.environ["CUDA_VISIBLE_DEVICES"] = cluster.visible_devices(rank, local_rank, roles,
+                                                                 gpu_numbers())
+    if there.chief:
+        # A step waits inside a server for other steps, one thread each: with fewer it hangs.
+        least = max(len(there.workers) + 1, int(os.environ["DDL_THREADS"]))
+        os.environ["TF_NUM_INTEROP_THREADS"] = str(least)
 
 
 def _log_to(path):

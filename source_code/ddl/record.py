@@ -6,7 +6,7 @@ Every file of a run folder has exactly one writer, so nothing needs a lock:
 job.json           the launcher, before anything starts
 command.sh         the launcher: the printed line, to run again
 launcher.jsonl     the launcher: launched, exit of each rank, end of the run
-rank-<k>.json      rank k as it starts: host, process id, threads
+rank-<k>.json      rank k as it starts: host, process id, threads; in a cluster its address
 rank-<k>.log       rank k: everything that it prints
 error-<k>.json     rank k, when an exception ends it
 exit-<k>.json      the task that looks after rank k, on several nodes: how it ended
@@ -17,6 +17,7 @@ checkpoint.npz     rank 0's training script, when asked to
 weights.npz        rank 0's training script, where it keeps the model's weights at the end
 witness-<k>.jsonl  rank k's training script, where it tells: what rank k itself saw, step by step
 requeue            rank 0's training script: it stopped early with a checkpoint to go on from
+dismissed          rank 0 as the coordinator of parameter servers: it is done, the others may go
 =================  ===========================================================
 
 This module is imported by every rank before its script, so it needs the standard library only.
@@ -41,6 +42,7 @@ __all__ = [
     "data_dir",
     "hardware",
     "host_name",
+    "processes_of",
     "read_json",
     "read_json_lines",
     "recorded",
@@ -118,6 +120,10 @@ class RunFolder:
         return self.path / "requeue"
 
     @property
+    def dismissed(self):
+        return self.path / "dismissed"
+
+    @property
     def rendezvous(self):
         return self.path / "rendezvous.json"
 
@@ -177,6 +183,11 @@ def read_json(path):
         return json.loads(Path(path).read_text())
     except FileNotFoundError:
         return None
+
+
+def processes_of(job):
+    """How many ranks a run has, from its ``job.json``; one recorded long ago says its workers."""
+    return job.get("processes", job.get("workers", 0))
 
 
 def start_of(folder):

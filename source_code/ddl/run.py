@@ -19,6 +19,7 @@ from ddl.record import (
     append_json_line,
     course_root,
     data_dir,
+    processes_of,
     read_json,
     read_json_lines,
     runs_dir,
@@ -36,16 +37,16 @@ CANCEL_GRACE_S = 60.0
 
 
 def launch(script, *, workers=2, nodes=None, args=(), name=None, threads=None, timeout_s=None,
-           oversubscribe=False, dry_run=False, wait=True, detach=False, check=True, site=None,
-           **options):
+           oversubscribe=False, cluster="horovod", parameter_servers=None, dry_run=False, wait=True,
+           detach=False, check=True, site=None, **options):
     """Run a script on several workers, and show it as it goes.
 
     Parameters
     ----------
     script : str or Path
-        Any Horovod script: a path, or the name of one of the course's own.
+        Any script for Horovod or tf.distribute: a path, or the name of one of the course's own.
     workers : int
-        Number of ranks.
+        Number of ranks that compute.
     nodes : int, optional
         How many nodes they are spread over; by default the fewest that hold them.
     args : sequence of str
@@ -58,6 +59,12 @@ def launch(script, *, workers=2, nodes=None, args=(), name=None, threads=None, t
         End the run after this many seconds.
     oversubscribe : bool
         Allow more ranks than this machine has cores or GPUs.
+    cluster : {"horovod", "multi_worker", "parameter_server"}
+        What the ranks are to each other. The last two are clusters of tf.distribute: ``TF_CONFIG``
+        is set in every rank before its script runs, and the last has two more kinds of ranks, a
+        coordinator (rank 0) and parameter servers (the last ones).
+    parameter_servers : int, optional
+        How many of these; by default one where there are any.
     dry_run : bool
         Print the shell line and do nothing else.
     wait : bool
@@ -91,7 +98,8 @@ def launch(script, *, workers=2, nodes=None, args=(), name=None, threads=None, t
     cwd = os.getcwd()
     job = Job(script=resolve_script(script, cwd), args=(*args, *option_arguments(options)),
               workers=workers, cwd=cwd, name=name or "", threads=threads, timeout_s=timeout_s,
-              oversubscribe=oversubscribe, nodes=nodes)
+              oversubscribe=oversubscribe, nodes=nodes, cluster=cluster,
+              parameter_servers=parameter_servers)
     site = site if isinstance(site, Site) else Site.here(site)
     if dry_run:
         planned = plan(job, site, run_id="dry-run", folder=runs_dir() / "dry-run", detach=detach,
@@ -405,7 +413,7 @@ class Run:
         return end_of(read_json_lines(self._paths.launcher))
 
     def _launcher_events(self):
-        return launcher_events(self._paths, self.job.get("workers", 0), alive=False)
+        return launcher_events(self._paths, processes_of(self.job), alive=False)
 
     def _settled(self):
         """Whether the run's end is written down for good."""

@@ -280,9 +280,21 @@ class Site:
         raise SiteError(f"{job.workers} workers asked for, which cannot be shared out evenly over "
                         f"{on} with {have} each: {works} works.")
 
+    def one_task(self, job):
+        """Whether one task holds all ranks, started by a horovodrun inside it."""
+        return self.controller == "gloo" and self.nodes_for(job) == 1
+
+    def ranks_per_node(self, job):
+        """The most ranks that one node gets, those that only coordinate included."""
+        return -(-job.processes // self.nodes_for(job))
+
     def threads_per_rank(self, job):
-        """Threads for each rank: what the job asks for, else its share of its node's cores."""
-        ranks = job.workers // self.nodes_for(job)
+        """Threads for each rank: what the job asks for, else its share of its node's cores.
+
+        In one task the cores are shared by the workers, who compute; a rank that is a task of its
+        own has cores of its own, whatever it does.
+        """
+        ranks = job.workers if self.one_task(job) else self.ranks_per_node(job)
         return job.threads or max(1, self.cores_per_node // ranks)
 
 

@@ -7,6 +7,9 @@ meet through Horovod's own rendezvous server, which rank 0's task runs. Its addr
 run's folder, which all nodes see. (With ``--controller mpi`` they meet through PMIx instead, and
 nothing of this is needed.)
 
+The ranks of a cluster of tf.distribute (``--controller none``) find each other through their files
+in that folder; all that they need to be told is this host's address.
+
 Each task looks after its rank: says how it ended in ``exit-<k>.json``, ends it at the time limit,
 and ends it when the notebook that started the job is gone.
 """
@@ -23,7 +26,8 @@ from pathlib import Path
 
 import psutil
 
-from ddl import processes, rendezvous
+from ddl import cluster, processes, rendezvous
+from ddl.job import split_rank_line
 from ddl.record import RunFolder, read_json, runs_dir, write_json
 
 __all__ = ["main", "placement"]
@@ -45,7 +49,7 @@ def main():
 
 def _options():
     parser = argparse.ArgumentParser(prog="ddl.task")
-    parser.add_argument("--controller", choices=("gloo", "mpi"), default="gloo")
+    parser.add_argument("--controller", choices=("gloo", "mpi", "none"), default="gloo")
     parser.add_argument("--network-interface", default="")
     parser.add_argument("--timeout-s", type=float)
     parser.add_argument("command", nargs=argparse.REMAINDER)
@@ -55,7 +59,7 @@ def _options():
 def _folder():
     """The run's folder; a line pasted into a terminal makes one, the same in every task."""
     if "DDL_RUN_DIR" not in os.environ:
-        run_id = f"slurm-{_attempt()}"
+        run_id = f"slurm-{cluster.attempt()}"
         folder = runs_dir() / run_id
         folder.mkdir(parents=True, exist_ok=True)
         os.environ.update(DDL_RUN_ID=run_id, DDL_RUN_DIR=str(folder))
@@ -63,19 +67,15 @@ def _folder():
 
 
 def _describe(folder, command):
-    script, *args = command[command.index("ddl.rank") + 3:]
+    options, script, args = split_rank_line(command[command.index("ddl.rank") + 1:])
+    size, servers = int(os.environ["SLURM_NTASKS"]), int(options.get("--parameter-servers", 0))
     write_json(folder.job, {
         "id": folder.path.name, "name": Path(script).stem, "created": time.time(),
-        "script": script, "args": args, "workers": int(os.environ["SLURM_NTASKS"]),
-        "cwd": os.getcwd(), "shell_line": " ".join(command),
+        "script": script, "args": args, "workers": size - (servers and servers + 1),
+        "cluster": options.get("--cluster", "horovod"), "parameter_servers": servers,
+        "processes": size, "cwd": os.getcwd(), "shell_line": " ".join(command),
         "site": {"scheduler": "slurm"},
     })
-
-
-def _attempt():
-    """Names this start of this job: a requeued job has the same number, but starts anew."""
-    return "-".join(os.environ.get(name, "0") for name in
-                    ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"))
 
 
 def placement(variables):
@@ -114,20 +114,23 @@ class Task:
         self.child = None
         self.ended_because = None
         self.started = time.time()
-        self.waits = None
+        self.waits = self.missing = None
         folder.exit(rank).unlink(missing_ok=True)  # an earlier start of a requeued job left it
         signal.signal(signal.SIGTERM, self._asked_to_stop)
 
     def run(self, options):
         """Run the command in `options` as this rank; return its exit status."""
         environment = {**os.environ, **placement(os.environ), "PYTHONUNBUFFERED": "1",
-                       "DDL_RANKS_OF": os.environ["DDL_RUN_ID"],
-                       "HOROVOD_CONTROLLER": options.controller,
-                       "HOROVOD_CPU_OPERATIONS": options.controller}
+                       "DDL_RANKS_OF": os.environ["DDL_RUN_ID"]}
         if self.rank == 0 and os.environ.get("DDL_LIFELINE"):
             self._watch(self._await_launcher, processes.take_lifeline())
         environment.pop("DDL_LIFELINE", None)
         try:
+            if options.controller == "none":
+                environment["DDL_ADDRESS"] = _own_address(options.network_interface)
+            else:
+                environment |= {"HOROVOD_CONTROLLER": options.controller,
+                                "HOROVOD_CPU_OPERATIONS": options.controller}
             if options.controller == "gloo":
                 environment |= self._meet(options.network_interface)
             self.child = subprocess.Popen(options.command, env=environment,
@@ -139,13 +142,15 @@ class Task:
             self._end()
         if options.timeout_s:
             self._watch(self._await_timeout, options.timeout_s)
+        if options.controller == "none" and self.rank == 0:
+            self._watch(self._await_cluster)
         code = self.child.wait()
         code = 128 - code if code < 0 else code
         if code == 128 + signal.SIGTERM and not self.ended_because:
             time.sleep(0.2)  # Slurm tells both of us, in any order: ours may be on its way
         if self.ended_because:
             code = code or 1
-        self._record(code, reason=self.ended_because, waits=self.waits)
+        self._record(code, reason=self.ended_because, waits=self.waits, missing=self.missing)
         return code
 
     def _record(self, code, **fields):
@@ -161,7 +166,7 @@ class Task:
         if self.rank == 0:
             self.server, port = rendezvous.server(int(os.environ["SLURM_NTASKS"]),
                                                   int(os.environ["SLURM_NNODES"]))
-            there = {"address": _own_address(interface), "port": port, "attempt": _attempt(),
+            there = {"address": _own_address(interface), "port": port, "attempt": cluster.attempt(),
                      "time": time.time()}
             write_json(self.folder.rendezvous, there)
         else:
@@ -180,7 +185,7 @@ class Task:
         deadline = time.monotonic() + MEET_S
         while time.monotonic() < deadline:
             there = read_json(self.folder.rendezvous)
-            if there and there["attempt"] == _attempt():
+            if there and there["attempt"] == cluster.attempt():
                 return there
             os.listdir(self.folder.path)  # NFS remembers that a file was not there: look again
             time.sleep(LOOK_EVERY_S)
@@ -202,6 +207,13 @@ class Task:
         self._record(1, reason="timeout", waits=self.waits)
         time.sleep(HOLD_S)
         self._end_because("timeout")
+
+    def _await_cluster(self):
+        job = read_json(self.folder.job)
+        them = cluster.roles(job["cluster"], job["workers"], job["parameter_servers"])
+        if missing := cluster.first_absent(self.folder, them):
+            self.missing = missing
+            self._end_because("absent")
 
     def _end_because(self, reason):
         self.ended_because = self.ended_because or reason

@@ -127,12 +127,14 @@ def _ranks(progress):
     for rank in progress.ranks:
         hosts.setdefault(rank.host, []).append(rank.rank)
     count = f"{len(progress.ranks)} of {world}" if len(progress.ranks) < world else str(world)
+    roles = ", ".join(rank.role for rank in progress.ranks if rank.role)
+    kinds = f" ({roles})" if roles else ""
     where = (
         f"on {next(iter(hosts))}"
         if len(hosts) == 1
         else "; ".join(f"{', '.join(map(str, ranks))} on {host}" for host, ranks in hosts.items())
     )
-    return f"{count} rank{'s' * (world != 1)}{':' * (len(hosts) > 1)} {where}"
+    return f"{count} rank{'s' * (world != 1)}{kinds}{':' * (len(hosts) > 1)} {where}"
 
 
 def _clock(seconds):

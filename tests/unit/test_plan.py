@@ -35,7 +35,8 @@ def test_what_is_written_before_the_start():
     described = json.loads(files["job.json"])
     assert described == {
         "id": "r1", "name": "small", "created": 12.5, "script": "/course/x.py", "args": ["a"],
-        "workers": 2, "nodes": 1, "threads": 2, "cwd": "/course", "timeout_s": 60,
+        "workers": 2, "cluster": "horovod", "parameter_servers": 0, "processes": 2, "nodes": 1, "threads": 2,
+        "cwd": "/course", "timeout_s": 60,
         "detached": False, "where": "on this machine",
         "site": {"scheduler": "local", "container": "none", "controller": "gloo", "cores_per_node": 4,
                  "gpus_per_node": 0, "allocation": ""},
