@@ -19,12 +19,12 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
-from ddl import embedding, text
+from ddl import cluster, embedding, text
 from ddl.data import DataError, Order, load_questions, shard
 from ddl.data.catalogue import TEXTS
 from ddl.journal import Journal
 from ddl.machine import usable_cores
-from ddl.way import devices_for, pin
+from ddl.way import devices_for
 
 STRATEGIES = ("single", "mirrored", "mirrored_loop", "multi_worker", "horovod")
 EVALUATION_BATCH = 1000
@@ -107,14 +107,13 @@ def take_place(config):
         import horovod.tensorflow.keras as hvd
 
         hvd.init()
-        pin(hvd.local_rank())
+        gpus = tf.config.list_physical_devices("GPU")
+        if gpus:  # a scheduler may show each rank only its own, under number 0: so the remainder
+            tf.config.set_visible_devices(gpus[hvd.local_rank() % len(gpus)], "GPU")
         # Horovod is no strategy: each rank is a training of its own, and averages gradients.
         return Place(tf.distribute.get_strategy(), hvd.rank(), hvd.size(), hvd.size())
     if config.strategy == "multi_worker":
-        from ddl import cluster
-
-        task = cluster.read()
-        cluster.await_all()
+        task = cluster.await_all()
         strategy = tf.distribute.MultiWorkerMirroredStrategy()
         return Place(strategy, task.index, len(task.workers), strategy.num_replicas_in_sync)
     if config.strategy == "single":
@@ -235,15 +234,19 @@ def loop(config, place, model, optimizer, batches, order, callbacks):
 # ---------------------------------------------------------------- what is kept of each epoch
 
 
-def make_scores(model):
+def make_scores(place, model):
     """Return a function from texts to the model's probabilities, float32 ``[n]``."""
-    forward = tf.function(lambda texts: model(texts, training=False),
-                          input_signature=[tf.TensorSpec([None], tf.string)])
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    def forward(texts):
+        # On the replicas, where the variables are; all of them compute the same.
+        return place.strategy.run(model, (texts,), {"training": False})
 
     def scores(texts):
         parts = [slice(first, first + EVALUATION_BATCH)
                  for first in range(0, len(texts), EVALUATION_BATCH)]
-        return np.concatenate([forward(tf.constant(texts[part])).numpy()[:, 0] for part in parts])
+        results = [place.strategy.experimental_local_results(forward(tf.constant(texts[part])))
+                   for part in parts]
+        return np.concatenate([replicas[0].numpy()[:, 0] for replicas in results])
 
     return scores
 
@@ -321,7 +324,7 @@ class Epochs(tf.keras.callbacks.Callback):
 
 def make_callbacks(config, place, model, parts, journal):
     """Return Keras' callbacks and ours, in the order in which they need each other's figures."""
-    scores = make_scores(model)
+    scores = make_scores(place, model)
     callbacks = [Validation(scores, parts.validation, journal)]
     if config.strategy == "horovod":
         import horovod.tensorflow.keras as hvd
@@ -360,7 +363,7 @@ def finish(config, place, model, parts, journal, arguments):
     """Judge the model that is left on the test part, and write the result on rank 0."""
     if place.rank:
         return None
-    scores = make_scores(model)
+    scores = make_scores(place, model)
     of_validation, of_test = scores(parts.validation.texts), scores(parts.test.texts)
     threshold = text.best_threshold(parts.validation.targets, of_validation)
     test = text.figures(parts.test.targets, of_test)
@@ -401,5 +404,5 @@ def finish(config, place, model, parts, journal, arguments):
 if __name__ == "__main__":
     try:
         main()
-    except (DataError, embedding.EmbeddingError) as error:
+    except (DataError, cluster.ClusterError, embedding.EmbeddingError) as error:
         sys.exit(f"train_text.py: {error}")

@@ -124,16 +124,19 @@ def make(embedding, trainable=False, seed=0):
             f"{folder} is not the folder of a SavedModel: it has no saved_model.pb. Unpack the "
             "archive, and name the folder that this file is in.")
     layer = hub.KerasLayer(str(folder), input_shape=[], dtype=tf.string, trainable=trainable)
+    strategy, texts = tf.distribute.get_strategy(), tf.constant(["a question", ""])
     try:
-        vectors = layer(tf.constant(["a question", ""]))
-        shape, dtype = vectors.shape, vectors.dtype
+        # On a strategy's replicas, where its variables are; all of them compute the same.
+        vectors = tf.function(lambda: strategy.run(layer, (texts,)))()
     except Exception as error:  # whatever a model says that wants something else
-        reason = (str(error).strip().splitlines() or [repr(error)])[0]
-        raise EmbeddingError(f"{embedding} does not take texts: {reason}. What is needed maps "
-                             "strings [n] to float32 [n, d].") from error
-    if dtype != tf.float32 or shape.rank != 2 or shape[0] != 2:
-        raise EmbeddingError(f"{embedding} maps 2 texts to {dtype.name} {shape.as_list()}, not to "
-                             "float32 [2, d]. It is not a sentence embedding.")
+        raise EmbeddingError(
+            f"{embedding} does not take texts ({type(error).__name__}). What is needed maps "
+            "strings [n] to float32 [n, d].") from error
+    vectors = strategy.experimental_local_results(vectors)[0]
+    if vectors.dtype != tf.float32 or vectors.shape.rank != 2 or vectors.shape[0] != 2:
+        raise EmbeddingError(
+            f"{embedding} maps 2 texts to {vectors.dtype.name} {vectors.shape.as_list()}, not to "
+            "float32 [2, d]. It is not a sentence embedding.")
     return layer
 
 
