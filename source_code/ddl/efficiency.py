@@ -314,8 +314,8 @@ def tuning(runs, width=None):
     return Table.of(rows, labels, (
         f"Width {first['width']}: {first['tensors']} gradients, together "
         f"{first['gradient_bytes']:,} bytes; {results[0]['ranks']} ranks × "
-        f"{results[0]['threads_per_rank']} threads. –: Horovod's own setting. “No difference”: the "
-        "middle halves of the times overlap."))
+        f"{results[0]['threads_per_rank']} threads. –: Horovod's own setting. “No difference”: "
+        "the middle halves of the times overlap."))
 
 
 def _size(result, width):

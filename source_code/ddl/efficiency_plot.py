@@ -164,7 +164,7 @@ def plot_payoff(one, many):
 
 
 @styled
-def plot_timeline(run, steps=1, last=None):
+def plot_timeline(run, steps=1, last=None, width=None):
     """Draw what Horovod did with each gradient in a few steps.
 
     Parameters
@@ -175,12 +175,15 @@ def plot_timeline(run, steps=1, last=None):
         How many, one after another.
     last : int, optional
         The number of the last of them, from 1; by default the last but one that is recorded.
+    width : int, optional
+        Of a run of `step_times.py` with several models: which one.
 
     Returns
     -------
     Picture
     """
-    rounds = timeline.rounds(timeline.read(Path(getattr(run, "folder", run)) / timeline.FILE))
+    spans = timeline.read(Path(getattr(run, "folder", run)) / timeline.FILE)
+    rounds = timeline.rounds(spans, prefix=f"width{width}." if width else "")
     last = max(1, len(rounds) - 1) if last is None else last
     if not (1 <= steps <= last <= len(rounds)):
         raise ValueError(f"steps={steps}, last={last}: the timeline has {len(rounds)} steps in "

@@ -118,14 +118,15 @@ def _phase(activity, outermost):
     return "reducing" if activity.startswith(("GLOO_", "MPI_", "NCCL_", "CCL_")) else None
 
 
-def rounds(spans, operation="ALLREDUCE"):
+def rounds(spans, operation="ALLREDUCE", prefix=""):
     """Cut spans into rounds, in each of which every tensor is there once: the steps of a training.
 
     Parameters
     ----------
     spans : list of Span
-    operation : str
-        Spans of other operations are left out.
+    operation, prefix : str
+        Spans of other operations are left out, and of tensors whose names begin otherwise: of
+        several models that take turns, one.
 
     Returns
     -------
@@ -133,7 +134,7 @@ def rounds(spans, operation="ALLREDUCE"):
     """
     found, seen = [], set()
     for span in sorted(spans, key=lambda span: span.start_s):
-        if span.operation != operation:
+        if span.operation != operation or not span.tensor.startswith(prefix):
             continue
         if span.phase == "negotiation":
             if not found or span.tensor in seen:
