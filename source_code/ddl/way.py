@@ -17,12 +17,13 @@ import pandas
 from ddl.data import DataError, Order, load, shard
 from ddl.journal import Journal
 from ddl.machine import usable_cores
-from ddl.recipes import REFERENCE_BATCH
+from ddl.recipes import BASE_RATES, REFERENCE_BATCH
 from ddl.record import RunFolder
 
-__all__ = ["MOMENTUM", "Way", "agreement", "devices_for", "losses_and_hits", "pin"]
+__all__ = ["MOMENTUM", "Way", "agreement", "devices_for", "losses_and_hits"]
 
 MOMENTUM = 0.9
+NORM_GROUPS = 32  # Wu and He 2018, section 4
 TEST_BATCH = 500
 
 
@@ -41,6 +42,8 @@ class Way:
     replicas : int, optional
         How many replicas each process has unless ``--replicas`` says otherwise; None for a way
         that has no such option, and one replica.
+    splits : bool
+        Whether the processes share every batch; False where each takes whole ones.
     arguments : sequence of str, optional
         Command line; by default this process's own.
 
@@ -57,17 +60,20 @@ class Way:
         With a message, where the options do not go with each other or with the data.
     """
 
-    def __init__(self, description, *, rank=0, ranks=1, replicas=None, arguments=None):
+    def __init__(self, description, *, rank=0, ranks=1, replicas=None, splits=True,
+                 arguments=None):
         self.config = config = _parse(description, replicas, arguments)
         self._arguments = list(sys.argv[1:] if arguments is None else arguments)
         self.rank, self.ranks = rank, ranks
         self.replicas = ranks * getattr(config, "replicas", 1)
         self.global_batch = config.global_batch
+        self._per_rank_batch = config.global_batch // (ranks if splits else 1)
         try:
             self.data = load(config.data_set, train_samples=config.train_samples,
                              test_samples=config.test_samples)
             self._order = Order(self.data.train_samples, config.global_batch, config.seed)
-            shard(np.empty(config.global_batch), 0, self.replicas)  # says so where it cannot be
+            if splits:
+                shard(np.empty(config.global_batch), 0, self.replicas)  # refuses uneven parts
         except DataError as error:
             sys.exit(f"{_script()}: {error}")
         self.steps_per_epoch = self._order.steps
@@ -75,8 +81,8 @@ class Way:
         self.epochs = math.ceil(self.steps / self.steps_per_epoch)
         self._journal = Journal(rank == 0, self.steps, self.steps_per_epoch, config.global_batch)
         self._devices, self._done, self._since, self._totals = None, 0, 0, 0.0
-        for note in filter(None, [self.data.note]):
-            self._journal.note(note)
+        if self.data.note:
+            self._journal.note(self.data.note)
 
     def rate(self, batch):
         """Return the learning rate for updates that average over so many samples.
@@ -94,10 +100,24 @@ class Way:
         return self._devices
 
     def model(self):
-        """Return the course's network without batch norm, the same for the same seed."""
+        """Return the course's network with group norm, the same for the same seed.
+
+        Group norm (Wu and He 2018) looks at one sample at a time, so that a batch split among
+        replicas gives what the whole batch gives. With batch norm it would not, and without any
+        norm the network takes too long to learn.
+        """
+        from tensorflow.keras import layers, models as keras_models
+
         from ddl import models
 
-        return models.build("cnn", seed=self.config.seed, classes=len(self.data.class_names))
+        def group_norm_for_batch_norm(layer):
+            if isinstance(layer, layers.BatchNormalization):
+                return layers.GroupNormalization(NORM_GROUPS)
+            return layer.from_config(layer.get_config())
+
+        model = models.build("cnn", norm="batch", seed=self.config.seed,
+                             classes=len(self.data.class_names))
+        return keras_models.clone_model(model, clone_function=group_norm_for_batch_norm)
 
     def dataset(self, rank=0, ranks=1):
         """Return the whole training's batches, in an order that only the seed decides.
@@ -120,7 +140,8 @@ class Way:
         numbers = np.concatenate([self._order.epoch(epoch) for epoch in range(self.epochs)])
         numbers = shard(numbers[: self.steps], rank, ranks)
         with tf.device("CPU:0"):  # pictures wait in the host's memory, not in a GPU's
-            images, labels = tf.constant(self.data.train_images), tf.constant(self.data.train_labels)
+            images = tf.constant(self.data.train_images)
+            labels = tf.constant(self.data.train_labels)
         batches = tf.data.Dataset.from_tensor_slices(numbers.ravel())
         batches = batches.batch(numbers.shape[1], drop_remainder=True).map(
             lambda some: (normalise(tf.gather(images, some)), tf.gather(labels, some)))
@@ -169,7 +190,7 @@ class Way:
         self._totals, self._since = self._totals + figures, self._since + 1
         self._count(figures[0])
         if self.epoch_ends(self._done):
-            self._write(model, *(self._totals / self._since).numpy().tolist())
+            self._write(model, *np.asarray(self._totals / self._since).tolist())
             self._totals, self._since = 0.0, 0
 
     def epoch_ends(self, done):
@@ -183,7 +204,7 @@ class Way:
             f"{facts['test_samples']} test pictures\n"
             f"batch: {self.replicas} replicas in {self.ranks} processes, {self.global_batch} "
             f"samples an update, learning rate {self.rate(self.global_batch):g}")
-        self._journal.start(world=self.ranks, per_rank_batch=self.global_batch // self.ranks,
+        self._journal.start(world=self.ranks, per_rank_batch=self._per_rank_batch,
                             data=facts)
 
     def _count(self, loss):
@@ -245,14 +266,14 @@ class Way:
             argv=self._arguments,
             config=vars(self.config),
             way=Path(_script()).stem,
-            model="cnn",
+            model="cnn, group norm",
             parameters=sum(weight.size for weight in weights),
             data=self.data.describe(),
             ranks=self.ranks,
             threads_per_rank=int(os.environ.get("TF_NUM_INTRAOP_THREADS") or usable_cores()),
             replicas=self.replicas,
             devices=self._devices,
-            per_rank_batch=self.global_batch // self.ranks,
+            per_rank_batch=self._per_rank_batch,
             global_batch=self.global_batch,
             seed=self.config.seed,
             learning_rate=self.rate(self.global_batch),
@@ -271,7 +292,7 @@ def _parse(description, replicas, arguments):
     add("--steps", type=_positive, help="train for so many steps instead")
     add("--global-batch", type=_positive, default=REFERENCE_BATCH,
         help="samples that one update of the weights averages over")
-    add("--learning-rate", type=float, default=0.02, metavar="RATE",
+    add("--learning-rate", type=float, default=BASE_RATES["sgd"], metavar="RATE",
         help=f"at a global batch of {REFERENCE_BATCH}")
     add("--seed", type=int, default=0, help="of initial weights and order")
     if replicas:
@@ -292,22 +313,6 @@ def _script():
 
 
 # ---------------------------------------------------------------- devices and figures
-
-
-def pin(local_rank):
-    """Let this process see one GPU only, where there are any.
-
-    Parameters
-    ----------
-    local_rank : int
-        This process among those of its machine.
-    """
-    import tensorflow as tf
-
-    gpus = tf.config.list_physical_devices("GPU")
-    if gpus:
-        # The remainder: a scheduler may show each process only its own GPU, under number 0.
-        tf.config.set_visible_devices(gpus[local_rank % len(gpus)], "GPU")
 
 
 def devices_for(replicas):

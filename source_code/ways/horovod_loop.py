@@ -10,14 +10,16 @@ over its own part of the batch.
 import horovod.tensorflow as hvd
 import tensorflow as tf
 
-from ddl.way import MOMENTUM, Way, losses_and_hits, pin
+from ddl.way import MOMENTUM, Way, losses_and_hits
 
 
 def main():
     # Horovod 1: initialise. From here on this process knows its rank and how many there are.
     hvd.init()
     # Horovod 2: pin each rank to one GPU, where there are any.
-    pin(hvd.local_rank())
+    gpus = tf.config.list_physical_devices("GPU")
+    if gpus:  # a scheduler may show each rank only its own, under number 0: hence the remainder
+        tf.config.set_visible_devices(gpus[hvd.local_rank() % len(gpus)], "GPU")
     # Only rank 0 evaluates and writes.
     way = Way(__doc__, rank=hvd.rank(), ranks=hvd.size())
 

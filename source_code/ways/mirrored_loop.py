@@ -21,7 +21,8 @@ def main():
         model = way.model()
         optimizer = tf.keras.optimizers.SGD(way.rate(way.global_batch), MOMENTUM)
 
-    def replica_step(pictures, labels):
+    @tf.function
+    def train_step(pictures, labels):
         with tf.GradientTape() as tape:
             losses, hits = losses_and_hits(labels, model(pictures, training=True))
             loss = tf.reduce_sum(losses) / way.global_batch
@@ -30,14 +31,14 @@ def main():
         return tf.stack([loss, tf.reduce_sum(hits) / way.global_batch])
 
     @tf.function
-    def train_step(pictures, labels):
-        figures = strategy.run(replica_step, args=(pictures, labels))
+    def everywhere(pictures, labels):
+        figures = strategy.run(train_step, args=(pictures, labels))
         return strategy.reduce(tf.distribute.ReduceOp.SUM, figures, axis=None)
 
     dataset = strategy.experimental_distribute_dataset(way.dataset())
     way.start()
     for pictures, labels in dataset:
-        way.step(model, train_step(pictures, labels))
+        way.step(model, everywhere(pictures, labels))
     way.finish(model)
 
 

@@ -1,0 +1,149 @@
+"""What one script has that another has not: the lines that a way of training really needs."""
+
+import ast
+import difflib
+import os
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+from ddl.job import resolve_script
+
+__all__ = ["Difference", "difference"]
+
+CONTEXT = 1  # lines around a change that are shown too
+SIGNS = {"added": "+", "removed": "−", "same": " ", "gap": "⋯"}
+# Green and red that a colour-blind reader tells apart by lightness; the signs say it as well.
+STYLE = """<style>
+.ddl-difference{line-height:1.35;overflow-x:auto;padding:.4em .6em;border:1px solid #bbb}
+.ddl-difference span{display:block;white-space:pre}
+.ddl-difference .added{background:#d8efff;color:#003a66;font-weight:600}
+.ddl-difference .removed{background:#ffe9d6;color:#7a3300}
+.ddl-difference .gap{color:#777}
+</style>"""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a comparison.
+
+    Parameters
+    ----------
+    kind : {"added", "removed", "same", "gap"}
+        A gap stands for the lines between two changes that are the same in both files.
+    number : int or None
+        Line of the second file, or of the first for a removed one.
+    text : str
+    """
+
+    kind: str
+    number: int | None
+    text: str
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How a script becomes another one.
+
+    Parameters
+    ----------
+    first, second : str
+        Names of the two files.
+    lines : tuple of Line
+
+    Notes
+    -----
+    Docstrings and empty lines are left out, and a line that has only moved to the right, into a
+    scope, is the same line.
+    """
+
+    first: str
+    second: str
+    lines: tuple
+
+    @property
+    def added(self):
+        """Lines that only the second script has, comments not counted."""
+        return self._count("added")
+
+    @property
+    def removed(self):
+        """Lines that only the first script has, comments not counted."""
+        return self._count("removed")
+
+    def _count(self, kind):
+        return sum(line.kind == kind and not line.text.lstrip().startswith("#")
+                   for line in self.lines)
+
+    @property
+    def caption(self):
+        """The counts in words."""
+        return (f"{self.first} → {self.second}: {self.added} line{'s' * (self.added != 1)} more, "
+                f"{self.removed} fewer, comments not counted")
+
+    def __repr__(self):
+        return "\n".join([self.caption, *map(_text, self.lines)])
+
+    def _repr_html_(self):
+        rows = "".join(f'<span class="{line.kind}">{escape(_text(line)) or " "}</span>'
+                       for line in self.lines)
+        return (f'{STYLE}<div class="ddl"><div>{escape(self.caption)}</div>'
+                f'<pre class="ddl-difference">{rows}</pre></div>')
+
+
+def _text(line):
+    number = f"{line.number:3d}" if line.number else "   "
+    return f"{number} {SIGNS[line.kind]} {line.text}".rstrip()
+
+
+def difference(first, second):
+    """Compare two scripts line by line.
+
+    Parameters
+    ----------
+    first, second : str or Path
+        Paths, or names of the course's own scripts, such as ``"ways/single.py"``.
+
+    Returns
+    -------
+    Difference
+
+    Raises
+    ------
+    JobError
+        If one of them is not there.
+    """
+    old, new = (_lines(resolve_script(script, os.getcwd())) for script in (first, second))
+    matcher = difflib.SequenceMatcher(
+        None, *([text.strip() for _, text in lines] for lines in (old, new)), autojunk=False)
+    shown, reached = [], 0
+    for group in matcher.get_grouped_opcodes(CONTEXT):
+        if group[0][3] > reached:
+            shown.append(Line("gap", None, ""))
+        for tag, old_from, old_to, new_from, new_to in group:
+            if tag == "equal":
+                shown += [Line("same", *line) for line in new[new_from:new_to]]
+                continue
+            shown += [Line("removed", *line) for line in old[old_from:old_to]]
+            shown += [Line("added", *line) for line in new[new_from:new_to]]
+        reached = group[-1][4]
+    if shown and reached < len(new):
+        shown.append(Line("gap", None, ""))
+    return Difference(_short(first), _short(second), tuple(shown))
+
+
+def _short(script):
+    """The file's name with its folder's: enough to tell it from the other."""
+    return "/".join(Path(script).parts[-2:])
+
+
+def _lines(path):
+    """Number and text of each line with code or a comment; docstrings say what, not how."""
+    source = Path(path).read_text()
+    silent = set()
+    for node in ast.walk(ast.parse(source)):
+        documented = isinstance(node, (ast.Module, ast.FunctionDef, ast.ClassDef))
+        if documented and ast.get_docstring(node):
+            silent |= set(range(node.body[0].lineno, node.body[0].end_lineno + 1))
+    return [(number, text) for number, text in enumerate(source.splitlines(), start=1)
+            if text.strip() and number not in silent]

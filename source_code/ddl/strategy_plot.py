@@ -1,0 +1,101 @@
+"""Pictures of tf.distribute: how late a parameter server's updates come, how to scale a loss."""
+
+import numpy
+
+from ddl.plot import COLOURS, Picture, styled
+from ddl.view import data_label
+
+__all__ = ["plot_loss_scaling", "plot_staleness"]
+
+# Gradients that differ by less than this, relative to their length, differ by float32's rounding.
+ROUNDING = 1e-4
+
+
+@styled
+def plot_staleness(run):
+    """Draw how many updates of others came between reading the weights and updating them.
+
+    Parameters
+    ----------
+    run : Run
+        A finished run of ``ways/parameter_server.py``.
+
+    Returns
+    -------
+    Picture
+
+    Raises
+    ------
+    ValueError
+        If the run did not measure it.
+    """
+    counts = numpy.array(_from(run, "staleness", "ways/parameter_server.py"))
+    late, share = numpy.arange(len(counts)), 100 * counts / counts.sum()
+    mean = (late * counts).sum() / counts.sum()
+    picture = Picture(7.5, 3.6)
+    panel = picture.subplots()
+    bars = panel.bar(late, share, color=COLOURS[0], width=0.7)
+    panel.bar_label(bars, [f"{value:.0f} %" for value in share], padding=2)
+    panel.axvline(mean, color=COLOURS[1], linestyle="--", label=f"mean: {mean:.2f}")
+    panel.set(xlabel="updates by other workers since the weights were read", xticks=late,
+              ylabel="updates, %", ylim=(0, 1.15 * share.max()), xlim=(-0.6, len(counts) - 0.4))
+    workers = run.result["ranks"]
+    panel.set_title(f"{counts.sum():,} updates by {workers} asynchronous worker"
+                    f"{'s' * (workers > 1)}; data: {data_label(run.result.get('data'))}")
+    panel.legend()
+    picture.alt = (
+        f"Staleness of {counts.sum():,} updates by {workers} asynchronous workers: "
+        + ", ".join(f"{value:.0f} % came {number} update{'s' * (number != 1)} late"
+                    for number, value in zip(late, share, strict=True))
+        + f"; {mean:.2f} on average. In synchronous training every update is 0 late.")
+    return picture
+
+
+@styled
+def plot_loss_scaling(run):
+    """Draw how far each way of scaling the loss is from one device's gradient.
+
+    Parameters
+    ----------
+    run : Run
+        A finished run of ``loss_scaling.py``.
+
+    Returns
+    -------
+    Picture
+        A row a way: the relative error of the gradient, logarithmic, and its length in numbers.
+
+    Raises
+    ------
+    ValueError
+        If the run is of another script.
+    """
+    cases = _from(run, "cases", "loss_scaling.py")
+    picture = Picture(9.0, 1.2 + 0.4 * len(cases))
+    panel = picture.subplots()
+    for row, case in enumerate(cases):
+        right = case["relative_error"] < ROUNDING
+        panel.plot([max(case["relative_error"], 1e-9)], [row], "o" if right else "X",
+                   markersize=8, color=COLOURS[2 if right else 1])
+        panel.annotate(f"{'right' if right else 'wrong'}, {case['ratio']:.2f} × as long",
+                       (1.01, row), xycoords=("axes fraction", "data"), va="center", fontsize=10)
+    panel.axvline(ROUNDING, color="#555555", linestyle=":")
+    panel.annotate(" rounding is to the left", (ROUNDING, -0.45), va="bottom", fontsize=10)
+    panel.set_yticks(range(len(cases)), [case["name"] for case in cases])
+    panel.set(xscale="log", xlim=(1e-9, 10), ylim=(len(cases) - 0.5, -1.0),
+              xlabel="relative error: |replicas' gradient − one device's| ÷ |one device's|")
+    sizes = "; ".join(f"{name} batch: {' + '.join(map(str, parts))} samples"
+                      for name, parts in run.result["samples_per_replica"].items())
+    picture.suptitle(f"{sizes}; data: {data_label(run.result.get('data'))}", fontsize=11)
+    picture.alt = f"Gradients of {run.result['replicas']} replicas ({sizes}): " + "; ".join(
+        f"{case['name']}: relative error {case['relative_error']:.1e}, {case['ratio']:.2f} times "
+        "as long" for case in cases)
+    return picture
+
+
+def _from(run, key, script):
+    found = (run.result or {}).get(key)
+    if not found:
+        raise ValueError(f"run {run.id} ({run.name}, {run.state}) has no {key!r} in its result: "
+                         f"launch {script}")
+    return found

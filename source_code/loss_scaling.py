@@ -1,0 +1,169 @@
+"""Scale the loss of one MirroredStrategy step in several ways, right and wrong.
+
+    ddl run --workers 1 loss_scaling.py
+    python source_code/loss_scaling.py --replicas 4     # no run folder
+
+Every way's gradient is compared with that of one device for the same batch, whose loss is the mean
+over the batch. Replicas' gradients are summed, so each replica has to divide by the size of the
+whole batch: by what is really in it, also where the last batch of a data set is short.
+`result.json` has what came out of each way.
+"""
+
+import argparse
+import sys
+from dataclasses import dataclass
+from typing import Callable
+
+import numpy as np
+import tensorflow as tf
+
+from ddl import models
+from ddl.data import DataError, Order, load
+from ddl.data.augment import normalise
+from ddl.record import Recorder, hardware, versions
+from ddl.way import devices_for, losses_and_hits
+
+
+@dataclass(frozen=True)
+class Case:
+    """One way to scale the loss.
+
+    Parameters
+    ----------
+    name, how : str
+        What is done, in words and as an expression.
+    batch : {"whole", "short"}
+        A full global batch, or a last one with fewer samples.
+    loss : callable
+        Of a replica's losses, samples in the whole batch, and L2 penalty; gives its loss.
+    penalty : bool
+        Whether the loss to reproduce has the L2 penalty.
+    """
+
+    name: str
+    how: str
+    batch: str
+    loss: Callable
+    penalty: bool = False
+
+
+def cases(global_batch, replicas):
+    """Return the ways to scale, for that many samples in a full batch."""
+    total, mean = tf.reduce_sum, tf.reduce_mean
+    return (
+        Case("sum over the global batch", "sum(losses) / global_batch", "whole",
+             lambda losses, there, penalty: total(losses) / global_batch),
+        Case("mean of each replica", "mean(losses)", "whole",
+             lambda losses, there, penalty: mean(losses)),
+        Case("mean of the replicas' means", "mean(losses) / replicas", "whole",
+             lambda losses, there, penalty: mean(losses) / replicas),
+        Case("mean of each replica, short batch", "mean(losses)", "short",
+             lambda losses, there, penalty: mean(losses)),
+        Case("mean of the replicas' means, short batch", "mean(losses) / replicas", "short",
+             lambda losses, there, penalty: mean(losses) / replicas),
+        Case("sum over what is there, short batch", "sum(losses) / samples_there", "short",
+             lambda losses, there, penalty: total(losses) / there),
+        Case("sum over the nominal batch, short batch", "sum(losses) / global_batch", "short",
+             lambda losses, there, penalty: total(losses) / global_batch),
+        Case("L2 counted once", "sum(losses) / global_batch + scale_regularization_loss(l2)",
+             "whole", lambda losses, there, penalty:
+             total(losses) / global_batch + tf.nn.scale_regularization_loss(penalty), True),
+        Case("L2 counted on every replica", "sum(losses) / global_batch + l2", "whole",
+             lambda losses, there, penalty: total(losses) / global_batch + penalty, True),
+    )
+
+
+def parse(arguments=None):
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--data-set", default="auto", choices=("auto", "cifar10", "synthetic"))
+    add("--replicas", type=int, default=2)
+    add("--global-batch", type=int, default=64)
+    add("--short-batch", type=int, default=5, help="samples in the last, short batch")
+    add("--l2", type=float, default=0.1, help="factor of the weights' L2 penalty")
+    add("--seed", type=int, default=0, help="of weights and samples")
+    config = parser.parse_args(arguments)
+    if config.global_batch % config.replicas:
+        parser.error(f"--global-batch {config.global_batch} does not split evenly over "
+                     f"{config.replicas} replicas")
+    most = -(-config.short_batch // config.replicas)  # what all replicas but the last one get
+    if not most * (config.replicas - 1) < config.short_batch < config.global_batch:
+        parser.error(f"--short-batch {config.short_batch}: fewer than {config.global_batch} are "
+                     f"needed, and enough that each of {config.replicas} replicas has samples")
+    return config
+
+
+def main(arguments=None):
+    config = parse(arguments)
+    tf.get_logger().setLevel("ERROR")  # it would say at each step that one should trace steps
+    names, note = devices_for(config.replicas)
+    strategy = tf.distribute.MirroredStrategy(names)
+    try:
+        data = load(config.data_set, train_samples=config.global_batch, test_samples=1)
+    except DataError as error:
+        sys.exit(f"loss_scaling.py: {error}")
+    numbers = Order(data.train_samples, config.global_batch, config.seed).epoch(0)[0]
+    samples = {"whole": config.global_batch, "short": config.short_batch}
+    batches = {name: (normalise(data.train_images[some]), data.train_labels[some])
+               for name, some in ((name, numbers[:size]) for name, size in samples.items())}
+
+    with strategy.scope():
+        model = models.build("cnn", seed=config.seed, classes=len(data.class_names))
+    weights = model.trainable_variables
+
+    def gradient(pictures, labels, loss_of):
+        with tf.GradientTape() as tape:
+            losses, _ = losses_and_hits(labels, model(pictures, training=True))
+            penalty = config.l2 * tf.add_n([tf.nn.l2_loss(weight) for weight in weights])
+            loss = loss_of(losses, penalty)
+        return tape.gradient(loss, weights)
+
+    def of_one_device(case):
+        def loss_of(losses, penalty):
+            return tf.reduce_mean(losses) + (penalty if case.penalty else 0.0)
+
+        return flat(gradient(*batches[case.batch], loss_of))
+
+    def of_replicas(case):
+        # As Keras does it: batches of the global size, the last one with what is left.
+        dataset = tf.data.Dataset.from_tensor_slices(batches[case.batch])
+        parts = next(iter(strategy.experimental_distribute_dataset(
+            dataset.batch(config.global_batch))))
+        there = samples[case.batch]
+        sizes.setdefault(case.batch, [len(each) for each in strategy.experimental_local_results(
+            parts[1])])
+
+        each = strategy.run(gradient, args=(
+            *parts, lambda losses, penalty: case.loss(losses, there, penalty)))
+        return flat(strategy.reduce(tf.distribute.ReduceOp.SUM, each, axis=None))
+
+    sizes, found = {}, []
+    for case in cases(config.global_batch, config.replicas):
+        right, ours = of_one_device(case), of_replicas(case)
+        found.append({
+            "name": case.name, "how": case.how, "batch": case.batch,
+            "relative_error": float(np.linalg.norm(ours - right) / np.linalg.norm(right)),
+            "ratio": float(np.linalg.norm(ours) / np.linalg.norm(right)),
+        })
+        print("{name:42} off by {relative_error:.1e}, {ratio:.3f} times as long".format(
+            **found[-1]), flush=True)
+
+    result = {
+        "script": "loss_scaling.py", "argv": sys.argv[1:] if arguments is None else arguments,
+        "config": vars(config), "data": data.describe(), "ranks": 1, "replicas": config.replicas,
+        "devices": names, "note": note, "global_batch": config.global_batch,
+        "samples_per_replica": sizes, "cases": found, "seed": config.seed,
+        "hardware": hardware(), "versions": versions(),
+    }
+    Recorder().result(result)
+    return result
+
+
+def flat(gradients):
+    """All gradients as one vector, float64: what is compared must not be rounded any more."""
+    return np.concatenate([np.asarray(each, np.float64).ravel() for each in gradients])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""Train the course's network in several processes, on any machines, with Keras' Model.fit.
+
+    ddl run --workers 2 --cluster multi_worker ways/multi_worker.py --epochs 2
+
+Every process runs this file. TF_CONFIG says where all of them are and which one this is:
+
+    TF_CONFIG='{"cluster": {"worker": ["host1:2222", "host2:2222"]},
+                "task": {"type": "worker", "index": 0}}' python source_code/ways/multi_worker.py
+"""
+
+import tensorflow as tf
+
+from ddl import cluster
+from ddl.way import MOMENTUM, Way
+
+
+def main():
+    task = cluster.await_all()
+    way = Way(__doc__, rank=task.index, ranks=len(task.workers))
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+
+    # What has variables is made in the strategy's scope: each replica gets them.
+    with strategy.scope():
+        model = way.model()
+        model.compile(
+            optimizer=tf.keras.optimizers.SGD(way.rate(way.global_batch), MOMENTUM),
+            loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            metrics=["accuracy"],
+        )
+    model.fit(
+        way.dataset(),
+        epochs=way.epochs,
+        steps_per_epoch=way.steps_per_epoch,
+        callbacks=[way.callback(model)],
+        verbose=0,
+    )
+    way.finish(model)
+
+
+if __name__ == "__main__":
+    main()

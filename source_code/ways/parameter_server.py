@@ -1,0 +1,71 @@
+"""Train the course's network with weights on a parameter server and workers that don't wait.
+
+    ddl run --workers 2 --cluster parameter_server ways/parameter_server.py --epochs 2
+
+Every process runs this file; TF_CONFIG says which one it is. The coordinator (`chief`) hands out
+one batch after the other to whichever worker is free. That worker reads the weights from the
+parameter server, computes a gradient and applies it there, whatever the others do meanwhile: so
+its gradient may belong to weights that are no more. How many updates late it came is counted.
+An update is of one worker's batch: as many updates and samples as in the other ways.
+"""
+
+from collections import deque
+
+import numpy as np
+import tensorflow as tf
+
+from ddl import cluster
+from ddl.way import MOMENTUM, Way, losses_and_hits
+
+
+def main():
+    task = cluster.await_all()
+    if task.type != "chief":
+        cluster.serve(task)  # does what the coordinator says, until it is done
+        return
+    strategy = tf.distribute.ParameterServerStrategy(
+        tf.distribute.cluster_resolver.TFConfigClusterResolver())
+    coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+    way = Way(__doc__, ranks=len(task.workers), splits=False)
+
+    # What has variables is made in the strategy's scope: the parameter server gets them.
+    with strategy.scope():
+        model = way.model()
+        optimizer = tf.keras.optimizers.SGD(way.rate(way.global_batch), MOMENTUM)
+        updates = tf.Variable(0, dtype=tf.int32, trainable=False)
+    optimizer.build(model.trainable_variables)
+
+    @tf.function
+    def train_step(pictures, labels):
+        before = updates.read_value()
+        with tf.control_dependencies([before]):  # only then are the weights read
+            with tf.GradientTape() as tape:
+                losses, hits = losses_and_hits(labels, model(pictures, training=True))
+                loss = tf.reduce_mean(losses)
+            gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+        # A read waits for the writes before it; then this update counts, and is told its number.
+        with tf.control_dependencies([weight.read_value() for weight in model.trainable_variables]):
+            number = tf.raw_ops.ResourceCountUpTo(
+                resource=updates.handle, limit=way.steps, T=tf.int32)
+        return tf.stack([loss, tf.reduce_mean(hits)]), number - before
+
+    @tf.function
+    def on_a_worker(pictures, labels):
+        return strategy.run(train_step, args=(pictures, labels))
+
+    late, under_way = [], deque()
+    way.start()
+    for handed_out, (pictures, labels) in enumerate(way.dataset(), start=1):
+        under_way.append(coordinator.schedule(on_a_worker, args=(pictures, labels)))
+        # A second batch for each worker waits. Before an evaluation all are waited for.
+        while len(under_way) > (0 if way.epoch_ends(handed_out) else 2 * len(task.workers)):
+            figures, others = under_way.popleft().fetch()
+            late.append(others)
+            way.step(model, figures)
+    way.finish(model, staleness=np.bincount(late).tolist())
+    cluster.dismiss()
+
+
+if __name__ == "__main__":
+    main()
