@@ -24,6 +24,7 @@ __all__ = [
     "samples_processed",
     "scaling",
     "spread",
+    "start_times",
     "step_parts",
     "tuning",
 ]
@@ -249,6 +250,28 @@ def step_parts(runs):
     return Table.of(rows, labels, "Medians over steps. Waiting: for the slowest rank.")
 
 
+def start_times(runs):
+    """Tabulate what happens before the first step of runs of `step_times.py`, in seconds.
+
+    Returns
+    -------
+    Table
+        ``launch_s``: until rank 0's process is there; ``import_s``: until it has TensorFlow and
+        Horovod; ``init_s``: until the ranks have found each other; ``first_step_s``: until the
+        first model is built and has taken a step.
+    """
+    rows = []
+    for result in _measured(runs):
+        parts = {f"{part.replace(' ', '_')}_s": seconds
+                 for part, seconds in result["start_s"].items()}
+        rows.append({"name": result["name"], "ranks": result["ranks"], **parts,
+                     "total_s": result["time_to_first_step_s"]})
+    labels = {"name": ("run", "s"), "ranks": ("ranks", "d"), "launch_s": ("launch, s", ".2f"),
+              "import_s": ("import, s", ".2f"), "init_s": ("hvd.init(), s", ".2f"),
+              "first_step_s": ("first step, s", ".2f"), "total_s": ("together, s", ".2f")}
+    return Table.of(rows, labels, "From the launch to the end of the first step, on rank 0.")
+
+
 def _measured(runs):
     results = _results(runs)
     for result in results:
@@ -314,8 +337,12 @@ def tuning(runs, width=None):
     return Table.of(rows, labels, (
         f"Width {first['width']}: {first['tensors']} gradients, together "
         f"{first['gradient_bytes']:,} bytes; {results[0]['ranks']} ranks × "
-        f"{results[0]['threads_per_rank']} threads. –: Horovod's own setting. “No difference”: "
+        f"{_threads(results[0]['threads_per_rank'])}. –: Horovod's own setting. “No difference”: "
         "the middle halves of the times overlap."))
+
+
+def _threads(number):
+    return f"{number} thread{'s' * (number > 1)}"
 
 
 def _size(result, width):

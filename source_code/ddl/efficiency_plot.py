@@ -50,7 +50,7 @@ def plot_scaling(strong_runs, weak_runs):
         speed.plot(other["cores"] / threads, other["images_per_s"], linestyle="",
                    marker=MARKERS[index], markerfacecolor="none", color=COLOURS[index],
                    markersize=9)
-        texts += [f"{kind}, {row['ranks']} ranks × {row['threads']} threads: "
+        texts += [f"{kind}, {row['ranks']} × {row['threads']}: "
                   f"{row['images_per_s']:,.0f} images/s, efficiency {row['efficiency']:.0%}"
                   + (f", {row['equal_hardware']:.2f} times one rank with as many cores"
                      if row["equal_hardware"] == row["equal_hardware"] and row["ranks"] > 1 else "")
@@ -65,7 +65,7 @@ def plot_scaling(strong_runs, weak_runs):
     speed.set(ylabel="images/s")
     efficient.set(ylabel="efficiency, %")
     picture.legend(*speed.get_legend_handles_labels(), loc="outside lower center", ncols=2)
-    picture.alt = "Throughput and efficiency over ranks. " + "; ".join(texts) + "."
+    picture.alt = f"Throughput and efficiency over ranks × threads. {'; '.join(texts)}."
     return picture
 
 

@@ -14,6 +14,7 @@ from ddl.efficiency import (
     samples_processed,
     scaling,
     spread,
+    start_times,
     step_parts,
     tuning,
 )
@@ -162,6 +163,14 @@ def test_the_parts_of_a_step_stand_in_milliseconds():
         step_parts([run(1, 100)])
 
 
+def test_start_times_are_those_of_rank_0():
+    start = {"launch": 1.0, "import": 4.0, "init": 0.5, "first step": 2.0}
+    table = start_times([sweep(2, start_s=start, time_to_first_step_s=7.5)])
+    row = table.iloc[0]
+    assert row["launch_s"] + row["import_s"] + row["init_s"] + row["first_step_s"] == 7.5
+    assert "hvd.init(), s" in repr(table) and "7.50" in repr(table)
+
+
 def test_tuning_compares_with_the_first_and_calls_small_differences_none():
     runs = [sweep(2, name="as it is"), sweep(2, alpha=2.1e-3, name="nearly"),
             sweep(2, alpha=0.2, name="slow", settings={"cycle_time_ms": 50.0}),
@@ -273,8 +282,8 @@ def test_a_figure_has_words_and_labels_and_can_be_shown(name, tmp_path):
 
 def test_figures_say_their_numbers(tmp_path):
     alt = FIGURES["scaling"](tmp_path).alt
-    assert "strong, 2 ranks × 1 threads: 170 images/s, efficiency 85%, 0.85 times one rank" in alt
-    assert "weak, 2 ranks × 1 threads: 180 images/s, efficiency 90%" in alt
+    assert "strong, 2 × 1: 170 images/s, efficiency 85%, 0.85 times one rank" in alt
+    assert "weak, 2 × 1: 180 images/s, efficiency 90%" in alt
     assert "of which input 0.10, computation 50.50" in FIGURES["step times"](tmp_path).alt
     trace(tmp_path)
     alt = FIGURES["timeline"](tmp_path).alt
