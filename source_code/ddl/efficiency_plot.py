@@ -150,15 +150,16 @@ def plot_payoff(one, many):
         panel.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         panel.yaxis.set_minor_formatter(NullFormatter())
         panel.legend(fontsize=9)
-    rate = 1 / found.beta_s_per_byte if found.beta_s_per_byte > 0 else float("inf")
+    beta = "too small to see"
+    if found.beta_s_per_byte:
+        beta = f"1 s for {1e-6 / found.beta_s_per_byte:,.0f} MB"
     rows = "; ".join(
         f"{size:,} bytes: " + ", ".join(f"{1e3 * value:.2f}" for value in values)
         for size, *values in zip(found.bytes, *(seconds for _, seconds in lines), strict=True))
     picture.alt = (
         f"Time of a step over the size of the gradient. {found.sentence[0].upper()}"
-        f"{found.sentence[1:]}. Communication: alpha {1e3 * found.alpha_s:.2f} ms, beta 1 s for "
-        f"{rate / 1e6:,.0f} MB. Milliseconds of a step on one rank, on {found.ranks}, and "
-        f"predicted: {rows}."
+        f"{found.sentence[1:]}. Communication: alpha {1e3 * found.alpha_s:.2f} ms, beta "
+        f"{beta}. Milliseconds of a step on one rank, on {found.ranks}, and predicted: {rows}."
     )
     return picture
 

@@ -224,6 +224,18 @@ def test_a_size_is_left_out_of_the_fit_to_test_it():
     assert found.alpha_s == pytest.approx(2e-3) and found.communication_s[1] == 0.5
 
 
+@pytest.mark.parametrize("first, second, alpha, beta", [
+    (4e-3, 3e-3, 3.36e-3, 0), (1e-3, 101e-3, 0, 2.51238e-7),
+])
+def test_neither_latency_nor_time_a_byte_is_negative(first, second, alpha, beta):
+    many = sweep(2)
+    for index, seconds in ((0, first), (2, second)):
+        many.result["sizes"][index]["communication_s"] = times(seconds)
+    found = payoff(sweep(1), many)
+    assert found.alpha_s == pytest.approx(alpha)
+    assert found.beta_s_per_byte == pytest.approx(beta, rel=1e-5)
+
+
 @pytest.mark.parametrize("one, many, message", [
     (sweep(2), sweep(2), "one rank and several"), (sweep(1), sweep(1), "one rank and several"),
     (sweep(1, batch=32), sweep(2), "global_batch is 32"),
