@@ -11,7 +11,7 @@ from html import escape
 import numpy as np
 import pandas
 
-__all__ = ["Report", "best_threshold", "figures", "loss_and_accuracy", "majority",
+__all__ = ["Report", "best_threshold", "data_of", "figures", "loss_and_accuracy", "majority",
            "precision_recall", "report"]
 
 EPSILON = 1e-7  # Keras' own: no probability counts as nearer to 0 or 1
@@ -204,9 +204,14 @@ def _row(name, results):
         "train_seconds": mean(lambda result: result["train_seconds"]),
         "first_step_s": mean(lambda result: result["time_to_first_step_s"]),
         "embedding": first["embedding"],
-        "data": f"{first['data']['name']} ({first['data']['form']}), "
-                f"{first['data']['train_samples']:,} questions",
+        "data": data_of(first),
     }
+
+
+def data_of(result):
+    """Name the data of a run: ``questions (generated), 16,000 to train on``."""
+    data = result["data"]
+    return f"{data['name']} ({data['form']}), {data['train_samples']:,} to train on"
 
 
 class Report(pandas.DataFrame):

@@ -29,9 +29,10 @@ FORMAT = 1  # Of the kept file. A change counts up.
 SAMPLES = 20_000  # generated, unless so many are asked for
 MOST = 500_000
 
-# Of the generated questions. With these no classifier reaches an F1 above 0.74.
+# Of the generated questions. With these no classifier reaches an F1 above 0.75.
 POSITIVE = 0.062  # the share of target 1, as in the real file
-LOADED = {1: 0.8, 0: 0.025}  # how often a question of that target is in a loaded tone
+# How often a question of each target is loaded in its beginning and its end, or only in the first.
+LOADED = {1: (0.4, 0.4), 0: (0.003, 0.02)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -298,9 +299,10 @@ def _rows(seed):
     draw = random.Random(seed)
     while True:
         target = int(draw.random() < POSITIVE)
-        frames = LOADED_FRAMES if draw.random() < LOADED[target] else PLAIN_FRAMES
-        words = _Words(draw)
-        yield (draw.choice(frames) + draw.choice(ENDS)).format_map(words), target
+        tone, (both, first) = draw.random(), LOADED[target]
+        frames = LOADED_FRAMES if tone < both + first else PLAIN_FRAMES
+        ends = LOADED_ENDS if tone < both else PLAIN_ENDS
+        yield (draw.choice(frames) + draw.choice(ends)).format_map(_Words(draw)), target
 
 
 class _Words(dict):
@@ -363,9 +365,15 @@ LOADED_FRAMES = (
     "What makes {group} {deed} all the time",
     "Are {group} too {vice} to learn {skill}",
 )
-ENDS = ("?", " in {name}?", " near {name}?", " every {while}?", " without a {thing}?",
-        " for a {quality} {thing}?", " like the {job}s of {name}?",
-        " since that {while} in {name}?")
+PLAIN_ENDS = (
+    "?", " in {name}?", " near {name}?", " every {while}?", " without a {thing}?",
+    " for a {quality} {thing}?", " like the {job}s of {name}?", " since that {while} in {name}?",
+)
+LOADED_ENDS = (
+    ", as everybody in {name} knows?", " and then {deed}?", " like all {vice} people of {name}?",
+    ", or are they just {vice}?", ", and who will stop them before they {deed}?",
+    " instead of telling the truth about {skill}?", " while the rest of {name} has to pay for it?",
+)
 WORDS = {
     "act": ("repair", "build", "clean", "sell", "choose", "paint", "carry", "insure", "test",
             "design", "move", "rent", "store", "buy", "replace", "measure"),
