@@ -3,8 +3,8 @@
     ddl run --workers 2 bug_hunt.py              # the correct script
     ddl run --workers 2 bug_hunt.py --case A     # or B, C, D, E, F: one step is missing or wrong
 
-It trains on generated points, for a few seconds, and prints the same whatever the case. Each rank
-writes down what it itself saw in witness-<k>.jsonl (ddl/hunt.py): that is where to look.
+It trains on generated points for a few seconds, and ends well whatever the case. Each rank writes
+down what it itself saw in witness-<k>.jsonl (ddl/hunt.py): that is where to look.
 """
 
 import argparse

@@ -1,5 +1,6 @@
 """Figures of scaling, of the parts of a step, and of Horovod's timeline, each from run records."""
 
+import math
 from pathlib import Path
 
 import numpy
@@ -53,7 +54,7 @@ def plot_scaling(strong_runs, weak_runs):
         texts += [f"{kind}, {row['ranks']} × {row['threads']}: "
                   f"{row['images_per_s']:,.0f} images/s, efficiency {row['efficiency']:.0%}"
                   + (f", {row['equal_hardware']:.2f} times one rank with as many cores"
-                     if row["equal_hardware"] == row["equal_hardware"] and row["ranks"] > 1 else "")
+                     if row["ranks"] > 1 and not math.isnan(row["equal_hardware"]) else "")
                   for row in rows.to_dict("records")]
         most = max(most, int(rows["ranks"].max()))
     speed.plot([], [], color=GREY, linestyle=":", label="ideal: ranks × one rank")
