@@ -91,8 +91,11 @@ def test_killed_and_started_again_it_marks_everyone(course, hand_in, tiny, orpha
     for line in process.stdout:
         if "marking   2 of 3" in line:
             break
-    time.sleep(4)  # now it is in the middle of it
+    deadline = time.monotonic() + 60
+    while not (course.folder / "autograded" / "bob").exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
     assert (course.folder / "autograded" / "bob").exists()
+    time.sleep(2)  # now it is in the middle of it
     process.send_signal(signal.SIGKILL)
     process.communicate()
     deadline = time.monotonic() + 20
