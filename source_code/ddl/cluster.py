@@ -45,6 +45,8 @@ CLUSTERS = ("horovod", "multi_worker", "parameter_server")
 TYPES = ("chief", "worker", "ps")
 LOOK_EVERY_S = 0.1
 CONNECT_S = 1.0
+# A script that waits by itself says more than its launcher can: it goes first.
+LAUNCHER_GRACE_S = 5.0
 EXAMPLE = ('{"cluster": {"worker": ["host1:2222", "host2:2222"]}, '
            '"task": {"type": "worker", "index": 0}}')
 
@@ -217,7 +219,7 @@ def _check_own_port(cluster):
     except OSError as error:
         import psutil
 
-        own = psutil.Process().connections("tcp")
+        own = psutil.Process().net_connections("tcp")
         if any(each.status == psutil.CONN_LISTEN and each.laddr.port == port for each in own):
             return
         raise ClusterError(f"TF_CONFIG: {cluster.name}, this task, cannot have port {port}: "
@@ -247,7 +249,8 @@ def await_all(cluster=None, seconds=None):
     """Wait until every other task of the cluster answers on its port.
 
     Call it before making the strategy, which would wait too, but without end and without saying
-    for whom. Tasks that wait here answer each other.
+    for whom. The first task (the chief, or worker 0) goes ahead when all others answer, and the
+    others when it does. Those that `serve` wait for nobody, and return at once.
 
     Parameters
     ----------
@@ -267,9 +270,14 @@ def await_all(cluster=None, seconds=None):
     """
     cluster = cluster or read()
     seconds = timeout_s() if seconds is None else seconds
+    if cluster.ps and not cluster.writes:
+        return cluster
     absent = {task: address for task, address in cluster.tasks.items() if task != cluster.name}
     with _socket(_host_and_port(cluster.address, cluster.name)[1]) as door:
-        door.listen(socket.SOMAXCONN)  # being there is enough: nobody is let in
+        # TensorFlow's servers call the first task's, and take it ill when it closes. So there is
+        # nothing at its port before its real server, and when that is there all doors can close.
+        if not cluster.writes:
+            door.listen(socket.SOMAXCONN)  # being there is enough: nobody is let in
         deadline = time.monotonic() + seconds
         while True:
             absent = {task: address for task, address in absent.items() if not answers(address)}
@@ -278,9 +286,9 @@ def await_all(cluster=None, seconds=None):
             if time.monotonic() > deadline:
                 who = " and ".join(f"{task} at {address}" for task, address in absent.items())
                 raise ClusterError(
-                    f"{cluster.name} waited {seconds:g} s for {who}: nobody answers there. Was it "
-                    "started, is the address right in every task's TF_CONFIG, and does a firewall "
-                    "let it through?")
+                    f"{cluster.name} waited {seconds:g} s for {who}: nobody answers there (the "
+                    "first task answers when all others do). Was it started, is the address right "
+                    "in every task's TF_CONFIG, and does a firewall let it through?")
             time.sleep(LOOK_EVERY_S)
 
 
@@ -456,7 +464,7 @@ def first_absent(folder, them, seconds=None):
         absent = [rank for rank in absent
                   if not ((address := _address(folder, rank)) and answers(address))]
         if len(absent) < len(them):
-            deadline = deadline or time.monotonic() + seconds
+            deadline = deadline or time.monotonic() + seconds + LAUNCHER_GRACE_S
             if time.monotonic() > deadline:
                 break
         time.sleep(LOOK_EVERY_S)

@@ -33,9 +33,10 @@ SLURM_ENDS = {
 }
 
 LESS_MEMORY = "Try a smaller batch, fewer workers, or more backward passes per step."
-# What to try, by the type of exception; a script that gives up says so in its own words.
+# What to try, by the type of exception; some say it in their own words.
 ADVICE = {
     "SystemExit": "",
+    "ClusterError": "",
     "ModuleNotFoundError": "Install it into the environment whose python the shell line names.",
     "FileNotFoundError": "A relative path starts in the folder that the shell line changes to.",
     "MemoryError": LESS_MEMORY,
@@ -106,7 +107,7 @@ def failure_of(folder, job, launcher, events, state, end):
     if end.get("reason") == "timeout":
         return _timed_out(end, job, folder, logs)
     if end.get("reason") == "absent":
-        return _absent(end, job, folder, launcher, logs)
+        return _absent(end, job, folder, logs)
     if end.get("reason") == "launch":
         return Failure(f"the launcher failed before any rank ran: {end['message']}",
                        message=end["message"], traceback=end.get("log", ""), logs=logs,
@@ -177,7 +178,8 @@ def _killed(event, folder, job, events, logs):
         "SIGABRT": "A library gave up: look at the end of that rank's log.",
     }.get(name, "")
     last_words = _last_lines(folder.log(rank))
-    if name == "SIGABRT" and not events and any(sign in " ".join(last_words) for sign in SECONDARY):
+    lost = any(sign in " ".join(last_words) for sign in SECONDARY)
+    if name == "SIGABRT" and not events and lost and not role_of(job, rank):
         advice = LOST_ADVICE
     world = processes_of(job)
     stacks = [(k, stack_of(folder.stack(k))) for k in range(world) if k != rank]
@@ -218,11 +220,10 @@ def _ended_by_slurm(end, errors, exits, logs):
     )
 
 
-def _absent(end, job, folder, launcher, logs):
+def _absent(end, job, folder, logs):
     missing = end["missing"]
-    ended = {event["rank"] for event in launcher
-             if event["event"] == "rank_exit" and not event["code"]}
-    who = " and ".join(f"{_who(rank, job)}{' ended and' * (rank in ended)}" for rank in missing)
+    who = " and ".join(f"{_who(rank, job)}{' ended and' * (rank in end['gone'])}"
+                       for rank in missing)
     return Failure(
         sentence=f"{who} never joined the cluster, which others were waiting for",
         rank=missing[0], host=(read_json(folder.rank(missing[0])) or {}).get("host"),

@@ -159,8 +159,9 @@ class Supervisor:
 
     def _await_cluster(self, roles):
         if missing := cluster.first_absent(self.folder, roles):
+            gone = [rank for rank in missing if rank in self.exit_codes]
             self._waiting()  # leaves their stacks
-            self._stop({"state": "failed", "reason": "absent", "missing": missing})
+            self._stop({"state": "failed", "reason": "absent", "missing": missing, "gone": gone})
 
     def _stop(self, reason):
         if self.ended_because is None:

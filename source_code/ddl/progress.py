@@ -155,7 +155,8 @@ def _end_by_tasks(exits):
         return {"state": "failed", "reason": "timeout",
                 "missing": missing if len(missing) < len(exits) else []}
     if "absent" in reasons:
-        return {"state": "failed", "reason": "absent", "missing": reasons["absent"]["missing"]}
+        return {"state": "failed", "reason": "absent", "missing": reasons["absent"]["missing"],
+                "gone": reasons["absent"]["gone"]}
     if "launcher gone" in reasons:
         return {"state": "stopped", "reason": "launcher gone"}
     if "launch" in reasons:

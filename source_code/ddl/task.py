@@ -114,7 +114,8 @@ class Task:
         self.child = None
         self.ended_because = None
         self.started = time.time()
-        self.waits = self.missing = None
+        self.waits = None
+        self.absent = {}  # who never joined a cluster
         folder.exit(rank).unlink(missing_ok=True)  # an earlier start of a requeued job left it
         signal.signal(signal.SIGTERM, self._asked_to_stop)
 
@@ -150,7 +151,7 @@ class Task:
             time.sleep(0.2)  # Slurm tells both of us, in any order: ours may be on its way
         if self.ended_because:
             code = code or 1
-        self._record(code, reason=self.ended_because, waits=self.waits, missing=self.missing)
+        self._record(code, reason=self.ended_because, waits=self.waits, **self.absent)
         return code
 
     def _record(self, code, **fields):
@@ -212,7 +213,8 @@ class Task:
         job = read_json(self.folder.job)
         them = cluster.roles(job["cluster"], job["workers"], job["parameter_servers"])
         if missing := cluster.first_absent(self.folder, them):
-            self.missing = missing
+            gone = [rank for rank in missing if self.folder.exit(rank).exists()]
+            self.absent = {"missing": missing, "gone": gone}
             self._end_because("absent")
 
     def _end_because(self, reason):

@@ -35,8 +35,8 @@ def test_what_is_written_before_the_start():
     described = json.loads(files["job.json"])
     assert described == {
         "id": "r1", "name": "small", "created": 12.5, "script": "/course/x.py", "args": ["a"],
-        "workers": 2, "cluster": "horovod", "parameter_servers": 0, "processes": 2, "nodes": 1, "threads": 2,
-        "cwd": "/course", "timeout_s": 60,
+        "workers": 2, "cluster": "horovod", "parameter_servers": 0, "processes": 2, "nodes": 1,
+        "threads": 2, "cwd": "/course", "timeout_s": 60,
         "detached": False, "where": "on this machine",
         "site": {"scheduler": "local", "container": "none", "controller": "gloo", "cores_per_node": 4,
                  "gpus_per_node": 0, "allocation": ""},
@@ -58,6 +58,10 @@ def test_arguments_with_shell_characters_survive_the_shell_line():
     Job("/c/x.py", ("a b", "--threads", "9"), workers=3, cwd="/c", threads=1, timeout_s=7.5,
         oversubscribe=True),
     Job("/c/x.py", (), workers=1, cwd="/c", threads=4, oversubscribe=True),
+    Job("/c/x.py", ("--cluster", "9"), workers=2, cwd="/c", threads=2, oversubscribe=True,
+        cluster="multi_worker"),
+    Job("/c/x.py", (), workers=2, cwd="/c", threads=2, oversubscribe=True, timeout_s=9,
+        cluster="parameter_server", parameter_servers=3),
 ])
 def test_a_pasted_command_is_the_same_job(job):
     argv = planned(job).argv
@@ -67,6 +71,30 @@ def test_a_pasted_command_is_the_same_job(job):
 def test_a_foreign_command_is_no_job():
     assert job_of(["-np", "2", "python", "x.py"], "/c") is None
     assert job_of([], "/c") is None
+
+
+def test_the_whole_command_of_a_multi_worker_cluster():
+    job = Job("/course/x.py", ("--epochs", "2"), workers=2, cwd="/c", cluster="multi_worker")
+    assert planned(job).shell_line == (
+        "cd /c && /env/bin/python -m ddl.horovodrun --gloo --network-interfaces lo "
+        "--gloo-timeout-seconds 180 -np 2 /env/bin/python -m ddl.rank --threads 2 "
+        "--cluster multi_worker /course/x.py --epochs 2"
+    )
+
+
+def test_the_whole_command_of_a_parameter_server_cluster():
+    """Four cores, two workers: two threads each, though there are five processes."""
+    job = Job("/course/x.py", workers=2, cwd="/c", cluster="parameter_server", parameter_servers=2)
+    result = planned(job)
+    assert result.shell_line == (
+        "cd /c && /env/bin/python -m ddl.horovodrun --gloo --network-interfaces lo "
+        "--gloo-timeout-seconds 180 -np 5 /env/bin/python -m ddl.rank --threads 2 "
+        "--cluster parameter_server --parameter-servers 2 /course/x.py"
+    )
+    described = json.loads(dict(result.files)[FOLDER / "job.json"])
+    assert {key: described[key] for key in
+            ("workers", "cluster", "parameter_servers", "processes")} == {
+        "workers": 2, "cluster": "parameter_server", "parameter_servers": 2, "processes": 5}
 
 
 @pytest.mark.parametrize("workers, threads", [(1, 4), (2, 2), (3, 1), (4, 1)])
@@ -139,6 +167,38 @@ def test_several_nodes_of_slurm():
         "/env/bin/python -m ddl.task --controller gloo --network-interface ib0 --timeout-s 600 "
         "/env/bin/python -m ddl.rank --threads 8 /course/train_cifar.py --recipe warmup"
     )
+
+
+def test_a_parameter_server_cluster_on_several_nodes_of_slurm():
+    """Four workers, a coordinator and a parameter server: three tasks on each node."""
+    job = replace(JOB, workers=4, nodes=2, cluster="parameter_server", parameter_servers=1)
+    assert line(job, CLUSTER) == (
+        "srun --job-name=ddl-r1 --partition=gpu --account=class7 --time=1:00:00 --signal=URG@120 "
+        "--exclusive --nodes=2 --ntasks-per-node=3 --cpus-per-task=10 --gres=gpu:a100:3 "
+        f"--distribution=block --kill-on-bad-exit=1 --mpi=none --export={ENVIRONMENT} "
+        "/env/bin/python -m ddl.task --controller none "
+        "/env/bin/python -m ddl.rank --threads 10 --cluster parameter_server "
+        "--parameter-servers 1 /course/train_cifar.py --recipe warmup"
+    )
+
+
+@pytest.mark.parametrize("servers, tasks", [
+    (1, "--nodes=2 --ntasks-per-node=2"), (2, "--nodes=2 --ntasks=5 --ntasks-per-node=3")])
+def test_tasks_that_do_not_share_out_evenly_are_counted(servers, tasks):
+    job = replace(JOB, nodes=2, cluster="parameter_server", parameter_servers=servers)
+    assert f" {tasks} --cpus-per-task" in line(job, CLUSTER)
+
+
+def test_a_cluster_on_one_node_of_slurm_is_one_task():
+    job = replace(JOB, cluster="parameter_server", parameter_servers=1)
+    assert "--nodes=1 --ntasks-per-node=1 --cpus-per-task=32 --gres=gpu:a100:2" in line(
+        job, CLUSTER)
+
+
+def test_a_cluster_needs_no_mpi():
+    text = line(replace(JOB, cluster="multi_worker"), replace(CLUSTER, controller="mpi"))
+    assert "--nodes=1 --ntasks-per-node=2 --cpus-per-task=16" in text
+    assert "--mpi=none" in text and "ddl.task --controller none" in text
 
 
 def test_singularity_on_a_node_of_slurm():

@@ -124,6 +124,60 @@ def test_a_killed_rank_is_named_with_its_signal(folder, code, name, advice):
     assert advice in failure.advice
 
 
+def clustered(folder):
+    write_json(folder.path / "job.json", {
+        "id": "r1", "name": "arm", "created": 0.0, "workers": 2, "processes": 4,
+        "cluster": "parameter_server", "parameter_servers": 1})
+
+
+def test_a_rank_of_a_cluster_is_named_with_its_task(folder):
+    clustered(folder)
+    folder.rank(2)
+    assert folder.progress().ranks[0].role == "worker 1"
+    assert "1 of 4 ranks (worker 1) on node1" in summary(folder.progress())
+    folder.launcher(5.1, "rank_exit", rank=2, code=137)
+    folder.launcher(6.0, "ended", state="failed")
+    assert folder.progress().failure.sentence == (
+        "rank 2 of 4 (worker 1) on node1 was killed by SIGKILL 4.1 s after it started")
+
+
+@pytest.mark.parametrize("type, message", [
+    ("UnavailableError", "Graph execution error: Socket closed"),
+    ("InternalError", "Collective ops is aborted by: bad batch\nThe error could be from a previous "
+                      "operation. Restart your program to reset.")])
+def test_what_tf_distribute_says_of_a_lost_peer_is_not_the_cause(folder, type, message):
+    clustered(folder)
+    folder.rank(0)
+    folder.rank(2)
+    folder.error(4.0, 0, type, message)
+    folder.error(4.1, 2, "ValueError", "bad batch")
+    folder.launcher(4.2, "rank_exit", rank=0, code=1)
+    folder.launcher(4.9, "ended", state="failed")
+    failure = folder.progress().failure
+    assert failure.sentence.startswith("rank 2 of 4 (worker 1) on node1 raised ValueError")
+    assert failure.others == "rank 0 lost touch"
+
+
+@pytest.mark.parametrize("gone, says", [([], "(worker 1) never"),
+                                        ([2], "(worker 1) ended and never")])
+def test_who_never_joined_a_cluster_is_named(folder, gone, says):
+    clustered(folder)
+    folder.rank(2)
+    folder.launcher(9.0, "ended", state="failed", reason="absent", missing=[2], gone=gone)
+    failure = folder.progress().failure
+    assert failure.sentence == (
+        f"rank 2 of 4 {says} joined the cluster, which others were waiting for")
+    assert "DDL_CLUSTER_TIMEOUT_S" in failure.advice
+
+
+def test_a_task_that_saw_who_never_joined_says_so(folder):
+    clustered(folder)
+    write_json(folder.path / "exit-0.json", {"rank": 0, "code": 143, "time": 9.0, "host": "n",
+                                             "reason": "absent", "missing": [1, 3], "gone": []})
+    failure = folder.progress(alive=False).failure
+    assert failure.sentence.startswith("rank 1 of 4 (worker 0) and rank 3 of 4 (ps 0) never joined")
+
+
 def test_a_silent_exit_status_is_reported(folder):
     folder.launcher(5.1, "rank_exit", rank=1, code=3)
     folder.launcher(5.3, "ended", state="failed")
