@@ -2,13 +2,63 @@
 
 import numpy
 
-from ddl.plot import COLOURS, Picture, styled
+from ddl.plot import COLOURS, LINES, MARKERS, Picture, styled
 from ddl.view import data_label
+from ddl.way import agreement, kept_weights
 
-__all__ = ["plot_loss_scaling", "plot_staleness"]
+__all__ = ["plot_agreement", "plot_loss_scaling", "plot_staleness"]
 
 # Gradients that differ by less than this, relative to their length, differ by float32's rounding.
 ROUNDING = 1e-4
+
+
+@styled
+def plot_agreement(runs):
+    """Draw how far the weights of several ways are from the first one's, update by update.
+
+    Parameters
+    ----------
+    runs : iterable of Run
+        Finished runs of the scripts in ``ways``.
+
+    Returns
+    -------
+    Picture
+        Logarithmic both ways. A run whose weights are the same bit for bit has no point.
+
+    Raises
+    ------
+    ValueError
+        As `ddl.way.agreement` does; or if there is nothing to compare the first run with.
+    """
+    first, *others = runs
+    if not others:
+        raise ValueError("one run alone has nothing to agree with: give at least two")
+    steps = sorted(set.intersection(*(set(kept_weights(run)) for run in (first, *others))))
+    gaps = numpy.array([agreement([first, *others], step)["÷ the largest weight"][1:]
+                        for step in steps])
+    picture = Picture(8.0, 4.2)
+    panel = picture.subplots()
+    for index, run in enumerate(others):
+        there = gaps[:, index] > 0
+        panel.plot(numpy.array(steps)[there], gaps[there, index], label=run.name,
+                   linestyle=LINES[index % len(LINES)], marker=MARKERS[index % len(MARKERS)],
+                   color=COLOURS[index % len(COLOURS)])
+    precision = numpy.finfo(numpy.float32).eps
+    panel.axhline(precision, color="#555555", linestyle=":")
+    panel.annotate("one unit of float32's last place", (steps[0], precision), va="top")
+    panel.set(xscale="log", yscale="log", xlabel="optimizer steps", ylim=(precision / 4, None),
+              ylabel=f"largest difference from {first.name}\n÷ largest weight")
+    panel.set_xticks(steps, [f"{step:,}" for step in steps], minor=False)
+    panel.xaxis.set_minor_formatter("")
+    panel.set_title(f"data: {data_label(first.result.get('data'))}")
+    panel.legend()
+    picture.alt = (
+        f"Largest difference of a weight from those of {first.name}, divided by the largest "
+        f"weight, after {', '.join(map(str, steps))} updates: "
+        + "; ".join(f"{run.name} {', '.join(f'{gap:.0e}' for gap in gaps[:, index])}"
+                    for index, run in enumerate(others)) + ".")
+    return picture
 
 
 @styled
