@@ -59,7 +59,12 @@ def parse(arguments=None):
     add("--class-weights", action="store_true", help="let both classes weigh the same in the loss")
     add("--seed", type=int, default=0, help="of initial weights and order")
     add("--verbose", default="dots", choices=("dots", "full"), help="what to print of an epoch")
-    return parser.parse_args(arguments)
+    config = parser.parse_args(arguments)
+    if min(config.epochs, config.replicas, config.global_batch) < 1 or config.patience < 0:
+        parser.error("--epochs, --replicas and --global-batch are 1 or more, --patience 0 or more")
+    if config.export and config.embedding != embedding.OWN:
+        parser.error(f"--export writes our own embedding: use --embedding {embedding.OWN}")
+    return config
 
 
 def main(arguments=None):

@@ -14,7 +14,7 @@ import pandas
 __all__ = ["Report", "best_threshold", "data_of", "figures", "loss_and_accuracy", "majority",
            "precision_recall", "report"]
 
-EPSILON = 1e-7  # Keras' own: no probability counts as nearer to 0 or 1
+EPSILON = 1e-7  # Keras' own, which keeps it from the logarithm of 0
 
 
 def loss_and_accuracy(targets, scores):
@@ -33,7 +33,7 @@ def loss_and_accuracy(targets, scores):
     """
     targets, scores = _checked(targets, scores)
     inside = np.clip(scores.astype(np.float64), EPSILON, 1 - EPSILON)
-    losses = -np.where(targets, np.log(inside), np.log1p(-inside))
+    losses = -np.log(np.where(targets, inside, 1 - inside) + EPSILON)
     return float(losses.mean()), float(np.mean((scores > 0.5) == targets))
 
 

@@ -102,7 +102,9 @@ def is_there(name):
     if name == "quora":
         return quora.count(folder) > 0
     _known(name)
-    return bool(REAL[name].sources(folder)) if name in REAL else synthetic.cached(folder) is not None
+    if name in REAL:
+        return bool(REAL[name].sources(folder))
+    return synthetic.cached(folder) is not None
 
 
 def add(name, path, progress=None):

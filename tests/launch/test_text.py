@@ -1,0 +1,133 @@
+"""Text classification on real processes: five ways that agree, and house numbers in a loop."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("tensorflow")
+pytest.importorskip("horovod.tensorflow")
+pytest.importorskip("tensorflow_hub")
+
+from ddl import RunFailed, compare, launch, text, text_plot
+from ddl.data import load_questions
+
+pytestmark = pytest.mark.slow
+
+WAYS = {
+    "single": dict(workers=1),
+    "mirrored": dict(workers=1, replicas=2),
+    "mirrored_loop": dict(workers=1, replicas=2),
+    "multi_worker": dict(workers=2, cluster="multi_worker"),
+    "horovod": dict(workers=2),
+}
+SMALL = dict(samples=2000, data_set="questions", oversubscribe=True)
+
+
+@pytest.fixture(scope="module")
+def ways(tmp_path_factory):
+    """One finished run of each way, with the same seed, batches and number of epochs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DDL_RUNS_DIR", str(tmp_path_factory.mktemp("ways")))
+        patch.setenv("DDL_VIEW", "plain")
+        return {way: launch("train_text.py", strategy=way, name=way, epochs=3, class_weights=True,
+                            **options, **SMALL) for way, options in WAYS.items()}
+
+
+def weights(run):
+    kept = np.load(run.folder / "weights.npz")
+    return [kept[name] for name in kept.files]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_all_ways_end_with_the_same_weights(ways, way, nothing_left):
+    """Float32, 36 steps of Adam: the same sums in another order, and nothing more than that."""
+    ours, first = weights(ways[way]), weights(ways["single"])
+    for a, b in zip(ours, first, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+    for name in ("loss", "validation_loss", "test_loss", "accuracy", "validation_accuracy"):
+        np.testing.assert_allclose(ways[way].history[name], ways["single"].history[name], atol=1e-4)
+    nothing_left(ways[way])
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_records_say_what_was_trained(ways, way):
+    result = ways[way].result
+    processes = WAYS[way]["workers"]
+    assert (result["strategy"], result["ranks"]) == (way, processes)
+    assert result["replicas"] == (1 if way == "single" else 2)
+    assert result["per_rank_batch"] * processes == result["global_batch"] == 128
+    assert result["data"] == {
+        "name": "questions", "form": "generated", "unit": "questions", "train_samples": 1600,
+        "validation_samples": 200, "test_samples": 200,
+        "positive_share": load_questions("questions", samples=2000).parts().train.targets.mean()}
+    assert result["steps"] == 36 and result["samples"] == 36 * 128
+    assert result["test"]["majority"] == text.majority(
+        load_questions("questions", samples=2000).parts().test.targets)
+    assert list((ways[way].folder / "tensorboard").rglob("events.out.*"))
+    assert "epoch 0: loss" in ways[way].logs(0) and ".." in ways[way].logs(0)
+    if processes == 2:
+        assert "epoch 0" not in ways[way].logs(1)
+    notes = [event["message"] for event in ways[way].events() if event["event"] == "note"]
+    assert any("logical devices" in note for note in notes) == way.startswith("mirrored")
+
+
+def test_tables_and_pictures_of_real_runs(ways):
+    runs = list(ways.values())
+    table = text.report(runs)
+    assert table["strategy"].tolist() == list(WAYS)
+    assert np.ptp(table["accuracy"]) < 0.01
+    assert len(compare(runs)) == 5
+    assert "horovod: at threshold 0.50" in text_plot.plot_precision_recall(runs).alt
+    assert "over 3 epochs" in text_plot.plot_overfitting(ways["single"]).alt
+
+
+def test_stopping_goes_back_to_the_best_weights_and_an_export_is_an_embedding(tmp_path):
+    exported = tmp_path / "embedding"
+    first = launch("train_text.py", workers=1, epochs=40, patience=1, learning_rate=0.003,
+                   verbose="full", export=exported, **{**SMALL, "samples": 6000})
+    losses = first.history["validation_loss"]
+    assert first.result["stopped_by"] == "patience" and len(losses) < 40
+    best = first.result["best_epoch"]
+    assert best == losses.idxmin() + 1 == len(losses) - 1
+    accuracy = first.history["test_accuracy"][best - 1]
+    assert first.result["test_accuracy"] == first.result["test"]["accuracy"] == accuracy
+    assert f"epoch {best}: loss" in first.logs(0)
+    assert first.result["tuned"]["f1"] > 0.4
+
+    second = launch("train_text.py", workers=2, strategy="horovod", embedding=exported, epochs=1,
+                    **SMALL)
+    table = weights(first)[0].size
+    assert second.result["parameters"] == first.result["parameters"] - table
+    assert second.result["embedding"] == str(exported)
+
+
+def test_a_wrong_embedding_and_a_missing_cluster_are_said(tmp_path):
+    for options, said in ((dict(embedding=tmp_path), "it has no saved_model.pb"),
+                          (dict(strategy="multi_worker"), "TF_CONFIG is not set")):
+        with pytest.raises(RunFailed, match="gave up") as failed:
+            launch("train_text.py", workers=1, **options, **SMALL)
+        log = failed.value.run.logs(0)
+        assert f"train_text.py: {tmp_path if 'embedding' in options else 'TF_CONFIG'}" in log
+        assert said in log and "Traceback" not in log
+
+
+def test_house_numbers_are_trained_in_a_loop_on_two_replicas(tmp_path, monkeypatch, nothing_left):
+    from scipy.io import savemat
+
+    monkeypatch.setenv("DDL_DATA_DIR", str(tmp_path))
+    rng = np.random.default_rng(0)
+    for part, samples in (("train", 300), ("test", 133)):
+        digits = np.arange(samples, dtype=np.uint8) % 10
+        pictures = rng.integers(0, 40, (32, 32, 3, samples), np.uint8)
+        pictures += (20 * digits).astype(np.uint8)  # the brighter, the larger
+        savemat(tmp_path / f"{part}_32x32.mat", {
+            "X": pictures, "y": np.where(digits == 0, 10, digits)[:, None]})
+    run = launch("svhn_loop.py", workers=1, epochs=4, global_batch=20, replicas=2)
+    result = run.result
+    assert result["data"] == {"name": "svhn", "form": "official layout, unverified",
+                              "train_samples": 300, "test_samples": 133}
+    assert result["replicas"] == 2 and result["steps"] == 60
+    # Of 133 pictures in uneven parts, each counts the same: the share is a whole number of them.
+    hits = 133 * result["test_accuracy"]
+    assert hits == pytest.approx(round(hits), abs=1e-3)
+    assert result["accuracy"] > 0.3
+    nothing_left(run)

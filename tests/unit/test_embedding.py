@@ -1,0 +1,124 @@
+"""Sentence embeddings: our own, its export, others from a folder or over loopback, and mistakes."""
+
+import http.server
+import io
+import tarfile
+import threading
+
+import numpy as np
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+pytest.importorskip("tensorflow_hub")
+
+from ddl import embedding
+
+TEXTS = tf.constant(["Hello, World!", "", "hello", "world ?", "¿Qué?", "?!"])
+
+
+@pytest.fixture(scope="module")
+def own():
+    return embedding.MeanOfWords(dimensions=8, buckets=512, seed=3)
+
+
+@pytest.fixture(scope="module")
+def folder(own, tmp_path_factory):
+    """Our own embedding as a folder."""
+    path = tmp_path_factory.mktemp("embedding") / "own"
+    embedding.export(own, path)
+    return path
+
+
+def test_own_is_the_mean_of_its_words(own):
+    vectors = own(TEXTS).numpy()
+    assert vectors.shape == (6, 8) and vectors.dtype == np.float32
+    np.testing.assert_allclose(vectors[0], (vectors[2] + vectors[3]) / 2, rtol=1e-6)
+    np.testing.assert_array_equal(vectors[[1, 5]], np.zeros((2, 8)))
+    assert np.abs(vectors[4]).max() > 0
+    assert own(tf.constant([], tf.string)).shape == (0, 8)
+
+
+def test_own_follows_its_seed(own):
+    again, other = (embedding.MeanOfWords(8, 512, seed) for seed in (3, 4))
+    np.testing.assert_array_equal(own(TEXTS), again(TEXTS))
+    assert not np.array_equal(own(TEXTS), other(TEXTS))
+
+
+def test_own_learns_the_words_that_it_sees(own):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(own(TEXTS))
+    gradient = tf.convert_to_tensor(tape.gradient(loss, own.table)).numpy()
+    assert np.sum(np.any(gradient != 0, axis=1)) == 3  # hello, world, qué
+
+
+@pytest.mark.parametrize("trainable", [False, True])
+def test_exported_folder_gives_the_same_vectors(own, folder, trainable):
+    layer = embedding.make(str(folder), trainable)
+    np.testing.assert_array_equal(layer(TEXTS), own(TEXTS))
+    assert len(layer.trainable_weights) == trainable
+
+
+def test_folder_is_loaded_onto_the_replicas_of_a_strategy(own, folder):
+    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+    with strategy.scope():
+        layer = embedding.make(str(folder), trainable=True)
+    vectors = tf.function(lambda: strategy.run(layer, (TEXTS,)))()
+    np.testing.assert_array_equal(vectors, own(TEXTS))
+
+
+def test_address_is_downloaded_once_and_kept_beside_the_data(own, folder, tmp_path, monkeypatch):
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        archive.add(folder, ".")
+    asked = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(packed.getvalue())
+
+        def log_message(self, *_):
+            pass
+
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setenv("DDL_DATA_DIR", str(tmp_path))
+    monkeypatch.delenv("TFHUB_CACHE_DIR", raising=False)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}/somebody/own/1"
+        for _ in range(2):
+            np.testing.assert_array_equal(embedding.make(address)(TEXTS), own(TEXTS))
+        server.shutdown()
+    assert asked == ["/somebody/own/1?tf-hub-format=compressed"]
+    assert list((tmp_path / "hub").glob("*/saved_model.pb"))
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:9/a/1", "http://no-such-host.invalid/a/1"])
+def test_no_network_is_said(address, tmp_path, monkeypatch):
+    monkeypatch.setenv("no_proxy", "*")
+    monkeypatch.setenv("TFHUB_CACHE_DIR", str(tmp_path))
+    with pytest.raises(embedding.EmbeddingError, match="can not be downloaded.*--embedding own"):
+        embedding.make(address)
+
+
+def save(path, function, *signature):
+    module = tf.train.Checkpoint()
+    module.__call__ = tf.function(function, input_signature=signature)
+    module.variables = []
+    tf.saved_model.save(module, str(path))
+    return str(path)
+
+
+def test_what_is_no_sentence_embedding_is_refused(tmp_path):
+    numbers = tf.TensorSpec([None, 4])
+    with pytest.raises(embedding.EmbeddingError, match="does not take texts"):
+        embedding.make(save(tmp_path / "numbers", lambda x: x, numbers))
+    texts = tf.TensorSpec([None], tf.string)
+    with pytest.raises(embedding.EmbeddingError, match=r"maps 2 texts to int32 \[2\]"):
+        embedding.make(save(tmp_path / "lengths", tf.strings.length, texts))
+    with pytest.raises(embedding.EmbeddingError, match="neither 'own', nor a folder"):
+        embedding.make("nowhere")
+    with pytest.raises(embedding.EmbeddingError, match="has no saved_model.pb"):
+        embedding.make(str(tmp_path))
