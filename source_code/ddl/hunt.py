@@ -24,6 +24,7 @@ from html import escape
 from pathlib import Path
 
 import numpy
+import pandas
 
 from ddl.record import RunFolder, append_json_line, read_json, read_json_lines
 
@@ -38,6 +39,7 @@ __all__ = [
     "checksum",
     "counted_once",
     "examine",
+    "excerpt",
     "one_writer",
     "own_samples",
     "scaled_rate",
@@ -126,6 +128,36 @@ def witnesses(run):
         raise ValueError(f"{folder.path} has {len(seen)} witness records, of {ranks} ranks; "
                          "bug_hunt.py writes them: did it run to its end?")
     return seen
+
+
+def excerpt(run, steps=2):
+    """Tabulate the beginning of what each rank of a run saw, for a reader to look at.
+
+    Parameters
+    ----------
+    run : Run or path
+        As for `witnesses`.
+    steps : int
+        How many of the first steps.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row for each step and rank; of the samples the first three. What a rank says once, of the
+        whole run, stands in its every row.
+    """
+    rows = []
+    for rank in witnesses(run):
+        for step in rank["steps"][:steps]:
+            first = ", ".join(map(str, step["samples"][:3]))
+            rows.append({
+                "step": step["step"], "rank": rank["rank"],
+                "samples": f"{first}, … ({len(step['samples'])})", "rate": step["rate"],
+                "began with": rank["weights"], "update": step["update"],
+                "weights after": step["weights"], "counted in all": rank["samples_counted"],
+                "wrote": rank["wrote"] or "–",
+            })
+    return pandas.DataFrame(rows).sort_values(["step", "rank"], ignore_index=True)
 
 
 # ---------------------------------------------------------------- what gives a mistake away

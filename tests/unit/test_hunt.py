@@ -132,6 +132,14 @@ def test_records_are_read_back_and_examined(tmp_path):
     assert "<td>✗ found</td>" in table._repr_html_()
 
 
+def test_an_excerpt_shows_the_first_steps_of_every_rank(tmp_path):
+    keep(tmp_path, right())
+    table = hunt.excerpt(tmp_path, steps=2)
+    assert table[["step", "rank"]].values.tolist() == [[s, r] for s in (1, 2) for r in range(3)]
+    assert table["samples"][4] == "32, 33, 34, … (8)" and table["update"][4] == "update1"
+    assert table["wrote"].tolist() == ["weights.npz", "–", "–"] * 2
+
+
 def test_what_is_not_there_is_said(tmp_path):
     with pytest.raises(ValueError, match="has 0 witness records"):
         witnesses(tmp_path)
