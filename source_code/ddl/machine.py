@@ -46,9 +46,10 @@ def gpu_names():
 
 
 def gpu_numbers():
-    """The same GPUs as ``CUDA_VISIBLE_DEVICES`` names them."""
-    count, visible = len(gpu_names()), _visible_devices()
-    return [str(number) for number in range(count)] if visible is None else visible[:count]
+    """The GPUs that this process may use, as ``CUDA_VISIBLE_DEVICES`` names them."""
+    count = len(gpu_names())  # asked, and kept, before a rank narrows what it sees
+    visible = _visible_devices()
+    return [str(number) for number in range(count)] if visible is None else visible
 
 
 def _visible_devices():

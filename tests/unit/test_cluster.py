@@ -9,7 +9,8 @@ import threading
 
 import pytest
 
-from ddl import cluster
+from ddl import cluster, launch, machine
+from ddl.cli import main
 from ddl.cluster import Cluster, ClusterError
 from ddl.record import RunFolder, write_json
 
@@ -263,3 +264,32 @@ def test_more_workers_than_gpus_share_them():
     them = cluster.roles("multi_worker", 3)
     assert [cluster.visible_devices(k, k, them, ["0", "1"]) for k in range(3)] == ["0", "1", "0"]
     assert cluster.visible_devices(1, 1, them, []) == ""
+
+
+@pytest.mark.parametrize("said, numbers", [("4, 5", ["4", "5"]), ("", []), (None, ["0", "1"])])
+def test_gpus_are_numbered_as_the_environment_does(monkeypatch, said, numbers):
+    monkeypatch.setattr(machine, "gpu_names", lambda: ("H100", "H100"))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if said is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", said)
+    assert machine.gpu_numbers() == numbers
+
+
+# ---------------------------------------------------------------- from the command line
+
+
+def test_the_command_line_launches_the_same_cluster(script, capsys):
+    path = script("")
+    assert main(["run", "--dry-run", "--oversubscribe", "--cluster", "parameter_server",
+                 "--parameter-servers", "2", str(path), "--cluster", "own"]) == 0
+    typed = capsys.readouterr().out
+    launch(path, dry_run=True, oversubscribe=True, cluster="parameter_server",
+           parameter_servers=2, args=("--cluster", "own"))
+    assert typed == capsys.readouterr().out
+    assert "-np 5 " in typed and typed.rstrip().endswith(
+        f"--cluster parameter_server --parameter-servers 2 {path} --cluster own")
+
+
+def test_the_command_line_refuses_a_cluster_that_cannot_be(script, capsys):
+    assert main(["run", "--parameter-servers", "2", str(script(""))]) == 2
+    assert 'only cluster="parameter_server" has any' in capsys.readouterr().err
