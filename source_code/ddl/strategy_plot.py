@@ -46,7 +46,8 @@ def plot_agreement(runs):
                    color=COLOURS[index % len(COLOURS)])
     precision = numpy.finfo(numpy.float32).eps
     panel.axhline(precision, color="#555555", linestyle=":")
-    panel.annotate("one unit of float32's last place", (steps[0], precision), va="top")
+    panel.annotate("one unit of float32's last place", (steps[-1], precision), ha="right",
+                   va="top")
     panel.set(xscale="log", yscale="log", xlabel="optimizer steps", ylim=(precision / 4, None),
               ylabel=f"largest difference from {first.name}\n÷ largest weight")
     panel.set_xticks(steps, [f"{step:,}" for step in steps], minor=False)
@@ -95,8 +96,8 @@ def plot_staleness(run):
     panel.legend()
     picture.alt = (
         f"Staleness of {counts.sum():,} updates by {workers} asynchronous workers: "
-        + ", ".join(f"{value:.0f} % came {number} update{'s' * (number != 1)} late"
-                    for number, value in zip(late, share, strict=True))
+        + ", ".join(f"{value:.0f} % came {number} update{'s' if number != 1 else ''} late"
+                    for number, value in enumerate(share))
         + f"; {mean:.2f} on average. In synchronous training every update is 0 late.")
     return picture
 

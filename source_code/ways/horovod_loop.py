@@ -22,9 +22,11 @@ def main():
         tf.config.set_visible_devices(gpus[hvd.local_rank() % len(gpus)], "GPU")
     # Only rank 0 evaluates and writes.
     way = Way(__doc__, rank=hvd.rank(), ranks=hvd.size())
+    # Horovod 3: shard. Each rank takes its part of every batch.
+    dataset = way.dataset(hvd.rank(), hvd.size())
 
     model = way.model()
-    # Horovod 3: scale. The rate is that of all ranks' samples together.
+    # Horovod 4: scale. The rate is that of all ranks' samples together.
     per_rank_batch = way.global_batch // hvd.size()
     optimizer = tf.keras.optimizers.SGD(way.rate(per_rank_batch * hvd.size()), MOMENTUM)
 
@@ -33,15 +35,13 @@ def main():
         with tf.GradientTape() as tape:
             losses, hits = losses_and_hits(labels, model(pictures, training=True))
             loss = tf.reduce_mean(losses)
-        # Horovod 4: wrap. The tape averages the gradients of all ranks.
+        # Horovod 5: wrap. The tape averages the gradients of all ranks.
         tape = hvd.DistributedGradientTape(tape)
         gradients = tape.gradient(loss, model.trainable_variables)
         optimizer.apply_gradients(zip(gradients, model.trainable_variables))
         # Metrics are averaged too: one rank's own would be of its part only.
         return hvd.allreduce(tf.stack([loss, tf.reduce_mean(hits)]), op=hvd.Average)
 
-    # Horovod 5: shard. Each rank takes its part of every batch.
-    dataset = way.dataset(hvd.rank(), hvd.size())
     # Horovod 6: broadcast rank 0's weights and optimizer state, so that all ranks begin alike.
     optimizer.build(model.trainable_variables)
     hvd.broadcast_variables(model.variables + optimizer.variables, root_rank=0)

@@ -14,6 +14,7 @@ from ddl.way import MOMENTUM, Way, losses_and_hits
 
 def main():
     way = Way(__doc__)
+    dataset = way.dataset()
 
     model = way.model()
     optimizer = tf.keras.optimizers.SGD(way.rate(way.global_batch), MOMENTUM)
@@ -27,7 +28,6 @@ def main():
         optimizer.apply_gradients(zip(gradients, model.trainable_variables))
         return tf.stack([loss, tf.reduce_mean(hits)])
 
-    dataset = way.dataset()
     way.start()
     for pictures, labels in dataset:
         way.step(model, train_step(pictures, labels))

@@ -15,6 +15,7 @@ from ddl.way import MOMENTUM, Way, losses_and_hits
 def main():
     way = Way(__doc__, replicas=2)
     strategy = tf.distribute.MirroredStrategy(way.devices())
+    dataset = strategy.experimental_distribute_dataset(way.dataset())
 
     # What has variables is made in the strategy's scope: each replica gets them.
     with strategy.scope():
@@ -35,7 +36,6 @@ def main():
         figures = strategy.run(train_step, args=(pictures, labels))
         return strategy.reduce(tf.distribute.ReduceOp.SUM, figures, axis=None)
 
-    dataset = strategy.experimental_distribute_dataset(way.dataset())
     way.start()
     for pictures, labels in dataset:
         way.step(model, everywhere(pictures, labels))

@@ -27,6 +27,7 @@ def main():
         tf.distribute.cluster_resolver.TFConfigClusterResolver())
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
     way = Way(__doc__, ranks=len(task.workers), splits=False)
+    dataset = way.dataset()
 
     # What has variables is made in the strategy's scope: the parameter server gets them.
     with strategy.scope():
@@ -45,9 +46,10 @@ def main():
             gradients = tape.gradient(loss, model.trainable_variables)
         optimizer.apply_gradients(zip(gradients, model.trainable_variables))
         # A read waits for the writes before it; then this update counts, and is told its number.
-        with tf.control_dependencies([weight.read_value() for weight in model.trainable_variables]):
+        written = [weight.read_value() for weight in model.trainable_variables]
+        with tf.control_dependencies(written):
             number = tf.raw_ops.ResourceCountUpTo(
-                resource=updates.handle, limit=way.steps, T=tf.int32)
+                resource=updates.handle, limit=tf.int32.max, T=tf.int32)
         return tf.stack([loss, tf.reduce_mean(hits)]), number - before
 
     @tf.function
@@ -56,7 +58,8 @@ def main():
 
     late, under_way = [], deque()
     way.start()
-    for handed_out, (pictures, labels) in enumerate(way.dataset(), start=1):
+    for handed_out, (pictures, labels) in enumerate(dataset, start=1):
+        # From here, so that each sample is used once: a worker's own data set would have them all.
         under_way.append(coordinator.schedule(on_a_worker, args=(pictures, labels)))
         # A second batch for each worker waits. Before an evaluation all are waited for.
         while len(under_way) > (0 if way.epoch_ends(handed_out) else 2 * len(task.workers)):

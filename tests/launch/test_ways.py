@@ -1,0 +1,108 @@
+"""All ways of training, as real processes: they finish, and they agree."""
+
+import numpy as np
+import pytest
+
+from ddl import launch
+from ddl.record import read_json
+from ddl.way import agreement, kept_weights
+
+pytestmark = pytest.mark.slow
+
+FEW = {"steps": 5, "train_samples": 256, "test_samples": 100, "data_set": "synthetic"}
+WAYS = {
+    "single": {"workers": 1},
+    "loop": {"workers": 1},
+    "mirrored": {"workers": 1},
+    "mirrored_loop": {"workers": 1},
+    "multi_worker": {"workers": 2, "cluster": "multi_worker"},
+    "horovod_loop": {"workers": 2},
+}
+# After 4 updates nothing but float32's rounding tells them apart: 1e-7 of the largest weight. A
+# gradient scaled wrongly, or a batch of other samples, is seen from 1e-3 on.
+STEP, TOLERANCE = 4, 1e-5
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DDL_RUNS_DIR", str(tmp_path_factory.mktemp("ways")))
+        patch.setenv("DDL_VIEW", "plain")
+        yield {name: launch(f"ways/{name}.py", **how, **FEW) for name, how in WAYS.items()}
+
+
+def test_all_synchronous_ways_reach_the_same_weights(runs, nothing_left):
+    table = agreement(runs.values(), step=STEP)
+    assert table["way"].tolist() == list(WAYS)
+    assert table["÷ the largest weight"].max() < TOLERANCE, table.to_string()
+    for run in runs.values():
+        nothing_left(run)
+
+
+def test_they_have_learned_and_could_have_disagreed(runs):
+    kept = kept_weights(runs["single"])
+    first, last = kept[1], kept[5]
+    moved = max(float(np.abs(a - b).max()) for a, b in zip(first, last, strict=True))
+    assert moved > 1000 * TOLERANCE
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_every_way_leaves_the_same_record(runs, name):
+    result, single = runs[name].result, runs["single"].result
+    assert set(result) == set(single)
+    assert result["way"] == name and result["model"] == single["model"]
+    assert (result["steps"], result["samples"], result["global_batch"]) == (5, 320, 64)
+    assert result["replicas"] == (1 if name in ("single", "loop") else 2)
+    assert result["ranks"] * result["per_rank_batch"] == 64
+    assert result["ranks"] == WAYS[name]["workers"]
+    assert len(result["history"]) == 2  # the first epoch has four steps
+    for ours, first in zip(result["history"], single["history"], strict=True):
+        for key in ("loss", "accuracy", "test_loss", "test_accuracy"):
+            assert ours[key] == pytest.approx(first[key], rel=2e-2, abs=1.1e-2), (name, key)
+    assert result["images_per_s"] > 0 and result["time_to_first_step_s"] > 0
+
+
+def test_logical_devices_are_told_from_gpus(runs):
+    for name in ("mirrored", "mirrored_loop"):
+        run = runs[name]
+        notes = [event["message"] for event in run.events() if event["event"] == "note"]
+        logical = run.result["devices"][0].startswith("CPU")
+        assert len(run.result["devices"]) == 2
+        assert logical == any("logical devices of one processor" in note for note in notes)
+
+
+def test_a_batch_that_cannot_be_split_ends_with_the_reason(nothing_left):
+    run = launch("ways/mirrored.py", workers=1, replicas=3, check=False, **FEW)
+    assert run.state == "failed" and "split evenly over 3 ranks" in str(run.failure)
+    nothing_left(run)
+
+
+def test_a_parameter_server_trains_out_of_step_and_gets_there(nothing_left):
+    """Two workers on however few cores: it does not hang, and it learns."""
+    run = launch("ways/parameter_server.py", workers=2, cluster="parameter_server",
+                 epochs=5, train_samples=5000, test_samples=1000, data_set="synthetic",
+                 timeout_s=300)
+    assert run.state == "done"
+    result = run.result
+    assert (result["steps"], result["samples"], result["ranks"]) == (390, 390 * 64, 2)
+    assert sum(result["staleness"]) == 390 and len(result["staleness"]) > 1
+    # One device had 45 % then, and this 42 %, with one seed; chance is 10 %.
+    assert result["test_accuracy"] > 0.25
+    assert set(kept_weights(run)) == {1, 4, 16, 64, 256, 390}
+    nothing_left(run)
+
+
+def test_a_loss_is_scaled_right_by_what_is_really_in_the_global_batch(nothing_left):
+    run = launch("loss_scaling.py", workers=1, data_set="synthetic", replicas=2)
+    cases = {case["name"]: case for case in run.result["cases"]}
+    assert run.result["samples_per_replica"] == {"whole": [32, 32], "short": [3, 2]}
+    right = {name for name, case in cases.items() if case["relative_error"] < 1e-5}
+    assert right == {"sum over the global batch", "mean of the replicas' means",
+                     "sum over what is there, short batch", "L2 counted once"}
+    wrong = [case for name, case in cases.items() if name not in right]
+    assert all(case["relative_error"] > 0.02 for case in wrong)
+    assert cases["mean of each replica"]["ratio"] == pytest.approx(2, rel=1e-4)
+    nominal = cases["sum over the nominal batch, short batch"]
+    assert nominal["ratio"] == pytest.approx(5 / 64, rel=1e-4)
+    assert read_json(run.folder / "result.json")["replicas"] == 2
+    nothing_left(run)

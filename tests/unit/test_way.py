@@ -1,0 +1,154 @@
+"""What the ways of training share: options, the order of samples, and comparing their weights."""
+
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from ddl.data import Order
+from ddl.record import RunFolder
+from ddl.way import Way, agreement, kept_weights
+
+SMALL = ["--data-set", "synthetic", "--train-samples", "70", "--test-samples", "10",
+         "--global-batch", "16", "--epochs", "1.5"]
+
+
+def way(*arguments, **options):
+    return Way("", arguments=[*SMALL, *arguments], **options)
+
+
+def run(folder, name, kept, **result):
+    """A finished run that has kept these weights."""
+    folder = folder / name
+    folder.mkdir()
+    np.savez(RunFolder(folder).weights, **{
+        f"{step}.{index}": np.float32(weight) for step, weights in kept.items()
+        for index, weight in enumerate(weights)})
+    facts = {"ranks": 2, "threads_per_rank": 1, "replicas": 2, "steps": max(kept),
+             "test_accuracy": 0.5, "images_per_s": 100.0}
+    return SimpleNamespace(id=f"id-{name}", name=name, folder=folder, state="done",
+                           result=facts | result)
+
+
+# ---------------------------------------------------------------- a training's plan
+
+
+def test_steps_and_epochs():
+    ours = way()
+    assert (ours.steps_per_epoch, ours.steps, ours.epochs) == (4, 6, 2)
+    assert [done for done in range(1, 7) if ours.epoch_ends(done)] == [4, 6]
+    assert (way("--steps", "9").steps, way("--steps", "9").epochs) == (9, 3)
+
+
+def test_the_rate_grows_with_the_batch():
+    ours = way("--learning-rate", "0.1")
+    assert ours.rate(64) == pytest.approx(0.1) and ours.rate(16) == pytest.approx(0.025)
+
+
+@pytest.mark.parametrize("options", [{"ranks": 3}, {"replicas": 3}, {"ranks": 2, "replicas": 3}])
+def test_a_batch_that_does_not_split_evenly_is_refused(options, capsys):
+    with pytest.raises(SystemExit, match="can not be split evenly over [36] ranks"):
+        way(**options)
+
+
+def test_a_way_of_whole_batches_splits_none():
+    assert way(ranks=3, splits=False).replicas == 3
+
+
+@pytest.mark.parametrize("arguments", [["--steps", "0"], ["--global-batch", "-1"],
+                                       ["--replicas", "2"], ["--nonsense"]])
+def test_an_impossible_option_is_refused(arguments, capsys):
+    with pytest.raises(SystemExit) as refused:
+        way(*arguments)
+    assert refused.value.code == 2 and arguments[0] in capsys.readouterr().err
+
+
+def test_more_samples_in_a_batch_than_there_are(capsys):
+    with pytest.raises(SystemExit, match="70 samples do not fill one global batch of 71"):
+        way("--global-batch", "71")
+
+
+def test_importing_it_brings_no_tensorflow():
+    code = ("import sys, ddl.way, ddl.difference, ddl.strategy_plot; "
+            "print({'tensorflow', 'horovod'} & set(sys.modules))")
+    asked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert asked.stdout.strip() == "set()", asked.stderr
+
+
+# ---------------------------------------------------------------- data and model
+
+
+@pytest.fixture(scope="module")
+def tf():
+    return pytest.importorskip("tensorflow")
+
+
+def test_the_batches_are_those_of_the_order(tf):
+    ours = way("--seed", "3")
+    order = Order(70, 16, 3)
+    rows = [*order.epoch(0), *order.epoch(1)[:2]]
+    labels = [batch.numpy().tolist() for _, batch in ours.dataset()]
+    assert labels == [ours.data.train_labels[row].tolist() for row in rows]
+    pictures, _ = next(iter(ours.dataset()))
+    assert pictures.dtype == tf.float32 and pictures.shape == (16, 32, 32, 3)
+
+
+def test_the_ranks_share_every_batch(tf):
+    ours = way()
+    whole = [labels.numpy() for _, labels in ours.dataset()]
+    parts = [[labels.numpy() for _, labels in ours.dataset(rank, 2)] for rank in range(2)]
+    assert all(len(labels) == 8 for part in parts for labels in part)
+    for batch, first, second in zip(whole, *parts, strict=True):
+        assert np.concatenate([first, second]).tolist() == batch.tolist()
+
+
+def test_the_model_looks_at_one_sample_at_a_time_and_is_the_same_for_a_seed(tf):
+    ours = way("--seed", "5")
+    first, second = ours.model(), ours.model()
+    assert all(np.array_equal(a, b)
+               for a, b in zip(first.get_weights(), second.get_weights(), strict=True))
+    assert len(first.trainable_weights) == len(first.weights)  # no moving statistics
+    pictures = tf.random.stateless_normal([8, 32, 32, 3], [1, 2])
+    alone = np.concatenate([first(pictures[k : k + 1], training=True) for k in range(8)])
+    assert np.allclose(first(pictures, training=True), alone, atol=1e-5)
+    other = way("--seed", "6").model().get_weights()
+    assert not np.array_equal(first.get_weights()[0], other[0])
+
+
+# ---------------------------------------------------------------- comparing weights
+
+
+def test_agreement_is_the_largest_difference_of_any_weight(tmp_path):
+    runs = [
+        run(tmp_path, "one", {1: [[1.0, -4.0], [2.0]], 4: [[1.0, -5.0], [2.0]]}, ranks=1),
+        run(tmp_path, "two", {1: [[1.0, -4.0], [2.0]], 4: [[1.5, -5.0], [1.0]]}),
+    ]
+    table = agreement(runs)
+    assert table["largest difference of a weight"].tolist() == [0, 1]
+    assert table["÷ the largest weight"].tolist() == pytest.approx([0, 0.2])
+    assert table["processes × threads"].tolist() == ["1 × 1", "2 × 1"]
+    assert table["held-out accuracy, %"].tolist() == [50, 50]
+    early = agreement(runs, step=1)
+    assert early["largest difference of a weight"].tolist() == [0, 0]
+    assert early["updates"].tolist() == [1, 1]
+
+
+def test_weights_come_back_in_their_order(tmp_path):
+    many = [[float(number)] for number in range(12)]
+    kept = kept_weights(run(tmp_path, "many", {4: many}))
+    assert [weight.tolist() for weight in kept[4]] == many
+
+
+def test_what_cannot_be_compared_is_refused(tmp_path):
+    one = run(tmp_path, "one", {1: [[1.0]], 4: [[1.0]]})
+    with pytest.raises(ValueError, match="no runs"):
+        agreement([])
+    with pytest.raises(ValueError, match=r"id-b \(b\).* after 9 updates; both kept: 4"):
+        agreement([one, run(tmp_path, "b", {4: [[1.0]], 9: [[1.0]]})])
+    with pytest.raises(ValueError, match=r"id-c \(c\) trained another network"):
+        agreement([one, run(tmp_path, "c", {4: [[1.0, 2.0]]})])
+    empty = SimpleNamespace(id="id-d", name="d", folder=tmp_path, state="failed", result=None)
+    with pytest.raises(ValueError, match=r"id-d \(d, failed\) has left no weights"):
+        agreement([one, empty])
