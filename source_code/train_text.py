@@ -377,6 +377,9 @@ def finish(config, place, model, parts, journal, arguments):
     losses = [row["validation_loss"] for row in journal.history]
     best, last = int(np.argmin(losses)), len(losses) - 1
     kept = journal.history[best if config.patience else last]
+    if kept is not journal.history[last]:
+        journal.note(f"the validation loss was lowest after epoch {best + 1} of {last + 1}: the "
+                     "result is that of the weights of then")
     journal.print(f"test part: accuracy {test['accuracy']:.1%} (majority {test['majority']:.1%}), "
                   f"F1 {test['f1']:.3f}, tuned {tuned['f1']:.3f}")
     if journal.recorder.folder:

@@ -52,8 +52,7 @@ def plot_precision_recall(runs):
     guess = [100 * (test["true_positives"] + test["false_negatives"]) / _all(test)
              for test in (run.result["test"] for run in runs)]
     panel.axhline(guess[0], color="#555555", linestyle=":", linewidth=1)
-    panel.annotate(f"guessing: {guess[0]:.1f} %", (100, guess[0]), ha="right", va="bottom",
-                   fontsize=10)
+    panel.annotate(f"guessing: {guess[0]:.1f} %", (1, guess[0]), va="bottom", fontsize=10)
     panel.set(xlabel="recall: share of the insincere ones that were found, %",
               ylabel="precision: share of those found\nthat are insincere, %",
               xlim=(0, 101), ylim=(0, 101))

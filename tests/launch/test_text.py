@@ -91,6 +91,7 @@ def test_stopping_goes_back_to_the_best_weights_and_an_export_is_an_embedding(tm
     accuracy = first.history["test_accuracy"][best - 1]
     assert first.result["test_accuracy"] == first.result["test"]["accuracy"] == accuracy
     assert f"epoch {best}: loss" in first.logs(0)
+    assert f"lowest after epoch {best} of {best + 1}" in first.logs(0)
     assert first.result["tuned"]["f1"] > 0.4
 
     second = launch("train_text.py", workers=2, strategy="horovod", embedding=exported, epochs=1,

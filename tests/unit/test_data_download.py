@@ -48,6 +48,7 @@ class Server(http.server.ThreadingHTTPServer):
     ranges = True  # Honours Range.
     breaks_after = ()  # Bytes after which each of the first answers ends.
     delay_s = 0.0
+    goes_on = None  # An event that the content waits for, after the answer has begun.
     status = 200
 
     def __init__(self):
@@ -73,6 +74,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send_header("Content-Range", f"bytes {start}-{whole - 1}/{whole}")
         self.send_header("Content-Length", str(len(server.content) - start))
         self.end_headers()
+        if server.goes_on:
+            server.goes_on.wait(60)
         stop = server.breaks_after[number] if number < len(server.breaks_after) else None
         self.wfile.write(server.content[start:][:stop])
 
@@ -224,7 +227,7 @@ def test_too_small_disk_is_said_before_downloading(folder, server, monkeypatch):
 
 
 def test_two_processes_at_once_download_once(folder, server):
-    server.delay_s = 1
+    server.goes_on = threading.Event()
     code = (
         "import sys; from dataclasses import replace; from ddl.data import cifar10, fetch\n"
         "cifar10.ARCHIVE = replace(cifar10.ARCHIVE, size_bytes=int(sys.argv[2]),"
@@ -233,11 +236,20 @@ def test_two_processes_at_once_download_once(folder, server):
     )
     known = cifar10.ARCHIVE
     command = [sys.executable, "-c", code, server.address, str(known.size_bytes), known.sha256]
-    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    said = [process.communicate(timeout=60)[0] for process in both]
-    assert [process.returncode for process in both] == [0, 0]
+
+    def start():
+        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+    first = start()
+    while not server.asked:
+        time.sleep(0.02)
+    second = start()
+    said = second.stdout.readline()
+    server.goes_on.set()
+    said = [first.communicate(timeout=60)[0], said + second.communicate(timeout=60)[0]]
+    assert [first.returncode, second.returncode] == [0, 0]
     assert server.asked == [None] and whole(folder)
-    assert sum("another process fetches it; waiting" in text for text in said) == 1
+    assert ["another process fetches it; waiting" in text for text in said] == [False, True]
     assert all("pictures, official, in" in text for text in said)
 
 
