@@ -1,16 +1,20 @@
-"""Train the course's network on house numbers with a loop of our own, on all devices of a machine.
+"""Train the course's network on house numbers, with a training step that somebody else wrote.
 
-    ddl run --workers 1 svhn_loop.py --epochs 4
-    python source_code/svhn_loop.py --replicas 2 --train-samples 2000 --test-samples 500
+    ddl run --workers 1 svhn_loop.py --loop my_loop.py --epochs 4
+    python source_code/svhn_loop.py --loop my_loop.py --replicas 2 --steps 100
 
-One process under MirroredStrategy: a training step and a test step, both run by every replica on
-its part of the batch; metrics that count over all replicas; the last batch of the test part, which
-is shorter, counts as much as it has pictures. The data are SVHN (`ddl data fetch svhn`), or
-generated pictures of the same form.
+The file has to define ``make_step(strategy, model, optimizer, global_batch)``: it returns a function
+of a distributed batch (normalised pictures, labels) that takes one training step on all replicas
+and returns the mean loss over the global batch. All else is here. Before training, one such step is
+compared with the same step on a single device; the record says whether they agree.
+
+The data are SVHN (`ddl data fetch svhn`), or generated pictures of the same form.
 """
 
 import argparse
+import math
 import os
+import runpy
 import sys
 
 import numpy as np
@@ -21,9 +25,15 @@ from ddl.data import DataError, Order, load, shard
 from ddl.data.augment import normalise
 from ddl.journal import Journal
 from ddl.machine import usable_cores
-from ddl.way import devices_for
+from ddl.way import devices_for, losses_and_hits
 
 TEST_BATCH = 500
+CHECK_RATE = 0.1  # of plain SGD: any factor on the gradient is then a factor on the update
+TOLERANCE = 1e-3  # of the update's length: float32 sums in another order are off by about 1e-6
+
+
+class LoopError(ValueError):
+    """The file of the training step is not what it has to be."""
 
 
 def parse(arguments=None):
@@ -31,23 +41,23 @@ def parse(arguments=None):
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
+    add("--loop", required=True, metavar="FILE", help="defines make_step")
     add("--data-set", default="auto", choices=("auto", "svhn", "synthetic"))
     add("--train-samples", type=int, metavar="N", help="train on a part (default: all)")
     add("--test-samples", type=int, metavar="N", help="evaluate on a part (default: all)")
     add("--replicas", type=int, default=2, help="GPUs, or logical devices where there are fewer")
     add("--epochs", type=int, default=2)
+    add("--steps", type=int, help="train for so many steps instead")
     add("--global-batch", type=int, default=64, help="samples in a step of all replicas together")
     add("--learning-rate", type=float, default=1e-3, metavar="RATE", help="of Adam")
     add("--seed", type=int, default=0, help="of initial weights and order")
-    config = parser.parse_args(arguments)
-    if min(config.epochs, config.replicas, config.global_batch) < 1:
-        parser.error("--epochs, --replicas and --global-batch are 1 or more")
-    return config
+    return parser.parse_args(arguments)
 
 
 def main(arguments=None):
     """Train, and return what goes into result.json."""
     config = parse(arguments)
+    make_step = step_maker(config.loop)
     devices, note = devices_for(config.replicas)
     strategy = tf.distribute.MirroredStrategy(devices)
 
@@ -55,75 +65,47 @@ def main(arguments=None):
                 test_samples=config.test_samples, prefer="svhn")
     order = Order(data.train_samples, config.global_batch, config.seed)
     shard(np.empty(config.global_batch), 0, config.replicas)  # says so where it can't be split
+    steps = config.steps or config.epochs * order.steps
 
-    # What has variables is made in the strategy's scope, metrics too: each replica gets them.
+    def network():
+        return models.build("cnn", seed=config.seed, classes=len(data.class_names))
+
+    numbers = np.concatenate([order.epoch(e) for e in range(math.ceil(steps / order.steps))])
+    with tf.device("CPU:0"):  # pictures wait in the host's memory, not in a GPU's
+        images, labels = tf.constant(data.train_images), tf.constant(data.train_labels)
+    batches = tf.data.Dataset.from_tensor_slices(numbers[:steps]).map(
+        lambda some: (normalise(tf.gather(images, some)), tf.gather(labels, some))).prefetch(2)
+
+    checked = compare_step(make_step, strategy, network, batches, config.global_batch)
+    # What has variables is made in the strategy's scope: each replica gets them.
     with strategy.scope():
-        # The batch norm of each replica looks at its own part of the batch.
-        model = models.build("cnn", norm="batch", seed=config.seed, classes=len(data.class_names))
+        model = network()
         optimizer = tf.keras.optimizers.Adam(config.learning_rate)
-        cross_entropy = tf.keras.losses.SparseCategoricalCrossentropy(
-            from_logits=True, reduction=tf.keras.losses.Reduction.NONE)
-        loss_mean = tf.keras.metrics.Mean()
-        accuracy_mean = tf.keras.metrics.SparseCategoricalAccuracy()
-
-    def train_step(pictures, labels):
-        with tf.GradientTape() as tape:
-            logits = model(normalise(pictures), training=True)
-            losses = cross_entropy(labels, logits)
-            # Replicas' gradients are summed: so each divides by the size of the global batch.
-            loss = tf.nn.compute_average_loss(losses, global_batch_size=config.global_batch)
-        gradients = tape.gradient(loss, model.trainable_variables)
-        optimizer.apply_gradients(zip(gradients, model.trainable_variables))
-        loss_mean.update_state(losses)
-        accuracy_mean.update_state(labels, logits)
-        return loss
-
-    def test_step(pictures, labels):
-        logits = model(normalise(pictures), training=False)
-        loss_mean.update_state(cross_entropy(labels, logits))  # of each picture: all weigh the same
-        accuracy_mean.update_state(labels, logits)
+    train_step = make_step(strategy, model, optimizer, config.global_batch)
+    judge = network()  # a model's own variables may lie on several devices: this one's do not
 
     @tf.function
-    def distributed_train_step(pictures, labels):
-        losses = strategy.run(train_step, args=(pictures, labels))
-        return strategy.reduce(tf.distribute.ReduceOp.SUM, losses, axis=None)
+    def sums(pictures, labels):
+        return tf.reduce_sum(losses_and_hits(labels, judge(normalise(pictures))), axis=1)
 
-    @tf.function
-    def distributed_test_step(pictures, labels):
-        strategy.run(test_step, args=(pictures, labels))
+    def evaluate(pictures, labels):
+        """Return the mean loss and the accuracy; a last, shorter batch counts by its samples."""
+        judge.set_weights(model.get_weights())
+        parts = [slice(i, i + TEST_BATCH) for i in range(0, len(labels), TEST_BATCH)]
+        total = sum(sums(pictures[part], labels[part]) for part in parts)
+        return (total / len(labels)).numpy().tolist()
 
-    def means():
-        """Return loss and accuracy since the last call, over all replicas."""
-        values = float(loss_mean.result()), float(accuracy_mean.result())
-        loss_mean.reset_state()
-        accuracy_mean.reset_state()
-        return values
-
-    def distributed(numbers, images, labels):
-        """Return a distributed data set of the batches with these sample numbers."""
-        with tf.device("CPU:0"):  # pictures wait in the host's memory, not in a GPU's
-            images, labels = tf.constant(images), tf.constant(labels)
-        batches = numbers.map(lambda some: (tf.gather(images, some), tf.gather(labels, some)))
-        return strategy.experimental_distribute_dataset(batches.prefetch(2))
-
-    numbers = np.concatenate([order.epoch(epoch) for epoch in range(config.epochs)])
-    training = iter(distributed(tf.data.Dataset.from_tensor_slices(numbers),
-                                data.train_images, data.train_labels))
-    testing = distributed(tf.data.Dataset.range(data.test_samples).batch(TEST_BATCH),
-                          data.test_images, data.test_labels)
-
-    journal = Journal(True, config.epochs * order.steps, order.steps, config.global_batch)
-    for text in filter(None, [data.note, note]):
+    journal = Journal(True, steps, order.steps, config.global_batch)
+    for text in filter(None, [data.note, note, checked["note"]]):
         journal.note(text)
     journal.start(world=1, per_rank_batch=config.global_batch, data=data.describe())
-    for step in range(1, len(numbers) + 1):
-        journal.step(step, distributed_train_step(*next(training)), config.learning_rate)
-        if step % order.steps == 0:
-            loss, accuracy = means()
+    for step, batch in enumerate(strategy.experimental_distribute_dataset(batches), start=1):
+        journal.step(step, train_step(*batch), config.learning_rate)
+        if step % order.steps == 0 or step == steps:
             with journal.paused():
-                for batch in testing:
-                    distributed_test_step(*batch)
-                test_loss, test_accuracy = means()
+                seen = slice(0, data.test_samples)  # as many training as test pictures
+                loss, accuracy = evaluate(data.train_images[seen], data.train_labels[seen])
+                test_loss, test_accuracy = evaluate(data.test_images, data.test_labels)
             journal.evaluation(step, loss=loss, accuracy=accuracy, test_loss=test_loss,
                                test_accuracy=test_accuracy, learning_rate=config.learning_rate)
 
@@ -141,11 +123,74 @@ def main(arguments=None):
         global_batch=config.global_batch,
         seed=config.seed,
         learning_rate=config.learning_rate,
+        agrees=checked["agrees"],
+        first_step=checked,
     )
+
+
+def step_maker(path):
+    """Return the file's ``make_step``."""
+    if not os.path.isfile(path):
+        raise LoopError(f"--loop {path}: there is no such file in {os.getcwd()}; it has to define "
+                        "make_step(strategy, model, optimizer, global_batch)")
+    found = runpy.run_path(path).get("make_step")
+    if not callable(found):
+        raise LoopError(f"--loop {path}: it does not define make_step(strategy, model, optimizer, "
+                        "global_batch)")
+    return found
+
+
+def compare_step(make_step, strategy, network, batches, global_batch):
+    """Compare one step on all replicas with the same step on a single device, both by SGD.
+
+    Returns
+    -------
+    dict
+        ``agrees``; the ``loss`` that the step returned and that of a single device
+        (``single_loss``); the length of the weights' update over the single device's
+        (``ratio``); their distance over the same (``relative_error``); ``note``, what to say of a
+        step that does not agree, else None.
+    """
+    with strategy.scope():
+        model = network()
+        optimizer = tf.keras.optimizers.SGD(CHECK_RATE)
+    before = flat(model)
+    step = make_step(strategy, model, optimizer, global_batch)
+    first = next(iter(strategy.experimental_distribute_dataset(batches.take(1))))
+    loss = step(*first)
+    try:
+        loss = float(loss)
+    except (TypeError, ValueError):
+        raise LoopError(f"the step returned {type(loss).__name__}, which is not one number: it has "
+                        "to return the mean loss over the global batch") from None
+    ours = flat(model) - before
+
+    single = network()
+    pictures, labels = next(iter(batches))
+    with tf.GradientTape() as tape:
+        single_loss = tf.reduce_mean(losses_and_hits(labels, single(pictures, training=True))[0])
+    gradients = tape.gradient(single_loss, single.trainable_variables)
+    right = -CHECK_RATE * np.concatenate([np.ravel(each) for each in gradients]).astype(np.float64)
+
+    length = np.linalg.norm(right)
+    error, ratio = np.linalg.norm(ours - right) / length, np.linalg.norm(ours) / length
+    agrees = bool(error < TOLERANCE and math.isclose(loss, float(single_loss), rel_tol=TOLERANCE))
+    note = None if agrees else (
+        f"the first step does not agree with a single device's: its update is {ratio:.3g} times as "
+        f"long and off by {error:.1%} of it; its loss is {loss:.4f}, a single device's "
+        f"{float(single_loss):.4f}")
+    return {"agrees": agrees, "loss": loss, "single_loss": float(single_loss),
+            "ratio": float(ratio), "relative_error": float(error), "note": note}
+
+
+def flat(model):
+    """All trainable weights as one vector, float64: what is compared must not be rounded more."""
+    return np.concatenate([np.ravel(weight.numpy()) for weight in model.trainable_variables]).astype(
+        np.float64)
 
 
 if __name__ == "__main__":
     try:
         main()
-    except DataError as error:
+    except (DataError, LoopError) as error:
         sys.exit(f"svhn_loop.py: {error}")

@@ -111,7 +111,30 @@ def test_a_wrong_embedding_and_a_missing_cluster_are_said(tmp_path):
         assert said in log and "Traceback" not in log
 
 
-def test_house_numbers_are_trained_in_a_loop_on_two_replicas(tmp_path, monkeypatch, nothing_left):
+LOOP = """
+import tensorflow as tf
+
+def make_step(strategy, model, optimizer, global_batch):
+    def on_replica(pictures, labels):
+        with tf.GradientTape() as tape:
+            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, model(pictures))
+            loss = LOSS
+        weights = model.trainable_variables
+        optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights))
+        return loss
+
+    @tf.function
+    def step(pictures, labels):
+        return strategy.reduce("SUM", strategy.run(on_replica, (pictures, labels)), axis=None)
+
+    return step
+"""
+RIGHT = LOOP.replace("LOSS", "tf.reduce_sum(losses) / global_batch")
+
+
+@pytest.fixture
+def house_numbers(tmp_path, monkeypatch):
+    """Small SVHN files whose digits show in the pictures' brightness."""
     from scipy.io import savemat
 
     monkeypatch.setenv("DDL_DATA_DIR", str(tmp_path))
@@ -122,13 +145,40 @@ def test_house_numbers_are_trained_in_a_loop_on_two_replicas(tmp_path, monkeypat
         pictures += (20 * digits).astype(np.uint8)  # the brighter, the larger
         savemat(tmp_path / f"{part}_32x32.mat", {
             "X": pictures, "y": np.where(digits == 0, 10, digits)[:, None]})
-    run = launch("svhn_loop.py", workers=1, epochs=4, global_batch=20, replicas=2)
+
+
+def test_house_numbers_are_trained_by_the_step_of_a_file(house_numbers, script, nothing_left):
+    run = launch("svhn_loop.py", workers=1, loop=script(RIGHT), epochs=4, global_batch=20,
+                 learning_rate=0.01)
     result = run.result
     assert result["data"] == {"name": "svhn", "form": "official layout, unverified",
                               "train_samples": 300, "test_samples": 133}
+    assert result["agrees"] is True and result["first_step"]["ratio"] == pytest.approx(1, abs=1e-3)
     assert result["replicas"] == 2 and result["steps"] == 60
-    # Of 133 pictures in uneven parts, each counts the same: the share is a whole number of them.
+    # Of 133 pictures each counts the same: the share is a whole number of them.
     hits = 133 * result["test_accuracy"]
     assert hits == pytest.approx(round(hits), abs=1e-3)
-    assert result["accuracy"] > 0.3
+    first, *_, last = run.history["loss"]
+    assert last < first - 0.2 and last < np.log(10)
     nothing_left(run)
+
+
+def test_a_step_that_takes_the_mean_of_each_replica_is_found(house_numbers, script):
+    wrong = script(LOOP.replace("LOSS", "tf.reduce_mean(losses)"))
+    run = launch("svhn_loop.py", workers=1, loop=wrong, steps=2, global_batch=20)
+    assert run.result["agrees"] is False
+    assert run.result["first_step"]["ratio"] == pytest.approx(2, rel=1e-3)
+    assert any("2 times as long" in note for note in run.progress().notes)
+
+
+@pytest.mark.parametrize("text, said", [
+    (None, "there is no such file"),
+    ("make_step = 1", "it does not define make_step"),
+    (RIGHT.replace("    return step\n", "    return lambda *batch: None\n"),
+     "the step returned NoneType, which is not one number"),
+])
+def test_a_file_that_is_no_training_step_is_named(house_numbers, script, tmp_path, text, said):
+    path = script(text, "loop.py") if text else tmp_path / "none.py"
+    with pytest.raises(RunFailed, match="gave up") as failed:
+        launch("svhn_loop.py", workers=1, loop=path, steps=2, global_batch=20)
+    assert said in failed.value.run.logs(0)
