@@ -129,7 +129,7 @@ def option_arguments(options):
     """Turn keyword options into command-line arguments.
 
     ``recipe="warmup", sync_bn=True, seed=None`` gives ``("--recipe", "warmup", "--sync-bn")``:
-    True is a bare flag, False and None leave the option out.
+    True is a bare flag, False and None leave the option out, and a list gives several values.
     """
     arguments = []
     for name, value in options.items():
@@ -137,5 +137,6 @@ def option_arguments(options):
             continue
         arguments.append("--" + name.replace("_", "-"))
         if value is not True:
-            arguments.append(str(value))
+            several = value if isinstance(value, (list, tuple)) else [value]
+            arguments.extend(map(str, several))
     return tuple(arguments)

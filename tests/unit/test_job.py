@@ -6,6 +6,7 @@ from ddl.job import Job, JobError, option_arguments, resolve_script, split_rank_
 def test_options_become_arguments():
     options = {"recipe": "warmup", "sync_bn": True, "seed": 0, "resume": None, "augment": False}
     assert option_arguments(options) == ("--recipe", "warmup", "--sync-bn", "--seed", "0")
+    assert option_arguments({"widths": [4, 8], "steps": 2}) == ("--widths", "4", "8", "--steps", "2")
 
 
 def test_arguments_are_text_and_the_name_defaults_to_the_script():
