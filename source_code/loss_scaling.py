@@ -97,6 +97,8 @@ def parse(arguments=None):
 def main(arguments=None):
     config = parse(arguments)
     tf.get_logger().setLevel("ERROR")  # it would say at each step that one should trace steps
+    # float32 in earnest: GPUs would round every factor to TF32's ten bits.
+    tf.config.experimental.enable_tensor_float_32_execution(False)
     names, note = devices_for(config.replicas)
     strategy = tf.distribute.MirroredStrategy(names)
     try:

@@ -119,9 +119,13 @@ class Way:
         replicas gives what the whole batch gives. With batch norm it would not, and without any
         norm the network takes too long to learn.
         """
-        from tensorflow.keras import layers, models as keras_models
+        import tensorflow as tf
+        from tensorflow.keras import layers
 
         from ddl import models
+
+        # float32 in earnest: GPUs would round every factor to TF32's ten bits.
+        tf.config.experimental.enable_tensor_float_32_execution(False)
 
         def group_norm_for_batch_norm(layer):
             if isinstance(layer, layers.BatchNormalization):
@@ -130,7 +134,7 @@ class Way:
 
         model = models.build("cnn", norm="batch", seed=self.config.seed,
                              classes=len(self.data.class_names))
-        return keras_models.clone_model(model, clone_function=group_norm_for_batch_norm)
+        return tf.keras.models.clone_model(model, clone_function=group_norm_for_batch_norm)
 
     def dataset(self, rank=0, ranks=1):
         """Return the whole training's batches, in an order that only the seed decides.
@@ -391,6 +395,10 @@ def losses_and_hits(labels, logits):
 
 def agreement(runs, step=None):
     """Compare the weights of several ways after the same number of updates.
+
+    Ways that compute the same differ by rounding: by about 1e-7 of the largest weight after one
+    update. Each later update makes more of it (`ddl.strategy_plot.plot_agreement`), so whether a
+    way is right shows after a few, and no longer after hundreds.
 
     Parameters
     ----------
