@@ -33,6 +33,8 @@ class Notice:
             signal.signal(signal.SIGURG, self._give)
             # What a library waits for at that moment goes on instead of failing with EINTR.
             signal.siginterrupt(signal.SIGURG, False)
+            # `ddl.rank` holds the signal back from the start: one that came before now is heard.
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGURG])
 
     def _give(self, number, frame):
         self.given = True

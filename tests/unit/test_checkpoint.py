@@ -1,6 +1,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -125,6 +127,17 @@ def test_a_signal_gives_notice_once_and_for_all(folder, urgent):
     urgent()
     urgent()
     assert notice.given
+
+
+def test_a_signal_that_comes_before_a_rank_listens_is_kept_for_it(folder, script):
+    early = script("""
+        import os, signal
+        os.kill(os.getpid(), signal.SIGURG)
+        from ddl.checkpoint import Notice
+        print("given:", Notice().given)
+    """)
+    subprocess.run([sys.executable, "-m", "ddl.rank", "--threads", "1", early], check=True)
+    assert (folder / "rank-0.log").read_text() == "given: True\n"
 
 
 def test_outside_a_run_the_signal_stays_ignored(monkeypatch, urgent):
