@@ -116,9 +116,15 @@ def tiny(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def real():
-    """The course's own lesson."""
-    return Lesson(REAL, ROOT / "grading" / "source")
+def own_lesson():
+    """Return a function that reads one of the course's own lessons, by its name."""
+    return lambda name: Lesson(name, ROOT / "grading" / "source")
+
+
+@pytest.fixture(scope="session")
+def real(own_lesson):
+    """The lesson that is a class's: every kind of question, short to run."""
+    return own_lesson(REAL)
 
 
 @pytest.fixture(scope="session")
@@ -166,9 +172,9 @@ def empty_gradebook(tmp_path_factory):
     return path
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def orphans():
-    """Return a function that gives the processes which tests have left behind, so far."""
+    """Return a function that gives the processes which a module's tests have left behind, so far."""
     ctypes.CDLL(None).prctl(ADOPT_ORPHANS, 1)
     before = {process.pid for process in psutil.Process().children(recursive=True)}
 
