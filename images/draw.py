@@ -186,11 +186,60 @@ def ring():
     return drawing
 
 
+def ways():
+    """Where the workers of each way are, and what they send to whom."""
+    drawing = Drawing(
+        1010, 372, "Four arrangements of workers",
+        "Mirrored: one process holds two replicas, whose gradients are summed inside it. "
+        "Multi-worker: two processes, told of each other by TF_CONFIG, sum gradients between them. "
+        "Horovod: two ranks, started together, average gradients between them. Parameter server: a "
+        "coordinator hands out steps to two workers, which read weights from a server and send "
+        "gradients to it, each at its own pace.",
+    )
+
+    def process(x, y, width, height, heading):
+        drawing.box(x, y, width, height, heading, colour=GREY, dashed=True)
+
+    drawing.text(20, 28, "MirroredStrategy", bold=True)
+    process(20, 40, 460, 112, "one process")
+    for replica, x in enumerate((40, 285)):
+        drawing.box(x, 74, 175, 62, f"replica {replica}", "half of the batch", colour=ORANGE)
+    drawing.arrow((215, 98), (283, 98))
+    drawing.arrow((285, 118), (217, 118))
+    drawing.text(250, 90, "sum", anchor="middle", colour=GREY)
+
+    for x, heading, name, word in ((20, "MultiWorkerMirroredStrategy", "worker", "sum"),
+                                   (530, "Horovod", "rank", "average")):
+        y = 206 if name == "worker" else 28
+        drawing.text(x, y, heading, bold=True)
+        for number in (0, 1):
+            left = x + 245 * number
+            process(left, y + 12, 215, 112, f"process {number + 1}")
+            drawing.box(left + 15, y + 46, 185, 62, f"{name} {number}", "half of the batch",
+                        colour=ORANGE)
+        drawing.arrow((x + 200, y + 70), (x + 258, y + 70))
+        drawing.arrow((x + 260, y + 90), (x + 202, y + 90))
+        drawing.text(x + 230, y + 142, f"gradients: {word}, over the network", anchor="middle",
+                     colour=GREY)
+
+    drawing.text(530, 206, "ParameterServerStrategy", bold=True)
+    drawing.box(530, 218, 130, 124, "coordinator", "hands out steps, waits for none")
+    for number, y in enumerate((218, 286)):
+        drawing.box(700, y, 130, 56, f"worker {number}", "a whole batch", colour=ORANGE)
+        drawing.arrow((660, y + 28), (698, y + 28))
+        drawing.arrow((868, y + 18), (832, y + 18))
+        drawing.arrow((830, y + 38), (868, y + 38))
+    drawing.box(870, 218, 120, 124, "server", "keeps the weights, applies gradients", colour=GREEN)
+    drawing.text(765, 362, "four processes; nobody waits", anchor="middle", colour=GREY)
+    return drawing
+
+
 DRAWINGS = {
     "course_map.svg": course_map,
     "run_flow.svg": run_flow,
     "batch_norm.svg": batch_norm,
     "ring.svg": ring,
+    "ways.svg": ways,
 }
 
 

@@ -15,6 +15,8 @@ events.jsonl       rank 0's training script, as it goes (`Recorder`)
 result.json        rank 0's training script, at the end (`Recorder`)
 checkpoint.npz     rank 0's training script, when asked to
 weights.npz        rank 0's training script, where it keeps the model's weights at the end
+timeline.json      Horovod in rank 0, where its script asks for that: what it did and when
+tensorboard/       rank 0's training script, where it keeps logs for TensorBoard
 witness-<k>.jsonl  rank k's training script, where it tells: what rank k itself saw, step by step
 requeue            rank 0's training script: it stopped early with a checkpoint to go on from
 dismissed          rank 0 as the coordinator of parameter servers: it is done, the others may go

@@ -84,8 +84,14 @@ def data_label(data):
     """Name a data set, its form and its size: ``synthetic (generated), 10,000 pictures``."""
     if not data:
         return "data not recorded"
-    size = f", {data['train_samples']:,} pictures" if data.get("train_samples") else ""
+    unit = data.get("unit", "pictures")
+    size = f", {data['train_samples']:,} {unit}" if data.get("train_samples") else ""
     return f"{data['name']} ({data['form']}){size}"
+
+
+def _speed_unit(data):
+    """What samples are called in a speed; records and tables keep ``images_per_s`` for all."""
+    return f"{(data or {}).get('unit', 'images')}/s"
 
 
 def _state(progress):
@@ -102,7 +108,7 @@ def _facts(progress):
     if progress.test_accuracy is not None:
         facts.append(f"held-out accuracy {progress.test_accuracy:.1%}")
     if progress.images_per_s:
-        facts.append(f"{progress.images_per_s:,.0f} images/s")
+        facts.append(f"{progress.images_per_s:,.0f} {_speed_unit(progress.data)}")
     if progress.time_to_first_step_s and progress.over:
         facts.append(f"first step after {progress.time_to_first_step_s:.1f} s")
     if progress.data:
@@ -229,7 +235,7 @@ def _evaluation(row, progress):
     accuracy = row.get("test_accuracy")
     return (
         f"epoch {_number(row.get('epoch'), '.1f')}{of_epochs} · step {row.get('step', '–')}"
-        f" · {_number(row.get('images_per_s'), ',.0f')} images/s"
+        f" · {_number(row.get('images_per_s'), ',.0f')} {_speed_unit(progress.data)}"
         f" · loss {_number(row.get('loss'), '.3f')}"
         f" · held-out accuracy {_number(accuracy, '.1%')}"
     )
@@ -363,7 +369,7 @@ def _body_html(progress):
     if progress.epochs and progress.epochs <= 50:
         ticks = f"background-size:{100 / progress.epochs:.4f}% 100%"
     numbers = (
-        ("images/s", _number(progress.images_per_s, ",.0f")),
+        (_speed_unit(progress.data), _number(progress.images_per_s, ",.0f")),
         ("loss", _number(progress.loss, ".3f")),
         ("held-out accuracy", _number(progress.test_accuracy, ".1%")),
         ("learning rate", _number(progress.learning_rate, ".3g")),

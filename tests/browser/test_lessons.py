@@ -84,6 +84,17 @@ def solved(lab, lesson):
     return copy
 
 
+def check_answers(tab, last):
+    """Press the button that checks one's answers, and return what it says when it is done."""
+    button = tab.page.get_by_role("button", name="Check my answers")
+    button.scroll_into_view_if_needed()
+    button.click()
+    table = tab.page.locator(".jp-OutputArea", has=button).last
+    table.get_by_text(last).wait_for(timeout=60_000)
+    tab.screenshot(f"{tab.path.stem}-checked")
+    return table.inner_text()
+
+
 def test_gradient_basics(open_notebook, solved):
     tab = open_notebook(solved("1.Gradient-Basics"), width=1280)
     tab.run_all()
@@ -92,12 +103,14 @@ def test_gradient_basics(open_notebook, solved):
     assert not tab.widens_the_page()
     pictures = [text for text in saved.html if 'class="ddl-picture"' in text]
     assert len(pictures) >= 8 and all('alt="' in text for text in pictures)
-
-    button = tab.page.get_by_role("button", name="Check my answers")
-    button.scroll_into_view_if_needed()
-    button.click()
-    table = tab.page.locator(".jp-OutputArea", has=button).last
-    table.get_by_text("q14_ring").wait_for(timeout=60_000)
-    tab.screenshot("1.Gradient-Basics-checked")
-    assert "9 of 9" in table.inner_text()
+    assert "9 of 9" in check_answers(tab, "q14_ring")
     look_through(tab)
+
+
+@pytest.mark.timeout(1200)
+def test_multi_gpu(open_notebook, solved):
+    saved = run_all(open_notebook, solved("3.Multi-GPU"), 900)
+    launches = saved.html  # each leaves its row
+    assert sum("done in" in text for text in launches) >= 25
+    pictures = [text for text in saved.html if 'class="ddl-picture"' in text]
+    assert len(pictures) >= 12 and all('alt="' in text for text in pictures)

@@ -337,3 +337,5 @@ def test_summary(fields, text):
 def test_data_is_named_with_its_form():
     assert view.data_label({"name": "cifar10", "form": "official"}) == "cifar10 (official)"
     assert view.data_label(None) == "data not recorded"
+    questions = {"name": "quora", "form": "as added", "train_samples": 1000, "unit": "questions"}
+    assert view.data_label(questions) == "quora (as added), 1,000 questions"

@@ -1,0 +1,1388 @@
+# %% [markdown]
+# # 3. Multi-GPU
+#
+# **How do I make my script distributed?**
+#
+# | | |
+# | --- | --- |
+# | time | three hours with the exercises; the runs alone take about 15 minutes on two cores |
+# | hardware | two cores; on a machine with GPUs the same cells use those |
+# | before this | [Start_Here](../Start_Here.ipynb), [1. Gradient basics](1.Gradient-Basics.ipynb) |
+#
+# You take one training script and make it distributed in six ways: four of
+# TensorFlow's own, and Horovod. Then you look for what goes wrong, measure
+# where the time goes, find out when two workers are worth it, and do it all
+# once more with text.
+
+# %% [markdown]
+# ## How this lesson works
+#
+# - **Questions** are numbered, with their points. Write code where it says
+#   `YOUR CODE HERE` and words where it says `YOUR ANSWER HERE`. The cell after
+#   your code has tests; there are further ones that you don't see.
+# - **Predict first**: put your guess into a `guess` cell before you run on. It
+#   is shown beside what came out, and it is not marked.
+# - Cells that launch and draw do not need your answers, so you can look ahead.
+# - `check()` at the end says which questions pass so far.
+# - Stuck in a run? The square button of the toolbar stops it, all its processes
+#   included.
+
+# %% tags=["parameters"]
+size = "reader"  # "smoke" only checks that everything runs
+data_set = "auto"  # CIFAR-10 where it is there, else the generated pictures
+workers = 2
+seed = 0
+
+# %%
+import json
+import math
+
+import numpy as np
+
+# %% tags=["demo"]
+import pandas as pd
+
+import ddl
+from ddl import compare, efficiency, efficiency_plot, hunt, launch
+from ddl import strategy_plot, text, text_plot
+from ddl.difference import difference
+from ddl.guess import beside
+from ddl.way import agreement
+
+smoke = size == "smoke"
+part = (1_024, 500) if smoke else (5_000, 2_000)
+pictures = dict(
+    data_set=data_set, train_samples=part[0], test_samples=part[1]
+)
+fixed = dict(pictures, global_batch=64, epochs=1 if smoke else 5, seed=seed)
+print("ddl", ddl.__version__, "·", part[0], "pictures to train on")
+
+# %% [markdown]
+# ## 1. Who computes what, and who waits for whom
+#
+# In **data-parallel** training every worker has the whole model and a part of
+# each batch. Two questions tell the ways apart:
+#
+# - **Where are the workers?** Threads of one process, each with its own device
+#   (`MirroredStrategy`), or processes of their own, on one host or on many (all
+#   others).
+# - **Who waits?** *Synchronous*: each step ends with an **all-reduce** that sums
+#   the gradients of all workers, so all have the same weights at all times.
+#   *Asynchronous*: a **parameter server** keeps the weights; each worker reads
+#   them, computes, sends its gradient, and waits for nobody.
+#
+# ![Four panels. Mirrored: one process with two replicas, gradients summed inside.
+# Multi-worker and Horovod: two processes, gradients summed between them. Parameter
+# server: a coordinator hands out steps, workers read weights from a server and
+# send gradients to it.](../images/ways.svg)
+
+# %% [markdown]
+# | way | workers | gradients | you change |
+# | --- | --- | --- | --- |
+# | one device | one | stay | nothing |
+# | `MirroredStrategy`, `Model.fit` | replicas in one process | all-reduce | where the model is made |
+# | `MirroredStrategy`, own loop | replicas in one process | all-reduce | loss, step, loop |
+# | `MultiWorkerMirroredStrategy` | processes, any host | all-reduce | the strategy, and `TF_CONFIG` |
+# | `ParameterServerStrategy` | processes, any host | to the server | the loop: steps are handed out |
+# | Horovod | processes, any host | all-reduce | six steps |
+#
+# All-reduce between GPUs goes through NCCL by default; on CPUs, TensorFlow has
+# its own over gRPC, and Horovod uses Gloo.
+
+# %% [markdown]
+# ## 2. One model, six ways
+#
+# The network is a small convolutional one, without dropout, and with group norm
+# in place of batch norm: nothing in it looks at more than one picture at a time.
+# Data, order of pictures, initial weights, optimizer and global batch are the same
+# in all runs, down to the seed. So a way that is *right* makes the same updates as
+# a single device.
+#
+# First, one device. The script is `source_code/ways/single.py`: Keras'
+# `Model.fit` and nothing else.
+
+# %% tags=["demo"]
+single = launch(
+    "ways/single.py", name="one device", workers=1, **fixed
+)
+
+# %% [markdown]
+# ### MirroredStrategy with `Model.fit`
+#
+# What must change in that script? Both files are real and run; these are the
+# lines in which they differ.
+
+# %% tags=["demo"]
+difference("ways/single.py", "ways/mirrored.py")
+
+# %% [markdown]
+# The strategy makes a copy of each variable on each device (together a
+# `MirroredVariable`), splits every batch over the **replicas**, and sums their
+# gradients before the optimizer sees them. Without a list of devices it takes
+# all GPUs of the host.
+#
+# On a machine without GPUs the CPU is split into **logical devices**. They share
+# its cores. So you see that the *results* are right, and nothing about speed:
+# one device could use all cores by itself.
+#
+# **Predict first.** After the first four updates, how large is the largest
+# difference between the mirrored run's weights and the single device's, relative
+# to the largest weight? 0, about 1e-6, about 1e-2?
+
+# %% tags=["demo"]
+guess_difference = None  # a number, such as 1e-3
+
+# %% tags=["demo"]
+mirrored = launch(
+    "ways/mirrored.py", name="Mirrored, fit", workers=1,
+    replicas=workers, **fixed,
+)
+
+# %% tags=["demo"]
+both = agreement([single, mirrored], step=4)
+beside(
+    guess_difference, both["÷ the largest weight"].iloc[1],
+    "largest difference ÷ largest weight",
+)
+
+# %% [markdown]
+# Not 0: the sum of 64 numbers rounds differently when it is made of two sums of
+# 32. But it is rounding, and no more.
+#
+# ### MirroredStrategy with your own loop
+#
+# `fit` hides the step. Where you need to see it (two optimizers, a penalty on
+# gradients, a special loss), you write the loop, and the strategy runs it on
+# each replica with `strategy.run`. First on one device, then mirrored:
+
+# %% tags=["demo"]
+difference("ways/loop.py", "ways/mirrored_loop.py")
+
+# %% tags=["demo"]
+mirrored_loop = launch(
+    "ways/mirrored_loop.py", name="Mirrored, own loop", workers=1,
+    replicas=workers, **fixed,
+)
+
+# %% [markdown]
+# Look at the loss: it is summed over the replica's pictures and divided by the
+# **global** batch. Section 3 is about that line.
+#
+# ### MultiWorkerMirroredStrategy
+#
+# Now the workers are processes, perhaps on several hosts. Somebody has to tell
+# each of them who the others are, and which of them it is itself. That is the
+# environment variable `TF_CONFIG`: JSON with the addresses of all workers, in
+# the same order everywhere, and this one's own type and index.
+
+# %% [markdown]
+# **Question 1** (2 points)
+#
+# Write `tf_config(addresses, index)`. It returns the text of `TF_CONFIG` for one
+# worker: JSON of the form
+#
+# `{"cluster": {"worker": [...]}, "task": {"type": "worker", "index": 0}}`
+#
+# where `addresses` is the list of all workers' `"host:port"`. An index that no
+# worker has is a `ValueError`.
+
+# %% nbgrader={"grade": false, "grade_id": "q01_tf_config", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def tf_config(addresses, index):
+    """Return the TF_CONFIG of worker `index`, as JSON text."""
+    ### BEGIN SOLUTION
+    if not 0 <= index < len(addresses):
+        raise ValueError(f"there is no worker {index} of {len(addresses)}")
+    return json.dumps({
+        "cluster": {"worker": list(addresses)},
+        "task": {"type": "worker", "index": index},
+    })
+    ### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "q01_tf_config_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+import json
+
+hosts = ["node1:5000", "node2:5000"]
+given = json.loads(tf_config(hosts, 1))
+assert given["cluster"] == {"worker": hosts}, given
+assert given["task"] == {"type": "worker", "index": 1}, given
+### BEGIN HIDDEN TESTS
+first = json.loads(tf_config(["a:1", "b:2", "c:3"], 0))
+assert first["cluster"] == {"worker": ["a:1", "b:2", "c:3"]}
+assert first["task"]["index"] == 0
+for index in (2, -1):
+    try:
+        tf_config(hosts, index)
+    except ValueError:
+        pass
+    else:
+        raise AssertionError("there is no such worker")
+### END HIDDEN TESTS
+
+# %% [markdown]
+# Typing that for each process is where most first attempts end: a port that is
+# taken, two workers with the same index, a host that does not answer. Here the
+# launcher does it (`cluster="multi_worker"`): each process picks a free port,
+# writes it down, and waits until all are there. The script needs little:
+
+# %% tags=["demo"]
+difference("ways/mirrored.py", "ways/multi_worker.py")
+
+# %% tags=["demo"]
+multi_worker = launch(
+    "ways/multi_worker.py", name="MultiWorkerMirrored",
+    workers=workers, cluster="multi_worker", **fixed,
+)
+
+# %% [markdown]
+# ### ParameterServerStrategy
+#
+# Four processes now: a **coordinator** that makes the model and hands out steps,
+# two **workers** that compute them, and a **parameter server** that keeps the
+# variables. Workers and server run `tf.distribute.Server` and wait for work; all
+# of your script's logic runs in the coordinator.
+
+# %% tags=["demo"]
+difference("ways/loop.py", "ways/parameter_server.py")
+
+# %% [markdown]
+# **Predict first.** Nobody waits for anybody. While a worker computes its
+# gradient, the other one may change the weights that it started from. How many
+# updates, on average, happen in between? That number is the **staleness** of a
+# gradient. In synchronous training it is 0.
+
+# %% tags=["demo"]
+guess_staleness = None  # a number of updates
+
+# %% tags=["demo"]
+server = launch(
+    "ways/parameter_server.py", name="ParameterServer",
+    workers=workers, cluster="parameter_server", **fixed,
+)
+
+# %% tags=["demo"]
+counts = server.result["staleness"]  # how often 0, 1, 2, ... updates
+mean = np.average(range(len(counts)), weights=counts)
+beside(guess_staleness, mean, "updates by others, on average")
+
+# %% tags=["demo"]
+strategy_plot.plot_staleness(server)
+
+# %% [markdown]
+# With two workers, one of the other's updates comes in between or none. With a
+# hundred workers a hundred do, and the gradient is of weights that are long gone. The reward: a slow worker slows nobody, and a lost one stops
+# nothing. That is why it is used where workers come and go, and hardly where
+# they are equal and close, as GPUs in a node are.
+
+# %% [markdown]
+# ### Horovod
+#
+# One process per device, and no strategy object: the script itself says what is
+# averaged, and when. Six steps, each a line or two.
+
+# %% tags=["demo"]
+difference("ways/loop.py", "ways/horovod_loop.py")
+
+# %% tags=["demo"]
+horovod = launch(
+    "ways/horovod_loop.py", name="Horovod", workers=workers, **fixed
+)
+
+# %% [markdown]
+# ### Do they agree?
+
+# %% tags=["demo"]
+ways = [single, mirrored, mirrored_loop, multi_worker, server, horovod]
+agreement(ways, step=4)
+
+# %% [markdown]
+# And later? Each script keeps its weights after 1, 4, 16, 64, ... updates.
+
+# %% tags=["demo"]
+strategy_plot.plot_agreement(ways)
+
+# %% [markdown]
+# Rounding does not stay small. Where a ReLU is just on or just off, or two pixels
+# compete for a maximum, a difference in the last digit decides, and from then on
+# the runs part: training a network is a chaotic system. So "equal at the end" is
+# too much to ask of two right programs; "equal after a few updates" is not.
+
+# %% tags=["demo"]
+compare(ways)
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "q02_agree_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# **Question 2** (2 points)
+#
+# In the first table, five of the six ways have the same weights up to rounding
+# after four updates, and one does not. Which one, and why? Is its result wrong?
+# Name one thing in your own tables that supports your answer.
+#
+# === BEGIN MARK SCHEME ===
+# 1 point: ParameterServer; its updates are asynchronous: gradients are of older
+# weights, and the order of updates is chance. Half a point: not wrong as such:
+# another path, about the same loss or accuracy (or worse, if the tables say so).
+# Half a point for a figure from the tables (difference, accuracy, staleness).
+# === END MARK SCHEME ===
+
+# %% [markdown] nbgrader={"grade": true, "grade_id": "q02_agree", "locked": false, "points": 2, "schema_version": 3, "solution": true, "task": false}
+# ### BEGIN SOLUTION
+# ParameterServer. Its workers do not wait for each other: a gradient is computed
+# from weights that the other worker has changed by the time it is applied, and
+# which of them comes first is chance, so two runs differ as well. The others sum
+# the same gradients at the same weights and differ by rounding only (1e-4 or less
+# in the first table, against about 1e-2). The result is not wrong: it is another
+# path of descent, and its held-out accuracy is near that of the others.
+# ### END SOLUTION
+
+# %% [markdown]
+# What the last table does *not* show: which way is fastest on GPUs. On a CPU,
+# one process with all cores does the same arithmetic without sending anything.
+# Compare rows with the same *ranks × threads* only; section 5 does it properly.
+
+# %% [markdown]
+# ## 3. Why the loss is divided by the global batch
+#
+# Replicas *sum* their gradients. If each takes the **mean** over its own
+# pictures, the sum over $N$ replicas is $N$ times the gradient of the mean over
+# the global batch: as if the learning rate were $N$ times as high. So each
+# replica has to divide by the global batch $B$:
+#
+# $$\nabla \frac{1}{B} \sum_{i=1}^{B} \ell_i
+# = \sum_{r=1}^{N} \nabla \frac{1}{B} \sum_{i \in r} \ell_i$$
+#
+# `tf.nn.compute_average_loss(per_example, global_batch_size=B)` is just that. For
+# the same reason Keras' loss classes refuse their default reduction inside a
+# strategy's scope (`AUTO`, `SUM_OVER_BATCH_SIZE`): in your own loop you say
+# `reduction="none"` and divide yourself. `Model.fit` does it for you.
+
+# %% [markdown]
+# **Predict first.** The script `loss_scaling.py` takes one step on two replicas,
+# scaled in several ways, and compares each gradient with that of a single device
+# with the same pictures. With the mean over each replica, how many times too
+# long is the gradient?
+
+# %% tags=["demo"]
+guess_ratio = None  # a number of times
+
+# %% tags=["demo"]
+scaled = launch(
+    "loss_scaling.py", name="loss scaling", workers=1, replicas=workers
+)
+strategy_plot.plot_loss_scaling(scaled)
+
+# %% tags=["demo"]
+cases = {case["name"]: case for case in scaled.result["cases"]}
+beside(
+    guess_ratio, cases["mean of each replica"]["ratio"],
+    "times the single device's gradient",
+)
+
+# %% [markdown]
+# The wrong ones are of different kinds. A factor $N$ on everything is a learning
+# rate that is $N$ times too high: with SGD you may notice, with Adam, which
+# divides by the gradient's size, hardly ever. An uneven last batch is worse: the
+# *direction* is wrong, because pictures of the smaller share weigh more.
+# And a penalty on the weights is the same on every replica: it is counted $N$
+# times unless it is divided by $N$ (`tf.nn.scale_regularization_loss`).
+
+# %% [markdown]
+# **Question 3** (3 points)
+#
+# Without TensorFlow, for one replica of a strategy that sums:
+#
+# - `replica_loss(per_example, global_batch)`: what the replica returns.
+#   `per_example` is a NumPy array of shape `[samples]`, or `[samples, ...]` where
+#   each sample has several values (such as one for each pixel): then a sample
+#   counts with the mean of its own. A replica with no samples returns 0.
+# - `replica_penalty(penalty, replicas)`: what it adds for a penalty on the weights
+#   that all replicas share.
+
+# %% nbgrader={"grade": false, "grade_id": "q03_replica_loss", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def replica_loss(per_example, global_batch):
+    """Return this replica's part of the mean loss over the global batch."""
+    ### BEGIN SOLUTION
+    if not len(per_example):
+        return 0.0
+    each = np.reshape(per_example, (len(per_example), -1)).mean(axis=1)
+    return float(each.sum() / global_batch)
+    ### END SOLUTION
+
+
+def replica_penalty(penalty, replicas):
+    """Return this replica's part of a penalty that all of them compute."""
+    ### BEGIN SOLUTION
+    return penalty / replicas
+    ### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "q03_replica_loss_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+import math
+
+import numpy as np
+
+losses = np.array([1.0, 2.0, 3.0, 6.0])
+halves = [replica_loss(half, 4) for half in (losses[:2], losses[2:])]
+assert math.isclose(sum(halves), 3.0), f"the halves add up to {sum(halves)}"
+uneven = [replica_loss(some, 4) for some in (losses[:3], losses[3:])]
+assert math.isclose(sum(uneven), 3.0), f"3 and 1 add up to {sum(uneven)}"
+whole = sum(replica_penalty(0.8, 4) for _ in range(4))
+assert math.isclose(whole, 0.8), f"four replicas' penalties: {whole}"
+### BEGIN HIDDEN TESTS
+none = replica_loss(np.array([]), 4)
+assert math.isclose(none, 0, abs_tol=1e-12)
+pixels = np.arange(12.0).reshape(2, 3, 2)
+value = replica_loss(pixels, 4)
+assert math.isclose(value, (2.5 + 8.5) / 4)
+assert math.isclose(replica_loss(pixels[:, 0], 2), (0.5 + 6.5) / 2)
+assert math.isclose(replica_penalty(3.0, 2), 1.5)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# Horovod *averages* instead of summing, so there a rank takes the mean over its
+# own part: the average of means is the mean, **if all parts are equally large**.
+#
+# **Question 4** (2 points)
+#
+# Ranks have unequal parts. Write `averaged(gradients, samples)`: `gradients` is
+# a list of each rank's gradient (NumPy arrays of one shape, each the mean over
+# the rank's own samples), `samples` how many each had. Return the gradient of
+# the mean over all samples. A rank without samples has a gradient of NaN, and
+# must not spoil the rest.
+
+# %% nbgrader={"grade": false, "grade_id": "q04_averaged", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def averaged(gradients, samples):
+    """Return the gradient of the mean over all ranks' samples."""
+    ### BEGIN SOLUTION
+    parts = [n * np.asarray(g) for g, n in zip(gradients, samples) if n]
+    return sum(parts) / sum(samples)
+    ### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "q04_averaged_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+import numpy as np
+
+one, two = np.array([1.0, 4.0]), np.array([3.0, 0.0])
+value = averaged([one, two], [32, 32])
+assert np.allclose(value, [2, 2]), f"equal parts: {value}"
+value = averaged([one, two], [3, 1])
+assert np.allclose(value, [1.5, 3]), f"3 samples and 1: {value}"
+### BEGIN HIDDEN TESTS
+value = averaged([one, two, one], [1, 2, 1])
+assert np.allclose(value, [2, 2])
+nothing = np.array([np.nan, np.nan])
+assert np.allclose(averaged([one, nothing], [5, 0]), one)
+matrix = np.arange(6.0).reshape(2, 3)
+assert np.allclose(averaged([matrix, -matrix], [3, 1]), matrix / 2)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 4. Horovod in six steps, and a bug hunt
+#
+# | step | line | without it |
+# | --- | --- | --- |
+# | 1 initialise | `hvd.init()` | each process believes that it is alone |
+# | 2 pin | one GPU for each local rank | all ranks crowd the first GPU |
+# | 3 shard | `order[rank::size]` or a slice | ? |
+# | 4 scale | the learning rate follows the global batch | ? |
+# | 5 wrap | `DistributedGradientTape`, `DistributedOptimizer` | ? |
+# | 6 broadcast | rank 0's weights to all, before the first step | ? |
+#
+# And two habits: **metrics are averaged** over ranks before anybody reads them,
+# and only **rank 0 writes** files.
+#
+# None of the question marks raises an error. The loss falls in all of them. So
+# you have to look for them, in what each rank wrote down of itself.
+
+# %% [markdown]
+# `bug_hunt.py` is a small, quick training with Horovod. `case="none"` is
+# right; in each of the cases A to F one thing is missing or wrong. In every run,
+# each rank keeps a record of what it saw itself.
+
+# %% tags=["demo"]
+hunted = {
+    case: launch("bug_hunt.py", name=f"case {case}", case=case,
+                 workers=workers)
+    for case in ("none", "A", "B", "C", "D", "E", "F")
+}
+
+# %% [markdown]
+# **Predict first.** In how many of the six cases is the loss at the end clearly
+# worse (by a tenth or more) than in the right one?
+
+# %% tags=["demo"]
+guess_worse = None  # a number from 0 to 6
+
+# %% tags=["demo"]
+losses = {case: run.result["loss"] for case, run in hunted.items()}
+worse = [case for case in losses if losses[case] > 1.1 * losses["none"]]
+beside(guess_worse, len(worse), "cases with a clearly higher loss")
+
+# %% tags=["demo"]
+pd.Series(losses, name="loss at the end").to_frame().round(4)
+
+# %% [markdown]
+# The loss alone does not tell. Here is what the ranks themselves wrote
+# down in their first two steps.
+
+# %% tags=["demo"]
+hunt.excerpt(hunted["none"])
+
+# %% [markdown]
+# `hunt.witnesses(run)` has all of it, as plain data: a list with a dictionary for
+# each rank, with
+#
+# - `"rank"`, `"rate_of_one_rank"`, and `"weights"`: a checksum as it began;
+# - `"steps"`: for each step a dictionary with `"samples"` (numbers of those it
+#   trained on), `"rate"`, `"update"` and `"weights"` (checksums of the gradients
+#   that it applied, and of its weights after that);
+# - `"samples_counted"` (its own, as it says) and `"wrote"` (a file, or `None`).
+#
+# **Question 5** (3 points)
+#
+# Write three checks. Each takes such a list and returns `True` where something is
+# wrong:
+#
+# - `shared_samples(ranks)`: in some step, a sample was on two ranks;
+# - `began_apart(ranks)`: not all began with the same weights;
+# - `drifting(ranks)`: in some step, not all applied the same update.
+
+# %% nbgrader={"grade": false, "grade_id": "q05_checks", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def shared_samples(ranks):
+    ### BEGIN SOLUTION
+    for steps in zip(*(rank["steps"] for rank in ranks)):
+        everyones = [n for step in steps for n in set(step["samples"])]
+        if len(everyones) > len(set(everyones)):
+            return True
+    return False
+    ### END SOLUTION
+
+
+def began_apart(ranks):
+    ### BEGIN SOLUTION
+    return len({rank["weights"] for rank in ranks}) > 1
+    ### END SOLUTION
+
+
+def drifting(ranks):
+    ### BEGIN SOLUTION
+    together = zip(*(rank["steps"] for rank in ranks))
+    return any(len({step["update"] for step in s}) > 1 for s in together)
+    ### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "q05_checks_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+def witness(*samples, began="aa", updates=("u1", "u2")):
+    steps = [{"samples": list(some), "update": update, "weights": "ff"}
+             for some, update in zip(samples, updates)]
+    return {"weights": began, "steps": steps}
+
+
+one, two = witness([0, 1], [4, 5]), witness([2, 3], [6, 7])
+assert not shared_samples([one, two]), "no sample is on two ranks here"
+assert shared_samples([one, one]), "identical batches"
+assert not began_apart([one, two]) and not drifting([one, two])
+assert began_apart([one, two, witness(began="bb")])
+assert drifting([one, witness([2], [6], updates=("u1", "u3"))])
+### BEGIN HIDDEN TESTS
+swapped = [witness([0, 1], [2, 3]), witness([2, 3], [0, 1])]
+assert not shared_samples(swapped)
+assert shared_samples([one, two, witness([8, 9], [7, 8])])
+assert not shared_samples([witness([0, 0]), witness([1, 1])])
+assert not shared_samples([one]) and not drifting([one])
+assert drifting([witness([1], updates=(u,)) for u in ("u1", "u1", "u2")])
+assert not began_apart([one]) and began_apart([witness(began="b"), one])
+### END HIDDEN TESTS
+
+# %% [markdown]
+# **Question 6** (3 points)
+#
+# Three more:
+#
+# - `miscounted(ranks)`: the samples that all ranks together *counted* are not as
+#   many as they trained on;
+# - `not_scaled(ranks)`: in some step, a rank's `"rate"` is not the
+#   `"rate_of_one_rank"` times the number of ranks (up to one part in 10,000);
+# - `second_writer(ranks)`: another rank than rank 0 wrote a file.
+
+# %% nbgrader={"grade": false, "grade_id": "q06_more_checks", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def miscounted(ranks):
+    ### BEGIN SOLUTION
+    trained_on = sum(
+        len(step["samples"]) for rank in ranks for step in rank["steps"]
+    )
+    return sum(rank["samples_counted"] for rank in ranks) != trained_on
+    ### END SOLUTION
+
+
+def not_scaled(ranks):
+    ### BEGIN SOLUTION
+    right = ranks[0]["rate_of_one_rank"] * len(ranks)
+    rates = [step["rate"] for rank in ranks for step in rank["steps"]]
+    return not all(math.isclose(r, right, rel_tol=1e-4) for r in rates)
+    ### END SOLUTION
+
+
+def second_writer(ranks):
+    ### BEGIN SOLUTION
+    return any(rank["wrote"] for rank in ranks if rank["rank"] != 0)
+    ### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "q06_more_checks_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+def witness(rank, counted=4, rate=0.1, wrote=None, steps=2):
+    step = {"samples": [8 * rank, 8 * rank + 1], "rate": rate}
+    return {"rank": rank, "rate_of_one_rank": 0.05, "wrote": wrote,
+            "samples_counted": counted, "steps": [step] * steps}
+
+
+right = [witness(0, wrote="weights.npz"), witness(1)]
+assert not miscounted(right), "2 ranks × 2 steps × 2 samples are 8"
+assert not not_scaled(right), "2 × 0.05 is 0.1"
+assert not second_writer(right), "rank 0 wrote, and nobody else"
+assert miscounted([witness(0, counted=8), witness(1, counted=8)])
+assert not_scaled([witness(0, rate=0.05), witness(1, rate=0.05)])
+assert second_writer([witness(0, wrote="a"), witness(1, wrote="a")])
+### BEGIN HIDDEN TESTS
+assert miscounted([witness(0), witness(1, counted=3)])
+assert not miscounted([witness(0, counted=2, steps=1), witness(1)])
+assert not_scaled([witness(0), witness(1, rate=0.05)])
+assert not_scaled(right + [witness(2)])
+assert not not_scaled([witness(k, rate=0.05 * 3 + 1e-8) for k in range(3)])
+assert second_writer([witness(0), witness(1, wrote="b")])
+assert not second_writer([witness(0, wrote="a")])
+### END HIDDEN TESTS
+
+# %% [markdown]
+# The course has such checks too. Here is what they say of the right script, and
+# below it the records of one case.
+
+# %% tags=["demo"]
+hunt.examine(hunted["none"])
+
+# %% tags=["demo"]
+hunt.excerpt(hunted["A"])
+
+# %% [markdown]
+# Change the letter in the cell above, or give your checks a case:
+# `drifting(hunt.witnesses(hunted["A"]))`.
+#
+# **Question 7** (3 points)
+#
+# Fill in `bugs`, from the letters A to F to these words: `"shard"` (all ranks
+# have the same batches), `"wrap"` (gradients are not averaged), `"broadcast"`
+# (ranks begin with different weights), `"throughput"` (counted too often),
+# `"scale"` (the learning rate is not), `"write"` (every rank writes the
+# checkpoint).
+
+# %% nbgrader={"grade": false, "grade_id": "q07_bugs", "locked": false, "schema_version": 3, "solution": true, "task": false} tags=["raises-exception"]
+# bugs = {"A": ?, "B": ?, "C": ?, "D": ?, "E": ?, "F": ?}
+### BEGIN SOLUTION
+bugs = {
+    "A": "wrap", "B": "throughput", "C": "shard",
+    "D": "write", "E": "broadcast", "F": "scale",
+}
+### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "q07_bugs_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+words = {"shard", "wrap", "broadcast", "throughput", "scale", "write"}
+assert set(bugs) == set("ABCDEF"), "one word for each letter, A to F"
+assert set(bugs.values()) <= words, set(bugs.values()) - words
+### BEGIN HIDDEN TESTS
+assert bugs == {
+    "A": "wrap", "B": "throughput", "C": "shard",
+    "D": "write", "E": "broadcast", "F": "scale",
+}
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 5. Scaling efficiency
+#
+# Twice the workers, twice the speed? **Scaling efficiency** is the part of that
+# which you get:
+#
+# $$\text{efficiency} = \frac{\text{samples/s on } N \text{ ranks}}
+# {N \times \text{samples/s on one rank}}$$
+#
+# - **Strong scaling**: the global batch stays, each rank gets a smaller part.
+#   The training is the same one, sooner.
+# - **Weak scaling**: the per-rank batch stays, the global batch grows with $N$.
+#   Devices stay full; the training is another one (lesson 4).
+#
+# Two things must be equal for it to mean anything. The samples must be those
+# **really processed**, and the hardware of "one rank" must be one $N$-th of what
+# $N$ ranks have: on this machine, one rank with *one* thread.
+
+# %% [markdown]
+# **Question 8** (3 points)
+#
+# An epoch of `samples` pictures takes whole steps only, each of
+# `ranks × per_rank_batch` pictures; what is left over is not trained on.
+#
+# - `samples_processed(samples, per_rank_batch, ranks)`: pictures that an epoch
+#   really trains on.
+# - `efficiency_of(one, many, ranks)`: `one` and `many` are pairs of (samples
+#   processed, seconds) on one rank and on `ranks` ranks. Where the job processed
+#   nothing, the efficiency is 0.
+
+# %% nbgrader={"grade": false, "grade_id": "q08_efficiency", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def samples_processed(samples, per_rank_batch, ranks):
+    """Return how many samples the whole steps of an epoch have."""
+    ### BEGIN SOLUTION
+    global_batch = per_rank_batch * ranks
+    return samples // global_batch * global_batch
+    ### END SOLUTION
+
+
+def efficiency_of(one, many, ranks):
+    """Return the speed on many ranks over `ranks` times that on one."""
+    ### BEGIN SOLUTION
+    speed, single_speed = many[0] / many[1], one[0] / one[1]
+    return speed / (ranks * single_speed)
+    ### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "q08_efficiency_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+import math
+
+count = samples_processed(1_000, 32, 2)
+assert count == 960, f"15 steps of 64 pictures, not {count} pictures"
+value = efficiency_of((1_000, 10), (1_000, 5), 2)
+assert math.isclose(value, 1), f"half the time on two ranks: {value}"
+value = efficiency_of((1_000, 10), (960, 6), 2)
+assert math.isclose(value, 0.8), f"160 pictures/s against 100: {value}"
+### BEGIN HIDDEN TESTS
+assert samples_processed(60_000, 2048, 8) == 49_152
+assert samples_processed(60_000, 8192, 8) == 0
+assert samples_processed(64, 32, 2) == 64
+assert samples_processed(63, 32, 2) == 0
+assert math.isclose(efficiency_of((59_392, 29), (49_152, 6), 8), 0.5)
+assert math.isclose(efficiency_of((960, 10), (0, 5), 8), 0, abs_tol=1e-12)
+assert math.isclose(efficiency_of((500, 10), (500, 10), 1), 1)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# Now your own. The script is the course's own, `train_cifar.py`, with one thread
+# for each rank. Three runs: one rank, and two ranks both ways.
+#
+# **Predict first.** Efficiency in per cent, for strong and for weak scaling?
+
+# %% tags=["demo"]
+guess_strong = None  # per cent
+guess_weak = None  # per cent
+
+# %% tags=["demo"]
+scaled_runs = dict(
+    pictures, recipe="base", steps=16 if smoke else 640,
+    seed=seed, threads=1, no_augment=True,
+)
+alone = launch(
+    "train_cifar.py", name="1 rank", workers=1, global_batch=64,
+    **scaled_runs,
+)
+
+# %% tags=["demo"]
+counts = [2**k for k in range(1, workers.bit_length()) if 2**k <= workers]
+strong = [alone] + [
+    launch("train_cifar.py", name=f"{n} ranks, strong", workers=n,
+           global_batch=64, **scaled_runs)
+    for n in counts
+]
+
+# %% tags=["demo"]
+weak = [alone] + [
+    launch("train_cifar.py", name=f"{n} ranks, weak", workers=n,
+           global_batch=64 * n, **scaled_runs)
+    for n in counts
+]
+
+# %% tags=["demo"]
+efficiency.scaling(strong, "strong")
+
+# %% tags=["demo"]
+efficiency.scaling(weak, "weak")
+
+# %% tags=["demo"]
+efficiency_plot.plot_scaling(strong, weak)
+
+# %% tags=["demo"]
+table = efficiency.scaling(strong, "strong")
+beside(guess_strong, 100 * table["efficiency"].iloc[-1], "strong, %")
+
+# %% tags=["demo"]
+table = efficiency.scaling(weak, "weak")
+beside(guess_weak, 100 * table["efficiency"].iloc[-1], "weak, %")
+
+# %% [markdown]
+# Published figures are worth the same care. A public workshop's multi-GPU
+# notebook measures the time of an epoch and divides 60,000 pictures by it. But
+# whole steps only are run: with large batches on many devices a good part of the
+# 60,000 never is. Counted right, its efficiencies become these:
+
+# %% tags=["demo"]
+efficiency.published()
+
+# %% [markdown]
+# The same slip has an end that nobody could miss: 8,192 pictures on each of 8
+# devices make zero steps an epoch. It *was* missed: an empty epoch takes no
+# time, and 60,000 divided by it is a splendid throughput.
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "q09_scaling_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# **Question 9** (2 points)
+#
+# Compare strong and weak efficiency in *your* tables. Which one is higher, and
+# why would you expect that? Then: someone measures one rank with all cores of
+# the machine, and two ranks with half of them each. Which efficiency can they
+# reach at most, and what would be a fair question to ask of those two runs?
+#
+# === BEGIN MARK SCHEME ===
+# 1 point: names the figures, and a reason: in strong scaling each rank's
+# computation shrinks while the message stays as large, so communication weighs
+# more (if the figures say otherwise: says so, and names noise or spread).
+# 1 point: the hardware is the same in both, so at most about 50 % "efficiency"
+# (or a ratio of about 1): the fair question is whether two processes use the same
+# cores better than one.
+# === END MARK SCHEME ===
+
+# %% [markdown] nbgrader={"grade": true, "grade_id": "q09_scaling", "locked": false, "points": 2, "schema_version": 3, "solution": true, "task": false}
+# ### BEGIN SOLUTION
+# In my tables weak scaling is the higher one. In strong scaling a rank computes
+# half as much per step and still exchanges the whole gradient, so the exchange
+# has a larger share; in weak scaling the computation per rank stays as long.
+# One rank with all cores has the hardware of both ranks together. At best two
+# ranks are as fast, which the formula calls 50 %. It is fairer to ask for the
+# ratio of the two speeds: does splitting the same cores into two processes gain
+# or lose anything?
+# ### END SOLUTION
+
+# %% [markdown]
+# ## 6. Where the time goes
+#
+# `step_times.py` takes a training step apart on each rank: waiting for *input*,
+# *computation* of the gradient, *communication* (the all-reduce, with waiting for
+# the slower rank), and *update* of the weights. Taking it apart costs something:
+# in a real step TensorFlow and Horovod overlap some of these. Read the shares,
+# not the sum.
+
+# %% tags=["demo"]
+widths = [8, 16, 32] if smoke else [8, 16, 32, 64, 96]
+timed = dict(widths=widths, steps=8 if smoke else 40, threads=1)
+one = launch(
+    "step_times.py", name="1 rank", workers=1, part=workers, **timed
+)
+
+# %% tags=["demo"]
+two = launch(
+    "step_times.py", name=f"{workers} ranks", workers=workers, **timed
+)
+
+# %% tags=["demo"]
+efficiency_plot.plot_step_times([one, two])
+
+# %% [markdown]
+# Before the first step there is a time that no epoch shows. For a run of minutes
+# it matters more than any knob below:
+
+# %% tags=["demo"]
+efficiency.start_times([one, two])
+
+# %% [markdown]
+# ### Knobs
+#
+# Horovod has a background thread. It wakes up every **cycle time** (1 ms), sees
+# which gradients are ready on *all* ranks, copies them into one buffer (**tensor
+# fusion**, up to 128 MiB), and reduces that in one go. Two more ways to send
+# less: **aggregate** gradients of several batches before sending, and
+# **compress** them to 16 bits.
+#
+# **Predict first.** Which one of these makes the step of the widest network
+# fastest: no fusion, a longer cycle, aggregation over four batches, fp16?
+
+# %% tags=["demo"]
+guess_knob = None  # "no fusion", "longer cycle", "aggregation" or "fp16"
+
+# %% tags=["demo"]
+knobs = {
+    "as it comes": dict(timeline=True),
+    "no fusion": dict(fusion_threshold_mb=0),
+    "aggregation": dict(aggregate=4),
+}
+if not smoke:
+    knobs["longer cycle"] = dict(cycle_time_ms=10)
+    knobs["fp16"] = dict(fp16_compression=True)
+turned = [
+    launch("step_times.py", name=knob, workers=workers, threads=1,
+           widths=widths[-1:], steps=timed["steps"], **options)
+    for knob, options in knobs.items()
+]
+
+# %% tags=["demo"]
+table = efficiency.tuning(turned)
+fastest = table["name"][table["images_per_s"].idxmax()]
+beside(guess_knob, fastest, "the knob with the most images/s")
+
+# %% tags=["demo"]
+table
+
+# %% [markdown]
+# Differences within the spread are no differences. On one host with little to
+# send, most knobs do nothing, or harm: fp16 has to be converted twice by the same
+# cores that train, to halve a message that never leaves memory. On a slow network
+# the same knobs pay. That is why you measure where you train.
+#
+# ### The timeline
+#
+# The first run also recorded Horovod's **timeline**: for each gradient, when it
+# was *negotiated* (who is ready?), queued, copied, and reduced.
+
+# %% tags=["demo"]
+efficiency_plot.plot_timeline(turned[0])
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "q10_knobs_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# **Question 10** (2 points)
+#
+# Which knob changed your step time by more than its spread, in which direction,
+# and which part of the step did it change? Explain with the timeline or with the
+# figure of step times. Then name one change of hardware or model that would make
+# a *different* knob the best one, and say why.
+#
+# === BEGIN MARK SCHEME ===
+# 1 point: a knob (or "none") with its figure and spread from the table, and the
+# part of the step that it acts on (communication; aggregation: once in k batches).
+# 1 point: a sensible change with its reason: slow network or large dense layers →
+# compression; many small layers → fusion and cycle time; per-rank batch small →
+# aggregation.
+# === END MARK SCHEME ===
+
+# %% [markdown] nbgrader={"grade": true, "grade_id": "q10_knobs", "locked": false, "points": 2, "schema_version": 3, "solution": true, "task": false}
+# ### BEGIN SOLUTION
+# In my table aggregation is clearly faster per batch, because the all-reduce is
+# paid once in four batches; the other knobs differ from the first row by no more
+# than the spread, except the longer cycle, in which gradients wait for the next
+# wake-up (in the timeline: negotiation is longer). Over a slow network between two
+# hosts the message itself would take most of the step, and fp16, which halves it,
+# would pay although it computes more.
+# ### END SOLUTION
+
+# %% [markdown]
+# ## 7. When does it pay?
+#
+# Two workers halve the computation of a step (strong scaling) and add an
+# exchange. A first model: with $c$ the computation of one rank for its part,
+# and a message of $n$ bytes,
+#
+# $$t(N) = c + \underbrace{2(N-1)\,\alpha}_{\text{latency}}
+# + \underbrace{\frac{2(N-1)}{N}\,\frac{n}{\beta}}_{\text{bandwidth}}$$
+#
+# with latency $\alpha$ and bandwidth $\beta$ of a link, and a ring (lesson 1).
+# A wider network has more to compute *and* more to send. A convolution computes
+# with each weight once for every pixel and every picture; a dense layer, once for
+# every picture. So width, pictures per rank and kind of layer decide.
+
+# %% [markdown]
+# **Question 11** (3 points)
+#
+# - `step_seconds(compute_s, size_bytes, ranks, alpha_s, beta)`: the time of a step
+#   by the formula. `compute_s` is one rank's computation for its part; with one
+#   rank, there is no exchange.
+# - `pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta)`: whether `ranks`
+#   ranks take less time for a step than one. `whole_s` is the computation of the
+#   whole batch on one rank, `part_s` that of a rank's part.
+
+# %% nbgrader={"grade": false, "grade_id": "q11_pays", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def step_seconds(compute_s, size_bytes, ranks, alpha_s, beta):
+    """Return the seconds of a step; beta is in bytes per second."""
+    ### BEGIN SOLUTION
+    rounds = 2 * (ranks - 1)
+    return compute_s + rounds * (alpha_s + size_bytes / (ranks * beta))
+    ### END SOLUTION
+
+
+def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
+    """Say whether the ranks are faster than one."""
+    ### BEGIN SOLUTION
+    many = step_seconds(part_s, size_bytes, ranks, alpha_s, beta)
+    return many < whole_s
+    ### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "q11_pays_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+import math
+
+value = step_seconds(0.1, 1_000_000, 2, 0.001, 100_000_000)
+assert math.isclose(value, 0.1 + 0.002 + 0.01), f"{value} s on two ranks"
+value = step_seconds(0.1, 1_000_000, 1, 0.001, 100_000_000)
+assert math.isclose(value, 0.1), f"{value} s on one rank"
+assert pays(0.2, 0.1, 1_000_000, 2, 0.001, 100_000_000)
+assert not pays(0.02, 0.01, 1_000_000, 2, 0.001, 100_000_000)
+### BEGIN HIDDEN TESTS
+value = step_seconds(0.05, 8_000_000, 8, 0.0001, 1e9)
+assert math.isclose(value, 0.05 + 14 * 0.0001 + 14 * 0.001)
+assert math.isclose(step_seconds(0, 0, 4, 0.5, 1.0), 3)
+assert not pays(1, 1, 0, 2, 0.0001, 1e9)
+assert pays(8, 1, 1e9, 8, 0.0001, 1e9)
+assert not pays(2, 1, 1e9, 2, 0.0001, 1e9)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# And in truth? The runs of section 6 have the step times of networks of several
+# widths on one rank and on two. The figure fits latency and bandwidth to
+# *some* of the widths and predicts the others.
+#
+# **Predict first.** From how many bytes of gradient on are two ranks faster than
+# one, in this family of networks?
+
+# %% tags=["demo"]
+guess_bytes = None  # a number of bytes, or "never"
+
+# %% tags=["demo"]
+payoff = efficiency.payoff(one, two)
+beside(
+    guess_bytes, payoff.measured_crossing_bytes or "never",
+    "bytes from which several ranks are faster",
+)
+
+# %% tags=["demo"]
+efficiency_plot.plot_payoff(one, two)
+
+# %% [markdown]
+# Change `widths` in section 6, or its batch size (`global_batch=256`), and look
+# again. What the model leaves out: overlap of communication with computation,
+# the slower rank that all wait for, cores and caches that the ranks share.
+
+# %% [markdown]
+# ## 8. Once more, with text
+#
+# A website wants to find insincere questions: those that make a statement instead
+# of asking. Quora published 1.3 million labelled ones for a competition (its owner
+# asks for a login: download `train.csv` there, then `ddl data add quora
+# train.csv`). Where the file is not here, a generated stand-in of the same form
+# takes its place, and every table says so.
+#
+# The network reads a sentence through an **embedding** (a vector for each
+# sentence), then dense layers of 256, 64 and 1. The embedding can be a pretrained
+# one from TensorFlow Hub (`embedding="https://tfhub.dev/google/nnlm-en-dim128/2"`,
+# or the folder of one), or, as here, one that is trained on the spot.
+
+# %% [markdown]
+# **Predict first.** About 94 of 100 questions are sincere. By how many percentage
+# points of accuracy will the trained network beat one that answers "sincere" to
+# everything?
+
+# %% tags=["demo"]
+guess_gain = None  # percentage points
+
+# %% tags=["demo"]
+sentences = dict(
+    samples=2_000 if smoke else 20_000, seed=seed,
+    epochs=3 if smoke else 12,
+)
+plain = launch(
+    "train_text.py", name="one device", strategy="single", workers=1,
+    patience=0, **sentences,  # 0: never stop early
+)
+
+# %% tags=["demo"]
+said = plain.result["test"]
+gain = 100 * (said["accuracy"] - said["majority"])
+beside(guess_gain, gain, "points of accuracy gained")
+
+# %% tags=["demo"]
+text.report([plain])
+
+# %% [markdown]
+# Without having read a single question, one is right in 94 of 100 (the column
+# *majority*). So accuracy alone says next to nothing here. **Precision**: of
+# those that the model called insincere, how many are? **Recall**: of those that
+# are, how many did it find? **F1** is their harmonic mean. Each threshold gives
+# another pair:
+
+# %% tags=["demo"]
+text_plot.plot_precision_recall([plain])
+
+# %% [markdown]
+# That run did not stop early (`patience=0`), to show what stopping early is for:
+
+# %% tags=["demo"]
+text_plot.plot_overfitting(plain)
+
+# %% [markdown]
+# Training loss falls to the end. Validation loss turns: from there on, the network
+# learns the training questions by heart. Accuracy hardly moves meanwhile, which is
+# how a rise of the validation loss by two thirds can pass without a word in a
+# published log. With `patience=2`, training stops two epochs after the turn and
+# goes back to the best weights.
+#
+# Now the same on two replicas, by `fit` and by your own loop, and on two processes.
+
+# %% tags=["demo"]
+stopped = dict(sentences, patience=2)
+by_fit = launch(
+    "train_text.py", name="Mirrored, fit", strategy="mirrored",
+    workers=1, replicas=workers, **stopped,
+)
+
+# %% tags=["demo"]
+by_loop = launch(
+    "train_text.py", name="Mirrored, own loop", workers=1,
+    strategy="mirrored_loop", replicas=workers, **stopped,
+)
+
+# %% tags=["demo"]
+by_horovod = launch(
+    "train_text.py", name="Horovod", strategy="horovod",
+    workers=workers, **stopped,
+)
+
+# %% tags=["demo"]
+texts = [plain, by_fit, by_loop, by_horovod]
+text.report(texts)
+
+# %% tags=["demo"]
+text_plot.plot_precision_recall(texts)
+
+# %% [markdown]
+# TensorBoard's logs of each run are in its folder:
+# `tensorboard --logdir runs/<id>/tensorboard` in a terminal shows them.
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "q12_faster_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# **Question 12** (3 points)
+#
+# *Which one is faster?* Look at your table: time for an epoch on one device, and
+# on two replicas. With four GPUs and this network, would you expect
+# `MirroredStrategy` to be faster than one GPU to which everything is pinned? Give
+# the two or three things that decide it, and what you would change in the
+# training (not in the network) to make four GPUs worth it. What does that change
+# besides the time?
+#
+# === BEGIN MARK SCHEME ===
+# 1 point: the reader's figures, read rightly (equal cores: no gain expected).
+# 1 point: the network is tiny: computation per step is short against launching
+# kernels, exchanging gradients and reading strings on the CPU, so four GPUs may
+# well be slower. 1 point: a larger per-replica batch (fewer, larger steps; input
+# pipeline prefetched), and its price: fewer updates an epoch, so another learning
+# rate and possibly other accuracy.
+# === END MARK SCHEME ===
+
+# %% [markdown] nbgrader={"grade": true, "grade_id": "q12_faster", "locked": false, "points": 3, "schema_version": 3, "solution": true, "task": false}
+# ### BEGIN SOLUTION
+# In my table two replicas are no faster than one device: both have the same cores,
+# and the two replicas also exchange gradients. With four GPUs I would expect one
+# GPU to win or nearly so: a step of three small dense layers takes far less than
+# the all-reduce and the start of its kernels, and the embedding looks up strings
+# on the CPU, which four GPUs share. A much larger per-replica batch makes the
+# computation longer against that fixed cost. But then there are fewer updates in
+# an epoch: the learning rate has to follow, and the model may need more epochs
+# for the same F1.
+# ### END SOLUTION
+
+# %% [markdown]
+# ### Evaluating by hand
+#
+# In your own loop nobody computes the metrics for you. Three things go wrong
+# there: the last batch is shorter, so a mean of the batches' accuracies is not the
+# accuracy; a metric is updated twice; and the test set is evaluated with the
+# training data's threshold for a class that is rare.
+#
+# **Question 13** (3 points)
+#
+# Write `evaluate(batches)`. It takes a list of pairs (labels, probabilities) of
+# NumPy arrays; batches may differ in length. Return a dictionary with
+# `"accuracy"`, `"precision"`, `"recall"` and `"f1"` over all samples, each counted
+# once; 1 is predicted where the probability is at least 0.5. Where nothing was
+# predicted as 1, precision is 0; where nothing is to be found, recall is 0; F1 is 0
+# where both are.
+
+# %% nbgrader={"grade": false, "grade_id": "q13_evaluate", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def evaluate(batches):
+    """Return accuracy, precision, recall and F1 of all batches together."""
+    ### BEGIN SOLUTION
+    labels = np.concatenate([labels for labels, _ in batches]) == 1
+    said = np.concatenate([given for _, given in batches]) >= 0.5
+    hits = float(np.sum(labels & said))
+    precision = hits / said.sum() if said.any() else 0.0
+    recall = hits / labels.sum() if labels.any() else 0.0
+    total = precision + recall
+    return {
+        "accuracy": float(np.mean(labels == said)),
+        "precision": float(precision), "recall": float(recall),
+        "f1": float(2 * precision * recall / total) if total else 0.0,
+    }
+    ### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "q13_evaluate_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+import math
+
+import numpy as np
+
+labels, given = np.array([1, 0, 0, 1, 0]), np.array([.9, .2, .7, .4, .1])
+value = evaluate([(labels[:4], given[:4]), (labels[4:], given[4:])])
+assert math.isclose(value["accuracy"], 3 / 5), value
+for name in ("precision", "recall", "f1"):
+    assert math.isclose(value[name], 1 / 2), value
+### BEGIN HIDDEN TESTS
+none = evaluate([(np.array([1, 0]), np.array([0.1, 0.2]))])
+assert none["precision"] == none["recall"] == none["f1"] == 0
+empty = evaluate([(np.array([0, 0]), np.array([0.9, 0.2]))])
+assert empty["recall"] == 0 and empty["precision"] == 0
+edge = evaluate([(np.array([1]), np.array([0.5]))])
+assert math.isclose(edge["f1"], 1)
+rng = np.random.default_rng(3)
+truth, given = rng.integers(0, 2, 103), rng.random(103)
+parts = [slice(i, i + 20) for i in range(0, 103, 20)]
+cut = evaluate([(truth[part], given[part]) for part in parts])
+said = given >= 0.5
+assert math.isclose(cut["accuracy"], np.mean(truth == said))
+assert math.isclose(cut["recall"], said[truth == 1].mean())
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ### Your own loop, for house numbers
+#
+# SVHN (Netzer et al., 2011) is 73,257 coloured pictures of house-number digits
+# for training and 26,032 for testing, 32 × 32 like CIFAR-10's, in MATLAB files.
+# `ddl data fetch svhn` downloads them (250 MB); where they are not, a generated
+# file of the same form is used.
+#
+# **Question 14** (2 points)
+#
+# Write `pictures_of(mat)`. `mat` is what such a file holds: a dictionary with
+# `"X"`, uint8 of shape `[32, 32, 3, n]`, and `"y"`, of shape `[n, 1]` with labels
+# from 1 to 10, where 10 stands for the digit 0. Return the pictures as uint8
+# `[n, 32, 32, 3]` and the labels as int32 `[n]`, from 0 to 9.
+
+# %% nbgrader={"grade": false, "grade_id": "q14_pictures_of", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def pictures_of(mat):
+    """Return pictures [n, 32, 32, 3] and labels [n] of an SVHN file."""
+    ### BEGIN SOLUTION
+    pictures = np.moveaxis(mat["X"], 3, 0)
+    labels = mat["y"].reshape(-1).astype(np.int32) % 10
+    return pictures, labels
+    ### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "q14_pictures_of_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+import numpy as np
+
+rng = np.random.default_rng(0)
+x = rng.integers(0, 256, (32, 32, 3, 4)).astype(np.uint8)
+y = np.array([[1], [10], [9], [3]], np.uint8)
+pictures, labels = pictures_of({"X": x, "y": y})
+assert pictures.shape == (4, 32, 32, 3), pictures.shape
+assert labels.tolist() == [1, 0, 9, 3], labels
+### BEGIN HIDDEN TESTS
+assert pictures.dtype == np.uint8 and labels.dtype == np.int32
+assert all(np.array_equal(pictures[i], x[..., i]) for i in range(4))
+one, label = pictures_of({"X": x[..., :1], "y": y[1:2]})
+assert one.shape == (1, 32, 32, 3) and label.tolist() == [0]
+assert label.shape == (1,)
+### END HIDDEN TESTS
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "q15_svhn_loop_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# **Question 15** (4 points)
+#
+# The script `svhn_loop.py` has everything but the heart: your file, written by the
+# next cell, has to define `make_step(strategy, model, optimizer, global_batch)`.
+# It returns a function of a distributed batch (pictures and labels) that takes one
+# training step on all replicas and returns the mean loss over the global batch.
+# The model gives logits for ten classes. Look at `ways/mirrored_loop.py` for help.
+#
+# Before it trains, the script compares one step of yours with the same step on a
+# single device, and says whether they agree.
+#
+# === BEGIN MARK SCHEME ===
+# 1 point: the loss is taken per picture (no reduction) and divided by the global
+# batch.
+# 1 point: gradients and update happen inside strategy.run, in replica context.
+# 1 point: the per-replica losses are summed (not averaged) by strategy.reduce.
+# 1 point: it runs: compiled with tf.function, and the run's record says that the
+# step agrees with a single device's.
+# === END MARK SCHEME ===
+
+# %% nbgrader={"grade": true, "grade_id": "q15_svhn_loop", "locked": false, "points": 4, "schema_version": 3, "solution": true, "task": false} tags=["raises-exception"]
+%%writefile my_loop.py
+import tensorflow as tf
+
+
+def make_step(strategy, model, optimizer, global_batch):
+    ### BEGIN SOLUTION
+    each = tf.nn.sparse_softmax_cross_entropy_with_logits
+
+    def on_replica(pictures, labels):
+        with tf.GradientTape() as tape:
+            losses = each(labels, model(pictures, training=True))
+            loss = tf.nn.compute_average_loss(
+                losses, global_batch_size=global_batch)
+        weights = model.trainable_variables
+        gradients = tape.gradient(loss, weights)
+        optimizer.apply_gradients(zip(gradients, weights))
+        return loss
+
+    @tf.function
+    def step(pictures, labels):
+        losses = strategy.run(on_replica, args=(pictures, labels))
+        return strategy.reduce("SUM", losses, axis=None)
+
+    return step
+    ### END SOLUTION
+
+# %% tags=["demo", "raises-exception"]
+svhn = launch(
+    "svhn_loop.py", name="SVHN, my loop", workers=1, loop="my_loop.py",
+    replicas=workers, steps=10 if smoke else 200, seed=seed,
+    train_samples=part[0], test_samples=part[1],
+)
+print("agrees with a single device:", svhn.result["agrees"])
+
+# %% [markdown]
+# ## Your answers so far
+#
+# The button runs the tests that you can see on what your cells have defined so
+# far, and says for each question whether it passes. Written answers, and your
+# loop, are read by a person.
+
+# %% tags=["demo"]
+from ddl import check
+
+check()
+
+# %% [markdown]
+# ## What to take away
+#
+# - **Synchronous ways agree**: mirrored, multi-worker and Horovod make a single
+#   device's updates, up to rounding. A parameter server does not, by design.
+# - A strategy **sums**: divide the loss by the **global batch**, penalties by the
+#   replicas. Horovod **averages**: mean over the rank's part, equal parts.
+# - None of the usual mistakes raises an error. **Ask each rank what it saw**:
+#   samples, weights, rates, files.
+# - Efficiency counts **samples really processed** on **equal hardware**.
+# - Two workers pay when computation is long against the message, which you can
+#   predict from a few measurements.
+# - Where one class has 94 %, accuracy is not a result.
+#
+# Not shown: several real GPUs or hosts. Logical devices and ranks here share one
+# machine's cores.
+
+# %% [markdown]
+# ## Things to try
+#
+# - `launch("ways/horovod_loop.py", workers=2, ...)` with twice the `global_batch`:
+#   do the ways still agree with each other? With the single device's run of 64?
+# - `launch("ways/parameter_server.py", ...)` twice. Are the two runs equal?
+# - Launch `train_text.py` with `strategy="multi_worker"` and
+#   `cluster="multi_worker"`.
+# - Stop one worker: launch with `wait=False`, then end the process that
+#   `run.progress().ranks[1].pid` names, and read what the launcher says.
+
+# %% [markdown]
+# ## Sources
+#
+# - Abadi et al. (2016), *TensorFlow: A System for Large-Scale Machine Learning*,
+#   section 4.4
+# - Cer et al. (2018), *Universal Sentence Encoder*
+# - Dean et al. (2012), *Large Scale Distributed Deep Networks*, section 4.1
+# - Goyal et al. (2017), *Accurate, Large Minibatch SGD: Training ImageNet in 1
+#   Hour*, section 3 (on what distributed code gets wrong)
+# - Netzer et al. (2011), *Reading Digits in Natural Images with Unsupervised
+#   Feature Learning*
+# - Sergeev, Del Balso (2018), *Horovod: fast and easy distributed deep learning
+#   in TensorFlow*
+# - Thakur, Rabenseifner, Gropp (2005), *Optimization of Collective Communication
+#   Operations in MPICH*
+#
+# **Next:** [4. Convergence](4.Convergence.ipynb): what the larger global batch
+# does to training.
+#
+# ---
+# Text and diagrams: CC BY 4.0. Code: Apache-2.0.

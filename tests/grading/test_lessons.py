@@ -1,0 +1,24 @@
+"""The course's own lessons through the pipeline: model answers get every point that tests give."""
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+LESSONS = ("1.Gradient-Basics", "3.Multi-GPU")
+
+
+@pytest.mark.parametrize("name", LESSONS)
+def test_right_answers_get_all_points_and_none_get_none(name, own_lesson, course_folder, hand_in,
+                                                        tmp_path):
+    lesson = own_lesson(name)
+    course = course_folder(tmp_path / "course", lesson)
+    course.release([("ann", "Ann", "Ames", ""), ("bob", "Bob", "Beck", "")])
+    hand_in("ann.ipynb", lesson.right())
+    hand_in("bob.ipynb", lesson.untouched())
+    course("collect", "--from", hand_in.folder)
+    course("autograde")
+    rows = course.rows()
+    read = [grade_id for grade_id in lesson.points if grade_id not in lesson.tests]
+    assert (rows["ann"].auto, rows["ann"].waiting) == (lesson.auto, len(read))
+    assert (rows["bob"].auto, rows["bob"].waiting) == (0, 0)
+    assert rows["ann"].max == lesson.max

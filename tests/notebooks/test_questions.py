@@ -1,0 +1,189 @@
+"""Lessons with questions: these fit together, and the lesson runs when none is answered."""
+
+import ast
+import functools
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import jupytext
+import lessons
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class Graded:
+    """A lesson's source, and what must hold of it."""
+
+    name: str
+    questions: int
+    points: int
+    sections: int
+    guessing: int  # the first section that asks for a guess: those before it only explain
+    unanswered: tuple  # answers that fail as they are handed out: the others only define something
+    packages: tuple = ("math", "numpy")  # that tests may import
+
+    @property
+    def source(self):
+        return ROOT / "grading" / "source" / self.name / f"{self.name}.py"
+
+    @functools.cached_property
+    def cells(self):
+        return jupytext.read(self.source, fmt="py:percent").cells
+
+    @functools.cached_property
+    def graded(self):
+        return {c.metadata.nbgrader.grade_id: c for c in self.cells if "nbgrader" in c.metadata}
+
+    @functools.cached_property
+    def tests(self):
+        return {name: cell for name, cell in self.graded.items() if name.endswith("_test")}
+
+    @functools.cached_property
+    def prompts(self):
+        return {name: cell for name, cell in self.graded.items() if name.endswith("_prompt")}
+
+    @functools.cached_property
+    def answers(self):
+        return {n: c for n, c in self.graded.items() if c.metadata.nbgrader.solution}
+
+    def asked(self):
+        """Names that answers define."""
+        code = [cell.source for cell in self.answers.values()
+                if cell.cell_type == "code" and not cell.source.startswith("%%")]
+        trees = [node for source in code for node in ast.parse(source).body]
+        assigned = {node.targets[0].id for node in trees if isinstance(node, ast.Assign)}
+        return assigned | {node.name for node in trees if isinstance(node, ast.FunctionDef)}
+
+
+LESSONS = (
+    Graded("1.Gradient-Basics", questions=14, points=35, sections=11, guessing=1,
+           unanswered=("q03_table", "q10_table"), packages=("math", "numpy", "ddl.ring")),
+    Graded("3.Multi-GPU", questions=15, points=40, sections=8, guessing=2,
+           unanswered=("q07_bugs",), packages=("math", "numpy", "json")),
+)
+each_lesson = pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.name)
+
+
+def points(cell):
+    return cell.metadata.nbgrader.get("points", 0)
+
+
+def tags(cell):
+    return cell.metadata.get("tags", [])
+
+
+@each_lesson
+def test_ids_are_unique_and_every_graded_cell_is_of_a_known_kind(lesson):
+    graded = lesson.graded
+    assert len(graded) == sum("nbgrader" in cell.metadata for cell in lesson.cells)
+    assert set(graded) == set(lesson.tests) | set(lesson.prompts) | set(lesson.answers)
+    assert all(re.fullmatch(r"q\d\d_[a-z_]+", name) for name in graded)
+    numbers = range(1, lesson.questions + 1)
+    assert {f"q{number:02}" for number in numbers} == {name[:3] for name in graded}
+
+
+@each_lesson
+def test_every_test_and_every_prompt_has_its_answer_cell(lesson):
+    tested = {n for n, cell in lesson.answers.items() if not cell.metadata.nbgrader.grade}
+    read = set(lesson.answers) - tested
+    assert {name.removesuffix("_test") for name in lesson.tests} == tested
+    assert {name.removesuffix("_prompt") for name in lesson.prompts} == read
+    order = list(lesson.graded)
+    for name in tested:
+        assert order.index(f"{name}_test") == order.index(name) + 1
+        assert lesson.answers[name].cell_type == "code"
+    for name in read:
+        assert order.index(f"{name}_prompt") == order.index(name) - 1
+
+
+@each_lesson
+def test_points_are_those_that_the_text_says(lesson):
+    said = [int(number) for cell in lesson.cells if cell.cell_type == "markdown"
+            for number in re.findall(r"\*\*Question[^*]*\*\* \((\d+) points?\)", cell.source)]
+    given = [points(cell) for cell in lesson.graded.values() if cell.metadata.nbgrader.grade]
+    assert said == given and sum(given) == lesson.points
+    assert all(cell.metadata.nbgrader.grade is False for cell in lesson.prompts.values())
+
+
+@each_lesson
+def test_every_question_that_is_read_has_a_rubric_and_a_model_answer(lesson):
+    for name, prompt in lesson.prompts.items():
+        assert "=== BEGIN MARK SCHEME ===" in prompt.source and prompt.metadata.nbgrader.locked
+        assert "### BEGIN SOLUTION" in lesson.graded[name.removesuffix("_prompt")].source
+
+
+@each_lesson
+def test_every_test_has_a_hidden_part_and_imports_nothing_heavy(lesson):
+    for cell in lesson.tests.values():
+        assert "### BEGIN HIDDEN TESTS" in cell.source and cell.metadata.nbgrader.locked
+        for node in ast.walk(ast.parse(cell.source)):
+            if isinstance(node, ast.Import):
+                assert {alias.name for alias in node.names} <= set(lesson.packages)
+            if isinstance(node, ast.ImportFrom):
+                assert node.module in lesson.packages
+
+
+@each_lesson
+def test_no_float_is_compared_with_equality(lesson):
+    for name, cell in lesson.tests.items():
+        for node in ast.walk(ast.parse(cell.source)):
+            if isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.Eq, ast.NotEq)):
+                literals = [n.value for n in ast.walk(node) if isinstance(n, ast.Constant)]
+                assert not any(isinstance(value, float) for value in literals), name
+
+
+@each_lesson
+def test_cells_that_only_show_are_marked_so_and_need_no_answer(lesson):
+    asked = lesson.asked()
+    assert asked
+    for cell in lesson.cells:
+        if cell.cell_type == "code" and "demo" in tags(cell):
+            names = {n.id for n in ast.walk(ast.parse(cell.source)) if isinstance(n, ast.Name)}
+            assert not names & asked and "nbgrader" not in cell.metadata
+        elif cell.cell_type == "code":
+            assert not re.search(r"launch\(|plot_|from ddl import", cell.source), cell.source
+
+
+@each_lesson
+def test_every_section_asks_for_a_guess_and_shows_it(lesson):
+    sections, guesses = 0, {}
+    for cell in lesson.cells:
+        if cell.cell_type == "markdown":
+            sections += len(re.findall(r"^## \d+\.", cell.source, re.MULTILINE))
+        for name in re.findall(r"^(guess_\w+) = None", cell.source, re.MULTILINE):
+            guesses[name] = sections
+    assert sections == lesson.sections
+    assert set(guesses.values()) == set(range(lesson.guessing, sections + 1))
+    code = "\n".join(cell.source for cell in lesson.cells if cell.cell_type == "code")
+    assert all(len(re.findall(rf"beside\(\s*{name},", code)) == 1 for name in guesses)
+
+
+# ---------------------------------------------------------------- executed
+
+
+def execute(notebook, monkeypatch):
+    """Run a notebook as JupyterLab's `Run All` does; return the errors by cell."""
+    monkeypatch.chdir(ROOT / "notebooks")
+    for cell in notebook.cells:
+        if "parameters" in tags(cell):
+            cell.source = cell.source.replace('"reader"', '"smoke"')
+    NotebookClient(notebook, kernel_name="python3", timeout=300).execute()
+    assert all(cell.execution_count for cell in notebook.cells if cell.cell_type == "code")
+    return {cell.metadata.nbgrader.grade_id: output.ename
+            for cell in notebook.cells if cell.cell_type == "code"
+            for output in cell.outputs if output.output_type == "error"}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@each_lesson
+def test_as_handed_out_it_runs_to_its_end_and_only_the_tests_fail(lesson, monkeypatch):
+    released = nbformat.read(ROOT / "notebooks" / f"{lesson.name}.ipynb", as_version=4)
+    errors = execute(released, monkeypatch)
+    assert set(errors) == set(lesson.tests) | set(lesson.unanswered)
+    assert set(errors.values()) == {"NotImplementedError", "NameError"}
