@@ -68,7 +68,7 @@ def main(arguments=None):
     steps = config.steps or config.epochs * order.steps
 
     def network():
-        return models.build("cnn", seed=config.seed, classes=len(data.class_names))
+        return models.build("cnn", norm="group", seed=config.seed, classes=len(data.class_names))
 
     numbers = np.concatenate([order.epoch(e) for e in range(math.ceil(steps / order.steps))])
     with tf.device("CPU:0"):  # pictures wait in the host's memory, not in a GPU's

@@ -24,7 +24,7 @@ from ddl.data import DataError, Order, load_questions, shard
 from ddl.data.catalogue import TEXTS
 from ddl.journal import Journal
 from ddl.machine import usable_cores
-from ddl.way import devices_for
+from ddl.way import devices_for, mean_so_far
 
 STRATEGIES = ("single", "mirrored", "mirrored_loop", "multi_worker", "horovod")
 EVALUATION_BATCH = 1000
@@ -285,7 +285,7 @@ class Records(tf.keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None):
         self.done += 1
-        total = logs["loss"] * (batch + 1)  # Keras tells the mean since the epoch began
+        total = mean_so_far(logs, self.model) * (batch + 1)
         self.journal.step(self.done, total - self.total * (batch > 0), self.rate)
         self.total = total
 

@@ -11,6 +11,7 @@ __all__ = ["MODELS", "build"]
 # Of batch norm's moving statistics, which serve evaluation only. They must follow weights that a
 # large batch changes much in few steps: Keras' 0.99 looks back over a hundred, this over three.
 MOMENTUM = 0.7
+NORM_GROUPS = 32  # of group norm: Wu and He 2018, section 4
 
 
 class _SyncBatchNormalization(hvd.SyncBatchNormalization):
@@ -45,6 +46,8 @@ class _Layers:
     def normalise(self, x):
         if self.norm == "none":
             return x
+        if self.norm == "group":
+            return layers.GroupNormalization(NORM_GROUPS)(x)
         if not self.sync_norm:
             return layers.BatchNormalization(momentum=MOMENTUM, epsilon=1e-5)(x)
         # A name each: Horovod's layer calls all of them the same.
@@ -97,7 +100,9 @@ def build(name, *, norm="none", sync_norm=False, seed=0, classes=10):
     ----------
     name : {"cnn", "resnet"}
         The course's laptop-size network, or a small residual network.
-    norm : {"none", "batch"}
+    norm : {"none", "batch", "group"}
+        Group norm looks at one sample at a time, so that a batch split among devices gives what
+        the whole batch gives; batch norm does not.
     sync_norm : bool
         Batch statistics over all ranks (Horovod's layer) instead of each rank's own.
     seed : int

@@ -29,14 +29,14 @@ def lesson(lab):
     return copy
 
 
-def run_all(open_notebook, path, timeout_s):
+def run_all(open_notebook, path, timeout_s, answered=True):
     tab = open_notebook(path, width=1280)
     tab.run_all()
     tab.page.locator(".ddl-training").first.wait_for(timeout=90_000)
     tab.screenshot(f"{path.stem}-live")
     saved = tab.wait_until_idle(timeout_s)
     look_through(tab)
-    assert saved.errors == []
+    assert saved.errors == [] or not answered
     assert all(cell.execution_count for cell in saved.code), "not every cell was executed"
     assert not tab.widens_the_page()
     return saved
@@ -108,9 +108,13 @@ def test_gradient_basics(open_notebook, solved):
 
 
 @pytest.mark.timeout(1200)
-def test_multi_gpu(open_notebook, solved):
-    saved = run_all(open_notebook, solved("3.Multi-GPU"), 900)
-    launches = saved.html  # each leaves its row
-    assert sum("done in" in text for text in launches) >= 25
+def test_multi_gpu(open_notebook, lesson):
+    """As it is handed out: every run is launched, and nothing fails but the unanswered questions."""
+    saved = run_all(open_notebook, lesson("notebooks/3.Multi-GPU.ipynb"), 900, answered=False)
+    failed = {error.split(":")[0] for error in saved.errors}
+    assert failed == {"NotImplementedError", "NameError", "RunFailed"}  # the last: an empty loop
+    assert sum("RunFailed" in error for error in saved.errors) == 1
+    # A knob's and a hunt's runs are launched by one cell each, which shows all of their rows.
+    assert sum(text.count("done in") for text in saved.html) == 27
     pictures = [text for text in saved.html if 'class="ddl-picture"' in text]
-    assert len(pictures) >= 12 and all('alt="' in text for text in pictures)
+    assert len(pictures) == 10 and all('alt="' in text for text in pictures)

@@ -39,6 +39,13 @@ def test_all_synchronous_ways_reach_the_same_weights(runs, step):
     assert table["÷ the largest weight"].max() < TOLERANCES[step], table.to_string()
 
 
+@pytest.mark.parametrize("name", WAYS)
+def test_the_loss_of_a_step_is_that_of_the_global_batch(runs, name):
+    losses = {each: [event["loss"] for event in runs[each].events() if event["event"] == "step"]
+              for each in ("single", name)}
+    assert losses[name][0] == pytest.approx(losses["single"][0], rel=1e-5)
+
+
 def test_no_way_leaves_a_process(runs, nothing_left):
     for run in runs.values():
         nothing_left(run)

@@ -9,7 +9,7 @@ from ddl.recipes import SettingError
 
 
 @pytest.mark.parametrize("name, norm, parameters", [
-    ("cnn", "none", 242_122), ("cnn", "batch", 242_474),
+    ("cnn", "none", 242_122), ("cnn", "batch", 242_474), ("cnn", "group", 242_474),
     ("resnet", "none", None), ("resnet", "batch", None),
 ])
 def test_models_map_pictures_to_ten_logits(name, norm, parameters):
@@ -19,7 +19,7 @@ def test_models_map_pictures_to_ten_logits(name, norm, parameters):
     if parameters:
         assert sum(int(tf.size(v)) for v in model.trainable_variables) == parameters
     norms = [v for v in model.trainable_variables if "gamma" in v.name]
-    assert bool(norms) == (norm == "batch")
+    assert bool(norms) == (norm != "none")
 
 
 def test_the_residual_network_has_the_shape_of_the_known_one():
@@ -30,6 +30,13 @@ def test_the_residual_network_has_the_shape_of_the_known_one():
     block_1 = [(7, 7, 64), (7, 7, 64), (7, 7, 256), (7, 7, 256)]
     block_2 = [(4, 4, 128), (4, 4, 128), (4, 4, 512), (4, 4, 512)]
     assert shapes == [(16, 16, 64), (7, 7, 64), *block_1, *block_2, (2, 2, 512), (2048,)]
+
+
+def test_group_norm_looks_at_one_sample_at_a_time():
+    model = models.build("cnn", norm="group")
+    pictures = np.random.default_rng(0).normal(size=(4, 32, 32, 3)).astype(np.float32)
+    alone = np.concatenate([model(pictures[i : i + 1], training=True) for i in range(4)])
+    np.testing.assert_allclose(model(pictures, training=True), alone, atol=1e-5)
 
 
 def kernels(**options):
