@@ -5,7 +5,7 @@
 #
 # | | |
 # | --- | --- |
-# | time | three hours with the exercises; the runs alone take about 15 minutes on two cores |
+# | time | three hours with the exercises; the runs alone take about 10 minutes on two cores |
 # | hardware | two cores; on a machine with GPUs the same cells use those |
 # | before this | [Start_Here](../Start_Here.ipynb), [1. Gradient basics](1.Gradient-Basics.ipynb) |
 #
@@ -756,7 +756,8 @@ assert math.isclose(efficiency_of((500, 10), (500, 10), 1), 1)
 
 # %% [markdown]
 # Now your own. The script is the course's own, `train_cifar.py`, with one thread
-# for each rank. Three runs: one rank, and two ranks both ways.
+# for each rank: one rank, and two ranks both ways. One more run has a single rank
+# with as many threads as all ranks together: the same hardware, without messages.
 #
 # **Predict first.** Efficiency in per cent, for strong and for weak scaling?
 
@@ -775,8 +776,14 @@ alone = launch(
 )
 
 # %% tags=["demo"]
+undivided = launch(
+    "train_cifar.py", name=f"1 rank × {workers} threads", workers=1,
+    global_batch=64, **dict(scaled_runs, threads=workers),
+)
+
+# %% tags=["demo"]
 counts = [2**k for k in range(1, workers.bit_length()) if 2**k <= workers]
-strong = [alone] + [
+strong = [alone, undivided] + [
     launch("train_cifar.py", name=f"{n} ranks, strong", workers=n,
            global_batch=64, **scaled_runs)
     for n in counts
@@ -861,12 +868,12 @@ efficiency.published()
 widths = [8, 16, 32] if smoke else [8, 16, 32, 64, 96]
 timed = dict(widths=widths, steps=8 if smoke else 40, threads=1)
 one = launch(
-    "step_times.py", name="1 rank", workers=1, part=workers, **timed
+    "step_times.py", name="steps", workers=1, part=workers, **timed
 )
 
 # %% tags=["demo"]
 two = launch(
-    "step_times.py", name=f"{workers} ranks", workers=workers, **timed
+    "step_times.py", name="steps", workers=workers, **timed
 )
 
 # %% tags=["demo"]
