@@ -8,16 +8,15 @@ import json
 import math
 import statistics
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 
 import numpy
-import pandas
+
+from ddl.table import Table
 
 __all__ = [
     "PARTS",
     "Payoff",
-    "Table",
     "efficiency",
     "payoff",
     "published",
@@ -507,44 +506,3 @@ def _crossing(sizes, one, many):
     at = slower[-1]
     share = -gain[at] / (gain[at + 1] - gain[at])
     return float(sizes[at] * (sizes[at + 1] / sizes[at]) ** share)
-
-
-# ---------------------------------------------------------------- shown
-
-
-class Table(pandas.DataFrame):
-    """A DataFrame with plain values that is shown rounded, with labels and a caption."""
-
-    @classmethod
-    def of(cls, rows, labels, caption):
-        """Make a table of dictionaries, with ``{column: (label, format)}`` of what is shown."""
-        table = cls(rows)
-        table.attrs.update(labels=labels, caption=caption)
-        return table
-
-    @property
-    def _constructor(self):
-        return pandas.DataFrame  # a part of the table is ordinary pandas again
-
-    def readable(self):
-        """Return the table as text cells, the way that it is shown."""
-        return pandas.DataFrame({
-            label: [_cell(value, form) for value in self[column]]
-            for column, (label, form) in self.attrs["labels"].items()
-        })
-
-    def __repr__(self):
-        return f"{self.readable().to_string(index=False)}\n{self.attrs['caption']}"
-
-    def _repr_html_(self):
-        from ddl.view import STYLE
-
-        html = self.readable().to_html(index=False, border=0)
-        return (f'{STYLE}<div class="ddl ddl-wide"><div class="ddl-scroll">{html}</div>'
-                f'<div class="ddl-under">{escape(self.attrs["caption"])}</div></div>')
-
-
-def _cell(value, form):
-    if value is None or isinstance(value, float) and math.isnan(value):
-        return "–"
-    return format(value, form)

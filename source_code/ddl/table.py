@@ -1,4 +1,4 @@
-"""Comparing runs: one row an arm, computed from run records."""
+"""Tables of runs: how they are shown, and the comparison with one row an arm."""
 
 import math
 import statistics
@@ -9,7 +9,7 @@ import pandas
 
 from ddl.view import STYLE, data_label
 
-__all__ = ["Comparison", "compare"]
+__all__ = ["Comparison", "Shown", "Table", "compare"]
 
 
 def compare(runs, at=None, steps=None, epochs=None):
@@ -193,13 +193,53 @@ def _is_number(value):
     return isinstance(value, Real) and not math.isnan(value)
 
 
-class Comparison(pandas.DataFrame):
-    """The table of `compare`: a DataFrame that prints rounded, with units and spreads."""
+class Shown(pandas.DataFrame):
+    """A DataFrame with plain values that is shown rounded, with units and a caption."""
 
     @property
     def _constructor(self):
-        # A column or row taken out of the table is ordinary pandas again.
-        return pandas.DataFrame
+        return pandas.DataFrame  # a column or row taken out of the table is ordinary pandas again
+
+    def readable(self):
+        """Return the table as text cells, the way that it is shown."""
+        raise NotImplementedError
+
+    def _caption(self):
+        raise NotImplementedError
+
+    def __repr__(self):
+        return f"{self.readable().to_string(index=False)}\n{self._caption()}"
+
+    def _repr_html_(self):
+        html = self.readable().to_html(index=False, border=0)
+        return (
+            f'{STYLE}<div class="ddl ddl-wide"><div class="ddl-scroll">{html}</div>'
+            f'<div class="ddl-under">{escape(self._caption())}</div></div>'
+        )
+
+
+class Table(Shown):
+    """A table whose columns each have a label and a format."""
+
+    @classmethod
+    def of(cls, rows, labels, caption):
+        """Make a table of dictionaries, with ``{column: (label, format)}`` of what is shown."""
+        table = cls(rows)
+        table.attrs.update(labels=labels, caption=caption)
+        return table
+
+    def readable(self):
+        return pandas.DataFrame({
+            label: [_cell(value, form) for value in self[column]]
+            for column, (label, form) in self.attrs["labels"].items()
+        })
+
+    def _caption(self):
+        return self.attrs["caption"]
+
+
+class Comparison(Shown):
+    """The table of `compare`, with spreads."""
 
     def readable(self):
         """Return the table as text cells, the way that it is shown.
@@ -223,15 +263,7 @@ class Comparison(pandas.DataFrame):
         return {name: next(iter(texts), "–") for name, texts in known.items() if len(texts) < 2}
 
     def _repr_html_(self):
-        html = self.readable().to_html(index=False, border=0)
-        html = html.replace("<td>best</td>", "<td><b>★ best</b></td>")
-        return (
-            f'{STYLE}<div class="ddl ddl-wide"><div class="ddl-scroll">{html}</div>'
-            f'<div class="ddl-under">{escape(self._caption())}</div></div>'
-        )
-
-    def __repr__(self):
-        return f"{self.readable().to_string(index=False)}\n{self._caption()}"
+        return super()._repr_html_().replace("<td>best</td>", "<td><b>★ best</b></td>")
 
     def _caption(self):
         common = self._common(self._cells()).items()

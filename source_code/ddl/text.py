@@ -6,10 +6,11 @@ their harmonic mean.
 """
 
 import math
-from html import escape
 
 import numpy as np
 import pandas
+
+from ddl.table import Shown
 
 __all__ = ["Report", "best_threshold", "data_of", "figures", "loss_and_accuracy", "majority",
            "precision_recall", "report"]
@@ -214,15 +215,10 @@ def data_of(result):
     return f"{data['name']} ({data['form']}), {data['train_samples']:,} to train on"
 
 
-class Report(pandas.DataFrame):
-    """The table of `report`: a DataFrame that prints rounded, with units."""
-
-    @property
-    def _constructor(self):
-        return pandas.DataFrame  # a part of the table is ordinary pandas again
+class Report(Shown):
+    """The table of `report`."""
 
     def readable(self):
-        """Return the table as text cells, the way that it is shown."""
         return pandas.DataFrame([_readable(row) for row in self.to_dict("records")])
 
     def _caption(self):
@@ -230,16 +226,6 @@ class Report(pandas.DataFrame):
         return (f"Data: {' and '.join(dict.fromkeys(self['data']))}; figures of the test part. "
                 "Majority: the accuracy of saying always the more frequent. Tuned: at the "
                 f"threshold that is best on the validation part.{seeds}")
-
-    def __repr__(self):
-        return f"{self.readable().to_string(index=False)}\n{self._caption()}"
-
-    def _repr_html_(self):
-        from ddl.view import STYLE
-
-        table = self.readable().to_html(index=False, border=0)
-        return (f'{STYLE}<div class="ddl ddl-wide"><div class="ddl-scroll">{table}</div>'
-                f'<div class="ddl-under">{escape(self._caption())}</div></div>')
 
 
 def _readable(row):

@@ -12,13 +12,13 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pandas
 
 from ddl.data import DataError, Order, load, shard
 from ddl.journal import Journal
 from ddl.machine import usable_cores
 from ddl.recipes import REFERENCE_BATCH
 from ddl.record import RunFolder
+from ddl.table import Table
 
 __all__ = [
     "KEPT",
@@ -413,7 +413,7 @@ def agreement(runs, step=None):
 
     Returns
     -------
-    pandas.DataFrame
+    Table
         A row a run: the largest difference of any weight from the first run's, the same divided by
         the largest absolute weight of the first run; held-out accuracy at the end (%), images/s,
         and how many processes and threads computed.
@@ -451,7 +451,11 @@ def agreement(runs, step=None):
             "held-out accuracy, %": 100 * result["test_accuracy"],
             "images/s": result["images_per_s"],
         })
-    return pandas.DataFrame(rows)
+    forms = ("s", "s", "d", "d", ".1e", ".1e", ".1f", ",.0f")
+    when = "at the end" if step is None else f"after {step} updates"
+    return Table.of(rows, {name: (name, form) for name, form in zip(rows[0], forms, strict=True)},
+                    f"Weights {when}, against those of “{runs[0].name}”. Accuracy and images/s are "
+                    "of the whole run.")
 
 
 def kept_weights(run):
