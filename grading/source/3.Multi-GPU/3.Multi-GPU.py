@@ -1377,7 +1377,8 @@ check()
 #
 # - Abadi et al. (2016), *TensorFlow: A System for Large-Scale Machine Learning*,
 #   section 4.4
-# - Cer et al. (2018), *Universal Sentence Encoder*
+# - Bengio et al. (2003), *A Neural Probabilistic Language Model*, Journal of Machine
+#   Learning Research 3 (the pretrained embedding)
 # - Dean et al. (2012), *Large Scale Distributed Deep Networks*, section 4.1
 # - Goyal et al. (2017), *Accurate, Large Minibatch SGD: Training ImageNet in 1
 #   Hour*, section 3 (on what distributed code gets wrong)
@@ -1387,6 +1388,7 @@ check()
 #   in TensorFlow*
 # - Thakur, Rabenseifner, Gropp (2005), *Optimization of Collective Communication
 #   Operations in MPICH*
+# - Wu, He (2018), *Group Normalization*
 #
 # **Next:** [4. Convergence](4.Convergence.ipynb): what the larger global batch
 # does to training.
