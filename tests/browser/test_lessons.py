@@ -45,11 +45,13 @@ def run_all(open_notebook, path, timeout_s, answered=True):
 def look_through(tab):
     """Take a picture of every screenful, for a person to look at."""
     scroller = tab.page.locator(".jp-NotebookPanel:visible .jp-WindowedPanel-outer")
-    height = scroller.evaluate("e => e.scrollHeight")
-    for number, top in enumerate(range(0, height, 760)):
-        scroller.evaluate("(e, top) => { e.scrollTop = top }", top)
+    number, height = 0, 1
+    while 760 * number < height:
+        scroller.evaluate("(e, top) => { e.scrollTop = top }", 760 * number)
         tab.page.wait_for_timeout(250)
         tab.screenshot(f"{tab.path.stem}-{number:02}")
+        # How high a cell is, JupyterLab only guesses before it has drawn it.
+        number, height = number + 1, scroller.evaluate("e => e.scrollHeight")
 
 
 def test_start_here(open_notebook, lesson):

@@ -1154,8 +1154,8 @@ check()
 # - Shallue et al. (2019), *Measuring the Effects of Data Parallelism on Neural
 #   Network Training*, section 4
 #
-# **Next:** [4. Convergence](4.Convergence.ipynb), where networks do what one
-# weight did here.
+# **Next:** [3. Multi-GPU](3.Multi-GPU.ipynb), where networks do what one weight
+# did here.
 #
 # ---
 # Text and diagrams: CC BY 4.0. Code: Apache-2.0.
