@@ -337,7 +337,12 @@ def test_several_nodes_checkpoint_when_warned(on_slurm):
 
 
 def start_now(run):
-    """Slurm lets a requeued job wait for two minutes, so that its node can be looked at first."""
+    """Slurm lets a requeued job wait for two minutes, so that its node can be looked at first.
+
+    A node takes a start in the very second of the end before for that one's, which it has ended
+    ("Job credential revoked"): so not at once.
+    """
+    time.sleep(2)
     number = SlurmJob(run.id).state(fresh=True).id
     subprocess.run(["scontrol", "update", f"JobId={number}", "StartTime=now"])
 
