@@ -89,14 +89,8 @@ def read(folder):
         )
     (path,) = paths
     files = sorted(path.iterdir()) if path.is_dir() else [path]
-    fingerprint = store.fingerprint(files, FORMAT)
-    arrays = store.read(mapped(folder))
-    if arrays is None or str(arrays.get("source")) != fingerprint:
-        arrays = _decode(path)
-        try:
-            store.write(mapped(folder), source=fingerprint, **arrays)
-        except OSError:
-            pass  # A read-only or full folder costs time at each start, nothing else.
+    source = store.fingerprint(files, FORMAT)
+    arrays = store.kept(mapped(folder), source, lambda: _decode(path))
     return DataSet(
         name="cifar10",
         form=str(arrays["form"]),

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import numpy as np
 
-__all__ = ["fingerprint", "locked", "read", "write"]
+__all__ = ["fingerprint", "kept", "locked", "read", "write"]
 
 
 def write(path, **arrays):
@@ -65,6 +65,31 @@ def fingerprint(files, version):
     """Return a text that changes whenever one of the files does, or the version of what is kept."""
     facts = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
     return hashlib.sha256(repr((version, facts)).encode()).hexdigest()
+
+
+def kept(path, source, decode):
+    """Return decoded arrays: those that `path` keeps of this source, else new ones, kept from then.
+
+    Parameters
+    ----------
+    path : Path
+    source : str
+        The source's `fingerprint`.
+    decode : callable
+        Called without arguments; returns the arrays by name.
+
+    Returns
+    -------
+    dict of str to numpy.ndarray
+    """
+    arrays = read(path)
+    if arrays is None or str(arrays.get("source")) != source:
+        arrays = decode()
+        try:
+            write(path, source=source, **arrays)
+        except OSError:
+            pass  # A read-only or full folder costs time at each start, nothing else.
+    return arrays
 
 
 @contextmanager

@@ -78,14 +78,8 @@ def read(folder):
             f"SVHN is not in {folder}. Run `ddl data fetch svhn` to download it, set DDL_DATA_DIR "
             f"to a folder that holds {TRAIN.file} and {TEST.file}, or use the data set `synthetic`."
         )
-    fingerprint = store.fingerprint(paths, FORMAT)
-    arrays = store.read(mapped(folder))
-    if arrays is None or str(arrays.get("source")) != fingerprint:
-        arrays = _decode(paths)
-        try:
-            store.write(mapped(folder), source=fingerprint, **arrays)
-        except OSError:
-            pass  # A read-only or full folder costs time at each start, nothing else.
+    source = store.fingerprint(paths, FORMAT)
+    arrays = store.kept(mapped(folder), source, lambda: _decode(paths))
     return DataSet(
         name="svhn",
         form=str(arrays["form"]),
