@@ -8,7 +8,6 @@ down what it itself saw in witness-<k>.jsonl (ddl/hunt.py): that is where to loo
 """
 
 import argparse
-import os
 import sys
 import time
 
@@ -18,8 +17,8 @@ import tensorflow as tf
 
 from ddl.data import DataError, Order, shard
 from ddl.hunt import CASES, Witness, checksum
+from ddl.machine import threads_per_rank
 from ddl.record import Recorder, hardware, versions
-from ddl.site import usable_cores
 
 FEATURES, CLASSES, TEST_SAMPLES = 16, 4, 1024
 
@@ -123,7 +122,7 @@ def main(arguments=None):
           f"{accuracy:.1%}, {processed / seconds:,.0f} samples/s", flush=True)
     result = {
         "script": "bug_hunt.py", "argv": sys.argv[1:], "config": vars(config), "case": case,
-        "ranks": ranks, "threads_per_rank": int(os.environ.get("DDL_THREADS") or usable_cores()),
+        "ranks": ranks, "threads_per_rank": threads_per_rank(),
         "per_rank_batch": config.batch, "global_batch": config.batch * ranks,
         "learning_rate": rate, "seed": config.seed, "steps": config.steps, "epochs": end["epoch"],
         "train_seconds": seconds, "history": [end],

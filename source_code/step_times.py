@@ -25,8 +25,8 @@ from tensorflow.keras import layers
 
 from ddl.data import DataError, Order, shard
 from ddl.efficiency import PARTS, spread
+from ddl.machine import threads_per_rank
 from ddl.record import Recorder, RunFolder, hardware, read_json, start_of, versions
-from ddl.site import usable_cores
 from ddl.timeline import FILE
 
 CLASSES, SAMPLES = 10, 2048
@@ -117,8 +117,7 @@ def main(arguments=None):
         began, launched = beginnings(recorder.folder)
         recorder.result({
             "script": "step_times.py", "argv": sys.argv[1:], "config": vars(config),
-            "ranks": ranks, "threads_per_rank": int(os.environ.get("DDL_THREADS")
-                                                    or usable_cores()),
+            "ranks": ranks, "threads_per_rank": threads_per_rank(),
             "per_rank_batch": config.global_batch // ranks * config.aggregate,
             "global_batch": config.global_batch * config.aggregate,
             "steps": total, "samples": total * config.global_batch * config.aggregate,

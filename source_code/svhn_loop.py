@@ -24,7 +24,7 @@ from ddl import models
 from ddl.data import DataError, Order, load, shard
 from ddl.data.augment import normalise
 from ddl.journal import Journal
-from ddl.machine import usable_cores
+from ddl.machine import threads_per_rank
 from ddl.way import devices_for, losses_and_hits
 
 TEST_BATCH = 500
@@ -118,7 +118,7 @@ def main(arguments=None):
         data=data.describe(),
         ranks=1,
         replicas=config.replicas,
-        threads_per_rank=int(os.environ.get("TF_NUM_INTRAOP_THREADS") or usable_cores()),
+        threads_per_rank=threads_per_rank(),
         per_rank_batch=config.global_batch,
         global_batch=config.global_batch,
         seed=config.seed,

@@ -23,9 +23,9 @@ from ddl import checkpoint, models, optimizer
 from ddl.data import DataError, Order, load
 from ddl.data.augment import augment, normalise
 from ddl.journal import Journal
+from ddl.machine import threads_per_rank
 from ddl.noise import NoiseScale
 from ddl.recipes import BASE_RATES, RECIPES, SettingError, settle
-from ddl.site import usable_cores
 from ddl.schedule import DECAYS, Schedule
 
 TEST_BATCH = 500  # small enough for any device, large enough to keep it busy
@@ -197,7 +197,7 @@ def main(arguments=None):
         parameters=sum(int(np.prod(weight.shape)) for weight in model.trainable_variables),
         data=data.describe(),
         ranks=ranks,
-        threads_per_rank=int(os.environ.get("TF_NUM_INTRAOP_THREADS") or usable_cores()),
+        threads_per_rank=threads_per_rank(),
         per_rank_batch=config.global_batch // ranks,
         global_batch=config.global_batch,
         backward_passes_per_step=config.backward_passes_per_step,

@@ -23,7 +23,7 @@ from ddl import cluster, embedding, text
 from ddl.data import DataError, Order, load_questions, shard
 from ddl.data.catalogue import TEXTS
 from ddl.journal import Journal
-from ddl.machine import usable_cores
+from ddl.machine import threads_per_rank
 from ddl.way import devices_for, mean_so_far
 
 STRATEGIES = ("single", "mirrored", "mirrored_loop", "multi_worker", "horovod")
@@ -395,7 +395,7 @@ def finish(config, place, model, parts, journal, arguments):
         data=parts.describe(),
         ranks=place.ranks,
         replicas=place.replicas,
-        threads_per_rank=int(os.environ.get("TF_NUM_INTRAOP_THREADS") or usable_cores()),
+        threads_per_rank=threads_per_rank(),
         per_rank_batch=config.global_batch // place.ranks,
         global_batch=config.global_batch,
         seed=config.seed,

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-__all__ = ["container_around", "gpu_names", "gpu_numbers", "usable_cores"]
+__all__ = ["container_around", "gpu_names", "gpu_numbers", "threads_per_rank", "usable_cores"]
 
 MARKS = {  # of a container that this process may be in: variables, files
     "singularity": (("SINGULARITY_CONTAINER", "APPTAINER_CONTAINER"), ("/.singularity.d",)),
@@ -28,6 +28,11 @@ def usable_cores():
     except (OSError, ValueError):
         pass  # cgroup v1, or no cgroup at all: affinity is all there is to know
     return cores
+
+
+def threads_per_rank():
+    """Number of threads that TensorFlow computes with in this process, as records state it."""
+    return int(os.environ.get("TF_NUM_INTRAOP_THREADS") or usable_cores())
 
 
 @functools.cache

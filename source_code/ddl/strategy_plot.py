@@ -4,7 +4,7 @@ import numpy
 
 from ddl.plot import COLOURS, LINES, MARKERS, Picture, styled
 from ddl.view import data_label
-from ddl.way import agreement, kept_weights
+from ddl.way import differences, kept_weights
 
 __all__ = ["plot_agreement", "plot_loss_scaling", "plot_staleness"]
 
@@ -29,13 +29,15 @@ def plot_agreement(runs):
     Raises
     ------
     ValueError
-        As `ddl.way.agreement` does; or if there is nothing to compare the first run with.
+        As `ddl.way.differences` does; or if there is nothing to compare the first run with.
     """
     first, *others = runs
     if not others:
         raise ValueError("one run alone has nothing to agree with: give at least two")
-    steps = sorted(set.intersection(*(set(kept_weights(run)) for run in (first, *others))))
-    gaps = numpy.array([agreement([first, *others], step)["÷ the largest weight"][1:]
+    runs = [first, *others]
+    kept = [kept_weights(run) for run in runs]
+    steps = sorted(set.intersection(*map(set, kept)))
+    gaps = numpy.array([[relative for _, _, relative in differences(runs, kept, step)[1:]]
                         for step in steps])
     picture = Picture(8.0, 4.2)
     panel = picture.subplots()

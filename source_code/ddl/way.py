@@ -15,7 +15,7 @@ import numpy as np
 
 from ddl.data import DataError, Order, load, shard
 from ddl.journal import Journal
-from ddl.machine import usable_cores
+from ddl.machine import threads_per_rank
 from ddl.recipes import REFERENCE_BATCH
 from ddl.record import RunFolder
 from ddl.table import Table
@@ -26,14 +26,15 @@ __all__ = [
     "Way",
     "agreement",
     "devices_for",
+    "differences",
     "kept_weights",
     "losses_and_hits",
     "mean_so_far",
 ]
 
 MOMENTUM = 0.9
-# On 5,000 generated pictures, batch 64, 3 epochs, one seed: 0.02 gives 38 % held-out accuracy on one
-# device and 28 % with a parameter server and two workers; 0.05 gives 36 % and 23 %.
+# On 5,000 generated pictures, batch 64, 3 epochs, one seed: 0.02 gives 38 % held-out accuracy on
+# one device and 28 % with a parameter server and two workers; 0.05 gives 36 % and 23 %.
 LEARNING_RATE = 0.02
 KEPT = tuple(4**power for power in range(6))  # weights after so many updates are kept, and the last
 TEST_BATCH = 500
@@ -282,7 +283,7 @@ class Way:
             parameters=model.count_params(),
             data=self.data.describe(),
             ranks=self.ranks,
-            threads_per_rank=int(os.environ.get("TF_NUM_INTRAOP_THREADS") or usable_cores()),
+            threads_per_rank=threads_per_rank(),
             replicas=self.replicas,
             devices=self._devices,
             per_rank_batch=self._per_rank_batch,
@@ -427,8 +428,50 @@ def agreement(runs, step=None):
     runs = list(runs)
     if not runs:
         raise ValueError("there are no runs to compare")
-    kept = [kept_weights(run) for run in runs]
     rows = []
+    apart = differences(runs, [kept_weights(run) for run in runs], step)
+    for run, (updates, absolute, relative) in zip(runs, apart, strict=True):
+        result = run.result
+        rows.append({
+            "way": run.name,
+            "processes × threads": f"{result['ranks']} × {result['threads_per_rank']}",
+            "replicas": result["replicas"],
+            "updates": updates,
+            "largest difference of a weight": absolute,
+            "÷ the largest weight": relative,
+            "held-out accuracy, %": 100 * result["test_accuracy"],
+            "images/s": result["images_per_s"],
+        })
+    forms = ("s", "s", "d", "d", ".1e", ".1e", ".1f", ",.0f")
+    when = "at the end" if step is None else f"after {step} updates"
+    return Table.of(rows, {name: (name, form) for name, form in zip(rows[0], forms, strict=True)},
+                    f"Weights {when}, against those of “{runs[0].name}”. Accuracy and images/s are "
+                    "of the whole run.")
+
+
+def differences(runs, kept, step=None):
+    """Return how far the weights of each run are from the first run's.
+
+    Parameters
+    ----------
+    runs : list of Run
+    kept : list of dict
+        The `kept_weights` of each.
+    step : int, optional
+        As for `agreement`.
+
+    Returns
+    -------
+    list of (int, float, float)
+        For each run after how many updates, the largest difference of any weight, and the same
+        divided by the largest absolute weight of the first run.
+
+    Raises
+    ------
+    ValueError
+        If a run has no weights of that step, or trained another network than the first.
+    """
+    apart = []
     for run, weights in zip(runs, kept, strict=True):
         at = max(weights) if step is None else step
         if at not in weights or at not in kept[0]:
@@ -440,22 +483,8 @@ def agreement(runs, step=None):
             raise ValueError(f"run {run.id} ({run.name}) trained another network than run "
                              f"{runs[0].id} ({runs[0].name}): their weights can't be compared")
         gap = max(float(np.abs(a - b).max()) for a, b in zip(ours, first, strict=True))
-        result = run.result
-        rows.append({
-            "way": run.name,
-            "processes × threads": f"{result['ranks']} × {result['threads_per_rank']}",
-            "replicas": result["replicas"],
-            "updates": at,
-            "largest difference of a weight": gap,
-            "÷ the largest weight": gap / max(float(np.abs(each).max()) for each in first),
-            "held-out accuracy, %": 100 * result["test_accuracy"],
-            "images/s": result["images_per_s"],
-        })
-    forms = ("s", "s", "d", "d", ".1e", ".1e", ".1f", ",.0f")
-    when = "at the end" if step is None else f"after {step} updates"
-    return Table.of(rows, {name: (name, form) for name, form in zip(rows[0], forms, strict=True)},
-                    f"Weights {when}, against those of “{runs[0].name}”. Accuracy and images/s are "
-                    "of the whole run.")
+        apart.append((at, gap, gap / max(float(np.abs(each).max()) for each in first)))
+    return apart
 
 
 def kept_weights(run):
