@@ -1,0 +1,570 @@
+"""A machine as boxes in boxes with links between them, and what follows from that.
+
+Bandwidths are nominal ones, in GB/s (10^9 bytes a second) and PER DIRECTION: what a link is built
+for. No program reaches all of it.
+"""
+
+import math
+from collections import deque
+from dataclasses import dataclass, field
+
+import pandas
+
+from ddl.topology.error import TopologyError
+from ddl.topology.link import nvlink_gb_per_s, pcie_gb_per_s
+
+__all__ = [
+    "Cache",
+    "Core",
+    "Device",
+    "Hop",
+    "Network",
+    "Numa",
+    "NvLink",
+    "Socket",
+    "SocketLink",
+    "Topology",
+    "ranges",
+]
+
+DEVICE_KINDS = ("root", "switch", "gpu", "nic", "disk", "nvswitch", "other")
+
+
+@dataclass(frozen=True)
+class Socket:
+    """A processor chip.
+
+    Attributes
+    ----------
+    number : int
+        As the operating system counts.
+    model : str
+    """
+
+    number: int
+    model: str = ""
+
+
+@dataclass(frozen=True)
+class Numa:
+    """Memory, and the cores that are near to it.
+
+    Attributes
+    ----------
+    number, socket : int
+    memory_bytes : int or None
+    memory_gb_per_s : float or None
+        Reading and writing together: memory has one bus for both.
+    """
+
+    number: int
+    socket: int
+    memory_bytes: int | None = None
+    memory_gb_per_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Core:
+    """A core, and the threads that the operating system counts as processors.
+
+    Attributes
+    ----------
+    number : int
+        In the order of sockets, and in each of the lowest thread.
+    socket, numa : int
+    threads : tuple of int
+    """
+
+    number: int
+    socket: int
+    numa: int
+    threads: tuple
+
+
+@dataclass(frozen=True, order=True)
+class Cache:
+    """A cache.
+
+    Attributes
+    ----------
+    level : int
+    kind : {"data", "instruction", "unified"}
+    size_bytes : int
+    cores : tuple of int
+        Those that share it.
+    """
+
+    level: int
+    kind: str
+    size_bytes: int
+    cores: tuple
+
+
+@dataclass(frozen=True)
+class Device:
+    """A part of the PCIe tree: a root complex, a switch, a GPU, a network card and so on.
+
+    Attributes
+    ----------
+    name : str
+    kind : {"root", "switch", "gpu", "nic", "disk", "nvswitch", "other"}
+    under : str
+        The switch or root complex that it is plugged into; empty for a root complex, and where it
+        is not known.
+    numa : int or None
+        Where it hangs; None: as what it is under, or not known.
+    model, address : str
+    generation, width : int or None
+        Of its PCIe link upwards.
+    gb_per_s : float or None
+        Of that link; worked out from generation and width where it is not given.
+    gbit_per_s : float or None
+        Of a network card's cable, in 10^9 bits a second.
+    network : str
+        "Ethernet" or "InfiniBand".
+    memory_bytes : int or None
+    memory_gb_per_s : float or None
+        Of a GPU's own memory.
+    """
+
+    name: str
+    kind: str
+    under: str = ""
+    numa: int | None = None
+    model: str = ""
+    address: str = ""
+    generation: int | None = None
+    width: int | None = None
+    gb_per_s: float | None = None
+    gbit_per_s: float | None = None
+    network: str = ""
+    memory_bytes: int | None = None
+    memory_gb_per_s: float | None = None
+
+    def __post_init__(self):
+        if self.kind not in DEVICE_KINDS:
+            raise TopologyError(f"{self.name}: kind {self.kind!r} is not one of "
+                                f"{', '.join(DEVICE_KINDS)}")
+        if self.gb_per_s is None and self.generation and self.width:
+            object.__setattr__(self, "gb_per_s", pcie_gb_per_s(self.generation, self.width))
+
+
+@dataclass(frozen=True)
+class NvLink:
+    """The NVLinks between two GPUs, or between a GPU and an NVSwitch.
+
+    Attributes
+    ----------
+    a, b : str
+    count : int
+    generation : int or None
+    """
+
+    a: str
+    b: str
+    count: int
+    generation: int | None = None
+
+    def __post_init__(self):
+        if self.count < 1 or self.a == self.b:
+            raise TopologyError(f"NVLinks between {self.a} and {self.b}, {self.count} of them: "
+                                "two different ends and at least one link are needed")
+
+    @property
+    def gb_per_s(self):
+        """Per direction, all links together; NaN where the generation is not known."""
+        return self.count * nvlink_gb_per_s(self.generation) if self.generation else math.nan
+
+
+@dataclass(frozen=True)
+class SocketLink:
+    """What joins two sockets.
+
+    Attributes
+    ----------
+    a, b : int
+    kind : str
+        "QPI", "UPI", "xGMI" or the like.
+    count : int
+    gb_per_s : float or None
+        Of each, per direction.
+    """
+
+    a: int
+    b: int
+    kind: str
+    count: int = 1
+    gb_per_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Network:
+    """What a machine of a cluster has for talking to the others.
+
+    Attributes
+    ----------
+    kind : str
+        "InfiniBand EDR", "Ethernet" or the like.
+    nics : int
+        Ports that training uses; those for storage and management are not counted.
+    gbit_per_s : float
+        Of each, in 10^9 bits a second, per direction.
+    """
+
+    kind: str
+    nics: int
+    gbit_per_s: float
+
+    def __post_init__(self):
+        if self.nics < 1 or not self.gbit_per_s > 0:
+            raise TopologyError(f"a network of {self.nics} cards at {self.gbit_per_s} Gbit/s: "
+                                "at least one card and a rate above 0 are needed")
+
+    @property
+    def gb_per_s(self):
+        """All cards of a machine together, per direction."""
+        return self.nics * self.gbit_per_s / 8
+
+
+@dataclass(frozen=True)
+class Hop:
+    """A stretch of a way from one part to another.
+
+    Attributes
+    ----------
+    start, end : str
+    kind : str
+        "NV2", "PCIe 3 x16", "host bridge", "on chip", "QPI" or the like.
+    gb_per_s : float
+        Per direction. Infinite where it limits nothing, NaN where it is not known.
+    """
+
+    start: str
+    end: str
+    kind: str
+    gb_per_s: float
+
+
+@dataclass(frozen=True)
+class Topology:
+    """A machine, and the links in it.
+
+    Attributes
+    ----------
+    name : str
+    origin : str
+        How it became known: "measured here by …" or "recorded".
+    sockets, numas, cores, caches, devices, nvlinks, socket_links : tuple
+        Of `Socket`, `Numa`, `Core`, `Cache`, `Device`, `NvLink`, `SocketLink`.
+    network : Network or None
+        How it is joined to others of its kind, where that was recorded.
+    title : str
+        A line for people.
+    usable : int or None
+        Processor threads that a process may use here; None: all.
+    sources, notes : tuple of str
+        Where the facts come from; what could not be found out.
+
+    Raises
+    ------
+    TopologyError
+        If names are not unique, or a part refers to one that is not there.
+    """
+
+    name: str
+    origin: str
+    sockets: tuple = ()
+    numas: tuple = ()
+    cores: tuple = ()
+    caches: tuple = ()
+    devices: tuple = ()
+    nvlinks: tuple = ()
+    socket_links: tuple = ()
+    network: Network | None = None
+    title: str = ""
+    usable: int | None = None
+    sources: tuple = ()
+    notes: tuple = ()
+    _named: dict = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self):
+        named = {device.name: device for device in self.devices}
+        object.__setattr__(self, "_named", named)
+        if len(named) < len(self.devices):
+            raise TopologyError(f"{self.name}: two devices have one name")
+        sockets = {socket.number for socket in self.sockets}
+        numas = {numa.number for numa in self.numas}
+        refers = [
+            *((f"device {d.name}", d.under, named) for d in self.devices if d.under),
+            *((f"device {d.name}", d.numa, numas) for d in self.devices if d.numa is not None),
+            *(("an NVLink", end, named) for link in self.nvlinks for end in (link.a, link.b)),
+            *(("a link of sockets", end, sockets)
+              for link in self.socket_links for end in (link.a, link.b)),
+            *((f"NUMA node {numa.number}", numa.socket, sockets) for numa in self.numas),
+            *((f"core {core.number}", core.numa, numas) for core in self.cores),
+        ]
+        for what, to, among in refers:
+            if to not in among:
+                raise TopologyError(f"{self.name}: {what} refers to {to!r}, which is not there; "
+                                    f"there are: {', '.join(map(str, among)) or 'none'}")
+        for device in self.devices:
+            self._above(device.name)  # raises when it goes round in a circle
+
+    def __repr__(self):
+        return f"<Topology {self.name}: {self.summary()}>"
+
+    def __str__(self):
+        from ddl.topology.text import tree
+
+        return tree(self)
+
+    def summary(self):
+        """Return its parts in a line."""
+        threads = sum(len(core.threads) for core in self.cores)
+        counts = [(len(self.sockets), "socket"), (len(self.numas), "NUMA node"),
+                  (len(self.cores), "core"), (threads, "thread"), (len(self.gpus), "GPU"),
+                  (len(self.of("nvswitch")), "NVSwitch"), (len(self.nics), "network card")]
+        return ", ".join(f"{count} {word}{('es' if word.endswith('ch') else 's') * (count != 1)}"
+                         for count, word in counts if count)
+
+    def of(self, kind):
+        """Return the devices of a kind (see `Device.kind`), in their order."""
+        return tuple(device for device in self.devices if device.kind == kind)
+
+    @property
+    def gpus(self):
+        """The GPUs."""
+        return self.of("gpu")
+
+    @property
+    def nics(self):
+        """The network cards."""
+        return self.of("nic")
+
+    def device(self, name):
+        """Return the device of that name.
+
+        Raises
+        ------
+        TopologyError
+            If there is none; the message lists all.
+        """
+        try:
+            return self._named[name]
+        except KeyError:
+            raise TopologyError(f"{self.name} has no {name!r}; it has: "
+                                f"{', '.join(self._named) or 'no devices'}") from None
+
+    def numa_of(self, name):
+        """Return the number of the NUMA node that a device hangs at; None where not known."""
+        for device in self._above(name):
+            if device.numa is not None:
+                return device.numa
+        return None
+
+    def threads_of(self, numa):
+        """Return the processor threads of a NUMA node, in order."""
+        return tuple(sorted(t for core in self.cores if core.numa == numa for t in core.threads))
+
+    # ------------------------------------------------------------ ways and what they are called
+
+    def path(self, a, b):
+        """Return the way that data take between two parts.
+
+        NVLinks between the two come first, then those over NVSwitches that both have, and then the
+        way up the PCIe tree and down again. A third GPU passes nothing on: no driver does.
+
+        Parameters
+        ----------
+        a, b : str
+            Names of devices, or "numa0", "numa1", … for the memory of a NUMA node.
+
+        Returns
+        -------
+        tuple of Hop
+            Empty for a part and itself, and where it is not known how the two are joined.
+        """
+        if a == b:
+            return ()
+        between = self._nvlinks(a, {b})
+        if between:
+            return (_nvlink_hop(a, b, between),)
+        switches = {d.name for d in self.of("nvswitch")}
+        ends = [{_other(link, end) for link in self._nvlinks(end, switches)} for end in (a, b)]
+        shared = ends[0] & ends[1]
+        if shared:
+            middle = " ".join(name for name in self._named if name in shared)
+            return (_nvlink_hop(a, middle, self._nvlinks(a, shared)),
+                    _nvlink_hop(middle, b, self._nvlinks(b, shared)))
+        return self._host_path(a, b)
+
+    def bandwidth(self, a, b):
+        """Return the bandwidth of the best way between two parts.
+
+        Parameters
+        ----------
+        a, b : str
+            As for `path`.
+
+        Returns
+        -------
+        float
+            GB/s per direction, of the narrowest known stretch: an upper bound. NaN where nothing
+            is known; infinite for a part and itself.
+        """
+        if a == b:
+            return math.inf
+        known = [hop.gb_per_s for hop in self.path(a, b) if math.isfinite(hop.gb_per_s)]
+        return min(known, default=math.nan)
+
+    def kind(self, a, b):
+        """Return what ``nvidia-smi topo -m`` calls the way between two devices.
+
+        "X": itself. "NV#": so many NVLinks. "PIX": one PCIe switch. "PXB": several, and no
+        root complex. "PHB": the root complex, near the processor. "NODE": between root complexes
+        of one NUMA node. "SYS": between NUMA nodes. "?": not known.
+        """
+        if a == b:
+            return "X"
+        hops = self.path(a, b)
+        if hops and hops[0].kind.startswith("NV"):
+            return hops[0].kind if hops[0].gb_per_s <= hops[-1].gb_per_s else hops[-1].kind
+        ways = [[device.name for device in self._above(name)] for name in (a, b)]
+        common = next((name for name in ways[0] if name in ways[1]), None)
+        if common is None:
+            nodes = {self.numa_of(a), self.numa_of(b)}
+            return "?" if None in nodes else "NODE" if len(nodes) == 1 else "SYS"
+        if self._named[common].kind == "root":
+            return "PHB"
+        return "PIX" if all(way.index(common) <= 1 for way in ways) else "PXB"
+
+    def matrix(self, nics=False):
+        """Return how any two GPUs are joined, as ``nvidia-smi topo -m`` writes it.
+
+        Parameters
+        ----------
+        nics : bool
+            Network cards, too.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Rows and columns are names of devices, cells see `kind`.
+        """
+        names = [device.name for device in self.gpus + (self.nics if nics else ())]
+        return pandas.DataFrame([[self.kind(a, b) for b in names] for a in names],
+                                index=names, columns=names, dtype=object)
+
+    def matrix_text(self):
+        """Return the matrix of GPUs and network cards laid out as ``nvidia-smi topo -m`` does."""
+        from ddl.topology.text import matrix_text
+
+        return matrix_text(self)
+
+    def _above(self, name):
+        """The device, what it is under, and so on up to the root complex."""
+        chain = [self.device(name)]
+        while chain[-1].under:
+            chain.append(self._named[chain[-1].under])
+            if len(chain) > len(self.devices):
+                raise TopologyError(f"{self.name}: {name} is under itself")
+        return chain
+
+    def _nvlinks(self, name, others):
+        return [link for link in self.nvlinks
+                if name in (link.a, link.b) and _other(link, name) in others]
+
+    def _host_path(self, a, b):
+        up, down = self._to_host(a), self._to_host(b)
+        if not up or not down:
+            return ()
+        while len(up) > 1 and len(down) > 1 and up[-2][0] == down[-2][0]:
+            up.pop(), down.pop()  # they meet further below
+        hops = [Hop(here, there, kind, gb) for (here, kind, gb), (there, *_) in _pairs(up)]
+        if up[-1][0] != down[-1][0]:
+            hops += self._between(up[-1][0], down[-1][0])
+        hops += [Hop(there, here, kind, gb) for (here, kind, gb), (there, *_) in
+                 reversed(_pairs(down))]
+        return tuple(hops)
+
+    def _to_host(self, name):
+        """Stops on the way to memory: (name, kind and GB/s of the link that leads on)."""
+        if name.startswith("numa") and name not in self._named:
+            self._numa(name)
+            return [(name, "", math.inf)]
+        stops = []
+        for device in self._above(name):
+            if device.kind == "root":
+                stops.append((device.name, "host bridge", math.inf))
+            else:
+                stops.append((device.name, _pcie(device), device.gb_per_s or math.nan))
+        numa = self.numa_of(name)
+        if numa is not None:
+            stops.append((f"numa{numa}", "", math.inf))
+        return stops
+
+    def _numa(self, name):
+        for numa in self.numas:
+            if name == f"numa{numa.number}":
+                return numa
+        raise TopologyError(f"{self.name} has no {name!r}; it has NUMA nodes "
+                            f"{', '.join(f'numa{n.number}' for n in self.numas) or '(none known)'}")
+
+    def _between(self, a, b):
+        """Hops between the tops of two ways: NUMA nodes, or, unknown where, something else."""
+        if not (a.startswith("numa") and b.startswith("numa")):
+            return [Hop(a, b, "not known", math.nan)]
+        sockets = [self._numa(name).socket for name in (a, b)]
+        if sockets[0] == sockets[1]:
+            return [Hop(a, b, "on chip", math.inf)]
+        found = self._socket_links(*sockets)
+        if not found:
+            return [Hop(a, b, "between sockets", math.nan)]
+        stops = [a, *(f"socket{number}" for number, _ in found[:-1]), b]
+        return [Hop(here, there, f"{link.count}×{link.kind}" if link.count > 1 else link.kind,
+                    link.count * link.gb_per_s if link.gb_per_s else math.nan)
+                for here, there, (_, link) in zip(stops, stops[1:], found, strict=False)]
+
+    def _socket_links(self, start, goal):
+        """The fewest links between sockets that lead there: [(socket reached, link), …]."""
+        ways = deque([(start, [])])
+        seen = {start}
+        while ways:
+            at, way = ways.popleft()
+            if at == goal:
+                return way
+            for link in self.socket_links:
+                if at in (link.a, link.b) and (there := _other(link, at)) not in seen:
+                    seen.add(there)
+                    ways.append((there, [*way, (there, link)]))
+        return []
+
+
+def ranges(numbers):
+    """Return numbers as the kernel lists processors: ``0-3,8``."""
+    runs = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(f"{a}" if a == b else f"{a}-{b}" for a, b in runs)
+
+
+def _other(link, end):
+    return link.b if link.a == end else link.a
+
+
+def _pairs(stops):
+    return list(zip(stops, stops[1:], strict=False))
+
+
+def _pcie(device):
+    if device.generation and device.width:
+        return f"PCIe {device.generation} x{device.width}"
+    return "PCIe"
+
+
+def _nvlink_hop(a, b, links):
+    return Hop(a, b, f"NV{sum(link.count for link in links)}",
+               sum(link.gb_per_s for link in links))

@@ -1,0 +1,76 @@
+"""Kinds of links and their published figures: what each can move, per direction and both."""
+
+import functools
+import tomllib
+from pathlib import Path
+
+from ddl.topology.error import TopologyError
+
+__all__ = ["links", "nvlink_gb_per_s", "pcie_gb_per_s", "rows"]
+
+FILE = Path(__file__).resolve().parents[3] / "results" / "reference" / "links.toml"
+
+# PCI Express: billion transfers a second and lane, and what of them is left for bytes after the
+# line code (8b/10b, then 128b/130b; PCIe 6 sends flits of 256 bytes, of which 242 are for packets).
+PCIE = {1: (2.5, 8 / 10), 2: (5, 8 / 10), 3: (8, 128 / 130), 4: (16, 128 / 130),
+        5: (32, 128 / 130), 6: (64, 242 / 256)}
+
+
+def pcie_gb_per_s(generation, width):
+    """Return the bandwidth of a PCIe link in GB/s per direction, before packet headers.
+
+    Parameters
+    ----------
+    generation : int
+        1 to 6.
+    width : int
+        Number of lanes.
+    """
+    if generation not in PCIE or width < 1:
+        raise TopologyError(f"PCIe {generation} x{width}: generations {min(PCIE)} to {max(PCIE)} "
+                            "are known, of one lane or more")
+    rate, share = PCIE[generation]
+    return rate * share * width / 8
+
+
+def nvlink_gb_per_s(generation):
+    """Return the bandwidth of one NVLink in GB/s per direction.
+
+    Parameters
+    ----------
+    generation : int
+    """
+    known = {row["generation"]: row["gb_per_s"] for row in rows() if row.get("generation")}
+    if generation not in known:
+        raise TopologyError(f"NVLink {generation}: generations {', '.join(map(str, known))} "
+                            "are known")
+    return known[generation]
+
+
+@functools.cache
+def rows():
+    """Return the links of ``results/reference/links.toml`` as dictionaries, in their order."""
+    return tuple(tomllib.loads(FILE.read_text(encoding="utf-8"))["link"])
+
+
+def links():
+    """Tabulate kinds of links, with the source of each figure.
+
+    Returns
+    -------
+    ddl.table.Table
+        A row a kind. ``gb_per_s``: GB/s (10^9 bytes a second) per direction; ``both_gb_per_s``:
+        both directions together (memory has one bus for both: the two are the same).
+    """
+    from ddl.table import Table
+
+    labels = {
+        "link": "link", "group": "kind", "gb_per_s": ("GB/s per direction", ",.4g"),
+        "both_gb_per_s": ("GB/s both directions", ",.4g"), "latency": "latency is of the order of",
+        "source": "source",
+    }
+    shown = [{name: row[name] for name in labels if name != "both_gb_per_s"}
+             | {"both_gb_per_s": row["gb_per_s"] * (1 if row["group"] == "memory" else 2)}
+             for row in rows()]
+    return Table.of(shown, labels, "Nominal figures; 1 GB/s is 10^9 bytes a second. Orders of "
+                                   "latency are for small messages, from memory, not looked up.")
