@@ -1,0 +1,290 @@
+"""How long all-reduce, broadcast and all-gather take, over message sizes from 4 B to 256 MiB.
+
+    ddl run --workers 2 bench_allreduce.py
+    ddl run --workers 2 bench_allreduce.py --operations all_reduce --sizes 4 4096 4194304
+    ddl run --workers 2 --cluster multi_worker bench_allreduce.py --implementation ring
+    ddl run --workers 8 bench_allreduce.py --nccl NCCL_ALGO=Ring NCCL_P2P_LEVEL=PHB
+
+Under Horovod it times Horovod's operations, with whatever carries them: Gloo, MPI, or NCCL on GPUs.
+In a cluster of tf.distribute (--cluster multi_worker) it times that library's collectives.
+
+Before each repetition all ranks wait for each other; it took as long as its slowest rank says. The
+first ones, which open connections and build graphs, are not kept. A size is that of the result:
+each of N ranks brings 1/N of an all-gather's, as the nccl-tests count it.
+"""
+
+import argparse
+import os
+import sys
+import time
+
+import numpy as np
+import tensorflow as tf
+
+from ddl import cluster
+from ddl.bench import (
+    BenchError,
+    add_options,
+    link,
+    nccl_settings,
+    refuse_what_does_not_fit,
+    repeats,
+    sizes,
+    timing,
+)
+from ddl.machine import threads_per_rank
+from ddl.record import Recorder, hardware, versions
+
+OPERATIONS = ("all_reduce", "broadcast", "all_gather")
+IMPLEMENTATIONS = ("auto", "ring", "nccl")
+WARM_UP = 3  # repetitions of each size
+COPIES = 4  # of a message that a rank holds at once: its own, the result, the library's buffers
+
+
+def parse(arguments=None):
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--operations", nargs="+", choices=OPERATIONS, default=list(OPERATIONS))
+    add_options(parser)
+    parser.add_argument("--nccl", nargs="+", metavar="NAME=VALUE",
+                        help="settings of NCCL, such as NCCL_ALGO=Ring")
+    parser.add_argument("--cycle-time-ms", type=float, metavar="MS",
+                        help="how often Horovod looks what is ready (default: Horovod's own, 1)")
+    parser.add_argument("--implementation", choices=IMPLEMENTATIONS, default="auto",
+                        help="of tf.distribute's collectives; Horovod's was chosen with its launch")
+    return parser.parse_args(arguments)
+
+
+def main(arguments=None):
+    config = parse(arguments)
+    to_measure = sizes(config)
+    settings = nccl_settings(config.nccl)
+    os.environ.update(settings)  # NCCL reads them when it is first used
+    library = TFDistribute(config) if os.environ.get("TF_CONFIG") else Horovod(config)
+    refuse_what_does_not_fit(max(to_measure), COPIES, library.local_ranks)
+
+    recorder = Recorder() if library.rank == 0 else None
+    points = [(operation, size) for operation in config.operations
+              for size in dict.fromkeys(whole(operation, size, library.ranks)
+                                        for size in to_measure)]
+    if recorder:
+        recorder.event("start", steps=len(points), world=library.ranks)
+        if settings and library.backend != "nccl":
+            recorder.event("note", message=f"settings of NCCL change nothing here: "
+                                           f"{library.backend} carries the bytes")
+        if library.ranks == 1:
+            recorder.event("note", message="on one rank nothing travels: what is timed is what "
+                                           "the library does with a message all the same")
+        print(f"{library.name}, {library.backend}, {library.ranks} ranks: {library.transport}",
+              flush=True)
+    measured = []
+    for step, (operation, size) in enumerate(points, start=1):
+        point = {"operation": operation, "size_bytes": size,
+                 **measure(library, operation, size, config)}
+        measured.append(point)
+        if recorder:
+            recorder.event("step", step=step, **point)
+            print(f"{operation} {size:,} bytes: {1e6 * point['seconds']['median']:,.1f} µs, median "
+                  f"of {point['repeats']}", flush=True)
+    if recorder:
+        recorder.result({
+            "script": "bench_allreduce.py", "argv": sys.argv[1:], "config": vars(config),
+            "library": library.name, "backend": library.backend, "transport": library.transport,
+            "hosts": library.hosts, "ranks": library.ranks, "threads_per_rank": threads_per_rank(),
+            "settings": {name: value for name, value in sorted(os.environ.items())
+                         if name.startswith("NCCL_") or name in Horovod.SETTINGS},
+            "points": measured, "history": [], "versions": versions(), "hardware": hardware(),
+        })
+
+
+def whole(operation, size_bytes, ranks):
+    """Return the size that is really measured: each rank brings whole numbers to an all-gather."""
+    parts = ranks if operation == "all_gather" else 1
+    return max(1, size_bytes // (4 * parts)) * 4 * parts
+
+
+def measure(library, operation, size_bytes, config):
+    """Time one operation on messages of one size; return repeats and their times.
+
+    Raises
+    ------
+    RuntimeError
+        If the result is not what the operation should give.
+    """
+    own = size_bytes // 4 // (library.ranks if operation == "all_gather" else 1)
+    # Rank k brings k + 1, so that a result says who took part in it.
+    act = library.operation(operation, tf.fill([own], library.rank + 1.0))
+
+    def once():
+        library.barrier()
+        start = time.perf_counter()
+        result = act()
+        library.finish(result)
+        return time.perf_counter() - start, result
+
+    for _ in range(WARM_UP):
+        seconds, result = once()
+    ends = result[0].numpy(), result[-1].numpy(), len(result)
+    right = {"all_reduce": (library.ranks * (library.ranks + 1) / 2,) * 2, "broadcast": (1, 1),
+             "all_gather": (1, library.ranks)}[operation] + (size_bytes // 4,)
+    if ends != right:
+        raise RuntimeError(f"{operation} of {size_bytes:,} bytes gave {ends} on rank "
+                           f"{library.rank}, where {right} is right (first, last, how many)")
+    del result  # or there would be two of them from here on
+    count = repeats(config, library.gather([seconds]).max())
+    slowest = library.gather([once()[0] for _ in range(count)]).max(axis=0)
+    return {"repeats": count, "seconds": timing(slowest.tolist())}
+
+
+class Horovod:
+    """Horovod's operations, one process a rank."""
+
+    name = "horovod"
+    SETTINGS = ("HOROVOD_GLOO_IFACE", "HOROVOD_CYCLE_TIME", "HOROVOD_FUSION_THRESHOLD")
+
+    def __init__(self, config):
+        import horovod.tensorflow as hvd
+
+        if config.implementation != "auto":
+            raise BenchError(f"--implementation {config.implementation} is for tf.distribute: "
+                             'launch with cluster="multi_worker" to time its collectives')
+        if config.cycle_time_ms is not None:
+            os.environ["HOROVOD_CYCLE_TIME"] = str(config.cycle_time_ms)
+        if config.interface:
+            link(config.interface)  # refuses what isn't there
+            os.environ.update(HOROVOD_GLOO_IFACE=config.interface,
+                              NCCL_SOCKET_IFNAME=config.interface)
+        hvd.init()
+        self.hvd, self.rank, self.ranks = hvd, hvd.rank(), hvd.size()
+        self.hosts, self.local_ranks = hvd.cross_size(), hvd.local_size()
+        gpus = tf.config.list_physical_devices("GPU")
+        if gpus:
+            tf.config.set_visible_devices(gpus[hvd.local_rank() % len(gpus)], "GPU")
+        on_cpus = "mpi" if hvd.mpi_enabled() else "gloo"
+        self.backend = "nccl" if gpus and hvd.nccl_built() else on_cpus
+        if config.interface and self.backend == "mpi":
+            raise BenchError("--interface: MPI chooses its interfaces before a script begins; "
+                             "Open MPI takes btl_tcp_if_include from its own configuration")
+        self.transport = transport(self.backend, self.ranks, self.hosts,
+                                   os.environ.get("HOROVOD_GLOO_IFACE", ""))
+
+    def barrier(self):
+        self.hvd.allreduce(tf.zeros([1]), name="barrier")
+
+    def finish(self, result):
+        """Wait until the devices are done with what they were given."""
+        tf.test.experimental.sync_devices()
+
+    def operation(self, operation, values):
+        """Return a function of nothing that does the operation and returns its result."""
+        hvd, name = self.hvd, f"{operation}.{len(values)}"
+
+        @tf.function
+        def act():
+            if operation == "all_reduce":
+                return hvd.allreduce(values, op=hvd.Sum, name=name)
+            if operation == "broadcast":
+                return hvd.broadcast(values, root_rank=0, name=name)
+            return hvd.allgather(values, name=name)
+
+        return act
+
+    def gather(self, values):
+        """Return the values of all ranks: an array of ranks × values, float64."""
+        return self.hvd.allgather(tf.constant([values], tf.float64), name="times").numpy()
+
+
+class TFDistribute:
+    """The collectives of tf.distribute's MultiWorkerMirroredStrategy, one replica a process.
+
+    It has no broadcast to call by name: this is the operation with which it gives all replicas the
+    first one's initial values.
+    """
+
+    name = "tf.distribute"
+    GROUP = 2020  # a number of our own for broadcasts: the strategy counts its groups from 1
+
+    def __init__(self, config):
+        for option in ("interface", "cycle_time_ms"):
+            if getattr(config, option) is not None:
+                raise BenchError(f"--{option.replace('_', '-')} is for Horovod: tf.distribute uses "
+                                 "the addresses in TF_CONFIG, and has no cycles")
+        task = cluster.await_all()
+        tf_options = tf.distribute.experimental
+        implementation = tf_options.CommunicationImplementation[config.implementation.upper()]
+        self.strategy = tf.distribute.MultiWorkerMirroredStrategy(
+            communication_options=tf_options.CommunicationOptions(implementation=implementation))
+        self.rank, self.ranks = task.index, len(task.workers)
+        if self.strategy.num_replicas_in_sync != self.ranks:
+            raise BenchError(f"{self.strategy.num_replicas_in_sync} replicas on {self.ranks} "
+                             "workers: each worker needs one GPU (CUDA_VISIBLE_DEVICES) or none")
+        names = [host.rpartition(":")[0] for host in task.workers]
+        self.hosts, self.local_ranks = len(set(names)), names.count(names[self.rank])
+        gpus = tf.config.list_logical_devices("GPU")
+        if config.implementation == "nccl" and not gpus:
+            raise BenchError("--implementation nccl: NCCL needs GPUs, and TensorFlow sees none; "
+                             "ring works without")
+        self.device = gpus[0].name if gpus else tf.config.list_logical_devices("CPU")[0].name
+        self.backend = "nccl" if gpus and config.implementation != "ring" else "grpc ring"
+        self.transport = transport(self.backend, self.ranks, self.hosts, "")
+        self.wait = self._replicated(lambda: tf.distribute.get_replica_context().all_reduce(
+            tf.distribute.ReduceOp.SUM, tf.zeros([1])))
+        self.broadcasts = 0
+
+    def _replicated(self, act):
+        return tf.function(lambda: self.strategy.run(act))
+
+    def barrier(self):
+        self.wait()
+
+    def finish(self, result):
+        """Wait for a GPU by fetching a number from it: sync_devices() fails in a cluster."""
+        if "GPU" in self.device:
+            result[0].numpy()
+
+    def operation(self, operation, values):
+        """Return a function of nothing that does the operation and returns its result."""
+        context = tf.distribute.get_replica_context
+        acts = {
+            "all_reduce": lambda: context().all_reduce(tf.distribute.ReduceOp.SUM, values),
+            "broadcast": lambda: self._broadcast(values),
+            "all_gather": lambda: context().all_gather(values, axis=0),
+        }
+        return self._replicated(acts[operation])
+
+    def _broadcast(self, values):
+        if self.ranks == 1:
+            return tf.identity(values)
+        self.broadcasts += 1  # each graph that is built needs an instance of its own
+        how = {"group_size": self.ranks, "group_key": self.GROUP, "instance_key": self.broadcasts}
+        with tf.device(self.device):
+            if self.rank == 0:
+                return tf.raw_ops.CollectiveBcastSend(input=values, shape=values.shape, **how)
+            return tf.raw_ops.CollectiveBcastRecv(T=values.dtype, shape=values.shape, **how)
+
+    def gather(self, values):
+        """Return the values of all ranks: an array of ranks × values, float64."""
+        row = tf.constant([values], tf.float64)
+        return self._replicated(
+            lambda: tf.distribute.get_replica_context().all_gather(row, axis=0))().numpy()
+
+
+def transport(backend, ranks, hosts, interface):
+    """Say in words where the bytes go, as far as it is known to a script."""
+    if ranks == 1:
+        return "nothing travels: there is one rank"
+    if backend == "nccl":
+        return ("NVLink, PCIe or host memory, and a network between hosts: NCCL chooses, and says "
+                "what with NCCL_DEBUG=INFO")
+    if backend == "mpi":
+        return ("MPI chooses: " + ("shared memory as a rule, as there is one host" if hosts == 1
+                                   else "shared memory inside a host, a network between hosts"))
+    return link(interface, hosts)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (BenchError, cluster.ClusterError) as error:
+        sys.exit(f"bench_allreduce.py: {error}")

@@ -1,0 +1,227 @@
+"""What `bench_allreduce.py` and `bench_p2p.py` share: sizes, repeats, memory, and where bytes went.
+
+The scripts do the measuring; this module needs neither TensorFlow nor Horovod.
+"""
+
+import re
+import socket
+from pathlib import Path
+
+import psutil
+
+from ddl.efficiency import spread
+
+__all__ = [
+    "BenchError",
+    "DEFAULT_SIZES",
+    "add_options",
+    "address",
+    "available_bytes",
+    "link",
+    "nccl_settings",
+    "refuse_what_does_not_fit",
+    "repeats",
+    "sizes",
+    "timing",
+]
+
+# From one float32 number to 256 MiB, each four times the one before.
+DEFAULT_SIZES = {"min_bytes": 4, "max_bytes": 2**28, "factor": 4}
+ITEM_BYTES = 4  # of a float32, which all messages are made of
+LEAST_REPEATS = 3
+
+
+class BenchError(ValueError):
+    """Something cannot be measured as it was asked for."""
+
+
+def add_options(parser):
+    """Give an argparse parser the options that both benchmarks have."""
+    add = parser.add_argument
+    add("--min-bytes", type=int, default=DEFAULT_SIZES["min_bytes"], help="the smallest size")
+    add("--max-bytes", type=int, default=DEFAULT_SIZES["max_bytes"],
+        help="the largest size (default: 256 MiB)")
+    add("--factor", type=int, default=DEFAULT_SIZES["factor"], help="from one size to the next")
+    add("--sizes", type=int, nargs="+", metavar="BYTES",
+        help="these instead, all multiples of four bytes")
+    add("--repeats", type=int, default=100, metavar="N", help="of each size, at most")
+    add("--seconds", type=float, default=0.5,
+        help=f"to spend on a size, after which it gets no more than {LEAST_REPEATS} repeats")
+    add("--interface", metavar="NAME", help="the network interface to use, such as eth0")
+
+
+def sizes(config):
+    """Return the sizes to measure, in bytes, growing.
+
+    Parameters
+    ----------
+    config : argparse.Namespace
+        With the options of `add_options`.
+
+    Returns
+    -------
+    list of int
+
+    Raises
+    ------
+    BenchError
+        If a size is no whole number of float32 values, or there is no size between the limits; or
+        if nothing would be repeated.
+    """
+    if config.repeats < 1:
+        raise BenchError(f"--repeats {config.repeats}: at least 1 is needed")
+    if not config.seconds > 0:
+        raise BenchError(f"--seconds {config.seconds:g}: more than 0 are needed")
+    if config.sizes:
+        found = sorted(set(config.sizes))
+    else:
+        if config.factor < 2:
+            raise BenchError(f"--factor {config.factor}: at least 2 is needed, or sizes don't grow")
+        if not 0 < config.min_bytes <= config.max_bytes:
+            raise BenchError(f"--min-bytes {config.min_bytes} --max-bytes {config.max_bytes}: the "
+                             "first has to be above 0, and not above the second")
+        found = [config.min_bytes]
+        while found[-1] * config.factor <= config.max_bytes:
+            found.append(found[-1] * config.factor)
+    wrong = [size for size in found if size < ITEM_BYTES or size % ITEM_BYTES]
+    if wrong:
+        raise BenchError(f"a message of {wrong[0]} bytes: messages are float32 numbers, so their "
+                         f"sizes are multiples of {ITEM_BYTES}")
+    return found
+
+
+def repeats(config, seconds):
+    """How often to repeat what took so many `seconds` once: as the budget allows, within limits."""
+    return min(config.repeats, max(LEAST_REPEATS, int(config.seconds / max(seconds, 1e-9))))
+
+
+def timing(seconds):
+    """Return what a record keeps of repeated times: median, quartiles and the least, in seconds.
+
+    Parameters
+    ----------
+    seconds : sequence of float
+        At least one.
+
+    Returns
+    -------
+    dict
+        ``{"median": …, "low": …, "high": …, "least": …}``; low and high are quartiles.
+    """
+    return {**spread(seconds), "least": float(min(seconds))}
+
+
+# ---------------------------------------------------------------- what is allowed
+
+
+def nccl_settings(texts):
+    """Read settings of NCCL: ``["NCCL_ALGO=Ring"]`` gives ``{"NCCL_ALGO": "Ring"}``.
+
+    Raises
+    ------
+    BenchError
+        For anything that is not ``NCCL_NAME=VALUE``.
+    """
+    found = {}
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not re.fullmatch(r"NCCL_[A-Z0-9_]+", name) or not equals or not value:
+            raise BenchError(f"--nccl {text}: NCCL_NAME=VALUE is needed, such as NCCL_ALGO=Ring or "
+                             "NCCL_P2P_LEVEL=PHB; nothing else is set here")
+        found[name] = value
+    return found
+
+
+def available_bytes():
+    """Memory that this host, or the container around this process, still has for it, in bytes."""
+    free = psutil.virtual_memory().available
+    group = Path("/sys/fs/cgroup")
+    try:
+        most = (group / "memory.max").read_text().strip()
+        if most != "max":
+            used = int((group / "memory.current").read_text())
+            cache = re.search(r"^inactive_file (\d+)", (group / "memory.stat").read_text(), re.M)
+            free = min(free, int(most) - used + int(cache[1]))  # cached files give way
+    except (OSError, ValueError, TypeError):
+        pass  # no control group of version 2: the host's memory is all there is to know
+    return free
+
+
+def refuse_what_does_not_fit(size_bytes, copies, ranks, free=None):
+    """Refuse messages that would not fit into memory.
+
+    Parameters
+    ----------
+    size_bytes : int
+        Of the largest.
+    copies : int
+        That each rank holds at once: what is sent, what comes, and what the library needs.
+    ranks : int
+        On this host.
+    free : int, optional
+        By default `available_bytes`.
+
+    Raises
+    ------
+    BenchError
+        If they don't fit; the message says which size would.
+    """
+    free = available_bytes() if free is None else free
+    needed = copies * size_bytes * ranks
+    if needed > free:
+        fits = free // (copies * ranks) // ITEM_BYTES * ITEM_BYTES
+        raise BenchError(
+            f"messages of {size_bytes:,} bytes need about {needed / 1e6:,.0f} MB ({copies} copies "
+            f"on each of {ranks} rank{'s' * (ranks > 1)}), and this host has {free / 1e6:,.0f} MB "
+            f"left: --max-bytes {fits} would fit")
+
+
+# ---------------------------------------------------------------- where the bytes go
+
+
+def link(interface, hosts=2):
+    """Say in words over what TCP's bytes travel, as far as this host knows.
+
+    Parameters
+    ----------
+    interface : str
+        Name of the network interface; empty where it is not known.
+    hosts : int
+        How many hosts take part. On one the kernel takes the way through memory whatever
+        interface an address belongs to.
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    BenchError
+        If there is no such interface with an IPv4 address; the message lists those there are.
+    """
+    if interface:
+        address(interface)
+    if hosts == 1:
+        bound = f", addresses of {interface}" if interface and interface != "lo" else ""
+        return f"loopback (TCP inside this host{bound}, no network card)"
+    if not interface:
+        return "TCP between hosts over an interface that is not known here"
+    rate = psutil.net_if_stats()[interface].speed
+    said = f"{rate:,} Mbit/s as its driver says" if rate else "its driver says no rate"
+    return f"TCP between hosts over {interface} ({said})"
+
+
+def address(interface):
+    """Return the IPv4 address of a network interface of this host.
+
+    Raises
+    ------
+    BenchError
+        If it has none, or isn't there.
+    """
+    there = {name: entry.address for name, entries in psutil.net_if_addrs().items()
+             for entry in entries if entry.family == socket.AF_INET}
+    if interface not in there:
+        raise BenchError(f"--interface {interface}: there is none with an IPv4 address on this "
+                         f"host; there are: {', '.join(sorted(there))}")
+    return there[interface]
