@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy
 
+from ddl import cost
 from ddl.table import Table
 
 __all__ = [
@@ -468,7 +469,7 @@ def payoff(one, many):
     size_bytes = [size["sent_bytes"] for _, size in pairs]
     communication = [size["communication_s"]["median"] for _, size in pairs]
     fitted = [index % 2 == 0 for index in range(len(pairs))]
-    alpha, beta = _alpha_beta(numpy.array(size_bytes)[fitted], numpy.array(communication)[fitted])
+    alpha, beta = cost.line(numpy.array(size_bytes)[fitted], numpy.array(communication)[fitted])
     return Payoff(
         ranks=ranks, bytes=tuple(size_bytes),
         one_s=tuple(size["step_s"]["median"] for size, _ in pairs),
@@ -478,21 +479,6 @@ def payoff(one, many):
         communication_s=tuple(communication), fitted=tuple(fitted),
         alpha_s=alpha, beta_s_per_byte=beta,
     )
-
-
-def _alpha_beta(size_bytes, seconds):
-    """Fit seconds = alpha + beta × bytes by least squares, with neither of the two below 0.
-
-    Relative errors count: by absolute ones the largest message alone would decide.
-    """
-    terms = numpy.stack([numpy.ones(len(seconds)), size_bytes], axis=1) / seconds[:, None]
-    both, *_ = numpy.linalg.lstsq(terms, numpy.ones(len(seconds)), rcond=None)
-    if (both >= 0).all():
-        return tuple(both.tolist())
-    # The best without a negative one leaves one of them out.
-    alone = terms.sum(axis=0) / (terms ** 2).sum(axis=0)
-    misses = ((terms * alone - 1) ** 2).sum(axis=0)
-    return tuple(numpy.where(misses == misses.min(), alone, 0.0).tolist())
 
 
 def _crossing(sizes, one, many):

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 import numpy
 
+from ddl import cost
+
 __all__ = ["Reduced", "all_reduce", "contributions", "latency_and_bandwidth", "ring_seconds"]
 
 
@@ -129,11 +131,10 @@ def contributions(ranks):
 def ring_seconds(size_bytes, ranks, latency_s, bandwidth_bytes_per_s):
     """Return the time of a ring all-reduce: 2 (N - 1) messages of 1/N of the data, one by one.
 
-    ``2 (N - 1) (latency + size / (N bandwidth))``, the alpha-beta model with the term for adding
-    left out; 0 for one rank.
+    ``2 (N - 1) (latency + size / (N bandwidth))``: `ddl.cost.ring` for a bandwidth, with the term
+    for adding left out; 0 for one rank.
     """
-    chunk_s = latency_s + size_bytes / (ranks * bandwidth_bytes_per_s)
-    return 2 * (ranks - 1) * chunk_s
+    return cost.ring(size_bytes, ranks, latency_s, 1 / bandwidth_bytes_per_s)
 
 
 def latency_and_bandwidth(measured, ranks):
@@ -157,6 +158,6 @@ def latency_and_bandwidth(measured, ranks):
             f"takes longer than a small one; here: {ranks} ranks, {least_s:g} s for {small:,} "
             f"bytes, {most_s:g} s for {large:,}. On a busy machine, measure again."
         )
-    messages = 2 * (ranks - 1)
-    bandwidth = messages / ranks * (large - small) / (most_s - least_s)
-    return least_s / messages - small / ranks / bandwidth, bandwidth
+    messages, share = cost.terms("ring", ranks)
+    beta = (most_s - least_s) / (large - small) / share
+    return (least_s - share * small * beta) / messages, 1 / beta

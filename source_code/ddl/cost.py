@@ -1,0 +1,382 @@
+"""What an all-reduce costs: the alpha-beta model of several algorithms, and fitting it to points.
+
+A message of n bytes takes ``alpha + beta n`` seconds: a latency, and the inverse of a bandwidth
+(Hockney 1994, "The communication challenge for MPP"). An algorithm then costs as many alphas as it
+sends messages one after another, as many betas as bytes go through one rank's link, and where it is
+asked for a gamma for each byte that a rank adds. Messages of a step are taken to travel at the same
+time, in both directions, without hindering each other.
+
+This module imports NumPy only, so that tests of the lessons can use it wherever they run.
+"""
+
+from dataclasses import dataclass
+
+import numpy
+
+__all__ = [
+    "ALGORITHMS",
+    "Fit",
+    "Link",
+    "fit",
+    "fits",
+    "halving_doubling",
+    "hierarchical",
+    "line",
+    "recursive_doubling",
+    "ring",
+    "ring_over_nodes",
+    "terms",
+    "tree",
+]
+
+
+@dataclass(frozen=True)
+class Link:
+    """What a message costs on a link: ``alpha_s + beta_s_per_byte * size``.
+
+    Parameters
+    ----------
+    alpha_s : float
+        Latency in seconds.
+    beta_s_per_byte : float
+        Inverse of the bandwidth in bytes/s.
+    """
+
+    alpha_s: float
+    beta_s_per_byte: float
+
+    def __post_init__(self):
+        for name in ("alpha_s", "beta_s_per_byte"):
+            value = getattr(self, name)
+            if not value >= 0:
+                raise ValueError(f"{name}={value!r}: it is a time, 0 or more")
+
+    @property
+    def bandwidth_gb_per_s(self):
+        """10⁹ bytes/s; infinite where a byte costs nothing."""
+        return 1e-9 / self.beta_s_per_byte if self.beta_s_per_byte else numpy.inf
+
+
+# ---------------------------------------------------------------- algorithms
+
+
+def _ranks(ranks):
+    if ranks < 1 or int(ranks) != ranks:
+        raise ValueError(f"ranks={ranks!r}: a whole number, 1 or more, is needed")
+    return int(ranks)
+
+
+def ring(size_bytes, ranks, alpha_s, beta_s_per_byte, gamma_s_per_byte=0.0):
+    """Return the seconds of a ring all-reduce: 2 (p − 1) messages of n / p bytes, one by one.
+
+    ``2 (p − 1) alpha + 2 (p − 1)/p n beta + (p − 1)/p n gamma``. Patarasuk and Yuan 2009,
+    "Bandwidth optimal all-reduce algorithms for clusters of workstations": no algorithm sends
+    fewer bytes.
+
+    Parameters
+    ----------
+    size_bytes : float or ndarray
+        n, the data of one rank.
+    ranks : int
+        p; one rank has nothing to send and takes no time.
+    alpha_s, beta_s_per_byte, gamma_s_per_byte : float
+        Latency, inverse bandwidth, time of adding up a byte.
+
+    Returns
+    -------
+    float or ndarray
+        Like `size_bytes`.
+    """
+    p = _ranks(ranks)
+    share = (p - 1) / p * size_bytes
+    return 2 * (p - 1) * alpha_s + share * (2 * beta_s_per_byte + gamma_s_per_byte)
+
+
+def recursive_doubling(size_bytes, ranks, alpha_s, beta_s_per_byte, gamma_s_per_byte=0.0):
+    """Return the seconds of recursive doubling: in each of lg p steps, all n bytes with a partner.
+
+    ``lg p (alpha + n beta + n gamma)``. Thakur, Rabenseifner and Gropp 2005, "Optimization of
+    collective communication operations in MPICH", on all-reduce. Where p is no power of two, some
+    ranks first hand their data to another and get the result at the end: two messages and one
+    addition more, around the steps of the largest power of two below p (ibid.).
+
+    Parameters and returned value as for `ring`.
+    """
+    p = _ranks(ranks)
+    steps = p.bit_length() - 1
+    odd = p != 1 << steps
+    sent, added = steps + 2 * odd, steps + odd
+    return sent * alpha_s + size_bytes * (sent * beta_s_per_byte + added * gamma_s_per_byte)
+
+
+def halving_doubling(size_bytes, ranks, alpha_s, beta_s_per_byte, gamma_s_per_byte=0.0):
+    """Return the seconds of Rabenseifner's algorithm: recursive halving, then doubling.
+
+    ``2 lg p alpha + 2 (p − 1)/p n beta + (p − 1)/p n gamma``: as few bytes as a ring, in fewer
+    messages. Thakur, Rabenseifner and Gropp 2005, on all-reduce. Where p is no power of two, as
+    for `recursive_doubling`.
+
+    Parameters and returned value as for `ring`.
+    """
+    p = _ranks(ranks)
+    steps = p.bit_length() - 1
+    odd = p != 1 << steps
+    share = 1 - 1 / (1 << steps)
+    return (2 * (steps + odd) * alpha_s
+            + size_bytes * (2 * (share + odd) * beta_s_per_byte + (share + odd) * gamma_s_per_byte))
+
+
+def tree(size_bytes, ranks, alpha_s, beta_s_per_byte, gamma_s_per_byte=0.0):
+    """Return the seconds of a binomial tree: all add up towards rank 0, which sends the sum back.
+
+    ``2 ⌈lg p⌉ (alpha + n beta) + ⌈lg p⌉ n gamma``, not cut into pieces that could follow each other
+    through the tree. Thakur, Rabenseifner and Gropp 2005, on reduce and on broadcast.
+
+    Parameters and returned value as for `ring`.
+    """
+    depth = (_ranks(ranks) - 1).bit_length()
+    return depth * (2 * alpha_s + size_bytes * (2 * beta_s_per_byte + gamma_s_per_byte))
+
+
+ALGORITHMS = {
+    "ring": ring,
+    "recursive doubling": recursive_doubling,
+    "halving and doubling": halving_doubling,
+    "tree": tree,
+}
+
+
+def _algorithm(name):
+    if name not in ALGORITHMS:
+        raise ValueError(f"there is no algorithm {name!r}; there are: {', '.join(ALGORITHMS)}")
+    return ALGORITHMS[name]
+
+
+def terms(algorithm, ranks):
+    """Return how many alphas an algorithm costs, and how many betas for each byte of the data.
+
+    Parameters
+    ----------
+    algorithm : str
+        One of `ALGORITHMS`.
+    ranks : int
+
+    Returns
+    -------
+    messages, bytes_sent_per_byte : float
+    """
+    seconds = _algorithm(algorithm)
+    return float(seconds(0, ranks, 1.0, 0.0)), float(seconds(1, ranks, 0.0, 1.0))
+
+
+# ---------------------------------------------------------------- nodes
+
+
+def ring_over_nodes(size_bytes, ranks_per_node, nodes, inside, between):
+    """Return the seconds of one ring through all ranks of all nodes, in the nodes' order.
+
+    A ring is as fast as its slowest link, and of its 2 (p − 1) messages 2 (nodes − 1) wait for a
+    network: the count of NCCL's own tuning model (src/graph/tuning.cc, `ncclTopoTuneModel`).
+
+    Parameters
+    ----------
+    size_bytes : float
+    ranks_per_node, nodes : int
+    inside, between : Link
+        Between neighbours in a node, and between nodes: there of all network cards of a node
+        together, which as many rings side by side keep busy.
+
+    Returns
+    -------
+    float
+    """
+    p = _ranks(ranks_per_node) * _ranks(nodes)
+    far = 2 * (nodes - 1)
+    near = 2 * (p - 1) - far
+    slowest = max([inside.beta_s_per_byte] * (ranks_per_node > 1)
+                  + [between.beta_s_per_byte] * (nodes > 1), default=0.0)
+    return (near * inside.alpha_s + far * between.alpha_s
+            + 2 * (p - 1) / p * size_bytes * slowest)
+
+
+def hierarchical(size_bytes, ranks_per_node, nodes, inside, between,
+                 algorithm="halving and doubling"):
+    """Return the seconds of an all-reduce in three steps: inside nodes, between them, inside.
+
+    Each node's ranks add up so that each has one piece of the sum (reduce-scatter), the pieces are
+    all-reduced between nodes at the same time, through the network cards that the ranks share, and
+    gathered inside. The first and third step together cost what a ring does, so that
+    ``ring(inside) + algorithm(between)``. Goyal et al. 2017, "Accurate, large minibatch SGD",
+    section 4, does so with halving and doubling between nodes; trees that both send all the time,
+    as NCCL's since 2.4, cost nearly the same.
+
+    Parameters
+    ----------
+    size_bytes : float
+    ranks_per_node, nodes : int
+    inside, between : Link
+        As for `ring_over_nodes`.
+    algorithm : str
+        Between nodes: one of `ALGORITHMS`.
+
+    Returns
+    -------
+    float
+    """
+    return (ring(size_bytes, ranks_per_node, inside.alpha_s, inside.beta_s_per_byte)
+            + _algorithm(algorithm)(size_bytes, nodes, between.alpha_s, between.beta_s_per_byte))
+
+
+# ---------------------------------------------------------------- fitting
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Latency and inverse bandwidth that make an algorithm cost what was measured.
+
+    Parameters
+    ----------
+    algorithm : str
+    ranks : tuple of int
+        Of each point.
+    size_bytes, seconds : tuple of float
+        The points.
+    alpha_s, beta_s_per_byte : float
+    """
+
+    algorithm: str
+    ranks: tuple[int, ...]
+    size_bytes: tuple[float, ...]
+    seconds: tuple[float, ...]
+    alpha_s: float
+    beta_s_per_byte: float
+
+    def __call__(self, size_bytes, ranks=None):
+        """Return the seconds of an all-reduce of so many bytes, by default on as many ranks."""
+        if ranks is None:
+            if len(set(self.ranks)) > 1:
+                raise ValueError("the points are of several numbers of ranks: say of how many the "
+                                 "all-reduce is, fit(size_bytes, ranks)")
+            ranks = self.ranks[0]
+        return ALGORITHMS[self.algorithm](size_bytes, ranks, self.alpha_s, self.beta_s_per_byte)
+
+    @property
+    def bandwidth_gb_per_s(self):
+        """10⁹ bytes/s; infinite where beta is 0."""
+        return Link(self.alpha_s, self.beta_s_per_byte).bandwidth_gb_per_s
+
+    @property
+    def residuals(self):
+        """Relative error of each point: the fit's time over the measured one, minus 1."""
+        return tuple(float(self(size, ranks) / taken - 1) for size, ranks, taken
+                     in zip(self.size_bytes, self.ranks, self.seconds, strict=True))
+
+    @property
+    def error(self):
+        """Median of the absolute relative errors."""
+        return float(numpy.median(numpy.abs(self.residuals)))
+
+    def __str__(self):
+        bandwidth = self.bandwidth_gb_per_s
+        speed = "beta too small to see" if numpy.isinf(bandwidth) else f"{bandwidth:.3g} GB/s"
+        return (f"{self.algorithm}: alpha {1e6 * self.alpha_s:.3g} µs, {speed}; half of the "
+                f"{len(self.seconds)} points within {self.error:.1%}")
+
+
+def fit(points, ranks, algorithm="ring"):
+    """Fit alpha and beta of an algorithm to measured all-reduces.
+
+    Least squares of the relative errors (by absolute ones the largest message alone would decide),
+    with neither alpha nor beta below 0. Points that lie far off weigh less: after each solution a
+    point gets the weight of Huber 1964, "Robust estimation of a location parameter", by its
+    distance in units of the typical one, and the fit is made again.
+
+    Parameters
+    ----------
+    points : sequence of (float, float)
+        Bytes of the data of a rank, and seconds of an all-reduce of it.
+    ranks : int or sequence of int
+        How many took part, in all points or in each: two or more.
+    algorithm : str
+        One of `ALGORITHMS`. At one number of ranks all are the same straight line, and which it was
+        cannot be told; points of several numbers tell (`fits`).
+
+    Returns
+    -------
+    Fit
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two different points, or what is not a time or a size.
+    """
+    size_bytes, seconds = (numpy.array(column, float) for column in zip(*points)) \
+        if len(points) else (numpy.array([]),) * 2
+    every = numpy.broadcast_to(numpy.asarray(ranks, int), len(points))
+    if len(set(zip(size_bytes, every))) < 2:
+        raise ValueError(f"{len(points)} points: to tell latency from bandwidth takes two of "
+                         "different sizes, or more")
+    if not (seconds > 0).all() or not (size_bytes >= 0).all() or not numpy.isfinite(seconds).all():
+        raise ValueError("points are (bytes, seconds): no size may be negative, and all times must "
+                         "be above 0 s")
+    if (every < 2).any():
+        raise ValueError("on one rank nothing travels: measure with two or more")
+    counts = numpy.array([terms(algorithm, int(number)) for number in every])
+    columns = counts * numpy.stack([numpy.ones(len(points)), size_bytes], axis=1)
+    weights = numpy.ones(len(points))
+    for _ in range(REWEIGHT):
+        both = _positive(columns, seconds, weights)
+        off = numpy.abs(columns @ both / seconds - 1)
+        typical = max(1.4826 * float(numpy.median(off)), 1e-9)  # the deviation, were it normal
+        weights = numpy.minimum(1, HUBER * typical / numpy.maximum(off, 1e-12))
+    alpha, beta = both.tolist()
+    return Fit(algorithm, tuple(every.tolist()), tuple(size_bytes.tolist()),
+               tuple(seconds.tolist()), alpha, beta)
+
+
+REWEIGHT = 50  # solutions; the weights have settled long before
+HUBER = 1.345  # in units of the typical error: Huber's own constant
+
+
+def fits(points, ranks):
+    """Fit every algorithm, and return the fits, the best one first.
+
+    Parameters
+    ----------
+    points, ranks
+        As for `fit`.
+
+    Returns
+    -------
+    list of Fit
+        By their median relative error. At one number of ranks all have the same.
+    """
+    return sorted((fit(points, ranks, name) for name in ALGORITHMS), key=lambda one: one.error)
+
+
+def line(size_bytes, seconds):
+    """Fit ``seconds = alpha + beta × bytes`` by least squares of relative errors, none below 0.
+
+    Parameters
+    ----------
+    size_bytes, seconds : sequence of float
+
+    Returns
+    -------
+    alpha_s, beta_s_per_byte : float
+    """
+    columns = numpy.stack([numpy.ones(len(seconds)), numpy.asarray(size_bytes, float)], axis=1)
+    return tuple(_positive(columns, numpy.asarray(seconds, float), 1.0).tolist())
+
+
+def _positive(columns, seconds, weights):
+    """Solve for two factors, 0 or above, that make the columns' sum the seconds."""
+    root = numpy.sqrt(weights) * numpy.ones(len(seconds))
+    scaled = columns * (root / seconds)[:, None]
+    both, *_ = numpy.linalg.lstsq(scaled, root, rcond=None)
+    if (both >= 0).all():
+        return both
+    # The best without a negative one leaves one of them out.
+    alone = (scaled * root[:, None]).sum(axis=0) / (scaled ** 2).sum(axis=0)
+    misses = ((scaled * alone - root[:, None]) ** 2).sum(axis=0)
+    return numpy.where(misses == misses.min(), alone, 0.0)
