@@ -36,7 +36,7 @@ class Drawing:
             f'<title id="title">{escape(title)}</title>',
             f'<desc id="description">{escape(description)}</desc>',
             '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
-            f'markerHeight="7" orient="auto"><path d="M0 0L8 4L0 8z" fill="{INK}"/></marker>'
+            f'markerHeight="7" orient="auto-start-reverse"><path d="M0 0L8 4L0 8z" fill="{INK}"/></marker>'
             "</defs>",
             f'<rect width="{width}" height="{height}" rx="8" fill="white"/>',
         ]
@@ -234,11 +234,138 @@ def ways():
     return drawing
 
 
+def distances():
+    """How far apart two PCIe devices are, in the words of a topology matrix."""
+    drawing = Drawing(
+        1010, 386, "Distances between GPUs",
+        "A server of two sockets, joined by a link. On socket 0, host bridge 0 leads to PCIe "
+        "switches with two GPUs each, host bridge 1 to one GPU; socket 1 is the same. GPUs 0 "
+        "and 1 share a switch: PIX. GPUs 1 and 2 are on two switches that meet in a third: PXB. "
+        "GPUs 3 and 4 are behind two host bridges of one socket: NODE. GPUs 4 and 5 are on two "
+        "sockets: SYS.",
+    )
+    for socket, left in ((0, 20), (1, 520)):
+        drawing.box(left, 16, 470, 352, f"socket {socket}, NUMA node {socket}", colour=GREY)
+        drawing.box(left + 15, 52, 290, 40, f"host bridge {2 * socket}")
+        drawing.box(left + 320, 52, 135, 40, f"host bridge {2 * socket + 1}")
+        first = 5 * socket
+        drawing.box(left + 105, 118, 110, 40, "switch", colour=GREEN)
+        drawing.arrow((left + 160, 92), (left + 160, 116))
+        for pair, x in ((0, left + 15), (1, left + 165)):
+            drawing.box(x, 184, 140, 40, "switch", colour=GREEN)
+            drawing.arrow((left + 160, 158), (x + 70, 182))
+            for gpu, y in ((2 * pair, x), (2 * pair + 1, x + 75)):
+                drawing.box(y, 250, 65, 40, f"GPU{first + gpu}", colour=ORANGE)
+                drawing.arrow((y + 32, 224), (y + 32, 248))
+        drawing.box(left + 355, 250, 65, 40, f"GPU{first + 4}", colour=ORANGE)
+        drawing.arrow((left + 387, 92), (left + 387, 248))
+    drawing.arrow((490, 34), (518, 34))
+    drawing.arrow((520, 44), (492, 44))
+    spans = (("PIX", 67, 142, 306), ("PXB", 142, 217, 322), ("NODE", 292, 407, 306),
+             ("SYS", 407, 567, 338))
+    for word, start, end, y in spans:
+        drawing.arrow((start, 292), (start, y), (end, y), (end, 292),
+                      label=word, at=(min((start + end) / 2, 462), y + 18))
+    return drawing
+
+
+def collectives():
+    """Who sends to whom in a ring, in recursive doubling and in a tree."""
+    drawing = Drawing(
+        1010, 270, "Three ways to reduce over eight ranks",
+        "Ring: each rank sends to the next, 14 steps of an eighth of the data. Recursive doubling: "
+        "in step 1 ranks at distance 1 exchange, then at distance 2, then at 4; 3 steps of all the "
+        "data. Tree: pairs of ranks add up towards rank 0 in 3 steps, then the sum goes back in 3 "
+        "more, all of the data each.",
+    )
+
+    def ranks(left, y):
+        for rank in range(8):
+            drawing.parts.append(f'<circle cx="{left + 38 * rank}" cy="{y}" r="12" '
+                                 f'fill="{TINT[BLUE]}" stroke="{BLUE}" stroke-width="1.6"/>')
+            drawing.text(left + 38 * rank, y + 4, str(rank), anchor="middle")
+
+    def curve(left, y, start, end, both=False, lift=1.0):
+        a, b = left + 38 * start, left + 38 * end
+        height = y - 14 - lift * (10 + 6 * abs(end - start))
+        back = ' marker-start="url(#tip)"' if both else ""
+        drawing.parts.append(
+            f'<path d="M{a} {y - 13}Q{(a + b) / 2} {height} {b} {y - 13}" fill="none" '
+            f'stroke="{INK}" stroke-width="1.3" marker-end="url(#tip)"{back}/>')
+
+    drawing.text(20, 28, "ring", bold=True)
+    ranks(36, 130)
+    for rank in range(7):
+        curve(36, 130, rank, rank + 1)
+    drawing.arrow((36 + 266, 143), (36 + 266, 166), (36, 166), (36, 144))
+    drawing.text(20, 214, "14 steps, ⅛ of the data each;", colour=GREY)
+    drawing.text(20, 234, "all links work all the time", colour=GREY)
+
+    for left, heading in ((352, "recursive doubling"), (686, "tree, up (and down again)")):
+        drawing.text(left, 28, heading, bold=True)
+        for step in range(3):
+            y = 74 + 56 * step
+            ranks(left + 28, y)
+            distance = 2**step
+            for rank in range(8):
+                partner = rank ^ distance
+                if heading.startswith("rec") and rank < partner:
+                    curve(left + 28, y, rank, partner, both=True, lift=0.7)
+                elif heading.startswith("tree") and rank % (2 * distance) == distance:
+                    curve(left + 28, y, rank, rank - distance, lift=0.7)
+    drawing.text(352, 234, "3 steps, all of the data each", colour=GREY)
+    drawing.text(686, 234, "2 × 3 steps, all of the data each", colour=GREY)
+    return drawing
+
+
+def hierarchy():
+    """What crosses the cable between two hosts, by a ring and by parts."""
+    drawing = Drawing(
+        1010, 300, "A ring over two hosts, and a hierarchy",
+        "Left, a ring over ranks 0 and 1 on host A and ranks 2 and 3 on host B: the hop from 1 to "
+        "2 and the hop from 3 to 0 cross the cable, each with 1.5 times the data. Right, "
+        "hierarchical: inside each host the two ranks add up one half each; ranks 0 and 2 exchange "
+        "the first halves, ranks 1 and 3 the second halves, so each direction of the cable carries "
+        "the data once; then halves are gathered inside each host.",
+    )
+    for left, ring in ((20, True), (520, False)):
+        drawing.text(left, 28, "ring" if ring else "hierarchical", bold=True)
+        for host, x in (("host A", left), ("host B", left + 300)):
+            drawing.box(x, 44, 170, 190, host, colour=GREY)
+        ranks = ((0, left + 20, 80), (1, left + 20, 160), (2, left + 320, 160 if ring else 80),
+                 (3, left + 320, 80 if ring else 160))
+        for rank, x, y in ranks:
+            drawing.box(x, y, 130, 54, f"rank {rank}",
+                        "¼ + ¼ + ¼ + ¼" if ring else "its half", colour=BLUE)
+        if ring:
+            drawing.arrow((left + 85, 134), (left + 85, 158))
+            drawing.arrow((left + 150, 187), (left + 318, 187), label="1½ × data",
+                          at=(left + 235, 180))
+            drawing.arrow((left + 385, 160), (left + 385, 136))
+            drawing.arrow((left + 320, 107), (left + 152, 107), label="1½ × data",
+                          at=(left + 235, 100))
+        else:
+            drawing.arrow((left + 75, 134), (left + 75, 158))
+            drawing.arrow((left + 95, 160), (left + 95, 136))
+            drawing.arrow((left + 375, 134), (left + 375, 158))
+            drawing.arrow((left + 395, 160), (left + 395, 136))
+            for y in (100, 180):
+                drawing.arrow((left + 150, y), (left + 318, y), label="½ each way",
+                              at=(left + 235, y - 7))
+                drawing.arrow((left + 320, y + 14), (left + 152, y + 14))
+    drawing.text(20, 270, "cable: 1½ × the data in each direction", colour=GREY)
+    drawing.text(520, 270, "cable: 1 × the data in each direction", colour=GREY)
+    return drawing
+
+
 DRAWINGS = {
     "course_map.svg": course_map,
     "run_flow.svg": run_flow,
     "batch_norm.svg": batch_norm,
     "ring.svg": ring,
+    "distances.svg": distances,
+    "collectives.svg": collectives,
+    "hierarchy.svg": hierarchy,
     "ways.svg": ways,
 }
 
