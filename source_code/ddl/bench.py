@@ -44,7 +44,7 @@ def add_options(parser):
     add("--factor", type=int, default=DEFAULT_SIZES["factor"], help="from one size to the next")
     add("--sizes", type=int, nargs="+", metavar="BYTES",
         help="these instead, all multiples of four bytes")
-    add("--repeats", type=int, default=100, metavar="N", help="of each size, at most")
+    add("--repeats", type=int, default=200, metavar="N", help="of each size, at most")
     add("--seconds", type=float, default=0.5,
         help=f"to spend on a size, after which it gets no more than {LEAST_REPEATS} repeats")
     add("--interface", metavar="NAME", help="the network interface to use, such as eth0")

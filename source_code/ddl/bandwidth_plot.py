@@ -1,0 +1,211 @@
+"""Figures of what the benchmarks measured: time and bandwidth over message sizes."""
+
+import numpy
+from matplotlib.ticker import LogLocator, NullLocator
+
+from ddl.bandwidth import OPERATIONS, algorithm_bandwidth, bus_bandwidth, measured
+from ddl.plot import COLOURS, LINES, MARKERS, Picture, styled
+
+__all__ = ["plot_bandwidth", "plot_pairs"]
+
+
+@styled
+def plot_bandwidth(runs, operations=None):
+    """Draw time and bus bandwidth over message sizes, both axes logarithmic.
+
+    Parameters
+    ----------
+    runs : Run, Recorded, or an iterable of them
+        Of `bench_allreduce.py`. A run has a colour, an operation a marker and a line style; where
+        there is one run only, operations have colours.
+    operations : iterable of str, optional
+        Which to draw; by default all that were measured.
+
+    Returns
+    -------
+    Picture
+        Lines join medians, bands reach from quartile to quartile. On one rank nothing has to
+        travel, so that a bus bandwidth of 0 is not drawn.
+
+    Raises
+    ------
+    ValueError
+        If there is nothing of these operations.
+    """
+    curves = []
+    results = measured(runs, "operation")
+    for result in results:
+        for operation in OPERATIONS if operations is None else operations:
+            points = [point for point in result["points"] if point["operation"] == operation]
+            if points:
+                curves.append((result, operation, points))
+    if not curves:
+        raise ValueError("none of these runs measured any of the operations: "
+                         f"{', '.join(operations or OPERATIONS)}")
+    kinds = list(dict.fromkeys(operation for _, operation, _ in curves))
+    picture, (times, speeds) = _panels("time of an operation", "bus bandwidth")
+    texts = []
+    for result, operation, points in curves:
+        kind, which = kinds.index(operation), results.index(result)
+        look = {"color": COLOURS[(kind if len(results) == 1 else which) % len(COLOURS)],
+                "linestyle": LINES[kind % len(LINES)], "marker": MARKERS[kind % len(MARKERS)]}
+        sizes, seconds = _curve(points)
+        label = f"{operation}, {_of(result, results)}"
+        _line(times, sizes, seconds, look, label)
+        texts.append(f"{label}: {_time(seconds['median'][0])} for {_size(sizes[0])}, "
+                     f"{_time(seconds['median'][-1])} for {_size(sizes[-1])}")
+        speed = {key: bus_bandwidth(operation, sizes, seconds[key], result["ranks"])
+                 for key in seconds}
+        if speed["median"].any():
+            _line(speeds, sizes, speed, look, label)
+            best = speed["median"].argmax()
+            texts[-1] += (f", at best {1e-9 * speed['median'][best]:.3g} GB/s with "
+                          f"{_size(sizes[best])}")
+    _finish(picture, times, speeds, results, 2)
+    picture.alt = ("Time of an operation and bus bandwidth over message size, medians. "
+                   f"{'; '.join(texts)}.")
+    return picture
+
+
+@styled
+def plot_pairs(run):
+    """Draw one-way time and bandwidth between pairs of ranks over message sizes.
+
+    Parameters
+    ----------
+    run : Run or Recorded
+        Of `bench_p2p.py`.
+
+    Returns
+    -------
+    Picture
+        A line for each path: the median over pairs, its band from the fastest pair to the slowest
+        (from quartile to quartile where there is one pair). With more pairs there is, below, a
+        matrix for each path: the highest bandwidth of each pair in GB/s.
+    """
+    (result,) = results = measured(run, "path")
+    paths = {}
+    for point in result["points"]:
+        by_pair = paths.setdefault(point["path"], {})
+        by_pair.setdefault(tuple(point["pair"]), []).append(point)
+    matrices = [path for path, by_pair in paths.items() if len(by_pair) > 1]
+    picture, (times, speeds) = _panels("one way", "bandwidth, one way", matrices)
+    texts = []
+    for index, (path, by_pair) in enumerate(paths.items()):
+        look = {"color": COLOURS[index % len(COLOURS)], "linestyle": LINES[index % len(LINES)],
+                "marker": MARKERS[index % len(MARKERS)]}
+        sizes, seconds = _over_pairs(by_pair)
+        speed = {key: algorithm_bandwidth(sizes, value) for key, value in seconds.items()}
+        label = path.replace("_", " ")
+        _line(times, sizes, seconds, look, label)
+        _line(speeds, sizes, speed, look, label)
+        best = speed["median"].argmax()
+        texts.append(f"{label}: {_time(seconds['median'][0])} for {_size(sizes[0])}, at best "
+                     f"{1e-9 * speed['median'][best]:.3g} GB/s with {_size(sizes[best])}"
+                     + (f" (median of {len(by_pair)} pairs)" if len(by_pair) > 1 else ""))
+    for path, panel in zip(matrices, picture.axes[2:], strict=False):
+        texts.append(f"{path.replace('_', ' ')}, GB/s at best: " + _draw_matrix(panel, paths[path],
+                                                                               path))
+    _finish(picture, times, speeds, results, len(paths))
+    picture.alt = (f"One-way time and bandwidth between {result['ranks']} ranks over message size, "
+                   f"medians. {'; '.join(texts)}.")
+    return picture
+
+
+# ---------------------------------------------------------------- parts of both
+
+
+def _panels(time, speed, matrices=()):
+    """Make a picture of two panels side by side, with as many more below as asked for."""
+    picture = Picture(9.0, 4.4 + (3.0 if matrices else 0.0))
+    rows = picture.add_gridspec(2 if matrices else 1, 1,
+                                height_ratios=(4, 3) if matrices else None)
+    above = rows[0].subgridspec(1, 2)
+    panels = [picture.add_subplot(above[0, column]) for column in (0, 1)]
+    panels[0].set(ylabel=f"{time}, µs")
+    panels[1].set(ylabel=f"{speed}, GB/s")
+    if matrices:
+        below = rows[1].subgridspec(1, len(matrices))
+        for column in range(len(matrices)):
+            picture.add_subplot(below[0, column])
+    return picture, panels
+
+
+def _line(panel, sizes, values, look, label):
+    scale = 1e6 if panel.get_ylabel().endswith("µs") else 1e-9
+    low, high = (scale * values[key] for key in ("low", "high"))
+    panel.plot(sizes, scale * values["median"], label=label, **look)
+    panel.fill_between(sizes, low, high, color=look["color"], alpha=0.18, linewidth=0)
+
+
+def _finish(picture, times, speeds, results, columns):
+    for panel in (times, speeds):
+        panel.set(xscale="log", yscale="log", xlabel="message, bytes")
+        panel.set_xscale("log", base=2)
+        panel.xaxis.set_major_locator(LogLocator(base=2, numticks=7))
+        panel.xaxis.set_minor_locator(NullLocator())
+        panel.xaxis.set_major_formatter(lambda value, _: _size(value))
+        panel.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+    ways = "; ".join(dict.fromkeys(result["transport"] for result in results))
+    picture.suptitle(ways if len(ways) <= 110 else f"{ways[:109]}…", fontsize=10)
+    picture.legend(*times.get_legend_handles_labels(), loc="outside lower center", ncols=columns,
+                   fontsize=9)
+
+
+def _curve(points):
+    """Sizes (bytes) and times (s) of some points, as arrays in the order of sizes."""
+    points = sorted(points, key=lambda point: point["size_bytes"])
+    sizes = numpy.array([point["size_bytes"] for point in points], float)
+    return sizes, {key: numpy.array([point["seconds"][key] for point in points], float)
+                   for key in ("median", "low", "high")}
+
+
+def _over_pairs(by_pair):
+    curves = [_curve(points) for points in by_pair.values()]
+    sizes, seconds = curves[0]
+    if len(curves) > 1:
+        medians = numpy.stack([each["median"] for _, each in curves])
+        seconds = {"median": numpy.median(medians, axis=0), "low": medians.min(axis=0),
+                   "high": medians.max(axis=0)}
+    return sizes, seconds
+
+
+def _draw_matrix(panel, by_pair, path):
+    """Draw the best bandwidth of each pair of ends; return it in words."""
+    ends = list(dict.fromkeys(end for pair in sorted(by_pair, key=str) for end in pair))
+    ends.sort(key=lambda end: (isinstance(end, str), end))
+    best = numpy.full((len(ends), len(ends)), numpy.nan)
+    words = []
+    for (one, other), points in by_pair.items():
+        sizes, seconds = _curve(points)
+        value = 1e-9 * algorithm_bandwidth(sizes, seconds["median"]).max()
+        best[ends.index(one), ends.index(other)] = value
+        words.append(f"{one} to {other} {value:.3g}")
+    panel.imshow(best, cmap="Blues", vmin=0, vmax=1.6 * numpy.nanmax(best))  # black stays readable
+    for (row, column), value in numpy.ndenumerate(best):
+        if not numpy.isnan(value):
+            panel.text(column, row, f"{value:.3g}", ha="center", va="center", fontsize=9)
+    panel.set_xticks(range(len(ends)), ends)
+    panel.set_yticks(range(len(ends)), ends)
+    panel.grid(False)
+    panel.set_title(f"{path.replace('_', ' ')}: at best, GB/s")
+    return ", ".join(words)
+
+
+def _of(result, results):
+    """Name a run in a legend: what tells it from the others."""
+    ranks = f"{result['ranks']} rank{'s' * (result['ranks'] > 1)}"
+    named = f"{result['name']}, " if len({each["name"] for each in results}) > 1 else ""
+    return f"{named}{result['backend']}, {ranks}"
+
+
+def _size(size_bytes):
+    """A size as people say it: 4 B, 16 KiB, 256 MiB."""
+    for unit, name in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if size_bytes >= unit:
+            return f"{size_bytes / unit:.3g} {name}"
+    return f"{size_bytes:g} B"
+
+
+def _time(seconds):
+    return f"{1e3 * seconds:.3g} ms" if seconds >= 1e-3 else f"{1e6 * seconds:.3g} µs"
