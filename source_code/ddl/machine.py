@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-__all__ = ["container_around", "gpu_names", "gpu_numbers", "threads_per_rank", "usable_cores"]
+__all__ = ["container_around", "cores_of_host", "gpu_names", "gpu_numbers", "threads_per_rank", "usable_cores"]
 
 MARKS = {  # of a container that this process may be in: variables, files
     "singularity": (("SINGULARITY_CONTAINER", "APPTAINER_CONTAINER"), ("/.singularity.d",)),
@@ -28,6 +28,15 @@ def usable_cores():
     except (OSError, ValueError):
         pass  # cgroup v1, or no cgroup at all: affinity is all there is to know
     return cores
+
+
+def cores_of_host(hosts):
+    """Cores that each of several hosts made on this machine counts as its own.
+
+    Its share, or two where that is less: ranks then take turns on them, and each host still holds
+    two, without which nothing could be told of what is inside a host and what is between them.
+    """
+    return max(2, usable_cores() // max(1, hosts))
 
 
 def threads_per_rank():

@@ -2,10 +2,11 @@
 
 A command is built in layers, each a function that puts its own words in front of the next::
 
-    modules [ slurm [ container [ horovodrun or a task [ ddl.rank [ script ] ] ] ] ]
+    modules [ slurm or hosts [ container [ horovodrun or a task [ ddl.rank [ script ] ] ] ] ]
 
 On a laptop the outer three are empty. On one node ``horovodrun`` starts all ranks; on several,
-Slurm does, and a task (`ddl.task`) looks after each.
+Slurm does, or `ddl.hosts` where this machine stands for them, and a task (`ddl.task`) looks after
+each.
 """
 
 import json
@@ -15,6 +16,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from ddl import hosts
 from ddl.job import Job, split_rank_line
 from ddl.record import RunFolder
 from ddl.slurm import job_name
@@ -86,8 +88,8 @@ def plan(job, site, *, run_id, folder, created=0.0, detach=False, needs=(), user
     paths = RunFolder(Path(folder))
     contained = _container(job, site, run_id, needs, user) + _start(job, site) + _rank(job, site)
     files = []
-    if site.scheduler == "local":
-        argv = contained
+    if site.scheduler != "slurm":
+        argv = _hosts(job, site) + contained
     elif detach:
         batch = paths.path / "batch.sh"
         files = [(batch, _batch(job, site, run_id, contained))]
@@ -106,7 +108,8 @@ def plan(job, site, *, run_id, folder, created=0.0, detach=False, needs=(), user
         "timeout_s": job.timeout_s, "detached": detach, "where": where,
         "site": {"scheduler": site.scheduler, "container": site.container,
                  "controller": site.controller, "cores_per_node": site.cores_per_node,
-                 "gpus_per_node": site.gpus_per_node, "allocation": site.allocation},
+                 "gpus_per_node": site.gpus_per_node, "allocation": site.allocation,
+                 **({"rate_mbit": site.rate_mbit} if site.scheduler == "namespaces" else {})},
         "argv": list(argv), "shell_line": shell,
     }
     return Plan(
@@ -138,6 +141,9 @@ def _where(job, site, detach):
     place = HERE
     if site.scheduler == "slurm":
         place = f"in a {'batch ' if detach else ''}job of Slurm, on {nodes} node{'s' * (nodes > 1)}"
+    elif nodes > 1:
+        rate = f"{site.rate_mbit} Mbit/s" if site.rate_mbit else "no limit"
+        place = f"on {nodes} hosts made on this machine, with {rate} between them"
     if site.allocation:
         place = f"in Slurm job {site.allocation}, which this process runs in"
     if site.inside:
@@ -164,10 +170,19 @@ def _rank(job, site):
     )
 
 
+def _hosts(job, site):
+    """What makes several hosts of this machine; nothing where it is one."""
+    if site.one_task(job):
+        return ()
+    return (_python(site), "-m", "ddl.hosts", "--hosts", str(site.nodes_for(job)),
+            "--rate-mbit", str(site.rate_mbit), "--ranks", str(job.processes))
+
+
 def _start(job, site):
     timeout = ("--timeout-s", f"{job.timeout_s:g}") if job.timeout_s else ()
     if not site.one_task(job):
-        interface = site.network_interfaces[:1]
+        interface = (site.network_interfaces[:1] if site.scheduler == "slurm"
+                     else (hosts.INTERFACE,))
         return (
             _python(site), "-m", "ddl.task", "--controller", _controller(job, site),
             *(("--network-interface", *interface) if interface else ()), *timeout,
@@ -326,7 +341,7 @@ def job_of(argv, cwd):
     Parameters
     ----------
     argv : sequence of str
-        The words after ``ddl.horovodrun``.
+        The words after ``ddl.horovodrun``, or after ``ddl.hosts``.
 
     Returns
     -------
@@ -336,13 +351,16 @@ def job_of(argv, cwd):
     argv = list(argv)
     try:
         at = argv.index("ddl.rank")
-        processes = int(argv[argv.index("-np") + 1])
+        own = argv[:at]  # options before it are the launcher's
+        several = "--hosts" in own
+        processes = int(own[own.index("--ranks" if several else "-np") + 1])
+        nodes = int(own[own.index("--hosts") + 1]) if several else None
         options, script, args = split_rank_line(argv[at + 1:])
         threads = int(options["--threads"])
         servers = int(options.get("--parameter-servers", 0))
     except (ValueError, IndexError, KeyError):
         return None
-    timeout_s = float(argv[1]) if argv[0] == "--timeout-s" else None
+    timeout_s = float(own[own.index("--timeout-s") + 1]) if "--timeout-s" in own else None
     return Job(script=script, args=tuple(args), workers=processes - (servers and servers + 1),
-               cwd=cwd, threads=threads, timeout_s=timeout_s, oversubscribe=True,
+               cwd=cwd, threads=threads, timeout_s=timeout_s, oversubscribe=True, nodes=nodes,
                cluster=options.get("--cluster", "horovod"), parameter_servers=servers)

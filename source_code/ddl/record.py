@@ -273,7 +273,10 @@ class Recorder:
 
 
 def host_name():
-    """What this host is called: Slurm's name of the node in a job, else the host's own."""
+    """What this host is called: Slurm's name of the node in a job, else the host's own.
+
+    Each host made on this machine (`ddl.hosts`) has a name of its own.
+    """
     return os.environ.get("SLURMD_NODENAME") or platform.node()
 
 

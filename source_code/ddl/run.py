@@ -506,15 +506,23 @@ def attach(run_id):
                       f"{', '.join(path.name for path in found)}")
 
 
-def run_pasted(arguments):
-    """Run a planned command that was pasted into a terminal; return its exit status."""
+def run_pasted(arguments, site=None):
+    """Run a planned command that was pasted into a terminal; return its exit status.
+
+    Parameters
+    ----------
+    arguments : list of str
+        The words after ``ddl.horovodrun``, or after ``ddl.hosts``.
+    site : Site, optional
+        Where; by default right here.
+    """
     job = job_of(arguments, os.getcwd())
     if job is None:
-        print("ddl.horovodrun: not a command that this package planned. To run a script, type:\n"
-              "  ddl run --workers 2 SCRIPT [ARGUMENT ...]")
+        print(f"ddl.{'hosts' if site else 'horovodrun'}: not a command that this package planned. "
+              "To run a script, type:\n  ddl run --workers 2 SCRIPT [ARGUMENT ...]")
         return 2
     # The line is running where it was meant to, whatever layers stood in front of it.
-    here = replace(Site.detect(), scheduler="local", nodes=1, allocation="")
+    here = site or replace(Site.detect(), scheduler="local", nodes=1, allocation="")
     try:
         run = start(job, here).wait()
     except KeyboardInterrupt:

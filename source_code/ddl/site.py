@@ -1,4 +1,4 @@
-"""Where a run goes: this machine, or (through a scheduler and a container) a cluster's."""
+"""Where a run goes: this machine, hosts made on it, or (through a scheduler) a cluster's."""
 
 import difflib
 import os
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ddl import sitefile, sitekey
 from ddl.allocation import Allocation
-from ddl.machine import container_around, gpu_names, usable_cores
+from ddl.machine import container_around, cores_of_host, gpu_names, usable_cores
 from ddl.sitekey import SiteError
 
 __all__ = ["Site", "SiteError", "gpu_names", "usable_cores"]
@@ -19,8 +19,9 @@ class Site:
 
     Parameters
     ----------
-    scheduler : {"local", "slurm"}
-        Who starts the processes: this machine, or Slurm.
+    scheduler : {"local", "slurm", "namespaces"}
+        Who starts the processes: this machine, Slurm, or this machine as several hosts, each in a
+        network namespace of its own (`ddl.hosts`).
     container : {"none", "docker", "singularity"}
         What they are wrapped in.
     controller : {"gloo", "mpi"}
@@ -55,6 +56,8 @@ class Site:
         Names of variables that cross into the job and the container, besides those needed.
     network_interfaces : tuple of str
         What ranks on several nodes talk through; empty: the one that leads to rank 0's node.
+    rate_mbit : int
+        Megabits a second between hosts made on this machine, in each direction; 0: no limit.
     origin : str
         Where these values come from, for people.
     inside : str
@@ -90,6 +93,7 @@ class Site:
     container_arguments: tuple[str, ...] = ()
     pass_environment: tuple[str, ...] = ()
     network_interfaces: tuple[str, ...] = ()
+    rate_mbit: int = 0
     origin: str = ""
     inside: str = ""
     allocation: str = ""
@@ -99,9 +103,11 @@ class Site:
             value = sitekey.validated(field, getattr(self, field.name))
             object.__setattr__(self, field.name, value)
         if self.nodes > 1 and self.scheduler == "local":
-            raise SiteError(f'nodes = {self.nodes} needs scheduler = "slurm": without it all ranks '
-                            "are on this machine", "nodes")
-        if self.controller == "mpi" and self.scheduler == "local":
+            raise SiteError(f'nodes = {self.nodes} needs scheduler = "slurm" or "namespaces": '
+                            "without it all ranks are on this machine", "nodes")
+        if self.scheduler == "namespaces":
+            self._refuse_in_namespaces()
+        if self.controller == "mpi" and self.scheduler != "slurm":
             raise SiteError('controller = "mpi" needs scheduler = "slurm", which starts the ranks; '
                             'here "gloo" works', "controller")
         if self.container == "docker" and self.scheduler == "slurm":
@@ -119,6 +125,18 @@ class Site:
             raise SiteError(f'time_limit = "{self.time_limit}" ({limit_s} s) ends before '
                             f"time_limit_warning_s = {self.time_limit_warning_s} can warn of it: "
                             "a run would only ever checkpoint", "time_limit")
+
+    def _refuse_in_namespaces(self):
+        if self.nodes < 2:
+            raise SiteError(f'nodes = {self.nodes}: scheduler = "namespaces" makes two hosts or '
+                            'more; "local" is for one', "nodes")
+        if self.container != "none":
+            raise SiteError(f'container = "{self.container}" needs scheduler = "local" or "slurm": '
+                            "a container has a network of its own", "container")
+        if self.gpus_per_node:
+            raise SiteError(f"gpus_per_node = {self.gpus_per_node}: GPUs of one machine talk past "
+                            "the network between the hosts made on it, so ranks run on cores: 0 "
+                            "works", "gpus_per_node")
 
     # ------------------------------------------------------------ where it comes from
 
@@ -170,7 +188,8 @@ class Site:
     def read(cls, path):
         """Return what a site file says, whatever job or container this process is in.
 
-        Without ``cores_per_node`` and ``gpus_per_node``, a local site has what this machine has.
+        Without ``cores_per_node`` and ``gpus_per_node``, a local site has what this machine has;
+        each host made on it has a share of the cores, two at least.
         For Slurm one of the two has to be given, because a login node says nothing about the
         others. From GPUs alone follows one core for each: too few to feed them, but never more
         than a cluster grants, and the rest of a file can be tried before anyone has looked it up.
@@ -196,7 +215,11 @@ class Site:
                                 f"The keys are: {', '.join(KEYS)}", key)
         try:
             sitekey.refuse_idle(values)
-            if values.get("scheduler") != "slurm":
+            if values.get("scheduler") == "namespaces":
+                nodes = values.setdefault("nodes", 2)
+                values.setdefault("cores_per_node",
+                                  cores_of_host(nodes) if type(nodes) is int else 1)
+            elif values.get("scheduler") != "slurm":
                 values = {"cores_per_node": usable_cores(), "gpus_per_node": len(gpu_names()),
                           **values}
             elif "cores_per_node" not in values:
@@ -221,7 +244,7 @@ class Site:
                            origin=f"{self.origin}{joint}{allocation}")
         if allocation and self.scheduler == "slurm":
             site = site._within(allocation)
-        return replace(site, inside=container_around() if site.scheduler == "local" else "")
+        return replace(site, inside="" if site.scheduler == "slurm" else container_around())
 
     def _within(self, allocation):
         """This site with the nodes of a job; without Slurm where they are the one we are on."""

@@ -5,11 +5,12 @@ import re
 __all__ = ["CHOICES", "SiteError", "refuse_idle", "seconds", "validated"]
 
 CHOICES = {
-    "scheduler": ("local", "slurm"),
+    "scheduler": ("local", "slurm", "namespaces"),
     "container": ("none", "docker", "singularity"),
     "controller": ("gloo", "mpi"),
 }
-LEAST = {"cores_per_node": 1, "gpus_per_node": 0, "nodes": 1, "time_limit_warning_s": 1}
+LEAST = {"cores_per_node": 1, "gpus_per_node": 0, "nodes": 1, "time_limit_warning_s": 1,
+         "rate_mbit": 0}
 WORD = (r"\S+", "one word")
 OPTION = (r"-[^\s=]*=.*|\S+", "one word, or --option=text: an option and its value are two items")
 # What a text, or each text of a list, has to look like, and how to say that.
@@ -34,10 +35,11 @@ FORMS = {
 NEVER_EMPTY = ("gpu_option",)
 # Keys that mean nothing without something else, so that their being there is a mistake.
 NEEDS = {
-    ("scheduler", '"slurm"'): ("partition", "account", "reservation", "time_limit",
+    ("scheduler", ("slurm",)): ("partition", "account", "reservation", "time_limit",
                              "time_limit_warning_s", "gpu_option", "gpu_type",
                              "scheduler_arguments", "network_interfaces"),
-    ("container", '"docker" or "singularity"'): ("image", "binds", "container_arguments"),
+    ("scheduler", ("namespaces",)): ("rate_mbit",),
+    ("container", ("docker", "singularity")): ("image", "binds", "container_arguments"),
 }
 
 
@@ -105,10 +107,11 @@ def refuse_idle(values):
         The keys that a file has.
     """
     for (key, wanted), keys in NEEDS.items():
-        nothing = CHOICES[key][0]
+        chosen = values.get(key, CHOICES[key][0])
         idle = next((name for name in values if name in keys), None)
-        if idle and values.get(key, nothing) == nothing:
-            raise SiteError(f"{idle} needs {key} = {wanted}; here it is {_shown(nothing)}", idle)
+        if idle and chosen in CHOICES[key] and chosen not in wanted:
+            needed = " or ".join(map(_shown, wanted))
+            raise SiteError(f"{idle} needs {key} = {needed}; here it is {_shown(chosen)}", idle)
 
 
 def seconds(time_limit):

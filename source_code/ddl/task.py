@@ -2,8 +2,10 @@
 
     srun --nodes=2 --ntasks-per-node=2 ... python -m ddl.task [OPTIONS] python -m ddl.rank ...
 
-Without ssh and without MPI: rank, local rank and size come from Slurm's variables, and the ranks
-meet through Horovod's own rendezvous server, which rank 0's task runs. Its address travels in the
+`ddl.hosts` starts it, too, on hosts that it makes on this machine.
+
+Without ssh and without MPI: rank, local rank and size come from who starts it (`ddl.place`), and
+the ranks meet through Horovod's own rendezvous server, which rank 0's task runs. Its address travels in the
 run's folder, which all nodes see. (With ``--controller mpi`` they meet through PMIx instead, and
 nothing of this is needed.)
 
@@ -28,9 +30,10 @@ import psutil
 
 from ddl import cluster, processes, rendezvous
 from ddl.job import split_rank_line
-from ddl.record import RunFolder, read_json, runs_dir, write_json
+from ddl.place import VARIABLE, Place
+from ddl.record import RunFolder, host_name, read_json, runs_dir, write_json
 
-__all__ = ["main", "placement"]
+__all__ = ["main"]
 
 TERM_GRACE_S = 2.0
 HOLD_S = 3.0  # when one rank ends, so do the others: let all say first where they are
@@ -40,11 +43,11 @@ LOOK_EVERY_S = 0.1
 
 def main():
     options = _options()
-    rank = placement(os.environ)["HOROVOD_RANK"]
+    place = Place.here()
     folder = RunFolder(_folder())
-    if rank == "0" and not folder.job.exists():
-        _describe(folder, options.command)
-    sys.exit(Task(int(rank), folder).run(options))
+    if place.rank == 0 and not folder.job.exists():
+        _describe(folder, options.command, place.size)
+    sys.exit(Task(place, folder).run(options))
 
 
 def _options():
@@ -66,9 +69,9 @@ def _folder():
     return Path(os.environ["DDL_RUN_DIR"])
 
 
-def _describe(folder, command):
+def _describe(folder, command, size):
     options, script, args = split_rank_line(command[command.index("ddl.rank") + 1:])
-    size, servers = int(os.environ["SLURM_NTASKS"]), int(options.get("--parameter-servers", 0))
+    servers = int(options.get("--parameter-servers", 0))
     write_json(folder.job, {
         "id": folder.path.name, "name": Path(script).stem, "created": time.time(),
         "script": script, "args": args, "workers": size - (servers and servers + 1),
@@ -78,38 +81,12 @@ def _describe(folder, command):
     })
 
 
-def placement(variables):
-    """Turn Slurm's variables of one task into Horovod's.
-
-    Parameters
-    ----------
-    variables : mapping
-        The environment of a task that srun started with ``--distribution=block`` and the same
-        number of tasks on every node.
-
-    Returns
-    -------
-    dict
-        Names and values of HOROVOD_RANK, SIZE, LOCAL_RANK, LOCAL_SIZE, CROSS_RANK, CROSS_SIZE and
-        HOSTNAME.
-    """
-    size, nodes = int(variables["SLURM_NTASKS"]), int(variables["SLURM_NNODES"])
-    return {
-        "HOROVOD_RANK": variables["SLURM_PROCID"],
-        "HOROVOD_SIZE": str(size),
-        "HOROVOD_LOCAL_RANK": variables["SLURM_LOCALID"],
-        "HOROVOD_LOCAL_SIZE": str(size // nodes),
-        "HOROVOD_CROSS_RANK": variables["SLURM_NODEID"],
-        "HOROVOD_CROSS_SIZE": str(nodes),
-        "HOROVOD_HOSTNAME": f"node{variables['SLURM_NODEID']}",  # as in `rendezvous.host_plan`
-    }
-
-
 class Task:
     """Starts one rank and looks after it."""
 
-    def __init__(self, rank, folder):
-        self.rank = rank
+    def __init__(self, place, folder):
+        self.place = place
+        self.rank = rank = place.rank
         self.folder = folder
         self.child = None
         self.ended_because = None
@@ -121,9 +98,10 @@ class Task:
 
     def run(self, options):
         """Run the command in `options` as this rank; return its exit status."""
-        environment = {**os.environ, **placement(os.environ), "PYTHONUNBUFFERED": "1",
+        environment = {**os.environ, **self.place.horovod, "PYTHONUNBUFFERED": "1",
                        "DDL_RANKS_OF": os.environ["DDL_RUN_ID"]}
-        if self.rank == 0 and os.environ.get("DDL_LIFELINE"):
+        # Where one rank ends Slurm ends the others; `ddl.hosts` may be what is gone.
+        if (self.rank == 0 or VARIABLE in os.environ) and os.environ.get("DDL_LIFELINE"):
             self._watch(self._await_launcher, processes.take_lifeline())
         environment.pop("DDL_LIFELINE", None)
         try:
@@ -156,7 +134,7 @@ class Task:
 
     def _record(self, code, **fields):
         write_json(self.folder.exit(self.rank), {
-            "rank": self.rank, "host": os.environ["SLURMD_NODENAME"], "code": code,
+            "rank": self.rank, "host": host_name(), "code": code,
             "time": time.time(), **{name: value for name, value in fields.items()
                                     if value is not None}})
 
@@ -165,8 +143,7 @@ class Task:
     def _meet(self, interface):
         """Return where the ranks meet, as HOROVOD_* variables; rank 0's task opens the place."""
         if self.rank == 0:
-            self.server, port = rendezvous.server(int(os.environ["SLURM_NTASKS"]),
-                                                  int(os.environ["SLURM_NNODES"]))
+            self.server, port = rendezvous.server(self.place.size, self.place.nodes)
             there = {"address": _own_address(interface), "port": port, "attempt": cluster.attempt(),
                      "time": time.time()}
             write_json(self.folder.rendezvous, there)
@@ -240,7 +217,7 @@ def _own_address(interface):
                  for name, entries in psutil.net_if_addrs().items()}
     if interface:
         if not addresses.get(interface):
-            raise OSError(f"network_interfaces: {os.environ['SLURMD_NODENAME']} has no interface "
+            raise OSError(f"network_interfaces: {host_name()} has no interface "
                           f"{interface!r} with an IPv4 address; it has: {', '.join(addresses)}")
         return addresses[interface][0]
     try:

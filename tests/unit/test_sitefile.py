@@ -12,7 +12,7 @@ from ddl.sitekey import seconds
 SITES = Path(__file__).resolve().parents[2] / "containers" / "sites"
 
 FULL = """\
-# Every key, none at its default.
+# Every key of a cluster, none at its default.
 scheduler = "slurm"
 container = "singularity"
 controller = "mpi"
@@ -51,7 +51,8 @@ def test_every_key_is_read(read, tmp_path):
     found = read(FULL)
     defaults = Site()
     for field in fields(Site)[:-3]:
-        assert getattr(found, field.name) != getattr(defaults, field.name), field.name
+        if field.name != "rate_mbit":  # of hosts made on one machine
+            assert getattr(found, field.name) != getattr(defaults, field.name), field.name
     assert found.scheduler_arguments == ("--constraint=a100 & ib", "--qos", "short")
     assert found.image == str(tmp_path / "course.sif")  # beside the file that names it
     assert found.origin == str(tmp_path / "site.toml")
@@ -68,6 +69,16 @@ def test_a_local_site_has_what_this_machine_has(read, monkeypatch):
     monkeypatch.setattr(site, "gpu_names", lambda: ("A100",) * 2)
     assert (read("").cores_per_node, read("").gpus_per_node) == (6, 2)
     assert read("gpus_per_node = 0").slots == 6
+
+
+def test_hosts_made_on_this_machine_share_its_cores(read, monkeypatch):
+    monkeypatch.setattr("ddl.machine.usable_cores", lambda: 12)
+    found = read('scheduler = "namespaces"\nrate_mbit = 100')
+    assert (found.nodes, found.rate_mbit, found.cores_per_node, found.gpus_per_node) == (
+        2, 100, 6, 0)
+    assert read('scheduler = "namespaces"\nnodes = 4').cores_per_node == 3
+    assert read('scheduler = "namespaces"\nnodes = 8').cores_per_node == 2
+    assert read('scheduler = "namespaces"\ncores_per_node = 9').cores_per_node == 9
 
 
 def test_a_cluster_has_what_its_file_says(read, monkeypatch):
@@ -136,6 +147,14 @@ WRONG_HERE = {
     "nodes = 2": 'nodes = 2 needs scheduler = "slurm"',
     'controller = "mpi"': 'controller = "mpi" needs scheduler = "slurm"',
     'partition = "gpu"': 'partition needs scheduler = "slurm"; here it is "local"',
+    "rate_mbit = 100": 'rate_mbit needs scheduler = "namespaces"; here it is "local"',
+    'scheduler = "namespaces"\nnodes = 1': "makes two hosts or more",
+    'scheduler = "namespaces"\nnodes = "2"': 'nodes = "2": a whole number',
+    'scheduler = "namespaces"\nrate_mbit = -1': "rate_mbit = -1: a whole number of at least 0",
+    'scheduler = "namespaces"\ngpus_per_node = 1': "talk past the network",
+    'scheduler = "namespaces"\ncontroller = "mpi"': 'controller = "mpi" needs scheduler = "slurm"',
+    'scheduler = "namespaces"\npartition = "gpu"': 'here it is "namespaces"',
+    'scheduler = "namespaces"\nimage = "x"\ncontainer = "docker"': "a network of its own",
     'container = "docker"\nimage = "x"\nbinds = ["data"]': 'binds = "data" is not absolute paths',
     'container = "docker"\nimage = "x"\nbinds = ["/s/$USER"]': "absolute paths without variables",
     'container = "docker"\nimage = "x"\nbinds = ["/a:/b:rx"]': 'binds = "/a:/b:rx" is not',

@@ -1,4 +1,4 @@
-"""From Slurm's variables to Horovod's; the tasks themselves run in tests/slurm."""
+"""From Slurm's variables to Horovod's; the tasks themselves run in tests/slurm and on hosts."""
 
 import contextlib
 import socket
@@ -6,6 +6,7 @@ import socket
 import pytest
 
 from ddl import rendezvous, task
+from ddl.place import Place, places
 
 
 def variables(rank, nodes=2, per_node=4):
@@ -21,12 +22,30 @@ def test_the_placement_is_the_one_that_horovods_server_expects(nodes, per_node):
     slots = rendezvous.host_plan(nodes * per_node, nodes)
     for rank in range(nodes * per_node):
         slot = next(slot for slot in slots if slot.rank == rank)
-        assert task.placement(variables(rank, nodes, per_node)) == {
+        place = Place.here(variables(rank, nodes, per_node))
+        assert place.horovod == {
             "HOROVOD_RANK": str(slot.rank), "HOROVOD_SIZE": str(slot.size),
             "HOROVOD_LOCAL_RANK": str(slot.local_rank),
             "HOROVOD_LOCAL_SIZE": str(slot.local_size),
             "HOROVOD_CROSS_RANK": str(slot.cross_rank),
             "HOROVOD_CROSS_SIZE": str(slot.cross_size), "HOROVOD_HOSTNAME": slot.hostname}
+        assert places(nodes * per_node, nodes)[rank] == place
+
+
+def test_a_place_that_this_machine_gives_comes_before_slurms():
+    there = Place(rank=3, size=4, local_rank=1, node=1, nodes=2)
+    assert Place.here({**variables(0), **there.variables}) == there
+
+
+def test_nodes_are_filled_one_after_the_other():
+    """Five ranks of a cluster of tf.distribute on two nodes, as Slurm places them."""
+    assert [(place.node, place.local_rank) for place in places(5, 2)] == [
+        (0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
+
+
+def test_a_task_that_nobody_placed_says_who_does_so():
+    with pytest.raises(LookupError, match="SLURM_PROCID, .*srun, or by python -m ddl.hosts"):
+        Place.here({})
 
 
 def test_an_interface_that_is_not_there_is_refused_with_those_that_are(monkeypatch):

@@ -1,0 +1,306 @@
+"""Several hosts on one machine, with a slow network between them: ``python -m ddl.hosts``.
+
+    python -m ddl.hosts --hosts 2 --rate-mbit 1000 --ranks 4 python -m ddl.task ... COMMAND
+
+Each host is a network namespace (and has a name of its own): ranks on one of them reach those on
+another only through an interface, `INTERFACE`, that sends no faster than the rate. Two hosts are
+joined by a pair of such interfaces, more by a bridge. Processor, memory and disk are this
+machine's, shared by all.
+
+All of it is made inside a namespace that this process makes for itself, so that the machine's own
+network is never touched, and root is not needed where the kernel lets users make namespaces. The
+kernel takes it all away when the last of these processes has ended, however it ended.
+
+It does for its tasks what Slurm does on a cluster: places them, ends the others when one has
+failed, and passes on a request to stop. Linux only.
+"""
+
+import argparse
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from ddl import processes
+from ddl.place import places
+from ddl.record import RunFolder, append_json_line, write_json
+
+__all__ = ["INTERFACE", "address", "main", "permitted", "site"]
+
+INTERFACE = "eth0"
+PROGRAMS = {"unshare": "util-linux", "mount": "mount", "nsenter": "util-linux", "ip": "iproute2", "tc": "iproute2"}
+INSIDE = "DDL_HOSTS_INSIDE"  # set in the process that has a namespace of its own already
+# What may pass at full speed after a pause. A message that is smaller is not slowed down, so it has
+# to be small; below 16 KiB the kernel was busy enough with waking up to miss the rate.
+BURST_BYTES = 16 * 1024
+QUEUE_MS = 50  # what waits longer than this is dropped, and TCP slows down
+FAILURE_GRACE_S = 1.0  # when one rank ends badly, let the others say first what they saw
+STOP_GRACE_S = 5.0  # a task kills its rank after two seconds
+LOOK_EVERY_S = 0.05
+
+
+def site(rate_mbit=1000, hosts=2):
+    """Return a site where this machine stands for several hosts.
+
+    Parameters
+    ----------
+    rate_mbit : int
+        Megabits a second between hosts, in each direction; 0: as fast as this machine can.
+    hosts : int
+
+    Returns
+    -------
+    Site
+        For ``launch(..., workers=4, nodes=2, site=hosts.site())``. With ``nodes=1`` the same site
+        starts all ranks on this machine itself, with no slow network.
+    """
+    from ddl.machine import cores_of_host
+    from ddl.site import Site
+
+    return Site(scheduler="namespaces", nodes=hosts, rate_mbit=rate_mbit,
+                cores_per_node=cores_of_host(hosts),
+                origin=f"this machine as {hosts} hosts")
+
+
+def permitted():
+    """Say why hosts cannot be made here; empty where they can. It takes a tenth of a second.
+
+    Returns
+    -------
+    str
+        In words for a reader: what is missing, or what the kernel refuses.
+    """
+    missing = [name for name in PROGRAMS if not _found(name)]
+    if missing:
+        packages = dict.fromkeys(PROGRAMS[name] for name in missing)
+        return (f"{' and '.join(missing)} not here (Debian and Ubuntu: apt-get install "
+                f"{' '.join(packages)})")
+    attempts = {
+        "this user may not make network namespaces here": "true",
+        "this user may not give a process an /etc/hosts of its own":
+            "mount --bind /etc/passwd /etc/hosts",
+        "the kernel has no pairs of virtual interfaces (veth)": "ip link add one type veth",
+        "the kernel cannot limit the rate of an interface (tbf)":
+            f"ip link add one type veth && tc qdisc add dev one root {_limit(1000)}",
+    }
+    for reason, attempt in attempts.items():
+        tried = subprocess.run([*_unshare(), "sh", "-c", attempt], env=_environment(),
+                               capture_output=True, text=True)
+        if tried.returncode:
+            said = " ".join(tried.stderr.split())
+            return f"{reason}{f': {said}' if said else ''}"
+    return ""
+
+
+def address(host):
+    """IPv4 address of a host, counted from 0: from a block that is set aside for examples."""
+    return f"192.0.2.{host + 1}"
+
+
+def _found(name):
+    return shutil.which(name, path=_environment()["PATH"])
+
+
+def _environment():
+    """This environment, with the folders that administrators' programs are in."""
+    return {**os.environ, "PATH": f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"}
+
+
+def _unshare():
+    """What starts a command with a network, a name and mounts of its own."""
+    user = () if os.geteuid() == 0 else ("--user", "--map-root-user")
+    return ("unshare", *user, "--net", "--uts", "--mount")
+
+
+def _limit(rate_mbit):
+    """The words of ``tc`` for a rate: a token bucket filter."""
+    return f"tbf rate {rate_mbit}mbit burst {BURST_BYTES} latency {QUEUE_MS}ms"
+
+
+# ---------------------------------------------------------------- the command
+
+
+def main():
+    options = _options()
+    if "DDL_RUN_DIR" not in os.environ:
+        from ddl.run import run_pasted
+
+        here = site(options.rate_mbit, options.hosts)
+        sys.exit(run_pasted(sys.argv[1:], here))
+    if INSIDE not in os.environ:
+        if reason := permitted():
+            sys.exit(f"several hosts cannot be made on this machine: {reason}")
+        argv = [*_unshare(), sys.executable, "-m", "ddl.hosts", *sys.argv[1:]]
+        os.execvpe(argv[0], argv, {**_environment(), INSIDE: "1"})
+    sys.exit(Hosts(options).run())
+
+
+def _options():
+    parser = argparse.ArgumentParser(prog="ddl.hosts", allow_abbrev=False)
+    parser.add_argument("--hosts", type=int, required=True)
+    parser.add_argument("--rate-mbit", type=int, default=0)
+    parser.add_argument("--ranks", type=int, required=True)
+    parser.add_argument("command", nargs=argparse.REMAINDER)
+    return parser.parse_args()
+
+
+class Hosts:
+    """Makes the hosts, starts a task for each rank, and looks after them. One a process."""
+
+    def __init__(self, options):
+        self.options = options
+        self.run_id = os.environ["DDL_RUN_ID"]
+        self.folder = RunFolder(Path(os.environ["DDL_RUN_DIR"]))
+        self.holders = []
+        self.tasks = []
+        self.stop_by = None  # when tasks that were asked to stop are killed
+        self.lifeline, self._held = os.pipe()
+        signal.signal(signal.SIGTERM, self._asked_to_stop)
+        signal.signal(signal.SIGINT, self._asked_to_stop)
+        if os.environ.get("DDL_LIFELINE"):
+            threading.Thread(target=self._await_launcher, args=(processes.take_lifeline(),),
+                             daemon=True).start()
+
+    def run(self):
+        """Run the command as every rank; return the exit status of the whole."""
+        self._record("launched", pid=os.getpid())
+        try:
+            self._make()
+        except (OSError, subprocess.CalledProcessError) as error:
+            said = (getattr(error, "stderr", "") or str(error)).strip()
+            print(f"several hosts could not be made: {said}", file=sys.stderr, flush=True)
+            self._record("ended", state="failed", reason="launch", message=said)
+            return 1
+        self._start()
+        self._look_after()
+        # What is left are children that a rank left behind.
+        processes.end(self.run_id, besides={os.getpid()}, mark="DDL_RANKS_OF")
+        return self._end()
+
+    def _record(self, event, **fields):
+        append_json_line(self.folder.launcher, {"event": event, "time": time.time(), **fields})
+
+    # ---------------------------------------------------------------- making
+
+    def _make(self):
+        """Make the hosts and what joins them."""
+        names = [f"host{number}" for number in range(self.options.hosts)]
+        # Every host knows all names. Gloo asks for its own host's address by name: Horovod 0.28.1
+        # loses the interface that it was given (gloo_context.cc, InitializeForProcessSet).
+        known = self.folder.path / "hosts"
+        known.write_text("127.0.0.1 localhost\n" + "".join(
+            f"{address(number)} {name}\n" for number, name in enumerate(names)))
+        _run("mount", "--bind", known, "/etc/hosts")
+        self.holders = [_holder(name) for name in names]
+        if len(self.holders) == 2:
+            one, two = (holder.pid for holder in self.holders)
+            _run("ip", "link", "add", INTERFACE, "netns", one,
+                 "type", "veth", "peer", "name", INTERFACE, "netns", two)
+        else:
+            _run("ip", "link", "add", "bridge", "type", "bridge")
+            _run("ip", "link", "set", "bridge", "up")
+        for number, holder in enumerate(self.holders):
+            if len(self.holders) > 2:
+                port = f"port{number}"
+                _run("ip", "link", "add", INTERFACE, "netns", holder.pid,
+                     "type", "veth", "peer", "name", port)
+                _run("ip", "link", "set", port, "master", "bridge", "up")
+                self._slow(port)  # several may send to one host at a time
+            inside = _enter(holder)
+            # Without addresses of IPv6 there is one way to a host, which any library finds.
+            _run(*inside, "ip", "link", "set", INTERFACE, "addrgenmode", "none")
+            _run(*inside, "ip", "address", "add", f"{address(number)}/24", "dev", INTERFACE)
+            _run(*inside, "ip", "link", "set", INTERFACE, "up")
+            _run(*inside, "ip", "link", "set", "lo", "up")
+            self._slow(INTERFACE, inside)
+
+    def _slow(self, interface, inside=()):
+        if self.options.rate_mbit:
+            _run(*inside, "tc", "qdisc", "add", "dev", interface, "root",
+                 *_limit(self.options.rate_mbit).split())
+
+    # ---------------------------------------------------------------- the ranks
+
+    def _start(self):
+        inherited = {name: value for name, value in os.environ.items()
+                     if not name.startswith("SLURM") and name != INSIDE}
+        for place in places(self.options.ranks, self.options.hosts):
+            self.tasks.append(subprocess.Popen(
+                [*_enter(self.holders[place.node]), *self.options.command],
+                stdin=self.lifeline,
+                # GPUs of one machine would talk to each other past the network.
+                env={**inherited, **place.variables, "DDL_LIFELINE": "stdin",
+                     "CUDA_VISIBLE_DEVICES": ""}))
+
+    def _look_after(self):
+        """Wait for the tasks; when one has failed, end the others."""
+        while any(task.poll() is None for task in self.tasks):
+            now = time.monotonic()
+            if self.stop_by is None and any(task.returncode for task in self.tasks):
+                time.sleep(FAILURE_GRACE_S)
+                self._stop()
+            elif self.stop_by and now > self.stop_by:
+                self._send(signal.SIGKILL)
+            time.sleep(LOOK_EVERY_S)
+
+    def _end(self):
+        """Write down how the run ended; return an exit status."""
+        from ddl.progress import end_of, launcher_events
+
+        for rank, task in enumerate(self.tasks):
+            if not self.folder.exit(rank).exists():  # it was killed, and could not say
+                code = task.returncode
+                write_json(self.folder.exit(rank), {
+                    "rank": rank, "code": 128 - code if code < 0 else code, "time": time.time()})
+        end = end_of(launcher_events(self.folder, len(self.tasks), alive=False))
+        self._record("ended", **{name: value for name, value in end.items()
+                                 if name not in ("event", "time")})
+        return 0 if end["state"] == "done" else 1
+
+    # ---------------------------------------------------------------- reasons to end early
+
+    def _asked_to_stop(self, number, frame):
+        self._stop()
+
+    def _stop(self):
+        self.stop_by = self.stop_by or time.monotonic() + STOP_GRACE_S
+        self._send(signal.SIGTERM)
+
+    def _send(self, number):
+        for task in self.tasks:
+            if task.poll() is None:
+                task.send_signal(number)
+
+    def _await_launcher(self, lifeline):
+        os.read(lifeline, 1)  # returns when the other end is closed: the launcher is gone
+        os.close(self._held)  # and so will all tasks hear
+
+
+def _holder(name):
+    """Start the process whose namespaces are a host: it does nothing, and ends with this one."""
+    own = Path("/proc/self/ns/net").readlink()
+    holder = subprocess.Popen(
+        ["unshare", "--net", "--uts", sys.executable, "-c",
+         f"import socket, sys; socket.sethostname({name!r}); print(flush=True); sys.stdin.read()"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    holder.stdout.readline()  # it is there
+    if holder.poll() is not None or Path(f"/proc/{holder.pid}/ns/net").readlink() == own:
+        raise OSError(f"{name} did not start")
+    return holder
+
+
+def _enter(holder):
+    """What starts a command on a host."""
+    return ("nsenter", f"--net=/proc/{holder.pid}/ns/net", f"--uts=/proc/{holder.pid}/ns/uts")
+
+
+def _run(*argv):
+    subprocess.run([str(word) for word in argv], check=True, capture_output=True, text=True)
+
+
+if __name__ == "__main__":
+    main()
