@@ -43,7 +43,8 @@ def doctor(site=None, submit=False):
 
 def _machine(site):
     """Look at this machine; what only ranks need is not asked of it where they run elsewhere."""
-    devices = [_cores(), _memory(), _gpus(), _slurm()] if site.scheduler == "local" else []
+    devices = [] if site.scheduler == "slurm" else [
+        _cores(), _memory(), _gpus(), _slurm(), _hosts(site)]
     software = [_software(), _horovod(site.controller)]
     if site.container != "none" and not site.inside:
         software = [replace(check, state="optional", advice="",
@@ -169,6 +170,20 @@ def _slurm():
     if shutil.which("sinfo"):
         return Check("Slurm", "OK", "its commands are here, and this site does not use them")
     return Check("Slurm", "optional", "not here: runs start on this machine")
+
+
+def _hosts(site):
+    from ddl import hosts
+
+    name, reason = "several hosts", hosts.permitted()
+    if not reason:
+        return Check(name, "OK", "this machine can stand for several, with a slow network between "
+                     "them")
+    if site.scheduler == "namespaces":
+        return Check(name, "missing", f"they can't be made on this machine: {reason}",
+                     'scheduler = "local" runs all ranks on this machine')
+    return Check(name, "optional", f"they can't be made on this machine: {reason}",
+                 "the lesson shows recorded runs instead")
 
 
 def _containers():

@@ -116,6 +116,9 @@ def _place(site):
             "to Slurm's default partition")
         if site.allocation:
             where = f"to Slurm job {site.allocation}"
+    elif site.scheduler == "namespaces":
+        rate = f"{site.rate_mbit} Mbit/s" if site.rate_mbit else "no limit"
+        where = f"on hosts made on this machine, with {rate} between them"
     else:
         where = "on this machine"
     gpus = f"{site.gpus_per_node} GPU{'' if site.gpus_per_node == 1 else 's'} and "

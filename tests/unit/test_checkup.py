@@ -4,8 +4,10 @@ from importlib import import_module
 
 import pytest
 
+from ddl import hosts
 from ddl.checkup import doctor
 from ddl.report import Check, Report
+from ddl.site import Site
 
 module = import_module("ddl.checkup")
 
@@ -39,10 +41,18 @@ def test_unknown_state_is_refused():
 def test_this_machine_is_looked_at():
     report = doctor()
     names = [check.name for check in report.checks]
-    assert names == ["site", "runs go", "processor cores", "memory", "GPUs", "Slurm", "software",
-                     "Horovod build", "CIFAR-10", "generated pictures", "disk", "containers",
-                     "this process"]
+    assert names == ["site", "runs go", "processor cores", "memory", "GPUs", "Slurm",
+                     "several hosts", "software", "Horovod build", "CIFAR-10",
+                     "generated pictures", "disk", "containers", "this process"]
     assert all(check.advice for check in report.checks if check.state == "missing")
+
+
+@pytest.mark.parametrize("here, state", [(Site(), "optional"), (hosts.site(), "missing")])
+def test_hosts_that_cannot_be_made_are_missed_where_runs_need_them(monkeypatch, here, state):
+    monkeypatch.setattr(hosts, "permitted", lambda: "the kernel said no")
+    check = module._hosts(here)
+    assert (check.state, check.name) == (state, "several hosts")
+    assert "the kernel said no" in check.detail and check.advice
 
 
 def test_a_control_groups_limit_counts(tmp_path, monkeypatch):
