@@ -3,15 +3,21 @@
     ddl run --workers 2 step_times.py --widths 4 8 16 32
     ddl run --workers 1 step_times.py --widths 4 8 16 32     # the same without communication
     ddl run --workers 2 step_times.py --widths 16 --fusion-threshold-mb 0 --timeline
+    ddl run --workers 2 step_times.py --model cnn            # train_cifar.py's step, as a whole
 
 Each step is taken in parts, one after another, and each part is timed on every rank: input, forward
 and backward pass, averaging the gradients, update. (A training that is not being timed lets the
 averaging of one gradient overlap with computing the next.) The pictures are random numbers: their
 time is measured, nothing is learned. On one rank nothing is averaged, and a part of the batch is
 timed as well: what one of several ranks would have to do.
+
+With --model the step is train_cifar.py's, in one piece. Several ranks take it in two ways, in turns:
+together, and apart: side by side, each at its own pace, averaging nothing. That is what computing
+costs in company.
 """
 
 import argparse
+import math
 import os
 import sys
 import time
@@ -23,9 +29,13 @@ import psutil
 import tensorflow as tf
 from tensorflow.keras import layers
 
+from ddl import models
+from ddl import optimizer as optimizers
 from ddl.data import DataError, Order, shard
+from ddl.data.augment import augment, normalise
 from ddl.efficiency import PARTS, spread
 from ddl.machine import threads_per_rank
+from ddl.recipes import SettingError
 from ddl.record import Recorder, RunFolder, hardware, read_json, start_of, versions
 from ddl.timeline import FILE
 
@@ -41,6 +51,7 @@ def parse(arguments=None):
     add = parser.add_argument
     add("--widths", type=int, nargs="+", default=[8], metavar="N",
         help="filters of the first layers: the models to measure, one after another")
+    add("--model", choices=models.MODELS, help="instead of those: the network of train_cifar.py")
     add("--global-batch", type=int, default=64, help="samples in a pass of all ranks together")
     add("--steps", type=int, default=20, help="measured of each model, after a warm-up")
     add("--part", type=int, default=2, metavar="N",
@@ -62,6 +73,9 @@ def main(arguments=None):
     started = time.time()  # all that is imported has been
     config = parse(arguments)
     set_knobs(config)
+    if config.model and (config.aggregate > 1 or config.fp16_compression):
+        raise SettingError("--model takes a step as it is: leave out --aggregate and "
+                           "--fp16-compression")
 
     # Horovod: initialise, and pin each rank to one GPU, where there are any.
     hvd.init()
@@ -79,26 +93,34 @@ def main(arguments=None):
     labels = draw.integers(CLASSES, size=SAMPLES, dtype=np.int32)
 
     recorder = Recorder() if rank == 0 else None
-    total = len(config.widths) * config.steps
+    widths = [None] if config.model else config.widths
+    total = len(widths) * config.steps
     if recorder:
         recorder.event("start", steps=total, world=ranks, global_batch=config.global_batch)
     tasks, sizes, first_step = [], [], None
-    for width in config.widths:
-        training = Training(width, config)
+    for width in widths:
+        if config.model:
+            training, alone = (Whole(config, images, labels, many) for many in (ranks > 1, False))
+        else:
+            training = alone = Training(width, config)
         built = time.time()
         tasks.append(Task(training, images, labels, batches))
         first_step = first_step or time.time()
         sizes.append({
-            "width": width, "tensors": len(training.weights),
+            "width": width, "model": config.model, "tensors": len(training.weights),
+            "all_reduces": training.all_reduces,
             "parameters": training.parameters, "gradient_bytes": 4 * training.parameters,
             "sent_bytes": (2 if config.fp16_compression else 4) * training.parameters,
             "first_step_s": time.time() - built,
         })
         if ranks == 1 and config.part > 1:
-            tasks.append(Task(training, images, labels, shard(batches, 0, config.part)))
+            tasks.append(Task(alone, images, labels, shard(batches, 0, config.part)))
+        elif config.model:
+            tasks.append(Task(alone, images, labels, batches))
     # In turns: what else this machine is doing hits all sizes alike.
     for done in range(0, config.steps, TURN):
         for task in tasks:
+            hvd.allreduce(tf.zeros([1]), name="turn")  # all begin it at the same time
             for _ in range(min(TURN, config.steps - done)):
                 task.step()
         if recorder:
@@ -108,11 +130,14 @@ def main(arguments=None):
         size |= next(measured)
         if ranks == 1 and config.part > 1:
             size["part"] = {"of": config.part, **next(measured)}
+        elif config.model:
+            size["apart"] = next(measured)
         if recorder:
-            print(f"width {size['width']}: {size['parameters']:,} parameters, "
-                  f"{1000 * size['step_s']['median']:.2f} ms a step, of which " + ", ".join(
-                      f"{name} {1000 * size[f'{name}_s']['median']:.2f}" for name in PARTS),
-                  flush=True)
+            which = f"model {config.model}" if config.model else f"width {size['width']}"
+            parts = "in one piece" if config.model else "of which " + ", ".join(
+                f"{name} {1000 * size[f'{name}_s']['median']:.2f}" for name in PARTS)
+            print(f"{which}: {size['parameters']:,} parameters, "
+                  f"{1000 * size['step_s']['median']:.2f} ms a step, {parts}", flush=True)
     if recorder:
         began, launched = beginnings(recorder.folder)
         recorder.result({
@@ -153,6 +178,8 @@ def set_knobs(config):
 class Training:
     """One model, and its step in parts: six 3×3 convolutions of `width` to 4 `width` filters."""
 
+    all_reduces = None  # Horovod decides which gradients it fuses
+
     def __init__(self, width, config):
         tf.keras.utils.set_random_seed(config.seed)
         x = pictures = layers.Input((32, 32, 3))
@@ -163,8 +190,7 @@ class Training:
         logits = layers.Dense(CLASSES)(layers.GlobalAveragePooling2D()(x))
         model = tf.keras.Model(pictures, logits)
         self.weights = weights = model.trainable_variables
-        self.parameters = model.count_params()
-        self.passes = config.aggregate
+        self.parameters, self.passes = model.count_params(), config.aggregate
         optimizer = tf.keras.optimizers.SGD(0.01, momentum=0.9)
         optimizer.build(weights)
         hvd.broadcast_variables(model.variables, root_rank=0)
@@ -210,6 +236,52 @@ class Training:
         return seconds
 
 
+class Whole:
+    """The step of train_cifar.py with the recipe batch_norm, in one piece: its parts are not known.
+
+    With `exchange` the gradients are averaged over the ranks, all in one message, and what the
+    script reports in another; else each rank's model learns for itself.
+    """
+
+    all_reduces = 2
+
+    def __init__(self, config, images, labels, exchange):
+        model = models.build(config.model, norm="batch", seed=config.seed)
+        self.weights, self.passes = model.trainable_variables, 1
+        self.parameters = sum(math.prod(weight.shape) for weight in self.weights)
+        optimizer = optimizers.make("sgd", 0.01, self.weights)
+        images, labels = tf.constant(images), tf.constant(labels)
+
+        @tf.function(autograph=False)
+        def train_step(numbers, step):
+            seed = config.seed, step
+            pictures = augment(tf.gather(images, numbers), seed, 0, config.global_batch)
+            target = tf.gather(labels, numbers)
+            with tf.GradientTape() as tape:
+                logits = model(normalise(pictures), training=True)
+                loss = tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(
+                    tf.one_hot(target, CLASSES), logits))
+            hits = tf.reduce_mean(tf.cast(tf.argmax(logits, 1, tf.int32) == target, tf.float32))
+            gradients = tape.gradient(loss, self.weights)
+            metrics = tf.stack([loss, hits, 0.0])
+            if exchange:
+                gradients = hvd.grouped_allreduce(gradients, op=hvd.Average)
+                metrics = hvd.allreduce(metrics, op=hvd.Average)
+            optimizer.apply_gradients(zip(gradients, self.weights))
+            return metrics
+
+        self.train_step, self.steps = train_step, 0
+
+    def step(self, images, labels, batches):
+        """Take one step; return its seconds: of the input, of the rest, and twice 0."""
+        start = time.perf_counter()
+        numbers = tf.constant(batches[0])
+        loaded = wait()
+        self.train_step(numbers, tf.constant(self.steps))
+        self.steps += 1
+        return np.array([loaded - start, wait() - loaded, 0, 0])
+
+
 def wait():
     """Return the time when all devices are done with what they were given."""
     tf.test.experimental.sync_devices()
@@ -247,6 +319,7 @@ class Task:
         samples = self.batches.shape[1] * self.training.passes * hvd.size()
         return {
             "images_per_s": samples * len(step) / step.sum(),
+            "rank_steps_s": every.sum(axis=2),
             "step_s": spread(step),
             **{f"{name}_s": spread(part) for name, part in zip(PARTS, parts, strict=True)},
         }
@@ -255,5 +328,5 @@ class Task:
 if __name__ == "__main__":
     try:
         main()
-    except DataError as error:
+    except (DataError, SettingError) as error:
         sys.exit(f"step_times.py: {error}")
