@@ -49,14 +49,17 @@ Units: GB/s are 10^9 bytes a second and per direction, Gbit/s are 10^9 bits a se
 are powers of two. `Topology.network` is None where the file has no ``[network]``.
 '''
 
+import math
 from pathlib import Path
 
+from ddl.topology import hwloc, nvidia, recorded
 from ddl.topology.error import TopologyError
 from ddl.topology.graph import Topology
 from ddl.topology.link import links
-from ddl.topology.recorded import FOLDER, names, parse
+from ddl.topology.local import here
+from ddl.topology.recorded import names
 
-__all__ = ["Topology", "TopologyError", "links", "load", "names"]
+__all__ = ["Topology", "TopologyError", "compare", "here", "links", "load", "names"]
 
 
 def load(name_or_path):
@@ -65,7 +68,8 @@ def load(name_or_path):
     Parameters
     ----------
     name_or_path : str or Path
-        A recorded name (see `names`), or a ``.toml`` file.
+        A recorded name (see `names`) or a file: TOML in the format above, XML of hwloc's
+        ``lstopo --of xml``, or the text that ``nvidia-smi topo -m`` printed.
 
     Returns
     -------
@@ -78,8 +82,61 @@ def load(name_or_path):
     """
     path = Path(name_or_path)
     if str(name_or_path) in names():
-        path = FOLDER / f"{name_or_path}.toml"
+        path = recorded.FOLDER / f"{name_or_path}.toml"
     if not path.is_file():
         raise TopologyError(f"{str(name_or_path)!r} is neither a file nor a recorded topology; "
                             f"recorded: {', '.join(names())}")
-    return parse(path.read_text(encoding="utf-8"), path.stem, path.name)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise TopologyError.at(path.name, None, f"this is no text in UTF-8: {error}") from error
+    if path.suffix == ".toml":
+        return recorded.parse(text, path.stem, path.name)
+    if path.suffix == ".xml" or text.lstrip().startswith("<?xml"):
+        return hwloc.parse(text, path.stem, path.name)
+    return nvidia.parse(text, path.stem, path.name)
+
+
+def compare(topologies):
+    """Tabulate machines side by side.
+
+    Parameters
+    ----------
+    topologies : iterable of Topology, or of what `load` takes
+
+    Returns
+    -------
+    ddl.table.Table
+        A row a machine. ``slowest_gb_per_s`` and ``fastest_gb_per_s``: of all pairs of its GPUs,
+        per direction and nominal, NaN with fewer than two GPUs or where no rate is known.
+        ``network_gb_per_s``: all its network cards for training, per direction.
+    """
+    from ddl.table import Table
+
+    rows = []
+    for topology in topologies:
+        if not isinstance(topology, Topology):
+            topology = load(topology)
+        gpus = [gpu.name for gpu in topology.gpus]
+        pairs = [topology.bandwidth(a, b) for a in gpus for b in gpus if a < b]
+        pairs = [rate for rate in pairs if not math.isnan(rate)]
+        cards = [nic.gbit_per_s for nic in topology.nics if nic.gbit_per_s]
+        rows.append({
+            "machine": topology.name, "sockets": len(topology.sockets),
+            "numas": len(topology.numas), "cores": len(topology.cores), "gpus": len(gpus),
+            "gpu": next((gpu.model for gpu in topology.gpus if gpu.model), "–"),
+            "slowest_gb_per_s": min(pairs, default=math.nan),
+            "fastest_gb_per_s": max(pairs, default=math.nan),
+            "network_gb_per_s": (topology.network.gb_per_s if topology.network
+                                 else sum(cards) / 8 or math.nan),
+            "origin": topology.origin,
+        })
+    labels = {
+        "machine": ("machine", ""), "sockets": ("sockets", "d"), "numas": ("NUMA nodes", "d"),
+        "cores": ("cores", "d"), "gpus": ("GPUs", "d"), "gpu": ("GPU", ""),
+        "slowest_gb_per_s": ("slowest pair of GPUs, GB/s", ",.4g"),
+        "fastest_gb_per_s": ("fastest pair of GPUs, GB/s", ",.4g"),
+        "network_gb_per_s": ("network, GB/s", ",.4g"), "origin": ("known from", ""),
+    }
+    return Table.of(rows, labels, "GB/s are 10^9 bytes a second, per direction, and what the links "
+                                  "are built for, not measured. Network: all cards of a machine.")

@@ -308,7 +308,7 @@ class Topology:
                 raise TopologyError(f"{self.name}: {what} refers to {to!r}, which is not there; "
                                     f"there are: {', '.join(map(str, among)) or 'none'}")
         for device in self.devices:
-            self._above(device.name)  # raises when it goes round in a circle
+            self.above(device.name)  # raises when it goes round in a circle
 
     def __repr__(self):
         return f"<Topology {self.name}: {self.summary()}>"
@@ -355,9 +355,18 @@ class Topology:
             raise TopologyError(f"{self.name} has no {name!r}; it has: "
                                 f"{', '.join(self._named) or 'no devices'}") from None
 
+    def above(self, name):
+        """Return the device, what it is under, and so on up to the root complex."""
+        chain = [self.device(name)]
+        while chain[-1].under:
+            chain.append(self._named[chain[-1].under])
+            if len(chain) > len(self.devices):
+                raise TopologyError(f"{self.name}: {name} is under itself")
+        return chain
+
     def numa_of(self, name):
         """Return the number of the NUMA node that a device hangs at; None where not known."""
-        for device in self._above(name):
+        for device in self.above(name):
             if device.numa is not None:
                 return device.numa
         return None
@@ -429,7 +438,7 @@ class Topology:
         hops = self.path(a, b)
         if hops and hops[0].kind.startswith("NV"):
             return hops[0].kind if hops[0].gb_per_s <= hops[-1].gb_per_s else hops[-1].kind
-        ways = [[device.name for device in self._above(name)] for name in (a, b)]
+        ways = [[device.name for device in self.above(name)] for name in (a, b)]
         common = next((name for name in ways[0] if name in ways[1]), None)
         if common is None:
             nodes = {self.numa_of(a), self.numa_of(b)}
@@ -461,15 +470,6 @@ class Topology:
 
         return matrix_text(self)
 
-    def _above(self, name):
-        """The device, what it is under, and so on up to the root complex."""
-        chain = [self.device(name)]
-        while chain[-1].under:
-            chain.append(self._named[chain[-1].under])
-            if len(chain) > len(self.devices):
-                raise TopologyError(f"{self.name}: {name} is under itself")
-        return chain
-
     def _nvlinks(self, name, others):
         return [link for link in self.nvlinks
                 if name in (link.a, link.b) and _other(link, name) in others]
@@ -493,7 +493,7 @@ class Topology:
             self._numa(name)
             return [(name, "", math.inf)]
         stops = []
-        for device in self._above(name):
+        for device in self.above(name):
             if device.kind == "root":
                 stops.append((device.name, "host bridge", math.inf))
             else:

@@ -65,12 +65,13 @@ def links():
     from ddl.table import Table
 
     labels = {
-        "link": "link", "group": "kind", "gb_per_s": ("GB/s per direction", ",.4g"),
-        "both_gb_per_s": ("GB/s both directions", ",.4g"), "latency": "latency is of the order of",
-        "source": "source",
+        "link": ("link", ""), "group": ("kind", ""), "gb_per_s": ("GB/s per direction", ",.4g"),
+        "both_gb_per_s": ("GB/s both directions", ",.4g"), "latency": ("latency, about", ""),
+        "source": ("source", ""),
     }
     shown = [{name: row[name] for name in labels if name != "both_gb_per_s"}
              | {"both_gb_per_s": row["gb_per_s"] * (1 if row["group"] == "memory" else 2)}
              for row in rows()]
-    return Table.of(shown, labels, "Nominal figures; 1 GB/s is 10^9 bytes a second. Orders of "
-                                   "latency are for small messages, from memory, not looked up.")
+    return Table.of(shown, labels, "What links are built for; 1 GB/s is 10^9 bytes a second. "
+                                   "Memory has one bus for both directions. Latencies are orders "
+                                   "of magnitude for a small message, from memory, not looked up.")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ddl.topology.error import TopologyError
 from ddl.topology.graph import Core, Device, Numa, NvLink, Socket, Topology
 
-__all__ = ["Matrix", "looks_like", "parse", "read_matrix"]
+__all__ = ["Matrix", "looks_like", "parse", "read_matrix", "tree"]
 
 ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 DEVICE = re.compile(r"[A-Za-z]\w*(-\w+)*")
@@ -70,7 +70,7 @@ def parse(text, name="nvidia-smi", file="nvidia-smi topo -m"):
         Names the line, and says what was expected.
     """
     matrix = read_matrix(text, file)
-    topology = _topology(matrix, name)
+    topology = tree(matrix, name)
     other = [pair for pair, kind in matrix.kinds.items()
              if pair[0] < pair[1] and topology.kind(*pair) != kind]
     if not other:
@@ -78,7 +78,7 @@ def parse(text, name="nvidia-smi", file="nvidia-smi topo -m"):
     a, b = other[0]
     note = (f"{len(other)} of the matrix's pairs fit no tree, {a} and {b} for one: it says "
             f"{matrix.kinds[a, b]}, the tree {topology.kind(a, b)}")
-    return _topology(matrix, name, (note,))
+    return tree(matrix, name, (note,))
 
 
 def read_matrix(text, file="nvidia-smi topo -m"):
@@ -177,7 +177,20 @@ def _numbers(text, file, number):
 # ---------------------------------------------------------------- the simplest tree
 
 
-def _topology(matrix, name, notes=()):
+def tree(matrix, name, notes=()):
+    """Return the simplest topology that gives a matrix.
+
+    Parameters
+    ----------
+    matrix : Matrix
+    name : str
+    notes : sequence of str
+        To begin its notes with.
+
+    Returns
+    -------
+    Topology
+    """
     gpus = [device for device in matrix.names if device.startswith("GPU")]
     devices, cores, notes = [], [], list(notes)
     numas = _numa_numbers(matrix, notes)

@@ -1,0 +1,119 @@
+"""From PCI functions, as the system lists them, to root complexes, switches and devices.
+
+A PCIe switch shows itself as bridges below bridges: one upwards, and below it one for each of its
+ports. On the way down from a root complex, bridges are by turns a port and the upper end of a
+switch: root port, switch, port of the switch, next switch, its port, and so on.
+"""
+
+import re
+from dataclasses import dataclass
+
+from ddl.topology.graph import Device
+
+__all__ = ["Function", "address", "devices"]
+
+NVIDIA, AMD = 0x10DE, 0x1002
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function of a PCI device, or a bridge.
+
+    Attributes
+    ----------
+    address : str
+        "0000:81:00.0".
+    root : str
+        The host bridge's domain and bus: "0000:80".
+    above : tuple of str
+        Addresses of the bridges above it, from the root port down.
+    pci_class, vendor : int
+        The class in its 16-bit form: 0x0302.
+    numa : int or None
+    model : str
+    generation, width : int or None
+    gb_per_s : float or None
+        Of its link, where only that is known.
+    nic, disk : str
+        The system's name for what it is, if it is one.
+    gbit_per_s : float or None
+    network : str
+    """
+
+    address: str
+    root: str
+    above: tuple = ()
+    pci_class: int = 0
+    vendor: int = 0
+    numa: int | None = None
+    model: str = ""
+    generation: int | None = None
+    width: int | None = None
+    gb_per_s: float | None = None
+    nic: str = ""
+    disk: str = ""
+    gbit_per_s: float | None = None
+    network: str = ""
+
+    @property
+    def kind(self):
+        """The kind of device that it is; empty for what has no part in a training."""
+        if self.pci_class >> 8 == 0x03 and self.vendor in (NVIDIA, AMD):
+            return "gpu"
+        if self.pci_class == 0x0680 and self.vendor == NVIDIA:
+            return "nvswitch"
+        if self.nic:
+            return "nic"
+        return "disk" if self.disk else ""
+
+
+def address(text):
+    """Return a PCI address as the kernel writes it, "0000:06:00.0"; None if it is none.
+
+    NVML and nvidia-smi write the domain with eight digits.
+    """
+    match = re.fullmatch(r"(?:([0-9a-fA-F]{1,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])",
+                         text.strip())
+    if not match:
+        return None
+    return f"{int(match[1] or '0', 16):04x}:{match[2]}:{match[3]}.{match[4]}".lower()
+
+
+def devices(functions):
+    """Return root complexes, switches and devices, each after what it is under.
+
+    Parameters
+    ----------
+    functions : iterable of Function
+        Bridges among them. Only what leads to a GPU, NVSwitch, network card or disk is kept.
+
+    Returns
+    -------
+    tuple of Device
+        GPUs and NVSwitches are counted in the order of their addresses.
+    """
+    functions = {function.address: function for function in functions}
+    kept = [functions[at] for at in sorted(functions) if functions[at].kind]
+    roots, switches, leaves, counts = {}, {}, [], {"gpu": 0, "nvswitch": 0}
+    for function in kept:
+        root = f"pci{function.root}"
+        roots.setdefault(root, Device(root, "root", numa=function.numa))
+        under = root
+        for at in function.above[1::2]:
+            if at not in switches:
+                switches[at] = _device(functions[at], at, "switch", under)
+            under = at
+        kind = function.kind
+        if kind in counts:
+            name = f"{'GPU' if kind == 'gpu' else 'NVSwitch'}{counts[kind]}"
+            counts[kind] += 1
+        else:
+            name = function.nic or function.disk
+        leaves.append(_device(function, name, kind, under))
+    return (*roots.values(), *switches.values(), *leaves)
+
+
+def _device(function, name, kind, under):
+    return Device(name, kind, under, function.numa, function.model, function.address,
+                  function.generation, function.width, function.gb_per_s, function.gbit_per_s,
+                  function.network)

@@ -1,0 +1,205 @@
+"""A machine as Linux describes it in /sys and /proc, with no tool that would have to be there."""
+
+import re
+from pathlib import Path
+
+from ddl.topology.error import TopologyError
+from ddl.topology.graph import Cache, Core, Numa, Socket, Topology
+from ddl.topology.pci import Function, address, devices
+
+__all__ = ["functions", "numbers", "read"]
+
+RATES = {"2.5": 1, "5": 2, "5.0": 2, "8": 3, "8.0": 3, "16": 4, "16.0": 4, "32": 5, "32.0": 5,
+         "64": 6, "64.0": 6}  # GT/s to generation of PCIe
+KINDS = {"Data": "data", "Instruction": "instruction", "Unified": "unified"}
+
+
+def read(root="/", name="here"):
+    """Read the topology of the machine whose /sys and /proc stand under a folder.
+
+    Parameters
+    ----------
+    root : str or Path
+        The folder; the system's own by default.
+    name : str
+        What the machine shall be called.
+
+    Returns
+    -------
+    Topology
+
+    Raises
+    ------
+    TopologyError
+        If a file says what cannot be read, or there is no list of processors.
+    """
+    root = Path(root)
+    cpu = root / "sys/devices/system/cpu"
+    online = _numbers(cpu / "online")
+    if not online:
+        raise TopologyError.at(cpu / "online", None, "it lists no processors; expected 0-3 or so")
+    notes = []
+    nodes = _nodes(root)
+    if not nodes:
+        notes.append("the kernel tells of no NUMA nodes: all memory counts as one")
+        nodes = {0: (frozenset(online), _memory(root / "proc/meminfo"))}
+    packages, cores = {}, {}
+    for thread in sorted(online):
+        topology = cpu / f"cpu{thread}/topology"
+        package = max(_number(topology / "physical_package_id", 0), 0)
+        packages.setdefault(package, set()).add(thread)
+        siblings = (_numbers(topology / "core_cpus_list")
+                    or _numbers(topology / "thread_siblings_list") or {thread})
+        cores.setdefault((package, min(siblings & online, default=thread)), set()).add(thread)
+    numa_of = {thread: node for node in sorted(nodes, reverse=True) for thread in nodes[node][0]}
+    found, number_of = [], {}
+    for number, ((package, first), threads) in enumerate(sorted(cores.items())):
+        found.append(Core(number, package, numa_of.get(first, min(nodes)), tuple(sorted(threads))))
+        number_of |= dict.fromkeys(threads, number)
+    of_node = {node: {package for package, own in packages.items() if own & threads}
+               for node, (threads, _) in nodes.items()}
+    model = _model(root)
+    return Topology(
+        name, "measured here by /sys and /proc",
+        sockets=tuple(Socket(package, model) for package in sorted(packages)),
+        numas=tuple(Numa(node, min(of_node[node], default=min(packages)), memory)
+                    for node, (_, memory) in sorted(nodes.items())),
+        cores=tuple(found), caches=tuple(sorted(_caches(cpu, number_of))),
+        devices=devices(functions(root, sorted(nodes))), notes=tuple(notes))
+
+
+def _nodes(root):
+    """{number: (its threads, its memory in bytes)}"""
+    return {
+        int(folder.name[4:]): (frozenset(_numbers(folder / "cpulist")), _memory(folder / "meminfo"))
+        for folder in (root / "sys/devices/system/node").glob("node[0-9]*")
+    }
+
+
+def _caches(cpu, number_of):
+    seen = set()
+    for thread in sorted(number_of):
+        for folder in (cpu / f"cpu{thread}/cache").glob("index[0-9]*"):
+            kind, text = KINDS.get(_text(folder / "type")), _text(folder / "size")
+            if not kind or not text:
+                continue
+            match = re.fullmatch(r"(\d+)([KMG]?)", text)
+            if not match:
+                raise TopologyError.at(folder / "size", 1, f"{text!r} is no size like 32K")
+            size = int(match[1]) * 1024 ** " KMG".index(match[2] or " ")
+            shared = _numbers(folder / "shared_cpu_list") or {thread}
+            cores = tuple(sorted({number_of[t] for t in shared if t in number_of}))
+            cache = Cache(_number(folder / "level", 0), kind, size, cores)
+            if cache not in seen:
+                seen.add(cache)
+                yield cache
+
+
+def functions(root="/", nodes=()):
+    """Return the PCI functions that /sys lists, bridges among them.
+
+    Parameters
+    ----------
+    root : str or Path
+    nodes : sequence of int
+        Numbers of the NUMA nodes. Where there is one only, all devices are near to it, whatever
+        the firmware says.
+
+    Returns
+    -------
+    list of Function
+    """
+    found = []
+    for link in sorted((Path(root) / "sys/bus/pci/devices").glob("*")):
+        if not address(link.name):
+            continue
+        folder = link.resolve()
+        way = [part for part in folder.parts if address(part)]
+        host = next((match[1] for part in folder.parts
+                     if (match := re.fullmatch(r"pci([0-9a-f]{4,8}:[0-9a-f]{2})", part))), "")
+        numa = _number(folder / "numa_node", -1)
+        nic, gbit_per_s, network = _nic(folder)
+        generation, width = _link([folder, folder.parent] if len(way) > 1 else [folder])
+        found.append(Function(
+            link.name, host, tuple(way[:-1]), _number(folder / "class", 0) >> 8,
+            _number(folder / "vendor", 0),
+            nodes[0] if len(nodes) == 1 else numa if numa >= 0 else None,
+            generation=generation, width=width, nic=nic, gbit_per_s=gbit_per_s, network=network,
+            disk=_first(folder, "block")))
+    return found
+
+
+def _link(folders):
+    """Generation and width of the link that both its ends can have."""
+    ends = []
+    for folder in folders:
+        rate = _text(folder / "max_link_speed").split(" ")[0]
+        width = _number(folder / "max_link_width", 0)
+        if rate in RATES and 0 < width < 64:  # a virtual machine's devices say 255
+            ends.append((RATES[rate], width))
+    return tuple(map(min, zip(*ends, strict=True))) if ends else (None, None)
+
+
+def _nic(folder):
+    """Name, Gbit/s and kind of network of a network card."""
+    interface, infiniband = _first(folder, "net"), _first(folder, "infiniband")
+    if infiniband:
+        ports = sorted(folder.glob("infiniband/*/ports/*"))
+        rates = [match[1] for port in ports
+                 if (match := re.match(r"([\d.]+) Gb/sec", _text(port / "rate")))]
+        layer = _text(ports[0] / "link_layer") if ports else ""
+        return infiniband, max(map(float, rates), default=None), layer or "InfiniBand"
+    if not interface:
+        return "", None, ""
+    path = next(iter(sorted([*folder.glob("net/*"), *folder.glob("virtio*/net/*")])))
+    mbit_per_s = _number(path / "speed", -1)
+    return interface, mbit_per_s / 1000 if mbit_per_s > 0 else None, "Ethernet"
+
+
+def _first(folder, kind):
+    """Name of the first thing of a kind that a function is, a virtual one or an NVMe disk too."""
+    found = [*folder.glob(f"{kind}/*"), *folder.glob(f"virtio*/{kind}/*"),
+             *folder.glob(f"nvme/nvme*/{'nvme*n*' if kind == 'block' else 'none'}")]
+    return min((path.name for path in found), default="")
+
+
+def _model(root):
+    match = re.search(r"^model name\s*:\s*(.+)$", _text(root / "proc/cpuinfo"), re.MULTILINE)
+    return match[1].strip() if match else ""
+
+
+def _memory(path):
+    match = re.search(r"MemTotal:\s*(\d+) kB", _text(path))
+    return int(match[1]) * 1024 if match else None
+
+
+def _text(path):
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""  # not there, not allowed, or a driver that answers with an error
+
+
+def _number(path, otherwise):
+    text = _text(path)
+    if not text:
+        return otherwise
+    try:
+        return int(text, 0)
+    except ValueError:
+        raise TopologyError.at(path, 1, f"{text[:40]!r} is no number") from None
+
+
+def _numbers(path):
+    return numbers(_text(path), path)
+
+
+def numbers(text, file, line=1):
+    """Return the set of numbers of a list as the kernel writes it: ``0-3,8``."""
+    found = set()
+    for part in filter(None, text.split(",")):
+        match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
+        if not match or int(match[2] or match[1]) < int(match[1]):
+            raise TopologyError.at(file, line, f"{text[:60]!r} is no list of numbers like 0-3,8")
+        found |= set(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return found
