@@ -67,6 +67,14 @@ def _parser():
     doctor.add_argument("--site", metavar="FILE", help="check this site file")
     doctor.add_argument("--submit", action="store_true", help="run two ranks there, too")
 
+    topology = command("topology", _topology, "show how this machine is built, or another one")
+    topology.add_argument("machine", nargs="?", metavar="NAME_OR_FILE",
+                          help="a recorded one, a .toml file, XML of lstopo or the text of "
+                               "nvidia-smi topo -m (default: this machine)")
+    topology.add_argument("--matrix", action="store_true",
+                          help="how far GPUs and network cards are apart, as nvidia-smi topo -m")
+    topology.add_argument("--figure", metavar="FILE", help="draw it, as .png, .svg or .pdf")
+
     check = command("check", _check, "run a lesson's visible tests on your saved answers")
     check.add_argument("notebook", metavar="LESSON_OR_FILE",
                        help="a lesson's name or its beginning, or a notebook's path")
@@ -135,6 +143,19 @@ def _doctor(arguments):
     report = doctor(site=arguments.site, submit=arguments.submit)
     print(report)
     return 0 if report.ok else 1
+
+
+def _topology(arguments):
+    from ddl import topology
+
+    machine = topology.load(arguments.machine) if arguments.machine else topology.here()
+    if arguments.matrix and not (machine.gpus or machine.nics):
+        raise LookupError(f"{machine.name} has neither GPUs nor network cards to compare")
+    print(machine.matrix_text() if arguments.matrix else machine)
+    if arguments.figure:
+        from ddl.topology_plot import plot_topology
+
+        plot_topology(machine).savefig(arguments.figure, dpi=150)
 
 
 def _check(arguments):
