@@ -29,10 +29,11 @@ from ddl import processes
 from ddl.place import places
 from ddl.record import RunFolder, append_json_line, write_json
 
-__all__ = ["INTERFACE", "address", "main", "permitted", "site"]
+__all__ = ["INTERFACE", "address", "link", "main", "permitted", "site"]
 
 INTERFACE = "eth0"
 PROGRAMS = {"unshare": "util-linux", "mount": "mount", "nsenter": "util-linux", "ip": "iproute2", "tc": "iproute2"}
+RATE = "DDL_RATE_MBIT"  # what each rank is told of the link
 INSIDE = "DDL_HOSTS_INSIDE"  # set in the process that has a namespace of its own already
 # What may pass at full speed after a pause. A message that is smaller is not slowed down, so it has
 # to be small; below 16 KiB the kernel was busy enough with waking up to miss the rate.
@@ -99,6 +100,18 @@ def permitted():
 def address(host):
     """IPv4 address of a host, counted from 0: from a block that is set aside for examples."""
     return f"192.0.2.{host + 1}"
+
+
+def link():
+    """Say in words what joins this rank's host to others; empty on a host that was not made here.
+
+    The interface's driver would say 10,000 Mbit/s, whatever the limit.
+    """
+    rate = os.environ.get(RATE)
+    if rate is None:
+        return ""
+    limit = f"limited to {int(rate):,} Mbit/s" if int(rate) else "without a limit"
+    return f"{INTERFACE}, {limit}, between hosts made on this machine"
 
 
 def _found(name):
@@ -234,6 +247,7 @@ class Hosts:
                 stdin=self.lifeline,
                 # GPUs of one machine would talk to each other past the network.
                 env={**inherited, **place.variables, "DDL_LIFELINE": "stdin",
+                     RATE: str(self.options.rate_mbit),
                      "CUDA_VISIBLE_DEVICES": ""}))
 
     def _look_after(self):

@@ -1,0 +1,160 @@
+"""All-reduce over hosts with a slow network between them: what crosses it, and how long it took.
+
+`hierarchical_allreduce.py` measures; here are the arithmetic, the table and the figure. Sizes are
+in bytes, times in seconds, and 1 MB is 10^6 bytes.
+"""
+
+from ddl.plot import COLOURS, LINES, MARKERS, Picture, styled
+from ddl.table import Table
+
+__all__ = ["FLAT", "VARIANTS", "link_bytes", "plot_variants", "variants"]
+
+FLAT = "flat"  # what the others are compared with
+VARIANTS = {
+    FLAT: "Horovod's own all-reduce: one ring, host by host",
+    "ring": "the same ring over sockets",
+    "crossing ring": "a ring over sockets that changes the host at every step",
+    "hierarchical": "reduce-scatter in each host, all-reduce between hosts, all-gather in each",
+    "leaders": "all-reduce in each host, all-reduce between one rank of each, broadcast in each",
+}
+
+
+def link_bytes(variant, size_bytes, hosts, ranks_per_host):
+    """Return how many bytes one host has to send to others, headers not counted.
+
+    A ring of N ranks passes on 2 (N − 1)/N of the message from each rank to the next (Patarasuk &
+    Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of workstations", section 3.2:
+    N − 1 steps of reduce-scatter and as many of all-gather, of 1/N of the message each). How much
+    of it leaves a host is a matter of order: one of its ranks has its neighbour elsewhere, or all.
+    In a hierarchy rings have one rank of each host: H of them, each for 1/n of the message, or one
+    for all of it.
+
+    Parameters
+    ----------
+    variant : str
+        One of `VARIANTS`.
+    size_bytes : float
+        Of the message.
+    hosts, ranks_per_host : int
+        H and n; N = H n.
+
+    Returns
+    -------
+    float
+        Bytes from one host, which with a ring are as many as those to it.
+    """
+    if variant not in VARIANTS:
+        raise ValueError(f"variant {variant!r} is not one of: {', '.join(VARIANTS)}")
+    ranks = hosts * ranks_per_host
+    round_ = 2 * (ranks - 1) / ranks * size_bytes
+    if variant == "crossing ring":
+        return ranks_per_host * round_ if hosts > 1 else 0.0
+    if variant in ("hierarchical", "leaders"):
+        return 2 * (hosts - 1) / hosts * size_bytes
+    return round_ if hosts > 1 else 0.0
+
+
+def variants(run):
+    """Return a table of one run of ``hierarchical_allreduce.py``: a row a size and variant.
+
+    Parameters
+    ----------
+    run : Run or Recorded
+
+    Returns
+    -------
+    Table
+        Columns: size_bytes, variant, milliseconds (median), spread, faster (than Horovod's own ring
+        in the same turn: median), faster_spread, counted_mb and expected_mb (from one host to the
+        other, an all-reduce), repeats.
+    """
+    result = run.result
+    rows = [{
+        "size_bytes": point["size_bytes"], "size_mb": point["size_bytes"] / 1e6,
+        "variant": point["variant"],
+        "milliseconds": 1e3 * point["seconds"]["median"],
+        "spread": _range(point["seconds"], 1e3),
+        "faster": point["faster"]["median"], "faster_spread": _range(point["faster"]),
+        "counted_mb": point["link_bytes"]["counted"] / 1e6,
+        "expected_mb": point["link_bytes"]["expected"] / 1e6,
+        "repeats": point["repeats"],
+    } for point in result["points"]]
+    labels = {
+        "size_mb": ("message, MB", ".4g"), "variant": ("variant", ""),
+        "milliseconds": ("median, ms", ",.2f"), "spread": ("quartiles, ms", ""),
+        "faster": ("times as fast as flat", ".2f"), "faster_spread": ("quartiles", ""),
+        "counted_mb": ("over the link, MB", ",.3f"), "expected_mb": ("by arithmetic, MB", ",.3f"),
+        "repeats": ("n", "d"),
+    }
+    return Table.of(rows, labels, (
+        f"{_setting(result)}. In turns: each repetition does every variant once, and as fast as "
+        "flat is of the same turn. Over the link: what the interface of the host that sent most "
+        "counted for one all-reduce, headers and acknowledgements included. "
+        + " ".join(f"{name}: {text}." for name, text in VARIANTS.items())))
+
+
+def _range(spread, scale=1):
+    digits = 2 if scale == 1 else 1
+    return f"{scale * spread['low']:,.{digits}f}–{scale * spread['high']:,.{digits}f}"
+
+
+def _setting(result):
+    return (f"{result['ranks']} ranks on {result['hosts']} hosts, {result['transport']}"
+            f"{', recorded' * bool(result.get('recorded'))}")
+
+
+@styled
+def plot_variants(runs):
+    """Draw the times of all variants over message sizes, and how they compare with a flat ring.
+
+    Parameters
+    ----------
+    runs : Run or Recorded, or a list of them
+        Of ``hierarchical_allreduce.py``; each gets a column of its own.
+
+    Returns
+    -------
+    Picture
+    """
+    runs = list(runs) if isinstance(runs, (list, tuple)) else [runs]
+    if not runs:
+        raise ValueError("there are no runs to draw")
+    picture = Picture(9.0, 6.4)
+    axes = picture.subplots(2, len(runs), sharex=True, sharey="row", squeeze=False)
+    said = []
+    for run, (upper, lower) in zip(runs, axes.T, strict=True):
+        points = run.result["points"]
+        for number, variant in enumerate(VARIANTS):
+            own = [point for point in points if point["variant"] == variant]
+            sizes = [point["size_bytes"] for point in own]
+            look = {"color": COLOURS[number], "linestyle": LINES[number],
+                    "marker": MARKERS[number], "label": variant}
+            for panel, key in ((upper, "seconds"), (lower, "faster")):
+                scale = 1e3 if key == "seconds" else 1
+                panel.plot(sizes, [scale * point[key]["median"] for point in own], **look)
+                panel.fill_between(sizes, [scale * point[key]["low"] for point in own],
+                                   [scale * point[key]["high"] for point in own],
+                                   color=COLOURS[number], alpha=0.15, linewidth=0)
+            if variant != FLAT and own:
+                last = own[-1]
+                said.append(f"{variant} {last['faster']['median']:.2f} times as fast")
+        upper.set(xscale="log", yscale="log", title=_title(run.result))
+        lower.set(xscale="log", yscale="log", xlabel="message, bytes")
+        lower.set_yticks([0.25, 0.5, 1, 1.5, 2], labels=["¼", "½", "1", "1½", "2"])
+        lower.minorticks_off()
+        least = run.result["points"][-1]["size_bytes"] / 1e6
+        picture.alt += (f"All-reduce over message size, {_setting(run.result)}. At {least:.3g} MB, "
+                        f"against Horovod's own ring: {', '.join(said)}. ")
+        said.clear()
+    axes[0, 0].set_ylabel("time, ms")
+    axes[1, 0].set_ylabel("times as fast as flat")
+    picture.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
+    picture.alt = picture.alt.strip()
+    return picture
+
+
+def _title(result):
+    rate = result.get("rate_mbit")
+    link = {None: result["transport"], 0: "no limit"}.get(rate, f"{rate:,} Mbit/s" if rate else "")
+    recorded = " (recorded)" if result.get("recorded") else ""
+    return f"{result['ranks']} ranks, {result['hosts']} hosts: {link}{recorded}"

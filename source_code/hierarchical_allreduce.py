@@ -1,0 +1,258 @@
+"""All-reduce in several ways over hosts with a slow network between them, in turns in one job.
+
+    ddl run --site containers/sites/two-hosts.toml --workers 4 --nodes 2 hierarchical_allreduce.py
+    ddl run --workers 8 --nodes 2 hierarchical_allreduce.py --max-bytes 67108864   # on a cluster
+
+The ways are those of ddl/hierarchy.py: Horovod's own ring; a ring over plain sockets, once host by
+host and once so that every step changes the host; and two hierarchies of Horovod's operations,
+which do a part inside each host so that less has to cross. Each result is compared with Horovod's
+own, number by number. What crossed is read from the counters of the hosts' interfaces.
+"""
+
+import argparse
+import os
+import socket
+import sys
+import threading
+import time
+
+import horovod.tensorflow as hvd
+import numpy as np
+import psutil
+import tensorflow as tf
+
+from ddl import hosts
+from ddl.bench import add_options, refuse_what_does_not_fit, repeats, sizes, timing
+from ddl.efficiency import spread
+from ddl.hierarchy import FLAT, VARIANTS, link_bytes
+from ddl.machine import threads_per_rank
+from ddl.record import Recorder, hardware, versions
+
+WARM_UP = 2  # turns of each size
+COPIES = 6  # of a message that a rank holds at once
+ITEM = np.dtype(np.float32)
+
+
+def parse(arguments=None):
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add_options(parser)
+    parser.set_defaults(min_bytes=2**12, max_bytes=2**24, seconds=2.0, repeats=30)
+    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS),
+                        help=f"those to measure; {FLAT} is always one of them")
+    return parser.parse_args(arguments)
+
+
+def main(arguments=None):
+    config = parse(arguments)
+    to_measure = sizes(config)
+
+    # Horovod: initialise. Groups of ranks are made later, when it is known who is where.
+    hvd.init(process_sets="dynamic")
+    rank, ranks, each = hvd.rank(), hvd.size(), hvd.local_size()
+    if hvd.cross_size() < 2 or each < 2:
+        raise SystemExit(
+            f"hierarchical_allreduce.py: {ranks} ranks on {hvd.cross_size()} hosts, and it takes "
+            "two hosts with two ranks each, at least: launch(..., workers=4, nodes=2). With "
+            "site=hosts.site() this machine stands for two hosts, where that is permitted.")
+    refuse_what_does_not_fit(max(to_measure), COPIES, each)
+    ways = Ways(config.interface)
+    chosen = [variant for variant in VARIANTS if variant == FLAT or variant in config.variants]
+
+    recorder = Recorder() if rank == 0 else None
+    if recorder:
+        recorder.event("start", steps=len(to_measure), world=ranks)
+        print(f"{ranks} ranks on {hvd.cross_size()} hosts: {ways.transport}", flush=True)
+    points = []
+    for step, size in enumerate(dict.fromkeys(whole(size, each) for size in to_measure), start=1):
+        measured = measure(ways, chosen, size, config)
+        points += measured
+        if recorder:
+            recorder.event("step", step=step, size_bytes=size)
+            print(f"{size:,} bytes, ms: " + ", ".join(
+                f"{point['variant']} {1e3 * point['seconds']['median']:.2f}" for point in measured),
+                flush=True)
+    if recorder:
+        rate = os.environ.get(hosts.RATE)
+        recorder.result({
+            "script": "hierarchical_allreduce.py", "argv": sys.argv[1:], "config": vars(config),
+            "library": "horovod", "backend": "gloo", "transport": ways.transport,
+            "rate_mbit": int(rate) if rate else None,
+            "hosts": hvd.cross_size(), "ranks_per_host": each, "ranks": ranks,
+            "threads_per_rank": threads_per_rank(), "points": points, "history": [],
+            "versions": versions(), "hardware": hardware(),
+        })
+
+
+def whole(size_bytes, ranks_per_host):
+    """Return the size that is measured: every rank of a host gets a part of the same size."""
+    part = ITEM.itemsize * ranks_per_host
+    return max(1, size_bytes // part) * part
+
+
+def measure(ways, chosen, size_bytes, config):
+    """Time all variants in turns on messages of one size; return their points.
+
+    Raises
+    ------
+    RuntimeError
+        If a variant's result is not that of Horovod's own all-reduce.
+    """
+    # Small whole numbers: their sums are exact, whatever the order in which they are added.
+    draw = np.random.default_rng(hvd.rank())
+    values = draw.integers(-1000, 1000, size_bytes // ITEM.itemsize).astype(ITEM)
+    message = tf.constant(values)
+    right = hvd.allreduce(message, op=hvd.Sum, name=f"right.{size_bytes}").numpy()
+    for variant in chosen:
+        if not np.array_equal(ways.act(variant, message), right):
+            raise RuntimeError(f"{variant}: on rank {hvd.rank()} the sum of {size_bytes:,} bytes is "
+                               "not that of Horovod's own all-reduce")
+    for _ in range(WARM_UP):
+        turn = [ways.timed(variant, message)[0] for variant in chosen]
+    slowest = gather([[sum(turn)]]).max()
+    count = repeats(config, slowest)
+    turns = [[ways.timed(variant, message) for variant in chosen] for _ in range(count)]
+    own = np.array(turns)  # turns × variants × (seconds, bytes)
+    everyones = gather(own.reshape(1, -1)).reshape(hvd.size(), *own.shape)
+    seconds = everyones[..., 0].max(axis=0)  # a repetition took as long as its slowest rank
+    sent = everyones[..., 1].max(axis=0)  # by the host that sent most
+    return [{
+        "operation": "all_reduce", "variant": variant, "size_bytes": size_bytes, "repeats": count,
+        "seconds": timing(seconds[:, column].tolist()),
+        "faster": spread(seconds[:, chosen.index(FLAT)] / seconds[:, column]),
+        "link_bytes": {
+            "counted": float(np.median(sent[:, column])),
+            "expected": link_bytes(variant, size_bytes, hvd.cross_size(), hvd.local_size()),
+        },
+    } for column, variant in enumerate(chosen)]
+
+
+def gather(values):
+    """Return the rows of all ranks, one below the other."""
+    return hvd.allgather(tf.constant(values, tf.float64), name="measured").numpy()
+
+
+class Ways:
+    """All variants, ready to be used.
+
+    Parameters
+    ----------
+    interface : str or None
+        The one that leads to the other hosts; by default the one that Horovod's ranks met through.
+    """
+
+    def __init__(self, interface=None):
+        rank, ranks, each = hvd.rank(), hvd.size(), hvd.local_size()
+        by_host = [list(range(first, first + each)) for first in range(0, ranks, each)]
+        across = [list(ranks_) for ranks_ in zip(*by_host, strict=True)]
+        inside = [hvd.add_process_set(ranks_) for ranks_ in by_host]
+        between = [hvd.add_process_set(ranks_) for ranks_ in across]
+        self.inside, self.between = inside[rank // each], between[rank % each]
+        self.leads = rank % each == 0
+        self.leader = by_host[rank // each][0]
+        self.interface = interface or os.environ["HOROVOD_GLOO_IFACE"]
+        self.transport = hosts.link() or f"TCP over {self.interface}"
+        address = next(entry.address for entry in psutil.net_if_addrs()[self.interface]
+                       if entry.family == socket.AF_INET)
+        self.rings = {
+            "ring": Ring(list(range(ranks)), address),
+            "crossing ring": Ring([rank_ for ranks_ in across for rank_ in ranks_], address),
+        }
+        self.functions = {}
+
+    def timed(self, variant, message):
+        """Do one all-reduce; return its seconds and the bytes that this host sent meanwhile."""
+        self.barrier()
+        before = self.sent_bytes()
+        start = time.perf_counter()
+        self.act(variant, message)
+        seconds = time.perf_counter() - start
+        self.barrier()  # or another rank of this host might still be sending
+        return seconds, self.sent_bytes() - before
+
+    def act(self, variant, message):
+        """Do one all-reduce; return the sum, an array."""
+        if variant in self.rings:
+            return self.rings[variant].all_reduce(message.numpy())
+        key = variant, len(message)
+        if key not in self.functions:
+            self.functions[key] = tf.function({
+                FLAT: self.flat, "hierarchical": self.hierarchical, "leaders": self.leaders,
+            }[variant])
+        return self.functions[key](message).numpy()
+
+    def flat(self, message):
+        return hvd.allreduce(message, op=hvd.Sum, name=f"flat.{len(message)}")
+
+    def hierarchical(self, message):
+        name = f"hierarchical.{len(message)}"
+        part = hvd.reducescatter(message, op=hvd.Sum, process_set=self.inside, name=f"{name}.in")
+        part = hvd.allreduce(part, op=hvd.Sum, process_set=self.between, name=f"{name}.between")
+        return hvd.allgather(part, process_set=self.inside, name=f"{name}.out")
+
+    def leaders(self, message):
+        name = f"leaders.{len(message)}"
+        total = hvd.allreduce(message, op=hvd.Sum, process_set=self.inside, name=f"{name}.in")
+        if self.leads:
+            total = hvd.allreduce(total, op=hvd.Sum, process_set=self.between,
+                                  name=f"{name}.between")
+        return hvd.broadcast(total, self.leader, process_set=self.inside, name=f"{name}.out")
+
+    def barrier(self):
+        hvd.allreduce(tf.zeros([1]), name="barrier")
+
+    def sent_bytes(self):
+        """Bytes that this host's interface has sent so far, by its own count."""
+        return psutil.net_io_counters(pernic=True)[self.interface].bytes_sent
+
+
+class Ring:
+    """A ring over TCP, in any order of ranks.
+
+    Parameters
+    ----------
+    order : list of int
+        All ranks, each followed by the one that it sends to.
+    address : str
+        This rank's, at which others reach it.
+    """
+
+    def __init__(self, order, address):
+        self.place, self.ranks = order.index(hvd.rank()), len(order)
+        with socket.create_server((address, 0)) as door:
+            doors = hvd.allgather_object(door.getsockname())
+            self.right = socket.create_connection(doors[order[(self.place + 1) % self.ranks]])
+            self.left, _ = door.accept()
+        for neighbour in (self.left, self.right):
+            neighbour.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def all_reduce(self, values):
+        """Return the sum over all ranks, an array: reduce-scatter, then all-gather."""
+        total = values.copy()
+        pieces = np.array_split(total, self.ranks)
+        for step in range(self.ranks - 1):
+            coming = pieces[(self.place - step - 1) % self.ranks]
+            coming += self.exchange(pieces[(self.place - step) % self.ranks], coming)
+        for step in range(self.ranks - 1):
+            coming = pieces[(self.place - step) % self.ranks]
+            coming[:] = self.exchange(pieces[(self.place - step + 1) % self.ranks], coming)
+        return total
+
+    def exchange(self, piece, like):
+        """Send one piece to the right while another one comes from the left; return that."""
+        sender = threading.Thread(target=self.right.sendall, args=(piece.data,))
+        sender.start()
+        came = np.empty_like(like)
+        buffer = memoryview(came).cast("B")
+        while buffer:
+            got = self.left.recv_into(buffer)
+            if not got:
+                raise ConnectionError(f"rank {hvd.rank()}'s neighbour in the ring is gone")
+            buffer = buffer[got:]
+        sender.join()
+        return came
+
+
+if __name__ == "__main__":
+    main()
