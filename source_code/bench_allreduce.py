@@ -9,8 +9,9 @@ Under Horovod it times Horovod's operations, with whatever carries them: Gloo, M
 In a cluster of tf.distribute (--cluster multi_worker) it times that library's collectives.
 
 Before each repetition all ranks wait for each other; it took as long as its slowest rank says. The
-first ones, which open connections and build graphs, are not kept. A size is that of the result:
-each of N ranks brings 1/N of an all-gather's, as the nccl-tests count it.
+first ones, which open connections and build graphs, are not kept. All sizes take turns, so that
+what else the machine is doing hits all alike. A size is that of the result: each of N ranks brings
+1/N of an all-gather's, as the nccl-tests count it.
 """
 
 import argparse
@@ -18,7 +19,6 @@ import os
 import sys
 import time
 
-import numpy as np
 import tensorflow as tf
 
 from ddl import cluster
@@ -37,7 +37,7 @@ from ddl.record import Recorder, hardware, versions
 
 OPERATIONS = ("all_reduce", "broadcast", "all_gather")
 IMPLEMENTATIONS = ("auto", "ring", "nccl")
-WARM_UP = 3  # repetitions of each size
+TURNS = 3  # of each size; one repetition at the beginning of a turn is not kept
 COPIES = 4  # of a message that a rank holds at once: its own, the result, the library's buffers
 
 
@@ -69,7 +69,7 @@ def main(arguments=None):
               for size in dict.fromkeys(whole(operation, size, library.ranks)
                                         for size in to_measure)]
     if recorder:
-        recorder.event("start", steps=len(points), world=library.ranks)
+        recorder.event("start", steps=TURNS * len(points), world=library.ranks)
         if settings and library.backend != "nccl":
             recorder.event("note", message=f"settings of NCCL change nothing here: "
                                            f"{library.backend} carries the bytes")
@@ -78,15 +78,18 @@ def main(arguments=None):
                                            "the library does with a message all the same")
         print(f"{library.name}, {library.backend}, {library.ranks} ranks: {library.transport}",
               flush=True)
-    measured = []
-    for step, (operation, size) in enumerate(points, start=1):
-        point = {"operation": operation, "size_bytes": size,
-                 **measure(library, operation, size, config)}
-        measured.append(point)
-        if recorder:
-            recorder.event("step", step=step, **point)
-            print(f"{operation} {size:,} bytes: {1e6 * point['seconds']['median']:,.1f} µs, median "
-                  f"of {point['repeats']}", flush=True)
+    messages = [Message(library, *point) for point in points]
+    for turn in range(TURNS):
+        for step, message in enumerate(messages, start=1 + turn * len(messages)):
+            message.take(turn, config)
+            if recorder:
+                recorder.event("step", step=step, operation=message.operation,
+                               size_bytes=message.size_bytes)
+    measured = [message.measured() for message in messages]
+    for point in measured if recorder else ():
+        print(f"{point['operation']} {point['size_bytes']:,} bytes: "
+              f"{1e6 * point['seconds']['median']:,.1f} µs, median of {point['repeats']}",
+              flush=True)
     if recorder:
         recorder.result({
             "script": "bench_allreduce.py", "argv": sys.argv[1:], "config": vars(config),
@@ -104,37 +107,48 @@ def whole(operation, size_bytes, ranks):
     return max(1, size_bytes // (4 * parts)) * 4 * parts
 
 
-def measure(library, operation, size_bytes, config):
-    """Time one operation on messages of one size; return repeats and their times.
+class Message:
+    """One operation on messages of one size, and how long it took each time."""
 
-    Raises
-    ------
-    RuntimeError
-        If the result is not what the operation should give.
-    """
-    own = size_bytes // 4 // (library.ranks if operation == "all_gather" else 1)
-    # Rank k brings k + 1, so that a result says who took part in it.
-    act = library.operation(operation, tf.fill([own], library.rank + 1.0))
+    def __init__(self, library, operation, size_bytes):
+        self.library, self.operation, self.size_bytes = library, operation, size_bytes
+        self.own = size_bytes // 4 // (library.ranks if operation == "all_gather" else 1)
+        self.act = library.operation(operation, self.own)
+        self.seconds = []
 
-    def once():
-        library.barrier()
+    def take(self, turn, config):
+        """Take one of the turns: a part of all repetitions."""
+        # Rank k brings k + 1, so that a result says who took part in it.
+        values = tf.fill([self.own], self.library.rank + 1.0)
+        if turn == 0:
+            self._check(self.act(values))  # builds the graph, too
+        warm = self._once(values)
+        if turn == 0:
+            self.count = repeats(config, self.library.gather([warm]).max())
+        for _ in range(turn, self.count, TURNS):
+            self.seconds.append(self._once(values))
+
+    def _once(self, values):
+        self.library.barrier()
         start = time.perf_counter()
-        result = act()
-        library.finish(result)
-        return time.perf_counter() - start, result
+        self.library.finish(self.act(values))
+        return time.perf_counter() - start
 
-    for _ in range(WARM_UP):
-        seconds, result = once()
-    ends = result[0].numpy(), result[-1].numpy(), len(result)
-    right = {"all_reduce": (library.ranks * (library.ranks + 1) / 2,) * 2, "broadcast": (1, 1),
-             "all_gather": (1, library.ranks)}[operation] + (size_bytes // 4,)
-    if ends != right:
-        raise RuntimeError(f"{operation} of {size_bytes:,} bytes gave {ends} on rank "
-                           f"{library.rank}, where {right} is right (first, last, how many)")
-    del result  # or there would be two of them from here on
-    count = repeats(config, library.gather([seconds]).max())
-    slowest = library.gather([once()[0] for _ in range(count)]).max(axis=0)
-    return {"repeats": count, "seconds": timing(slowest.tolist())}
+    def _check(self, result):
+        ranks, numbers = self.library.ranks, self.size_bytes // 4
+        ends = {"all_reduce": (ranks * (ranks + 1) / 2,) * 2, "broadcast": (1, 1),
+                "all_gather": (1, ranks)}[self.operation]
+        found = float(result[0]), float(result[-1]), len(result)
+        if found != (*ends, numbers):
+            raise RuntimeError(f"{self.operation} of {self.size_bytes:,} bytes gave {found} on "
+                               f"rank {self.library.rank}, where {(*ends, numbers)} is right "
+                               "(first, last, how many)")
+
+    def measured(self):
+        """Return what the record keeps: each repetition took as long as on its slowest rank."""
+        slowest = self.library.gather(self.seconds).max(axis=0)
+        return {"operation": self.operation, "size_bytes": self.size_bytes,
+                "repeats": self.count, "seconds": timing(slowest.tolist())}
 
 
 class Horovod:
@@ -176,12 +190,12 @@ class Horovod:
         """Wait until the devices are done with what they were given."""
         tf.test.experimental.sync_devices()
 
-    def operation(self, operation, values):
-        """Return a function of nothing that does the operation and returns its result."""
-        hvd, name = self.hvd, f"{operation}.{len(values)}"
+    def operation(self, operation, numbers):
+        """Return a function that does the operation with so many numbers of each rank."""
+        hvd, name = self.hvd, f"{operation}.{numbers}"
 
         @tf.function
-        def act():
+        def act(values):
             if operation == "all_reduce":
                 return hvd.allreduce(values, op=hvd.Sum, name=name)
             if operation == "broadcast":
@@ -230,10 +244,17 @@ class TFDistribute:
         self.transport = transport(self.backend, self.ranks, self.hosts, "")
         self.wait = self._replicated(lambda: tf.distribute.get_replica_context().all_reduce(
             tf.distribute.ReduceOp.SUM, tf.zeros([1])))
+        self.all = self._replicated(
+            lambda own: tf.distribute.get_replica_context().all_gather(own, axis=0),
+            input_signature=[tf.TensorSpec([1, None], tf.float64)])
         self.broadcasts = 0
 
-    def _replicated(self, act):
-        return tf.function(lambda: self.strategy.run(act))
+    def _replicated(self, act, **options):
+        """Return a graph function that does `act` in this process' replica."""
+        def in_replica(*values):
+            return act(*map(tf.identity, values))  # which is on the replica's device
+
+        return tf.function(lambda *values: self.strategy.run(in_replica, args=values), **options)
 
     def barrier(self):
         self.wait()
@@ -243,13 +264,13 @@ class TFDistribute:
         if "GPU" in self.device:
             result[0].numpy()
 
-    def operation(self, operation, values):
-        """Return a function of nothing that does the operation and returns its result."""
+    def operation(self, operation, numbers):
+        """Return a function that does the operation with so many numbers of each rank."""
         context = tf.distribute.get_replica_context
         acts = {
-            "all_reduce": lambda: context().all_reduce(tf.distribute.ReduceOp.SUM, values),
-            "broadcast": lambda: self._broadcast(values),
-            "all_gather": lambda: context().all_gather(values, axis=0),
+            "all_reduce": lambda own: context().all_reduce(tf.distribute.ReduceOp.SUM, own),
+            "broadcast": self._broadcast,
+            "all_gather": lambda own: context().all_gather(own, axis=0),
         }
         return self._replicated(acts[operation])
 
@@ -265,9 +286,7 @@ class TFDistribute:
 
     def gather(self, values):
         """Return the values of all ranks: an array of ranks × values, float64."""
-        row = tf.constant([values], tf.float64)
-        return self._replicated(
-            lambda: tf.distribute.get_replica_context().all_gather(row, axis=0))().numpy()
+        return self.all(tf.constant([values], tf.float64)).numpy()
 
 
 def transport(backend, ranks, hosts, interface):

@@ -194,7 +194,7 @@ def pairs(runs):
                 "gb_per_s": 1e-9 * _one_way(best), "best_bytes": best["size_bytes"],
             })
     labels = {
-        "name": ("run", "s"), "path": ("path", "s"), "from": ("from", "s"), "to": ("to", "s"),
+        "name": ("run", "s"), "path": ("path", "s"), "from": ("from", ""), "to": ("to", ""),
         "time": ("one way, µs (quartiles)", "s"), "smallest_bytes": ("of bytes", ",d"),
         "gb_per_s": ("at best, GB/s", ".3g"), "best_bytes": ("at bytes", ",d"),
     }

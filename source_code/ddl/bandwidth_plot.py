@@ -1,9 +1,11 @@
 """Figures of what the benchmarks measured: time and bandwidth over message sizes."""
 
+import textwrap
+
 import numpy
 from matplotlib.ticker import LogLocator, NullLocator
 
-from ddl.bandwidth import OPERATIONS, algorithm_bandwidth, bus_bandwidth, measured
+from ddl.bandwidth import algorithm_bandwidth, bus_bandwidth, measured
 from ddl.plot import COLOURS, LINES, MARKERS, Picture, styled
 
 __all__ = ["plot_bandwidth", "plot_pairs"]
@@ -34,14 +36,16 @@ def plot_bandwidth(runs, operations=None):
     """
     curves = []
     results = measured(runs, "operation")
+    there = list(dict.fromkeys(point["operation"] for result in results
+                               for point in result["points"]))
     for result in results:
-        for operation in OPERATIONS if operations is None else operations:
+        for operation in there if operations is None else operations:
             points = [point for point in result["points"] if point["operation"] == operation]
             if points:
                 curves.append((result, operation, points))
     if not curves:
-        raise ValueError("none of these runs measured any of the operations: "
-                         f"{', '.join(operations or OPERATIONS)}")
+        raise ValueError(f"none of these runs measured {' or '.join(operations or there)}; they "
+                         f"have: {', '.join(there) or 'no operation'}")
     kinds = list(dict.fromkeys(operation for _, operation, _ in curves))
     picture, (times, speeds) = _panels("time of an operation", "bus bandwidth")
     texts = []
@@ -59,7 +63,7 @@ def plot_bandwidth(runs, operations=None):
         if speed["median"].any():
             _line(speeds, sizes, speed, look, label)
             best = speed["median"].argmax()
-            texts[-1] += (f", at best {1e-9 * speed['median'][best]:.3g} GB/s with "
+            texts[-1] += (f", at best {_rate(speed['median'][best])} with "
                           f"{_size(sizes[best])}")
     _finish(picture, times, speeds, results, 2)
     picture.alt = ("Time of an operation and bus bandwidth over message size, medians. "
@@ -89,7 +93,7 @@ def plot_pairs(run):
         by_pair = paths.setdefault(point["path"], {})
         by_pair.setdefault(tuple(point["pair"]), []).append(point)
     matrices = [path for path, by_pair in paths.items() if len(by_pair) > 1]
-    picture, (times, speeds) = _panels("one way", "bandwidth, one way", matrices)
+    picture, (times, speeds) = _panels("time, one way", "bandwidth, one way", matrices)
     texts = []
     for index, (path, by_pair) in enumerate(paths.items()):
         look = {"color": COLOURS[index % len(COLOURS)], "linestyle": LINES[index % len(LINES)],
@@ -101,7 +105,7 @@ def plot_pairs(run):
         _line(speeds, sizes, speed, look, label)
         best = speed["median"].argmax()
         texts.append(f"{label}: {_time(seconds['median'][0])} for {_size(sizes[0])}, at best "
-                     f"{1e-9 * speed['median'][best]:.3g} GB/s with {_size(sizes[best])}"
+                     f"{_rate(speed['median'][best])} with {_size(sizes[best])}"
                      + (f" (median of {len(by_pair)} pairs)" if len(by_pair) > 1 else ""))
     for path, panel in zip(matrices, picture.axes[2:], strict=False):
         texts.append(f"{path.replace('_', ' ')}, GB/s at best: " + _draw_matrix(panel, paths[path],
@@ -122,8 +126,8 @@ def _panels(time, speed, matrices=()):
                                 height_ratios=(4, 3) if matrices else None)
     above = rows[0].subgridspec(1, 2)
     panels = [picture.add_subplot(above[0, column]) for column in (0, 1)]
-    panels[0].set(ylabel=f"{time}, µs")
-    panels[1].set(ylabel=f"{speed}, GB/s")
+    panels[0].set(ylabel=time)
+    panels[1].set(ylabel=speed)
     if matrices:
         below = rows[1].subgridspec(1, len(matrices))
         for column in range(len(matrices)):
@@ -132,22 +136,25 @@ def _panels(time, speed, matrices=()):
 
 
 def _line(panel, sizes, values, look, label):
-    scale = 1e6 if panel.get_ylabel().endswith("µs") else 1e-9
-    low, high = (scale * values[key] for key in ("low", "high"))
-    panel.plot(sizes, scale * values["median"], label=label, **look)
-    panel.fill_between(sizes, low, high, color=look["color"], alpha=0.18, linewidth=0)
+    panel.plot(sizes, values["median"], label=label, **look)
+    panel.fill_between(sizes, values["low"], values["high"], color=look["color"], alpha=0.18,
+                       linewidth=0)
 
 
 def _finish(picture, times, speeds, results, columns):
-    for panel in (times, speeds):
-        panel.set(xscale="log", yscale="log", xlabel="message, bytes")
+    for panel, text in ((times, _time), (speeds, _rate)):
         panel.set_xscale("log", base=2)
-        panel.xaxis.set_major_locator(LogLocator(base=2, numticks=7))
+        panel.set(yscale="log", xlabel="message size")
+        at = numpy.log2(panel.get_xlim())
+        ticks = [2.0**power for power in range(2, 40, 6) if at[0] <= power <= at[1]]
+        if len(ticks) > 1:
+            panel.set_xticks(ticks)
         panel.xaxis.set_minor_locator(NullLocator())
         panel.xaxis.set_major_formatter(lambda value, _: _size(value))
-        panel.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+        panel.yaxis.set_major_locator(LogLocator(numticks=12))
+        panel.yaxis.set_major_formatter(lambda value, _, text=text: text(value))
     ways = "; ".join(dict.fromkeys(result["transport"] for result in results))
-    picture.suptitle(ways if len(ways) <= 110 else f"{ways[:109]}…", fontsize=10)
+    picture.suptitle(textwrap.fill(ways, 115), fontsize=10)
     picture.legend(*times.get_legend_handles_labels(), loc="outside lower center", ncols=columns,
                    fontsize=9)
 
@@ -180,6 +187,8 @@ def _draw_matrix(panel, by_pair, path):
         sizes, seconds = _curve(points)
         value = 1e-9 * algorithm_bandwidth(sizes, seconds["median"]).max()
         best[ends.index(one), ends.index(other)] = value
+        if path != "device":  # there and back again has no direction
+            best[ends.index(other), ends.index(one)] = value
         words.append(f"{one} to {other} {value:.3g}")
     panel.imshow(best, cmap="Blues", vmin=0, vmax=1.6 * numpy.nanmax(best))  # black stays readable
     for (row, column), value in numpy.ndenumerate(best):
@@ -188,15 +197,19 @@ def _draw_matrix(panel, by_pair, path):
     panel.set_xticks(range(len(ends)), ends)
     panel.set_yticks(range(len(ends)), ends)
     panel.grid(False)
-    panel.set_title(f"{path.replace('_', ' ')}: at best, GB/s")
+    panel.set(title=f"{path.replace('_', ' ')}: at best, GB/s",
+              **({} if path == "device" else {"xlabel": "rank", "ylabel": "rank"}))
     return ", ".join(words)
 
 
 def _of(result, results):
     """Name a run in a legend: what tells it from the others."""
     ranks = f"{result['ranks']} rank{'s' * (result['ranks'] > 1)}"
-    named = f"{result['name']}, " if len({each["name"] for each in results}) > 1 else ""
-    return f"{named}{result['backend']}, {ranks}"
+    if len(results) == 1:
+        return f"{result['backend']}, {ranks}"
+    names = len({each["name"] for each in results}) > 1
+    same = len({each["ranks"] for each in results}) == 1
+    return (result["name"] if names else result["backend"]) + ("" if same else f", {ranks}")
 
 
 def _size(size_bytes):
@@ -208,4 +221,14 @@ def _size(size_bytes):
 
 
 def _time(seconds):
-    return f"{1e3 * seconds:.3g} ms" if seconds >= 1e-3 else f"{1e6 * seconds:.3g} µs"
+    for unit, name in ((1.0, "s"), (1e-3, "ms")):
+        if seconds >= unit:
+            return f"{seconds / unit:.3g} {name}"
+    return f"{1e6 * seconds:.3g} µs"
+
+
+def _rate(bytes_per_s):
+    for unit, name in ((1e9, "GB/s"), (1e6, "MB/s"), (1e3, "KB/s")):
+        if bytes_per_s >= unit:
+            return f"{bytes_per_s / unit:.3g} {name}"
+    return f"{bytes_per_s:.3g} B/s"
