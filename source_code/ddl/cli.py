@@ -75,6 +75,17 @@ def _parser():
                           help="how far GPUs and network cards are apart, as nvidia-smi topo -m")
     topology.add_argument("--figure", metavar="FILE", help="draw it, as .png, .svg or .pdf")
 
+    predict = command("predict", _predict, "predict a training's scaling on a cluster of servers")
+    predict.add_argument("--topology", required=True, metavar="NAME_OR_FILE",
+                         help="of a server, with its network (`ddl topology` shows it)")
+    predict.add_argument("--nodes", type=int, default=1, help="up to so many servers (default 1)")
+    predict.add_argument("--model", metavar="NAME", help="resnet50, resnet101, inceptionv3, vgg16")
+    predict.add_argument("--batch", type=int, default=64, help="samples of each GPU (default 64)")
+    predict.add_argument("--parameters", type=int, metavar="N", help="of a network of your own")
+    predict.add_argument("--images-per-s", type=float, metavar="X",
+                         help="that one GPU trains with it (default: published for the model)")
+    predict.add_argument("--figure", metavar="FILE", help="draw it too: a .png or .svg")
+
     check = command("check", _check, "run a lesson's visible tests on your saved answers")
     check.add_argument("notebook", metavar="LESSON_OR_FILE",
                        help="a lesson's name or its beginning, or a notebook's path")
@@ -156,6 +167,21 @@ def _topology(arguments):
         from ddl.topology_plot import plot_topology
 
         plot_topology(machine).savefig(arguments.figure, dpi=150)
+
+
+def _predict(arguments):
+    from ddl import prediction
+
+    predictions = prediction.scaling(
+        arguments.topology, arguments.nodes, arguments.model, arguments.batch,
+        parameters=arguments.parameters, images_per_s=arguments.images_per_s)
+    what = arguments.model or f"{arguments.parameters:,} parameters"
+    title = f"{what} on {arguments.topology}, {arguments.batch} samples a GPU."
+    print(repr(prediction.table(predictions, title)))
+    if arguments.figure:
+        from ddl.prediction_plot import plot_prediction
+
+        plot_prediction(predictions).savefig(arguments.figure)
 
 
 def _check(arguments):

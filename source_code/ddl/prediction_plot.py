@@ -1,0 +1,167 @@
+"""Figures of predictions: the fitted cost of all-reduces, steps over ranks, published scaling."""
+
+import numpy
+
+from ddl.plot import COLOURS, LINES, MARKERS, Picture, styled
+from ddl.prediction import Prediction, points, published
+
+__all__ = ["plot_fit", "plot_prediction", "plot_published"]
+
+GREY = "#555555"
+
+
+@styled
+def plot_fit(measured, fits):
+    """Draw measured all-reduces and what fitted models say of them.
+
+    Parameters
+    ----------
+    measured : Run, Recorded, or sequence of (float, float)
+        Of `bench_allreduce.py`, with the spread of its repeats; or bytes and seconds.
+    fits : ddl.cost.Fit or iterable of them
+        Of as many ranks as the points are. Fits of one number of ranks are the same line: of
+        those that are, one is drawn for all.
+
+    Returns
+    -------
+    Picture
+        Below, the relative error of each point.
+    """
+    fits = list(fits) if not hasattr(fits, "algorithm") else [fits]
+    spread = None
+    if hasattr(measured, "result"):
+        spread = {point["size_bytes"]: point["seconds"] for point in measured.result["points"]
+                  if point["operation"] == "all_reduce"}
+        measured = points(measured)
+    size_bytes, seconds = (numpy.array(column, float) for column in zip(*sorted(measured)))
+    picture = Picture(9.0, 5.2)
+    times, errors = picture.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+    micro = 1e6 * seconds
+    if spread:
+        low, high = (1e6 * numpy.array([spread[int(size)][key] for size in size_bytes])
+                     for key in ("low", "high"))
+        times.errorbar(size_bytes, micro, yerr=[numpy.maximum(micro - low, 0),
+                                                numpy.maximum(high - micro, 0)],
+                       fmt="o", color="black", capsize=3, label="measured, quartiles")
+    else:
+        times.plot(size_bytes, micro, "o", color="black", label="measured")
+    curve = numpy.geomspace(max(size_bytes.min(), 1), size_bytes.max(), 200)
+    lines = {}
+    for one in fits:
+        drawn = next((key for key in lines if numpy.allclose(key(curve), one(curve), rtol=1e-3)),
+                     one)
+        lines.setdefault(drawn, []).append(one)
+    for index, (one, same) in enumerate(lines.items()):
+        look = {"color": COLOURS[index % len(COLOURS)], "linestyle": LINES[index % len(LINES)]}
+        times.plot(curve, 1e6 * one(curve), label=", ".join(fit.algorithm for fit in same), **look)
+        errors.plot(size_bytes, 100 * (one(size_bytes) / seconds - 1), color=look["color"],
+                    marker=MARKERS[index % len(MARKERS)], linestyle="")
+    errors.axhline(0, color=GREY, linewidth=1)
+    times.set(xscale="log", yscale="log", ylabel="all-reduce, µs")
+    errors.set(xlabel="bytes of each rank", ylabel="error, %")
+    times.legend()
+    picture.alt = (
+        f"Time of an all-reduce over its size, {len(seconds)} points from {size_bytes[0]:,.0f} "
+        f"bytes in {micro[0]:,.0f} µs to {size_bytes[-1]:,.0f} bytes in {micro[-1]:,.0f} µs. "
+        + "; ".join(map(str, fits)) + "."
+    )
+    return picture
+
+
+@styled
+def plot_prediction(predictions, runs=()):
+    """Draw predicted steps and efficiency over ranks, and what was measured.
+
+    Parameters
+    ----------
+    predictions : iterable of Prediction
+        Over ranks; each between its bounds, the band.
+    runs : iterable of Run or Recorded
+        Measured ones, with the batches that were predicted.
+
+    Returns
+    -------
+    Picture
+    """
+    predictions = [predictions] if isinstance(predictions, Prediction) else list(predictions)
+    if not predictions:
+        raise ValueError("there are no predictions to draw")
+    predictions.sort(key=lambda one: one.ranks)
+    ranks = [one.ranks for one in predictions]
+    picture = Picture(9.0, 4.0)
+    steps, efficient = picture.subplots(1, 2)
+    blue = {"color": COLOURS[0], "marker": MARKERS[0]}
+    for panel, estimate, low, high in (
+        (steps, [1e3 * one.seconds for one in predictions],
+         [1e3 * one.low_s for one in predictions], [1e3 * one.high_s for one in predictions]),
+        (efficient, [100 * one.efficiency for one in predictions],
+         [100 * one.efficiency_at(one.high_s) for one in predictions],
+         [100 * one.efficiency_at(one.low_s) for one in predictions]),
+    ):
+        panel.errorbar(ranks, estimate, fmt="none", capsize=4, ecolor=COLOURS[0], alpha=0.6,
+                       yerr=[numpy.maximum(numpy.subtract(estimate, low), 0),
+                             numpy.maximum(numpy.subtract(high, estimate), 0)])
+        panel.fill_between(ranks, low, high, color=COLOURS[0], alpha=0.15, linewidth=0)
+        panel.plot(ranks, estimate, label="predicted, with both bounds of overlap", **blue)
+    texts = []
+    one_s = predictions[0].one_images_per_s
+    for index, run in enumerate(runs):
+        result = run.result
+        measured_s = result["global_batch"] / result["images_per_s"]
+        look = {"color": COLOURS[1], "marker": MARKERS[3], "markersize": 8, "linestyle": "",
+                "markerfacecolor": "none", "label": "measured" if not index else None}
+        steps.plot([result["ranks"]], [1e3 * measured_s], **look)
+        percent = 100 * result["images_per_s"] / result["ranks"] / one_s
+        efficient.plot([result["ranks"]], [percent], **look)
+        texts.append(f"measured on {result['ranks']}: {1e3 * measured_s:.2f} ms, efficiency "
+                     f"{percent:.0f} %")
+    for panel, label in ((steps, "time of a step, ms"), (efficient, "efficiency, %")):
+        panel.set(ylabel=label, xlabel="ranks", ylim=(0, None))
+        if max(ranks) > 8:
+            panel.set_xscale("log", base=2)
+            panel.xaxis.set_major_formatter("{x:,.0f}")
+        else:
+            panel.set_xticks(range(1, max(ranks) + 1))
+    efficient.axhline(100, color=GREY, linestyle=":")
+    picture.legend(*steps.get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    picture.alt = ("Predicted time of a step and efficiency over ranks. "
+                   + "; ".join([*map(str, predictions), *texts]) + ".")
+    return picture
+
+
+@styled
+def plot_published(compared=None):
+    """Draw published scaling efficiencies beside what is predicted of them.
+
+    Parameters
+    ----------
+    compared : Table, optional
+        Of `ddl.prediction.published`, which it is by default.
+
+    Returns
+    -------
+    Picture
+        A row a published figure: a mark for it, a mark for the estimate, a bar between the bounds
+        of overlap.
+    """
+    compared = published() if compared is None else compared
+    rows = compared.to_dict("records")
+    picture = Picture(9.0, 1.4 + 0.32 * len(rows))
+    panel = picture.subplots()
+    places = numpy.arange(len(rows))
+    low, high = (compared[f"{key}_percent"].to_numpy() for key in ("low", "high"))
+    panel.barh(places, high - low, left=low, height=0.5, color=COLOURS[0], alpha=0.2,
+               label="predicted: between the bounds of overlap")
+    panel.plot(compared["predicted_percent"], places, linestyle="", marker=MARKERS[0],
+               color=COLOURS[0], markersize=7, label="predicted: estimate")
+    panel.plot(compared["published_percent"], places, linestyle="", marker=MARKERS[3],
+               color=COLOURS[1], markersize=8, label="published")
+    panel.set_yticks(places, [f"{row['network']}, {row['gpus']} GPUs ({row['study']})"
+                              for row in rows])
+    panel.set(xlabel="scaling efficiency, %", xlim=(40, 102), ylim=(len(rows) - 0.5, -0.5))
+    picture.legend(*panel.get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    picture.alt = "Scaling efficiency in percent, published and predicted. " + "; ".join(
+        f"{row['network']} on {row['gpus']} GPUs ({row['study']}): published "
+        f"{row['published_percent']:.0f}, predicted {row['predicted_percent']:.0f} (from "
+        f"{row['low_percent']:.0f} to {row['high_percent']:.0f})" for row in rows) + "."
+    return picture
