@@ -1,0 +1,445 @@
+"""Figures of machines and of links: a machine's parts as boxes in boxes, links as bars."""
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+
+from matplotlib.lines import Line2D
+from matplotlib.patches import FancyBboxPatch, PathPatch
+from matplotlib.path import Path
+
+from ddl.plot import COLOURS, Picture, styled
+from ddl.topology import link
+from ddl.topology.text import amount
+
+__all__ = ["plot_links", "plot_topology"]
+
+WIDTH = 9.0  # inches, of the figure; all lengths below are inches, too
+LINE, LEAF, PAD, GAP = 0.165, 0.44, 0.07, 0.7
+FEW_CORES = 8  # so many are drawn one by one, more are counted
+FACES = {
+    "machine": "#ffffff", "socket": "#f4f4f4", "numa": "#e3eef7", "cache": "#ffffff",
+    "core": "#bcd7ec", "root": "#ffffff", "switch": "#ececec", "gpu": "#bfe3d6",
+    "nic": "#f9dcc4", "disk": "#e4d8ec", "nvswitch": "#bfe3d6", "other": "#ffffff",
+}
+
+
+@dataclass
+class Box:
+    """A root complex or switch with what is in it, to be drawn."""
+
+    label: str
+    kind: str
+    leaves: list
+    boxes: list
+
+    @property
+    def rows(self):
+        """Devices in two rows: GPUs below, where NVLinks start, all else above."""
+        rows = ([d for d in self.leaves if d.kind != "gpu"],
+                [d for d in self.leaves if d.kind == "gpu"])
+        return [row for row in rows if row]
+
+    @property
+    def columns(self):
+        return max(map(len, self.rows), default=0) + sum(box.columns for box in self.boxes)
+
+    @property
+    def height(self):
+        inner = max([len(self.rows) * (LEAF + PAD), *(box.height + PAD for box in self.boxes)])
+        return inner + LINE + PAD
+
+
+@styled
+def plot_topology(topology):
+    """Draw a machine: sockets, NUMA nodes, cores and caches, the PCIe tree, GPUs and NVLinks.
+
+    Parameters
+    ----------
+    topology : ddl.topology.Topology
+
+    Returns
+    -------
+    Picture
+        Eight cores and fewer are drawn one by one, more are counted. NVLinks are lines, the wider
+        the more of them; a line of the legend says how many and how fast.
+    """
+    # Many NUMA nodes are narrow: a line of text each for what else stands together in one.
+    narrow = len(topology.numas) > 2 * max(1, len(topology.sockets))
+    sections = [_Section(topology, numa, narrow) for numa in topology.numas]
+    lost = _Section(topology, None, narrow)
+    if lost.boxes:
+        sections.append(lost)
+    drawing = _Drawing(topology, sections)
+    picture = Picture(WIDTH, drawing.height)
+    panel = picture.subplots()
+    panel.set(xlim=(0, WIDTH), ylim=(0, drawing.height), aspect="equal")
+    panel.set_axis_off()
+    drawing.draw(panel)
+    picture.alt = _words(topology)
+    return picture
+
+
+class _Section:
+    """A NUMA node with its lines of text and its PCIe boxes; None: devices of no known node."""
+
+    def __init__(self, topology, numa, narrow):
+        self.numa, self.narrow = numa, narrow
+        self.number = numa.number if numa else None
+        self.cores = [core for core in topology.cores if numa and core.numa == numa.number]
+        own = {core.number for core in self.cores}
+        self.caches = [cache for cache in topology.caches if own & set(cache.cores)]
+        self.single = len(topology.cores) <= FEW_CORES
+        self.boxes = _boxes(topology, self.number)
+        self.lines = self._lines()
+
+    @property
+    def columns(self):
+        return max(sum(box.columns for box in self.boxes), 1.5 if self.narrow else 0.9)
+
+    @property
+    def levels(self):
+        return sorted({cache.level for cache in self.caches}, reverse=True)
+
+    @property
+    def height(self):
+        """Of all that is above the PCIe boxes."""
+        cores = (len(self.levels) + 2) * (LINE + PAD) if self.single and self.cores else 0
+        return len(self.lines) * LINE + 2 * PAD + cores
+
+    def _lines(self):
+        if self.numa is None:
+            return ["NUMA node", "not known"]
+        parts = [[f"NUMA {self.number}" if self.narrow else f"NUMA node {self.number}"]]
+        if self.cores and not self.single:
+            threads = sum(len(core.threads) for core in self.cores)
+            parts.append([f"{len(self.cores)} cores", f"{threads} threads"])
+            alike = Counter((c.level, c.size_bytes) for c in self.caches
+                            if c.level > 1 and c.kind != "instruction")
+            caches = [f"L{level} {count}×{amount(size)}" if count > 1 else f"L{level} {amount(size)}"
+                      for (level, size), count in sorted(alike.items(), reverse=True)]
+            parts.append(caches[:1] if self.narrow else caches)
+        if self.numa.memory_bytes:
+            memory = [amount(self.numa.memory_bytes) + (" memory" * (not self.narrow))]
+            if self.numa.memory_gb_per_s:
+                memory.append(f"{'' if self.narrow else 'at '}{self.numa.memory_gb_per_s:.4g} GB/s")
+            parts.append(memory)
+        return [text for part in parts for text in (part if self.narrow else [", ".join(part)])
+                if text]
+
+
+def _boxes(topology, numa):
+    """PCIe boxes of a NUMA node; those roots that lead to no GPU are one box together."""
+    below = {}
+    for device in topology.devices:
+        below.setdefault(device.under, []).append(device)
+    roots = [d for d in below.get("", ()) if d.numa == numa and d.kind != "nvswitch"]
+    boxes, rest = [], []
+    for root in roots:
+        box = _box(root, below)
+        inside = _all(box)
+        if any(device.kind == "gpu" for device in inside):
+            boxes.append(box)
+        else:
+            rest += [d for d in inside if d.kind != "disk" or len(topology.gpus) < 2]
+    if rest:
+        boxes.append(Box("PCIe", "root", rest, []))
+    return boxes
+
+
+def _box(device, below):
+    inner = below.get(device.name, ())
+    leaves = [d for d in inner if d.name not in below and d.kind != "nvswitch"]
+    if device.kind not in ("root", "switch"):
+        return Box("", "root", [device], [])
+    boxes = [_box(d, below) for d in inner if d.name in below]
+    # A switch in front of a single device, or a box around a single box, would be noise.
+    leaves += [leaf for box in boxes if len(_all(box)) == 1 for leaf in _all(box)]
+    boxes = [box for box in boxes if len(_all(box)) > 1]
+    if len(boxes) == 1 and not leaves:
+        return Box("PCIe switch", "switch", boxes[0].leaves, boxes[0].boxes)
+    return Box("PCIe root" if device.kind == "root" else "PCIe switch", device.kind, leaves, boxes)
+
+
+def _all(box):
+    return [*box.leaves, *(device for inner in box.boxes for device in _all(inner))]
+
+
+class _Drawing:
+    """Where everything goes, and the drawing of it."""
+
+    def __init__(self, topology, sections):
+        self.topology = topology
+        order = [socket.number for socket in topology.sockets]
+        self.sockets = [(number, [s for s in sections if s.numa and s.numa.socket == number])
+                        for number in order]
+        self.sockets = [(number, own) for number, own in self.sockets if own]
+        if any(section.numa is None for section in sections):
+            self.sockets.append((None, [s for s in sections if s.numa is None]))
+        self.top = max((s.height for s in sections), default=0)
+        self.tree = max((box.height for s in sections for box in s.boxes), default=0)
+        self.switches = topology.of("nvswitch")
+        pairs = [(a, b) for a, b in self._direct()]
+        self.links = 0.55 if self.switches else 0.35 + 0.13 * len(topology.gpus) if pairs else 0
+        self.socket = self.top + self.tree + LINE + 6 * PAD
+        self.height = self.socket + self.links + 3 * LINE + 2 * PAD + (0.3 if pairs else 0)
+        gaps = GAP * (len(self.sockets) - 1)
+        self.pad = PAD / 2.5 if any(section.narrow for section in sections) else PAD
+        margins = sum(4 * self.pad * len(own) + 2 * PAD for _, own in self.sockets)
+        columns = sum(s.columns for _, own in self.sockets for s in own) or 1
+        self.column = min((WIDTH - 4 * PAD - gaps - margins) / columns,
+                          4.0 if len(sections) == 1 else 9)
+        self.size = 8 if self.column > 0.78 else 7 if self.column > 0.6 else 6.3
+        self.centres = {}
+
+    def _direct(self):
+        return [(link.a, link.b) for link in self.topology.nvlinks
+                if not {link.a, link.b} & {d.name for d in self.topology.of("nvswitch")}]
+
+    def draw(self, panel):
+        self.panel = panel
+        topology = self.topology
+        self.box(PAD, PAD, WIDTH - 2 * PAD, self.height - 2 * PAD, "machine")
+        self.text(2 * PAD, self.height - 2 * PAD, topology.title or topology.name, bold=True,
+                  size=10)
+        self.text(2 * PAD, self.height - 2 * PAD - 1.2 * LINE, _facts(topology), size=8)
+        bottom = self.height - self.socket - 3 * LINE
+        x, edges = 2 * PAD, {}
+        total = sum(self.width(own) for _, own in self.sockets) + GAP * (len(self.sockets) - 1)
+        x += max(0, (WIDTH - 4 * PAD - total) / 2)
+        for number, own in self.sockets:
+            width = self.width(own)
+            self.draw_socket(number, own, x, bottom, width)
+            edges[number] = (x, x + width)
+            x += width + GAP
+        self.draw_socket_links(edges, bottom + self.socket - 2.5 * LINE)
+        if self.switches:
+            self.draw_switched(bottom)
+        self.draw_direct(bottom)
+
+    def width(self, sections):
+        return sum(s.columns * self.column + 4 * self.pad for s in sections) + 2 * PAD
+
+    def draw_socket(self, number, sections, x, y, width):
+        models = {socket.number: socket.model for socket in self.topology.sockets}
+        label = "" if number is None else f"socket {number}  {models[number]}".strip()
+        self.box(x, y, width, self.socket, "socket")
+        self.text(x + PAD, y + self.socket - 0.5 * PAD, label, size=8, bold=True)
+        x += PAD
+        for section in sections:
+            wide = section.columns * self.column + 2 * self.pad
+            self.draw_section(section, x + self.pad, y + PAD, wide, self.socket - LINE - 3 * PAD)
+            x += wide + 2 * self.pad
+
+    def draw_section(self, section, x, y, width, height):
+        self.box(x, y, width, height, "numa")
+        for at, line in enumerate(section.lines):
+            self.text(x + PAD, y + height - 0.5 * PAD - at * LINE, line,
+                      size=min(8, self.size + 0.5))
+        if section.single and section.cores:
+            self.draw_cores(section, x + PAD, y + height - len(section.lines) * LINE - 1.5 * PAD,
+                            width - 2 * PAD)
+        at = x + self.pad
+        for box in section.boxes:
+            self.draw_box(box, at, y + PAD, self.tree, box.columns * self.column)
+            at += box.columns * self.column
+
+    def draw_cores(self, section, x, y, width):
+        """Cores in a row, and above each the caches that it has, a bar over all that share one."""
+        place = {core.number: at for at, core in enumerate(section.cores)}
+        each = width / len(place)
+        bar = LINE + PAD
+        for row, level in enumerate(section.levels):
+            alike = {}
+            for cache in section.caches:
+                if cache.level == level:
+                    alike.setdefault(cache.cores, []).append(cache)
+            for cores, caches in alike.items():
+                columns = [place[core] for core in cores if core in place]
+                text = " + ".join(f"{amount(c.size_bytes)}"
+                                  f"{'' if c.kind == 'unified' else ' ' + c.kind}"
+                                  for c in caches)
+                left = x + min(columns) * each
+                self.box(left + 0.02, y - (row + 1) * bar + 0.02, len(columns) * each - 0.04,
+                         bar - 0.04, "cache")
+                self.text(left + len(columns) * each / 2, y - (row + 0.5) * bar,
+                          f"L{level}: {text}" if each > 0.9 or level > 1 else f"L{level}",
+                          centre=True)
+        low = y - (len(section.levels) + 2) * bar
+        for core in section.cores:
+            left = x + place[core.number] * each
+            self.box(left + 0.02, low + 0.02, each - 0.04, 2 * bar - 0.04, "core")
+            threads = ", ".join(map(str, core.threads))
+            self.text(left + each / 2, low + bar, f"core {core.number}\nthread "
+                                                  f"{threads}", centre=True)
+
+    def draw_box(self, box, x, y, height, width):
+        inset = PAD / 2
+        self.box(x + inset, y, width - 2 * inset, height, box.kind)
+        self.text(x + 1.7 * inset, y + height - 0.2 * PAD, box.label, size=self.size - 0.5)
+        own = max(map(len, box.rows), default=0)
+        each = (width - 2 * inset) / max(box.columns, 1)
+        for row, devices in enumerate(reversed(box.rows)):
+            for at, device in enumerate(devices):
+                left = x + inset + (at + (own - len(devices)) / 2) * each
+                self.draw_leaf(device, left + 0.03, y + PAD / 2 + row * (LEAF + PAD), each - 0.06)
+        left = x + inset + own * each
+        for inner in box.boxes:
+            self.draw_box(inner, left, y + PAD / 2, height - LINE - PAD, inner.columns * each)
+            left += inner.columns * each
+
+    def draw_leaf(self, device, x, y, width):
+        self.box(x, y, width, LEAF, device.kind)
+        below = ""
+        if device.kind == "gpu" and device.memory_bytes:
+            below = amount(device.memory_bytes)
+        elif device.gbit_per_s:
+            below = f"{device.gbit_per_s:g} Gbit/s"
+        elif device.kind in ("nic", "disk"):
+            below = "network" if device.kind == "nic" else "disk"
+        if width < 0.6:
+            below = below.replace(" ", "\n")
+        name = device.name if len(device.name) < 13 else f"{device.name[:11]}…"
+        self.text(x + width / 2, y + LEAF / 2, f"{name}\n{below}".strip(), centre=True)
+        self.centres[device.name] = (x + width / 2, y)
+
+    def draw_socket_links(self, edges, y):
+        links = [link for link in self.topology.socket_links if link.b == link.a + 1]
+        for link in links:
+            left, right = edges[link.a][1], edges[link.b][0]
+            self.panel.plot([left, right], [y, y], color="#555555", linewidth=1 + link.count)
+            text = f"{link.count} × {link.kind}" if link.count > 1 else link.kind
+            if link.gb_per_s:
+                text += f"\n{link.gb_per_s:g} GB/s\neach"
+            self.text((left + right) / 2, y - 0.06, text, size=7, centre="top")
+
+    def draw_switched(self, bottom):
+        """NVSwitches as one bar that each GPU reaches with so many links."""
+        switches = {device.name for device in self.switches}
+        links, rates = Counter(), Counter()
+        for one in self.topology.nvlinks:
+            if {one.a, one.b} & switches:
+                gpu = one.a if one.b in switches else one.b
+                links[gpu] += one.count
+                rates[gpu] += one.gb_per_s
+        y, high = bottom - self.links, LEAF * 0.7
+        self.box(2 * PAD, y, WIDTH - 4 * PAD, high, "nvswitch")
+        text = f"{len(self.switches)} × NVSwitch"
+        alike = len({*links.values()}) == 1
+        if alike:
+            text += f", {max(links.values())} NVLinks from each GPU"
+            if not math.isnan(rate := max(rates.values())):
+                text += f": {rate:g} GB/s per direction between any two"
+        self.text(WIDTH / 2, y + high / 2, text, size=8, centre=True)
+        for gpu, count in links.items():
+            x, top = self.centres[gpu]
+            self.panel.plot([x, x], [y + high, top], color=COLOURS[2], linewidth=3)
+            if not alike:
+                self.text(x + 0.05, y + high + LINE, f"×{count}", size=6.5)
+
+    def draw_direct(self, bottom):
+        """NVLinks between GPUs as curves below them, wider where there are more."""
+        names = {gpu.name for gpu in self.topology.gpus}
+        links = [one for one in self.topology.nvlinks if {one.a, one.b} <= names]
+        counts = sorted({(one.count, one.generation) for one in links},
+                        key=lambda pair: (pair[0], pair[1] or 0))
+        looks = {pair: {"color": COLOURS[at % len(COLOURS)], "linewidth": 1 + 1.4 * at,
+                        "linestyle": "--" if at == 0 and len(counts) > 1 else "-"}
+                 for at, pair in enumerate(counts)}
+        widest = max((abs(self.centres[one.a][0] - self.centres[one.b][0]) for one in links),
+                     default=1)
+        for one in links:
+            (a, y), (b, _) = self.centres[one.a], self.centres[one.b]
+            depth = 0.15 + (self.links + y - bottom - 0.15) * abs(a - b) / widest
+            # A cubic curve reaches three quarters of the way to its inner points.
+            path = Path([(a, y), (a, y - depth * 4 / 3), (b, y - depth * 4 / 3), (b, y)],
+                        [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4])
+            look = looks[one.count, one.generation]
+            self.panel.add_patch(PathPatch(path, facecolor="none", edgecolor=look["color"],
+                                           linewidth=look["linewidth"],
+                                           linestyle=look["linestyle"]))
+        if links:
+            handles = [Line2D([], [], label=_nvlinks(*pair), **look)
+                       for pair, look in looks.items()]
+            self.panel.legend(handles=handles, loc="lower center", ncols=len(handles),
+                              bbox_to_anchor=(0.5, PAD / self.height), fontsize=8)
+
+    def box(self, x, y, width, height, kind):
+        self.panel.add_patch(FancyBboxPatch(
+            (x, y), width, height, boxstyle="round,pad=0,rounding_size=0.05",
+            facecolor=FACES[kind], edgecolor="#555555", linewidth=0.8))
+
+    def text(self, x, y, text, size=None, bold=False, centre=False):
+        self.panel.text(x, y, text, fontsize=size or self.size, clip_on=True,
+                        weight="bold" if bold else "normal", ha="center" if centre else "left",
+                        va="center" if centre is True else "top", linespacing=1.1)
+
+
+def _nvlinks(count, generation):
+    words = f"{count} NVLink{'s' * (count > 1)}"
+    if not generation:
+        return words
+    return f"{words}, {count * link.nvlink_gb_per_s(generation):g} GB/s per direction"
+
+
+def _facts(topology):
+    facts = []
+    for kind in ("gpu", "nic"):
+        devices = topology.of(kind)
+        for (model, gb_per_s), count in Counter((d.model, d.gb_per_s) for d in devices).items():
+            if model:
+                facts.append(f"{count} × {model}" +
+                             (f" on PCIe at {gb_per_s:.4g} GB/s" if gb_per_s else ""))
+    if topology.network:
+        facts.append(f"network {topology.network.gb_per_s:g} GB/s")
+    return "; ".join([topology.summary(), *facts]) if not facts else "; ".join(facts)
+
+
+def _words(topology):
+    text = f"{topology.title or topology.name}, {topology.origin}: {topology.summary()}."
+    facts = _facts(topology)
+    text += f" {facts}." if facts != topology.summary() else ""
+    pairs = Counter(topology.kind(a.name, b.name) for at, a in enumerate(topology.gpus)
+                    for b in topology.gpus[at + 1:])
+    if pairs:
+        text += " Pairs of GPUs: " + ", ".join(f"{count} {kind}" for kind, count
+                                               in sorted(pairs.items())) + "."
+    return text
+
+
+@styled
+def plot_links():
+    """Draw what kinds of links can move in one direction, on a logarithmic axis.
+
+    Returns
+    -------
+    Picture
+        A bar a link of `ddl.topology.links`, those of one kind together.
+    """
+    rows = link.rows()
+    groups = list(dict.fromkeys(row["group"] for row in rows))
+    rows = sorted(rows, key=lambda row: (groups.index(row["group"]), row["gb_per_s"]))
+    picture = Picture(WIDTH, 1.0 + 0.21 * len(rows) + 0.12 * len(groups))
+    panel = picture.subplots()
+    places, y = [], 0.0
+    for at, row in enumerate(rows):
+        y += 1 if at == 0 or rows[at - 1]["group"] == row["group"] else 1.6
+        places.append(y)
+        panel.barh(y, row["gb_per_s"], height=0.75,
+                   color=COLOURS[groups.index(row["group"]) % len(COLOURS)],
+                   alpha=0.75, hatch="//" if groups.index(row["group"]) % 2 else "",
+                   edgecolor="white")
+        panel.annotate(f" {row['gb_per_s']:,.4g}", (row["gb_per_s"], y), va="center", fontsize=8)
+    panel.set_yticks(places, [row["link"] for row in rows], fontsize=8.5)
+    panel.set(xscale="log", xlabel="GB/s per direction (10⁹ bytes a second; memory: in all)",
+              ylim=(y + 0.8, 0.2), xlim=(0.05, 20000))
+    panel.grid(axis="y", visible=False)
+    panel.xaxis.set_major_formatter("{x:g}")
+    for group in groups:
+        own = [place for place, row in zip(places, rows, strict=True) if row["group"] == group]
+        panel.annotate(group, (0.995, sum(own) / len(own)), xycoords=("axes fraction", "data"),
+                       ha="right", va="center", fontsize=10, weight="bold",
+                       color=COLOURS[groups.index(group) % len(COLOURS)])
+    picture.alt = "What links can move, GB/s per direction: " + "; ".join(
+        f"{row['link']} {row['gb_per_s']:,.4g}" for row in rows) + "."
+    return picture
