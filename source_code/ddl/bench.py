@@ -29,6 +29,7 @@ __all__ = [
 DEFAULT_SIZES = {"min_bytes": 4, "max_bytes": 2**28, "factor": 4}
 ITEM_BYTES = 4  # of a float32, which all messages are made of
 LEAST_REPEATS = 3
+GROUP = Path("/sys/fs/cgroup")  # a container's limits, where there are any
 
 
 class BenchError(ValueError):
@@ -135,12 +136,11 @@ def nccl_settings(texts):
 def available_bytes():
     """Memory that this host, or the container around this process, still has for it, in bytes."""
     free = psutil.virtual_memory().available
-    group = Path("/sys/fs/cgroup")
     try:
-        most = (group / "memory.max").read_text().strip()
+        most = (GROUP / "memory.max").read_text().strip()
         if most != "max":
-            used = int((group / "memory.current").read_text())
-            cache = re.search(r"^inactive_file (\d+)", (group / "memory.stat").read_text(), re.M)
+            used = int((GROUP / "memory.current").read_text())
+            cache = re.search(r"^inactive_file (\d+)", (GROUP / "memory.stat").read_text(), re.M)
             free = min(free, int(most) - used + int(cache[1]))  # cached files give way
     except (OSError, ValueError, TypeError):
         pass  # no control group of version 2: the host's memory is all there is to know

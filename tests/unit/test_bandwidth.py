@@ -1,0 +1,217 @@
+"""Bandwidths against their closed forms, and the tables that show them."""
+
+from fractions import Fraction
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from ddl.bandwidth import (
+    OPERATIONS,
+    algorithm_bandwidth,
+    bandwidths,
+    bus_bandwidth,
+    bus_factor,
+    measured,
+    pairs,
+)
+from ddl.bandwidth_plot import plot_bandwidth, plot_pairs
+from ddl.record import Recorded
+
+KEYS = ("median", "low", "high", "least")
+
+
+def seconds(median):
+    return dict(zip(KEYS, (median, 0.9 * median, 1.2 * median, 0.8 * median), strict=True))
+
+
+def collective(name="gloo", ranks=4, **changes):
+    """A record of bench_allreduce.py on links of 1 GB/s in each direction, without latency."""
+    points = [{"operation": operation, "size_bytes": size, "repeats": 9,
+               "seconds": seconds(bus_factor(operation, ranks) * size / 1e9)}
+              for operation in ("all_reduce", "broadcast", "all_gather")
+              for size in (64, 4096, 2**20)]
+    return Recorded({"name": name, "library": "horovod", "backend": "gloo", "ranks": ranks,
+                     "hosts": 1, "transport": "loopback", "points": points, "history": [],
+                     **changes})
+
+
+def between(ranks=3, name="p2p"):
+    """A record of bench_p2p.py: 10 µs and 2 GB/s, over shared memory 1 µs and 8 GB/s."""
+    points = [{"path": path, "pair": [a, b], "size_bytes": size, "repeats": 9,
+               "seconds": seconds(latency + size / rate)}
+              for path, latency, rate in (("tcp", 1e-5, 2e9), ("shared_memory", 1e-6, 8e9))
+              for a in range(ranks) for b in range(a + 1, ranks) for size in (4, 4096, 2**26)]
+    return Recorded({"name": name, "library": "horovod", "backend": "gloo", "ranks": ranks,
+                     "hosts": 1, "transport": "tcp: loopback; shared_memory: memory",
+                     "points": points, "history": []})
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 8, 1000])
+def test_bus_factors_are_those_of_the_nccl_tests(ranks):
+    n = Fraction(ranks)
+    expected = {"all_reduce": 2 * (n - 1) / n, "reduce_scatter": (n - 1) / n,
+                "all_gather": (n - 1) / n, "all_to_all": (n - 1) / n, "broadcast": 1, "reduce": 1}
+    assert set(expected) == set(OPERATIONS)
+    for operation, factor in expected.items():
+        assert bus_factor(operation, ranks) == pytest.approx(float(factor))
+
+
+def test_bandwidths_of_one_message():
+    # 100 MB in 50 ms on 4 ranks: each sends and receives 1.5 times 100 MB.
+    assert algorithm_bandwidth(1e8, 0.05) == pytest.approx(2e9)
+    assert bus_bandwidth("all_reduce", 1e8, 0.05, 4) == pytest.approx(3e9)
+    assert bus_bandwidth("all_gather", 1e8, 0.05, 4) == pytest.approx(1.5e9)
+    assert bus_bandwidth("broadcast", 1e8, 0.05, 4) == pytest.approx(2e9)
+    assert bus_bandwidth("all_reduce", 1e8, 0.05, 1) == 0
+
+
+def test_bandwidths_of_many_messages_at_once():
+    sizes, times = np.array([4.0, 8e6]), np.array([1e-3, 4e-3])
+    assert algorithm_bandwidth(sizes, times) == pytest.approx([4e3, 2e9])
+    assert bus_bandwidth("all_reduce", sizes, times, 2) == pytest.approx([4e3, 2e9])
+
+
+@pytest.mark.parametrize("ranks", [2, 5, 16])
+def test_a_ring_reaches_the_bandwidth_of_its_links(ranks):
+    """Each rank sends 2 (N − 1) pieces of S/N, at the same time as all others."""
+    size, link = 1.6e8, 1e10
+    taken = sum(size / ranks / link for _ in range(2 * (ranks - 1)))
+    assert bus_bandwidth("all_reduce", size, taken, ranks) == pytest.approx(link)
+    assert algorithm_bandwidth(size, taken) < link or ranks == 2
+
+
+def test_what_has_no_bandwidth_is_refused():
+    with pytest.raises(ValueError, match="'allreduce' is not one of: all_reduce, reduce_scatter"):
+        bus_factor("allreduce", 2)
+    with pytest.raises(ValueError, match="ranks=0: at least 1"):
+        bus_factor("all_reduce", 0)
+
+
+def test_a_row_for_each_operation_and_size_of_each_run():
+    table = bandwidths([collective("one"), collective("two", ranks=2)])
+    assert len(table) == 18 and list(table["name"].unique()) == ["one", "two"]
+    assert table["bus_gb_per_s"].to_numpy() == pytest.approx(np.ones(18))
+    row = table[(table["operation"] == "all_reduce") & (table["size_bytes"] == 2**20)].iloc[0]
+    assert row["seconds"] == pytest.approx(1.5 * 2**20 / 1e9)
+    assert row["algorithm_gb_per_s"] == pytest.approx(1 / 1.5)
+    assert row["seconds_least"] < row["seconds_low"] < row["seconds"] < row["seconds_high"]
+    shown = table.readable()
+    assert shown["time, µs (quartiles)"][2] == "1,573 (1,416–1,887)"
+    assert shown["time, µs (quartiles)"][0] == "0.1 (0.1–0.1)"
+    assert "loopback" in repr(table) and "<table" in table._repr_html_()
+
+
+def test_a_row_for_each_path_between_each_two_ranks():
+    table = pairs(between(ranks=3))
+    assert [(row["path"], row["from"], row["to"]) for row in table.to_dict("records")] == [
+        (path, *pair) for path in ("tcp", "shared_memory") for pair in ((0, 1), (0, 2), (1, 2))]
+    tcp = table.iloc[0]
+    assert tcp["latency_s"] == pytest.approx(1e-5, rel=1e-3)
+    assert tcp["gb_per_s"] == pytest.approx(2, rel=1e-3) and tcp["best_bytes"] == 2**26
+    assert "shared_memory: memory" in repr(table)
+
+
+@pytest.mark.parametrize("table, wrong, message", [
+    (bandwidths, [], "launch bench_allreduce.py"),
+    (pairs, [], "launch bench_p2p.py"),
+    (bandwidths, [between()], "'p2p' is none of bench_allreduce.py, which measures operations"),
+    (pairs, [collective()], "'gloo' is none of bench_p2p.py, which measures paths between pairs"),
+    (pairs, [Recorded({"name": "cnn", "history": []})], "'cnn' is none of bench_p2p.py"),
+])
+def test_runs_that_measured_something_else_are_refused(table, wrong, message):
+    with pytest.raises(ValueError, match=message):
+        table(wrong)
+
+
+def test_a_run_without_a_result_is_refused():
+    run = SimpleNamespace(name="mine", state="failed", result=None)
+    with pytest.raises(ValueError, match="run 'mine' has no result: it is failed"):
+        measured(run, "operation")
+
+
+# ---------------------------------------------------------------- figures
+
+
+def drawn(panel):
+    """The labelled lines of a panel, by label: x and y."""
+    return {line.get_label(): line.get_data() for line in panel.get_lines()
+            if not line.get_label().startswith("_")}
+
+
+def test_the_figure_of_one_run_tells_operations_apart():
+    picture = plot_bandwidth(collective())
+    times, speeds = picture.axes
+    assert list(drawn(times)) == [f"{operation}, gloo, 4 ranks" for operation in
+                                  ("all_reduce", "broadcast", "all_gather")]
+    sizes, taken = drawn(times)["all_reduce, gloo, 4 ranks"]
+    assert sizes.tolist() == [64, 4096, 2**20]
+    assert taken == pytest.approx(1.5 * sizes / 1e9)
+    for _, speed in drawn(speeds).values():
+        assert speed == pytest.approx([1e9] * 3)
+    looks = {(line.get_color(), line.get_marker(), line.get_linestyle())
+             for line in times.get_lines()}
+    assert len(looks) == 3 and all(len({look[at] for look in looks}) == 3 for at in range(3))
+    assert times.get_xscale() == times.get_yscale() == speeds.get_yscale() == "log"
+    assert "all_reduce, gloo, 4 ranks: 0.096 µs for 64 B, 1.57 ms for 1 MiB" in picture.alt
+    assert "at best 1 GB/s" in picture.alt
+    picture.draw_without_rendering()
+
+
+def test_the_figure_of_several_runs_names_what_differs():
+    runs = [collective("mine"), collective("slow", backend="mpi", ranks=2)]
+    picture = plot_bandwidth(runs, ["all_reduce"])
+    assert list(drawn(picture.axes[0])) == ["all_reduce, mine, 4 ranks", "all_reduce, slow, 2 ranks"]
+    same = plot_bandwidth([collective(), collective(backend="mpi")], ["broadcast"])
+    assert list(drawn(same.axes[0])) == ["broadcast, gloo", "broadcast, mpi"]
+
+
+def test_on_one_rank_there_is_no_bus_bandwidth_to_draw():
+    points = [{"operation": "all_reduce", "size_bytes": size, "repeats": 3,
+               "seconds": seconds(1e-3)} for size in (4, 4096)]
+    picture = plot_bandwidth(collective(ranks=1, points=points,
+                                        transport="nothing travels: there is one rank"))
+    assert len(drawn(picture.axes[0])) == 1 and not drawn(picture.axes[1])
+    assert "at best" not in picture.alt
+    picture.draw_without_rendering()
+
+
+def test_operations_that_nobody_measured_are_refused():
+    with pytest.raises(ValueError, match="measured reduce; they have: all_reduce, broadcast, all_"):
+        plot_bandwidth(collective(), ["reduce"])
+
+
+def test_the_figure_of_two_ranks_has_a_line_for_each_path():
+    picture = plot_pairs(between(ranks=2))
+    assert len(picture.axes) == 2
+    assert list(drawn(picture.axes[0])) == ["tcp", "shared memory"]
+    sizes, speed = drawn(picture.axes[1])["shared memory"]
+    assert speed == pytest.approx(sizes / (1e-6 + sizes / 8e9))
+    assert "tcp: 10 µs for 4 B, at best 2 GB/s with 64 MiB" in picture.alt
+    picture.draw_without_rendering()
+
+
+def test_the_figure_of_more_ranks_has_a_matrix_for_each_path():
+    picture = plot_pairs(between(ranks=3))
+    assert [panel.get_title() for panel in picture.axes[2:]] == [
+        "tcp: at best, GB/s", "shared memory: at best, GB/s"]
+    matrix = picture.axes[2].get_images()[0].get_array()
+    assert matrix.shape == (3, 3)
+    assert [bool(matrix.mask[k, k]) for k in range(3)] == [True] * 3
+    assert matrix[0, 2] == matrix[2, 0] == pytest.approx(2, rel=1e-3)
+    assert "(median of 3 pairs)" in picture.alt and "0 to 2 2" in picture.alt
+    picture.draw_without_rendering()
+
+
+def test_copies_to_a_gpu_have_a_direction():
+    points = [{"path": "device", "pair": pair, "size_bytes": size, "repeats": 3,
+               "seconds": seconds(1e-5 + size / rate)}
+              for pair, rate in ((["host", "GPU 0"], 2e10), (["GPU 0", "host"], 1e10))
+              for size in (4, 2**28)]
+    run = Recorded({**between().result, "points": points})
+    picture = plot_pairs(run)
+    matrix = picture.axes[2].get_images()[0].get_array()
+    assert {round(float(value)) for value in matrix.compressed()} == {10, 20}
+    assert "host to GPU 0 20, GPU 0 to host 10" in picture.alt
+    assert pairs(run)["from"].tolist() == ["host", "GPU 0"]
+    picture.draw_without_rendering()

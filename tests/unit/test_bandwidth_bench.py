@@ -1,0 +1,104 @@
+"""What the benchmarks share: sizes, repeats, memory, settings, and where bytes go."""
+
+import argparse
+
+import pytest
+
+from ddl import bench
+from ddl.bench import BenchError
+
+
+def config(*arguments):
+    parser = argparse.ArgumentParser()
+    bench.add_options(parser)
+    return parser.parse_args(arguments)
+
+
+def test_sizes_grow_from_four_bytes_to_256_mib():
+    found = bench.sizes(config())
+    assert found == [4 * 4**power for power in range(14)]
+    assert found[-1] == 256 * 2**20
+
+
+@pytest.mark.parametrize("arguments, expected", [
+    (["--min-bytes", "1024", "--max-bytes", "8192", "--factor", "2"], [1024, 2048, 4096, 8192]),
+    (["--max-bytes", "100"], [4, 16, 64]),
+    (["--min-bytes", "8", "--max-bytes", "8"], [8]),
+    (["--sizes", "400", "4", "400"], [4, 400]),
+])
+def test_sizes_that_are_asked_for(arguments, expected):
+    assert bench.sizes(config(*arguments)) == expected
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (["--sizes", "4", "6"], "6 bytes: messages are float32 numbers"),
+    (["--sizes", "0"], "0 bytes: messages are float32 numbers"),
+    (["--sizes", "-4"], "-4 bytes"),
+    (["--factor", "1"], "--factor 1: at least 2"),
+    (["--factor", "3", "--min-bytes", "2"], "2 bytes"),
+    (["--min-bytes", "0"], "--min-bytes 0 .* above 0"),
+    (["--min-bytes", "8", "--max-bytes", "4"], "not above the second"),
+    (["--repeats", "0"], "--repeats 0: at least 1"),
+    (["--seconds", "0"], "--seconds 0: more than 0"),
+    (["--seconds", "nan"], "--seconds nan: more than 0"),
+])
+def test_sizes_that_cannot_be_are_refused(arguments, message):
+    with pytest.raises(BenchError, match=message):
+        bench.sizes(config(*arguments))
+
+
+@pytest.mark.parametrize("seconds, expected", [(1e-6, 200), (0.005, 100), (0.1, 5), (30, 3), (0, 200)])
+def test_few_repeats_of_what_takes_long(seconds, expected):
+    assert bench.repeats(config(), seconds) == expected
+
+
+def test_fewer_repeats_than_the_least_when_asked_for():
+    assert bench.repeats(config("--repeats", "1"), 30) == 1
+
+
+def test_times_are_kept_as_median_quartiles_and_least():
+    assert bench.timing([5.0, 1.0, 2.0, 4.0, 3.0]) == {
+        "median": 3.0, "low": 2.0, "high": 4.0, "least": 1.0}
+    assert bench.timing([2.0]) == dict.fromkeys(("median", "low", "high", "least"), 2.0)
+
+
+def test_only_settings_of_nccl_are_taken():
+    assert bench.nccl_settings(None) == {}
+    assert bench.nccl_settings(["NCCL_ALGO=Ring", "NCCL_NET_GDR_LEVEL=PHB=x"]) == {
+        "NCCL_ALGO": "Ring", "NCCL_NET_GDR_LEVEL": "PHB=x"}
+    for wrong in ("LD_PRELOAD=x", "NCCL_ALGO", "NCCL_ALGO=", "nccl_algo=Ring", "=", "NCCL_=1"):
+        with pytest.raises(BenchError, match="NCCL_NAME=VALUE is needed"):
+            bench.nccl_settings([wrong])
+
+
+def test_what_does_not_fit_is_refused_with_what_would():
+    bench.refuse_what_does_not_fit(100, copies=4, ranks=2, free=800)
+    with pytest.raises(BenchError, match="200,000,000 bytes need about 1,600 MB") as caught:
+        bench.refuse_what_does_not_fit(200_000_000, copies=4, ranks=2, free=1_000_000_001)
+    fits = int(str(caught.value).split("--max-bytes ")[1].split()[0])
+    assert fits == 125_000_000
+    bench.refuse_what_does_not_fit(fits, copies=4, ranks=2, free=1_000_000_001)
+    assert bench.available_bytes() > 2**20
+
+
+def test_a_container_has_less_memory_than_its_host(tmp_path, monkeypatch):
+    for name, text in {"memory.max": "1000000\n", "memory.current": "700000\n",
+                       "memory.stat": "anon 300000\ninactive_file 200000\n"}.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(bench, "GROUP", tmp_path)
+    assert bench.available_bytes() == 500_000
+    (tmp_path / "memory.max").write_text("max\n")
+    assert bench.available_bytes() > 2**20
+
+
+def test_it_is_said_where_bytes_go():
+    assert bench.link("", hosts=1) == "loopback (TCP inside this host, no network card)"
+    assert bench.link("lo", hosts=1) == bench.link("", hosts=1)
+    assert "that is not known" in bench.link("", hosts=2)
+    assert bench.link("lo", hosts=2).startswith("TCP between hosts over lo (")
+    assert bench.address("lo") == "127.0.0.1"
+
+
+def test_an_interface_that_is_not_there_is_named_along_with_those_that_are():
+    with pytest.raises(BenchError, match=r"--interface ib7: .*there are: .*\blo\b"):
+        bench.link("ib7", hosts=1)
