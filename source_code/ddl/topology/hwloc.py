@@ -6,13 +6,15 @@ that is what is read here.
 """
 
 import re
+import shutil
+import subprocess
 from xml.parsers import expat
 
 from ddl.topology.error import TopologyError
 from ddl.topology.graph import Cache, Core, Numa, Socket, Topology
 from ddl.topology.pci import Function, address, devices
 
-__all__ = ["parse"]
+__all__ = ["ask", "parse"]
 
 KINDS = {"0": "unified", "1": "data", "2": "instruction"}
 DISK, NETWORK, INFINIBAND = "0", "2", "3"  # osdev_type
@@ -58,6 +60,23 @@ def parse(text, name="hwloc", file="lstopo --of xml"):
         Names the line, and says what was expected.
     """
     return _Reader(_elements(text, file), file).topology(name)
+
+
+def ask():
+    """Return what hwloc writes of this machine, or None where it is not installed."""
+    command = shutil.which("lstopo-no-graphics") or shutil.which("lstopo")
+    if not command:
+        return None
+    # Version 1 calls it --whole-system to show what this process may not use, too.
+    for everything in ("--disallowed", "--whole-system"):
+        try:
+            done = subprocess.run([command, "--of", "xml", "--whole-io", everything],
+                                  capture_output=True, timeout=60)
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        if done.returncode == 0 and done.stdout:
+            return done.stdout
+    return None
 
 
 def _elements(text, file):

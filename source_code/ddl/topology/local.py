@@ -5,6 +5,7 @@ import shutil
 import subprocess
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 from ddl.machine import usable_cores
 from ddl.topology import hwloc, nvidia, nvml, sysfs
@@ -14,7 +15,7 @@ from ddl.topology.graph import Device, NvLink
 __all__ = ["here"]
 
 
-def here(use_hwloc=True):
+def here(root="/"):
     """Find out the topology of this machine.
 
     Processors, memory and PCIe come from hwloc's ``lstopo`` where it is installed, and from /sys
@@ -23,8 +24,9 @@ def here(use_hwloc=True):
 
     Parameters
     ----------
-    use_hwloc : bool
-        Whether to ask hwloc at all.
+    root : str or Path
+        The folder in which /sys and /proc are; of one that is not the system's own, hwloc is not
+        asked.
 
     Returns
     -------
@@ -32,14 +34,13 @@ def here(use_hwloc=True):
         ``origin`` says who was asked, `notes` what nobody could say, `usable` how many processor
         threads this process may use.
     """
-    own = sysfs.read(name=os.uname().nodename)
+    own = sysfs.read(root, name=os.uname().nodename)
     asked, notes = ["/sys and /proc"], []
-    if use_hwloc:
+    text = hwloc.ask() if Path(root) == Path("/") else None
+    if text:
         try:
-            text = _lstopo()
-            if text:
-                own = _with_links(hwloc.parse(text, own.name), own)
-                asked.insert(0, "hwloc")
+            own = _with_links(hwloc.parse(text, own.name), own)
+            asked.insert(0, "hwloc")
         except TopologyError as error:
             notes.append(f"hwloc's answer was not read: {error}")
     report = nvml.read()
@@ -48,29 +49,10 @@ def here(use_hwloc=True):
         own = _with_gpus(own, report, asked)
     if own.gpus and not report.gpus:
         notes.append("GPUs are listed as PCI devices only: whether NVLinks join them is not known")
-    elif not own.gpus:
-        notes += ["no GPU here"] if not report.notes else []
     threads = sum(len(core.threads) for core in own.cores)
     return replace(own, origin=f"measured here by {', '.join(asked)}",
                    usable=min(threads, usable_cores()),
                    notes=(*own.notes, *notes, *dict.fromkeys(report.notes)))
-
-
-def _lstopo():
-    """XML of all that is here, or None without hwloc."""
-    command = shutil.which("lstopo-no-graphics") or shutil.which("lstopo")
-    if not command:
-        return None
-    # Version 1 calls it --whole-system to show what this process may not use, too.
-    for everything in ("--disallowed", "--whole-system"):
-        try:
-            done = subprocess.run([command, "--of", "xml", "--whole-io", everything],
-                                  capture_output=True, timeout=60)
-        except (OSError, subprocess.TimeoutExpired):
-            return None
-        if done.returncode == 0 and done.stdout:
-            return done.stdout
-    return None
 
 
 def _with_links(topology, own):
@@ -117,9 +99,8 @@ def _from_matrix(topology, report, asked):
     """Give GPUs that are no PCI devices here the simplest tree that NVML's distances allow."""
     names = tuple(f"GPU{at}" for at in range(len(report.gpus)))
     numas = {numa.number for numa in topology.numas}
-    text = None
-    if len(report.distances) < len(names) * (len(names) - 1):
-        text = _matrix_text()
+    unknown = len(report.distances) < len(names) * (len(names) - 1)
+    text = _matrix_text() if unknown else None
     if text:
         asked.append("nvidia-smi topo -m")
         made = nvidia.parse(text)
@@ -132,9 +113,12 @@ def _from_matrix(topology, report, asked):
             for device in made.devices
             if device.kind in ("root", "switch", "gpu") and device.name not in taken]
     gpus = {device.name for device in topology.gpus}
+    note = ("GPUs are no PCI devices in /sys here: the tree that they hang in is made from their "
+            "distances")
+    if unknown and not text:
+        note += ", and where these are not known they are taken for SYS"
     return replace(topology, devices=(*(d for d in topology.devices if d.name not in gpus), *kept),
-                   notes=(*topology.notes, "GPUs are no PCI devices in /sys here: the tree that "
-                          "they hang in is made from their distances"))
+                   notes=(*topology.notes, note))
 
 
 def _matrix_text():

@@ -111,6 +111,9 @@ def _nvlinks(topology):
             if gpu.name in (link.a, link.b):
                 other = link.b if link.a == gpu.name else link.a
                 ends[other] += link.count
+        switches = [end for end in ends if topology.device(end).kind == "nvswitch"]
+        if len(switches) > 1:
+            ends[f"{len(switches)} NVSwitches"] = sum(ends.pop(end) for end in switches)
         if ends:
             yield (f"  NVLinks of {gpu.name}  " +
                    ", ".join(f"{count} to {end}" for end, count in ends.items()))
