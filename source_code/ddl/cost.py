@@ -351,7 +351,9 @@ def fits(points, ranks):
     list of Fit
         By their median relative error. At one number of ranks all have the same.
     """
-    return sorted((fit(points, ranks, name) for name in ALGORITHMS), key=lambda one: one.error)
+    # Rounded, so that lines which are the same stay in the order of `ALGORITHMS`.
+    every = (fit(points, ranks, name) for name in ALGORITHMS)
+    return sorted(every, key=lambda one: round(one.error, 6))
 
 
 def line(size_bytes, seconds):

@@ -116,7 +116,7 @@ def plot_prediction(predictions, runs=()):
         texts.append(f"measured on {result['ranks']}: {1e3 * measured_s:.2f} ms, efficiency "
                      f"{percent:.0f} %")
     for panel, label in ((steps, "time of a step, ms"), (efficient, "efficiency, %")):
-        panel.set(ylabel=label, xlabel="ranks", ylim=(0, None))
+        panel.set(ylabel=label, xlabel="ranks", ylim=(0, 105 if "%" in label else None))
         if max(ranks) > 8:
             panel.set_xscale("log", base=2)
             panel.xaxis.set_major_formatter("{x:,.0f}")

@@ -1,0 +1,103 @@
+"""How far the predicted step of train_cifar.py is from the measured one, on several ranks here.
+
+    python benchmarks/prediction.py                  # five repeats, about two minutes on two cores
+    python benchmarks/prediction.py --ranks 2 --repeats 3
+
+Each repeat measures, one after the other, what computing costs (step_times.py: one rank alone, and
+ranks side by side that exchange nothing), what all-reduces cost (bench_allreduce.py), and the
+training itself (train_cifar.py). From the first two the third is predicted. Medians over repeats
+leave out what else the machine did meanwhile. Also measured: a step together in turns with steps
+apart, in one run, which other load slows alike. Printed, and written to --output as JSON.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import sys
+from datetime import datetime
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "source_code"))
+
+from ddl import cost, launch, prediction
+from ddl.record import hardware, versions
+
+SIZES = [4, 1024, 16_384, 65_536, 262_144, 1_048_576, 4_194_304]
+
+
+def measure(ranks, batch, steps):
+    """Return one repeat's figures in milliseconds, and errors of three predictions."""
+    options = {"threads": 1, "oversubscribe": True}
+    alone = launch("step_times.py", workers=1, model="cnn", part=ranks, global_batch=batch,
+                   steps=steps, **options)
+    company = launch("step_times.py", workers=ranks, model="cnn", global_batch=batch, steps=steps,
+                     **options)
+    bench = launch("bench_allreduce.py", workers=ranks, operations="all_reduce", sizes=SIZES,
+                   **options)
+    training = launch("train_cifar.py", workers=ranks, recipe="batch_norm", global_batch=batch,
+                      steps=4 * steps, data_set="synthetic", train_samples=2048, test_samples=100,
+                      **options)
+    fit = cost.fit(prediction.points(bench), ranks)
+    predicted = {
+        "one rank alone": prediction.predict_step(alone, fit),
+        "in company": prediction.predict_step(company, fit, one=alone),
+    }
+    table = prediction.report(predicted, training).to_dict("records")
+    together = prediction.report(predicted["in company"], company).to_dict("records")[0]
+    return {
+        "alpha_us": 1e6 * fit.alpha_s, "gb_per_s": fit.bandwidth_gb_per_s,
+        "measured_ms": table[0]["measured_ms"],
+        "predicted_alone_ms": table[0]["predicted_ms"], "error_alone": table[0]["error"],
+        "computation_ms": table[1]["computation_ms"], "waiting_ms": table[1]["waiting_ms"],
+        "communication_ms": table[1]["communication_ms"],
+        "predicted_ms": table[1]["predicted_ms"], "error": table[1]["error"],
+        "in_turns_ms": together["measured_ms"], "error_in_turns": together["error"],
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--global-batch", type=int, default=64)
+    parser.add_argument("--steps", type=int, default=80)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--output", type=Path, default=ROOT / "build" / "prediction.json")
+    options = parser.parse_args()
+
+    os.environ["DDL_VIEW"] = "plain"
+    report = {
+        "date": datetime.now().astimezone().isoformat(timespec="seconds"),
+        "hardware": hardware(), "versions": versions(), "ranks": options.ranks,
+        "global_batch": options.global_batch, "steps": options.steps,
+        "load_before": os.getloadavg()[0],
+    }
+    report["repeats"] = [measure(options.ranks, options.global_batch, options.steps)
+                         for _ in range(options.repeats)]
+    report["median"] = {key: statistics.median(row[key] for row in report["repeats"])
+                        for key in report["repeats"][0]}
+    middle = report["median"]
+    machine = report["hardware"]
+    print(f"\n{machine['cpu']}, {machine['cores']} cores, {report['date'][:10]}, load before: "
+          f"{report['load_before']:.1f}; {options.ranks} ranks × 1 thread, global batch "
+          f"{options.global_batch}, median of {options.repeats}")
+    for what, step, error in (
+        ("predicted from one rank alone", "predicted_alone_ms", "error_alone"),
+        ("predicted from ranks in company", "predicted_ms", "error"),
+        ("measured in turns with them", "in_turns_ms", "error_in_turns"),
+        ("measured, train_cifar.py", "measured_ms", None),
+    ):
+        errors = [row[error] for row in report["repeats"]] if error else []
+        spread = (f", error {statistics.median(errors):+.0%} ({min(errors):+.0%} to "
+                  f"{max(errors):+.0%})" if errors else "")
+        print(f"{what:32s} {middle[step]:6.2f} ms a step{spread}")
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    options.output.write_text(json.dumps(report, indent=1) + "\n")
+    print(f"written to {options.output}")
+
+
+if __name__ == "__main__":
+    main()
