@@ -201,6 +201,9 @@ def tree(matrix, name, notes=()):
             top = f"root{numa}.{at}"
             devices.append(Device(top, "root", numa=numa))
             devices += _below(matrix, root, top)
+    # What others count by their order, GPUs above all, keeps that of the matrix.
+    devices.sort(key=lambda device: matrix.names.index(device.name)
+                 if device.name in matrix.names else -1)
     links, switches = _nvlinks(matrix, gpus)
     notes += ["made from a matrix: links' rates, models and memory are not known"]
     if hidden := [(a, b) for a in gpus for b in gpus if a < b

@@ -1,0 +1,166 @@
+"""Matrices of nvidia-smi topo -m: those that are published, made-up ones, and broken ones."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from ddl import topology
+from ddl.topology import TopologyError, nvidia
+from ddl.topology.graph import Device, NvLink, Numa, Socket, Topology
+
+DATA = Path(__file__).parent / "data"
+
+SMALL = """\
+\tGPU0\tGPU1\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID
+GPU0\t X \tNV4\tPIX\t0-3\t0\t\tN/A
+GPU1\tNV4\t X \tSYS\t4-7\t1\t\tN/A
+NIC0\tPIX\tSYS\t X \t\t\t\t
+
+Legend:
+
+  NV#  = so many NVLinks
+
+NIC Legend:
+
+  NIC0: mlx5_3
+"""
+
+
+@pytest.mark.parametrize("name", ["dgx-1", "dgx-a100", "dgx-h100"])
+def test_recorded_machines_have_the_published_matrix(name):
+    published = nvidia.read_matrix((DATA / f"{name}.txt").read_text(), name)
+    recorded = topology.load(name)
+    matrix = recorded.matrix(nics=True)
+    assert len(matrix) >= 12
+    for a, row in matrix.iterrows():
+        for b, kind in row.items():
+            assert published.kinds[a, b] == kind, (a, b)
+    for gpu in recorded.gpus:
+        numa = recorded.numa_of(gpu.name)
+        assert published.threads[gpu.name] == recorded.threads_of(numa)
+        assert published.numas.get(gpu.name, (numa,)) == (numa,)
+
+
+@pytest.mark.parametrize("name", ["dgx-1", "dgx-a100", "dgx-h100", "tesla-k80"])
+def test_a_tree_is_found_that_gives_the_published_matrix(name):
+    made = topology.load(DATA / f"{name}.txt")
+    said = nvidia.read_matrix((DATA / f"{name}.txt").read_text(), name)
+    matrix = made.matrix(nics=True)
+    assert set(matrix) == set(said.names)
+    assert all(matrix.loc[a, b] == kind for (a, b), kind in said.kinds.items())
+    assert not any("fit no tree" in note for note in made.notes)
+
+
+def test_a_small_matrix_in_all_its_parts():
+    made = nvidia.parse(SMALL)
+    assert [gpu.name for gpu in made.gpus] == ["GPU0", "GPU1"]
+    assert [nic.name for nic in made.nics] == ["mlx5_3"]
+    assert made.nvlinks == (NvLink("GPU0", "GPU1", 4),)
+    assert made.threads_of(0) == (0, 1, 2, 3)
+    assert (made.numa_of("GPU1"), made.numa_of("mlx5_3")) == (1, 0)
+    assert made.kind("GPU0", "mlx5_3") == "PIX"
+
+
+def test_pasted_text_with_spaces_and_escapes_reads_the_same():
+    plain = nvidia.read_matrix(SMALL)
+    assert nvidia.read_matrix(SMALL.expandtabs(8)) == plain
+    assert nvidia.read_matrix(SMALL.replace("\tGPU0\tGPU1", "\t\x1b[4mGPU0\tGPU1", 1)
+                              .replace("NUMA ID", "NUMA ID\x1b[0m", 1)) == plain
+    assert nvidia.read_matrix(SMALL.replace("\n", "\r\n")) == plain
+    assert nvidia.read_matrix("$ nvidia-smi topo -m\n" + SMALL) == plain
+
+
+def test_an_empty_cpu_affinity_leaves_the_numa_node_in_its_place():
+    matrix = nvidia.read_matrix(SMALL.replace("\t0-3\t0\t", "\t\t0\t"))
+    assert "GPU0" not in matrix.threads
+    assert matrix.numas == {"GPU0": (0,), "GPU1": (1,)}
+
+
+def test_more_nvlinks_than_a_gpu_has_are_those_of_a_switch():
+    names = [f"GPU{at}" for at in range(8)]
+    kinds = {(a, b): "X" if a == b else "NV12" for a in names for b in names}
+    made = nvidia.tree(nvidia.Matrix(tuple(names), kinds, {}, {}), "eight")
+    assert len(made.of("nvswitch")) == 1
+    assert made.nvlinks == tuple(NvLink(name, "NVSwitch", 12) for name in names)
+    assert made.kind("GPU0", "GPU7") == "NV12"
+
+
+def test_what_fits_no_tree_is_said():
+    # Two cards under GPU0's switch that are far from each other.
+    text = ("\tGPU0\tmlx5_0\tmlx5_1\tCPU Affinity\nGPU0\t X \tPIX\tPIX\t0\n"
+            "mlx5_0\tPIX\t X \tSYS\nmlx5_1\tPIX\tSYS\t X \n")
+    assert "mlx5_0 and mlx5_1" in " ".join(nvidia.parse(text).notes)
+
+
+@pytest.mark.parametrize(("old", "new", "expected"), [
+    ("\tGPU0\tGPU1\tNIC0\tCPU", "\tCPU", "no line of it begins a matrix"),
+    ("GPU1\tNIC0\tCPU", "GPU0\tNIC0\tCPU", "line 1: a device stands twice"),
+    ("NV4\tPIX", "NV4\tPIXEL", "line 2: 'PIXEL' under NIC0; expected X, NV#"),
+    ("GPU0\t X \tNV4", "GPU0\t X \tNV", "line 2: 'NV' under GPU1"),
+    ("GPU1\tNV4", "GPU2\tNV4", "line 3: 'GPU2.*expected"),
+    ("GPU1\tNV4\t X \tSYS\t4-7\t1\t\tN/A\n", "",
+     "line 5: 'Legend:', and a row of one of GPU1 was expected"),
+    ("GPU1\tNV4", "GPU1\tNV3", "GPU0 to GPU1 is NV4, and GPU1 to GPU0 is NV3"),
+    ("GPU0\t X ", "GPU0\tPIX", "X on the diagonal only"),
+    ("0-3\t0", "3-0\t0", "line 2: '3-0' is no list of numbers"),
+    ("4-7\t1", "4-7\tone", "line 3: 'one' is no list of numbers"),
+    ("GPU1\tNV4\t X \tSYS\t4-7\t1\t\tN/A", "GPU1\tNV4", "line 3: '' under GPU1"),
+    (SMALL[SMALL.index("NIC0\tPIX"):], "", "line 3: it ends without a row of NIC0"),
+])
+def test_what_cannot_be_read_is_named_with_its_line(old, new, expected):
+    assert old in SMALL
+    with pytest.raises(TopologyError, match=expected):
+        nvidia.parse(SMALL.replace(old, new, 1), file="topo.txt")
+
+
+def random_machine(seed):
+    """Roots, switches in two levels, GPUs and cards at random, and NVLinks between some."""
+    dice = random.Random(seed)
+    nodes = dice.randint(1, 4)
+    devices, gpus, nics = [], 0, 0
+    for node in range(nodes):
+        for root in range(dice.randint(1, 2)):
+            top = f"r{node}{root}"
+            devices.append(Device(top, "root", numa=node))
+            unders = [top]
+            for outer in range(dice.randint(0, 2)):
+                devices.append(Device(f"{top}s{outer}", "switch", top))
+                unders.append(f"{top}s{outer}")
+                for inner in range(dice.randint(0, 2)):
+                    devices.append(Device(f"{top}s{outer}{inner}", "switch", f"{top}s{outer}"))
+                    unders.append(f"{top}s{outer}{inner}")
+            for _ in range(dice.randint(1, 3)):
+                devices.append(Device(f"GPU{gpus}", "gpu", dice.choice(unders)))
+                gpus += 1
+            if dice.random() < 0.5:
+                devices.append(Device(f"mlx5_{nics}", "nic", dice.choice(unders)))
+                nics += 1
+    pairs = [(f"GPU{a}", f"GPU{b}") for b in range(gpus) for a in range(b)]
+    links = [NvLink(a, b, dice.randint(1, 2), 3) for a, b in dice.sample(
+        pairs, min(len(pairs), dice.randint(0, 3)))]
+    return Topology(f"random {seed}", "made up", (Socket(0),),
+                    tuple(Numa(node, 0) for node in range(nodes)), devices=tuple(devices),
+                    nvlinks=tuple(links))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_machines_come_back_from_their_matrix(seed):
+    machine = random_machine(seed)
+    text = machine.matrix_text()
+    again = nvidia.parse(text)
+    assert again.matrix(nics=True).equals(machine.matrix(nics=True)), text
+    assert nvidia.read_matrix(again.matrix_text()).kinds == nvidia.read_matrix(text).kinds
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_broken_matrices_raise_a_topology_error_or_are_read(seed):
+    dice = random.Random(seed)
+    text = list(random_machine(seed).matrix_text())
+    for _ in range(dice.randint(1, 4)):
+        at = dice.randrange(len(text))
+        text[at] = dice.choice(["", "\t", "\n", "X", "9", " ", "Ω", "NV"])
+    try:
+        nvidia.parse("".join(text))
+    except TopologyError as error:
+        assert "nvidia-smi topo -m" in str(error)
