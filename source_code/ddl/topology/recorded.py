@@ -88,10 +88,11 @@ def parse(text, name, file):
     }
     network = said.get("network")
     if network is not None:
-        network = Network(**_entry("network", {}, network, file, "[network]"))
+        network = _entry("network", {}, network, file, "[network]")
     try:
         return Topology(
-            name, "recorded from published facts", title=said["title"], network=network,
+            name, "recorded from published facts", title=said["title"],
+            network=Network(**network) if network else None,
             sources=tuple(said["sources"]), notes=tuple(said.get("notes", ())),
             **_processors(tables["socket"], file),
             devices=tuple(_device(kind, entry) for kind in DEVICES for entry in tables[kind]),
@@ -164,6 +165,6 @@ def _device(kind, entry):
 
 def _nvlinks(entries):
     for entry in entries:
-        for a in entry["a"]:
-            for b in entry["b"]:
+        for a in map(str, entry["a"]):
+            for b in map(str, entry["b"]):
                 yield NvLink(a, b, entry.get("count", 1), entry.get("generation"))

@@ -153,7 +153,7 @@ def test_random_machines_come_back_from_their_matrix(seed):
     assert nvidia.read_matrix(again.matrix_text()).kinds == nvidia.read_matrix(text).kinds
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", range(100))
 def test_broken_matrices_raise_a_topology_error_or_are_read(seed):
     dice = random.Random(seed)
     text = list(random_machine(seed).matrix_text())

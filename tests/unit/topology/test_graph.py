@@ -1,0 +1,136 @@
+"""Ways between the parts of a machine, and what they are called."""
+
+import math
+
+import pytest
+
+from ddl import topology
+from ddl.topology import Topology, TopologyError
+from ddl.topology.graph import Device, Network, Numa, NvLink, Socket, SocketLink, ranges
+from ddl.topology.link import nvlink_gb_per_s, pcie_gb_per_s
+
+
+@pytest.fixture(scope="module")
+def dgx1():
+    return topology.load("dgx-1")
+
+
+def hops(machine, a, b):
+    return [hop.kind for hop in machine.path(a, b)]
+
+
+def test_pcie_figures_are_those_of_the_line_code():
+    assert pcie_gb_per_s(1, 16) == 4
+    assert pcie_gb_per_s(3, 16) == pytest.approx(15.754, abs=1e-3)
+    assert pcie_gb_per_s(4, 16) == pytest.approx(31.508, abs=1e-3)
+    assert pcie_gb_per_s(5, 16) == pytest.approx(63.015, abs=1e-3)
+    assert pcie_gb_per_s(6, 16) == pytest.approx(121, abs=0.1)
+    with pytest.raises(TopologyError, match="PCIe 9 x16: generations 1 to 6"):
+        pcie_gb_per_s(9, 16)
+
+
+def test_nvlinks_between_two_gpus_are_the_best_way(dgx1):
+    assert hops(dgx1, "GPU0", "GPU1") == ["NV1"]
+    assert dgx1.bandwidth("GPU0", "GPU1") == nvlink_gb_per_s(2) == 25
+    assert dgx1.bandwidth("GPU0", "GPU3") == dgx1.bandwidth("GPU3", "GPU0") == 50
+
+
+def test_without_nvlinks_the_way_leads_over_pcie_and_between_sockets(dgx1):
+    assert hops(dgx1, "GPU0", "GPU7") == [
+        "PCIe 3 x16", "PCIe 3 x16", "host bridge", "2×QPI", "host bridge", "PCIe 3 x16",
+        "PCIe 3 x16"]
+    assert dgx1.bandwidth("GPU0", "GPU7") == pytest.approx(15.754, abs=1e-3)
+    ends = [(hop.start, hop.end) for hop in dgx1.path("GPU0", "GPU7")]
+    assert [end for _, end in ends[:-1]] == [start for start, _ in ends[1:]]
+    assert (ends[0][0], ends[-1][1]) == ("GPU0", "GPU7")
+
+
+def test_a_third_gpu_passes_nothing_on(dgx1):
+    # GPU0 – GPU4 – GPU5 are two hops of NVLinks, which no driver would go.
+    assert dgx1.kind("GPU0", "GPU5") == "SYS"
+
+
+def test_the_way_turns_where_two_branches_meet(dgx1):
+    assert hops(dgx1, "GPU0", "mlx5_0") == ["PCIe 3 x16"] * 2
+    assert [hop.end for hop in dgx1.path("GPU0", "mlx5_1")] == ["plx0", "root0", "plx1", "mlx5_1"]
+
+
+def test_memory_of_a_numa_node_is_an_end_too(dgx1):
+    assert hops(dgx1, "numa0", "GPU0") == ["host bridge", "PCIe 3 x16", "PCIe 3 x16"]
+    assert dgx1.bandwidth("numa1", "GPU0") == pytest.approx(15.754, abs=1e-3)
+    assert dgx1.bandwidth("numa0", "numa1") == 38.4
+    with pytest.raises(TopologyError, match="no 'numa7'"):
+        dgx1.path("numa7", "GPU0")
+
+
+def test_nvswitches_join_gpus_at_all_their_links():
+    machine = topology.load("dgx-a100")
+    assert hops(machine, "GPU0", "GPU7") == ["NV12", "NV12"]
+    assert machine.bandwidth("GPU0", "GPU7") == 300
+    assert topology.load("dgx-h100").bandwidth("GPU1", "GPU2") == 450
+
+
+def test_a_part_and_itself(dgx1):
+    assert dgx1.path("GPU0", "GPU0") == ()
+    assert dgx1.bandwidth("GPU0", "GPU0") == math.inf
+    assert dgx1.kind("GPU0", "GPU0") == "X"
+
+
+def test_three_sockets_in_a_row_are_crossed_one_by_one():
+    machine = Topology(
+        "row", "made up", tuple(map(Socket, range(3))), tuple(Numa(n, n) for n in range(3)),
+        socket_links=(SocketLink(0, 1, "UPI", 1, 20.8), SocketLink(2, 1, "UPI", 2, 10.4)))
+    assert hops(machine, "numa0", "numa2") == ["UPI", "2×UPI"]
+    assert [hop.end for hop in machine.path("numa0", "numa2")] == ["socket1", "numa2"]
+    assert machine.bandwidth("numa0", "numa2") == 20.8
+
+
+def test_what_is_not_known_is_no_number():
+    machine = Topology("bare", "made up", devices=(
+        Device("a", "gpu"), Device("b", "gpu"), Device("c", "gpu"), Device("r", "root"),
+        Device("d", "gpu", under="r")), nvlinks=(NvLink("a", "c", 2),))
+    assert machine.kind("a", "b") == "?"
+    assert math.isnan(machine.bandwidth("a", "b"))
+    assert machine.kind("a", "c") == "NV2"
+    assert math.isnan(machine.bandwidth("a", "c"))
+    assert machine.path("a", "d")[-1].start == "r"
+
+
+def test_units_of_the_network():
+    assert Network("InfiniBand EDR", 4, 100).gb_per_s == 50
+    for wrong in ((0, 100), (1, 0), (1, math.nan)):
+        with pytest.raises(TopologyError, match="at least one card and a rate above 0"):
+            Network("none", *wrong)
+
+
+@pytest.mark.parametrize(("parts", "expected"), [
+    ({"devices": (Device("a", "gpu"), Device("a", "gpu"))}, "two devices have one name"),
+    ({"devices": (Device("a", "gpu", under="b"),)}, "device a refers to 'b'.*there are: a"),
+    ({"devices": (Device("a", "switch", "b"), Device("b", "switch", "a"))}, "a is under itself"),
+    ({"devices": (Device("a", "gpu", numa=3),)}, "device a refers to 3.*none"),
+    ({"devices": (Device("a", "gpu"),), "nvlinks": (NvLink("a", "b", 1),)}, "an NVLink refers to"),
+    ({"numas": (Numa(0, 0),)}, "NUMA node 0 refers to 0"),
+    ({"sockets": (Socket(0),), "socket_links": (SocketLink(0, 1, "QPI"),)}, "a link of sockets"),
+])
+def test_parts_that_do_not_fit_together_are_refused(parts, expected):
+    with pytest.raises(TopologyError, match=expected):
+        Topology("wrong", "made up", **parts)
+
+
+def test_impossible_parts_are_refused():
+    with pytest.raises(TopologyError, match="kind 'tpu' is not one of"):
+        Device("a", "tpu")
+    with pytest.raises(TopologyError, match="at least one link"):
+        NvLink("a", "b", 0)
+    with pytest.raises(TopologyError, match="two different ends"):
+        NvLink("a", "a", 1)
+
+
+def test_an_unknown_name_is_answered_with_all_known_ones(dgx1):
+    with pytest.raises(TopologyError, match="dgx-1 has no 'GPU8'; it has: root0"):
+        dgx1.bandwidth("GPU0", "GPU8")
+
+
+def test_numbers_as_the_kernel_lists_them():
+    assert ranges([5, 0, 1, 2, 8]) == "0-2,5,8"
+    assert ranges([]) == ""

@@ -1,0 +1,164 @@
+"""XML of hwloc's versions 1 and 2, and broken XML."""
+
+import random
+import re
+
+import pytest
+
+from ddl import topology
+from ddl.topology import TopologyError, hwloc
+from ddl.topology.graph import Cache, Core
+
+HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n<!DOCTYPE topology SYSTEM "hwloc{}.dtd">'
+
+
+def cpus(*threads):
+    return f'cpuset="0x{sum(1 << thread for thread in threads):08x}"'
+
+
+def cores_of(socket, caches):
+    """Two cores of two threads, each with its own L2 and L1."""
+    for core in (2 * socket, 2 * socket + 1):
+        own = cpus(core, core + 4)
+        yield caches.format(own=own)
+        yield f'<object type="Core" os_index="{core % 2}" {own}>'
+        for thread in (core, core + 4):
+            yield f'<object type="PU" os_index="{thread}" {cpus(thread)}/>'
+        yield "</object></object></object>"
+
+
+def version_2():
+    """Two sockets; below the second, a switch with two GPUs and a card."""
+    lines = [HEAD.format("2"), '<topology version="2.0">',
+             f'<object type="Machine" os_index="0" {cpus(*range(8))}>',
+             '<info name="OSName" value="Linux"/>']
+    caches = ('<object type="L2Cache" {own} cache_size="1048576" depth="2" cache_type="0">\n'
+              '<object type="L1Cache" {own} cache_size="32768" depth="1" cache_type="1">')
+    for socket in (0, 1):
+        own = [2 * socket, 2 * socket + 1, 2 * socket + 4, 2 * socket + 5]
+        lines += [f'<object type="Package" os_index="{socket}" {cpus(*own)}>',
+                  '<info name="CPUModel" value="Some Processor"/>',
+                  f'<object type="NUMANode" os_index="{socket}" {cpus(*own)} '
+                  'local_memory="1073741824"><page_type size="4096" count="262144"/></object>',
+                  f'<object type="L3Cache" {cpus(*own)} cache_size="16777216" depth="3" '
+                  'cache_type="0">', *cores_of(socket, caches), "</object>"]
+        if socket:
+            lines += [
+                '<object type="Bridge" bridge_type="0-1" depth="0" bridge_pci="0000:[80-86]">',
+                *bridge("0000:80:01.0"), *bridge("0000:81:00.0"),
+                *bridge("0000:82:00.0"), *device("0000:83:00.0", "0302 [10de:1db1]"), "</object>",
+                *bridge("0000:82:01.0"), *device("0000:84:00.0", "0302 [10de:1db1]"), "</object>",
+                *bridge("0000:82:02.0"), *device(
+                    "0000:85:00.0", "0207 [15b3:1013]",
+                    '<object type="OSDev" name="ib0" osdev_type="2"/>',
+                    '<object type="OSDev" name="mlx5_0" osdev_type="3"/>'), "</object>",
+                "</object></object>",
+                *device("0000:86:00.0", "0300 [1a03:2000]"),  # a screen of the board's own
+                "</object>"]
+        lines.append("</object>")
+    return "\n".join([*lines, "</object>", '<support name="discovery.pu"/>', "</topology>"])
+
+
+def bridge(busid):
+    return [f'<object type="Bridge" bridge_type="1-1" pci_busid="{busid}" '
+            'pci_type="0604 [10b5:8764] [0000:0000] ca" pci_link_speed="15.753846" '
+            'bridge_pci="0000:[81-85]">']
+
+
+def device(busid, pci_type, *below):
+    return [f'<object type="PCIDev" pci_busid="{busid}" pci_type="{pci_type} [0000:0000] a1" '
+            'pci_link_speed="15.753846">', *below, "</object>"]
+
+
+def version_1():
+    """No NUMANode: the machine has the memory; caches are of one type, sockets called so."""
+    caches = ('<object type="Cache" {own} cache_size="1048576" depth="2" cache_type="0">\n'
+              '<object type="Cache" {own} cache_size="32768" depth="1" cache_type="1">')
+    lines = [HEAD.format(""), "<topology>",
+             f'<object type="Machine" os_index="0" {cpus(0, 1, 4, 5)} local_memory="1073741824">',
+             f'<object type="Socket" os_index="0" {cpus(0, 1, 4, 5)}>',
+             *cores_of(0, caches), "</object>", "</object>", "</topology>"]
+    return "\n".join(lines)
+
+
+def test_version_2_is_read():
+    machine = hwloc.parse(version_2())
+    assert [(s.number, s.model) for s in machine.sockets] == [
+        (0, "Some Processor"), (1, "Some Processor")]
+    assert [(n.number, n.socket, n.memory_bytes) for n in machine.numas] == [
+        (0, 0, 2**30), (1, 1, 2**30)]
+    assert machine.cores == (Core(0, 0, 0, (0, 4)), Core(1, 0, 0, (1, 5)),
+                             Core(2, 1, 1, (2, 6)), Core(3, 1, 1, (3, 7)))
+    assert [c for c in machine.caches if c.level != 1] == [
+        *(Cache(2, "unified", 2**20, (core,)) for core in range(4)),
+        Cache(3, "unified", 2**24, (0, 1)), Cache(3, "unified", 2**24, (2, 3))]
+    assert [(d.name, d.kind, d.under) for d in machine.devices] == [
+        ("pci0000:80", "root", ""), ("0000:81:00.0", "switch", "pci0000:80"),
+        ("GPU0", "gpu", "0000:81:00.0"), ("GPU1", "gpu", "0000:81:00.0"),
+        ("mlx5_0", "nic", "0000:81:00.0")]
+    assert machine.numa_of("GPU1") == 1
+    assert machine.kind("GPU0", "mlx5_0") == "PIX"
+    assert machine.bandwidth("GPU0", "GPU1") == pytest.approx(15.753846)
+
+
+def test_version_1_is_read():
+    machine = hwloc.parse(version_1())
+    assert [(n.number, n.socket, n.memory_bytes) for n in machine.numas] == [(0, 0, 2**30)]
+    assert machine.cores == (Core(0, 0, 0, (0, 4)), Core(1, 0, 0, (1, 5)))
+    assert machine.caches == (
+        Cache(1, "data", 2**15, (0,)), Cache(1, "data", 2**15, (1,)),
+        Cache(2, "unified", 2**20, (0,)), Cache(2, "unified", 2**20, (1,)))
+
+
+def test_long_sets_of_processors_are_read_word_by_word():
+    text = version_1().replace(cpus(1, 5), 'cpuset="0x00000001,,0x00000022"')
+    reader_sees = hwloc.parse(text.replace(cpus(0, 1, 4, 5), 'cpuset="0x1,,0x33"'))
+    assert reader_sees.cores[1].threads == (1, 5)
+
+
+def test_a_file_is_told_by_its_name(tmp_path):
+    file = tmp_path / "server.xml"
+    file.write_text(version_2())
+    assert topology.load(file).name == "server"
+
+
+@pytest.mark.parametrize(("old", "new", "expected"), [
+    ("</topology>", "", "line {last}: this is no XML"),
+    ('<topology version="2.0">', '<system version="2.0">', "mismatched tag"),
+    ('type="Machine" ', "", "line 4: a <object> of type . lacks type"),
+    ('cpuset="0x00000033"', 'cpuset="all"', "line 6: cpuset='all', and words like"),
+    ('type="Package" os_index="1"', 'type="Package" os_index="one"',
+     "os_index='one', and a number was expected"),
+    (' cache_type="0"', "", "lacks cache_type"),
+    ('cache_type="1"', 'cache_type="7"', "cache_type='7', and one of 0, 1, 2"),
+    ('cache_size="32768"', 'cache_size="32K"', "cache_size='32K', and a number"),
+    ('pci_busid="0000:83:00.0"', 'pci_busid="83"', "pci_busid='83', and one like 0000:81:00.0"),
+    ('bridge_type="0-1"', 'bridge_type="x"', "bridge_type=0-1 .host to PCI. or"),
+    ('pci_type="0302 [10de', 'pci_type="GPU [10de', "pci_type='GPU .*class"),
+    ('pci_link_speed="15.753846"', 'pci_link_speed="fast"', "pci_link_speed='fast', and GB/s"),
+])
+def test_what_cannot_be_read_is_named_with_its_line(old, new, expected):
+    text = version_2()
+    assert old in text
+    broken = text.replace(old, new, 1)
+    with pytest.raises(TopologyError, match=expected.format(last=broken.count("\n") + 1)) as raised:
+        hwloc.parse(broken, file="machine.xml")
+    assert re.match(r"machine\.xml, line \d+: ", str(raised.value))
+
+
+@pytest.mark.parametrize("text", ["", "<topology/>", "<other/>", "no XML at all"])
+def test_what_is_no_topology_is_said(text):
+    with pytest.raises(TopologyError, match="machine.xml"):
+        hwloc.parse(text, file="machine.xml")
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_broken_files_raise_a_topology_error_or_are_read(seed):
+    dice = random.Random(seed)
+    text = list(version_2())
+    for _ in range(dice.randint(1, 4)):
+        text[dice.randrange(len(text))] = dice.choice(["", '"', "<", "0", "9", "x", "-", " "])
+    try:
+        hwloc.parse("".join(text), file="machine.xml")
+    except TopologyError as error:
+        assert "machine" in str(error) or "hwloc" in str(error)

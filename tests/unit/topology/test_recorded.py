@@ -1,0 +1,188 @@
+"""Recorded machines, the table of links, the tables and figures of them, and the command line."""
+
+import math
+
+import pytest
+
+from ddl import cli, topology
+from ddl.topology import TopologyError, link, recorded
+from ddl.topology_plot import plot_links, plot_topology
+
+SERVER = """
+title = "A server"
+sources = ["made up"]
+root = [{ name = "root0", numa = 0 }]
+gpu = [{ name = "GPU0", under = "root0" }, { name = "GPU1", under = "root0", width = 8 }]
+nvlink = [{ a = ["GPU0"], b = ["GPU1"], count = 2 }]
+
+[[socket]]
+cores = 4
+threads_per_core = 2
+numa = 2
+memory_gib = 8
+memory_gb_per_s = 40
+cache = [{ level = 2, kib = 512, cores = 2 }]
+
+[all.gpu]
+generation = 4
+width = 16
+
+[network]
+kind = "Ethernet"
+nics = 2
+gbit_per_s = 10
+"""
+
+
+def read(text):
+    return recorded.parse(text, "server", "server.toml")
+
+
+def test_a_server_is_read():
+    server = read(SERVER)
+    assert [(n.memory_bytes, n.memory_gb_per_s) for n in server.numas] == [(2**32, 20)] * 2
+    assert [(c.number, c.numa, c.threads) for c in server.cores] == [
+        (0, 0, (0, 4)), (1, 0, (1, 5)), (2, 1, (2, 6)), (3, 1, (3, 7))]
+    assert [cache.cores for cache in server.caches] == [(0, 1), (2, 3)]
+    assert [gpu.width for gpu in server.gpus] == [16, 8]
+    assert server.network.gb_per_s == 2.5
+    assert server.sources == ("made up",)
+
+
+def test_a_server_of_ones_own_is_loaded_by_its_path(tmp_path):
+    (tmp_path / "mine.toml").write_text(SERVER)
+    assert topology.load(tmp_path / "mine.toml").name == "mine"
+    assert topology.load(str(tmp_path / "mine.toml")).title == "A server"
+
+
+@pytest.mark.parametrize(("old", "new", "expected"), [
+    ("cores = 4", "cores = ", "no TOML.*line 9"),
+    ('title = "A server"', "", "the file lacks title"),
+    ("[network]", "[net]", "the file has net; known there: title"),
+    ("generation = 4", "gen = 4", "gpu 1 has gen; known there: name"),
+    ("[all.gpu]", "[all.tpu]", "has tpu; known there: socket"),
+    ("cores = 4", 'cores = "four"', "socket 1: cores = 'four' is not of type int"),
+    ("cores = 4", "cores = -4", "socket 1: cores = -4 is below 0"),
+    ("cores = 4", "cores = true", "socket 1: cores = True is not of type int"),
+    ("cores = 4\n", "", "socket 1 lacks cores"),
+    ("numa = 2", "numa = 3", "socket 1: 4 cores do not make 3 equal NUMA nodes"),
+    ("kib = 512, ", "", "socket 1, cache 1 lacks kib"),
+    ('under = "root0" }', 'under = "root9" }', "device GPU0 refers to 'root9'"),
+    ('b = ["GPU1"]', 'b = "GPU1"', "nvlink 1: b = 'GPU1' is not of type list"),
+    ("nics = 2\n", "", "network. lacks nics"),
+    ("nics = 2", "nics = 0", "at least one card"),
+    ("generation = 4", "generation = 9", "PCIe 9 x16"),
+])
+def test_what_is_wrong_in_a_file_is_named(old, new, expected):
+    assert old in SERVER
+    with pytest.raises(TopologyError, match=expected) as raised:
+        read(SERVER.replace(old, new, 1))
+    assert str(raised.value).startswith("server.toml: ")
+
+
+@pytest.mark.parametrize("name", topology.names())
+def test_every_recorded_machine_can_be_used(name):
+    machine = topology.load(name)
+    assert machine.title and machine.sources and machine.network
+    assert machine.gpus and machine.cores
+    for a in machine.gpus:
+        for b in machine.gpus:
+            assert machine.bandwidth(a.name, b.name) == machine.bandwidth(b.name, a.name) > 0
+    assert machine.title in str(machine)
+
+
+def test_an_unknown_name_is_answered_with_all_known_ones(tmp_path):
+    with pytest.raises(TopologyError, match="neither a file nor a recorded topology.*dgx-1, "):
+        topology.load("dgx-9")
+    (tmp_path / "binary.txt").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(TopologyError, match="binary.txt: this is no text in UTF-8"):
+        topology.load(tmp_path / "binary.txt")
+
+
+def test_machines_side_by_side():
+    table = topology.compare(["dgx-1", topology.load("dgx-h100"), topology.here()])
+    first, second, here = table.to_dict("records")
+    assert (first["machine"], first["sockets"], first["cores"], first["gpus"]) == (
+        "dgx-1", 2, 40, 8)
+    assert first["slowest_gb_per_s"] == pytest.approx(15.754, abs=1e-3)
+    assert first["fastest_gb_per_s"] == 50
+    assert second["slowest_gb_per_s"] == second["fastest_gb_per_s"] == 450
+    assert second["network_gb_per_s"] == 400
+    assert here["origin"].startswith("measured here by ")
+    assert "15.75" in repr(table)
+
+
+def test_links_have_figures_per_direction_and_sources():
+    table = topology.links()
+    figures = table.set_index("link")["gb_per_s"].to_dict()
+    assert figures["PCIe 3 x16"] == pytest.approx(link.pcie_gb_per_s(3, 16), abs=1e-3)
+    assert figures["PCIe 5 x16"] == pytest.approx(link.pcie_gb_per_s(5, 16), abs=1e-3)
+    assert figures["NVLink 4, an H100's 18 links"] == 18 * link.nvlink_gb_per_s(4) == 450
+    assert figures["InfiniBand NDR, 400 Gbit/s"] == 50
+    for row in table.to_dict("records"):
+        factor = 1 if row["group"] == "memory" else 2
+        assert row["both_gb_per_s"] == factor * row["gb_per_s"] > 0
+        assert row["source"] and row["latency"]
+    with pytest.raises(TopologyError, match="NVLink 9: generations 1, 2, 3, 4, 5 are known"):
+        link.nvlink_gb_per_s(9)
+
+
+@pytest.mark.parametrize("name", ["dgx-1", "dgx-a100", "dgx-h100", "pcie-4gpu"])
+def test_figures_of_machines_say_what_they_show(name):
+    machine = topology.load(name)
+    picture = plot_topology(machine)
+    assert machine.title in picture.alt and "8 GPUs" in picture.alt or name == "pcie-4gpu"
+    texts = [text.get_text() for text in picture.axes[0].texts]
+    for gpu in machine.gpus:
+        assert any(text.startswith(gpu.name) for text in texts)
+    joined = " ".join(texts)
+    assert ("NVSwitch" in joined) == bool(machine.of("nvswitch"))
+    assert inside(picture)
+
+
+def test_figures_of_small_and_of_bare_machines(machine):
+    small = plot_topology(topology.here())
+    assert "measured here" in small.alt and inside(small)
+    from ddl.topology import sysfs
+
+    eight = plot_topology(sysfs.read(machine))
+    texts = [text.get_text() for text in eight.axes[0].texts]
+    assert "core 3\nthread 3, 7" in texts and inside(eight)
+    bare = topology.Topology("bare", "made up")
+    assert plot_topology(bare).alt == "bare, made up: ."
+
+
+def inside(picture):
+    """Whether no text leaves the figure on the right."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    renderer = FigureCanvasAgg(picture).get_renderer()
+    picture.draw(renderer)
+    right = picture.bbox.x1
+    return all(text.get_window_extent(renderer).x1 <= right for text in picture.axes[0].texts)
+
+
+def test_the_figure_of_links_has_a_bar_each():
+    picture = plot_links()
+    assert len(picture.axes[0].patches) == len(topology.links())
+    assert "InfiniBand NDR, 400 Gbit/s 50" in picture.alt
+
+
+def test_the_command_line_prints_trees_matrices_and_figures(capsys, tmp_path):
+    assert cli.main(["topology", "dgx-1"]) == 0
+    assert "GPU GPU7  Tesla V100-SXM2-16GB, PCIe 3 x16: 15.75 GB/s" in capsys.readouterr().out
+    figure = tmp_path / "figure.svg"
+    assert cli.main(["topology", "dgx-1", "--matrix", "--figure", str(figure)]) == 0
+    assert "GPU0\t X \tNV1\tNV1\tNV2" in capsys.readouterr().out
+    assert "<svg" in figure.read_text()
+    assert cli.main(["topology"]) == 0
+    assert "measured here by" in capsys.readouterr().out
+    assert cli.main(["topology", "nosuch"]) == 2
+    assert "recorded: " in capsys.readouterr().err
+
+
+def test_no_pair_of_gpus_is_no_number():
+    server = read(SERVER.replace(', { name = "GPU1", under = "root0", width = 8 }', "")
+                  .replace('nvlink = [{ a = ["GPU0"], b = ["GPU1"], count = 2 }]', ""))
+    row = topology.compare([server]).to_dict("records")[0]
+    assert math.isnan(row["slowest_gb_per_s"]) and row["network_gb_per_s"] == 2.5
