@@ -102,7 +102,8 @@ class Prediction:
         each = self.communication_s / self.all_reduces
         # Between the first message that is held up by the network and the last by the computation
         # the end grows or falls evenly: it is latest at one of the two.
-        return forward + max(backward + each, backward / self.all_reduces + self.communication_s)
+        end = forward + max(backward + each, backward / self.all_reduces + self.communication_s)
+        return min(max(end, self.low_s), self.high_s)  # rounding may step over a bound
 
     @property
     def low_s(self):

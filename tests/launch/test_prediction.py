@@ -1,0 +1,69 @@
+"""The experiment: predict a training on two real ranks, run it, and report how far off it was."""
+
+import json
+import math
+
+import pytest
+
+pytest.importorskip("tensorflow")
+pytest.importorskip("horovod.tensorflow")
+
+from ddl import RunFailed, cost, launch, prediction
+from ddl.prediction_plot import plot_fit, plot_prediction
+from ddl.record import course_root
+
+pytestmark = pytest.mark.slow
+
+STEPS = 20
+TWO = {"workers": 2, "threads": 1, "oversubscribe": True}
+
+
+def test_a_step_is_predicted_run_and_reported(nothing_left):
+    alone = launch("step_times.py", workers=1, threads=1, model="cnn", steps=STEPS)
+    company = launch("step_times.py", model="cnn", steps=STEPS, **TWO)
+    bench = launch("bench_allreduce.py", operations="all_reduce", sizes=[4, 16384, 1048576], **TWO)
+    training = launch("train_cifar.py", recipe="batch_norm", steps=4 * STEPS, test_samples=100,
+                      data_set="synthetic", train_samples=2048, **TWO)
+    for run in (alone, company, bench, training):
+        nothing_left(run)
+
+    # What was measured is the training's own step.
+    size = company.result["sizes"][0]
+    assert size["parameters"] == training.result["parameters"]
+    assert size["gradient_bytes"] == 4 * size["parameters"] and size["all_reduces"] == 2
+    for steps in (size["rank_steps_s"], size["apart"]["rank_steps_s"]):
+        assert [len(row) for row in steps] == [STEPS, STEPS] and min(map(min, steps)) > 0
+    assert alone.result["sizes"][0]["part"]["of"] == 2
+
+    fit = cost.fit(prediction.points(bench), 2)
+    assert fit.alpha_s > 0 and len(fit.seconds) == 3
+    predicted = {
+        "one rank alone": prediction.predict_step(alone, fit),
+        "ranks in company": prediction.predict_step(company, fit, one=alone),
+    }
+    for one in predicted.values():
+        assert 0 < one.low_s <= one.seconds <= one.high_s < math.inf and one.batch == 64
+        assert one.efficiency_at(one.high_s) <= one.efficiency <= one.efficiency_at(one.low_s)
+    rows = prediction.report(predicted, training)
+    in_turns = prediction.report({"ranks in company, in turns": predicted["ranks in company"]},
+                                 company)
+
+    # The report is the result. How far off it is depends on what else the machine does.
+    folder = course_root() / "build" / "prediction"
+    folder.mkdir(parents=True, exist_ok=True)
+    text = "\n\n".join((str(fit), repr(rows), repr(in_turns), repr(training.result["hardware"])))
+    (folder / "report.txt").write_text(text + "\n")
+    records = [*rows.to_dict("records"), *in_turns.to_dict("records")]
+    (folder / "report.json").write_text(json.dumps(records, indent=1) + "\n")
+    plot_fit(bench, fit).savefig(folder / "fit.png")
+    plot_prediction([prediction.predict_step(company, fit, ranks) for ranks in (1, 2, 3, 4)],
+                    [training]).savefig(folder / "prediction.png")
+    for row in json.loads((folder / "report.json").read_text()):
+        assert all(math.isfinite(row[key]) for key in ("predicted_ms", "measured_ms", "error"))
+        assert row["measured_ms"] > 0
+
+
+def test_what_a_whole_step_can_not_have_is_refused():
+    with pytest.raises(RunFailed) as raised:
+        launch("step_times.py", workers=1, model="cnn", aggregate=2)
+    assert "leave out --aggregate" in raised.value.run.logs(0)

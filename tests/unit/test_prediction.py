@@ -1,0 +1,321 @@
+"""Predictions: the rule between its bounds, the slowest rank, clusters, and what was published."""
+
+import math
+from types import SimpleNamespace
+
+import numpy
+import pytest
+
+from ddl import cost, topology
+from ddl.cli import main
+from ddl.prediction import (
+    FUSION_BYTES,
+    LATENCY_S,
+    SHARE,
+    Prediction,
+    cluster,
+    models,
+    points,
+    predict_step,
+    published,
+    report,
+    scaling,
+    server,
+    slowest,
+    table,
+)
+from ddl.prediction_plot import plot_fit, plot_prediction, plot_published
+
+FIT = cost.fit([(4, 1e-3), (4_000_000, 5e-3)], 2)
+
+
+def predicted(computation_s=0.3, communication_s=0.1, all_reduces=1, ranks=4, **facts):
+    return Prediction(**{"ranks": ranks, "batch": 64 * ranks, "computation_s": computation_s,
+                         "communication_s": communication_s, "all_reduces": all_reduces,
+                         "one_images_per_s": 64 / 0.3, **facts})
+
+
+def run(name="run", **result):
+    return SimpleNamespace(name=name, state="done", result=result)
+
+
+def computing(ranks=2, each=32, part=None, times=((0.02, 0.03), (0.02, 0.04))):
+    size = {"model": "cnn", "gradient_bytes": 1_000_000, "rank_steps_s": times}
+    if ranks > 1:
+        size |= {"rank_steps_s": [[9, 9]] * ranks, "apart": {"rank_steps_s": times}}
+    elif part:
+        size |= {"part": {"of": part, "rank_steps_s": [[0.01, 0.01]]}}
+    return run(script="step_times.py", ranks=ranks, per_rank_batch=each, sizes=[size],
+               global_batch=each * ranks, images_per_s=each * ranks / 0.05)
+
+
+# ---------------------------------------------------------------- the rule
+
+
+def test_one_message_waits_for_the_whole_backward_pass():
+    one = predicted()
+    assert one.seconds == one.high_s == pytest.approx(0.4) and one.low_s == 0.3
+    assert one.images_per_s == pytest.approx(256 / 0.4)
+    assert one.efficiency == pytest.approx(0.75)
+    assert "4 ranks: 400.00 ms a step (between 300.00 and 400.00)" in str(one)
+
+
+def test_many_messages_hide_behind_the_backward_pass():
+    # 0.1 s forward, 0.2 s backward; the last of ten messages, 0.01 s, is left over.
+    assert predicted(all_reduces=10).seconds == pytest.approx(0.31)
+    # A network that is never idle: it starts after 0.1 + 0.2 / 10 s.
+    assert predicted(communication_s=0.5, all_reduces=10).seconds == pytest.approx(0.62)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_rule_is_what_a_queue_of_messages_gives_and_lies_between_the_bounds(seed):
+    draw = numpy.random.default_rng(seed)
+    computation, communication = draw.uniform(0.01, 1, 2)
+    messages = int(draw.integers(1, 40))
+    one = predicted(computation, communication, messages)
+    end = 0.0
+    for number in range(1, messages + 1):
+        ready = computation / 3 + computation * 2 / 3 * number / messages
+        end = max(end, ready) + communication / messages
+    assert one.seconds == pytest.approx(end)
+    assert one.low_s <= one.seconds <= one.high_s
+
+
+@pytest.mark.parametrize("facts", [
+    {"ranks": 0}, {"all_reduces": 0}, {"computation_s": 0}, {"communication_s": -1},
+    {"communication_s": math.nan}, {"one_images_per_s": 0},
+])
+def test_what_can_not_be_is_refused(facts):
+    with pytest.raises(ValueError, match=next(iter(facts))):
+        predicted(**facts)
+
+
+# ---------------------------------------------------------------- the slowest rank
+
+
+def test_the_slowest_of_ranks_that_never_vary_is_the_slowest():
+    assert slowest([[1, 1, 1]]) == slowest([[1, 1], [1, 1]]) == 1
+    assert slowest([[1, 1], [2, 2]]) == 2
+
+
+def test_the_slowest_of_two_dice():
+    dice = numpy.arange(1, 7)
+    assert slowest([dice]) == pytest.approx(3.5)
+    assert slowest([dice, dice]) == slowest([dice], 2) == pytest.approx(161 / 36)
+    assert slowest([dice, dice], 1) == pytest.approx(3.5)
+    assert slowest([dice], 1000) == pytest.approx(6)
+
+
+@pytest.mark.parametrize("ranks", [2, 5])
+def test_the_slowest_is_what_drawing_gives(ranks):
+    draw = numpy.random.default_rng(ranks)
+    times = draw.lognormal(size=(ranks, 50)) + numpy.arange(ranks)[:, None] / 5
+    drawn = numpy.stack([draw.choice(row, 100_000) for row in times]).max(axis=0).mean()
+    assert slowest(times) == pytest.approx(drawn, rel=0.02)
+
+
+# ---------------------------------------------------------------- from runs
+
+
+def test_points_are_the_all_reduces_of_a_run():
+    made = [{"operation": operation, "size_bytes": size, "seconds": {"median": size / 1e6}}
+            for operation in ("all_reduce", "broadcast") for size in (4, 8)]
+    assert points(run(points=made)) == [(4, 4e-6), (8, 8e-6)]
+    with pytest.raises(ValueError, match="timed no all-reduce"):
+        points(run(points=made[2:]))
+    with pytest.raises(ValueError, match="no result: it is failed"):
+        points(SimpleNamespace(name="x", state="failed", result=None))
+
+
+def test_a_step_is_the_slowest_in_company_and_two_messages():
+    one = predict_step(computing(), FIT)
+    assert one.computation_s == pytest.approx((0.02 + 0.03 + 2 * 0.04) / 4)
+    assert one.waiting_s == pytest.approx(one.computation_s - 0.0275)
+    assert one.communication_s == pytest.approx(FIT(1_000_000) + FIT(12))
+    assert one.seconds == one.high_s and one.ranks == 2 and one.batch == 64
+    assert one.one_images_per_s == pytest.approx(32 / 0.0275)
+    against = predict_step(computing(), FIT, one=computing(1, 64))
+    assert against.one_images_per_s == pytest.approx(64 / 0.05)
+
+
+def test_more_ranks_keep_each_ones_batch_and_wait_longer():
+    steps = [predict_step(computing(), FIT, ranks) for ranks in (1, 2, 4, 8)]
+    assert [one.batch for one in steps] == [32, 64, 128, 256]
+    assert steps[0].communication_s == steps[0].waiting_s == 0
+    assert all(a.computation_s < b.computation_s for a, b in zip(steps, steps[1:]))
+    assert steps[3].computation_s < 0.04  # the slowest that was ever seen
+
+
+def test_one_rank_alone_did_a_part():
+    one = predict_step(computing(1, 64, part=2), FIT)
+    assert one.ranks == 2 and one.batch == 64 and one.computation_s == pytest.approx(0.01)
+    whole = predict_step(computing(1, 64, part=2, times=[[0.02, 0.02]]), ranks=1)
+    assert whole.ranks == 1 and whole.batch == 64 and whole.seconds == pytest.approx(0.02)
+
+
+def test_runs_that_say_nothing_are_refused():
+    with pytest.raises(ValueError, match='does with model="cnn"'):
+        predict_step(run(sizes=[{"model": None}], ranks=2, per_rank_batch=1), FIT)
+    with pytest.raises(ValueError, match='does with model="cnn"'):
+        predict_step(run(ranks=2), FIT)
+    with pytest.raises(ValueError, match="2 ranks talk: a fit"):
+        predict_step(computing())
+
+
+def test_a_report_shows_parts_bounds_and_error():
+    training = run(ranks=2, global_batch=64, images_per_s=64 / 0.04)
+    one = predict_step(computing(), FIT)
+    rows = report({"alone": predict_step(computing(1, 64, part=2), FIT), "company": one}, training)
+    assert rows["error"][1] == pytest.approx(one.seconds / 0.04 - 1)
+    assert rows["measured_ms"].tolist() == pytest.approx([40, 40])
+    parts = rows.loc[1, ["computation_ms", "waiting_ms", "communication_ms"]].sum()
+    assert parts == pytest.approx(rows["predicted_ms"][1])
+    assert "measured, ms" in repr(rows) and report(one, training)["name"].tolist() == ["prediction"]
+    with pytest.raises(ValueError, match="has global_batch 128, and 64"):
+        report(one, run(ranks=2, global_batch=128, images_per_s=1))
+    with pytest.raises(ValueError, match="has ranks 4, and 2"):
+        report(one, run(ranks=4, global_batch=64, images_per_s=1))
+
+
+# ---------------------------------------------------------------- clusters
+
+
+def test_a_server_is_its_links_as_far_as_programs_reach_them():
+    dgx = server("dgx-1")
+    assert dgx.gpus == 8 and "V100" in dgx.gpu
+    assert dgx.inside.bandwidth_gb_per_s == pytest.approx(6 * 20)  # six NVLinks, 20 of 25 GB/s
+    assert dgx.between.bandwidth_gb_per_s == pytest.approx(4 * 12)
+    assert dgx.inside.alpha_s == LATENCY_S["NVLink"]
+    plain = server("pcie-4gpu")
+    assert plain.inside.alpha_s == LATENCY_S["PCIe"]
+    slowest_way = topology.load("pcie-4gpu").bandwidth("GPU1", "GPU2")
+    assert plain.inside.bandwidth_gb_per_s == pytest.approx(SHARE["PCIe"] * slowest_way)
+    assert server("dgx-a100").inside.bandwidth_gb_per_s == pytest.approx(240)
+
+
+@pytest.mark.parametrize("text, message", [
+    ('gpu = []\n', "has no GPU"),
+    ('gpu = [{ name = "GPU0" }]\n', "needs a \\[network\\]"),
+    ('gpu = [{ name = "GPU0" }, { name = "GPU1" }]\n'
+     '[network]\nkind = "x"\nnics = 1\ngbit_per_s = 1\n', "is not known"),
+])
+def test_a_server_that_is_not_known_enough_is_refused(tmp_path, text, message):
+    file = tmp_path / "mine.toml"
+    file.write_text(f'title = "mine"\nsources = ["me"]\n{text}')
+    with pytest.raises(ValueError, match=message):
+        server(file)
+
+
+def test_a_cluster_counts_messages_and_takes_the_faster_way():
+    one = cluster("dgx-1", 4, "vgg16", 64, images_per_s=200)
+    size_bytes = 4 * 138_357_544
+    assert one.all_reduces == math.ceil(size_bytes / FUSION_BYTES) == 9
+    assert one.ranks == 32 and one.batch == 2048 and one.computation_s == pytest.approx(0.32)
+    box = server("dgx-1")
+    ways = [9 * way(size_bytes / 9, 8, 4, box.inside, box.between)
+            for way in (cost.ring_over_nodes, cost.hierarchical)]
+    assert one.communication_s == pytest.approx(min(ways))
+    ring = cluster("dgx-1", 4, "vgg16", 64, images_per_s=200, algorithm="ring")
+    assert ring.communication_s == pytest.approx(ways[0])
+    own = cluster("dgx-1", 1, parameters=1000, images_per_s=10, batch=5, all_reduces=3)
+    assert own.all_reduces == 3 and own.computation_s == 0.5
+
+
+def test_speeds_are_those_of_the_gpu_at_the_nearest_batch():
+    assert cluster("big-basin", 1, "resnet50", 32).one_images_per_s == 195
+    assert cluster("big-basin", 1, "resnet50", 128).one_images_per_s == 219
+    assert cluster("dgx-a100", 1, "resnet50").one_images_per_s == 909
+    with pytest.raises(ValueError, match="H100.* trains resnet50 is not known.*P100, V100, A100"):
+        cluster("dgx-h100", 1, "resnet50")
+
+
+@pytest.mark.parametrize("facts, message", [
+    ({"nodes": 0}, "nodes=0"), ({"batch": 0}, "batch=0"), ({"model": "gpt"}, "no model 'gpt'"),
+    ({"model": None}, "a model is needed"), ({"algorithm": "star"}, "best, ring, hierarchical"),
+])
+def test_a_cluster_that_can_not_be_is_refused(facts, message):
+    with pytest.raises(ValueError, match=message):
+        cluster(**{"topology": "dgx-a100", "nodes": 2, "model": "resnet50", **facts})
+
+
+def test_scaling_goes_over_gpus_and_then_over_servers():
+    steps = scaling("dgx-a100", 600, "resnet50", 64)
+    ranks = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 4800]
+    assert [one.ranks for one in steps] == ranks
+    assert all(a.efficiency >= b.efficiency for a, b in zip(steps, steps[1:]))
+    assert steps[0].efficiency == pytest.approx(1)
+    assert steps[-1] == cluster("dgx-a100", 600, "resnet50", 64)
+    slow = scaling("pcie-4gpu", 6, parameters=10**8, images_per_s=300)
+    assert [one.ranks for one in slow] == [1, 2, 4, 8, 16, 24]
+    assert slow[-1].efficiency < 0.7 and slow[0].efficiency == pytest.approx(1)
+    shown = table(slow, "Mine.")
+    assert shown["efficiency_low"].le(shown["efficiency"]).all()
+    assert "Mine. Predicted, not measured" in repr(shown)
+
+
+def test_the_command_predicts_and_draws(capsys, tmp_path):
+    figure = tmp_path / "scaling.png"
+    assert main(["predict", "--topology", "dgx-a100", "--nodes", "128", "--model", "resnet50",
+                 "--batch", "64", "--figure", str(figure)]) == 0
+    said = capsys.readouterr().out
+    assert "1024" in said and "resnet50 on dgx-a100, 64 samples a GPU" in said
+    assert figure.read_bytes().startswith(b"\x89PNG")
+    assert main(["predict", "--topology", "dgx-1", "--parameters", "1000000",
+                 "--images-per-s", "50"]) == 0
+    assert "1,000,000 parameters on dgx-1" in capsys.readouterr().out
+    assert main(["predict", "--topology", "dgx-h100", "--model", "resnet50"]) == 2
+    assert "say its images/s" in capsys.readouterr().err
+
+
+# ---------------------------------------------------------------- published
+
+
+def test_every_model_has_a_source_for_its_speed():
+    rows = models()
+    assert set(rows["model"]) == {"resnet50", "resnet101", "inceptionv3", "vgg16"}
+    assert rows["source"].str.len().min() > 5 and (rows["images_per_s"] > 0).all()
+
+
+def test_published_points_stand_beside_predictions_with_their_error():
+    rows = published()
+    asked = {("Inception V3", 512): 90, ("ResNet-101", 512): 90, ("VGG-16", 512): 68,
+             ("ResNet-50", 256): 90}
+    found = {(row["network"], row["gpus"]): row["published_percent"]
+             for row in rows.to_dict("records")}
+    assert asked.items() <= found.items()
+    assert rows["low_percent"].le(rows["predicted_percent"]).all()
+    assert rows["predicted_percent"].le(rows["high_percent"]).all()
+    errors = rows["predicted_percent"] - rows["published_percent"]
+    assert rows["error_points"].tolist() == pytest.approx(errors.tolist())
+    rdma = rows[~rows["tcp"]]
+    assert rdma["error_points"].abs().max() < 12 and rdma["error_points"].abs().median() < 5
+    # The order of networks at 512 GPUs is what was published.
+    many = rows[rows["gpus"] == 512].set_index("network")["predicted_percent"]
+    assert many["VGG-16"] < many["ResNet-101"] - 10 and many["Inception V3"] > 85
+    assert "Left out" in repr(rows) and "arXiv:1706.02677" in rows._repr_html_()
+
+
+# ---------------------------------------------------------------- figures
+
+
+def test_figures_say_in_words_what_they_show(tmp_path):
+    sizes = [4 ** power for power in range(1, 12)]
+    made = [(size, cost.ring(size, 2, 1e-4, 1e-9)) for size in sizes]
+    picture = plot_fit(made, cost.fits(made, 2))
+    assert "11 points from 4 bytes in 200 µs" in picture.alt and "ring: alpha 100 µs" in picture.alt
+    assert len(picture.axes[0].lines) == 2  # the points, and one line that all fits share
+    bench = run(points=[{"operation": "all_reduce", "size_bytes": size,
+                         "seconds": {"median": taken, "low": 0.9 * taken, "high": 1.2 * taken}}
+                        for size, taken in made])
+    plot_fit(bench, cost.fit(made, 2)).savefig(tmp_path / "fit.png")
+
+    steps = [predict_step(computing(), FIT, ranks) for ranks in (1, 2, 3)]
+    picture = plot_prediction(steps, [run(ranks=2, global_batch=64, images_per_s=1000)])
+    assert "measured on 2: 64.00 ms" in picture.alt and "3 ranks: " in picture.alt
+    picture.savefig(tmp_path / "prediction.png")
+    with pytest.raises(ValueError, match="no predictions"):
+        plot_prediction([])
+
+    picture = plot_published()
+    assert "VGG-16 on 512 GPUs (horovod-512): published 68, predicted" in picture.alt
+    picture.savefig(tmp_path / "published.png")
