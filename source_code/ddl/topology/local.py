@@ -99,8 +99,9 @@ def _from_matrix(topology, report, asked):
     """Give GPUs that are no PCI devices here the simplest tree that NVML's distances allow."""
     names = tuple(f"GPU{at}" for at in range(len(report.gpus)))
     numas = {numa.number for numa in topology.numas}
-    unknown = len(report.distances) < len(names) * (len(names) - 1)
-    text = _matrix_text() if unknown else None
+    text = None
+    if len(report.distances) < len(names) * (len(names) - 1):
+        text = _matrix_text()
     if text:
         asked.append("nvidia-smi topo -m")
         made = nvidia.parse(text)
@@ -108,17 +109,16 @@ def _from_matrix(topology, report, asked):
         kinds = {(a, b): "X" if a == b else report.distances.get((i, j), "SYS")
                  for i, a in enumerate(names) for j, b in enumerate(names)}
         made = nvidia.tree(nvidia.Matrix(names, kinds, {}, {}), "NVML")
-    taken = {device.name for device in topology.devices}
+    own = tuple(device for device in topology.devices if device.kind != "gpu")
+    taken = {device.name for device in own}
     kept = [replace(device, numa=device.numa if text and device.numa in numas else None)
             for device in made.devices
             if device.kind in ("root", "switch", "gpu") and device.name not in taken]
-    gpus = {device.name for device in topology.gpus}
     note = ("GPUs are no PCI devices in /sys here: the tree that they hang in is made from their "
             "distances")
-    if unknown and not text:
-        note += ", and where these are not known they are taken for SYS"
-    return replace(topology, devices=(*(d for d in topology.devices if d.name not in gpus), *kept),
-                   notes=(*topology.notes, note))
+    if not text:
+        note += "; which NUMA node each is near to is not known"
+    return replace(topology, devices=(*own, *kept), notes=(*topology.notes, note))
 
 
 def _matrix_text():

@@ -23,11 +23,19 @@ def pci(root, way, pci_class, vendor="0x10de", numa=0, speed="8.0 GT/s PCIe", wi
 
 @pytest.fixture
 def machine(tmp_path):
+    return build(tmp_path / "machine")
+
+
+@pytest.fixture(scope="session")
+def make_machine():
+    return build
+
+
+def build(root):
     """Two sockets of two cores of two threads, each a NUMA node; four GPUs, a card and a disk.
 
     The GPUs of socket 0 and the card share a switch; those of socket 1 have a root port each.
     """
-    root = tmp_path / "machine"
     put(root, "sys/devices/system/cpu/online", "0-7")
     put(root, "proc/cpuinfo", "processor : 0\nmodel name\t: Some Processor 9000")
     put(root, "proc/meminfo", "MemTotal:  2097152 kB")
