@@ -287,9 +287,9 @@ def fit(points, ranks, algorithm="ring"):
     """Fit alpha and beta of an algorithm to measured all-reduces.
 
     Least squares of the relative errors (by absolute ones the largest message alone would decide),
-    with neither alpha nor beta below 0. Points that lie far off weigh less: after each solution a
-    point gets the weight of Huber 1964, "Robust estimation of a location parameter", by its
-    distance in units of the typical one, and the fit is made again.
+    with neither alpha nor beta below 0. From five points on those that lie far off weigh less: after
+    each solution a point gets the weight of Huber 1964, "Robust estimation of a location
+    parameter", by its distance in units of the typical one, and the fit is made again.
 
     Parameters
     ----------
@@ -324,7 +324,7 @@ def fit(points, ranks, algorithm="ring"):
     counts = numpy.array([terms(algorithm, int(number)) for number in every])
     columns = counts * numpy.stack([numpy.ones(len(points)), size_bytes], axis=1)
     weights = numpy.ones(len(points))
-    for _ in range(REWEIGHT):
+    for _ in range(REWEIGHT if len(points) >= 5 else 1):  # of fewer, none can be told from the rest
         both = _positive(columns, seconds, weights)
         off = numpy.abs(columns @ both / seconds - 1)
         typical = max(1.4826 * float(numpy.median(off)), 1e-9)  # the deviation, were it normal

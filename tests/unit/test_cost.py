@@ -142,6 +142,11 @@ def test_outliers_move_a_fit_little(seed):
     assert (found.alpha_s, found.beta_s_per_byte) == pytest.approx((ALPHA, BETA), rel=0.25)
 
 
+def test_of_few_points_none_is_an_outlier():
+    line_and_off = [(1000, 1e-3), (100_000, 3e-3), (1_000_000, 5e-3)]
+    assert min(map(abs, fit(line_and_off, 2).residuals)) > 0.01
+
+
 def test_neither_latency_nor_bandwidth_falls_below_0():
     falling = fit([(1000, 2e-3), (2000, 1.5e-3), (4000, 1e-3)], 2)
     assert falling.alpha_s > 0 and falling.beta_s_per_byte == 0
