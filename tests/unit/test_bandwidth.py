@@ -161,7 +161,8 @@ def test_the_figure_of_one_run_tells_operations_apart():
 def test_the_figure_of_several_runs_names_what_differs():
     runs = [collective("mine"), collective("slow", backend="mpi", ranks=2)]
     picture = plot_bandwidth(runs, ["all_reduce"])
-    assert list(drawn(picture.axes[0])) == ["all_reduce, mine, 4 ranks", "all_reduce, slow, 2 ranks"]
+    assert list(drawn(picture.axes[0])) == ["all_reduce, mine, 4 ranks",
+                                            "all_reduce, slow, 2 ranks"]
     same = plot_bandwidth([collective(), collective(backend="mpi")], ["broadcast"])
     assert list(drawn(same.axes[0])) == ["broadcast, gloo", "broadcast, mpi"]
 

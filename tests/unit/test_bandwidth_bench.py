@@ -47,7 +47,8 @@ def test_sizes_that_cannot_be_are_refused(arguments, message):
         bench.sizes(config(*arguments))
 
 
-@pytest.mark.parametrize("seconds, expected", [(1e-6, 200), (0.005, 100), (0.1, 5), (30, 3), (0, 200)])
+@pytest.mark.parametrize("seconds, expected", [
+    (1e-6, 200), (0.005, 100), (0.1, 5), (30, 3), (0, 200)])
 def test_few_repeats_of_what_takes_long(seconds, expected):
     assert bench.repeats(config(), seconds) == expected
 
