@@ -239,11 +239,11 @@ class Training:
 class Whole:
     """The step of train_cifar.py with the recipe batch_norm, in one piece: its parts are not known.
 
-    With `exchange` the gradients are averaged over the ranks, all in one message, and what the
-    script reports in another; else each rank's model learns for itself.
+    With `exchange` the gradients are averaged over the ranks, with what the script reports, for
+    which Horovod takes one message; else each rank's model learns for itself.
     """
 
-    all_reduces = 2
+    all_reduces = 1
 
     def __init__(self, config, images, labels, exchange):
         model = models.build(config.model, norm="batch", seed=config.seed)

@@ -44,7 +44,7 @@ __all__ = [
 FORWARD = 1 / 3  # of the computation: a layer's backward pass takes about twice its forward pass
 BYTES = 4  # of a parameter's gradient
 FUSION_BYTES = 64 * 2**20  # Horovod's default: its documentation, page Tensor Fusion
-METRICS_BYTES = 12  # what train_cifar.py averages besides the gradients, in a message of its own
+METRICS_BYTES = 12  # that train_cifar.py averages besides: its timeline shows them fused with the rest
 
 # NCCL's own model has these. Shares of the nominal bandwidth: src/graph/topo.h (20 of an NVLink's
 # 25 GB/s, 12 of PCIe 3 x16's 15.75, 12 of 100 Gbit/s); latencies in seconds of the ring's Simple
@@ -189,6 +189,7 @@ def points(run):
 def predict_step(run, fit=None, ranks=None, one=None):
     """Predict a step of `train_cifar.py` from a run of `step_times.py` with its model.
 
+    All its gradients are averaged in one message, which so has to wait for the whole backward pass.
     The run says what computing costs. One on several ranks has it of ranks side by side that
     exchange nothing: it contains that they share caches and memory, and the wait for the slowest
     (`slowest`); what it can't contain is that ranks which wait for each other compute in step. One
@@ -233,7 +234,7 @@ def predict_step(run, fit=None, ranks=None, one=None):
     computation = slowest(times, many)
     communication = 0.0
     if many > 1:
-        communication = float(fit(size["gradient_bytes"], many) + fit(METRICS_BYTES, many))
+        communication = float(fit(size["gradient_bytes"] + METRICS_BYTES, many))
     return Prediction(
         ranks=many, batch=each * many, computation_s=computation, communication_s=communication,
         all_reduces=1, waiting_s=computation - mean,

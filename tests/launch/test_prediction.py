@@ -30,7 +30,7 @@ def test_a_step_is_predicted_run_and_reported(nothing_left):
     # What was measured is the training's own step.
     size = company.result["sizes"][0]
     assert size["parameters"] == training.result["parameters"]
-    assert size["gradient_bytes"] == 4 * size["parameters"] and size["all_reduces"] == 2
+    assert size["gradient_bytes"] == 4 * size["parameters"] and size["all_reduces"] == 1
     for steps in (size["rank_steps_s"], size["apart"]["rank_steps_s"]):
         assert [len(row) for row in steps] == [STEPS, STEPS] and min(map(min, steps)) > 0
     assert alone.result["sizes"][0]["part"]["of"] == 2

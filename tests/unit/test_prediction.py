@@ -127,11 +127,11 @@ def test_points_are_the_all_reduces_of_a_run():
         points(SimpleNamespace(name="x", state="failed", result=None))
 
 
-def test_a_step_is_the_slowest_in_company_and_two_messages():
+def test_a_step_is_the_slowest_in_company_and_one_message():
     one = predict_step(computing(), FIT)
     assert one.computation_s == pytest.approx((0.02 + 0.03 + 2 * 0.04) / 4)
     assert one.waiting_s == pytest.approx(one.computation_s - 0.0275)
-    assert one.communication_s == pytest.approx(FIT(1_000_000) + FIT(12))
+    assert one.communication_s == pytest.approx(FIT(1_000_012))
     assert one.seconds == one.high_s and one.ranks == 2 and one.batch == 64
     assert one.one_images_per_s == pytest.approx(32 / 0.0275)
     against = predict_step(computing(), FIT, one=computing(1, 64))
