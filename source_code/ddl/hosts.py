@@ -252,12 +252,11 @@ class Hosts:
 
     def _look_after(self):
         """Wait for the tasks; when one has failed, end the others."""
-        while any(task.poll() is None for task in self.tasks):
-            now = time.monotonic()
-            if self.stop_by is None and any(task.returncode for task in self.tasks):
+        while None in (codes := [task.poll() for task in self.tasks]):
+            if self.stop_by is None and any(codes):
                 time.sleep(FAILURE_GRACE_S)
                 self._stop()
-            elif self.stop_by and now > self.stop_by:
+            elif self.stop_by and time.monotonic() > self.stop_by:
                 self._send(signal.SIGKILL)
             time.sleep(LOOK_EVERY_S)
 

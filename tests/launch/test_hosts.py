@@ -1,0 +1,353 @@
+"""Real hosts on this machine: real `ip` and `tc`, real ranks, and nothing left of them."""
+
+import json
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from ddl import attach, hosts, launch, processes
+from ddl.hierarchy import VARIANTS, plot_variants, variants
+from ddl.record import read_json
+from ddl.run import RunInterrupted
+
+ROOT = Path(__file__).resolve().parents[2]
+WHERE = """
+    import json, os, socket, subprocess, sys
+    from pathlib import Path
+    print(json.dumps({
+        "rank": int(os.environ["HOROVOD_RANK"]), "local_rank": os.environ["HOROVOD_LOCAL_RANK"],
+        "cross_rank": os.environ["HOROVOD_CROSS_RANK"], "host": socket.gethostname(),
+        "address": socket.gethostbyname(socket.gethostname()),
+        "network": os.readlink("/proc/self/ns/net"), "uid": os.getuid(),
+        "interfaces": sorted(line.split(":")[0].strip() for line in
+                             Path("/proc/net/dev").read_text().splitlines()[2:]),
+        "limit": subprocess.run(["tc", "qdisc", "show", "dev", "eth0"], text=True,
+                                capture_output=True).stdout,
+        "gpus": os.environ["CUDA_VISIBLE_DEVICES"],
+        "slurms": [name for name in os.environ if name.startswith("SLURM")],
+    }))
+"""
+SLEEP = "import time; print('up', flush=True); time.sleep(600)"
+
+
+@pytest.fixture
+def two_hosts():
+    """A site with two hosts; afterwards this machine's own network has to be as it was."""
+    if reason := hosts.permitted():
+        pytest.skip(f"several hosts cannot be made here: {reason}")
+    before = own_network()
+    yield hosts.site(rate_mbit=100, hosts=2)
+    assert own_network() == before
+
+
+def own_network():
+    """Interfaces and named namespaces of this machine, and what /etc/hosts says."""
+    names = Path("/run/netns")
+    return (sorted(path.name for path in Path("/sys/class/net").iterdir()),
+            sorted(path.name for path in names.iterdir()) if names.exists() else [],
+            Path("/etc/hosts").read_text())
+
+
+def networks():
+    """The network namespaces that any process is in."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/ns/net"):
+        try:
+            found.add(os.readlink(path))
+        except OSError:
+            pass  # it has ended
+    return found
+
+
+def said(run):
+    return [json.loads(run.logs(rank).splitlines()[-1]) for rank in range(run.job["processes"])]
+
+
+def until(condition, timeout_s=60):
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.05)
+
+
+def up(run):
+    """Whether all ranks are in their script."""
+    paths = [run.folder / f"rank-{rank}.log" for rank in range(run.job["processes"])]
+    return all(path.exists() and "up" in path.read_text() for path in paths)
+
+
+# ---------------------------------------------------------------- two hosts, and nothing else
+
+
+def test_two_hosts_are_two_networks(two_hosts, script, nothing_left, monkeypatch):
+    monkeypatch.setenv("SLURM_PROCID", "7")  # a job of Slurm around it is another matter
+    run = launch(script(WHERE), workers=4, nodes=2, site=two_hosts)
+    found = said(run)
+    assert [(there["rank"], there["local_rank"], there["cross_rank"], there["host"])
+            for there in found] == [(0, "0", "0", "host0"), (1, "1", "0", "host0"),
+                                    (2, "0", "1", "host1"), (3, "1", "1", "host1")]
+    assert [there["address"] for there in found] == [hosts.address(0)] * 2 + [hosts.address(1)] * 2
+    assert found[0]["network"] == found[1]["network"] != found[2]["network"]
+    assert os.readlink("/proc/self/ns/net") not in {there["network"] for there in found}
+    for there in found:
+        assert {"eth0", "lo"} <= set(there["interfaces"])
+        assert "tbf" in there["limit"] and "rate 100Mbit" in there["limit"]
+        assert there["gpus"] == "" and there["slurms"] == []
+    assert [read_json(run.folder / f"rank-{rank}.json")["host"] for rank in range(4)] == [
+        "host0", "host0", "host1", "host1"]
+    nothing_left(run)
+    assert not {there["network"] for there in found} & networks()
+
+
+def test_three_hosts_reach_each_other(two_hosts, script, nothing_left):
+    run = launch(script("""
+    import os, socket, time
+    rank = int(os.environ["HOROVOD_RANK"])
+    door = socket.create_server((f"192.0.2.{rank + 1}", 7000))
+    for other in range(3):
+        for _ in range(100):
+            try:
+                socket.create_connection((f"host{other}", 7000), timeout=5).close()
+                break
+            except ConnectionRefusedError:
+                time.sleep(0.1)
+        else:
+            raise SystemExit(f"host{other} does not answer")
+    time.sleep(1)
+    """), workers=3, nodes=3, site=hosts.site(rate_mbit=100, hosts=3))
+    assert run.state == "done"
+    nothing_left(run)
+
+
+def test_the_link_is_as_slow_as_it_should_be(two_hosts, script, nothing_left):
+    """Two million bytes over 100 Mbit/s: never faster, and counted by the interface."""
+    run = launch(script("""
+    import json, os, psutil, socket, time
+    from ddl import hosts
+    size, rank = 2_000_000, int(os.environ["HOROVOD_RANK"])
+    if rank:
+        with socket.create_server(("", 7000)) as door:
+            caller, _ = door.accept()
+        while size:
+            size -= len(caller.recv(min(size, 65536)))
+        caller.sendall(b".")
+    else:
+        for _ in range(100):
+            try:
+                caller = socket.create_connection(("host1", 7000))
+                break
+            except ConnectionRefusedError:
+                time.sleep(0.1)
+        before = psutil.net_io_counters(pernic=True)["eth0"].bytes_sent
+        start = time.perf_counter()
+        caller.sendall(bytes(size))
+        caller.recv(1)
+        seconds = time.perf_counter() - start
+        sent = psutil.net_io_counters(pernic=True)["eth0"].bytes_sent - before
+    print(json.dumps({"seconds": seconds, "sent": sent, "link": hosts.link()} if not rank else {}))
+    """), workers=2, nodes=2, site=two_hosts)
+    found = said(run)[0]
+    print(f"{8e-6 * 2e6 / found['seconds']:.1f} Mbit/s")
+    assert found["seconds"] >= 8 * (2e6 - hosts.BURST_BYTES) / 100e6
+    assert 2e6 < found["sent"] < 2.3e6
+    assert found["link"] == "eth0, limited to 100 Mbit/s, between hosts made on this machine"
+    nothing_left(run)
+
+
+def test_the_printed_line_pasted_into_a_terminal(two_hosts, script, capfd):
+    path = script(WHERE)
+    launch(path, workers=2, nodes=2, site=two_hosts, dry_run=True)
+    where, line = capfd.readouterr().out.splitlines()
+    assert where == "# on 2 hosts made on this machine, with 100 Mbit/s between them"
+    ran = subprocess.run(["sh", "-c", line], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "2 ranks: 0 on host0; 1 on host1" in ran.stdout
+
+
+def test_without_being_root(two_hosts, nothing_left):
+    """As the user `nobody`, in a namespace of users, where the kernel lets users make them."""
+    if os.geteuid():
+        pytest.skip("not root: all the other tests are this one")
+    folder = Path(tempfile.mkdtemp(prefix="ddl-nobody-"))
+    try:
+        os.chown(folder, pwd.getpwnam("nobody").pw_uid, -1)
+        where = folder / "where.py"
+        where.write_text("\n".join(line[4:] for line in WHERE.splitlines()))
+        where.chmod(0o644)
+        python, path = for_nobody(folder)
+        ran = subprocess.run(
+            [*AS_NOBODY, python, "-c",
+             "from ddl import hosts, launch; reason = hosts.permitted(); print(reason or launch("
+             "'where.py', workers=4, nodes=2, site=hosts.site()).id)"],
+            cwd=folder, capture_output=True, text=True, env={
+                **os.environ, "HOME": str(folder), "DDL_RUNS_DIR": str(folder / "runs"),
+                "DDL_DATA_DIR": str(folder / "data"), "PYTHONPATH": path,
+                "PYTHONDONTWRITEBYTECODE": "1"})
+        last = ran.stdout.splitlines()[-1] if ran.stdout else ran.stderr
+        if last.startswith("this user may not"):
+            pytest.skip(f"this kernel does not let users make namespaces: {last}")
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        logs = [folder / "runs" / last / f"rank-{rank}.log" for rank in range(4)]
+        found = [json.loads(log.read_text()) for log in logs]
+        assert [there["host"] for there in found] == ["host0", "host0", "host1", "host1"]
+        assert len({there["network"] for there in found}) == 2
+        assert logs[0].stat().st_uid == pwd.getpwnam("nobody").pw_uid
+        assert processes.of_run(last) == []
+    finally:
+        shutil.rmtree(folder)
+
+
+AS_NOBODY = ("setpriv", "--reuid=nobody", "--clear-groups")
+
+
+def for_nobody(folder):
+    """An interpreter that `nobody` may run, and where it finds this package and psutil."""
+    import psutil
+
+    places = f"{ROOT / 'source_code'}:{Path(psutil.__file__).parents[1]}"
+    for python in (sys.executable, "/usr/bin/python3"):
+        tried = subprocess.run(
+            [*AS_NOBODY, "sh", "-c", f'exec "{python}" -c "import ddl, psutil"'], cwd=folder,
+            env={**os.environ, "PYTHONPATH": places, "PYTHONDONTWRITEBYTECODE": "1"},
+            capture_output=True)
+        if tried.returncode == 0:
+            return python, places
+    pytest.skip("no Python here that the user nobody may run and that has psutil")
+
+
+# ---------------------------------------------------------------- what can go wrong
+
+
+def test_a_rank_is_killed(two_hosts, script, nothing_left):
+    run = launch(script(SLEEP), workers=4, nodes=2, site=two_hosts, wait=False)
+    until(lambda: up(run))
+    os.kill(run.progress().ranks[2].pid, signal.SIGKILL)
+    run.wait()
+    assert run.state == "failed"
+    assert run.failure.sentence.startswith("rank 2 of 4 on host1 was killed by SIGKILL")
+    nothing_left(run)
+
+
+def test_a_rank_raises_and_leaves_a_child(two_hosts, script, nothing_left):
+    run = launch(script("""
+    import os, subprocess, time
+    if os.environ["HOROVOD_RANK"] == "3":
+        subprocess.Popen(["sleep", "600"], start_new_session=True)
+        raise ValueError("broken on purpose")
+    time.sleep(600)
+    """), workers=4, nodes=2, site=two_hosts, check=False)
+    assert run.failure.sentence.startswith("rank 3 of 4 on host1 raised ValueError")
+    assert run.failure.others == "the other ranks were ended"
+    nothing_left(run)
+
+
+@pytest.mark.slow
+def test_our_time_limit(two_hosts, script, nothing_left):
+    run = launch(script(SLEEP), workers=2, nodes=2, site=two_hosts, timeout_s=3, check=False)
+    assert run.failure.sentence.startswith("the run was ended at its time limit of 3 s")
+    nothing_left(run)
+
+
+def test_interrupted(two_hosts, script, nothing_left):
+    class Interrupting:
+        def update(self, progress):
+            if up(run):
+                raise KeyboardInterrupt
+
+        def close(self, progress):
+            pass
+
+    run = launch(script(SLEEP), workers=2, nodes=2, site=two_hosts, wait=False)
+    with pytest.raises(RunInterrupted):
+        run.wait(Interrupting())
+    assert run.state == "stopped"
+    nothing_left(run)
+
+
+def test_a_detached_run_is_found_and_stopped(two_hosts, script, nothing_left):
+    run = launch(script(SLEEP), workers=2, nodes=2, site=two_hosts, detach=True)
+    until(lambda: up(run))
+    again = attach(run.id)
+    assert again.state == "running"
+    again.stop()
+    assert again.state == "stopped"
+    nothing_left(run)
+
+
+@pytest.mark.parametrize("who", ["the launcher", "what makes the hosts"])
+def test_whoever_is_killed_nothing_stays(two_hosts, script, nothing_left, who):
+    """By SIGKILL, which nobody can hear: the notebook's kernel, or `ddl.hosts` itself."""
+    detach = who != "the launcher"  # nobody looks on, and cleans up
+    code = ("import sys, time; from ddl import hosts, launch; run = launch(sys.argv[1], workers=2, "
+            f"nodes=2, site=hosts.site(100), wait=False, detach={detach}); "
+            "print(run.id, flush=True); time.sleep(600)")
+    kernel = subprocess.Popen([sys.executable, "-c", code, str(script(SLEEP))],
+                              stdout=subprocess.PIPE, text=True)
+    try:
+        run = attach(kernel.stdout.readline().strip())
+        until(lambda: up(run))
+        victim = kernel.pid if not detach else json.loads(
+            (run.folder / "launcher.jsonl").read_text().splitlines()[0])["pid"]
+        os.kill(victim, signal.SIGKILL)
+        if not detach:
+            kernel.wait()
+        until(lambda: processes.of_run(run.id, besides={kernel.pid}) == [], timeout_s=20)
+        assert run.state == "stopped"
+    finally:
+        kernel.kill()
+        kernel.wait()
+    nothing_left(run)
+
+
+# ---------------------------------------------------------------- with Horovod and tf.distribute
+
+
+@pytest.mark.slow
+def test_horovod_in_several_ways_over_the_link(two_hosts, nothing_left):
+    run = launch("hierarchical_allreduce.py", workers=4, nodes=2, site=two_hosts, timeout_s=200,
+                 sizes=[4, 2**16, 2**19], seconds=0.3)
+    points = run.result["points"]
+    assert [point["variant"] for point in points] == list(VARIANTS) * 3
+    assert (run.result["hosts"], run.result["rate_mbit"]) == (2, 100)
+    for point in points:
+        spread, counted = point["seconds"], point["link_bytes"]
+        assert 0 < spread["least"] <= spread["low"] <= spread["median"] <= spread["high"]
+        assert counted["counted"] >= counted["expected"]
+        if point["size_bytes"] == 2**19:
+            assert counted["counted"] < 1.25 * counted["expected"], point["variant"]
+            over_the_link = 8 * (counted["expected"] - hosts.BURST_BYTES) / 100e6
+            assert spread["least"] >= over_the_link, point["variant"]
+    assert len(variants(run)) == len(points) and "4 ranks on 2 hosts" in plot_variants(run).alt
+    nothing_left(run)
+
+
+@pytest.mark.slow
+def test_on_one_host_there_is_no_hierarchy(two_hosts):
+    run = launch("hierarchical_allreduce.py", workers=2, nodes=2, site=two_hosts, check=False)
+    assert run.failure.type == "SystemExit" and "two hosts with two ranks each" in (
+        run.failure.traceback)
+
+
+@pytest.mark.slow
+def test_a_cluster_of_tf_distribute_meets_over_the_link(two_hosts, script, nothing_left):
+    run = launch(script("""
+    from ddl import cluster
+    cluster.await_all()
+    import tensorflow as tf
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    context = tf.distribute.get_replica_context
+    total = strategy.run(lambda: context().all_reduce("sum", tf.constant(1.0)))
+    print(cluster.read().address, float(strategy.local_results(total)[0].numpy()))
+    """), workers=2, nodes=2, site=two_hosts, cluster="multi_worker", timeout_s=150)
+    last = [run.logs(rank).splitlines()[-1].split() for rank in range(2)]
+    assert [(address.split(":")[0], total) for address, total in last] == [
+        (hosts.address(0), "2.0"), (hosts.address(1), "2.0")]
+    nothing_left(run)

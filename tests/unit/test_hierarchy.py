@@ -1,0 +1,84 @@
+"""All-reduce over hosts: arithmetic against counting, the table and the figure."""
+
+import pytest
+
+from ddl.hierarchy import FLAT, VARIANTS, link_bytes, plot_variants, variants
+from ddl.record import Recorded
+
+
+def counted(order, hosts, each, size):
+    """Walk a ring: bytes that leave host 0, each rank sending 2 (N − 1) pieces to its right."""
+    ranks = hosts * each
+    leaving = sum(sender // each == 0 and receiver // each != 0
+                  for sender, receiver in zip(order, [*order[1:], order[0]], strict=True))
+    return leaving * 2 * (ranks - 1) * size / ranks
+
+
+@pytest.mark.parametrize("hosts, each", [(1, 4), (2, 1), (2, 2), (2, 8), (3, 2), (16, 8)])
+def test_what_a_ring_sends_over_the_link_is_a_matter_of_its_order(hosts, each):
+    ranks = list(range(hosts * each))
+    crossing = [host * each + local for local in range(each) for host in range(hosts)]
+    for variant, order in ((FLAT, ranks), ("ring", ranks), ("crossing ring", crossing)):
+        assert link_bytes(variant, 1e6, hosts, each) == pytest.approx(
+            counted(order, hosts, each, 1e6)), variant
+
+
+@pytest.mark.parametrize("hosts, each", [(2, 2), (3, 2), (16, 8)])
+def test_in_a_hierarchy_each_host_sends_what_a_ring_of_hosts_would(hosts, each):
+    """n rings of H ranks, each for 1/n of the message; or one ring of H leaders."""
+    ring_of_hosts = link_bytes(FLAT, 1e6, hosts, 1)
+    assert each * link_bytes(FLAT, 1e6 / each, hosts, 1) == pytest.approx(ring_of_hosts)
+    for variant in ("hierarchical", "leaders"):
+        assert link_bytes(variant, 1e6, hosts, each) == pytest.approx(ring_of_hosts)
+
+
+def test_two_hosts_of_two_send_two_thirds_in_a_hierarchy():
+    sent = {variant: link_bytes(variant, 1, 2, 2) for variant in VARIANTS}
+    assert sent == {FLAT: 1.5, "ring": 1.5, "crossing ring": 3.0, "hierarchical": 1.0,
+                    "leaders": 1.0}
+
+
+def test_an_unknown_variant_is_refused():
+    with pytest.raises(ValueError, match="'tree' is not one of: flat, ring, "):
+        link_bytes("tree", 1, 2, 2)
+
+
+@pytest.fixture
+def run():
+    def point(variant, size, seconds):
+        flat = size / 1e8
+        return {"operation": "all_reduce", "variant": variant, "size_bytes": size, "repeats": 5,
+                "seconds": {"median": seconds, "low": 0.9 * seconds, "high": 1.1 * seconds,
+                            "least": 0.8 * seconds},
+                "faster": {"median": flat / seconds, "low": 0.9 * flat / seconds,
+                           "high": 1.1 * flat / seconds},
+                "link_bytes": {"counted": 1.05 * link_bytes(variant, size, 2, 2),
+                               "expected": link_bytes(variant, size, 2, 2)}}
+
+    takes = {FLAT: 1e-8, "ring": 1e-8, "crossing ring": 2e-8, "hierarchical": 0.8e-8,
+             "leaders": 0.9e-8}
+    return Recorded({
+        "name": "two hosts", "ranks": 4, "hosts": 2, "ranks_per_host": 2, "rate_mbit": 1000,
+        "transport": "eth0", "points": [point(variant, size, size * each)
+                                        for size in (10**4, 10**6) for variant, each in
+                                        takes.items()]})
+
+
+def test_a_table_has_a_row_for_each_size_and_variant(run):
+    table = variants(run)
+    assert len(table) == 10
+    row = table.iloc[-2]  # hierarchical, 1 MB
+    assert (row["variant"], row["size_bytes"], row["repeats"]) == ("hierarchical", 10**6, 5)
+    assert row["milliseconds"] == pytest.approx(8) and row["faster"] == pytest.approx(1.25)
+    assert (row["counted_mb"], row["expected_mb"]) == (pytest.approx(1.05), pytest.approx(1.0))
+    assert "4 ranks on 2 hosts" in repr(table) and "7.2–8.8" in repr(table)
+
+
+def test_a_figure_says_in_words_what_it_shows(run):
+    picture = plot_variants([run, run])
+    assert len(picture.axes) == 4
+    assert "At 1 MB, against Horovod's own ring: ring 1.00 times as fast" in picture.alt
+    assert "hierarchical 1.25 times as fast" in picture.alt
+    assert [axes.get_xlabel() for axes in picture.axes[2:]] == ["message, bytes"] * 2
+    with pytest.raises(ValueError, match="no runs"):
+        plot_variants([])

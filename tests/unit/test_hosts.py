@@ -1,0 +1,128 @@
+"""Several hosts on one machine: what is planned, and what is said where it cannot be done.
+
+The hosts themselves are made in tests/launch/test_hosts.py.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ddl import hosts
+from ddl.job import Job
+from ddl.plan import job_of, plan
+from ddl.site import SiteError
+
+FOLDER = Path("/runs/r1")
+
+
+@pytest.fixture
+def site(monkeypatch):
+    monkeypatch.setattr("ddl.machine.usable_cores", lambda: 8)
+    return hosts.site(rate_mbit=100, hosts=2)
+
+
+def planned(job, site):
+    return plan(job, site, run_id="r1", folder=FOLDER)
+
+
+def test_the_whole_command(site):
+    job = Job("/course/x.py", ("--epochs", "2"), workers=4, nodes=2, cwd="/c", timeout_s=9)
+    result = planned(job, site)
+    python = sys.executable
+    assert result.shell_line == (
+        f"cd /c && {python} -m ddl.hosts --hosts 2 --rate-mbit 100 --ranks 4 {python} -m ddl.task "
+        f"--controller gloo --network-interface eth0 --timeout-s 9 {python} -m ddl.rank "
+        "--threads 2 /course/x.py --epochs 2")
+    assert result.where == "on 2 hosts made on this machine, with 100 Mbit/s between them"
+    described = json.loads(dict(result.files)[FOLDER / "job.json"])
+    assert (described["nodes"], described["site"]["rate_mbit"]) == (2, 100)
+
+
+def test_on_one_host_there_is_no_network_to_be_slow(site):
+    result = planned(Job("/course/x.py", workers=4, nodes=1, cwd="/c"), site)
+    assert result.argv[2:4] == ("ddl.horovodrun", "--gloo")
+    assert result.where == "on this machine"
+
+
+def test_a_cluster_of_tf_distribute_finds_itself(site):
+    job = Job("/course/x.py", workers=4, nodes=2, cwd="/c", cluster="multi_worker")
+    assert "--controller none --network-interface eth0" in planned(job, site).shell_line
+
+
+@pytest.mark.parametrize("job", [
+    Job("/c/x.py", ("--hosts", "9"), workers=4, nodes=2, cwd="/c", threads=1, timeout_s=7.5,
+        oversubscribe=True),
+    Job("/c/x.py", (), workers=2, nodes=2, cwd="/c", threads=4, oversubscribe=True,
+        cluster="multi_worker"),
+])
+def test_a_pasted_command_is_the_same_job(site, job):
+    assert job_of(planned(job, site).argv[3:], "/c") == job
+
+
+def test_more_ranks_than_a_host_has_cores_are_refused(site):
+    with pytest.raises(SiteError, match="over 2 nodes with 4 cores each: workers=8 works"):
+        planned(Job("/course/x.py", workers=10, nodes=2, cwd="/c"), site)
+
+
+def test_a_rank_is_told_of_its_link(monkeypatch):
+    monkeypatch.delenv(hosts.RATE, raising=False)
+    assert hosts.link() == ""
+    monkeypatch.setenv(hosts.RATE, "1000")
+    assert hosts.link() == "eth0, limited to 1,000 Mbit/s, between hosts made on this machine"
+    monkeypatch.setenv(hosts.RATE, "0")
+    assert "without a limit" in hosts.link()
+
+
+# ---------------------------------------------------------------- where it cannot be done
+
+
+@pytest.fixture
+def stand_ins(tmp_path, monkeypatch):
+    """Let nothing be on the path but what is put there; return a function that does so."""
+
+    def install(**programs):
+        for name, text in programs.items():
+            (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+            (tmp_path / name).chmod(0o755)
+
+    monkeypatch.setattr(hosts, "_environment", lambda: {**os.environ, "PATH": str(tmp_path)})
+    return install
+
+
+def test_missing_programs_are_named_with_their_packages(stand_ins):
+    stand_ins(unshare="", nsenter="", mount="")
+    assert hosts.permitted() == (
+        "ip and tc not here (Debian and Ubuntu: apt-get install iproute2)")
+
+
+@pytest.mark.parametrize("fails, reason", [
+    ("true", "this user may not make network namespaces here"),
+    ("mount", "this user may not give a process an /etc/hosts of its own"),
+    ("ip link", "the kernel has no pairs of virtual interfaces (veth)"),
+    ("tc qdisc", "the kernel cannot limit the rate of an interface (tbf)"),
+])
+def test_what_the_kernel_refuses_is_said_in_its_words(stand_ins, fails, reason):
+    """`unshare` stands in for a kernel: it runs what it is given, but for one thing."""
+    refuse = f'case "$last" in *"{fails}"*) echo "Operation not permitted" >&2; exit 1;; esac'
+    stand_ins(unshare=f'for last; do :; done\n{refuse}', nsenter="", mount="", ip="", tc="")
+    assert hosts.permitted() == f"{reason}: Operation not permitted"
+
+
+def test_a_run_fails_with_the_reason(monkeypatch, tmp_path):
+    monkeypatch.setenv("DDL_RUN_DIR", str(tmp_path))
+    monkeypatch.setattr(hosts, "permitted", lambda: "the kernel said no")
+    monkeypatch.setattr(sys, "argv", ["ddl.hosts", "--hosts", "2", "--ranks", "2", "true"])
+    with pytest.raises(SystemExit, match="cannot be made on this machine: the kernel said no"):
+        hosts.main()
+
+
+def test_a_line_that_was_not_planned_here_is_refused(tmp_path):
+    environment = {name: value for name, value in os.environ.items() if name != "DDL_RUN_DIR"}
+    ran = subprocess.run([sys.executable, "-m", "ddl.hosts", "--hosts", "2", "--ranks", "2", "true"],
+                         env=environment, capture_output=True, text=True, cwd=tmp_path)
+    assert ran.returncode == 2
+    assert "ddl.hosts: not a command that this package planned" in ran.stdout
