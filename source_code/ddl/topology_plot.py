@@ -116,7 +116,7 @@ class _Section:
             parts.append([f"{len(self.cores)} cores", f"{threads} threads"])
             alike = Counter((c.level, c.size_bytes) for c in self.caches
                             if c.level > 1 and c.kind != "instruction")
-            caches = [f"L{level} {count}×{amount(size)}" if count > 1 else f"L{level} {amount(size)}"
+            caches = [f"L{level} {f'{count}×' * (count > 1)}{amount(size)}"
                       for (level, size), count in sorted(alike.items(), reverse=True)]
             parts.append(caches[:1] if self.narrow else caches)
         if self.numa.memory_bytes:
@@ -174,8 +174,8 @@ class _Drawing:
         self.sockets = [(number, [s for s in sections if s.numa and s.numa.socket == number])
                         for number in order]
         self.sockets = [(number, own) for number, own in self.sockets if own]
-        if any(section.numa is None for section in sections):
-            self.sockets.append((None, [s for s in sections if s.numa is None]))
+        if lost := [s for s in sections if s.numa is None or s.numa.socket is None]:
+            self.sockets.append((None, lost))
         self.top = max((s.height for s in sections), default=0)
         self.tree = max((box.height for s in sections for box in s.boxes), default=0)
         self.switches = topology.of("nvswitch")
@@ -222,7 +222,8 @@ class _Drawing:
 
     def draw_socket(self, number, sections, x, y, width):
         models = {socket.number: socket.model for socket in self.topology.sockets}
-        label = "" if number is None else f"socket {number}  {models[number]}".strip()
+        label = ("socket not known" if number is None
+                 else f"socket {number}  {models[number]}".strip())
         self.box(x, y, width, self.socket, "socket")
         self.text(x + PAD, y + self.socket - 0.5 * PAD, label, size=8, bold=True)
         x += PAD
@@ -392,7 +393,10 @@ def _facts(topology):
                              (f" on PCIe at {gb_per_s:.4g} GB/s" if gb_per_s else ""))
     if topology.network:
         facts.append(f"network {topology.network.gb_per_s:g} GB/s")
-    return "; ".join([topology.summary(), *facts]) if not facts else "; ".join(facts)
+    threads = sum(len(core.threads) for core in topology.cores)
+    if topology.usable is not None and topology.usable < threads:
+        facts.append(f"{topology.usable} of {threads} threads usable here")
+    return "; ".join(facts) or topology.summary()
 
 
 def _words(topology):

@@ -122,8 +122,9 @@ def compare(topologies):
         pairs = [rate for rate in pairs if not math.isnan(rate)]
         cards = [nic.gbit_per_s for nic in topology.nics if nic.gbit_per_s]
         rows.append({
-            "machine": topology.name, "sockets": len(topology.sockets),
-            "numas": len(topology.numas), "cores": len(topology.cores), "gpus": len(gpus),
+            "machine": topology.name, "sockets": len(topology.sockets) or math.nan,
+            "numas": len(topology.numas), "cores": len(topology.cores) or math.nan,
+            "gpus": len(gpus),
             "gpu": next((gpu.model for gpu in topology.gpus if gpu.model), "–"),
             "slowest_gb_per_s": min(pairs, default=math.nan),
             "fastest_gb_per_s": max(pairs, default=math.nan),
@@ -132,8 +133,8 @@ def compare(topologies):
             "origin": topology.origin,
         })
     labels = {
-        "machine": ("machine", ""), "sockets": ("sockets", "d"), "numas": ("NUMA nodes", "d"),
-        "cores": ("cores", "d"), "gpus": ("GPUs", "d"), "gpu": ("GPU", ""),
+        "machine": ("machine", ""), "sockets": ("sockets", ".0f"), "numas": ("NUMA nodes", "d"),
+        "cores": ("cores", ",.0f"), "gpus": ("GPUs", "d"), "gpu": ("GPU", ""),
         "slowest_gb_per_s": ("slowest pair of GPUs, GB/s", ",.4g"),
         "fastest_gb_per_s": ("fastest pair of GPUs, GB/s", ",.4g"),
         "network_gb_per_s": ("network, GB/s", ",.4g"), "origin": ("known from", ""),

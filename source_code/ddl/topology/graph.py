@@ -51,16 +51,21 @@ class Numa:
 
     Attributes
     ----------
-    number, socket : int
+    number : int
+    socket : int or None
+        None where it is not known.
     memory_bytes : int or None
     memory_gb_per_s : float or None
         Reading and writing together: memory has one bus for both.
+    threads : tuple of int
+        Processor threads, where it is not known which cores they are of.
     """
 
     number: int
-    socket: int
+    socket: int | None
     memory_bytes: int | None = None
     memory_gb_per_s: float | None = None
+    threads: tuple = ()
 
 
 @dataclass(frozen=True)
@@ -300,7 +305,8 @@ class Topology:
             *(("an NVLink", end, named) for link in self.nvlinks for end in (link.a, link.b)),
             *(("a link of sockets", end, sockets)
               for link in self.socket_links for end in (link.a, link.b)),
-            *((f"NUMA node {numa.number}", numa.socket, sockets) for numa in self.numas),
+            *((f"NUMA node {numa.number}", numa.socket, sockets)
+              for numa in self.numas if numa.socket is not None),
             *((f"core {core.number}", core.numa, numas) for core in self.cores),
         ]
         for what, to, among in refers:
@@ -320,7 +326,7 @@ class Topology:
 
     def summary(self):
         """Return its parts in a line."""
-        threads = sum(len(core.threads) for core in self.cores)
+        threads = sum(len(self.threads_of(numa.number)) for numa in self.numas)
         counts = [(len(self.sockets), "socket"), (len(self.numas), "NUMA node"),
                   (len(self.cores), "core"), (threads, "thread"), (len(self.gpus), "GPU"),
                   (len(self.of("nvswitch")), "NVSwitch"), (len(self.nics), "network card")]
@@ -373,7 +379,9 @@ class Topology:
 
     def threads_of(self, numa):
         """Return the processor threads of a NUMA node, in order."""
-        return tuple(sorted(t for core in self.cores if core.numa == numa for t in core.threads))
+        own = [one.threads for one in (*self.cores, *self.numas)
+               if numa == (one.numa if isinstance(one, Core) else one.number)]
+        return tuple(sorted(thread for threads in own for thread in threads))
 
     # ------------------------------------------------------------ ways and what they are called
 
@@ -515,6 +523,8 @@ class Topology:
         if not (a.startswith("numa") and b.startswith("numa")):
             return [Hop(a, b, "not known", math.nan)]
         sockets = [self._numa(name).socket for name in (a, b)]
+        if None in sockets:
+            return [Hop(a, b, "between NUMA nodes", math.nan)]
         if sockets[0] == sockets[1]:
             return [Hop(a, b, "on chip", math.inf)]
         found = self._socket_links(*sockets)

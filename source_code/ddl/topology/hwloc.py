@@ -174,7 +174,8 @@ class _Reader:
             devices=devices(self.functions(numas)))
 
     def memory(self, element):
-        return self.number(element, "local_memory") if "local_memory" in element.attributes else None
+        known = "local_memory" in element.attributes
+        return self.number(element, "local_memory") if known else None
 
     def cache(self, element, number_of):
         if not re.fullmatch(r"(L\di?)?Cache", element.attributes["type"]):
@@ -221,7 +222,8 @@ class _Reader:
 
     def host(self, bridge):
         """Domain and bus that a host bridge leads to, from ``0000:[80-9f]``."""
-        match = re.match(r"([0-9a-f]{4,8}:)\[([0-9a-f]{2})-", bridge.attributes.get("bridge_pci", ""))
+        text = bridge.attributes.get("bridge_pci", "")
+        match = re.match(r"([0-9a-f]{4,8}:)\[([0-9a-f]{2})-", text)
         return match[1] + match[2] if match and bridge.attributes["bridge_type"] == "0-1" else ""
 
     def named(self, device):

@@ -79,6 +79,7 @@ def _with_gpus(topology, report, asked):
     others = [device for device in topology.gpus if device.name not in facts]
     names |= {device.name: f"GPU{at}" for at, device in enumerate(others, len(names))}
     devices = [_filled(device, facts.get(device.name), names) for device in topology.devices]
+    devices.sort(key=lambda device: int(device.name[3:]) if device.kind == "gpu" else -1)
     links, switches = _nvlinks(report, {device.address: device.name for device in devices
                                         if device.kind == "nvswitch"})
     topology = replace(topology, devices=(*devices, *switches), nvlinks=links)

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 
 from ddl.topology.error import TopologyError
-from ddl.topology.graph import Core, Device, Numa, NvLink, Socket, Topology
+from ddl.topology.graph import Device, Numa, NvLink, Topology
 
 __all__ = ["Matrix", "looks_like", "parse", "read_matrix", "tree"]
 
@@ -192,11 +192,11 @@ def tree(matrix, name, notes=()):
     Topology
     """
     gpus = [device for device in matrix.names if device.startswith("GPU")]
-    devices, cores, notes = [], [], list(notes)
+    devices, nodes, notes = [], [], list(notes)
     numas = _numa_numbers(matrix, notes)
     for numa, group in zip(numas, _groups(matrix, "NODE"), strict=True):
         near = next((matrix.threads[name] for name in group if name in matrix.threads), ())
-        cores += [(numa, thread) for thread in near]
+        nodes.append(Numa(numa, None, threads=near))
         for at, root in enumerate(_groups(matrix, "PHB", group)):
             top = f"root{numa}.{at}"
             devices.append(Device(top, "root", numa=numa))
@@ -205,19 +205,14 @@ def tree(matrix, name, notes=()):
     devices.sort(key=lambda device: matrix.names.index(device.name)
                  if device.name in matrix.names else -1)
     links, switches = _nvlinks(matrix, gpus)
-    notes += ["made from a matrix: links' rates, models and memory are not known"]
+    notes += ["made from a matrix: links' rates, models, memory, cores and sockets "
+              "are not known"]
     if hidden := [(a, b) for a in gpus for b in gpus if a < b
                   and matrix.kinds[a, b].startswith("NV")]:
         notes.append(f"how far apart {hidden[0][0]} and {hidden[0][1]}"
                      f"{' and other pairs' * (len(hidden) > 1)} are on PCIe is hidden by NVLinks")
-    if cores:
-        notes.append("threads are listed as one-thread cores, and each NUMA node as a socket: the "
-                     "matrix tells no more")
-    return Topology(
-        name, "read from nvidia-smi topo -m", sockets=tuple(map(Socket, numas)),
-        numas=tuple(Numa(numa, numa) for numa in numas),
-        cores=tuple(Core(at, numa, numa, (thread,)) for at, (numa, thread) in enumerate(cores)),
-        devices=(*devices, *switches), nvlinks=links, notes=tuple(notes))
+    return Topology(name, "read from nvidia-smi topo -m", numas=tuple(nodes),
+                    devices=(*devices, *switches), nvlinks=links, notes=tuple(notes))
 
 
 def _numa_numbers(matrix, notes):

@@ -1,4 +1,4 @@
-"""A topology as text: the tree of its parts, and its matrix as ``nvidia-smi topo -m`` lays it out."""
+"""A topology as text: the tree of its parts, and its matrix as ``nvidia-smi topo -m`` has it."""
 
 import math
 from collections import Counter
@@ -24,8 +24,10 @@ def tree(topology):
         lines.append(f"  socket {socket.number}  {socket.model}".rstrip())
         for numa in topology.numas:
             if numa.socket == socket.number:
-                lines += [_numa(topology, numa), *_caches(topology, numa)]
-                lines += _devices(topology, numa.number)
+                lines += _numa(topology, numa)
+    for numa in topology.numas:
+        if numa.socket is None:
+            lines += _numa(topology, numa)
     lines += _devices(topology, None, depth=1)
     lines += [f"  socket {link.a} – socket {link.b}  {link.count} × {link.kind}" +
               (f", {link.gb_per_s:g} GB/s each and per direction" if link.gb_per_s else "")
@@ -50,14 +52,17 @@ def amount(size_bytes):
 def _numa(topology, numa):
     cores = [core for core in topology.cores if core.numa == numa.number]
     threads = topology.threads_of(numa.number)
-    text = f"    NUMA node {numa.number}  {len(cores)} core{'s' * (len(cores) != 1)}"
+    facts = [f"{len(cores)} core{'s' * (len(cores) != 1)}"] if cores else []
     if len(threads) != len(cores):
-        text += f", {len(threads)} threads"
+        facts.append(f"{len(threads)} threads")
     if threads:
-        text += f" ({ranges(threads)})"
+        facts[-1] += f" ({ranges(threads)})"
     if numa.memory_bytes:
-        text += f", {amount(numa.memory_bytes)} of memory"
-    return text + (f" at {numa.memory_gb_per_s:g} GB/s" if numa.memory_gb_per_s else "")
+        facts.append(f"{amount(numa.memory_bytes)} of memory" + (
+            f" at {numa.memory_gb_per_s:g} GB/s" if numa.memory_gb_per_s else ""))
+    yield f"    NUMA node {numa.number}  {', '.join(facts)}".rstrip()
+    yield from _caches(topology, numa)
+    yield from _devices(topology, numa.number)
 
 
 def _caches(topology, numa):

@@ -1,6 +1,7 @@
 """Ways between the parts of a machine, and what they are called."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -129,6 +130,11 @@ def test_impossible_parts_are_refused():
 def test_an_unknown_name_is_answered_with_all_known_ones(dgx1):
     with pytest.raises(TopologyError, match="dgx-1 has no 'GPU8'; it has: root0"):
         dgx1.bandwidth("GPU0", "GPU8")
+
+
+def test_what_this_process_may_use_is_told(dgx1):
+    assert "usable here: 2 of 80 threads" in str(replace(dgx1, usable=2))
+    assert "usable" not in str(replace(dgx1, usable=80)) + str(dgx1)
 
 
 def test_numbers_as_the_kernel_lists_them():

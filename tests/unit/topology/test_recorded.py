@@ -1,12 +1,15 @@
 """Recorded machines, the table of links, the tables and figures of them, and the command line."""
 
 import math
+from pathlib import Path
 
 import pytest
 
 from ddl import cli, topology
 from ddl.topology import TopologyError, link, recorded
 from ddl.topology_plot import plot_links, plot_topology
+
+DATA = Path(__file__).parent / "data"
 
 SERVER = """
 title = "A server"
@@ -110,6 +113,13 @@ def test_machines_side_by_side():
     assert second["network_gb_per_s"] == 400
     assert here["origin"].startswith("measured here by ")
     assert "15.75" in repr(table)
+
+
+def test_what_a_matrix_does_not_tell_is_no_number_in_the_table():
+    row = topology.compare([DATA / "dgx-1.txt"]).to_dict("records")[0]
+    assert math.isnan(row["cores"]) and math.isnan(row["sockets"]) and row["gpus"] == 8
+    assert math.isnan(row["fastest_gb_per_s"]) and math.isnan(row["network_gb_per_s"])
+    assert inside(plot_topology(topology.load(DATA / "dgx-1.txt")))
 
 
 def test_links_have_figures_per_direction_and_sources():
