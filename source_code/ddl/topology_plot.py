@@ -179,8 +179,9 @@ class _Drawing:
         self.top = max((s.height for s in sections), default=0)
         self.tree = max((box.height for s in sections for box in s.boxes), default=0)
         self.switches = topology.of("nvswitch")
-        pairs = [(a, b) for a, b in self._direct()]
-        self.links = 0.55 if self.switches else 0.35 + 0.13 * len(topology.gpus) if pairs else 0
+        pairs = self._direct()
+        curves = min(1.4, 0.35 + 0.13 * len(topology.gpus)) if pairs else 0
+        self.links = 0.55 if self.switches else curves
         self.socket = self.top + self.tree + LINE + 6 * PAD
         self.height = self.socket + self.links + 3 * LINE + 2 * PAD + (0.3 if pairs else 0)
         gaps = GAP * (len(self.sockets) - 1)
