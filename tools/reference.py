@@ -1,6 +1,9 @@
-"""Record the results that lesson 4 compares with: `make reference`, about an hour on two cores.
+"""Record the results that lessons compare with: `make reference`, about an hour on two cores.
 
-The arms are the lesson's own cells, executed once a seed on CIFAR-10, so that a recorded run and a
+For lesson 2 (`--only two-hosts`, five minutes): this machine as two hosts, for readers who may not
+make any; all-reduce in several ways, and training steps, over links of several rates.
+
+For lesson 4 (`--only convergence`) the arms are the lesson's own cells, executed once a seed on CIFAR-10, so that a recorded run and a
 reader's run differ in nothing but machine and seed; then a grid of base learning rates for each
 optimizer. Runs that are done are kept under build/reference/, so an interrupted recording resumes.
 Written to results/reference/: one result.json a line, with hardware, date, versions and data in it.
@@ -12,9 +15,10 @@ import argparse
 import json
 import os
 import sys
+from datetime import datetime
 from pathlib import Path
 
-from ddl import launch
+from ddl import hosts, launch
 from ddl.data import DataError, fetch
 from ddl.recipes import BASE_RATES, RECIPES
 from ddl.record import read_json, write_json
@@ -32,10 +36,15 @@ FACTORS = (0.5, 1, 2)
 SIZES = {"reader": dict(train_samples=10_000, test_samples=10_000, epochs=8),
          "smoke": dict(train_samples=2_048, test_samples=500, epochs=2)}
 
+# For each rate of the link, in Mbit/s (0: none): the largest message that takes no minutes.
+LINKS = {"reader": {0: 2**24, 1000: 2**24, 100: 2**22}, "smoke": {1000: 2**12}}
+STEPS = {"reader": dict(widths=[8, 32], steps=40), "smoke": dict(widths=[4], steps=5)}
+
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=("two-hosts", "convergence"))
     parser.add_argument("--size", choices=SIZES, default="reader")
     parser.add_argument("--data-set", default="cifar10")
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
@@ -43,15 +52,51 @@ def main():
     parser.add_argument("--work", type=Path, default=ROOT / "build" / "reference")
     parser.add_argument("--results", type=Path, default=ROOT / "results" / "reference")
     options = parser.parse_args()
+    options.work.mkdir(parents=True, exist_ok=True)
+    options.results.mkdir(parents=True, exist_ok=True)
+    if options.only != "convergence":
+        if reason := hosts.permitted():
+            sys.exit(f"two hosts can't be made on this machine: {reason}. --only convergence "
+                     "records the rest")
+        keep(options.results / "two-hosts.jsonl", two_host_runs(options))
+    if options.only != "two-hosts":
+        record_convergence(options)
+
+
+def record_convergence(options):
     try:
         fetch(options.data_set)
     except DataError as error:
         sys.exit(f"the results are measured on {options.data_set}: {error}")
-    options.work.mkdir(parents=True, exist_ok=True)
-    options.results.mkdir(parents=True, exist_ok=True)
     arms = [result for seed in options.seeds for result in lesson_runs(seed, options)]
     keep(options.results / "convergence-cifar10.jsonl", arms)
     keep(options.results / "convergence-grid.jsonl", grid_runs(options))
+
+
+def two_host_runs(options):
+    """Run what needs two hosts, unless that is done: all-reduces, and steps of a training."""
+    os.environ["DDL_RUNS_DIR"] = str(options.work / "two-hosts" / "runs")
+    links, steps = LINKS[options.size], STEPS[options.size]
+    wanted = [("hierarchical_allreduce.py", dict(workers=4, nodes=2), rate,
+               dict(max_bytes=most, seconds=4.0)) for rate, most in links.items()]
+    wanted.append(("step_times.py", dict(workers=2, nodes=1), None, steps))
+    wanted += [("step_times.py", dict(workers=2, nodes=2), rate, steps) for rate in links]
+    results = []
+    for script, where, rate, its_own in wanted:
+        done = options.work / "two-hosts" / f"{Path(script).stem}-{rate}.json"
+        if not done.exists():
+            link = "no limit" if rate == 0 else f"{rate} Mbit/s"
+            name = "one host" if rate is None else f"two hosts, {link}"
+            load = os.getloadavg()[0]
+            run = launch(script, **where, site=hosts.site(rate or 0), name=name, **its_own)
+            said = ", ".join(f"{key}={value!r}" for key, value in {**where, **its_own}.items())
+            done.parent.mkdir(parents=True, exist_ok=True)
+            write_json(done, {
+                **run.result, "rate_mbit": rate, "load_before": load,
+                "finished": datetime.now().astimezone().isoformat(timespec="seconds"),
+                "command": f"launch({script!r}, {said}, site=hosts.site({rate or 0}))"})
+        results.append(read_json(done))
+    return results
 
 
 def lesson_runs(seed, options):

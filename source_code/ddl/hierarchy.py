@@ -87,7 +87,7 @@ def variants(run):
         "repeats": ("n", "d"),
     }
     return Table.of(rows, labels, (
-        f"{_setting(result)}. In turns: each repetition does every variant once, and as fast as "
+        f"{_setting(run)}. In turns: each repetition does every variant once, and as fast as "
         "flat is of the same turn. Over the link: what the interface of the host that sent most "
         "counted for one all-reduce, headers and acknowledgements included. "
         + " ".join(f"{name}: {text}." for name, text in VARIANTS.items())))
@@ -98,9 +98,13 @@ def _range(spread, scale=1):
     return f"{scale * spread['low']:,.{digits}f}–{scale * spread['high']:,.{digits}f}"
 
 
-def _setting(result):
-    return (f"{result['ranks']} ranks on {result['hosts']} hosts, {result['transport']}"
-            f"{', recorded' * bool(result.get('recorded'))}")
+def _setting(run):
+    result = run.result
+    machine = result.get("hardware", {})
+    recorded = (f", recorded on {machine['cores']} cores of {machine['cpu']}, "
+                f"{result['finished'][:10]}"
+                if run.recorded else "")
+    return f"{result['ranks']} ranks on {result['hosts']} hosts, {result['transport']}{recorded}"
 
 
 @styled
@@ -120,6 +124,9 @@ def plot_variants(runs):
     if not runs:
         raise ValueError("there are no runs to draw")
     picture = Picture(9.0, 6.4)
+    first = runs[0].result
+    picture.suptitle(f"all-reduce by {first['ranks']} ranks on {first['hosts']} hosts, "
+                     "median and quartiles", fontsize=11)
     axes = picture.subplots(2, len(runs), sharex=True, sharey="row", squeeze=False)
     said = []
     for run, (upper, lower) in zip(runs, axes.T, strict=True):
@@ -138,12 +145,12 @@ def plot_variants(runs):
             if variant != FLAT and own:
                 last = own[-1]
                 said.append(f"{variant} {last['faster']['median']:.2f} times as fast")
-        upper.set(xscale="log", yscale="log", title=_title(run.result))
+        upper.set(xscale="log", yscale="log", title=_title(run))
         lower.set(xscale="log", yscale="log", xlabel="message, bytes")
         lower.set_yticks([0.25, 0.5, 1, 1.5, 2], labels=["¼", "½", "1", "1½", "2"])
         lower.minorticks_off()
-        least = run.result["points"][-1]["size_bytes"] / 1e6
-        picture.alt += (f"All-reduce over message size, {_setting(run.result)}. At {least:.3g} MB, "
+        largest = points[-1]["size_bytes"] / 1e6
+        picture.alt += (f"All-reduce over message size, {_setting(run)}. At {largest:.3g} MB, "
                         f"against Horovod's own ring: {', '.join(said)}. ")
         said.clear()
     axes[0, 0].set_ylabel("time, ms")
@@ -153,8 +160,7 @@ def plot_variants(runs):
     return picture
 
 
-def _title(result):
-    rate = result.get("rate_mbit")
-    link = {None: result["transport"], 0: "no limit"}.get(rate, f"{rate:,} Mbit/s" if rate else "")
-    recorded = " (recorded)" if result.get("recorded") else ""
-    return f"{result['ranks']} ranks, {result['hosts']} hosts: {link}{recorded}"
+def _title(run):
+    rate = run.result["rate_mbit"]
+    link = run.result["transport"] if rate is None else f"{rate:,} Mbit/s" if rate else "no limit"
+    return f"{link}{' (recorded)' * run.recorded}"

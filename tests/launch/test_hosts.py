@@ -345,7 +345,8 @@ def test_a_cluster_of_tf_distribute_meets_over_the_link(two_hosts, script, nothi
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     context = tf.distribute.get_replica_context
     total = strategy.run(lambda: context().all_reduce("sum", tf.constant(1.0)))
-    print(cluster.read().address, float(strategy.local_results(total)[0].numpy()))
+    total = strategy.experimental_local_results(total)[0]
+    print(cluster.read().address, float(total.numpy()))
     """), workers=2, nodes=2, site=two_hosts, cluster="multi_worker", timeout_s=150)
     last = [run.logs(rank).splitlines()[-1].split() for rank in range(2)]
     assert [(address.split(":")[0], total) for address, total in last] == [

@@ -59,7 +59,8 @@ def run():
              "leaders": 0.9e-8}
     return Recorded({
         "name": "two hosts", "ranks": 4, "hosts": 2, "ranks_per_host": 2, "rate_mbit": 1000,
-        "transport": "eth0", "points": [point(variant, size, size * each)
+        "transport": "eth0", "finished": "2026-11-21T12:00:00",
+        "hardware": {"cores": 2, "cpu": "a processor"}, "points": [point(variant, size, size * each)
                                         for size in (10**4, 10**6) for variant, each in
                                         takes.items()]})
 
@@ -71,7 +72,8 @@ def test_a_table_has_a_row_for_each_size_and_variant(run):
     assert (row["variant"], row["size_bytes"], row["repeats"]) == ("hierarchical", 10**6, 5)
     assert row["milliseconds"] == pytest.approx(8) and row["faster"] == pytest.approx(1.25)
     assert (row["counted_mb"], row["expected_mb"]) == (pytest.approx(1.05), pytest.approx(1.0))
-    assert "4 ranks on 2 hosts" in repr(table) and "7.2–8.8" in repr(table)
+    assert "4 ranks on 2 hosts, eth0, recorded on 2 cores of a processor" in repr(table)
+    assert "7.2–8.8" in repr(table)
 
 
 def test_a_figure_says_in_words_what_it_shows(run):
