@@ -25,6 +25,7 @@ from ddl import cluster
 from ddl.bench import (
     BenchError,
     add_options,
+    interface_of,
     link,
     nccl_settings,
     refuse_what_does_not_fit,
@@ -38,7 +39,6 @@ from ddl.record import Recorder, hardware, versions
 OPERATIONS = ("all_reduce", "broadcast", "all_gather")
 IMPLEMENTATIONS = ("auto", "ring", "nccl")
 TURNS = 3  # of each size; one repetition at the beginning of a turn is not kept
-COPIES = 4  # of a message that a rank holds at once: its own, the result, the library's buffers
 
 
 def parse(arguments=None):
@@ -62,7 +62,7 @@ def main(arguments=None):
     settings = nccl_settings(config.nccl)
     os.environ.update(settings)  # NCCL reads them when it is first used
     library = TFDistribute(config) if os.environ.get("TF_CONFIG") else Horovod(config)
-    refuse_what_does_not_fit(max(to_measure), COPIES, library.local_ranks)
+    refuse_what_does_not_fit(max(to_measure), library.COPIES, library.local_ranks)
 
     recorder = Recorder() if library.rank == 0 else None
     points = [(operation, size) for operation in config.operations
@@ -155,6 +155,7 @@ class Horovod:
     """Horovod's operations, one process a rank."""
 
     name = "horovod"
+    COPIES = 5  # of a message in a rank's memory at the most, its own and the result among them
     SETTINGS = ("HOROVOD_GLOO_IFACE", "HOROVOD_CYCLE_TIME", "HOROVOD_FUSION_THRESHOLD")
 
     def __init__(self, config):
@@ -217,6 +218,7 @@ class TFDistribute:
     """
 
     name = "tf.distribute"
+    COPIES = 9  # an all-gather pads what each brings, and puts the parts together in the end
     GROUP = 2020  # a number of our own for broadcasts: the strategy counts its groups from 1
 
     def __init__(self, config):
@@ -224,7 +226,11 @@ class TFDistribute:
             if getattr(config, option) is not None:
                 raise BenchError(f"--{option.replace('_', '-')} is for Horovod: tf.distribute uses "
                                  "the addresses in TF_CONFIG, and has no cycles")
-        task = cluster.await_all()
+        task = cluster.read()
+        if task.chief or task.ps:
+            raise BenchError("a chief and parameter servers have no collectives: launch with "
+                             'cluster="multi_worker"')
+        cluster.await_all(task)
         tf_options = tf.distribute.experimental
         implementation = tf_options.CommunicationImplementation[config.implementation.upper()]
         self.strategy = tf.distribute.MultiWorkerMirroredStrategy(
@@ -241,7 +247,8 @@ class TFDistribute:
                              "ring works without")
         self.device = gpus[0].name if gpus else tf.config.list_logical_devices("CPU")[0].name
         self.backend = "nccl" if gpus and config.implementation != "ring" else "grpc ring"
-        self.transport = transport(self.backend, self.ranks, self.hosts, "")
+        self.transport = transport(self.backend, self.ranks, self.hosts,
+                                   interface_of(names[self.rank]))
         self.wait = self._replicated(lambda: tf.distribute.get_replica_context().all_reduce(
             tf.distribute.ReduceOp.SUM, tf.zeros([1])))
         self.all = self._replicated(

@@ -7,7 +7,8 @@
 Two ranks throw a message back and forth while all others wait; half a round trip is one way. Paths:
 
 tcp            a socket, on the interface that --interface names
-shared_memory  both copy through a piece of memory that they share: on the same host only
+shared_memory  both copy through a piece of memory that they share: on the same host only, and as
+               fast as the processor's caches where a message fits into them
 horovod        what Horovod offers between two ranks: a broadcast each way, in a set of the two
 device         copies by TensorFlow between rank 0's host memory and its GPUs, and between these
                (written without a GPU at hand: not run on one)
@@ -40,7 +41,7 @@ from ddl.record import Recorder, hardware, versions
 
 PATHS = ("tcp", "shared_memory", "horovod", "device")
 WARM_UP = 3  # round trips of each size
-COPIES = 4  # of a message that a rank holds at once
+COPIES = 5  # of a message in a rank's memory at the most
 PATIENCE_S = 60.0  # for the other rank to call or to answer
 
 

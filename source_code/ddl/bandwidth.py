@@ -127,12 +127,14 @@ def measured(runs, kind):
     return [{**run.result, "name": run.name} for run in runs]
 
 
-def bandwidths(runs):
+def bandwidths(runs, operations=None):
     """Tabulate runs of `bench_allreduce.py`: a row for each operation and size of each run.
 
     Parameters
     ----------
     runs : Run, Recorded, or an iterable of them
+    operations : iterable of str, optional
+        Which to show; by default all that were measured.
 
     Returns
     -------
@@ -143,6 +145,8 @@ def bandwidths(runs):
     results, rows = measured(runs, "operation"), []
     for result in results:
         for point in result["points"]:
+            if operations is not None and point["operation"] not in operations:
+                continue
             seconds, size, ranks = point["seconds"], point["size_bytes"], result["ranks"]
             rows.append({
                 "name": result["name"], "library": result["library"],
@@ -153,10 +157,12 @@ def bandwidths(runs):
                 "bus_gb_per_s": 1e-9 * bus_bandwidth(point["operation"], size, seconds["median"],
                                                      ranks),
             })
+    if not rows:
+        raise ValueError(f"none of these runs measured {' or '.join(operations or ['anything'])}")
     labels = {
-        "name": ("run", "s"), "backend": ("carried by", "s"), "ranks": ("ranks", "d"),
-        "operation": ("operation", "s"), "size_bytes": ("bytes", ",d"), "repeats": ("n", "d"),
-        "time": ("time, µs (quartiles)", "s"),
+        "name": ("run", ""), "backend": ("carried by", ""), "ranks": ("ranks", "d"),
+        "operation": ("operation", ""), "size_bytes": ("bytes", ",d"), "repeats": ("n", "d"),
+        "time": ("time, µs (quartiles)", ""),
         "algorithm_gb_per_s": ("algorithm bandwidth, GB/s", ".3g"),
         "bus_gb_per_s": ("bus bandwidth, GB/s", ".3g"),
     }
@@ -194,8 +200,8 @@ def pairs(runs):
                 "gb_per_s": 1e-9 * _one_way(best), "best_bytes": best["size_bytes"],
             })
     labels = {
-        "name": ("run", "s"), "path": ("path", "s"), "from": ("from", ""), "to": ("to", ""),
-        "time": ("one way, µs (quartiles)", "s"), "smallest_bytes": ("of bytes", ",d"),
+        "name": ("run", ""), "path": ("path", ""), "from": ("from", ""), "to": ("to", ""),
+        "time": ("one way, µs (quartiles)", ""), "smallest_bytes": ("of bytes", ",d"),
         "gb_per_s": ("at best, GB/s", ".3g"), "best_bytes": ("at bytes", ",d"),
     }
     ways = dict.fromkeys(f"{result['name']}: {result['transport']}" for result in results)

@@ -17,6 +17,7 @@ __all__ = [
     "add_options",
     "address",
     "available_bytes",
+    "interface_of",
     "link",
     "nccl_settings",
     "refuse_what_does_not_fit",
@@ -219,9 +220,19 @@ def address(interface):
     BenchError
         If it has none, or isn't there.
     """
-    there = {name: entry.address for name, entries in psutil.net_if_addrs().items()
-             for entry in entries if entry.family == socket.AF_INET}
+    there = _addresses()
     if interface not in there:
         raise BenchError(f"--interface {interface}: there is none with an IPv4 address on this "
                          f"host; there are: {', '.join(sorted(there))}")
     return there[interface]
+
+
+def interface_of(address):
+    """Return the name of the interface that has this IPv4 address; empty where none has."""
+    return {own: name for name, own in _addresses().items()}.get(address, "")
+
+
+def _addresses():
+    """The IPv4 address of each network interface of this host that has one."""
+    return {name: entry.address for name, entries in psutil.net_if_addrs().items()
+            for entry in entries if entry.family == socket.AF_INET}

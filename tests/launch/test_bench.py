@@ -105,6 +105,7 @@ def test_messages_between_all_pairs(nothing_left):
     ("bench_allreduce.py", 2, {"max_bytes": 4**24}, "would fit"),
     ("bench_allreduce.py", 1, {"implementation": "ring"}, 'launch with cluster="multi_worker"'),
     ("bench_allreduce.py", 1, {"cluster": "multi_worker", "interface": "lo"}, "is for Horovod"),
+    ("bench_allreduce.py", 1, {"cluster": "parameter_server"}, 'with cluster="multi_worker"'),
     ("bench_p2p.py", 1, {}, "one rank has no other to talk to"),
 ])
 def test_what_cannot_be_measured_is_said(script, workers, options, message, nothing_left):

@@ -99,6 +99,9 @@ def test_a_row_for_each_operation_and_size_of_each_run():
     shown = table.readable()
     assert shown["time, µs (quartiles)"][2] == "1,573 (1,416–1,887)"
     assert shown["time, µs (quartiles)"][0] == "0.1 (0.1–0.1)"
+    assert set(bandwidths(collective(), ["broadcast"])["operation"]) == {"broadcast"}
+    with pytest.raises(ValueError, match="none of these runs measured reduce"):
+        bandwidths(collective(), ["reduce"])
     assert "loopback" in repr(table) and "<table" in table._repr_html_()
 
 

@@ -98,6 +98,7 @@ def test_it_is_said_where_bytes_go():
     assert "that is not known" in bench.link("", hosts=2)
     assert bench.link("lo", hosts=2).startswith("TCP between hosts over lo (")
     assert bench.address("lo") == "127.0.0.1"
+    assert bench.interface_of("127.0.0.1") == "lo" and bench.interface_of("192.0.2.1") == ""
 
 
 def test_an_interface_that_is_not_there_is_named_along_with_those_that_are():
