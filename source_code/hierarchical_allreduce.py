@@ -1,6 +1,6 @@
 """All-reduce in several ways over hosts with a slow network between them, in turns in one job.
 
-    ddl run --site containers/sites/two-hosts.toml --workers 4 --nodes 2 hierarchical_allreduce.py
+    ddl run --site containers/sites/two-hosts.toml --workers 4 hierarchical_allreduce.py
     ddl run --workers 8 --nodes 2 hierarchical_allreduce.py --max-bytes 67108864   # on a cluster
 
 The ways are those of ddl/hierarchy.py: Horovod's own ring; a ring over plain sockets, once host by
@@ -55,7 +55,7 @@ def main(arguments=None):
         raise SystemExit(
             f"hierarchical_allreduce.py: {ranks} ranks on {hvd.cross_size()} hosts, and it takes "
             "two hosts with two ranks each, at least: launch(..., workers=4, nodes=2). With "
-            "site=hosts.site() this machine stands for two hosts, where that is permitted.")
+            "site=hosts.site() this machine stands for two, where that is permitted.")
     refuse_what_does_not_fit(max(to_measure), COPIES, each)
     ways = Ways(config.interface)
     chosen = [variant for variant in VARIANTS if variant == FLAT or variant in config.variants]

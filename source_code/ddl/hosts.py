@@ -56,8 +56,8 @@ def site(rate_mbit=1000, hosts=2):
     Returns
     -------
     Site
-        For ``launch(..., workers=4, nodes=2, site=hosts.site())``. With ``nodes=1`` the same site
-        starts all ranks on this machine itself, with no slow network.
+        For ``launch(..., workers=4, site=hosts.site())``. With ``nodes=1`` the same site starts all
+        ranks on this machine itself, with no slow network.
     """
     from ddl.machine import cores_of_host
     from ddl.site import Site

@@ -10,6 +10,7 @@ rank-<k>.json      rank k as it starts: host, process id, threads; in a cluster 
 rank-<k>.log       rank k: everything that it prints
 error-<k>.json     rank k, when an exception ends it
 exit-<k>.json      the task that looks after rank k, on several nodes: how it ended
+hosts              where hosts are made on one machine: their names and addresses
 rendezvous.json    the task of rank 0, on several nodes: where the ranks meet
 events.jsonl       rank 0's training script, as it goes (`Recorder`)
 result.json        rank 0's training script, at the end (`Recorder`)

@@ -12,6 +12,8 @@ from ddl.sitekey import SiteError
 
 __all__ = ["Site", "SiteError", "gpu_names", "usable_cores"]
 
+MOST_HOSTS = 64  # made on one machine: each rank is a process that imports TensorFlow
+
 
 @dataclass(frozen=True)
 class Site:
@@ -127,9 +129,9 @@ class Site:
                             "a run would only ever checkpoint", "time_limit")
 
     def _refuse_in_namespaces(self):
-        if self.nodes < 2:
-            raise SiteError(f'nodes = {self.nodes}: scheduler = "namespaces" makes two hosts or '
-                            'more; "local" is for one', "nodes")
+        if not 2 <= self.nodes <= MOST_HOSTS:
+            raise SiteError(f'nodes = {self.nodes}: scheduler = "namespaces" makes 2 to '
+                            f'{MOST_HOSTS} hosts; "local" is for one', "nodes")
         if self.container != "none":
             raise SiteError(f'container = "{self.container}" needs scheduler = "local" or "slurm": '
                             "a container has a network of its own", "container")
@@ -270,6 +272,7 @@ class Site:
     def nodes_for(self, job):
         """Number of nodes for a job: what it asks for, else the fewest that hold it evenly.
 
+        Hosts made on this machine are there to be used: by default all of them are.
         ``oversubscribe`` lets ranks share the devices of one node where they would not fit.
 
         Raises
@@ -280,7 +283,8 @@ class Site:
         if job.nodes is not None and job.nodes > self.nodes:
             raise SiteError(f"nodes={job.nodes} asked for, but this site has {self.nodes} "
                             f"({self.origin or 'as described'})")
-        allowed = range(1, self.nodes + 1) if job.nodes is None else (job.nodes,)
+        asked = self.nodes if self.scheduler == "namespaces" and not job.nodes else job.nodes
+        allowed = range(1, self.nodes + 1) if asked is None else (asked,)
         for nodes in allowed:
             if job.workers % nodes == 0 and job.workers // nodes <= self.slots:
                 return nodes
@@ -299,7 +303,7 @@ class Site:
         below = max((count for count in fitting if count < job.workers), default=None)
         above = min((count for count in fitting if count > job.workers), default=None)
         works = " or ".join(f"workers={count}" for count in (below, above) if count)
-        on = f"{allowed[-1]} nodes" if job.nodes else f"up to {allowed[-1]} nodes"
+        on = f"{allowed[-1]} nodes" if asked else f"up to {allowed[-1]} nodes"
         raise SiteError(f"{job.workers} workers asked for, which cannot be shared out evenly over "
                         f"{on} with {have} each: {works} works.")
 

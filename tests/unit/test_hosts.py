@@ -42,6 +42,13 @@ def test_the_whole_command(site):
     assert (described["nodes"], described["site"]["rate_mbit"]) == (2, 100)
 
 
+def test_all_hosts_are_used_unless_a_job_says_how_many(site):
+    every = Job("/course/x.py", workers=4, cwd="/c")
+    assert planned(every, site).argv[3:5] == ("--hosts", "2")
+    with pytest.raises(SiteError, match="3 workers asked for, .* over 2 nodes"):
+        planned(Job("/course/x.py", workers=3, cwd="/c"), site)
+
+
 def test_on_one_host_there_is_no_network_to_be_slow(site):
     result = planned(Job("/course/x.py", workers=4, nodes=1, cwd="/c"), site)
     assert result.argv[2:4] == ("ddl.horovodrun", "--gloo")
