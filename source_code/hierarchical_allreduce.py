@@ -106,8 +106,8 @@ def measure(ways, chosen, size_bytes, config):
     right = hvd.allreduce(message, op=hvd.Sum, name=f"right.{size_bytes}").numpy()
     for variant in chosen:
         if not np.array_equal(ways.act(variant, message), right):
-            raise RuntimeError(f"{variant}: on rank {hvd.rank()} the sum of {size_bytes:,} bytes is "
-                               "not that of Horovod's own all-reduce")
+            raise RuntimeError(f"{variant}: on rank {hvd.rank()} the sum of {size_bytes:,} bytes "
+                               "is not that of Horovod's own all-reduce")
     for _ in range(WARM_UP):
         turn = [ways.timed(variant, message)[0] for variant in chosen]
     slowest = gather([[sum(turn)]]).max()

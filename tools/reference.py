@@ -3,10 +3,12 @@
 For lesson 2 (`--only two-hosts`, five minutes): this machine as two hosts, for readers who may not
 make any; all-reduce in several ways, and training steps, over links of several rates.
 
-For lesson 4 (`--only convergence`) the arms are the lesson's own cells, executed once a seed on CIFAR-10, so that a recorded run and a
-reader's run differ in nothing but machine and seed; then a grid of base learning rates for each
-optimizer. Runs that are done are kept under build/reference/, so an interrupted recording resumes.
-Written to results/reference/: one result.json a line, with hardware, date, versions and data in it.
+For lesson 4 (`--only convergence`) the arms are the lesson's own cells, executed once a seed on
+CIFAR-10, so that a recorded run and a reader's run differ in nothing but machine and seed; then a
+grid of base learning rates for each optimizer.
+
+Runs that are done are kept under build/reference/, so an interrupted recording resumes. Written to
+results/reference/: one result.json a line, with hardware, date, versions and data in it.
 
 `--size smoke` with other folders only checks that the recording works.
 """

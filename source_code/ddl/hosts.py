@@ -32,7 +32,8 @@ from ddl.record import RunFolder, append_json_line, write_json
 __all__ = ["INTERFACE", "address", "link", "main", "permitted", "site"]
 
 INTERFACE = "eth0"
-PROGRAMS = {"unshare": "util-linux", "mount": "mount", "nsenter": "util-linux", "ip": "iproute2", "tc": "iproute2"}
+PROGRAMS = {"unshare": "util-linux", "nsenter": "util-linux", "mount": "mount", "ip": "iproute2",
+            "tc": "iproute2"}
 RATE = "DDL_RATE_MBIT"  # what each rank is told of the link
 INSIDE = "DDL_HOSTS_INSIDE"  # set in the process that has a namespace of its own already
 # What may pass at full speed after a pause. A message that is smaller is not slowed down, so it has

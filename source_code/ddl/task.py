@@ -5,9 +5,9 @@
 `ddl.hosts` starts it, too, on hosts that it makes on this machine.
 
 Without ssh and without MPI: rank, local rank and size come from who starts it (`ddl.place`), and
-the ranks meet through Horovod's own rendezvous server, which rank 0's task runs. Its address travels in the
-run's folder, which all nodes see. (With ``--controller mpi`` they meet through PMIx instead, and
-nothing of this is needed.)
+the ranks meet through Horovod's own rendezvous server, which rank 0's task runs. Its address
+travels in the run's folder, which all nodes see. (With ``--controller mpi`` they meet through PMIx
+instead, and nothing of this is needed.)
 
 The ranks of a cluster of tf.distribute (``--controller none``) find each other through their files
 in that folder; all that they need to be told is this host's address.

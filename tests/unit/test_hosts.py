@@ -129,7 +129,7 @@ def test_a_run_fails_with_the_reason(monkeypatch, tmp_path):
 
 def test_a_line_that_was_not_planned_here_is_refused(tmp_path):
     environment = {name: value for name, value in os.environ.items() if name != "DDL_RUN_DIR"}
-    ran = subprocess.run([sys.executable, "-m", "ddl.hosts", "--hosts", "2", "--ranks", "2", "true"],
-                         env=environment, capture_output=True, text=True, cwd=tmp_path)
+    line = [sys.executable, "-m", "ddl.hosts", "--hosts", "2", "--ranks", "2", "true"]
+    ran = subprocess.run(line, env=environment, capture_output=True, text=True, cwd=tmp_path)
     assert ran.returncode == 2
     assert "ddl.hosts: not a command that this package planned" in ran.stdout
