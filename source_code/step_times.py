@@ -11,9 +11,9 @@ averaging of one gradient overlap with computing the next.) The pictures are ran
 time is measured, nothing is learned. On one rank nothing is averaged, and a part of the batch is
 timed as well: what one of several ranks would have to do.
 
-With --model the step is train_cifar.py's, in one piece. Several ranks take it in two ways, in turns:
-together, and apart: side by side, each at its own pace, averaging nothing. That is what computing
-costs in company.
+With --model the step is train_cifar.py's, in one piece. Several ranks take it in two ways, in
+turns: together, and apart: side by side, each at its own pace, averaging nothing. That is what
+computing costs in company.
 """
 
 import argparse

@@ -324,7 +324,7 @@ def fit(points, ranks, algorithm="ring"):
     counts = numpy.array([terms(algorithm, int(number)) for number in every])
     columns = counts * numpy.stack([numpy.ones(len(points)), size_bytes], axis=1)
     weights = numpy.ones(len(points))
-    for _ in range(REWEIGHT if len(points) >= 5 else 1):  # of fewer, none can be told from the rest
+    for _ in range(REWEIGHT if len(points) >= ENOUGH else 1):
         both = _positive(columns, seconds, weights)
         off = numpy.abs(columns @ both / seconds - 1)
         typical = max(1.4826 * float(numpy.median(off)), 1e-9)  # the deviation, were it normal
@@ -334,6 +334,7 @@ def fit(points, ranks, algorithm="ring"):
                tuple(seconds.tolist()), alpha, beta)
 
 
+ENOUGH = 5  # points: of fewer, none can be told from the others
 REWEIGHT = 50  # solutions; the weights have settled long before
 HUBER = 1.345  # in units of the typical error: Huber's own constant
 

@@ -44,7 +44,7 @@ __all__ = [
 FORWARD = 1 / 3  # of the computation: a layer's backward pass takes about twice its forward pass
 BYTES = 4  # of a parameter's gradient
 FUSION_BYTES = 64 * 2**20  # Horovod's default: its documentation, page Tensor Fusion
-METRICS_BYTES = 12  # that train_cifar.py averages besides: its timeline shows them fused with the rest
+METRICS_BYTES = 12  # what train_cifar.py averages besides; Horovod fuses it with the gradients
 
 # NCCL's own model has these. Shares of the nominal bandwidth: src/graph/topo.h (20 of an NVLink's
 # 25 GB/s, 12 of PCIe 3 x16's 15.75, 12 of 100 Gbit/s); latencies in seconds of the ring's Simple
@@ -288,8 +288,8 @@ def report(predictions, run):
             "error": one.seconds / measured - 1,
         })
     labels = {
-        "name": ("from", "s"), "ranks": ("ranks", "d"), "computation_ms": ("computation, ms", ".2f"),
-        "waiting_ms": ("waiting, ms", ".2f"), "communication_ms": ("communication, ms", ".2f"),
+        "name": ("from", "s"), "ranks": ("ranks", "d"),
+        "computation_ms": ("computation, ms", ".2f"), "waiting_ms": ("waiting, ms", ".2f"), "communication_ms": ("communication, ms", ".2f"),
         "low_ms": ("at least, ms", ".2f"), "predicted_ms": ("predicted, ms", ".2f"),
         "high_ms": ("at most, ms", ".2f"), "measured_ms": ("measured, ms", ".2f"),
         "error": ("error", "+.0%"),
@@ -414,8 +414,8 @@ def models():
 def _known(model):
     known = _models()
     if model not in known:
-        raise ValueError(f"there is no model {model!r}; there are: {', '.join(known)}. For another, "
-                         "say its parameters and one GPU's images/s")
+        raise ValueError(f"there is no model {model!r}; there are: {', '.join(known)}. For "
+                         "another, say its parameters and one GPU's images/s")
     return known[model]
 
 
