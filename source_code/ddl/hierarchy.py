@@ -65,7 +65,8 @@ def variants(run):
     -------
     Table
         Columns: size_bytes, variant, milliseconds (median), spread, faster (than Horovod's own ring
-        in the same turn: median), faster_spread, counted_mb and expected_mb (from one host to the
+        in the same turn: median), faster_spread, verdict ("faster" or "slower" where both quartiles
+        say so, else "no difference"), counted_mb and expected_mb (from one host to the
         other, an all-reduce), repeats.
     """
     result = run.result
@@ -75,6 +76,7 @@ def variants(run):
         "milliseconds": 1e3 * point["seconds"]["median"],
         "spread": _range(point["seconds"], 1e3),
         "faster": point["faster"]["median"], "faster_spread": _range(point["faster"]),
+        "verdict": "" if point["variant"] == FLAT else _verdict(point["faster"]),
         "counted_mb": point["link_bytes"]["counted"] / 1e6,
         "expected_mb": point["link_bytes"]["expected"] / 1e6,
         "repeats": point["repeats"],
@@ -83,14 +85,22 @@ def variants(run):
         "size_mb": ("message, MB", ".4g"), "variant": ("variant", ""),
         "milliseconds": ("median, ms", ",.2f"), "spread": ("quartiles, ms", ""),
         "faster": ("times as fast as flat", ".2f"), "faster_spread": ("quartiles", ""),
+        "verdict": ("against flat", ""),
         "counted_mb": ("over the link, MB", ",.3f"), "expected_mb": ("by arithmetic, MB", ",.3f"),
         "repeats": ("n", "d"),
     }
     return Table.of(rows, labels, (
-        f"{_setting(run)}. In turns: each repetition does every variant once, and as fast as "
-        "flat is of the same turn. Over the link: what the interface of the host that sent most "
-        "counted for one all-reduce, headers and acknowledgements included. "
+        f"{_setting(run)}. In turns: each repetition does every variant once, and as fast as flat "
+        "is of the same turn; a difference is one where both quartiles say so. Over the link: what "
+        "the interface of the host that sent most counted for one all-reduce, headers and "
+        "acknowledgements included. "
         + " ".join(f"{name}: {text}." for name, text in VARIANTS.items())))
+
+
+def _verdict(faster):
+    if faster["low"] > 1:
+        return "faster"
+    return "slower" if faster["high"] < 1 else "no difference"
 
 
 def _range(spread, scale=1):

@@ -50,8 +50,8 @@ def run():
         return {"operation": "all_reduce", "variant": variant, "size_bytes": size, "repeats": 5,
                 "seconds": {"median": seconds, "low": 0.9 * seconds, "high": 1.1 * seconds,
                             "least": 0.8 * seconds},
-                "faster": {"median": flat / seconds, "low": 0.9 * flat / seconds,
-                           "high": 1.1 * flat / seconds},
+                "faster": {"median": flat / seconds, "low": 0.95 * flat / seconds,
+                           "high": 1.05 * flat / seconds},
                 "link_bytes": {"counted": 1.05 * link_bytes(variant, size, 2, 2),
                                "expected": link_bytes(variant, size, 2, 2)}}
 
@@ -72,6 +72,7 @@ def test_a_table_has_a_row_for_each_size_and_variant(run):
     assert (row["variant"], row["size_bytes"], row["repeats"]) == ("hierarchical", 10**6, 5)
     assert row["milliseconds"] == pytest.approx(8) and row["faster"] == pytest.approx(1.25)
     assert (row["counted_mb"], row["expected_mb"]) == (pytest.approx(1.05), pytest.approx(1.0))
+    assert list(table["verdict"][-5:]) == ["", "no difference", "slower", "faster", "faster"]
     assert "4 ranks on 2 hosts, eth0, recorded on 2 cores of a processor" in repr(table)
     assert "7.2–8.8" in repr(table)
 
