@@ -289,7 +289,8 @@ def report(predictions, run):
         })
     labels = {
         "name": ("from", "s"), "ranks": ("ranks", "d"),
-        "computation_ms": ("computation, ms", ".2f"), "waiting_ms": ("waiting, ms", ".2f"), "communication_ms": ("communication, ms", ".2f"),
+        "computation_ms": ("computation, ms", ".2f"), "waiting_ms": ("waiting, ms", ".2f"),
+        "communication_ms": ("communication, ms", ".2f"),
         "low_ms": ("at least, ms", ".2f"), "predicted_ms": ("predicted, ms", ".2f"),
         "high_ms": ("at most, ms", ".2f"), "measured_ms": ("measured, ms", ".2f"),
         "error": ("error", "+.0%"),
@@ -587,7 +588,8 @@ def published():
     }
     sources = "; ".join(f"{name}: {source['text']}" for name, source in said["source"].items())
     return Table.of(rows, labels, (
-        "Scaling efficiency. Nothing in the prediction is fitted to it. Left out, so that "
+        "Scaling efficiency. Nothing in the prediction is fitted to it; at least and at most are the "
+        "bounds of overlap, not of all that can happen. Left out, so that "
         "predictions are too high: agreeing on what is ready, late input, waiting for the slowest, "
         "computation that messages slow down; and that TCP without RDMA (horovod-64) reaches less "
         f"of a network. Sources: {sources}."))
