@@ -4,7 +4,8 @@
     ddl run --workers 2 bench_p2p.py --paths tcp shared_memory --sizes 4 4096 4194304
     ddl run --workers 1 bench_p2p.py --paths device         # where there are GPUs
 
-Two ranks throw a message back and forth while all others wait; half a round trip is one way. Paths:
+Two ranks throw a message back and forth while all others wait; half a round trip is one way. With N
+ranks there are N (N − 1) / 2 pairs, one after another: --seconds 0.05 goes through many faster.
 
 tcp            a socket, on the interface that --interface names
 shared_memory  both copy through a piece of memory that they share: on the same host only, and as
@@ -112,18 +113,23 @@ def main(arguments=None):
     barrier()
     if recorder:
         hosts = len(set(nodes))
-        interface = own_interface(config.interface)
-        ways = {"tcp": f"tcp: {link(interface, hosts)}", "shared_memory": "shared_memory: memory",
-                "horovod": f"horovod: {controller()}, " + (
-                    link(interface, hosts) if controller() == "gloo" else "as MPI chooses"),
-                "device": "device: PCIe, or NVLink between GPUs that have it"}
+        tcp = link(own_interface(config.interface), hosts)
         recorder.result({
             "script": "bench_p2p.py", "argv": sys.argv[1:], "config": vars(config),
             "library": "horovod", "backend": controller(), "hosts": hosts, "ranks": ranks,
-            "transport": "; ".join(ways[path] for path in config.paths),
+            "transport": "; ".join(f"{path}: {transport(path, tcp)}" for path in
+                                   dict.fromkeys(point["path"] for point in points)),
             "threads_per_rank": threads_per_rank(),
             "points": points, "history": [], "versions": versions(), "hardware": hardware(),
         })
+
+
+def transport(path, tcp):
+    """Say in words where the bytes of a path go; `tcp` says it of TCP's."""
+    if path == "horovod":
+        return f"{controller()}, {tcp if controller() == 'gloo' else 'MPI chooses'}"
+    return {"tcp": tcp, "shared_memory": "memory of this host",
+            "device": "PCIe, or NVLink between GPUs that have it"}[path]
 
 
 def barrier():

@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 
 from ddl.efficiency import spread
+from ddl.hosts import link as link_made_here
 
 __all__ = [
     "BenchError",
@@ -205,6 +206,8 @@ def link(interface, hosts=2):
     if hosts == 1:
         bound = f", addresses of {interface}" if interface and interface != "lo" else ""
         return f"loopback (TCP inside this host{bound}, no network card)"
+    if made := link_made_here():
+        return f"TCP over {made}"
     if not interface:
         return "TCP between hosts over an interface that is not known here"
     rate = psutil.net_if_stats()[interface].speed

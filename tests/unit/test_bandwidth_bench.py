@@ -92,11 +92,13 @@ def test_a_container_has_less_memory_than_its_host(tmp_path, monkeypatch):
     assert bench.available_bytes() > 2**20
 
 
-def test_it_is_said_where_bytes_go():
+def test_it_is_said_where_bytes_go(monkeypatch):
     assert bench.link("", hosts=1) == "loopback (TCP inside this host, no network card)"
     assert bench.link("lo", hosts=1) == bench.link("", hosts=1)
     assert "that is not known" in bench.link("", hosts=2)
     assert bench.link("lo", hosts=2).startswith("TCP between hosts over lo (")
+    monkeypatch.setenv("DDL_RATE_MBIT", "1000")  # as on a host that was made on this machine
+    assert "limited to 1,000 Mbit/s" in bench.link("lo", hosts=2)
     assert bench.address("lo") == "127.0.0.1"
     assert bench.interface_of("127.0.0.1") == "lo" and bench.interface_of("192.0.2.1") == ""
 
