@@ -29,6 +29,7 @@ from ddl.machine import threads_per_rank
 from ddl.record import Recorder, hardware, versions
 
 WARM_UP = 2  # turns of each size
+LEAST = 5  # turns that are measured, however long they take: quartiles need some
 COPIES = 6  # of a message that a rank holds at once
 ITEM = np.dtype(np.float32)
 
@@ -111,7 +112,7 @@ def measure(ways, chosen, size_bytes, config):
     for _ in range(WARM_UP):
         turn = [ways.timed(variant, message)[0] for variant in chosen]
     slowest = gather([[sum(turn)]]).max()
-    count = repeats(config, slowest)
+    count = max(LEAST, repeats(config, slowest))
     turns = [[ways.timed(variant, message) for variant in chosen] for _ in range(count)]
     own = np.array(turns)  # turns × variants × (seconds, bytes)
     everyones = gather(own.reshape(1, -1)).reshape(hvd.size(), *own.shape)
@@ -179,7 +180,7 @@ class Ways:
         if key not in self.functions:
             self.functions[key] = tf.function({
                 FLAT: self.flat, "hierarchical": self.hierarchical, "leaders": self.leaders,
-            }[variant])
+            }[variant], autograph=False)
         return self.functions[key](message).numpy()
 
     def flat(self, message):
