@@ -95,7 +95,7 @@ def test_messages_between_all_pairs(nothing_left):
         for pair in ((0, 1), (0, 2), (1, 2)) for size in (4, 1048576 + 4)]
     check_times(result["points"], 4)
     check_events(run, 18)
-    assert "shared_memory: memory of this host" in result["transport"] and "gloo" in result["transport"]
+    assert "shared_memory: memory of this host; horovod: gloo, loopback" in result["transport"]
     assert len(pairs(run)) == 9 and "(median of 3 pairs)" in plot_pairs(run).alt
     nothing_left(run)
 
