@@ -176,7 +176,7 @@ class Ways:
         """Do one all-reduce; return the sum, an array."""
         if variant in self.rings:
             return self.rings[variant].all_reduce(message.numpy())
-        key = variant, len(message)
+        key = variant, message.shape[0]
         if key not in self.functions:
             self.functions[key] = tf.function({
                 FLAT: self.flat, "hierarchical": self.hierarchical, "leaders": self.leaders,
@@ -184,16 +184,16 @@ class Ways:
         return self.functions[key](message).numpy()
 
     def flat(self, message):
-        return hvd.allreduce(message, op=hvd.Sum, name=f"flat.{len(message)}")
+        return hvd.allreduce(message, op=hvd.Sum, name=f"flat.{message.shape[0]}")
 
     def hierarchical(self, message):
-        name = f"hierarchical.{len(message)}"
+        name = f"hierarchical.{message.shape[0]}"
         part = hvd.reducescatter(message, op=hvd.Sum, process_set=self.inside, name=f"{name}.in")
         part = hvd.allreduce(part, op=hvd.Sum, process_set=self.between, name=f"{name}.between")
         return hvd.allgather(part, process_set=self.inside, name=f"{name}.out")
 
     def leaders(self, message):
-        name = f"leaders.{len(message)}"
+        name = f"leaders.{message.shape[0]}"
         total = hvd.allreduce(message, op=hvd.Sum, process_set=self.inside, name=f"{name}.in")
         if self.leads:
             total = hvd.allreduce(total, op=hvd.Sum, process_set=self.between,
