@@ -81,8 +81,9 @@ def two_host_runs(options):
     links, steps = LINKS[options.size], STEPS[options.size]
     wanted = [("hierarchical_allreduce.py", dict(workers=4, nodes=2), rate,
                dict(max_bytes=most, seconds=4.0)) for rate, most in links.items()]
-    wanted.append(("step_times.py", dict(workers=2, nodes=1), None, steps))
-    wanted += [("step_times.py", dict(workers=2, nodes=2), rate, steps) for rate in links]
+    # Hosts that have a rank each would give it all of their cores: one thread, here as there.
+    wanted += [("step_times.py", dict(workers=2, nodes=1 if rate is None else 2, threads=1), rate,
+                steps) for rate in (None, *links)]
     results = []
     for script, where, rate, its_own in wanted:
         done = options.work / "two-hosts" / f"{Path(script).stem}-{rate}.json"

@@ -15,7 +15,7 @@ import pytest
 
 from ddl import attach, hosts, launch, processes
 from ddl.hierarchy import VARIANTS, plot_variants, variants
-from ddl.record import read_json
+from ddl.record import read_json, read_json_lines, recorded
 from ddl.run import RunInterrupted
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -352,3 +352,36 @@ def test_a_cluster_of_tf_distribute_meets_over_the_link(two_hosts, script, nothi
     assert [(address.split(":")[0], total) for address, total in last] == [
         (hosts.address(0), "2.0"), (hosts.address(1), "2.0")]
     nothing_left(run)
+
+
+# ---------------------------------------------------------------- recorded for those who may not
+
+
+@pytest.mark.slow
+def test_recording_what_two_hosts_do(two_hosts, tmp_path):
+    ran = subprocess.run([sys.executable, ROOT / "tools" / "reference.py", "--only", "two-hosts",
+                          "--size", "smoke", "--work", tmp_path / "work", "--results", tmp_path],
+                         capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    results = read_json_lines(tmp_path / "two-hosts.jsonl")
+    assert [(result["script"], result["rate_mbit"]) for result in results] == [
+        ("hierarchical_allreduce.py", 1000), ("step_times.py", None), ("step_times.py", 1000)]
+
+
+def test_recorded_results_say_where_they_come_from():
+    runs = recorded("two-hosts")
+    assert {run.result["script"] for run in runs} == {"hierarchical_allreduce.py", "step_times.py"}
+    for run in runs:
+        result = run.result
+        assert result["finished"] and result["hardware"]["cpu"] and result["load_before"] >= 0
+        assert result["versions"]["horovod"] and result["command"].startswith("launch(")
+        assert "/" not in " ".join(result["argv"])  # no path of the machine that recorded it
+    measured = [run for run in runs if run.result["script"] == "hierarchical_allreduce.py"]
+    assert [run.result["rate_mbit"] for run in measured] == [0, 1000, 100]
+    for run in measured:
+        largest = [point for point in run.result["points"]
+                   if point["size_bytes"] == run.result["points"][-1]["size_bytes"]]
+        for point in largest:  # TCP's headers and acknowledgements are some percent
+            counted = point["link_bytes"]
+            assert 0.98 < counted["counted"] / counted["expected"] < 1.15, point["variant"]
+        assert "recorded on" in repr(variants(run))
