@@ -1,13 +1,14 @@
 """How far the predicted step of train_cifar.py is from the measured one, on several ranks here.
 
-    python benchmarks/prediction.py                  # five repeats, about two minutes on two cores
+    python benchmarks/prediction.py                  # five repeats, about three minutes on two cores
     python benchmarks/prediction.py --ranks 2 --repeats 3
 
-Each repeat measures, one after the other, what computing costs (step_times.py: one rank alone, and
-ranks side by side that exchange nothing), what all-reduces cost (bench_allreduce.py), and the
-training itself (train_cifar.py). From the first two the third is predicted. Medians over repeats
-leave out what else the machine did meanwhile. Also measured: a step together in turns with steps
-apart, in one run, which other load slows alike. Printed, and written to --output as JSON.
+Each repeat measures, one after the other, the training itself (train_cifar.py), what computing costs
+(step_times.py: ranks side by side that exchange nothing, and one rank alone), what all-reduces cost
+(bench_allreduce.py), and the training again. It is predicted from the others, and the mean of both
+times is what it is compared with. Medians over repeats leave out what else the machine did. Also
+compared: a step together in turns with steps apart, in one run, which other load slows alike.
+Printed, and written to --output as JSON.
 """
 
 import argparse
@@ -30,21 +31,30 @@ SIZES = [4, 1024, 16_384, 65_536, 262_144, 1_048_576, 4_194_304]
 def measure(ranks, batch, steps):
     """Return one repeat's figures in milliseconds, and errors of three predictions."""
     options = {"threads": 1, "oversubscribe": True}
-    alone = launch("step_times.py", workers=1, model="cnn", part=ranks, global_batch=batch,
-                   steps=steps, **options)
+
+    def train():
+        return launch("train_cifar.py", workers=ranks, recipe="batch_norm", global_batch=batch,
+                      steps=2 * steps, data_set="synthetic", train_samples=2048, test_samples=100,
+                      **options)
+
+    before = train()
     company = launch("step_times.py", workers=ranks, model="cnn", global_batch=batch, steps=steps,
                      **options)
     bench = launch("bench_allreduce.py", workers=ranks, operations="all_reduce", sizes=SIZES,
                    **options)
-    training = launch("train_cifar.py", workers=ranks, recipe="batch_norm", global_batch=batch,
-                      steps=4 * steps, data_set="synthetic", train_samples=2048, test_samples=100,
-                      **options)
+    alone = launch("step_times.py", workers=1, model="cnn", part=ranks, global_batch=batch,
+                   steps=steps, **options)
+    trainings = before, train()
     fit = cost.fit(prediction.points(bench), ranks)
     predicted = {
         "one rank alone": prediction.predict_step(alone, fit),
         "in company": prediction.predict_step(company, fit, one=alone),
     }
-    table = prediction.report(predicted, training).to_dict("records")
+    tables = [prediction.report(predicted, run).to_dict("records") for run in trainings]
+    table = tables[0]
+    measured = statistics.mean(rows[0]["measured_ms"] for rows in tables)
+    for row in table:
+        row |= {"measured_ms": measured, "error": row["predicted_ms"] / measured - 1}
     together = prediction.report(predicted["in company"], company).to_dict("records")[0]
     return {
         "alpha_us": 1e6 * fit.alpha_s, "gb_per_s": fit.bandwidth_gb_per_s,
