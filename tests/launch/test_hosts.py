@@ -205,6 +205,18 @@ def test_without_being_root(two_hosts, nothing_left):
         shutil.rmtree(folder)
 
 
+def test_where_the_kernel_allows_no_more_networks_it_says_so(two_hosts):
+    """In a namespace of users that may have no namespaces of networks: a refusal that is real."""
+    ran = subprocess.run(
+        ["unshare", "--user", "--map-root-user", "sh", "-c",
+         'echo 0 > /proc/sys/user/max_net_namespaces && exec "$0" -c '
+         '"from ddl import hosts; print(hosts.permitted())"', sys.executable],
+        capture_output=True, text=True)
+    if "unshare failed" in ran.stderr:
+        pytest.skip(f"this kernel does not let users make namespaces: {ran.stderr}")
+    assert ran.stdout.startswith("this user may not make network namespaces here: unshare")
+
+
 AS_NOBODY = ("setpriv", "--reuid=nobody", "--clear-groups")
 
 
