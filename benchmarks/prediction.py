@@ -1,9 +1,9 @@
 """How far the predicted step of train_cifar.py is from the measured one, on several ranks here.
 
-    python benchmarks/prediction.py                  # five repeats, about three minutes on two cores
+    python benchmarks/prediction.py            # five repeats, about three minutes on two cores
     python benchmarks/prediction.py --ranks 2 --repeats 3
 
-Each repeat measures, one after the other, the training itself (train_cifar.py), what computing costs
+Each repeat measures in this order: the training itself (train_cifar.py), what computing costs
 (step_times.py: ranks side by side that exchange nothing, and one rank alone), what all-reduces cost
 (bench_allreduce.py), and the training again. It is predicted from the others, and the mean of both
 times is what it is compared with. Medians over repeats leave out what else the machine did. Also
