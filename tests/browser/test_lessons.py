@@ -110,6 +110,15 @@ def test_gradient_basics(open_notebook, solved):
 
 
 @pytest.mark.timeout(1200)
+def test_system_topology(open_notebook, solved):
+    saved = run_all(open_notebook, solved("2.System-Topology"), 900)
+    # Where hosts can be made here, one cell launches on one host and on two.
+    assert sum(text.count("done in") for text in saved.html) == 9
+    pictures = [text for text in saved.html if 'class="ddl-picture"' in text]
+    assert len(pictures) == 11 and all('alt="' in text for text in pictures)
+
+
+@pytest.mark.timeout(1200)
 def test_multi_gpu(open_notebook, lesson):
     """As it is handed out: every run is launched, and nothing fails but the unanswered questions."""
     saved = run_all(open_notebook, lesson("notebooks/3.Multi-GPU.ipynb"), 900, answered=False)

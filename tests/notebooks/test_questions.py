@@ -62,6 +62,7 @@ class Graded:
 LESSONS = (
     Graded("1.Gradient-Basics", questions=14, points=35, sections=11, guessing=1,
            packages=("math", "numpy", "ddl.ring")),
+    Graded("2.System-Topology", questions=13, points=34, sections=8, guessing=1),
     Graded("3.Multi-GPU", questions=15, points=40, sections=8, guessing=2,
            packages=("math", "numpy", "json")),
 )

@@ -13,9 +13,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.slow
 def test_recording_keeps_every_arm_and_resumes(tmp_path):
-    command = [sys.executable, ROOT / "tools" / "reference.py", "--size", "smoke", "--data-set",
-               "synthetic", "--seeds", "5", "--factors", "1", "--work", tmp_path / "work",
-               "--results", tmp_path / "results"]
+    command = [sys.executable, ROOT / "tools" / "reference.py", "--only", "convergence",
+               "--size", "smoke", "--data-set", "synthetic", "--seeds", "5", "--factors", "1",
+               "--work", tmp_path / "work", "--results", tmp_path / "results"]
     first = subprocess.run(command, capture_output=True, text=True)
     assert first.returncode == 0, first.stdout + first.stderr
     arms = read_json_lines(tmp_path / "results" / "convergence-cifar10.jsonl")

@@ -1100,7 +1100,7 @@ draw.plot_cost(costs, *links)
 # This is an estimate. The ranks here share one machine; 64 would have other
 # links between them. Horovod looks for work about every millisecond, so $\alpha$ holds
 # some of that waiting. And a trainer overlaps messages with computing, which the
-# formula leaves out. Lesson 2 will measure real links.
+# formula leaves out. Lesson 2 measures real links.
 
 # %% [markdown]
 # ## Your answers so far
@@ -1154,8 +1154,7 @@ check()
 # - Shallue et al. (2019), *Measuring the Effects of Data Parallelism on Neural
 #   Network Training*, section 4
 #
-# **Next:** [3. Multi-GPU](3.Multi-GPU.ipynb), where networks do what one weight
-# did here.
+# **Next:** [2. System topology](2.System-Topology.ipynb), where links are measured.
 #
 # ---
 # Text and diagrams: CC BY 4.0. Code: Apache-2.0.

@@ -18,18 +18,18 @@
 # ## The map
 #
 # ![The lessons in order: gradient basics, system topology, multi-GPU,
-# convergence, challenge; system topology and the challenge are being written, the
-# others are there.](images/course_map.svg)
+# convergence, challenge; the challenge is being written, the others are
+# there.](images/course_map.svg)
 #
 # | lesson | the question it answers |
 # | --- | --- |
 # | [1. Gradient basics](notebooks/1.Gradient-Basics.ipynb) | Why does averaging gradients speed up training? |
+# | [2. System topology](notebooks/2.System-Topology.ipynb) | How are my workers connected, and what does that cost? |
 # | [3. Multi-GPU](notebooks/3.Multi-GPU.ipynb) | How do I make my script distributed? |
 # | [4. Convergence](notebooks/4.Convergence.ipynb) | Why does my model learn worse on more workers, and what fixes it? |
 #
-# Lessons 1 and 3 have exercises, which check themselves as you go. The other
-# lessons on the map are being written. Lesson 4 stands on its own: it explains
-# what it needs.
+# Lessons 1 to 3 have exercises, which check themselves as you go. The challenge is
+# being written. Lesson 4 stands on its own: it explains what it needs.
 
 # %% tags=["parameters"]
 size = "reader"  # "smoke" only checks that everything runs

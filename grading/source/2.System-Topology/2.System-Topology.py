@@ -1,0 +1,1121 @@
+# %% [markdown]
+# # 2. System topology
+#
+# **How are my workers connected, and what does that cost?**
+#
+# | | |
+# | --- | --- |
+# | time | two and a half hours with the exercises; the runs alone take about five minutes on two cores |
+# | hardware | two cores; GPUs and a network make it richer |
+# | before this | [Start_Here](../Start_Here.ipynb), [1. Gradient basics](1.Gradient-Basics.ipynb) |
+#
+# You look at what is in your machine, and in four famous ones. You measure its
+# links, make a model of two numbers from the measurements, predict how fast your
+# training will be on more workers, and check. Then you predict clusters that you
+# don't have, and check against what others have published.
+
+# %% [markdown]
+# ## How this lesson works
+#
+# - **Questions** are numbered, with their points. Write code where it says
+#   `YOUR CODE HERE` and words where it says `YOUR ANSWER HERE`. The cell after
+#   your code has tests; there are further ones that you don't see.
+# - **Predict first**: put your guess into a `guess` cell before you run on. It
+#   is shown beside what came out, and it is not marked.
+# - Cells that launch and draw do not need your answers, so you can look ahead.
+# - `check()` at the end says which questions pass so far.
+# - Units: 1 GB is $10^9$ bytes, as vendors count; 1 GiB is $2^{30}$. A *bit* rate
+#   (Gbit/s) is eight times the *byte* rate.
+
+# %% tags=["parameters"]
+size = "reader"  # "smoke" only checks that everything runs
+workers = 2
+seed = 0
+
+# %%
+import itertools
+import math
+
+import numpy as np
+
+# %% tags=["demo"]
+import ddl
+from ddl import bandwidth_plot, cost, efficiency_plot, hierarchy, hosts
+from ddl import launch, prediction, prediction_plot, recorded
+from ddl import topology, topology_plot
+from ddl.bandwidth import bandwidths, pairs
+from ddl.guess import beside
+
+smoke = size == "smoke"
+messages = dict(  # the largest in bytes, seconds for each size
+    max_bytes=2**20 if smoke else 2**28, seconds=0.05 if smoke else 0.5
+)
+print("ddl", ddl.__version__)
+
+# %% [markdown]
+# ## 1. What is in this machine?
+#
+# Workers are processes. Each runs on cores or on a GPU, keeps its data in a
+# memory, and reaches the others through caches, memory, buses or a network. Which
+# of these lies between two workers decides what talking costs.
+#
+# The picture below is drawn from what your system says of itself: `hwloc` if it
+# is installed, else `/sys` and `/proc`; for GPUs, NVIDIA's driver.
+#
+# **Predict first.** How many MiB does this machine's largest cache have?
+
+# %% tags=["demo"]
+guess_cache = None  # MiB
+
+# %% tags=["demo"]
+machine = topology.here()
+topology_plot.plot_topology(machine)
+
+# %% tags=["demo"]
+beside(
+    guess_cache, max(cache.size_bytes for cache in machine.caches) / 2**20,
+    "MiB of the largest cache",
+)
+
+# %% [markdown]
+# From the inside out:
+#
+# - A **core** has small caches of its own. Two hardware threads of one core share
+#   them, and its arithmetic units.
+# - Cores of a **socket** (package) share the last cache and the memory's channels.
+#   Two workers on one socket compete for both.
+# - A **NUMA node** is a memory with the cores that are near it. Another node's
+#   memory can be read too, more slowly, over the link between sockets.
+# - **PCIe** is a tree: devices (GPUs, network cards) hang from switches, switches
+#   from a *host bridge*, which belongs to a socket.
+#
+# In a virtual machine or a container some of that may be hidden, or made up.
+
+# %% [markdown]
+# ### Machines with eight GPUs
+#
+# `topology.load` reads a recorded machine: a small text file, written from
+# published facts, which names its sources. `topology.names()` lists them. Here is
+# an 8-GPU server of 2017, NVIDIA's DGX-1.
+
+# %% tags=["demo"]
+dgx = topology.load("dgx-1")
+topology_plot.plot_topology(dgx)
+
+# %% [markdown]
+# `nvidia-smi topo -m` prints the same as a **matrix**: how does traffic get from
+# one GPU to another?
+
+# %% tags=["demo"]
+print(dgx.matrix_text().expandtabs(7))
+
+# %% [markdown]
+# | word | the path between two devices |
+# | --- | --- |
+# | `X` | the device itself |
+# | `NV4` | four NVLinks, used as one |
+# | `PIX` | one PCIe switch at most |
+# | `PXB` | several PCIe switches, and no host bridge |
+# | `PHB` | a host bridge, that is, through the CPU |
+# | `NODE` | two host bridges of the same NUMA node |
+# | `SYS` | two NUMA nodes, over the link between sockets |
+#
+# ![A server with two sockets. On each, two host bridges: one leads to PCIe switches
+# with four GPUs, the other to one GPU. PIX is between GPUs on one switch, PXB over
+# several switches, NODE between two host bridges of a socket, SYS between
+# sockets.](../images/distances.svg)
+
+# %% [markdown]
+# **Question 1** (2 points)
+#
+# Write `connection(text, one, other)`. `text` is a matrix as printed above: a line
+# with the devices' names, then a line for each device. Return the word between
+# two devices, such as `"NV2"`. Real output has network cards among the devices,
+# more columns at the end (`CPU Affinity`), and a legend after an empty line. Where
+# a device is not there, raise a `ValueError`.
+
+# %% nbgrader={"grade": false, "grade_id": "q01_connection", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def connection(text, one, other):
+    """Return how two devices are connected, as the matrix says."""
+    ### BEGIN SOLUTION
+    head, *lines = text.strip("\n").split("\n\n")[0].splitlines()
+    rows = {line.split()[0]: line.split()[1:] for line in lines}
+    names = [name for name in head.split() if name in rows]
+    if one not in rows or other not in names:
+        raise ValueError(f"no {one} or no {other}: there are {names}")
+    return rows[one][names.index(other)]
+    ### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "q01_connection_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+box = """
+        GPU0  GPU1  GPU2  mlx5_0  CPU Affinity  NUMA Affinity
+GPU0     X    PIX   SYS   NODE    0-15          0
+GPU1    PIX    X    SYS   NODE    0-15          0
+GPU2    SYS   SYS    X    PXB     16-31         1
+mlx5_0  NODE  NODE  PXB    X
+
+Legend: X = Self
+"""
+for devices, word in (("GPU0 GPU1", "PIX"), ("GPU2 mlx5_0", "PXB"),
+                      ("mlx5_0 GPU0", "NODE"), ("GPU1 GPU1", "X")):
+    found = connection(box, *devices.split())
+    assert found == word, f"{devices}: {found!r}, and it is {word}"
+### BEGIN HIDDEN TESTS
+two = "      GPU0 GPU1\nGPU0   X   NV12\nGPU1  NV12  X\n"
+assert connection(two, "GPU1", "GPU0") == "NV12"
+assert connection(box, "GPU1", "mlx5_0") == "NODE"
+for pair in (("GPU3", "GPU0"), ("GPU0", "GPU3"), ("GPU0", "Affinity")):
+    try:
+        connection(box, *pair)
+    except ValueError:
+        pass
+    else:
+        raise AssertionError("there is no such device")
+### END HIDDEN TESTS
+
+# %% [markdown]
+# **Predict first.** The DGX-1's eight GPUs make 28 pairs, and each GPU has six
+# NVLinks. How many pairs have no NVLink between them?
+
+# %% tags=["demo"]
+guess_apart = None  # a number of pairs
+
+# %% tags=["demo"]
+gpus = list(dgx.matrix().index)
+gb_per_s = {  # in each direction, over the best path
+    (a, b): dgx.bandwidth(a, b)
+    for a, b in itertools.permutations(gpus, 2)
+}
+apart = [
+    pair for pair in itertools.combinations(gpus, 2)
+    if not dgx.matrix().loc[pair].startswith("NV")
+]
+beside(guess_apart, len(apart), "pairs without an NVLink")
+
+# %% [markdown]
+# Those pairs talk over PCIe and the link between the sockets, or through a GPU
+# that both have a link to. Later machines put an **NVSwitch** between: every GPU
+# reaches every other at full speed, and the question is gone.
+
+# %% tags=["demo"]
+topology.compare(
+    [machine, *(topology.load(name) for name in topology.names())]
+)
+
+# %% [markdown]
+# ## 2. Links, and what they carry
+#
+# Every link has a **bandwidth** (bytes a second, once it flows) and a **latency**
+# (until the first byte is there). Data sheets like to give the sum of *both
+# directions*; what a transfer gets is one. PCIe 3.0 ×16 carries 15.75 GB/s **per
+# direction**, not in all.
+#
+# **Predict first.** How many times as fast as a network of 1 Gbit/s is one
+# direction of one H100's NVLinks together?
+
+# %% tags=["demo"]
+guess_times = None  # a number of times
+
+# %% tags=["demo"]
+topology_plot.plot_links()
+
+# %% [markdown]
+# These are what links are built for, before headers and waiting. `topology.links()`
+# is the same as a table, with both directions, latencies, and each one's source.
+#
+# GPUs reach each other in three ways:
+#
+# - **Host staging**: the data is copied to the host's memory and from there to the
+#   other GPU. It crosses PCIe twice, and the memory as well.
+# - **Peer to peer** (P2P): one GPU writes into the other's memory, over NVLink or
+#   across PCIe switches. No copy in between, no work for the CPU.
+# - **GPUDirect RDMA**: the same with a network card as the peer, so that data goes
+#   from GPU memory to the wire.
+#
+# How far apart may two GPUs be for NCCL to use P2P? `NCCL_P2P_LEVEL` says: it is a
+# **maximum distance**. `PXB` does not mean "via PXB"; it means "up to PXB":
+# NVLink and PIX too. For GPUs farther apart NCCL goes through the host's memory.
+
+# %% [markdown]
+# **Question 2** (2 points)
+#
+# From near to far: `NV#` (any number of NVLinks), `PIX`, `PXB`, then `PHB` and
+# `NODE` (both are "the same NUMA node" to NCCL), then `SYS`. The levels are `LOC`
+# (never), `NVL`, `PIX`, `PXB`, `PHB`, `SYS`.
+#
+# Write `peer_to_peer(word, level)`: may NCCL use P2P between two GPUs whose entry
+# in the matrix is `word`?
+
+# %% nbgrader={"grade": false, "grade_id": "q02_peer_to_peer", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def peer_to_peer(word, level):
+    """Return whether GPUs so far apart may use P2P at this level."""
+    ### BEGIN SOLUTION
+    far = ["LOC", "NVL", "PIX", "PXB", "PHB", "SYS"]
+    if word.startswith("NV"):
+        word = "NVL"
+    if word == "NODE":
+        word = "PHB"
+    return far.index(word) <= far.index(level)
+    ### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "q02_peer_to_peer_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+assert peer_to_peer("PIX", "PXB"), "PIX is nearer than PXB"
+assert not peer_to_peer("PHB", "PXB"), "PHB is farther than PXB"
+assert peer_to_peer("NV2", "PIX"), "NVLink is nearer than any PCIe path"
+assert not peer_to_peer("NV2", "LOC"), "LOC: never"
+### BEGIN HIDDEN TESTS
+words = ["NV12", "PIX", "PXB", "PHB", "NODE", "SYS"]
+wanted = {"LOC": 0, "NVL": 1, "PIX": 2, "PXB": 3, "PHB": 5, "SYS": 6}
+for level, near in wanted.items():
+    allowed = [bool(peer_to_peer(word, level)) for word in words]
+    assert allowed == [True] * near + [False] * (6 - near), level
+### END HIDDEN TESTS
+
+# %% [markdown]
+# **Question 3** (3 points)
+#
+# Arithmetic with units.
+#
+# - `gib_per_s(size_kib, taken_us)`: the bandwidth, in GiB/s, of a transfer.
+#   (A published course gives 1.6 GiB/s for 64 KiB in 4 µs. It is not.)
+# - `microseconds(size_bytes, gbit_per_s, latency_us)`: how long a message takes on
+#   a link of so many Gbit/s: the latency, then the bytes.
+# - `staged_gb_per_s(up, down)`: the bandwidth of a copy through the host, one step
+#   *after* the other, if the way up carries `up` GB/s and the way down `down`.
+
+# %% nbgrader={"grade": false, "grade_id": "q03_units", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def gib_per_s(size_kib, taken_us):
+    ### BEGIN SOLUTION
+    return size_kib / 2**20 / (taken_us * 1e-6)
+    ### END SOLUTION
+
+
+def microseconds(size_bytes, gbit_per_s, latency_us):
+    ### BEGIN SOLUTION
+    return latency_us + 8 * size_bytes / gbit_per_s * 1e-3
+    ### END SOLUTION
+
+
+def staged_gb_per_s(up, down):
+    ### BEGIN SOLUTION
+    return 1 / (1 / up + 1 / down)
+    ### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "q03_units_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+import math
+
+value = gib_per_s(1024, 1000)
+assert math.isclose(value, 0.9765625), f"1 MiB in 1 ms: {value} GiB/s"
+value = microseconds(125_000, 1, 50)
+assert math.isclose(value, 1050), f"10^6 bits at 1 Gbit/s: {value} µs"
+value = staged_gb_per_s(12, 12)
+assert math.isclose(value, 6), f"twice over a 12 GB/s link: {value} GB/s"
+### BEGIN HIDDEN TESTS
+assert math.isclose(gib_per_s(64, 4), 15.2587890625)
+assert math.isclose(gib_per_s(4, 2), 4 / 2**20 / 2e-6)
+assert math.isclose(microseconds(0, 100, 1.5), 1.5)
+assert math.isclose(microseconds(25_000_000, 200, 2), 1002)
+assert math.isclose(staged_gb_per_s(30, 15), 10)
+### END HIDDEN TESTS
+
+# %% tags=["demo"]
+speed = topology.links().set_index("link")["gb_per_s"]
+ratio = speed["NVLink 4, an H100's 18 links"] / speed["1 Gbit/s Ethernet"]
+beside(guess_times, ratio, "times as fast, one direction each")
+
+# %% [markdown]
+# ## 3. Rings and trees
+#
+# An all-reduce can go round a ring (lesson 1), or up and down a tree, or by
+# exchanging with partners at distance 1, 2, 4, ... (**recursive doubling**).
+#
+# ![Three ways for eight ranks. Ring: each sends to the next; 14 steps of an eighth
+# of the data. Recursive doubling: pairs at distance 1, 2, 4; 3 steps of all of it.
+# Tree: up to rank 0 and down again; 6 steps of all of it.](../images/collectives.svg)
+#
+# In a ring all links carry at the same time, and each step takes as long as its
+# **slowest link**. So a ring is as fast as its slowest neighbours, and the *order*
+# of the ring matters. NCCL looks at the topology and searches for good rings.
+#
+# **Predict first.** GPUs 0, 1, 2, ... 7 of the DGX-1, in that order and back to 0:
+# how many GB/s does the slowest hop carry?
+
+# %% tags=["demo"]
+guess_slowest = None  # GB/s in one direction
+
+# %% [markdown]
+# **Question 4** (2 points)
+#
+# Write `slowest(ring, gb_per_s)`. `ring` lists the GPUs in order, the last sends to
+# the first; `gb_per_s` is a dictionary from (sender, receiver) to bandwidth. Return
+# the slowest hop, as a pair (sender, receiver). Of equally slow ones, the first.
+
+# %% nbgrader={"grade": false, "grade_id": "q04_slowest", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def slowest(ring, gb_per_s):
+    """Return the slowest hop of a ring."""
+    ### BEGIN SOLUTION
+    hops = zip(ring, [*ring[1:], ring[0]])
+    return min(hops, key=lambda hop: gb_per_s[hop])
+    ### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "q04_slowest_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+def symmetric(links):
+    return links | {(b, a): speed for (a, b), speed in links.items()}
+
+
+square = symmetric({("A", "B"): 50, ("B", "C"): 25, ("C", "D"): 50,
+                    ("D", "A"): 10, ("A", "C"): 25, ("B", "D"): 50})
+hop = slowest(["A", "B", "C", "D"], square)
+assert tuple(hop) == ("D", "A"), f"D sends to A at 10 GB/s; not {hop}"
+hop = slowest(["A", "B", "D", "C"], square)
+assert tuple(hop) == ("C", "A"), f"the last hop, C to A, has 25; not {hop}"
+### BEGIN HIDDEN TESTS
+assert tuple(slowest(["D", "A", "B", "C"], square)) == ("D", "A")
+assert tuple(slowest(["B", "D"], square)) == ("B", "D")
+one_way = square | {("A", "B"): 1}
+assert tuple(slowest(["B", "A", "C", "D"], one_way)) == ("A", "C")
+assert tuple(slowest(["D", "C", "A", "B"], one_way)) == ("A", "B")
+### END HIDDEN TESTS
+
+# %% tags=["demo"]
+hops = list(zip(gpus, [*gpus[1:], gpus[0]]))
+beside(guess_slowest, min(gb_per_s[hop] for hop in hops), "GB/s, slowest hop")
+
+# %% [markdown]
+# **Question 5** (3 points)
+#
+# Write `best_ring(gpus, gb_per_s)`: of all rings through all of the GPUs (up to
+# eight), one whose slowest hop is fastest. Return it as a list that begins with the
+# first GPU. (There are 5,040 orders of eight GPUs that begin with the first: try
+# them all.)
+
+# %% nbgrader={"grade": false, "grade_id": "q05_best_ring", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def best_ring(gpus, gb_per_s):
+    """Return the ring whose slowest hop has the most GB/s."""
+    ### BEGIN SOLUTION
+    def least(ring):
+        return min(gb_per_s[hop] for hop in zip(ring, [*ring[1:], ring[0]]))
+
+    first, *rest = gpus
+    rings = ([first, *order] for order in itertools.permutations(rest))
+    return max(rings, key=least)
+    ### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "q05_best_ring_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+square = {("A", "B"): 50, ("B", "C"): 25, ("C", "D"): 50,
+          ("D", "A"): 10, ("A", "C"): 25, ("B", "D"): 50}
+square |= {(b, a): speed for (a, b), speed in square.items()}
+ring = list(best_ring(["A", "B", "C", "D"], square))
+assert sorted(ring) == ["A", "B", "C", "D"] and ring[0] == "A", ring
+around = min(square[hop] for hop in zip(ring, [*ring[1:], ring[0]]))
+assert around == 25, f"a ring without the slow link has 25 GB/s, not {around}"
+### BEGIN HIDDEN TESTS
+cube = {}
+for i in range(8):
+    for j in range(8):
+        if i != j:
+            cube[i, j] = 25 if bin(i ^ j).count("1") == 1 else 8
+ring = list(best_ring(list(range(8)), cube))
+assert sorted(ring) == list(range(8)) and ring[0] == 0
+assert min(cube[hop] for hop in zip(ring, [*ring[1:], ring[0]])) == 25
+path = {(i, j): 10 - abs(i - j) for i in range(5) for j in range(5) if i != j}
+ring = list(best_ring([2, 0, 1, 3, 4], path))
+assert ring[0] == 2 and sorted(ring) == [0, 1, 2, 3, 4]
+assert min(path[hop] for hop in zip(ring, [*ring[1:], ring[0]])) == 8
+### END HIDDEN TESTS
+
+# %% [markdown]
+# Try yours on the DGX-1: `best_ring(gpus, gb_per_s)`. Its NVLinks were laid so that
+# there is a ring, in fact several at once, without a single hop over PCIe.
+#
+# ## 4. Measure: what do your links carry?
+#
+# First from one worker to another: a message goes there and back many times, and
+# half of a round trip is the **one-way time**. Three ways: sockets (what Gloo
+# uses), memory that two processes share, and what Horovod itself offers.
+#
+# **Predict first.** How many µs does a message of 4 bytes take from one worker to
+# the other through a socket?
+
+# %% tags=["demo"]
+guess_one_way = None  # µs
+
+# %% tags=["demo"]
+p2p = launch(
+    "bench_p2p.py", name="point to point", workers=workers, **messages
+)
+
+# %% tags=["demo"]
+bandwidth_plot.plot_pairs(p2p)
+
+# %% tags=["demo"]
+pairs(p2p)
+
+# %% [markdown]
+# Now all workers at once: an **all-reduce**, as training does it, a **broadcast**
+# and an **all-gather**. By Horovod, then by TensorFlow's own collectives.
+
+# %% tags=["demo"]
+measured = launch(
+    "bench_allreduce.py", name="Horovod", workers=workers, **messages
+)
+
+# %% tags=["demo"]
+other = launch(
+    "bench_allreduce.py", name="tf.distribute", workers=workers,
+    cluster="multi_worker", **messages,
+)
+
+# %% [markdown]
+# Two kinds of bandwidth are in use, and confusing them is common. For an operation
+# on $S$ bytes that takes $t$:
+#
+# - **algorithm bandwidth**: $S / t$. What your program sees.
+# - **bus bandwidth**: algorithm bandwidth times a factor that depends on the
+#   operation and on the number of ranks $N$, so that it can be compared with the
+#   links' own: what each rank must send at least, over the time.
+#
+# | operation | $S$ | factor |
+# | --- | --- | --- |
+# | all-reduce | a rank's data | $2(N-1)/N$ |
+# | all-gather | the gathered result | $(N-1)/N$ |
+# | broadcast | the data | $1$ |
+
+# %% [markdown]
+# **Question 6** (2 points)
+#
+# Write `bus_gb_per_s(operation, size_bytes, seconds, ranks)`, with the operations
+# `"all_reduce"`, `"all_gather"` and `"broadcast"`, in GB/s. Another operation is a
+# `ValueError`.
+
+# %% nbgrader={"grade": false, "grade_id": "q06_bus_bandwidth", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def bus_gb_per_s(operation, size_bytes, seconds, ranks):
+    """Return the bus bandwidth as the table above defines it."""
+    ### BEGIN SOLUTION
+    factors = {
+        "all_reduce": 2 * (ranks - 1) / ranks,
+        "all_gather": (ranks - 1) / ranks,
+        "broadcast": 1,
+    }
+    if operation not in factors:
+        raise ValueError(f"{operation!r} is none of {list(factors)}")
+    return factors[operation] * size_bytes / seconds / 1e9
+    ### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "q06_bus_bandwidth_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+import math
+
+value = bus_gb_per_s("all_reduce", 1_000_000_000, 0.5, 2)
+assert math.isclose(value, 2), f"two ranks: the factor is 1; {value}"
+value = bus_gb_per_s("all_reduce", 1_000_000_000, 0.5, 4)
+assert math.isclose(value, 3), f"four ranks: the factor is 1.5; {value}"
+value = bus_gb_per_s("broadcast", 4_000_000, 0.001, 8)
+assert math.isclose(value, 4), f"broadcast: the factor is 1; {value}"
+### BEGIN HIDDEN TESTS
+value = bus_gb_per_s("all_gather", 8_000_000_000, 1, 8)
+assert math.isclose(value, 7)
+assert math.isclose(bus_gb_per_s("all_reduce", 1e9, 1, 256), 2 * 255 / 256)
+try:
+    bus_gb_per_s("all_to_all", 1, 1, 2)
+except ValueError:
+    pass
+else:
+    raise AssertionError("there is no such operation in the table")
+### END HIDDEN TESTS
+
+# %% tags=["demo"]
+bandwidth_plot.plot_bandwidth([measured, other])
+
+# %% tags=["demo"]
+bandwidths([measured, other], operations=["all_reduce"])
+
+# %% tags=["demo"]
+sockets = [p for p in p2p.result["points"] if p["path"] == "tcp"]
+least = min(sockets, key=lambda point: point["size_bytes"])
+beside(guess_one_way, 1e6 * least["seconds"]["median"], "µs, one way")
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "q07_figure_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# **Question 7** (3 points)
+#
+# Read the figure of Horovod's all-reduce. (a) Up to about which size does the time
+# hardly depend on the size, and what is spent there? (b) What is the largest bus
+# bandwidth, at which size, and does it stay until the largest size? (c) Name two
+# reasons why an all-reduce of few bytes takes longer than a message of few bytes
+# from worker to worker. (d) What do these numbers not tell about two hosts?
+#
+# === BEGIN MARK SCHEME ===
+# 1 point: (a) and (b) with sizes and figures from the reader's own figure, and a
+# word on them (latency; caches). 1 point: two of: several messages in turn, Horovod's
+# cycle (1 ms), negotiation, copies, arithmetic, waiting for the slower rank. 1 point:
+# (d) no network card or wire was used: neither its latency nor its bandwidth is here.
+# === END MARK SCHEME ===
+
+# %% [markdown] nbgrader={"grade": true, "grade_id": "q07_figure", "locked": false, "points": 3, "schema_version": 3, "solution": true, "task": false}
+# ### BEGIN SOLUTION
+# (a) Up to some 16 KiB the time stays near its smallest: that is latency, the
+# start of messages and Horovod's own work. (b) The bus bandwidth rises to its
+# highest value at around a MiB or a few and falls a little beyond, where two
+# ranks' data no longer fit into the shared cache. (c) Horovod's background thread
+# looks for ready tensors once per cycle, and the ranks first agree on what is
+# ready, which are messages too; and an all-reduce is at least two rounds of
+# messages. (d) Nothing here crossed a network card or a wire: loopback copies
+# memory. Both latency and bandwidth of a network have to be measured on one.
+# ### END SOLUTION
+
+# %% [markdown]
+# ## 5. Model: two numbers for a link
+#
+# Hockney's model gives every message a start-up time **α** and a time **β** for
+# each byte: $t(n) = \alpha + n \beta$. (Lessons 1 and 3 wrote the bandwidth,
+# $1/\beta$.) Of collectives on $N$ ranks and $n$ bytes:
+#
+# | algorithm | time |
+# | --- | --- |
+# | ring | $2(N-1)\,\alpha + 2\frac{N-1}{N}\,n\beta$ |
+# | recursive doubling | $\log_2 N\,(\alpha + n\beta)$ |
+# | binary tree, up and down | $2\log_2 N\,(\alpha + n\beta)$ |
+#
+# Few bytes on many ranks: recursive doubling. Many bytes: the ring, whose second
+# term hardly grows with $N$.
+#
+# **Predict first.** On 64 ranks with α = 10 µs and 10 GB/s, up to how many KiB is
+# recursive doubling faster than the ring?
+
+# %% tags=["demo"]
+guess_switch = None  # KiB
+
+# %% [markdown]
+# **Question 8** (3 points)
+#
+# Write `all_reduce_s(algorithm, size_bytes, ranks, alpha, beta)` for `"ring"`,
+# `"recursive doubling"` and `"tree"`: seconds, with α in seconds and β in seconds
+# per byte. Where $N$ is not a power of two, round $\log_2 N$ up. One rank takes no
+# time.
+
+# %% nbgrader={"grade": false, "grade_id": "q08_all_reduce", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
+    """Return the seconds of an all-reduce by the alpha-beta model."""
+    ### BEGIN SOLUTION
+    rounds = math.ceil(math.log2(ranks))
+    message = alpha + size_bytes * beta
+    if algorithm == "ring":
+        return 2 * (ranks - 1) * (alpha + size_bytes / ranks * beta)
+    if algorithm == "recursive doubling":
+        return rounds * message
+    return 2 * rounds * message
+    ### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "q08_all_reduce_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+import math
+
+alpha, beta = 1e-5, 1e-9
+for name, seconds in (("ring", 6e-5 + 1.5e-3),
+                      ("recursive doubling", 2e-5 + 2e-3),
+                      ("tree", 4e-5 + 4e-3)):
+    value = all_reduce_s(name, 1_000_000, 4, alpha, beta)
+    assert math.isclose(value, seconds), f"{name}, 4 ranks: {value} s"
+### BEGIN HIDDEN TESTS
+for name in ("ring", "recursive doubling", "tree"):
+    value = all_reduce_s(name, 5_000, 1, alpha, beta)
+    assert math.isclose(value, 0, abs_tol=1e-15)
+value = all_reduce_s("recursive doubling", 1_000, 6, alpha, beta)
+assert math.isclose(value, 3 * (1e-5 + 1e-6))
+value = all_reduce_s("tree", 1_000, 9, alpha, beta)
+assert math.isclose(value, 8 * (1e-5 + 1e-6))
+value = all_reduce_s("ring", 6_000, 3, 0, beta)
+assert math.isclose(value, 8e-6)
+### END HIDDEN TESTS
+
+# %% tags=["demo"]
+sizes = 2.0 ** np.arange(0, 31, 0.01)
+ring_s, doubling_s = (
+    cost.ALGORITHMS[name](sizes, 64, 10e-6, 1e-10)
+    for name in ("ring", "recursive doubling")
+)
+beside(guess_switch, sizes[doubling_s < ring_s].max() / 1024, "KiB")
+
+# %% [markdown]
+# **Question 9** (4 points)
+#
+# Write `fit_link(points, ranks)`: `points` is a list of pairs (bytes, seconds) of
+# **ring** all-reduces. Return α and β such that the model comes as near as it can
+# to all points, where near is meant **relative** to each time: 10 % off counts the
+# same at 50 µs and at 50 ms. The model is linear in α and β, so dividing each
+# equation by its time and `np.linalg.lstsq` will do.
+
+# %% nbgrader={"grade": false, "grade_id": "q09_fit_link", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def fit_link(points, ranks):
+    """Return (alpha, beta), in seconds and in seconds per byte."""
+    ### BEGIN SOLUTION
+    size, seconds = np.array(points, dtype=float).T
+    steps = 2 * (ranks - 1)
+    columns = [np.full(len(size), steps), steps * size / ranks]
+    rows = np.stack(columns, axis=1) / seconds[:, None]
+    scale = np.abs(rows).max(axis=0)
+    found = np.linalg.lstsq(rows / scale, np.ones(len(size)), rcond=None)[0]
+    return tuple(float(value) for value in found / scale)
+    ### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "q09_fit_link_test", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+import math
+
+
+def ring_points(ranks, alpha, beta, sizes, factors=(1,)):
+    times = [2 * (ranks - 1) * (alpha + n / ranks * beta) for n in sizes]
+    return [(n, t * factors[i % len(factors)])
+            for i, (n, t) in enumerate(zip(sizes, times))]
+
+
+sizes = [4**k for k in range(1, 14)]
+alpha, beta = fit_link(ring_points(4, 3e-5, 2e-10, sizes), 4)
+assert math.isclose(alpha, 3e-5, rel_tol=0.02), f"alpha is 3e-5, not {alpha}"
+assert math.isclose(beta, 2e-10, rel_tol=0.02), f"beta: 2e-10, not {beta}"
+### BEGIN HIDDEN TESTS
+alpha, beta = fit_link(ring_points(2, 1e-6, 1e-11, sizes), 2)
+assert math.isclose(alpha, 1e-6, rel_tol=0.02)
+assert math.isclose(beta, 1e-11, rel_tol=0.02)
+# Noise of 10 %, the same everywhere: absolute errors would lose alpha.
+noisy = ring_points(8, 5e-5, 1e-9, sizes, factors=(1.1, 0.9, 1.0, 0.95, 1.05))
+alpha, beta = fit_link(noisy, 8)
+assert math.isclose(alpha, 5e-5, rel_tol=0.08)
+assert math.isclose(beta, 1e-9, rel_tol=0.08)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# The course's own fit is the same, except that a few points far off (somebody else
+# used the machine) don't pull it away. Which algorithm's form do your points have?
+
+# %% tags=["demo"]
+fit = cost.fit(prediction.points(measured), workers)
+print(fit)
+
+# %% tags=["demo"]
+prediction_plot.plot_fit(measured, [fit])
+
+# %% [markdown]
+# Two numbers, over eight powers of ten. Where the points leave the line, look for
+# a reason: the algorithm changes with the size, or the data leaves the cache. On
+# two ranks, ring and recursive doubling differ by a factor only, so the form can't
+# tell them apart: more ranks would.
+
+# %% [markdown]
+# ## 6. Predict your training, then run it
+#
+# The convergence model of lesson 4 has about 250,000 weights. A step on $N$ ranks
+# is a rank's computation for its part of the batch, then an all-reduce of 1 MB:
+#
+# - **no overlap**: computation + communication (upper bound);
+# - **full overlap**: the longer of the two (lower bound). Gradients of the last
+#   layers are ready first, and can travel while the others are computed.
+#
+# Computation is measured on *one* rank. Two things are easily forgotten. Ranks on
+# one chip share its caches and its memory, so it is measured while neighbours
+# compute too, **without exchanging anything**. And all wait for the slowest, so
+# the mean of one rank is not enough: the expected *maximum* of $N$ counts.
+
+# **Predict first.** How many per cent scaling efficiency will your machine reach, with
+# a global batch of 64 shared out among the workers?
+
+# %% tags=["demo"]
+guess_efficiency = None  # per cent
+
+# %% tags=["demo"]
+step = dict(threads=1, global_batch=64, seed=seed)
+alone = launch(
+    "step_times.py", name="a rank alone", workers=1, model="cnn",
+    part=workers, steps=10 if smoke else 80, **step,
+)
+
+# %% tags=["demo"]
+company = launch(
+    "step_times.py", name="ranks in company", workers=workers,
+    model="cnn", steps=10 if smoke else 80, **step,
+)
+
+# %% tags=["demo"]
+predicted = {
+    "a rank alone": prediction.predict_step(alone, fit),
+    "ranks in company": prediction.predict_step(company, fit, one=alone),
+}
+print(predicted["ranks in company"])
+
+# %% [markdown]
+# That is the prediction. Now the training itself: the same network, the same
+# batch, as lesson 4 launches it.
+
+# %% tags=["demo"]
+training = launch(
+    "train_cifar.py", name="measured", workers=workers,
+    recipe="batch_norm", steps=40 if smoke else 320,
+    train_samples=2_048, test_samples=500, **step,
+)
+
+# %% tags=["demo"]
+found = predicted["ranks in company"].efficiency_at(
+    training.result["global_batch"] / training.result["images_per_s"]
+)
+beside(guess_efficiency, 100 * found, "% scaling efficiency, measured")
+
+# %% tags=["demo"]
+prediction.report(predicted, training)
+
+# %% tags=["demo"]
+prediction_plot.plot_prediction(
+    [prediction.predict_step(company, fit, ranks) for ranks in (1, 2, 4, 8)],
+    [training],
+)
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "q10_error_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# **Question 10** (2 points)
+#
+# How far was the prediction off, and does the measured time lie between the two
+# bounds? Name two things that the model leaves out, and say for each whether it
+# makes the prediction too low or too high, and on which machine it would matter
+# most.
+#
+# === BEGIN MARK SCHEME ===
+# 1 point: the error with its sign from the reader's own table, compared with the
+# bounds and with the spread of the repetitions. 1 point (half each): two of, with a
+# right direction: Horovod's cycle time and negotiation (too low, small models);
+# contention for cores by the background thread, the launcher and the browser (too
+# low, few cores); overlap (too high where the sum was predicted, GPUs); input
+# pipeline and updates that do not shrink (too low); other users; clock rates that
+# fall when all cores work (too low, where one rank was measured alone).
+# === END MARK SCHEME ===
+
+# %% [markdown] nbgrader={"grade": true, "grade_id": "q10_error", "locked": false, "points": 2, "schema_version": 3, "solution": true, "task": false}
+# ### BEGIN SOLUTION
+# In my table the prediction is a few per cent from the median, which is about the
+# spread of the repetitions, and the measured time is between the bounds. Left out:
+# Horovod's background thread needs a core too, and takes it from a rank that
+# computes (too low; matters most on few cores). And overlap: if gradients travel
+# while others are still computed, part of the communication costs nothing, so a
+# sum is too high (matters most on GPUs, where the network card copies by itself).
+# ### END SOLUTION
+
+# %% [markdown]
+# ## 7. Clusters that you don't have
+#
+# The same model, with numbers from data sheets: NVLink inside a server, InfiniBand
+# or Ethernet between servers, and a **hierarchical** all-reduce. How right is it?
+# Some published results say what was run on what:
+#
+# - Horovod's authors: 128 servers with 4 Pascal GPUs each on a 25 Gbit/s network.
+#   About 90 % efficiency for Inception V3 and ResNet-101.
+# - Goyal et al.: ResNet-50 on 256 P100 GPUs in 32 servers on 50 Gbit/s. About 90 %
+#   from 8 GPUs to 256.
+#
+# **Predict first.** VGG-16 has six times the weights of Inception V3, most of them
+# in dense layers, which compute little. Its efficiency on those 512 GPUs?
+
+# %% tags=["demo"]
+guess_vgg = None  # per cent
+
+# %% tags=["demo"]
+published = prediction.published()
+vgg = published[published["network"] == "VGG-16"].set_index("gpus")
+said = vgg["published_percent"][512]
+beside(guess_vgg, said, "% efficiency of VGG-16 on 512 GPUs, published")
+
+# %% tags=["demo"]
+prediction_plot.plot_published()
+
+# %% tags=["demo"]
+published
+
+# %% [markdown]
+# The bars are the bounds, and the mark between them is the estimate. Predictions
+# are too high, as they should be: everything that is left out costs time. The one
+# that is far off ran over TCP, without RDMA, where sockets do not reach what the
+# network is built for: data sheets do not know that, a measurement does.
+
+# %% [markdown]
+# **Question 11** (3 points)
+#
+# - `efficiencies(compute_s, exchange_s)`: the efficiency without any overlap and
+#   with full overlap, as a pair, of a training whose step is so much computation
+#   and so much communication.
+# - `gbit_per_s_needed(compute_s, size_bytes, ranks, wanted)`: how many Gbit/s each
+#   rank's link must have so that a **ring** of ranks reaches the efficiency
+#   `wanted` *without overlap*, latency left out.
+
+# %% nbgrader={"grade": false, "grade_id": "q11_efficiencies", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def efficiencies(compute_s, exchange_s):
+    """Return the efficiency (without overlap, with full overlap)."""
+    ### BEGIN SOLUTION
+    without = compute_s / (compute_s + exchange_s)
+    return without, compute_s / max(compute_s, exchange_s)
+    ### END SOLUTION
+
+
+def gbit_per_s_needed(compute_s, size_bytes, ranks, wanted):
+    """Return the bandwidth that a link needs, in one direction."""
+    ### BEGIN SOLUTION
+    exchange_s = compute_s / wanted - compute_s
+    bits = 8 * 2 * (ranks - 1) / ranks * size_bytes
+    return bits / exchange_s / 1e9
+    ### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "q11_efficiencies_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+import math
+
+low, high = efficiencies(0.3, 0.1)
+assert math.isclose(low, 0.75), f"0.3 s of 0.4 s: {low}"
+assert math.isclose(high, 1), f"0.1 s fits into 0.3 s: {high}"
+value = gbit_per_s_needed(0.45, 100_000_000, 2, 0.9)
+assert math.isclose(value, 16), f"0.8 Gbit in 0.05 s: {value}"
+### BEGIN HIDDEN TESTS
+low, high = efficiencies(0.1, 0.4)
+assert math.isclose(low, 0.2) and math.isclose(high, 0.25)
+value = gbit_per_s_needed(0.4, 500_000_000, 512, 0.8)
+assert math.isclose(value, 8 * 2 * 511 / 512 * 5e8 / 0.1 / 1e9)
+value = gbit_per_s_needed(1, 1e9, 4, 0.5)
+assert math.isclose(value, 12)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# And a cluster of today? In a terminal: `ddl predict --topology dgx-a100 --nodes 128
+# --model resnet50 --batch 256`. Here, up to a thousand A100s that train ResNet-50:
+
+# %% tags=["demo"]
+thousand = prediction.scaling("dgx-a100", 128, "resnet50", batch=256)
+prediction.table(thousand)
+
+# %% [markdown]
+# Eight fast network cards make that easy. Now a network of a billion weights that
+# takes as long for a batch, in servers with one card of 25 Gbit/s:
+
+# %% tags=["demo"]
+billion = prediction.scaling(
+    "pascal-25gbe", 128, parameters=10**9, images_per_s=909, batch=256
+)
+prediction_plot.plot_prediction(billion)
+
+# %% [markdown]
+# What such a figure leaves out: stragglers among thousands, other jobs on the
+# network, switches that are oversubscribed, reading the data, and whether a global
+# batch of that size still learns anything (lesson 4).
+#
+# ## 8. Several hosts, for real, on one machine
+#
+# The kernel can give processes a network of their own (a **network namespace**),
+# join two of them by a virtual cable, and limit its rate. To the processes that
+# *is* two hosts on a slow network: `site=hosts.site(rate_mbit=100)`. It needs the
+# right to make namespaces, which root has, and on many systems everyone. Where it
+# is refused, the cells below show recorded runs.
+
+# %% tags=["demo"]
+refused = hosts.permitted()  # empty, or why not
+print(refused or "two hosts can be made on this machine")
+
+# %% [markdown]
+# First a training step of two networks, a narrow and a wide one, on two ranks: both
+# on this host, then one on each of two hosts with 100 Mbit/s between.
+
+# %% tags=["demo"]
+steps = dict(workers=2, threads=1, widths=[8, 32], seed=seed,
+             steps=5 if smoke else 40)
+if refused:
+    apart = [run for run in recorded("two-hosts")
+             if run.result["script"] == "step_times.py"]
+else:
+    apart = [
+        launch("step_times.py", name="one host", **steps),
+        launch("step_times.py", name="two hosts, 100 Mbit/s", nodes=2,
+               site=hosts.site(rate_mbit=100), **steps),
+    ]
+
+# %% tags=["demo"]
+efficiency_plot.plot_step_times(apart)
+
+# %% [markdown]
+# **Predict first.** Now four ranks, two on each host, and an all-reduce of 1 MiB by
+# Horovod's ring. In a ring each of the two directions of the cable carries
+# $2(N-1)/N$ of the data. At 100 Mbit/s: how many ms?
+
+# %% tags=["demo"]
+guess_ring = None  # ms
+
+# %% tags=["demo"]
+ways = dict(workers=4, nodes=2, max_bytes=2**20 if smoke else 2**22,
+            factor=16 if smoke else 4, seconds=0.1 if smoke else 1)
+rates = (100,) if smoke else (1000, 100)
+if refused:
+    slow = [run for run in recorded("two-hosts")
+            if run.result["script"] == "hierarchical_allreduce.py"]
+else:
+    slow = [
+        launch("hierarchical_allreduce.py", name=f"{rate} Mbit/s",
+               site=hosts.site(rate_mbit=rate), **ways)
+        for rate in rates
+    ]
+
+# %% tags=["demo"]
+slowest_link = hierarchy.variants(slow[-1])
+flat = slowest_link[slowest_link["variant"] == "flat"]
+took = flat.set_index("size_bytes")["milliseconds"]
+beside(guess_ring, took[2**20], "ms for 1 MiB round the ring at 100 Mbit/s")
+
+# %% [markdown]
+# In Horovod's ring over four ranks, two hops cross the cable. If ranks were
+# numbered so that neighbours are never on the same host, all four would. Better:
+# a **hierarchical** all-reduce. Each host's ranks first share out and add up their
+# data among themselves; then each rank exchanges its *part* with its counterpart on
+# the other host; then parts are gathered inside each host.
+#
+# ![Left, a ring over two hosts: each direction of the cable carries 1.5 times the
+# data. Right, hierarchical: halves are exchanged, and the cable carries the data
+# once.](../images/hierarchy.svg)
+
+# %% [markdown]
+# **Question 12** (3 points)
+#
+# How much crosses the cable between two hosts, in **one direction**, in an
+# all-reduce of `size_bytes`?
+#
+# - `ring_crossing(host_of, size_bytes)`: for a ring in rank order; `host_of` lists
+#   each rank's host (0 or 1), such as `[0, 0, 1, 1]`. Count hops from host 0 to
+#   host 1; each hop carries $2(N-1)/N$ of the data.
+# - `hierarchical_crossing(local_size, size_bytes)`: for two hosts with `local_size`
+#   ranks each. Each rank exchanges one part of `local_size` with its counterpart,
+#   by a ring of two.
+
+# %% nbgrader={"grade": false, "grade_id": "q12_crossing", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def ring_crossing(host_of, size_bytes):
+    """Return the bytes from host 0 to host 1."""
+    ### BEGIN SOLUTION
+    ranks = len(host_of)
+    hops = zip(host_of, [*host_of[1:], host_of[0]])
+    crossing = sum(hop == (0, 1) for hop in hops)
+    return crossing * 2 * (ranks - 1) / ranks * size_bytes
+    ### END SOLUTION
+
+
+def hierarchical_crossing(local_size, size_bytes):
+    """Return the bytes from one host to the other."""
+    ### BEGIN SOLUTION
+    part = size_bytes / local_size
+    return local_size * 2 * (2 - 1) / 2 * part
+    ### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "q12_crossing_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+import math
+
+value = ring_crossing([0, 0, 1, 1], 1_000)
+assert math.isclose(value, 1_500), f"one hop of 1.5 times the data: {value}"
+value = ring_crossing([0, 1, 0, 1], 1_000)
+assert math.isclose(value, 3_000), f"two hops: {value}"
+value = hierarchical_crossing(2, 1_000)
+assert math.isclose(value, 1_000), f"two halves, each once: {value}"
+### BEGIN HIDDEN TESTS
+value = ring_crossing([0] * 8 + [1] * 8, 1_600)
+assert math.isclose(value, 3_000)
+assert math.isclose(ring_crossing([0, 1], 64), 64)
+assert math.isclose(ring_crossing([1, 1, 0, 0], 1_000), 1_500)
+assert math.isclose(ring_crossing([0, 0, 0], 1_000), 0, abs_tol=1e-9)
+assert math.isclose(ring_crossing([0, 1, 1, 0, 1, 0, 1, 0], 800), 4_200)
+assert math.isclose(hierarchical_crossing(8, 5_000), 5_000)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# That script measured it: Horovod's ring (*flat*), the same ring over plain
+# sockets, once with ranks in a bad order (*crossing ring*), the hierarchical way,
+# and one in which a single *leader* of each host exchanges everything. The table
+# has what the cable's own counters say beside what arithmetic says.
+
+# %% tags=["demo"]
+hierarchy.plot_variants(slow)
+
+# %% tags=["demo"]
+slowest_link
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "q13_hosts_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# **Question 13** (2 points)
+#
+# At which rate and from which size on is the hierarchical way faster than the flat
+# ring in your figure (or in the recorded one), and by how much? Compare with the
+# ratio of the bytes that crossed. Why does it not win for small messages, nor on a
+# fast link? And what would it bring on two hosts with one GPU each?
+#
+# === BEGIN MARK SCHEME ===
+# 1 point: rate, size and factor from the reader's own figure or table, beside the
+# ratio of bytes (1.5 for two hosts with two ranks; less in time, since the steps
+# inside the host cost, too). Half a point: small messages are latency: three
+# operations one after another, each negotiated; on a fast link those three cost
+# more than the bytes that are saved. Half a point: with one rank on each host there
+# is nothing to add up inside; both ways send the same.
+# === END MARK SCHEME ===
+
+# %% [markdown] nbgrader={"grade": true, "grade_id": "q13_hosts", "locked": false, "points": 2, "schema_version": 3, "solution": true, "task": false}
+# ### BEGIN SOLUTION
+# At 100 Mbit/s it is faster from about 1 MB on, by 1.2 to 1.4; at 1000 Mbit/s there
+# is no clear difference on this machine. The cable carries 1.5 times the data in
+# the ring and the data once in the hierarchical form, so 1.5 is the most that can
+# be won, when nothing but the cable counts. Small messages are all latency, and
+# three operations have three latencies, each with its own negotiation; on a fast
+# link these and the copies inside the host outweigh the bytes saved. With one rank
+# on each host there is nothing to share inside a host: the ring of two ranks
+# already sends the data once.
+# ### END SOLUTION
+
+# %% [markdown]
+# ## Your answers so far
+#
+# The button runs the tests that you can see on what your cells have defined so
+# far, and says for each question whether it passes. Written answers are read by
+# a person.
+
+# %% tags=["demo"]
+from ddl import check
+
+check()
+
+# %% [markdown]
+# ## What to take away
+#
+# - **Look first**: sockets, NUMA nodes, PCIe and NVLink decide what two workers
+#   can exchange. `nvidia-smi topo -m` and `ddl topology` say it.
+# - Figures are **per direction**, bytes are not bits, GB are not GiB.
+# - A ring is as fast as its **slowest hop**; its order matters.
+# - **Bus bandwidth** is compared with links, **algorithm bandwidth** is what your
+#   program sees.
+# - **Two numbers**, fitted to a minute of measurements, predict a step on more
+#   workers, with bounds for what overlaps.
+# - On slow links between fast hosts, add up **inside** first.
+#
+# Not shown: your cluster's real network, unless you ran this there. Loopback is
+# memory, and namespaces share one machine's cores.
+
+# %% [markdown]
+# ## Things to try
+#
+# - `ddl topology` in a terminal, on a login node and in a job on a compute node.
+# - Launch `bench_allreduce.py` with `threads=1` and with `oversubscribe=True` and
+#   four workers. What do ranks that share a core cost?
+# - `hosts.site(rate_mbit=100)`: at which rate does the model of section 6 train no
+#   faster on two hosts than on one?
+# - On GPUs: `nccl=["NCCL_P2P_LEVEL=LOC"]` against none, in `bench_allreduce.py`.
+
+# %% [markdown]
+# ## Sources
+#
+# - Goyal et al. (2017), *Accurate, Large Minibatch SGD: Training ImageNet in 1
+#   Hour*, section 5.5
+# - Hockney (1994), *The communication challenge for MPP: Intel Paragon and Meiko
+#   CS-2*, Parallel Computing 20
+# - NVIDIA, *NCCL User Guide*, environment variables; *nccl-tests*, performance
+#   reported by NCCL tests
+# - Patarasuk, Yuan (2009), *Bandwidth optimal all-reduce algorithms for clusters
+#   of workstations*, Journal of Parallel and Distributed Computing 69
+# - Sergeev, Del Balso (2018), *Horovod: fast and easy distributed deep learning in
+#   TensorFlow*, section 5
+# - Thakur, Rabenseifner, Gropp (2005), *Optimization of Collective Communication
+#   Operations in MPICH*
+#
+# Of each recorded machine and each link, the source stands in its file under
+# `results/reference/`.
+#
+# **Next:** [3. Multi-GPU](3.Multi-GPU.ipynb), where a script is made distributed.
+#
+# ---
+# Text and diagrams: CC BY 4.0. Code: Apache-2.0.
