@@ -87,10 +87,11 @@ lock: setup  ## pin everything that pyproject.toml's pins bring with them
 reference: setup  ## record the results that the lessons compare with (about an hour on two cores)
 	@$(PY) tools/reference.py
 
-bench: setup  ## measure the launcher's overhead, training throughput, how a start scales
+bench: setup  ## measure launching, training, how a start scales, and how good predictions are
 	@$(PY) benchmarks/launch_overhead.py
 	@$(PY) benchmarks/throughput.py
 	@$(PY) benchmarks/start_time.py
+	@$(PY) benchmarks/prediction.py
 
 images: setup  ## draw the diagrams
 	@$(PY) images/draw.py
