@@ -5,7 +5,7 @@
 #
 # | | |
 # | --- | --- |
-# | time | two and a half hours with the exercises; the runs alone take about five minutes on two cores |
+# | time | two and a half hours with the exercises; the runs alone take about four minutes on two cores |
 # | hardware | two cores; GPUs and a network make it richer |
 # | before this | [Start_Here](../Start_Here.ipynb), [1. Gradient basics](1.Gradient-Basics.ipynb) |
 #
@@ -552,14 +552,15 @@ beside(guess_one_way, 1e6 * least["seconds"]["median"], "µs, one way")
 
 # %% [markdown] nbgrader={"grade": true, "grade_id": "q07_figure", "locked": false, "points": 3, "schema_version": 3, "solution": true, "task": false}
 # ### BEGIN SOLUTION
-# (a) Up to some 16 KiB the time stays near its smallest: that is latency, the
-# start of messages and Horovod's own work. (b) The bus bandwidth rises to its
-# highest value at around a MiB or a few and falls a little beyond, where two
-# ranks' data no longer fit into the shared cache. (c) Horovod's background thread
-# looks for ready tensors once per cycle, and the ranks first agree on what is
-# ready, which are messages too; and an all-reduce is at least two rounds of
-# messages. (d) Nothing here crossed a network card or a wire: loopback copies
-# memory. Both latency and bandwidth of a network have to be measured on one.
+# (a) Up to about 256 KiB the time stays near its smallest, some 2.5 ms: that is
+# latency, the start of messages and Horovod's own work. (b) The bus bandwidth is
+# highest, 1.3 GB/s, at the largest size, and still rises a little there;
+# TensorFlow's has its highest at 64 MiB and falls beyond, where copies of the data
+# no longer fit into the shared cache. (c) Horovod's background thread looks for
+# ready tensors once per cycle, and the ranks first agree on what is ready, which
+# are messages too; and an all-reduce is at least two rounds of messages. (d)
+# Nothing here crossed a network card or a wire: loopback copies memory. Both
+# latency and bandwidth of a network have to be measured on one.
 # ### END SOLUTION
 
 # %% [markdown]
@@ -740,8 +741,8 @@ predicted = {
 print(predicted["ranks in company"])
 
 # %% [markdown]
-# That is the prediction. Now the training itself: the same network, the same
-# batch, as lesson 4 launches it.
+# That is the prediction; its efficiency is against the rank alone. Now the training
+# itself: the same network, the same batch, as lesson 4 launches it.
 
 # %% tags=["demo"]
 training = launch(
@@ -760,10 +761,11 @@ beside(guess_efficiency, 100 * found, "% scaling efficiency, measured")
 prediction.report(predicted, training)
 
 # %% tags=["demo"]
-prediction_plot.plot_prediction(
-    [prediction.predict_step(company, fit, ranks) for ranks in (1, 2, 4, 8)],
-    [training],
-)
+more = [
+    prediction.predict_step(company, fit, ranks, one=alone)
+    for ranks in (2, 4, 8)  # each with as many pictures as one of two has
+]
+prediction_plot.plot_prediction(more, [training])
 
 # %% [markdown] nbgrader={"grade": false, "grade_id": "q10_error_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # **Question 10** (2 points)
