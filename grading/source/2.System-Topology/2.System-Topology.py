@@ -787,12 +787,13 @@ prediction_plot.plot_prediction(more, [training])
 
 # %% [markdown] nbgrader={"grade": true, "grade_id": "q10_error", "locked": false, "points": 2, "schema_version": 3, "solution": true, "task": false}
 # ### BEGIN SOLUTION
-# In my table the prediction is a few per cent from the median, which is about the
-# spread of the repetitions, and the measured time is between the bounds. Left out:
-# Horovod's background thread needs a core too, and takes it from a rank that
-# computes (too low; matters most on few cores). And overlap: if gradients travel
-# while others are still computed, part of the communication costs nothing, so a
-# sum is too high (matters most on GPUs, where the network card copies by itself).
+# In my table the prediction is 9 % too low, and the measured time lies a little
+# above the upper bound: so something is left out, for overlap could only make it
+# shorter. Horovod's background thread and its agreeing on what is ready need a core
+# too, and take it from a rank that computes (too low; matters most on few cores).
+# And overlap: if gradients travel while others are still computed, part of the
+# communication costs nothing, so a sum is too high (matters most on GPUs, where the
+# network card copies by itself).
 # ### END SOLUTION
 
 # %% [markdown]
