@@ -1,6 +1,8 @@
 """The command line: `ddl run`, `list`, `show`, `stop`, `compare`, `check`, `doctor` and others."""
 
 import argparse
+import os
+import signal
 import sys
 
 from ddl.cluster import CLUSTERS
@@ -18,7 +20,12 @@ def main(argv=None):
     elif rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     try:
-        return arguments.command(arguments) or 0
+        status = arguments.command(arguments) or 0
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # who reads this, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the rest goes nowhere
+        return 128 + signal.SIGPIPE
     except (ValueError, LookupError, OSError, SlurmError) as error:
         print(f"ddl: {error}", file=sys.stderr)
         return 2
