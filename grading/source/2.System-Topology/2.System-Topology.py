@@ -193,8 +193,8 @@ apart = [
 beside(guess_apart, len(apart), "pairs without an NVLink")
 
 # %% [markdown]
-# Those pairs talk over PCIe and the link between the sockets, or through a GPU
-# that both have a link to. Later machines put an **NVSwitch** between: every GPU
+# Those pairs talk over PCIe and the link between the sockets, unless the library
+# (NCCL may) passes data on through a GPU that both have a link to. Later machines put an **NVSwitch** between: every GPU
 # reaches every other at full speed, and the question is gone.
 
 # %% tags=["demo"]
