@@ -166,6 +166,7 @@ def test_broken_files_raise_a_topology_error_or_are_read(seed):
         assert "machine" in str(error) or "hwloc" in str(error)
 
 
+@pytest.mark.slow  # takes hwloc, which only the full run installs
 @pytest.mark.parametrize("flags", [(), ("--export-xml-flags", "v1")], ids=["version 2", "version 1"])
 @pytest.mark.parametrize(("machine", "numas", "cores", "threads"), [
     ("pack:2 numa:2 l3:2 l2:2 core:1 pu:2", 4, 16, 32),

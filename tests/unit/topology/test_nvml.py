@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow  # takes a compiler, which an image of the course has not
+
 SOURCE = Path(__file__).parent / "data" / "stand_in_nvml.cpp"
 
 ASK = """

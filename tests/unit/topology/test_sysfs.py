@@ -69,6 +69,7 @@ def test_what_cannot_be_read_is_named(machine, file, text, expected):
         sysfs.read(machine)
 
 
+@pytest.mark.slow  # takes hwloc, which only the full run installs
 def test_the_own_reader_and_hwloc_agree_on_this_machine():
     text = hwloc.ask()
     if text is None:
