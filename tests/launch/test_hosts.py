@@ -15,8 +15,11 @@ import pytest
 
 from ddl import attach, hosts, launch, processes
 from ddl.hierarchy import VARIANTS, plot_variants, variants
-from ddl.record import read_json, read_json_lines, recorded
+from ddl.record import read_json, read_json_lines
 from ddl.run import RunInterrupted
+
+# It takes iproute2, and a machine that lets them make networks: not every one that runs fast tests.
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
 WHERE = """
@@ -261,7 +264,6 @@ def test_a_rank_raises_and_leaves_a_child(two_hosts, script, nothing_left):
     nothing_left(run)
 
 
-@pytest.mark.slow
 def test_our_time_limit(two_hosts, script, nothing_left):
     run = launch(script(SLEEP), workers=2, nodes=2, site=two_hosts, timeout_s=3, check=False)
     assert run.failure.sentence.startswith("the run was ended at its time limit of 3 s")
@@ -322,7 +324,6 @@ def test_whoever_is_killed_nothing_stays(two_hosts, script, nothing_left, who):
 # ---------------------------------------------------------------- with Horovod and tf.distribute
 
 
-@pytest.mark.slow
 def test_horovod_in_several_ways_over_the_link(two_hosts, nothing_left):
     run = launch("hierarchical_allreduce.py", workers=4, nodes=2, site=two_hosts, timeout_s=200,
                  sizes=[4, 2**16, 2**19], seconds=0.3)
@@ -341,14 +342,12 @@ def test_horovod_in_several_ways_over_the_link(two_hosts, nothing_left):
     nothing_left(run)
 
 
-@pytest.mark.slow
 def test_on_one_host_there_is_no_hierarchy(two_hosts):
     run = launch("hierarchical_allreduce.py", workers=2, nodes=2, site=two_hosts, check=False)
     assert run.failure.type == "SystemExit" and "two hosts with two ranks each" in (
         run.failure.traceback)
 
 
-@pytest.mark.slow
 def test_a_cluster_of_tf_distribute_meets_over_the_link(two_hosts, script, nothing_left):
     run = launch(script("""
     from ddl import cluster
@@ -369,7 +368,6 @@ def test_a_cluster_of_tf_distribute_meets_over_the_link(two_hosts, script, nothi
 # ---------------------------------------------------------------- recorded for those who may not
 
 
-@pytest.mark.slow
 def test_recording_what_two_hosts_do(two_hosts, tmp_path):
     ran = subprocess.run([sys.executable, ROOT / "tools" / "reference.py", "--only", "two-hosts",
                           "--size", "smoke", "--work", tmp_path / "work", "--results", tmp_path],
@@ -378,22 +376,3 @@ def test_recording_what_two_hosts_do(two_hosts, tmp_path):
     results = read_json_lines(tmp_path / "two-hosts.jsonl")
     assert [(result["script"], result["rate_mbit"]) for result in results] == [
         ("hierarchical_allreduce.py", 1000), ("step_times.py", None), ("step_times.py", 1000)]
-
-
-def test_recorded_results_say_where_they_come_from():
-    runs = recorded("two-hosts")
-    assert {run.result["script"] for run in runs} == {"hierarchical_allreduce.py", "step_times.py"}
-    for run in runs:
-        result = run.result
-        assert result["finished"] and result["hardware"]["cpu"] and result["load_before"] >= 0
-        assert result["versions"]["horovod"] and result["command"].startswith("launch(")
-        assert "/" not in " ".join(result["argv"])  # no path of the machine that recorded it
-    measured = [run for run in runs if run.result["script"] == "hierarchical_allreduce.py"]
-    assert [run.result["rate_mbit"] for run in measured] == [0, 1000, 100]
-    for run in measured:
-        largest = [point for point in run.result["points"]
-                   if point["size_bytes"] == run.result["points"][-1]["size_bytes"]]
-        for point in largest:  # TCP's headers and acknowledgements are some percent
-            counted = point["link_bytes"]
-            assert 0.98 < counted["counted"] / counted["expected"] < 1.15, point["variant"]
-        assert "recorded on" in repr(variants(run))

@@ -3,7 +3,7 @@
 import pytest
 
 from ddl.hierarchy import FLAT, VARIANTS, link_bytes, plot_variants, variants
-from ddl.record import Recorded
+from ddl.record import Recorded, recorded
 
 
 def counted(order, hosts, each, size):
@@ -85,3 +85,22 @@ def test_a_figure_says_in_words_what_it_shows(run):
     assert [axes.get_xlabel() for axes in picture.axes[2:]] == ["message, bytes"] * 2
     with pytest.raises(ValueError, match="no runs"):
         plot_variants([])
+
+
+def test_recorded_results_say_where_they_come_from():
+    runs = recorded("two-hosts")
+    assert {run.result["script"] for run in runs} == {"hierarchical_allreduce.py", "step_times.py"}
+    for run in runs:
+        result = run.result
+        assert result["finished"] and result["hardware"]["cpu"] and result["load_before"] >= 0
+        assert result["versions"]["horovod"] and result["command"].startswith("launch(")
+        assert "/" not in " ".join(result["argv"])  # no path of the machine that recorded it
+    measured = [run for run in runs if run.result["script"] == "hierarchical_allreduce.py"]
+    assert [run.result["rate_mbit"] for run in measured] == [0, 1000, 100]
+    for run in measured:
+        largest = [point for point in run.result["points"]
+                   if point["size_bytes"] == run.result["points"][-1]["size_bytes"]]
+        for point in largest:  # TCP's headers and acknowledgements are some percent
+            counted = point["link_bytes"]
+            assert 0.98 < counted["counted"] / counted["expected"] < 1.15, point["variant"]
+        assert "recorded on" in repr(variants(run))
