@@ -30,9 +30,9 @@ from horovod.runner.http.http_server import (
 )
 
 from ddl import launch
+from ddl.place import places
 from ddl.record import hardware, versions, write_json
 from ddl.rendezvous import BACKLOG, host_plan
-from ddl.task import placement
 
 SCRIPT = """
 import json, os, time
@@ -85,15 +85,14 @@ def rendezvous(ranks, script, backlog):
     port = server.start(Counting)
     server.init(host_plan(ranks, 1))
     processes = []
-    for rank in range(ranks):
-        slurm = {"SLURM_PROCID": rank, "SLURM_LOCALID": rank, "SLURM_NODEID": 0,
-                 "SLURM_NTASKS": ranks, "SLURM_NNODES": 1}
+    for place in places(ranks, nodes=1):
         environment = {
-            **os.environ, **placement({name: str(value) for name, value in slurm.items()}),
+            **os.environ, **place.horovod,
             "HOROVOD_GLOO_RENDEZVOUS_ADDR": "127.0.0.1", "HOROVOD_GLOO_RENDEZVOUS_PORT": str(port),
             "HOROVOD_GLOO_TIMEOUT_SECONDS": "180", "HOROVOD_GLOO_IFACE": "lo",
             "HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "gloo",
-            "START_GATE": str(gate), "OMP_NUM_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1",
+            "START_GATE": str(gate), "OMP_NUM_THREADS": "1",
+            "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1",
         }
         processes.append(subprocess.Popen([sys.executable, script], env=environment, text=True,
                                           stdout=subprocess.PIPE))

@@ -11,6 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 COMMANDS = {
     "launch_overhead": ["--pairs", "1", "--output"],
+    "prediction": ["--repeats", "1", "--steps", "8", "--output"],
     "start_time": ["--repeats", "1", "--ranks", "2", "--output"],
     "throughput": ["--repeats", "1", "--steps", "8", "--output"],
 }
@@ -25,7 +26,10 @@ def test_a_benchmark_reports_ratios_with_their_hardware(tmp_path, name):
     assert done.returncode == 0, done.stdout + done.stderr
     figures = json.loads(output.read_text())
     assert figures["hardware"]["cores"] >= 1 and figures["date"] and figures["versions"]
-    ratios = [pair["ratio"] for pair in figures.get("pairs", {}).values()] if (
-        name == "throughput") else [figures["ratio"]]
-    assert len(ratios) == (3 if name == "throughput" else 1)
+    ratios = {
+        "throughput": lambda: [pair["ratio"] for pair in figures["pairs"].values()],
+        "prediction": lambda: [1 + figures["median"][error]  # predicted ÷ measured
+                               for error in ("error", "error_in_turns", "error_alone")],
+    }.get(name, lambda: [figures["ratio"]])()
+    assert len(ratios) == (3 if name in ("throughput", "prediction") else 1)
     assert all(ratio > 0 for ratio in ratios)
