@@ -5,19 +5,18 @@ The scripts do the measuring; this module needs neither TensorFlow nor Horovod.
 
 import re
 import socket
-from pathlib import Path
 
 import psutil
 
 from ddl.efficiency import spread
 from ddl.hosts import link as link_made_here
+from ddl.machine import available_bytes
 
 __all__ = [
     "BenchError",
     "DEFAULT_SIZES",
     "add_options",
     "address",
-    "available_bytes",
     "interface_of",
     "link",
     "nccl_settings",
@@ -31,7 +30,6 @@ __all__ = [
 DEFAULT_SIZES = {"min_bytes": 4, "max_bytes": 2**28, "factor": 4}
 ITEM_BYTES = 4  # of a float32, which all messages are made of
 LEAST_REPEATS = 3
-GROUP = Path("/sys/fs/cgroup")  # a container's limits, where there are any
 
 
 class BenchError(ValueError):
@@ -135,20 +133,6 @@ def nccl_settings(texts):
     return found
 
 
-def available_bytes():
-    """Memory that this host, or the container around this process, still has for it, in bytes."""
-    free = psutil.virtual_memory().available
-    try:
-        most = (GROUP / "memory.max").read_text().strip()
-        if most != "max":
-            used = int((GROUP / "memory.current").read_text())
-            cache = re.search(r"^inactive_file (\d+)", (GROUP / "memory.stat").read_text(), re.M)
-            free = min(free, int(most) - used + int(cache[1]))  # cached files give way
-    except (OSError, ValueError, TypeError):
-        pass  # no control group of version 2: the host's memory is all there is to know
-    return free
-
-
 def refuse_what_does_not_fit(size_bytes, copies, ranks, free=None):
     """Refuse messages that would not fit into memory.
 
@@ -161,7 +145,7 @@ def refuse_what_does_not_fit(size_bytes, copies, ranks, free=None):
     ranks : int
         On this host.
     free : int, optional
-        By default `available_bytes`.
+        By default `ddl.machine.available_bytes`.
 
     Raises
     ------

@@ -10,8 +10,6 @@ from ddl.report import Check, Report
 
 __all__ = ["doctor"]
 
-CGROUP = Path("/sys/fs/cgroup")
-
 
 def doctor(site=None, submit=False):
     """Look at this site and this machine: what the course needs, and what is missing.
@@ -66,25 +64,14 @@ def _cores():
 
 
 def _memory():
-    gib = _available_memory_gib()
+    from ddl.machine import available_bytes
+
+    gib = available_bytes() / 2**30
     detail = f"{gib:.1f} GiB available"
     if gib >= 3:
         return Check("memory", "OK", detail)
     return Check("memory", "missing", detail,
                  "two workers need about 3 GiB: close other programs and kernels")
-
-
-def _available_memory_gib():
-    """What can still be taken, by this machine's count and by the control group's limit."""
-    import psutil
-
-    available = psutil.virtual_memory().available
-    try:
-        limit = int((CGROUP / "memory.max").read_text())
-        available = min(available, limit - int((CGROUP / "memory.current").read_text()))
-    except (OSError, ValueError):
-        pass  # no limit ("max"), cgroup v1, or no cgroup
-    return available / 2**30
 
 
 def _gpus():

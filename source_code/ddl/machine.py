@@ -3,12 +3,22 @@
 import functools
 import math
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
-__all__ = ["container_around", "cores_of_host", "gpu_names", "gpu_numbers", "threads_per_rank", "usable_cores"]
+__all__ = [
+    "available_bytes",
+    "container_around",
+    "cores_of_host",
+    "gpu_names",
+    "gpu_numbers",
+    "threads_per_rank",
+    "usable_cores",
+]
 
+CGROUP = Path("/sys/fs/cgroup")  # a container's limits, where there are any
 MARKS = {  # of a container that this process may be in: variables, files
     "singularity": (("SINGULARITY_CONTAINER", "APPTAINER_CONTAINER"), ("/.singularity.d",)),
     "docker": (("DDL_IMAGE",), ("/.dockerenv", "/run/.containerenv")),
@@ -22,7 +32,7 @@ def usable_cores():
     if given.isdigit():
         cores = min(cores, int(given))
     try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        quota, period = (CGROUP / "cpu.max").read_text().split()
         if quota != "max":
             cores = min(cores, max(1, math.ceil(int(quota) / int(period))))
     except (OSError, ValueError):
@@ -37,6 +47,24 @@ def cores_of_host(hosts):
     two, without which nothing could be told of what is inside a host and what is between them.
     """
     return max(2, usable_cores() // max(1, hosts))
+
+
+def available_bytes():
+    """Memory that can still be taken, by this machine's count and by the control group's limit."""
+    import psutil
+
+    free = psutil.virtual_memory().available
+    try:
+        left = int((CGROUP / "memory.max").read_text()) - int(
+            (CGROUP / "memory.current").read_text())
+    except (OSError, ValueError):
+        return free  # no limit ("max"), cgroup v1, or no cgroup
+    try:
+        said = (CGROUP / "memory.stat").read_text()
+    except OSError:
+        said = ""
+    cache = re.search(r"^inactive_file (\d+)", said, re.MULTILINE)
+    return min(free, left + (int(cache[1]) if cache else 0))  # cached files give way
 
 
 def threads_per_rank():

@@ -4,7 +4,7 @@ import argparse
 
 import pytest
 
-from ddl import bench
+from ddl import bench, machine
 from ddl.bench import BenchError
 
 
@@ -79,17 +79,17 @@ def test_what_does_not_fit_is_refused_with_what_would():
     fits = int(str(caught.value).split("--max-bytes ")[1].split()[0])
     assert fits == 125_000_000
     bench.refuse_what_does_not_fit(fits, copies=4, ranks=2, free=1_000_000_001)
-    assert bench.available_bytes() > 2**20
+    assert machine.available_bytes() > 2**20
 
 
 def test_a_container_has_less_memory_than_its_host(tmp_path, monkeypatch):
     for name, text in {"memory.max": "1000000\n", "memory.current": "700000\n",
                        "memory.stat": "anon 300000\ninactive_file 200000\n"}.items():
         (tmp_path / name).write_text(text)
-    monkeypatch.setattr(bench, "GROUP", tmp_path)
-    assert bench.available_bytes() == 500_000
+    monkeypatch.setattr(machine, "CGROUP", tmp_path)
+    assert machine.available_bytes() == 500_000
     (tmp_path / "memory.max").write_text("max\n")
-    assert bench.available_bytes() > 2**20
+    assert machine.available_bytes() > 2**20
 
 
 def test_it_is_said_where_bytes_go(monkeypatch):

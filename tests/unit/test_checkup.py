@@ -4,7 +4,7 @@ from importlib import import_module
 
 import pytest
 
-from ddl import hosts
+from ddl import hosts, machine
 from ddl.checkup import doctor
 from ddl.report import Check, Report
 from ddl.site import Site
@@ -58,8 +58,8 @@ def test_hosts_that_cannot_be_made_are_missed_where_runs_need_them(monkeypatch, 
 def test_a_control_groups_limit_counts(tmp_path, monkeypatch):
     (tmp_path / "memory.max").write_text(f"{2 * 2**30}\n")
     (tmp_path / "memory.current").write_text(f"{2**30}\n")
-    monkeypatch.setattr(module, "CGROUP", tmp_path)
-    assert module._available_memory_gib() == pytest.approx(1, abs=0.01)
+    monkeypatch.setattr(machine, "CGROUP", tmp_path)
+    assert machine.available_bytes() / 2**30 == pytest.approx(1, abs=0.01)
     assert module._memory().state == "missing"
 
 
