@@ -153,6 +153,12 @@ class Device:
         if self.gb_per_s is None and self.generation and self.width:
             object.__setattr__(self, "gb_per_s", pcie_gb_per_s(self.generation, self.width))
 
+    @property
+    def pcie(self):
+        """What its link upwards is called: "PCIe 3 x16", or "PCIe" where no more is known."""
+        known = self.generation and self.width
+        return f"PCIe {self.generation} x{self.width}" if known else "PCIe"
+
 
 @dataclass(frozen=True)
 class NvLink:
@@ -505,7 +511,7 @@ class Topology:
             if device.kind == "root":
                 stops.append((device.name, "host bridge", math.inf))
             else:
-                stops.append((device.name, _pcie(device), device.gb_per_s or math.nan))
+                stops.append((device.name, device.pcie, device.gb_per_s or math.nan))
         numa = self.numa_of(name)
         if numa is not None:
             stops.append((f"numa{numa}", "", math.inf))
@@ -567,12 +573,6 @@ def _other(link, end):
 
 def _pairs(stops):
     return list(zip(stops, stops[1:], strict=False))
-
-
-def _pcie(device):
-    if device.generation and device.width:
-        return f"PCIe {device.generation} x{device.width}"
-    return "PCIe"
 
 
 def _nvlink_hop(a, b, links):

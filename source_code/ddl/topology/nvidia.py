@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from ddl.topology.error import TopologyError
 from ddl.topology.graph import Device, Numa, NvLink, Topology
+from ddl.topology.sysfs import numbers
 
 __all__ = ["Matrix", "looks_like", "parse", "read_matrix", "tree"]
 
@@ -163,15 +164,8 @@ def _affinity(name, rest, extra, threads, numas, file, number):
 
 def _numbers(text, file, number):
     """Numbers as the tool lists them: ``0-3,8``; none for an empty text and for N/A."""
-    found = []
-    for part in filter(None, text.split(",")):
-        if part.strip() in ("N/A", "all"):
-            continue
-        match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
-        if not match or int(match[2] or match[1]) < int(match[1]):
-            raise TopologyError.at(file, number, f"{text!r} is no list of numbers like 0-3,8")
-        found += range(int(match[1]), int(match[2] or match[1]) + 1)
-    return tuple(found)
+    listed = ",".join(part for part in text.split(",") if part.strip() not in ("N/A", "all"))
+    return tuple(sorted(numbers(listed, file, number)))
 
 
 # ---------------------------------------------------------------- the simplest tree

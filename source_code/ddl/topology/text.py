@@ -96,9 +96,7 @@ def _device(device):
              "disk": "disk", "nvswitch": "NVSwitch", "other": "device"}
     facts = [device.model, device.address]
     if device.gb_per_s and device.kind != "root":
-        link = (f"PCIe {device.generation} x{device.width}: "
-                if device.generation and device.width else "PCIe: ")
-        facts.append(f"{link}{device.gb_per_s:.4g} GB/s")
+        facts.append(f"{device.pcie}: {device.gb_per_s:.4g} GB/s")
     if device.gbit_per_s:
         facts.append(f"{device.network} {device.gbit_per_s:g} Gbit/s".strip())
     if device.memory_bytes:
