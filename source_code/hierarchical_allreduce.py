@@ -22,7 +22,15 @@ import psutil
 import tensorflow as tf
 
 from ddl import hosts
-from ddl.bench import add_options, refuse_what_does_not_fit, repeats, sizes, timing
+from ddl.bench import (
+    BenchError,
+    add_options,
+    address,
+    refuse_what_does_not_fit,
+    repeats,
+    sizes,
+    timing,
+)
 from ddl.efficiency import spread
 from ddl.hierarchy import FLAT, VARIANTS, link_bytes
 from ddl.machine import threads_per_rank
@@ -154,11 +162,10 @@ class Ways:
         self.leader = by_host[rank // each][0]
         self.interface = interface or os.environ["HOROVOD_GLOO_IFACE"]
         self.transport = hosts.link() or f"TCP over {self.interface}"
-        address = next(entry.address for entry in psutil.net_if_addrs()[self.interface]
-                       if entry.family == socket.AF_INET)
+        own = address(self.interface)
         self.rings = {
-            "ring": Ring(list(range(ranks)), address),
-            "crossing ring": Ring([rank_ for ranks_ in across for rank_ in ranks_], address),
+            "ring": Ring(list(range(ranks)), own),
+            "crossing ring": Ring([rank_ for ranks_ in across for rank_ in ranks_], own),
         }
         self.functions = {}
 
@@ -256,4 +263,7 @@ class Ring:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except BenchError as error:
+        sys.exit(f"hierarchical_allreduce.py: {error}")
