@@ -86,7 +86,7 @@ def _parser():
     predict.add_argument("--topology", required=True, metavar="NAME_OR_FILE",
                          help="of a server, with its network (`ddl topology` shows it)")
     predict.add_argument("--nodes", type=int, default=1, help="up to so many servers (default 1)")
-    predict.add_argument("--model", metavar="NAME", help="resnet50, resnet101, inceptionv3, vgg16")
+    predict.add_argument("--model", metavar="NAME", help="a published network, such as resnet50")
     predict.add_argument("--batch", type=int, default=64, help="samples of each GPU (default 64)")
     predict.add_argument("--parameters", type=int, metavar="N", help="of a network of your own")
     predict.add_argument("--images-per-s", type=float, metavar="X",

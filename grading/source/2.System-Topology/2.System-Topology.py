@@ -181,14 +181,15 @@ for pair in (("GPU3", "GPU0"), ("GPU0", "GPU3"), ("GPU0", "Affinity")):
 guess_apart = None  # a number of pairs
 
 # %% tags=["demo"]
-gpus = list(dgx.matrix().index)
+matrix = dgx.matrix()
+gpus = list(matrix.index)
 gb_per_s = {  # in each direction, over the best path
     (a, b): dgx.bandwidth(a, b)
     for a, b in itertools.permutations(gpus, 2)
 }
 apart = [
     pair for pair in itertools.combinations(gpus, 2)
-    if not dgx.matrix().loc[pair].startswith("NV")
+    if not matrix.loc[pair].startswith("NV")
 ]
 beside(guess_apart, len(apart), "pairs without an NVLink")
 
@@ -821,7 +822,7 @@ said = vgg["published_percent"][512]
 beside(guess_vgg, said, "% efficiency of VGG-16 on 512 GPUs, published")
 
 # %% tags=["demo"]
-prediction_plot.plot_published()
+prediction_plot.plot_published(published)
 
 # %% tags=["demo"]
 published
