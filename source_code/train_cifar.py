@@ -25,6 +25,7 @@ from ddl.data.augment import augment, normalise
 from ddl.journal import Journal
 from ddl.machine import threads_per_rank
 from ddl.noise import NoiseScale
+from ddl.record import StorageError
 from ddl.recipes import BASE_RATES, RECIPES, SettingError, settle
 from ddl.schedule import DECAYS, Schedule
 
@@ -179,8 +180,13 @@ def main(arguments=None):
             with journal.paused():
                 average_statistics(model)
                 if rank == 0:
-                    path = checkpoint.save(variables, now | {"journal": journal.state()}, same)
-                    journal.event("checkpoint", step=done, reason=reason, path=path)
+                    try:
+                        path = checkpoint.save(variables, now | {"journal": journal.state()}, same)
+                        journal.event("checkpoint", step=done, reason=reason, path=path)
+                    except StorageError as error:
+                        if leaving:
+                            raise
+                        journal.note(f"{error}. The training goes on without this checkpoint")
         if leaving:
             journal.note(f"stopped after step {done} of {steps}, because the job's time limit is "
                          "near; started again, it goes on from there")

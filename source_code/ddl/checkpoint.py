@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from ddl.recipes import SettingError
-from ddl.record import RunFolder, append_json_line, runs_dir
+from ddl.record import RunFolder, StorageError, runs_dir
 
 __all__ = ["Notice", "find", "folder", "requeue", "restore", "resume", "save"]
 
@@ -69,6 +69,11 @@ def save(variables, state, settings):
     -------
     Path
         The file, in the run's folder.
+
+    Raises
+    ------
+    StorageError
+        If it cannot be written, as on a full disk; the one before is still there.
     """
     path = folder() / FILE
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
@@ -79,6 +84,8 @@ def save(variables, state, settings):
             file.flush()
             os.fsync(file.fileno())  # a node that fails must not leave the name of an empty file
         os.replace(part, path)
+    except OSError as error:
+        raise StorageError(error, path) from error
     finally:
         part.unlink(missing_ok=True)
     return path
@@ -86,7 +93,8 @@ def save(variables, state, settings):
 
 def requeue(step, reason):
     """Ask for the job to be started again: it stopped with a checkpoint to go on from."""
-    append_json_line(RunFolder(folder()).requeue, {"step": step, "reason": reason})
+    kept = RunFolder(folder())
+    kept.append(kept.requeue, {"step": step, "reason": reason})
 
 
 def resume(place, variables, settings):

@@ -122,7 +122,7 @@ def _run(arguments):
         print(f"{run.id} is on its way: `ddl show {run.id}` follows it, "
               f"`ddl stop {run.id}` ends it")
         return 0
-    return 0 if run is None or run.state == "done" else 1
+    return run.status if run else 0
 
 
 def _list(arguments):
@@ -135,17 +135,18 @@ def _list(arguments):
 def _show(arguments):
     from ddl.run import attach
 
-    run = attach(arguments.run).wait()
-    return 0 if run.state == "done" else 1
+    return attach(arguments.run).wait().status
 
 
 def _stop(arguments):
     from ddl.run import attach
 
     run = attach(arguments.run)
-    before = run.state
+    before = run.progress()
     run.stop()
-    print(f"{run.id}  {run!r}" if before != run.state else f"{run.id} was over already: {before}")
+    print(f"{run.id} was over already: {before.state}" if before.over else f"{run.id}  {run!r}")
+    if run.unwritten:
+        raise run.unwritten
 
 
 def _compare(arguments):

@@ -21,7 +21,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from ddl.record import RunFolder, read_json, write_json
+from ddl.record import RunFolder, read_json
 
 __all__ = [
     "CLUSTERS",
@@ -334,7 +334,7 @@ def dismiss():
     `ddl.rank` calls it, too, when the coordinator's script has ended without an error.
     """
     if folder := _folder():
-        write_json(folder.dismissed, {"attempt": attempt()})
+        folder.write_json(folder.dismissed, {"attempt": attempt()})
 
 
 def _folder():

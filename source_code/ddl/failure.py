@@ -1,12 +1,17 @@
-"""Why a run failed, found in the files of its folder: the first cause, then the rest."""
+"""Why a run failed, found in the files of its folder: the first cause, then the rest.
+
+`RULES` are asked in turn, each with all the `Evidence`; the first that knows an answer gives it.
+"""
 
 import re
 import signal
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from ddl.cluster import role_of
-from ddl.record import processes_of, read_json, stack_of
+from ddl.log import last_lines
+from ddl.record import RunFolder, is_full, processes_of, read_json, stack_of
 
 __all__ = ["SLURM_ENDS", "Failure", "failure_of"]
 
@@ -32,10 +37,16 @@ SLURM_ENDS = {
                   "again and it goes on by itself."),
 }
 
+# What the system says of a disk without room, whoever passes it on.
+NO_ROOM = ("No space left on device", "Disk quota exceeded")
+MORE_ROOM = ("Free some space there. DDL_RUNS_DIR puts runs, DDL_DATA_DIR data sets, on another "
+             "disk.")
+
 LESS_MEMORY = "Try a smaller batch, fewer workers, or more backward passes per step."
 # What to try, by the type of exception; some say it in their own words.
 ADVICE = {
     "SystemExit": "",
+    "StorageError": MORE_ROOM,
     "ClusterError": "",
     "ModuleNotFoundError": "Install it into the environment whose python the shell line names.",
     "FileNotFoundError": "A relative path starts in the folder that the shell line changes to.",
@@ -51,11 +62,28 @@ SECONDARY_ADVICE = ("A rank says this when it has lost touch with another one, w
                     "ended before it: look at the other logs.")
 
 
+SIGNAL_ADVICE = {
+    "SIGKILL": "Nothing in the script does that. The usual cause is the machine running out "
+               "of memory: try a smaller batch, fewer workers, or fewer samples.",
+    "SIGSEGV": "A library crashed: look at the end of that rank's log.",
+    "SIGABRT": "A library gave up: look at the end of that rank's log.",
+    "SIGBUS": "A file that is used as memory had no room: look whether a disk, or /dev/shm, is full.",
+}
+LEFT_ADVICE = ("Every rank must call the same collective operations, equally often: look for a loop "
+               "that is shorter on that rank (a smaller shard?), or a way out that only it takes.")
+
+
 @dataclass(frozen=True)
 class Failure:
-    """Why a run failed, in the order in which a reader needs it."""
+    """Why a run failed, in the order in which a reader needs it.
+
+    `output` holds the last lines that the rank wrote before, and `status` what it left to the shell:
+    its exit status, or 128 and the number of a signal.
+    """
 
     sentence: str
+    output: tuple[str, ...] = ()
+    status: int | None = None
     rank: int | None = None
     host: str | None = None
     type: str | None = None
@@ -66,8 +94,43 @@ class Failure:
     logs: tuple[Path, ...] = ()
 
 
-def failure_of(folder, job, launcher, events, state, end):
-    """Find the first cause of a run's failure.
+@dataclass(frozen=True)
+class Ending:
+    """How one rank ended: what it wrote down itself, what its launcher saw, or both."""
+
+    rank: int
+    time: float
+    host: str
+    started: float | None
+    code: int | None = None
+    error: dict | None = None
+    words: tuple[str, ...] = ()  # the last lines that it wrote
+
+    @property
+    def bad(self):
+        """Whether the rank failed, as far as is known."""
+        return bool(self.error or self.code)
+
+    @property
+    def signal(self):
+        """Name of the signal that killed it; empty where none did."""
+        number = (self.code or 0) - 128
+        if self.error or number <= 0:
+            return ""
+        known = number in list(signal.Signals)
+        return signal.Signals(number).name if known else f"signal {number}"
+
+    @property
+    def secondary(self):
+        """Whether it merely noticed that another rank was gone."""
+        if self.error:
+            return _is_secondary(self.error)
+        return self.signal == "SIGABRT" and any(sign in " ".join(self.words) for sign in SECONDARY)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that is known about how a run ended.
 
     Parameters
     ----------
@@ -80,178 +143,309 @@ def failure_of(folder, job, launcher, events, state, end):
         The run's state.
     end : dict
         The event that ended it; empty while it goes on.
+    """
+
+    folder: RunFolder
+    job: dict
+    launcher: list
+    events: list
+    state: str
+    end: dict
+
+    @property
+    def world(self):
+        return processes_of(self.job)
+
+    @cached_property
+    def logs(self):
+        """Paths of all logs that there are."""
+        logs = tuple(path for rank in range(self.world) if (path := self.folder.log(rank)).exists())
+        return logs + (self.folder.launcher_log,) * self.folder.launcher_log.exists()
+
+    @cached_property
+    def exits(self):
+        """Status of each rank that ended by itself, and when: (code, time) by rank."""
+        return {event["rank"]: (event["code"], event["time"]) for event in self.launcher
+                if event["event"] == "rank_exit" and not event.get("reason")}
+
+    @cached_property
+    def endings(self):
+        """The ranks that have ended, the first one first."""
+        found = []
+        for rank in range(self.world):
+            error = read_json(self.folder.error(rank), ERROR)
+            code, time = self.exits.get(rank, (None, None))
+            if error is None and code is None:
+                continue
+            there = read_json(self.folder.rank(rank)) or {}
+            found.append(Ending(
+                rank, error["time"] if error else time, there.get("host", ""),
+                there.get("started"), error.get("status", 1) if error else code, error,
+                self._words(rank, error)))
+        return sorted(found, key=lambda ending: ending.time)
+
+    def _words(self, rank, error):
+        """The last lines that a rank wrote, without the traceback that its error holds."""
+        if error and "log_bytes" not in error:
+            return ()
+        before = error["log_bytes"] if error else None
+        return tuple(last_lines(self.folder.log(rank), before=before))
+
+    def who(self, rank):
+        """Name a rank, and its task in a cluster of tf.distribute: "rank 2 of 4 (worker 1)"."""
+        role = role_of(self.job, rank)
+        return f"rank {rank} of {self.world}{f' ({role})' * bool(role)}"
+
+    def when(self, ending):
+        """Say when a rank ended: "3.2 s into epoch 2", or since the rank's start."""
+        at, started = ending.time, ending.started
+        began = next((event["time"] for event in self.events
+                      if event["event"] in ("start", "step")), None)
+        if began is None or at < began:
+            return f"{at - started:.1f} s after it started" if started else "before it started"
+        past = [event for event in self.events
+                if event["event"] == "evaluation" and event["time"] <= at]
+        epoch = int(past[-1].get("epoch") or 0) + 1 if past else 1
+        return f"{at - (past[-1]['time'] if past else began):.1f} s into epoch {epoch}"
+
+    def others(self, first):
+        """Say what became of the ranks besides `first`, those that fared alike together."""
+        if self.world == 1:
+            return ""
+        became = {ending.rank: _became(ending) for ending in self.endings if ending.time}
+        fates = {}
+        for rank in range(self.world):
+            if rank != first.rank:
+                fates.setdefault(became.get(rank) or ENDED, []).append(rank)
+        if list(fates) == [ENDED]:
+            return "the other ranks were ended"
+        return "; ".join(f"{_ranks(ranks)} {_were(fate, ranks)}" for fate, ranks in fates.items())
+
+    def stacks(self, ranks):
+        """Say where ranks were, as far as they have left that."""
+        return "\n".join(f"rank {rank} was here (innermost call first):\n{stack}"
+                         for rank in ranks if (stack := stack_of(self.folder.stack(rank))))
+
+
+ERROR = {"rank": int, "host": str, "type": str, "message": str, "traceback": str,
+         "time": (int, float)}
+ENDED = "was ended"
+
+
+def failure_of(folder, job, launcher, events, state, end):
+    """Find the first cause of a run's failure; the parameters are those of `Evidence`.
 
     Returns
     -------
     Failure or None
-        None unless `state` is "failed" or "lost".
+        None unless the run has failed or is lost, or one of its ranks has failed already.
     """
-    world = processes_of(job)
-    logs = tuple(path for rank in range(world) if (path := folder.log(rank)).exists())
-    if folder.launcher_log.exists():
-        logs += (folder.launcher_log,)
-    errors = sorted(filter(None, (read_json(folder.error(rank)) for rank in range(world))),
-                    key=lambda error: error["time"])
-    exits = [event for event in launcher
-             if event["event"] == "rank_exit" and event["code"] and not event.get("reason")]
-    if state == "lost":
-        return Failure("the run's processes are gone and none of them wrote down why",
-                       advice="Its machine may have been switched off, or its launcher killed. "
-                              "Start it again.", logs=logs)
-    if state != "failed":
-        # A rank's error is shown as soon as it is there, while the others still run.
-        return _raised(errors[0], folder, job, errors, events, logs) if (
-            state not in ("done", "stopped") and errors and not _is_secondary(errors[0])) else None
-    if end.get("slurm") in SLURM_ENDS:
-        return _ended_by_slurm(end, errors, exits, logs)
-    if end.get("reason") == "timeout":
-        return _timed_out(end, job, folder, logs)
-    if end.get("reason") == "absent":
-        return _absent(end, job, folder, logs)
-    if end.get("reason") == "launch":
-        return Failure(f"the launcher failed before any rank ran: {end['message']}",
-                       message=end["message"], traceback=end.get("log", ""), logs=logs,
-                       advice="`ddl doctor` shows what this machine has and what is missing.")
-    if end.get("reason") == "launcher killed":
-        return Failure(f"the launcher was killed by {end['signal']}", logs=logs,
-                       advice="If it was not you: the machine may be out of memory.")
-    first = next((error for error in errors if not _is_secondary(error)), None)
-    killed = next((event for event in exits if event["code"] > 128), None)
-    if killed and not (first and first["time"] <= killed["time"]):
-        return _killed(killed, folder, job, events, logs)
-    if first or errors:
-        return _raised(first or errors[0], folder, job, errors, events, logs)
-    if exits:
-        return Failure(f"{_who(exits[0]['rank'], job)} exited with status "
-                       f"{exits[0]['code']} and no exception", rank=exits[0]["rank"],
-                       advice="The end of its log may say more.", logs=logs)
-    return Failure("the run failed and no rank said why", logs=logs,
+    if state in ("done", "stopped"):
+        return None
+    evidence = Evidence(folder, job, launcher, events, state, end)
+    if state not in ("failed", "lost"):  # a rank's error is shown while the others still run
+        first = next((one for one in evidence.endings if one.error and not one.secondary), None)
+        return _raised(evidence, first) if first else None
+    return next(filter(None, (rule(evidence) for rule in RULES)))
+
+
+# ---------------------------------------------------------------- rules, the first that answers
+
+
+def _lost(e):
+    if e.state != "lost":
+        return None
+    full = f". The disk that holds {e.folder.path} is full" if is_full(e.folder.path) else ""
+    return Failure(f"the run's processes are gone and none of them wrote down why{full}",
+                   advice=MORE_ROOM if full else "Its machine may have been switched off, or its "
+                   "launcher killed. Start it again.", logs=e.logs)
+
+
+def _ended_by_slurm(e):
+    if e.end.get("slurm") not in SLURM_ENDS:
+        return None
+    why, advice = SLURM_ENDS[e.end["slurm"]]
+    where = f" on {e.end['nodes']}" if e.end.get("nodes") else ""
+    first = next((ending for ending in e.endings if ending.error and not ending.secondary), None)
+    return Failure(
+        f"Slurm ended job {e.end['job']}{where}: {why} ({e.end['slurm']})",
+        type=e.end["slurm"], traceback=first.error["traceback"] if first else "",
+        others="; ".join(f"rank {rank} ended with status {code}"
+                         for rank, (code, _) in e.exits.items() if code),
+        advice=advice, logs=e.logs)
+
+
+def _timed_out(e):
+    if e.end.get("reason") != "timeout":
+        return None
+    missing = e.end.get("missing") or []
+    gone = [rank for rank in missing if e.exits.get(rank, (1, 0))[0] == 0]
+    timeout_s = e.end.get("timeout_s") or e.job.get("timeout_s")
+    limit = f" of {timeout_s:g} s" if timeout_s else ""
+    waited = f": the others were waiting for {_ranks(missing)}" if missing else ""
+    if gone:
+        waited += f"; {_ranks(gone)} had ended before, with status 0"
+    return Failure(
+        f"the run was ended at its time limit{limit}{waited}",
+        output=tuple(last_lines(e.folder.log(gone[0]))) if gone else (),
+        rank=(gone or missing)[0] if missing else None, type="timeout",
+        traceback=e.stacks(missing or range(e.world)) or (e.stacks(range(e.world)) if gone else ""),
+        others="" if not missing else f"{_ranks(missing)} never joined a collective operation (or "
+        "hvd.init()) that the other ranks had reached",
+        advice=LEFT_ADVICE if gone
+        else "Every rank must call the same collective operations in the same order." if missing
+        else "Give it more time with timeout_s, or look where the ranks were.",
+        logs=e.logs)
+
+
+def _absent(e):
+    if e.end.get("reason") != "absent":
+        return None
+    missing = e.end["missing"]
+    who = " and ".join(f"{e.who(rank)}{' ended and' * (rank in e.end['gone'])}" for rank in missing)
+    return Failure(
+        f"{who} never joined the cluster, which others were waiting for",
+        output=tuple(last_lines(e.folder.log(missing[0]))),
+        rank=missing[0], host=(read_json(e.folder.rank(missing[0])) or {}).get("host"),
+        type="absent", traceback=e.stacks(missing), others="the other ranks were ended",
+        advice="Every rank has to make its strategy, or to serve. One that needs longer before it "
+               "does so gets more seconds with DDL_CLUSTER_TIMEOUT_S.",
+        logs=e.logs)
+
+
+def _launcher_killed(e):
+    if e.end.get("reason") != "launcher killed":
+        return None
+    return Failure(f"the launcher was killed by {e.end['signal']}", logs=e.logs,
+                   advice="If it was not you: the machine may be out of memory.")
+
+
+def _left_early(e):
+    """One rank ends as if all were done, and the others fail because it is gone."""
+    bad = [ending for ending in e.endings if ending.bad]
+    left = next((ending for ending in e.endings if not ending.bad), None)
+    if not left or not bad or not all(ending.secondary for ending in bad):
+        return None
+    noticed = next((ending for ending in bad if ending.error), None)
+    return Failure(
+        f"{e.who(left.rank)} on {left.host or 'its host'} ended with status 0 {e.when(left)}, while others still "
+        "waited for it",
+        output=left.words, rank=left.rank, host=left.host, type="left", others=e.others(left),
+        status=bad[0].code,
+        traceback=f"rank {noticed.rank} noticed here:\n{noticed.error['traceback']}"
+        if noticed else "", advice=LEFT_ADVICE, logs=e.logs)
+
+
+def _first_rank(e):
+    """The first rank that failed of its own accord; if all only noticed something, the first."""
+    bad = [ending for ending in e.endings if ending.bad]
+    first = next((ending for ending in bad if not ending.secondary), bad[0] if bad else None)
+    if first is None:
+        return None
+    if first.error:
+        return _raised(e, first)
+    return _killed(e, first) if first.signal else _exited(e, first)
+
+
+def _launch(e):
+    if e.end.get("reason") != "launch" or any(ending.error for ending in e.endings):
+        return None
+    if is_full(e.folder.path):
+        return _no_room(e)
+    return Failure(f"the launcher failed before any rank ran: {e.end['message']}",
+                   message=e.end["message"], traceback=e.end.get("log", ""), logs=e.logs,
+                   advice="`ddl doctor` shows what this machine has and what is missing.")
+
+
+def _no_room(e):
+    if e.end.get("reason") != "storage" and not is_full(e.folder.path):
+        return None
+    return Failure(f"the disk that holds {e.folder.path} is full, and what else happened could not "
+                   "be written down", type="storage", advice=MORE_ROOM, logs=e.logs)
+
+
+def _unknown(e):
+    return Failure("the run failed and no rank said why", logs=e.logs,
                    advice="See the launcher's log.")
+
+
+RULES = (_lost, _ended_by_slurm, _timed_out, _absent, _launcher_killed, _launch, _left_early,
+         _first_rank, _no_room, _unknown)
+
+
+# ---------------------------------------------------------------- what became of one rank
+
+
+def _raised(e, first):
+    error = first.error
+    found_full = any(sign in error["message"] for sign in NO_ROOM)
+    status = error.get("status", 1)
+    if error["type"] == "SystemExit":
+        # sys.exit("message") speaks for itself; of a bare status the rank's last lines say more.
+        did = "gave up" if error["traceback"] else f"exited with status {status}"
+    else:
+        did = "found its disk full" if found_full else f"raised {error['type']}"
+    advice = ADVICE.get(error["type"], ANY_ADVICE)
+    if first.secondary:
+        advice = SECONDARY_ADVICE
+    return Failure(
+        f"{e.who(first.rank)} on {error['host']} {did} {e.when(first)}"
+        f"{': ' * found_full}{error['message'] * found_full}",
+        output=first.words, status=status, rank=first.rank, host=error["host"], type=error["type"],
+        message=error["message"], traceback=error["traceback"], others=e.others(first),
+        advice=MORE_ROOM if found_full else advice, logs=e.logs)
+
+
+def _killed(e, first):
+    name, words = first.signal, first.words
+    advice = SIGNAL_ADVICE.get(name, "")
+    if not e.events and first.secondary and not role_of(e.job, first.rank):
+        advice = LOST_ADVICE
+    said = next((f": {_what(line)}" for line in reversed(words) if "what():" in line), "")
+    elsewhere = (rank for rank in range(e.world) if rank != first.rank)
+    return Failure(
+        f"{e.who(first.rank)} on {first.host or 'its host'} was killed by {name} {e.when(first)}{said}",
+        output=words, status=first.code, rank=first.rank, host=first.host, type=name, advice=advice,
+        traceback="\n".join(filter(None, (e.stacks([first.rank]), e.stacks(elsewhere)))),
+        others=e.others(first), logs=e.logs)
+
+
+def _exited(e, first):
+    full = is_full(e.folder.path)
+    on = f" on {first.host}" if first.host else ""
+    return Failure(
+        f"{e.who(first.rank)}{on} exited with status {first.code} {e.when(first)}, and no exception"
+        f"{', with its disk full' * full}",
+        output=first.words, status=first.code, rank=first.rank, host=first.host,
+        others=e.others(first), logs=e.logs,
+        advice=MORE_ROOM if full else "" if first.words else "The end of its log may say more.")
+
+
+def _became(ending):
+    if ending.secondary:
+        return "lost touch"
+    if ending.error and ending.error["type"] != "SystemExit":
+        return f"raised {ending.error['type']}"
+    if ending.error or not ending.signal:
+        return f"ended with status {ending.code}"
+    # Of its own accord, or because the others were ended: these two are how that is done.
+    return ENDED if ending.signal in ("SIGTERM", "SIGKILL") else f"was killed by {ending.signal}"
+
+
+def _were(fate, ranks):
+    return fate.replace("was ", "were ") if len(ranks) > 1 else fate
+
+
+def _ranks(ranks):
+    """Name ranks: "rank 1", "ranks 0, 2 and 3"."""
+    *most, last = map(str, ranks)
+    return f"ranks {', '.join(most)} and {last}" if most else f"rank {last}"
 
 
 def _is_secondary(error):
     return any(sign in error["type"] or sign in error["message"] for sign in SECONDARY)
 
 
-def _who(rank, job):
-    """Name a rank, and its task in a cluster of tf.distribute: "rank 2 of 4 (worker 1)"."""
-    role = role_of(job, rank)
-    return f"rank {rank} of {processes_of(job)}{f' ({role})' * bool(role)}"
-
-
-def _when(at, events, started):
-    """Say when the moment `at` was: "3.2 s into epoch 2", or since the rank's start."""
-    began = next((event["time"] for event in events if event["event"] in ("start", "step")), None)
-    if began is None or at < began:
-        return f"{at - started:.1f} s after it started" if started else "before it started"
-    past = [event for event in events if event["event"] == "evaluation" and event["time"] <= at]
-    epoch = int(past[-1].get("epoch") or 0) + 1 if past else 1
-    return f"{at - (past[-1]['time'] if past else began):.1f} s into epoch {epoch}"
-
-
-def _raised(error, folder, job, errors, events, logs):
-    started = (read_json(folder.rank(error["rank"])) or {}).get("started")
-    when = _when(error["time"], events, started)
-    did = "gave up" if error["type"] == "SystemExit" else f"raised {error['type']}"
-    other = [other for other in errors if other["rank"] != error["rank"]]
-    others = "; ".join(f"rank {o['rank']} lost touch" if _is_secondary(o)
-                       else f"rank {o['rank']} raised {o['type']}" for o in other)
-    return Failure(
-        sentence=f"{_who(error['rank'], job)} on {error['host']} {did} {when}",
-        rank=error["rank"], host=error["host"], type=error["type"], message=error["message"],
-        traceback=error["traceback"],
-        others=others or ("the other ranks were ended" if processes_of(job) > 1 else ""),
-        advice=SECONDARY_ADVICE if _is_secondary(error) else ADVICE.get(error["type"], ANY_ADVICE),
-        logs=logs,
-    )
-
-
-def _killed(event, folder, job, events, logs):
-    rank, number = event["rank"], event["code"] - 128
-    name = signal.Signals(number).name if number in list(signal.Signals) else f"signal {number}"
-    there = read_json(folder.rank(rank)) or {}
-    host = there.get("host", "its host")
-    advice = {
-        "SIGKILL": "Nothing in the script does that. The usual cause is the machine running out "
-                   "of memory: try a smaller batch, fewer workers, or fewer samples.",
-        "SIGSEGV": "A library crashed: look at the end of that rank's log.",
-        "SIGABRT": "A library gave up: look at the end of that rank's log.",
-    }.get(name, "")
-    last_words = _last_lines(folder.log(rank))
-    lost = any(sign in " ".join(last_words) for sign in SECONDARY)
-    if name == "SIGABRT" and not events and lost and not role_of(job, rank):
-        advice = LOST_ADVICE
-    world = processes_of(job)
-    stacks = [(k, stack_of(folder.stack(k))) for k in range(world) if k != rank]
-    said = f": {_what(last_words[-1])}" if name == "SIGABRT" and last_words else ""
-    return Failure(
-        sentence=f"{_who(rank, job)} on {host} was killed by {name} "
-                 f"{_when(event['time'], events, there.get('started'))}{said}",
-        rank=rank, host=host, type=name, advice=advice, logs=logs,
-        traceback="\n".join([
-            *([f"rank {rank}'s last words:", *last_words] if last_words else ()),
-            *(f"rank {k} was here then (innermost call first):\n{stack}"
-              for k, stack in stacks if stack)]),
-        others="the other ranks were ended" if world > 1 else "",
-    )
-
-
 def _what(line):
     """What C++ says of its uncaught exception, without the place in the source."""
     return re.sub(r"^\s*what\(\):\s*(\[\S+:\d+\] )?", "", line).strip()
-
-
-def _last_lines(path, count=8):
-    if not path.exists():
-        return []
-    return [line for line in path.read_text(errors="replace").splitlines() if line.strip()][-count:]
-
-
-def _ended_by_slurm(end, errors, exits, logs):
-    why, advice = SLURM_ENDS[end["slurm"]]
-    where = f" on {end['nodes']}" if end.get("nodes") else ""
-    first = next((error for error in errors if not _is_secondary(error)), None)
-    return Failure(
-        sentence=f"Slurm ended job {end['job']}{where}: {why} ({end['slurm']})",
-        type=end["slurm"], traceback=first["traceback"] if first else "",
-        others="; ".join(f"rank {event['rank']} ended with status {event['code']}"
-                         for event in exits),
-        advice=advice, logs=logs,
-    )
-
-
-def _absent(end, job, folder, logs):
-    missing = end["missing"]
-    who = " and ".join(f"{_who(rank, job)}{' ended and' * (rank in end['gone'])}"
-                       for rank in missing)
-    return Failure(
-        sentence=f"{who} never joined the cluster, which others were waiting for",
-        rank=missing[0], host=(read_json(folder.rank(missing[0])) or {}).get("host"),
-        type="absent",
-        traceback="\n".join(f"rank {rank} was here (innermost call first):\n{stack}"
-                            for rank in missing if (stack := stack_of(folder.stack(rank)))),
-        others="the other ranks were ended",
-        advice="Every rank has to make its strategy, or to serve. One that needs longer before it "
-               "does so gets more seconds with DDL_CLUSTER_TIMEOUT_S.",
-        logs=logs,
-    )
-
-
-def _timed_out(end, job, folder, logs):
-    missing = end.get("missing") or []
-    stacks = {rank: stack_of(folder.stack(rank)) for rank in range(processes_of(job))}
-    who = " and ".join(f"rank {rank}" for rank in missing)
-    waited = f": the others were waiting for {who}" if missing else ""
-    shown = missing or sorted(stacks)
-    timeout_s = end.get("timeout_s") or job["timeout_s"]
-    return Failure(
-        sentence=f"the run was ended at its time limit of {timeout_s:g} s{waited}",
-        rank=missing[0] if missing else None, type="timeout",
-        traceback="\n".join(f"rank {rank} was here (innermost call first):\n{stacks[rank]}"
-                            for rank in shown if stacks[rank]),
-        others="" if not missing else f"{who} never joined a collective operation (or "
-        "hvd.init()) that the other ranks had reached",
-        advice="Every rank must call the same collective operations in the same order."
-        if missing else "Give it more time with timeout_s, or look where the ranks were.",
-        logs=logs,
-    )

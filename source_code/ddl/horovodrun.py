@@ -25,7 +25,8 @@ from pathlib import Path
 import psutil
 
 from ddl import cluster, processes, rendezvous
-from ddl.record import RunFolder, append_json_line, cache_dir, read_json, write_json
+from ddl.log import keep_writing
+from ddl.record import DamagedFile, RunFolder, StorageError, cache_dir, read_json, write_json
 
 __all__ = ["built_with", "main"]
 
@@ -39,6 +40,7 @@ def main():
         from ddl.run import run_pasted
 
         sys.exit(run_pasted(arguments))
+    keep_writing()
     supervisor = Supervisor(os.environ["DDL_RUN_ID"], Path(os.environ["DDL_RUN_DIR"]))
     if arguments[:1] == ["--timeout-s"]:
         supervisor.limit(float(arguments[1]))
@@ -63,7 +65,11 @@ class Supervisor:
             self._watch(self._await_launcher, processes.take_lifeline())
 
     def record(self, event, **fields):
-        append_json_line(self.folder.launcher, {"event": event, "time": time.time(), **fields})
+        record = {"event": event, "time": time.time(), **fields}
+        try:
+            self.folder.append(self.folder.launcher, record)
+        except StorageError as error:  # the ranks go on; who follows them sees how this ends
+            print(f"{error}: {json.dumps(record)}", file=sys.stderr, flush=True)
 
     def limit(self, timeout_s):
         """End the run `timeout_s` seconds from now."""
@@ -91,6 +97,7 @@ class Supervisor:
         failed = any(self.exit_codes.values())
         end = self.ended_because or {"state": "failed" if failed else "done"}
         self.record("ended", **end)
+        self.folder.give_up_reserve()
         return 0 if end["state"] == "done" else 1
 
     def _horovodrun(self, arguments):
@@ -187,7 +194,7 @@ def built_with():
     """What this Horovod was built with: ``{"gloo": bool, "mpi": bool, "nccl": bool, ...}``.
 
     Asking means importing TensorFlow in another process, so the answer is kept, for as long as
-    Horovod's library is the same file.
+    Horovod's library is the same file. Where it cannot be kept, it is asked for each time.
     """
     from importlib.util import find_spec
 
@@ -198,11 +205,18 @@ def built_with():
     stat = library[0].stat()
     key = f"{library[0]}:{stat.st_size}:{stat.st_mtime_ns}"
     path = cache_dir() / "horovod-build.json"
-    known = read_json(path) or {}
-    if known.get("key") != key:
+    try:
+        known = read_json(path) or {}
+    except DamagedFile:
+        known = {}
+    if known.get("key") != key or not isinstance(known.get("gloo"), bool):
         known = {"key": key, **_ask_build()}
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(path, known)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_json(path, known)
+        except OSError as error:
+            print(f"the answer to what Horovod was built with is not kept: {error}",
+                  file=sys.stderr, flush=True)
     return known
 
 

@@ -16,6 +16,7 @@ failed, and passes on a request to stop. Linux only.
 """
 
 import argparse
+import contextlib
 import os
 import shutil
 import signal
@@ -27,7 +28,8 @@ from pathlib import Path
 
 from ddl import processes
 from ddl.place import places
-from ddl.record import RunFolder, append_json_line, write_json
+from ddl.log import keep_writing
+from ddl.record import RunFolder, StorageError
 
 __all__ = ["INTERFACE", "address", "link", "main", "permitted", "site"]
 
@@ -150,6 +152,7 @@ def main():
             sys.exit(f"several hosts cannot be made on this machine: {reason}")
         argv = [*_unshare(), sys.executable, "-m", "ddl.hosts", *sys.argv[1:]]
         os.execvpe(argv[0], argv, {**_environment(), INSIDE: "1"})
+    keep_writing()
     sys.exit(Hosts(options).run())
 
 
@@ -196,7 +199,11 @@ class Hosts:
         return self._end()
 
     def _record(self, event, **fields):
-        append_json_line(self.folder.launcher, {"event": event, "time": time.time(), **fields})
+        try:
+            self.folder.append(self.folder.launcher,
+                               {"event": event, "time": time.time(), **fields})
+        except StorageError as error:
+            print(error, file=sys.stderr, flush=True)
 
     # ---------------------------------------------------------------- making
 
@@ -268,9 +275,15 @@ class Hosts:
         for rank, task in enumerate(self.tasks):
             if not self.folder.exit(rank).exists():  # it was killed, and could not say
                 code = task.returncode
-                write_json(self.folder.exit(rank), {
-                    "rank": rank, "code": 128 - code if code < 0 else code, "time": time.time()})
+                with contextlib.suppress(StorageError):
+                    self.folder.write_json(self.folder.exit(rank), {
+                        "rank": rank, "code": 128 - code if code < 0 else code,
+                        "time": time.time()})
+        self.folder.give_up_reserve()
         end = end_of(launcher_events(self.folder, len(self.tasks), alive=False))
+        if end is None:  # the disk took none of it
+            failed = any(task.returncode for task in self.tasks)
+            end = {"state": "failed" if failed else "done", "reason": "storage"}
         self._record("ended", **{name: value for name, value in end.items()
                                  if name not in ("event", "time")})
         return 0 if end["state"] == "done" else 1

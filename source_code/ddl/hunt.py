@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy
 import pandas
 
-from ddl.record import RunFolder, append_json_line, read_json, read_json_lines
+from ddl.record import RunFolder, read_json, read_json_lines
 
 __all__ = [
     "CASES",
@@ -78,7 +78,7 @@ class Witness:
     def tell(self, event, **fields):
         """Append ``{"event": event, **fields}`` to ``witness-<rank>.jsonl``."""
         if self.folder:
-            append_json_line(self.folder.witness(self.rank), {"event": event, **fields})
+            self.folder.append(self.folder.witness(self.rank), {"event": event, **fields})
 
     def keep_weights(self, weights):
         """Write the arrays to the run's ``weights.npz``; return its name, or None outside a run."""

@@ -4,11 +4,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ddl.cluster import CLUSTERS
+from ddl.errors import CourseError
 
 __all__ = ["Job", "JobError", "option_arguments", "resolve_script", "split_rank_line"]
 
 
-class JobError(ValueError):
+class JobError(CourseError, ValueError):
     """A job cannot be run as it was asked for."""
 
 
@@ -88,11 +89,15 @@ def resolve_script(script, cwd):
     Raises
     ------
     JobError
-        If it is in neither; the message lists the scripts of the course.
+        If it is in neither, or is a directory; the message lists the scripts that there are.
     """
     course = Path(__file__).resolve().parents[1]
     for folder in (Path(cwd), course):
         path = folder / Path(script).expanduser()
+        if path.is_dir():
+            inside = ", ".join(sorted(file.name for file in path.glob("*.py")))
+            raise JobError(f"{path} is a directory, not a script"
+                           f"{f'; the scripts in it are: {inside}' if inside else ''}")
         if path.is_file():
             return str(path.absolute())
     known = ", ".join(sorted(file.name for file in course.glob("*.py"))) or "none"

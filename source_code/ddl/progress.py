@@ -6,11 +6,26 @@ from pathlib import Path
 
 from ddl.cluster import role_of
 from ddl.failure import Failure, failure_of
-from ddl.record import RunFolder, processes_of, read_json, read_json_lines, start_of
+from ddl.record import (
+    DamagedFile,
+    JsonLines,
+    RunFolder,
+    processes_of,
+    read_json,
+    read_json_lines,
+    start_of,
+)
 
-__all__ = ["Progress", "RankInfo", "end_of", "launcher_events", "one_record", "progress_of"]
+__all__ = ["JOB", "Progress", "RankInfo", "end_of", "events_of", "launcher_events", "one_record",
+           "progress_of"]
 
-OVER = ("done", "failed", "stopped", "lost")
+OVER = ("done", "failed", "stopped", "lost", "damaged")
+# What these files must hold to be of any use.
+JOB = {"id": str, "created": (int, float), "workers": int}
+RANK = {"rank": int, "host": str, "pid": int, "started": (int, float)}
+EXIT = {"rank": int, "code": int, "time": (int, float)}
+EVENT = {"event": str, "time": (int, float)}
+
 
 @dataclass(frozen=True)
 class RankInfo:
@@ -67,8 +82,16 @@ class Progress:
         return self.state in OVER
 
 
-def progress_of(folder, *, alive=True, now=None, waiting=""):
+def events_of(folder):
+    """What reads the script's events, from a `RunFolder`."""
+    return JsonLines(folder.events, EVENT)
+
+
+def progress_of(folder, *, alive=True, now=None, waiting="", events=None, told=()):
     """Read a run folder.
+
+    A file that is damaged makes the run "damaged", and says which one and how; while its processes
+    are there, it is a note of a run that goes on.
 
     Parameters
     ----------
@@ -80,6 +103,10 @@ def progress_of(folder, *, alive=True, now=None, waiting=""):
         Seconds since the epoch.
     waiting : str
         What the run waits for in a queue; empty when it does not wait.
+    events : JsonLines, optional
+        `events_of` the folder, where it is looked at again and again.
+    told : sequence of dict
+        Events of the launching side that it could not write down.
 
     Returns
     -------
@@ -87,14 +114,29 @@ def progress_of(folder, *, alive=True, now=None, waiting=""):
     """
     folder = RunFolder(Path(folder))
     now = time.time() if now is None else now
-    job = read_json(folder.job) or {}
+    try:
+        return _read(folder, alive, now, waiting, events or events_of(folder), list(told))
+    except DamagedFile as error:
+        state = "running" if alive else "damaged"
+        return Progress(
+            id=folder.path.name, name=folder.path.name, state=state, folder=folder.path,
+            notes=(str(error),), failure=None if alive else Failure(
+                str(error), type="damaged", advice="What else is in its folder can still be read. "
+                "A disk that was full, or a copy that broke off, leaves such files; delete the "
+                "folder when you don't need it."))
+
+
+def _read(folder, alive, now, waiting, script, told):
+    job = read_json(folder.job, JOB)
+    if job is None:
+        raise DamagedFile(f"{folder.job} is missing")
     world = processes_of(job)
-    launcher = launcher_events(folder, world, alive)
-    events = one_record(read_json_lines(folder.events))
+    launcher = [*launcher_events(folder, world, alive), *told]
+    events = one_record(script.look())
     ranks = () if waiting else tuple(
         RankInfo(there["rank"], there["host"], there["pid"], there["started"],
                  role_of(job, there["rank"]))
-        for there in (read_json(folder.rank(rank)) for rank in range(world)) if there
+        for there in (read_json(folder.rank(rank), RANK) for rank in range(world)) if there
     )
     end = end_of(launcher)
     if end and end["state"] == "done" and folder.requeue.exists():
@@ -102,12 +144,14 @@ def progress_of(folder, *, alive=True, now=None, waiting=""):
     if alive and job.get("detached"):
         end = None  # a batch job goes on after that: it is queued again
     state = "queued" if waiting else _state(end, launcher, events, ranks, job, alive)
-    created = job.get("created", now)
+    created = job["created"]
     last_sign = max([created, *(event["time"] for event in (*launcher, *events))])
     until = end["time"] if end else (last_sign if state == "lost" else now)
     facts = _training(events, start_of(folder))
+    if script.damaged:
+        facts["notes"] += (f"{script.damaged} lines of {script.path} are damaged and left out",)
     return Progress(
-        id=job.get("id", folder.path.name),
+        id=job["id"],
         name=job.get("name", ""),
         state=state,
         folder=folder.path,
@@ -135,8 +179,8 @@ def launcher_events(folder, world, alive):
     alive : bool
         Whether tasks may still be there to write.
     """
-    events = read_json_lines(folder.launcher)
-    exits = [said for rank in range(world) if (said := read_json(folder.exit(rank)))]
+    events = read_json_lines(folder.launcher, EVENT)
+    exits = [said for rank in range(world) if (said := read_json(folder.exit(rank), EXIT))]
     if exits:
         events = sorted([*events, *({"event": "rank_exit", **said} for said in exits)],
                         key=lambda event: event["time"])
@@ -217,7 +261,7 @@ def _training(events, began):
             facts.update(steps=event.get("steps"), epochs=event.get("epochs"),
                          data=event.get("data"))
         elif kind == "note":
-            facts["notes"].append(event["message"])
+            facts["notes"].append(str(event.get("message", "")))
         elif kind in ("step", "evaluation"):
             # A requeued job began anew: what its earlier start did comes before.
             if began is not None and event["time"] >= began:

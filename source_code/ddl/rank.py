@@ -3,7 +3,8 @@
 It sends the rank's output to its own log file, sets its threads, says that it is there, takes its
 place in a cluster of tf.distribute where there is one (``--cluster``), and then becomes the script,
 with arguments, working directory and ``__main__`` as if python had started it. An exception is kept
-as ``error-<k>.json``. Any script will do; none has to know of this.
+as ``error-<k>.json``. Any script will do; none has to know of this. On a full disk the rank goes
+on without the files that it cannot write.
 
 Output goes to a file and not through horovodrun's pipes, because a crashed rank's child that holds
 a pipe open, or one byte that is not UTF-8, makes horovodrun wait for ever.
@@ -22,8 +23,9 @@ from pathlib import Path
 
 from ddl import cluster
 from ddl.job import split_rank_line
+from ddl.log import keep_writing
 from ddl.machine import gpu_numbers
-from ddl.record import RunFolder, host_name, write_json
+from ddl.record import RunFolder, StorageError, host_name
 
 # A rank that failed must not wait in its exit handlers for ranks that wait for it.
 EXIT_GRACE_S = 2.0
@@ -41,11 +43,8 @@ def main():
     # it through. Who makes none would have ignored it, and still does.
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGURG])
     if folder:
-        _log_to(folder.log(rank))
-        folder.error(rank).unlink(missing_ok=True)  # an earlier start of a requeued job left it
-        # The launcher asks for this when a run hangs: where is each rank?
-        faulthandler.register(signal.SIGUSR1, file=open(folder.stack(rank), "w"))
-        write_json(folder.rank(rank), {
+        _open_files(folder, rank)
+        _record(folder, folder.rank(rank), {
             "rank": rank, "host": host_name(), "pid": os.getpid(),
             "started": time.time(), "threads": int(threads),
             **(cluster.reserve() if roles else {}),
@@ -59,7 +58,7 @@ def main():
     except BaseException as error:
         code = _exit_code(error)
         if code:
-            _report(error, rank, folder)
+            _report(error, code, rank, folder)
             timer = threading.Timer(EXIT_GRACE_S, os._exit, [code])
             timer.daemon = True
             timer.start()
@@ -94,11 +93,31 @@ def _join(folder, rank, roles):
         os.environ["TF_NUM_INTEROP_THREADS"] = str(least)
 
 
-def _log_to(path):
-    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
-    os.close(log)
+def _open_files(folder, rank):
+    """Send output to the rank's log, and stacks to their file: on request, and from a crash."""
+    try:
+        log = os.open(folder.log(rank), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os.close(log)
+        keep_writing()
+        folder.error(rank).unlink(missing_ok=True)  # an earlier start of a requeued job left it
+        stacks = open(folder.stack(rank), "w")
+    except OSError as error:
+        problem = StorageError(error, error.filename or folder.path)
+        print(f"rank {rank}: {problem}. It goes on without", file=sys.stderr, flush=True)
+        stacks = sys.stderr
+    # The launcher asks for this when a run hangs: where is each rank?
+    faulthandler.register(signal.SIGUSR1, file=stacks)
+    faulthandler.enable(stacks)
+
+
+def _record(folder, path, mapping):
+    """Write a record; without it this rank can do its work, but nobody else can see it."""
+    try:
+        folder.write_json(path, mapping)
+    except StorageError as error:
+        print(f"{error}. The rank goes on without this record", file=sys.stderr, flush=True)
 
 
 def _become(script, arguments):
@@ -122,8 +141,8 @@ def _exit_code(error):
     return error.code & 0xFF if isinstance(error.code, int) else 1
 
 
-def _report(error, rank, folder):
-    """Print the traceback and keep it, from the script's own frames down."""
+def _report(error, status, rank, folder):
+    """Keep the traceback, from the script's own frames down, and print it."""
     if isinstance(error, SystemExit):
         # sys.exit("message") speaks for itself; a bare status says little, but it is all there is.
         text = "" if isinstance(error.code, int) else f"{error.code}\n"
@@ -132,16 +151,23 @@ def _report(error, rank, folder):
         while frames and frames.tb_frame.f_code.co_filename == __file__:
             frames = frames.tb_next
         text = "".join(traceback.format_exception(type(error), error, frames))
-    print(text, end="", file=sys.stderr, flush=True)
-    if not folder:
-        return
-    try:
-        write_json(folder.error(rank), {
-            "rank": rank, "host": host_name(), "type": type(error).__name__,
+    if folder:
+        _flush()
+        _record(folder, folder.error(rank), {
+            "rank": rank, "host": host_name(), "type": type(error).__name__, "status": status,
             "message": str(error), "traceback": text, "time": time.time(),
+            "log_bytes": os.fstat(1).st_size,  # what the log holds besides
         })
-    except OSError as problem:  # a full disk must not hide what went wrong first
-        print(f"this error could not be recorded: {problem}", file=sys.stderr, flush=True)
+    print(text, end="", file=sys.stderr, flush=True)
+
+
+def _flush():
+    """Send off what the script has printed, to wherever it may have redirected its output."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (AttributeError, OSError, ValueError):
+            pass  # closed, or replaced: its end is the script's own affair
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ hosts              where hosts are made on one machine: their names and addresse
 rendezvous.json    the task of rank 0, on several nodes: where the ranks meet
 events.jsonl       rank 0's training script, as it goes (`Recorder`)
 result.json        rank 0's training script, at the end (`Recorder`)
+reserve            the launcher: room for the last records when the disk is full; gone at the end
 checkpoint.npz     rank 0's training script, when asked to
 weights.npz        rank 0's training script, where it keeps the model's weights at the end
 timeline.json      Horovod in rank 0, where its script asks for that: what it did and when
@@ -26,25 +27,35 @@ dismissed          rank 0 as the coordinator of parameter servers: it is done, t
 This module is imported by every rank before its script, so it needs the standard library only.
 """
 
+import contextlib
+import errno
 import json
 import math
 import os
 import platform
+import sys
 import time
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
+from ddl.errors import CourseError
+
 __all__ = [
+    "FULL",
+    "DamagedFile",
+    "JsonLines",
     "Recorded",
     "Recorder",
     "RunFolder",
+    "StorageError",
     "append_json_line",
     "cache_dir",
     "course_root",
     "data_dir",
     "hardware",
     "host_name",
+    "is_full",
     "processes_of",
     "read_json",
     "read_json_lines",
@@ -119,6 +130,10 @@ class RunFolder:
         return self.path / "weights.npz"
 
     @property
+    def reserve(self):
+        return self.path / "reserve"
+
+    @property
     def requeue(self):
         return self.path / "requeue"
 
@@ -148,8 +163,96 @@ class RunFolder:
     def witness(self, rank):
         return self.path / f"witness-{rank}.jsonl"
 
+    # ------------------------------------------------------------ writing
+    # All of it raises `StorageError`; where the disk is full, once `reserve` has been given up.
+
+    def write_text(self, path, text):
+        """Write one file of this folder whole or not at all."""
+        self._keep(path, lambda: _write_text(path, text))
+
+    def write_json(self, path, mapping):
+        """Write one JSON file of this folder whole or not at all."""
+        self._keep(path, lambda: write_json(path, mapping))
+
+    def append(self, path, mapping):
+        """Append one line to a JSON-lines file of this folder."""
+        self._keep(path, lambda: append_json_line(path, mapping))
+
+    def set_aside(self):
+        """Keep some room, as far as there is any, for the last records of a run on a full disk."""
+        with contextlib.suppress(OSError):
+            self.reserve.write_bytes(bytes(RESERVE_BYTES))
+
+    def give_up_reserve(self):
+        """Free the room that `set_aside` keeps; return whether there was any."""
+        try:
+            self.reserve.unlink()
+        except OSError:
+            return False
+        return True
+
+    def _keep(self, path, write):
+        try:
+            try:
+                write()
+            except OSError as error:
+                if error.errno not in FULL or not self.give_up_reserve():
+                    raise
+                write()
+                self.set_aside()  # what is left of it
+        except OSError as error:
+            raise StorageError(error, path) from error
+
 
 # ---------------------------------------------------------------- reading and writing
+
+# What the system says of a disk, or of a user's share of one, that takes no more.
+FULL = (errno.ENOSPC, errno.EDQUOT)
+RESERVE_BYTES = 64 * 1024
+
+
+class StorageError(CourseError, OSError):
+    """A run's folder cannot be written (or read): where, why, and what to do.
+
+    Parameters
+    ----------
+    error : OSError
+        What the system said.
+    path : Path
+        What was to be written.
+    doing : str
+        What could not be done to it.
+    """
+
+    def __init__(self, error, path, doing="written"):
+        super().__init__(f"{path} cannot be {doing}: {error.strerror or error}. {_way_out(error)} "
+                         f"(runs are kept in {runs_dir()})")
+        self.errno = error.errno
+
+
+def _way_out(error):
+    if error.errno in FULL:
+        return "Free some space there, or set DDL_RUNS_DIR to a folder on another disk"
+    if error.errno == errno.EROFS:
+        return "That file system is read-only: set DDL_RUNS_DIR to a folder that you may write"
+    if error.errno in (errno.ENOTDIR, errno.EEXIST):
+        return "A folder is needed there: move that file away, or set DDL_RUNS_DIR to another folder"
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return "You have no permission: set DDL_RUNS_DIR to a folder of your own"
+    return "Set DDL_RUNS_DIR to a folder that can be used"
+
+
+class DamagedFile(CourseError, ValueError):
+    """A file that is there, and does not hold what it should: empty, cut off, overwritten."""
+
+
+def is_full(path):
+    """Whether the disk that holds `path` has no room left: less than a record takes."""
+    try:
+        disk = os.statvfs(path)
+    except OSError:
+        return False
+    return disk.f_bavail * disk.f_frsize < 4096 or bool(disk.f_files and not disk.f_favail)
 
 
 def _finite(value):
@@ -171,21 +274,56 @@ def _finite(value):
 
 def write_json(path, mapping):
     """Write `mapping` to `path` whole or not at all: a reader never sees half a file."""
+    _write_text(path, json.dumps(_finite(mapping), indent=1, allow_nan=False) + "\n")
+
+
+def _write_text(path, text):
     path = Path(path)
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
-        part.write_text(json.dumps(_finite(mapping), indent=1, allow_nan=False) + "\n")
+        part.write_text(text)
         os.replace(part, path)
     finally:
-        part.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # such as a read-only disk, where there is none
+            part.unlink()
 
 
-def read_json(path):
-    """Return the object in `path`, or None while the file is not there."""
+def read_json(path, needs=None):
+    """Return the object in `path`, or None while the file is not there.
+
+    Parameters
+    ----------
+    path : Path
+    needs : dict from str to type, optional
+        Keys that it must have.
+
+    Raises
+    ------
+    DamagedFile
+        If it cannot be read, is no JSON object, or lacks a key.
+    """
     try:
-        return json.loads(Path(path).read_text())
+        text = Path(path).read_text()
+        value = json.loads(text)
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise DamagedFile(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        problem = "is empty" if os.path.getsize(path) == 0 else f"is damaged: {error}"
+        raise DamagedFile(f"{path} {problem}") from None
+    if problem := _lacks(value, needs or {}):
+        raise DamagedFile(f"{path} is damaged: {problem}")
+    return value
+
+
+def _lacks(value, needs):
+    """Say what an object should have and has not; empty where nothing is missing."""
+    if not isinstance(value, dict):
+        return "not a JSON object"
+    wrong = [key for key, kind in needs.items()
+             if not isinstance(value.get(key), kind) or isinstance(value.get(key), bool)]
+    return f"without a proper {' and '.join(wrong)}" if wrong else ""
 
 
 def processes_of(job):
@@ -212,23 +350,78 @@ def start_of(folder):
 
 
 def append_json_line(path, mapping):
-    """Append one line in a single write, so that a reader never sees two lines mixed."""
-    line = json.dumps(_finite(mapping), allow_nan=False) + "\n"
+    """Append one line in a single write, so that a reader never sees two lines mixed.
+
+    A line that the disk has room for only in part is taken back, before the error is raised.
+    """
+    line = (json.dumps(_finite(mapping), allow_nan=False) + "\n").encode()
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
-        os.write(descriptor, line.encode())
+        end = os.fstat(descriptor).st_size
+        if (written := os.write(descriptor, line)) < len(line):
+            os.ftruncate(descriptor, end)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
     finally:
         os.close(descriptor)
 
 
-def read_json_lines(path):
-    """Return the complete lines of `path` as objects; a last line still being written is left."""
-    try:
-        text = Path(path).read_text()
-    except FileNotFoundError:
-        return []
-    complete = text[: text.rfind("\n") + 1]
-    return [json.loads(line) for line in complete.splitlines() if line.strip()]
+class JsonLines:
+    """The objects in a file of JSON lines that grows: each look reads on where the last one ended.
+
+    A last line that is still being written is left for the next look. A damaged one is left out,
+    and counted.
+
+    Parameters
+    ----------
+    path : Path
+    needs : dict from str to type, optional
+        Keys that a line must have, or it is damaged.
+    """
+
+    def __init__(self, path, needs=None):
+        self.path = Path(path)
+        self._needs = needs or {}
+        self._start_over()
+
+    def _start_over(self):
+        self.read = []
+        self.damaged = 0
+        self._file, self._offset = None, 0
+
+    def look(self):
+        """Return all objects so far: the same list each time, grown."""
+        try:
+            with open(self.path, "rb") as file:
+                about = os.fstat(file.fileno())
+                if about.st_ino != self._file or about.st_size < self._offset:
+                    self._start_over()  # another file, or one that was emptied
+                self._file = about.st_ino
+                file.seek(self._offset)
+                new = file.read(about.st_size - self._offset)
+        except FileNotFoundError:
+            self._start_over()
+            return self.read
+        except OSError as error:
+            raise DamagedFile(f"{self.path} cannot be read: {error.strerror}") from None
+        complete = new[: new.rfind(b"\n") + 1]
+        self._offset += len(complete)
+        for line in complete.split(b"\n"):
+            if not line.strip():
+                continue
+            try:
+                value = json.loads(line)
+            except (ValueError, RecursionError):
+                value = None
+            if _lacks(value, self._needs):
+                self.damaged += 1
+            else:
+                self.read.append(value)
+        return self.read
+
+
+def read_json_lines(path, needs=None):
+    """Return the complete, undamaged lines of `path` as objects; see `JsonLines`."""
+    return JsonLines(path, needs).look()
 
 
 def stack_of(path):
@@ -238,9 +431,9 @@ def stack_of(path):
     """
     try:
         threads = Path(path).read_text(errors="replace").split("\n\n")
-    except FileNotFoundError:
+    except OSError:
         return ""
-    main = next((thread for thread in threads if "ddl/rank.py" in thread), "")
+    main = next((thread for thread in reversed(threads) if "ddl/rank.py" in thread), "")
     frames = main.splitlines()[1:]
     own = next((i for i, line in enumerate(frames) if "ddl/rank.py" in line), len(frames))
     return "\n".join(frames[:own])
@@ -256,18 +449,43 @@ class Recorder:
     def __init__(self, folder=None):
         folder = folder or os.environ.get("DDL_RUN_DIR")
         self.folder = RunFolder(Path(folder)) if folder else None
+        self._lost = 0  # events since the last one that could be written
 
     def event(self, name, **fields):
-        """Append ``{"event": name, "time": now, **fields}`` to ``events.jsonl``."""
-        if self.folder:
-            append_json_line(self.folder.events, {"event": name, "time": time.time(), **fields})
+        """Append ``{"event": name, "time": now, **fields}`` to ``events.jsonl``.
+
+        Where it cannot be written, as on a full disk, the training goes on without it: the rank's
+        log says so, and a note of the run.
+        """
+        if not self.folder:
+            return
+        try:
+            if self._lost:
+                self._append("note", message=f"{self._lost} records could not be written meanwhile")
+                self._lost = 0
+            self._append(name, **fields)
+        except OSError as error:
+            if not self._lost:
+                self._complain(error)
+            self._lost += 1
+
+    def _append(self, name, **fields):
+        append_json_line(self.folder.events, {"event": name, "time": time.time(), **fields})
+
+    def _complain(self, error):
+        said = (f"{StorageError(error, self.folder.events)}. The training goes on, and records of "
+                "it are lost")
+        print(said, file=sys.stderr, flush=True)
+        with contextlib.suppress(StorageError):
+            self.folder.append(self.folder.events,
+                               {"event": "note", "time": time.time(), "message": said})
 
     def result(self, mapping):
         """Write ``result.json``, with the run's id and name added from its job."""
         if self.folder:
             job = read_json(self.folder.job) or {}
             names = {key: job[key] for key in ("id", "name") if job.get(key)}
-            write_json(self.folder.result, {**names, **mapping})
+            self.folder.write_json(self.folder.result, {**names, **mapping})
 
 
 # ---------------------------------------------------------------- what it ran on
@@ -381,4 +599,8 @@ def recorded(name):
         raise FileNotFoundError(
             f"no recorded results named {name!r} in {folder}; there are: {', '.join(there) or 'none'}"
         )
-    return [Recorded(line) for line in read_json_lines(path)]
+    lines = JsonLines(path)
+    results = [Recorded(line) for line in lines.look()]
+    if lines.damaged:
+        raise DamagedFile(f"{path} is damaged in {lines.damaged} of its lines: get it again")
+    return results

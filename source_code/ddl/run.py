@@ -1,24 +1,33 @@
 """Start a run, follow it, stop it: the only module that starts processes."""
 
+import contextlib
 import os
+import re
 import secrets
+import shutil
 import signal
 import subprocess
+import threading
 import time
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 from ddl import processes, slurm
+from ddl.errors import CourseError, OneLine
 from ddl.failure import SLURM_ENDS
 from ddl.job import Job, option_arguments, resolve_script
+from ddl.log import last_lines
 from ddl.plan import HERE, job_of, plan
-from ddl.progress import end_of, launcher_events, one_record, progress_of
+from ddl.progress import EVENT, JOB, end_of, events_of, launcher_events, one_record, progress_of
 from ddl.record import (
+    FULL,
+    DamagedFile,
     RunFolder,
-    append_json_line,
+    StorageError,
     course_root,
     data_dir,
+    is_full,
     processes_of,
     read_json,
     read_json_lines,
@@ -26,10 +35,13 @@ from ddl.record import (
 )
 from ddl.site import Site
 
-__all__ = ["Run", "RunFailed", "RunInterrupted", "RunLeft", "attach", "launch", "run_pasted",
-           "runs", "start"]
+__all__ = ["NoSuchRun", "Run", "RunFailed", "RunInterrupted", "RunLeft", "attach", "launch",
+           "run_pasted", "runs", "start"]
 
 POLL_S = 0.2
+# What a run's folder is called: here, and by the tasks of a line pasted into a job of Slurm.
+FOLDER = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}|slurm-.+")
+YOUNG_S = 5.0
 # horovodrun ends its ranks within a second or two; after this the launcher does it itself.
 STOP_GRACE_S = 6.0
 # Slurm asks first and kills after KillWait, 30 s as a rule.
@@ -92,6 +104,8 @@ def launch(script, *, workers=2, nodes=None, args=(), name=None, threads=None, t
         If the script is not there, or the site cannot hold that many workers.
     SlurmError
         If Slurm does not take a batch job.
+    StorageError
+        If the run's folder cannot be written.
     RunFailed
         If the run fails, unless `check` is False.
     """
@@ -117,22 +131,21 @@ def launch(script, *, workers=2, nodes=None, args=(), name=None, threads=None, t
     return run
 
 
-class _OneLine:
-    """An exception that a notebook shows as one line: the launcher's frames would say nothing."""
-
-    def _render_traceback_(self):  # asked for by IPython
-        return [f"{type(self).__name__}: {self}"]
+class NoSuchRun(CourseError, LookupError):
+    """No run, or more than one, has the id that was asked for."""
 
 
-class RunFailed(_OneLine, RuntimeError):
-    """A run failed. What happened has been shown already: this says it in one sentence."""
+class RunFailed(CourseError, RuntimeError):
+    """A run failed. What happened has been shown already: this says it in short."""
 
     def __init__(self, run):
-        super().__init__(f"run {run.id}: {run.failure.sentence}")
+        failure = run.failure
+        last = failure.traceback.rstrip().splitlines()[-1:] if failure.message else failure.output
+        super().__init__("\n".join([f"run {run.id}: {failure.sentence}", *last]))
         self.run = run
 
 
-class RunInterrupted(_OneLine, KeyboardInterrupt):
+class RunInterrupted(OneLine, KeyboardInterrupt):
     """The cell (or the terminal) was interrupted, and the run was stopped."""
 
     def __init__(self, run):
@@ -140,7 +153,7 @@ class RunInterrupted(_OneLine, KeyboardInterrupt):
         self.run = run
 
 
-class RunLeft(_OneLine, KeyboardInterrupt):
+class RunLeft(OneLine, KeyboardInterrupt):
     """Following a detached run was interrupted; the run goes on."""
 
     def __init__(self, run):
@@ -152,65 +165,107 @@ class RunLeft(_OneLine, KeyboardInterrupt):
 def start(job, site, detach=False):
     """Write the run folder and start the job's processes; return the `Run` without waiting."""
     run_id, folder = _new_folder()
+    paths = RunFolder(folder)
     try:
         planned = plan(job, site, run_id=run_id, folder=folder, created=time.time(), detach=detach,
                        **_surroundings())
-    except ValueError:
-        folder.rmdir()  # nothing has been asked for yet
+        for path, text in planned.files:
+            paths.write_text(path, text)
+        paths.command.chmod(0o755)
+        paths.set_aside()
+        log = _open_log(paths.launcher_log)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)  # nothing has been started yet
         raise
-    for path, text in planned.files:
-        path.write_text(text)
-    paths = RunFolder(folder)
-    paths.command.chmod(0o755)
     environment = {**os.environ, **dict(planned.environment)}
-    if detach and site.scheduler == "slurm":
-        try:
-            number = slurm.submit(planned.argv, planned.cwd, environment)
-        except slurm.SlurmError as error:
-            append_json_line(paths.launcher, {
-                "event": "ended", "time": time.time(), "state": "failed", "reason": "launch",
-                "message": str(error)})
-            raise
-        append_json_line(paths.launcher, {"event": "submitted", "time": time.time(), "job": number})
-        return Run(folder)
-    if detach:
-        return Run(folder, _spawn(planned, environment, paths, subprocess.DEVNULL))
-    # The launcher holds one end of this pipe: when it dies, even by SIGKILL, the run ends. The
-    # other end is standard input, which Slurm and containers pass on to where the ranks are.
-    read_end, write_end = os.pipe()
-    environment["DDL_LIFELINE"] = "stdin"
+    with log:
+        if detach and site.scheduler == "slurm":
+            return _submit(planned, environment, paths)
+        return _spawn(planned, environment, paths, log, detach)
+
+
+def _submit(planned, environment, paths):
+    """Put a batch job into Slurm's queue."""
     try:
-        return Run(folder, _spawn(planned, environment, paths, read_end), write_end)
-    finally:
-        os.close(read_end)
+        number = slurm.submit(planned.argv, planned.cwd, environment)
+    except slurm.SlurmError as error:
+        paths.append(paths.launcher, {
+            "event": "ended", "time": time.time(), "state": "failed", "reason": "launch",
+            "message": str(error)})
+        paths.give_up_reserve()
+        raise
+    paths.append(paths.launcher, {"event": "submitted", "time": time.time(), "job": number})
+    return Run(paths.path)
 
 
-def _spawn(planned, environment, paths, stdin):
-    with open(paths.launcher_log, "wb") as log:
-        return subprocess.Popen(
-            planned.argv, cwd=planned.cwd, env=environment, stdin=stdin, stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,  # Ctrl-C is for the launcher, which then stops the run
+def _spawn(planned, environment, paths, log, detach):
+    """Start the process that starts the ranks, and whatever stands in front of it.
+
+    Unless the run is detached, this process holds one end of a pipe: when it dies, even by SIGKILL,
+    the run ends. The other end is standard input, which Slurm and containers pass on to where the
+    ranks are.
+    """
+    read_end = write_end = None
+    if not detach:
+        read_end, write_end = os.pipe()
+        environment["DDL_LIFELINE"] = "stdin"
+    try:
+        process = subprocess.Popen(
+            planned.argv, cwd=planned.cwd, env=environment, stdout=log, stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL if detach else read_end,
+            start_new_session=True,  # Ctrl-C is for this process, which then stops the run
         )
+        threading.Thread(target=_see_off, args=(process, write_end), daemon=True).start()
+        write_end = None
+    except BaseException:  # an interrupt, too: closing the pipe ends what may have been started
+        processes.end(paths.path.name)
+        raise
+    finally:
+        for end in (read_end, write_end):
+            if end is not None:
+                os.close(end)
+    return Run(paths.path, process)
+
+
+def _see_off(process, lifeline):
+    """Collect a process when it has ended, and close our end of its pipe: no `Run` need be left."""
+    process.wait()
+    if lifeline is not None:
+        os.close(lifeline)
+
+
+def _open_log(path):
+    try:
+        return open(path, "wb")
+    except OSError as error:
+        raise StorageError(error, path) from error
 
 
 def _surroundings():
     """What a plan needs to know of this side: folders that the run must see, and for whom."""
-    data_dir().mkdir(parents=True, exist_ok=True)
-    needs = [course_root(), Path(__file__).parents[1], data_dir(), runs_dir()]
+    needs = [course_root(), Path(__file__).parents[1], runs_dir()]
+    with contextlib.suppress(OSError):  # who loads data says what is wrong, where it matters
+        data_dir().mkdir(parents=True, exist_ok=True)
+        needs.append(data_dir())
     return {"needs": [str(path) for path in needs], "user": f"{os.getuid()}:{os.getgid()}"}
 
 
 def _new_folder():
     """Make a run folder that nothing else has: a readable time and a few random letters."""
+    try:
+        runs_dir().mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(error, runs_dir(), "made") from error
     while True:
         run_id = f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
         folder = runs_dir() / run_id
         try:
-            folder.mkdir(parents=True)
+            folder.mkdir()
             return run_id, folder
         except FileExistsError:
             continue
+        except OSError as error:
+            raise StorageError(error, folder, "made") from error
 
 
 class Run:
@@ -221,17 +276,24 @@ class Run:
     id, name : str
     folder : Path
     job : dict
-        What was asked for (``job.json``).
+        What was asked for (``job.json``); empty where that is damaged.
+    unwritten : StorageError or None
+        Why it could not be written down how the run ended, if that is so.
     """
 
     recorded = False
 
-    def __init__(self, folder, process=None, lifeline=None):
+    def __init__(self, folder, process=None):
         self.folder = Path(folder)
         self._paths = RunFolder(self.folder)
         self._process = process
-        self._lifeline = lifeline
-        self.job = read_json(self._paths.job) or {}
+        self._events = events_of(self._paths)
+        self._told = []  # how the run ended, where that could not be written down
+        self.unwritten = None
+        try:
+            self.job = read_json(self._paths.job, JOB) or {}
+        except DamagedFile:
+            self.job = {}
         self.id = self.job.get("id", self.folder.name)
         self.name = self.job.get("name", self.folder.name)
 
@@ -240,20 +302,14 @@ class Run:
         self._queue = (slurm.SlurmJob(self.id) if site.get("scheduler") == "slurm"
                        and not site.get("allocation") else None)
 
-    def __del__(self):
-        # The notebook let go of this object, not of the run: it goes on until the kernel ends,
-        # so the pipe stays open. Only a finished run's end of it is closed.
-        if self._lifeline is not None and self._process.poll() is not None:
-            os.close(self._lifeline)
-
     # ------------------------------------------------------------ looking
 
     def progress(self):
         """Return a `Progress`: everything that can be known now."""
         job = self._look_at_queue()
         self._notice_death(job)
-        return progress_of(self.folder, alive=self._alive(job),
-                           waiting=job.waiting if job else "")
+        return progress_of(self.folder, alive=self._alive(job), events=self._events,
+                           waiting=job.waiting if job else "", told=self._told)
 
     def _look_at_queue(self, fresh=False):
         """What Slurm says, as far as it matters: not while our own srun is seen to run ranks."""
@@ -268,13 +324,25 @@ class Run:
 
     @property
     def state(self):
-        """queued, starting, running, training, done, failed, stopped or lost."""
+        """queued, starting, running, training, done, failed, stopped, lost or damaged."""
         return self.progress().state
 
     @property
     def failure(self):
         """What went wrong (`Failure`), or None."""
         return self.progress().failure
+
+    @property
+    def status(self):
+        """What the run leaves to the shell: 0 when done, else the status of the first rank to fail.
+
+        A rank that a signal killed counts as 128 and the signal's number, as in a shell; a run that
+        ended badly without any rank's doing as 1.
+        """
+        progress = self.progress()
+        if progress.state == "done":
+            return 0
+        return progress.failure and progress.failure.status or 1
 
     @property
     def result(self):
@@ -286,7 +354,7 @@ class Run:
 
         What a resumed training did over again is there once.
         """
-        return one_record(read_json_lines(self._paths.events))
+        return one_record(self._events.look())
 
     def witness(self, rank=0):
         """Return what one rank itself saw, step by step, as dictionaries; empty if it told nothing.
@@ -347,7 +415,10 @@ class Run:
             if self.job.get("detached"):
                 view.close(self.progress())
                 raise RunLeft(self) from None
-            self.stop()
+            try:
+                self.stop()
+            except KeyboardInterrupt:  # asked twice: at once, then
+                self._kill()
             view.close(self.progress())
             raise RunInterrupted(self) from None
         self._reap()
@@ -369,7 +440,7 @@ class Run:
     def stop(self):
         """End the run and wait until its processes are gone. A run that is over stays as it is."""
         if self.progress().over:
-            return
+            return  # the processes of a damaged one are not over
         if not (self._queue and self._cancel()):
             pid = self._launcher_pid()
             if pid:
@@ -377,6 +448,14 @@ class Run:
                 self._await_end(STOP_GRACE_S)
         self._reap()
         self._record_end({"state": "stopped", "reason": "stopped"})
+
+    def _kill(self):
+        """End the run at once, without asking its processes first."""
+        if self._queue:
+            with contextlib.suppress(slurm.SlurmError):
+                self._queue.cancel()
+        processes.end(self.id, grace_s=0.0)
+        self._record_end({"state": "stopped", "reason": "killed"})
 
     def _cancel(self):
         """Cancel the job in Slurm's queue and wait until it is gone; False if there is none."""
@@ -410,10 +489,10 @@ class Run:
         return bool(processes.of_run(self.id)) if not self._end() else False
 
     def _end(self):
-        return end_of(read_json_lines(self._paths.launcher))
+        return end_of([*read_json_lines(self._paths.launcher, EVENT), *self._told])
 
     def _launcher_events(self):
-        return launcher_events(self._paths, processes_of(self.job), alive=False)
+        return [*launcher_events(self._paths, processes_of(self.job), alive=False), *self._told]
 
     def _settled(self):
         """Whether the run's end is written down for good."""
@@ -435,12 +514,14 @@ class Run:
             if status < 0:
                 self._record_end({"state": "failed", "reason": "launcher killed",
                                   "signal": signal.Signals(-status).name})
+            elif status == 0 or is_full(self.folder):  # it knew, and could not write it down
+                self._record_end({"state": "failed" if status else "done", "reason": "storage"})
             else:
                 self._record_end(self._launch_failure(status))
 
     def _launch_failure(self, status):
         log = self._paths.launcher_log
-        text = log.read_text(errors="replace").strip() if log.exists() else ""
+        text = "\n".join(last_lines(log, 100))
         return {"state": "failed", "reason": "launch", "log": text,
                 "message": text.splitlines()[-1] if text else f"exit {status}"}
 
@@ -464,7 +545,14 @@ class Run:
             self._record_end(_end_by_slurm(job, end_of(events) or {}))
 
     def _record_end(self, fields):
-        append_json_line(self._paths.launcher, {"event": "ended", "time": time.time(), **fields})
+        end = {"event": "ended", "time": time.time(), **fields}
+        try:
+            self._paths.append(self._paths.launcher, end)
+        except StorageError as error:
+            self.unwritten = error
+            why = {"reason": "storage"} if error.errno in FULL and "reason" not in fields else {}
+            self._told.append({**end, **why})  # as long as this process is there, it is known
+        self._paths.give_up_reserve()
 
 
 def _end_by_slurm(job, end):
@@ -481,9 +569,28 @@ def _end_by_slurm(job, end):
 
 
 def runs():
-    """Return all runs in the runs folder, the oldest first."""
-    folder = runs_dir()
-    return [Run(path.parent) for path in sorted(folder.glob("*/job.json"))]
+    """Return all runs in the runs folder, the oldest first, the damaged ones included.
+
+    Raises
+    ------
+    StorageError
+        If the runs folder is there and cannot be read.
+    """
+    return [Run(folder) for folder in _folders()]
+
+
+def _folders():
+    """The folders of runs, in the order of their names."""
+    try:
+        with os.scandir(runs_dir()) as entries:
+            found = sorted(Path(entry.path) for entry in entries if entry.is_dir())
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise StorageError(error, runs_dir(), "read") from error
+    # One that is this young may be in the making.
+    return [folder for folder in found if os.path.lexists(RunFolder(folder).job)
+            or FOLDER.fullmatch(folder.name) and time.time() - folder.stat().st_mtime > YOUNG_S]
 
 
 def attach(run_id):
@@ -493,17 +600,21 @@ def attach(run_id):
 
     Raises
     ------
-    LookupError
+    NoSuchRun
         If no run, or more than one, has an id that begins so.
+    StorageError
+        If the runs folder is there and cannot be read.
     """
-    found = sorted(path.parent for path in runs_dir().glob(f"{run_id}*/job.json"))
+    there = _folders()
+    found = [folder for folder in there if folder.name == run_id] or [
+        folder for folder in there if folder.name.startswith(run_id)]
     if len(found) == 1:
         return Run(found[0])
     if not found:
-        latest = ", ".join(run.id for run in runs()[-3:]) or "none yet"
-        raise LookupError(f"no run {run_id!r} in {runs_dir()}; the latest are: {latest}")
-    raise LookupError(f"{run_id!r} is the beginning of {len(found)} runs: "
-                      f"{', '.join(path.name for path in found)}")
+        latest = ", ".join(folder.name for folder in there[-3:]) or "none yet"
+        raise NoSuchRun(f"no run {run_id!r} in {runs_dir()}; the latest are: {latest}")
+    raise NoSuchRun(f"{run_id!r} is the beginning of {len(found)} runs: "
+                    f"{', '.join(path.name for path in found)}")
 
 
 def run_pasted(arguments, site=None):
@@ -527,4 +638,4 @@ def run_pasted(arguments, site=None):
         run = start(job, here).wait()
     except KeyboardInterrupt:
         return 130
-    return 0 if run.state == "done" else 1
+    return run.status

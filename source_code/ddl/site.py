@@ -2,6 +2,7 @@
 
 import difflib
 import os
+import re
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
@@ -211,9 +212,9 @@ class Site:
         values = dict(file.values)
         for key in values:
             if key not in KEYS:
-                near = difflib.get_close_matches(key, KEYS, 1)
+                near = _near(key)
                 raise SiteError(f"{file.place(key)}: {key} is not a key of a site file"
-                                f"{f'; did you mean {near[0]}?' if near else '.'} "
+                                f"{f'; did you mean {near}?' if near else '.'} "
                                 f"The keys are: {', '.join(KEYS)}", key)
         try:
             sitekey.refuse_idle(values)
@@ -326,3 +327,14 @@ class Site:
 
 
 KEYS = tuple(field.name for field in fields(Site))[:-3]
+
+
+def _near(key):
+    """Return the key of a site file that somebody may have meant; None where there is none."""
+    def words(text):
+        return {word.rstrip("s") for word in re.split(r"[-_\s]+", text.lower())}
+
+    same = [known for known in KEYS if words(key) == words(known)]
+    holding = [known for known in KEYS if words(key) <= words(known)]
+    alike = difflib.get_close_matches(key.lower(), KEYS, 1)
+    return next(iter(same + holding + alike), None)

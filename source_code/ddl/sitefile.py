@@ -11,6 +11,7 @@ from ddl.sitekey import SiteError
 __all__ = ["SiteFile", "find"]
 
 NAME = "site.toml"
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # what Windows' editors may begin a file with
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class SiteFile:
         path = Path(path)
         try:
             raw = path.read_bytes()
-            text = raw.decode()
+            text = raw.decode("utf-16" if raw[:2] in UTF_16 else "utf-8-sig")
             return cls(path, text, tomllib.loads(text))
         except FileNotFoundError:
             raise SiteError(f"{path}: there is no such site file") from None

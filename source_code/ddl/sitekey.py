@@ -2,6 +2,8 @@
 
 import re
 
+from ddl.errors import CourseError
+
 __all__ = ["CHOICES", "SiteError", "refuse_idle", "seconds", "validated"]
 
 CHOICES = {
@@ -43,7 +45,7 @@ NEEDS = {
 }
 
 
-class SiteError(ValueError):
+class SiteError(CourseError, ValueError):
     """A site cannot be what its description says, or cannot hold a job.
 
     Parameters

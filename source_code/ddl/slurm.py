@@ -6,6 +6,8 @@ import subprocess
 import time
 from dataclasses import dataclass
 
+from ddl.errors import CourseError
+
 __all__ = ["ACTIVE", "JobState", "SlurmError", "SlurmJob", "job_name", "submit"]
 
 # Slurm's words for a job that isn't over (its job state codes, `man squeue`).
@@ -17,7 +19,7 @@ FIRST_ASK_EVERY_S = 0.5  # until the job is in the queue
 PATIENCE_S = 30
 
 
-class SlurmError(RuntimeError):
+class SlurmError(CourseError, RuntimeError):
     """Slurm refused, or did not answer; the message holds its own words."""
 
 

@@ -31,7 +31,8 @@ import psutil
 from ddl import cluster, processes, rendezvous
 from ddl.job import split_rank_line
 from ddl.place import VARIABLE, Place
-from ddl.record import RunFolder, host_name, read_json, runs_dir, write_json
+from ddl.log import keep_writing
+from ddl.record import RunFolder, StorageError, host_name, read_json, runs_dir
 
 __all__ = ["main"]
 
@@ -43,6 +44,7 @@ LOOK_EVERY_S = 0.1
 
 def main():
     options = _options()
+    keep_writing()
     place = Place.here()
     folder = RunFolder(_folder())
     if place.rank == 0 and not folder.job.exists():
@@ -64,7 +66,10 @@ def _folder():
     if "DDL_RUN_DIR" not in os.environ:
         run_id = f"slurm-{cluster.attempt()}"
         folder = runs_dir() / run_id
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            sys.exit(f"{StorageError(error, folder)}")
         os.environ.update(DDL_RUN_ID=run_id, DDL_RUN_DIR=str(folder))
     return Path(os.environ["DDL_RUN_DIR"])
 
@@ -72,7 +77,7 @@ def _folder():
 def _describe(folder, command, size):
     options, script, args = split_rank_line(command[command.index("ddl.rank") + 1:])
     servers = int(options.get("--parameter-servers", 0))
-    write_json(folder.job, {
+    folder.write_json(folder.job, {
         "id": folder.path.name, "name": Path(script).stem, "created": time.time(),
         "script": script, "args": args, "workers": size - (servers and servers + 1),
         "cluster": options.get("--cluster", "horovod"), "parameter_servers": servers,
@@ -130,13 +135,17 @@ class Task:
         if self.ended_because:
             code = code or 1
         self._record(code, reason=self.ended_because, waits=self.waits, **self.absent)
+        if self.rank == 0:
+            self.folder.give_up_reserve()
         return code
 
     def _record(self, code, **fields):
-        write_json(self.folder.exit(self.rank), {
-            "rank": self.rank, "host": host_name(), "code": code,
-            "time": time.time(), **{name: value for name, value in fields.items()
-                                    if value is not None}})
+        record = {"rank": self.rank, "host": host_name(), "code": code, "time": time.time(),
+                  **{name: value for name, value in fields.items() if value is not None}}
+        try:
+            self.folder.write_json(self.folder.exit(self.rank), record)
+        except StorageError as error:
+            print(f"{error}: {record}", file=sys.stderr, flush=True)
 
     # ---------------------------------------------------------------- meeting the other ranks
 
@@ -146,7 +155,7 @@ class Task:
             self.server, port = rendezvous.server(self.place.size, self.place.nodes)
             there = {"address": _own_address(interface), "port": port, "attempt": cluster.attempt(),
                      "time": time.time()}
-            write_json(self.folder.rendezvous, there)
+            self.folder.write_json(self.folder.rendezvous, there)
         else:
             there = self._find_rendezvous()
         self.started = there["time"]  # one for all, so that a time limit ends all at once

@@ -7,14 +7,16 @@ HTML, so that a saved or exported notebook still shows the summary, the chart or
 """
 
 import os
+import shutil
 import sys
 import time
+from collections import deque
 from html import escape
 from pathlib import Path
 
 from ddl.chart import chart_svg
-
-from ddl.record import RunFolder
+from ddl.log import TAIL_BYTES, LogTail
+from ddl.record import DamagedFile, RunFolder, read_json
 
 __all__ = ["LiveView", "PlainView", "data_label", "is_live", "of", "summary", "summary_html"]
 
@@ -27,6 +29,7 @@ SIGNS = {
     "failed": "✗",
     "stopped": "■",
     "lost": "?",
+    "damaged": "!",
 }
 STYLE = f"<style>\n{Path(__file__).with_name('view.css').read_text()}</style>"
 COPY = escape(
@@ -40,6 +43,7 @@ COPY = escape(
 LINE_FITS = 100  # characters of a shell line that are shown without folding
 HEARTBEAT_S = 9.0  # with the launcher's own polling this stays under ten seconds of silence
 CHART_EVERY_S = 2.0
+OUTPUT_LINES = 8  # of a script that keeps no records
 
 
 def of(run):
@@ -157,14 +161,20 @@ def _number(value, form):
 
 
 class PlainView:
-    """Lines for terminals, papermill and logs: changes, evaluations, a heartbeat, the end."""
+    """Lines for terminals, papermill and logs: changes, evaluations, a heartbeat, the end.
+
+    In a terminal a progress bar of the script's is redrawn as it is there; elsewhere the heartbeat
+    says how far it is.
+    """
 
     def __init__(self, run, clock=time.monotonic):
         self._clock = clock
         self._last = clock()
+        self._redraws = sys.stdout.isatty()
+        self._drawn = ""
         self._seen = dict(line=False, state=None, waiting="", ranks=0, notes=0, evaluations=0,
                           failure=None)
-        self._echoed = {}  # rank to bytes of its log
+        self._tails = {}  # of each rank's log
 
     def update(self, progress):
         """Print what is new; after nine seconds without news, where the run stands."""
@@ -189,16 +199,21 @@ class PlainView:
         for row in progress.history[seen["evaluations"] :]:
             self._say(progress, _evaluation(row, progress))
         seen["evaluations"] = len(progress.history)
-        if not progress.steps and not progress.failure:
+        if not progress.steps:
             self._echo(progress)
         failure = progress.failure
         if failure and failure.sentence != seen["failure"]:
-            self._print("\n\n".join(filter(None, (failure.sentence, failure.traceback.rstrip()))))
+            output = [f"rank {failure.rank}'s last lines:", *failure.output]
+            self._print("\n\n".join(filter(None, (
+                failure.sentence,
+                "\n".join(output) if failure.output and progress.steps else "",
+                failure.traceback.rstrip()))))
             seen["failure"] = failure.sentence
         if self._clock() - self._last >= HEARTBEAT_S:
             facts = [progress.state, *(_facts(progress) if progress.step
                                        else [progress.waiting or _ranks(progress)])]
-            self._say(progress, " · ".join(facts))
+            self._say(progress, " · ".join([*facts, *filter(None, [self._current()])]))
+        self._draw(progress)
 
     def close(self, progress):
         """Print what is still unsaid, then what a failure needs, then the summary."""
@@ -212,22 +227,49 @@ class PlainView:
 
     def _echo(self, progress):
         """Print what the ranks print, as long as the script keeps no records that say it better."""
+        folder = RunFolder(progress.folder)
         for rank in range(progress.world):
-            log = RunFolder(progress.folder).log(rank)
-            if not log.exists():
-                continue
-            new = log.read_bytes()[self._echoed.get(rank, 0) :]
-            whole = len(new) if progress.over else new.rfind(b"\n") + 1
-            self._echoed[rank] = self._echoed.get(rank, 0) + whole
-            for line in new[:whole].decode(errors="replace").splitlines():
+            tail = self._tails.setdefault(rank, LogTail(folder.log(rank)))
+            for line in tail.lines(_before_traceback(folder, rank)):
                 self._print(f"[{rank}] {line}")
+            if progress.over and (line := tail.take_current()):
+                self._print(f"[{rank}] {line}")
+
+    def _current(self):
+        """The line that a rank is still writing, such as its progress bar."""
+        return next((f"[{rank}] {tail.current}" for rank, tail in self._tails.items()
+                     if tail.current.strip()), "")
+
+    def _draw(self, progress):
+        if not self._redraws or progress.over:
+            return
+        line = self._current()[: shutil.get_terminal_size().columns - 1]
+        if line != self._drawn:
+            print(f"\r{line}\x1b[K", end="", flush=True)
+            self._drawn, self._last = line, self._clock()
 
     def _say(self, progress, text):
         self._print(f"[{_clock(progress.elapsed_s):>5}] {text}")
 
     def _print(self, text):
+        if self._drawn:
+            print("\r\x1b[K", end="")
+            self._drawn = ""
         print(text, flush=True)
         self._last = self._clock()
+
+
+def _before_traceback(folder, rank):
+    """Offset in a rank's log of its traceback, which is shown by itself; all there is without one.
+
+    The rank records its error first and prints it then: the log's size has to be asked first, too.
+    """
+    try:
+        size = folder.log(rank).stat().st_size
+        error = read_json(folder.error(rank)) or {}
+    except (OSError, DamagedFile):
+        return 0
+    return min(size, error.get("log_bytes", size))
 
 
 def _evaluation(row, progress):
@@ -254,6 +296,8 @@ class LiveView:
         self._drawn = None  # what the chart shows: evaluations and loss points
         self._chart_due = 0.0
         self._second = None
+        self._tail = None  # of rank 0's log
+        self._output = deque(maxlen=OUTPUT_LINES)  # the last lines of it
 
     def update(self, progress):
         """Redraw what has changed: text at most twice a second, the chart every two."""
@@ -263,7 +307,7 @@ class LiveView:
         if self._second != (second := (int(now * 2), progress.state)):
             self._second = second
             self._status.value = _status_html(progress)
-            self._body.value = _body_html(progress)
+            self._body.value = _body_html(progress, self._last_lines(progress))
         shown = (len(progress.history), len(progress.losses))
         if any(shown) and shown != self._drawn and now >= self._chart_due:
             self._chart.value = chart_svg(progress)
@@ -273,11 +317,21 @@ class LiveView:
         """Replace the panel by plain HTML that stays in the saved notebook."""
         if self._handle is None:
             self._open(progress)
-        bundle = {"text/html": final_html(progress), "text/plain": summary(progress)}
+        bundle = {"text/html": final_html(progress, self._last_lines(progress)),
+                  "text/plain": summary(progress)}
         self._handle.update(bundle, raw=True)
         self._box.close()
         for widget in (self._line, self._status, self._stop, self._body, self._chart):
             widget.close()
+
+    def _last_lines(self, progress):
+        """What rank 0 printed last, of a script that keeps no records that say it better."""
+        if progress.steps or progress.step:
+            return ()
+        if self._tail is None:
+            self._tail = LogTail(RunFolder(progress.folder).log(0), TAIL_BYTES)
+        self._output.extend(line for line in self._tail.lines() if line.strip())
+        return (*self._output, *filter(None, [self._tail.current]))[-OUTPUT_LINES:]
 
     def _open(self, progress):
         import ipywidgets
@@ -317,10 +371,11 @@ class LiveView:
         self._run.stop()
 
 
-def final_html(progress):
-    """Return the HTML that a finished run leaves in the notebook."""
+def final_html(progress, output=()):
+    """Return the HTML that a finished run leaves in the notebook; `output` is rank 0's last lines."""
     parts = [STYLE, _line_html(progress)]
-    parts.append(_failure_html(progress) if progress.failure else summary_html(progress))
+    parts.append(_failure_html(progress) if progress.failure
+                 else summary_html(progress) + _output_html(output) + _notes_html(progress))
     if progress.history or progress.losses:
         parts.append(chart_svg(progress))
     return "".join(parts)
@@ -354,14 +409,26 @@ def _status_html(progress):
     )
 
 
-def _body_html(progress):
+def _output_html(lines):
+    """The last lines of a script that keeps no records."""
+    if not lines:
+        return ""
+    return f'<div class="ddl ddl-output"><pre>{escape(chr(10).join(lines))}</pre></div>'
+
+
+def _notes_html(progress):
+    return "".join(f'<p class="ddl">{escape(note)}</p>' for note in progress.notes)
+
+
+def _body_html(progress, output=()):
     if progress.failure:
         return _failure_html(progress)
     if not (progress.step or progress.steps):
         # Still importing, or a script that keeps no records: there may never be a bar to show.
         where = escape(str(progress.folder / "rank-*.log"))
         text = f"no training records yet; output: <code>{where}</code>"
-        return f'<div class="ddl ddl-under">{text}</div>'
+        under = f'<div class="ddl ddl-under">{text}</div>'
+        return _output_html(output) + under + _notes_html(progress)
     steps = progress.steps or 0
     share = min(1.0, progress.step / steps) if steps else 0.0
     text = escape(_position(progress) if progress.step else "before the first step")
@@ -386,7 +453,12 @@ def _body_html(progress):
 
 def _failure_html(progress):
     failure = progress.failure
-    parts = [f"<p><b>✗ {escape(progress.name)} failed: {escape(failure.sentence)}</b></p>"]
+    state = progress.state if progress.over else "failed"
+    said = escape(f"{SIGNS[state]} {progress.name} {state}: {failure.sentence}")
+    parts = [f"<p><b>{said}</b></p>"]
+    if failure.output:
+        parts.append(f"<p><b>Rank {failure.rank}'s last lines:</b></p>"
+                     f"<pre>{escape(chr(10).join(failure.output))}</pre>")
     if failure.traceback:
         parts.append(f"<pre>{escape(failure.traceback.rstrip())}</pre>")
     for title, text in (("Other ranks", failure.others), ("What to try", failure.advice)):

@@ -1,7 +1,10 @@
 """The views, on snapshots of runs: what is shown, in which order, how often."""
 
+import io
 import math
 import re
+import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +14,7 @@ import pytest
 from ddl import chart, view
 from ddl.failure import Failure
 from ddl.progress import Progress, RankInfo
+from ddl.record import write_json
 
 DATA = {"name": "synthetic", "form": "generated", "train_samples": 2000}
 
@@ -339,3 +343,88 @@ def test_data_is_named_with_its_form():
     assert view.data_label(None) == "data not recorded"
     questions = {"name": "quora", "form": "as added", "train_samples": 1000, "unit": "questions"}
     assert view.data_label(questions) == "quora (as added), 1,000 questions"
+
+
+# ---------------------------------------------------------------- what ranks print
+
+
+@pytest.fixture
+def printing(tmp_path):
+    """A snapshot of a script that keeps no records, and a function that appends to rank 0's log."""
+    def write(data, rank=0):
+        with open(tmp_path / f"rank-{rank}.log", "ab") as file:
+            file.write(data)
+
+    def snapshot(state="running", **fields):
+        return progress(state, folder=tmp_path, steps=None, data=None, **fields)
+
+    return snapshot, write
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_terminal_redraws_a_progress_bar_in_one_line(monkeypatch, printing):
+    monkeypatch.setattr("sys.stdout", Terminal())
+    snapshot, write = printing
+    lines = view.PlainView(None)
+    for part in (b"Epoch 1\n", b"\r1/2 [=>..]", b"\r2/2 [====]"):
+        write(part)
+        lines.update(snapshot())
+    write(b"\nsaved\n")
+    lines.close(snapshot("done"))
+    text = sys.stdout.getvalue()
+    in_order(text, "[0] Epoch 1\n", "\r[0] 1/2 [=>..]\x1b[K", "\r[0] 2/2 [====]\x1b[K",
+             "\r\x1b[K[0] 2/2 [====]\n", "[0] saved\n")
+    assert text.count("\n[0] 1/2") == 0
+
+
+def test_without_a_terminal_the_heartbeat_says_how_far_the_bar_is(capsys, printing):
+    snapshot, write = printing
+    clock = Clock()
+    lines = view.PlainView(None, clock)
+    write(b"\r1/48 [>...]\r2/48 [=>..]")
+    lines.update(snapshot())
+    clock.now = 10.0
+    lines.update(snapshot())
+    write(b"\r48/48 [====]\n")
+    lines.close(snapshot("done"))
+    text = capsys.readouterr().out
+    assert "running · 2 ranks on vm · [0] 2/48 [=>..]\n" in text and "\r" not in text
+    assert [line for line in text.splitlines() if "48/48" in line] == ["[0] 48/48 [====]"]
+
+
+def test_what_was_printed_before_a_failure_comes_before_it_and_its_traceback_once(capsys, printing):
+    snapshot, write = printing
+    write(b"loading\nhalf a line")
+    log_bytes = (snapshot().folder / "rank-0.log").stat().st_size
+    write(b"Traceback:\n")
+    write_json(snapshot().folder / "error-0.json", {"log_bytes": log_bytes})
+    lines = view.PlainView(None)
+    lines.close(snapshot("failed", failure=FAILURE))
+    text = capsys.readouterr().out
+    in_order(text, "[0] loading\n[0] half a line\n", FAILURE.sentence, "Traceback:")
+    assert text.count("Traceback:") == 1
+
+
+def test_the_last_lines_of_a_rank_that_failed_are_shown_where_records_hide_them(capsys):
+    failure = replace(FAILURE, output=("usage: train.py", "train.py: error: --batchsize"))
+    view.PlainView(None).close(progress("failed", failure=failure))
+    text = capsys.readouterr().out
+    in_order(text, failure.sentence, "rank 1's last lines:\nusage: train.py\ntrain.py: error:")
+    html = view.final_html(progress("failed", failure=failure))
+    in_order(html, "Rank 1's last lines", "train.py: error: --batchsize")
+
+
+def test_the_panel_shows_the_last_lines_of_a_script_without_records(printing, live):
+    snapshot, write = printing
+    write(b"".join(b"line %d\n" % number for number in range(20)) + b"\r1/2 [=>..]")
+    live.view.update(snapshot())
+    assert "line 13\nline 14" in live.view._body.value and "1/2 [=&gt;..]" in live.view._body.value
+    assert "line 12\n" not in live.view._body.value
+    write(b"\r2/2 [====]\n")
+    output = live.view._last_lines(snapshot("done"))
+    html = view.final_html(snapshot("done", notes=("the disk is full",)), output)
+    assert "2/2 [====]" in html and "1/2" not in html and "the disk is full" in html

@@ -1,0 +1,14 @@
+"""What a user did or has, said in one sentence: the errors that this package raises on purpose."""
+
+__all__ = ["CourseError", "OneLine"]
+
+
+class OneLine:
+    """An exception that a notebook shows as one line: the package's own frames would say nothing."""
+
+    def _render_traceback_(self):  # asked for by IPython
+        return [f"{type(self).__name__}: {self}"]
+
+
+class CourseError(OneLine, Exception):
+    """Something that the user can put right; the message says what was wrong, where, what to do."""

@@ -1,0 +1,181 @@
+"""A rank's log: written so that a full disk ends no training, followed without reading it twice.
+
+Ranks import this before their script: the standard library only.
+"""
+
+import io
+import os
+import re
+import sys
+
+from ddl.record import FULL
+
+__all__ = ["LogTail", "keep_writing", "last_lines"]
+
+CHUNK_BYTES = 1 << 20
+TAIL_BYTES = 1 << 16  # more than any screen shows
+WIDEST = 4000  # characters of a line without an end that are kept
+# Colours and other movements of a terminal's cursor, and its title; "erase to the end of the line" is
+# what a redrawn line needs.
+ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
+ERASE = re.compile(r"\x1b\[0?K")
+MOVES = re.compile(rb"[\r\b\0\x1b]")  # what makes a line other than its bytes
+
+
+class _Tolerant(io.FileIO):
+    """A descriptor whose disk may be full: what finds no room is dropped, and the writer goes on."""
+
+    def write(self, data):
+        try:
+            return super().write(data)
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            return len(data)
+
+
+def keep_writing():
+    """Make this process' own output go out at once, and outlive a full disk.
+
+    What is printed just before ``os._exit`` or a crash is then there, too.
+    """
+    for name, descriptor in (("stdout", 1), ("stderr", 2)):
+        old = getattr(sys, name)
+        old.flush()
+        stream = io.TextIOWrapper(_Tolerant(descriptor, "w", closefd=False), write_through=True,
+                                  encoding=old.encoding, errors=old.errors)
+        stream.mode = "w"
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+
+
+class LogTail:
+    """A log that grows, read on from where the last look ended.
+
+    A line that a progress bar redraws (with a carriage return or backspaces) is one line, as a
+    terminal shows it: `current` while it is still being drawn.
+
+    Parameters
+    ----------
+    path : Path
+    last_bytes : int, optional
+        Never read more than that at a look, and pass over what came before; by default all is read.
+
+    Attributes
+    ----------
+    current : str
+        The last line, which has no end yet.
+    """
+
+    def __init__(self, path, last_bytes=None):
+        self._path = path
+        self._last_bytes = last_bytes
+        self._offset = 0
+        self._line = _Line()
+        self.current = ""
+
+    def lines(self, before=None):
+        """Yield the lines that have come to their end since the last look.
+
+        Parameters
+        ----------
+        before : int, optional
+            Read no further than this offset in bytes.
+        """
+        try:
+            file = open(self._path, "rb")
+        except OSError:
+            return
+        with file:
+            end = os.fstat(file.fileno()).st_size if before is None else before
+            if self._last_bytes and end - self._offset > self._last_bytes:
+                self._offset, self._line = end - self._last_bytes, _Line()
+                file.seek(self._offset)  # in the middle of a line: skip what is left of it
+                self._offset += len(file.readline(self._last_bytes))
+            file.seek(self._offset)
+            while data := file.read(CHUNK_BYTES if before is None
+                                    else max(0, min(CHUNK_BYTES, before - self._offset))):
+                self._offset += len(data)
+                *whole, rest = data.split(b"\n")
+                for part in whole:
+                    yield self._line.draw(part).end()
+                self._line.draw(rest)
+        self.current = self._line.text()
+
+    def take_current(self):
+        """Return the line without an end as if it had come to it: no more is expected."""
+        text, self.current = self._line.end(), ""
+        return text
+
+
+class _Line:
+    """One line of a terminal, with its cursor."""
+
+    def __init__(self):
+        self._bytes = b""  # not drawn yet
+        self._text, self._cursor = [], 0
+
+    def draw(self, data):
+        self._bytes += data
+        if len(self._bytes) > CHUNK_BYTES:  # a line without end, or a bar that is redrawn for ever
+            self.text()
+        return self
+
+    def text(self):
+        """What stands on the line now; half a character or escape at its end is still to come."""
+        cut = _incomplete(self._bytes)
+        self._draw(len(self._bytes) - cut)
+        return "".join(self._text).rstrip()
+
+    def end(self):
+        """Return the line, and begin the next one."""
+        if not self._text and not MOVES.search(self._bytes):  # nearly always
+            text, self._bytes = self._bytes.decode(errors="replace").rstrip(), b""
+            return text
+        self._draw(len(self._bytes))
+        text = "".join(self._text).rstrip()
+        self._text, self._cursor = [], 0
+        return text
+
+    def _draw(self, count):
+        data, self._bytes = self._bytes[:count], self._bytes[count:]
+        text = ESCAPES.sub("", ERASE.sub("\0", data.decode(errors="replace")))
+        for part in re.split("([\r\b\0])", text):
+            if part == "\r":
+                self._cursor = 0
+            elif part == "\b":
+                self._cursor = max(0, self._cursor - 1)
+            elif part == "\0":
+                del self._text[self._cursor:]
+            else:
+                part = part[:WIDEST - self._cursor]
+                self._text[self._cursor:self._cursor + len(part)] = part
+                self._cursor += len(part)
+
+
+def _incomplete(data):
+    """How many bytes at the end belong to a character or an escape that is not whole yet."""
+    if at := re.search(rb"\x1b(\[[0-?]*[ -/]*)?$", data[-32:]):
+        return len(data[-32:]) - at.start()
+    for back in range(1, min(4, len(data) + 1)):
+        byte = data[-back]
+        if byte >= 0xC0:
+            return back if back < (2 if byte < 0xE0 else 3 if byte < 0xF0 else 4) else 0
+        if byte < 0x80:
+            return 0
+    return 0
+
+
+def last_lines(path, count=8, before=None):
+    """Return the last lines of a log that say something, as a list; what it ends with included.
+
+    Parameters
+    ----------
+    path : Path
+    count : int
+    before : int, optional
+        Look at what stands before this offset in bytes only.
+    """
+    tail = LogTail(path, last_bytes=TAIL_BYTES)
+    lines = list(tail.lines(before))
+    return [line for line in (*lines, tail.current) if line.strip()][-count:]

@@ -1,0 +1,105 @@
+"""A rank's log: redrawn lines, growth that is read once, and what a full disk leaves of it."""
+
+import subprocess
+import sys
+
+import pytest
+
+from ddl.log import LogTail, last_lines
+
+
+@pytest.fixture
+def log(tmp_path):
+    path = tmp_path / "rank-0.log"
+    path.write_bytes(b"")
+    return path
+
+
+def append(path, data):
+    with open(path, "ab") as file:
+        file.write(data)
+
+
+# What Keras' progress bar writes: backspaces over the line before, a carriage return, the line.
+BAR = [b"\r1/3 [=>..] - loss: 2.50", b"\b" * 23 + b"\r2/3 [==>.] - loss: 2.25",
+       b"\b" * 23 + b"\r3/3 [====] - 4s\x1b[K\n"]
+
+
+def test_a_progress_bar_is_one_line_that_is_there_while_it_is_drawn(log):
+    tail, seen = LogTail(log), []
+    for part in BAR:
+        append(log, part)
+        seen.append((list(tail.lines()), tail.current))
+    assert seen == [([], "1/3 [=>..] - loss: 2.50"), ([], "2/3 [==>.] - loss: 2.25"),
+                    (["3/3 [====] - 4s"], "")]
+
+
+@pytest.mark.parametrize("written, shown", [
+    (b"150 %\r7 \n", "7 0 %"),  # a shorter line leaves the rest standing
+    (b"50 %\r\x1b[K7 %\n", "7 %"),
+    (b"\x1b[1;31mred\x1b[0m and \x1b]0;title\x07plain\n", "red and plain"),
+    (b"before \xff\xfe after\n", "before \ufffd\ufffd after"),
+    ("naïve\n".encode(), "naïve"),
+    (b"windows\r\n", "windows"),
+])
+def test_a_line_is_what_a_terminal_would_show(log, written, shown):
+    append(log, written)
+    assert list(LogTail(log).lines()) == [shown]
+
+
+def test_half_a_character_and_half_an_escape_wait_for_the_rest(log):
+    tail = LogTail(log)
+    append(log, "né".encode()[:-1])
+    assert list(tail.lines()) == [] and tail.current == "n"
+    append(log, "é".encode()[-1:] + b"\x1b[3")
+    assert list(tail.lines()) == [] and tail.current == "né"
+    append(log, b"1mred\n")
+    assert list(tail.lines()) == ["néred"]
+
+
+def bytes_read():
+    with open("/proc/self/io") as counters:
+        return int(counters.readline().split()[1])
+
+
+def test_a_log_is_read_once_however_often_it_is_looked_at(log):
+    append(log, b"x" * 79 + b"\n")
+    append(log, (b"y" * 79 + b"\n") * 50_000)
+    tail = LogTail(log)
+    assert sum(1 for _ in tail.lines()) == 50_001
+    before = bytes_read()
+    for number in range(20):
+        append(log, b"%d\n" % number)
+        assert list(tail.lines()) == [str(number)]
+    assert bytes_read() - before < 100_000
+
+
+def test_the_end_of_a_long_log_is_had_without_the_rest(log):
+    append(log, (b"y" * 79 + b"\n") * 50_000 + b"\n\nlast but one\nlast")
+    before = bytes_read()
+    assert last_lines(log, 2) == ["last but one", "last"]
+    assert bytes_read() - before < 200_000
+    tail = LogTail(log, last_bytes=1000)
+    assert len(list(tail.lines())) < 20 and tail.current == "last"
+    append(log, (b"z" * 79 + b"\n") * 50_000)
+    assert set(tail.lines()) == {"z" * 79}
+
+
+def test_the_last_lines_before_an_offset(log):
+    append(log, b"one\ntwo\n")
+    offset = log.stat().st_size
+    append(log, b"Traceback\n")
+    assert last_lines(log, before=offset) == ["one", "two"]
+    assert last_lines(log.with_name("missing.log")) == []
+
+
+def test_a_writer_outlives_a_full_disk_and_keeps_nothing_back():
+    code = ("import os; from ddl.log import keep_writing; keep_writing(); "
+            "print('no room for this'); os._exit(7)")
+    with open("/dev/full", "wb") as full:
+        asked = subprocess.run([sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE)
+    assert (asked.returncode, asked.stderr) == (7, b"")
+    code = ("import os; from ddl.log import keep_writing; keep_writing(); "
+            "print('said', end=''); os._exit(7)")
+    asked = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert (asked.returncode, asked.stdout) == (7, b"said")

@@ -1,0 +1,238 @@
+"""Run folders that are damaged, or cannot be used: each is named, and none hides another."""
+
+import json
+import os
+
+import pytest
+
+from ddl import attach, launch, runs
+from ddl.cli import main
+from ddl.record import (
+    FULL,
+    DamagedFile,
+    Recorder,
+    RunFolder,
+    StorageError,
+    append_json_line,
+    write_json,
+)
+
+JOB = {"id": "", "name": "good", "created": 1.0, "workers": 1, "processes": 1, "script": "x.py",
+       "cluster": "horovod", "timeout_s": None, "parameter_servers": 0, "site": {}}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Return a function that makes the folder of a run that is done."""
+    root = tmp_path / "runs"
+    monkeypatch.setenv("DDL_RUNS_DIR", str(root))
+
+    def make(run_id):
+        made = RunFolder(root / run_id)
+        made.path.mkdir(parents=True)
+        write_json(made.job, {**JOB, "id": run_id})
+        made.append(made.launcher, {"event": "ended", "time": 2.0, "state": "done"})
+        os.utime(made.path, (1, 1))
+        return made
+
+    return make
+
+
+GOOD = "20260101-000000-aaaa"
+BAD = "20260101-000001-bbbb"
+
+
+def empty(run):
+    run.job.write_text("")
+
+
+def cut_off(run):
+    run.job.write_text('{"id": "2026')
+
+
+def binary(run):
+    run.job.write_bytes(b"\xff\x00\xfe")
+
+
+def a_list(run):
+    run.job.write_text("[1, 2]")
+
+
+def without_keys(run):
+    run.job.write_text("{}")
+
+
+def a_folder(run):
+    run.job.unlink()
+    run.job.mkdir()
+
+
+def missing(run):
+    run.job.unlink()
+    os.utime(run.path, (1, 1))
+
+
+def a_link_to_nothing(run):
+    run.job.unlink()
+    run.job.symlink_to("nowhere")
+
+
+def a_rank(run):
+    run.rank(0).write_text("")
+
+
+def an_exit(run):
+    run.exit(0).write_text('{"rank": "zero"}')
+
+
+@pytest.mark.parametrize("damage", [empty, cut_off, binary, a_list, without_keys, a_folder, missing,
+                                    a_link_to_nothing, a_rank, an_exit])
+def test_a_damaged_run_is_listed_as_that_beside_the_others(folder, capsys, damage):
+    folder(GOOD)
+    damage(folder(BAD))
+    assert main(["list"]) == 0
+    good, bad = capsys.readouterr().out.splitlines()
+    assert good.startswith(f"{GOOD}  ✓ good done")
+    assert bad.startswith(f"{BAD}  ! {BAD} damaged: ") and f"/runs/{BAD}/" in bad
+    assert [run.state for run in runs()] == ["done", "damaged"]
+    assert main(["show", BAD]) == 1
+    assert f"/runs/{BAD}/" in capsys.readouterr().out
+    assert main(["stop", BAD]) == 0
+    assert "was over already: damaged" in capsys.readouterr().out
+
+
+def test_lines_that_are_damaged_are_left_out_and_counted(folder):
+    run = folder(GOOD)
+    run.append(run.events, {"event": "step", "time": 1.1, "step": 1, "loss": 2.0})
+    with open(run.events, "ab") as file:
+        file.write(b'{"event": "st{"event": "step"}\n\xff\xfe\n[]\n{"event": 3, "time": 1}\n')
+    run.append(run.events, {"event": "step", "time": 1.2, "step": 2, "loss": 1.0})
+    progress = attach(GOOD).progress()
+    assert (progress.step, progress.loss, progress.state) == (2, 1.0, "done")
+    assert "4 lines" in progress.notes[0] and "events.jsonl" in progress.notes[0]
+
+
+def test_a_result_that_is_damaged_is_named(folder):
+    run = folder(GOOD)
+    run.result.write_text("{")
+    with pytest.raises(DamagedFile, match="result.json is damaged"):
+        attach(GOOD).result  # noqa: B018
+
+
+def test_other_folders_are_no_runs(folder):
+    made = folder(GOOD)
+    for name in (".ipynb_checkpoints", "notes", "old"):
+        (made.path.parent / name).mkdir()
+    (made.path.parent / "file").write_text("")
+    assert [run.id for run in runs()] == [GOOD]
+
+
+def test_an_id_is_no_pattern(folder):
+    folder(GOOD)
+    with pytest.raises(LookupError, match="no run"):
+        attach("*")
+
+
+# ---------------------------------------------------------------- a folder that cannot be used
+
+
+@pytest.mark.parametrize("command", [["list"], ["show", "x"], ["stop", "x"],
+                                     ["run", "hello.py"]])
+def test_a_runs_folder_that_is_none_is_named(tmp_path, monkeypatch, capsys, command):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("DDL_RUNS_DIR", str(tmp_path / "file"))
+    assert main(command) == 2
+    said = capsys.readouterr().err
+    assert f"ddl: {tmp_path / 'file'} cannot be" in said and "A folder is needed there" in said
+    assert said.count("\n") == 1 and "DDL_RUNS_DIR" in said
+
+
+def test_a_link_to_nothing_as_runs_folder_is_named(tmp_path, monkeypatch):
+    (tmp_path / "link").symlink_to("nowhere")
+    monkeypatch.setenv("DDL_RUNS_DIR", str(tmp_path / "link" / "runs"))
+    assert runs() == []
+    (tmp_path / "link").unlink()
+    (tmp_path / "link").symlink_to("/dev/null")
+    with pytest.raises(StorageError, match="DDL_RUNS_DIR"):
+        launch("hello.py", workers=1)
+
+
+def test_errors_of_a_launch_are_one_line_in_a_notebook(tmp_path, monkeypatch):
+    for arguments, says in ((("nope.py",), "no script 'nope.py'"),
+                            ((tmp_path,), "is a directory, not a script")):
+        with pytest.raises(ValueError, match=says) as caught:
+            launch(*arguments)
+        assert caught.value._render_traceback_() == [f"JobError: {caught.value}"]
+    with pytest.raises(ValueError) as caught:
+        launch("hello.py", workers=64)
+    assert caught.value._render_traceback_() == [f"SiteError: {caught.value}"]
+
+
+# ---------------------------------------------------------------- a disk that is full
+
+
+class Disk:
+    """One on which writes fail until the run's reserve is given up, and then after `room` more."""
+
+    def __init__(self, folder, monkeypatch):
+        self.folder, self.room = folder, 0
+        self._write = os.write
+        monkeypatch.setattr(os, "write", self.write)
+
+    def write(self, descriptor, data):
+        if self.folder.reserve.exists() or self.room == 0:
+            raise OSError(FULL[0], os.strerror(FULL[0]))
+        self.room -= 1
+        return self._write(descriptor, data)
+
+
+@pytest.fixture
+def full(tmp_path, monkeypatch):
+    folder = RunFolder(tmp_path / "run")
+    folder.path.mkdir()
+    return Disk(folder, monkeypatch)
+
+
+def test_the_last_records_have_room_when_the_disk_is_full(full):
+    run = full.folder
+    run.set_aside()
+    full.room = 1
+    run.append(run.launcher, {"event": "ended", "time": 1.0})
+    assert json.loads(run.launcher.read_text())["event"] == "ended"
+    assert run.reserve.exists()  # what was left of it
+
+
+def test_a_record_that_finds_no_room_says_where_and_what_to_do(full):
+    run = full.folder
+    with pytest.raises(StorageError) as caught:
+        run.append(run.launcher, {"event": "ended", "time": 1.0})
+    said = str(caught.value)
+    assert f"{run.launcher} cannot be written: No space left on device." in said
+    assert "Free some space there" in said and "DDL_RUNS_DIR" in said
+    assert caught.value.errno == FULL[0]
+
+
+def test_a_training_goes_on_without_its_records_and_says_so(full, capsys):
+    run = full.folder
+    run.set_aside()
+    recorder = Recorder(run.path)
+    full.room = 1
+    for step in range(3):
+        recorder.event("step", step=step)
+    assert capsys.readouterr().err.count("The training goes on") == 1
+    (note,) = map(json.loads, run.events.read_text().splitlines())
+    assert note["event"] == "note" and "No space left on device" in note["message"]
+    run.give_up_reserve()
+    full.room = 9
+    recorder.event("step", step=3)
+    _, note, step = map(json.loads, run.events.read_text().splitlines())
+    assert note["message"] == "3 records could not be written meanwhile" and step["step"] == 3
+
+
+def test_half_a_line_is_taken_back(tmp_path, monkeypatch):
+    path = tmp_path / "events.jsonl"
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:5]))
+    with pytest.raises(OSError, match="No space left"):
+        append_json_line(path, {"event": "step"})
+    assert path.read_bytes() == b""
