@@ -93,6 +93,13 @@ class Failure:
     advice: str = ""
     logs: tuple[Path, ...] = ()
 
+    @property
+    def last_words(self):
+        """What the sentence leaves to be said in short: an exception's line, or the rank's last ones."""
+        if self.message and self.traceback:
+            return tuple(self.traceback.rstrip().splitlines()[-1:])
+        return self.output
+
 
 @dataclass(frozen=True)
 class Ending:
@@ -178,10 +185,12 @@ class Evidence:
             if error is None and code is None:
                 continue
             there = read_json(self.folder.rank(rank)) or {}
-            found.append(Ending(
-                rank, error["time"] if error else time, there.get("host", ""),
-                there.get("started"), error.get("status", 1) if error else code, error,
-                self._words(rank, error)))
+            if error:
+                code, time = error.get("status", 1), error["time"]
+            elif "ended" in there and code - 128 in (signal.SIGTERM, signal.SIGKILL):
+                code, time = 0, there["ended"]  # its script had: it was not yet gone
+            found.append(Ending(rank, time, there.get("host", ""), there.get("started"), code, error,
+                                self._words(rank, error)))
         return sorted(found, key=lambda ending: ending.time)
 
     def _words(self, rank, error):

@@ -42,22 +42,24 @@ def main():
     # A warning of the time limit may come while the script imports: `ddl.checkpoint.Notice` lets
     # it through. Who makes none would have ignored it, and still does.
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGURG])
+    here = {}
     if folder:
         _open_files(folder, rank)
-        _record(folder, folder.rank(rank), {
-            "rank": rank, "host": host_name(), "pid": os.getpid(),
-            "started": time.time(), "threads": int(threads),
-            **(cluster.reserve() if roles else {}),
-        })
+        here = {"rank": rank, "host": host_name(), "pid": os.getpid(), "started": time.time(),
+                "threads": int(threads), **(cluster.reserve() if roles else {})}
+        _record(folder, folder.rank(rank), here)
     try:
         if roles:
             _join(folder, rank, roles)
         _become(script, arguments)
         if roles and roles[rank][0] == "chief":
             cluster.dismiss()  # or the others would serve for ever
+        _say_done(folder, here)
     except BaseException as error:
         code = _exit_code(error)
-        if code:
+        if not code:
+            _say_done(folder, here)
+        else:
             _report(error, code, rank, folder)
             timer = threading.Timer(EXIT_GRACE_S, os._exit, [code])
             timer.daemon = True
@@ -110,6 +112,12 @@ def _open_files(folder, rank):
     # The launcher asks for this when a run hangs: where is each rank?
     faulthandler.register(signal.SIGUSR1, file=stacks)
     faulthandler.enable(stacks)
+
+
+def _say_done(folder, here):
+    """Say that the script has come to its end: its exit handlers may wait for other ranks."""
+    if folder:
+        _record(folder, folder.rank(here["rank"]), {**here, "ended": time.time()})
 
 
 def _record(folder, path, mapping):

@@ -6,7 +6,8 @@ Every file of a run folder has exactly one writer, so nothing needs a lock:
 job.json           the launcher, before anything starts
 command.sh         the launcher: the printed line, to run again
 launcher.jsonl     the launcher: launched, exit of each rank, end of the run
-rank-<k>.json      rank k as it starts: host, process id, threads; in a cluster its address
+rank-<k>.json      rank k as it starts: host, process id, threads; in a cluster its address; and
+                   when its script came to its end
 rank-<k>.log       rank k: everything that it prints
 error-<k>.json     rank k, when an exception ends it
 exit-<k>.json      the task that looks after rank k, on several nodes: how it ended

@@ -139,9 +139,8 @@ class RunFailed(CourseError, RuntimeError):
     """A run failed. What happened has been shown already: this says it in short."""
 
     def __init__(self, run):
-        failure = run.failure
-        last = failure.traceback.rstrip().splitlines()[-1:] if failure.message else failure.output
-        super().__init__("\n".join([f"run {run.id}: {failure.sentence}", *last]))
+        super().__init__("\n".join([f"run {run.id}: {run.failure.sentence}",
+                                    *run.failure.last_words]))
         self.run = run
 
 

@@ -5,11 +5,16 @@ import signal
 import subprocess
 import sys
 import time
+from html import unescape
+from pathlib import Path
 
+import psutil
 import pytest
 
 from ddl import RunFailed, attach, launch, processes, runs
-from ddl.record import read_json, read_json_lines
+from ddl.cli import main
+from ddl.record import host_name, read_json, read_json_lines
+from ddl.view import final_html
 
 WAIT = """
     import os, sys, time
@@ -63,6 +68,67 @@ def test_a_rank_gives_up_with_a_message(script, nothing_left):
     assert run.state == "failed"
     assert "rank 0 of 2" in run.failure.sentence and "gave up" in run.failure.sentence
     assert run.failure.traceback == "the data set is not here\n"
+    nothing_left(run)
+
+
+MISTAKEN = """
+    import argparse
+    parser = argparse.ArgumentParser(prog="train.py")
+    parser.add_argument("--batch-size", type=int)
+    print("reading the command line")
+    parser.parse_args()
+"""
+
+
+def test_a_rank_exits_with_a_status(script, nothing_left, capfd):
+    status = main(["run", "--oversubscribe", str(script(MISTAKEN)), "--batchsize", "3"])
+    shown = capfd.readouterr().out
+    assert status == 2 and "exited with status 2" in shown
+    (run,) = runs()
+    usage, error = run.failure.output[-2:]
+    assert usage.startswith("usage: train.py") and error.startswith("train.py: error: ")
+    text = str(RunFailed(run))
+    for place in (shown, text, unescape(final_html(run.progress()))):
+        assert "reading the command line" in place and usage in place and error in place
+    nothing_left(run)
+
+
+LAST_WORDS = """
+    import os, signal, sys, time
+    print("on its way", end="")
+    if os.environ["HOROVOD_RANK"] == "1":
+        {end}
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("end, status, says", [
+    ("os._exit(3)", 3, "rank 1 of 2 on {host} exited with status 3"),
+    ("os.abort()", 134, "rank 1 of 2 on {host} was killed by SIGABRT"),
+    ("os.kill(os.getpid(), signal.SIGKILL)", 137, "was killed by SIGKILL")])
+def test_a_rank_is_gone_at_once(script, nothing_left, capfd, end, status, says):
+    run = launch(script(LAST_WORDS.format(end=end)), check=False, oversubscribe=True)
+    assert run.status == status and says.format(host=host_name()) in run.failure.sentence
+    assert run.failure.output == ("on its way",) and "[1] on its way" in capfd.readouterr().out
+    if "abort" in end:  # Python's own stack is there, too
+        assert "script.py\", line 5 in <module>" in run.failure.traceback
+    nothing_left(run)
+
+
+@pytest.mark.slow
+def test_a_rank_leaves_early_while_others_wait(script, nothing_left):
+    run = launch(script("""
+        import horovod.tensorflow as hvd
+        import tensorflow as tf
+        hvd.init()
+        for _ in range(2 if hvd.rank() == 1 else 3):
+            hvd.allreduce(tf.constant(1.0))
+        print("all done")
+    """), check=False, oversubscribe=True, timeout_s=90)
+    assert run.failure.sentence.startswith("rank 1 of 2")
+    assert "ended with status 0" in run.failure.sentence
+    assert run.failure.output[-1] == "all done" and run.failure.others == "rank 0 lost touch"
+    assert "script.py" in run.failure.traceback and run.status == 1
     nothing_left(run)
 
 
@@ -158,6 +224,59 @@ def test_the_cell_is_interrupted(script, nothing_left, stage):
         cell.kill()
     assert run.state == "stopped" and run.failure is None
     nothing_left(run)
+
+
+def test_a_second_interrupt_ends_at_once(script, nothing_left):
+    """The launcher is stopped, so that what asks it to end waits for ever."""
+    path = script(WAIT + "    time.sleep(600)\n")
+    code = (INTERRUPTIBLE + "import sys; from ddl import launch, run\nrun.STOP_GRACE_S = 1e6\n"
+            "try:\n    launch(sys.argv[1], oversubscribe=True)\n"
+            "except KeyboardInterrupt as error:\n"
+            "    sys.exit(42 if 'was stopped' in error._render_traceback_()[0] else 1)\n")
+    cell = subprocess.Popen([sys.executable, "-c", code, str(path)])
+    try:
+        until(lambda: runs() and runs()[0].state == "running")
+        (run,) = runs()
+        launched = read_json_lines(run.folder / "launcher.jsonl")[0]
+        os.kill(launched["pid"], signal.SIGSTOP)
+        cell.send_signal(signal.SIGINT)
+        until(lambda: "T" not in status_of(cell.pid) and asked_to_stop(launched["pid"]))
+        cell.send_signal(signal.SIGINT)
+        assert cell.wait(30) == 42
+    finally:
+        cell.kill()
+        cell.wait()
+    assert run.state == "stopped"
+    nothing_left(run)
+
+
+def status_of(pid):
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def asked_to_stop(pid):
+    """Whether a stopped process has a SIGTERM waiting for it."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    waiting = next(int(line.split()[1], 16) for line in lines if line.startswith("ShdPnd"))
+    return waiting & 1 << signal.SIGTERM - 1
+
+
+def test_a_run_that_nobody_holds_leaves_no_descriptor_and_no_zombie(script):
+    def open_files():
+        return sorted(os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")
+                      if os.path.exists(f"/proc/self/fd/{fd}"))
+
+    def children():
+        return [child.pid for child in psutil.Process().children()]
+
+    path = script("pass")
+    launch(path, oversubscribe=True, workers=1)  # what is opened once, is open from here on
+    files, processes_before = open_files(), children()
+    run = launch(path, oversubscribe=True, workers=1, wait=False)
+    run_id = run.id
+    del run
+    until(lambda: attach(run_id).state == "done")
+    until(lambda: open_files() == files and children() == processes_before)
 
 
 def test_the_kernel_is_killed(script, nothing_left):

@@ -348,3 +348,112 @@ def test_a_rank_that_aborts_says_its_last_words(folder):
     failure = folder.progress().failure
     assert failure.sentence.endswith("was killed by SIGABRT 3.0 s after it started: no peer")
     assert failure.output == ("hello", "terminate called", "  what(): no peer")
+
+
+# ---------------------------------------------------------------- statuses, and who left first
+
+
+def test_a_status_is_told_with_the_last_lines_that_the_rank_wrote(folder):
+    folder.rank(0)
+    (folder.path / "rank-0.log").write_text("usage: x\nx: error: no\n")
+    write_json(folder.path / "error-0.json", {
+        "rank": 0, "host": "node1", "type": "SystemExit", "message": "2", "traceback": "",
+        "time": 3.0, "status": 2, "log_bytes": 21})
+    folder.launcher(3.1, "rank_exit", rank=0, code=2)
+    folder.launcher(4.0, "ended", state="failed")
+    failure = folder.progress().failure
+    assert failure.sentence == "rank 0 of 2 on node1 exited with status 2 2.0 s after it started"
+    assert (failure.status, failure.output) == (2, ("usage: x", "x: error: no"))
+
+
+def test_a_rank_that_exits_by_itself_is_named_before_those_that_lost_touch(folder):
+    folder.rank(0)
+    folder.rank(1)
+    folder.error(3.0, 0, "HorovodInternalError", "Horovod has been shut down")
+    folder.launcher(3.1, "rank_exit", rank=1, code=3)
+    folder.launcher(3.2, "rank_exit", rank=0, code=1)
+    folder.launcher(4.0, "ended", state="failed")
+    failure = folder.progress().failure
+    assert failure.sentence.startswith("rank 1 of 2 on node1 exited with status 3")
+    assert (failure.status, failure.others) == (3, "rank 0 lost touch")
+
+
+@pytest.mark.parametrize("code, type, message", [
+    (1, "UnknownError", "Horovod has been shut down. This was caused by ..."), (134, None, None)])
+def test_a_rank_that_left_early_is_named_not_the_one_that_noticed(folder, code, type, message):
+    folder.rank(0)
+    folder.rank(1)
+    if type:
+        folder.error(3.0, 0, type, message)
+    else:
+        (folder.path / "rank-0.log").write_text("  what(): Connection closed by peer\n")
+    (folder.path / "rank-1.log").write_text("nothing more to do\n")
+    folder.launcher(3.4, "rank_exit", rank=1, code=0)
+    folder.launcher(3.6, "rank_exit", rank=0, code=code)
+    folder.launcher(4.0, "ended", state="failed")
+    failure = folder.progress().failure
+    assert failure.sentence.startswith("rank 1 of 2 on node1 ended with status 0 2.4 s after")
+    assert failure.others == "rank 0 lost touch" and "was ended" not in failure.sentence
+    assert failure.output == ("nothing more to do",) and failure.status == code
+    assert "equally often" in failure.advice
+
+
+def test_at_the_time_limit_a_rank_that_had_left_is_not_said_to_be_missing_only(folder):
+    folder.rank(0)
+    folder.rank(1)
+    folder.launcher(3.0, "rank_exit", rank=1, code=0)
+    folder.launcher(20.0, "ended", state="failed", reason="timeout", missing=[1], timeout_s=20)
+    failure = folder.progress().failure
+    assert failure.sentence.endswith("waiting for rank 1; rank 1 had ended before, with status 0")
+    assert "equally often" in failure.advice
+
+
+def test_what_became_of_many_ranks_is_said_together(folder):
+    write_json(folder.path / "job.json", {"id": "r1", "created": 0.0, "workers": 6})
+    for rank in range(6):
+        folder.rank(rank)
+    folder.error(3.0, 0, "ValueError", "bad")
+    for rank in (1, 2, 3):
+        folder.error(3.5, rank, "HorovodInternalError", "Horovod has been shut down")
+    folder.launcher(3.6, "rank_exit", rank=4, code=143)
+    folder.launcher(4.0, "ended", state="failed")
+    assert folder.progress().failure.others == (
+        "ranks 1, 2 and 3 lost touch; ranks 4 and 5 were ended")
+
+
+@pytest.mark.parametrize("message", ["[Errno 28] No space left on device: '/runs/x'",
+                                     "/d/x; Disk quota exceeded [Op:WriteFile]"])
+@pytest.mark.parametrize("type", ["OSError", "ResourceExhaustedError", "StorageError"])
+def test_a_full_disk_is_called_that_whoever_says_so(folder, type, message):
+    folder.rank(0)
+    folder.error(3.0, 0, type, message)
+    folder.launcher(4.0, "ended", state="failed")
+    failure = folder.progress().failure
+    assert f"found its disk full 2.0 s after it started: {message}" in failure.sentence
+    assert "DDL_RUNS_DIR" in failure.advice and "batch" not in failure.advice
+
+
+@pytest.mark.parametrize("state, end, says", [
+    ("lost", None, "none of them wrote down why. The disk that holds"),
+    ("failed", {"reason": "storage"}, "is full, and what else happened could not be written"),
+    ("failed", {"reason": "launch", "message": "x"}, "is full, and what else happened")])
+def test_a_run_that_could_write_nothing_down_says_that_its_disk_is_full(
+        folder, monkeypatch, state, end, says):
+    monkeypatch.setattr("ddl.failure.is_full", lambda path: True)
+    folder.launcher(0.5, "launched", pid=1)
+    if end:
+        folder.launcher(4.0, "ended", state="failed", **end)
+    progress = folder.progress(alive=False)
+    assert progress.state == state and says in progress.failure.sentence
+    assert str(folder.path) in progress.failure.sentence
+
+
+def test_a_rank_whose_script_had_ended_was_not_the_one_that_was_ended(folder):
+    folder.rank(0)
+    write_json(folder.path / "rank-1.json",
+               {"rank": 1, "host": "node1", "pid": 11, "started": 1.0, "ended": 2.9})
+    folder.error(3.0, 0, "UnknownError", "Horovod has been shut down")
+    folder.launcher(4.0, "rank_exit", rank=1, code=143)
+    folder.launcher(4.1, "rank_exit", rank=0, code=1)
+    folder.launcher(4.2, "ended", state="failed")
+    assert "rank 1 of 2 on node1 ended with status 0 1.9 s" in folder.progress().failure.sentence
