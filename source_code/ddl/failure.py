@@ -264,7 +264,7 @@ def failure_of(folder, job, launcher, events, state, end):
 def _lost(e):
     if e.state != "lost":
         return None
-    full = f". The disk that holds {e.folder.path} is full" if is_full(e.folder.path) else ""
+    full = _full(e)
     return Failure(f"the run's processes are gone and none of them wrote down why{full}",
                    advice=MORE_ROOM if full else "Its machine may have been switched off, or its "
                    "launcher killed. Start it again.", logs=e.logs)
@@ -420,14 +420,19 @@ def _killed(e, first):
 
 
 def _exited(e, first):
-    full = is_full(e.folder.path)
+    full = _full(e)
     on = f" on {first.host}" if first.host else ""
     return Failure(
         f"{e.who(first.rank)}{on} exited with status {first.code} {e.when(first)}, and no exception"
-        f"{', with its disk full' * full}",
+        f"{full}",
         output=first.words, status=first.code, rank=first.rank, host=first.host,
         others=e.others(first), logs=e.logs,
         advice=MORE_ROOM if full else "" if first.words else "The end of its log may say more.")
+
+
+def _full(e):
+    """What to add to a sentence where the run's disk is full."""
+    return f"; the disk that holds {e.folder.path} is full" if is_full(e.folder.path) else ""
 
 
 def _became(ending):

@@ -33,6 +33,12 @@ def test_a_script_is_found_in_the_working_directory_first(tmp_path):
         "source_code/train_cifar.py")
 
 
+def test_a_directory_is_called_one(tmp_path):
+    (tmp_path / "inside.py").write_text("")
+    with pytest.raises(JobError, match="is a directory, not a script; the scripts in it are: inside"):
+        resolve_script(tmp_path, "/")
+
+
 def test_an_unknown_script_is_refused_with_those_that_there_are(tmp_path):
     with pytest.raises(JobError, match="train_cifar.py"):
         resolve_script("train_cifra.py", tmp_path)

@@ -434,7 +434,7 @@ def test_a_full_disk_is_called_that_whoever_says_so(folder, type, message):
 
 
 @pytest.mark.parametrize("state, end, says", [
-    ("lost", None, "none of them wrote down why. The disk that holds"),
+    ("lost", None, "none of them wrote down why; the disk that holds"),
     ("failed", {"reason": "storage"}, "is full, and what else happened could not be written"),
     ("failed", {"reason": "launch", "message": "x"}, "is full, and what else happened")])
 def test_a_run_that_could_write_nothing_down_says_that_its_disk_is_full(

@@ -147,6 +147,25 @@ def test_a_runs_folder_that_is_none_is_named(tmp_path, monkeypatch, capsys, comm
     assert said.count("\n") == 1 and "DDL_RUNS_DIR" in said
 
 
+@pytest.mark.parametrize("command", [["list"], ["show", "x"], ["stop", "x"],
+                                     ["run", "hello.py"]])
+def test_a_runs_folder_without_permission_is_named(folder, tmp_path, capsys, monkeypatch, command):
+    folder(GOOD)
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")  # root's is closed to others
+    closed = tmp_path / "runs"
+    closed.chmod(0)
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)  # root may do everything
+    try:
+        assert main(command) == 2
+    finally:
+        os.seteuid(user)
+        closed.chmod(0o700)
+    said = capsys.readouterr().err
+    assert "Permission denied" in said and "DDL_RUNS_DIR" in said and str(closed) in said
+
+
 def test_a_link_to_nothing_as_runs_folder_is_named(tmp_path, monkeypatch):
     (tmp_path / "link").symlink_to("nowhere")
     monkeypatch.setenv("DDL_RUNS_DIR", str(tmp_path / "link" / "runs"))

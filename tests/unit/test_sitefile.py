@@ -47,6 +47,11 @@ def read(tmp_path):
     return read
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_what_editors_write_before_the_text_is_no_part_of_it(read, encoding):
+    assert read("cores_per_node = 3\n".encode(encoding)).cores_per_node == 3
+
+
 def test_every_key_is_read(read, tmp_path):
     found = read(FULL)
     defaults = Site()
@@ -97,6 +102,8 @@ def test_a_cluster_has_what_its_file_says(read, monkeypatch):
 
 
 WRONG = {  # what line 3 says: what is said about it
+    "cores = 4": "cores is not a key of a site file; did you mean cores_per_node? ",
+    "node = 2": "node is not a key of a site file; did you mean nodes? ",
     'partitoin = "gpu"': "partitoin is not a key of a site file; did you mean partition? "
                          "The keys are: scheduler, container, ",
     'origin = "x"': "origin is not a key",

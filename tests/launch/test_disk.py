@@ -1,0 +1,159 @@
+"""A real disk that is full, fills up, or is read-only, under real runs."""
+
+import os
+import subprocess
+
+import pytest
+
+from ddl import attach, launch, runs
+from ddl.cli import main
+from ddl.record import StorageError
+
+pytestmark = pytest.mark.slow
+
+# What fills a disk: everything that is left of it, in a file that can be deleted again.
+FILL = """
+    import os, sys, time
+    from pathlib import Path
+    from ddl.record import Recorder
+    folder = Path(os.environ["DDL_RUN_DIR"])
+    rank = int(os.environ["HOROVOD_RANK"])
+    def fill():
+        with open(folder.parent / "filler", "ab", buffering=0) as file:
+            for size in (1 << 20, 1 << 12, 1):
+                try:
+                    while file.write(bytes(size)):
+                        pass
+                except OSError:
+                    pass
+    def free():
+        (folder.parent / "filler").unlink()
+"""
+
+
+@pytest.fixture
+def disk(tmp_path, monkeypatch):
+    """A file system of its own for runs, of two megabytes; returns how to mount it otherwise."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "none", folder],
+                             capture_output=True, text=True)
+    if mounted.returncode:
+        pytest.skip(f"no file system can be mounted here: {mounted.stderr.strip()}")
+    monkeypatch.setenv("DDL_RUNS_DIR", str(folder))
+    try:
+        yield lambda options: subprocess.run(
+            ["mount", "-o", f"remount,{options}", folder], check=True)
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def fill(folder):
+    (folder / "before").write_bytes(bytes(os.statvfs(folder).f_bavail * 4096))
+
+
+def test_a_disk_that_is_full_refuses_a_launch_and_hides_no_run(script, disk, tmp_path, capsys):
+    run = launch(script("pass"), workers=1)
+    fill(tmp_path / "disk")
+    with pytest.raises(StorageError, match=r"job\.json cannot be written: No space left") as caught:
+        launch(script("pass"), workers=1)
+    assert "DDL_RUNS_DIR" in str(caught.value) and str(tmp_path / "disk") in str(caught.value)
+    capsys.readouterr()
+    assert main(["run", "-n", "1", str(script("pass"))]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("ddl: ") and said.count("\n") == 1 and "No space left" in said
+    assert main(["list"]) == 0
+    assert capsys.readouterr().out.startswith(f"{run.id}  ✓ script done")
+    assert [other.id for other in runs()] == [run.id]
+
+
+def test_ranks_go_on_when_the_disk_fills_up_and_say_so(script, disk, capfd, nothing_left):
+    run = launch(script(FILL + """
+    recorder = Recorder() if rank == 0 else None
+    for step in range(1, 61):
+        print("step", step, "x" * 100)
+        if rank == 0:
+            if step == 10:
+                fill()
+            if step == 50:
+                free()
+            recorder.event("step", step=step, samples=step, loss=1.0)
+    if rank == 0:
+        recorder.result({"steps": 60, "name": "x"})
+    """), oversubscribe=True)
+    assert run.state == "done" and run.result["steps"] == 60
+    steps = [event["step"] for event in run.events() if event["event"] == "step"]
+    assert steps[:9] == list(range(1, 10)) and steps[-1] == 60 and len(steps) < 60
+    shown = capfd.readouterr().out
+    assert "note: " in shown and "No space left on device" in shown
+    assert "records could not be written meanwhile" in shown
+    assert not (run.folder / "reserve").exists()
+    nothing_left(run)
+
+
+def test_a_rank_that_needs_the_room_is_named_with_its_full_disk(script, disk, nothing_left):
+    run = launch(script(FILL + """
+    if rank == 1:
+        fill()
+        (folder / "weights").write_bytes(bytes(100_000))
+    time.sleep(600)
+    """), check=False, oversubscribe=True)
+    assert run.failure.sentence.startswith("rank 1 of 2")
+    assert "found its disk full" in run.failure.sentence and "weights" in run.failure.traceback
+    assert "DDL_RUNS_DIR" in run.failure.advice
+    assert attach(run.id).failure.sentence == run.failure.sentence
+    nothing_left(run)
+
+
+@pytest.mark.parametrize("status, state", [(0, "done"), (5, "failed")])
+def test_a_disk_that_takes_no_last_words_is_named_by_who_follows(
+        script, disk, nothing_left, status, state):
+    run = launch(script(FILL + f"""
+    (folder / "reserve").unlink()
+    with open(folder / "launcher.jsonl", "ab") as file:  # the block that it has already, too
+        file.write(b"\\n" * (4096 - file.tell() % 4096))
+    fill()
+    os._exit({status})
+    """), workers=1, check=False)
+    assert run.state == state
+    if status:
+        assert f"disk that holds {run.folder} is full" in run.failure.sentence
+        assert "before any rank ran" not in run.failure.sentence
+    later = attach(run.id)
+    assert later.state == "lost" and "full" in later.failure.sentence
+    nothing_left(run)
+
+
+def test_a_read_only_disk_is_named_and_what_is_on_it_is_shown(script, disk, capsys):
+    run = launch(script("pass"), workers=1)
+    disk("ro")
+    capsys.readouterr()
+    assert main(["list"]) == 0 and main(["show", run.id]) == 0
+    assert f"{run.id}  ✓ script done" in capsys.readouterr().out
+    assert main(["run", "-n", "1", str(script("pass"))]) == 2
+    said = capsys.readouterr().err
+    assert "Read-only file system" in said and "DDL_RUNS_DIR" in said and said.count("\n") == 1
+
+
+def test_a_run_is_stopped_where_its_end_cannot_be_written_down(script, disk, capsys, nothing_left):
+    run = launch(script("import time; time.sleep(600)"), workers=1, wait=False)
+    while run.state != "running":
+        pass
+    subprocess.run(["mount", "-o", "remount,ro,force", os.environ["DDL_RUNS_DIR"]],
+                   capture_output=True)  # refused while files are open for writing
+    fill(run.folder.parent)
+    (run.folder / "reserve").unlink()
+    run.stop()
+    assert run.state == "stopped"
+    nothing_left(run)
+
+
+def test_a_cache_that_cannot_be_written_costs_its_answer_only(script, disk, tmp_path, monkeypatch):
+    full = tmp_path / "disk" / "cache"
+    full.mkdir()
+    monkeypatch.setenv("DDL_RUNS_DIR", str(tmp_path / "runs"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(full))
+    monkeypatch.delenv("DDL_DATA_DIR")
+    fill(tmp_path / "disk")
+    run = launch(script("pass"), workers=1)
+    assert run.state == "done" and "is not kept: " in (run.folder / "launcher.log").read_text()
