@@ -19,6 +19,7 @@ import signal
 import sys
 import threading
 import time
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -204,7 +205,8 @@ def built_with():
                            "wheel, then run `make setup` again")
     stat = library[0].stat()
     key = f"{library[0]}:{stat.st_size}:{stat.st_mtime_ns}"
-    path = cache_dir() / "horovod-build.json"
+    # A file for each environment: two that are used in turn keep both answers.
+    path = cache_dir() / f"horovod-build-{zlib.crc32(str(library[0]).encode()):08x}.json"
     try:
         known = read_json(path) or {}
     except DamagedFile:
