@@ -146,3 +146,56 @@ def _run(open_notebook, path, timeout_s=60):
     tab = open_notebook(path)
     tab.run_all()
     return tab.wait_until_idle(timeout_s)
+
+
+BAR = r'''
+import sys, time
+for epoch in (1, 2):
+    print(f"Epoch {epoch}/2")
+    for step in range(1, 41):
+        print("\r%d/40 [%-20s] - loss: %.4f" % (step, "=" * (step // 2), 1 / step), end="")
+        time.sleep(0.1)
+    print()
+'''
+MISTAKEN = '''
+import argparse
+parser = argparse.ArgumentParser(prog="train.py")
+parser.add_argument("--batch-size", type=int)
+parser.parse_args()
+'''
+
+
+def test_scripts_of_others_show_their_bar_and_their_last_lines(course, open_notebook):
+    (course.root / "bar.py").write_text(BAR)
+    (course.root / "train.py").write_text(MISTAKEN)
+    path = course.notebook("others.ipynb", [
+        "from ddl import launch", "launch('bar.py', workers=1)",
+        "launch('train.py', workers=1, batchsize=3)"])
+    tab = open_notebook(path)
+    tab.run_all()
+    output = tab.page.locator(f"{PANEL} .ddl-output pre")
+    output.get_by_text("- loss:").first.wait_for(timeout=60_000)
+    drawn = output.first.inner_text()
+    assert drawn.splitlines()[-1].count("/40") == 1 and drawn.count("- loss:") <= 2
+    tab.screenshot("bar")
+    tab.page.locator(".ddl-done").first.wait_for(timeout=60_000)
+    saved = tab.wait_until_idle(60)
+    assert "40/40 [====================]" in "".join(saved.html) and "1/40" not in saved.html[0]
+    failure = next(html for html in saved.html if 'role="alert"' in html)
+    assert "exited with status 2" in failure
+    assert "train.py: error: unrecognized arguments: --batchsize 3" in failure
+    assert "RunFailed: run " in saved.errors[0] and "unrecognized arguments" in saved.errors[0]
+    tab.screenshot("status")
+
+
+def test_a_script_that_is_not_there_is_one_line(course, open_notebook):
+    path = course.notebook("nope.ipynb", ["from ddl import launch", "launch('nope.py')"])
+    tab = open_notebook(path)
+    tab.run_all()
+    saved = tab.wait_until_idle(60)
+    (error,) = saved.errors
+    assert error.startswith("JobError: no script 'nope.py'")
+    shown = tab.page.locator(f"{PANEL} .jp-OutputArea-output", has_text="no script").last
+    shown.wait_for()
+    assert "Traceback" not in shown.inner_text() and "job.py" not in shown.inner_text()
+    tab.screenshot("nope")
