@@ -7,6 +7,7 @@ import secrets
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 import time
 from dataclasses import replace
@@ -637,4 +638,7 @@ def run_pasted(arguments, site=None):
         run = start(job, here).wait()
     except KeyboardInterrupt:
         return 130
+    except CourseError as error:
+        print(error, file=sys.stderr)
+        return 2
     return run.status

@@ -16,6 +16,7 @@ from ddl.record import (
     append_json_line,
     write_json,
 )
+from ddl.run import run_pasted
 
 JOB = {"id": "", "name": "good", "created": 1.0, "workers": 1, "processes": 1, "script": "x.py",
        "cluster": "horovod", "timeout_s": None, "parameter_servers": 0, "site": {}}
@@ -164,6 +165,14 @@ def test_a_runs_folder_without_permission_is_named(folder, tmp_path, capsys, mon
         closed.chmod(0o700)
     said = capsys.readouterr().err
     assert "Permission denied" in said and "DDL_RUNS_DIR" in said and str(closed) in said
+
+
+def test_a_pasted_line_says_the_same_in_one_line(tmp_path, monkeypatch, capsys):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("DDL_RUNS_DIR", str(tmp_path / "file"))
+    line = "--gloo -np 1 python -m ddl.rank --threads 1 hello.py".split()
+    assert run_pasted(line) == 2
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_a_link_to_nothing_as_runs_folder_is_named(tmp_path, monkeypatch):
