@@ -440,7 +440,7 @@ class Run:
     def stop(self):
         """End the run and wait until its processes are gone. A run that is over stays as it is."""
         if self.progress().over:
-            return  # the processes of a damaged one are not over
+            return
         if not (self._queue and self._cancel()):
             pid = self._launcher_pid()
             if pid:
@@ -454,7 +454,7 @@ class Run:
         if self._queue:
             with contextlib.suppress(slurm.SlurmError):
                 self._queue.cancel()
-        processes.end(self.id, grace_s=0.0)
+        processes.end(self.id, grace_s=0.1)
         self._record_end({"state": "stopped", "reason": "killed"})
 
     def _cancel(self):
