@@ -1,0 +1,189 @@
+"""Right and wrong answers to the lessons' questions, and what marking makes of each.
+
+`variants/<lesson>.py` holds them as cells that are read here and never imported. A cell's title
+is the answer cell's `grade_id`, ``right`` or ``wrong``, and the style or the mistake in a few
+words. It runs after the model answer: what it does not define is as the model has it.
+"""
+
+import contextlib
+import re
+import signal
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from types import SimpleNamespace
+
+import lessons
+import nbformat
+import pytest
+from ddl.exam import Limits, answers, examination, examine
+from ddl.exam.examiner import judge
+from ddl.exam.worker import Kept, respond
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = sorted((Path(__file__).parent / "variants").glob("*.py"))
+CPU_S = 0.5  # of an answer with all its calls: right ones need a tenth of it
+ENDLESS = "it does not end"
+TITLE = re.compile(r"^# %%(.*)\n", re.MULTILINE)
+WORDS = re.compile(r" (\w+) (right|wrong): (\S.*)")
+EACH = re.compile(r"(?m)^.*### (BEGIN|END) SOLUTION.*\n?")
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One answer to one question; `kind` is what marking ought to make of it."""
+
+    lesson: str
+    grade_id: str
+    kind: str
+    name: str
+    source: str
+
+    def __str__(self):
+        return f"{self.grade_id} {self.kind}: {self.name}"
+
+
+class Endless(KeyboardInterrupt):
+    """The answer has used up its time; a KeyboardInterrupt passes through `respond`."""
+
+
+class Lesson:
+    """A lesson's own code cells with the model answers, and its tests by answer cell."""
+
+    def __init__(self, name):
+        source = ROOT / "grading" / "source" / name / f"{name}.py"
+        self.notebook = lessons.master(source.read_text())
+        cells = self.notebook.cells
+        self.tests = {grade_id.removesuffix("_test"): cells[index]
+                      for index, (grade_id, _) in examination.test_cells(self.notebook).items()}
+        self.cells = [(cell.metadata.get("nbgrader", {}).get("grade_id"), EACH.sub("", cell.source))
+                      for cell in cells if cell.cell_type == "code"
+                      and cell not in self.tests.values() and not cell.source.startswith("%%")
+                      and "demo" not in cell.metadata.get("tags", ())]
+        self._codes = [(grade_id, compile(source, "<lesson>", "exec"))
+                       for grade_id, source in self.cells]
+        self.model = dict(self.cells)
+
+    def names(self, grade_id, source):
+        """Return what is defined where that question's tests stand, `source` being the answer."""
+        names = {"__name__": "__main__"}
+        for own, code in self._codes:
+            exec(code, names)
+            if own == grade_id:
+                with contextlib.suppress(Exception), contextlib.redirect_stdout(Kept()):
+                    exec(compile(source, "<answer>", "exec"), names)
+                return names
+        raise LookupError(f"there is no answer cell {grade_id}")
+
+    def judged(self, grade_id, source):
+        """Judge an answer by all tests of its question; return the outcome that marking gives."""
+        try:
+            with time_limit():
+                names = self.names(grade_id, source)
+                return judge(self.tests[grade_id].source, partial(respond, names))
+        except Endless:
+            return {"passed": False, "message": ENDLESS, "printed": ""}
+
+
+@contextlib.contextmanager
+def time_limit():
+    """Raise `Endless` after seconds of computing, however busy the machine is."""
+    def stop(*_):
+        raise Endless
+
+    before = signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, CPU_S, CPU_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+def read(path):
+    """Return the variants that a file holds."""
+    _, *parts = TITLE.split(path.read_text())
+    found = []
+    for title, source in zip(parts[::2], parts[1::2], strict=True):
+        words = WORDS.fullmatch(title)
+        assert words, f"{path.name}: '# %%{title}' is not `grade_id right|wrong: its name`"
+        found.append(Variant(path.stem, *words.groups(), source))
+    return found
+
+
+lesson_of = cache(Lesson)
+
+
+@cache
+def outcome_of(variant):
+    return lesson_of(variant.lesson).judged(variant.grade_id, variant.source)
+
+
+VARIANTS = [variant for path in FILES for variant in read(path)]
+each_lesson = pytest.mark.parametrize("name", [path.stem for path in FILES])
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+def test_right_answers_pass_and_wrong_ones_do_not(variant):
+    outcome = outcome_of(variant)
+    assert outcome["passed"] == (variant.kind == "right"), outcome["message"] or variant.source
+
+
+@each_lesson
+def test_every_variant_has_a_name_of_its_own(name):
+    titles = [str(variant) for variant in VARIANTS if variant.lesson == name]
+    assert len(titles) == len(set(titles))
+
+
+# ---------------------------------------------------------------- button, command and marking
+
+
+@each_lesson
+def test_button_command_and_marking_agree(name, tmp_path, monkeypatch):
+    lesson = lesson_of(name)
+    variants = [variant for variant in VARIANTS if variant.lesson == name
+                and outcome_of(variant)["message"] != ENDLESS]
+    path = tmp_path / f"{name}.ipynb"
+    nbformat.write(one_after_another(lesson, variants), path)
+    by_command = answers.check_file(path).verdicts
+    by_marking = examine(nbformat.read(path, as_version=4), hidden=True).verdicts
+    by_button = buttons(lesson, variants, tmp_path, monkeypatch)
+    said = zip(variants, by_button, by_command, by_marking, strict=True)
+    for variant, button, command, marking in said:
+        seen = marking.passed or marking.message == examination.HIDDEN_MESSAGE
+        assert (button.passed, command.passed) == (seen, seen), (
+            f"{variant}\nbutton: {button}\ncommand: {command}\nmarking: {marking}")
+        assert marking.passed == (variant.kind == "right"), f"{variant}: {marking}"
+
+
+def one_after_another(lesson, variants):
+    """A notebook in which each answer has the model's around it, and nothing of the one before."""
+    cells = [nbformat.v4.new_code_cell("_kept = {*globals(), '_kept', '_name'}")]
+    clean = "for _name in set(globals()) - _kept:\n    del globals()[_name]\n"
+    for variant in variants:
+        before = [grade_id for grade_id, _ in lesson.cells].index(variant.grade_id) + 1
+        sources = [source for _, source in lesson.cells[:before]]
+        test = nbformat.from_dict(lesson.tests[variant.grade_id])
+        test.id = f"test-{len(cells)}"
+        cells += [nbformat.v4.new_code_cell("\n".join([clean, *sources])),
+                  nbformat.v4.new_code_cell(variant.source), test]
+    return nbformat.v4.new_notebook(cells=cells)
+
+
+def buttons(lesson, variants, folder, monkeypatch):
+    """What the notebook's button says of each answer; one process judges them all."""
+    examiner = examination.Examiner(Limits())
+    shared = SimpleNamespace(judge=examiner.judge, close=lambda: None)
+    monkeypatch.setattr(answers, "Examiner", lambda limits: shared)
+    paths = {}
+    for grade_id in {variant.grade_id for variant in variants}:
+        paths[grade_id] = folder / f"{grade_id}.ipynb"
+        question = nbformat.v4.new_notebook(cells=[lesson.tests[grade_id]])
+        nbformat.write(question, paths[grade_id])
+    try:
+        for variant in variants:
+            names = lesson.names(variant.grade_id, variant.source)
+            (verdict,) = answers._check_names(paths[variant.grade_id], names).verdicts
+            yield verdict
+    finally:
+        examiner.close()
