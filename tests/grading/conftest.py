@@ -15,6 +15,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "grading"))
+sys.path.insert(0, str(Path(__file__).parent))
 
 import lessons  # noqa: E402
 

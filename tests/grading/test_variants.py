@@ -3,11 +3,16 @@
 `variants/<lesson>.py` holds them as cells that are read here and never imported. A cell's title
 is the answer cell's `grade_id`, ``right`` or ``wrong``, and the style or the mistake in a few
 words. It runs after the model answer: what it does not define is as the model has it.
+
+An ``equivalent`` is no answer. It names small changes to the model answer, in comments that begin
+with ``-`` and ``+``, and says why no test can tell them from it; every other change must fail.
 """
 
 import contextlib
 import re
 import signal
+import warnings
+from collections import Counter
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -19,13 +24,14 @@ import pytest
 from ddl.exam import Limits, answers, examination, examine
 from ddl.exam.examiner import judge
 from ddl.exam.worker import Kept, respond
+from mutation import mutants
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted((Path(__file__).parent / "variants").glob("*.py"))
 CPU_S = 0.5  # of an answer with all its calls: right ones need a tenth of it
 ENDLESS = "it does not end"
 TITLE = re.compile(r"^# %%(.*)\n", re.MULTILINE)
-WORDS = re.compile(r" (\w+) (right|wrong): (\S.*)")
+WORDS = re.compile(r" (\w+) (right|wrong|equivalent): (\S.*)")
 EACH = re.compile(r"(?m)^.*### (BEGIN|END) SOLUTION.*\n?")
 
 
@@ -78,7 +84,8 @@ class Lesson:
     def judged(self, grade_id, source):
         """Judge an answer by all tests of its question; return the outcome that marking gives."""
         try:
-            with time_limit():
+            with time_limit(), warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of a division by zero, for example
                 names = self.names(grade_id, source)
                 return judge(self.tests[grade_id].source, partial(respond, names))
         except Endless:
@@ -106,7 +113,7 @@ def read(path):
     found = []
     for title, source in zip(parts[::2], parts[1::2], strict=True):
         words = WORDS.fullmatch(title)
-        assert words, f"{path.name}: '# %%{title}' is not `grade_id right|wrong: its name`"
+        assert words, f"{path.name}: '# %%{title}' is not `grade_id right|wrong|equivalent: name`"
         found.append(Variant(path.stem, *words.groups(), source))
     return found
 
@@ -119,7 +126,8 @@ def outcome_of(variant):
     return lesson_of(variant.lesson).judged(variant.grade_id, variant.source)
 
 
-VARIANTS = [variant for path in FILES for variant in read(path)]
+CELLS = [variant for path in FILES for variant in read(path)]
+VARIANTS = [variant for variant in CELLS if variant.kind != "equivalent"]
 each_lesson = pytest.mark.parametrize("name", [path.stem for path in FILES])
 
 
@@ -187,3 +195,45 @@ def buttons(lesson, variants, folder, monkeypatch):
             yield verdict
     finally:
         examiner.close()
+
+
+# ---------------------------------------------------------------- changes to the model answers
+
+
+def test_a_small_change_is_one_change_and_says_which():
+    found = dict(mutants("def f(a, n):\n    \"A docstring.\"\n    return sum(a[:n]) / 2 < 1"))
+    changed = {new.removeprefix("+ return ") for _, new in found}
+    assert {"sum(a[:n]) / 2 <= 1", "sum(a[:n]) * 2 < 1", "sum(a[:n]) / 3 < 1", "sum(a) / 2 < 1",
+            "max(a[:n]) / 2 < 1", "sum(a[:n + 1]) / 2 < 1", "sum(n[:n]) / 2 < 1",
+            "2 / sum(a[:n]) < 1", "sum(a[:n]) < 1", "+ pass"} <= changed
+    assert all(old == "- return sum(a[:n]) / 2 < 1" for old, _ in found)
+
+
+@pytest.mark.slow
+@each_lesson
+def test_every_small_change_to_a_model_answer_fails(name):
+    lesson = lesson_of(name)
+    survivors = [(grade_id, change) for grade_id in lesson.tests
+                 for change, source in mutants(lesson.model[grade_id])
+                 if lesson.judged(grade_id, source)["passed"]]
+    explained = [(cell.grade_id, change) for cell in CELLS
+                 if cell.lesson == name and cell.kind == "equivalent" for change in changes(cell)]
+    unseen, gone = Counter(survivors) - Counter(explained), Counter(explained) - Counter(survivors)
+    assert not unseen, "\n".join(["no test sees:", *map(shown, unseen)])
+    assert not gone, "\n".join(["not a change that passes:", *map(shown, gone)])
+
+
+def changes(cell):
+    """Return the changes that an ``equivalent`` names, each as `mutants` gives it."""
+    found = []
+    for line in cell.source.splitlines():
+        if line.startswith("# - ") and (not found or found[-1][-1].startswith("+")):
+            found.append([])
+        if line.startswith(("# - ", "# + ")):
+            found[-1].append(line[2:])
+    return [tuple(change) for change in found]
+
+
+def shown(survivor):
+    grade_id, change = survivor
+    return "\n".join([f"{grade_id}:", *(f"# {line}" for line in change)])

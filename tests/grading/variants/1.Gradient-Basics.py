@@ -20,3 +20,11 @@ def loss_mse(m, dataset):
 def loss_mse(m, dataset):
     while True:
         pass
+
+# %% q04_loss_mse equivalent: the square of the opposite number is the same
+# - return sum(((y - m * x) ** 2 for x, y in dataset)) / len(dataset)
+# + return sum(((m * x - y) ** 2 for x, y in dataset)) / len(dataset)
+
+# %% q14_ring equivalent: chunks numbered the other way round travel the same ring
+# - return (rank - step) % ranks
+# + return (step - rank) % ranks
