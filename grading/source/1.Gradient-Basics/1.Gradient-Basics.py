@@ -185,6 +185,8 @@ other = [(1, 0), (2, 1), (3, 1), (4, 6.25)]
 assert math.isclose(loss_mse(1, other), 2.765625)
 assert math.isclose(loss_mse(-0.5, [(3, 2)]), 12.25)
 assert math.isclose(loss_mse(0.5, [(-2, 4), (0, 1)]), 13)
+small = [(1, 0.02), (1, 0), (1, 0.02)]  # one point twice
+assert math.isclose(loss_mse(0, small), 0.0008 / 3, rel_tol=1e-6)
 try:
     loss_mse(1, [])
 except ValueError:
@@ -255,7 +257,9 @@ assert math.isclose(value, 15), f"over the four points: {value}, not 15"
 assert math.isclose(grad_point(m=2, data=(4, 6.25), N=1), 14)
 assert math.isclose(grad_point(m=-1, data=(-3, 2), N=2), -3)
 assert math.isclose(grad_multi(m=0, data=[(2, 3)]), -12)
-assert math.isclose(grad_multi(m=2, data=[(1, 0), (2, 1), (3, 1)]), 46 / 3)
+assert math.isclose(grad_point(m=3, data=(0, 5), N=1), 0, abs_tol=1e-12)
+small = [(0.1, 0), (0.3, 0.1), (0.3, 0.1)]  # one point twice
+assert math.isclose(grad_multi(m=2, data=small), 0.64 / 3, rel_tol=1e-6)
 try:
     grad_multi(m=1, data=[])
 except ValueError:
@@ -326,7 +330,18 @@ for points, count, right in cases:
     )
 ### BEGIN HIDDEN TESTS
 value = train_loop(m=0, lr=0.1, dataset=[(1, 1), (2, 0)], iterations=3)
-assert math.isclose(value, 0.232)  # the third takes the first point again
+assert math.isclose(value, 0.232, rel_tol=1e-6)  # the first point again
+m, mixed = 0.3, [(2, 0), (1, 1), (2, 0), (0.5, 3), (1, -2)]
+value = train_loop(m, 0.1, mixed, 7)
+for x, y in mixed + mixed[:2]:
+    m += 0.2 * x * (y - m * x)
+assert math.isclose(value, m, rel_tol=1e-6)
+# No gradient, small ones and huge ones: it goes on.
+assert math.isclose(train_loop(0, 0.25, [(1, 0), (1, 2)], 4), 1.25)
+value = train_loop(0, 1000, [(0.01, 0.02)], 20)
+assert math.isclose(value, 2 - 2 * 0.8**20, rel_tol=1e-5)
+value = train_loop(0, 10, [(1, 1), (2, 2), (3, 3), (4, 4)], 4)
+assert math.isclose(value, 1 - 19 * 79 * 179 * 319, rel_tol=1e-6)
 assert math.isclose(train_loop(3, 0.1, [(1, 5)], 0), 3)
 assert math.isclose(train_loop(-1, 0.25, [(1, 1)], 2), 0.5)
 try:
@@ -613,9 +628,13 @@ for count, right in [(2, 0.02995), (20, 0.26228)]:
         f"after {count} iterations: {value}, not {right}"
     )
 ### BEGIN HIDDEN TESTS
-batches = [[(1, 1)], [(2, 0), (0, 5), (1, 3)]]  # of different sizes
-value = train_loop_batches(0, lr=0.1, dataset=batches, iterations=3)
-assert math.isclose(value, 0.2 + 0.4 / 3 + 0.2 * (1 - 0.2 - 0.4 / 3))
+batches = [[(1, 1)], [(2, 0), (0, 5), (1, 3)], [(1, 1)], [(2, 1), (1, -1)]]
+m, value = 0.3, train_loop_batches(0.3, lr=0.1, dataset=batches, iterations=6)
+for batch in batches + batches[:2]:
+    m += 0.2 * sum(x * (y - m * x) for x, y in batch) / len(batch)
+assert math.isclose(value, m, rel_tol=1e-6)
+still = [[(1, 1), (1, -1)], [(1, 2)]]  # the first has no gradient at 0
+assert math.isclose(train_loop_batches(0, 0.25, still, 3), 0.5)
 assert math.isclose(train_loop_batches(7, 0.1, batches, 0), 7)
 assert math.isclose(train_loop_batches(0, 0.5, [[(1, 4)]], 3), 4)
 try:
@@ -755,12 +774,25 @@ assert math.isclose(value, 3), f"the mean of 1, 2 and 6 is not {value}"
 ### BEGIN HIDDEN TESTS
 assert math.isclose(worker_gradient(2, [(1, 0), (2, 1)]), 8)
 assert math.isclose(average_gradients([-7.5]), -7.5)
+assert math.isclose(average_gradients([4, 4, 0, -2]), 1.5)
+assert math.isclose(average_gradients([0, 0]), 0, abs_tol=1e-12)
 one = [[[(1, 1)], [(2, 0)]]]  # one worker, whose batches come round again
-assert math.isclose(train_loop_distributed(0, 0.1, one, 3), 0.232)
+value = train_loop_distributed(0, 0.1, one, 3)
+assert math.isclose(value, 0.232, rel_tol=1e-6)
 unequal = [[[(1, 1)]], [[(2, 3), (2, 3), (2, 3)]]]  # mean of -2 and -12
-assert math.isclose(train_loop_distributed(0, 0.1, unequal, 1), 0.7)
+value = train_loop_distributed(0, 0.1, unequal, 1)
+assert math.isclose(value, 0.7, rel_tol=1e-6)
 uneven = [[[(1, 1)]], [[(1, 0)], [(1, 2)]]]  # one batch, and two
 assert math.isclose(train_loop_distributed(0, 0.25, uneven, 3), 0.6875)
+many = [[[(1, 1)], [(2, 0), (1, 1)], [(1, 2)]], [[(1, 3)]], [[(1, 3)]],
+        [[(1, 0)], [(2, 1)]]]  # three batches, one, one, and two
+m, value = 0.3, train_loop_distributed(0.3, 0.1, many, 8)
+for i in range(8):
+    own = [shard[i % len(shard)] for shard in many]
+    m += 0.05 * sum(x * (y - m * x) / len(b) for b in own for x, y in b)
+assert math.isclose(value, m, rel_tol=1e-6)
+cancel = [[[(1, 1)]], [[(1, -1)], [(1, 2)]]]  # no gradient at first
+assert math.isclose(train_loop_distributed(0, 0.25, cancel, 2), 0.75)
 assert math.isclose(train_loop_distributed(5, 0.1, shards, 0), 5)
 try:
     average_gradients([])
@@ -923,13 +955,14 @@ import numpy as np
 
 
 def cut_right(count, ranks):
-    chunks = [list(map(float, c)) for c in split(np.arange(count), ranks)]
-    right = np.array_split(np.arange(count), ranks)
+    values = np.arange(count) ** 2 % 7 - 0.5  # some of them equal
+    chunks = [list(map(float, c)) for c in split(values, ranks)]
+    right = np.array_split(values, ranks)
     return chunks == [list(map(float, c)) for c in right]
 
 
-assert cut_right(8, 4), "8 values for 4 ranks: chunks of 2, 2, 2, 2"
-assert cut_right(10, 4), "10 values for 4 ranks: chunks of 3, 3, 2, 2"
+assert cut_right(8, 4), "8 values for 4 ranks: the chunks hold 2, 2, 2, 2"
+assert cut_right(10, 4), "10 values for 4 ranks: they hold 3, 3, 2, 2"
 ### BEGIN HIDDEN TESTS
 for count in (0, 1, 3, 7, 24):
     for ranks in range(1, 9):
