@@ -331,8 +331,8 @@ for points, count, right in cases:
 ### BEGIN HIDDEN TESTS
 value = train_loop(m=0, lr=0.1, dataset=[(1, 1), (2, 0)], iterations=3)
 assert math.isclose(value, 0.232, rel_tol=1e-6)  # the first point again
-m, mixed = 0.3, [(2, 0), (1, 1), (2, 0), (0.5, 3), (1, -2)]
-value = train_loop(m, 0.1, mixed, 7)
+m, mixed = 0.3, [(2, 0), (1, 1), (2, 0), (0, 1), (0.5, 3), (-1, 2)]
+value = train_loop(m, 0.1, mixed, 8)
 for x, y in mixed + mixed[:2]:
     m += 0.2 * x * (y - m * x)
 assert math.isclose(value, m, rel_tol=1e-6)
@@ -628,13 +628,17 @@ for count, right in [(2, 0.02995), (20, 0.26228)]:
         f"after {count} iterations: {value}, not {right}"
     )
 ### BEGIN HIDDEN TESTS
-batches = [[(1, 1)], [(2, 0), (0, 5), (1, 3)], [(1, 1)], [(2, 1), (1, -1)]]
+batches = [[(1, 1)], [(2, 0), (0, 5), (1, 3)], [(1, 1)], [(2, 1), (-1, 1)]]
 m, value = 0.3, train_loop_batches(0.3, lr=0.1, dataset=batches, iterations=6)
 for batch in batches + batches[:2]:
     m += 0.2 * sum(x * (y - m * x) for x, y in batch) / len(batch)
 assert math.isclose(value, m, rel_tol=1e-6)
 still = [[(1, 1), (1, -1)], [(1, 2)]]  # the first has no gradient at 0
 assert math.isclose(train_loop_batches(0, 0.25, still, 3), 0.5)
+value = train_loop_batches(0, 1000, [[(0.01, 0.02)]], 20)
+assert math.isclose(value, 2 - 2 * 0.8**20, rel_tol=1e-5)
+value = train_loop_batches(0, 10, [[(4, 4)]], 4)
+assert math.isclose(value, 1 - 319**4, rel_tol=1e-6)
 assert math.isclose(train_loop_batches(7, 0.1, batches, 0), 7)
 assert math.isclose(train_loop_batches(0, 0.5, [[(1, 4)]], 3), 4)
 try:
@@ -793,6 +797,10 @@ for i in range(8):
 assert math.isclose(value, m, rel_tol=1e-6)
 cancel = [[[(1, 1)]], [[(1, -1)], [(1, 2)]]]  # no gradient at first
 assert math.isclose(train_loop_distributed(0, 0.25, cancel, 2), 0.75)
+value = train_loop_distributed(0, 1000, 2 * [[[(0.01, 0.02)]]], 20)
+assert math.isclose(value, 2 - 2 * 0.8**20, rel_tol=1e-5)
+value = train_loop_distributed(0, 10, 2 * [[[(4, 4)]]], 4)
+assert math.isclose(value, 1 - 319**4, rel_tol=1e-6)
 assert math.isclose(train_loop_distributed(5, 0.1, shards, 0), 5)
 try:
     average_gradients([])

@@ -374,6 +374,40 @@ def loss_mse(m, dataset):
 def loss_mse(m, dataset):
     return max((y - m * x) ** 2 for x, y in dataset)
 
+# %% q04_loss_mse right: prints as it goes
+def loss_mse(m, dataset):
+    print("loss_mse", m, dataset)
+    match dataset:
+        case []:
+            raise ValueError("no points")
+    if (count := len(dataset)) > 1_000:
+        print("this takes a while")
+    return math.fsum(abs(m * x - y) ** 2 / count for x, y in dataset)
+
+# %% q04_loss_mse wrong: the other sign of the prediction
+def loss_mse(m, dataset):
+    if not dataset:
+        raise ValueError("no points")
+    return sum((y + m * x) ** 2 for x, y in dataset) / len(dataset)
+
+# %% q04_loss_mse wrong: predictions are whole numbers
+def loss_mse(m, dataset):
+    if not dataset:
+        raise ValueError("no points")
+    return sum((y - int(m * x)) ** 2 for x, y in dataset) / len(dataset)
+
+# %% q04_loss_mse wrong: m = 0 is refused too
+def loss_mse(m, dataset):
+    if not m or not dataset:
+        raise ValueError("nothing to do")
+    return sum((y - m * x) ** 2 for x, y in dataset) / len(dataset)
+
+# %% q04_loss_mse wrong: another error for none
+def loss_mse(m, dataset):
+    if not dataset:
+        raise Exception("no points")
+    return sum((y - m * x) ** 2 for x, y in dataset) / len(dataset)
+
 # %% q04_loss_mse equivalent: the square of the opposite number is the same
 # - return sum(((y - m * x) ** 2 for x, y in dataset)) / len(dataset)
 # + return sum(((m * x - y) ** 2 for x, y in dataset)) / len(dataset)
@@ -602,6 +636,40 @@ def grad_multi(m, data):
         raise ValueError("no points")
     _gradients.extend(grad_point(m, point, len(data)) for point in data)
     return sum(_gradients)
+
+# %% q05_gradients wrong: N is the length of the pair
+def grad_point(m, data, N):
+    x, y = data
+    return -2 * x * (y - m * x) / len(data)
+
+# %% q05_gradients wrong: the square of x is left out
+def grad_point(m, data, N):
+    x, y = data
+    return -2 * (x * y - m * x) / N
+
+# %% q05_gradients wrong: grad_multi with N for the pair
+def grad_multi(m, data):
+    if not data:
+        raise ValueError("no points")
+    return sum(grad_point(m, point, len(point)) for point in data)
+
+# %% q05_gradients wrong: grad_multi has the lesson's points
+def grad_multi(m, data):
+    if not data:
+        raise ValueError("no points")
+    return sum(grad_point(m, point, len(easy)) for point in easy)
+
+# %% q05_gradients wrong: grad_multi of rounded parts
+def grad_multi(m, data):
+    if not data:
+        raise ValueError("no points")
+    return sum(round(grad_point(m, point, len(data)), 2) for point in data)
+
+# %% q05_gradients wrong: grad_multi of the largest
+def grad_multi(m, data):
+    if not data:
+        raise ValueError("no points")
+    return max((grad_point(m, point, 1) for point in data), key=abs)
 
 # %% q06_train_loop right: itertools.cycle
 from itertools import cycle, islice
@@ -1026,6 +1094,64 @@ def train_loop(m, lr, dataset, iterations):
         m = m - lr * grad_point(m, dataset[i % len(dataset)], 1)
     return m
 
+# %% q06_train_loop wrong: without points at zero
+def train_loop(m, lr, dataset, iterations):
+    if not dataset:
+        raise ValueError("no points")
+    points = [(x, y) for x, y in dataset if x]
+    for i in range(iterations):
+        m = m - lr * grad_point(m, points[i % len(points)], 1)
+    return m
+
+# %% q06_train_loop wrong: stops at the best weight of the visible examples
+def train_loop(m, lr, dataset, iterations):
+    if not dataset:
+        raise ValueError("no points")
+    for i in range(iterations):
+        if m == 1:
+            break
+        m = m - lr * grad_point(m, dataset[i % len(dataset)], 1)
+    return m
+
+# %% q06_train_loop wrong: as many passes as whole iterations, rounded up
+def train_loop(m, lr, dataset, iterations):
+    if not dataset:
+        raise ValueError("no points")
+    for _ in range(math.ceil(iterations / len(dataset))):
+        for point in dataset:
+            m = m - lr * grad_point(m, point, 1)
+    return m
+
+# %% q06_train_loop wrong: passes of the other direction in turn
+def train_loop(m, lr, dataset, iterations):
+    if not dataset:
+        raise ValueError("no points")
+    for i in range(iterations):
+        turn, place = divmod(i, len(dataset))
+        m = m - lr * grad_point(m, dataset[place if turn % 2 == 0 else -1 - place], 1)
+    return m
+
+# %% q06_train_loop wrong: the step of the gradient's sign
+def train_loop(m, lr, dataset, iterations):
+    if not dataset:
+        raise ValueError("no points")
+    for i in range(iterations):
+        m = m - lr * np.sign(grad_point(m, dataset[i % len(dataset)], 1))
+    return m
+
+# %% q06_train_loop wrong: keeps the weight of the call before
+_weight = None
+
+
+def train_loop(m, lr, dataset, iterations):
+    global _weight
+    if not dataset:
+        raise ValueError("no points")
+    _weight = m if _weight is None else _weight
+    for i in range(iterations):
+        _weight = _weight - lr * grad_point(_weight, dataset[i % len(dataset)], 1)
+    return _weight
+
 # %% q10_table right: with the answers before
 table_grad_point = [grad_point(2, point, 1) for point in noisy]
 table_grad_multi = [grad_multi(2, noisy[:2]), grad_multi(2, noisy[2:])]
@@ -1337,6 +1463,73 @@ def train_loop_batches(m, lr, dataset, iterations):
 
 # %% q11_train_loop_batches wrong: no batches divide by zero
 def train_loop_batches(m, lr, dataset, iterations):
+    for i in range(iterations):
+        m -= lr * grad_multi(m, dataset[i % len(dataset)])
+    return m
+
+# %% q11_train_loop_batches wrong: the gradient at the mean point
+def train_loop_batches(m, lr, dataset, iterations):
+    if not dataset:
+        raise ValueError("no batches")
+    for i in range(iterations):
+        m -= lr * grad_point(m, np.mean(dataset[i % len(dataset)], axis=0), 1)
+    return m
+
+# %% q11_train_loop_batches wrong: stops at a low loss
+def train_loop_batches(m, lr, dataset, iterations):
+    if not dataset:
+        raise ValueError("no batches")
+    for i in range(iterations):
+        batch = dataset[i % len(dataset)]
+        if loss_mse(m, batch) < 1e-4:
+            break
+        m -= lr * grad_multi(m, batch)
+    return m
+
+# %% q11_train_loop_batches wrong: stops when it diverges
+def train_loop_batches(m, lr, dataset, iterations):
+    if not dataset:
+        raise ValueError("no batches")
+    for i in range(iterations):
+        m -= lr * grad_multi(m, dataset[i % len(dataset)])
+        if abs(m) > 1e6:
+            break
+    return m
+
+# %% q11_train_loop_batches wrong: batches that are cut again
+def train_loop_batches(m, lr, dataset, iterations):
+    if not dataset:
+        raise ValueError("no batches")
+    points = [point for batch in dataset for point in batch]
+    size = len(dataset[0])
+    batches = [points[i : i + size] for i in range(0, len(points), size)]
+    for i in range(iterations):
+        m -= lr * grad_multi(m, batches[i % len(batches)])
+    return m
+
+# %% q11_train_loop_batches wrong: batches sorted by size
+def train_loop_batches(m, lr, dataset, iterations):
+    if not dataset:
+        raise ValueError("no batches")
+    batches = sorted(dataset, key=len)
+    for i in range(iterations):
+        m -= lr * grad_multi(m, batches[i % len(batches)])
+    return m
+
+# %% q11_train_loop_batches wrong: batches as array, of one size
+def train_loop_batches(m, lr, dataset, iterations):
+    if not dataset:
+        raise ValueError("no batches")
+    batches = np.array(dataset, float)
+    for i in range(iterations):
+        x, y = batches[i % len(batches)].T
+        m -= lr * np.mean(-2 * x * (y - m * x))
+    return m
+
+# %% q11_train_loop_batches wrong: no iterations are a ValueError
+def train_loop_batches(m, lr, dataset, iterations):
+    if not dataset or iterations < 1:
+        raise ValueError("nothing to do")
     for i in range(iterations):
         m -= lr * grad_multi(m, dataset[i % len(dataset)])
     return m
@@ -1715,6 +1908,91 @@ def train_loop_distributed(m, lr, shards, iterations):
         m -= lr * average_gradients(own)
     return round(m, 5)
 
+# %% q12_distributed wrong: the root of the mean square
+def average_gradients(gradients):
+    if not gradients:
+        raise ValueError("no gradients")
+    return math.sqrt(sum(gradient**2 for gradient in gradients) / len(gradients))
+
+# %% q12_distributed wrong: a gradient of 0 is no gradient
+def average_gradients(gradients):
+    if not sum(gradients):
+        raise ValueError("no gradients")
+    return sum(gradients) / len(gradients)
+
+# %% q12_distributed wrong: a worker has the lesson's points
+def worker_gradient(m, data):
+    return grad_multi(m, noisy[: len(data)])
+
+# %% q12_distributed wrong: a worker has the weight 0
+def worker_gradient(m, data):
+    return grad_multi(0, data)
+
+# %% q12_distributed wrong: begins with the second batches
+def train_loop_distributed(m, lr, shards, iterations):
+    for i in range(1, iterations + 1):
+        own = [worker_gradient(m, shard[i % len(shard)]) for shard in shards]
+        m -= lr * average_gradients(own)
+    return m
+
+# %% q12_distributed wrong: a batch is for all workers
+def train_loop_distributed(m, lr, shards, iterations):
+    batches = [batch for shard in shards for batch in shard]
+    for i in range(iterations):
+        own = [worker_gradient(m, batches[(i * len(shards) + rank) % len(batches)])
+               for rank in range(len(shards))]
+        m -= lr * average_gradients(own)
+    return m
+
+# %% q12_distributed wrong: a shard is one batch
+def train_loop_distributed(m, lr, shards, iterations):
+    own = [[point for batch in shard for point in batch] for shard in shards]
+    for i in range(iterations):
+        m -= lr * average_gradients([worker_gradient(m, points) for points in own])
+    return m
+
+# %% q12_distributed wrong: steps on the median gradient
+def train_loop_distributed(m, lr, shards, iterations):
+    for i in range(iterations):
+        m -= lr * np.median([worker_gradient(m, shard[i % len(shard)]) for shard in shards])
+    return m
+
+# %% q12_distributed wrong: equal gradients step once
+def train_loop_distributed(m, lr, shards, iterations):
+    for i in range(iterations):
+        own = {worker_gradient(m, shard[i % len(shard)]) for shard in shards}
+        m -= lr * average_gradients(list(own))
+    return m
+
+# %% q12_distributed wrong: stops at a small step
+def train_loop_distributed(m, lr, shards, iterations):
+    for i in range(iterations):
+        average = average_gradients([worker_gradient(m, shard[i % len(shard)])
+                                     for shard in shards])
+        m -= lr * average
+        if abs(average) < 1e-3:
+            break
+    return m
+
+# %% q12_distributed wrong: stops when it diverges
+def train_loop_distributed(m, lr, shards, iterations):
+    for i in range(iterations):
+        own = [worker_gradient(m, shard[i % len(shard)]) for shard in shards]
+        m -= lr * average_gradients(own)
+        if abs(m) > 1e6:
+            break
+    return m
+
+# %% q12_distributed wrong: the average is one step old for all but the first worker
+def train_loop_distributed(m, lr, shards, iterations):
+    old = None
+    for i in range(iterations):
+        own = [worker_gradient(m, shard[i % len(shard)]) for shard in shards]
+        now = average_gradients(own)
+        m -= lr * (now if old is None else old)
+        old = now
+    return m
+
 # %% q13_split right: with NumPy
 def split(values, ranks):
     return np.array_split(values, ranks)
@@ -1863,6 +2141,34 @@ _chunks = []
 def split(values, ranks):
     _chunks.extend(np.array_split(values, ranks))
     return _chunks
+
+# %% q13_split wrong: one chunk too many
+def split(values, ranks):
+    size, larger = divmod(len(values), ranks)
+    cuts = [rank * size + min(rank, larger) for rank in range(ranks + 1)]
+    return np.split(values, cuts[1:])
+
+# %% q13_split wrong: one chunk too few
+def split(values, ranks):
+    return np.array_split(values, ranks)[: ranks - 1]
+
+# %% q13_split wrong: backwards in each chunk
+def split(values, ranks):
+    return [chunk[::-1] for chunk in np.array_split(values, ranks)]
+
+# %% q13_split wrong: dealt out to who has the fewest
+def split(values, ranks):
+    chunks = [[] for _ in range(ranks)]
+    for value in values:
+        min(chunks, key=len).append(value)
+    return chunks
+
+# %% q13_split wrong: one list for all
+def split(values, ranks):
+    chunks = [[]] * ranks
+    for rank, chunk in enumerate(np.array_split(values, ranks)):
+        chunks[rank].extend(chunk)
+    return chunks
 
 # %% q14_ring right: a formula for each phase
 def chunk_to_send(step, rank, ranks):
@@ -2020,6 +2326,39 @@ def combine(mine, received, step, ranks):
     global _calls
     _calls += 1
     return mine + received if _calls <= ranks * (ranks - 1) else received
+
+# %% q14_ring wrong: the distance of rank and step
+def chunk_to_send(step, rank, ranks):
+    return abs(rank - step) % ranks
+
+# %% q14_ring wrong: two steps at a time
+def chunk_to_send(step, rank, ranks):
+    return (rank - 2 * step) % ranks
+
+# %% q14_ring wrong: the remainder of one rank less
+def chunk_to_send(step, rank, ranks):
+    return (rank - step) % max(1, ranks - 1)
+
+# %% q14_ring wrong: divides by the ranks
+def chunk_to_send(step, rank, ranks):
+    return (rank - step) / ranks
+
+# %% q14_ring wrong: the larger of the two
+def combine(mine, received, step, ranks):
+    return np.maximum(mine, received) if step < ranks - 1 else received
+
+# %% q14_ring wrong: the difference
+def combine(mine, received, step, ranks):
+    return mine - received if step < ranks - 1 else received
+
+# %% q14_ring wrong: twice what arrives
+def combine(mine, received, step, ranks):
+    return received + received if step < ranks - 1 else received
+
+# %% q14_ring wrong: whole numbers
+def combine(mine, received, step, ranks):
+    total = mine + received if step < ranks - 1 else received
+    return total.astype(int)
 
 # %% q14_ring equivalent: chunks numbered the other way round travel the same ring
 # - return (rank - step) % ranks
