@@ -143,6 +143,17 @@ def test_every_variant_has_a_name_of_its_own(name):
     assert len(titles) == len(set(titles))
 
 
+@each_lesson
+def test_every_question_has_several_right_answers_and_many_wrong_ones(name):
+    kinds = Counter((variant.grade_id, variant.kind) for variant in VARIANTS
+                    if variant.lesson == name)
+    questions = lesson_of(name).tests
+    assert {grade_id for grade_id, _ in kinds} == set(questions)
+    few = [grade_id for grade_id in questions
+           if kinds[grade_id, "right"] < 3 or kinds[grade_id, "wrong"] < 6]
+    assert not few
+
+
 # ---------------------------------------------------------------- button, command and marking
 
 
