@@ -21,6 +21,7 @@ from types import SimpleNamespace
 import lessons
 import nbformat
 import pytest
+from ddl import exam
 from ddl.exam import Limits, answers, examination, examine
 from ddl.exam.examiner import judge
 from ddl.exam.worker import Kept, respond
@@ -61,7 +62,7 @@ class Lesson:
         self.notebook = lessons.master(source.read_text())
         cells = self.notebook.cells
         self.tests = {grade_id.removesuffix("_test"): cells[index]
-                      for index, (grade_id, _) in examination.test_cells(self.notebook).items()}
+                      for index, (grade_id, _) in exam.test_cells(self.notebook).items()}
         self.cells = [(cell.metadata.get("nbgrader", {}).get("grade_id"), EACH.sub("", cell.source))
                       for cell in cells if cell.cell_type == "code"
                       and cell not in self.tests.values() and not cell.source.startswith("%%")
@@ -182,14 +183,20 @@ def one_after_another(variants):
     cells = [nbformat.v4.new_code_cell("_kept = {*globals(), '_kept', '_name'}")]
     clean = "for _name in set(globals()) - _kept:\n    del globals()[_name]\n"
     for variant in variants:
-        lesson = lesson_of(variant.lesson)
-        before = [grade_id for grade_id, _ in lesson.cells].index(variant.grade_id) + 1
-        sources = [source for _, source in lesson.cells[:before]]
-        test = nbformat.from_dict(lesson.tests[variant.grade_id])
-        test.id = f"test-{len(cells)}"
-        cells += [nbformat.v4.new_code_cell("\n".join([clean, *sources])),
-                  nbformat.v4.new_code_cell(variant.source), test]
+        cells += question(variant, clean, f"{len(cells)}_")
     return nbformat.v4.new_notebook(cells=cells)
+
+
+def question(variant, first="", mark=""):
+    """The cells up to an answer and its test; `mark` tells the test from others of its name."""
+    lesson = lesson_of(variant.lesson)
+    before = [grade_id for grade_id, _ in lesson.cells].index(variant.grade_id) + 1
+    sources = [source for _, source in lesson.cells[:before]]
+    test = nbformat.from_dict(lesson.tests[variant.grade_id])
+    test.id = f"test-{mark}"
+    test.metadata.nbgrader.grade_id = mark + test.metadata.nbgrader.grade_id
+    return [nbformat.v4.new_code_cell("\n".join([first, *sources])),
+            nbformat.v4.new_code_cell(variant.source), test]
 
 
 def buttons(variants, folder, monkeypatch):
@@ -197,14 +204,11 @@ def buttons(variants, folder, monkeypatch):
     examiner = examination.Examiner(Limits())
     shared = SimpleNamespace(judge=examiner.judge, close=lambda: None)
     monkeypatch.setattr(answers, "Examiner", lambda limits: shared)
+    path = folder / "button.ipynb"
     try:
         for variant in variants:
-            lesson = lesson_of(variant.lesson)
-            path = folder / f"{variant.lesson} {variant.grade_id}.ipynb"
-            if not path.exists():
-                cells = [lesson.tests[variant.grade_id]]
-                nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
-            names = lesson.names(variant.grade_id, variant.source)
+            nbformat.write(nbformat.v4.new_notebook(cells=question(variant)), path)
+            names = lesson_of(variant.lesson).names(variant.grade_id, variant.source)
             (verdict,) = answers._check_names(path, names).verdicts
             yield verdict
     finally:
