@@ -77,8 +77,9 @@ class Lesson:
         for own, code in self._codes:
             exec(code, names)
             if own == grade_id:
+                answer = compile(source, "<answer>", "exec")
                 with contextlib.suppress(Exception), contextlib.redirect_stdout(Kept()):
-                    exec(compile(source, "<answer>", "exec"), names)
+                    exec(answer, names)
                 return names
         raise LookupError(f"there is no answer cell {grade_id}")
 
@@ -136,6 +137,7 @@ each_lesson = pytest.mark.parametrize("name", [path.stem for path in FILES])
 def test_right_answers_pass_and_wrong_ones_do_not(variant):
     outcome = outcome_of(variant)
     assert outcome["passed"] == (variant.kind == "right"), outcome["message"] or variant.source
+    assert "NameError" not in outcome["message"], "a slip of the pen, which is no wrong answer"
 
 
 @each_lesson
