@@ -118,7 +118,7 @@ def _changed(node, parent, names):
             yield from _changed_call(node)
         case ast.Subscript(value=value, slice=index, ctx=ast.Load()):
             yield value
-            if not isinstance(index, (ast.Slice, ast.Constant)):
+            if not isinstance(index, (ast.Slice, ast.Constant, ast.Tuple)):
                 yield from (ast.Subscript(value, _plus(index, 1), ast.Load()),
                             ast.Subscript(value, _plus(index, -1), ast.Load()))
         case ast.Slice(lower=lower, upper=upper, step=step):
