@@ -184,8 +184,8 @@ assert math.isclose(value, 0, abs_tol=1e-12), f"at m = 1 it is {value}"
 other = [(1, 0), (2, 1), (3, 1), (4, 6.25)]
 assert math.isclose(loss_mse(1, other), 2.765625)
 assert math.isclose(loss_mse(-0.5, [(3, 2)]), 12.25)
-assert math.isclose(loss_mse(0.5, [(-2, 4), (0, 1)]), 13)
-small = [(1, 0.02), (1, 0), (1, 0.02)]  # one point twice
+assert math.isclose(loss_mse(0.5, [(-2, -4), (0, 1)]), 5)
+small = [(1, -0.02), (1, 0), (1, -0.02)]  # one point twice
 assert math.isclose(loss_mse(0, small), 0.0008 / 3, rel_tol=1e-6)
 try:
     loss_mse(1, [])
@@ -256,9 +256,10 @@ assert math.isclose(value, 15), f"over the four points: {value}, not 15"
 ### BEGIN HIDDEN TESTS
 assert math.isclose(grad_point(m=2, data=(4, 6.25), N=1), 14)
 assert math.isclose(grad_point(m=-1, data=(-3, 2), N=2), -3)
+assert math.isclose(grad_point(m=0.5, data=(2, -4), N=4), 5)
 assert math.isclose(grad_multi(m=0, data=[(2, 3)]), -12)
 assert math.isclose(grad_point(m=3, data=(0, 5), N=1), 0, abs_tol=1e-12)
-small = [(0.1, 0), (0.3, 0.1), (0.3, 0.1)]  # one point twice
+small = [(-0.1, 0), (0.3, 0.1), (0.3, 0.1)]  # one point twice
 assert math.isclose(grad_multi(m=2, data=small), 0.64 / 3, rel_tol=1e-6)
 try:
     grad_multi(m=1, data=[])
@@ -331,7 +332,7 @@ for points, count, right in cases:
 ### BEGIN HIDDEN TESTS
 value = train_loop(m=0, lr=0.1, dataset=[(1, 1), (2, 0)], iterations=3)
 assert math.isclose(value, 0.232, rel_tol=1e-6)  # the first point again
-m, mixed = 0.3, [(2, 0), (1, 1), (2, 0), (0, 1), (0.5, 3), (-1, 2)]
+m, mixed = 0.3, [(2, 0), (1, 1), (2, 0), (0, 1), (0.5, -3), (-1, 2)]
 value = train_loop(m, 0.1, mixed, 8)
 for x, y in mixed + mixed[:2]:
     m += 0.2 * x * (y - m * x)

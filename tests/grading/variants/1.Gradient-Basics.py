@@ -408,6 +408,18 @@ def loss_mse(m, dataset):
         raise Exception("no points")
     return sum((y - m * x) ** 2 for x, y in dataset) / len(dataset)
 
+# %% q04_loss_mse wrong: the size of y
+def loss_mse(m, dataset):
+    if not dataset:
+        raise ValueError("no points")
+    return sum((abs(y) - m * x) ** 2 for x, y in dataset) / len(dataset)
+
+# %% q04_loss_mse wrong: sizes are compared
+def loss_mse(m, dataset):
+    if not dataset:
+        raise ValueError("no points")
+    return sum((abs(y) - abs(m * x)) ** 2 for x, y in dataset) / len(dataset)
+
 # %% q04_loss_mse equivalent: the square of the opposite number is the same
 # - return sum(((y - m * x) ** 2 for x, y in dataset)) / len(dataset)
 # + return sum(((m * x - y) ** 2 for x, y in dataset)) / len(dataset)
@@ -670,6 +682,16 @@ def grad_multi(m, data):
     if not data:
         raise ValueError("no points")
     return max((grad_point(m, point, 1) for point in data), key=abs)
+
+# %% q05_gradients wrong: the size of y
+def grad_point(m, data, N):
+    x, y = data
+    return -2 * x * (abs(y) - m * x) / N
+
+# %% q05_gradients wrong: the size of the error
+def grad_point(m, data, N):
+    x, y = data
+    return 2 * x * abs(y - m * x) / N
 
 # %% q06_train_loop right: itertools.cycle
 from itertools import cycle, islice
@@ -1151,6 +1173,23 @@ def train_loop(m, lr, dataset, iterations):
     for i in range(iterations):
         _weight = _weight - lr * grad_point(_weight, dataset[i % len(dataset)], 1)
     return _weight
+
+# %% q06_train_loop wrong: points with a negative y are left out
+def train_loop(m, lr, dataset, iterations):
+    if not dataset:
+        raise ValueError("no points")
+    points = [(x, y) for x, y in dataset if y >= 0]
+    for i in range(iterations):
+        m = m - lr * grad_point(m, points[i % len(points)], 1)
+    return m
+
+# %% q06_train_loop wrong: a weight is never negative
+def train_loop(m, lr, dataset, iterations):
+    if not dataset:
+        raise ValueError("no points")
+    for i in range(iterations):
+        m = max(0, m - lr * grad_point(m, dataset[i % len(dataset)], 1))
+    return m
 
 # %% q10_table right: with the answers before
 table_grad_point = [grad_point(2, point, 1) for point in noisy]
