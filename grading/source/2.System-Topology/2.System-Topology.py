@@ -130,20 +130,19 @@ print(dgx.matrix_text().expandtabs(7))
 #
 # Write `connection(text, one, other)`. `text` is a matrix as printed above: a line
 # with the devices' names, then a line for each device. Return the word between
-# two devices, such as `"NV2"`. Real output has network cards among the devices,
-# more columns at the end (`CPU Affinity`), and a legend after an empty line. Where
-# a device is not there, raise a `ValueError`.
+# two devices, such as `"NV2"`. Columns are separated by spaces or tabs. Real output
+# has network cards among the devices, more columns at the end (`CPU Affinity`), and
+# a legend after an empty line. Where a device is not there, raise a `ValueError`.
 
 # %% nbgrader={"grade": false, "grade_id": "q01_connection", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def connection(text, one, other):
     """Return how two devices are connected, as the matrix says."""
     ### BEGIN SOLUTION
-    head, *lines = text.strip("\n").split("\n\n")[0].splitlines()
+    head, *lines = text.strip().split("\n\n")[0].splitlines()
     rows = {line.split()[0]: line.split()[1:] for line in lines}
-    names = [name for name in head.split() if name in rows]
-    if one not in rows or other not in names:
-        raise ValueError(f"no {one} or no {other}: there are {names}")
-    return rows[one][names.index(other)]
+    if one not in rows or other not in rows:
+        raise ValueError(f"no {one} or no {other}: there are {list(rows)}")
+    return rows[one][head.split().index(other)]
     ### END SOLUTION
 
 # %% nbgrader={"grade": true, "grade_id": "q01_connection_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
@@ -164,7 +163,16 @@ for devices, word in (("GPU0 GPU1", "PIX"), ("GPU2 mlx5_0", "PXB"),
 two = "      GPU0 GPU1\nGPU0   X   NV12\nGPU1  NV12  X\n"
 assert connection(two, "GPU1", "GPU0") == "NV12"
 assert connection(box, "GPU1", "mlx5_0") == "NODE"
-for pair in (("GPU3", "GPU0"), ("GPU0", "GPU3"), ("GPU0", "Affinity")):
+names = [f"GPU{i}" for i in range(16)]
+tabs = ["\t".join(["", *names, "CPU Affinity"])]
+for i, name in enumerate(names):
+    words = [f"NV{i ^ j}" if i != j else "X" for j in range(16)]
+    tabs.append("\t".join([name, *words, "0-63"]))
+for i, j in ((1, 10), (10, 1), (12, 2), (0, 15), (7, 3), (11, 11)):
+    found = connection("\n".join(tabs), names[i], names[j])
+    assert found == (f"NV{i ^ j}" if i != j else "X")
+for pair in (("GPU3", "GPU0"), ("GPU0", "GPU3"), ("GPU0", "Affinity"),
+             ("GPU3", "GPU3"), ("CPU", "GPU0")):
     try:
         connection(box, *pair)
     except ValueError:
@@ -265,11 +273,11 @@ assert not peer_to_peer("PHB", "PXB"), "PHB is farther than PXB"
 assert peer_to_peer("NV2", "PIX"), "NVLink is nearer than any PCIe path"
 assert not peer_to_peer("NV2", "LOC"), "LOC: never"
 ### BEGIN HIDDEN TESTS
-words = ["NV12", "PIX", "PXB", "PHB", "NODE", "SYS"]
-wanted = {"LOC": 0, "NVL": 1, "PIX": 2, "PXB": 3, "PHB": 5, "SYS": 6}
+words = ["NV1", "NV8", "NV18", "PIX", "PXB", "PHB", "NODE", "SYS"]
+wanted = {"LOC": 0, "NVL": 3, "PIX": 4, "PXB": 5, "PHB": 7, "SYS": 8}
 for level, near in wanted.items():
     allowed = [bool(peer_to_peer(word, level)) for word in words]
-    assert allowed == [True] * near + [False] * (6 - near), level
+    assert allowed == [True] * near + [False] * (8 - near), level
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -316,7 +324,9 @@ assert math.isclose(gib_per_s(64, 4), 15.2587890625)
 assert math.isclose(gib_per_s(4, 2), 4 / 2**20 / 2e-6)
 assert math.isclose(microseconds(0, 100, 1.5), 1.5)
 assert math.isclose(microseconds(25_000_000, 200, 2), 1002)
+assert math.isclose(microseconds(10, 3, 0), 0.08 / 3)
 assert math.isclose(staged_gb_per_s(30, 15), 10)
+assert math.isclose(staged_gb_per_s(2, 6), 1.5)
 ### END HIDDEN TESTS
 
 # %% tags=["demo"]
@@ -373,9 +383,17 @@ assert tuple(hop) == ("C", "A"), f"the last hop, C to A, has 25; not {hop}"
 ### BEGIN HIDDEN TESTS
 assert tuple(slowest(["D", "A", "B", "C"], square)) == ("D", "A")
 assert tuple(slowest(["B", "D"], square)) == ("B", "D")
+assert tuple(slowest(["B", "C"], {**square, ("C", "B"): 1})) == ("C", "B")
 one_way = square | {("A", "B"): 1}
 assert tuple(slowest(["B", "A", "C", "D"], one_way)) == ("A", "C")
 assert tuple(slowest(["D", "C", "A", "B"], one_way)) == ("A", "B")
+ring = ["GPU3", "GPU0", "GPU5", "GPU1", "GPU4", "GPU2"]
+even = {(a, b): 50.5 for a in sorted(ring) for b in sorted(ring)}
+assert tuple(slowest(ring, even)) == ("GPU3", "GPU0")
+tied = even | {("GPU5", "GPU1"): 50.25, ("GPU2", "GPU3"): 50.25}
+assert tuple(slowest(ring, tied)) == ("GPU5", "GPU1")
+tied = tied | {("GPU4", "GPU2"): 50.125, ("GPU2", "GPU3"): 50.125}
+assert tuple(slowest(ring, tied)) == ("GPU4", "GPU2")
 ### END HIDDEN TESTS
 
 # %% tags=["demo"]
@@ -403,6 +421,10 @@ def best_ring(gpus, gb_per_s):
     ### END SOLUTION
 
 # %% nbgrader={"grade": true, "grade_id": "q05_best_ring_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+import math
+
+import numpy as np
+
 square = {("A", "B"): 50, ("B", "C"): 25, ("C", "D"): 50,
           ("D", "A"): 10, ("A", "C"): 25, ("B", "D"): 50}
 square |= {(b, a): speed for (a, b), speed in square.items()}
@@ -411,18 +433,29 @@ assert sorted(ring) == ["A", "B", "C", "D"] and ring[0] == "A", ring
 around = min(square[hop] for hop in zip(ring, [*ring[1:], ring[0]]))
 assert around == 25, f"a ring without the slow link has 25 GB/s, not {around}"
 ### BEGIN HIDDEN TESTS
-cube = {}
-for i in range(8):
-    for j in range(8):
-        if i != j:
-            cube[i, j] = 25 if bin(i ^ j).count("1") == 1 else 8
-ring = list(best_ring(list(range(8)), cube))
-assert sorted(ring) == list(range(8)) and ring[0] == 0
-assert min(cube[hop] for hop in zip(ring, [*ring[1:], ring[0]])) == 25
-path = {(i, j): 10 - abs(i - j) for i in range(5) for j in range(5) if i != j}
-ring = list(best_ring([2, 0, 1, 3, 4], path))
-assert ring[0] == 2 and sorted(ring) == [0, 1, 2, 3, 4]
-assert min(path[hop] for hop in zip(ring, [*ring[1:], ring[0]])) == 8
+def fastest(begun, left, speeds):
+    """The slowest hop of the best ring that begins so."""
+    if not left:
+        return speeds[begun[-1], begun[0]]
+    return max(min(speeds[begun[-1], gpu],
+                   fastest([*begun, gpu], left - {gpu}, speeds))
+               for gpu in left)
+
+cube = {(i, j): 25 if (i ^ j) in (1, 2, 4) else 8
+        for i in range(8) for j in range(8) if i != j}
+cases = [(list(range(8)), cube, 25)]
+rng = np.random.default_rng(5)
+for count in (2, 3, 4, *9 * [5]):  # links differ in their two directions
+    names = ["GPU3", "GPU0", "GPU4", "GPU1", "GPU2"][:count]
+    links = {(a, b): float(2 ** rng.normal(3, 1))
+             for a in names for b in names if a != b}
+    most = fastest(names[:1], set(names[1:]), links)
+    cases.append((names, links, most))
+for names, links, most in cases:
+    ring = list(best_ring(names, links))
+    assert sorted(ring) == sorted(names) and ring[0] == names[0]
+    hops = zip(ring, [*ring[1:], ring[0]])
+    assert math.isclose(min(links[hop] for hop in hops), most)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -515,13 +548,16 @@ assert math.isclose(value, 4), f"broadcast: the factor is 1; {value}"
 ### BEGIN HIDDEN TESTS
 value = bus_gb_per_s("all_gather", 8_000_000_000, 1, 8)
 assert math.isclose(value, 7)
+assert math.isclose(bus_gb_per_s("all_gather", 300, 0.7, 3), 2e-7 / 0.7)
 assert math.isclose(bus_gb_per_s("all_reduce", 1e9, 1, 256), 2 * 255 / 256)
-try:
-    bus_gb_per_s("all_to_all", 1, 1, 2)
-except ValueError:
-    pass
-else:
-    raise AssertionError("there is no such operation in the table")
+assert math.isclose(bus_gb_per_s("broadcast", 1_000, 0.3, 2), 1e-6 / 0.3)
+for operation in ("all_to_all", "reduce", "reduce_scatter", "gather"):
+    try:
+        bus_gb_per_s(operation, 1, 1, 2)
+    except ValueError:
+        pass
+    else:
+        raise AssertionError("there is no such operation in the table")
 ### END HIDDEN TESTS
 
 # %% tags=["demo"]
@@ -620,12 +656,16 @@ for name, seconds in (("ring", 6e-5 + 1.5e-3),
 for name in ("ring", "recursive doubling", "tree"):
     value = all_reduce_s(name, 5_000, 1, alpha, beta)
     assert math.isclose(value, 0, abs_tol=1e-15)
-value = all_reduce_s("recursive doubling", 1_000, 6, alpha, beta)
-assert math.isclose(value, 3 * (1e-5 + 1e-6))
-value = all_reduce_s("tree", 1_000, 9, alpha, beta)
-assert math.isclose(value, 8 * (1e-5 + 1e-6))
-value = all_reduce_s("ring", 6_000, 3, 0, beta)
-assert math.isclose(value, 8e-6)
+for ranks, rounds in ((2, 1), (5, 3), (6, 3), (9, 4), (16, 4)):
+    value = all_reduce_s("recursive doubling", 1_000, ranks, alpha, beta)
+    assert math.isclose(value, rounds * (1e-5 + 1e-6))
+    value = all_reduce_s("tree", 1_000, ranks, alpha, beta)
+    assert math.isclose(value, 2 * rounds * (1e-5 + 1e-6))
+    value = all_reduce_s("ring", 1_000, ranks, alpha, beta)
+    steps = 2 * (ranks - 1)
+    assert math.isclose(value, steps * 1e-5 + steps / ranks * 1e-6)
+    assert math.isclose(all_reduce_s("ring", 0, ranks, 3, beta), 3 * steps)
+assert math.isclose(all_reduce_s("ring", 6_000, 3, 0, beta), 8e-6)
 ### END HIDDEN TESTS
 
 # %% tags=["demo"]
@@ -640,26 +680,25 @@ beside(guess_switch, sizes[doubling_s < ring_s].max() / 1024, "KiB")
 # **Question 9** (4 points)
 #
 # Write `fit_link(points, ranks)`: `points` is a list of pairs (bytes, seconds) of
-# **ring** all-reduces. Return α and β such that the model comes as near as it can
-# to all points, where near is meant **relative** to each time: 10 % off counts the
-# same at 50 µs and at 50 ms. The model is linear in α and β, so dividing each
-# equation by its time and `np.linalg.lstsq` will do.
+# **ring** all-reduces. Return the α and β for which the model's **relative** errors
+# have the least sum of squares: 10 % off counts the same at 50 µs and at 50 ms. The
+# model is linear in α and β, so dividing each equation by its time and
+# `np.linalg.lstsq` will do.
 
 # %% nbgrader={"grade": false, "grade_id": "q09_fit_link", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def fit_link(points, ranks):
     """Return (alpha, beta), in seconds and in seconds per byte."""
     ### BEGIN SOLUTION
-    size, seconds = np.array(points, dtype=float).T
+    size, seconds = np.array(points).T
     steps = 2 * (ranks - 1)
-    columns = [np.full(len(size), steps), steps * size / ranks]
-    rows = np.stack(columns, axis=1) / seconds[:, None]
-    scale = np.abs(rows).max(axis=0)
-    found = np.linalg.lstsq(rows / scale, np.ones(len(size)), rcond=None)[0]
-    return tuple(float(value) for value in found / scale)
+    rows = np.stack([steps / seconds, steps * size / ranks / seconds]).T
+    return np.linalg.lstsq(rows, np.ones(len(points)), rcond=None)[0]
     ### END SOLUTION
 
 # %% nbgrader={"grade": true, "grade_id": "q09_fit_link_test", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import math
+
+import numpy as np
 
 
 def ring_points(ranks, alpha, beta, sizes, factors=(1,)):
@@ -676,11 +715,16 @@ assert math.isclose(beta, 2e-10, rel_tol=0.02), f"beta: 2e-10, not {beta}"
 alpha, beta = fit_link(ring_points(2, 1e-6, 1e-11, sizes), 2)
 assert math.isclose(alpha, 1e-6, rel_tol=0.02)
 assert math.isclose(beta, 1e-11, rel_tol=0.02)
-# Noise of 10 %, the same everywhere: absolute errors would lose alpha.
-noisy = ring_points(8, 5e-5, 1e-9, sizes, factors=(1.1, 0.9, 1.0, 0.95, 1.05))
-alpha, beta = fit_link(noisy, 8)
-assert math.isclose(alpha, 5e-5, rel_tol=0.08)
-assert math.isclose(beta, 1e-9, rel_tol=0.08)
+# Points beside the line: every one of them counts.
+for ranks, alpha, beta, some in ((8, 5e-5, 1e-9, sizes),
+                                 (3, 0.5, 0.1, [50, 1, 700, 4, 50, 20, 9])):
+    factors = 1.2, 0.9, 1, 0.85, 1.1, 1.3, 0.7
+    noisy = ring_points(ranks, alpha, beta, some, factors)
+    rows = [[1 / t, n / ranks / t] for n, t in noisy]
+    rows = 2 * (ranks - 1) * np.array(rows)
+    wanted = np.linalg.solve(rows.T @ rows, rows.sum(axis=0))
+    for value, least in zip(fit_link(noisy, ranks), wanted):
+        assert math.isclose(value, least, rel_tol=0.01)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -875,6 +919,8 @@ value = gbit_per_s_needed(0.4, 500_000_000, 512, 0.8)
 assert math.isclose(value, 8 * 2 * 511 / 512 * 5e8 / 0.1 / 1e9)
 value = gbit_per_s_needed(1, 1e9, 4, 0.5)
 assert math.isclose(value, 12)
+value = gbit_per_s_needed(0.5, 1_000_000, 7, 0.75)
+assert math.isclose(value, 8 * 12 / 7 * 1e-3 * 6)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -1018,7 +1064,11 @@ assert math.isclose(ring_crossing([0, 1], 64), 64)
 assert math.isclose(ring_crossing([1, 1, 0, 0], 1_000), 1_500)
 assert math.isclose(ring_crossing([0, 0, 0], 1_000), 0, abs_tol=1e-9)
 assert math.isclose(ring_crossing([0, 1, 1, 0, 1, 0, 1, 0], 800), 4_200)
+assert math.isclose(ring_crossing([0, 0, 1], 1_000), 4_000 / 3)
+assert math.isclose(ring_crossing([0, 1, 0, 0, 0, 1, 1], 100), 2_400 / 7)
 assert math.isclose(hierarchical_crossing(8, 5_000), 5_000)
+assert math.isclose(hierarchical_crossing(1, 70), 70)
+assert math.isclose(hierarchical_crossing(3, 1_000), 1_000)
 ### END HIDDEN TESTS
 
 # %% [markdown]
