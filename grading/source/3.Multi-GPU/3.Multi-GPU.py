@@ -193,7 +193,7 @@ def tf_config(addresses, index):
     if not 0 <= index < len(addresses):
         raise ValueError(f"there is no worker {index} of {len(addresses)}")
     return json.dumps({
-        "cluster": {"worker": list(addresses)},
+        "cluster": {"worker": addresses},
         "task": {"type": "worker", "index": index},
     })
     ### END SOLUTION
@@ -206,16 +206,18 @@ given = json.loads(tf_config(hosts, 1))
 assert given["cluster"] == {"worker": hosts}, given
 assert given["task"] == {"type": "worker", "index": 1}, given
 ### BEGIN HIDDEN TESTS
-first = json.loads(tf_config(["a:1", "b:2", "c:3"], 0))
-assert first["cluster"] == {"worker": ["a:1", "b:2", "c:3"]}
-assert first["task"]["index"] == 0
-for index in (2, -1):
-    try:
-        tf_config(hosts, index)
-    except ValueError:
-        pass
-    else:
-        raise AssertionError("there is no such worker")
+for hosts in (["b:1", "c:2", "a:3", "a:1"], ["node7:41"], hosts):
+    for index in range(len(hosts)):
+        given = json.loads(tf_config(hosts, index))
+        assert given["cluster"] == {"worker": hosts}
+        assert given["task"] == {"type": "worker", "index": index}
+    for index in (len(hosts), len(hosts) + 1, -1, -len(hosts)):
+        try:
+            tf_config(hosts, index)
+        except ValueError:
+            pass
+        else:
+            raise AssertionError("there is no such worker")
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -395,6 +397,8 @@ beside(
 #   counts with the mean of its own. A replica with no samples returns 0.
 # - `replica_penalty(penalty, replicas)`: what it adds for a penalty on the weights
 #   that all replicas share.
+#
+# Both return one number.
 
 # %% nbgrader={"grade": false, "grade_id": "q03_replica_loss", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def replica_loss(per_example, global_batch):
@@ -403,7 +407,7 @@ def replica_loss(per_example, global_batch):
     if not len(per_example):
         return 0.0
     each = np.reshape(per_example, (len(per_example), -1)).mean(axis=1)
-    return float(each.sum() / global_batch)
+    return each.sum() / global_batch
     ### END SOLUTION
 
 
@@ -424,15 +428,22 @@ assert math.isclose(sum(halves), 3.0), f"the halves add up to {sum(halves)}"
 uneven = [replica_loss(some, 4) for some in (losses[:3], losses[3:])]
 assert math.isclose(sum(uneven), 3.0), f"3 and 1 add up to {sum(uneven)}"
 whole = sum(replica_penalty(0.8, 4) for _ in range(4))
-assert math.isclose(whole, 0.8), f"four replicas' penalties: {whole}"
+assert math.isclose(whole, 0.8, rel_tol=1e-6), (
+    f"four replicas' penalties: {whole}"
+)
 ### BEGIN HIDDEN TESTS
-none = replica_loss(np.array([]), 4)
-assert math.isclose(none, 0, abs_tol=1e-12)
-pixels = np.arange(12.0).reshape(2, 3, 2)
+for shape in ((0,), (0, 5), (0, 3, 2)):
+    none = replica_loss(np.zeros(shape), 4)
+    assert np.ndim(none) == 0 and math.isclose(none, 0, abs_tol=1e-12)
+pixels = np.arange(12.0).reshape(2, 3, 2) ** 2
 value = replica_loss(pixels, 4)
-assert math.isclose(value, (2.5 + 8.5) / 4)
-assert math.isclose(replica_loss(pixels[:, 0], 2), (0.5 + 6.5) / 2)
+assert np.ndim(value) == 0
+assert math.isclose(value, (55 + 451) / 6 / 4, rel_tol=1e-6)
+assert math.isclose(replica_loss(pixels[:, 0], 2), (0.5 + 42.5) / 2)
+value = replica_loss(pixels[:1], 7)
+assert math.isclose(value, 55 / 6 / 7, rel_tol=1e-6)
 assert math.isclose(replica_penalty(3.0, 2), 1.5)
+assert math.isclose(replica_penalty(7, 3), 7 / 3, rel_tol=1e-6)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -444,14 +455,14 @@ assert math.isclose(replica_penalty(3.0, 2), 1.5)
 # Ranks have unequal parts. Write `averaged(gradients, samples)`: `gradients` is
 # a list of each rank's gradient (NumPy arrays of one shape, each the mean over
 # the rank's own samples), `samples` how many each had. Return the gradient of
-# the mean over all samples. A rank without samples has a gradient of NaN, and
-# must not spoil the rest.
+# the mean over all samples, of the same shape. A rank without samples has a
+# gradient of NaN, and must not spoil the rest.
 
 # %% nbgrader={"grade": false, "grade_id": "q04_averaged", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def averaged(gradients, samples):
     """Return the gradient of the mean over all ranks' samples."""
     ### BEGIN SOLUTION
-    parts = [n * np.asarray(g) for g, n in zip(gradients, samples) if n]
+    parts = [n * g for g, n in zip(gradients, samples) if n]
     return sum(parts) / sum(samples)
     ### END SOLUTION
 
@@ -461,6 +472,7 @@ import numpy as np
 one, two = np.array([1.0, 4.0]), np.array([3.0, 0.0])
 value = averaged([one, two], [32, 32])
 assert np.allclose(value, [2, 2]), f"equal parts: {value}"
+assert np.shape(value) == (2,), f"a gradient has shape (2,): {value}"
 value = averaged([one, two], [3, 1])
 assert np.allclose(value, [1.5, 3]), f"3 samples and 1: {value}"
 ### BEGIN HIDDEN TESTS
@@ -470,6 +482,14 @@ nothing = np.array([np.nan, np.nan])
 assert np.allclose(averaged([one, nothing], [5, 0]), one)
 matrix = np.arange(6.0).reshape(2, 3)
 assert np.allclose(averaged([matrix, -matrix], [3, 1]), matrix / 2)
+rng = np.random.default_rng(4)
+for counts in ((0, 5, 2, 0, 7, 1), (9,), (3, 1, 0), (0, 0, 4), (2, 3, 4)):
+    parts = [rng.normal(size=(n, 4, 3)) for n in counts]
+    given = [part.mean(axis=0) if len(part) else np.full((4, 3), np.nan)
+             for part in parts]
+    value = averaged(given, list(counts))
+    assert np.shape(value) == (4, 3)
+    assert np.allclose(value, np.concatenate(parts).mean(axis=0))
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -526,7 +546,7 @@ hunt.excerpt(hunted["none"])
 
 # %% [markdown]
 # `hunt.witnesses(run)` has all of it, as plain data: a list with a dictionary for
-# each rank, with
+# each rank, rank 0's first, with
 #
 # - `"rank"`, `"rate_of_one_rank"`, and `"weights"`: a checksum as it began;
 # - `"steps"`: for each step a dictionary with `"samples"` (numbers of those it
@@ -585,8 +605,24 @@ assert not shared_samples(swapped)
 assert shared_samples([one, two, witness([8, 9], [7, 8])])
 assert not shared_samples([witness([0, 0]), witness([1, 1])])
 assert not shared_samples([one]) and not drifting([one])
-assert drifting([witness([1], updates=(u,)) for u in ("u1", "u1", "u2")])
-assert not began_apart([one]) and began_apart([witness(began="b"), one])
+assert drifting([one, witness([1], [2], updates=("u2", "u1"))])
+for k in range(4):  # one rank is apart, or in one step
+    ranks = [witness([j], began="ab"[k == j]) for j in range(4)]
+    assert began_apart(ranks) and not drifting(ranks)
+    for i in range(3):
+        updates = ["uvw"[:i] + "x" + "uvw"[i + 1:], "uvw"]
+        assert drifting([witness([0], [0], [0], updates=updates[k != j])
+                         for j in range(4)])
+        batches = [[[9 * j + m, 9 * j + m + 1] for m in (0, 2, 4)]
+                   for j in range(4)]
+        for step, shared in ((i - 1, False), (i, True)):
+            batches[k][i][1] = batches[(k + 1 + i) % 4][step][0]
+            four = [witness(*some, updates="uvw") for some in batches]
+            assert bool(shared_samples(four)) == shared
+assert not began_apart([one])
+assert began_apart([witness(began=b) for b in "abc"])
+later = {**one, "steps": [{**step, "weights": "ee"} for step in one["steps"]]}
+assert not began_apart([one, later]) and not drifting([one, later])
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -640,11 +676,27 @@ assert second_writer([witness(0, wrote="a"), witness(1, wrote="a")])
 ### BEGIN HIDDEN TESTS
 assert miscounted([witness(0), witness(1, counted=3)])
 assert not miscounted([witness(0, counted=2, steps=1), witness(1)])
-assert not_scaled([witness(0), witness(1, rate=0.05)])
-assert not_scaled(right + [witness(2)])
-assert not not_scaled([witness(k, rate=0.05 * 3 + 1e-8) for k in range(3)])
-assert second_writer([witness(0), witness(1, wrote="b")])
+assert not miscounted([witness(0, counted=3), witness(1, counted=5)])
+assert miscounted([witness(0, counted=799, steps=400), witness(1)])
+uneven = [{"samples": [1, 2, 3]}, {"samples": [4]}, {"samples": [5, 6, 7]}]
+assert not miscounted([{**witness(0, counted=7), "steps": uneven}, right[1]])
+assert not_scaled([*right, witness(2)])
+for one in (0.001, 0.05, 20):  # one rate is off, then near enough
+    ranks = [{**witness(k), "rate_of_one_rank": one, "steps": [
+        {"samples": [k], "rate": 3 * one} for _ in "abc"]} for k in range(3)]
+    for k in range(9):
+        step = ranks[k // 3]["steps"][k % 3]
+        for off in (0.5, 1 - 2e-4, 1 + 2e-4, 2):
+            step["rate"] = 3 * one * off
+            assert not_scaled(ranks)
+        step["rate"] = 3 * one * (1 + (-1) ** k * 3e-5)
+        assert not not_scaled(ranks)
+assert not second_writer([witness(0)])
 assert not second_writer([witness(0, wrote="a")])
+for k in (1, 2, 3):
+    some = [witness(j, wrote="b" if j == k else None) for j in range(4)]
+    assert second_writer(some)
+    assert second_writer([witness(0, wrote="a"), *some[1:]])
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -752,6 +804,9 @@ assert samples_processed(63, 32, 2) == 0
 assert math.isclose(efficiency_of((59_392, 29), (49_152, 6), 8), 0.5)
 assert math.isclose(efficiency_of((960, 10), (0, 5), 8), 0, abs_tol=1e-12)
 assert math.isclose(efficiency_of((500, 10), (500, 10), 1), 1)
+assert math.isclose(efficiency_of((1_000, 10), (1_250, 5), 2), 1.25)
+value = efficiency_of((1_000, 30), (700, 11), 3)
+assert math.isclose(value, 7 / 11, rel_tol=1e-6)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -1018,7 +1073,12 @@ assert not pays(0.02, 0.01, 1_000_000, 2, 0.001, 100_000_000)
 value = step_seconds(0.05, 8_000_000, 8, 0.0001, 1e9)
 assert math.isclose(value, 0.05 + 14 * 0.0001 + 14 * 0.001)
 assert math.isclose(step_seconds(0, 0, 4, 0.5, 1.0), 3)
+assert math.isclose(step_seconds(5, 1_000, 3, 0.25, 1.0), 6 + 4_000 / 3)
 assert not pays(1, 1, 0, 2, 0.0001, 1e9)
+assert not pays(1, 0.5, 0, 2, 0.25, 1e9)  # as long as on one rank: no less
+assert not pays(3, 3, 1e9, 1, 0.25, 1e9)
+assert pays(10.5, 1, 4e9, 4, 0.5, 1e9)  # 1 + 3 + 6 s
+assert not pays(9.5, 1, 4e9, 4, 0.5, 1e9)
 assert pays(8, 1, 1e9, 8, 0.0001, 1e9)
 assert not pays(2, 1, 1e9, 2, 0.0001, 1e9)
 ### END HIDDEN TESTS
@@ -1198,15 +1258,13 @@ def evaluate(batches):
     ### BEGIN SOLUTION
     labels = np.concatenate([labels for labels, _ in batches]) == 1
     said = np.concatenate([given for _, given in batches]) >= 0.5
-    hits = float(np.sum(labels & said))
+    hits = np.sum(labels & said)
     precision = hits / said.sum() if said.any() else 0.0
     recall = hits / labels.sum() if labels.any() else 0.0
     total = precision + recall
-    return {
-        "accuracy": float(np.mean(labels == said)),
-        "precision": float(precision), "recall": float(recall),
-        "f1": float(2 * precision * recall / total) if total else 0.0,
-    }
+    f1 = 2 * precision * recall / total if total else 0.0
+    return {"accuracy": np.mean(labels == said),
+            "precision": precision, "recall": recall, "f1": f1}
     ### END SOLUTION
 
 # %% nbgrader={"grade": true, "grade_id": "q13_evaluate_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
@@ -1214,25 +1272,35 @@ import math
 
 import numpy as np
 
-labels, given = np.array([1, 0, 0, 1, 0]), np.array([.9, .2, .7, .4, .1])
+labels = np.array([1, 0, 0, 1, 0, 1, 0])
+given = np.array([.9, .2, .7, .4, .1, .3, .2])
 value = evaluate([(labels[:4], given[:4]), (labels[4:], given[4:])])
-assert math.isclose(value["accuracy"], 3 / 5), value
-for name in ("precision", "recall", "f1"):
-    assert math.isclose(value[name], 1 / 2), value
+right = {"accuracy": 4 / 7, "precision": 1 / 2, "recall": 1 / 3, "f1": 0.4}
+for name in right:
+    assert math.isclose(value[name], right[name], rel_tol=1e-6), (
+        f"{name} is {right[name]:.3f}: 1 of the 2 found, of 3; not {value}"
+    )
 ### BEGIN HIDDEN TESTS
-none = evaluate([(np.array([1, 0]), np.array([0.1, 0.2]))])
-assert none["precision"] == none["recall"] == none["f1"] == 0
+for labels in ([1, 0], [0, 0], [1, 1]):
+    none = evaluate([(np.array(labels), np.array([0.1, 0.2]))])
+    assert none["precision"] == none["recall"] == none["f1"] == 0
 empty = evaluate([(np.array([0, 0]), np.array([0.9, 0.2]))])
-assert empty["recall"] == 0 and empty["precision"] == 0
+assert empty["precision"] == empty["recall"] == empty["f1"] == 0
 edge = evaluate([(np.array([1]), np.array([0.5]))])
 assert math.isclose(edge["f1"], 1)
 rng = np.random.default_rng(3)
-truth, given = rng.integers(0, 2, 103), rng.random(103)
-parts = [slice(i, i + 20) for i in range(0, 103, 20)]
-cut = evaluate([(truth[part], given[part]) for part in parts])
-said = given >= 0.5
-assert math.isclose(cut["accuracy"], np.mean(truth == said))
-assert math.isclose(cut["recall"], said[truth == 1].mean())
+for rare, lift in ((0.3, 0.1), (0.6, -0.2)):
+    truth = (rng.random(103) < rare).astype(int)
+    given = np.clip(rng.random(103) + lift, 0, 1)
+    parts = [slice(i, i + 20) for i in range(0, 103, 20)]
+    cut = evaluate([(truth[part], given[part]) for part in parts])
+    said = given >= 0.5
+    right = {"accuracy": np.mean(truth == said),
+             "precision": truth[said].mean(),
+             "recall": said[truth == 1].mean(),
+             "f1": 2 * truth[said].sum() / (said.sum() + truth.sum())}
+    for name in right:
+        assert math.isclose(cut[name], right[name], rel_tol=1e-6)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -1274,6 +1342,10 @@ assert all(np.array_equal(pictures[i], x[..., i]) for i in range(4))
 one, label = pictures_of({"X": x[..., :1], "y": y[1:2]})
 assert one.shape == (1, 32, 32, 3) and label.tolist() == [0]
 assert label.shape == (1,)
+y = np.arange(1, 11, dtype=np.uint8)[:, None]
+ten, digits = pictures_of({"X": np.repeat(x[..., 1:2], 10, axis=3), "y": y})
+assert ten.shape == (10, 32, 32, 3)
+assert digits.tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9, 0]
 ### END HIDDEN TESTS
 
 # %% [markdown] nbgrader={"grade": false, "grade_id": "q15_svhn_loop_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
