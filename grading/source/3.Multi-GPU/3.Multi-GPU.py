@@ -208,7 +208,9 @@ assert given["task"] == {"type": "worker", "index": 1}, given
 ### BEGIN HIDDEN TESTS
 for hosts in (["b:1", "c:2", "a:3", "a:1"], ["node7:41"], hosts):
     for index in range(len(hosts)):
-        given = json.loads(tf_config(hosts, index))
+        given = tf_config(hosts, index)
+        assert isinstance(given, str)
+        given = json.loads(given)
         assert given["cluster"] == {"worker": hosts}
         assert given["task"] == {"type": "worker", "index": index}
     for index in (len(hosts), len(hosts) + 1, -1, -len(hosts)):

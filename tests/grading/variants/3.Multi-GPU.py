@@ -144,6 +144,13 @@ def tf_config(addresses, index):
     return json.dumps({"cluster": {"worker": [a.split(":")[0] for a in addresses]},
                        "task": {"type": "worker", "index": index}})
 
+# %% q01_tf_config wrong: bytes
+def tf_config(addresses, index):
+    if not 0 <= index < len(addresses):
+        raise ValueError(index)
+    return json.dumps({"cluster": {"worker": addresses},
+                       "task": {"type": "worker", "index": index}}).encode()
+
 # %% q01_tf_config wrong: addresses of earlier calls, too
 _known = []
 
