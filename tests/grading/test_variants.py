@@ -140,6 +140,12 @@ def test_right_answers_pass_and_wrong_ones_do_not(variant):
     assert "NameError" not in outcome["message"], "a slip of the pen, which is no wrong answer"
 
 
+def test_every_lesson_with_tests_has_its_answers_here():
+    tested = {path.stem for path in lessons.sources(ROOT)
+              if exam.test_cells(lessons.master(path.read_text()))}
+    assert tested == {path.stem for path in FILES}
+
+
 @each_lesson
 def test_every_variant_has_a_name_of_its_own(name):
     titles = [str(variant) for variant in VARIANTS if variant.lesson == name]
