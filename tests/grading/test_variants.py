@@ -133,16 +133,18 @@ VARIANTS = [variant for variant in CELLS if variant.kind != "equivalent"]
 each_lesson = pytest.mark.parametrize("name", [path.stem for path in FILES])
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids=str)
-def test_right_answers_pass_and_wrong_ones_do_not(variant):
-    outcome = outcome_of(variant)
-    assert outcome["passed"] == (variant.kind == "right"), outcome["message"] or variant.source
-    assert "NameError" not in outcome["message"], "a slip of the pen, which is no wrong answer"
+@pytest.mark.parametrize("grade_id", dict.fromkeys(variant.grade_id for variant in VARIANTS))
+def test_right_answers_pass_and_wrong_ones_do_not(grade_id):
+    said = [f"{variant}: {outcome['message'] or 'passed'}" for variant in VARIANTS
+            if variant.grade_id == grade_id and (outcome := outcome_of(variant))
+            and (outcome["passed"] != (variant.kind == "right")
+                 or "NameError" in outcome["message"])]  # a slip of the pen is no wrong answer
+    assert not said, "\n".join(said)
 
 
 def test_every_lesson_with_tests_has_its_answers_here():
     tested = {path.stem for path in lessons.sources(ROOT)
-              if exam.test_cells(lessons.master(path.read_text()))}
+              if "### BEGIN HIDDEN TESTS" in path.read_text()}
     assert tested == {path.stem for path in FILES}
 
 
@@ -167,7 +169,7 @@ def test_every_question_has_several_right_answers_and_many_wrong_ones(name):
 
 
 @pytest.mark.parametrize("chosen", [
-    pytest.param(slice(None, None, 8), id="some"),
+    pytest.param(slice(None, None, 20), id="some"),
     pytest.param(slice(None), id="all", marks=pytest.mark.slow),
 ])
 def test_button_command_and_marking_agree(chosen, tmp_path, monkeypatch):
