@@ -20,7 +20,8 @@ FEW_CORES = 8  # so many are drawn one by one, more are counted
 FACES = {
     "machine": "#ffffff", "socket": "#f4f4f4", "numa": "#e3eef7", "cache": "#ffffff",
     "core": "#bcd7ec", "root": "#ffffff", "switch": "#ececec", "gpu": "#bfe3d6",
-    "nic": "#f9dcc4", "disk": "#e4d8ec", "nvswitch": "#bfe3d6", "other": "#ffffff",
+    "nic": "#f9dcc4", "disk": "#e4d8ec", "memory": "#d9f0d3", "nvswitch": "#bfe3d6",
+    "other": "#ffffff",
 }
 
 
@@ -293,12 +294,12 @@ class _Drawing:
     def draw_leaf(self, device, x, y, width):
         self.box(x, y, width, LEAF, device.kind)
         below = ""
-        if device.kind == "gpu" and device.memory_bytes:
+        if device.kind in ("gpu", "memory") and device.memory_bytes:
             below = amount(device.memory_bytes)
         elif device.gbit_per_s:
             below = f"{device.gbit_per_s:g} Gbit/s"
-        elif device.kind in ("nic", "disk"):
-            below = "network" if device.kind == "nic" else "disk"
+        elif device.kind in ("nic", "disk", "memory"):
+            below = "network" if device.kind == "nic" else device.kind
         if width < 0.6:
             below = below.replace(" ", "\n")
         name = device.name if len(device.name) < 13 else f"{device.name[:11]}…"

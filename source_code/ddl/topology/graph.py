@@ -27,7 +27,7 @@ __all__ = [
     "ranges",
 ]
 
-DEVICE_KINDS = ("root", "switch", "gpu", "nic", "disk", "nvswitch", "other")
+DEVICE_KINDS = ("root", "switch", "gpu", "nic", "disk", "memory", "nvswitch", "other")
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,8 @@ class Device:
     Attributes
     ----------
     name : str
-    kind : {"root", "switch", "gpu", "nic", "disk", "nvswitch", "other"}
+    kind : {"root", "switch", "gpu", "nic", "disk", "memory", "nvswitch", "other"}
+        "memory" is plugged in, as CXL's is.
     under : str
         The switch or root complex that it is plugged into; empty for a root complex, and where it
         is not known.
@@ -169,12 +170,15 @@ class NvLink:
     a, b : str
     count : int
     generation : int or None
+    each_gb_per_s : float or None
+        Of one, per direction, where that is told and not the generation.
     """
 
     a: str
     b: str
     count: int
     generation: int | None = None
+    each_gb_per_s: float | None = None
 
     def __post_init__(self):
         if self.count < 1 or self.a == self.b:
@@ -183,8 +187,10 @@ class NvLink:
 
     @property
     def gb_per_s(self):
-        """Per direction, all links together; NaN where the generation is not known."""
-        return self.count * nvlink_gb_per_s(self.generation) if self.generation else math.nan
+        """Per direction, all links together; NaN where neither generation nor rate is known."""
+        if self.generation:
+            return self.count * nvlink_gb_per_s(self.generation)
+        return self.count * (self.each_gb_per_s or math.nan)
 
 
 @dataclass(frozen=True)
@@ -273,6 +279,8 @@ class Topology:
         A line for people.
     usable : int or None
         Processor threads that a process may use here; None: all.
+    told : dict of (str, str) to str
+        What was said of pairs of devices that the tree calls otherwise: `kind` then answers that.
     sources, notes : tuple of str
         Where the facts come from; what could not be found out.
 
@@ -294,6 +302,7 @@ class Topology:
     network: Network | None = None
     title: str = ""
     usable: int | None = None
+    told: dict = field(default_factory=dict, hash=False)
     sources: tuple = ()
     notes: tuple = ()
     _named: dict = field(init=False, repr=False, compare=False)
@@ -449,9 +458,11 @@ class Topology:
         """
         if a == b:
             return "X"
+        if (a, b) in self.told:
+            return self.told[a, b]
         hops = self.path(a, b)
-        if hops and hops[0].kind.startswith("NV"):
-            return hops[0].kind if hops[0].gb_per_s <= hops[-1].gb_per_s else hops[-1].kind
+        if hops and hops[0].kind.startswith("NV"):  # to a switch each end has its own links
+            return min((hops[0].kind, hops[-1].kind), key=lambda kind: int(kind[2:]))
         ways = [[device.name for device in self.above(name)] for name in (a, b)]
         common = next((name for name in ways[0] if name in ways[1]), None)
         if common is None:

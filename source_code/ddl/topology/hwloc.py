@@ -1,8 +1,9 @@
-"""Reading the XML that hwloc's ``lstopo --of xml`` writes, of its versions 1 and 2.
+"""Reading the XML that hwloc's ``lstopo --of xml`` writes, of its versions 1 to 3.
 
-Version 1 puts NUMA nodes above sockets or below them and a machine's only memory nowhere; version 2
-puts them beside what they are near to. Both say of each object which processors it belongs to, and
-that is what is read here.
+Version 1 puts NUMA nodes above sockets or below them and a machine's only memory nowhere; later
+ones put them beside what they are near to. All say of each object which processors it belongs to,
+and that is what is read here. What the system makes of a device (OSDev) is one of several types in
+versions 1 and 2, and a set of them, in bits, in version 3.
 """
 
 import re
@@ -11,13 +12,19 @@ import subprocess
 from xml.parsers import expat
 
 from ddl.topology.error import TopologyError
-from ddl.topology.graph import Cache, Core, Numa, Socket, Topology
-from ddl.topology.pci import Function, address, devices
+from ddl.topology.graph import Cache, Core, Numa, NvLink, Socket, Topology
+from ddl.topology.link import nvlink_gb_per_s
+from ddl.topology.pci import NVIDIA, Function, address, devices
 
 __all__ = ["ask", "parse"]
 
 KINDS = {"0": "unified", "1": "data", "2": "instruction"}
-DISK, NETWORK, INFINIBAND = "0", "2", "3"  # osdev_type
+VERSIONS = (1, 2, 3)
+DISK, MEMORY, GPU, COPROCESSOR, NETWORK, INFINIBAND = (1 << bit for bit in range(6))
+# What version 3 calls each type of versions 1 and 2; DMA engines, the type 4, have no part here.
+OLD_TYPES = {0: DISK, 1: GPU, 2: NETWORK, 3: INFINIBAND, 5: COPROCESSOR}
+CXL = ("CXLMem", "NVM", "SPM")  # subtypes of what versions 1 and 2 call a disk, and is memory
+NVLINKS = re.compile(r"(?:(P100)|(V100)|(A100|A800)|(H100|H200|H800|H20)|(B100|B200|B300))(?!\d)")
 
 
 class Element:
@@ -25,7 +32,7 @@ class Element:
 
     def __init__(self, tag, attributes, line):
         self.tag, self.attributes, self.line = tag, attributes, line
-        self.children = []
+        self.children, self.text = [], ""
 
     def walk(self, *above):
         """This object and all below it, each with the objects that it is in."""
@@ -59,7 +66,13 @@ def parse(text, name="hwloc", file="lstopo --of xml"):
     TopologyError
         Names the line, and says what was expected.
     """
-    return _Reader(_elements(text, file), file).topology(name)
+    top, machine = _elements(text, file)
+    version = top.attributes.get("version", "1.0")
+    if not re.fullmatch(r"\d+(\.\d+)*", version) or int(version.split(".")[0]) not in VERSIONS:
+        raise TopologyError.at(file, top.line, (
+            f"<topology version={version!r}>, and hwloc's versions {min(VERSIONS)} to "
+            f"{max(VERSIONS)} are read here: `lstopo --of xml` of one of those writes such a file"))
+    return _Reader(top, machine, file, int(version.split(".")[0])).topology(name)
 
 
 def ask():
@@ -87,8 +100,12 @@ def _elements(text, file):
         (stack[-1].children if stack else tops).append(element)
         stack.append(element)
 
+    def characters(data):
+        stack[-1].text += data
+
     parser.StartElementHandler = start
     parser.EndElementHandler = lambda tag: stack.pop()
+    parser.CharacterDataHandler = characters
     try:
         parser.Parse(text, True)
     except expat.ExpatError as error:
@@ -101,12 +118,22 @@ def _elements(text, file):
     if len(machine) != 1:
         raise TopologyError.at(file, tops[0].line, f"<topology> holds {len(machine)} <object>, and "
                                                    "one of type Machine was expected")
-    return machine[0]
+    return tops[0], machine[0]
+
+
+def _nvlink(a, b, gb_per_s):
+    """NVLinks of so much bandwidth, as many as their generation or else their rate allows."""
+    match = NVLINKS.search(f"{a.model} {b.model}")
+    if match and gb_per_s % nvlink_gb_per_s(match.lastindex) == 0:
+        return NvLink(a.name, b.name, int(gb_per_s / nvlink_gb_per_s(match.lastindex)),
+                      match.lastindex)
+    each = next((rate for rate in (25, 20) if gb_per_s % rate == 0), gb_per_s)
+    return NvLink(a.name, b.name, int(gb_per_s / each), each_gb_per_s=each)
 
 
 class _Reader:
-    def __init__(self, machine, file):
-        self.file = file
+    def __init__(self, top, machine, file, version):
+        self.top, self.file, self.version = top, file, version
         self.objects = list(machine.walk())
         self.machine = machine
 
@@ -157,6 +184,9 @@ class _Reader:
             cores.setdefault(id(core), set()).add(thread)
         if not cores:
             self.fail(self.machine, "it holds no processor (an <object> of type PU)")
+        functions = list(self.functions(numas))
+        parts = devices(functions)
+        nvlinks, notes = self.nvlinks({part.address: part for part in parts})
         ordered = sorted((package_of.get(min(own), min(packages)), sorted(own))
                          for own in cores.values())
         number_of = {thread: at for at, (_, own) in enumerate(ordered) for thread in own}
@@ -171,7 +201,7 @@ class _Reader:
             caches=tuple(sorted({
                 cache for element, _ in self.objects if (cache := self.cache(element, number_of))
             })),
-            devices=devices(self.functions(numas)))
+            devices=parts, nvlinks=nvlinks, notes=notes)
 
     def memory(self, element):
         known = "local_memory" in element.attributes
@@ -210,15 +240,20 @@ class _Reader:
                     frozenset())
         touching = [number for number, (cpus, _) in numas.items() if cpus & near]
         numa = next(iter(numas)) if len(numas) == 1 else touching[0] if len(touching) == 1 else None
-        named = {} if element.attributes["type"] == "Bridge" else self.named(element)
+        named = self.named(element)
         network = "InfiniBand" if INFINIBAND in named else "Ethernet" if NETWORK in named else ""
+        pci_class, vendor = int(match[1], 16), int(match[2], 16)
+        if element.attributes.get("subtype") == "NVSwitch":  # one that hides says no class
+            pci_class, vendor = 0x0680, NVIDIA
         return Function(
             at, next(filter(None, map(self.host, bridges)), ""),
             tuple(address(a.attributes["pci_busid"]) or "" for a in bridges
                   if "pci_busid" in a.attributes),
-            int(match[1], 16), int(match[2], 16), numa, element.info("PCIDevice"),
+            pci_class, vendor, numa,
+            self.told(element, "GPUModel") or element.info("PCIDevice"),
             gb_per_s=self.link(element), nic=named.get(INFINIBAND) or named.get(NETWORK, ""),
-            disk=named.get(DISK, ""), network=network)
+            disk=named.get(DISK, ""), memory=named.get(MEMORY, ""), network=network,
+            memory_bytes=self.own_memory(element))
 
     def host(self, bridge):
         """Domain and bus that a host bridge leads to, from ``0000:[80-9f]``."""
@@ -227,13 +262,86 @@ class _Reader:
         return match[1] + match[2] if match and bridge.attributes["bridge_type"] == "0-1" else ""
 
     def named(self, device):
-        """{kind: name} of what the system makes of a PCI device."""
+        """{type: name} of what the system makes of a PCI device."""
         names = {}
-        for element, _ in device.walk():
-            if element.attributes["type"] == "OSDev":
-                names.setdefault(element.attributes.get("osdev_type"),
-                                 self.attribute(element, "name"))
+        for element in self.of_system(device):
+            types = self.number(element, "osdev_type")
+            if self.version < 3:
+                types = OLD_TYPES.get(types, 0)
+                if types == DISK and element.attributes.get("subtype") in CXL:
+                    types = MEMORY
+            if types & MEMORY:  # some of it can be used as a disk, too
+                types = MEMORY
+            if types & INFINIBAND:  # which version 3 counts among networks as well
+                types = INFINIBAND
+            names.setdefault(types, self.attribute(element, "name"))
         return names
+
+    def of_system(self, device):
+        """What the system makes of a PCI device; of a bridge, nothing."""
+        return [element for element in device.children if element.attributes.get("type") == "OSDev"]
+
+    def told(self, device, *names):
+        """The first of these facts that what the system makes of a device tells."""
+        return next(filter(None, (element.info(name) for element in self.of_system(device)
+                                  for name in names)), "")
+
+    def own_memory(self, device):
+        """Bytes of a GPU's memory, or of CXL memory, which are told in KiB."""
+        sizes = [re.match(r"\d+", self.told(device, name)) for name in
+                 ("CUDAGlobalMemorySize", "CXLRAMSize", "CXLPMEMSize")]
+        return sum(int(size[0]) << 10 for size in sizes if size) or None
+
+    # ------------------------------------------------------------ NVLinks
+
+    def nvlinks(self, known):
+        """NVLinks between devices, and notes on those that lead elsewhere.
+
+        hwloc tells them as a matrix of MB/s in one direction, of all links between two together,
+        whose rows and columns are objects, by type and number.
+
+        Parameters
+        ----------
+        known : dict of str to Device
+            By address.
+        """
+        found = {}  # devices, and what others are called
+        for element, above in self.objects:
+            kind, facts = element.attributes["type"], element.attributes
+            at = next((one.attributes["pci_busid"] for one in (element, *reversed(above))
+                       if "pci_busid" in one.attributes), "")
+            found[kind, facts.get("gp_index")] = known.get(
+                address(at), f"{kind} {facts.get('os_index', '')}".strip())
+        links, elsewhere = [], []
+        for matrix in self.top.children:
+            if matrix.attributes.get("name") != "NVLinkBandwidth":
+                continue
+            ends, rates = self.matrix(matrix)
+            ends = [found.get(end, " ".join(end)) for end in ends]
+            for row, a in enumerate(ends):
+                for b, rate in zip(ends[:row], rates[row * len(ends):], strict=False):
+                    if not rate:
+                        continue
+                    if isinstance(a, str) or isinstance(b, str):
+                        elsewhere.append(f"{getattr(b, 'name', b)} – {getattr(a, 'name', a)} "
+                                         f"{rate / 1000:g} GB/s")
+                    elif a != b:
+                        links.append(_nvlink(b, a, rate / 1000))
+        note = "NVLinks to what is no PCI device are not drawn: " + ", ".join(elsewhere)
+        return tuple(links), (note,) * bool(elsewhere)
+
+    def matrix(self, element):
+        """Ends, as (type, number), and values of one of hwloc's matrices."""
+        words = {tag: " ".join(child.text for child in element.children if child.tag == tag).split()
+                 for tag in ("indexes", "u64values")}
+        common = element.attributes.get("type", "")
+        ends = [tuple((word if ":" in word else f"{common}:{word}").split(":", 1))
+                for word in words["indexes"]]
+        if len(words["u64values"]) != len(ends) ** 2 or not all(
+                re.fullmatch(r"\d+", word) for word in words["u64values"]):
+            self.fail(element, f"NVLinkBandwidth of {len(ends)} objects, and {len(ends) ** 2} "
+                               f"numbers were expected; it has {len(words['u64values'])}")
+        return ends, [int(word) for word in words["u64values"]]
 
     def link(self, element):
         speed = element.attributes.get("pci_link_speed", "0")

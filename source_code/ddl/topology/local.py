@@ -61,7 +61,7 @@ def _with_links(topology, own):
     hwloc tells a link's rate of this moment, which an idle GPU lowers.
     """
     known = {device.address: device for device in own.devices if device.address}
-    return replace(topology, notes=own.notes, devices=tuple(
+    return replace(topology, notes=(*own.notes, *topology.notes), devices=tuple(
         replace(device, generation=said.generation, width=said.width,
                 gb_per_s=said.gb_per_s or device.gb_per_s, gbit_per_s=said.gbit_per_s,
                 network=said.network or device.network)
@@ -119,7 +119,8 @@ def _from_matrix(topology, report, asked):
             "distances")
     if not text:
         note += "; which NUMA node each is near to is not known"
-    return replace(topology, devices=(*own, *kept), notes=(*topology.notes, note))
+    return replace(topology, devices=(*own, *kept), nvlinks=(), told=made.told,
+                   notes=(*topology.notes, note))
 
 
 def _matrix_text():

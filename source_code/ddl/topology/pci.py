@@ -34,8 +34,10 @@ class Function:
     generation, width : int or None
     gb_per_s : float or None
         Of its link, where only that is known.
-    nic, disk : str
+    nic, disk, memory : str
         The system's name for what it is, if it is one.
+    memory_bytes : int or None
+        Of a GPU, or of memory that is plugged in.
     gbit_per_s : float or None
     network : str
     """
@@ -52,6 +54,8 @@ class Function:
     gb_per_s: float | None = None
     nic: str = ""
     disk: str = ""
+    memory: str = ""
+    memory_bytes: int | None = None
     gbit_per_s: float | None = None
     network: str = ""
 
@@ -62,9 +66,7 @@ class Function:
             return "gpu"
         if self.pci_class == 0x0680 and self.vendor == NVIDIA:
             return "nvswitch"
-        if self.nic:
-            return "nic"
-        return "disk" if self.disk else ""
+        return next((kind for kind in ("nic", "memory", "disk") if getattr(self, kind)), "")
 
 
 def address(text):
@@ -85,7 +87,8 @@ def devices(functions):
     Parameters
     ----------
     functions : iterable of Function
-        Bridges among them. Only what leads to a GPU, NVSwitch, network card or disk is kept.
+        Bridges among them. Only what leads to a GPU, NVSwitch, network card, disk or memory is
+        kept.
 
     Returns
     -------
@@ -108,7 +111,7 @@ def devices(functions):
             name = f"{'GPU' if kind == 'gpu' else 'NVSwitch'}{counts[kind]}"
             counts[kind] += 1
         else:
-            name = function.nic or function.disk
+            name = getattr(function, kind)
         leaves.append(_device(function, name, kind, under))
     return (*roots.values(), *switches.values(), *leaves)
 
@@ -116,4 +119,4 @@ def devices(functions):
 def _device(function, name, kind, under):
     return Device(name, kind, under, function.numa, function.model, function.address,
                   function.generation, function.width, function.gb_per_s, function.gbit_per_s,
-                  function.network)
+                  function.network, function.memory_bytes)

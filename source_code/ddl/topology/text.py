@@ -93,7 +93,7 @@ def _devices(topology, numa, depth=3):
 
 def _device(device):
     words = {"root": "PCIe root", "switch": "PCIe switch", "gpu": "GPU", "nic": "network card",
-             "disk": "disk", "nvswitch": "NVSwitch", "other": "device"}
+             "disk": "disk", "memory": "memory", "nvswitch": "NVSwitch", "other": "device"}
     facts = [device.model, device.address]
     if device.gb_per_s and device.kind != "root":
         facts.append(f"{device.pcie}: {device.gb_per_s:.4g} GB/s")

@@ -97,6 +97,16 @@ def test_what_is_not_known_is_no_number():
     assert machine.path("a", "d")[-1].start == "r"
 
 
+def test_the_way_there_and_back_has_one_name_also_where_rates_are_not_known():
+    ends = (NvLink("a", "s", 6), NvLink("b", "s", 12), NvLink("c", "s", 4, generation=3))
+    machine = Topology("uneven", "made up", devices=(
+        *(Device(name, "gpu") for name in "abc"), Device("s", "nvswitch")), nvlinks=ends)
+    for a, b, kind in (("a", "b", "NV6"), ("b", "c", "NV4"), ("a", "c", "NV4")):
+        assert machine.kind(a, b) == machine.kind(b, a) == kind
+    matrix = machine.matrix()
+    assert matrix.equals(matrix.T)
+
+
 def test_units_of_the_network():
     assert Network("InfiniBand EDR", 4, 100).gb_per_s == 50
     for wrong in ((0, 100), (1, 0), (1, math.nan)):

@@ -1,4 +1,4 @@
-"""XML of hwloc's versions 1 and 2, and broken XML."""
+"""XML of hwloc's versions 1 to 3, and broken XML."""
 
 import random
 import re
@@ -9,7 +9,8 @@ import pytest
 
 from ddl import topology
 from ddl.topology import TopologyError, hwloc
-from ddl.topology.graph import Cache, Core
+from ddl.topology.graph import Cache, Core, NvLink
+from ddl.topology_plot import plot_topology
 
 HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n<!DOCTYPE topology SYSTEM "hwloc{}.dtd">'
 
@@ -81,6 +82,112 @@ def version_1():
              f'<object type="Socket" os_index="0" {cpus(0, 1, 4, 5)}>',
              *cores_of(0, caches), "</object>", "</object>", "</topology>"]
     return "\n".join(lines)
+
+
+def version_3():
+    """As version 2; what the system makes of devices is told in bits, and there is more of it."""
+    gpu = ('<object type="OSDev" gp_index="{0}" name="nvml{0}" subtype="NVML" osdev_type="12">'
+           '<info name="GPUVendor" value="NVIDIA Corporation"/>'
+           '<info name="GPUModel" value="Tesla V100-SXM2-16GB"/></object>'
+           '<object type="OSDev" gp_index="9{0}" name="cuda{0}" subtype="CUDA" osdev_type="12">'
+           '<info name="CUDAGlobalMemorySize" value="16777216KiB"/></object>')
+    text = version_2().replace('<topology version="2.0">', '<topology version="3.0">')
+    text = text.replace('name="ib0" osdev_type="2"', 'name="ib0" osdev_type="16"')
+    text = text.replace('name="mlx5_0" osdev_type="3"', 'name="mlx5_0" osdev_type="48"')
+    text = text.replace('<page_type size="4096" count="262144"/>', "")
+    for number, at in enumerate(("83", "84")):
+        head = device(f"0000:{at}:00.0", "0302 [10de:1db1]")[0]
+        text = text.replace(head, head + "\n" + gpu.format(number))
+    return text.replace('<support name', matrix("OSDev:0 OSDev:1", "1000000 50000 50000 1000000")
+                        + '\n<support name', 1)
+
+
+def matrix(ends, rates):
+    return (f'<distances2hetero nbobjs="{len(ends.split())}" kind="25" name="NVLinkBandwidth">'
+            f'<indexes length="1">{ends} </indexes><u64values length="1">{rates} </u64values>'
+            '</distances2hetero>')
+
+
+def with_device(text, *lines):
+    """Put a device beside the screen of the board."""
+    last = device("0000:86:00.0", "0300 [1a03:2000]")[0]
+    assert last in text
+    return text.replace(last, "\n".join([*lines, last]))
+
+
+def test_version_3_has_the_network_cards_and_tells_models_memory_and_nvlinks():
+    machine = hwloc.parse(version_3())
+    older = hwloc.parse(version_2())
+    assert [(nic.name, nic.network) for nic in machine.nics] == [("mlx5_0", "InfiniBand")]
+    assert machine.nics == older.nics and machine.cores == older.cores
+    assert [(gpu.model, gpu.memory_bytes) for gpu in machine.gpus] == [
+        ("Tesla V100-SXM2-16GB", 2**34)] * 2
+    assert machine.nvlinks == (NvLink("GPU0", "GPU1", 2, generation=2),)
+    assert machine.kind("GPU0", "GPU1") == machine.kind("GPU1", "GPU0") == "NV2"
+    assert machine.bandwidth("GPU0", "GPU1") == 50
+    assert not machine.device("0000:81:00.0").model
+
+
+@pytest.mark.parametrize(("version", "types"), [("2.0", {"eth": 2, "mem": 0, "nvme": 0}),
+                                                ("3.0", {"eth": 16, "mem": 2, "nvme": 1})])
+def test_cxl_memory_is_memory_and_neither_a_network_card_nor_a_disk(version, types):
+    lines = [line for busid, pci_type, name, kind, subtype, info in (
+        ("0000:90:00.0", "0502 [8086:0d93]", "mem0", types["mem"], 'subtype="CXLMem"',
+         '<info name="CXLRAMSize" value="262144KiB"/>'),
+        ("0000:91:00.0", "0200 [8086:10d3]", "eth0", types["eth"], "", ""),
+        ("0000:92:00.0", "0108 [144d:a808]", "nvme0n1", types["nvme"], 'subtype="Disk"', ""),
+    ) for line in device(busid, pci_type, f'<object type="OSDev" name="{name}" {subtype} '
+                                          f'osdev_type="{kind}">{info}</object>')]
+    text = version_2() if version == "2.0" else version_3()
+    machine = hwloc.parse(with_device(text, *lines))
+    kinds = {device.name: device.kind for device in machine.devices}
+    assert (kinds["mem0"], kinds["eth0"], kinds["nvme0n1"]) == ("memory", "nic", "disk")
+    assert machine.device("mem0").memory_bytes == 2**28
+    assert "memory mem0  0000:90:00.0, PCIe: 15.75 GB/s, 256 MiB" in str(machine)
+    plot_topology(machine)
+
+
+def test_persistent_cxl_memory_of_version_3_is_memory_too():
+    line = '<object type="OSDev" name="mem1" subtype="CXLMem" osdev_type="3"/>'
+    machine = hwloc.parse(with_device(version_3(), *device(
+        "0000:90:00.0", "0502 [8086:0d93]", line)))
+    assert machine.device("mem1").kind == "memory"
+
+
+def test_nvlinks_to_switches_and_processors():
+    switch = device("0000:90:00.0", "0000 [0000:0000]")  # one whose PCI facts are hidden
+    switch[0] = switch[0].replace("<object ", '<object gp_index="70" subtype="NVSwitch" ')
+    text = with_device(version_3(), *switch)
+    text = text.replace(matrix("OSDev:0 OSDev:1", "1000000 50000 50000 1000000"), matrix(
+        "OSDev:0 OSDev:1 PCIDev:70 Package:3",
+        "9 0 150000 50000 0 9 150000 0 150000 150000 9 0 50000 0 0 9"))
+    text = text.replace('type="Package" os_index="1"', 'type="Package" gp_index="3" os_index="1"')
+    machine = hwloc.parse(text)
+    assert machine.nvlinks == (NvLink("GPU0", "NVSwitch0", 6, 2), NvLink("GPU1", "NVSwitch0", 6, 2))
+    assert machine.bandwidth("GPU1", "GPU0") == 150
+    assert "GPU0 – Package 1 50 GB/s" in " ".join(machine.notes)
+
+
+def test_nvlinks_of_gpus_whose_generation_is_not_known_keep_their_rate():
+    text = version_3().replace("Tesla V100-SXM2-16GB", "RTX A1000")
+    assert hwloc.parse(text).nvlinks == (NvLink("GPU0", "GPU1", 2, each_gb_per_s=25),)
+    assert hwloc.parse(text).bandwidth("GPU0", "GPU1") == 50
+    same = text.replace('<distances2hetero nbobjs="2"', '<distances2 type="OSDev" nbobjs="2"')
+    same = same.replace("</distances2hetero>", "</distances2>").replace("OSDev:0 OSDev:1", "0 1")
+    assert hwloc.parse(same).nvlinks == hwloc.parse(text).nvlinks
+
+
+def test_a_matrix_that_is_not_square_is_named():
+    with pytest.raises(TopologyError, match="line .*NVLinkBandwidth of 2 objects, and 4 numbers"):
+        hwloc.parse(version_3().replace("1000000 50000 50000", "1000000 50000"))
+
+
+@pytest.mark.parametrize("version", ["4.0", "0.9", "", "three"])
+def test_another_version_of_hwloc_is_named(version):
+    text = version_2().replace('version="2.0"', f'version="{version}"')
+    with pytest.raises(TopologyError, match=f"line 3: <topology version='{version}'>, and hwloc's "
+                                            "versions 1 to 3 are read here"):
+        hwloc.parse(text, file="machine.xml")
 
 
 def test_version_2_is_read():
