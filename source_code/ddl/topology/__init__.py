@@ -49,7 +49,9 @@ Units: GB/s are 10^9 bytes a second and per direction, Gbit/s are 10^9 bits a se
 are powers of two. `Topology.network` is None where the file has no ``[network]``.
 '''
 
+import codecs
 import math
+import re
 from pathlib import Path
 
 from ddl.topology import hwloc, nvidia, recorded
@@ -86,15 +88,27 @@ def load(name_or_path):
     if not path.is_file():
         raise TopologyError(f"{str(name_or_path)!r} is neither a file nor a recorded topology; "
                             f"recorded: {', '.join(names())}")
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise TopologyError.at(path.name, None, f"this is no text in UTF-8: {error}") from error
+    text = _text(path)
     if path.suffix == ".toml":
         return recorded.parse(text, path.stem, path.name)
-    if path.suffix == ".xml" or text.lstrip().startswith("<?xml"):
+    if path.suffix == ".xml" or re.match(r"\s*<(\?xml|!DOCTYPE|topology)", text):
         return hwloc.parse(text, path.stem, path.name)
     return nvidia.parse(text, path.stem, path.name)
+
+
+def _text(path):
+    """Text of a file in UTF-8 or, as editors on Windows write it, with a BOM or in UTF-16."""
+    data = path.read_bytes()
+    encoding = "utf-8-sig"
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        encoding = "utf-16"
+    elif b"\0" in data[:2]:
+        encoding = "utf-16-be" if data.startswith(b"\0") else "utf-16-le"
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise TopologyError.at(path.name, None, "this is no text in UTF-8 or UTF-16: "
+                                                f"{error}") from error
 
 
 def compare(topologies):

@@ -119,7 +119,9 @@ def _from_matrix(topology, report, asked):
             "distances")
     if not text:
         note += "; which NUMA node each is near to is not known"
-    return replace(topology, devices=(*own, *kept), nvlinks=(), told=made.told,
+    told = {pair: kind for pair, kind in made.told.items()
+            if text or tuple(int(name[3:]) for name in pair) in report.distances}
+    return replace(topology, devices=(*own, *kept), nvlinks=(), told=told,
                    notes=(*topology.notes, note))
 
 

@@ -2,11 +2,16 @@
 
 The matrix says how far any two of GPUs and network cards are from each other, and not what lies
 between them: the tree is the simplest one that gives such a matrix. NVLinks hide how far apart two
-GPUs are on PCIe; the network cards beside them often tell.
+GPUs are on PCIe; the network cards beside them often tell. NUMA nodes are those that its columns
+name, whatever the distances: a virtual machine has one node and calls all its GPUs far apart.
+
+Such a text seldom comes as it was printed: it was quoted in a mail, wrapped, or lost the escape
+bytes of its underlined heading.
 """
 
 import re
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 
 from ddl.topology.error import TopologyError
 from ddl.topology.graph import Device, Numa, NvLink, Topology
@@ -14,13 +19,22 @@ from ddl.topology.sysfs import numbers
 
 __all__ = ["Matrix", "looks_like", "parse", "read_matrix", "tree"]
 
-ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-DEVICE = re.compile(r"[A-Za-z]\w*(-\w+)*")
+# Colours and underlines; the escape byte may be lost, or written in one of the ways to show it.
+ESCAPES = re.compile(
+    r"(?:\x1b|\x9b|[␛←\ufffd]|\^\[|\\(?:x1b|u001b|033|e))?\[[0-9;?]*[mK]"
+    r"|\x1b(?:\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07|[()][A-Z0-9])")
+MARKS = str.maketrans({"\ufeff": "", "\u200b": "", "\xa0": " ", "|": " "})
+QUOTES = re.compile(r"^\s*(?:> ?)+")
+DEVICE = re.compile(r"[A-Za-z][\w.]*(-[\w.]+)*")
 DISTANCES = ("PIX", "PXB", "PHB", "NODE", "SYS")
+CELL = re.compile(rf"X|C2C|SOC|{'|'.join(DISTANCES)}|NV[1-9]\d*")
+AFFINITY = re.compile(r"(?:[\d,-]+|N/A|all|\s)+")
 COLUMNS = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
 OLD = {"SOC": "SYS"}  # what drivers before NODE was told apart called it
 # No GPU has more NVLinks than this: a row that adds up to more is one of an NVSwitch.
 MOST_NVLINKS = 18
+# All NVLinks of a GPU of the generations that there are NVSwitches for: V100, A100, H100.
+ALL_NVLINKS = (6, 12, 18)
 
 
 @dataclass(frozen=True)
@@ -45,7 +59,7 @@ class Matrix:
 
 def looks_like(text):
     """Whether a text has a line that begins such a matrix."""
-    return any(_header(ESCAPES.sub("", line)) for line in text.splitlines())
+    return any(_header(line) for line in _lines(text))
 
 
 def parse(text, name="nvidia-smi", file="nvidia-smi topo -m"):
@@ -70,16 +84,7 @@ def parse(text, name="nvidia-smi", file="nvidia-smi topo -m"):
     TopologyError
         Names the line, and says what was expected.
     """
-    matrix = read_matrix(text, file)
-    topology = tree(matrix, name)
-    other = [pair for pair, kind in matrix.kinds.items()
-             if pair[0] < pair[1] and topology.kind(*pair) != kind]
-    if not other:
-        return topology
-    a, b = other[0]
-    note = (f"{len(other)} of the matrix's pairs fit no tree, {a} and {b} for one: it says "
-            f"{matrix.kinds[a, b]}, the tree {topology.kind(a, b)}")
-    return tree(matrix, name, (note,))
+    return tree(read_matrix(text, file), name)
 
 
 def read_matrix(text, file="nvidia-smi topo -m"):
@@ -89,31 +94,18 @@ def read_matrix(text, file="nvidia-smi topo -m"):
     -------
     Matrix
     """
-    lines = [ESCAPES.sub("", line).rstrip("\r") for line in text.splitlines()]
-    start = next((at for at, line in enumerate(lines) if _header(line)), None)
-    if start is None:
-        raise TopologyError.at(file, None, "no line of it begins a matrix; expected one like "
-                                           "“GPU0  GPU1  …  CPU Affinity”")
-    names, extra = _header(lines[start])
+    lines = _lines(text)
+    start, end, heading = _heading(lines, file)
+    names, extra = _header(heading)
     if len(set(names)) < len(names):
         raise TopologyError.at(file, start + 1, "a device stands twice in the heading")
-    rows, threads, numas, renamed = {}, {}, {}, {}
-    for number, line in enumerate(lines[start + 1:], start + 2):
-        first = line.split()[:1]
-        if first and first[0] in names and len(rows) < len(names):
-            row = first[0]
-            if row in rows:
-                raise TopologyError.at(file, number, f"a second row of {row}")
-            rows[row], rest = _row(line, names, file, number)
-            _affinity(row, rest, extra, threads, numas, file, number)
-        elif match := re.match(r"\s*(NIC\d+)\s*:\s*(\S+)\s*$", line):
-            renamed[match[1]] = match[2]
-        elif first and len(rows) < len(names):
-            raise TopologyError.at(file, number, f"{line.strip()[:60]!r}, and a row of one of "
-                                   f"{', '.join(n for n in names if n not in rows)} was expected")
-    if missing := [name for name in names if name not in rows]:
-        raise TopologyError.at(file, len(lines), f"it ends without a row of {', '.join(missing)}")
-    called = {name: renamed.get(name, name) for name in names}
+    texts, renamed = _rows(lines, end, names, file)
+    rows, threads, numas = {}, {}, {}
+    for row, (number, line) in texts.items():
+        rows[row], rest = _row(line, names, file, number)
+        _affinity(row, rest, extra, threads, numas, file, number)
+    cards = Counter(renamed.values())
+    called = {name: renamed[name] if cards[renamed.get(name)] == 1 else name for name in names}
     kinds = {(called[a], called[b]): cell for a in names
              for b, cell in zip(names, rows[a], strict=True)}
     for (a, b), kind in kinds.items():
@@ -123,14 +115,73 @@ def read_matrix(text, file="nvidia-smi topo -m"):
     return Matrix(tuple(called.values()), kinds, threads, numas)
 
 
+def _lines(text):
+    """Lines without what mail, terminals and editors put around them."""
+    return [QUOTES.sub("", ESCAPES.sub("", line.translate(MARKS))) for line in text.splitlines()]
+
+
 def _header(line):
     """Names of the devices and of the further columns; None if the line is no heading."""
-    names, _, extra = " ".join(line.split()).partition(" CPU ")
-    names = names.split()
+    line = " ".join(line.split())
+    end = min((at for column in COLUMNS if (at := line.find(column)) >= 0), default=len(line))
+    names = line[:end].split()
     # A row of GPU0 begins with it, too, and has an X.
-    if names[:1] != ["GPU0"] or "X" in names or not all(map(DEVICE.fullmatch, names)):
+    if (not names or not re.fullmatch(r"GPU\d+", names[0]) or _cells(line)
+            or not all(map(DEVICE.fullmatch, names))):
         return None
-    return names, [column for column in COLUMNS if column in f"CPU {extra}"]
+    return names, [column for column in COLUMNS if column in line[end:]]
+
+
+def _heading(lines, file):
+    """Where the heading begins, where the rows do, and the heading, which may go over lines."""
+    found = None
+    for start, line in enumerate(lines):
+        if not _header(line):
+            continue
+        end = start + 1
+        while end < len(lines) and lines[end].strip() and not _cells(lines[end]):
+            line = f"{line} {lines[end]}" if re.search(r"\w", lines[end]) else line
+            end += 1
+        if not _header(line):
+            continue
+        found = found or (start, end, line)
+        # In what stands before, a line may look like a heading; a row follows the right one.
+        if end < len(lines) and _cells(lines[end]):
+            return start, end, line
+    if not found:
+        raise TopologyError.at(file, None, "no line of it begins a matrix; expected one like "
+                                           "“GPU0  GPU1  …  CPU Affinity”")
+    return found
+
+
+def _cells(line):
+    return any(map(CELL.fullmatch, line.split()))
+
+
+def _rows(lines, start, names, file):
+    """{device: (number of its line, its row)}, rows in one piece, and the NIC legend."""
+    rows, renamed, row = {}, {}, None
+    for number, line in enumerate(lines[start:], start + 1):
+        first = line.split()[:1]
+        if not re.search(r"\w", line):
+            continue
+        if first[0] in names and len(rows) < len(names):
+            row = first[0]
+            if row in rows:
+                raise TopologyError.at(file, number, f"a second row of {row}")
+            rows[row] = number, line
+        elif row and (CELL.fullmatch(first[0]) or AFFINITY.fullmatch(line)):
+            rows[row] = rows[row][0], f"{rows[row][1]} {line}"  # goes on in the next line
+        elif match := re.match(r"\s*(NIC\d+)\s*:\s*(\S+)\s*$", line):
+            renamed[match[1]] = match[2]
+        elif len(rows) < len(names):
+            raise TopologyError.at(file, number, f"{line.strip()[:60]!r}, and a row of one of "
+                                   f"{', '.join(n for n in names if n not in rows)} was expected")
+        else:
+            row = None
+    if missing := [name for name in names if name not in rows]:
+        raise TopologyError.at(file, len(lines), f"it ends without a row of {', '.join(missing)}")
+    return rows, renamed
 
 
 def _row(line, names, file, number):
@@ -140,7 +191,7 @@ def _row(line, names, file, number):
     for column in names:
         match = words.match(line, at)
         cell, at = OLD.get(match[1], match[1]), match.end()
-        if not (cell == "X" or cell in DISTANCES or re.fullmatch(r"NV[1-9]\d*", cell)):
+        if not CELL.fullmatch(cell):
             raise TopologyError.at(file, number, f"{cell!r} under {column}; expected X, NV# or one "
                                                  f"of {', '.join(DISTANCES)}")
         cells.append(cell)
@@ -151,6 +202,7 @@ def _affinity(name, rest, extra, threads, numas, file, number):
     if not name.startswith("GPU"):
         return
     # The tool puts tabs between columns, of which the first may be empty; pasted text has spaces.
+    rest = re.sub(r", +", ",", rest)
     fields = [field.strip() for field in rest.split("\t")] if "\t" in rest else rest.split()
     if "CPU Affinity" in extra and fields:
         threads[name] = _numbers(fields.pop(0), file, number)
@@ -171,55 +223,119 @@ def _numbers(text, file, number):
 # ---------------------------------------------------------------- the simplest tree
 
 
-def tree(matrix, name, notes=()):
+def tree(matrix, name):
     """Return the simplest topology that gives a matrix.
 
     Parameters
     ----------
     matrix : Matrix
     name : str
-    notes : sequence of str
-        To begin its notes with.
 
     Returns
     -------
     Topology
+        Where no tree gives what the matrix says of a pair, its `told` has it.
     """
     gpus = [device for device in matrix.names if device.startswith("GPU")]
-    devices, nodes, notes = [], [], list(notes)
-    numas = _numa_numbers(matrix, notes)
-    for numa, group in zip(numas, _groups(matrix, "NODE"), strict=True):
-        near = next((matrix.threads[name] for name in group if name in matrix.threads), ())
-        nodes.append(Numa(numa, None, threads=near))
-        for at, root in enumerate(_groups(matrix, "PHB", group)):
-            top = f"root{numa}.{at}"
-            devices.append(Device(top, "root", numa=numa))
-            devices += _below(matrix, root, top)
+    near, threads, notes = _numas(matrix)
+    devices = []
+    for at, group in enumerate(_groups(matrix, "PHB")):
+        numa = next((near[name] for name in group if name in near), None)
+        devices.append(Device(f"root{at}", "root", numa=numa))
+        devices += [replace(device, numa=near[device.name])
+                    if near.get(device.name, numa) != numa else device
+                    for device in _below(matrix, group, f"root{at}")]
     # What others count by their order, GPUs above all, keeps that of the matrix.
     devices.sort(key=lambda device: matrix.names.index(device.name)
                  if device.name in matrix.names else -1)
     links, switches = _nvlinks(matrix, gpus)
     notes += ["made from a matrix: links' rates, models, memory, cores and sockets "
               "are not known"]
-    if hidden := [(a, b) for a in gpus for b in gpus if a < b
-                  and matrix.kinds[a, b].startswith("NV")]:
-        notes.append(f"how far apart {hidden[0][0]} and {hidden[0][1]}"
-                     f"{' and other pairs' * (len(hidden) > 1)} are on PCIe is hidden by NVLinks")
-    return Topology(name, "read from nvidia-smi topo -m", numas=tuple(nodes),
-                    devices=(*devices, *switches), nvlinks=links, notes=tuple(notes))
+    joined = [(a, b) for at, a in enumerate(gpus) for b in gpus[at + 1:]
+              if matrix.kinds[a, b].startswith("NV")]
+    if joined:
+        notes.append(f"how far apart {joined[0][0]} and {joined[0][1]}"
+                     f"{' and other pairs' * (len(joined) > 1)} are on PCIe is hidden by NVLinks")
+    if not switches and _may_have_a_switch(matrix, gpus, joined):
+        notes.append(f"an NVSwitch may lie between {' and '.join(joined[0])}"
+                     f"{' and other pairs' * (len(joined) > 1)}: a matrix shows it only where a "
+                     "GPU's NVLinks add up to more than it has")
+    topology = Topology(
+        name, "read from nvidia-smi topo -m", devices=(*devices, *switches), nvlinks=links,
+        numas=tuple(Numa(numa, None, threads=threads[numa]) for numa in sorted(threads)))
+    told = {pair: kind for pair, kind in matrix.kinds.items() if topology.kind(*pair) != kind}
+    return replace(topology, told=told, notes=(*_disagreements(topology, told), *notes))
 
 
-def _numa_numbers(matrix, notes):
-    """Number of each group of devices that are in one NUMA node: the matrix's where it says so."""
-    groups = _groups(matrix, "NODE")
-    said = [{numa for name in group for numa in matrix.numas.get(name, ())} for group in groups]
-    numbers = [own.pop() if len(own) == 1 else None for own in map(set, said)]
-    numbers = [number if numbers.count(number) == 1 else None for number in numbers]
-    free = (number for number in range(len(groups) + max([-1, *filter(None, numbers)]) + 1)
-            if number not in numbers)
-    if None in numbers:
-        notes.append("the matrix does not tell the number of each NUMA node: those are counted")
-    return [next(free) if number is None else number for number in numbers]
+def _disagreements(topology, told):
+    """Say where the tree is not what the matrix says."""
+    pairs = [pair for pair in told if topology.device(pair[0]) and pair == tuple(sorted(pair))]
+    apart = [pair for pair in pairs if (topology.kind(*pair), told[pair]) == ("NODE", "SYS")]
+    other = [pair for pair in pairs if pair not in apart and topology.kind(*pair) != "?"]
+    if other:
+        a, b = other[0]
+        yield (f"{len(other)} of the matrix's pairs fit no tree, {a} and {b} for one: it says "
+               f"{told[a, b]}, the tree {topology.kind(a, b)}")
+    if apart:
+        a, b = apart[0]
+        yield (f"{a} and {b} are at NUMA node {topology.numa_of(a)}, and SYS apart, as are "
+               f"{len(apart)} pairs of one node in all: what joins them is not known")
+
+
+def _numas(matrix):
+    """NUMA nodes as the matrix's columns name them.
+
+    Where there is no number, GPUs near to the same processor threads are at one node. What has no
+    such columns, network cards above all, is at the node of what is nearest to it, if that is
+    nearer than another node (SYS).
+
+    Returns
+    -------
+    near : dict of str to int
+        Devices' nodes, where they can be told.
+    threads : dict of int to tuple of int
+        Of each node.
+    notes : list of str
+    """
+    near = {name: own[0] for name, own in matrix.numas.items() if len(own) == 1}
+    notes, by_threads = [], {}
+    for name, own in matrix.threads.items():
+        by_threads.setdefault(own, []).append(name)
+    for own, names in sorted(by_threads.items()):
+        known = sorted({near[name] for name in names if name in near})
+        open_ = [name for name in names if name not in matrix.numas]
+        if open_ and not known:
+            known = [next(number for number in range(len(matrix.names) + 1)
+                          if number not in near.values())]
+            notes = ["the matrix does not tell the number of each NUMA node: those are counted"]
+        near |= {name: known[0] for name in open_ if len(known) == 1}
+    threads = {numa: () for numa in near.values()}
+    for name in reversed([name for name in matrix.threads if name in near]):
+        threads[near[name]] = matrix.threads[name]
+    found = True
+    while found:
+        found = {name: near[other] for name in matrix.names if name not in near
+                 for other in [_nearest(matrix, name, near)] if other}
+        near |= found
+    if open_ := [name for name in matrix.names if name not in near]:
+        notes.append(f"the matrix does not tell which NUMA node {', '.join(open_)} "
+                     f"{'are' if len(open_) > 1 else 'is'} near to")
+    return near, threads, notes
+
+
+def _nearest(matrix, name, among):
+    """What is nearest to a device on PCIe, and nearer than another NUMA node; None if nothing."""
+    others = [other for other in matrix.names
+              if other in among and matrix.kinds[name, other] in DISTANCES[:-1]]
+    return min(others, key=lambda other: DISTANCES.index(matrix.kinds[name, other]), default=None)
+
+
+def _may_have_a_switch(matrix, gpus, joined):
+    """Whether these NVLinks could be those of a switch: all GPUs have all of theirs to each."""
+    counts = {int(matrix.kinds[pair][2:]) for pair in joined}
+    every = len(joined) == len(gpus) * (len(gpus) - 1) / 2
+    return bool(joined) and every and len(counts) == 1 and (
+        len(gpus) == 2 or counts <= set(ALL_NVLINKS))
 
 
 def _groups(matrix, furthest, among=None):
@@ -229,19 +345,12 @@ def _groups(matrix, furthest, among=None):
     groups = []
     for device in among:
         joined = [group for group in groups
-                  if any(_near(matrix, device, other, near, furthest) for other in group)]
+                  if any(matrix.kinds[device, other] in near for other in group)]
         for group in joined:
             groups.remove(group)
         groups.append([*(other for group in joined for other in group), device])
     return sorted((sorted(group, key=among.index) for group in groups),
                   key=lambda group: among.index(group[0]))
-
-
-def _near(matrix, a, b, near, furthest):
-    kind = matrix.kinds[a, b]
-    if kind.startswith("NV"):  # which hides the rest; but a NUMA node in common is told
-        return furthest == "NODE" and a in matrix.numas and matrix.numas[a] == matrix.numas.get(b)
-    return kind in near
 
 
 def _below(matrix, group, top):
