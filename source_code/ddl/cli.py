@@ -84,13 +84,26 @@ def _parser():
 
     predict = command("predict", _predict, "predict a training's scaling on a cluster of servers")
     predict.add_argument("--topology", required=True, metavar="NAME_OR_FILE",
-                         help="of a server, with its network (`ddl topology` shows it)")
+                         help="of a server, as for `ddl topology`, with its network")
+    predict.add_argument("--network", metavar="CARDSxGBIT",
+                         help="of a server, where the topology does not say: 8x200 is 8 cards of "
+                              "200 Gbit/s")
+    predict.add_argument("--link-gb-per-s", type=float, metavar="X",
+                         help="from a GPU to the next, per direction, where the topology does not "
+                              "say")
     predict.add_argument("--nodes", type=int, default=1, help="up to so many servers (default 1)")
     predict.add_argument("--model", metavar="NAME", help="a published network, such as resnet50")
     predict.add_argument("--batch", type=int, default=64, help="samples of each GPU (default 64)")
-    predict.add_argument("--parameters", type=int, metavar="N", help="of a network of your own")
+    predict.add_argument("--parameters", type=int, metavar="N",
+                         help="of a network of your own, instead of --model")
     predict.add_argument("--images-per-s", type=float, metavar="X",
                          help="that one GPU trains with it (default: published for the model)")
+    predict.add_argument("--gradient-bytes", type=int, default=4, metavar="N",
+                         help="of a parameter's gradient: 2 in half precision (default 4)")
+    predict.add_argument("--fusion-threshold-mb", type=float, default=64, metavar="MB",
+                         help="gradients travel together up to so many MiB (default 64, Horovod's)")
+    predict.add_argument("--baseline", type=int, default=1, metavar="N",
+                         help="efficiency is against N GPUs (default 1)")
     predict.add_argument("--figure", metavar="FILE", help="draw it too: a .png or .svg")
 
     check = command("check", _check, "run a lesson's visible tests on your saved answers")
@@ -180,11 +193,17 @@ def _topology(arguments):
 def _predict(arguments):
     from ddl import prediction
 
+    links = {"network": arguments.network, "link_gb_per_s": arguments.link_gb_per_s}
     predictions = prediction.scaling(
         arguments.topology, arguments.nodes, arguments.model, arguments.batch,
-        parameters=arguments.parameters, images_per_s=arguments.images_per_s)
+        parameters=arguments.parameters, images_per_s=arguments.images_per_s,
+        gradient_bytes=arguments.gradient_bytes, baseline=arguments.baseline,
+        fusion_bytes=arguments.fusion_threshold_mb * 2**20, **links)
     what = arguments.model or f"{arguments.parameters:,} parameters"
-    title = f"{what} on {arguments.topology}, {arguments.batch} samples a GPU."
+    title = (f"{what} on {arguments.topology}, {arguments.batch} samples a GPU, gradients of "
+             f"{arguments.gradient_bytes} bytes, efficiency against {arguments.baseline} GPU"
+             f"{'s' * (arguments.baseline > 1)}. "
+             f"{prediction.server(arguments.topology, **links).assumed}").strip()
     print(repr(prediction.table(predictions, title)))
     if arguments.figure:
         from ddl.prediction_plot import plot_prediction

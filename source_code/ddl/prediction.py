@@ -1,23 +1,25 @@
 """Predict the time of a training step on many ranks, from what computing and communicating cost.
 
 A step is computation, which all ranks do at the same time, and communication: all-reduces of the
-gradients, whose time `ddl.cost` models. Two bounds hold whatever the library does: with no overlap
-the two add up, and with full overlap the longer one decides. Between them lies the estimate, by a
-rule: backward takes two thirds of the computation; gradients become ready evenly during it, and are
+gradients, whose time `ddl.cost` models. With no overlap the two add up, and with full overlap the
+longer one decides. Between these lies the estimate, by a rule: backward takes two thirds of the computation; gradients become ready evenly during it, and are
 averaged in B messages of one size, each as soon as it is ready and the one before is through. So
 the first message can start when 1/B of the backward pass is done, and the last no earlier than at
 its end: with one message nothing overlaps.
 
 What is left out: the time that ranks need to agree on what is ready, input that comes late,
 computation that slows down while messages pass, networks that others use too, and on clusters that
-are not measured the wait for the slowest rank. All of that makes steps longer, not shorter.
+are not measured the wait for the slowest rank. All of that makes steps longer, not shorter: what is
+measured may well be slower than the model without overlap, which is no bound.
 
 1 MB is 10⁶ bytes and 1 GB/s 10⁹ bytes/s; times are seconds.
 """
 
 import math
+import numbers
+import re
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy
@@ -25,6 +27,8 @@ import numpy
 from ddl import cost
 from ddl.efficiency import efficiency
 from ddl.table import Table
+from ddl.topology.graph import Network
+from ddl.topology.link import pcie_gb_per_s
 
 __all__ = [
     "Prediction",
@@ -42,7 +46,7 @@ __all__ = [
 ]
 
 FORWARD = 1 / 3  # of the computation: a layer's backward pass takes about twice its forward pass
-BYTES = 4  # of a parameter's gradient
+BYTES = 4  # of a parameter's gradient, in single precision
 FUSION_BYTES = 64 * 2**20  # Horovod's default: its documentation, page Tensor Fusion
 METRICS_BYTES = 12  # what train_cifar.py averages besides; Horovod fuses it with the gradients
 
@@ -51,6 +55,11 @@ METRICS_BYTES = 12  # what train_cifar.py averages besides; Horovod fuses it wit
 # protocol: src/graph/tuning.cc, hwLat, commit 01afd20. None of them is fitted to what is published.
 SHARE = {"NVLink": 20 / 25, "PCIe": 12 / 15.75, "network": 12 / 12.5}
 LATENCY_S = {"NVLink": 3.4e-6, "PCIe": 5.7e-6, "network": 9.6e-6}
+
+# Taken for links of which a matrix of nvidia-smi tells the kind and no rate, in GB/s per direction:
+# an NVLink of the generations 2 to 4, and PCIe 3 x16.
+ASSUMED = {"NVLink": 25.0, "PCIe": pcie_gb_per_s(3, 16)}
+MOST = 1e15  # of anything: far above what can be, far below what floats can't hold
 
 REFERENCE = Path(__file__).resolve().parents[2] / "results/reference"
 
@@ -74,6 +83,8 @@ class Prediction:
         What the efficiency compares with: a single rank's speed.
     waiting_s : float
         How much of `computation_s` is the others' wait for the slowest.
+    baseline : Prediction, optional
+        What the efficiency compares with instead: a rank's speed in this one.
     """
 
     ranks: int
@@ -83,15 +94,16 @@ class Prediction:
     all_reduces: int
     one_images_per_s: float
     waiting_s: float = 0.0
+    baseline: "Prediction | None" = None
 
     def __post_init__(self):
         for name in ("ranks", "batch", "all_reduces"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)!r}: at least 1 is needed")
         for name in ("computation_s", "one_images_per_s"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name}={getattr(self, name)!r}: it must be above 0")
-        if not self.communication_s >= 0:
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name}={getattr(self, name)!r}: it must be above 0, and finite")
+        if not 0 <= self.communication_s < math.inf:
             raise ValueError(f"communication_s={self.communication_s!r}: a time, 0 or more")
 
     @property
@@ -103,15 +115,15 @@ class Prediction:
         # Between the first message that is held up by the network and the last by the computation
         # the end grows or falls evenly: it is latest at one of the two.
         end = forward + max(backward + each, backward / self.all_reduces + self.communication_s)
-        return min(max(end, self.low_s), self.high_s)  # rounding may step over a bound
+        return min(max(end, self.full_overlap_s), self.no_overlap_s)  # rounding may step over
 
     @property
-    def low_s(self):
+    def full_overlap_s(self):
         """Full overlap: the longer of computation and communication."""
         return max(self.computation_s, self.communication_s)
 
     @property
-    def high_s(self):
+    def no_overlap_s(self):
         """No overlap: both, one after the other."""
         return self.computation_s + self.communication_s
 
@@ -125,14 +137,34 @@ class Prediction:
         """`ddl.efficiency.efficiency` of the estimate."""
         return self.efficiency_at(self.seconds)
 
-    def efficiency_at(self, seconds):
-        """Return the scaling efficiency if a step took so many seconds."""
-        return efficiency(self.batch / seconds, self.ranks, self.one_images_per_s)
+    @property
+    def efficiency_no_overlap(self):
+        """Of a step whose communication follows its computation, as the baseline's does."""
+        return self.efficiency_at(self.no_overlap_s, "no_overlap_s")
+
+    @property
+    def efficiency_full_overlap(self):
+        """Of a step whose communication hides behind its computation, as the baseline's does."""
+        return self.efficiency_at(self.full_overlap_s, "full_overlap_s")
+
+    def efficiency_at(self, seconds, of_baseline="seconds"):
+        """Return the scaling efficiency if a step took so many seconds.
+
+        Parameters
+        ----------
+        seconds : float
+        of_baseline : {"seconds", "no_overlap_s", "full_overlap_s"}
+            How long the baseline's steps take, where there is one.
+        """
+        one, base = self.one_images_per_s, self.baseline
+        if base:
+            one = base.batch / getattr(base, of_baseline) / base.ranks
+        return efficiency(self.batch / seconds, self.ranks, one)
 
     def __str__(self):
-        return (f"{self.ranks} ranks: {1e3 * self.seconds:.2f} ms a step (between "
-                f"{1e3 * self.low_s:.2f} and {1e3 * self.high_s:.2f}), {self.images_per_s:,.0f} "
-                f"images/s, efficiency {self.efficiency:.0%}")
+        return (f"{self.ranks} ranks: {1e3 * self.seconds:.2f} ms a step (full overlap "
+                f"{1e3 * self.full_overlap_s:.2f}, none {1e3 * self.no_overlap_s:.2f}), "
+                f"{self.images_per_s:,.0f} images/s, efficiency {self.efficiency:.0%}")
 
 
 # ---------------------------------------------------------------- from measurements
@@ -283,20 +315,22 @@ def report(predictions, run):
             "name": name, "ranks": one.ranks,
             "computation_ms": 1e3 * (one.computation_s - one.waiting_s),
             "waiting_ms": 1e3 * one.waiting_s, "communication_ms": 1e3 * one.communication_s,
-            "low_ms": 1e3 * one.low_s, "predicted_ms": 1e3 * one.seconds,
-            "high_ms": 1e3 * one.high_s, "measured_ms": 1e3 * measured,
+            "full_overlap_ms": 1e3 * one.full_overlap_s, "predicted_ms": 1e3 * one.seconds,
+            "no_overlap_ms": 1e3 * one.no_overlap_s, "measured_ms": 1e3 * measured,
             "error": one.seconds / measured - 1,
         })
     labels = {
         "name": ("from", "s"), "ranks": ("ranks", "d"),
         "computation_ms": ("computation, ms", ".2f"), "waiting_ms": ("waiting, ms", ".2f"),
         "communication_ms": ("communication, ms", ".2f"),
-        "low_ms": ("at least, ms", ".2f"), "predicted_ms": ("predicted, ms", ".2f"),
-        "high_ms": ("at most, ms", ".2f"), "measured_ms": ("measured, ms", ".2f"),
+        "full_overlap_ms": ("with full overlap, ms", ".2f"),
+        "predicted_ms": ("predicted, ms", ".2f"),
+        "no_overlap_ms": ("without overlap, ms", ".2f"), "measured_ms": ("measured, ms", ".2f"),
         "error": ("error", "+.0%"),
     }
-    return Table.of(rows, labels, "Time of a step. At least: communication hidden behind "
-                                  "computation as far as it goes; at most: one after the other.")
+    return Table.of(rows, labels, "Time of a step. Full overlap: communication hidden behind "
+                                  "computation as far as it goes; without: one after the other. "
+                                  "What the model leaves out can make a step longer than both.")
 
 
 # ---------------------------------------------------------------- clusters
@@ -314,6 +348,8 @@ class Server:
         Model.
     inside, between : ddl.cost.Link
         From a GPU to the next, and from a server to the others with all its network cards.
+    assumed : str
+        What its topology does not say, and was taken to be so.
     """
 
     name: str
@@ -321,6 +357,7 @@ class Server:
     gpu: str
     inside: cost.Link
     between: cost.Link
+    assumed: str = ""
 
     def all_reduce_s(self, size_bytes, nodes, algorithm="best"):
         """Return the seconds of an all-reduce over all GPUs of so many servers.
@@ -341,7 +378,7 @@ class Server:
                    for name in names)
 
 
-def server(topology):
+def server(topology, network=None, link_gb_per_s=None):
     """Return what a topology is to an all-reduce.
 
     Between GPUs with NVLinks count all NVLinks of the GPU that has the fewest: as many rings use
@@ -352,6 +389,12 @@ def server(topology):
     ----------
     topology : ddl.topology.Topology, str or path
         Or what `ddl.topology.load` takes.
+    network : ddl.topology.graph.Network or str, optional
+        What joins such machines, instead of what the topology says: cards × Gbit/s of each,
+        ``"8x200"``. A matrix of nvidia-smi does not say it.
+    link_gb_per_s : float, optional
+        Of the way from a GPU to the next, per direction, instead of what the topology says. Where
+        it says only what kinds of links there are, as a matrix does, `ASSUMED` is taken.
 
     Returns
     -------
@@ -369,24 +412,53 @@ def server(topology):
     names = [gpu.name for gpu in topology.gpus]
     if not names:
         raise ValueError(f"topology {topology.name!r} has no GPU: predictions are of GPU clusters")
-    if topology.network is None:
+    network = _network(network) if isinstance(network, str) else network or topology.network
+    if network is None:
         raise ValueError(f"topology {topology.name!r} doesn't say what joins such machines: it "
-                         "needs a [network] with kind, nics and gbit_per_s")
-    links = [sum(link.gb_per_s for link in topology.nvlinks if name in (link.a, link.b))
-             for name in names]
-    kind, gb_per_s = "NVLink", min(links)
-    if len(names) == 1:
-        kind, gb_per_s = "PCIe", math.inf
-    elif not gb_per_s > 0:
-        pairs = zip(names, names[1:] + names[:1], strict=True)
-        kind, gb_per_s = "PCIe", min(topology.bandwidth(a, b) for a, b in pairs)
+                         "needs a [network] with kind, nics and gbit_per_s, or say it beside the "
+                         "topology: network=\"8x200\", --network 8x200, for 8 cards of 200 Gbit/s")
+    kind, gb_per_s, assumed = _inside(topology, names)
+    if link_gb_per_s is not None:
+        gb_per_s, assumed = _checked("link_gb_per_s", link_gb_per_s), ""
     if math.isnan(gb_per_s):
-        raise ValueError(f"topology {topology.name!r}: how fast its GPUs are joined is not known")
+        raise ValueError(f"topology {topology.name!r}: how fast its GPUs are joined is not known; "
+                         "say it: link_gb_per_s, --link-gb-per-s")
     return Server(
         topology.name, len(names), topology.gpus[0].model,
         cost.Link(LATENCY_S[kind], 1e-9 / (SHARE[kind] * gb_per_s)),
-        cost.Link(LATENCY_S["network"], 1e-9 / (SHARE["network"] * topology.network.gb_per_s)),
+        cost.Link(LATENCY_S["network"], 1e-9 / (SHARE["network"] * network.gb_per_s)), assumed,
     )
+
+
+def _network(text):
+    match = re.fullmatch(r"\s*(?:(\d{1,6})\s*[x×*]\s*)?(\d{1,9}(?:\.\d{1,9})?)\s*", text)
+    if not match:
+        raise ValueError(f"network={text!r}: cards × Gbit/s of each is needed, such as 8x200")
+    return Network("network", int(match[1] or 1), float(match[2]))
+
+
+def _inside(topology, names):
+    """Return the kind of links between GPUs, their GB/s, and what was taken for it unsaid."""
+    if len(names) == 1:
+        return "PCIe", math.inf, ""
+    links = [[link for link in topology.nvlinks if name in (link.a, link.b)] for name in names]
+    if all(links):
+        told = [sum(link.gb_per_s for link in own) for own in links]
+        if not any(map(math.isnan, told)):
+            return "NVLink", min(told), ""
+        count = min(sum(link.count for link in own) for own in links)
+        return "NVLink", count * ASSUMED["NVLink"], (
+            f"Taken for each NVLink: {ASSUMED['NVLink']:g} GB/s, which generations 2 to 4 have.")
+    pairs = list(zip(names, names[1:] + names[:1], strict=True))
+    told = [topology.bandwidth(a, b) for a, b in pairs]
+    silent = [pair for pair, gb_per_s in zip(pairs, told, strict=True) if math.isnan(gb_per_s)]
+    if not silent:
+        return "PCIe", min(told), ""
+    if all(any(hop.kind.startswith(("PCIe", "NV")) for hop in topology.path(a, b))
+           for a, b in silent):
+        return "PCIe", ASSUMED["PCIe"], (
+            f"Taken for the way between GPUs: {ASSUMED['PCIe']:.4g} GB/s, PCIe 3 x16.")
+    return "PCIe", math.nan, ""
 
 
 def _models():
@@ -430,8 +502,87 @@ def _speed(model, gpu, batch):
     return min(speeds, key=lambda speed: abs(math.log(speed["batch"] / batch)))["images_per_s"]
 
 
-def cluster(topology, nodes, model=None, batch=64, *, parameters=None, images_per_s=None,
-            all_reduces=None, algorithm="best"):
+def _checked(name, value, least=None):
+    """Return a number, which must be finite and above 0, or a whole one from `least` on."""
+    whole = least is not None
+    fits = isinstance(value, numbers.Integral if whole else numbers.Real)
+    if not fits or isinstance(value, bool) or not (value >= least if whole else value > 0):
+        needed = f"a whole number, {least} or more," if whole else "a number above 0"
+        raise ValueError(f"{name}={value!r}: {needed} is needed")
+    if value > MOST:
+        raise ValueError(f"{name}={value!r}: that is more than there can be")
+    return value
+
+
+@dataclass(frozen=True)
+class _Training:
+    """What is trained, on what kind of server."""
+
+    server: Server
+    parameters: int
+    images_per_s: float
+    batch: int
+    all_reduces: int
+    algorithm: str
+    gradient_bytes: int
+
+    def on(self, nodes, gpus, baseline=None):
+        """Predict for so many servers with so many GPUs each, which are the server's or fewer."""
+        size_bytes = self.gradient_bytes * self.parameters
+        each_s = replace(self.server, gpus=gpus).all_reduce_s(
+            size_bytes / self.all_reduces, nodes, self.algorithm)
+        return Prediction(
+            ranks=nodes * gpus, batch=nodes * gpus * self.batch,
+            computation_s=self.batch / self.images_per_s,
+            communication_s=self.all_reduces * each_s, all_reduces=self.all_reduces,
+            one_images_per_s=self.images_per_s, baseline=baseline,
+        )
+
+    def baseline(self, gpus, nodes):
+        """Predict what the efficiency is compared with; None: a GPU alone."""
+        if gpus is None:
+            return None
+        own, most = self.server.gpus, nodes * self.server.gpus
+        if _checked("baseline", gpus, 1) > most:
+            raise ValueError(f"baseline={gpus}: that is more than the {most} GPUs of {nodes} × "
+                             f"{self.server.name}")
+        if gpus > own and gpus % own:
+            raise ValueError(f"baseline={gpus}: whole servers of {self.server.name} have a "
+                             f"multiple of {own} GPUs")
+        return self.on(1, gpus) if gpus <= own else self.on(gpus // own, own)
+
+
+def _training(topology, nodes, model=None, batch=64, *, parameters=None, images_per_s=None,
+              all_reduces=None, algorithm="best", gradient_bytes=BYTES, fusion_bytes=FUSION_BYTES,
+              network=None, link_gb_per_s=None):
+    """Check what is asked for, and find out what is not said of it."""
+    _checked("nodes", nodes, 1)
+    _checked("batch", batch, 1)
+    if _checked("fusion_bytes", fusion_bytes) < 1:
+        raise ValueError(f"fusion_bytes={fusion_bytes!r}: at least one byte is needed")
+    if gradient_bytes not in (1, 2, 4, 8):
+        raise ValueError(f"gradient_bytes={gradient_bytes!r}: 1, 2, 4 or 8 is needed")
+    if model is not None and parameters is not None:
+        raise ValueError(f"model={model!r} and parameters={parameters!r}: say one of them, as the "
+                         "model has its own number of parameters")
+    if parameters is not None:
+        _checked("parameters", parameters, 1)
+    if images_per_s is not None:
+        _checked("images_per_s", images_per_s)
+    if model is None and (parameters is None or images_per_s is None):
+        raise ValueError("a model is needed, or its parameters and one GPU's images/s")
+    if model is not None:
+        parameters = _known(model)["parameters"]
+    one = server(topology, network, link_gb_per_s)
+    if images_per_s is None:
+        images_per_s = _speed(model, one.gpu, batch)
+    if all_reduces is None:
+        all_reduces = math.ceil(gradient_bytes * parameters / fusion_bytes)
+    return _Training(one, parameters, images_per_s, batch, _checked("all_reduces", all_reduces, 1),
+                     algorithm, gradient_bytes)
+
+
+def cluster(topology, nodes, model=None, batch=64, *, baseline=None, **options):
     """Predict a step of a training with Horovod on a cluster of equal servers.
 
     Parameters
@@ -441,71 +592,55 @@ def cluster(topology, nodes, model=None, batch=64, *, parameters=None, images_pe
     nodes : int
         Servers, with a rank a GPU.
     model : str, optional
-        One of `models`; or say `parameters` and `images_per_s`, which go before it.
+        One of `models`; or say `parameters` and `images_per_s`.
     batch : int
         Of each GPU.
+    baseline : int, optional
+        So many GPUs, of whose predicted speed the efficiency is a share; by default one alone.
     parameters : int, optional
+        Of a network of your own, instead of a model.
     images_per_s : float, optional
-        Of one GPU.
+        Of one GPU; by default what is published of the model.
+    gradient_bytes : int
+        Of each parameter: 4 by default, 2 where gradients travel in half precision.
+    fusion_bytes : float
+        Up to so many bytes are averaged in one message; by default Horovod's 64 MiB.
     all_reduces : int, optional
-        Messages a step; by default as many as Horovod needs that fuses up to 64 MiB.
+        Messages a step, instead.
     algorithm : {"best", "ring", "hierarchical"}
+    network, link_gb_per_s : optional
+        As for `server`.
 
     Returns
     -------
     Prediction
     """
-    one = server(topology)
-    if nodes < 1:
-        raise ValueError(f"nodes={nodes!r}: at least 1 is needed")
-    if batch < 1:
-        raise ValueError(f"batch={batch!r}: at least 1 is needed")
-    if model is None and (parameters is None or images_per_s is None):
-        raise ValueError("a model is needed, or its parameters and one GPU's images/s")
-    parameters = parameters or _known(model)["parameters"]
-    images_per_s = images_per_s or _speed(model, one.gpu, batch)
-    return _on(one, nodes, one.gpus, parameters, images_per_s, batch, all_reduces, algorithm)
+    training = _training(topology, nodes, model, batch, **options)
+    return training.on(nodes, training.server.gpus, training.baseline(baseline, nodes))
 
 
-def _on(one, nodes, gpus, parameters, images_per_s, batch, all_reduces, algorithm):
-    """Predict for so many servers with so many GPUs each, which are `one`'s or fewer."""
-    if gpus < one.gpus:
-        one = Server(one.name, gpus, one.gpu, one.inside, one.between)
-    size_bytes = BYTES * parameters
-    messages = all_reduces or math.ceil(size_bytes / FUSION_BYTES)
-    return Prediction(
-        ranks=nodes * gpus, batch=nodes * gpus * batch, computation_s=batch / images_per_s,
-        communication_s=messages * one.all_reduce_s(size_bytes / messages, nodes, algorithm),
-        all_reduces=messages, one_images_per_s=images_per_s,
-    )
-
-
-def scaling(topology, nodes, model=None, batch=64, **options):
+def scaling(topology, nodes, model=None, batch=64, *, baseline=None, **options):
     """Predict steps of 1, 2, 4 … GPUs of a server, and then of 2, 4 … servers, up to `nodes`.
 
     Parameters
     ----------
-    topology, nodes, model, batch, options
+    topology, nodes, model, batch, baseline, options
         As for `cluster`.
 
     Returns
     -------
     list of Prediction
     """
-    whole = cluster(topology, nodes, model, batch, **options)  # says what is wrong, if anything
-    one = server(topology)
-    parameters = options.get("parameters") or _known(model)["parameters"]
-    counts = [(1, gpus) for gpus in _doubling(one.gpus)]
-    counts += [(many, one.gpus) for many in _doubling(nodes)[1:]]
-    return [_on(one, many, gpus, parameters, whole.one_images_per_s, batch,
-                options.get("all_reduces"), options.get("algorithm", "best"))
-            for many, gpus in counts]
+    training = _training(topology, nodes, model, batch, **options)
+    base = training.baseline(baseline, nodes)
+    counts = [(1, gpus) for gpus in _doubling(training.server.gpus)]
+    counts += [(many, training.server.gpus) for many in _doubling(nodes)[1:]]
+    return [training.on(many, gpus, base) for many, gpus in counts]
 
 
 def _doubling(last):
     """Return 1, 2, 4 … and the last."""
-    numbers = [1 << power for power in range(last.bit_length()) if 1 << power < last]
-    return [*numbers, last]
+    return [*(1 << power for power in range(last.bit_length()) if 1 << power < last), last]
 
 
 def table(predictions, title=""):
@@ -524,21 +659,26 @@ def table(predictions, title=""):
     rows = [{
         "ranks": one.ranks, "batch": one.batch, "all_reduces": one.all_reduces,
         "computation_ms": 1e3 * one.computation_s, "communication_ms": 1e3 * one.communication_s,
-        "low_ms": 1e3 * one.low_s, "step_ms": 1e3 * one.seconds, "high_ms": 1e3 * one.high_s,
+        "full_overlap_ms": 1e3 * one.full_overlap_s, "step_ms": 1e3 * one.seconds,
+        "no_overlap_ms": 1e3 * one.no_overlap_s,
         "images_per_s": one.images_per_s, "efficiency": one.efficiency,
-        "efficiency_low": one.efficiency_at(one.high_s),
-        "efficiency_high": one.efficiency_at(one.low_s),
+        "efficiency_no_overlap": one.efficiency_no_overlap,
+        "efficiency_full_overlap": one.efficiency_full_overlap,
     } for one in predictions]
     labels = {
         "ranks": ("ranks", "d"), "batch": ("global batch", ",d"),
         "all_reduces": ("all-reduces", "d"), "computation_ms": ("computation, ms", ",.1f"),
         "communication_ms": ("communication, ms", ",.1f"), "step_ms": ("step, ms", ",.1f"),
-        "images_per_s": ("images/s", ",.0f"), "efficiency_low": ("efficiency at least", ".0%"),
-        "efficiency": ("efficiency", ".0%"), "efficiency_high": ("at most", ".0%"),
+        "images_per_s": ("images/s", ",.0f"),
+        "efficiency_no_overlap": ("efficiency without overlap", ".0%"),
+        "efficiency": ("efficiency", ".0%"),
+        "efficiency_full_overlap": ("with full overlap", ".0%"),
     }
-    return Table.of(rows, labels, f"{title}{' ' * bool(title)}Predicted, not measured; at least: "
-                                  "nothing overlaps; at most: all that can. Left out: late input, "
-                                  "waiting for the slowest, other users of the network.")
+    return Table.of(rows, labels, f"{title}{' ' * bool(title)}Predicted, not measured. Without "
+                                  "overlap, communication follows computation; with full overlap "
+                                  "it hides behind it. Neither is a bound of what can be measured: "
+                                  "late input, waiting for the slowest and other users of the "
+                                  "network are left out, and cost time.")
 
 
 # ---------------------------------------------------------------- what others measured
@@ -560,36 +700,31 @@ def published():
     rows = []
     for point in said["point"]:
         options = {key: point[key] for key in ("images_per_s", "all_reduces") if key in point}
-        options["algorithm"] = point.get("algorithm", "ring")
-        many = cluster(point["topology"], point["nodes"], point["model"], point["batch"], **options)
-        base = None
-        if point.get("from_gpus", 1) > 1:
-            base = cluster(point["topology"], 1, point["model"], point["batch"], **options)
-
-        def percent(seconds, base_s, many=many, base=base):
-            return 100 * many.efficiency_at(seconds) / (base.efficiency_at(base_s) if base else 1)
-
-        estimate = percent(many.seconds, base and base.seconds)
+        many = cluster(
+            point["topology"], point["nodes"], point["model"], point["batch"],
+            algorithm=point.get("algorithm", "ring"), baseline=point.get("from_gpus"), **options)
         rows.append({
             "study": point["source"], "network": _known(point["model"])["title"],
             "gpus": many.ranks, "tcp": point.get("tcp", False),
             "published_percent": float(point["percent"]),
-            "low_percent": percent(many.high_s, base and base.high_s),
-            "predicted_percent": estimate,
-            "high_percent": percent(many.low_s, base and base.low_s),
-            "error_points": estimate - point["percent"],
+            "no_overlap_percent": 100 * many.efficiency_no_overlap,
+            "predicted_percent": 100 * many.efficiency,
+            "full_overlap_percent": 100 * many.efficiency_full_overlap,
+            "error_points": 100 * many.efficiency - point["percent"],
             "source": said["source"][point["source"]]["text"],
         })
     labels = {
         "study": ("study", "s"), "network": ("network", "s"), "gpus": ("GPUs", "d"),
-        "published_percent": ("published, %", ".0f"), "low_percent": ("at least, %", ".0f"),
-        "predicted_percent": ("predicted, %", ".0f"), "high_percent": ("at most, %", ".0f"),
+        "published_percent": ("published, %", ".0f"),
+        "no_overlap_percent": ("predicted without overlap, %", ".0f"),
+        "predicted_percent": ("predicted, %", ".0f"),
+        "full_overlap_percent": ("with full overlap, %", ".0f"),
         "error_points": ("error, points", "+.0f"),
     }
     sources = "; ".join(f"{name}: {source['text']}" for name, source in said["source"].items())
     return Table.of(rows, labels, (
-        "Scaling efficiency. Nothing in the prediction is fitted to it; at least and at most are the "
-        "bounds of overlap, not of all that can happen. Left out, so that "
+        "Scaling efficiency. Nothing in the prediction is fitted to it. Without overlap and with full "
+        "overlap are the two ends of the model, no bounds of what is measured. Left out, so that "
         "predictions are too high: agreeing on what is ready, late input, waiting for the slowest, "
         "computation that messages slow down; and that TCP without RDMA (horovod-64) reaches less "
         f"of a network. Sources: {sources}."))

@@ -75,7 +75,7 @@ def plot_prediction(predictions, runs=()):
     Parameters
     ----------
     predictions : iterable of Prediction
-        Over ranks; each between its bounds, the band.
+        Over ranks; the band reaches from no overlap to full overlap.
     runs : iterable of Run or Recorded
         Measured ones, with the batches that were predicted.
 
@@ -93,18 +93,20 @@ def plot_prediction(predictions, runs=()):
     blue = {"color": COLOURS[0], "marker": MARKERS[0]}
     for panel, estimate, low, high in (
         (steps, [1e3 * one.seconds for one in predictions],
-         [1e3 * one.low_s for one in predictions], [1e3 * one.high_s for one in predictions]),
+         [1e3 * one.full_overlap_s for one in predictions],
+         [1e3 * one.no_overlap_s for one in predictions]),
         (efficient, [100 * one.efficiency for one in predictions],
-         [100 * one.efficiency_at(one.high_s) for one in predictions],
-         [100 * one.efficiency_at(one.low_s) for one in predictions]),
+         [100 * one.efficiency_no_overlap for one in predictions],
+         [100 * one.efficiency_full_overlap for one in predictions]),
     ):
         panel.errorbar(ranks, estimate, fmt="none", capsize=4, ecolor=COLOURS[0], alpha=0.6,
                        yerr=[numpy.maximum(numpy.subtract(estimate, low), 0),
                              numpy.maximum(numpy.subtract(high, estimate), 0)])
         panel.fill_between(ranks, low, high, color=COLOURS[0], alpha=0.15, linewidth=0)
-        panel.plot(ranks, estimate, label="predicted, with both bounds of overlap", **blue)
+        panel.plot(ranks, estimate, label="predicted; band: from no to full overlap", **blue)
     texts = []
-    one_s = predictions[0].one_images_per_s
+    base = predictions[0].baseline
+    one_s = base.images_per_s / base.ranks if base else predictions[0].one_images_per_s
     for index, run in enumerate(runs):
         result = run.result
         measured_s = result["global_batch"] / result["images_per_s"]
@@ -141,17 +143,17 @@ def plot_published(compared=None):
     Returns
     -------
     Picture
-        A row a published figure: a mark for it, a mark for the estimate, a bar between the bounds
-        of overlap.
+        A row a published figure: a mark for it, a mark for the estimate, a bar from no overlap to
+        full overlap.
     """
     compared = published() if compared is None else compared
     rows = compared.to_dict("records")
     picture = Picture(9.0, 1.4 + 0.32 * len(rows))
     panel = picture.subplots()
     places = numpy.arange(len(rows))
-    low, high = (compared[f"{key}_percent"].to_numpy() for key in ("low", "high"))
+    low, high = (compared[f"{key}_overlap_percent"].to_numpy() for key in ("no", "full"))
     panel.barh(places, high - low, left=low, height=0.5, color=COLOURS[0], alpha=0.2,
-               label="predicted: between the bounds of overlap")
+               label="predicted: from no to full overlap")
     panel.plot(compared["predicted_percent"], places, linestyle="", marker=MARKERS[0],
                color=COLOURS[0], markersize=7, label="predicted: estimate")
     panel.plot(compared["published_percent"], places, linestyle="", marker=MARKERS[3],
@@ -162,6 +164,7 @@ def plot_published(compared=None):
     picture.legend(*panel.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     picture.alt = "Scaling efficiency in percent, published and predicted. " + "; ".join(
         f"{row['network']} on {row['gpus']} GPUs ({row['study']}): published "
-        f"{row['published_percent']:.0f}, predicted {row['predicted_percent']:.0f} (from "
-        f"{row['low_percent']:.0f} to {row['high_percent']:.0f})" for row in rows) + "."
+        f"{row['published_percent']:.0f}, predicted {row['predicted_percent']:.0f} ("
+        f"{row['no_overlap_percent']:.0f} without overlap, {row['full_overlap_percent']:.0f} with "
+        "full overlap)" for row in rows) + "."
     return picture

@@ -42,8 +42,8 @@ def test_a_step_is_predicted_run_and_reported(nothing_left):
         "ranks in company": prediction.predict_step(company, fit, one=alone),
     }
     for one in predicted.values():
-        assert 0 < one.low_s <= one.seconds <= one.high_s < math.inf and one.batch == 64
-        assert one.efficiency_at(one.high_s) <= one.efficiency <= one.efficiency_at(one.low_s)
+        assert 0 < one.full_overlap_s <= one.seconds <= one.no_overlap_s < math.inf and one.batch == 64
+        assert one.efficiency_no_overlap <= one.efficiency <= one.efficiency_full_overlap
     rows = prediction.report(predicted, training)
     in_turns = prediction.report({"ranks in company, in turns": predicted["ranks in company"]},
                                  company)

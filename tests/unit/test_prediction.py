@@ -1,6 +1,7 @@
-"""Predictions: the rule between its bounds, the slowest rank, clusters, and what was published."""
+"""Predictions: the rule of overlap, the slowest rank, clusters, and what was published."""
 
 import math
+import re
 from types import SimpleNamespace
 
 import numpy
@@ -54,10 +55,10 @@ def computing(ranks=2, each=32, part=None, times=((0.02, 0.03), (0.02, 0.04))):
 
 def test_one_message_waits_for_the_whole_backward_pass():
     one = predicted()
-    assert one.seconds == one.high_s == pytest.approx(0.4) and one.low_s == 0.3
+    assert one.seconds == one.no_overlap_s == pytest.approx(0.4) and one.full_overlap_s == 0.3
     assert one.images_per_s == pytest.approx(256 / 0.4)
     assert one.efficiency == pytest.approx(0.75)
-    assert "4 ranks: 400.00 ms a step (between 300.00 and 400.00)" in str(one)
+    assert "4 ranks: 400.00 ms a step (full overlap 300.00, none 400.00)" in str(one)
 
 
 def test_many_messages_hide_behind_the_backward_pass():
@@ -68,7 +69,7 @@ def test_many_messages_hide_behind_the_backward_pass():
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_the_rule_is_what_a_queue_of_messages_gives_and_lies_between_the_bounds(seed):
+def test_the_rule_is_what_a_queue_of_messages_gives_and_lies_between_no_and_full_overlap(seed):
     draw = numpy.random.default_rng(seed)
     computation, communication = draw.uniform(0.01, 1, 2)
     messages = int(draw.integers(1, 40))
@@ -78,7 +79,7 @@ def test_the_rule_is_what_a_queue_of_messages_gives_and_lies_between_the_bounds(
         ready = computation / 3 + computation * 2 / 3 * number / messages
         end = max(end, ready) + communication / messages
     assert one.seconds == pytest.approx(end)
-    assert one.low_s <= one.seconds <= one.high_s
+    assert one.full_overlap_s <= one.seconds <= one.no_overlap_s
 
 
 @pytest.mark.parametrize("facts", [
@@ -132,7 +133,7 @@ def test_a_step_is_the_slowest_in_company_and_one_message():
     assert one.computation_s == pytest.approx((0.02 + 0.03 + 2 * 0.04) / 4)
     assert one.waiting_s == pytest.approx(one.computation_s - 0.0275)
     assert one.communication_s == pytest.approx(FIT(1_000_012))
-    assert one.seconds == one.high_s and one.ranks == 2 and one.batch == 64
+    assert one.seconds == one.no_overlap_s and one.ranks == 2 and one.batch == 64
     assert one.one_images_per_s == pytest.approx(32 / 0.0275)
     against = predict_step(computing(), FIT, one=computing(1, 64))
     assert against.one_images_per_s == pytest.approx(64 / 0.05)
@@ -162,7 +163,7 @@ def test_runs_that_say_nothing_are_refused():
         predict_step(computing())
 
 
-def test_a_report_shows_parts_bounds_and_error():
+def test_a_report_shows_parts_overlap_and_error():
     training = run(ranks=2, global_batch=64, images_per_s=64 / 0.04)
     one = predict_step(computing(), FIT)
     rows = report({"alone": predict_step(computing(1, 64, part=2), FIT), "company": one}, training)
@@ -249,7 +250,7 @@ def test_scaling_goes_over_gpus_and_then_over_servers():
     assert [one.ranks for one in slow] == [1, 2, 4, 8, 16, 24]
     assert slow[-1].efficiency < 0.7 and slow[0].efficiency == pytest.approx(1)
     shown = table(slow, "Mine.")
-    assert shown["efficiency_low"].le(shown["efficiency"]).all()
+    assert shown["efficiency_no_overlap"].le(shown["efficiency"]).all()
     assert "Mine. Predicted, not measured" in repr(shown)
 
 
@@ -265,6 +266,122 @@ def test_the_command_predicts_and_draws(capsys, tmp_path):
     assert "1,000,000 parameters on dgx-1" in capsys.readouterr().out
     assert main(["predict", "--topology", "dgx-h100", "--model", "resnet50"]) == 2
     assert "say its images/s" in capsys.readouterr().err
+
+
+HOST = """\
+\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity
+GPU0\t X \t{0}\t0-15\t0
+GPU1\t{0}\t X \t0-15\t0
+"""
+
+
+def asked(**changed):
+    options = {"--topology": "dgx-a100", "--nodes": 2, "--parameters": 1000,
+               "--images-per-s": 50, **changed}
+    return ["predict", *(str(word) for option, value in options.items() if value is not None
+                         for word in (option, value))]
+
+
+@pytest.mark.parametrize(("changed", "expected"), [
+    ({"--images-per-s": 0}, "images_per_s=0.0: a number above 0"),
+    ({"--images-per-s": -3}, "images_per_s=-3.0: a number above 0"),
+    ({"--images-per-s": "nan"}, "images_per_s=nan: a number above 0"),
+    ({"--images-per-s": "inf"}, "images_per_s=inf: that is more than there can be"),
+    ({"--images-per-s": "1e-320"}, "computation_s=inf: it must be above 0, and finite"),
+    ({"--parameters": 0}, "parameters=0: a whole number, 1 or more"),
+    ({"--parameters": -5}, "parameters=-5: a whole number, 1 or more"),
+    ({"--parameters": "9" * 400}, "that is more than there can be"),
+    ({"--nodes": 0}, "nodes=0: a whole number, 1 or more"),
+    ({"--nodes": "9" * 30}, "that is more than there can be"),
+    ({"--batch": 0}, "batch=0: a whole number, 1 or more"),
+    ({"--batch": -64}, "batch=-64: a whole number, 1 or more"),
+    ({"--baseline": 0}, "baseline=0: a whole number, 1 or more"),
+    ({"--baseline": 9}, "baseline=9: whole servers of dgx-a100 have a multiple of 8"),
+    ({"--baseline": 17}, "baseline=17: that is more than the 16 GPUs of 2 × dgx-a100"),
+    ({"--gradient-bytes": 3}, "gradient_bytes=3: 1, 2, 4 or 8"),
+    ({"--fusion-threshold-mb": 0}, "fusion_bytes=0.0: a number above 0"),
+    ({"--fusion-threshold-mb": "nan"}, "fusion_bytes=nan: a number above 0"),
+    ({"--fusion-threshold-mb": "1e-300"}, "at least one byte"),
+    ({"--network": "eight"}, "network='eight': cards × Gbit/s of each"),
+    ({"--network": "0x100"}, "a network of 0 cards"),
+    ({"--network": "8x0"}, "at 0.0 Gbit/s"),
+    ({"--link-gb-per-s": 0}, "link_gb_per_s=0.0: a number above 0"),
+    ({"--model": "resnet50"}, "model='resnet50' and parameters=1000: say one of them"),
+    ({"--parameters": None}, "a model is needed, or its parameters and"),
+    ({"--images-per-s": None}, "a model is needed, or its parameters and"),
+    ({"--parameters": None, "--model": "gpt"}, "there is no model 'gpt'; there are: resnet50"),
+    ({"--topology": "dgx-9"}, "'dgx-9' is neither a file nor a recorded topology"),
+])
+def test_what_can_not_be_predicted_is_one_line(capsys, changed, expected):
+    assert main(asked(**changed)) == 2
+    said = capsys.readouterr()
+    assert not said.out and said.err.startswith("ddl: ") and expected in said.err
+    assert said.err.count("\n") == 1
+
+
+def test_half_precision_fusion_and_baseline_are_asked_for(capsys):
+    whole, half = (cluster("dgx-1", 4, "vgg16", 64, images_per_s=200, gradient_bytes=size)
+                   for size in (4, 2))
+    assert (whole.all_reduces, half.all_reduces) == (9, 5)
+    assert half.communication_s < 0.6 * whole.communication_s
+    fused = cluster("dgx-1", 4, "vgg16", 64, images_per_s=200, fusion_bytes=2**30)
+    assert fused.all_reduces == 1 and fused.seconds == pytest.approx(fused.no_overlap_s)
+    against = cluster("dgx-1", 4, "vgg16", 64, images_per_s=200, baseline=8)
+    eight = cluster("dgx-1", 1, "vgg16", 64, images_per_s=200)
+    assert against.efficiency == pytest.approx(whole.efficiency / eight.efficiency)
+    assert against.efficiency_no_overlap == pytest.approx(
+        whole.efficiency_no_overlap / eight.efficiency_no_overlap)
+    assert against.seconds == whole.seconds
+    rows = scaling("dgx-1", 4, "vgg16", 64, images_per_s=200, baseline=8)
+    assert rows[-1] == against and rows[3].efficiency == 1 and rows[3].ranks == 8
+    assert rows[-1] == scaling("dgx-1", 4, "vgg16", 64, images_per_s=200, baseline=8)[-1]
+    assert scaling("dgx-1", 4, "vgg16", images_per_s=200, baseline=16)[4].efficiency == 1
+    picture = plot_prediction(rows, [run(ranks=32, global_batch=2048,
+                                         images_per_s=32 * eight.images_per_s / 8)])
+    assert "measured on 32" in picture.alt and "efficiency 100 %" in picture.alt
+    assert main(asked(**{"--parameters": 10**8, "--gradient-bytes": 2, "--baseline": 8,
+                         "--fusion-threshold-mb": 100})) == 0
+    said = capsys.readouterr().out
+    assert "gradients of 2 bytes, efficiency against 8 GPUs" in said
+    row = next(line.split() for line in said.splitlines() if line.split()[:1] == ["16"])
+    assert row[2] == "2"  # messages of 100 MiB at most
+
+
+@pytest.mark.parametrize(("kind", "inside", "assumed"), [
+    ("NV12", 12 * 20, "each NVLink: 25 GB/s"), ("PHB", 12, "the way between GPUs: 15.75 GB/s"),
+    ("SYS", 12, "the way between GPUs: 15.75 GB/s"),
+])
+def test_a_matrix_is_predicted_with_a_network_beside_it(tmp_path, capsys, kind, inside, assumed):
+    file = tmp_path / "topo.txt"
+    file.write_text(HOST.format(kind))
+    with pytest.raises(ValueError, match="--network 8x200"):
+        server(file)
+    host = server(file, "4x100")
+    assert host.between.bandwidth_gb_per_s == pytest.approx(SHARE["network"] * 50)
+    assert host.inside.bandwidth_gb_per_s == pytest.approx(inside, rel=1e-3) and assumed in host.assumed
+    said = server(file, topology.graph.Network("mine", 1, 100), link_gb_per_s=10)
+    assert said.between.bandwidth_gb_per_s == pytest.approx(12) and not said.assumed
+    assert said.inside.bandwidth_gb_per_s < 10
+    assert main(asked(**{"--topology": file, "--network": "4x100"})) == 0
+    assert assumed in capsys.readouterr().out
+    # A recorded server keeps its own network, unless another is said.
+    assert server("dgx-1", "25").between.bandwidth_gb_per_s == pytest.approx(3)
+
+
+def test_nothing_that_is_shown_is_called_a_bound(capsys):
+    rows = scaling("dgx-1", 4, "vgg16", images_per_s=200)
+    training = run(ranks=2, global_batch=64, images_per_s=64 / 0.04)
+    shown = [table(rows), published(), report(predict_step(computing(), FIT), training)]
+    texts = [repr(each) + each._repr_html_() for each in shown]
+    texts += [str(rows[0]), plot_prediction(rows).alt, plot_published().alt]
+    for text in texts:
+        assert not re.search("at least|at most|between the|lower bound|upper bound", text.lower())
+        assert "overlap" in text
+    with pytest.raises(SystemExit):
+        main(["predict", "--help"])
+    usage = capsys.readouterr().out
+    assert all(option in usage for option in (
+        "--gradient-bytes", "--baseline", "--fusion-threshold-mb", "--network", "--link-gb-per-s"))
 
 
 # ---------------------------------------------------------------- published
@@ -283,8 +400,8 @@ def test_published_points_stand_beside_predictions_with_their_error():
     found = {(row["network"], row["gpus"]): row["published_percent"]
              for row in rows.to_dict("records")}
     assert asked.items() <= found.items()
-    assert rows["low_percent"].le(rows["predicted_percent"]).all()
-    assert rows["predicted_percent"].le(rows["high_percent"]).all()
+    assert rows["no_overlap_percent"].le(rows["predicted_percent"]).all()
+    assert rows["predicted_percent"].le(rows["full_overlap_percent"]).all()
     errors = rows["predicted_percent"] - rows["published_percent"]
     assert rows["error_points"].tolist() == pytest.approx(errors.tolist())
     rdma = rows[~rows["tcp"]]

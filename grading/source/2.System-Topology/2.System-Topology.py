@@ -750,9 +750,12 @@ prediction_plot.plot_fit(measured, [fit])
 # The convergence model of lesson 4 has about 250,000 weights. A step on $N$ ranks
 # is a rank's computation for its part of the batch, then an all-reduce of 1 MB:
 #
-# - **no overlap**: computation + communication (upper bound);
-# - **full overlap**: the longer of the two (lower bound). Gradients of the last
-#   layers are ready first, and can travel while the others are computed.
+# - **no overlap**: computation + communication;
+# - **full overlap**: the longer of the two. Gradients of the last layers are ready
+#   first, and can travel while the others are computed.
+#
+# The estimate lies between. What is measured need not: what the model leaves out
+# comes on top.
 #
 # Computation is measured on *one* rank. Two things are easily forgotten. Ranks on
 # one chip share its caches and its memory, so it is measured while neighbours
@@ -815,14 +818,14 @@ prediction_plot.plot_prediction(more, [training])
 # %% [markdown] nbgrader={"grade": false, "grade_id": "q10_error_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # **Question 10** (2 points)
 #
-# How far was the prediction off, and does the measured time lie between the two
-# bounds? Name two things that the model leaves out, and say for each whether it
-# makes the prediction too low or too high, and on which machine it would matter
+# How far was the prediction off, and does the measured time lie between no overlap
+# and full overlap? Name two things that the model leaves out, and say for each
+# whether it makes the prediction too low or too high, and on which machine it would matter
 # most.
 #
 # === BEGIN MARK SCHEME ===
-# 1 point: the error with its sign from the reader's own table, compared with the
-# bounds and with the spread of the repetitions. 1 point (half each): two of, with a
+# 1 point: the error with its sign from the reader's own table, compared with no and
+# full overlap and with the spread of the repetitions. 1 point (half each): two of, with a
 # right direction: Horovod's cycle time and negotiation (too low, small models);
 # contention for cores by the background thread, the launcher and the browser (too
 # low, few cores); overlap (too high where the sum was predicted, GPUs); input
@@ -833,7 +836,7 @@ prediction_plot.plot_prediction(more, [training])
 # %% [markdown] nbgrader={"grade": true, "grade_id": "q10_error", "locked": false, "points": 2, "schema_version": 3, "solution": true, "task": false}
 # ### BEGIN SOLUTION
 # In my table the prediction is 9 % too low, and the measured time lies a little
-# above the upper bound: so something is left out, for overlap could only make it
+# above no overlap: so something is left out, for overlap could only make it
 # shorter. Horovod's background thread and its agreeing on what is ready need a core
 # too, and take it from a rank that computes (too low; matters most on few cores).
 # And overlap: if gradients travel while others are still computed, part of the
@@ -872,10 +875,11 @@ prediction_plot.plot_published(published)
 published
 
 # %% [markdown]
-# The bars are the bounds, and the mark between them is the estimate. Predictions
-# are too high, as they should be: everything that is left out costs time. The one
-# that is far off ran over TCP, without RDMA, where sockets do not reach what the
-# network is built for: data sheets do not know that, a measurement does.
+# The bars reach from no overlap to full overlap, with the estimate as a mark. They
+# are no bounds: some published figures lie below them. Predictions are too high,
+# since everything that is left out costs time. The one that is far off ran over
+# TCP, without RDMA, where sockets do not reach what the network is built for: data
+# sheets do not know that, a measurement does.
 
 # %% [markdown]
 # **Question 11** (3 points)
@@ -1134,7 +1138,7 @@ check()
 # - **Bus bandwidth** is compared with links, **algorithm bandwidth** is what your
 #   program sees.
 # - **Two numbers**, fitted to a minute of measurements, predict a step on more
-#   workers, with bounds for what overlaps.
+#   workers, but for what is left out.
 # - On slow links between fast hosts, add up **inside** first.
 #
 # Not shown: your cluster's real network, unless you ran this there. Loopback is
