@@ -8,7 +8,27 @@ them. Under `ddl run` rank 0 writes each step into events.jsonl, and into result
 all-reduces of several sizes took.
 """
 
-import argparse
+from ddl.options import SEED, Number, Whole, parser
+
+
+def parse(arguments=None):
+    ours = parser(__doc__)
+    add = ours.add_argument
+    add("--points", type=Whole(), default=64, help="in the data set, of all ranks together")
+    add("--noise", type=Number(0), default=1.5,
+        help="standard deviation of y around the line y = x")
+    add("--seed", type=SEED, default=0, help="of the data set")
+    add("--weight", type=Number(), default=0.0, help="the weight to begin with")
+    add("--learning-rate", type=Number(above=0), default=0.02)
+    add("--steps", type=Whole(), default=20)
+    add("--message-kib", type=Whole(most=2**30), nargs="*", default=[4, 64, 1024, 16384],
+        help="sizes of the all-reduces to time")
+    return ours.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    parse()  # wrong options end here: what is imported below takes seconds
+
 import sys
 import time
 
@@ -19,22 +39,6 @@ from ddl.descent import generated
 from ddl.record import Recorder, hardware, versions
 
 REPEATS = 40  # of each all-reduce that is timed: the fastest is the least disturbed by others
-
-
-def parse(arguments=None):
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add = parser.add_argument
-    add("--points", type=int, default=64, help="in the data set, of all ranks together")
-    add("--noise", type=float, default=1.5, help="standard deviation of y around the line y = x")
-    add("--seed", type=int, default=0, help="of the data set")
-    add("--weight", type=float, default=0.0, help="the weight to begin with")
-    add("--learning-rate", type=float, default=0.02)
-    add("--steps", type=int, default=20)
-    add("--message-kib", type=int, nargs="*", default=[4, 64, 1024, 16384],
-        help="sizes of the all-reduces to time")
-    return parser.parse_args(arguments)
 
 
 def main(arguments=None):

@@ -14,7 +14,29 @@ what else the machine is doing hits all alike. A size is that of the result: eac
 1/N of an all-gather's, as the nccl-tests count it.
 """
 
-import argparse
+from ddl import bench
+from ddl.options import Number, parser
+
+OPERATIONS = ("all_reduce", "broadcast", "all_gather")
+IMPLEMENTATIONS = ("auto", "ring", "nccl")
+
+
+def parse(arguments=None):
+    ours = parser(__doc__)
+    ours.add_argument("--operations", nargs="+", choices=OPERATIONS, default=list(OPERATIONS))
+    bench.add_options(ours)
+    ours.add_argument("--nccl", nargs="+", metavar="NAME=VALUE",
+                        help="settings of NCCL, such as NCCL_ALGO=Ring")
+    ours.add_argument("--cycle-time-ms", type=Number(above=0), metavar="MS",
+                        help="how often Horovod looks what is ready (default: Horovod's own, 1)")
+    ours.add_argument("--implementation", choices=IMPLEMENTATIONS, default="auto",
+                        help="of tf.distribute's collectives; Horovod's was chosen with its launch")
+    return bench.parse(ours, arguments)
+
+
+if __name__ == "__main__":
+    parse()  # wrong options end here: what is imported below takes seconds
+
 import os
 import sys
 import time
@@ -24,7 +46,6 @@ import tensorflow as tf
 from ddl import cluster
 from ddl.bench import (
     BenchError,
-    add_options,
     interface_of,
     link,
     nccl_settings,
@@ -36,24 +57,7 @@ from ddl.bench import (
 from ddl.machine import threads_per_rank
 from ddl.record import Recorder, hardware, versions
 
-OPERATIONS = ("all_reduce", "broadcast", "all_gather")
-IMPLEMENTATIONS = ("auto", "ring", "nccl")
 TURNS = 3  # of each size; one repetition at the beginning of a turn is not kept
-
-
-def parse(arguments=None):
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--operations", nargs="+", choices=OPERATIONS, default=list(OPERATIONS))
-    add_options(parser)
-    parser.add_argument("--nccl", nargs="+", metavar="NAME=VALUE",
-                        help="settings of NCCL, such as NCCL_ALGO=Ring")
-    parser.add_argument("--cycle-time-ms", type=float, metavar="MS",
-                        help="how often Horovod looks what is ready (default: Horovod's own, 1)")
-    parser.add_argument("--implementation", choices=IMPLEMENTATIONS, default="auto",
-                        help="of tf.distribute's collectives; Horovod's was chosen with its launch")
-    return parser.parse_args(arguments)
 
 
 def main(arguments=None):

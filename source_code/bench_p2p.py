@@ -15,7 +15,22 @@ device         copies by TensorFlow between rank 0's host memory and its GPUs, a
                (written without a GPU at hand: not run on one)
 """
 
-import argparse
+from ddl import bench
+from ddl.options import parser
+
+PATHS = ("tcp", "shared_memory", "horovod", "device")
+
+
+def parse(arguments=None):
+    ours = parser(__doc__)
+    ours.add_argument("--paths", nargs="+", choices=PATHS, default=list(PATHS[:3]))
+    bench.add_options(ours)
+    return bench.parse(ours, arguments)
+
+
+if __name__ == "__main__":
+    parse()  # wrong options end here: what is imported below takes seconds
+
 import itertools
 import mmap
 import os
@@ -29,7 +44,6 @@ import tensorflow as tf
 
 from ddl.bench import (
     BenchError,
-    add_options,
     address,
     link,
     refuse_what_does_not_fit,
@@ -40,26 +54,15 @@ from ddl.bench import (
 from ddl.machine import threads_per_rank
 from ddl.record import Recorder, hardware, versions
 
-PATHS = ("tcp", "shared_memory", "horovod", "device")
 WARM_UP = 3  # round trips of each size
 COPIES = 5  # of a message in a rank's memory at the most
 PATIENCE_S = 60.0  # for the other rank to call or to answer
-
-
-def parse(arguments=None):
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--paths", nargs="+", choices=PATHS, default=list(PATHS[:3]))
-    add_options(parser)
-    return parser.parse_args(arguments)
 
 
 def main(arguments=None):
     config = parse(arguments)
     to_measure = sizes(config)
     if config.interface:
-        address(config.interface)  # refuses what isn't there
         os.environ["HOROVOD_GLOO_IFACE"] = config.interface
     gpus = tf.config.list_physical_devices("GPU") if "device" in config.paths else []
     if "device" in config.paths and not gpus:

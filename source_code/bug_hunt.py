@@ -7,7 +7,25 @@ It trains on generated points for a few seconds, and ends well whatever the case
 down what it itself saw in witness-<k>.jsonl (ddl/hunt.py): that is where to look.
 """
 
-import argparse
+from ddl.hunt import CASES
+from ddl.options import SEED, Number, Whole, parser
+
+
+def parse(arguments=None):
+    ours = parser(__doc__)
+    add = ours.add_argument
+    add("--case", default="none", choices=CASES)
+    add("--steps", type=Whole(), default=20)
+    add("--batch", type=Whole(), default=32, help="samples of each rank in a step")
+    add("--learning-rate", type=Number(above=0), default=0.05, help="of one rank")
+    add("--samples", type=Whole(), default=2048, help="in the training set, of all ranks together")
+    add("--seed", type=SEED, default=0)
+    return ours.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    parse()  # wrong options end here: what is imported below takes seconds
+
 import sys
 import time
 
@@ -16,25 +34,11 @@ import numpy as np
 import tensorflow as tf
 
 from ddl.data import DataError, Order, shard
-from ddl.hunt import CASES, Witness, checksum
+from ddl.hunt import Witness, checksum
 from ddl.machine import threads_per_rank
 from ddl.record import Recorder, hardware, versions
 
 FEATURES, CLASSES, TEST_SAMPLES = 16, 4, 1024
-
-
-def parse(arguments=None):
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add = parser.add_argument
-    add("--case", default="none", choices=CASES)
-    add("--steps", type=int, default=20)
-    add("--batch", type=int, default=32, help="samples of each rank in a step")
-    add("--learning-rate", type=float, default=0.05, help="of one rank")
-    add("--samples", type=int, default=2048, help="in the training set, of all ranks together")
-    add("--seed", type=int, default=0)
-    return parser.parse_args(arguments)
 
 
 def main(arguments=None):

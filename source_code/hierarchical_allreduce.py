@@ -9,7 +9,23 @@ which do a part inside each host so that less has to cross. Each result is compa
 own, number by number. What crossed is read from the counters of the hosts' interfaces.
 """
 
-import argparse
+from ddl import bench
+from ddl.bench import FLAT, VARIANTS
+from ddl.options import parser
+
+
+def parse(arguments=None):
+    ours = parser(__doc__)
+    bench.add_options(ours)
+    ours.set_defaults(min_bytes=2**12, max_bytes=2**24, seconds=2.0, repeats=30)
+    ours.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS),
+                        help=f"those to measure; {FLAT} is always one of them")
+    return bench.parse(ours, arguments)
+
+
+if __name__ == "__main__":
+    parse()  # wrong options end here: what is imported below takes seconds
+
 import os
 import socket
 import sys
@@ -24,7 +40,6 @@ import tensorflow as tf
 from ddl import hosts
 from ddl.bench import (
     BenchError,
-    add_options,
     address,
     refuse_what_does_not_fit,
     repeats,
@@ -32,7 +47,7 @@ from ddl.bench import (
     timing,
 )
 from ddl.efficiency import spread
-from ddl.hierarchy import FLAT, VARIANTS, link_bytes
+from ddl.hierarchy import link_bytes
 from ddl.machine import threads_per_rank
 from ddl.record import Recorder, hardware, versions
 
@@ -40,17 +55,6 @@ WARM_UP = 2  # turns of each size
 LEAST = 5  # turns that are measured, however long they take: quartiles need some
 COPIES = 6  # of a message that a rank holds at once
 ITEM = np.dtype(np.float32)
-
-
-def parse(arguments=None):
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add_options(parser)
-    parser.set_defaults(min_bytes=2**12, max_bytes=2**24, seconds=2.0, repeats=30)
-    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS),
-                        help=f"those to measure; {FLAT} is always one of them")
-    return parser.parse_args(arguments)
 
 
 def main(arguments=None):

@@ -9,7 +9,32 @@ whole batch: by what is really in it, also where the last batch of a data set is
 `result.json` has what came out of each way.
 """
 
-import argparse
+from ddl.options import SEED, Number, Whole, parser
+
+
+def parse(arguments=None):
+    ours = parser(__doc__)
+    add = ours.add_argument
+    add("--data-set", default="auto", choices=("auto", "cifar10", "synthetic"))
+    add("--replicas", type=Whole(), default=2)
+    add("--global-batch", type=Whole(), default=64)
+    add("--short-batch", type=Whole(), default=5, help="samples in the last, short batch")
+    add("--l2", type=Number(0), default=0.1, help="factor of the weights' L2 penalty")
+    add("--seed", type=SEED, default=0, help="of weights and samples")
+    config = ours.parse_args(arguments)
+    if config.global_batch % config.replicas:
+        ours.error(f"--global-batch {config.global_batch} does not split evenly over "
+                   f"{config.replicas} replicas")
+    most = -(-config.short_batch // config.replicas)  # what all replicas but the last one get
+    if not most * (config.replicas - 1) < config.short_batch < config.global_batch:
+        ours.error(f"--short-batch {config.short_batch}: fewer than {config.global_batch} are "
+                   f"needed, and enough that each of {config.replicas} replicas has samples")
+    return config
+
+
+if __name__ == "__main__":
+    parse()  # wrong options end here: what is imported below takes seconds
+
 import sys
 from dataclasses import dataclass
 from typing import Callable
@@ -71,27 +96,6 @@ def cases(global_batch, replicas):
         Case("L2 counted on every replica", "sum(losses) / global_batch + l2", "whole",
              lambda losses, there, penalty: total(losses) / global_batch + penalty, True),
     )
-
-
-def parse(arguments=None):
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add = parser.add_argument
-    add("--data-set", default="auto", choices=("auto", "cifar10", "synthetic"))
-    add("--replicas", type=int, default=2)
-    add("--global-batch", type=int, default=64)
-    add("--short-batch", type=int, default=5, help="samples in the last, short batch")
-    add("--l2", type=float, default=0.1, help="factor of the weights' L2 penalty")
-    add("--seed", type=int, default=0, help="of weights and samples")
-    config = parser.parse_args(arguments)
-    if config.global_batch % config.replicas:
-        parser.error(f"--global-batch {config.global_batch} does not split evenly over "
-                     f"{config.replicas} replicas")
-    most = -(-config.short_batch // config.replicas)  # what all replicas but the last one get
-    if not most * (config.replicas - 1) < config.short_batch < config.global_batch:
-        parser.error(f"--short-batch {config.short_batch}: fewer than {config.global_batch} are "
-                     f"needed, and enough that each of {config.replicas} replicas has samples")
-    return config
 
 
 def main(arguments=None):

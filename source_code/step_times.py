@@ -16,7 +16,41 @@ turns: together, and apart: side by side, each at its own pace, averaging nothin
 computing costs in company.
 """
 
-import argparse
+from ddl.options import MODELS, SEED, Number, Whole, parser
+
+SAMPLES = 2048
+
+
+def parse(arguments=None):
+    ours = parser(__doc__)
+    add = ours.add_argument
+    add("--widths", type=Whole(), nargs="+", default=[8], metavar="N",
+        help="filters of the first layers: the models to measure, one after another")
+    add("--model", choices=MODELS, help="instead of those: the network of train_cifar.py")
+    add("--global-batch", type=Whole(most=SAMPLES), default=64,
+        help="samples in a pass of all ranks together")
+    add("--steps", type=Whole(), default=20, help="measured of each model, after a warm-up")
+    add("--part", type=Whole(), default=2, metavar="N",
+        help="on one rank: time 1/N of the batch as well")
+    add("--seed", type=SEED, default=0)
+    # Communication
+    add("--fusion-threshold-mb", type=Number(0, 2**30), metavar="MB",
+        help="small gradients travel together up to so much (default: Horovod's own; 0: alone)")
+    add("--cycle-time-ms", type=Number(above=0), metavar="MS",
+        help="how often Horovod looks which gradients are ready (default: Horovod's own)")
+    add("--aggregate", type=Whole(), default=1, metavar="K",
+        help="add up the gradients of K passes, then average once")
+    add("--fp16-compression", action="store_true", help="send gradients in half precision")
+    add("--timeline", action="store_true", help="have Horovod write down what it does, and when")
+    config = ours.parse_args(arguments)
+    if config.model and (config.aggregate > 1 or config.fp16_compression):
+        ours.error("--model takes a step as it is: leave out --aggregate and --fp16-compression")
+    return config
+
+
+if __name__ == "__main__":
+    parse()  # wrong options end here: what is imported below takes seconds
+
 import math
 import os
 import sys
@@ -35,47 +69,18 @@ from ddl.data import DataError, Order, shard
 from ddl.data.augment import augment, normalise
 from ddl.efficiency import PARTS, spread
 from ddl.machine import threads_per_rank
-from ddl.recipes import SettingError
 from ddl.record import Recorder, RunFolder, hardware, read_json, start_of, versions
 from ddl.timeline import FILE
 
-CLASSES, SAMPLES = 10, 2048
+CLASSES = 10
 WARM_UP = 3  # steps of each model
 TURN = 5  # steps of one model before it is another's turn
-
-
-def parse(arguments=None):
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add = parser.add_argument
-    add("--widths", type=int, nargs="+", default=[8], metavar="N",
-        help="filters of the first layers: the models to measure, one after another")
-    add("--model", choices=models.MODELS, help="instead of those: the network of train_cifar.py")
-    add("--global-batch", type=int, default=64, help="samples in a pass of all ranks together")
-    add("--steps", type=int, default=20, help="measured of each model, after a warm-up")
-    add("--part", type=int, default=2, metavar="N",
-        help="on one rank: time 1/N of the batch as well")
-    add("--seed", type=int, default=0)
-    # Communication
-    add("--fusion-threshold-mb", type=float, metavar="MB",
-        help="small gradients travel together up to so much (default: Horovod's own; 0: alone)")
-    add("--cycle-time-ms", type=float, metavar="MS",
-        help="how often Horovod looks which gradients are ready (default: Horovod's own)")
-    add("--aggregate", type=int, default=1, metavar="K",
-        help="add up the gradients of K passes, then average once")
-    add("--fp16-compression", action="store_true", help="send gradients in half precision")
-    add("--timeline", action="store_true", help="have Horovod write down what it does, and when")
-    return parser.parse_args(arguments)
 
 
 def main(arguments=None):
     started = time.time()  # all that is imported has been
     config = parse(arguments)
     set_knobs(config)
-    if config.model and (config.aggregate > 1 or config.fp16_compression):
-        raise SettingError("--model takes a step as it is: leave out --aggregate and "
-                           "--fp16-compression")
 
     # Horovod: initialise, and pin each rank to one GPU, where there are any.
     hvd.init()
@@ -328,5 +333,5 @@ class Task:
 if __name__ == "__main__":
     try:
         main()
-    except (DataError, SettingError) as error:
+    except DataError as error:
         sys.exit(f"step_times.py: {error}")

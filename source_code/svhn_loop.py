@@ -11,7 +11,30 @@ compared with the same step on a single device; the record says whether they agr
 The data are SVHN (`ddl data fetch svhn`), or generated pictures of the same form.
 """
 
-import argparse
+from ddl.options import SEED, Number, Whole, parser
+
+
+def parse(arguments=None):
+    ours = parser(__doc__)
+    add = ours.add_argument
+    add("--loop", required=True, metavar="FILE", help="defines make_step")
+    add("--data-set", default="auto", choices=("auto", "svhn", "synthetic"))
+    add("--train-samples", type=Whole(), metavar="N", help="train on a part (default: all)")
+    add("--test-samples", type=Whole(), metavar="N", help="evaluate on a part (default: all)")
+    add("--replicas", type=Whole(), default=2,
+        help="GPUs, or logical devices where there are fewer")
+    add("--epochs", type=Whole(), default=2)
+    add("--steps", type=Whole(), help="train for so many steps instead")
+    add("--global-batch", type=Whole(), default=64,
+        help="samples in a step of all replicas together")
+    add("--learning-rate", type=Number(above=0), default=1e-3, metavar="RATE", help="of Adam")
+    add("--seed", type=SEED, default=0, help="of initial weights and order")
+    return ours.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    parse()  # wrong options end here: what is imported below takes seconds
+
 import math
 import os
 import runpy
@@ -34,24 +57,6 @@ TOLERANCE = 1e-3  # of the update's length: float32 sums in another order are of
 
 class LoopError(ValueError):
     """The file of the training step is not what it has to be."""
-
-
-def parse(arguments=None):
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add = parser.add_argument
-    add("--loop", required=True, metavar="FILE", help="defines make_step")
-    add("--data-set", default="auto", choices=("auto", "svhn", "synthetic"))
-    add("--train-samples", type=int, metavar="N", help="train on a part (default: all)")
-    add("--test-samples", type=int, metavar="N", help="evaluate on a part (default: all)")
-    add("--replicas", type=int, default=2, help="GPUs, or logical devices where there are fewer")
-    add("--epochs", type=int, default=2)
-    add("--steps", type=int, help="train for so many steps instead")
-    add("--global-batch", type=int, default=64, help="samples in a step of all replicas together")
-    add("--learning-rate", type=float, default=1e-3, metavar="RATE", help="of Adam")
-    add("--seed", type=int, default=0, help="of initial weights and order")
-    return parser.parse_args(arguments)
 
 
 def main(arguments=None):

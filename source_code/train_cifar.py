@@ -10,7 +10,57 @@ events.jsonl while it trains and result.json at the end; elsewhere it only print
 scheduler is about to end leaves a checkpoint; started again in its folder, it goes on from there.
 """
 
-import argparse
+from ddl.options import MODELS, SEED, Number, Whole, parser
+from ddl.recipes import BASE_RATES, RECIPES
+from ddl.schedule import DECAYS
+
+
+def parse(arguments=None):
+    ours = parser(__doc__)
+    add = ours.add_argument
+    add("--recipe", default="base", choices=RECIPES)
+    add("--model", default="cnn", choices=MODELS)
+    # Data
+    add("--data-set", default="auto", choices=("auto", "cifar10", "synthetic"))
+    add("--train-samples", type=Whole(), metavar="N", help="train on a part (default: all 50,000)")
+    add("--test-samples", type=Whole(), metavar="N", help="default: all 10,000")
+    add("--no-augment", action="store_true", help="no random flips and shifts")
+    add("--identical-data", action="store_true",
+        help="give every rank the SAME samples: a common mistake, here to be looked at")
+    # How long
+    add("--epochs", type=Number(above=0), default=8)
+    add("--steps", type=Whole(), help="train for so many steps instead")
+    add("--target-accuracy", type=Number(above=0, most=1), metavar="A",
+        help="stop at the first evaluation with this held-out accuracy (0 to 1)")
+    add("--evaluate-every", type=Whole(0), default=0, metavar="STEPS",
+        help="as well as at the end of each epoch")
+    # Batch
+    add("--global-batch", type=Whole(), default=64, help="samples in a step of all ranks together")
+    add("--backward-passes-per-step", type=Whole(), default=1, metavar="K",
+        help="take a rank's part in K passes, then average once")
+    # Learning rate and optimizer: what is not given is the recipe's
+    add("--optimizer", choices=BASE_RATES)
+    add("--learning-rate", type=Number(above=0), metavar="RATE",
+        help="at a global batch of 64, before any scaling (default: the optimizer's own)")
+    add("--warmup-epochs", type=Number(0))
+    add("--schedule", default="cosine", choices=DECAYS, help="after the warm-up (default: cosine)")
+    add("--weight-decay", type=Number(0), default=0.0)
+    add("--label-smoothing", type=Number(0, 1), default=0.0)
+    add("--seed", type=SEED, default=0, help="of initial weights, order and augmentation")
+    # Workers
+    add("--sync-bn", action="store_true", help="batch statistics of all ranks together")
+    add("--fp16-compression", action="store_true", help="send gradients in half precision")
+    add("--mixed-precision", action="store_true", help="compute in bfloat16 (GPU only)")
+    add("--noise-scale", action="store_true", help="measure the gradient noise scale")
+    # Interrupting
+    add("--checkpoint-every", type=Whole(0), default=0, metavar="STEPS")
+    add("--resume", metavar="FOLDER_OR_RUN", help="go on from that run's checkpoint")
+    return ours.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    parse()  # wrong options end here: what is imported below takes seconds
+
 import math
 import os
 import sys
@@ -25,58 +75,13 @@ from ddl.data.augment import augment, normalise
 from ddl.journal import Journal
 from ddl.machine import threads_per_rank
 from ddl.noise import NoiseScale
+from ddl.recipes import SettingError, settle
 from ddl.record import StorageError
-from ddl.recipes import BASE_RATES, RECIPES, SettingError, settle
-from ddl.schedule import DECAYS, Schedule
+from ddl.schedule import Schedule
 
 TEST_BATCH = 500  # small enough for any device, large enough to keep it busy
 # Look whether the training diverged or must make room: a look waits for the GPU, so not each step.
 CHECK_EVERY_STEPS = 10
-
-
-def parse(arguments=None):
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add = parser.add_argument
-    add("--recipe", default="base", metavar="NAME", help=f"one of {', '.join(RECIPES)}")
-    add("--model", default="cnn", choices=models.MODELS)
-    # Data
-    add("--data-set", default="auto", choices=("auto", "cifar10", "synthetic"))
-    add("--train-samples", type=int, metavar="N", help="train on a part (default: all 50,000)")
-    add("--test-samples", type=int, metavar="N", help="default: all 10,000")
-    add("--no-augment", action="store_true", help="no random flips and shifts")
-    add("--identical-data", action="store_true",
-        help="give every rank the SAME samples: a common mistake, here to be looked at")
-    # How long
-    add("--epochs", type=float, default=8)
-    add("--steps", type=int, help="train for so many steps instead")
-    add("--target-accuracy", type=float, metavar="A",
-        help="stop at the first evaluation with this held-out accuracy (0 to 1)")
-    add("--evaluate-every", type=int, default=0, metavar="STEPS",
-        help="as well as at the end of each epoch")
-    # Batch
-    add("--global-batch", type=int, default=64, help="samples in a step of all ranks together")
-    add("--backward-passes-per-step", type=int, default=1, metavar="K",
-        help="take a rank's part in K passes, then average once")
-    # Learning rate and optimizer: what is not given is the recipe's
-    add("--optimizer", choices=BASE_RATES)
-    add("--learning-rate", type=float, metavar="RATE",
-        help="at a global batch of 64, before any scaling (default: the optimizer's own)")
-    add("--warmup-epochs", type=float)
-    add("--schedule", default="cosine", choices=DECAYS, help="after the warm-up (default: cosine)")
-    add("--weight-decay", type=float, default=0.0)
-    add("--label-smoothing", type=float, default=0.0)
-    add("--seed", type=int, default=0, help="of initial weights, order and augmentation")
-    # Workers
-    add("--sync-bn", action="store_true", help="batch statistics of all ranks together")
-    add("--fp16-compression", action="store_true", help="send gradients in half precision")
-    add("--mixed-precision", action="store_true", help="compute in bfloat16 (GPU only)")
-    add("--noise-scale", action="store_true", help="measure the gradient noise scale")
-    # Interrupting
-    add("--checkpoint-every", type=int, default=0, metavar="STEPS")
-    add("--resume", metavar="FOLDER_OR_RUN", help="go on from that run's checkpoint")
-    return parser.parse_args(arguments)
 
 
 def main(arguments=None):

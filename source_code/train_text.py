@@ -11,7 +11,46 @@ All ways see the same batches, and keep the same records; under `ddl run` Tensor
 the run's folder, too. `--export FOLDER` writes our own embedding as a folder for `--embedding`.
 """
 
-import argparse
+from ddl.options import OWN, SEED, Number, Whole, parser
+
+STRATEGIES = ("single", "mirrored", "mirrored_loop", "multi_worker", "horovod")
+
+
+def parse(arguments=None):
+    ours = parser(__doc__)
+    add = ours.add_argument
+    add("--strategy", default="single", choices=STRATEGIES)
+    add("--replicas", type=Whole(), default=2,
+        help="of the mirrored ways: GPUs, or logical devices where there are fewer")
+    # Data
+    add("--data-set", default="auto", choices=("auto", "quora", "questions"))
+    add("--samples", type=Whole(), metavar="N",
+        help="use a part (default: all real questions, or 20,000 generated ones)")
+    # Network
+    add("--embedding", default=OWN, metavar="WHICH",
+        help=f"{OWN!r}, the folder of a SavedModel, or a TensorFlow Hub address")
+    add("--trainable", action="store_true", help="train a pretrained embedding further")
+    add("--export", metavar="FOLDER", help="write our own embedding there at the end")
+    # Training
+    add("--epochs", type=Whole(), default=20, help="at most")
+    add("--patience", type=Whole(0), default=2, metavar="EPOCHS",
+        help="stop when the validation loss has not fallen for so long, and go back to the best "
+             "weights; 0: never (default: 2)")
+    add("--global-batch", type=Whole(), default=128,
+        help="samples in a step of all replicas together")
+    add("--learning-rate", type=Number(above=0), default=1e-3, metavar="RATE", help="of Adam")
+    add("--class-weights", action="store_true", help="let both classes weigh the same in the loss")
+    add("--seed", type=SEED, default=0, help="of initial weights and order")
+    add("--verbose", default="dots", choices=("dots", "full"), help="what to print of an epoch")
+    config = ours.parse_args(arguments)
+    if config.export and config.embedding != OWN:
+        ours.error(f"--export writes our own embedding: use --embedding {OWN}")
+    return config
+
+
+if __name__ == "__main__":
+    parse()  # wrong options end here: what is imported below takes seconds
+
 import os
 import sys
 from dataclasses import dataclass
@@ -21,50 +60,13 @@ import tensorflow as tf
 
 from ddl import cluster, embedding, text
 from ddl.data import DataError, Order, load_questions, shard
-from ddl.data.catalogue import TEXTS
 from ddl.journal import Journal
 from ddl.machine import threads_per_rank
 from ddl.way import devices_for, mean_so_far
 
-STRATEGIES = ("single", "mirrored", "mirrored_loop", "multi_worker", "horovod")
 EVALUATION_BATCH = 1000
 CURVE_POINTS = 200
 FULL_METRICS_EVERY = 100  # epochs, between which --verbose dots prints a dot each
-
-
-def parse(arguments=None):
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add = parser.add_argument
-    add("--strategy", default="single", choices=STRATEGIES)
-    add("--replicas", type=int, default=2,
-        help="of the mirrored ways: GPUs, or logical devices where there are fewer")
-    # Data
-    add("--data-set", default="auto", choices=("auto", *TEXTS))
-    add("--samples", type=int, metavar="N",
-        help="use a part (default: all real questions, or 20,000 generated ones)")
-    # Network
-    add("--embedding", default=embedding.OWN, metavar="WHICH",
-        help=f"{embedding.OWN!r}, the folder of a SavedModel, or a TensorFlow Hub address")
-    add("--trainable", action="store_true", help="train a pretrained embedding further")
-    add("--export", metavar="FOLDER", help="write our own embedding there at the end")
-    # Training
-    add("--epochs", type=int, default=20, help="at most")
-    add("--patience", type=int, default=2, metavar="EPOCHS",
-        help="stop when the validation loss has not fallen for so long, and go back to the best "
-             "weights; 0: never (default: 2)")
-    add("--global-batch", type=int, default=128, help="samples in a step of all replicas together")
-    add("--learning-rate", type=float, default=1e-3, metavar="RATE", help="of Adam")
-    add("--class-weights", action="store_true", help="let both classes weigh the same in the loss")
-    add("--seed", type=int, default=0, help="of initial weights and order")
-    add("--verbose", default="dots", choices=("dots", "full"), help="what to print of an epoch")
-    config = parser.parse_args(arguments)
-    if min(config.epochs, config.replicas, config.global_batch) < 1 or config.patience < 0:
-        parser.error("--epochs, --replicas and --global-batch are 1 or more, --patience 0 or more")
-    if config.export and config.embedding != embedding.OWN:
-        parser.error(f"--export writes our own embedding: use --embedding {embedding.OWN}")
-    return config
 
 
 def main(arguments=None):

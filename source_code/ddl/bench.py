@@ -1,4 +1,4 @@
-"""What `bench_allreduce.py` and `bench_p2p.py` share: sizes, repeats, memory, and where bytes went.
+"""What `bench_allreduce.py` and its like share: sizes, repeats, memory, and where bytes went.
 
 The scripts do the measuring; this module needs neither TensorFlow nor Horovod.
 """
@@ -8,18 +8,21 @@ import socket
 
 import psutil
 
-from ddl.efficiency import spread
 from ddl.hosts import link as link_made_here
 from ddl.machine import available_bytes
+from ddl.options import Number, Whole
 
 __all__ = [
     "BenchError",
     "DEFAULT_SIZES",
+    "FLAT",
+    "VARIANTS",
     "add_options",
     "address",
     "interface_of",
     "link",
     "nccl_settings",
+    "parse",
     "refuse_what_does_not_fit",
     "repeats",
     "sizes",
@@ -30,6 +33,14 @@ __all__ = [
 DEFAULT_SIZES = {"min_bytes": 4, "max_bytes": 2**28, "factor": 4}
 ITEM_BYTES = 4  # of a float32, which all messages are made of
 LEAST_REPEATS = 3
+FLAT = "flat"  # what hierarchical_allreduce.py compares the others with
+VARIANTS = {
+    FLAT: "Horovod's own all-reduce: one ring, host by host",
+    "ring": "the same ring over sockets",
+    "crossing ring": "a ring over sockets that changes the host at every step",
+    "hierarchical": "reduce-scatter in each host, all-reduce between hosts, all-gather in each",
+    "leaders": "all-reduce in each host, all-reduce between one rank of each, broadcast in each",
+}
 
 
 class BenchError(ValueError):
@@ -39,16 +50,31 @@ class BenchError(ValueError):
 def add_options(parser):
     """Give an argparse parser the options that both benchmarks have."""
     add = parser.add_argument
-    add("--min-bytes", type=int, default=DEFAULT_SIZES["min_bytes"], help="the smallest size")
-    add("--max-bytes", type=int, default=DEFAULT_SIZES["max_bytes"],
+    a_size = Whole(ITEM_BYTES, 2**40)
+    add("--min-bytes", type=a_size, default=DEFAULT_SIZES["min_bytes"], help="the smallest size")
+    add("--max-bytes", type=a_size, default=DEFAULT_SIZES["max_bytes"],
         help="the largest size (default: 256 MiB)")
-    add("--factor", type=int, default=DEFAULT_SIZES["factor"], help="from one size to the next")
-    add("--sizes", type=int, nargs="+", metavar="BYTES",
+    add("--factor", type=Whole(2), default=DEFAULT_SIZES["factor"],
+        help="from one size to the next")
+    add("--sizes", type=a_size, nargs="+", metavar="BYTES",
         help="these instead, all multiples of four bytes")
-    add("--repeats", type=int, default=200, metavar="N", help="of each size, at most")
-    add("--seconds", type=float, default=0.5,
+    add("--repeats", type=Whole(), default=200, metavar="N", help="of each size, at most")
+    add("--seconds", type=Number(above=0), default=0.5,
         help=f"to spend on a size, after which it gets no more than {LEAST_REPEATS} repeats")
     add("--interface", metavar="NAME", help="the network interface to use, such as eth0")
+
+
+def parse(parser, arguments):
+    """Parse a benchmark's options, and refuse there what could not be measured anywhere."""
+    config = parser.parse_args(arguments)
+    try:
+        sizes(config)
+        nccl_settings(getattr(config, "nccl", ()))
+        if config.interface:
+            address(config.interface)
+    except BenchError as error:
+        parser.error(str(error))
+    return config
 
 
 def sizes(config):
@@ -66,25 +92,18 @@ def sizes(config):
     Raises
     ------
     BenchError
-        If a size is no whole number of float32 values, or there is no size between the limits; or
-        if nothing would be repeated.
+        If a size is no whole number of float32 values, or there is no size between the limits.
     """
-    if config.repeats < 1:
-        raise BenchError(f"--repeats {config.repeats}: at least 1 is needed")
-    if not config.seconds > 0:
-        raise BenchError(f"--seconds {config.seconds:g}: more than 0 are needed")
     if config.sizes:
         found = sorted(set(config.sizes))
     else:
-        if config.factor < 2:
-            raise BenchError(f"--factor {config.factor}: at least 2 is needed, or sizes don't grow")
-        if not 0 < config.min_bytes <= config.max_bytes:
+        if config.min_bytes > config.max_bytes:
             raise BenchError(f"--min-bytes {config.min_bytes} --max-bytes {config.max_bytes}: the "
-                             "first has to be above 0, and not above the second")
+                             "first must not be above the second")
         found = [config.min_bytes]
         while found[-1] * config.factor <= config.max_bytes:
             found.append(found[-1] * config.factor)
-    wrong = [size for size in found if size < ITEM_BYTES or size % ITEM_BYTES]
+    wrong = [size for size in found if size % ITEM_BYTES]
     if wrong:
         raise BenchError(f"a message of {wrong[0]} bytes: messages are float32 numbers, so their "
                          f"sizes are multiples of {ITEM_BYTES}")
@@ -109,6 +128,8 @@ def timing(seconds):
     dict
         ``{"median": …, "low": …, "high": …, "least": …}``; low and high are quartiles.
     """
+    from ddl.efficiency import spread  # here, as options need none of it
+
     return {**spread(seconds), "least": float(min(seconds))}
 
 

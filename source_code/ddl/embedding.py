@@ -11,15 +11,15 @@ from pathlib import Path
 
 import tensorflow as tf
 
+from ddl.options import OWN
 from ddl.record import data_dir
 
 with warnings.catch_warnings():  # about a module of setuptools that only this library still needs
     warnings.simplefilter("ignore")
     import tensorflow_hub as hub
 
-__all__ = ["OWN", "EmbeddingError", "MeanOfWords", "export", "make"]
+__all__ = ["EmbeddingError", "MeanOfWords", "export", "make"]
 
-OWN = "own"
 SILENCE_S = 20  # Without an answer for so long, there is no network.
 NO_NETWORK = ("Without a network, give the folder of a SavedModel that was downloaded and unpacked "
               f"earlier, or use --embedding {OWN}.")

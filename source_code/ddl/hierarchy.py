@@ -4,19 +4,11 @@
 in bytes, times in seconds, and 1 MB is 10^6 bytes.
 """
 
+from ddl.bench import FLAT, VARIANTS
 from ddl.plot import COLOURS, LINES, MARKERS, Picture, styled
 from ddl.table import Table
 
 __all__ = ["FLAT", "VARIANTS", "link_bytes", "plot_variants", "variants"]
-
-FLAT = "flat"  # what the others are compared with
-VARIANTS = {
-    FLAT: "Horovod's own all-reduce: one ring, host by host",
-    "ring": "the same ring over sockets",
-    "crossing ring": "a ring over sockets that changes the host at every step",
-    "hierarchical": "reduce-scatter in each host, all-reduce between hosts, all-gather in each",
-    "leaders": "all-reduce in each host, all-reduce between one rank of each, broadcast in each",
-}
 
 
 def link_bytes(variant, size_bytes, hosts, ranks_per_host):

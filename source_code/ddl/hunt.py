@@ -24,7 +24,6 @@ from html import escape
 from pathlib import Path
 
 import numpy
-import pandas
 
 from ddl.record import RunFolder, read_json, read_json_lines
 
@@ -157,6 +156,8 @@ def excerpt(run, steps=2):
                 "weights after": step["weights"], "counted in all": rank["samples_counted"],
                 "wrote": rank["wrote"] or "–",
             })
+    import pandas  # here, as bug_hunt.py needs none of it
+
     return pandas.DataFrame(rows).sort_values(["step", "rank"], ignore_index=True)
 
 

@@ -4,9 +4,10 @@ import horovod.tensorflow as hvd
 import tensorflow as tf
 from tensorflow.keras import layers
 
+from ddl.options import MODELS
 from ddl.recipes import SettingError
 
-__all__ = ["MODELS", "build"]
+__all__ = ["build"]
 
 # Of batch norm's moving statistics, which serve evaluation only. They must follow weights that a
 # large batch changes much in few steps: Keras' 0.99 looks back over a hundred, this over three.
@@ -90,7 +91,7 @@ def _bottleneck(x, make, filters, stride):
     return layers.ReLU()(layers.Add()([y, shortcut]))
 
 
-MODELS = {"cnn": _cnn, "resnet": _resnet}
+MAKERS = dict(zip(MODELS, (_cnn, _resnet), strict=True))
 
 
 def build(name, *, norm="none", sync_norm=False, seed=0, classes=10):
@@ -124,5 +125,5 @@ def build(name, *, norm="none", sync_norm=False, seed=0, classes=10):
     if sync_norm and norm != "batch":
         raise SettingError("synchronous batch norm (--sync-bn) in a recipe without batch norm")
     pictures = layers.Input((32, 32, 3))
-    logits = MODELS[name](pictures, _Layers(seed, norm, sync_norm), classes)
+    logits = MAKERS[name](pictures, _Layers(seed, norm, sync_norm), classes)
     return tf.keras.Model(pictures, logits, name=name)

@@ -2,15 +2,16 @@
 
 A step is computation, which all ranks do at the same time, and communication: all-reduces of the
 gradients, whose time `ddl.cost` models. With no overlap the two add up, and with full overlap the
-longer one decides. Between these lies the estimate, by a rule: backward takes two thirds of the computation; gradients become ready evenly during it, and are
-averaged in B messages of one size, each as soon as it is ready and the one before is through. So
-the first message can start when 1/B of the backward pass is done, and the last no earlier than at
-its end: with one message nothing overlaps.
+longer one decides. Between these lies the estimate, by a rule: backward takes two thirds of the
+computation; gradients become ready evenly during it, and are averaged in B messages of one size,
+each as soon as it is ready and the one before is through. So the first message can start when 1/B
+of the backward pass is done, and the last no earlier than at its end: with one message nothing
+overlaps.
 
 What is left out: the time that ranks need to agree on what is ready, input that comes late,
 computation that slows down while messages pass, networks that others use too, and on clusters that
-are not measured the wait for the slowest rank. All of that makes steps longer, not shorter: what is
-measured may well be slower than the model without overlap, which is no bound.
+are not measured the wait for the slowest rank. All of that makes steps longer, not shorter: what
+is measured may well be slower than the model without overlap, which is no bound.
 
 1 MB is 10⁶ bytes and 1 GB/s 10⁹ bytes/s; times are seconds.
 """
@@ -723,8 +724,8 @@ def published():
     }
     sources = "; ".join(f"{name}: {source['text']}" for name, source in said["source"].items())
     return Table.of(rows, labels, (
-        "Scaling efficiency. Nothing in the prediction is fitted to it. Without overlap and with full "
-        "overlap are the two ends of the model, no bounds of what is measured. Left out, so that "
-        "predictions are too high: agreeing on what is ready, late input, waiting for the slowest, "
+        "Scaling efficiency. Nothing in the prediction is fitted to it. Without overlap and with "
+        "full overlap are the two ends of the model, no bounds of what is measured. Left out, so "
+        "that predictions are too high: agreeing on what is ready, late input, waiting for the slowest, "
         "computation that messages slow down; and that TCP without RDMA (horovod-64) reaches less "
         f"of a network. Sources: {sources}."))

@@ -5,7 +5,6 @@ What a reader has to see of a way is in its file; everything else is here, so th
 in what the ways need and in nothing more.
 """
 
-import argparse
 import math
 import os
 import sys
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ddl import options
 from ddl.data import DataError, Order, load, shard
 from ddl.journal import Journal
 from ddl.machine import threads_per_rank
@@ -33,9 +33,6 @@ __all__ = [
 ]
 
 MOMENTUM = 0.9
-# On 5,000 generated pictures, batch 64, 3 epochs, one seed: 0.02 gives 38 % held-out accuracy on
-# one device and 28 % with a parameter server and two workers; 0.05 gives 36 % and 23 %.
-LEARNING_RATE = 0.02
 KEPT = tuple(4**power for power in range(6))  # weights after so many updates are kept, and the last
 TEST_BATCH = 500
 
@@ -75,7 +72,7 @@ class Way:
 
     def __init__(self, description, *, rank=0, ranks=1, replicas=None, splits=True,
                  arguments=None):
-        self.config = config = _parse(description, replicas, arguments)
+        self.config = config = options.way(description, replicas, arguments)
         self._arguments = list(sys.argv[1:] if arguments is None else arguments)
         self.rank, self.ranks = rank, ranks
         self.replicas = ranks * getattr(config, "replicas", 1)
@@ -292,33 +289,6 @@ class Way:
             learning_rate=self.rate(self.global_batch),
             **facts,
         )
-
-
-def _parse(description, replicas, arguments):
-    parser = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add = parser.add_argument
-    add("--data-set", default="auto", choices=("auto", "cifar10", "synthetic"))
-    add("--train-samples", type=_positive, metavar="N", help="train on a part (default: all)")
-    add("--test-samples", type=_positive, metavar="N", help="evaluate on a part (default: all)")
-    add("--epochs", type=float, default=1)
-    add("--steps", type=_positive, help="train for so many steps instead")
-    add("--global-batch", type=_positive, default=REFERENCE_BATCH,
-        help="samples that one update of the weights averages over")
-    add("--learning-rate", type=float, default=LEARNING_RATE, metavar="RATE",
-        help=f"at a global batch of {REFERENCE_BATCH}")
-    add("--seed", type=int, default=0, help="of initial weights and order")
-    if replicas:
-        add("--replicas", type=_positive, default=replicas,
-            help="GPUs of this machine, or logical devices of its processor where there are fewer")
-    return parser.parse_args(arguments)
-
-
-def _positive(text):
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{value} is not a whole number of at least 1")
-    return value
 
 
 def _script():

@@ -7,6 +7,11 @@ Every process runs this file. Horovod averages the ranks' gradients: so each ran
 over its own part of the batch.
 """
 
+from ddl import options
+
+if __name__ == "__main__":
+    options.way(__doc__)  # wrong ones end here: what is imported below takes seconds
+
 import horovod.tensorflow as hvd
 import tensorflow as tf
 

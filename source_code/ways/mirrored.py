@@ -7,6 +7,11 @@ One process. Each device has a replica of the model; a batch is split among them
 gradients are summed before every replica makes the same update.
 """
 
+from ddl import options
+
+if __name__ == "__main__":
+    options.way(__doc__, replicas=2)  # wrong ones end here: what is imported below takes seconds
+
 import tensorflow as tf
 
 from ddl.way import MOMENTUM, Way

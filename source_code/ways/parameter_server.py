@@ -9,6 +9,11 @@ its gradient may belong to weights that are no more. How many updates late it ca
 An update is of one worker's batch: as many updates and samples as in the other ways.
 """
 
+from ddl import options
+
+if __name__ == "__main__":
+    options.way(__doc__)  # wrong ones end here: what is imported below takes seconds
+
 from collections import deque
 
 import numpy as np

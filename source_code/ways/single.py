@@ -7,6 +7,11 @@ The files beside this one train the same network on the same pictures in the sam
 another way; `ddl.way` has what all of them share.
 """
 
+from ddl import options
+
+if __name__ == "__main__":
+    options.way(__doc__)  # wrong ones end here: what is imported below takes seconds
+
 import tensorflow as tf
 
 from ddl.way import MOMENTUM, Way

@@ -241,14 +241,12 @@ def test_plain_python_trains_and_writes_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("arguments, said", [
-    (["--recipe", "hot"], "there is no recipe 'hot'; the recipes are: base"),
     (["--global-batch", "64", "--backward-passes-per-step", "3"], "nearest that can is 63"),
     (["--global-batch", "500"], "at most 200"),
     (["--sync-bn"], "--sync-bn"),
     (["--mixed-precision"], "needs a GPU"),
     (["--noise-scale"], "two ranks or more"),
     (["--warmup-epochs", "99"], "--warmup-epochs"),
-    (["--steps", "0"], "--steps"),
     (["--resume", "nowhere"], "looked for nowhere"),
     (["--checkpoint-every", "2"], "ddl run"),
 ])

@@ -1,0 +1,119 @@
+"""Options of the scripts: what cannot be is said at once, in argparse's words, without TensorFlow."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ddl.options import Number, Whole
+
+SCRIPTS = Path(__file__).resolve().parents[2] / "source_code"
+WITH_OPTIONS = sorted(str(path.relative_to(SCRIPTS)) for path in
+                      (*SCRIPTS.glob("*.py"), *SCRIPTS.glob("ways/*.py"))
+                      if path.name != "hello.py")
+HEAVY = ("tensorflow", "horovod", "pandas", "matplotlib")
+WHOLE = ("", "x", "1.5", "nan", "9" * 30)
+NUMBER = ("", "x", "nan", "inf", "-inf", "1e999")
+TOGETHER = {
+    "step_times.py": (["--model", "cnn", "--aggregate", "2"], "leave out --aggregate"),
+    "loss_scaling.py": (["--replicas", "3"], "does not split evenly over 3 replicas"),
+    "train_text.py": (["--embedding", "folder", "--export", "there"], "use --embedding own"),
+    "train_cifar.py": (["--recipe", "hot"], "invalid choice: 'hot' (choose from"),
+    "bench_allreduce.py": (["--nccl", "PATH=x"], "NCCL_NAME=VALUE is needed"),
+    "bench_p2p.py": (["--interface", "ib7"], "--interface ib7: there is none"),
+    "hierarchical_allreduce.py": (["--min-bytes", "8", "--max-bytes", "4"], "not be above"),
+}
+
+# Runs every script as Python would, with wrong options one after another; a parser, once met,
+# parses the others by itself. Modules that a script has to do without can't be imported.
+ASK = """
+import argparse, contextlib, io, json, runpy, sys
+scripts, folder, heavy, whole, number, together = json.loads(sys.argv[1])
+sys.modules.update(dict.fromkeys(heavy))
+sys.path.insert(0, folder)
+
+def ended(action):
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+        try:
+            action()
+        except SystemExit as end:
+            return end.code, said.getvalue()
+        except BaseException as error:
+            return None, repr(error)
+    return None, "it went on: " + said.getvalue()
+
+def run(script, *options):
+    sys.argv[:] = [script, *options]
+    return ended(lambda: runpy.run_path(f"{folder}/{script}", run_name="__main__"))
+
+parse, met = argparse.ArgumentParser.parse_args, []
+argparse.ArgumentParser.parse_args = lambda self, *rest: (met.append(self), parse(self, *rest))[1]
+from ddl.options import Number, Whole
+answers = {}
+for script in scripts:
+    met.clear()
+    found = answers[script] = {"help": run(script, "--help"), "wrong": {}, "plain": []}
+    found["unknown"] = run(script, "--nonsense")
+    if script in together:
+        found["together"] = run(script, *together[script])
+    parser = met[0]
+    for action in parser._actions:
+        if action.nargs != 0 and action.type in (int, float):
+            found["plain"].append(action.option_strings)
+        wrong = []
+        if isinstance(action.type, Whole):
+            wrong = [*whole, action.type.least - 1, action.type.most + 1]
+        if isinstance(action.type, Number):
+            wrong = [*number, *(limit for limit in (action.type.least - 1, action.type.above,
+                                                    action.type.most * 2) if abs(limit) < 1e300)]
+        option = action.option_strings[0]
+        if wrong:
+            found["wrong"][option] = [
+                (str(value), *ended(lambda: parse(parser, [f"{option}={value}"])))
+                for value in wrong]
+            value = wrong[-1]
+            found["wrong"][option].append((str(value), *run(script, f"{option}={value}")))
+print(json.dumps(answers))
+"""
+
+
+@pytest.fixture(scope="module")
+def answers():
+    asked = [WITH_OPTIONS, str(SCRIPTS), HEAVY, WHOLE, NUMBER,
+             {script: options for script, (options, _) in TOGETHER.items()}]
+    done = subprocess.run([sys.executable, "-c", ASK, json.dumps(asked)], capture_output=True,
+                          text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("script", WITH_OPTIONS)
+def test_wrong_options_end_a_script_before_tensorflow_is_imported(answers, script):
+    found = answers[script]
+    status, said = found["help"]
+    assert status == 0 and "ddl run" in said
+    status, said = found["unknown"]
+    assert status == 2 and "error: " in said.splitlines()[-1]
+    assert not found["plain"], "numbers that nothing checks"
+    assert found["wrong"]
+    for option, tries in found["wrong"].items():
+        for value, status, said in tries:
+            assert status == 2, (option, value, said)
+            assert said.splitlines()[-1].startswith(
+                f"{Path(script).name}: error: argument {option}: "), (option, value, said)
+            assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("script", TOGETHER)
+def test_options_that_do_not_go_together_end_it_too(answers, script):
+    status, said = answers[script]["together"]
+    assert status == 2 and TOGETHER[script][1] in said.splitlines()[-1], said
+
+
+def test_numbers_that_can_be_are_read():
+    assert (Whole()("1"), Whole(0)("0"), Whole(0, 3)("3")) == (1, 0, 3)
+    assert (Number()("-1.5"), Number(0)("0"), Number(above=0)("1e-3"), Number(0, 1)("1")) == (
+        -1.5, 0, 0.001, 1)
