@@ -50,6 +50,8 @@ class Server(http.server.ThreadingHTTPServer):
     delay_s = 0.0
     goes_on = None  # An event that the content waits for, after the answer has begun.
     status = 200
+    length = True  # Says how long its answer is.
+    type = None  # What it says that it sends.
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
@@ -72,7 +74,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if start:
             whole = len(server.content)
             self.send_header("Content-Range", f"bytes {start}-{whole - 1}/{whole}")
-        self.send_header("Content-Length", str(len(server.content) - start))
+        if server.length:
+            self.send_header("Content-Length", str(len(server.content) - start))
+        if server.type:
+            self.send_header("Content-Type", server.type)
         self.end_headers()
         if server.goes_on:
             server.goes_on.wait(60)
@@ -191,9 +196,50 @@ def test_server_that_lies_is_refused(folder, server):
     assert os.listdir(folder) == ["cifar10.lock"]
 
 
-def test_login_page_is_refused_before_it_is_kept(folder, server):
-    server.content = b"<html>Please log in</html>"
-    with pytest.raises(DataError, match="offers 26 bytes.*or a login page of this network"):
+PAGES = {
+    "short": (b"<html>Please log in</html>", "text/html"),
+    "of no type": (b"\xef\xbb\xbf \r\n<!DOCTYPE html><title>Log in</title>", None),
+    "as long as the archive": (b"<html>".ljust(len(CONTENT)), "text/html; charset=utf-8"),
+    "longer than the archive": (b"<html>".ljust(2 * len(CONTENT)), "application/octet-stream"),
+}
+
+
+@pytest.mark.parametrize("length", [True, False])
+@pytest.mark.parametrize("kept", [0, 70_000])
+@pytest.mark.parametrize("page", PAGES)
+def test_web_page_is_named_and_what_was_there_is_kept(folder, server, page, kept, length):
+    server.ranges, server.length = False, length
+    server.content, server.type = PAGES[page]
+    part(folder).write_bytes(CONTENT[:kept])
+    with pytest.raises(DataError, match="answers with a web page instead of .*DDL_CIFAR10_URL"):
+        fetch("cifar10", str, server.address)
+    assert len(server.asked) == 1 and part(folder).read_bytes() == CONTENT[:kept]
+    server.content, server.type, server.ranges, server.length = CONTENT, None, True, True
+    fetch("cifar10", str, server.address)
+    assert whole(folder) and server.asked[1] == ("bytes=70000-" if kept else None)
+
+
+@pytest.mark.parametrize(("content", "told"), [
+    (b"Please log in", "text/plain"), (b'{"error": "log in"}', "application/json"),
+    (b"\x1f\x8b packed markup", "text/html"),
+])
+def test_text_of_no_length_is_a_page_too(folder, server, content, told):
+    server.content, server.type, server.length = content, told, False
+    with pytest.raises(DataError, match="a web page instead of"):
+        fetch("cifar10", str, server.address)
+    assert not part(folder).exists() or not part(folder).stat().st_size
+
+
+@pytest.mark.parametrize("length", [True, False])
+def test_archive_without_a_length_or_of_a_wrong_type_is_fetched(folder, server, length):
+    server.length, server.type = length, "text/html" if length else "application/x-gzip"
+    fetch("cifar10", str, server.address)
+    assert whole(folder)
+
+
+def test_another_file_is_refused_before_it_is_kept(folder, server):
+    server.content = b"PK another archive"
+    with pytest.raises(DataError, match="offers 18 bytes.*it is another file"):
         fetch("cifar10", str, server.address)
     assert os.listdir(folder) == ["cifar10.lock"]
 

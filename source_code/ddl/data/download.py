@@ -164,15 +164,23 @@ def _copy(answer, archive, part, say):
         start, total = int(span[1]), span[2]
     else:  # The server ignores ranges and sends the whole file.
         start, total = 0, answer.headers.get("Content-Length", "*")
+    chunk = _receive(answer)
+    if not start and _is_page(answer, chunk):
+        raise DataError(
+            f"{archive.address} answers with a web page instead of {archive.file}: a login page of "
+            f"this network, or a message of the server. Log in with a browser, or set "
+            f"{archive.mirror} to a mirror, and fetch again. Nothing of the page was kept."
+        )
     if total not in ("*", str(archive.size_bytes)) or start > _size(part):
         raise DataError(
             f"{archive.address} offers {total} bytes and the official {archive.file} has "
-            f"{archive.size_bytes}: it is another file, or a login page of this network."
+            f"{archive.size_bytes}: it is another file. Set {archive.mirror} to a mirror of the "
+            "official one."
         )
     began, reported, done = time.monotonic(), 0.0, start
     with open(part, "r+b" if start else "wb") as file:
         file.seek(start)
-        while done < archive.size_bytes and (chunk := _receive(answer)):
+        while chunk:
             file.write(chunk)
             done += len(chunk)
             now = time.monotonic()
@@ -182,6 +190,15 @@ def _copy(answer, archive, part, say):
                 say(
                     f"{archive.file}: {_mib(done)} of {_mib(archive.size_bytes)}, {_mib(rate)}/s"
                 )
+            chunk = _receive(answer) if done < archive.size_bytes else b""
+
+
+def _is_page(answer, chunk):
+    """Whether an answer is a page for people: markup, or text of a length that nobody told."""
+    told = answer.headers.get_content_type() if "Content-Type" in answer.headers else ""
+    markup = chunk.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<")
+    return markup or "Content-Length" not in answer.headers and (
+        told.startswith("text/") or told in ("application/json", "application/xhtml+xml"))
 
 
 def _receive(answer):
