@@ -820,8 +820,8 @@ prediction_plot.plot_prediction(more, [training])
 #
 # How far was the prediction off, and does the measured time lie between no overlap
 # and full overlap? Name two things that the model leaves out, and say for each
-# whether it makes the prediction too low or too high, and on which machine it would matter
-# most.
+# whether it makes the prediction too low or too high, and on which machine it would
+# matter most.
 #
 # === BEGIN MARK SCHEME ===
 # 1 point: the error with its sign from the reader's own table, compared with no and
