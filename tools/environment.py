@@ -10,7 +10,8 @@ set-up costs one look at the stamps. Only the standard library is used: nothing 
 
 Environment variables: DDL_ACCELERATOR=cpu|gpu overrules what `nvidia-smi -L` says, DDL_MPI=1 lets
 Horovod's ranks find each other through MPI too (a site file's controller = "mpi" needs that),
-DDL_DATA_DIR is where data sets go, XDG_CACHE_HOME moves the user's cache. The GPU's lock resolves,
+DDL_DATA_DIR is where data sets go, XDG_CACHE_HOME moves the user's cache. Certificates are those that
+the system knows, or of SSL_CERT_FILE, SSL_CERT_DIR or PIP_CERT. The GPU's lock resolves,
 but has not been measured on a machine with a GPU yet.
 """
 
@@ -30,10 +31,18 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from line import CommandError, Line
+from line import CommandError, Line, last_lines
 
 ROOT = Path(__file__).resolve().parent.parent
 GIB = 2**30
+# Where Linux distributions keep the certificates that a system knows: Debian, Fedora, openSUSE, Alpine.
+STORES = (
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+)
+REFUSED = re.compile(r"invalid peer certificate|ssl certificate|CERTIFICATE_VERIFY_FAILED", re.I)
 NEED_GIB = {"cpu": 4, "gpu": 10}  # environment, installer's cache, Horovod's build, data
 
 
@@ -101,7 +110,24 @@ class Setup:
         for uvs, pips in (("UV_DEFAULT_INDEX", "PIP_INDEX_URL"), ("SSL_CERT_FILE", "PIP_CERT")):
             if pips in env:
                 env.setdefault(uvs, env[pips])
-        line.run(command, self.root / "build" / "setup" / f"{line.name}.log", env | environment)
+        # Each has certificates of its own, and looks into the system's only when told to.
+        bundle = next(filter(os.path.exists, STORES), "")
+        if bundle:
+            env.setdefault("UV_SYSTEM_CERTS", "1")
+        chosen = env.get("SSL_CERT_FILE") or env.get("SSL_CERT_DIR", "").split(":")[0] or bundle
+        if chosen and "CURL_CA_BUNDLE" not in env:  # which pip reads, too
+            env.setdefault("REQUESTS_CA_BUNDLE", chosen)
+        log = self.root / "build" / "setup" / f"{line.name}.log"
+        try:
+            line.run(command, log, env | environment)
+        except CommandError as error:
+            if REFUSED.search("\n".join(last_lines(log)[-40:])):
+                error.args = (
+                    f"{error}\n{line.name}: a server's certificate was refused. If this network has "
+                    "certificates of its own, add them to the system's, or name the file that has "
+                    "them: SSL_CERT_FILE=/path/to/certificates.pem make setup",
+                )
+            raise
 
     def install(self, line: Line, *arguments: str | Path) -> None:
         uv = [self.python, "-m", "uv", "pip", "install", "--python", self.python]
