@@ -8,20 +8,20 @@ them. Under `ddl run` rank 0 writes each step into events.jsonl, and into result
 all-reduces of several sizes took.
 """
 
-from ddl.options import SEED, Number, Whole, parser
+from ddl.options import SEED, Integer, Number, parser
 
 
 def parse(arguments=None):
     ours = parser(__doc__)
     add = ours.add_argument
-    add("--points", type=Whole(), default=64, help="in the data set, of all ranks together")
+    add("--points", type=Integer(), default=64, help="in the data set, of all ranks together")
     add("--noise", type=Number(0), default=1.5,
         help="standard deviation of y around the line y = x")
     add("--seed", type=SEED, default=0, help="of the data set")
     add("--weight", type=Number(), default=0.0, help="the weight to begin with")
     add("--learning-rate", type=Number(above=0), default=0.02)
-    add("--steps", type=Whole(), default=20)
-    add("--message-kib", type=Whole(most=2**30), nargs="*", default=[4, 64, 1024, 16384],
+    add("--steps", type=Integer(), default=20)
+    add("--message-kib", type=Integer(most=2**30), nargs="*", default=[4, 64, 1024, 16384],
         help="sizes of the all-reduces to time")
     return ours.parse_args(arguments)
 

@@ -8,17 +8,17 @@ down what it itself saw in witness-<k>.jsonl (ddl/hunt.py): that is where to loo
 """
 
 from ddl.hunt import CASES
-from ddl.options import SEED, Number, Whole, parser
+from ddl.options import SEED, Integer, Number, parser
 
 
 def parse(arguments=None):
     ours = parser(__doc__)
     add = ours.add_argument
     add("--case", default="none", choices=CASES)
-    add("--steps", type=Whole(), default=20)
-    add("--batch", type=Whole(), default=32, help="samples of each rank in a step")
+    add("--steps", type=Integer(), default=20)
+    add("--batch", type=Integer(), default=32, help="samples of each rank in a step")
     add("--learning-rate", type=Number(above=0), default=0.05, help="of one rank")
-    add("--samples", type=Whole(), default=2048, help="in the training set, of all ranks together")
+    add("--samples", type=Integer(), default=2048, help="in the training set, of all ranks together")
     add("--seed", type=SEED, default=0)
     return ours.parse_args(arguments)
 

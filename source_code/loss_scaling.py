@@ -9,16 +9,16 @@ whole batch: by what is really in it, also where the last batch of a data set is
 `result.json` has what came out of each way.
 """
 
-from ddl.options import SEED, Number, Whole, parser
+from ddl.options import SEED, Integer, Number, parser
 
 
 def parse(arguments=None):
     ours = parser(__doc__)
     add = ours.add_argument
     add("--data-set", default="auto", choices=("auto", "cifar10", "synthetic"))
-    add("--replicas", type=Whole(), default=2)
-    add("--global-batch", type=Whole(), default=64)
-    add("--short-batch", type=Whole(), default=5, help="samples in the last, short batch")
+    add("--replicas", type=Integer(), default=2)
+    add("--global-batch", type=Integer(), default=64)
+    add("--short-batch", type=Integer(), default=5, help="samples in the last, short batch")
     add("--l2", type=Number(0), default=0.1, help="factor of the weights' L2 penalty")
     add("--seed", type=SEED, default=0, help="of weights and samples")
     config = ours.parse_args(arguments)

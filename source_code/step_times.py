@@ -16,7 +16,7 @@ turns: together, and apart: side by side, each at its own pace, averaging nothin
 computing costs in company.
 """
 
-from ddl.options import MODELS, SEED, Number, Whole, parser
+from ddl.options import MODELS, SEED, Integer, Number, parser
 
 SAMPLES = 2048
 
@@ -24,13 +24,13 @@ SAMPLES = 2048
 def parse(arguments=None):
     ours = parser(__doc__)
     add = ours.add_argument
-    add("--widths", type=Whole(), nargs="+", default=[8], metavar="N",
+    add("--widths", type=Integer(), nargs="+", default=[8], metavar="N",
         help="filters of the first layers: the models to measure, one after another")
     add("--model", choices=MODELS, help="instead of those: the network of train_cifar.py")
-    add("--global-batch", type=Whole(most=SAMPLES), default=64,
+    add("--global-batch", type=Integer(most=SAMPLES), default=64,
         help="samples in a pass of all ranks together")
-    add("--steps", type=Whole(), default=20, help="measured of each model, after a warm-up")
-    add("--part", type=Whole(), default=2, metavar="N",
+    add("--steps", type=Integer(), default=20, help="measured of each model, after a warm-up")
+    add("--part", type=Integer(), default=2, metavar="N",
         help="on one rank: time 1/N of the batch as well")
     add("--seed", type=SEED, default=0)
     # Communication
@@ -38,7 +38,7 @@ def parse(arguments=None):
         help="small gradients travel together up to so much (default: Horovod's own; 0: alone)")
     add("--cycle-time-ms", type=Number(above=0), metavar="MS",
         help="how often Horovod looks which gradients are ready (default: Horovod's own)")
-    add("--aggregate", type=Whole(), default=1, metavar="K",
+    add("--aggregate", type=Integer(), default=1, metavar="K",
         help="add up the gradients of K passes, then average once")
     add("--fp16-compression", action="store_true", help="send gradients in half precision")
     add("--timeline", action="store_true", help="have Horovod write down what it does, and when")

@@ -11,7 +11,7 @@ compared with the same step on a single device; the record says whether they agr
 The data are SVHN (`ddl data fetch svhn`), or generated pictures of the same form.
 """
 
-from ddl.options import SEED, Number, Whole, parser
+from ddl.options import SEED, Integer, Number, parser
 
 
 def parse(arguments=None):
@@ -19,13 +19,13 @@ def parse(arguments=None):
     add = ours.add_argument
     add("--loop", required=True, metavar="FILE", help="defines make_step")
     add("--data-set", default="auto", choices=("auto", "svhn", "synthetic"))
-    add("--train-samples", type=Whole(), metavar="N", help="train on a part (default: all)")
-    add("--test-samples", type=Whole(), metavar="N", help="evaluate on a part (default: all)")
-    add("--replicas", type=Whole(), default=2,
+    add("--train-samples", type=Integer(), metavar="N", help="train on a part (default: all)")
+    add("--test-samples", type=Integer(), metavar="N", help="evaluate on a part (default: all)")
+    add("--replicas", type=Integer(), default=2,
         help="GPUs, or logical devices where there are fewer")
-    add("--epochs", type=Whole(), default=2)
-    add("--steps", type=Whole(), help="train for so many steps instead")
-    add("--global-batch", type=Whole(), default=64,
+    add("--epochs", type=Integer(), default=2)
+    add("--steps", type=Integer(), help="train for so many steps instead")
+    add("--global-batch", type=Integer(), default=64,
         help="samples in a step of all replicas together")
     add("--learning-rate", type=Number(above=0), default=1e-3, metavar="RATE", help="of Adam")
     add("--seed", type=SEED, default=0, help="of initial weights and order")

@@ -10,7 +10,7 @@ events.jsonl while it trains and result.json at the end; elsewhere it only print
 scheduler is about to end leaves a checkpoint; started again in its folder, it goes on from there.
 """
 
-from ddl.options import MODELS, SEED, Number, Whole, parser
+from ddl.options import MODELS, SEED, Integer, Number, parser
 from ddl.recipes import BASE_RATES, RECIPES
 from ddl.schedule import DECAYS
 
@@ -22,21 +22,21 @@ def parse(arguments=None):
     add("--model", default="cnn", choices=MODELS)
     # Data
     add("--data-set", default="auto", choices=("auto", "cifar10", "synthetic"))
-    add("--train-samples", type=Whole(), metavar="N", help="train on a part (default: all 50,000)")
-    add("--test-samples", type=Whole(), metavar="N", help="default: all 10,000")
+    add("--train-samples", type=Integer(), metavar="N", help="train on a part (default: all 50,000)")
+    add("--test-samples", type=Integer(), metavar="N", help="default: all 10,000")
     add("--no-augment", action="store_true", help="no random flips and shifts")
     add("--identical-data", action="store_true",
         help="give every rank the SAME samples: a common mistake, here to be looked at")
     # How long
     add("--epochs", type=Number(above=0), default=8)
-    add("--steps", type=Whole(), help="train for so many steps instead")
+    add("--steps", type=Integer(), help="train for so many steps instead")
     add("--target-accuracy", type=Number(above=0, most=1), metavar="A",
         help="stop at the first evaluation with this held-out accuracy (0 to 1)")
-    add("--evaluate-every", type=Whole(0), default=0, metavar="STEPS",
+    add("--evaluate-every", type=Integer(0), default=0, metavar="STEPS",
         help="as well as at the end of each epoch")
     # Batch
-    add("--global-batch", type=Whole(), default=64, help="samples in a step of all ranks together")
-    add("--backward-passes-per-step", type=Whole(), default=1, metavar="K",
+    add("--global-batch", type=Integer(), default=64, help="samples in a step of all ranks together")
+    add("--backward-passes-per-step", type=Integer(), default=1, metavar="K",
         help="take a rank's part in K passes, then average once")
     # Learning rate and optimizer: what is not given is the recipe's
     add("--optimizer", choices=BASE_RATES)
@@ -53,7 +53,7 @@ def parse(arguments=None):
     add("--mixed-precision", action="store_true", help="compute in bfloat16 (GPU only)")
     add("--noise-scale", action="store_true", help="measure the gradient noise scale")
     # Interrupting
-    add("--checkpoint-every", type=Whole(0), default=0, metavar="STEPS")
+    add("--checkpoint-every", type=Integer(0), default=0, metavar="STEPS")
     add("--resume", metavar="FOLDER_OR_RUN", help="go on from that run's checkpoint")
     return ours.parse_args(arguments)
 

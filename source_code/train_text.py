@@ -11,7 +11,7 @@ All ways see the same batches, and keep the same records; under `ddl run` Tensor
 the run's folder, too. `--export FOLDER` writes our own embedding as a folder for `--embedding`.
 """
 
-from ddl.options import OWN, SEED, Number, Whole, parser
+from ddl.options import OWN, SEED, Integer, Number, parser
 
 STRATEGIES = ("single", "mirrored", "mirrored_loop", "multi_worker", "horovod")
 
@@ -20,11 +20,11 @@ def parse(arguments=None):
     ours = parser(__doc__)
     add = ours.add_argument
     add("--strategy", default="single", choices=STRATEGIES)
-    add("--replicas", type=Whole(), default=2,
+    add("--replicas", type=Integer(), default=2,
         help="of the mirrored ways: GPUs, or logical devices where there are fewer")
     # Data
     add("--data-set", default="auto", choices=("auto", "quora", "questions"))
-    add("--samples", type=Whole(), metavar="N",
+    add("--samples", type=Integer(), metavar="N",
         help="use a part (default: all real questions, or 20,000 generated ones)")
     # Network
     add("--embedding", default=OWN, metavar="WHICH",
@@ -32,11 +32,11 @@ def parse(arguments=None):
     add("--trainable", action="store_true", help="train a pretrained embedding further")
     add("--export", metavar="FOLDER", help="write our own embedding there at the end")
     # Training
-    add("--epochs", type=Whole(), default=20, help="at most")
-    add("--patience", type=Whole(0), default=2, metavar="EPOCHS",
+    add("--epochs", type=Integer(), default=20, help="at most")
+    add("--patience", type=Integer(0), default=2, metavar="EPOCHS",
         help="stop when the validation loss has not fallen for so long, and go back to the best "
              "weights; 0: never (default: 2)")
-    add("--global-batch", type=Whole(), default=128,
+    add("--global-batch", type=Integer(), default=128,
         help="samples in a step of all replicas together")
     add("--learning-rate", type=Number(above=0), default=1e-3, metavar="RATE", help="of Adam")
     add("--class-weights", action="store_true", help="let both classes weigh the same in the loss")

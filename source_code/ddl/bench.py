@@ -10,7 +10,7 @@ import psutil
 
 from ddl.hosts import link as link_made_here
 from ddl.machine import available_bytes
-from ddl.options import Number, Whole
+from ddl.options import Integer, Number
 
 __all__ = [
     "BenchError",
@@ -50,15 +50,15 @@ class BenchError(ValueError):
 def add_options(parser):
     """Give an argparse parser the options that both benchmarks have."""
     add = parser.add_argument
-    a_size = Whole(ITEM_BYTES, 2**40)
+    a_size = Integer(ITEM_BYTES, 2**40)
     add("--min-bytes", type=a_size, default=DEFAULT_SIZES["min_bytes"], help="the smallest size")
     add("--max-bytes", type=a_size, default=DEFAULT_SIZES["max_bytes"],
         help="the largest size (default: 256 MiB)")
-    add("--factor", type=Whole(2), default=DEFAULT_SIZES["factor"],
+    add("--factor", type=Integer(2), default=DEFAULT_SIZES["factor"],
         help="from one size to the next")
     add("--sizes", type=a_size, nargs="+", metavar="BYTES",
         help="these instead, all multiples of four bytes")
-    add("--repeats", type=Whole(), default=200, metavar="N", help="of each size, at most")
+    add("--repeats", type=Integer(), default=200, metavar="N", help="of each size, at most")
     add("--seconds", type=Number(above=0), default=0.5,
         help=f"to spend on a size, after which it gets no more than {LEAST_REPEATS} repeats")
     add("--interface", metavar="NAME", help="the network interface to use, such as eth0")

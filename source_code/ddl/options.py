@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ddl.recipes import REFERENCE_BATCH
 
-__all__ = ["MODELS", "OWN", "Number", "SEED", "Whole", "parser", "way"]
+__all__ = ["Integer", "MODELS", "Number", "OWN", "SEED", "parser", "way"]
 
 MODELS = ("cnn", "resnet")  # the networks of ddl.models
 OWN = "own"  # what --embedding calls the embedding of ddl.embedding
@@ -20,7 +20,7 @@ LEARNING_RATE = 0.02
 
 
 @dataclass(frozen=True)
-class Whole:
+class Integer:
     """Reads a whole number, for argparse.
 
     Parameters
@@ -74,7 +74,7 @@ def _within(text, value, least, most):
     return value
 
 
-SEED = Whole(0, 4_000_000)  # a thousand times as much must be a seed, too, which has 32 bits
+SEED = Integer(0, 4_000_000)  # a thousand times as much must be a seed, too, which has 32 bits
 
 
 def parser(description):
@@ -98,16 +98,16 @@ def way(description, replicas=None, arguments=None):
     ours = parser(description)
     add = ours.add_argument
     add("--data-set", default="auto", choices=("auto", "cifar10", "synthetic"))
-    add("--train-samples", type=Whole(), metavar="N", help="train on a part (default: all)")
-    add("--test-samples", type=Whole(), metavar="N", help="evaluate on a part (default: all)")
+    add("--train-samples", type=Integer(), metavar="N", help="train on a part (default: all)")
+    add("--test-samples", type=Integer(), metavar="N", help="evaluate on a part (default: all)")
     add("--epochs", type=Number(above=0), default=1)
-    add("--steps", type=Whole(), help="train for so many steps instead")
-    add("--global-batch", type=Whole(), default=REFERENCE_BATCH,
+    add("--steps", type=Integer(), help="train for so many steps instead")
+    add("--global-batch", type=Integer(), default=REFERENCE_BATCH,
         help="samples that one update of the weights averages over")
     add("--learning-rate", type=Number(above=0), default=LEARNING_RATE, metavar="RATE",
         help=f"at a global batch of {REFERENCE_BATCH}")
     add("--seed", type=SEED, default=0, help="of initial weights and order")
     if replicas:
-        add("--replicas", type=Whole(), default=replicas,
+        add("--replicas", type=Integer(), default=replicas,
             help="GPUs of this machine, or logical devices of its processor where there are fewer")
     return ours.parse_args(arguments)

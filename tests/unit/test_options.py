@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ddl.options import Number, Whole
+from ddl.options import Number, Integer
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "source_code"
 WITH_OPTIONS = sorted(str(path.relative_to(SCRIPTS)) for path in
@@ -51,7 +51,7 @@ def run(script, *options):
 
 parse, met = argparse.ArgumentParser.parse_args, []
 argparse.ArgumentParser.parse_args = lambda self, *rest: (met.append(self), parse(self, *rest))[1]
-from ddl.options import Number, Whole
+from ddl.options import Number, Integer
 answers = {}
 for script in scripts:
     met.clear()
@@ -64,7 +64,7 @@ for script in scripts:
         if action.nargs != 0 and action.type in (int, float):
             found["plain"].append(action.option_strings)
         wrong = []
-        if isinstance(action.type, Whole):
+        if isinstance(action.type, Integer):
             wrong = [*whole, action.type.least - 1, action.type.most + 1]
         if isinstance(action.type, Number):
             wrong = [*number, *(limit for limit in (action.type.least - 1, action.type.above,
@@ -114,6 +114,6 @@ def test_options_that_do_not_go_together_end_it_too(answers, script):
 
 
 def test_numbers_that_can_be_are_read():
-    assert (Whole()("1"), Whole(0)("0"), Whole(0, 3)("3")) == (1, 0, 3)
+    assert (Integer()("1"), Integer(0)("0"), Integer(0, 3)("3")) == (1, 0, 3)
     assert (Number()("-1.5"), Number(0)("0"), Number(above=0)("1e-3"), Number(0, 1)("1")) == (
         -1.5, 0, 0.001, 1)
