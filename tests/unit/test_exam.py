@@ -1,10 +1,13 @@
 """Examining a notebook in plain processes: verdicts, their words, and a worker that breaks off."""
 
+import itertools
 import json
 import os
+import statistics
 import subprocess
 import sys
 
+import numpy as np
 import psutil
 import pytest
 
@@ -82,10 +85,10 @@ def test_a_test_that_passes(source):
     ("assert todo(1) == 2", "`todo` is still to be written"),
     ("assert missing(1) == 2", "`missing` is not defined: the cell that defines it is missing, "
      "empty, or ended with an error"),
-    ("assert strange(1) == 2", "strange(1) returned a value of type object: only None, bool, int, "
-     "float, str, list, tuple, dict and NumPy arrays can be looked at"),
-    ("assert thing == 2", "`thing` is a value of type object: only None, bool, int, float, str, "
-     "list, tuple, dict and NumPy arrays can be looked at"),
+    ("assert strange(1) == 2", "strange(1) returned a value of type object: only None, numbers, "
+     "text, lists, tuples, sets, dictionaries and NumPy arrays can be looked at"),
+    ("assert thing == 2", "`thing` is a value of type object: only None, numbers, text, lists, "
+     "tuples, sets, dictionaries and NumPy arrays can be looked at"),
     ("assert leaving(1) == 2", "leaving(1) raised SystemExit: 0"),
     ("assert double('x' * 999) == 2", "double('" + "x" * 191 + "… raised TypeError: "
      "can only concatenate str (not \"int\") to str"),
@@ -100,6 +103,70 @@ def test_a_test_that_fails_says_what_was_expected_and_what_came(source, message)
     names = {"double": double, "nothing": lambda x: None, "broken": broken, "todo": todo,
              "strange": lambda x: object(), "thing": object(), "leaving": lambda x: sys.exit(0)}
     assert told(source, **names) == message
+
+
+class TooFew(ValueError):
+    """As an attendee may write one."""
+
+
+class Odd(KeyError, ZeroDivisionError):
+    """Of two kinds."""
+
+
+class MyValueError(Exception):
+    """Of no kind but `Exception`."""
+
+
+MyValueError.__name__ = "ValueError"
+UNDECODED = UnicodeDecodeError("utf-8", b"", 0, 1, "why")
+
+
+@pytest.mark.parametrize("raised, caught, passes", [
+    (statistics.StatisticsError("no data"), "ValueError", True), (TooFew(), "ValueError", True),
+    (json.JSONDecodeError("x", "y", 0), "ValueError", True), (UNDECODED, "ValueError", True),
+    (np.linalg.LinAlgError("x"), "ValueError", True), (Odd("x"), "KeyError", True),
+    (Odd("x"), "ArithmeticError", True), (FileNotFoundError("x"), "OSError", True),
+    (ExceptionGroup("x", [OSError()]), "Exception", True), (TooFew(), "KeyError", False),
+    (MyValueError(), "ValueError", False), (MyValueError(), "RuntimeError", False),
+    (Odd("x"), "ValueError", False), (KeyError("x"), "LookupError", True),
+], ids=lambda value: value if isinstance(value, str) else type(value).__name__)  # fmt: skip
+def test_an_exception_counts_as_its_ancestors(raised, caught, passes):
+    def broken():
+        raise raised
+
+    source = f"try:\n    broken()\nexcept {caught}:\n    pass\nelse:\n    assert False"
+    assert (told(source, broken=broken) == "") == passes
+    assert passes or f"broken() raised {type(raised).__name__}" in told(source, broken=broken)
+
+
+@pytest.mark.parametrize("bases", [
+    None, 3, {}, [[]], [{}], ["no such"], ["OSError", "UnicodeError"], ["ExceptionGroup"],
+    ["KeyboardInterrupt"], ["ValueError"] * 10**5,
+], ids=str)  # fmt: skip
+def test_ancestors_that_somebody_made_up_do_no_harm(bases):
+    def answer(request):
+        if request["do"] == "describe":
+            return {"names": {"f": {"function": True}}}
+        return {"raised": {"type": "Made\0up", "message": "x", "line": "", "bases": bases}}
+
+    assert judge("assert f() == 1", answer)["passed"] is False
+
+
+def test_a_generator_counts_as_the_list_of_what_it_gives():
+    def squares(numbers):
+        if not numbers:
+            raise ValueError("none")
+        for number in numbers:
+            yield number * number
+
+    found = {"squares": squares, "table": map(abs, [-1, 2]), "endless": itertools.count()}
+    test = ("assert squares([1, 2]) == [1, 4] and table == [1, 2]\n"
+            "try:\n    squares([])\nexcept ValueError:\n    pass\nelse:\n    assert False")
+    answer = asked(found)
+    assert [judge(test, answer)["message"] for _ in range(2)] == ["", ""]
+    assert list(found["table"]) == [1, 2]  # it is still to be read
+    assert "1,000,000 items" in judge("assert endless", answer)["message"]
+    assert next(found["endless"]) == 0
 
 
 def test_a_test_that_cannot_go_on_without_an_answer_does_not():

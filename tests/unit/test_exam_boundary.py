@@ -1,12 +1,18 @@
 """What crosses between a submission and its tests, and what does not."""
 
+import array as arrays
 import base64
 import enum
+import itertools
 import json
 import math
-from collections import OrderedDict, namedtuple
+from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
+from decimal import Decimal
+from fractions import Fraction
+from types import MappingProxyType
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from ddl.exam import BoundaryError
@@ -15,6 +21,7 @@ from ddl.exam.boundary import decode, encode
 PLAIN = [
     None, True, False, 0, -7, 10**4000, 0.1, -0.0, math.inf, "", "naïve \ud800 \n", [],
     [1, [2, []]], (), (1, (2.5, "x")), {}, {"a": 1, 2: (3,), (4, 5): [None], None: {True: False}},
+    {1, "a"}, frozenset({(1, 2)}), {frozenset({0, 1}): 25}, b"\0x", 1 - 2j,
 ]  # fmt: skip
 
 
@@ -74,15 +81,57 @@ def test_other_subclasses_arrive_so_too():
 
 
 @pytest.mark.parametrize("value, name", [
-    (object(), "object"), (Always(), "Always"), ({1, 2}, "set"), (b"x", "bytes"), (1j, "complex"),
-    (len, "builtin_function_or_method"), (range(3), "range"), ([1, [Always()]], "Always"),
-    (np.array([None]), "object"), (np.array(["x"]), "<U1"), (np.longdouble(1), "longdouble|float"),
+    (object(), "object"), (Always(), "Always"), ({Ellipsis}, "ellipsis"),
+    (len, "builtin_function_or_method"), ([1, [Always()]], "Always"),
+    (np.array([Always()]), "Always"), (np.array([b"x"]), "S1"), (pd.DataFrame(), "DataFrame"),
     (np.ma.array([1]), "MaskedArray"), (np.datetime64("2026-11-21"), "datetime64"),
+    (Fraction(10**400), "Fraction that no float"), (Decimal("sNaN"), "Decimal that no float"),
+    (itertools.count(), "1,000,000 items"), (range(10**12), "1,000,000 items"),
+    (np.broadcast_to(np.array(["x"]), (10**7,)), "1,000,000 items"),
     (10**5000, "whole number of 16,610 bits"), (list(range(1_000_001)), "1,000,000 items"),
 ], ids=lambda value: value if isinstance(value, str) else "")  # fmt: skip
 def test_anything_else_is_refused_by_name(value, name):
     with pytest.raises(BoundaryError, match=name):
         encode(value)
+
+
+TABLE = {"a": 1, "b": 2}
+
+
+@pytest.mark.parametrize("value, arrives", [
+    (range(1, 7, 2), [1, 3, 5]), ((n * n for n in (1, 2)), [1, 4]), (map(str, [1]), ["1"]),
+    (zip([1], "a"), [(1, "a")]), (filter(None, [0, 1]), [1]), (reversed([1, 2]), [2, 1]),
+    (itertools.chain([1], [2]), [1, 2]), (enumerate("a"), [(0, "a")]), (TABLE.keys(), ["a", "b"]),
+    (TABLE.values(), [1, 2]), (TABLE.items(), [("a", 1), ("b", 2)]), (deque([1]), [1]),
+    (arrays.array("d", [1.5]), [1.5]), (Fraction(1, 4), 0.25), (Decimal("0.25"), 0.25),
+    (np.str_("PIX"), "PIX"), ([np.str_("a")], ["a"]), ([range(2), map(abs, [-1])], [[0, 1], [1]]),
+    (Counter("aab"), {"a": 2, "b": 1}), (defaultdict(list, a=[1]), {"a": [1]}),
+    (MappingProxyType(TABLE), TABLE), (np.longdouble(0.5), 0.5), (bytearray(b"x"), b"x"),
+    (type("Sub", (Always, set), {})({1}), {1}), (type("Sub", (Always, Fraction), {})(1, 2), 0.5),
+], ids=lambda value: type(value).__name__)  # fmt: skip
+def test_what_stands_for_a_list_or_a_number_arrives_as_one(value, arrives):
+    back = decode(encode(value))
+    assert back == arrives and type(back) in (type(arrives), np.float64)
+
+
+@pytest.mark.parametrize("value", [
+    np.array([["GPU0", "é"], ["", "X"]]), np.array([Fraction(1, 2), None, [1]], dtype=object),
+    pd.Series([1.5, 2.0]), pd.Series(["a", "b"]), pd.Index([1, 2]), np.zeros(2, np.longdouble),
+    np.array([], dtype=str),
+], ids=str)  # fmt: skip
+def test_arrays_of_text_and_of_objects_cross(value):
+    back = decode(encode(value))
+    assert type(back) is np.ndarray and back.shape == value.shape
+    assert back.tolist() == value.tolist()
+
+
+def test_an_iterator_raises_what_it_raises():
+    def broken():
+        yield 1
+        raise KeyError("x")
+
+    with pytest.raises(KeyError):
+        encode(broken())
 
 
 def test_endless_nesting_is_refused():
@@ -99,7 +148,10 @@ def array(dtype="<f8", shape=(1,), data=bytes(8)):
 @pytest.mark.parametrize("text", [
     "", "[1", "nul", "9" * 5000, "[" * 100_000, "[" * 40 + "]" * 40, "{}", '{"class": []}',
     '{"tuple": 1}', '{"tuple": [], "dict": []}', '{"dict": {"a": 1}}', '{"dict": [[1]]}',
-    '{"dict": [[[], 1]]}', '{"dict": [[{"dict": []}, 1]]}', '{"scalar": ["<f8", "AAAA"]}',
+    '{"set": [[]]}', '{"set": 1}', '{"bytes": "%"}', '{"complex": [1, 2]}',
+    '{"items": ["U", [1], [1]]}', '{"items": ["U", [2], ["a"]]}', '{"items": ["O", [-1], [1]]}',
+    '{"items": ["V", [1], [1]]}', '{"dict": [[[], 1]]}', '{"dict": [[{"dict": []}, 1]]}',
+    '{"scalar": ["<f8", "AAAA"]}', '{"complex": ["", 1.0]}',
     '{"array": ["<f8", [1], "%%%"]}', '{"array": ["<f8", [1], "é"]}',
     *map(json.dumps, [
         array("|O"), array("O"), array("<M8[s]"), array("|V8"), array("<f8", (2,)),

@@ -2,13 +2,22 @@
 
 A submission runs in one process, the tests in another. What one returns to the other is written
 down here as JSON and read again strictly, so that nothing arrives but numbers, text, lists,
-tuples, dictionaries and NumPy arrays: no class of the submission's, and so no method of its own.
-An instance of a subclass of these types arrives as the plain type, with the value it really has.
+tuples, sets, dictionaries and NumPy arrays: no class of the submission's, and so no method of its
+own. An instance of a subclass of these types arrives as the plain type, with the value it really
+has; what stands for a list or a number, such as a range or a fraction, arrives as that.
 """
 
+import array
 import base64
 import binascii
 import json
+import sys
+from collections import deque
+from collections.abc import Iterator, MappingView
+from decimal import Decimal
+from fractions import Fraction
+from itertools import islice
+from types import MappingProxyType
 
 import numpy as np
 
@@ -18,6 +27,9 @@ DEPTH = 32  # of lists in lists; JSON's own parser gives up later
 ITEMS = 1_000_000  # of all lists and dictionaries together
 # Not longdouble, whose bytes mean something else on every machine.
 DTYPES = {np.dtype(code).newbyteorder("<").str for code in "?bhiqBHIQefdFD"}
+ROUNDED = {"g": "<f8", "G": "<c16"}  # longdouble, and the complex number of two of them
+# What is read item by item and arrives as a list.
+SERIES = (range, deque, array.array, memoryview, Iterator, MappingView)
 
 
 class BoundaryError(TypeError):
@@ -29,14 +41,20 @@ def encode(value):
 
     Parameters
     ----------
-    value : None, bool, int, float, str, list, tuple, dict, numpy.ndarray or numpy.generic
-        Lists, tuples and dictionaries of these, nested up to 32 deep. Arrays and NumPy's
-        scalars are of a boolean, integer, float or complex type of at most 16 bytes.
+    value : None, bool, int, float, complex, str, bytes, or a NumPy scalar or array
+        Also lists, tuples, sets and dictionaries of these, nested up to 32 deep. Arrays are of
+        booleans, numbers or text, or of objects that could cross by themselves. A fraction or a
+        decimal number becomes a float; a range, an iterator, a view of a dictionary, a deque or
+        an `array.array` becomes a list; a pandas series or index becomes an array.
 
     Raises
     ------
     BoundaryError
         When it holds anything else, or too much.
+
+    Notes
+    -----
+    An iterator is read, up to one item more than can cross, and may raise what it likes.
     """
     return json.dumps(_plain(value, DEPTH, [ITEMS]))
 
@@ -67,24 +85,38 @@ def _plain(value, depth, left):
                             "array")
     if value is None or value is True or value is False:
         return value
+    if isinstance(value, str):  # first, as NumPy's text is of both kinds
+        return str.__str__(value)
+    if isinstance(value, (bytes, bytearray)):
+        return {"bytes": base64.b64encode(value).decode()}
     if isinstance(value, (np.ndarray, np.generic)):
-        return _plain_array(value)
+        return _plain_array(value, depth, left)
     if isinstance(value, int):
         return _short(int.__pos__(value))
     if isinstance(value, float):
         return float.__pos__(value)
-    if isinstance(value, str):
-        return str.__str__(value)
+    if isinstance(value, complex):
+        return {"complex": [complex.__pos__(value).real, complex.__pos__(value).imag]}
+    if isinstance(value, (Fraction, Decimal)):
+        return _rounded(value)
     if isinstance(value, list):
         return [_plain(item, depth - 1, left) for item in list.__iter__(value)]
-    if isinstance(value, tuple):
-        return {"tuple": [_plain(item, depth - 1, left) for item in tuple.__iter__(value)]}
+    for kind in (tuple, set, frozenset):
+        if isinstance(value, kind):
+            return {kind.__name__: [_plain(item, depth - 1, left) for item in kind.__iter__(value)]}
+    if isinstance(value, MappingProxyType):
+        value = dict(value)
     if isinstance(value, dict):
         return {"dict": [[_plain(key, depth - 1, left), _plain(item, depth - 1, left)]
                          for key, item in dict.items(value)]}
+    if isinstance(value, SERIES):
+        return [_plain(item, depth - 1, left) for item in islice(iter(value), left[0] + 1)]
+    pandas = sys.modules.get("pandas")
+    if pandas and isinstance(value, (pandas.Series, pandas.Index)):
+        return _plain_array(np.asarray(value), depth, left)
     raise BoundaryError(
-        f"a value of type {type(value).__name__}: only None, bool, int, float, str, list, tuple, "
-        "dict and NumPy arrays can be looked at")
+        f"a value of type {type(value).__name__}: only None, numbers, text, lists, tuples, sets, "
+        "dictionaries and NumPy arrays can be looked at")
 
 
 def _short(number):
@@ -93,17 +125,31 @@ def _short(number):
     return number
 
 
-def _plain_array(value):
+def _rounded(number):
+    try:
+        return float(number)
+    except (OverflowError, ValueError):  # of a signalling NaN
+        raise BoundaryError(f"a {type(number).__name__} that no float can stand for") from None
+
+
+def _plain_array(value, depth, left):
     if isinstance(value, np.ma.MaskedArray):
         raise BoundaryError("a value of type MaskedArray: return a plain NumPy array")
-    dtype = value.dtype.newbyteorder("<")
+    dtype = np.dtype(ROUNDED.get(value.dtype.char, value.dtype)).newbyteorder("<")
+    if dtype.kind in "UO":
+        plain = np.array(value, subok=False)
+        # Counted before they are made: an array can show one item in a million places.
+        if plain.size > left[0]:
+            raise BoundaryError(f"a value of more than {ITEMS:,} items: return a smaller one")
+        items = [_plain(item, depth - 1, left) for item in plain.ravel().tolist()]
+        return {"items": [dtype.kind, list(plain.shape), items]}
     if dtype.str not in DTYPES:
-        raise BoundaryError(f"a NumPy value of type {dtype}: only numbers and booleans")
-    array = np.array(value, dtype, subok=False, order="C")
-    data = base64.b64encode(array.tobytes()).decode()
+        raise BoundaryError(f"a NumPy value of type {dtype}: only numbers, booleans and text")
+    plain = np.array(value, dtype, subok=False, order="C")
+    data = base64.b64encode(plain.tobytes()).decode()
     if isinstance(value, np.generic):
-        return {"scalar": [array.dtype.str, data]}
-    return {"array": [array.dtype.str, list(array.shape), data]}
+        return {"scalar": [plain.dtype.str, data]}
+    return {"array": [plain.dtype.str, list(plain.shape), data]}
 
 
 def _value(plain, depth):
@@ -118,6 +164,14 @@ def _value(plain, depth):
             return tuple(_value(item, depth - 1) for item in items)
         case [("dict", list(pairs))]:
             return _dictionary(pairs, depth - 1)
+        case [("set" | "frozenset" as kind, list(items))]:
+            return _set(kind, [_value(item, depth - 1) for item in items])
+        case [("bytes", str(data))]:
+            return _bytes(data)
+        case [("complex", [float(real), float(imaginary)])]:
+            return complex(real, imaginary)
+        case [("items", ["U" | "O" as kind, list(shape), list(items)])]:
+            return _items(kind, shape, [_value(item, depth - 1) for item in items])
         case [("array", [str(dtype), list(shape), str(data)])]:
             return _array(dtype, shape, data)
         case [("scalar", [str(dtype), str(data)])]:
@@ -138,15 +192,34 @@ def _dictionary(pairs, depth):
     return result
 
 
+def _set(kind, items):
+    try:
+        return {"set": set, "frozenset": frozenset}[kind](items)
+    except TypeError:
+        raise BoundaryError("a set of what no set can hold") from None
+
+
+def _bytes(data):
+    try:
+        return base64.b64decode(data, validate=True)
+    except binascii.Error:
+        raise BoundaryError("bytes that cannot be read") from None
+
+
+def _items(kind, shape, items):
+    _check(shape)
+    if kind == "U" and not all(isinstance(item, str) for item in items):
+        raise BoundaryError("an array of text with something else in it")
+    flat = np.empty(len(items), object)
+    flat[:] = items
+    return (flat.astype(str) if kind == "U" else flat).reshape(shape)
+
+
 def _array(dtype, shape, data):
     if dtype not in DTYPES:
         raise BoundaryError(f"a NumPy value of type {dtype[:20]!r}")
-    if len(shape) > 32 or any(type(n) is not int or not 0 <= n < 2**31 for n in shape):
-        raise BoundaryError("an array without a proper shape")
-    try:
-        content = base64.b64decode(data, validate=True)
-    except binascii.Error:
-        raise BoundaryError("an array whose numbers cannot be read") from None
+    _check(shape)
+    content = _bytes(data)
     expected = np.dtype(dtype).itemsize
     for length in shape:
         expected *= length
@@ -156,3 +229,8 @@ def _array(dtype, shape, data):
         return np.empty(shape, dtype)
     # A copy, because what is made on top of bytes cannot be written to.
     return np.frombuffer(content, dtype).reshape(shape).copy()
+
+
+def _check(shape):
+    if len(shape) > 32 or any(type(n) is not int or not 0 <= n < 2**31 for n in shape):
+        raise BoundaryError("an array without a proper shape")

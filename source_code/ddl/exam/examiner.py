@@ -21,6 +21,8 @@ __all__ = ["asked_names", "judge", "main"]
 
 MESSAGE_CHARACTERS = 2_000
 SHOWN_CHARACTERS = 200  # of a value, a call or a line
+ERRORS = {name: kind for name, kind in vars(builtins).items()
+          if isinstance(kind, type) and issubclass(kind, Exception)}
 SEEN = "@seen"  # no test cell can have this name for something of its own
 
 
@@ -247,15 +249,19 @@ class _Watched(ast.NodeTransformer):
 
 
 def _raised(call, error):
-    """Return the submission's exception as one of ours, of the same built-in type if it has one."""
+    """Return the submission's exception as one of ours, of the same built-in ancestors."""
     name, message, line = (str(error.get(part, ""))[:2_000] for part in ("type", "message", "line"))
-    kind = getattr(builtins, name, None)
-    if not (isinstance(kind, type) and issubclass(kind, Exception)):
-        kind = RuntimeError
+    bases = error.get("bases")
+    bases = [base for base in bases if isinstance(base, str)] if isinstance(bases, list) else []
+    kinds = []
+    for kind in (ERRORS[base] for base in dict.fromkeys(bases) if base in ERRORS):
+        if not any(issubclass(nearer, kind) for nearer in kinds):
+            kinds.append(kind)
     try:
-        raised = type(name, (_Raised, kind), {})(message)
-    except (TypeError, ValueError):  # some want more than a message; some names are none
-        raised = type("Exception", (_Raised, RuntimeError), {})(message)
+        kind = type(name, (_Raised, *(kinds or [Exception])), {})
+        raised = kind.__new__(kind, message)  # some want more than a message, but only to begin
+    except (TypeError, ValueError):  # types that do not go together; a name that is none
+        raised = type("Exception", (_Raised, Exception), {})(message)
     if name == "NotImplementedError" and not message:  # what stands in place of an answer
         raised.text = f"`{call.partition('(')[0]}` is still to be written"
         return raised

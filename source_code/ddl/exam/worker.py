@@ -5,17 +5,20 @@ Nothing that it says is trusted to be more than the submission's answer. Whoever
 its surroundings; the limits that a process can set for itself come with the first request.
 """
 
+import builtins
 import contextlib
 import ctypes
 import io
+import itertools
 import math
 import os
 import resource
 import signal
 import sys
 import traceback
+from collections.abc import Iterator
 
-from ddl.exam.boundary import BoundaryError, decode, encode
+from ddl.exam.boundary import ITEMS, BoundaryError, decode, encode
 from ddl.exam.wire import Wire
 
 __all__ = ["Kept", "Shell", "error_of", "main", "respond"]
@@ -24,6 +27,9 @@ MESSAGE_CHARACTERS = 2_000
 FRAMES = 6  # of a traceback: the last ones are what its reader wants
 FILES = 128
 PR_SET_PDEATHSIG = 1
+# Taken here, where the submission has not run yet; by their own names, not their other ones.
+ERRORS = {kind: kind.__name__ for kind in vars(builtins).values()
+          if isinstance(kind, type) and issubclass(kind, BaseException)}
 
 
 class Kept(io.TextIOBase):
@@ -98,18 +104,21 @@ def respond(names, request):
         return {"names": {name: _described(names, name) for name in request["names"]}}
     try:
         args, kwargs = decode(request["args"]), decode(request["kwargs"])
-        returned = names[request["name"]](*args, **kwargs)
+        # Together, as a generator function's own code runs when what it returned is read.
+        return {"value": encode(names[request["name"]](*args, **kwargs))}
     except KeyboardInterrupt:
         raise
+    except BoundaryError as error:
+        return {"refused": _clean(error, MESSAGE_CHARACTERS)}
     except BaseException as error:  # also SystemExit: it is the function's, not the worker's
         return {"raised": error_of(error)}
-    return _encoded(returned)
 
 
 def error_of(error):
     """Return an exception's type, message, traceback and last line, as text of bounded length.
 
-    The traceback begins at the submission's own code.
+    The traceback begins at the submission's own code; ``bases`` are the built-in exceptions among
+    the type and its ancestors, the nearest first.
     """
     try:
         frames = traceback.extract_tb(error.__traceback__)
@@ -119,14 +128,16 @@ def error_of(error):
         line = last and f"line {last.lineno}: {last.line}"[:200]
         if isinstance(error, SyntaxError) and error.text:
             line = f"line {error.lineno}: {error.text.strip()}"[:200]
+        bases = [ERRORS[kind] for kind in type.mro(type(error)) if kind in ERRORS]
         return {"type": _clean(type(error).__name__, 100), "line": _clean(line or "", 200),
+                "bases": bases,
                 "message": _clean(str(error), MESSAGE_CHARACTERS),
                 "traceback": _clean("".join(traceback.format_list(frames)),
                                     4 * MESSAGE_CHARACTERS)}
     except KeyboardInterrupt:
         raise
     except BaseException:  # an exception whose own methods raise
-        return {"type": "Exception", "line": "", "message": "", "traceback": ""}
+        return {"type": "Exception", "bases": [], "line": "", "message": "", "traceback": ""}
 
 
 def _is_cell(filename):
@@ -140,11 +151,13 @@ def _clean(text, characters):
 def _described(names, name):
     if name not in names:
         return {"missing": True}
-    return {"function": True} if callable(names[name]) else _encoded(names[name])
-
-
-def _encoded(value):
+    value = names[name]
+    if callable(value):
+        return {"function": True}
     try:
+        if isinstance(value, Iterator):  # looked at, and left as it was
+            ahead = list(itertools.islice(value, ITEMS + 1))
+            names[name], value = itertools.chain(ahead, value), ahead
         return {"value": encode(value)}
     except KeyboardInterrupt:
         raise
