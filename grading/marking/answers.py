@@ -1,4 +1,4 @@
-"""What of a handed-in notebook is the student's, put into the lesson as it was handed out."""
+"""A student's work, put into the lesson as it was handed out."""
 
 import base64
 import binascii
@@ -17,6 +17,8 @@ OWN_CELLS = 500  # more of them than anybody writes
 PICTURES = ("image/png", "image/jpeg", "image/gif")
 # What a browser takes for a tag, for another way to write a character, for a link that runs code.
 ACTIVE = re.compile(r"(<(?=[A-Za-z/!?])|&(?=#|\w+;)|(?:script|data)\\*(?=:))", re.IGNORECASE)
+DEFINED = re.compile(
+    r"^(?:(?:async\s+)?def|class)\s+(\w+)|^(\w+)\s*(?::[^=\n]*)?=(?!=)", re.MULTILINE)
 NO_SPACE = "\u200b"  # parts it and is not seen
 
 
@@ -47,10 +49,12 @@ def recognized(release, handed_in: list[dict]) -> int:
 
 
 def answered(release, handed_in: list[dict]):
-    """Return the lesson with a student's answers in it, and what a person should look at.
+    """Return the lesson with a student's work in it, and what a person should look at.
 
-    Our cells are as they were handed out. Answers are found by their `grade_id`, and the first of
-    two counts. The student's own cells stay behind the cell of ours that they stood behind.
+    Run from top to bottom, it does what the student's notebook does: answers and the lesson's
+    ungraded cells are as the student left them, and the student's own cells, parts of a split cell
+    among them, stay behind the cell of ours that they stood behind. Test cells and questions are
+    as they were handed out. Cells of ours are found by their `grade_id`, id or text.
 
     Parameters
     ----------
@@ -72,33 +76,54 @@ def answered(release, handed_in: list[dict]):
         ours = ours or by_text.get(_text(cell["source"]))
         if ours is not None and ours.id not in seen:
             seen.add(ours.id)
+            for what, rest in _take(cell, ours):
+                odd[what].append(_grade_id(ours) or _first_line(ours))
+                own.setdefault(place, []).extend(rest)
             place = ours.id
-            if _take(cell, ours):
-                odd["changed"].append(_grade_id(ours))
         elif cell["source"].strip() and left:
             left -= 1
-            name = _grade_id(ours) if ours is not None else None
-            if name and _text(cell["source"]) != _text(ours.source):
-                own.setdefault(place, []).append(_set_aside(cell, name))
-            elif not name:
-                own.setdefault(place, []).append(_own(cell))
-            if name:
-                odd["there more than once, of which the first counts"].append(name)
+            made, what = _again(cell, ours, place) if _graded(ours) else ([_own(cell)], "")
+            own.setdefault(place, []).extend(made)
+            if what:
+                odd[what].append(_grade_id(ours))
     if not left:
         notes.append(f"it has more than {OWN_CELLS} cells of its own: the others are left out")
-    for cell in notebook.cells:
-        name = _grade_id(cell)
-        if name and cell.id not in seen and (utils.is_grade(cell) or utils.is_solution(cell)):
-            odd["deleted"].append(name)
-    notebook.cells = [
-        *own.get("", []),
-        *(each for cell in notebook.cells for each in (cell, *own.get(cell.id, []))),
-    ]
+    elsewhere = {line.strip() for cells in own.values() for cell in cells
+                 for line in cell.source.splitlines() if cell.cell_type == "code"}
+    for cell in [cell for cell in notebook.cells if cell.id not in seen]:
+        if utils.is_grade(cell) or utils.is_solution(cell):
+            odd["graded cells were deleted"].append(_grade_id(cell))
+            # A stub would take the place of an answer that stands in another cell.
+            cell.source = cell.source if utils.is_grade(cell) else ""
+        elif cell.cell_type == "code" and not _grade_id(cell):
+            if all(line.strip() in elsewhere for line in cell.source.splitlines()):
+                notebook.cells.remove(cell)  # it was split, or merged with another one
+            elif "demo" not in cell.metadata.get("tags", ()):
+                odd["cells were deleted, and put back"].append(_first_line(cell))
+    notebook.cells = list(_in_order(notebook.cells, own, seen))
     for number, cell in enumerate((c for c in notebook.cells if c.id not in by_id), start=1):
         cell.id = f"own-{number}"
     for what, names in odd.items():
-        notes.append(f"graded cells were {what}: {', '.join(dict.fromkeys(names))}")
+        notes.append(f"{what}: {', '.join(dict.fromkeys(names))}")
     return notebook, notes
+
+
+def _in_order(ours, own, seen):
+    """Yield our cells, and behind each the own ones that belong there.
+
+    They come after what was put back, as a part of it may be what they are, but not after a test.
+    """
+    waiting = own.get("", [])
+    if not seen:  # it is no notebook of this lesson
+        yield from waiting
+        waiting = []
+    for cell in ours:
+        if cell.id in seen or utils.is_grade(cell):
+            yield from waiting
+            waiting = []
+        yield cell
+        waiting = [*waiting, *own.get(cell.id, [])]
+    yield from waiting
 
 
 def _cell(found):
@@ -113,12 +138,14 @@ def _cell(found):
     metadata = found.get("metadata")
     ours = metadata.get("nbgrader") if isinstance(metadata, dict) else None
     grade_id = ours.get("grade_id") if isinstance(ours, dict) else None
+    tags = metadata.get("tags") if isinstance(metadata, dict) else None
     return {
         "cell_type": found["cell_type"],
         # Half a surrogate pair is valid JSON and can be written to no file.
         "source": source.encode("utf-8", "replace").decode(),
         "grade_id": grade_id if isinstance(grade_id, str) else None,
         "id": found["id"] if isinstance(found.get("id"), str) else None,
+        "demo": isinstance(tags, list) and "demo" in tags,
         "attachments": found.get("attachments"),
     }
 
@@ -126,24 +153,65 @@ def _cell(found):
 def _take(cell, ours):
     """Put what a student wrote into a cell of ours where it is for that.
 
-    Return whether it is a test cell that was changed.
+    Yield what is odd about it, and the own cells that are made of what has no place in it.
     """
-    changed = _text(cell["source"]) != _text(ours.source)
     if utils.is_solution(ours):
-        if not changed:
-            return False
-        ours.source = cell["source"]
-        if ours.cell_type == "markdown":
-            ours.source = _harmless(ours.source)
-            if pictures := _pictures(cell["attachments"]):
-                ours.attachments = pictures
-        return False
-    return changed and utils.is_grade(ours)
+        if cell["cell_type"] != ours.cell_type == "code":
+            yield "graded cells were made text, and are code again", []
+    elif cell["cell_type"] != ours.cell_type:
+        same = _text(cell["source"]) == _text(ours.source)
+        yield "cells were made text or code, and are again what they were", (
+            [] if same else [_own(cell)])
+        return
+    if _text(cell["source"]) == _text(ours.source):
+        return
+    if not utils.is_solution(ours) and _grade_id(ours):
+        rest = _text(cell["source"]).replace(_text(ours.source), "").strip()
+        merged = utils.is_grade(ours) and rest != _text(cell["source"])
+        # With one that was merged with it, or else to be read.
+        kept = _own(cell | {"source": rest}) if merged else _set_aside(cell, _grade_id(ours))
+        yield "graded cells were changed", [kept]
+        return
+    ours.source = cell["source"]
+    if ours.cell_type != "code":
+        ours.source = _harmless(ours.source)
+        if pictures := _pictures(cell["attachments"]):
+            ours.attachments = pictures
+
+
+def _again(cell, ours, place):
+    """Return the own cells that a second cell with a question's id makes, and what is odd.
+
+    JupyterLab gives both parts of a cell that it splits the same id.
+    """
+    if _text(cell["source"]) == _text(ours.source):
+        return [], ""
+    if not utils.is_solution(ours):
+        return [_set_aside(cell, _grade_id(ours))], (
+            "graded cells were there more than once, of which the first counts")
+    if ours.cell_type == "code":
+        twice = _names(ours.source) & _names(cell["source"])
+        return [_own(cell | {"cell_type": "code"})], (
+            "answers were there more than once, and are all run in their order" if twice else "")
+    ours.source += "\n\n" + _harmless(cell["source"])
+    if pictures := _pictures(cell["attachments"]):
+        ours.attachments = ours.get("attachments", {}) | pictures
+    return [], "" if place == ours.id else "answers were there more than once, and are put together"
+
+
+def _names(source):
+    """What a cell defines, as far as its lines begin with it."""
+    return {name for names in DEFINED.findall(source) for name in names if name}
+
+
+def _graded(cell):
+    return cell is not None and _grade_id(cell)
 
 
 def _own(cell):
     if cell["cell_type"] == "code":
-        return v4.new_code_cell(cell["source"])
+        # A copy of a cell that only shows something is one, too.
+        return v4.new_code_cell(cell["source"], metadata={"tags": ["demo"]} if cell["demo"] else {})
     made = v4.new_markdown_cell(_harmless(cell["source"]))
     if pictures := _pictures(cell["attachments"]):
         made.attachments = pictures
@@ -151,9 +219,9 @@ def _own(cell):
 
 
 def _set_aside(cell, name):
-    """A second answer: to be read, not run."""
+    """What stood in another cell's place: to be read, not run."""
     text = "\n".join(f"    {line}" for line in cell["source"].splitlines())
-    return v4.new_markdown_cell(f"A second {name}, which was not looked at:\n\n{_harmless(text)}")
+    return v4.new_markdown_cell(f"What was in {name}, and does not count:\n\n{_harmless(text)}")
 
 
 def _harmless(source):
@@ -178,6 +246,10 @@ def _pictures(attachments):
 
 def _grade_id(cell):
     return cell.metadata.get("nbgrader", {}).get("grade_id")
+
+
+def _first_line(cell):
+    return f"“{cell.source.strip().partition(chr(10))[0][:40]}”"
 
 
 def _text(source):

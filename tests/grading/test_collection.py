@@ -248,6 +248,13 @@ def answered(tiny, notebook):
     return made, " ".join(notes)
 
 
+def copied(cell, source):
+    """A second cell with all that is written down about one, as JupyterLab makes it."""
+    second = nbformat.from_dict(json.loads(json.dumps(cell)))
+    second.source, second.id = source, f"{cell.id}-copy"
+    return second
+
+
 def test_answers_go_where_they_belong_and_nothing_else_changes(tiny):
     made, notes = answered(tiny, tiny.right())
     assert notes == ""
@@ -269,15 +276,108 @@ def test_test_cells_are_put_back(tiny):
         assert tiny.answer(made, name) == tiny.answer(tiny.released, name)
 
 
-def test_the_first_of_two_answers_counts_and_the_second_is_kept_to_be_read(tiny):
+def test_of_two_answers_both_are_run_in_their_order_as_in_the_notebook(tiny):
     notebook = tiny.right()
-    second = nbformat.from_dict(json.loads(json.dumps(tiny.answer(notebook, "q01_mean"))))
-    second.source, second.id = "mean = None  # <b>", "other"
+    second = copied(tiny.answer(notebook, "q01_mean"), "def mean(values):\n    return None")
     notebook.cells.append(second)
     made, notes = answered(tiny, notebook)
-    assert "the first counts: q01_mean" in notes
+    assert "answers were there more than once, and are all run in their order: q01_mean" in notes
     assert "canary" in tiny.answer(made, "q01_mean").source
-    assert made.cells[-1].cell_type == "markdown" and "mean = None" in made.cells[-1].source
+    assert made.cells[-1].cell_type == "code" and made.cells[-1].source == second.source
+
+
+def test_of_two_test_cells_the_first_counts_and_the_second_can_be_read(tiny):
+    notebook = tiny.right()
+    notebook.cells.append(copied(tiny.answer(notebook, "q01_mean_test"), "pass  # <b>"))
+    made, notes = answered(tiny, notebook)
+    assert "of which the first counts: q01_mean_test" in notes
+    assert made.cells[-1].cell_type == "markdown" and "pass  # <\u200bb>" in made.cells[-1].source
+
+
+def test_parts_of_a_split_cell_are_all_there(tiny):
+    """JupyterLab gives both the metadata of the one that there was, and new ids."""
+    notebook = tiny.right()
+    answer = tiny.answer(notebook, "q01_mean")
+    place = notebook.cells.index(answer) + 1
+    notebook.cells.insert(place, copied(answer, "def helper(x):\n    return x"))
+    written = tiny.answer(notebook, "q03_why")
+    place = notebook.cells.index(written) + 1
+    notebook.cells.insert(place, copied(written, "And <b>more</b> of it."))
+    for cell in notebook.cells:
+        cell.id = f"new-{cell.id}"
+    made, notes = answered(tiny, notebook)
+    assert notes == ""
+    place = made.cells.index(tiny.answer(made, "q01_mean"))
+    assert made.cells[place + 1].source == "def helper(x):\n    return x"
+    why = tiny.answer(made, "q03_why").source
+    assert why.startswith("A canary") and why.endswith("\n\nAnd <\u200bb>more<\u200b/b> of it.")
+
+
+def test_a_cell_that_was_merged_into_another_one_leaves_no_stub(tiny):
+    notebook = tiny.right()
+    first, second = (tiny.answer(notebook, name) for name in ("q01_mean", "q04_double"))
+    first.source += f"\n\n{second.source}"
+    notebook.cells.remove(second)
+    made, notes = answered(tiny, notebook)
+    assert tiny.answer(made, "q04_double").source == ""
+    assert notes == "graded cells were deleted: q04_double"
+
+
+def test_what_was_merged_into_a_test_cell_is_run(tiny):
+    notebook = tiny.right()
+    answer, test = (tiny.answer(notebook, name) for name in ("q04_double", "q04_double_test"))
+    test.source = f"{answer.source}\n\n{test.source}"
+    notebook.cells.remove(answer)
+    made, notes = answered(tiny, notebook)
+    assert "changed: q04_double_test" in notes and "deleted: q04_double" in notes
+    place = made.cells.index(tiny.answer(made, "q04_double_test"))
+    assert made.cells[place - 1].source == answer.source.strip()
+
+
+def test_the_lessons_own_cells_are_as_the_student_left_them(tiny):
+    notebook = tiny.right()
+    setup, shows = notebook.cells[1:3]
+    setup.source += "\nimport statistics"
+    shows.source = "import pandas as pd"
+    notebook.cells[0].source += "\n\nMy notes <script>"
+    made, notes = answered(tiny, notebook)
+    assert notes == ""
+    assert [cell.source for cell in made.cells[1:3]] == [setup.source, "import pandas as pd"]
+    assert made.cells[2].metadata.tags == ["demo"]
+    assert made.cells[0].source.endswith("My notes <\u200bscript>")
+
+
+def test_a_split_or_deleted_cell_of_the_lessons_own(tiny):
+    notebook = tiny.right()
+    notebook.cells.pop(1)
+    made, notes = answered(tiny, notebook)
+    assert made.cells[1].source == tiny.released.cells[1].source
+    assert notes == "cells were deleted, and put back: “size = \"reader\"”"
+    notebook.cells[1:1] = [nbformat.v4.new_code_cell(source)
+                           for source in ("size = \"reader\"", "import math")]
+    notebook.cells[1].source += "\nother = 1"
+    made, notes = answered(tiny, notebook)
+    assert notes == "" and sum("reader" in cell.source for cell in made.cells) == 1
+
+
+def test_an_answer_that_became_text_is_code_again_and_a_cell_of_ours_is_put_back(tiny):
+    notebook = tiny.right()
+    answer = tiny.answer(notebook, "q01_mean")
+    for cell in (answer, notebook.cells[1]):
+        place = notebook.cells.index(cell)
+        notebook.cells[place] = nbformat.v4.new_markdown_cell(
+            cell.source, metadata=cell.metadata, id=cell.id)
+    made, notes = answered(tiny, notebook)
+    assert "made text, and are code again: q01_mean" in notes and "again what they were" in notes
+    assert tiny.answer(made, "q01_mean").source.strip() == answer.source.strip()
+    assert made.cells[1] == tiny.released.cells[1]
+
+
+def test_a_copy_of_a_cell_that_only_shows_something_is_not_run_either(tiny):
+    notebook = tiny.right()
+    notebook.cells.insert(3, copied(notebook.cells[2], notebook.cells[2].source))
+    made, notes = answered(tiny, notebook)
+    assert notes == "" and made.cells[3].metadata.tags == ["demo"]
 
 
 def test_own_cells_stay_where_they_are(tiny):

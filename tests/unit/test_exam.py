@@ -13,7 +13,8 @@ import pytest
 
 from ddl.exam import CellError, Examination, Limits, Verdict, examine, visible_part
 from ddl.exam.channel import Channel, Ended, Late, WorkerProcess, start
-from ddl.exam.examiner import asked_names, judge
+from ddl.exam.cells import asked_names
+from ddl.exam.examiner import judge
 from ddl.exam.worker import Kept, respond
 
 

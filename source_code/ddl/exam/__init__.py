@@ -15,7 +15,7 @@ _HOME = {
     "Limits": "limits",
     "Verdict": "examination",
     "examine": "examination",
-    "test_cells": "examination",
+    "test_cells": "cells",
     "visible_part": "examination",
     "WorkerProcess": "channel",
     "start_worker": "channel",

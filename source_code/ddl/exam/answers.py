@@ -13,8 +13,9 @@ from html import escape
 from pathlib import Path
 
 import ddl
+from ddl.exam.cells import as_answered, source_of, test_cells, unmarked_names
 from ddl.exam.channel import start_worker
-from ddl.exam.examination import Examiner, Verdict, examine, test_cells, visible_part
+from ddl.exam.examination import Examiner, Verdict, examine, visible_part
 from ddl.exam.limits import Limits
 from ddl.exam.worker import Kept, respond
 
@@ -33,7 +34,7 @@ class Answers:
         The notebook's.
     verdicts : tuple of Verdict
     troubles : tuple of str
-        Cells that ended with an error, which may be why.
+        Cells that ended with an error, which may be why, and what marking does otherwise.
     """
 
     name: str
@@ -84,15 +85,15 @@ def check_file(path, limits=Limits()):
     ValueError
         When it cannot be read, or has no tests.
     """
-    notebook = _read(path)
+    notebook, notes = _read(path)
     found = examine(notebook, hidden=False, limits=limits,
                     start_worker=partial(start_worker, folder=Path(path).resolve().parent))
     # What stands in an unanswered question's cell says nothing that its verdict does not.
     troubles = [f"cell {cell.index + 1} ended with {cell.error.type}: {cell.error.message}"
                 for cell in found.cells
                 if cell.error and cell.error.type != "NotImplementedError"]
-    return Answers(Path(path).stem, found.verdicts,
-                   tuple(textwrap.shorten(trouble, 200) for trouble in troubles))
+    troubles = [textwrap.shorten(trouble, 200) for trouble in troubles]
+    return Answers(Path(path).stem, found.verdicts, (*troubles, *notes))
 
 
 def check(notebook=None):
@@ -161,7 +162,7 @@ def _this_notebook(names):
     for path in _lessons().values():
         with contextlib.suppress(ValueError):
             counts[path] = sum("".join(cell["source"]).strip() in run
-                               for cell in _read(path)["cells"])
+                               for cell in _read(path)[0]["cells"])
     best = max(counts, key=counts.get, default=None)
     if best is None or not counts[best]:
         raise ValueError("say which lesson this is, for example: check('1.Gradient-Basics')")
@@ -169,10 +170,11 @@ def _this_notebook(names):
 
 
 def _read(path):
+    """Return a saved notebook as it is marked, and what to know about that."""
     import nbformat
 
     try:
-        notebook = nbformat.read(path, as_version=4)
+        notebook, notes = as_answered(nbformat.read(path, as_version=4))
         tests = test_cells(notebook)
     except Exception as error:  # nbformat has no common type for what it does not understand
         reason = (str(error).splitlines() or [type(error).__name__])[0]
@@ -180,12 +182,16 @@ def _read(path):
                          "open it in JupyterLab and save it, or get a fresh copy") from None
     if not tests:
         raise ValueError(f"{path} has no questions with tests")
-    return notebook
+    return notebook, notes
 
 
 def _check_names(path, names):
-    """Judge what is defined in this process."""
-    notebook, limits, verdicts = _read(path), Limits(), []
+    """Judge what is defined in this process, less what is not when the notebook is marked."""
+    (notebook, notes), limits, verdicts = _read(path), Limits(), []
+    kernels = {name: names.pop(name) for name in unmarked_names(notebook) if name in names}
+    if kernels:
+        notes += (f"no cell that is run when marking defines {', '.join(sorted(kernels))}: save "
+                  "the notebook, and define them in a cell of your own",)
     examiner = Examiner(limits)
 
     def answer(request):
@@ -194,13 +200,14 @@ def _check_names(path, names):
 
     try:
         for index, (name, points) in test_cells(notebook).items():
-            source = visible_part(notebook["cells"][index]["source"])
+            source = visible_part(source_of(notebook["cells"][index]))
             # Calls cannot be stopped from here: interrupting the kernel does that.
             outcome = examiner.judge(source, answer, limits.total_s)
             verdicts.append(Verdict(name, points, **outcome))
     finally:
         examiner.close()
-    return Answers(Path(path).stem, tuple(verdicts))
+        names.update(kernels)
+    return Answers(Path(path).stem, tuple(verdicts), notes)
 
 
 def _show_button(path, names):

@@ -9,12 +9,13 @@ import sys
 import time
 from dataclasses import asdict, dataclass
 
+from ddl.exam.cells import code_cells, source_of, test_cells
 from ddl.exam.channel import Channel, Ended, Late, start
 from ddl.exam.channel import start_worker as start_plain_worker
 from ddl.exam.limits import Limits
 
 __all__ = ["CellError", "CellResult", "Examination", "Examiner", "Verdict", "examine",
-           "test_cells", "visible_part"]
+           "visible_part"]
 
 START_S = 60.0  # a worker or an examiner on a busy machine
 HIDDEN = re.compile(r"^[^\n]*### BEGIN HIDDEN TESTS.*?(### END HIDDEN TESTS[^\n]*\n?|\Z)",
@@ -116,7 +117,8 @@ def examine(notebook, *, hidden, start_worker=start_plain_worker, limits=Limits(
     notebook : dict
         A notebook of format 4, as nbformat reads it. Its test cells (nbgrader's `grade` without
         `solution`) have to be the course's own: they are run as they stand here. All other code
-        cells are the submission's, and run in the worker unless they are tagged ``demo``.
+        cells are the submission's, and run in the worker; of those tagged ``demo``, see
+        `ddl.exam.cells.code_cells`.
     hidden : bool
         Whether to run what stands between ``### BEGIN HIDDEN TESTS`` and ``### END HIDDEN TESTS``.
     start_worker : callable
@@ -134,18 +136,16 @@ def examine(notebook, *, hidden, start_worker=start_plain_worker, limits=Limits(
     """
     cells = notebook["cells"]
     tests = test_cells(notebook)
-    codes = {index: _source(cell) for index, cell in enumerate(cells)
-             if cell["cell_type"] == "code" and index not in tests
-             and "demo" not in cell["metadata"].get("tags", ()) and _source(cell).strip()}
+    codes = code_cells(notebook)
     clock = _Clock(limits)
-    seen = _walk(codes, {index: visible_part(_source(cells[index])) for index in tests},
+    seen = _walk(codes, {index: visible_part(source_of(cells[index])) for index in tests},
                  start_worker, limits, clock)
     # Hidden tests have a second run of everything to themselves, and nothing that this run prints
     # is kept: a submission's functions see the inputs of hidden tests, and could print them in a
     # later cell. What broke its worker the first time, and what failed anyway, is left out.
-    unseen = {index: _source(cells[index]) for index in tests if hidden
+    unseen = {index: source_of(cells[index]) for index in tests if hidden
               and seen.outcomes[index]["passed"]
-              and visible_part(_source(cells[index])) != _source(cells[index])}
+              and visible_part(source_of(cells[index])) != source_of(cells[index])}
     judged = seen.outcomes
     notes = list(seen.notes)
     if unseen:
@@ -161,16 +161,6 @@ def examine(notebook, *, hidden, start_worker=start_plain_worker, limits=Limits(
     return Examination(verdicts, tuple(seen.cells), tuple(dict.fromkeys(notes)))
 
 
-def test_cells(notebook):
-    """Return a notebook's test cells: from their place to their grade id and points."""
-    found = {}
-    for index, cell in enumerate(notebook["cells"]):
-        about = cell["metadata"].get("nbgrader", {})
-        if cell["cell_type"] == "code" and about.get("grade") and not about.get("solution"):
-            found[index] = (about["grade_id"], about["points"])
-    return found
-
-
 def visible_part(source):
     """Return a test cell's source without its hidden tests."""
     return HIDDEN.sub("", source)
@@ -181,11 +171,6 @@ def _safe(outcome):
     if outcome["passed"] or outcome["message"].startswith(NOT_EXAMINED):
         return outcome["message"]
     return HIDDEN_MESSAGE
-
-
-def _source(cell):
-    source = cell["source"]
-    return source if isinstance(source, str) else "".join(source)
 
 
 class _OutOfTime(Exception):

@@ -10,14 +10,14 @@ import builtins
 import contextlib
 import io
 import resource
-import symtable
 import sys
 
 from ddl.exam.boundary import BoundaryError, decode, encode
+from ddl.exam.cells import asked_names
 from ddl.exam.wire import Wire
 from ddl.exam.worker import Kept
 
-__all__ = ["asked_names", "judge", "main"]
+__all__ = ["judge", "main"]
 
 MESSAGE_CHARACTERS = 2_000
 SHOWN_CHARACTERS = 200  # of a value, a call or a line
@@ -45,22 +45,6 @@ def judge(source, ask, printed_bytes=2**16):
     # Parts of it may come from the submission: no longer than it needs to be, and text to write.
     shown = (message or "")[:MESSAGE_CHARACTERS].encode("utf-8", "replace").decode()
     return {"passed": message is None, "message": shown, "printed": kept.text()}
-
-
-def asked_names(source):
-    """Return the names that `source` uses, and neither defines, imports nor has as built-ins."""
-    used, bound = set(), set()
-
-    def collect(table, top):
-        for symbol in table.get_symbols():
-            own = symbol.is_assigned() or symbol.is_imported()
-            if top or symbol.is_global():
-                (bound if own else used).add(symbol.get_name())
-        for inner in table.get_children():
-            collect(inner, False)
-
-    collect(symtable.symtable(source, "test", "exec"), True)
-    return sorted(name for name in used - bound if not hasattr(builtins, name))
 
 
 class _NoAnswer(BaseException):
