@@ -11,6 +11,8 @@ import sys
 import textwrap
 from pathlib import Path
 
+from sqlalchemy.exc import OperationalError
+
 from marking.course import Course, MarkingError
 
 HERE = Path(__file__).resolve().parents[1]
@@ -31,9 +33,13 @@ def main(arguments):
 
             open_formgrader(course, others)
         with course.alone():
+            course.check_room()
             return COMMANDS[given.command](course, given)
     except MarkingError as error:
         print(f"{given.command}: {error}", file=sys.stderr)
+        return 2
+    except (OSError, OperationalError) as error:
+        print(f"{given.command}: {_trouble(course, error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"\n{given.command}: interrupted; started again, it does all of it", file=sys.stderr)
@@ -44,23 +50,21 @@ def release(course, given):
     from marking import handout, students
 
     lesson = handout.release(course, given.lesson, given.sources)
-    if given.students:
-        students.enrol(course, students.read(given.students))
+    left_out = students.enrol_list(course, given.students) if given.students else []
     with course.gradebook() as gradebook:
         assignment = gradebook.find_assignment(lesson)
         cells = sum(len(book.grade_cells) + len(book.task_cells) for book in assignment.notebooks)
         print(f"released {lesson}: {cells} graded cells, {assignment.max_score:g} points")
     print(f"hand out what is in {course.step('release', lesson)}")
     print("no solution, hidden test, mark scheme or file of another kind was found in it")
-    return 0
+    return _left_out(left_out)
 
 
 def collect(course, given):
     from marking import collection, students
 
     lesson = course.lesson(given.lesson)
-    if given.students:
-        students.enrol(course, students.read(given.students))
+    left_out = students.enrol_list(course, given.students) if given.students else []
     where = given.where.absolute() if given.where else collection.fetch(course, lesson)
     found, strays = collection.collect(course, lesson, where)
     everyone = [person.id for person in students.students(course)]
@@ -77,15 +81,18 @@ def collect(course, given):
         print(_wrapped("The ids are: " + ", ".join(everyone)))
     print(f"\n{len(found)} of {len(everyone)} students' hand-ins taken in; originals: "
           f"{course.folder / 'collected'}")
-    return int(bool(strays or any(row[2] for row in rows)))
+    return int(bool(_left_out(left_out) or strays or any(row[2] for row in rows)))
 
 
 def autograde(course, given):
     from marking import marks
 
     lesson = course.lesson(given.lesson)
-    marks.autograde(course, lesson)
-    return _summary(marks.rows(course, lesson))
+    unknown = marks.autograde(course, lesson)
+    code = _summary(marks.rows(course, lesson))
+    if unknown:
+        print(f"not marked, as the gradebook has no such student: {', '.join(unknown)}")
+    return int(bool(code or unknown))
 
 
 def feedback(course, given):
@@ -114,6 +121,23 @@ def grades(course, given):
 COMMANDS = {
     command.__name__: command for command in (release, collect, autograde, feedback, grades)
 }
+
+
+def _left_out(rows):
+    """Name the rows of the list of students that were left out; return the command's status."""
+    for row in rows:
+        print(f"left out of the list of students: {row}")
+    return int(bool(rows))
+
+
+def _trouble(course, error):
+    """What the disk or the gradebook did not do, where, and what to do."""
+    if isinstance(error, OperationalError):
+        where, what = course.folder / "gradebook.db", error.orig
+    else:
+        where, what = error.filename or course.folder, error.strerror or error
+    return (f"{where}: {what}. What was there before is still there: make room or mend it, then "
+            "run the command again.")
 
 
 def _summary(rows):

@@ -1,9 +1,11 @@
 """Taking in what a class handed in, from a folder, a zip archive or nbgrader's exchange."""
 
+import errno
 import re
 import shutil
 import unicodedata
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -11,7 +13,7 @@ from pathlib import Path
 import nbformat
 
 from marking import answers
-from marking.course import Course, MarkingError, Notes, plain, write
+from marking.course import Course, MarkingError, plain, write
 from marking.pieces import FILE_BYTES, Refused, in_archive, in_folder
 from marking.students import Student, enrol, students
 
@@ -20,6 +22,9 @@ __all__ = ["Stray", "collect", "fetch"]
 KEPT_BYTES = 5 * FILE_BYTES  # of one hand-in, with all its files
 KEPT_FILES = 1000
 NESTED = 3  # archives in archives that are looked into
+# What is wrong with one file's name, and not with the disk.
+NAMES = {errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EILSEQ, errno.EINVAL, errno.EEXIST,
+         errno.ENOTEMPTY}
 # How Moodle names what it lets teachers download: “Full name_12345_assignsubmission_file_…”.
 PLATFORM = re.compile(r"(?P<whole>(?P<person>[^_]+)_\d+_assignsubmission_[a-z]+)(_|$)")
 
@@ -50,6 +55,7 @@ def collect(course: Course, lesson: str, where: Path) -> tuple[list[str], list[S
     release = nbformat.read(course.notebook("release", lesson), as_version=4)
     found, strays = _by_student(_pieces(where), people)
     for student, pieces in sorted(found.items()):
+        course.check_room()
         _take_in(course, lesson, release, student, pieces)
     return sorted(found), strays
 
@@ -74,8 +80,10 @@ def fetch(course: Course, lesson: str) -> Path:
                 "Without an exchange, name a folder or zip archive: FROM=PATH."
             ) from None
     where = course.folder / "exchanged" / lesson
-    enrol(course, [Student(path.name) for path in sorted(where.glob("*"))
-                   if path.name not in {person.id for person in students(course)}])
+    known = {person.id for person in students(course)}
+    for path in sorted(where.glob("*")):
+        with suppress(ValueError):  # of another kind; it is listed as a stray
+            enrol(course, [Student(path.name)] if path.name not in known else [])
     return where
 
 
@@ -115,7 +123,8 @@ def _by_student(pieces, people):
 
 def _owners(name, people):
     """Those whose hand-in a file or folder of that name can be."""
-    ids = {person.id.casefold(): person for person in people}
+    name = unicodedata.normalize("NFKC", name)
+    ids = {unicodedata.normalize("NFKC", person.id).casefold(): person for person in people}
     if exact := ids.get(name.casefold()):
         return [exact]
     if match := PLATFORM.match(name):
@@ -137,7 +146,24 @@ def _nearest(name, people):
 
 
 def _take_in(course, lesson, release, student, pieces):
-    kept, refused = _keep(course.folder / "collected" / student / lesson, pieces)
+    folder = course.folder / "collected" / student / lesson
+    new, old = (folder.with_name(f".{lesson}.{what}") for what in ("new", "old"))
+    if old.exists() and not folder.exists():  # an earlier command ended just there
+        old.rename(folder)
+    try:
+        kept, refused = _keep(new, pieces)
+        _put_together(course, lesson, release, student, pieces, kept, refused)
+        shutil.rmtree(old, ignore_errors=True)
+        if folder.exists():
+            folder.rename(old)
+        new.rename(folder)
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _put_together(course, lesson, release, student, pieces, kept, refused):
+    """Write the lesson with a student's answers in it, and what to know about them."""
     notebooks, unread = _notebooks(kept)
     refused |= unread
     notes = [f"{plain(name)} {reason}" for name, reason in refused.items()]
@@ -156,21 +182,25 @@ def _take_in(course, lesson, release, student, pieces):
         notebook = None  # what an earlier hand-in got stays until there is something to mark
         listed = ", ".join(plain(piece.name) for piece in pieces[:5])
         notes.append(f"no notebook in what was handed in ({listed})")
+    before = course.notes(lesson, student)
+    marked = before.marked
     if notebook:
         submitted = course.notebook("submitted", lesson, student)
-        shutil.rmtree(submitted.parent, ignore_errors=True)
-        write(submitted, nbformat.writes(notebook) + "\n")
+        text = nbformat.writes(notebook) + "\n"
+        if not submitted.exists() or submitted.read_text() != text:
+            write(submitted, text)
+            again = course.notebook("autograded", lesson, student).exists()
+            marked = ("handed in anew, and not marked since",) if again else ()
+        for other in set(submitted.parent.iterdir()) - {submitted}:
+            other.unlink() if not other.is_dir() else shutil.rmtree(other)
     platform = PLATFORM.match(pieces[0].parts[0])
     came_as = platform["whole"] + "_" if platform else student
-    course.note(lesson, student, Notes(came_as, tuple(dict.fromkeys(notes))))
+    course.note(lesson, student, replace(before, came_as=came_as, marked=marked,
+                                         collected=tuple(dict.fromkeys(notes))))
 
 
-def _keep(folder, pieces):
-    """Keep the originals; return those that could be read, and why the others were not.
-
-    The folder takes the place of an earlier hand-in's when it is complete.
-    """
-    new = folder.with_name(f".{folder.name}.new")
+def _keep(new, pieces):
+    """Keep the originals; return those that could be read, and why the others were not."""
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir(parents=True)
     kept, refused, left = [], {}, KEPT_BYTES
@@ -180,17 +210,21 @@ def _keep(folder, pieces):
             left -= len(content)
             if left < 0:
                 raise Refused(f"is beyond the {KEPT_BYTES / 2**20:.0f} MiB of one hand-in")
-            write(new.joinpath(*piece.parts), content)
         except Refused as error:
             refused[piece.name] = str(error)
+            continue
         except OSError as error:
+            refused[piece.name] = f"cannot be read ({error.strerror})"
+            continue
+        kept.append((piece, content))
+        try:
+            write(new.joinpath(*piece.parts), content)
+        except OSError as error:
+            if error.errno not in NAMES:
+                raise
             refused[piece.name] = f"cannot be kept ({error.strerror})"
-        else:
-            kept.append((piece, content))
     if len(pieces) > KEPT_FILES:
         refused["All"] = f"{len(pieces):,} files are more than the {KEPT_FILES:,} looked at"
-    shutil.rmtree(folder, ignore_errors=True)
-    new.rename(folder)
     return kept, refused
 
 

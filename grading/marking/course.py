@@ -1,13 +1,16 @@
 """The course folder: where each step of an assignment finds and leaves what it works on."""
 
 import fcntl
+import glob
 import json
 import logging
 import os
 import re
-from contextlib import contextmanager
-from dataclasses import dataclass
+import tempfile
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import quote
 
 from nbgrader.api import Gradebook
 from nbgrader.apps.baseapp import NbGrader
@@ -19,8 +22,12 @@ SETTINGS = """\
 # Written by the grading commands. What holds is in the file that is named here.
 c = get_config()
 c.CourseDirectory.root = {folder!r}
+c.CourseDirectory.db_url = {gradebook!r}
 load_subconfig("nbgrader_config.py", path={grading!r})
 """
+
+
+ROOM_BYTES = 2**20  # what any step of one student's may take
 
 
 class MarkingError(Exception):
@@ -39,12 +46,15 @@ class Notes:
         Why a person should look at it, as collecting and marking found out.
     failed : bool
         Whether marking it did not come to an end: what the gradebook has is not of this hand-in.
+    aside : dict
+        Why marks that a person gave do not count any more, by the `grade_id` of their answers.
     """
 
     came_as: str = ""
     collected: tuple[str, ...] = ()
     marked: tuple[str, ...] = ()
     failed: bool = False
+    aside: dict[str, str] = field(default_factory=dict)
 
     @property
     def reasons(self) -> list[str]:
@@ -85,25 +95,35 @@ class Course:
         self.settle()
         app = NbGrader(log_level=logging.ERROR)
         app.initialize([], root=str(self.folder))
+        app.coursedir.db_url = self.gradebook_url
         return app
 
     def settle(self) -> None:
         """Make the folder, and let nbgrader's own commands find this course's settings in it."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        settings = SETTINGS.format(folder=str(self.folder), grading=str(GRADING))
+        settings = SETTINGS.format(folder=str(self.folder), grading=str(GRADING),
+                                   gradebook=self.gradebook_url)
         write(self.folder / "nbgrader_config.py", settings)
 
     def gradebook(self) -> Gradebook:
         self.folder.mkdir(parents=True, exist_ok=True)
-        return Gradebook(f"sqlite:///{self.folder / 'gradebook.db'}")
+        return Gradebook(self.gradebook_url)
+
+    @property
+    def gradebook_url(self) -> str:
+        """The address of the gradebook, in which a `?` would end the path."""
+        return f"sqlite:///{quote(str(self.folder / 'gradebook.db'))}"
 
     def notes(self, lesson: str, student: str) -> Notes:
         path = self._notes(lesson, student)
         if not path.exists():
             return Notes()
-        kept = json.loads(path.read_text())
-        return Notes(**kept | {"collected": tuple(kept["collected"]),
-                               "marked": tuple(kept["marked"])})
+        try:
+            kept = json.loads(path.read_text())
+            return Notes(**kept | {"collected": tuple(kept["collected"]),
+                                   "marked": tuple(kept["marked"])})
+        except (ValueError, TypeError, KeyError):
+            return Notes(collected=(f"{path} is damaged: collect and mark again",), failed=True)
 
     def note(self, lesson: str, student: str, notes: Notes) -> None:
         write(self._notes(lesson, student), json.dumps(vars(notes), indent=1) + "\n")
@@ -112,6 +132,11 @@ class Course:
     def alone(self):
         """Keep a second command off this folder while one is at work."""
         self.folder.mkdir(parents=True, exist_ok=True)
+        name = str(self.folder)
+        if "{" in name or "}" in name or glob.glob(name) != [name]:
+            raise MarkingError(
+                f"COURSE={name}: nbgrader takes some of * ? [ ] {{ }} in a folder's path for a "
+                "pattern: choose a name without them")
         with open(self.folder / ".lock", "w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -120,6 +145,15 @@ class Course:
                     f"another grading command is at work in {self.folder}: wait for its end"
                 ) from None
             yield
+
+    def check_room(self) -> None:
+        """Raise OSError where the disk has no room for one student's work."""
+        try:
+            with tempfile.TemporaryFile(dir=self.folder) as file:
+                file.write(bytes(ROOM_BYTES))
+        except OSError as error:
+            error.filename = error.filename or str(self.folder)
+            raise
 
     @contextmanager
     def log(self, command: str, app):
@@ -157,8 +191,14 @@ def write(path: Path, content: str | bytes) -> None:
     """Write a file so that whoever reads it finds the old or the new one, never a part."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.part")
-    part.write_bytes(content.encode() if isinstance(content, str) else content)
-    os.replace(part, path)
+    try:
+        part.write_bytes(content.encode() if isinstance(content, str) else content)
+        os.replace(part, path)
+    except OSError as error:
+        error.filename = str(path)  # a full disk is said without one
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+        raise
 
 
 def plain(text: str) -> str:

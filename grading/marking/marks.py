@@ -15,7 +15,7 @@ from line import Line
 from nbgrader.api import MissingEntry
 from nbgrader.converters import Autograde
 
-from marking import sandbox
+from marking import aside, sandbox
 from marking.course import Course, MarkingError
 from marking.steps import LIMITS
 from marking.students import students
@@ -57,28 +57,37 @@ class Row:
         return None if self.auto is None else self.auto + self.manual
 
 
-def autograde(course: Course, lesson: str) -> None:
+def autograde(course: Course, lesson: str) -> list[str]:
     """Mark every hand-in of a lesson anew; what went wrong with one is in its notes.
 
     Each is marked in a process of its own by nbgrader's converter, with a line that shows how far
-    it has got. Marks that a person gave stay.
+    it has got. Marks that a person gave stay where the answer did.
+
+    Returns
+    -------
+    list of str
+        Those with a hand-in whom the gradebook does not have.
     """
     try:
         sandbox.find()
     except OSError as error:
         raise MarkingError(str(error)) from None
-    everyone = course.handed_in(lesson)
+    known = {student.id for student in students(course)}
+    everyone = [student for student in course.handed_in(lesson) if student in known]
     if not everyone:
         raise MarkingError(f"no hand-ins of {lesson} in {course.folder}: `make collect` first")
     app = course.nbgrader()
     begun = time.monotonic()
     for number, student in enumerate(everyone, start=1):
+        course.check_room()
         line = Line(f"marking {number:>3} of {len(everyone)}", student)
         course.note(lesson, student, replace(
             course.notes(lesson, student), marked=("marking it was not completed",), failed=True))
+        aside.set_aside(course, lesson, student)
         with course.log(f"autograde-{lesson}-{student}", app) as log:
             failure = _apart(lambda: _mark(course, app, lesson, student), log, line)
         if failure:
+            course.check_room()
             notes = (f"it could not be marked: {failure}; see {log}",)
         else:
             notebook = nbformat.read(course.notebook("autograded", lesson, student), 4)
@@ -89,6 +98,7 @@ def autograde(course: Course, lesson: str) -> None:
         left_s = (time.monotonic() - begun) / number * (len(everyone) - number)
         mark = "not marked" if row.auto is None else f"{row.total:g} of {row.max:g}"
         line.end(f"{mark:<12} {'look' if row.reasons else '':<5} {_left(left_s)}".rstrip())
+    return [student for student in course.handed_in(lesson) if student not in known]
 
 
 def rows(course: Course, lesson: str, only: str | None = None) -> list[Row]:
@@ -112,7 +122,12 @@ def _row(course, gradebook, lesson, person, total):
     by_hand = [grade for grade in grades if grade.manual_score is not None]
     auto = sum(grade.score for grade in grades if grade.manual_score is None)
     waiting = sum(grade.auto_score is None and grade.manual_score is None for grade in grades)
-    return Row(person, auto, sum(grade.score for grade in by_hand), total, waiting, notes.reasons)
+    given = {grade.name for grade in by_hand} | {
+        comment.name for notebook in submission.notebooks for comment in notebook.comments
+        if comment.manual_comment}
+    again = [reason for name, reason in notes.aside.items() if name not in given]
+    return Row(person, auto, sum(grade.score for grade in by_hand), total, waiting,
+               [*notes.reasons, *again])
 
 
 def _mark(course, app, lesson, student):
@@ -132,10 +147,11 @@ def _apart(work, log, line):
     fork = multiprocessing.get_context("fork")
     told, tell = fork.Pipe(duplex=False)
     process = fork.Process(target=_work, args=(work, log, tell, os.getpid()))
-    process.start()
-    tell.close()
     due = time.monotonic() + STUDENT_S
     try:
+        with _interrupts_held():
+            process.start()
+        tell.close()
         while process.is_alive() and time.monotonic() < due:
             process.join(0.2)
             line.show("")
@@ -146,6 +162,21 @@ def _apart(work, log, line):
         return f"its process ended with status {process.exitcode}"
     finally:
         _end(process)
+
+
+@contextlib.contextmanager
+def _interrupts_held():
+    """Let an interrupt come afterwards: Python drops one that comes while a process is copied."""
+    came = []
+    before = {number: signal.signal(number, lambda number, frame: came.append(number))
+              for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for number in came[:1]:
+            signal.raise_signal(number)
 
 
 def _work(work, log, tell, parent):
@@ -168,6 +199,8 @@ def _work(work, log, tell, parent):
 
 
 def _end(process):
+    if process.pid is None:
+        return
     process.terminate()
     process.join(GRACE_S)
     process.kill()

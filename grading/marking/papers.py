@@ -34,6 +34,7 @@ def feedback(course: Course, lesson: str) -> tuple[int, dict[str, str]]:
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as pages:
         for student in marked:
+            course.check_room()
             app.coursedir.assignment_id, app.coursedir.student_id = lesson, student
             converter = GenerateFeedback(coursedir=app.coursedir, parent=app)
             converter.force = True
@@ -41,6 +42,7 @@ def feedback(course: Course, lesson: str) -> tuple[int, dict[str, str]]:
                 try:
                     converter.start()
                 except Exception as error:  # one student's page does not stop the others
+                    course.check_room()
                     failed[student] = f"{error}; see {log}"
                     continue
             page = course.step("feedback", lesson, student) / f"{lesson}.html"

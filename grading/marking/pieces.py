@@ -15,6 +15,7 @@ __all__ = ["FILE_BYTES", "Piece", "Refused", "in_archive", "in_folder"]
 
 FILE_BYTES = 20 * 2**20  # a notebook with many pictures has a tenth of it
 FILES = 10_000
+NAME_BYTES = 200  # of a part of a path; more is cut
 
 
 class Refused(Exception):
@@ -79,14 +80,24 @@ def in_archive(content: bytes | Path) -> Iterator[Piece]:
         name = entry.filename.replace("\\", "/")
         if name.endswith("/"):
             continue
-        parts = tuple(part for part in name.split("/") if part not in ("", "."))
+        parts = tuple(_name(part) for part in name.split("/") if part not in ("", "."))
         leads_out = name.startswith("/") or ".." in parts or (parts and ":" in parts[0])
-        if not parts or any("\0" in part or len(os.fsencode(part)) > 255 for part in parts):
+        if not parts:
             continue
         if leads_out:
             yield Piece((parts[-1].replace("..", "_"),), _refuse("leads out of its archive"))
         else:
             yield Piece(parts, lambda entry=entry: _entry(archive, entry))
+
+
+def _name(part):
+    """A part of an archive's path that can be a file's name; its suffix stays."""
+    part = part.replace("\0", "?").encode("utf-8", "replace").decode()
+    if len(part.encode()) <= NAME_BYTES:
+        return part
+    stem, suffix = os.path.splitext(part)
+    suffix = suffix if len(suffix) <= 10 else ""
+    return stem.encode()[: NAME_BYTES - len(suffix.encode())].decode("utf-8", "ignore") + suffix
 
 
 def _file(path):

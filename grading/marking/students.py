@@ -1,16 +1,20 @@
 """The people of a course, as their list has them and the gradebook keeps them."""
 
 import csv
+import io
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from marking.course import Course, MarkingError
 
-__all__ = ["Student", "enrol", "read", "students"]
+__all__ = ["Student", "enrol", "enrol_list", "read", "students"]
 
 COLUMNS = ("id", "first_name", "last_name", "email")
 ID = re.compile(r"[^\W_][\w.@-]*")  # it becomes a folder's name
+ID_BYTES = 100  # and a part of other names
+SEPARATOR = re.compile(r'"?sep=(.)"?\s*', re.IGNORECASE)  # a line that spreadsheets put first
+MARKS = re.compile(rb"\xff\xfe|\xfe\xff")  # how UTF-16 begins
 
 
 @dataclass(frozen=True)
@@ -28,38 +32,81 @@ class Student:
                 f"the id {self.id!r}: it can have letters, digits and any of . _ @ - after the "
                 "first of them"
             )
+        if len(self.id.encode()) > ID_BYTES:
+            raise ValueError(f"the id {self.id[:20]}… has {len(self.id)} characters: it can have "
+                             f"{ID_BYTES}, fewer where they are not English letters")
 
 
-def read(path: Path) -> list[Student]:
-    """Read a list of students: a CSV file with the columns id, first_name, last_name, email."""
+def read(path: Path, left_out: list[str] | None = None) -> list[Student]:
+    """Read a list of students: a CSV file with the columns id, first_name, last_name, email.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+    left_out : list of str, optional
+        What is wrong with a row is put there, and the others are read. Without it, the first
+        wrong row is a MarkingError, as is a file in which no row is right.
+    """
+    wrong = [] if left_out is None else left_out
+    found: dict[str, Student] = {}
+    for line, values in _rows(path):
+        try:
+            student = Student(**values)
+            if student.id.casefold() in found:
+                raise ValueError(f"the id {student.id} is there twice")
+        except ValueError as error:
+            wrong.append(f"{path}, line {line}: {error}")
+        else:
+            found[student.id.casefold()] = student
+    if wrong and (left_out is None or not found):
+        raise MarkingError(wrong[0])
+    if not found:
+        raise MarkingError(f"{path} names no student")
+    return list(found.values())
+
+
+def _rows(path):
+    """Yield the rows of a CSV file that are not empty: their lines, and the columns we know."""
+    content = io.StringIO(_text(path), newline="")
+    start, marks = 0, ",;\t"
+    while (first := content.readline()) and (not first.strip() or SEPARATOR.fullmatch(first)):
+        start, said = content.tell(), SEPARATOR.fullmatch(first)
+        marks = said[1] if said else marks
+    mark = max(marks, key=first.count)
+    content.seek(start)
+    before = content.getvalue()[:start].count("\n")
+    table = csv.DictReader(content, delimiter=mark, skipinitialspace=True, strict=True)
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        names = ["_".join(name.split()).casefold() for name in table.fieldnames or ()]
+        table.fieldnames = names
+        for name in COLUMNS:
+            if names.count(name) > 1 or (name == "id" and name not in names):
+                there = "more than one column" if name in names else "no column"
+                raise MarkingError(f"{path} has {there} “{name}”: its first line has to be "
+                                   f"{','.join(COLUMNS)}")
+        for row in table:
+            values = {name: " ".join((row.get(name) or "").split()) for name in COLUMNS}
+            if any(values.values()):
+                yield before + table.line_num, values
+    except csv.Error as error:
+        raise MarkingError(f"{path}, after line {before + table.line_num}: {error}") from None
+
+
+def _text(path):
+    try:
+        content = path.read_bytes()
+        return content.decode("utf-16" if MARKS.match(content) else "utf-8-sig")
     except OSError as error:
         raise MarkingError(f"the list of students {path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise MarkingError(f"{path} is not UTF-8: save it as “CSV UTF-8”") from None
-    lines = text.splitlines()
-    first = lines[0] if lines else ""
-    mark = max(",;\t", key=first.count)
-    rows = csv.DictReader(lines, delimiter=mark)
-    if "id" not in (rows.fieldnames or []):
-        raise MarkingError(f"{path} has no column “id”: its first line has to be "
-                           f"{','.join(COLUMNS)}")
-    found: dict[str, Student] = {}
-    for row in rows:
-        values = {name: (row.get(name) or "").strip() for name in COLUMNS}
-        if not any(values.values()):
-            continue
-        try:
-            student = Student(**values)
-        except ValueError as error:
-            raise MarkingError(f"{path}, line {rows.line_num}: {error}") from None
-        if student.id.casefold() in found:
-            raise MarkingError(f"{path}, line {rows.line_num}: the id {student.id} is there twice")
-        found[student.id.casefold()] = student
-    if not found:
-        raise MarkingError(f"{path} names no student")
-    return list(found.values())
+
+
+def enrol_list(course: Course, path: Path) -> list[str]:
+    """Put the people of a list into the gradebook; return what is wrong with its other rows."""
+    left_out: list[str] = []
+    enrol(course, read(path, left_out))
+    return left_out
 
 
 def enrol(course: Course, people: list[Student]) -> None:
@@ -72,10 +119,18 @@ def enrol(course: Course, people: list[Student]) -> None:
 
 
 def students(course: Course) -> list[Student]:
-    """The people in the gradebook, in the order of their ids."""
+    """The people in the gradebook, in the order of their ids.
+
+    Not those with an id that names no folder: the formgrader lets anybody be entered.
+    """
     with course.gradebook() as gradebook:
-        return sorted(
-            (Student(s.id, s.first_name or "", s.last_name or "", s.email or "")
-             for s in gradebook.students),
-            key=lambda student: student.id,
-        )
+        found = [Student(s.id, s.first_name or "", s.last_name or "", s.email or "")
+                 for s in gradebook.students if _is_id(s.id)]
+    return sorted(found, key=lambda student: student.id)
+
+
+def _is_id(text):
+    try:
+        return bool(Student(text))
+    except ValueError:
+        return False

@@ -1,15 +1,18 @@
 """Taking in what a class handed in: names, archives, and what people do to notebooks."""
 
 import base64
+import errno
 import io
 import json
 import os
+import resource
 import shutil
 import stat
 import zipfile
 
 import nbformat
 import pytest
+from marking import __main__ as commands
 from marking import answers, collection, students
 from marking.course import Course, MarkingError
 from marking.pieces import FILE_BYTES
@@ -196,6 +199,124 @@ def test_a_broken_archive_is_named(taken, hand_in, content, reason):
     assert reason in taken.notes("ann")
     assert "no notebook in what was handed in" in taken.notes("ann")
     assert taken.course.handed_in("1.Tiny-Lesson") == []
+
+
+def test_names_too_long_for_a_file_stop_nobody(taken, hand_in, tiny):
+    """A gradebook that was filled by other means, and archives."""
+    with taken.course.gradebook() as gradebook:
+        gradebook.add_student("x" * 300)
+        gradebook.add_student("../out")
+    hand_in("ann.zip", archive({f"{'n' * 300}.ipynb": tiny.right(), "a\0b.txt": b""}))
+    hand_in("ann_b.ipynb", tiny.right())
+    assert taken() == (["ann", "ann_b"], [])
+    assert taken.notes("ann") == ""
+    assert "[1, 4, 9]" in tiny.answer(taken.notebook("ann"), "q02_table").source
+
+
+@pytest.fixture
+def full_disk():
+    """Return a function that lets no file grow any more, and one that lets them again."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def limit(size=soft):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+
+    yield limit
+    limit()
+
+
+def collected(taken, tiny):
+    return {str(path.relative_to(taken.course.folder)): path.read_bytes()
+            for step in ("collected", "submitted") for path in taken.course.folder.rglob(f"{step}/**/*")
+            if path.is_file()}
+
+
+@pytest.mark.parametrize("command", ["collect", "autograde", "grades", "feedback"])
+def test_a_full_disk_is_said_and_loses_nothing(taken, hand_in, tiny, full_disk, capsys, command):
+    hand_in("ann.ipynb", tiny.untouched())
+    taken()
+    before = collected(taken, tiny)
+    hand_in("ann.ipynb", tiny.right())
+    full_disk(4096)
+    try:
+        code = commands.main(["--course", str(taken.course.folder), command, "1", *(
+            ["--from", str(hand_in.folder)] if command == "collect" else [])])
+    finally:
+        full_disk()
+    said = capsys.readouterr().err
+    assert code == 2 and "File too large" in said and str(taken.course.folder) in said, said
+    assert collected(taken, tiny) == before
+    taken()
+    assert "[1, 4, 9]" in tiny.answer(taken.notebook("ann"), "q02_table").source
+
+
+@pytest.mark.parametrize("place", ["collected", "submitted", "notes"])
+def test_a_disk_that_fills_up_in_between_loses_nothing(taken, hand_in, tiny, monkeypatch, place):
+    from marking import course
+
+    hand_in("ann.ipynb", tiny.untouched())
+    taken()
+    before = collected(taken, tiny)
+    hand_in("ann.ipynb", tiny.right())
+    replaced = os.replace
+
+    def full(part, path):
+        if place in str(path):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return replaced(part, path)
+
+    monkeypatch.setattr(course.os, "replace", full)
+    with pytest.raises(OSError, match="No space left on device") as error:
+        taken()
+    assert place in error.value.filename
+    originals = {name: content for name, content in before.items() if name.startswith("coll")}
+    assert originals.items() <= collected(taken, tiny).items()
+    assert not list(taken.course.folder.rglob("*.part"))
+    monkeypatch.undo()
+    taken()
+    assert "[1, 4, 9]" in tiny.answer(taken.notebook("ann"), "q02_table").source
+    assert not list(taken.course.folder.rglob(".*.new"))
+
+
+def test_a_command_that_ended_while_it_put_an_original_in_place_lost_none(taken, hand_in, tiny):
+    hand_in("ann.ipynb", tiny.untouched())
+    taken()
+    before = collected(taken, tiny)
+    folder = taken.course.folder / "collected" / "ann" / tiny.name
+    folder.rename(folder.with_name(f".{tiny.name}.old"))
+    (hand_in.folder / "ann.ipynb").unlink()
+    hand_in("ann/film.mp4", b"not a notebook")
+    hand_in("ann.ipynb", tiny.untouched())
+    taken()
+    assert before.items() <= collected(taken, tiny).items()
+
+
+@pytest.mark.parametrize("name", ["a b", "a?b", "a#b", "a%20b", "ä'b"])
+def test_the_gradebook_is_in_the_course_folder_whatever_that_is_called(tmp_path, name,
+                                                                        empty_gradebook):
+    course = Course(tmp_path / name)
+    course.folder.mkdir()
+    shutil.copy(empty_gradebook, course.folder / "gradebook.db")
+    with course.alone():
+        students.enrol(course, [ANN])
+    assert students.students(course) == [ANN]
+    assert os.listdir(tmp_path) == [name]
+    assert course.nbgrader().coursedir.db_url == course.gradebook_url
+
+
+@pytest.mark.parametrize("name", ["[ab]", "{ab}"])
+def test_a_folder_whose_name_nbgrader_takes_for_a_pattern_is_refused(tmp_path, name):
+    with pytest.raises(MarkingError, match="choose a name"), Course(tmp_path / name).alone():
+        pass
+
+
+def test_damaged_notes_stop_nobody(taken, hand_in, tiny):
+    hand_in("ann.ipynb", tiny.right())
+    taken()
+    (taken.course.folder / "notes" / tiny.name / "ann.json").write_text("")
+    assert "is damaged" in taken.notes("ann")
+    taken()
+    assert taken.notes("ann") == ""
 
 
 # ---------------------------------------------------------------- which notebook
@@ -429,6 +550,14 @@ def test_a_page_shows_markdown_and_runs_none_of_it(tiny):
     "id,first_name,last_name,email\nann,Ann,Ames,a@x.org\n",
     "\ufeffid;last_name;first_name;email;group\r\nann;Ames;Ann;a@x.org;3\r\n\r\n",
     "id\tfirst_name\tlast_name\temail\nann\tAnn\tAmes\ta@x.org\n",
+    "sep=;\nid;first_name;last_name;email\nann;Ann;Ames;a@x.org\n",
+    '"sep=|"\r\nid|first_name|last_name|email\r\nann|Ann|Ames|a@x.org\r\n',
+    "id, first_name, last_name, email\nann, Ann, Ames, a@x.org\n",
+    "\n\nID,First Name,Last  name,email\n\nann,Ann,Ames,a@x.org\n",
+    "id,first_name,last_name,email\rann,Ann,Ames,a@x.org\r",
+    'id,first_name,last_name,email\nann,Ann,"Ames",a@x.org\u2028\n',
+    'id,last_name,first_name,email,note\nann,"Ames\n",Ann,a@x.org,"one\ntwo"\n',
+    "id,first_name,last_name,email,note\nann,Ann,Ames,a@x.org,one\x85two\x0cthree\n",
 ])
 def test_a_list_of_students_as_spreadsheets_write_it(tmp_path, text):
     (tmp_path / "list.csv").write_text(text)
@@ -443,11 +572,28 @@ def test_a_list_of_students_as_spreadsheets_write_it(tmp_path, text):
     ("id\n../x\n", "line 2: the id '../x'"),
     ("id\na*\n", "line 2"),
     ("id\n.\n", "line 2"),
+    ("id,id\nann,bob\n", "more than one column “id”"),
+    (f"id\n{'x' * 300}\n", "has 300 characters"),
+    ('id,first_name\nann,"Ann\nbob,Bob\n', "after line 1: unexpected end"),
 ])
 def test_a_wrong_list_of_students_is_refused_with_the_line(tmp_path, text, said):
     (tmp_path / "list.csv").write_text(text)
     with pytest.raises(MarkingError, match=said.replace("*", r"\*")):
         students.read(tmp_path / "list.csv")
+
+
+@pytest.mark.parametrize("coding", ["utf-16", "utf-16-le", "utf-16-be", "utf-8-sig"])
+def test_a_list_of_students_in_utf16(tmp_path, coding):
+    mark = "\ufeff" if coding.endswith("e") else ""
+    (tmp_path / "list.csv").write_bytes(f"{mark}id;first_name\nzoë;Zoë\n".encode(coding))
+    assert students.read(tmp_path / "list.csv") == [Student("zoë", "Zoë")]
+
+
+def test_a_wrong_row_is_left_out_and_named_and_the_others_are_read(tmp_path):
+    (tmp_path / "list.csv").write_text(f"id\nann\n{'x' * 300}\n\n../x\nANN\nbob\n")
+    left_out = []
+    assert [s.id for s in students.read(tmp_path / "list.csv", left_out)] == ["ann", "bob"]
+    assert [row.partition(", ")[2][:6] for row in left_out] == ["line 3", "line 5", "line 6"]
 
 
 def test_a_list_that_is_not_utf8_is_refused(tmp_path):

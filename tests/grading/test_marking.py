@@ -1,26 +1,32 @@
 """Marking by real nbgrader: again, after a kill, with marks given by hand, and what is returned."""
 
 import csv
+import os
 import re
 import signal
 import subprocess
 import sys
 import time
 import zipfile
+from pathlib import Path
 
 import pytest
-from nbgrader.api import Gradebook
+from marking.course import Course
+
+ROOT = Path(__file__).resolve().parents[2]
+PATHS = os.pathsep.join([str(ROOT / "grading"), str(ROOT / "tools")])
 
 pytestmark = pytest.mark.slow
 
 
-def by_hand(course, student, points, comment=None):
+def by_hand(course, student, points, comment=None, name="q03_why"):
     """Enter a mark as the formgrader does."""
     lesson = course.lesson.name
-    with Gradebook(f"sqlite:///{course.folder / 'gradebook.db'}") as gradebook:
-        grade = gradebook.find_grade("q03_why", lesson, lesson, student)
+    with Course(course.folder).gradebook() as gradebook:
+        grade = gradebook.find_grade(name, lesson, lesson, student)
         grade.manual_score, grade.needs_manual_grade = points, False
-        gradebook.find_comment("q03_why", lesson, lesson, student).manual_comment = comment
+        if name == "q03_why":
+            gradebook.find_comment(name, lesson, lesson, student).manual_comment = comment
         gradebook.db.commit()
 
 
@@ -123,8 +129,6 @@ def test_what_breaks_nbgrader_itself_does_not_stop_the_others(course, hand_in, t
 
 
 def test_a_second_command_waits_for_nobody(course, hand_in, tiny):
-    from marking.course import Course
-
     with Course(course.folder).alone():
         said = course("autograde", expect=2)
     assert "another grading command is at work" in said
@@ -158,3 +162,91 @@ def test_nbgraders_own_command_marks_in_the_sandbox_too(course, hand_in, tiny):
     (answer,) = [cell for cell in course.notebook("autograded", "ann").cells
                  if cell.source.endswith("open('/etc/passwd')")]
     assert answer.outputs[0].ename == "FileNotFoundError"
+
+
+def test_marks_for_an_answer_that_was_handed_in_anew_are_set_aside(course, hand_in, tiny):
+    """Those for answers that are as they were stay, and both can be read."""
+    take_in(course, hand_in, ann=tiny.right(), bob=tiny.right(), cyd=tiny.right())
+    course("autograde")
+    for student in ("ann", "bob", "cyd"):
+        by_hand(course, student, 2.5, "Nicely put.")
+    by_hand(course, "cyd", 1, None, name="q01_mean_test")
+    anew = tiny.right()
+    tiny.answer(anew, "q03_why").source = "Because I say so."
+    helped = tiny.right()
+    tiny.answer(helped, "q02_table").source += "\n# all of them"
+    other = tiny.right()
+    tiny.answer(other, "q01_mean").source += "\n# now better"
+    take_in(course, hand_in, ann=anew, bob=helped, cyd=other)
+    assert all("handed in anew, and not marked since" in row.reasons
+               for row in course.rows().values())
+    assert course.totals() == {"ann": 7.5, "bob": 7.5, "cyd": 6.5}  # of what was marked
+    said = course("autograde", expect=1)
+    assert course.totals() == {"ann": 5, "bob": 7.5, "cyd": 7.5}
+    rows = course.rows()
+    assert [rows[name].waiting for name in ("ann", "bob", "cyd")] == [1, 0, 0]
+    assert [bool(rows[name].reasons) for name in ("ann", "bob", "cyd")] == [True, False, True]
+    (reason,) = rows["ann"].reasons
+    assert "q03_why was answered anew: 2.5 points and the comment “Nicely put.”" in reason
+    assert "q01_mean_test was answered anew: 1 points" in rows["cyd"].reasons[0]
+    kept = (course.folder / "aside" / tiny.name / "ann.txt").read_text()
+    assert "2.5 points" in kept and "A canary in a model answer" in kept
+    assert "answered anew" in " ".join(said.split())
+    course("autograde", expect=1)  # the reason stays until somebody looks
+    assert course.rows()["ann"].reasons == [reason]
+    by_hand(course, "ann", 0.5)
+    by_hand(course, "cyd", 2, None, name="q01_mean_test")
+    course("autograde")
+    assert course.totals() == {"ann": 5.5, "bob": 7.5, "cyd": 7.5}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting takes root")
+def test_a_disk_that_is_full_while_a_class_is_marked(tiny, hand_in, course_folder, tmp_path):
+    place = tmp_path / "small"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", place], check=True)
+    try:
+        course = course_folder(place / "course", tiny)
+        course.release([("ann", "Ann", "Ames", ""), ("bob", "Bob", "Ames", "")])
+        take_in(course, hand_in, ann=tiny.right(), bob=tiny.right())
+        course("autograde")
+        course("grades")
+        before = {path: path.read_bytes() for step in ("collected", "submitted", "grades.csv")
+                  for path in [*place.rglob(f"{step}/**/*.ipynb"), *place.rglob(step)]
+                  if path.is_file()}
+        assert len(before) == 5
+        hand_in("ann.ipynb", tiny.untouched())
+        free = os.statvfs(place).f_bavail * os.statvfs(place).f_frsize
+        for left in (0, 20_000):
+            (place / "film").write_bytes(bytes(free - left))
+            for command, more in (("collect", ["--from", hand_in.folder]), ("autograde", []),
+                                  ("feedback", []), ("grades", []), ("release", [
+                                      "--sources", tiny.sources])):
+                said = course(command, *more, expect=2)
+                assert "No space left on device" in said and str(place) in said, (command, said)
+        assert all(path.read_bytes() == content for path, content in before.items())
+        (place / "film").unlink()
+        take_in(course, hand_in)
+        course("autograde")
+        assert course.totals() == {"ann": 0, "bob": 5}
+    finally:
+        subprocess.run(["umount", "--lazy", place], check=True)
+
+
+def test_an_interrupt_at_the_moment_of_a_fork_is_none_that_is_lost(tmp_path):
+    script = tmp_path / "interrupted.py"
+    script.write_text("""
+import os, signal, time
+from line import Line
+from marking import marks
+os.register_at_fork(after_in_parent=lambda: signal.raise_signal(signal.SIGINT))
+signal.signal(signal.SIGINT, signal.default_int_handler)
+try:
+    marks._apart(lambda: time.sleep(60), "log", Line("a", "b"))
+except KeyboardInterrupt:
+    print("interrupted")
+""")
+    (tmp_path / "log").touch()
+    done = subprocess.run([sys.executable, script], cwd=tmp_path, text=True, capture_output=True,
+                          env=os.environ | {"PYTHONPATH": PATHS}, timeout=120)
+    assert done.stdout.endswith("interrupted\n") and "ignored" not in done.stderr, done
