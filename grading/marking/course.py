@@ -15,12 +15,17 @@ from urllib.parse import quote
 from nbgrader.api import Gradebook
 from nbgrader.apps.baseapp import NbGrader
 
+from marking import formulas
+
 __all__ = ["GRADING", "Course", "MarkingError", "Notes", "one", "plain", "write"]
 
 GRADING = Path(__file__).resolve().parents[1]
 SETTINGS = """\
 # Written by the grading commands. What holds is in the file that is named here.
+import os
+
 c = get_config()
+os.environ["JUPYTER_PATH"] = {share!r} + os.pathsep + os.environ.get("JUPYTER_PATH", {share!r})
 c.CourseDirectory.root = {folder!r}
 c.CourseDirectory.db_url = {gradebook!r}
 load_subconfig("nbgrader_config.py", path={grading!r})
@@ -102,8 +107,11 @@ class Course:
         """Make the folder, and let nbgrader's own commands find this course's settings in it."""
         self.folder.mkdir(parents=True, exist_ok=True)
         settings = SETTINGS.format(folder=str(self.folder), grading=str(GRADING),
-                                   gradebook=self.gradebook_url)
+                                   gradebook=self.gradebook_url, share=str(self.folder / "share"))
         write(self.folder / "nbgrader_config.py", settings)
+        template = self.folder / "share" / formulas.TEMPLATE
+        if not template.exists() or template.read_text() != formulas.template():
+            write(template, formulas.template())
 
     def gradebook(self) -> Gradebook:
         self.folder.mkdir(parents=True, exist_ok=True)

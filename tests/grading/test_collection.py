@@ -468,6 +468,14 @@ def test_the_lessons_own_cells_are_as_the_student_left_them(tiny):
     assert made.cells[0].source.endswith("My notes <\u200bscript>")
 
 
+def test_the_courses_own_notebook_is_not_taken_for_a_changed_one(tiny):
+    """Its pictures lie in another folder than those that are handed out with the lesson."""
+    release = tiny.untouched()
+    release.cells[0].source = release.cells[0].source.replace("../images/", "images/")
+    made, _ = answers.answered(release, answers.cells(nbformat.writes(tiny.right()).encode()))
+    assert made.cells[0] == release.cells[0]
+
+
 def test_a_split_or_deleted_cell_of_the_lessons_own(tiny):
     notebook = tiny.right()
     notebook.cells.pop(1)
@@ -542,6 +550,24 @@ def test_a_page_shows_markdown_and_runs_none_of_it(tiny):
     assert not any(text in made.source for text in ("<script", "</script", "<!--"))
     assert made.source.startswith("if 1 < 2 ") and made.attachments == {
         "a.png": {"image/png": picture}}
+
+
+@pytest.mark.parametrize("source", [
+    "$\\href{javascri\npt:x}{a}$", "$\\href{java\tscript:x}{a}$", "[a](java\n script :x)",
+    "[a](d\ta\tta:text/html,x)", "![](http://x.org/a.png)", "![a][p]", "![a\nb](//x.org/a.png)",
+    "![](attachments/../../x)", "$\\href{javascript&#58;x}{a}$",
+])  # fmt: skip
+def test_no_link_runs_code_and_no_picture_comes_from_outside(source):
+    made = answers._harmless(source)
+    assert made != source and made.replace("\u200b", "") == source
+
+
+@pytest.mark.parametrize("source", [
+    "![mine](attachment:a.png)", "![](../images/ring.svg) [x](https://x.org) **!** `a[0]`",
+    "a description: of data, and a script",
+])  # fmt: skip
+def test_other_markdown_stays_as_it_is(source):
+    assert answers._harmless(source) == source
 
 
 # ---------------------------------------------------------------- the list of students

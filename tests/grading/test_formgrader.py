@@ -18,6 +18,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
 SCREENSHOTS = ROOT / "build" / "screenshots"
 TOKEN = "formgrader-test"
+OUTSIDE = "http://192.0.2.1"  # an address that is nobody's
 
 
 @pytest.fixture
@@ -71,7 +72,12 @@ def marked(course, hand_in, tiny):
     tiny.answer(hostile, "q03_why").source = (
         "<script>window.pwned = 1</script><img src=x onerror='window.pwned = 2'>\n"
         "[1](javascript:window.pwned=3) [2](&#106;avascript:window.pwned=4) `<b>code</b>` $a<b$\n"
-        "[3](JavaScript\\:window.pwned=5) [4][x]\n\n[x]: javascript&colon;window.pwned=6\n")
+        "[3](JavaScript\\:window.pwned=5) [4][x]\n\n[x]: javascript&colon;window.pwned=6\n\n"
+        "$\\href{javascri\npt:window.pwned=7}{a}$ $\\href{java\tscript:window.pwned=8}{b}$ "
+        "$\\def\\x#1{\\href{java#1:window.pwned=9}{c}}\\x{script}$ $\\frac{1}{2}$ "
+        "$\\mmlToken{mi}[href=java\nscript:window.pwned=10]{d}$ $\\require{physics}$ "
+        f"$\\style{{background:url({OUTSIDE}/s)}}{{e}}$\n\n![]({OUTSIDE}/a.png)\n\n![][p]\n\n"
+        f"[p]: {OUTSIDE}/b.png\n")
     hand_in("bob.ipynb", hostile)
     course("collect", "--from", hand_in.folder)
     course("autograde")
@@ -84,10 +90,27 @@ def open_page(browser, url, course, student):
     with Gradebook(f"sqlite:///{course.folder / 'gradebook.db'}") as gradebook:
         submission = gradebook.find_submission_notebook(name, name, student).id
     page = browser.new_context(viewport={"width": 1280, "height": 1400}).new_page()
+    page.asked = []
+    page.on("request", lambda request: page.asked.append(request.url))
     page.goto(f"{url}/formgrader?token={TOKEN}")  # the address that is printed
     page.goto(f"{url}/formgrader/submissions/{submission}/")
     page.locator("input#q03_why").wait_for()
     return page
+
+
+def harmless(page, url):
+    """Formulas are drawn, by what comes with the page; none of them leads or loads anywhere."""
+    page.wait_for_selector("mjx-container svg [data-mml-node=mfrac]", state="attached")
+    asked = [address for address in page.asked if not address.startswith((url, "data:", "blob:"))]
+    assert asked == [] and page.asked
+    inside = page.evaluate("""[...document.querySelectorAll('mjx-container *')].flatMap(
+        part => [...part.attributes].map(attribute => attribute.value)).join(' ')""")
+    assert "pwned" not in inside and "192.0.2.1" not in inside
+    assert page.evaluate("""[...document.images].filter(
+        image => image.naturalWidth && !image.src.startsWith('data:')).length""") == 0
+    protocols = page.evaluate("[...document.links].map(link => link.protocol)")
+    assert protocols and not {"javascript:", "data:", "vbscript:"} & set(protocols)
+    assert page.evaluate("window.pwned") is None
 
 
 def test_a_mark_entered_in_the_browser_reaches_feedback_and_table(browser, server, marked):
@@ -121,12 +144,22 @@ def test_a_mark_entered_in_the_browser_reaches_feedback_and_table(browser, serve
 
 
 def test_an_answer_is_shown_and_not_run(browser, server, marked):
-    page = open_page(browser, server(), marked, "bob")
+    url = server()
+    page = open_page(browser, url, marked, "bob")
+    harmless(page, url)
     links = page.evaluate("[...document.links].map(link => link.protocol + link.href)")
     assert not any("pwned" in link and link.startswith("javascript") for link in links), links
     assert any("pwned" in link for link in links)
     assert page.evaluate("window.pwned") is None
     assert "<script>" in page.inner_text("body").replace("\u200b", "")
+    marked("feedback")
+    returned = browser.new_page()
+    returned.asked = []
+    returned.on("request", lambda request: returned.asked.append(request.url))
+    name = marked.lesson.name
+    path = (marked.folder / "feedback" / "bob" / name / f"{name}.html").as_uri()
+    returned.goto(path)
+    harmless(returned, path)
 
 
 def test_the_formgrader_needs_its_token_and_starts_no_kernel(server, course):
