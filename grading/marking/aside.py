@@ -71,10 +71,10 @@ def _taken(gradebook, lesson, student, names):
     for notebook in submission.notebooks:
         for grade in notebook.grades:
             if grade.name in names and grade.manual_score is not None:
-                kept.setdefault(grade.name, []).append(f"{grade.manual_score:g} points")
+                kept.setdefault(grade.name, []).append(_points(grade.manual_score))
                 grade.manual_score = None
             if grade.name in names and grade.extra_credit:
-                kept.setdefault(grade.name, []).append(f"{grade.extra_credit:g} points more")
+                kept.setdefault(grade.name, []).append(f"{_points(grade.extra_credit)} more")
                 grade.extra_credit = None
         for comment in notebook.comments:
             if comment.name in names and comment.manual_comment:
@@ -85,3 +85,7 @@ def _taken(gradebook, lesson, student, names):
 
 def _indented(text):
     return "\n".join(f"    {line}" for line in text.splitlines())
+
+
+def _points(number):
+    return f"{number:g} point" + ("" if number == 1 else "s")

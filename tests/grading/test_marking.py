@@ -188,7 +188,7 @@ def test_marks_for_an_answer_that_was_handed_in_anew_are_set_aside(course, hand_
     assert [bool(rows[name].reasons) for name in ("ann", "bob", "cyd")] == [True, False, True]
     (reason,) = rows["ann"].reasons
     assert "q03_why was answered anew: 2.5 points and the comment “Nicely put.”" in reason
-    assert "q01_mean_test was answered anew: 1 points" in rows["cyd"].reasons[0]
+    assert "q01_mean_test was answered anew: 1 point " in rows["cyd"].reasons[0]
     kept = (course.folder / "aside" / tiny.name / "ann.txt").read_text()
     assert "2.5 points" in kept and "A canary in a model answer" in kept
     assert "answered anew" in " ".join(said.split())
