@@ -208,7 +208,7 @@ CASES = [*((change, ALL) for change in RIGHT), *((change, FIRST_WRONG) for chang
 
 
 def kernel(notebook):
-    """The names in a kernel in which all but the tests were run, whatever has become of them since."""
+    """The names in a kernel in which all but the tests were run, whatever became of them since."""
     names = {"__name__": "__main__"}
     for cell in notebook.cells:
         about = cell.metadata.get("nbgrader", {})

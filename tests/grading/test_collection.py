@@ -227,7 +227,8 @@ def full_disk():
 
 def collected(taken, tiny):
     return {str(path.relative_to(taken.course.folder)): path.read_bytes()
-            for step in ("collected", "submitted") for path in taken.course.folder.rglob(f"{step}/**/*")
+            for step in ("collected", "submitted")
+            for path in taken.course.folder.rglob(f"{step}/**/*")
             if path.is_file()}
 
 

@@ -10,7 +10,8 @@ import hashlib
 import re
 import symtable
 
-__all__ = ["as_answered", "asked_names", "code_cells", "names_in", "source_of", "test_cells", "unmarked_names"]
+__all__ = ["as_answered", "asked_names", "code_cells", "names_in", "source_of", "test_cells",
+           "unmarked_names"]
 
 MOST_CHARACTERS = 200_000  # of a cell that is read as Python
 WORD = re.compile(r"[^\W\d]\w*")
