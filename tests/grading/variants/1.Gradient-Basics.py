@@ -22,6 +22,13 @@ for x, y in easy:
     table_loss_point.append((y - table_ypred[-1]) ** 2 / len(easy))
 table_loss_mse = math.fsum(table_loss_point)
 
+# %% q03_table right: a range and fractions
+from fractions import Fraction
+
+table_ypred = range(2, 9, 2)
+table_loss_point = [Fraction((y - 2 * x) ** 2, 4) for x, y in easy]
+table_loss_mse = sum(table_loss_point)
+
 # %% q03_table wrong: parts without the division
 table_ypred = [2, 4, 6, 8]
 table_loss_point = [1, 4, 9, 16]
@@ -384,6 +391,33 @@ def loss_mse(m, dataset):
         print("this takes a while")
     return math.fsum(abs(m * x - y) ** 2 / count for x, y in dataset)
 
+# %% q04_loss_mse right: with fractions
+from fractions import Fraction
+
+
+def loss_mse(m, dataset):
+    if not dataset:
+        raise ValueError("no points")
+    errors = [Fraction(y) - Fraction(m) * Fraction(x) for x, y in dataset]
+    return sum(error**2 for error in errors) / len(errors)
+
+# %% q04_loss_mse right: a mean that refuses the empty list
+import statistics
+
+
+def loss_mse(m, dataset):
+    return statistics.mean((y - m * x) ** 2 for x, y in dataset)
+
+# %% q04_loss_mse right: a ValueError of its own
+class EmptyDataSet(ValueError):
+    pass
+
+
+def loss_mse(m, dataset):
+    if not dataset:
+        raise EmptyDataSet("no points")
+    return sum((y - m * x) ** 2 for x, y in dataset) / len(dataset)
+
 # %% q04_loss_mse wrong: the other sign of the prediction
 def loss_mse(m, dataset):
     if not dataset:
@@ -484,6 +518,21 @@ grad_point = lambda m, data, N: -2 * data[0] * (data[1] - m * data[0]) / N
 grad_multi = lambda m, data: (
     sum(map(lambda point: grad_point(m, point, len(data)), data)) if data
     else [].index("the gradient of no points"))
+
+# %% q05_gradients right: a mean that refuses the empty list
+from statistics import fmean
+
+
+def grad_multi(m, data):
+    return fmean(grad_point(m, point, 1) for point in data)
+
+# %% q05_gradients right: with fractions
+from fractions import Fraction
+
+
+def grad_point(m, data, N):
+    x, y = map(Fraction, data)
+    return -2 * x * (y - Fraction(m) * x) / N
 
 # %% q05_gradients wrong: without the 2
 def grad_point(m, data, N):
@@ -1208,6 +1257,12 @@ table_grad_multi = 8.0, 22.0
 table_grad_point = list(map(lambda point: grad_point(2, point, N=1), noisy))
 table_grad_multi = [4 / 2 + 12 / 2, np.float32(30 / 2) + np.float32(14 / 2)]
 
+# %% q10_table right: fractions
+from fractions import Fraction
+
+table_grad_point = [Fraction(grad_point(2, point, 1)) for point in noisy]
+table_grad_multi = (sum(table_grad_point[:2]) / 2, sum(table_grad_point[2:]) / 2)
+
 # %% q10_table wrong: N is 4
 table_grad_point = [1, 3, 7.5, 3.5]
 table_grad_multi = [2, 5.5]
@@ -1648,6 +1703,13 @@ def train_loop_distributed(m, lr, shards, iterations):
         m = m - lr * average_gradients([worker.gradient(m) for worker in workers])
     return m
 
+# %% q12_distributed right: a mean that refuses the empty list
+import statistics
+
+
+def average_gradients(gradients):
+    return statistics.mean(gradients)
+
 # %% q12_distributed wrong: the gradients are added
 def average_gradients(gradients):
     if not gradients:
@@ -2076,6 +2138,21 @@ def split(values, ranks):
 # %% q13_split right: a list of lists of floats
 def split(values, ranks):
     return [chunk.tolist() for chunk in np.array_split(values, ranks)]
+
+# %% q13_split right: a generator
+def split(values, ranks):
+    size, larger = divmod(len(values), ranks)
+    first = 0
+    for rank in range(ranks):
+        end = first + size + (1 if rank < larger else 0)
+        yield values[first:end]
+        first = end
+
+# %% q13_split right: map
+def split(values, ranks):
+    bounds = [(rank * len(values) + ranks - 1) // ranks for rank in range(ranks + 1)]
+    sizes = sorted((b - a for a, b in zip(bounds, bounds[1:])), reverse=True)
+    return map(lambda rank: values[sum(sizes[:rank]) : sum(sizes[: rank + 1])], range(ranks))
 
 # %% q13_split wrong: larger ones last
 def split(values, ranks):
