@@ -64,6 +64,28 @@ def connection(text, one, other):
         raise ValueError(one, other)
     return row.group(1).split()[devices.index(other)]
 
+# %% q01_connection right: an error of its own that is a ValueError
+class NoSuchDevice(ValueError):
+    pass
+
+
+def connection(text, one, other):
+    lines = text.strip("\n").splitlines()
+    end = lines.index("") if "" in lines else len(lines)
+    head, rows = lines[0].split(), [line.split() for line in lines[1:end]]
+    for row in rows:
+        if row[0] == one and any(other == r[0] for r in rows):
+            return row[1:][head.index(other)]
+    raise NoSuchDevice(one, other)
+
+
+# %% q01_connection right: a word of NumPy's
+def connection(text, one, other):
+    lines = [line.split() for line in text.split("\n\n")[0].strip().splitlines()]
+    names = [line[0] for line in lines[1:]]
+    words = np.array([line[1:len(names) + 1] for line in lines[1:]])
+    return words[names.index(one), names.index(other)]
+
 # %% q01_connection wrong: one column to the left
 def connection(text, one, other):
     head, *lines = text.strip("\n").split("\n\n")[0].splitlines()
@@ -371,6 +393,17 @@ import statistics
 def staged_gb_per_s(up, down):
     return statistics.harmonic_mean([up, down]) / 2
 
+# %% q03_units right: with fractions
+from fractions import Fraction
+
+
+def gib_per_s(size_kib, taken_us):
+    return Fraction(size_kib, 2**20) / Fraction(taken_us, 10**6)
+
+
+def staged_gb_per_s(up, down):
+    return 1 / (Fraction(1, up) + Fraction(1, down))
+
 # %% q03_units wrong: GB for GiB
 def gib_per_s(size_kib, taken_us):
     return size_kib * 1024 / 1e9 / (taken_us * 1e-6)
@@ -487,6 +520,16 @@ def slowest(ring, gb_per_s):
         return hops[0] if gb_per_s[hops[0]] <= gb_per_s[rest] else rest
 
     return least(list(zip(ring, ring[1:] + ring[:1])))
+
+# %% q04_slowest right: names of NumPy's
+def slowest(ring, gb_per_s):
+    hops = np.stack([ring, np.roll(ring, -1)], axis=1)
+    return tuple(min(hops, key=lambda hop: gb_per_s[tuple(hop)]))
+
+# %% q04_slowest right: an iterator of two
+def slowest(ring, gb_per_s):
+    hops = zip(ring, [*ring[1:], ring[0]])
+    return iter(min(hops, key=lambda hop: gb_per_s[hop]))
 
 # %% q04_slowest wrong: the ring is not closed
 def slowest(ring, gb_per_s):
@@ -642,6 +685,13 @@ def best_ring(gpus, gb_per_s):
     rings = [[gpus[0], *p] for p in itertools.permutations(gpus[1:])]
     speeds = [gb_per_s[slowest(ring, gb_per_s)] for ring in rings]
     return rings[speeds.index(max(speeds))]
+
+# %% q05_best_ring right: an array of names
+def best_ring(gpus, gb_per_s):
+    rings = np.array([[gpus[0], *p] for p in itertools.permutations(gpus[1:])])
+    speeds = [min(gb_per_s[hop] for hop in zip(ring, [*ring[1:], ring[0]]))
+              for ring in rings.tolist()]
+    return rings[np.argmax(speeds)]
 
 # %% q05_best_ring wrong: the largest sum
 def best_ring(gpus, gb_per_s):
@@ -1360,6 +1410,11 @@ def gbit_per_s_needed(compute_s, size_bytes, ranks, wanted):
     one_step = budget / (ranks - 1) / 2
     return size_bytes / ranks / one_step * 8e-9
 
+# %% q11_efficiencies right: yields both
+def efficiencies(compute_s, exchange_s):
+    for step_s in (compute_s + exchange_s, max(compute_s, exchange_s)):
+        yield compute_s / step_s
+
 # %% q11_efficiencies wrong: the pair the other way round
 def efficiencies(compute_s, exchange_s):
     return (compute_s / max(compute_s, exchange_s),
@@ -1498,6 +1553,19 @@ def ring_crossing(host_of, size_bytes):
 
 def hierarchical_crossing(local_size, size_bytes):
     return ring_crossing([0, 1], size_bytes / local_size) * local_size
+
+# %% q12_crossing right: with fractions
+from fractions import Fraction
+
+
+def ring_crossing(host_of, size_bytes):
+    n = len(host_of)
+    hops = sum(host_of[i - 1] < host_of[i] for i in range(n))
+    return hops * 2 * Fraction(n - 1, n) * size_bytes
+
+
+def hierarchical_crossing(local_size, size_bytes):
+    return sum(Fraction(size_bytes, local_size) for _ in range(local_size))
 
 # %% q12_crossing wrong: the ring is not closed
 def ring_crossing(host_of, size_bytes):

@@ -39,6 +39,17 @@ def tf_config(addresses, index):
     return JSONEncoder().encode({"cluster": {"worker": tuple(addresses)},
                                  "task": {"type": "worker", "index": index}})
 
+# %% q01_tf_config right: text of NumPy's, and an error of its own
+class NoWorker(ValueError):
+    pass
+
+
+def tf_config(addresses, index):
+    if not 0 <= index < len(addresses):
+        raise NoWorker(index)
+    return np.str_(json.dumps({"cluster": {"worker": addresses},
+                               "task": {"type": "worker", "index": index}}))
+
 # %% q01_tf_config wrong: a dictionary, not text
 def tf_config(addresses, index):
     if not 0 <= index < len(addresses):
@@ -1108,6 +1119,17 @@ def samples_processed(samples, per_rank_batch, ranks):
 def samples_processed(samples, per_rank_batch, ranks):
     return samples // ranks // per_rank_batch * per_rank_batch * ranks
 
+# %% q08_efficiency right: with fractions
+from fractions import Fraction
+
+
+def samples_processed(samples, per_rank_batch, ranks):
+    return Fraction(samples // (per_rank_batch * ranks) * per_rank_batch * ranks)
+
+
+def efficiency_of(one, many, ranks):
+    return Fraction(*many) / (ranks * Fraction(*one))
+
 # %% q08_efficiency wrong: all samples
 def samples_processed(samples, per_rank_batch, ranks):
     return samples
@@ -1383,6 +1405,18 @@ def evaluate(batches):
     p, r = tp / np.maximum(said.sum(), one), tp / np.maximum(labels.sum(), one)
     return {"accuracy": (labels == said).astype(np.float32).mean(), "precision": p,
             "recall": r, "f1": 2 * p * r / (p + r) if tp else np.float32(0)}
+
+# %% q13_evaluate right: with fractions
+from fractions import Fraction
+
+
+def evaluate(batches):
+    pairs = [(y == 1, p >= 0.5) for ys, ps in batches for y, p in zip(ys, ps)]
+    tp = sum(1 for y, said in pairs if y and said)
+    said, real = (sum(1 for pair in pairs if pair[i]) for i in (1, 0))
+    return {"accuracy": Fraction(sum(1 for y, s in pairs if y == s), len(pairs)),
+            "precision": Fraction(tp, said or 1), "recall": Fraction(tp, real or 1),
+            "f1": Fraction(2 * tp, said + real or 1)}
 
 # %% q13_evaluate wrong: different samples only
 def evaluate(batches):
