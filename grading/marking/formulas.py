@@ -33,8 +33,8 @@ START = "MathJax.startup.defaultReady();"  # not before the part is there that m
 def template() -> str:
     """The template that nbconvert puts MathJax into a page with."""
     parts = files("mathjax") / "static" / "mathjax" / "es5"
-    scripts = [SETTINGS, *((parts / name).read_text() for name in ("tex-svg-full.js", "ui/safe.js")),
-               START]
+    scripts = [SETTINGS, (parts / "tex-svg-full.js").read_text(),
+               (parts / "ui" / "safe.js").read_text(), START]
     page = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n' + "".join(
         "<script>" + script.replace("</script", r"<\/script") + "</script>\n" for script in scripts)
     return f"{{%- macro mathjax(url='') -%}}{{% raw %}}{page}{{% endraw %}}{{%- endmacro %}}"
