@@ -10,6 +10,7 @@ Output goes to a file and not through horovodrun's pipes, because a crashed rank
 a pipe open, or one byte that is not UTF-8, makes horovodrun wait for ever.
 """
 
+import contextlib
 import faulthandler
 import os
 import signal
@@ -153,29 +154,32 @@ def _report(error, status, rank, folder):
     """Keep the traceback, from the script's own frames down, and print it."""
     if isinstance(error, SystemExit):
         # sys.exit("message") speaks for itself; a bare status says little, but it is all there is.
-        text = "" if isinstance(error.code, int) else f"{error.code}\n"
+        text = "" if isinstance(error.code, int) else f"{_text(error)}\n"
     else:
         frames = error.__traceback__
         while frames and frames.tb_frame.f_code.co_filename == __file__:
             frames = frames.tb_next
         text = "".join(traceback.format_exception(type(error), error, frames))
+    # A script may have closed its output, or sent it elsewhere: that is no reason to lose the error.
     if folder:
-        _flush()
+        with contextlib.suppress(AttributeError, OSError, ValueError):
+            sys.stdout.flush()
+        log = folder.log(rank)
         _record(folder, folder.error(rank), {
             "rank": rank, "host": host_name(), "type": type(error).__name__, "status": status,
-            "message": str(error), "traceback": text, "time": time.time(),
-            "log_bytes": os.fstat(1).st_size,  # what the log holds besides
+            "message": _text(error), "traceback": text, "time": time.time(),
+            "log_bytes": log.stat().st_size if log.exists() else 0,  # what the log holds besides
         })
-    print(text, end="", file=sys.stderr, flush=True)
+    with contextlib.suppress(AttributeError, OSError, ValueError):
+        print(text, end="", file=sys.stderr, flush=True)
 
 
-def _flush():
-    """Send off what the script has printed, to wherever it may have redirected its output."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (AttributeError, OSError, ValueError):
-            pass  # closed, or replaced: its end is the script's own affair
+def _text(error):
+    """What an exception says; its own way to say it may fail, too."""
+    try:
+        return str(error)
+    except Exception:
+        return f"(a {type(error).__name__} that cannot be shown)"
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ __all__ = ["NoSuchRun", "Run", "RunFailed", "RunInterrupted", "RunLeft", "attach
 POLL_S = 0.2
 # What a run's folder is called: here, and by the tasks of a line pasted into a job of Slurm.
 FOLDER = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}|slurm-.+")
-YOUNG_S = 5.0
+YOUNG_S = 5.0  # a folder without its job may be in the making
 # horovodrun ends its ranks within a second or two; after this the launcher does it itself.
 STOP_GRACE_S = 6.0
 # Slurm asks first and kills after KillWait, 30 s as a rule.
@@ -477,9 +477,9 @@ class Run:
     def _launcher_pid(self):
         if self._process:
             return self._process.pid
-        launched = next((event for event in read_json_lines(self._paths.launcher)
-                         if event["event"] == "launched"), None)
-        return launched["pid"] if launched and launched["pid"] in processes.of_run(self.id) else 0
+        launched = next((event for event in read_json_lines(self._paths.launcher, EVENT)
+                         if event["event"] == "launched"), {})
+        return launched["pid"] if launched.get("pid") in processes.of_run(self.id) else 0
 
     def _alive(self, job):
         if self._process:
@@ -588,9 +588,16 @@ def _folders():
         return []
     except OSError as error:
         raise StorageError(error, runs_dir(), "read") from error
-    # One that is this young may be in the making.
     return [folder for folder in found if os.path.lexists(RunFolder(folder).job)
-            or FOLDER.fullmatch(folder.name) and time.time() - folder.stat().st_mtime > YOUNG_S]
+            or FOLDER.fullmatch(folder.name) and _age_s(folder) > YOUNG_S]
+
+
+def _age_s(folder):
+    """Seconds since a folder was last changed; 0 for one that is gone meanwhile."""
+    try:
+        return time.time() - folder.stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def attach(run_id):

@@ -116,6 +116,21 @@ def test_a_rank_is_gone_at_once(script, nothing_left, capfd, end, status, says):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("first", ["sys.stdout.close(); sys.stderr.close()",
+                                   "os.close(1); os.close(2)", "sys.stdout = sys.stderr = None"])
+def test_a_script_that_has_closed_its_output_fails_in_words(script, nothing_left, first):
+    run = launch(script(f"""
+        import os, sys
+        print("before", end="")
+        {first}
+        raise ValueError("after")
+    """), workers=1, check=False)
+    assert run.failure.type == "ValueError" and run.failure.message == "after"
+    assert run.failure.output == ("before",) and "script.py" in run.failure.traceback
+    nothing_left(run)
+
+
+@pytest.mark.slow
 def test_a_rank_leaves_early_while_others_wait(script, nothing_left):
     run = launch(script("""
         import horovod.tensorflow as hvd

@@ -2,6 +2,7 @@
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 
@@ -125,6 +126,21 @@ def test_other_folders_are_no_runs(folder):
     for name in (".ipynb_checkpoints", "notes", "old"):
         (made.path.parent / name).mkdir()
     (made.path.parent / "file").write_text("")
+    assert [run.id for run in runs()] == [GOOD]
+
+
+def test_a_folder_that_goes_away_meanwhile_hides_no_other(folder, monkeypatch):
+    folder(GOOD)
+    gone = folder(BAD)
+    gone.job.unlink()
+    stat = Path.stat
+
+    def vanished(path, **options):
+        if path == gone.path:
+            raise FileNotFoundError(path)
+        return stat(path, **options)
+
+    monkeypatch.setattr(Path, "stat", vanished)
     assert [run.id for run in runs()] == [GOOD]
 
 
