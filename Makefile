@@ -19,7 +19,11 @@ NO_BROWSER ?= $(if $(DISPLAY)$(WAYLAND_DISPLAY),,1)
 ROOT_USER := $(filter 0,$(shell id -u))
 
 # The instructor's commands; grading/README.md goes through an evening with them.
-MARKING = export PYTHONPATH="$(CURDIR)/grading:$(CURDIR)/tools"; $(PY) -m marking --course "$(COURSE)"
+MARKING = export PYTHONPATH="$(CURDIR)/grading:$(CURDIR)/tools"; \
+	$(PY) -m marking --course $(call quoted,COURSE)
+
+# A variable's value as one word of a command, whatever characters a folder's name has.
+quoted = '$(subst ','\'',$(value $(1)))'
 
 # Neither the user's own packages nor another environment's kernel take the place of this one's.
 export PYTHONNOUSERSITE := 1
@@ -57,11 +61,11 @@ check: setup  ## see that the notebooks agree with their sources
 	@$(PY) tools/lessons.py check
 
 release: setup  ## make a lesson's assignment for a class (LESSON=1, STUDENTS=FILE.csv)
-	@$(MARKING) release $(LESSON) $(if $(STUDENTS),--students "$(STUDENTS)")
+	@$(MARKING) release $(LESSON) $(if $(STUDENTS),--students $(call quoted,STUDENTS))
 
 collect: setup  ## take in hand-ins (LESSON=1, FROM=folder or zip, STUDENTS=FILE.csv)
-	@$(MARKING) collect $(LESSON) $(if $(FROM),--from "$(FROM)") \
-		$(if $(STUDENTS),--students "$(STUDENTS)")
+	@$(MARKING) collect $(LESSON) $(if $(FROM),--from $(call quoted,FROM)) \
+		$(if $(STUDENTS),--students $(call quoted,STUDENTS))
 
 autograde: setup  ## mark all hand-ins of a lesson in a sandbox (LESSON=1)
 	@$(MARKING) autograde $(LESSON)

@@ -1,6 +1,7 @@
 """The files that say what is installed and what `make` does agree with one another."""
 
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -103,3 +104,13 @@ def test_a_finished_set_up_does_nothing():
 def test_scripts_parse():
     for shell, path in (("bash", ".ci/run"), ("sh", "tools/python.sh")):
         subprocess.run([shell, "-n", ROOT / path], check=True)
+
+
+@pytest.mark.parametrize("name", ["a b", "it's", '"quoted"', "$HOME $x", "a?b#c%20", "`date`"])
+def test_make_passes_a_courses_folder_on_whatever_it_is_called(name):
+    planned = subprocess.run(["make", "-n", "collect", "LESSON=1", f"COURSE={name}",
+                              f"FROM={name}", f"STUDENTS={name}"],
+                             cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    words = shlex.split(planned[planned.index("-m marking"):].replace("\\\n", " "))
+    for option in ("--course", "--from", "--students"):
+        assert words[words.index(option) + 1] == name
