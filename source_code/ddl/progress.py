@@ -19,6 +19,7 @@ from ddl.record import (
 __all__ = ["JOB", "Progress", "RankInfo", "end_of", "events_of", "launcher_events", "one_record",
            "progress_of"]
 
+GONE_S = 5.0  # ranks that end together do so within a second or two
 OVER = ("done", "failed", "stopped", "lost", "damaged")
 # What these files must hold to be of any use.
 JOB = {"id": str, "created": (int, float), "workers": int}
@@ -150,6 +151,8 @@ def _read(folder, alive, now, waiting, script, told):
     facts = _training(events, start_of(folder))
     if script.damaged:
         facts["notes"] += (f"{script.damaged} lines of {script.path} are damaged and left out",)
+    if state in ("running", "training"):
+        facts["notes"] += _gone(launcher, now)
     return Progress(
         id=job["id"],
         name=job.get("name", ""),
@@ -166,6 +169,14 @@ def _read(folder, alive, now, waiting, script, told):
         failure=failure_of(folder, job, launcher, events, state, end_of(launcher) or {}),
         **facts,
     )
+
+
+def _gone(launcher, now):
+    """Name ranks that ended a while ago as if all were done: the others may wait for them."""
+    began = max((event["time"] for event in launcher if event["event"] == "launched"), default=0.0)
+    return tuple(f"rank {event['rank']} has ended with status 0, and others are still there"
+                 for event in launcher if event["event"] == "rank_exit" and not event["code"]
+                 and began <= event["time"] < now - GONE_S)
 
 
 def launcher_events(folder, world, alive):

@@ -172,7 +172,7 @@ class PlainView:
         self._last = clock()
         self._redraws = sys.stdout.isatty()
         self._drawn = ""
-        self._seen = dict(line=False, state=None, waiting="", ranks=0, notes=0, evaluations=0,
+        self._seen = dict(line=False, state=None, waiting="", ranks=0, notes=set(), evaluations=0,
                           failure=None)
         self._tails = {}  # of each rank's log
 
@@ -193,9 +193,10 @@ class PlainView:
             seen["state"] = progress.state
             data = f", data: {data_label(progress.data)}" if progress.data else ""
             self._say(progress, f"{progress.state} {progress.name}{data}")
-        for note in progress.notes[seen["notes"] :]:
-            self._say(progress, f"note: {note}")
-        seen["notes"] = len(progress.notes)
+        for note in progress.notes:
+            if note not in seen["notes"]:
+                self._say(progress, f"note: {note}")
+                seen["notes"].add(note)
         for row in progress.history[seen["evaluations"] :]:
             self._say(progress, _evaluation(row, progress))
         seen["evaluations"] = len(progress.history)

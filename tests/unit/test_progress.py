@@ -398,6 +398,18 @@ def test_a_rank_that_left_early_is_named_not_the_one_that_noticed(folder, code, 
     assert "equally often" in failure.advice
 
 
+def test_a_rank_that_has_left_is_told_while_others_go_on(folder):
+    folder.rank(0)
+    folder.rank(1)
+    folder.launcher(3.0, "rank_exit", rank=1, code=0)
+    assert folder.progress(now=4.0).notes == ()
+    assert folder.progress(now=9.0).notes == (
+        "rank 1 has ended with status 0, and others are still there",)
+    folder.launcher(9.5, "rank_exit", rank=0, code=0)
+    folder.launcher(9.6, "ended", state="done")
+    assert folder.progress(now=20.0).notes == ()
+
+
 def test_at_the_time_limit_a_rank_that_had_left_is_not_said_to_be_missing_only(folder):
     folder.rank(0)
     folder.rank(1)
