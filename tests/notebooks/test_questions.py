@@ -10,6 +10,7 @@ import jupytext
 import lessons
 import nbformat
 import pytest
+from ddl.exam.cells import names_in
 from nbclient import NotebookClient
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -147,6 +148,24 @@ def test_cells_that_only_show_are_marked_so_and_need_no_answer(lesson):
             assert not names & asked and "nbgrader" not in cell.metadata
         elif cell.cell_type == "code":
             assert not re.search(r"launch\(|plot_|from ddl import", cell.source), cell.source
+
+
+@each_lesson
+def test_what_tests_define_is_nothing_that_other_cells_use(lesson):
+    """They run in the reader's kernel, where a name of theirs would take another's place."""
+    theirs = {}  # names that mean now what a test made of them
+    for cell in lesson.cells:
+        if cell.cell_type != "code" or cell.source.startswith("%%"):
+            continue
+        uses, defines = names_in(cell.source)
+        if cell in lesson.tests.values():
+            imported = {alias.asname or alias.name for node in ast.walk(ast.parse(cell.source))
+                        if isinstance(node, (ast.Import, ast.ImportFrom)) for alias in node.names}
+            theirs |= dict.fromkeys(defines - imported, cell.metadata.nbgrader.grade_id)
+        else:
+            taken = {name: theirs[name] for name in (uses - defines) & set(theirs)}
+            assert taken == {}, cell.source
+            theirs = {name: test for name, test in theirs.items() if name not in defines}
 
 
 @each_lesson

@@ -789,11 +789,11 @@ value = train_loop_distributed(0, 0.1, unequal, 1)
 assert math.isclose(value, 0.7, rel_tol=1e-6)
 uneven = [[[(1, 1)]], [[(1, 0)], [(1, 2)]]]  # one batch, and two
 assert math.isclose(train_loop_distributed(0, 0.25, uneven, 3), 0.6875)
-many = [[[(1, 1)], [(2, 0), (1, 1)], [(1, 2)]], [[(1, 3)]], [[(1, 3)]],
+several = [[[(1, 1)], [(2, 0), (1, 1)], [(1, 2)]], [[(1, 3)]], [[(1, 3)]],
         [[(1, 0)], [(2, 1)]]]  # three batches, one, one, and two
-m, value = 0.3, train_loop_distributed(0.3, 0.1, many, 8)
+m, value = 0.3, train_loop_distributed(0.3, 0.1, several, 8)
 for i in range(8):
-    own = [shard[i % len(shard)] for shard in many]
+    own = [shard[i % len(shard)] for shard in several]
     m += 0.05 * sum(x * (y - m * x) / len(b) for b in own for x, y in b)
 assert math.isclose(value, m, rel_tol=1e-6)
 cancel = [[[(1, 1)]], [[(1, -1)], [(1, 2)]]]  # no gradient at first
