@@ -149,6 +149,8 @@ assert math.isclose(sum(table_loss_point), table_loss_mse), (
     "the loss should be the sum of the four points' parts"
 )
 ### BEGIN HIDDEN TESTS
+assert not isinstance(table_ypred, set), "a set has no order"
+assert not isinstance(table_loss_point, set), "a set has no order"
 for given, right in zip(table_ypred, [2, 4, 6, 8], strict=True):
     assert math.isclose(given, right)
 for given, right in zip(table_loss_point, [0.25, 1, 2.25, 4], strict=True):
@@ -540,6 +542,8 @@ for given, right in zip(table_grad_multi, means):
         "a batch's gradient should be the mean of its points' gradients"
     )
 ### BEGIN HIDDEN TESTS
+assert not isinstance(table_grad_point, set), "a set has no order"
+assert not isinstance(table_grad_multi, set), "a set has no order"
 for given, right in zip(table_grad_point, [4, 12, 30, 14], strict=True):
     assert math.isclose(given, right)
 for given, right in zip(table_grad_multi, [8, 22], strict=True):
@@ -636,6 +640,8 @@ for batch in batches + batches[:2]:
 assert math.isclose(value, m, rel_tol=1e-6)
 still = [[(1, 1), (1, -1)], [(1, 2)]]  # the first has no gradient at 0
 assert math.isclose(train_loop_batches(0, 0.25, still, 3), 0.5)
+value = train_loop_batches(0, 1e-9, [[(1, 2), (2, 6)]], 4)
+assert math.isclose(value, 56e-9, rel_tol=1e-5)
 value = train_loop_batches(0, 1000, [[(0.01, 0.02)]], 20)
 assert math.isclose(value, 2 - 2 * 0.8**20, rel_tol=1e-5)
 value = train_loop_batches(0, 10, [[(4, 4)]], 4)
@@ -798,6 +804,8 @@ for i in range(8):
 assert math.isclose(value, m, rel_tol=1e-6)
 cancel = [[[(1, 1)]], [[(1, -1)], [(1, 2)]]]  # no gradient at first
 assert math.isclose(train_loop_distributed(0, 0.25, cancel, 2), 0.75)
+value = train_loop_distributed(0, 1e-9, [[[(1, 2)]], [[(2, 6)]]], 4)
+assert math.isclose(value, 56e-9, rel_tol=1e-5)
 value = train_loop_distributed(0, 1000, 2 * [[[(0.01, 0.02)]]], 20)
 assert math.isclose(value, 2 - 2 * 0.8**20, rel_tol=1e-5)
 value = train_loop_distributed(0, 10, 2 * [[[(4, 4)]]], 4)

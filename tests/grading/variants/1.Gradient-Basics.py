@@ -84,6 +84,11 @@ table_loss_mse = 3.5
 # %% q03_table wrong: text
 table_ypred = ["2", "4", "6", "8"]
 
+# %% q03_table wrong: the parts in a set
+table_ypred = [2, 4, 6, 8]
+table_loss_point = {0.25, 1, 2.25, 4}
+table_loss_mse = 7.5
+
 # %% q04_loss_mse right: in a loop
 def loss_mse(m, dataset):
     if len(dataset) == 0:
@@ -1303,6 +1308,10 @@ table_grad_multi = [22, 8]
 table_grad_point = [loss_mse(2, [point]) for point in noisy]
 table_grad_multi = [loss_mse(2, noisy[:2]), loss_mse(2, noisy[2:])]
 
+# %% q10_table wrong: the batches in a set
+table_grad_point = [4, 12, 30, 14]
+table_grad_multi = {8, 22}
+
 # %% q11_train_loop_batches right: itertools.cycle
 from itertools import cycle
 
@@ -1627,6 +1636,14 @@ def train_loop_batches(m, lr, dataset, iterations):
     for i in range(iterations):
         m -= lr * grad_multi(m, dataset[i % len(dataset)])
     return m
+
+# %% q11_train_loop_batches wrong: rounded to six digits in the end
+def train_loop_batches(m, lr, dataset, iterations):
+    if not dataset:
+        raise ValueError
+    for i in range(iterations):
+        m -= lr * grad_multi(m, dataset[i % len(dataset)])
+    return round(m, 6)
 
 # %% q12_distributed right: cycles and zip
 from itertools import cycle
@@ -2093,6 +2110,13 @@ def train_loop_distributed(m, lr, shards, iterations):
         m -= lr * (now if old is None else old)
         old = now
     return m
+
+# %% q12_distributed wrong: rounded to six digits in the end
+def train_loop_distributed(m, lr, shards, iterations):
+    for i in range(iterations):
+        own = [worker_gradient(m, shard[i % len(shard)]) for shard in shards]
+        m -= lr * average_gradients(own)
+    return round(m, 6)
 
 # %% q13_split right: with NumPy
 def split(values, ranks):
