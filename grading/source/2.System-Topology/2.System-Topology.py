@@ -164,15 +164,19 @@ two = "      GPU0 GPU1\nGPU0   X   NV12\nGPU1  NV12  X\n"
 assert connection(two, "GPU1", "GPU0") == "NV12"
 assert connection(box, "GPU1", "mlx5_0") == "NODE"
 names = [f"GPU{i}" for i in range(16)]
-tabs = ["\t".join(["", *names, "CPU Affinity"])]
-for i, name in enumerate(names):
-    words = [f"NV{i ^ j}" if i != j else "X" for j in range(16)]
-    tabs.append("\t".join([name, *words, "0-63"]))
-for i, j in ((1, 10), (10, 1), (12, 2), (0, 15), (7, 3), (11, 11)):
-    found = connection("\n".join(tabs), names[i], names[j])
-    assert found == (f"NV{i ^ j}" if i != j else "X")
+cards = [f"mlx5_{i}" for i in (10, 1, 0, 12, 2, 11)]  # names in names
+for names in (names, names[::5] + cards):
+    tabs = ["\t".join(["", *names, "CPU Affinity"])]
+    for i, name in enumerate(names):
+        words = [f"NV{i ^ j}" if i != j else "X" for j in range(len(names))]
+        tabs.append("\t".join([name, *words, "0-63"]))
+    for i, one in enumerate(names):
+        j = 7 * i % len(names)
+        found = connection("\n".join(tabs), one, names[j])
+        assert found == (f"NV{i ^ j}" if i != j else "X")
 for pair in (("GPU3", "GPU0"), ("GPU0", "GPU3"), ("GPU0", "Affinity"),
-             ("GPU3", "GPU3"), ("CPU", "GPU0")):
+             ("GPU3", "GPU3"), ("CPU", "GPU0"), ("GPU", "GPU0"),
+             ("GPU0", "mlx5"), ("GPU", "GPU")):
     try:
         connection(box, *pair)
     except ValueError:
@@ -313,20 +317,27 @@ def staged_gb_per_s(up, down):
 # %% nbgrader={"grade": true, "grade_id": "q03_units_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import math
 
+
+def near(value, right):
+    return math.isclose(value, right, rel_tol=1e-6)
+
+
 value = gib_per_s(1024, 1000)
-assert math.isclose(value, 0.9765625), f"1 MiB in 1 ms: {value} GiB/s"
+assert near(value, 0.9765625), f"1 MiB in 1 ms: {value} GiB/s"
 value = microseconds(125_000, 1, 50)
-assert math.isclose(value, 1050), f"10^6 bits at 1 Gbit/s: {value} µs"
+assert near(value, 1050), f"10^6 bits at 1 Gbit/s: {value} µs"
 value = staged_gb_per_s(12, 12)
-assert math.isclose(value, 6), f"twice over a 12 GB/s link: {value} GB/s"
+assert near(value, 6), f"twice over a 12 GB/s link: {value} GB/s"
 ### BEGIN HIDDEN TESTS
-assert math.isclose(gib_per_s(64, 4), 15.2587890625)
-assert math.isclose(gib_per_s(4, 2), 4 / 2**20 / 2e-6)
-assert math.isclose(microseconds(0, 100, 1.5), 1.5)
-assert math.isclose(microseconds(25_000_000, 200, 2), 1002)
-assert math.isclose(microseconds(10, 3, 0), 0.08 / 3)
-assert math.isclose(staged_gb_per_s(30, 15), 10)
-assert math.isclose(staged_gb_per_s(2, 6), 1.5)
+assert near(gib_per_s(64, 4), 15.2587890625)
+assert near(gib_per_s(4, 2), 4 / 2**20 / 2e-6)
+assert near(gib_per_s(3, 7_000_000), 3 / 2**20 / 7)
+assert near(microseconds(0, 100, 1.5), 1.5)
+assert near(microseconds(25_000_000, 200, 2), 1002)
+assert near(microseconds(10, 3, 0), 0.08 / 3)
+assert near(staged_gb_per_s(30, 15), 10)
+assert near(staged_gb_per_s(2, 6), 1.5)
+assert near(staged_gb_per_s(5, 2), 10 / 7)
 ### END HIDDEN TESTS
 
 # %% tags=["demo"]
@@ -390,9 +401,9 @@ assert tuple(slowest(["D", "C", "A", "B"], one_way)) == ("A", "B")
 ring = ["GPU3", "GPU0", "GPU5", "GPU1", "GPU4", "GPU2"]
 even = {(a, b): 50.5 for a in sorted(ring) for b in sorted(ring)}
 assert tuple(slowest(ring, even)) == ("GPU3", "GPU0")
-tied = even | {("GPU5", "GPU1"): 50.25, ("GPU2", "GPU3"): 50.25}
+tied = even | {("GPU5", "GPU1"): 50.499, ("GPU2", "GPU3"): 50.499}
 assert tuple(slowest(ring, tied)) == ("GPU5", "GPU1")
-tied = tied | {("GPU4", "GPU2"): 50.125, ("GPU2", "GPU3"): 50.125}
+tied = tied | {("GPU4", "GPU2"): 50.498, ("GPU2", "GPU3"): 50.498}
 assert tuple(slowest(ring, tied)) == ("GPU4", "GPU2")
 ### END HIDDEN TESTS
 
@@ -539,19 +550,25 @@ def bus_gb_per_s(operation, size_bytes, seconds, ranks):
 # %% nbgrader={"grade": true, "grade_id": "q06_bus_bandwidth_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import math
 
+
+def near(value, right):
+    return math.isclose(value, right, rel_tol=1e-6)
+
+
 value = bus_gb_per_s("all_reduce", 1_000_000_000, 0.5, 2)
-assert math.isclose(value, 2), f"two ranks: the factor is 1; {value}"
+assert near(value, 2), f"two ranks: the factor is 1; {value}"
 value = bus_gb_per_s("all_reduce", 1_000_000_000, 0.5, 4)
-assert math.isclose(value, 3), f"four ranks: the factor is 1.5; {value}"
+assert near(value, 3), f"four ranks: the factor is 1.5; {value}"
 value = bus_gb_per_s("broadcast", 4_000_000, 0.001, 8)
-assert math.isclose(value, 4), f"broadcast: the factor is 1; {value}"
+assert near(value, 4), f"broadcast: the factor is 1; {value}"
 ### BEGIN HIDDEN TESTS
 value = bus_gb_per_s("all_gather", 8_000_000_000, 1, 8)
-assert math.isclose(value, 7)
-assert math.isclose(bus_gb_per_s("all_gather", 300, 0.7, 3), 2e-7 / 0.7)
-assert math.isclose(bus_gb_per_s("all_reduce", 1e9, 1, 256), 2 * 255 / 256)
-assert math.isclose(bus_gb_per_s("broadcast", 1_000, 0.3, 2), 1e-6 / 0.3)
-for operation in ("all_to_all", "reduce", "reduce_scatter", "gather"):
+assert near(value, 7)
+assert near(bus_gb_per_s("all_gather", 300, 0.7, 3), 2e-7 / 0.7)
+assert near(bus_gb_per_s("all_reduce", 1e9, 1, 256), 2 * 255 / 256)
+assert near(bus_gb_per_s("broadcast", 1_000, 0.3, 2), 1e-6 / 0.3)
+for operation in ("all_to_all", "reduce", "reduce_scatter", "gather",
+                  "barrier", "broadcast_object", ""):
     try:
         bus_gb_per_s(operation, 1, 1, 2)
     except ValueError:
@@ -646,26 +663,31 @@ def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
 # %% nbgrader={"grade": true, "grade_id": "q08_all_reduce_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import math
 
+
+def near(value, right):
+    return math.isclose(value, right, rel_tol=1e-6)
+
+
 alpha, beta = 1e-5, 1e-9
 for name, seconds in (("ring", 6e-5 + 1.5e-3),
                       ("recursive doubling", 2e-5 + 2e-3),
                       ("tree", 4e-5 + 4e-3)):
     value = all_reduce_s(name, 1_000_000, 4, alpha, beta)
-    assert math.isclose(value, seconds), f"{name}, 4 ranks: {value} s"
+    assert near(value, seconds), f"{name}, 4 ranks: {value} s"
 ### BEGIN HIDDEN TESTS
 for name in ("ring", "recursive doubling", "tree"):
     value = all_reduce_s(name, 5_000, 1, alpha, beta)
     assert math.isclose(value, 0, abs_tol=1e-15)
 for ranks, rounds in ((2, 1), (5, 3), (6, 3), (9, 4), (16, 4)):
     value = all_reduce_s("recursive doubling", 1_000, ranks, alpha, beta)
-    assert math.isclose(value, rounds * (1e-5 + 1e-6))
+    assert near(value, rounds * (1e-5 + 1e-6))
     value = all_reduce_s("tree", 1_000, ranks, alpha, beta)
-    assert math.isclose(value, 2 * rounds * (1e-5 + 1e-6))
+    assert near(value, 2 * rounds * (1e-5 + 1e-6))
     value = all_reduce_s("ring", 1_000, ranks, alpha, beta)
     steps = 2 * (ranks - 1)
-    assert math.isclose(value, steps * 1e-5 + steps / ranks * 1e-6)
-    assert math.isclose(all_reduce_s("ring", 0, ranks, 3, beta), 3 * steps)
-assert math.isclose(all_reduce_s("ring", 6_000, 3, 0, beta), 8e-6)
+    assert near(value, steps * 1e-5 + steps / ranks * 1e-6)
+    assert near(all_reduce_s("ring", 0, ranks, 3, beta), 3 * steps)
+assert near(all_reduce_s("ring", 6_000, 3, 0, beta), 8e-6)
 ### END HIDDEN TESTS
 
 # %% tags=["demo"]
@@ -911,20 +933,28 @@ def gbit_per_s_needed(compute_s, size_bytes, ranks, wanted):
 # %% nbgrader={"grade": true, "grade_id": "q11_efficiencies_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import math
 
+
+def near(value, right):
+    return math.isclose(value, right, rel_tol=1e-6)
+
+
 low, high = efficiencies(0.3, 0.1)
-assert math.isclose(low, 0.75), f"0.3 s of 0.4 s: {low}"
-assert math.isclose(high, 1), f"0.1 s fits into 0.3 s: {high}"
+assert near(low, 0.75), f"0.3 s of 0.4 s: {low}"
+assert near(high, 1), f"0.1 s fits into 0.3 s: {high}"
 value = gbit_per_s_needed(0.45, 100_000_000, 2, 0.9)
-assert math.isclose(value, 16), f"0.8 Gbit in 0.05 s: {value}"
+assert near(value, 16), f"0.8 Gbit in 0.05 s: {value}"
 ### BEGIN HIDDEN TESTS
-low, high = efficiencies(0.1, 0.4)
-assert math.isclose(low, 0.2) and math.isclose(high, 0.25)
+pair = efficiencies(0.1, 0.4)
+assert not isinstance(pair, set), "a set has no order"
+low, high = pair
+assert near(low, 0.2) and near(high, 0.25)
 value = gbit_per_s_needed(0.4, 500_000_000, 512, 0.8)
-assert math.isclose(value, 8 * 2 * 511 / 512 * 5e8 / 0.1 / 1e9)
+assert near(value, 8 * 2 * 511 / 512 * 5e8 / 0.1 / 1e9)
 value = gbit_per_s_needed(1, 1e9, 4, 0.5)
-assert math.isclose(value, 12)
+assert near(value, 12)
 value = gbit_per_s_needed(0.5, 1_000_000, 7, 0.75)
-assert math.isclose(value, 8 * 12 / 7 * 1e-3 * 6)
+assert near(value, 8 * 12 / 7 * 1e-3 * 6)
+assert near(gbit_per_s_needed(2, 10, 3, 0.25), 320 / 18 * 1e-9)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -1055,24 +1085,29 @@ def hierarchical_crossing(local_size, size_bytes):
 # %% nbgrader={"grade": true, "grade_id": "q12_crossing_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import math
 
+
+def near(value, right):
+    return math.isclose(value, right, rel_tol=1e-6)
+
+
 value = ring_crossing([0, 0, 1, 1], 1_000)
-assert math.isclose(value, 1_500), f"one hop of 1.5 times the data: {value}"
+assert near(value, 1_500), f"one hop of 1.5 times the data: {value}"
 value = ring_crossing([0, 1, 0, 1], 1_000)
-assert math.isclose(value, 3_000), f"two hops: {value}"
+assert near(value, 3_000), f"two hops: {value}"
 value = hierarchical_crossing(2, 1_000)
-assert math.isclose(value, 1_000), f"two halves, each once: {value}"
+assert near(value, 1_000), f"two halves, each once: {value}"
 ### BEGIN HIDDEN TESTS
 value = ring_crossing([0] * 8 + [1] * 8, 1_600)
-assert math.isclose(value, 3_000)
-assert math.isclose(ring_crossing([0, 1], 64), 64)
-assert math.isclose(ring_crossing([1, 1, 0, 0], 1_000), 1_500)
+assert near(value, 3_000)
+assert near(ring_crossing([0, 1], 64), 64)
+assert near(ring_crossing([1, 1, 0, 0], 1_000), 1_500)
 assert math.isclose(ring_crossing([0, 0, 0], 1_000), 0, abs_tol=1e-9)
-assert math.isclose(ring_crossing([0, 1, 1, 0, 1, 0, 1, 0], 800), 4_200)
-assert math.isclose(ring_crossing([0, 0, 1], 1_000), 4_000 / 3)
-assert math.isclose(ring_crossing([0, 1, 0, 0, 0, 1, 1], 100), 2_400 / 7)
-assert math.isclose(hierarchical_crossing(8, 5_000), 5_000)
-assert math.isclose(hierarchical_crossing(1, 70), 70)
-assert math.isclose(hierarchical_crossing(3, 1_000), 1_000)
+assert near(ring_crossing([0, 1, 1, 0, 1, 0, 1, 0], 800), 4_200)
+assert near(ring_crossing([0, 0, 1], 1_000), 4_000 / 3)
+assert near(ring_crossing([0, 1, 0, 0, 0, 1, 1], 100), 2_400 / 7)
+assert near(hierarchical_crossing(8, 5_000), 5_000)
+assert near(hierarchical_crossing(1, 70), 70)
+assert near(hierarchical_crossing(3, 1_000), 1_000)
 ### END HIDDEN TESTS
 
 # %% [markdown]

@@ -206,6 +206,45 @@ def connection(text, one, other):
     word = rows[one][head.split().index(other)]
     return word[:4].rstrip("0123456789") + word[2:3] if "NV" in word else word
 
+# %% q01_connection wrong: the first row that begins with the name
+def connection(text, one, other):
+    head, *lines = text.strip().split("\n\n")[0].splitlines()
+    place = [line.split()[0] for line in lines].index(other)
+    for line in lines:
+        if line.startswith(one):
+            return line.split()[1 + place]
+    raise ValueError(one)
+
+# %% q01_connection wrong: the first column that begins with the name
+def connection(text, one, other):
+    head, *lines = text.strip().split("\n\n")[0].splitlines()
+    rows = {line.split()[0]: line.split()[1:] for line in lines}
+    if one not in rows or other not in rows:
+        raise ValueError
+    return next(word for name, word in zip(head.split(), rows[one])
+                if name.startswith(other))
+
+# %% q01_connection wrong: the last column whose name is in the one asked for
+def connection(text, one, other):
+    head, *lines = text.strip().split("\n\n")[0].splitlines()
+    rows = {line.split()[0]: line.split()[1:] for line in lines}
+    if one not in rows or other not in rows:
+        raise ValueError
+    return [word for name, word in zip(head.split(), rows[one])
+            if name in other][-1]
+
+# %% q01_connection wrong: the beginning of a name is enough
+def connection(text, one, other):
+    rows = [line.split() for line in text.strip().split("\n\n")[0].splitlines()]
+    names = [row[0] for row in rows[1:]]
+    places = []
+    for asked in (one, other):
+        found = [asked] if asked in names else [n for n in names if n.startswith(asked)]
+        if not found:
+            raise ValueError(asked)
+        places.append(1 + names.index(found[0]))
+    return rows[places[0]][places[1]]
+
 # %% q01_connection equivalent: without a number of splits, it makes no difference from which end
 # - head, *lines = text.strip().split('\n\n')[0].splitlines()
 # + head, *lines = text.strip().rsplit('\n\n')[0].splitlines()
@@ -404,6 +443,20 @@ def gib_per_s(size_kib, taken_us):
 def staged_gb_per_s(up, down):
     return 1 / (Fraction(1, up) + Fraction(1, down))
 
+# %% q03_units right: in single precision
+def gib_per_s(size_kib, taken_us):
+    seconds = np.float32(taken_us) * np.float32(1e-6)
+    return np.float32(size_kib) / np.float32(2**20) / seconds
+
+
+def microseconds(size_bytes, gbit_per_s, latency_us):
+    bits = np.float32(8 * size_bytes)
+    return np.float32(latency_us) + bits / np.float32(1_000 * gbit_per_s)
+
+
+def staged_gb_per_s(up, down):
+    return 1 / (1 / np.float32(up) + 1 / np.float32(down))
+
 # %% q03_units wrong: GB for GiB
 def gib_per_s(size_kib, taken_us):
     return size_kib * 1024 / 1e9 / (taken_us * 1e-6)
@@ -479,6 +532,14 @@ def staged_gb_per_s(up, down):
 # %% q03_units wrong: half of the way up
 def staged_gb_per_s(up, down):
     return up / 2
+
+# %% q03_units wrong: GiB/s rounded to seven digits
+def gib_per_s(size_kib, taken_us):
+    return round(size_kib / 2**20 / (taken_us * 1e-6), 7)
+
+# %% q03_units wrong: the staged copy's GB/s rounded to three digits
+def staged_gb_per_s(up, down):
+    return round(up * down / (up + down), 3)
 
 # %% q04_slowest right: a loop
 def slowest(ring, gb_per_s):
@@ -618,6 +679,17 @@ def slowest(ring, gb_per_s):
         if gb_per_s[hop] < slow:
             slow, found = gb_per_s[hop], hop
     return found
+
+# %% q04_slowest wrong: speeds rounded to one digit
+def slowest(ring, gb_per_s):
+    hops = zip(ring, ring[1:] + ring[:1])
+    return min(hops, key=lambda hop: round(gb_per_s[hop], 1))
+
+# %% q04_slowest wrong: nearly as slow is as slow
+def slowest(ring, gb_per_s):
+    hops = list(zip(ring, ring[1:] + ring[:1]))
+    least = min(gb_per_s[hop] for hop in hops)
+    return next(hop for hop in hops if gb_per_s[hop] < least + 0.05)
 
 # %% q05_best_ring right: loops, and a tuple
 def best_ring(gpus, gb_per_s):
@@ -889,6 +961,15 @@ def bus_gb_per_s(operation, size_bytes, seconds, ranks):
     factor = times * (ranks - 1) / ranks if times else 1
     return factor * (size_bytes / seconds) / 1_000_000_000
 
+# %% q06_bus_bandwidth right: in single precision
+def bus_gb_per_s(operation, size_bytes, seconds, ranks):
+    factor = {"all_reduce": 2 - 2 / ranks, "all_gather": 1 - 1 / ranks,
+              "broadcast": 1}
+    if operation not in factor:
+        raise ValueError(operation)
+    rate = np.float32(size_bytes) / np.float32(seconds)
+    return np.float32(factor[operation]) * rate / np.float32(1e9)
+
 # %% q06_bus_bandwidth wrong: algorithm bandwidth
 def bus_gb_per_s(operation, size_bytes, seconds, ranks):
     if operation not in ("all_reduce", "all_gather", "broadcast"):
@@ -998,6 +1079,30 @@ def bus_gb_per_s(operation, size_bytes, seconds, ranks):
         raise ValueError(operation)
     return factors[operation] * size_bytes // seconds / 1e9
 
+# %% q06_bus_bandwidth wrong: looks at an operation's first letter
+def bus_gb_per_s(operation, size_bytes, seconds, ranks):
+    if operation in ("all_reduce", "all_gather"):
+        factor = (1 + (operation == "all_reduce")) * (ranks - 1) / ranks
+    elif operation.startswith("b"):
+        factor = 1
+    else:
+        raise ValueError(operation)
+    return factor * size_bytes / seconds / 1e9
+
+# %% q06_bus_bandwidth wrong: parts of an operation's name will do
+def bus_gb_per_s(operation, size_bytes, seconds, ranks):
+    for name, factor in (("broadcast", 1), ("all_gather", 1 - 1 / ranks),
+                         ("all_reduce", 2 - 2 / ranks)):
+        if operation.startswith(name):
+            return factor * size_bytes / seconds / 1e9
+    raise ValueError(operation)
+
+# %% q06_bus_bandwidth equivalent: less than what single precision may do
+# - return factors[operation] * size_bytes / seconds / 1000000000.0
+# + return factors[operation] * size_bytes / seconds / 1000000001.0
+# - return factors[operation] * size_bytes / seconds / 1000000000.0
+# + return factors[operation] * size_bytes / seconds / 999999999.0
+
 # %% q08_all_reduce right: a dictionary of times
 def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
     if ranks == 1:
@@ -1041,6 +1146,14 @@ def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
     starts = {"ring": 2 * (ranks - 1), "tree": 2 * log}.get(algorithm, log)
     sent = {"ring": 2 * (ranks - 1) / ranks, "tree": 2 * log}.get(algorithm, log)
     return np.dot([starts, sent], [alpha, size_bytes * beta])
+
+# %% q08_all_reduce right: in single precision
+def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
+    size, ranks, alpha, beta = np.float32([size_bytes, ranks, alpha, beta])
+    if algorithm == "ring":
+        return 2 * (ranks - 1) * (alpha + size / ranks * beta)
+    rounds = np.ceil(np.log2(ranks)) * (1 + (algorithm == "tree"))
+    return np.float32(rounds) * (alpha + size * beta)
 
 # %% q08_all_reduce wrong: rounds down
 def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
@@ -1415,6 +1528,17 @@ def efficiencies(compute_s, exchange_s):
     for step_s in (compute_s + exchange_s, max(compute_s, exchange_s)):
         yield compute_s / step_s
 
+# %% q11_efficiencies right: in single precision
+def efficiencies(compute_s, exchange_s):
+    parts = np.float32([compute_s, exchange_s])
+    return parts[0] / np.array([parts.sum(), parts.max()])
+
+
+def gbit_per_s_needed(compute_s, size_bytes, ranks, wanted):
+    compute_s, wanted = np.float32([compute_s, wanted])
+    gbit = np.float32(16e-9 * size_bytes * (ranks - 1) / ranks)
+    return gbit / (compute_s / wanted - compute_s)
+
 # %% q11_efficiencies wrong: the pair the other way round
 def efficiencies(compute_s, exchange_s):
     return (compute_s / max(compute_s, exchange_s),
@@ -1505,13 +1629,20 @@ def gbit_per_s_needed(compute_s, size_bytes, ranks, wanted):
     sent = 2 * (ranks - 1) * (size_bytes // ranks)
     return round(8 * sent / (compute_s / wanted - compute_s) / 1e9, 2)
 
+# %% q11_efficiencies wrong: a set of both
+def efficiencies(compute_s, exchange_s):
+    return {compute_s / (compute_s + exchange_s),
+            compute_s / max(compute_s, exchange_s)}
+
 # %% q11_efficiencies equivalent: the larger is the larger in either order
 # - return (without, compute_s / max(compute_s, exchange_s))
 # + return (without, compute_s / max(exchange_s, compute_s))
 
-# %% q11_efficiencies equivalent: less than what rounding may do
+# %% q11_efficiencies equivalent: less than what single precision may do
 # - return bits / exchange_s / 1000000000.0
 # + return bits / exchange_s / 1000000001.0
+# - return bits / exchange_s / 1000000000.0
+# + return bits / exchange_s / 999999999.0
 
 # %% q12_crossing right: a loop over ranks
 def ring_crossing(host_of, size_bytes):
@@ -1566,6 +1697,16 @@ def ring_crossing(host_of, size_bytes):
 
 def hierarchical_crossing(local_size, size_bytes):
     return sum(Fraction(size_bytes, local_size) for _ in range(local_size))
+
+# %% q12_crossing right: in single precision
+def ring_crossing(host_of, size_bytes):
+    host = np.array(host_of)
+    hops = np.sum((host == 0) & (np.roll(host, -1) == 1), dtype=np.float32)
+    return hops * np.float32(2 - 2 / host.size) * np.float32(size_bytes)
+
+
+def hierarchical_crossing(local_size, size_bytes):
+    return np.float32(local_size) * np.float32(size_bytes / local_size)
 
 # %% q12_crossing wrong: the ring is not closed
 def ring_crossing(host_of, size_bytes):
