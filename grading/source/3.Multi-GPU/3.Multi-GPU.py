@@ -206,7 +206,7 @@ given = json.loads(tf_config(hosts, 1))
 assert given["cluster"] == {"worker": hosts}, given
 assert given["task"] == {"type": "worker", "index": 1}, given
 ### BEGIN HIDDEN TESTS
-for hosts in (["b:1", "c:2", "a:3", "a:1"], ["node7:41"], hosts):
+for hosts in (["b:1", "c:2", "a:3", "a:1"], ["Node7:41"], hosts):
     for index in range(len(hosts)):
         given = tf_config(hosts, index)
         assert isinstance(given, str)
@@ -792,23 +792,28 @@ def efficiency_of(one, many, ranks):
 # %% nbgrader={"grade": true, "grade_id": "q08_efficiency_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import math
 
+
+def near(value, right):
+    return math.isclose(value, right, rel_tol=1e-6)
+
+
 count = samples_processed(1_000, 32, 2)
 assert count == 960, f"15 steps of 64 pictures, not {count} pictures"
 value = efficiency_of((1_000, 10), (1_000, 5), 2)
-assert math.isclose(value, 1), f"half the time on two ranks: {value}"
+assert near(value, 1), f"half the time on two ranks: {value}"
 value = efficiency_of((1_000, 10), (960, 6), 2)
-assert math.isclose(value, 0.8), f"160 pictures/s against 100: {value}"
+assert near(value, 0.8), f"160 pictures/s against 100: {value}"
 ### BEGIN HIDDEN TESTS
 assert samples_processed(60_000, 2048, 8) == 49_152
 assert samples_processed(60_000, 8192, 8) == 0
 assert samples_processed(64, 32, 2) == 64
 assert samples_processed(63, 32, 2) == 0
-assert math.isclose(efficiency_of((59_392, 29), (49_152, 6), 8), 0.5)
+assert near(efficiency_of((59_392, 29), (49_152, 6), 8), 0.5)
 assert math.isclose(efficiency_of((960, 10), (0, 5), 8), 0, abs_tol=1e-12)
-assert math.isclose(efficiency_of((500, 10), (500, 10), 1), 1)
-assert math.isclose(efficiency_of((1_000, 10), (1_250, 5), 2), 1.25)
+assert near(efficiency_of((500, 10), (500, 10), 1), 1)
+assert near(efficiency_of((1_000, 10), (1_250, 5), 2), 1.25)
 value = efficiency_of((1_000, 30), (700, 11), 3)
-assert math.isclose(value, 7 / 11, rel_tol=1e-6)
+assert near(value, 7 / 11)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -1065,22 +1070,29 @@ def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
 # %% nbgrader={"grade": true, "grade_id": "q11_pays_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import math
 
+
+def near(value, right):
+    return math.isclose(value, right, rel_tol=1e-6)
+
+
 value = step_seconds(0.1, 1_000_000, 2, 0.001, 100_000_000)
-assert math.isclose(value, 0.1 + 0.002 + 0.01), f"{value} s on two ranks"
+assert near(value, 0.1 + 0.002 + 0.01), f"{value} s on two ranks"
 value = step_seconds(0.1, 1_000_000, 1, 0.001, 100_000_000)
-assert math.isclose(value, 0.1), f"{value} s on one rank"
+assert near(value, 0.1), f"{value} s on one rank"
 assert pays(0.2, 0.1, 1_000_000, 2, 0.001, 100_000_000)
 assert not pays(0.02, 0.01, 1_000_000, 2, 0.001, 100_000_000)
 ### BEGIN HIDDEN TESTS
 value = step_seconds(0.05, 8_000_000, 8, 0.0001, 1e9)
-assert math.isclose(value, 0.05 + 14 * 0.0001 + 14 * 0.001)
-assert math.isclose(step_seconds(0, 0, 4, 0.5, 1.0), 3)
-assert math.isclose(step_seconds(5, 1_000, 3, 0.25, 1.0), 6 + 4_000 / 3)
+assert near(value, 0.05 + 14 * 0.0001 + 14 * 0.001)
+assert near(step_seconds(0, 0, 4, 0.5, 1.0), 3)
+assert near(step_seconds(5, 1_000, 3, 0.25, 1.0), 6 + 4_000 / 3)
 assert not pays(1, 1, 0, 2, 0.0001, 1e9)
 assert not pays(1, 0.5, 0, 2, 0.25, 1e9)  # as long as on one rank: no less
 assert not pays(3, 3, 1e9, 1, 0.25, 1e9)
 assert pays(10.5, 1, 4e9, 4, 0.5, 1e9)  # 1 + 3 + 6 s
 assert not pays(9.5, 1, 4e9, 4, 0.5, 1e9)
+assert pays(9e-6, 4e-6, 1_000, 2, 1e-6, 1e9)  # 4 + 2 + 1 µs
+assert not pays(6e-6, 4e-6, 1_000, 2, 1e-6, 1e9)
 assert pays(8, 1, 1e9, 8, 0.0001, 1e9)
 assert not pays(2, 1, 1e9, 2, 0.0001, 1e9)
 ### END HIDDEN TESTS

@@ -173,6 +173,13 @@ def tf_config(addresses, index):
     return json.dumps({"cluster": {"worker": _known},
                        "task": {"type": "worker", "index": index}})
 
+# %% q01_tf_config wrong: in small letters
+def tf_config(addresses, index):
+    if not 0 <= index < len(addresses):
+        raise ValueError
+    return json.dumps({"cluster": {"worker": [a.lower() for a in addresses]},
+                       "task": {"type": "worker", "index": index}})
+
 # %% q03_replica_loss right: loops
 def replica_loss(per_example, global_batch):
     total = 0.0
@@ -1130,6 +1137,11 @@ def samples_processed(samples, per_rank_batch, ranks):
 def efficiency_of(one, many, ranks):
     return Fraction(*many) / (ranks * Fraction(*one))
 
+# %% q08_efficiency right: in single precision
+def efficiency_of(one, many, ranks):
+    speed, single_speed = np.divide(*np.float32([many, one]).T)
+    return speed / (np.float32(ranks) * single_speed)
+
 # %% q08_efficiency wrong: all samples
 def samples_processed(samples, per_rank_batch, ranks):
     return samples
@@ -1246,6 +1258,12 @@ def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
     exchange_s = step_seconds(0, size_bytes, ranks, alpha_s, beta)
     return whole_s - part_s > exchange_s
 
+# %% q11_pays right: in single precision
+def step_seconds(compute_s, size_bytes, ranks, alpha_s, beta):
+    compute_s, size, ranks, alpha_s, beta = np.float32(
+        [compute_s, size_bytes, ranks, alpha_s, beta])
+    return compute_s + 2 * (ranks - 1) * (alpha_s + size / (ranks * beta))
+
 # %% q11_pays wrong: the latency once
 def step_seconds(compute_s, size_bytes, ranks, alpha_s, beta):
     return (compute_s + (ranks > 1) * 2 * alpha_s
@@ -1345,6 +1363,16 @@ def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
 # %% q11_pays wrong: part and whole the other way round
 def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
     return step_seconds(whole_s, size_bytes, ranks, alpha_s, beta) < part_s
+
+# %% q11_pays wrong: by a millisecond at least
+def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
+    many = step_seconds(part_s, size_bytes, ranks, alpha_s, beta)
+    return many <= whole_s - 1e-3
+
+# %% q11_pays wrong: in whole milliseconds
+def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
+    many = step_seconds(part_s, size_bytes, ranks, alpha_s, beta)
+    return round(many, 3) < round(whole_s, 3)
 
 # %% q13_evaluate right: counts batch by batch
 def evaluate(batches):
