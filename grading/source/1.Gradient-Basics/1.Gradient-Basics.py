@@ -186,7 +186,7 @@ assert math.isclose(value, 0, abs_tol=1e-12), f"at m = 1 it is {value}"
 other = [(1, 0), (2, 1), (3, 1), (4, 6.25)]
 assert math.isclose(loss_mse(1, other), 2.765625)
 assert math.isclose(loss_mse(-0.5, [(3, 2)]), 12.25)
-assert math.isclose(loss_mse(0.5, [(-2, -4), (0, 1)]), 5)
+assert math.isclose(loss_mse(0.5, [(0, 1), (-2, -4)]), 5)
 small = [(1, -0.02), (1, 0), (1, -0.02)]  # one point twice
 assert math.isclose(loss_mse(0, small), 0.0008 / 3, rel_tol=1e-6)
 try:
@@ -260,6 +260,7 @@ assert math.isclose(grad_point(m=2, data=(4, 6.25), N=1), 14)
 assert math.isclose(grad_point(m=-1, data=(-3, 2), N=2), -3)
 assert math.isclose(grad_point(m=0.5, data=(2, -4), N=4), 5)
 assert math.isclose(grad_multi(m=0, data=[(2, 3)]), -12)
+assert math.isclose(grad_multi(m=1, data=[(1, 1), (2, 3)]), -2)
 assert math.isclose(grad_point(m=3, data=(0, 5), N=1), 0, abs_tol=1e-12)
 small = [(-0.1, 0), (0.3, 0.1), (0.3, 0.1)]  # one point twice
 assert math.isclose(grad_multi(m=2, data=small), 0.64 / 3, rel_tol=1e-6)

@@ -812,8 +812,8 @@ assert near(efficiency_of((59_392, 29), (49_152, 6), 8), 0.5)
 assert math.isclose(efficiency_of((960, 10), (0, 5), 8), 0, abs_tol=1e-12)
 assert near(efficiency_of((500, 10), (500, 10), 1), 1)
 assert near(efficiency_of((1_000, 10), (1_250, 5), 2), 1.25)
-value = efficiency_of((1_000, 30), (700, 11), 3)
-assert near(value, 7 / 11)
+value = efficiency_of((1_000, 30), (700, 13), 3)
+assert near(value, 7 / 13)
 ### END HIDDEN TESTS
 
 # %% [markdown]

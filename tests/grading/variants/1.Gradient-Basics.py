@@ -459,6 +459,12 @@ def loss_mse(m, dataset):
         raise ValueError("no points")
     return sum((abs(y) - abs(m * x)) ** 2 for x, y in dataset) / len(dataset)
 
+# %% q04_loss_mse wrong: refuses points that begin at 0
+def loss_mse(m, dataset):
+    if not dataset or not dataset[0][0]:
+        raise ValueError
+    return sum((y - m * x) ** 2 for x, y in dataset) / len(dataset)
+
 # %% q04_loss_mse equivalent: the square of the opposite number is the same
 # - return sum(((y - m * x) ** 2 for x, y in dataset)) / len(dataset)
 # + return sum(((m * x - y) ** 2 for x, y in dataset)) / len(dataset)
@@ -746,6 +752,13 @@ def grad_point(m, data, N):
 def grad_point(m, data, N):
     x, y = data
     return 2 * x * abs(y - m * x) / N
+
+# %% q05_gradients wrong: the mean of those that are not 0
+def grad_multi(m, data):
+    if not data:
+        raise ValueError
+    slopes = [g for point in data if (g := grad_point(m, point, 1))]
+    return sum(slopes) / len(slopes) if slopes else 0
 
 # %% q06_train_loop right: itertools.cycle
 from itertools import cycle, islice

@@ -1214,6 +1214,10 @@ def efficiency_of(one, many, ranks):
 def efficiency_of(one, many, ranks):
     return (many[1] / many[0]) / (ranks * one[1] / one[0]) if many[0] else 0
 
+# %% q08_efficiency wrong: whole pictures a second
+def efficiency_of(one, many, ranks):
+    return many[0] // many[1] / (ranks * (one[0] // one[1]))
+
 # %% q11_pays right: term by term
 def step_seconds(compute_s, size_bytes, ranks, alpha_s, beta):
     latency = 2 * (ranks - 1) * alpha_s
