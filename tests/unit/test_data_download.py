@@ -50,6 +50,7 @@ class Server(http.server.ThreadingHTTPServer):
     delay_s = 0.0
     goes_on = None  # An event that the content waits for, after the answer has begun.
     status = 200
+    leads_to = None  # Where it sends those who ask.
     length = True  # Says how long its answer is.
     type = None  # What it says that it sends.
 
@@ -67,6 +68,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         number = len(server.asked)
         server.asked.append(wanted)
         time.sleep(server.delay_s)
+        if server.leads_to:
+            self.send_response(server.status)
+            self.send_header("Location", server.leads_to)
+            return self.end_headers()
         if server.status != 200:
             return self.send_error(server.status)
         start = int(re.fullmatch(r"bytes=(\d+)-", wanted)[1]) if wanted and server.ranges else 0
@@ -221,13 +226,38 @@ def test_web_page_is_named_and_what_was_there_is_kept(folder, server, page, kept
 
 @pytest.mark.parametrize(("content", "told"), [
     (b"Please log in", "text/plain"), (b'{"error": "log in"}', "application/json"),
-    (b"\x1f\x8b packed markup", "text/html"),
+    (b"\x1f\x8b packed markup", "text/html"), (b'{"error": "log in"}', None),
+    ("Access denied – quota exceeded".encode(), "application/octet-stream"),
+    ("<!doctype html>".encode("utf-16"), None),
 ])
 def test_text_of_no_length_is_a_page_too(folder, server, content, told):
     server.content, server.type, server.length = content, told, False
     with pytest.raises(DataError, match="a web page instead of"):
         fetch("cifar10", str, server.address)
     assert not part(folder).exists() or not part(folder).stat().st_size
+
+
+@pytest.mark.parametrize("page", [
+    (b"Log in", "text/html"), (b"\xef\xbb\xbf\n<HTML>Log in", None), (b"<?xml ?>", None),
+])
+def test_page_as_the_rest_of_an_archive_is_named_and_not_asked_for_again(folder, server, page):
+    server.content, server.type = CONTENT[:70_000] + page[0], page[1]
+    part(folder).write_bytes(CONTENT[:70_000])
+    server.content += b" " * (len(CONTENT) - len(server.content))
+    with pytest.raises(DataError, match="answers with a web page instead of"):
+        fetch("cifar10", str, server.address)
+    assert len(server.asked) == 1 and part(folder).read_bytes() == CONTENT[:70_000]
+
+
+@pytest.mark.parametrize(("status", "to", "said"), [
+    (302, "/again", "answers 302 .*infinite loop"), (302, "http://[wrong/a", "Invalid IPv6 URL"),
+    (302, "file:///etc/hostname", "answers 302 .*not allowed"), (511, "/", "answers 511 Network"),
+])
+def test_wrong_redirection_is_one_line(folder, server, status, to, said):
+    server.status, server.leads_to = status, to
+    with pytest.raises(DataError, match=said) as caught:
+        fetch("cifar10", str, server.address)
+    assert "\n" not in str(caught.value) and not part(folder).exists()
 
 
 @pytest.mark.parametrize("length", [True, False])

@@ -26,6 +26,9 @@ SILENCE_S = 20  # Without a byte in the middle of a download: it is broken, so r
 PAUSES_S = (1, 3)  # Before each new try that follows one without progress.
 REPORT_S = 2
 CHUNK_BYTES = 1 << 18
+BLANKS = b"\xef\xbb\xbf\xff\xfe\0 \t\r\n\f"  # and the marks that begin UTF-8 and UTF-16
+PAGE = re.compile(rb"[\xef\xbb\xbf\s]*<(?:!doctype html|html|head|\?xml)\b", re.IGNORECASE)
+CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")  # bytes that no text has
 NETWORK = (urllib.error.URLError, ConnectionError, TimeoutError, http.client.HTTPException)
 
 
@@ -113,11 +116,12 @@ def _transfer(archive, part, say):
                 _copy(answer, archive, part, say)
         except urllib.error.HTTPError as error:
             raise DataError(
-                f"{archive.address} answers {error.code} {error.reason}. Set {archive.mirror} to "
-                f"a mirror, or put {archive.file} into {part.parent} yourself."
+                f"{archive.address} answers {error.code} {' '.join(str(error.reason).split())}. "
+                f"Set {archive.mirror} to a mirror, or put {archive.file} into {part.parent} "
+                "yourself."
             ) from error
         except NETWORK as error:
-            problem = getattr(error, "reason", None) or error
+            problem = " ".join(str(getattr(error, "reason", None) or error).split())
         if _size(part) > best:
             best, failures = _size(part), 0
         elif not connected or failures == len(PAUSES_S):
@@ -143,6 +147,8 @@ def _connect(address, start):
     def ask():
         try:
             answers.put(urllib.request.urlopen(request, timeout=SILENCE_S))
+        except ValueError as problem:  # of an address that it was led on to
+            answers.put(urllib.error.URLError(problem))
         except Exception as problem:
             answers.put(problem)
 
@@ -165,7 +171,7 @@ def _copy(answer, archive, part, say):
     else:  # The server ignores ranges and sends the whole file.
         start, total = 0, answer.headers.get("Content-Length", "*")
     chunk = _receive(answer)
-    if not start and _is_page(answer, chunk):
+    if _is_page(answer, chunk, start):
         raise DataError(
             f"{archive.address} answers with a web page instead of {archive.file}: a login page of "
             f"this network, or a message of the server. Log in with a browser, or set "
@@ -193,12 +199,18 @@ def _copy(answer, archive, part, say):
             chunk = _receive(answer) if done < archive.size_bytes else b""
 
 
-def _is_page(answer, chunk):
-    """Whether an answer is a page for people: markup, or text of a length that nobody told."""
+def _is_page(answer, chunk, start):
+    """Whether an answer is a page for people, in place of the file or of its rest.
+
+    That is markup or, at the file's beginning, text of a length that nobody told. The rest of an
+    archive may begin with any byte.
+    """
     told = answer.headers.get_content_type() if "Content-Type" in answer.headers else ""
-    markup = chunk.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<")
-    return markup or "Content-Length" not in answer.headers and (
-        told.startswith("text/") or told in ("application/json", "application/xhtml+xml"))
+    if start:
+        return told in ("text/html", "application/xhtml+xml") or bool(PAGE.match(chunk))
+    return chunk.lstrip(BLANKS).startswith(b"<") or "Content-Length" not in answer.headers and (
+        told.startswith("text/") or told in ("application/json", "application/xhtml+xml")
+        or bool(chunk) and not CONTROL.search(chunk))
 
 
 def _receive(answer):
