@@ -9,6 +9,7 @@ Such a text seldom comes as it was printed: it was quoted in a mail, wrapped, or
 bytes of its underlined heading.
 """
 
+import html
 import re
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -23,7 +24,9 @@ __all__ = ["Matrix", "looks_like", "parse", "read_matrix", "tree"]
 ESCAPES = re.compile(
     r"(?:\x1b|\x9b|[␛←\ufffd]|\^\[|\\(?:x1b|u001b|033|e))?\[[0-9;?]*[mK]"
     r"|\x1b(?:\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07|[()][A-Z0-9])")
-MARKS = str.maketrans({"\ufeff": "", "\u200b": "", "\xa0": " ", "|": " "})
+MARKS = str.maketrans({"\ufeff": "", "\u200b": "", "\xa0": " ", **dict.fromkeys("|│┃", " "),
+                       **dict.fromkeys("‐‑‒–—−", "-")})
+TAGS = re.compile(r"</?[A-Za-z][^<>]*>")
 QUOTES = re.compile(r"^\s*(?:> ?)+")
 DEVICE = re.compile(r"[A-Za-z][\w.]*(-[\w.]+)*")
 DISTANCES = ("PIX", "PXB", "PHB", "NODE", "SYS")
@@ -95,6 +98,13 @@ def read_matrix(text, file="nvidia-smi topo -m"):
     Matrix
     """
     lines = _lines(text)
+    try:  # a terminal cuts lines wherever it ends
+        return _matrix(_uncut(lines), file)
+    except TopologyError:
+        return _matrix(lines, file)
+
+
+def _matrix(lines, file):
     start, end, heading = _heading(lines, file)
     names, extra = _header(heading)
     if len(set(names)) < len(names):
@@ -117,7 +127,20 @@ def read_matrix(text, file="nvidia-smi topo -m"):
 
 def _lines(text):
     """Lines without what mail, terminals and editors put around them."""
-    return [QUOTES.sub("", ESCAPES.sub("", line.translate(MARKS))) for line in text.splitlines()]
+    return [QUOTES.sub("", ESCAPES.sub("", TAGS.sub("", html.unescape(line)).translate(MARKS)))
+            for line in text.splitlines()]
+
+
+def _uncut(lines):
+    """Lines, the longest of which go on in the next, in the middle of a word or not."""
+    width, whole, cut = max(map(len, lines), default=0), [], False
+    for line in lines:
+        if cut:
+            whole[-1] += line
+        else:
+            whole.append(line)
+        cut = len(line) == width
+    return whole
 
 
 def _header(line):
@@ -208,7 +231,7 @@ def _affinity(name, rest, extra, threads, numas, file, number):
         threads[name] = _numbers(fields.pop(0), file, number)
     fields = [field for field in fields if field]
     if "NUMA Affinity" in extra and fields:
-        numas[name] = _numbers(fields.pop(0), file, number)
+        numas[name] = _without_gpu_memory(_numbers(fields.pop(0), file, number))
     for table in (threads, numas):
         if not table.get(name):
             table.pop(name, None)
@@ -218,6 +241,13 @@ def _numbers(text, file, number):
     """Numbers as the tool lists them: ``0-3,8``; none for an empty text and for N/A."""
     listed = ",".join(part for part in text.split(",") if part.strip() not in ("N/A", "all"))
     return tuple(sorted(numbers(listed, file, number)))
+
+
+def _without_gpu_memory(nodes):
+    """The processor's node, where those of its GPUs' memory follow: eight of each, on Grace."""
+    memory = nodes[1:]
+    many = memory and len(memory) % 8 == 0 and memory[-1] - memory[0] == len(memory) - 1
+    return nodes[:1] if many else nodes
 
 
 # ---------------------------------------------------------------- the simplest tree

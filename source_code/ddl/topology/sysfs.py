@@ -11,6 +11,7 @@ __all__ = ["functions", "numbers", "read"]
 
 RATES = {"2.5": 1, "5": 2, "5.0": 2, "8": 3, "8.0": 3, "16": 4, "16.0": 4, "32": 5, "32.0": 5,
          "64": 6, "64.0": 6}  # GT/s to generation of PCIe
+MOST_NUMBERS = 1 << 20  # of processors or NUMA nodes: Linux is built for 8,192 or fewer
 KINDS = {"Data": "data", "Instruction": "instruction", "Unified": "unified"}
 
 
@@ -201,5 +202,8 @@ def numbers(text, file, line=1):
         match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
         if not match or int(match[2] or match[1]) < int(match[1]):
             raise TopologyError.at(file, line, f"{text[:60]!r} is no list of numbers like 0-3,8")
+        if int(match[2] or match[1]) >= MOST_NUMBERS:
+            raise TopologyError.at(file, line, f"{text[:60]!r} has numbers above "
+                                               f"{MOST_NUMBERS - 1:,}, which no machine has")
         found |= set(range(int(match[1]), int(match[2] or match[1]) + 1))
     return found

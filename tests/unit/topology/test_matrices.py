@@ -146,6 +146,10 @@ MACHINES = {
     "a card that is near to another card only": Machine(
         ("GPU0", "GPU1", "NIC0", "NIC1"), "SYS\nNODE SYS\nNODE SYS PIX",
         (("0-7", "2"), ("8-15", "3")), (2, 3, 2, 2)),
+    "Grace Blackwell, whose GPUs' memory is nodes as well": Machine(
+        gpus(4) + ("mlx5_0",), rows(every(4, "NV18"), "SYS SYS NODE NODE"),
+        (("0-71", "0,2-17"),) * 2 + (("72-143", "1,18-33"),) * 2, (0, 0, 1, 1, 1), switch=True),
+    "Grace Hopper with its GPU's memory": Machine(gpus(1), "", (("0-71", "0-8"),), (0,), NEWEST),
     "a GPU that is near to two nodes": Machine(
         gpus(2), "SYS", (("0-63", "0-1"), ("0-31", "0")), (None, 0),
         notes=("which NUMA node GPU0 is near to",)),
@@ -187,6 +191,12 @@ def test_what_is_read_can_be_drawn(name):
     plot_topology(nvidia.parse(MACHINES[name].text()))
 
 
+def cut(text, width):
+    """The text as it stands in a terminal of so many columns."""
+    return "\n".join(line[at:at + width] for line in text.expandtabs(8).splitlines()
+                     for at in range(0, max(len(line), 1), width))
+
+
 WAYS = {
     "spaces": lambda text: text.replace("\t", "    "),
     "aligned": lambda text: text.expandtabs(8),
@@ -209,6 +219,13 @@ WAYS = {
         f"{line[30 - len(line[:30].rpartition(chr(9))[2]):]}" for line in text.splitlines()),
     "wrapped before the affinity": lambda text: text.replace("\tCPU Aff", "\n\tCPU Aff").replace(
         "\t0-", "\n0-").replace("\t48-", "\n48-"),
+    "cut at 61 columns": lambda text: cut(text, 61),
+    "cut at 100 columns": lambda text: cut(text, 100),
+    "a word processor's hyphens": lambda text: text.replace("-", "–"),
+    "a frame": lambda text: text.replace("\t", " │ "),
+    "a page's source": lambda text: f"<pre>{text}</pre>".replace("\t", "&nbsp;\t").replace(
+        "\n", "<br/>\n"),
+    "a quotation's source": lambda text: "".join(f"&gt; {row}\n" for row in text.splitlines()),
     "a table": lambda text: "".join(
         f"| {' | '.join(line.split(chr(9)))} |\n" for line in text.splitlines()).replace(
             "\n", "\n|---|---|\n", 1),
@@ -234,6 +251,12 @@ def test_files_of_other_editors_are_read(tmp_path, encoding):
     if encoding == "utf-16":
         assert file.read_bytes().startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     assert topology.load(file).matrix().equals(nvidia.parse(machine.text()).matrix())
+
+
+def test_an_affinity_that_no_machine_has_is_named():
+    text = MACHINES["a workstation with one card"].text().replace("0-23", "0-99999999999")
+    with pytest.raises(TopologyError, match="line 2: '0-99999999999' has numbers above 1,048,575"):
+        nvidia.parse(text)
 
 
 @pytest.mark.parametrize(("data", "expected"), [
