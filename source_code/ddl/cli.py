@@ -191,11 +191,12 @@ def _topology(arguments):
 
 
 def _predict(arguments):
-    from ddl import prediction
+    from ddl import prediction, topology
 
+    machine = topology.load(arguments.topology)
     links = {"network": arguments.network, "link_gb_per_s": arguments.link_gb_per_s}
     predictions = prediction.scaling(
-        arguments.topology, arguments.nodes, arguments.model, arguments.batch,
+        machine, arguments.nodes, arguments.model, arguments.batch,
         parameters=arguments.parameters, images_per_s=arguments.images_per_s,
         gradient_bytes=arguments.gradient_bytes, baseline=arguments.baseline,
         fusion_bytes=arguments.fusion_threshold_mb * 2**20, **links)
@@ -203,7 +204,7 @@ def _predict(arguments):
     title = (f"{what} on {arguments.topology}, {arguments.batch} samples a GPU, gradients of "
              f"{arguments.gradient_bytes} bytes, efficiency against {arguments.baseline} GPU"
              f"{'s' * (arguments.baseline > 1)}. "
-             f"{prediction.server(arguments.topology, **links).assumed}").strip()
+             f"{prediction.server(machine, **links).assumed}").strip()
     print(repr(prediction.table(predictions, title)))
     if arguments.figure:
         from ddl.prediction_plot import plot_prediction

@@ -85,14 +85,14 @@ def load(name_or_path):
     path = Path(name_or_path)
     if str(name_or_path) in names():
         path = recorded.FOLDER / f"{name_or_path}.toml"
-    if not path.is_file():
+    if not path.exists() or path.is_dir():  # a pipe is read, too
         raise TopologyError(f"{str(name_or_path)!r} is neither a file nor a recorded topology; "
                             f"recorded: {', '.join(names())}")
     text = _text(path)
     if path.suffix == ".toml":
         return recorded.parse(text, path.stem, path.name)
-    if path.suffix == ".xml" or re.match(r"\s*<(\?xml|!DOCTYPE|topology)", text):
-        return hwloc.parse(text, path.stem, path.name)
+    if path.suffix == ".xml" or re.match(r"\s*<(\?xml|!|topology)", text):
+        return hwloc.parse(text.lstrip(), path.stem, path.name)
     return nvidia.parse(text, path.stem, path.name)
 
 

@@ -5,7 +5,7 @@ for. No program reaches all of it.
 """
 
 import math
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
 
 import pandas
@@ -311,7 +311,8 @@ class Topology:
         named = {device.name: device for device in self.devices}
         object.__setattr__(self, "_named", named)
         if len(named) < len(self.devices):
-            raise TopologyError(f"{self.name}: two devices have one name")
+            twice = Counter(device.name for device in self.devices).most_common(1)[0][0]
+            raise TopologyError(f"{self.name}: two devices have one name, {twice}")
         sockets = {socket.number for socket in self.sockets}
         numas = {numa.number for numa in self.numas}
         refers = [

@@ -18,6 +18,7 @@ from ddl.topology.pci import NVIDIA, Function, address, devices
 
 __all__ = ["ask", "parse"]
 
+DEEPEST = 200  # levels of objects: a machine has about 15
 KINDS = {"0": "unified", "1": "data", "2": "instruction"}
 VERSIONS = (1, 2, 3)
 DISK, MEMORY, GPU, COPROCESSOR, NETWORK, INFINIBAND = (1 << bit for bit in range(6))
@@ -96,6 +97,9 @@ def _elements(text, file):
     parser, stack, tops = expat.ParserCreate(), [], []
 
     def start(tag, attributes):
+        if len(stack) == DEEPEST:
+            raise TopologyError.at(file, parser.CurrentLineNumber,
+                                   f"objects lie in each other here more than {DEEPEST} deep")
         element = Element(tag, attributes, parser.CurrentLineNumber)
         (stack[-1].children if stack else tops).append(element)
         stack.append(element)
@@ -345,7 +349,6 @@ class _Reader:
 
     def link(self, element):
         speed = element.attributes.get("pci_link_speed", "0")
-        try:
-            return float(speed) or None
-        except ValueError:
+        if not re.fullmatch(r"\d+(\.\d+)?", speed):
             self.fail(element, f"pci_link_speed={speed!r}, and GB/s were expected")
+        return float(speed) or None

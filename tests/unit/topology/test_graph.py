@@ -115,7 +115,7 @@ def test_units_of_the_network():
 
 
 @pytest.mark.parametrize(("parts", "expected"), [
-    ({"devices": (Device("a", "gpu"), Device("a", "gpu"))}, "two devices have one name"),
+    ({"devices": (Device("a", "gpu"), Device("a", "gpu"))}, "two devices have one name, a"),
     ({"devices": (Device("a", "gpu", under="b"),)}, "device a refers to 'b'.*there are: a"),
     ({"devices": (Device("a", "switch", "b"), Device("b", "switch", "a"))}, "a is under itself"),
     ({"devices": (Device("a", "gpu", numa=3),)}, "device a refers to 3.*none"),

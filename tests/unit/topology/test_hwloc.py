@@ -1,5 +1,6 @@
 """XML of hwloc's versions 1 to 3, and broken XML."""
 
+import os
 import random
 import re
 import shutil
@@ -231,6 +232,22 @@ def test_a_file_is_told_by_its_name(tmp_path):
     assert topology.load(file).name == "server"
 
 
+@pytest.mark.parametrize("before", ["\n \n", "<!-- our server -->\n"])
+def test_what_stands_before_a_file_is_left_aside(tmp_path, before):
+    file = tmp_path / "server.txt"
+    text = version_2()
+    file.write_text(before + (text if before.isspace() else text.partition("?>")[2].lstrip()))
+    assert topology.load(file).cores == hwloc.parse(text).cores
+
+
+def test_a_pipe_is_read(tmp_path):
+    reading, writing = os.pipe()
+    os.write(writing, version_2().encode())
+    os.close(writing)
+    assert topology.load(f"/dev/fd/{reading}").cores == hwloc.parse(version_2()).cores
+    os.close(reading)
+
+
 @pytest.mark.parametrize(("old", "new", "expected"), [
     ("</topology>", "", "line {last}: this is no XML"),
     ('<topology version="2.0">', '<system version="2.0">', "mismatched tag"),
@@ -245,6 +262,9 @@ def test_a_file_is_told_by_its_name(tmp_path):
     ('bridge_type="0-1"', 'bridge_type="x"', "bridge_type=0-1 .host to PCI. or"),
     ('pci_type="0302 [10de', 'pci_type="GPU [10de', "pci_type='GPU .*class"),
     ('pci_link_speed="15.753846"', 'pci_link_speed="fast"', "pci_link_speed='fast', and GB/s"),
+    ('pci_link_speed="15.753846"', 'pci_link_speed="nan"', "pci_link_speed='nan', and GB/s"),
+    ('pci_link_speed="15.753846"', 'pci_link_speed="-3"', "pci_link_speed='-3', and GB/s"),
+    ("</topology>", '<object type="Group">' * 5000, "lie in each other here more than 200 deep"),
 ])
 def test_what_cannot_be_read_is_named_with_its_line(old, new, expected):
     text = version_2()
