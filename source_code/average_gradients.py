@@ -21,7 +21,7 @@ def parse(arguments=None):
     add("--weight", type=Number(), default=0.0, help="the weight to begin with")
     add("--learning-rate", type=Number(above=0), default=0.02)
     add("--steps", type=Integer(), default=20)
-    add("--message-kib", type=Integer(most=2**30), nargs="*", default=[4, 64, 1024, 16384],
+    add("--message-kib", type=Integer(most=2**20), nargs="*", default=[4, 64, 1024, 16384],
         help="sizes of the all-reduces to time")
     return ours.parse_args(arguments)
 

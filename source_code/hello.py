@@ -4,6 +4,11 @@
     horovodrun --gloo -np 2 python source_code/hello.py
 """
 
+from ddl.options import parser
+
+if __name__ == "__main__":
+    parser(__doc__).parse_args()  # it has none: any end here, as what is imported takes seconds
+
 import os
 
 import horovod.tensorflow as hvd

@@ -9,7 +9,7 @@ whole batch: by what is really in it, also where the last batch of a data set is
 `result.json` has what came out of each way.
 """
 
-from ddl.options import SEED, Integer, Number, parser
+from ddl.options import SEED, Integer, Number, parser, split_evenly
 
 
 def parse(arguments=None):
@@ -22,9 +22,7 @@ def parse(arguments=None):
     add("--l2", type=Number(0), default=0.1, help="factor of the weights' L2 penalty")
     add("--seed", type=SEED, default=0, help="of weights and samples")
     config = ours.parse_args(arguments)
-    if config.global_batch % config.replicas:
-        ours.error(f"--global-batch {config.global_batch} does not split evenly over "
-                   f"{config.replicas} replicas")
+    split_evenly(ours, config)
     most = -(-config.short_batch // config.replicas)  # what all replicas but the last one get
     if not most * (config.replicas - 1) < config.short_batch < config.global_batch:
         ours.error(f"--short-batch {config.short_batch}: fewer than {config.global_batch} are "

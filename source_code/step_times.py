@@ -24,7 +24,7 @@ SAMPLES = 2048
 def parse(arguments=None):
     ours = parser(__doc__)
     add = ours.add_argument
-    add("--widths", type=Integer(), nargs="+", default=[8], metavar="N",
+    add("--widths", type=Integer(most=4096), nargs="+", default=[8], metavar="N",
         help="filters of the first layers: the models to measure, one after another")
     add("--model", choices=MODELS, help="instead of those: the network of train_cifar.py")
     add("--global-batch", type=Integer(most=SAMPLES), default=64,

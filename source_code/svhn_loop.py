@@ -11,7 +11,9 @@ compared with the same step on a single device; the record says whether they agr
 The data are SVHN (`ddl data fetch svhn`), or generated pictures of the same form.
 """
 
-from ddl.options import SEED, Integer, Number, parser
+from pathlib import Path
+
+from ddl.options import SEED, Integer, Number, parser, split_evenly
 
 
 def parse(arguments=None):
@@ -29,7 +31,12 @@ def parse(arguments=None):
         help="samples in a step of all replicas together")
     add("--learning-rate", type=Number(above=0), default=1e-3, metavar="RATE", help="of Adam")
     add("--seed", type=SEED, default=0, help="of initial weights and order")
-    return ours.parse_args(arguments)
+    config = ours.parse_args(arguments)
+    if not Path(config.loop).is_file():
+        ours.error(f"--loop {config.loop}: there is no such file in {Path.cwd()}; it has to define "
+                   "make_step(strategy, model, optimizer, global_batch)")
+    split_evenly(ours, config)
+    return config
 
 
 if __name__ == "__main__":
@@ -135,9 +142,6 @@ def main(arguments=None):
 
 def step_maker(path):
     """Return the file's ``make_step``."""
-    if not os.path.isfile(path):
-        raise LoopError(f"--loop {path}: there is no such file in {os.getcwd()}; it has to define "
-                        "make_step(strategy, model, optimizer, global_batch)")
     found = runpy.run_path(path).get("make_step")
     if not callable(found):
         raise LoopError(f"--loop {path}: it does not define make_step(strategy, model, optimizer, "

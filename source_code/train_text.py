@@ -11,7 +11,9 @@ All ways see the same batches, and keep the same records; under `ddl run` Tensor
 the run's folder, too. `--export FOLDER` writes our own embedding as a folder for `--embedding`.
 """
 
-from ddl.options import OWN, SEED, Integer, Number, parser
+from pathlib import Path
+
+from ddl.options import OWN, SEED, Integer, Number, parser, split_evenly
 
 STRATEGIES = ("single", "mirrored", "mirrored_loop", "multi_worker", "horovod")
 
@@ -45,6 +47,12 @@ def parse(arguments=None):
     config = ours.parse_args(arguments)
     if config.export and config.embedding != OWN:
         ours.error(f"--export writes our own embedding: use --embedding {OWN}")
+    named = config.embedding == OWN or "://" in config.embedding
+    if not named and not (config.embedding and Path(config.embedding).expanduser().is_dir()):
+        ours.error(f"--embedding {config.embedding!r} is neither {OWN!r}, nor a folder, nor an "
+                   "address that begins with https://")
+    if config.strategy.startswith("mirrored"):
+        split_evenly(ours, config)
     return config
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ddl.recipes import REFERENCE_BATCH
 
-__all__ = ["Integer", "MODELS", "Number", "OWN", "SEED", "parser", "way"]
+__all__ = ["Integer", "MODELS", "Number", "OWN", "SEED", "parser", "split_evenly", "way"]
 
 MODELS = ("cnn", "resnet")  # the networks of ddl.models
 OWN = "own"  # what --embedding calls the embedding of ddl.embedding
@@ -74,6 +74,13 @@ def _within(text, value, least, most):
     return value
 
 
+def split_evenly(ours, config):
+    """End with argparse's error where a global batch leaves some replicas fewer samples."""
+    if config.global_batch % config.replicas:
+        ours.error(f"--global-batch {config.global_batch} does not split evenly over "
+                   f"{config.replicas} replicas")
+
+
 SEED = Integer(0, 4_000_000)  # a thousand times as much must be a seed, too, which has 32 bits
 
 
@@ -110,4 +117,7 @@ def way(description, replicas=None, arguments=None):
     if replicas:
         add("--replicas", type=Integer(), default=replicas,
             help="GPUs of this machine, or logical devices of its processor where there are fewer")
-    return ours.parse_args(arguments)
+    config = ours.parse_args(arguments)
+    if replicas:
+        split_evenly(ours, config)
+    return config

@@ -84,7 +84,7 @@ def test_logical_devices_are_told_from_gpus(runs):
 
 def test_a_batch_that_cannot_be_split_ends_with_the_reason(nothing_left):
     run = launch("ways/mirrored.py", workers=1, replicas=3, check=False, **FEW)
-    assert run.state == "failed" and "split evenly over 3 ranks" in str(run.failure)
+    assert run.state == "failed" and "split evenly over 3 replicas" in str(run.failure)
     nothing_left(run)
 
 
