@@ -184,6 +184,7 @@ def test_ranks_print_bytes_that_are_not_utf_8(script, nothing_left):
     nothing_left(run)
 
 
+@pytest.mark.slow  # it waits for its time limit
 def test_a_rank_that_never_reaches_the_collective_is_named(script, nothing_left):
     run = launch(script("""
         import time
