@@ -193,6 +193,56 @@ def magics(notebook):
     notebook.cells.insert(0, own("%matplotlib inline\nimport math"))
 
 
+def merged_with_the_next_answer(notebook):
+    merge(notebook, 4, into=3)
+
+
+def import_in_a_test(notebook):
+    notebook.cells[3].source = f"import statistics\n\n{notebook.cells[3].source}"
+    notebook.cells[4].source = (
+        "def spread(values):\n    assert statistics\n    return max(values) - min(values)")
+
+
+def moved_up_tests(notebook):
+    notebook.cells[2:] = [*notebook.cells[3::2], *notebook.cells[2::2]]
+
+
+def answers_moved_down(notebook):
+    notebook.cells[2:] = [*notebook.cells[3::2], *reversed(notebook.cells[2::2])]
+
+
+def a_test_made_text(notebook):
+    cell = notebook.cells[3]
+    notebook.cells[3] = nbformat.v4.new_raw_cell(cell.source, metadata=cell.metadata)
+
+
+def helper_below_its_test(notebook):
+    notebook.cells[2].source = "def mean(values):\n    return total(values) / len(values)"
+    notebook.cells.append(own("def total(values):\n    return sum(values)"))
+
+
+def answer_below_its_test(notebook):
+    notebook.cells[2].source = "# below"
+    notebook.cells.insert(4, own(MEAN))
+
+
+def private_value_from_a_cell_that_shows(notebook):
+    notebook.cells[1].source += "\n_one = float('1')"
+    notebook.cells[2].source = "def mean(values):\n    return _one * sum(values) / len(values)"
+
+
+def computed_from_what_a_cell_shows(notebook):
+    notebook.cells[2].source = f"count = len(points)\n\n\n{MEAN}"
+
+
+def listed_from_what_a_cell_shows(notebook):
+    notebook.cells[2].source = f"doubled = [2 * point for point in points]\n{MEAN}"
+
+
+def function_that_would_use_what_a_cell_shows(notebook):
+    notebook.cells[2].source = f"def unused(p=[x for x in [1]]):\n    return points\n\n\n{MEAN}"
+
+
 ALL, FIRST_WRONG = {"q1": True, "q2": True, "q3": True}, {"q1": False, "q2": True, "q3": True}
 RIGHT = [setup_edited, setup_split, setup_in_a_cell_of_its_own, import_from_a_cell_that_shows,
          definitions_from_a_cell_that_shows, import_added_to_a_cell_that_shows,
@@ -200,20 +250,27 @@ RIGHT = [setup_edited, setup_split, setup_in_a_cell_of_its_own, import_from_a_ce
          answer_split_elsewhere, shownmerged, answer_merged_with_its_test,
          answer_merged_into_its_test, answer_there_twice_the_last_right, answer_moved_up,
          answer_made_text, answer_without_its_metadata, copied_test, ids_lost, own_exception,
-         a_generator, a_fraction_and_text_of_numpy, magics]
+         a_generator, a_fraction_and_text_of_numpy, magics, merged_with_the_next_answer,
+         import_in_a_test, moved_up_tests, answers_moved_down, a_test_made_text,
+         function_that_would_use_what_a_cell_shows]
 WRONG = [setup_broken, value_from_a_cell_that_shows, answer_there_twice_the_last_wrong,
-         answer_deleted]
+         answer_deleted, helper_below_its_test, answer_below_its_test,
+         private_value_from_a_cell_that_shows, computed_from_what_a_cell_shows,
+         listed_from_what_a_cell_shows]
 NAMES = [change.__name__ for change in [*RIGHT, *WRONG]]
 CASES = [*((change, ALL) for change in RIGHT), *((change, FIRST_WRONG) for change in WRONG)]
 
 
 def kernel(notebook):
-    """The names in a kernel in which all but the tests were run, whatever became of them since."""
+    """The names in a kernel in which all but the tests were run, whatever became of them since.
+
+    Tests were run, too, where something was written into them.
+    """
     names = {"__name__": "__main__"}
     for cell in notebook.cells:
         about = cell.metadata.get("nbgrader", {})
         ran = cell.cell_type == "code" or about.get("solution")
-        if ran and not about.get("grade"):
+        if ran and cell.source not in TESTS.values():
             try:
                 exec("\n".join(line for line in cell.source.splitlines() if line[:1] != "%"), names)
             except Exception:

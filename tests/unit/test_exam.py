@@ -118,6 +118,13 @@ class MyValueError(Exception):
     """Of no kind but `Exception`."""
 
 
+class Wordless(ValueError):
+    """With a method that raises when somebody wants to know what it says."""
+
+    def __str__(self):
+        raise RuntimeError
+
+
 MyValueError.__name__ = "ValueError"
 UNDECODED = UnicodeDecodeError("utf-8", b"", 0, 1, "why")
 
@@ -130,6 +137,7 @@ UNDECODED = UnicodeDecodeError("utf-8", b"", 0, 1, "why")
     (ExceptionGroup("x", [OSError()]), "Exception", True), (TooFew(), "KeyError", False),
     (MyValueError(), "ValueError", False), (MyValueError(), "RuntimeError", False),
     (Odd("x"), "ValueError", False), (KeyError("x"), "LookupError", True),
+    (Wordless(), "ValueError", True), (Wordless(), "KeyError", False),
 ], ids=lambda value: value if isinstance(value, str) else type(value).__name__)  # fmt: skip
 def test_an_exception_counts_as_its_ancestors(raised, caught, passes):
     def broken():

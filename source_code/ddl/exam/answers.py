@@ -6,6 +6,7 @@ names as they are there and then. Both judge as marking does, without its hidden
 
 import contextlib
 import os
+import re
 import textwrap
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +23,7 @@ from ddl.exam.worker import Kept, respond
 __all__ = ["Answers", "check", "check_file", "find_notebook"]
 
 SUFFIX = ".ipynb"
+UNDEFINED = re.compile(r"[`'](\w+)[`'] is not defined")
 
 
 @dataclass(frozen=True)
@@ -188,9 +190,9 @@ def _read(path):
 def _check_names(path, names):
     """Judge what is defined in this process, less what is not when the notebook is marked."""
     (notebook, notes), limits, verdicts = _read(path), Limits(), []
-    kernels = {name: names.pop(name) for name in unmarked_names(notebook) if name in names}
-    if kernels:
-        notes += (f"no cell that is run when marking defines {', '.join(sorted(kernels))}: save "
+    missing, below = unmarked_names(notebook), {}
+    if kernels := sorted(missing[None] & names.keys()):
+        notes += (f"no cell that is run when marking defines {', '.join(kernels)}: save "
                   "the notebook, and define them in a cell of your own",)
     examiner = Examiner(limits)
 
@@ -201,13 +203,28 @@ def _check_names(path, names):
     try:
         for index, (name, points) in test_cells(notebook).items():
             source = visible_part(source_of(notebook["cells"][index]))
-            # Calls cannot be stopped from here: interrupting the kernel does that.
-            outcome = examiner.judge(source, answer, limits.total_s)
+            with _without(names, missing[index]) as taken:
+                # Calls cannot be stopped from here: interrupting the kernel does that.
+                outcome = examiner.judge(source, answer, limits.total_s)
             verdicts.append(Verdict(name, points, **outcome))
+            said = set(UNDEFINED.findall(outcome["message"])) & taken - missing[None]
+            below |= dict.fromkeys(said, name)
     finally:
         examiner.close()
-        names.update(kernels)
+    notes += tuple(f"{name} is defined below {test}, and marking goes from top to bottom: move it "
+                   "up" for name, test in below.items())
     return Answers(Path(path).stem, tuple(verdicts), notes)
+
+
+@contextlib.contextmanager
+def _without(names, some):
+    """Take some names out of a kernel's for a while; give those that were there."""
+    taken = {name: names.pop(name) for name in some if name in names}
+    try:
+        yield taken.keys()
+    finally:
+        for name, value in taken.items():
+            names.setdefault(name, value)
 
 
 def _show_button(path, names):

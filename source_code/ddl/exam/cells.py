@@ -7,6 +7,7 @@ import ast
 import builtins
 import copy
 import hashlib
+import itertools
 import re
 import symtable
 
@@ -14,6 +15,7 @@ __all__ = ["as_answered", "asked_names", "code_cells", "names_in", "source_of", 
            "unmarked_names"]
 
 MOST_CHARACTERS = 200_000  # of a cell that is read as Python
+MOST_LINES = 300  # of a test cell with something merged into it
 WORD = re.compile(r"[^\W\d]\w*")
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 NOT_PYTHON = (SyntaxError, ValueError, RecursionError, MemoryError)
@@ -21,6 +23,8 @@ NOT_PYTHON = (SyntaxError, ValueError, RecursionError, MemoryError)
 DYNAMIC = re.compile(
     r"\b(exec|globals|locals|setattr|user_ns)\b|\bimport\s*\(?\s*\*|^%(run|pylab)", re.MULTILINE)
 MAGIC = re.compile(r"^%%[\s\S]*|^[ \t]*[%!].*", re.MULTILINE)
+GUARDED = (ast.Try, ast.TryStar, ast.With, ast.If, ast.While)  # that may go on without a name
+OWN_NAME = re.compile(r"_+|__\w+__|_i*\d*|_[oid]h")  # a kernel's, for its inputs and outputs
 KERNELS = {"In", "Out", "get_ipython", "display", "exit", "quit"}
 
 
@@ -73,48 +77,124 @@ def as_answered(notebook):
         handed out: test cells that were changed, deleted or copied.
     """
     notebook, odd, seen = copy.deepcopy(notebook), {}, set()
+    cells = []
     for cell in notebook["cells"]:
         about = _about(cell)
         name, kind = about.get("grade_id"), about.get("cell_type")
-        if not name:
-            continue
-        if about.get("solution"):
-            if kind == "code" != cell["cell_type"]:
-                odd.setdefault("made text, and is code when marking", []).append(name)
-                cell["cell_type"] = kind
-        elif about.get("checksum") and about["checksum"] != _checksum(cell):
-            odd.setdefault("changed, and is put back when marking", []).append(name)
-        elif name in seen:
-            odd.setdefault("copied, and the first one counts", []).append(name)
+        if name and kind == "code" != cell["cell_type"]:
+            what = "code" if about.get("solution") else "a test"
+            odd.setdefault(f"made text, and is {what} when marking", []).append(name)
+            cell["cell_type"] = kind
+        if name and not about.get("solution"):
+            if about.get("checksum") and about["checksum"] != _checksum(cell):
+                odd.setdefault("changed, and is put back when marking", []).append(name)
+                cells.extend(_parted(cell))
+            elif name in seen:
+                odd.setdefault("copied, and the first one counts", []).append(name)
+        cells.append(cell)
         seen.add(name)
     odd["deleted, and is put back when marking"] = [
-        f"{about['grade_id']}_test" for about in map(_about, notebook["cells"])
+        f"{about['grade_id']}_test" for about in map(_about, cells)
         if about.get("solution") and not about.get("grade") and about.get("cell_type") == "code"
         and f"{about['grade_id']}_test" not in seen]
+    notebook["cells"] = _in_order(cells)
     return notebook, tuple(f"{', '.join(dict.fromkeys(names))} was {what}"
                            for what, names in odd.items() if names)
 
 
-def unmarked_names(notebook):
-    """Return the names that a notebook's answers use, and that no code which is run binds.
+def _parted(cell):
+    """Give a test cell its own lines back; return the cell that what was merged with it makes."""
+    lines = source_of(cell).splitlines()
+    if len(lines) > MOST_LINES:
+        return []
+    for first, last in itertools.combinations(range(len(lines) + 1), 2):
+        own = cell | {"source": "\n".join(lines[first:last])}
+        if _checksum(own) == _about(cell)["checksum"]:
+            cell["source"] = own["source"]
+            rest = "\n".join([*lines[:first], *lines[last:]])
+            return [{"cell_type": "code", "metadata": {}, "source": rest}]
+    return []
 
-    In a kernel they can stand for something all the same: for what a cell has computed that only
-    shows something, or one that was deleted since.
+
+def _in_order(cells):
+    """Return cells as marking puts them: questions by their numbers, no test before its answer."""
+    cells = list(cells)
+    answers = [place for place, cell in enumerate(cells)
+               if _about(cell).get("solution") and _number(cell) is not None]
+    by_number = sorted((cells[place] for place in answers), key=_number)
+    for place, cell in zip(answers, by_number, strict=True):
+        cells[place] = cell
+    for test in [cell for cell in cells if _about(cell).get("grade")]:
+        names = [_about(cell).get("grade_id") for cell in cells]
+        place = next(place for place, cell in enumerate(cells) if cell is test)
+        answer = names[place].removesuffix("_test")
+        if answer in names[: place + 1] or answer not in names:
+            continue
+        behind = names.index(answer)
+        while behind < len(cells) and names[behind] in (None, answer):
+            behind += 1
+        cells.insert(behind, cells[place])
+        del cells[place]
+    return cells
+
+
+def _number(cell):
+    """The number of a cell's question; None without one."""
+    found = re.match(r"q(\d+)", _about(cell).get("grade_id") or "")
+    return int(found[1]) if found else None
+
+
+def unmarked_names(notebook):
+    """Return, for each test cell's place, the names that nothing stands for when it is judged.
+
+    Of those that answers and tests use. In a kernel they can stand for something all the same:
+    for what is computed by a cell that only shows something, by one that was deleted since, or by
+    one below the test. The place None has those that stand for nothing in the end.
     """
-    sources = code_cells(notebook).values()
-    used, bound = set(KERNELS), set(KERNELS)
-    for source in sources:
-        tree = None if DYNAMIC.search(source) else _parsed(source)
-        if tree is None:
-            return set()
-        here = names_in(ast.unparse(tree))
-        used, bound = used | here[0], bound | here[1]
-        for magic in MAGIC.findall(source):  # it may bind whatever it names
-            bound.update(WORD.findall(magic))
-    for index in test_cells(notebook):
-        used.update(asked_names(source_of(notebook["cells"][index])))
-    return {name for name in used - bound
-            if not hasattr(builtins, name) and not name.startswith("_")}
+    tests, codes = test_cells(notebook), code_cells(notebook)
+    used, bound, missing = set(), set(KERNELS), {}
+    asked = {index: asked_names(source_of(notebook["cells"][index])) for index in tests}
+    trees = {index: None if DYNAMIC.search(source) else _parsed(source)
+             for index, source in codes.items()}
+    if None in trees.values():
+        return {place: set() for place in (*tests, None)}
+    for tree in trees.values():
+        used |= names_in(ast.unparse(tree))[0]
+    used = {name for name in used.union(*asked.values())
+            if not hasattr(builtins, name) and not OWN_NAME.fullmatch(name)}
+    for index in sorted(codes | tests):
+        if index in tests:
+            missing[index] = used - bound
+        else:
+            bound |= _binds(trees[index], used - bound)
+            for magic in MAGIC.findall(codes[index]):  # it may bind whatever it names
+                bound.update(WORD.findall(magic))
+    return missing | {None: used - bound}
+
+
+def _binds(tree, missing):
+    """Return what a cell binds, up to a statement that needs, at once, a name that is missing."""
+    bound = set()
+    for statement in tree.body:
+        names = names_in(ast.unparse(statement))[1]
+        if not isinstance(statement, GUARDED) and (_needed(statement) - names) & missing - bound:
+            break
+        bound |= names
+    return bound
+
+
+def _needed(node):
+    """The names that a statement uses when it is run, not when a function is called later."""
+    if isinstance(node, ast.Name):
+        return {node.id} if isinstance(node.ctx, ast.Load) else set()
+    if isinstance(node, (*DEFINITIONS[:2], ast.Lambda)):
+        parts = [*node.args.defaults, *filter(None, node.args.kw_defaults),
+                 *getattr(node, "decorator_list", ())]
+    else:
+        parts = ast.iter_child_nodes(node)
+    stored = {part.id for part in ast.walk(node)
+              if isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Load)}
+    return set().union(*map(_needed, parts)) - stored
 
 
 def asked_names(source):

@@ -130,14 +130,22 @@ def error_of(error):
             line = f"line {error.lineno}: {error.text.strip()}"[:200]
         bases = [ERRORS[kind] for kind in type.mro(type(error)) if kind in ERRORS]
         return {"type": _clean(type(error).__name__, 100), "line": _clean(line or "", 200),
-                "bases": bases,
-                "message": _clean(str(error), MESSAGE_CHARACTERS),
+                "bases": bases, "message": _message(error),
                 "traceback": _clean("".join(traceback.format_list(frames)),
                                     4 * MESSAGE_CHARACTERS)}
     except KeyboardInterrupt:
         raise
     except BaseException:  # an exception whose own methods raise
         return {"type": "Exception", "bases": [], "line": "", "message": "", "traceback": ""}
+
+
+def _message(error):
+    try:
+        return _clean(str(error), MESSAGE_CHARACTERS)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # its own method's; what it is counts all the same
+        return ""
 
 
 def _is_cell(filename):
