@@ -6,7 +6,9 @@ import copy
 import json
 import re
 from collections import defaultdict
+from urllib.parse import unquote
 
+from mistune.util import escape_url
 from nbformat import v4
 from nbgrader import utils
 
@@ -19,8 +21,9 @@ PICTURES = ("image/png", "image/jpeg", "image/gif")
 # it drops line ends and tabs out of a link. And pictures that are neither pasted nor the lesson's.
 ACTIVE = re.compile(
     r"(<(?=[A-Za-z/!?])|&(?=#|\w+;)|(?:s\s*c\s*r\s*i\s*p\s*t|d\s*a\s*t\s*a)[\s\\]*(?=:)"
-    r"|!(?=\[)(?!\[[^\]\n]*\]\((?:attachment:|(?:\.\./)?images/)))",
+    r"|!(?=\[)(?!\[[^\]\n]*\]\((?:attachment:|(?:\.\./)?images/[\w-]+\.\w+[\s)])))",
     re.IGNORECASE)
+PASTED = re.compile(r"!(?=\[[^\]\n]*\]\(attachment:([^\s)]*))", re.IGNORECASE)
 DEFINED = re.compile(
     r"^(?:(?:async\s+)?def|class)\s+(\w+)|^(\w+)\s*(?::[^=\n]*)?=(?!=)", re.MULTILINE)
 NO_SPACE = "\u200b"  # parts it and is not seen
@@ -180,8 +183,8 @@ def _take(cell, ours):
         return
     ours.source = cell["source"]
     if ours.cell_type != "code":
-        ours.source = _harmless(ours.source)
-        if pictures := _pictures(cell["attachments"]):
+        ours.source, pictures = _shown(cell | {"source": ours.source})
+        if pictures:
             ours.attachments = pictures
 
 
@@ -199,8 +202,9 @@ def _again(cell, ours, place):
         twice = _names(ours.source) & _names(cell["source"])
         return [_own(cell | {"cell_type": "code"})], (
             "answers were there more than once, and are all run in their order" if twice else "")
-    ours.source += "\n\n" + _harmless(cell["source"])
-    if pictures := _pictures(cell["attachments"]):
+    source, pictures = _shown(cell)
+    ours.source += f"\n\n{source}"
+    if pictures:
         ours.attachments = ours.get("attachments", {}) | pictures
     return [], "" if place == ours.id else "answers were there more than once, and are put together"
 
@@ -218,8 +222,9 @@ def _own(cell):
     if cell["cell_type"] == "code":
         # A copy of a cell that only shows something is one, too.
         return v4.new_code_cell(cell["source"], metadata={"tags": ["demo"]} if cell["demo"] else {})
-    made = v4.new_markdown_cell(_harmless(cell["source"]))
-    if pictures := _pictures(cell["attachments"]):
+    source, pictures = _shown(cell)
+    made = v4.new_markdown_cell(source)
+    if pictures:
         made.attachments = pictures
     return made
 
@@ -228,6 +233,21 @@ def _set_aside(cell, name):
     """What stood in another cell's place: to be read, not run."""
     text = "\n".join(f"    {line}" for line in cell["source"].splitlines())
     return v4.new_markdown_cell(f"What was in {name}, and does not count:\n\n{_harmless(text)}")
+
+
+def _shown(cell):
+    """A text's Markdown and its pictures; nbconvert makes no page with one that is missing."""
+    pictures = _pictures(cell["attachments"])
+
+    def found(match):
+        name = match[1]
+        picture = pictures.get(name) or pictures.get(unquote(name))
+        if not picture or "\\" in name:
+            return f"!{NO_SPACE}"
+        pictures[escape_url(name)] = picture  # as it is looked for
+        return "!"
+
+    return PASTED.sub(found, _harmless(cell["source"])), pictures
 
 
 def _harmless(source):

@@ -553,6 +553,29 @@ def test_a_page_shows_markdown_and_runs_none_of_it(tiny):
         "a.png": {"image/png": picture}}
 
 
+@pytest.mark.parametrize("reference, shown", [
+    ("attachment:a.png", True), ("attachment:my%20own.png", True), ("attachment:ä.png", True),
+    ('attachment:a.png "Mine"', True), ("attachment:a.svg", False), ("attachment:no.png", False),
+    ("attachment:", False), ("attachment:a\\.png", False), ("images/", False), ("images/.", False),
+])  # fmt: skip
+def test_a_picture_that_is_missing_costs_no_page(tiny, tmp_path, reference, shown):
+    from nbconvert import HTMLExporter
+
+    (tmp_path / "images").mkdir()
+    notebook = tiny.right()
+    answer = tiny.answer(notebook, "q03_why")
+    answer.source = f"See ![mine]({reference})."
+    picture = base64.b64encode(b"\x89PNG").decode()
+    answer.attachments = {name: {"image/png": picture} for name in ("a.png", "my own.png", "ä.png")}
+    answer.attachments["a.svg"] = {"image/svg+xml": "PHN2Zy8+"}
+    notebook.cells.append(nbformat.v4.new_markdown_cell(answer.source))
+    made, _ = answered(tiny, notebook)
+    nbformat.validate(made)
+    page, _ = HTMLExporter(embed_images=True).from_notebook_node(
+        made, {"metadata": {"path": str(tmp_path)}})
+    assert (f"data:image/png;base64,{picture}" in page) == shown
+
+
 @pytest.mark.parametrize("source", [
     "$\\href{javascri\npt:x}{a}$", "$\\href{java\tscript:x}{a}$", "[a](java\n script :x)",
     "[a](d\ta\tta:text/html,x)", "![](http://x.org/a.png)", "![a][p]", "![a\nb](//x.org/a.png)",
