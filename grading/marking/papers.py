@@ -1,7 +1,10 @@
 """What goes back to students, and into an instructor's own tables."""
 
 import csv
+import errno
 import io
+import os
+import re
 import zipfile
 
 from nbgrader.converters import GenerateFeedback
@@ -13,6 +16,9 @@ __all__ = ["feedback", "grades"]
 
 COLUMNS = ("student", "first_name", "last_name", "email", "lesson", "auto", "manual", "total",
            "max", "to_mark_by_hand", "needs_a_look")
+PAGE_BYTES = 5 * 2**20  # of a page without answers: most of it is MathJax
+NO_SPACE = os.strerror(errno.ENOSPC)
+ERROR = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Entry|Notebook): .*", re.MULTILINE)
 
 
 def feedback(course: Course, lesson: str) -> tuple[int, dict[str, str]]:
@@ -34,7 +40,8 @@ def feedback(course: Course, lesson: str) -> tuple[int, dict[str, str]]:
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as pages:
         for student in marked:
-            course.check_room()
+            marks = course.notebook("autograded", lesson, student)
+            course.check_room(PAGE_BYTES + 2 * marks.stat().st_size)
             app.coursedir.assignment_id, app.coursedir.student_id = lesson, student
             converter = GenerateFeedback(coursedir=app.coursedir, parent=app)
             converter.force = True
@@ -42,8 +49,10 @@ def feedback(course: Course, lesson: str) -> tuple[int, dict[str, str]]:
                 try:
                     converter.start()
                 except Exception as error:  # one student's page does not stop the others
-                    course.check_room()
-                    failed[student] = f"{error}; see {log}"
+                    said = ERROR.findall(log.read_text()) or [str(error)]
+                    if NO_SPACE in said[0]:  # and nbgrader has taken its part of a page away
+                        raise OSError(errno.ENOSPC, NO_SPACE, str(course.folder)) from None
+                    failed[student] = f"{said[0]}; see {log}"
                     continue
             page = course.step("feedback", lesson, student) / f"{lesson}.html"
             name = course.notes(lesson, student).came_as or student

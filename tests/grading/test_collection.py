@@ -251,6 +251,28 @@ def test_a_full_disk_is_said_and_loses_nothing(taken, hand_in, tiny, full_disk, 
     assert "[1, 4, 9]" in tiny.answer(taken.notebook("ann"), "q02_table").source
 
 
+def test_a_disk_without_room_for_a_page_is_said(taken, hand_in, tiny, full_disk, monkeypatch):
+    from marking import marks, papers
+
+    hand_in("ann.ipynb", tiny.right())
+    taken()
+    page = taken.course.notebook("autograded", tiny.name, "ann")
+    page.parent.mkdir(parents=True)
+    shutil.copy(taken.course.notebook("submitted", tiny.name, "ann"), page)
+    archive = taken.course.folder / f"feedback-{tiny.name}.zip"
+    archive.write_text("of an earlier time")
+    monkeypatch.setattr(papers, "rows", lambda *_: [marks.Row(ANN, 1, 0, 1, 0, [])])
+    full_disk(3 * 2**20)
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            papers.feedback(taken.course, tiny.name)
+    finally:
+        full_disk()
+    assert archive.read_text() == "of an earlier time"
+    pages, failed = papers.feedback(taken.course, tiny.name)  # the gradebook has no marks of hers
+    assert not pages and "MissingEntry" in failed["ann"] and ".log" in failed["ann"]
+
+
 @pytest.mark.parametrize("place", ["collected", "submitted", "notes"])
 def test_a_disk_that_fills_up_in_between_loses_nothing(taken, hand_in, tiny, monkeypatch, place):
     from marking import course
