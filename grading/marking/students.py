@@ -51,6 +51,8 @@ def read(path: Path, left_out: list[str] | None = None) -> list[Student]:
     found: dict[str, Student] = {}
     for line, values in _rows(path):
         try:
+            if isinstance(values, csv.Error):
+                raise ValueError(str(values))
             student = Student(**values)
             if student.id.casefold() in found:
                 raise ValueError(f"the id {student.id} is there twice")
@@ -66,36 +68,62 @@ def read(path: Path, left_out: list[str] | None = None) -> list[Student]:
 
 
 def _rows(path):
-    """Yield the rows of a CSV file that are not empty: their lines, and the columns we know."""
+    """Yield the rows of a CSV file that are not empty: their lines, and the columns we know.
+
+    Of a row that cannot be read, the error.
+    """
     content = io.StringIO(_text(path), newline="")
     start, marks = 0, ",;\t"
     while (first := content.readline()) and (not first.strip() or SEPARATOR.fullmatch(first)):
         start, said = content.tell(), SEPARATOR.fullmatch(first)
         marks = said[1] if said else marks
     mark = max(marks, key=first.count)
-    content.seek(start)
     before = content.getvalue()[:start].count("\n")
-    table = csv.DictReader(content, delimiter=mark, skipinitialspace=True, strict=True)
-    try:
-        names = ["_".join(name.split()).casefold() for name in table.fieldnames or ()]
-        table.fieldnames = names
-        for name in COLUMNS:
-            if names.count(name) > 1 or (name == "id" and name not in names):
-                there = "more than one column" if name in names else "no column"
-                raise MarkingError(f"{path} has {there} “{name}”: its first line has to be "
-                                   f"{','.join(COLUMNS)}")
-        for row in table:
-            values = {name: " ".join((row.get(name) or "").split()) for name in COLUMNS}
-            if any(values.values()):
-                yield before + table.line_num, values
-    except csv.Error as error:
-        raise MarkingError(f"{path}, after line {before + table.line_num}: {error}") from None
+    content.seek(start)
+    lines = list(content)
+    rows = _cells(lines, mark)
+    line, first = next(rows, (1, []))
+    if isinstance(first, csv.Error):
+        raise MarkingError(f"{path}, line {before + line}: {first}")
+    names = ["_".join(name.split()).casefold() for name in first]
+    for name in COLUMNS:
+        if names.count(name) > 1 or (name == "id" and name not in names):
+            there = "more than one column" if name in names else "no column"
+            raise MarkingError(f"{path} has {there} “{name}”: its first line has to be "
+                               f"{','.join(COLUMNS)}")
+    for line, cells in rows:
+        if isinstance(cells, csv.Error):
+            yield before + line, cells
+            continue
+        row = dict(zip(names, cells, strict=False))
+        values = {name: " ".join(row.get(name, "").split()) for name in COLUMNS}
+        if any(values.values()):
+            yield before + line, values
+
+
+def _cells(lines, mark):
+    """Yield the last line of each row, from 1, and its cells.
+
+    Of a row that is none, its first line and the error: the next line begins another one.
+    """
+    done = 0
+    while done < len(lines):
+        table = csv.reader(lines[done:], delimiter=mark, skipinitialspace=True, strict=True)
+        read = 0
+        try:
+            for row in table:
+                read = table.line_num
+                yield done + read, row
+            return
+        except csv.Error as error:
+            done += read + 1
+            yield done, error
 
 
 def _text(path):
     try:
         content = path.read_bytes()
-        return content.decode("utf-16" if MARKS.match(content) else "utf-8-sig")
+        return content.decode("utf-16" if MARKS.match(content) else "utf-8").lstrip("\ufeff")
     except OSError as error:
         raise MarkingError(f"the list of students {path}: {error.strerror}") from None
     except UnicodeDecodeError:

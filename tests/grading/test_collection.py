@@ -5,6 +5,7 @@ import errno
 import io
 import json
 import os
+import re
 import resource
 import shutil
 import stat
@@ -646,7 +647,7 @@ def test_a_list_of_students_as_spreadsheets_write_it(tmp_path, text):
     ("id\n.\n", "line 2"),
     ("id,id\nann,bob\n", "more than one column “id”"),
     (f"id\n{'x' * 300}\n", "has 300 characters"),
-    ('id,first_name\nann,"Ann\nbob,Bob\n', "after line 1: unexpected end"),
+    ('id,first_name\nann,"Ann\nbob,Bob\n', "line 2: unexpected end"),
 ])
 def test_a_wrong_list_of_students_is_refused_with_the_line(tmp_path, text, said):
     (tmp_path / "list.csv").write_text(text)
@@ -666,6 +667,17 @@ def test_a_wrong_row_is_left_out_and_named_and_the_others_are_read(tmp_path):
     left_out = []
     assert [s.id for s in students.read(tmp_path / "list.csv", left_out)] == ["ann", "bob"]
     assert [row.partition(", ")[2][:6] for row in left_out] == ["line 3", "line 5", "line 6"]
+
+
+@pytest.mark.parametrize("row, said", [
+    ('cyd,"C"x,Ames,c', "expected after"), ('cyd,"Cyd,Ames,c', "unexpected end|expected after"),
+    (f"cyd,{'x' * 200_000}", "field larger"),
+])  # fmt: skip
+def test_a_row_that_is_no_csv_costs_no_other(tmp_path, row, said):
+    path, left_out = tmp_path / "list.csv", []
+    path.write_text(f"\ufeff\ufeffsep=,\nid,first_name\nann,Ann\n{row}\nbob,Bob\n")
+    assert students.read(path, left_out) == [Student("ann", "Ann"), Student("bob", "Bob")]
+    assert len(left_out) == 1 and re.search(f"line 4: .*({said})", left_out[0])
 
 
 def test_a_list_that_is_not_utf8_is_refused(tmp_path):
