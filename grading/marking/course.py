@@ -168,7 +168,10 @@ class Course:
         """Send what nbgrader says into a file of its own, whose path this gives."""
         path = self.folder / "log" / f"{command}.log"
         path.parent.mkdir(parents=True, exist_ok=True)
-        handler = logging.FileHandler(path, mode="w", errors="backslashreplace")
+        path.write_text("")
+        # An application that Python collects meanwhile closes its logger's handlers, and the logger is
+        # shared by all of one class. A handler that appends opens its file again.
+        handler = logging.FileHandler(path, mode="a", errors="backslashreplace")
         others, level = app.log.handlers[:], app.log.level
         app.log.handlers[:], app.log.propagate = [handler], False
         app.log.setLevel(logging.INFO)

@@ -2,6 +2,7 @@
 
 import base64
 import errno
+import gc
 import io
 import json
 import os
@@ -250,6 +251,15 @@ def test_a_full_disk_is_said_and_loses_nothing(taken, hand_in, tiny, full_disk, 
     assert collected(taken, tiny) == before
     taken()
     assert "[1, 4, 9]" in tiny.answer(taken.notebook("ann"), "q02_table").source
+
+
+def test_what_nbgrader_says_is_kept_when_an_earlier_application_is_collected(taken):
+    earlier, app = taken.course.nbgrader(), taken.course.nbgrader()
+    with taken.course.log("feedback", app) as path:
+        del earlier
+        gc.collect()
+        app.log.error("said later")
+    assert "said later" in path.read_text()
 
 
 def test_a_disk_without_room_for_a_page_is_said(taken, hand_in, tiny, full_disk, monkeypatch):
