@@ -102,7 +102,7 @@ def test_messages_between_all_pairs(nothing_left):
 
 @pytest.mark.parametrize("script, workers, options, message", [
     ("bench_allreduce.py", 2, {"interface": "ib7"}, "--interface ib7: there is none"),
-    ("bench_allreduce.py", 2, {"max_bytes": 4**24}, "would fit"),
+    ("bench_allreduce.py", 2, {"max_bytes": 4**20}, "would fit"),
     ("bench_allreduce.py", 1, {"implementation": "ring"}, 'launch with cluster="multi_worker"'),
     ("bench_allreduce.py", 1, {"cluster": "multi_worker", "interface": "lo"}, "is for Horovod"),
     ("bench_allreduce.py", 1, {"cluster": "parameter_server"}, 'with cluster="multi_worker"'),
