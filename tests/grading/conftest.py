@@ -1,6 +1,7 @@
 """Course folders that real nbgrader works on, and what students hand in."""
 
 import copy
+import contextlib
 import ctypes
 import os
 import re
@@ -180,7 +181,13 @@ def orphans():
     before = {process.pid for process in psutil.Process().children(recursive=True)}
 
     def left():
-        return [process for process in psutil.Process().children(recursive=True)
-                if process.pid not in before and process.status() != psutil.STATUS_ZOMBIE]
+        found = []
+        for process in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):  # it ended meanwhile
+                # What was there before, such as a browser, may start others as it likes.
+                family = {process.pid, *(parent.pid for parent in process.parents())}
+                if not family & before and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+        return found
 
     return left
