@@ -37,8 +37,7 @@ def seconds(command):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=7, help="counted pairs, after one not counted")
     parser.add_argument("--output", type=Path, default=Path("build/launch_overhead.json"))
     options = parser.parse_args()
@@ -59,15 +58,22 @@ def main():
     pairs = pairs[1:]
     ratios = sorted(a / b for a, b in pairs)
     result = {
-        "ddl_run_s": median(a for a, _ in pairs), "horovodrun_s": median(b for _, b in pairs),
-        "ratio": median(ratios), "ratio_range": [ratios[0], ratios[-1]], "pairs": len(pairs),
-        "date": time.strftime("%Y-%m-%d"), "hardware": hardware(), "versions": versions(),
+        "ddl_run_s": median(a for a, _ in pairs),
+        "horovodrun_s": median(b for _, b in pairs),
+        "ratio": median(ratios),
+        "ratio_range": [ratios[0], ratios[-1]],
+        "pairs": len(pairs),
+        "date": time.strftime("%Y-%m-%d"),
+        "hardware": hardware(),
+        "versions": versions(),
     }
     options.output.parent.mkdir(parents=True, exist_ok=True)
     write_json(options.output, result)
-    print(f"median of {len(pairs)} pairs: {result['ddl_run_s']:.2f} s against "
-          f"{result['horovodrun_s']:.2f} s, ratio {result['ratio']:.2f} "
-          f"({ratios[0]:.2f} to {ratios[-1]:.2f}); written to {options.output}")
+    print(
+        f"median of {len(pairs)} pairs: {result['ddl_run_s']:.2f} s against "
+        f"{result['horovodrun_s']:.2f} s, ratio {result['ratio']:.2f} "
+        f"({ratios[0]:.2f} to {ratios[-1]:.2f}); written to {options.output}"
+    )
 
 
 if __name__ == "__main__":

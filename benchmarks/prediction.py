@@ -33,17 +33,22 @@ def measure(ranks, batch, steps):
     options = {"threads": 1, "oversubscribe": True}
 
     def train():
-        return launch("train_cifar.py", workers=ranks, recipe="batch_norm", global_batch=batch,
-                      steps=2 * steps, data_set="synthetic", train_samples=2048, test_samples=100,
-                      **options)
+        return launch(
+            "train_cifar.py",
+            workers=ranks,
+            recipe="batch_norm",
+            global_batch=batch,
+            steps=2 * steps,
+            data_set="synthetic",
+            train_samples=2048,
+            test_samples=100,
+            **options,
+        )
 
     before = train()
-    company = launch("step_times.py", workers=ranks, model="cnn", global_batch=batch, steps=steps,
-                     **options)
-    bench = launch("bench_allreduce.py", workers=ranks, operations="all_reduce", sizes=SIZES,
-                   **options)
-    alone = launch("step_times.py", workers=1, model="cnn", part=ranks, global_batch=batch,
-                   steps=steps, **options)
+    company = launch("step_times.py", workers=ranks, model="cnn", global_batch=batch, steps=steps, **options)
+    bench = launch("bench_allreduce.py", workers=ranks, operations="all_reduce", sizes=SIZES, **options)
+    alone = launch("step_times.py", workers=1, model="cnn", part=ranks, global_batch=batch, steps=steps, **options)
     trainings = before, train()
     fit = cost.fit(prediction.points(bench), ranks)
     predicted = {
@@ -57,20 +62,23 @@ def measure(ranks, batch, steps):
         row |= {"measured_ms": measured, "error": row["predicted_ms"] / measured - 1}
     together = prediction.report(predicted["in company"], company).to_dict("records")[0]
     return {
-        "alpha_us": 1e6 * fit.alpha_s, "gb_per_s": fit.bandwidth_gb_per_s,
+        "alpha_us": 1e6 * fit.alpha_s,
+        "gb_per_s": fit.bandwidth_gb_per_s,
         "measured_ms": table[0]["measured_ms"],
-        "predicted_alone_ms": table[0]["predicted_ms"], "error_alone": table[0]["error"],
-        "computation_ms": table[1]["computation_ms"], "waiting_ms": table[1]["waiting_ms"],
+        "predicted_alone_ms": table[0]["predicted_ms"],
+        "error_alone": table[0]["error"],
+        "computation_ms": table[1]["computation_ms"],
+        "waiting_ms": table[1]["waiting_ms"],
         "communication_ms": table[1]["communication_ms"],
-        "predicted_ms": table[1]["predicted_ms"], "error": table[1]["error"],
-        "in_turns_ms": together["measured_ms"], "error_in_turns": together["error"],
+        "predicted_ms": table[1]["predicted_ms"],
+        "error": table[1]["error"],
+        "in_turns_ms": together["measured_ms"],
+        "error_in_turns": together["error"],
     }
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--global-batch", type=int, default=64)
     parser.add_argument("--steps", type=int, default=80)
@@ -81,19 +89,22 @@ def main():
     os.environ["DDL_VIEW"] = "plain"
     report = {
         "date": datetime.now().astimezone().isoformat(timespec="seconds"),
-        "hardware": hardware(), "versions": versions(), "ranks": options.ranks,
-        "global_batch": options.global_batch, "steps": options.steps,
+        "hardware": hardware(),
+        "versions": versions(),
+        "ranks": options.ranks,
+        "global_batch": options.global_batch,
+        "steps": options.steps,
         "load_before": os.getloadavg()[0],
     }
-    report["repeats"] = [measure(options.ranks, options.global_batch, options.steps)
-                         for _ in range(options.repeats)]
-    report["median"] = {key: statistics.median(row[key] for row in report["repeats"])
-                        for key in report["repeats"][0]}
+    report["repeats"] = [measure(options.ranks, options.global_batch, options.steps) for _ in range(options.repeats)]
+    report["median"] = {key: statistics.median(row[key] for row in report["repeats"]) for key in report["repeats"][0]}
     middle = report["median"]
     machine = report["hardware"]
-    print(f"\n{machine['cpu']}, {machine['cores']} cores, {report['date'][:10]}, load before: "
-          f"{report['load_before']:.1f}; {options.ranks} ranks × 1 thread, global batch "
-          f"{options.global_batch}, median of {options.repeats}")
+    print(
+        f"\n{machine['cpu']}, {machine['cores']} cores, {report['date'][:10]}, load before: "
+        f"{report['load_before']:.1f}; {options.ranks} ranks × 1 thread, global batch "
+        f"{options.global_batch}, median of {options.repeats}"
+    )
     for what, step, error in (
         ("predicted from one rank alone", "predicted_alone_ms", "error_alone"),
         ("predicted from ranks in company", "predicted_ms", "error"),
@@ -101,8 +112,9 @@ def main():
         ("measured, train_cifar.py", "measured_ms", None),
     ):
         errors = [row[error] for row in report["repeats"]] if error else []
-        spread = (f", error {statistics.median(errors):+.0%} ({min(errors):+.0%} to "
-                  f"{max(errors):+.0%})" if errors else "")
+        spread = (
+            f", error {statistics.median(errors):+.0%} ({min(errors):+.0%} to {max(errors):+.0%})" if errors else ""
+        )
         print(f"{what:32s} {middle[step]:6.2f} ms a step{spread}")
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(json.dumps(report, indent=1) + "\n")

@@ -23,11 +23,7 @@ import time
 from pathlib import Path
 from statistics import median
 
-from horovod.runner.http.http_server import (
-    RendezvousHandler,
-    RendezvousHTTPServer,
-    RendezvousServer,
-)
+from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer, RendezvousServer
 
 from ddl import launch
 from ddl.place import places
@@ -87,15 +83,20 @@ def rendezvous(ranks, script, backlog):
     processes = []
     for place in places(ranks, nodes=1):
         environment = {
-            **os.environ, **place.horovod,
-            "HOROVOD_GLOO_RENDEZVOUS_ADDR": "127.0.0.1", "HOROVOD_GLOO_RENDEZVOUS_PORT": str(port),
-            "HOROVOD_GLOO_TIMEOUT_SECONDS": "180", "HOROVOD_GLOO_IFACE": "lo",
-            "HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "gloo",
-            "START_GATE": str(gate), "OMP_NUM_THREADS": "1",
-            "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1",
+            **os.environ,
+            **place.horovod,
+            "HOROVOD_GLOO_RENDEZVOUS_ADDR": "127.0.0.1",
+            "HOROVOD_GLOO_RENDEZVOUS_PORT": str(port),
+            "HOROVOD_GLOO_TIMEOUT_SECONDS": "180",
+            "HOROVOD_GLOO_IFACE": "lo",
+            "HOROVOD_CONTROLLER": "gloo",
+            "HOROVOD_CPU_OPERATIONS": "gloo",
+            "START_GATE": str(gate),
+            "OMP_NUM_THREADS": "1",
+            "TF_NUM_INTRAOP_THREADS": "1",
+            "TF_NUM_INTEROP_THREADS": "1",
         }
-        processes.append(subprocess.Popen([sys.executable, script], env=environment, text=True,
-                                          stdout=subprocess.PIPE))
+        processes.append(subprocess.Popen([sys.executable, script], env=environment, text=True, stdout=subprocess.PIPE))
     while len(list(gate.parent.iterdir())) < ranks:
         if any(process.poll() for process in processes):
             sys.exit("a rank ended before it reached the start")
@@ -103,8 +104,7 @@ def rendezvous(ranks, script, backlog):
     gate.touch()
     said = [json.loads(process.communicate()[0]) for process in processes]
     server.stop()
-    return {"requests": Counting.requests,
-            "init_s": max(times["initialised"] - times["gate"] for times in said)}
+    return {"requests": Counting.requests, "init_s": max(times["initialised"] - times["gate"] for times in said)}
 
 
 def requests_per_s(count=2000):
@@ -123,8 +123,7 @@ def requests_per_s(count=2000):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4, 8])
     parser.add_argument("--site", help="a site file; default: this machine")
     parser.add_argument("--repeats", type=int, default=3)
@@ -140,27 +139,43 @@ def main():
             starts[ranks] = {part: median(each[part] for each in taken) for part in taken[0]}
         for ranks in options.ranks:
             # In turn, so that a change of the machine's speed meets both.
-            pairs = [(rendezvous(ranks, script, BACKLOG), rendezvous(ranks, script, PYTHONS))
-                     for _ in range(options.repeats)]
+            pairs = [
+                (rendezvous(ranks, script, BACKLOG), rendezvous(ranks, script, PYTHONS)) for _ in range(options.repeats)
+            ]
             meetings[ranks] = {
                 "requests": median(ours["requests"] for ours, _ in pairs),
                 "init_s": median(ours["init_s"] for ours, _ in pairs),
-                "init_with_pythons_backlog_s": median(theirs["init_s"] for _, theirs in pairs)}
+                "init_with_pythons_backlog_s": median(theirs["init_s"] for _, theirs in pairs),
+            }
     most = max(options.ranks)
     factor = meetings[most]["requests"] / most**2
     served = requests_per_s()
     print("\nranks   there   imported   summed      requests   hvd.init()   with a backlog of 5")
     for ranks in options.ranks:
-        print("{:5d} {there:6.1f} s {imported:8.1f} s {summed:6.1f} s {requests:12.0f} "
-              "{init_s:9.2f} s {init_with_pythons_backlog_s:14.2f} s".format(ranks, **starts[ranks], **meetings[ranks]))
-    print(f"requests = {factor:.1f} x ranks squared; the server answers {served:.0f} a second: "
-          f"{BIG} ranks would ask for {factor * BIG**2 / served / 60:.0f} minutes")
+        print(
+            "{:5d} {there:6.1f} s {imported:8.1f} s {summed:6.1f} s {requests:12.0f} "
+            "{init_s:9.2f} s {init_with_pythons_backlog_s:14.2f} s".format(ranks, **starts[ranks], **meetings[ranks])
+        )
+    print(
+        f"requests = {factor:.1f} x ranks squared; the server answers {served:.0f} a second: "
+        f"{BIG} ranks would ask for {factor * BIG**2 / served / 60:.0f} minutes"
+    )
     options.output.parent.mkdir(parents=True, exist_ok=True)
-    write_json(options.output, {
-        "ratio": meetings[most]["init_s"] / meetings[most]["init_with_pythons_backlog_s"],
-        "starts": starts, "rendezvous": meetings, "requests_per_ranks_squared": factor,
-        "requests_per_s": served, "site": options.site, "repeats": options.repeats,
-        "date": time.strftime("%Y-%m-%d"), "hardware": hardware(), "versions": versions()})
+    write_json(
+        options.output,
+        {
+            "ratio": meetings[most]["init_s"] / meetings[most]["init_with_pythons_backlog_s"],
+            "starts": starts,
+            "rendezvous": meetings,
+            "requests_per_ranks_squared": factor,
+            "requests_per_s": served,
+            "site": options.site,
+            "repeats": options.repeats,
+            "date": time.strftime("%Y-%m-%d"),
+            "hardware": hardware(),
+            "versions": versions(),
+        },
+    )
 
 
 if __name__ == "__main__":

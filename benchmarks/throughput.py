@@ -51,9 +51,22 @@ def ours(model, ranks, threads, batch, steps):
 
     def measure():
         command = [
-            sys.executable, str(SCRIPT), "--model", model, "--recipe", "batch_norm",
-            "--data-set", "synthetic", "--train-samples", str(SAMPLES), "--test-samples", "100",
-            "--global-batch", str(batch), "--steps", str(steps),
+            sys.executable,
+            str(SCRIPT),
+            "--model",
+            model,
+            "--recipe",
+            "batch_norm",
+            "--data-set",
+            "synthetic",
+            "--train-samples",
+            str(SAMPLES),
+            "--test-samples",
+            "100",
+            "--global-batch",
+            str(batch),
+            "--steps",
+            str(steps),
         ]
         if ranks > 1:
             launcher = str(Path(sys.executable).with_name("horovodrun"))
@@ -103,9 +116,7 @@ def plain_keras_fit(model, batch, steps):
         metrics=["accuracy"],
     )
     ends = []
-    clock = tf.keras.callbacks.LambdaCallback(
-        on_train_batch_end=lambda batch, logs: ends.append(time.perf_counter())
-    )
+    clock = tf.keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: ends.append(time.perf_counter()))
     network.fit(pipeline, steps_per_epoch=steps, epochs=1, verbose=0, callbacks=[clock])
     warm = max(1, steps // 4)
     print((steps - warm) * batch / (ends[-1] - ends[warm - 1]))
@@ -133,13 +144,10 @@ def main():
     if sys.argv[1:2] == ["--plain-keras"]:
         model, batch, steps = sys.argv[2:]
         return plain_keras_fit(model, int(batch), int(steps))
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--steps", type=int, default=24, help="of each measurement (default: 24)")
-    parser.add_argument("--model", default="cnn", choices=("cnn", "resnet"),
-                        help="of the pairs of ranks")
+    parser.add_argument("--model", default="cnn", choices=("cnn", "resnet"), help="of the pairs of ranks")
     parser.add_argument("--pairs", nargs="+", choices=pairs("cnn", 1), metavar="PAIR")
     parser.add_argument("--output", type=Path, default=ROOT / "build" / "throughput.json")
     options = parser.parse_args()
@@ -155,23 +163,31 @@ def main():
         "pairs": {},
     }
     machine = report["hardware"]
-    print(f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB, "
-          f"{report['date'][:10]}, load before: {report['load_before']:.1f}")
+    print(
+        f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB, "
+        f"{report['date'][:10]}, load before: {report['load_before']:.1f}"
+    )
     every = pairs(options.model, options.steps)
     for name in options.pairs or every:
         (a, measure_a), (b, measure_b) = every[name]
         rows = [(measure_a(), measure_b()) for _ in range(options.repeats)]
         ratios = [first / second for first, second in rows]
         figures = {
-            "a": a, "b": b, "images_per_s": rows,
+            "a": a,
+            "b": b,
+            "images_per_s": rows,
             "median_a": statistics.median(row[0] for row in rows),
             "median_b": statistics.median(row[1] for row in rows),
-            "ratio": statistics.median(ratios), "ratio_range": [min(ratios), max(ratios)],
+            "ratio": statistics.median(ratios),
+            "ratio_range": [min(ratios), max(ratios)],
         }
         report["pairs"][name] = figures
-        print(f"{name:20s} {a}: {figures['median_a']:6.0f} images/s, {b}: "
-              f"{figures['median_b']:6.0f} images/s, ratio {figures['ratio']:.2f} "
-              f"({min(ratios):.2f} to {max(ratios):.2f})", flush=True)
+        print(
+            f"{name:20s} {a}: {figures['median_a']:6.0f} images/s, {b}: "
+            f"{figures['median_b']:6.0f} images/s, ratio {figures['ratio']:.2f} "
+            f"({min(ratios):.2f} to {max(ratios):.2f})",
+            flush=True,
+        )
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(json.dumps(report, indent=1) + "\n")
     print(f"written to {options.output}")

@@ -43,10 +43,7 @@ class Drawing:
 
     def text(self, x, y, text, anchor="start", bold=False, colour=INK):
         weight = ' font-weight="600"' if bold else ""
-        self.parts.append(
-            f'<text x="{x}" y="{y}" text-anchor="{anchor}"{weight} fill="{colour}">'
-            f"{escape(text)}</text>"
-        )
+        self.parts.append(f'<text x="{x}" y="{y}" text-anchor="{anchor}"{weight} fill="{colour}">{escape(text)}</text>')
 
     def box(self, x, y, width, height, heading, body="", colour=BLUE, dashed=False):
         """A box with a bold heading and wrapped text under it; lines of `body` stay lines."""
@@ -63,10 +60,7 @@ class Drawing:
 
     def arrow(self, *points, label="", at=None):
         path = "M" + "L".join(f"{x} {y}" for x, y in points)
-        self.parts.append(
-            f'<path d="{path}" fill="none" stroke="{INK}" stroke-width="1.4" '
-            'marker-end="url(#tip)"/>'
-        )
+        self.parts.append(f'<path d="{path}" fill="none" stroke="{INK}" stroke-width="1.4" marker-end="url(#tip)"/>')
         if label:
             self.text(*at, label, anchor="middle", colour=GREY)
 
@@ -78,9 +72,7 @@ def course_map():
     """The lessons in order, with those that are still being written drawn as such."""
     ready = {name: (COURSE / "notebooks" / f"{name}.ipynb").exists() for name, _ in LESSONS}
     states = "; ".join(f"{name} ({'ready' if ready[name] else 'planned'})" for name in ready)
-    drawing = Drawing(
-        1010, 236, "Map of the course", f"Start_Here leads to the lessons in order: {states}."
-    )
+    drawing = Drawing(1010, 236, "Map of the course", f"Start_Here leads to the lessons in order: {states}.")
     drawing.box(20, 16, 970, 50, "Start_Here", colour=GREEN)
     drawing.text(130, 38, "What do I have here, and does it work?")
     drawing.text(980, 55, "ready", anchor="end", colour=GREEN, bold=True)
@@ -88,8 +80,7 @@ def course_map():
         x = 20 + 197 * number
         colour = BLUE if ready[name] else GREY
         drawing.box(x, 96, 182, 120, name, question, colour=colour, dashed=not ready[name])
-        drawing.text(x + 172, 206, "ready" if ready[name] else "planned", anchor="end",
-                     colour=colour, bold=ready[name])
+        drawing.text(x + 172, 206, "ready" if ready[name] else "planned", anchor="end", colour=colour, bold=ready[name])
         drawing.arrow((x + 91, 66), (x + 91, 94))
         if number:
             drawing.arrow((x - 15, 156), (x - 2, 156))
@@ -99,31 +90,44 @@ def course_map():
 def run_flow():
     """From a cell to processes, records and what is shown."""
     drawing = Drawing(
-        1010, 300, "How one run flows",
+        1010,
+        300,
+        "How one run flows",
         "A notebook cell or ddl run describes a job. plan turns it into one shell line. horovodrun "
         "starts the ranks: each trains on its own shard of the data, and gradients are averaged "
         "between them. Every rank writes into the run's folder. The live view, the table and the "
         "figures read that folder and nothing else.",
     )
-    drawing.box(20, 34, 205, 96, "notebook cell",
-                'launch("train_cifar.py",\nworkers=2)\nor: ddl run')
+    drawing.box(20, 34, 205, 96, "notebook cell", 'launch("train_cifar.py",\nworkers=2)\nor: ddl run')
     drawing.arrow((225, 82), (253, 82))
     drawing.box(255, 34, 160, 96, "plan", "job + machine → one shell line, shown and saved")
     drawing.arrow((415, 82), (443, 82))
     drawing.box(445, 34, 160, 96, "horovodrun", "starts one process per worker", colour=GREEN)
     for rank, y in ((0, 10), (1, 98)):
         drawing.arrow((605, 82), (636, 82), (636, y + 28), (668, y + 28))
-        drawing.box(670, y, 320, 56, f"rank {rank}", "its shard of every batch → gradients",
-                    colour=ORANGE)
+        drawing.box(670, y, 320, 56, f"rank {rank}", "its shard of every batch → gradients", colour=ORANGE)
     drawing.arrow((960, 66), (960, 97))
     drawing.arrow((930, 98), (930, 67))
     drawing.text(918, 87, "gradients averaged", anchor="end", colour=GREY)
     drawing.arrow((830, 154), (830, 198), label="every rank writes", at=(895, 180))
-    drawing.box(440, 200, 550, 84, "runs/<id>/", "job.json · command.sh · rank-0.log · rank-1.log\n"
-                "events.jsonl · error-1.json · result.json", colour=GREY)
+    drawing.box(
+        440,
+        200,
+        550,
+        84,
+        "runs/<id>/",
+        "job.json · command.sh · rank-0.log · rank-1.log\nevents.jsonl · error-1.json · result.json",
+        colour=GREY,
+    )
     drawing.arrow((440, 242), (402, 242))
-    drawing.box(20, 200, 380, 84, "what you see", "live view · summary · table · figures,\n"
-                "all read from the folder, now or next week")
+    drawing.box(
+        20,
+        200,
+        380,
+        84,
+        "what you see",
+        "live view · summary · table · figures,\nall read from the folder, now or next week",
+    )
     drawing.arrow((105, 200), (105, 132))
     return drawing
 
@@ -131,18 +135,18 @@ def run_flow():
 def batch_norm():
     """Statistics per worker against statistics over the whole batch."""
     drawing = Drawing(
-        1010, 262, "Batch norm on two workers",
+        1010,
+        262,
+        "Batch norm on two workers",
         "Left, per worker: each of two workers takes mean and variance over its own 512 of 1,024 "
         "pictures, so the two normalise differently and nothing is exchanged. Right, synchronous: "
         "the workers exchange sums, and both use mean and variance over all 1,024 pictures.",
     )
-    for left, heading in ((20, "per worker (“ghost” batches)"),
-                          (520, "synchronous (sync_bn=True)")):
+    for left, heading in ((20, "per worker (“ghost” batches)"), (520, "synchronous (sync_bn=True)")):
         drawing.text(left, 28, heading, bold=True)
         for rank in (0, 1):
             x = left + 245 * rank
-            drawing.box(x, 44, 225, 66, f"rank {rank}", "512 of 1,024 pictures",
-                        colour=ORANGE)
+            drawing.box(x, 44, 225, 66, f"rank {rank}", "512 of 1,024 pictures", colour=ORANGE)
     for rank in (0, 1):
         x = 20 + 245 * rank
         drawing.arrow((x + 112, 110), (x + 112, 148))
@@ -150,8 +154,9 @@ def batch_norm():
     for rank in (0, 1):
         x = 520 + 245 * rank
         drawing.arrow((x + 112, 110), (x + 112, 148))
-    drawing.box(520, 150, 470, 66, "mean and variance",
-                "over all 1,024: sums are exchanged in every layer", colour=GREEN)
+    drawing.box(
+        520, 150, 470, 66, "mean and variance", "over all 1,024: sums are exchanged in every layer", colour=GREEN
+    )
     drawing.text(20, 246, "noisier statistics, no communication", colour=GREY)
     drawing.text(520, 246, "one model's statistics, at the price of waiting", colour=GREY)
     return drawing
@@ -160,7 +165,9 @@ def batch_norm():
 def ring():
     """All-reduce through one worker, and round a ring."""
     drawing = Drawing(
-        1010, 262, "Two ways to average gradients",
+        1010,
+        262,
+        "Two ways to average gradients",
         "Left, through one worker: ranks 1, 2 and 3 each send their whole gradient to rank 0, "
         "which sends the average back to each, so rank 0's link carries three gradients each way. "
         "Right, a ring of four ranks: each sends to the next only, a quarter of the gradient at a "
@@ -189,7 +196,9 @@ def ring():
 def ways():
     """Where the workers of each way are, and what they send to whom."""
     drawing = Drawing(
-        1010, 372, "Four arrangements of workers",
+        1010,
+        372,
+        "Four arrangements of workers",
         "Mirrored: one process holds two replicas, whose gradients are summed inside it. "
         "Multi-worker: two processes, told of each other by TF_CONFIG, sum gradients between them. "
         "Horovod: two ranks, started together, average gradients between them. Parameter server: a "
@@ -208,19 +217,19 @@ def ways():
     drawing.arrow((285, 118), (217, 118))
     drawing.text(250, 90, "sum", anchor="middle", colour=GREY)
 
-    for x, heading, name, word in ((20, "MultiWorkerMirroredStrategy", "worker", "sum"),
-                                   (530, "Horovod", "rank", "average")):
+    for x, heading, name, word in (
+        (20, "MultiWorkerMirroredStrategy", "worker", "sum"),
+        (530, "Horovod", "rank", "average"),
+    ):
         y = 206 if name == "worker" else 28
         drawing.text(x, y, heading, bold=True)
         for number in (0, 1):
             left = x + 245 * number
             process(left, y + 12, 215, 112, f"process {number + 1}")
-            drawing.box(left + 15, y + 46, 185, 62, f"{name} {number}", "half of the batch",
-                        colour=ORANGE)
+            drawing.box(left + 15, y + 46, 185, 62, f"{name} {number}", "half of the batch", colour=ORANGE)
         drawing.arrow((x + 200, y + 70), (x + 258, y + 70))
         drawing.arrow((x + 260, y + 90), (x + 202, y + 90))
-        drawing.text(x + 230, y + 142, f"gradients: {word}, over the network", anchor="middle",
-                     colour=GREY)
+        drawing.text(x + 230, y + 142, f"gradients: {word}, over the network", anchor="middle", colour=GREY)
 
     drawing.text(530, 206, "ParameterServerStrategy", bold=True)
     drawing.box(530, 218, 130, 124, "coordinator", "hands out steps, waits for none")
@@ -237,7 +246,9 @@ def ways():
 def distances():
     """How far apart two PCIe devices are, in the words of a topology matrix."""
     drawing = Drawing(
-        1010, 386, "Distances between GPUs",
+        1010,
+        386,
+        "Distances between GPUs",
         "A server of two sockets, joined by a link. On socket 0, host bridge 0 leads to PCIe "
         "switches with two GPUs each, host bridge 1 to one GPU; socket 1 is the same. GPUs 0 "
         "and 1 share a switch: PIX. GPUs 1 and 2 are on two switches that meet in a third: PXB. "
@@ -261,18 +272,20 @@ def distances():
         drawing.arrow((left + 387, 92), (left + 387, 248))
     drawing.arrow((490, 34), (518, 34))
     drawing.arrow((520, 44), (492, 44))
-    spans = (("PIX", 67, 142, 306), ("PXB", 142, 217, 322), ("NODE", 292, 407, 306),
-             ("SYS", 407, 567, 338))
+    spans = (("PIX", 67, 142, 306), ("PXB", 142, 217, 322), ("NODE", 292, 407, 306), ("SYS", 407, 567, 338))
     for word, start, end, y in spans:
-        drawing.arrow((start, 292), (start, y), (end, y), (end, 292),
-                      label=word, at=(min((start + end) / 2, 462), y + 18))
+        drawing.arrow(
+            (start, 292), (start, y), (end, y), (end, 292), label=word, at=(min((start + end) / 2, 462), y + 18)
+        )
     return drawing
 
 
 def collectives():
     """Who sends to whom in a ring, in recursive doubling and in a tree."""
     drawing = Drawing(
-        1010, 270, "Three ways to reduce over eight ranks",
+        1010,
+        270,
+        "Three ways to reduce over eight ranks",
         "Ring: each rank sends to the next, 14 steps of an eighth of the data. Recursive doubling: "
         "in step 1 ranks at distance 1 exchange, then at distance 2, then at 4; 3 steps of all the "
         "data. Tree: pairs of ranks add up towards rank 0 in 3 steps, then the sum goes back in 3 "
@@ -281,8 +294,10 @@ def collectives():
 
     def ranks(left, y):
         for rank in range(8):
-            drawing.parts.append(f'<circle cx="{left + 38 * rank}" cy="{y}" r="12" '
-                                 f'fill="{TINT[BLUE]}" stroke="{BLUE}" stroke-width="1.6"/>')
+            drawing.parts.append(
+                f'<circle cx="{left + 38 * rank}" cy="{y}" r="12" '
+                f'fill="{TINT[BLUE]}" stroke="{BLUE}" stroke-width="1.6"/>'
+            )
             drawing.text(left + 38 * rank, y + 4, str(rank), anchor="middle")
 
     def curve(left, y, start, end, both=False, lift=1.0):
@@ -291,7 +306,8 @@ def collectives():
         back = ' marker-start="url(#tip)"' if both else ""
         drawing.parts.append(
             f'<path d="M{a} {y - 13}Q{(a + b) / 2} {height} {b} {y - 13}" fill="none" '
-            f'stroke="{INK}" stroke-width="1.3" marker-end="url(#tip)"{back}/>')
+            f'stroke="{INK}" stroke-width="1.3" marker-end="url(#tip)"{back}/>'
+        )
 
     drawing.text(20, 28, "ring", bold=True)
     ranks(36, 130)
@@ -321,7 +337,9 @@ def collectives():
 def hierarchy():
     """What crosses the cable between two hosts, by a ring and by parts."""
     drawing = Drawing(
-        1010, 300, "A ring over two hosts, and a hierarchy",
+        1010,
+        300,
+        "A ring over two hosts, and a hierarchy",
         "Left, a ring over ranks 0 and 1 on host A and ranks 2 and 3 on host B: the hop from 1 to "
         "2 and the hop from 3 to 0 cross the cable, each with 1.5 times the data. Right, "
         "hierarchical: inside each host the two ranks add up one half each; ranks 0 and 2 exchange "
@@ -332,26 +350,26 @@ def hierarchy():
         drawing.text(left, 28, "ring" if ring else "hierarchical", bold=True)
         for host, x in (("host A", left), ("host B", left + 300)):
             drawing.box(x, 44, 170, 190, host, colour=GREY)
-        ranks = ((0, left + 20, 80), (1, left + 20, 160), (2, left + 320, 160 if ring else 80),
-                 (3, left + 320, 80 if ring else 160))
+        ranks = (
+            (0, left + 20, 80),
+            (1, left + 20, 160),
+            (2, left + 320, 160 if ring else 80),
+            (3, left + 320, 80 if ring else 160),
+        )
         for rank, x, y in ranks:
-            drawing.box(x, y, 130, 54, f"rank {rank}",
-                        "¼ + ¼ + ¼ + ¼" if ring else "its half", colour=BLUE)
+            drawing.box(x, y, 130, 54, f"rank {rank}", "¼ + ¼ + ¼ + ¼" if ring else "its half", colour=BLUE)
         if ring:
             drawing.arrow((left + 85, 134), (left + 85, 158))
-            drawing.arrow((left + 150, 187), (left + 318, 187), label="1½ × data",
-                          at=(left + 235, 180))
+            drawing.arrow((left + 150, 187), (left + 318, 187), label="1½ × data", at=(left + 235, 180))
             drawing.arrow((left + 385, 160), (left + 385, 136))
-            drawing.arrow((left + 320, 107), (left + 152, 107), label="1½ × data",
-                          at=(left + 235, 100))
+            drawing.arrow((left + 320, 107), (left + 152, 107), label="1½ × data", at=(left + 235, 100))
         else:
             drawing.arrow((left + 75, 134), (left + 75, 158))
             drawing.arrow((left + 95, 160), (left + 95, 136))
             drawing.arrow((left + 375, 134), (left + 375, 158))
             drawing.arrow((left + 395, 160), (left + 395, 136))
             for y in (100, 180):
-                drawing.arrow((left + 150, y), (left + 318, y), label="½ each way",
-                              at=(left + 235, y - 7))
+                drawing.arrow((left + 150, y), (left + 318, y), label="½ each way", at=(left + 235, y - 7))
                 drawing.arrow((left + 320, y + 14), (left + 152, y + 14))
     drawing.text(20, 270, "cable: 1½ × the data in each direction", colour=GREY)
     drawing.text(520, 270, "cable: 1 × the data in each direction", colour=GREY)

@@ -15,14 +15,18 @@ def parse(arguments=None):
     ours = parser(__doc__)
     add = ours.add_argument
     add("--points", type=Integer(), default=64, help="in the data set, of all ranks together")
-    add("--noise", type=Number(0), default=1.5,
-        help="standard deviation of y around the line y = x")
+    add("--noise", type=Number(0), default=1.5, help="standard deviation of y around the line y = x")
     add("--seed", type=SEED, default=0, help="of the data set")
     add("--weight", type=Number(), default=0.0, help="the weight to begin with")
     add("--learning-rate", type=Number(above=0), default=0.02)
     add("--steps", type=Integer(), default=20)
-    add("--message-kib", type=Integer(most=2**20), nargs="*", default=[4, 64, 1024, 16384],
-        help="sizes of the all-reduces to time")
+    add(
+        "--message-kib",
+        type=Integer(most=2**20),
+        nargs="*",
+        default=[4, 64, 1024, 16384],
+        help="sizes of the all-reduces to time",
+    )
     return ours.parse_args(arguments)
 
 
@@ -53,8 +57,10 @@ def main(arguments=None):
 
     # Horovod: shard. A rank without a point would have no gradient to bring.
     if config.points < ranks:
-        raise SystemExit(f"average_gradients.py: {config.points} points are too few for {ranks} "
-                         "ranks: --points must be at least the number of ranks")
+        raise SystemExit(
+            f"average_gradients.py: {config.points} points are too few for {ranks} "
+            "ranks: --points must be at least the number of ranks"
+        )
     x, y = generated(config.points, config.noise, config.seed)[rank::ranks].T
 
     m = tf.Variable(config.weight, dtype=tf.float64)
@@ -74,18 +80,24 @@ def main(arguments=None):
         # The same average on every rank, so the same step and the same weight.
         m.assign_sub(config.learning_rate * average)
         if rank == 0:
-            recorder.event("step", step=step, m=before, gradients=everyones,
-                           average=float(average), after=float(m))
+            recorder.event("step", step=step, m=before, gradients=everyones, average=float(average), after=float(m))
 
     weights = hvd.allgather(tf.reshape(m, [1]), name="weights").numpy().tolist()
     measured = [(1024 * kib, all_reduce_seconds(1024 * kib)) for kib in config.message_kib]
     if rank == 0:
         print(f"{ranks} ranks, {config.steps} steps: the weight is {weights[0]:.6f}", flush=True)
-        recorder.result({
-            "script": "average_gradients.py", "argv": sys.argv[1:], "config": vars(config),
-            "ranks": ranks, "weights": weights, "all_reduce_seconds": measured,
-            "hardware": hardware(), "versions": versions(),
-        })
+        recorder.result(
+            {
+                "script": "average_gradients.py",
+                "argv": sys.argv[1:],
+                "config": vars(config),
+                "ranks": ranks,
+                "weights": weights,
+                "all_reduce_seconds": measured,
+                "hardware": hardware(),
+                "versions": versions(),
+            }
+        )
 
 
 def all_reduce_seconds(size_bytes):

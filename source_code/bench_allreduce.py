@@ -25,12 +25,19 @@ def parse(arguments=None):
     ours = parser(__doc__)
     ours.add_argument("--operations", nargs="+", choices=OPERATIONS, default=list(OPERATIONS))
     bench.add_options(ours)
-    ours.add_argument("--nccl", nargs="+", metavar="NAME=VALUE",
-                        help="settings of NCCL, such as NCCL_ALGO=Ring")
-    ours.add_argument("--cycle-time-ms", type=Number(above=0), metavar="MS",
-                        help="how often Horovod looks what is ready (default: Horovod's own, 1)")
-    ours.add_argument("--implementation", choices=IMPLEMENTATIONS, default="auto",
-                        help="of tf.distribute's collectives; Horovod's was chosen with its launch")
+    ours.add_argument("--nccl", nargs="+", metavar="NAME=VALUE", help="settings of NCCL, such as NCCL_ALGO=Ring")
+    ours.add_argument(
+        "--cycle-time-ms",
+        type=Number(above=0),
+        metavar="MS",
+        help="how often Horovod looks what is ready (default: Horovod's own, 1)",
+    )
+    ours.add_argument(
+        "--implementation",
+        choices=IMPLEMENTATIONS,
+        default="auto",
+        help="of tf.distribute's collectives; Horovod's was chosen with its launch",
+    )
     return bench.parse(ours, arguments)
 
 
@@ -44,16 +51,7 @@ import time
 import tensorflow as tf
 
 from ddl import cluster
-from ddl.bench import (
-    BenchError,
-    interface_of,
-    link,
-    nccl_settings,
-    refuse_what_does_not_fit,
-    repeats,
-    sizes,
-    timing,
-)
+from ddl.bench import BenchError, interface_of, link, nccl_settings, refuse_what_does_not_fit, repeats, sizes, timing
 from ddl.machine import threads_per_rank
 from ddl.record import Recorder, hardware, versions
 
@@ -69,40 +67,58 @@ def main(arguments=None):
     refuse_what_does_not_fit(max(to_measure), library.COPIES, library.local_ranks)
 
     recorder = Recorder() if library.rank == 0 else None
-    points = [(operation, size) for operation in config.operations
-              for size in dict.fromkeys(whole(operation, size, library.ranks)
-                                        for size in to_measure)]
+    points = [
+        (operation, size)
+        for operation in config.operations
+        for size in dict.fromkeys(whole(operation, size, library.ranks) for size in to_measure)
+    ]
     if recorder:
         recorder.event("start", steps=TURNS * len(points), world=library.ranks)
         if settings and library.backend != "nccl":
-            recorder.event("note", message=f"settings of NCCL change nothing here: "
-                                           f"{library.backend} carries the bytes")
+            recorder.event("note", message=f"settings of NCCL change nothing here: {library.backend} carries the bytes")
         if library.ranks == 1:
-            recorder.event("note", message="on one rank nothing travels: what is timed is what "
-                                           "the library does with a message all the same")
-        print(f"{library.name}, {library.backend}, {library.ranks} ranks: {library.transport}",
-              flush=True)
+            recorder.event(
+                "note",
+                message="on one rank nothing travels: what is timed is what "
+                "the library does with a message all the same",
+            )
+        print(f"{library.name}, {library.backend}, {library.ranks} ranks: {library.transport}", flush=True)
     messages = [Message(library, *point) for point in points]
     for turn in range(TURNS):
         for step, message in enumerate(messages, start=1 + turn * len(messages)):
             message.take(turn, config)
             if recorder:
-                recorder.event("step", step=step, operation=message.operation,
-                               size_bytes=message.size_bytes)
+                recorder.event("step", step=step, operation=message.operation, size_bytes=message.size_bytes)
     measured = [message.measured() for message in messages]
     for point in measured if recorder else ():
-        print(f"{point['operation']} {point['size_bytes']:,} bytes: "
-              f"{1e6 * point['seconds']['median']:,.1f} µs, median of {point['repeats']}",
-              flush=True)
+        print(
+            f"{point['operation']} {point['size_bytes']:,} bytes: "
+            f"{1e6 * point['seconds']['median']:,.1f} µs, median of {point['repeats']}",
+            flush=True,
+        )
     if recorder:
-        recorder.result({
-            "script": "bench_allreduce.py", "argv": sys.argv[1:], "config": vars(config),
-            "library": library.name, "backend": library.backend, "transport": library.transport,
-            "hosts": library.hosts, "ranks": library.ranks, "threads_per_rank": threads_per_rank(),
-            "settings": {name: value for name, value in sorted(os.environ.items())
-                         if name.startswith("NCCL_") or name in Horovod.SETTINGS},
-            "points": measured, "history": [], "versions": versions(), "hardware": hardware(),
-        })
+        recorder.result(
+            {
+                "script": "bench_allreduce.py",
+                "argv": sys.argv[1:],
+                "config": vars(config),
+                "library": library.name,
+                "backend": library.backend,
+                "transport": library.transport,
+                "hosts": library.hosts,
+                "ranks": library.ranks,
+                "threads_per_rank": threads_per_rank(),
+                "settings": {
+                    name: value
+                    for name, value in sorted(os.environ.items())
+                    if name.startswith("NCCL_") or name in Horovod.SETTINGS
+                },
+                "points": measured,
+                "history": [],
+                "versions": versions(),
+                "hardware": hardware(),
+            }
+        )
 
 
 def whole(operation, size_bytes, ranks):
@@ -140,19 +156,26 @@ class Message:
 
     def _check(self, result):
         ranks, numbers = self.library.ranks, self.size_bytes // 4
-        ends = {"all_reduce": (ranks * (ranks + 1) / 2,) * 2, "broadcast": (1, 1),
-                "all_gather": (1, ranks)}[self.operation]
+        ends = {"all_reduce": (ranks * (ranks + 1) / 2,) * 2, "broadcast": (1, 1), "all_gather": (1, ranks)}[
+            self.operation
+        ]
         found = float(result[0]), float(result[-1]), len(result)
         if found != (*ends, numbers):
-            raise RuntimeError(f"{self.operation} of {self.size_bytes:,} bytes gave {found} on "
-                               f"rank {self.library.rank}, where {(*ends, numbers)} is right "
-                               "(first, last, how many)")
+            raise RuntimeError(
+                f"{self.operation} of {self.size_bytes:,} bytes gave {found} on "
+                f"rank {self.library.rank}, where {(*ends, numbers)} is right "
+                "(first, last, how many)"
+            )
 
     def measured(self):
         """Return what the record keeps: each repetition took as long as on its slowest rank."""
         slowest = self.library.gather(self.seconds).max(axis=0)
-        return {"operation": self.operation, "size_bytes": self.size_bytes,
-                "repeats": self.count, "seconds": timing(slowest.tolist())}
+        return {
+            "operation": self.operation,
+            "size_bytes": self.size_bytes,
+            "repeats": self.count,
+            "seconds": timing(slowest.tolist()),
+        }
 
 
 class Horovod:
@@ -166,14 +189,15 @@ class Horovod:
         import horovod.tensorflow as hvd
 
         if config.implementation != "auto":
-            raise BenchError(f"--implementation {config.implementation} is for tf.distribute: "
-                             'launch with cluster="multi_worker" to time its collectives')
+            raise BenchError(
+                f"--implementation {config.implementation} is for tf.distribute: "
+                'launch with cluster="multi_worker" to time its collectives'
+            )
         if config.cycle_time_ms is not None:
             os.environ["HOROVOD_CYCLE_TIME"] = str(config.cycle_time_ms)
         if config.interface:
             link(config.interface)  # refuses what isn't there
-            os.environ.update(HOROVOD_GLOO_IFACE=config.interface,
-                              NCCL_SOCKET_IFNAME=config.interface)
+            os.environ.update(HOROVOD_GLOO_IFACE=config.interface, NCCL_SOCKET_IFNAME=config.interface)
         hvd.init()
         self.hvd, self.rank, self.ranks = hvd, hvd.rank(), hvd.size()
         self.hosts, self.local_ranks = hvd.cross_size(), hvd.local_size()
@@ -183,10 +207,11 @@ class Horovod:
         on_cpus = "mpi" if hvd.mpi_enabled() else "gloo"
         self.backend = "nccl" if gpus and hvd.nccl_built() else on_cpus
         if config.interface and self.backend == "mpi":
-            raise BenchError("--interface: MPI chooses its interfaces before a script begins; "
-                             "Open MPI takes btl_tcp_if_include from its own configuration")
-        self.transport = transport(self.backend, self.ranks, self.hosts,
-                                   os.environ.get("HOROVOD_GLOO_IFACE", ""))
+            raise BenchError(
+                "--interface: MPI chooses its interfaces before a script begins; "
+                "Open MPI takes btl_tcp_if_include from its own configuration"
+            )
+        self.transport = transport(self.backend, self.ranks, self.hosts, os.environ.get("HOROVOD_GLOO_IFACE", ""))
 
     def barrier(self):
         self.hvd.allreduce(tf.zeros([1]), name="barrier")
@@ -228,40 +253,45 @@ class TFDistribute:
     def __init__(self, config):
         for option in ("interface", "cycle_time_ms"):
             if getattr(config, option) is not None:
-                raise BenchError(f"--{option.replace('_', '-')} is for Horovod: tf.distribute uses "
-                                 "the addresses in TF_CONFIG, and has no cycles")
+                raise BenchError(
+                    f"--{option.replace('_', '-')} is for Horovod: tf.distribute uses "
+                    "the addresses in TF_CONFIG, and has no cycles"
+                )
         task = cluster.read()
         if task.chief or task.ps:
-            raise BenchError("a chief and parameter servers have no collectives: launch with "
-                             'cluster="multi_worker"')
+            raise BenchError('a chief and parameter servers have no collectives: launch with cluster="multi_worker"')
         cluster.await_all(task)
         tf_options = tf.distribute.experimental
         implementation = tf_options.CommunicationImplementation[config.implementation.upper()]
         self.strategy = tf.distribute.MultiWorkerMirroredStrategy(
-            communication_options=tf_options.CommunicationOptions(implementation=implementation))
+            communication_options=tf_options.CommunicationOptions(implementation=implementation)
+        )
         self.rank, self.ranks = task.index, len(task.workers)
         if self.strategy.num_replicas_in_sync != self.ranks:
-            raise BenchError(f"{self.strategy.num_replicas_in_sync} replicas on {self.ranks} "
-                             "workers: each worker needs one GPU (CUDA_VISIBLE_DEVICES) or none")
+            raise BenchError(
+                f"{self.strategy.num_replicas_in_sync} replicas on {self.ranks} "
+                "workers: each worker needs one GPU (CUDA_VISIBLE_DEVICES) or none"
+            )
         names = [host.rpartition(":")[0] for host in task.workers]
         self.hosts, self.local_ranks = len(set(names)), names.count(names[self.rank])
         gpus = tf.config.list_logical_devices("GPU")
         if config.implementation == "nccl" and not gpus:
-            raise BenchError("--implementation nccl: NCCL needs GPUs, and TensorFlow sees none; "
-                             "ring works without")
+            raise BenchError("--implementation nccl: NCCL needs GPUs, and TensorFlow sees none; ring works without")
         self.device = gpus[0].name if gpus else tf.config.list_logical_devices("CPU")[0].name
         self.backend = "nccl" if gpus and config.implementation != "ring" else "grpc ring"
-        self.transport = transport(self.backend, self.ranks, self.hosts,
-                                   interface_of(names[self.rank]))
-        self.wait = self._replicated(lambda: tf.distribute.get_replica_context().all_reduce(
-            tf.distribute.ReduceOp.SUM, tf.zeros([1])))
+        self.transport = transport(self.backend, self.ranks, self.hosts, interface_of(names[self.rank]))
+        self.wait = self._replicated(
+            lambda: tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, tf.zeros([1]))
+        )
         self.all = self._replicated(
             lambda own: tf.distribute.get_replica_context().all_gather(own, axis=0),
-            input_signature=[tf.TensorSpec([1, None], tf.float64)])
+            input_signature=[tf.TensorSpec([1, None], tf.float64)],
+        )
         self.broadcasts = 0
 
     def _replicated(self, act, **options):
         """Return a graph function that does `act` in this process' replica."""
+
         def in_replica(*values):
             return act(*map(tf.identity, values))  # which is on the replica's device
 
@@ -305,11 +335,15 @@ def transport(backend, ranks, hosts, interface):
     if ranks == 1:
         return "nothing travels: there is one rank"
     if backend == "nccl":
-        return ("NVLink, PCIe or host memory, and a network between hosts: NCCL chooses, and says "
-                "what with NCCL_DEBUG=INFO")
+        return (
+            "NVLink, PCIe or host memory, and a network between hosts: NCCL chooses, and says what with NCCL_DEBUG=INFO"
+        )
     if backend == "mpi":
-        return ("MPI chooses: " + ("shared memory as a rule, as there is one host" if hosts == 1
-                                   else "shared memory inside a host, a network between hosts"))
+        return "MPI chooses: " + (
+            "shared memory as a rule, as there is one host"
+            if hosts == 1
+            else "shared memory inside a host, a network between hosts"
+        )
     return link(interface, hosts)
 
 

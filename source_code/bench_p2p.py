@@ -42,15 +42,7 @@ import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
 
-from ddl.bench import (
-    BenchError,
-    address,
-    link,
-    refuse_what_does_not_fit,
-    repeats,
-    sizes,
-    timing,
-)
+from ddl.bench import BenchError, address, link, refuse_what_does_not_fit, repeats, sizes, timing
 from ddl.machine import threads_per_rank
 from ddl.record import Recorder, hardware, versions
 
@@ -66,8 +58,10 @@ def main(arguments=None):
         os.environ["HOROVOD_GLOO_IFACE"] = config.interface
     gpus = tf.config.list_physical_devices("GPU") if "device" in config.paths else []
     if "device" in config.paths and not gpus:
-        raise BenchError("--paths device: TensorFlow sees no GPU here, so there is nothing to copy "
-                         "to; tcp, shared_memory and horovod work without")
+        raise BenchError(
+            "--paths device: TensorFlow sees no GPU here, so there is nothing to copy "
+            "to; tcp, shared_memory and horovod work without"
+        )
 
     # Horovod: initialise. Process sets are added for each pair.
     os.environ["HOROVOD_DYNAMIC_PROCESS_SETS"] = "1"
@@ -80,30 +74,47 @@ def main(arguments=None):
     nodes = hvd.allgather_object(hvd.cross_rank())
     pairs = list(itertools.combinations(range(ranks), 2))
     near = [pair for pair in pairs if nodes[pair[0]] == nodes[pair[1]]]
-    between = [(path, pair) for path in config.paths if path != "device"
-               for pair in (near if path == "shared_memory" else pairs)]
-    copies = [(source, target) for source, target in itertools.permutations(
-        ["host", *(f"GPU {number}" for number in range(len(gpus)))], 2)] if gpus else []
+    between = [
+        (path, pair)
+        for path in config.paths
+        if path != "device"
+        for pair in (near if path == "shared_memory" else pairs)
+    ]
+    copies = (
+        [
+            (source, target)
+            for source, target in itertools.permutations(["host", *(f"GPU {number}" for number in range(len(gpus)))], 2)
+        ]
+        if gpus
+        else []
+    )
     if not between and not copies:
-        raise BenchError(f"--paths {' '.join(config.paths)}: nothing can be measured, as " + (
-            "one rank has no other to talk to: launch it with workers=2" if ranks == 1 else
-            "no two ranks are on the same host"))
+        raise BenchError(
+            f"--paths {' '.join(config.paths)}: nothing can be measured, as "
+            + (
+                "one rank has no other to talk to: launch it with workers=2"
+                if ranks == 1
+                else "no two ranks are on the same host"
+            )
+        )
 
     recorder = Recorder() if rank == 0 else None
     if recorder:
         recorder.event("start", steps=(len(between) + len(copies)) * len(to_measure), world=ranks)
         if len(near) < len(pairs) and "shared_memory" in config.paths:
-            recorder.event("note", message=f"shared memory: {len(near)} of {len(pairs)} pairs are "
-                                           "on the same host")
+            recorder.event("note", message=f"shared memory: {len(near)} of {len(pairs)} pairs are on the same host")
     points = []
 
     def note(path, pair, size, measured):
         points.append({"path": path, "pair": list(pair), "size_bytes": size, **measured})
         if recorder:
             recorder.event("step", step=len(points), **points[-1])
-            print(f"{path} {pair[0]} to {pair[1]}, {size:,} bytes: "
-                  f"{1e6 * measured['seconds']['median']:,.1f} µs one way, median of "
-                  f"{measured['repeats']}", flush=True)
+            print(
+                f"{path} {pair[0]} to {pair[1]}, {size:,} bytes: "
+                f"{1e6 * measured['seconds']['median']:,.1f} µs one way, median of "
+                f"{measured['repeats']}",
+                flush=True,
+            )
 
     for path, pair in between:
         channel = CHANNELS[path](pair, config.interface)
@@ -117,22 +128,34 @@ def main(arguments=None):
     if recorder:
         hosts = len(set(nodes))
         tcp = link(own_interface(config.interface), hosts)
-        recorder.result({
-            "script": "bench_p2p.py", "argv": sys.argv[1:], "config": vars(config),
-            "library": "horovod", "backend": controller(), "hosts": hosts, "ranks": ranks,
-            "transport": "; ".join(f"{path}: {transport(path, tcp)}" for path in
-                                   dict.fromkeys(point["path"] for point in points)),
-            "threads_per_rank": threads_per_rank(),
-            "points": points, "history": [], "versions": versions(), "hardware": hardware(),
-        })
+        recorder.result(
+            {
+                "script": "bench_p2p.py",
+                "argv": sys.argv[1:],
+                "config": vars(config),
+                "library": "horovod",
+                "backend": controller(),
+                "hosts": hosts,
+                "ranks": ranks,
+                "transport": "; ".join(
+                    f"{path}: {transport(path, tcp)}" for path in dict.fromkeys(point["path"] for point in points)
+                ),
+                "threads_per_rank": threads_per_rank(),
+                "points": points,
+                "history": [],
+                "versions": versions(),
+                "hardware": hardware(),
+            }
+        )
 
 
 def transport(path, tcp):
     """Say in words where the bytes of a path go; `tcp` says it of TCP's."""
     if path == "horovod":
         return f"{controller()}, {tcp if controller() == 'gloo' else 'MPI chooses'}"
-    return {"tcp": tcp, "shared_memory": "memory of this host",
-            "device": "PCIe, or NVLink between GPUs that have it"}[path]
+    return {"tcp": tcp, "shared_memory": "memory of this host", "device": "PCIe, or NVLink between GPUs that have it"}[
+        path
+    ]
 
 
 def barrier():
@@ -182,19 +205,19 @@ def round_trips(channel, pair, size_bytes, config):
                 channel.send(own)
             seconds.append((time.perf_counter() - start) / 2)
         if {int(came[0]), int(came[-1])} != {1 + other % 255}:
-            raise RuntimeError(f"{size_bytes:,} bytes from rank {other} arrived at rank {rank} as "
-                               f"{int(came[0])} … {int(came[-1])}, not as {1 + other % 255}")
+            raise RuntimeError(
+                f"{size_bytes:,} bytes from rank {other} arrived at rank {rank} as "
+                f"{int(came[0])} … {int(came[-1])}, not as {1 + other % 255}"
+            )
         return seconds
 
     if rank in pair:
         taken = throw(WARM_UP)
     # The one who throws first decides how often; all others hear of it.
-    count = int(hvd.broadcast(tf.constant(repeats(config, 2 * taken[-1])), root_rank=pair[0],
-                              name="count"))
+    count = int(hvd.broadcast(tf.constant(repeats(config, 2 * taken[-1])), root_rank=pair[0], name="count"))
     if rank in pair:
         taken = throw(count)
-    return hvd.broadcast_object({"repeats": count, "seconds": timing(taken)}, root_rank=pair[0],
-                                name="measured")
+    return hvd.broadcast_object({"repeats": count, "seconds": timing(taken)}, root_rank=pair[0], name="measured")
 
 
 class Socket:
@@ -228,8 +251,9 @@ class Socket:
         while got < len(view):
             new = self.socket.recv_into(view[got:])
             if not new:
-                raise ConnectionError("the other rank closed its end of the socket: its log, or "
-                                      "its error file, says why")
+                raise ConnectionError(
+                    "the other rank closed its end of the socket: its log, or its error file, says why"
+                )
             got += new
         return room
 
@@ -256,8 +280,7 @@ class SharedMemory:
         if rank == pair[0]:
             file = os.memfd_create("bench_p2p")  # has no name that could stay behind
             os.truncate(file, 2 * self.QUEUE_BYTES)
-        where = hvd.broadcast_object(f"/proc/{os.getpid()}/fd/{file}", root_rank=pair[0],
-                                     name="file")
+        where = hvd.broadcast_object(f"/proc/{os.getpid()}/fd/{file}", root_rank=pair[0], name="file")
         self.bytes = None
         if rank in pair:
             if rank == pair[1]:
@@ -294,8 +317,10 @@ class SharedMemory:
             count = numbers[own]
             while count == numbers[other] + ahead:
                 os.sched_yield()
-            yield (view[start : start + self.PIECE_BYTES],
-                   queue + self.HEAD_BYTES + count % self.PIECES * self.PIECE_BYTES)
+            yield (
+                view[start : start + self.PIECE_BYTES],
+                queue + self.HEAD_BYTES + count % self.PIECES * self.PIECE_BYTES,
+            )
             numbers[own] = count + 1
 
     def close(self):
@@ -323,8 +348,7 @@ class Broadcast:
         return self._broadcast(room, self.pair[hvd.rank() == self.pair[0]])
 
     def _broadcast(self, message, root):
-        return hvd.broadcast(message, root_rank=root, process_set=self.set,
-                             name=f"from{root}.{len(message)}")
+        return hvd.broadcast(message, root_rank=root, process_set=self.set, name=f"from{root}.{len(message)}")
 
     def close(self):
         if self.set is not hvd.global_process_set:

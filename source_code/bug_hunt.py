@@ -64,10 +64,9 @@ def main(arguments=None):
 
     # Every process draws weights of its own, as it does where nobody sets a seed.
     tf.keras.utils.set_random_seed(1000 * config.seed + rank)
-    model = tf.keras.Sequential([
-        tf.keras.layers.Dense(32, "relu", input_shape=(FEATURES,)),
-        tf.keras.layers.Dense(CLASSES),
-    ])
+    model = tf.keras.Sequential(
+        [tf.keras.layers.Dense(32, "relu", input_shape=(FEATURES,)), tf.keras.layers.Dense(CLASSES)]
+    )
 
     data, test = points(config.samples, config.seed), points(TEST_SAMPLES, config.seed + 1)
 
@@ -85,8 +84,14 @@ def main(arguments=None):
         hvd.broadcast_variables(model.variables, root_rank=0)
 
     witness, recorder = Witness(rank), Recorder() if rank == 0 else None
-    witness.tell("begin", rank=rank, ranks=ranks, batch=config.batch,
-                 rate_of_one_rank=config.learning_rate, weights=checksum(model.get_weights()))
+    witness.tell(
+        "begin",
+        rank=rank,
+        ranks=ranks,
+        batch=config.batch,
+        rate_of_one_rank=config.learning_rate,
+        weights=checksum(model.get_weights()),
+    )
     if recorder:
         recorder.event("start", steps=config.steps, world=ranks)
     gradients_on(np.arange(config.batch))  # not applied: what a first call builds takes a while
@@ -99,8 +104,14 @@ def main(arguments=None):
 
         # What is counted here is added over ranks in the end.
         counted += len(numbers) * (ranks if case == "B" else 1)
-        witness.tell("step", step=step, samples=numbers, rate=float(optimizer.learning_rate),
-                     update=checksum(gradients), weights=checksum(model.get_weights()))
+        witness.tell(
+            "step",
+            step=step,
+            samples=numbers,
+            rate=float(optimizer.learning_rate),
+            update=checksum(gradients),
+            weights=checksum(model.get_weights()),
+        )
         # Metrics are averaged: each rank's own loss is that of its own part.
         loss = float(hvd.allreduce(loss, op=hvd.Average, name="loss"))
         if recorder:
@@ -112,29 +123,46 @@ def main(arguments=None):
     wrote = None
     if rank == 0 or case == "D":
         wrote = witness.keep_weights(model.get_weights())
-    witness.tell("end", samples_counted=counted, seconds=seconds,
-                 images_per_s=processed / seconds, wrote=wrote)
+    witness.tell("end", samples_counted=counted, seconds=seconds, images_per_s=processed / seconds, wrote=wrote)
     if not recorder:
         return None
     logits = model(test[0])
     accuracy = float(tf.reduce_mean(tf.cast(tf.argmax(logits, 1) == test[1], tf.float32)))
-    end = {"step": config.steps, "epoch": config.steps / order.steps, "samples": processed,
-           "seconds": seconds, "images_per_s": processed / seconds, "loss": loss,
-           "test_loss": float(loss_of(logits, test[1])), "test_accuracy": accuracy}
+    end = {
+        "step": config.steps,
+        "epoch": config.steps / order.steps,
+        "samples": processed,
+        "seconds": seconds,
+        "images_per_s": processed / seconds,
+        "loss": loss,
+        "test_loss": float(loss_of(logits, test[1])),
+        "test_accuracy": accuracy,
+    }
     recorder.event("evaluation", **end)
-    print(f"{ranks} ranks, {config.steps} steps: loss {loss:.3f}, held-out accuracy "
-          f"{accuracy:.1%}, {processed / seconds:,.0f} samples/s", flush=True)
+    print(
+        f"{ranks} ranks, {config.steps} steps: loss {loss:.3f}, held-out accuracy "
+        f"{accuracy:.1%}, {processed / seconds:,.0f} samples/s",
+        flush=True,
+    )
     result = {
-        "script": "bug_hunt.py", "argv": sys.argv[1:], "config": vars(config), "case": case,
-        "ranks": ranks, "threads_per_rank": threads_per_rank(),
-        "per_rank_batch": config.batch, "global_batch": config.batch * ranks,
-        "learning_rate": rate, "seed": config.seed, "steps": config.steps, "epochs": end["epoch"],
-        "train_seconds": seconds, "history": [end],
-        **{key: end[key] for key in ("samples", "images_per_s", "loss", "test_loss",
-                                     "test_accuracy")},
-        "data": {"name": "points", "form": "generated", "train_samples": config.samples,
-                 "test_samples": TEST_SAMPLES},
-        "versions": versions(), "hardware": hardware(),
+        "script": "bug_hunt.py",
+        "argv": sys.argv[1:],
+        "config": vars(config),
+        "case": case,
+        "ranks": ranks,
+        "threads_per_rank": threads_per_rank(),
+        "per_rank_batch": config.batch,
+        "global_batch": config.batch * ranks,
+        "learning_rate": rate,
+        "seed": config.seed,
+        "steps": config.steps,
+        "epochs": end["epoch"],
+        "train_seconds": seconds,
+        "history": [end],
+        **{key: end[key] for key in ("samples", "images_per_s", "loss", "test_loss", "test_accuracy")},
+        "data": {"name": "points", "form": "generated", "train_samples": config.samples, "test_samples": TEST_SAMPLES},
+        "versions": versions(),
+        "hardware": hardware(),
     }
     recorder.result(result)
     return result

@@ -1,7 +1,7 @@
 """Say hello from every rank and add up one number: the smallest run that shows all is well.
 
-    ddl run --workers 2 hello.py
-    horovodrun --gloo -np 2 python source_code/hello.py
+ddl run --workers 2 hello.py
+horovodrun --gloo -np 2 python source_code/hello.py
 """
 
 from ddl.options import parser

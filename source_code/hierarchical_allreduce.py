@@ -18,8 +18,13 @@ def parse(arguments=None):
     ours = parser(__doc__)
     bench.add_options(ours)
     ours.set_defaults(min_bytes=2**12, max_bytes=2**24, seconds=2.0, repeats=30)
-    ours.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS),
-                        help=f"those to measure; {FLAT} is always one of them")
+    ours.add_argument(
+        "--variants",
+        nargs="+",
+        choices=VARIANTS,
+        default=list(VARIANTS),
+        help=f"those to measure; {FLAT} is always one of them",
+    )
     return bench.parse(ours, arguments)
 
 
@@ -38,14 +43,7 @@ import psutil
 import tensorflow as tf
 
 from ddl import hosts
-from ddl.bench import (
-    BenchError,
-    address,
-    refuse_what_does_not_fit,
-    repeats,
-    sizes,
-    timing,
-)
+from ddl.bench import BenchError, address, refuse_what_does_not_fit, repeats, sizes, timing
 from ddl.efficiency import spread
 from ddl.hierarchy import link_bytes
 from ddl.machine import threads_per_rank
@@ -68,7 +66,8 @@ def main(arguments=None):
         raise SystemExit(
             f"hierarchical_allreduce.py: {ranks} ranks on {hvd.cross_size()} hosts, and it takes "
             "two hosts with two ranks each, at least: launch(..., workers=4, nodes=2). With "
-            "site=hosts.site() this machine stands for two, where that is permitted.")
+            "site=hosts.site() this machine stands for two, where that is permitted."
+        )
     refuse_what_does_not_fit(max(to_measure), COPIES, each)
     ways = Ways(config.interface)
     chosen = [variant for variant in VARIANTS if variant == FLAT or variant in config.variants]
@@ -83,19 +82,32 @@ def main(arguments=None):
         points += measured
         if recorder:
             recorder.event("step", step=step, size_bytes=size)
-            print(f"{size:,} bytes, ms: " + ", ".join(
-                f"{point['variant']} {1e3 * point['seconds']['median']:.2f}" for point in measured),
-                flush=True)
+            print(
+                f"{size:,} bytes, ms: "
+                + ", ".join(f"{point['variant']} {1e3 * point['seconds']['median']:.2f}" for point in measured),
+                flush=True,
+            )
     if recorder:
         rate = os.environ.get(hosts.RATE)
-        recorder.result({
-            "script": "hierarchical_allreduce.py", "argv": sys.argv[1:], "config": vars(config),
-            "library": "horovod", "backend": "gloo", "transport": ways.transport,
-            "rate_mbit": int(rate) if rate else None,
-            "hosts": hvd.cross_size(), "ranks_per_host": each, "ranks": ranks,
-            "threads_per_rank": threads_per_rank(), "points": points, "history": [],
-            "versions": versions(), "hardware": hardware(),
-        })
+        recorder.result(
+            {
+                "script": "hierarchical_allreduce.py",
+                "argv": sys.argv[1:],
+                "config": vars(config),
+                "library": "horovod",
+                "backend": "gloo",
+                "transport": ways.transport,
+                "rate_mbit": int(rate) if rate else None,
+                "hosts": hvd.cross_size(),
+                "ranks_per_host": each,
+                "ranks": ranks,
+                "threads_per_rank": threads_per_rank(),
+                "points": points,
+                "history": [],
+                "versions": versions(),
+                "hardware": hardware(),
+            }
+        )
 
 
 def whole(size_bytes, ranks_per_host):
@@ -119,8 +131,10 @@ def measure(ways, chosen, size_bytes, config):
     right = hvd.allreduce(message, op=hvd.Sum, name=f"right.{size_bytes}").numpy()
     for variant in chosen:
         if not np.array_equal(ways.act(variant, message), right):
-            raise RuntimeError(f"{variant}: on rank {hvd.rank()} the sum of {size_bytes:,} bytes "
-                               "is not that of Horovod's own all-reduce")
+            raise RuntimeError(
+                f"{variant}: on rank {hvd.rank()} the sum of {size_bytes:,} bytes "
+                "is not that of Horovod's own all-reduce"
+            )
     for _ in range(WARM_UP):
         turn = [ways.timed(variant, message)[0] for variant in chosen]
     slowest = gather([[sum(turn)]]).max()
@@ -130,15 +144,21 @@ def measure(ways, chosen, size_bytes, config):
     everyones = gather(own.reshape(1, -1)).reshape(hvd.size(), *own.shape)
     seconds = everyones[..., 0].max(axis=0)  # a repetition took as long as its slowest rank
     sent = everyones[..., 1].max(axis=0)  # by the host that sent most
-    return [{
-        "operation": "all_reduce", "variant": variant, "size_bytes": size_bytes, "repeats": count,
-        "seconds": timing(seconds[:, column].tolist()),
-        "faster": spread(seconds[:, chosen.index(FLAT)] / seconds[:, column]),
-        "link_bytes": {
-            "counted": float(np.median(sent[:, column])),
-            "expected": link_bytes(variant, size_bytes, hvd.cross_size(), hvd.local_size()),
-        },
-    } for column, variant in enumerate(chosen)]
+    return [
+        {
+            "operation": "all_reduce",
+            "variant": variant,
+            "size_bytes": size_bytes,
+            "repeats": count,
+            "seconds": timing(seconds[:, column].tolist()),
+            "faster": spread(seconds[:, chosen.index(FLAT)] / seconds[:, column]),
+            "link_bytes": {
+                "counted": float(np.median(sent[:, column])),
+                "expected": link_bytes(variant, size_bytes, hvd.cross_size(), hvd.local_size()),
+            },
+        }
+        for column, variant in enumerate(chosen)
+    ]
 
 
 def gather(values):
@@ -189,9 +209,9 @@ class Ways:
             return self.rings[variant].all_reduce(message.numpy())
         key = variant, message.shape[0]
         if key not in self.functions:
-            self.functions[key] = tf.function({
-                FLAT: self.flat, "hierarchical": self.hierarchical, "leaders": self.leaders,
-            }[variant], autograph=False)
+            self.functions[key] = tf.function(
+                {FLAT: self.flat, "hierarchical": self.hierarchical, "leaders": self.leaders}[variant], autograph=False
+            )
         return self.functions[key](message).numpy()
 
     def flat(self, message):
@@ -207,8 +227,7 @@ class Ways:
         name = f"leaders.{message.shape[0]}"
         total = hvd.allreduce(message, op=hvd.Sum, process_set=self.inside, name=f"{name}.in")
         if self.leads:
-            total = hvd.allreduce(total, op=hvd.Sum, process_set=self.between,
-                                  name=f"{name}.between")
+            total = hvd.allreduce(total, op=hvd.Sum, process_set=self.between, name=f"{name}.between")
         return hvd.broadcast(total, self.leader, process_set=self.inside, name=f"{name}.out")
 
     def barrier(self):

@@ -25,8 +25,10 @@ def parse(arguments=None):
     split_evenly(ours, config)
     most = -(-config.short_batch // config.replicas)  # what all replicas but the last one get
     if not most * (config.replicas - 1) < config.short_batch < config.global_batch:
-        ours.error(f"--short-batch {config.short_batch}: fewer than {config.global_batch} are "
-                   f"needed, and enough that each of {config.replicas} replicas has samples")
+        ours.error(
+            f"--short-batch {config.short_batch}: fewer than {config.global_batch} are "
+            f"needed, and enough that each of {config.replicas} replicas has samples"
+        )
     return config
 
 
@@ -74,25 +76,52 @@ def cases(global_batch, replicas):
     """Return the ways to scale, for that many samples in a full batch."""
     total, mean = tf.reduce_sum, tf.reduce_mean
     return (
-        Case("sum over the global batch", "sum(losses) / global_batch", "whole",
-             lambda losses, there, penalty: total(losses) / global_batch),
-        Case("mean of each replica", "mean(losses)", "whole",
-             lambda losses, there, penalty: mean(losses)),
-        Case("mean of the replicas' means", "mean(losses) / replicas", "whole",
-             lambda losses, there, penalty: mean(losses) / replicas),
-        Case("mean of each replica, short batch", "mean(losses)", "short",
-             lambda losses, there, penalty: mean(losses)),
-        Case("mean of the replicas' means, short batch", "mean(losses) / replicas", "short",
-             lambda losses, there, penalty: mean(losses) / replicas),
-        Case("sum over what is there, short batch", "sum(losses) / samples_there", "short",
-             lambda losses, there, penalty: total(losses) / there),
-        Case("sum over the nominal batch, short batch", "sum(losses) / global_batch", "short",
-             lambda losses, there, penalty: total(losses) / global_batch),
-        Case("L2 counted once", "sum(losses) / global_batch + scale_regularization_loss(l2)",
-             "whole", lambda losses, there, penalty:
-             total(losses) / global_batch + tf.nn.scale_regularization_loss(penalty), True),
-        Case("L2 counted on every replica", "sum(losses) / global_batch + l2", "whole",
-             lambda losses, there, penalty: total(losses) / global_batch + penalty, True),
+        Case(
+            "sum over the global batch",
+            "sum(losses) / global_batch",
+            "whole",
+            lambda losses, there, penalty: total(losses) / global_batch,
+        ),
+        Case("mean of each replica", "mean(losses)", "whole", lambda losses, there, penalty: mean(losses)),
+        Case(
+            "mean of the replicas' means",
+            "mean(losses) / replicas",
+            "whole",
+            lambda losses, there, penalty: mean(losses) / replicas,
+        ),
+        Case("mean of each replica, short batch", "mean(losses)", "short", lambda losses, there, penalty: mean(losses)),
+        Case(
+            "mean of the replicas' means, short batch",
+            "mean(losses) / replicas",
+            "short",
+            lambda losses, there, penalty: mean(losses) / replicas,
+        ),
+        Case(
+            "sum over what is there, short batch",
+            "sum(losses) / samples_there",
+            "short",
+            lambda losses, there, penalty: total(losses) / there,
+        ),
+        Case(
+            "sum over the nominal batch, short batch",
+            "sum(losses) / global_batch",
+            "short",
+            lambda losses, there, penalty: total(losses) / global_batch,
+        ),
+        Case(
+            "L2 counted once",
+            "sum(losses) / global_batch + scale_regularization_loss(l2)",
+            "whole",
+            lambda losses, there, penalty: total(losses) / global_batch + tf.nn.scale_regularization_loss(penalty),
+            True,
+        ),
+        Case(
+            "L2 counted on every replica",
+            "sum(losses) / global_batch + l2",
+            "whole",
+            lambda losses, there, penalty: total(losses) / global_batch + penalty,
+            True,
+        ),
     )
 
 
@@ -109,8 +138,10 @@ def main(arguments=None):
         sys.exit(f"loss_scaling.py: {error}")
     numbers = Order(data.train_samples, config.global_batch, config.seed).epoch(0)[0]
     samples = {"whole": config.global_batch, "short": config.short_batch}
-    batches = {name: (normalise(data.train_images[some]), data.train_labels[some])
-               for name, some in ((name, numbers[:size]) for name, size in samples.items())}
+    batches = {
+        name: (normalise(data.train_images[some]), data.train_labels[some])
+        for name, some in ((name, numbers[:size]) for name, size in samples.items())
+    }
 
     with strategy.scope():
         model = models.build("cnn", seed=config.seed, classes=len(data.class_names))
@@ -132,33 +163,42 @@ def main(arguments=None):
     def of_replicas(case):
         # As Keras does it: batches of the global size, the last one with what is left.
         dataset = tf.data.Dataset.from_tensor_slices(batches[case.batch])
-        parts = next(iter(strategy.experimental_distribute_dataset(
-            dataset.batch(config.global_batch))))
+        parts = next(iter(strategy.experimental_distribute_dataset(dataset.batch(config.global_batch))))
         there = samples[case.batch]
-        sizes.setdefault(case.batch, [len(each) for each in strategy.experimental_local_results(
-            parts[1])])
+        sizes.setdefault(case.batch, [len(each) for each in strategy.experimental_local_results(parts[1])])
 
-        each = strategy.run(gradient, args=(
-            *parts, lambda losses, penalty: case.loss(losses, there, penalty)))
+        each = strategy.run(gradient, args=(*parts, lambda losses, penalty: case.loss(losses, there, penalty)))
         return flat(strategy.reduce(tf.distribute.ReduceOp.SUM, each, axis=None))
 
     sizes, found = {}, []
     for case in cases(config.global_batch, config.replicas):
         right, ours = of_one_device(case), of_replicas(case)
-        found.append({
-            "name": case.name, "how": case.how, "batch": case.batch,
-            "relative_error": float(np.linalg.norm(ours - right) / np.linalg.norm(right)),
-            "ratio": float(np.linalg.norm(ours) / np.linalg.norm(right)),
-        })
-        print("{name:42} off by {relative_error:.1e}, {ratio:.3f} times as long".format(
-            **found[-1]), flush=True)
+        found.append(
+            {
+                "name": case.name,
+                "how": case.how,
+                "batch": case.batch,
+                "relative_error": float(np.linalg.norm(ours - right) / np.linalg.norm(right)),
+                "ratio": float(np.linalg.norm(ours) / np.linalg.norm(right)),
+            }
+        )
+        print("{name:42} off by {relative_error:.1e}, {ratio:.3f} times as long".format(**found[-1]), flush=True)
 
     result = {
-        "script": "loss_scaling.py", "argv": sys.argv[1:] if arguments is None else arguments,
-        "config": vars(config), "data": data.describe(), "ranks": 1, "replicas": config.replicas,
-        "devices": names, "note": note, "global_batch": config.global_batch,
-        "samples_per_replica": sizes, "cases": found, "seed": config.seed,
-        "hardware": hardware(), "versions": versions(),
+        "script": "loss_scaling.py",
+        "argv": sys.argv[1:] if arguments is None else arguments,
+        "config": vars(config),
+        "data": data.describe(),
+        "ranks": 1,
+        "replicas": config.replicas,
+        "devices": names,
+        "note": note,
+        "global_batch": config.global_batch,
+        "samples_per_replica": sizes,
+        "cases": found,
+        "seed": config.seed,
+        "hardware": hardware(),
+        "versions": versions(),
     }
     Recorder().result(result)
     return result

@@ -24,22 +24,39 @@ SAMPLES = 2048
 def parse(arguments=None):
     ours = parser(__doc__)
     add = ours.add_argument
-    add("--widths", type=Integer(most=4096), nargs="+", default=[8], metavar="N",
-        help="filters of the first layers: the models to measure, one after another")
+    add(
+        "--widths",
+        type=Integer(most=4096),
+        nargs="+",
+        default=[8],
+        metavar="N",
+        help="filters of the first layers: the models to measure, one after another",
+    )
     add("--model", choices=MODELS, help="instead of those: the network of train_cifar.py")
-    add("--global-batch", type=Integer(most=SAMPLES), default=64,
-        help="samples in a pass of all ranks together")
+    add("--global-batch", type=Integer(most=SAMPLES), default=64, help="samples in a pass of all ranks together")
     add("--steps", type=Integer(), default=20, help="measured of each model, after a warm-up")
-    add("--part", type=Integer(), default=2, metavar="N",
-        help="on one rank: time 1/N of the batch as well")
+    add("--part", type=Integer(), default=2, metavar="N", help="on one rank: time 1/N of the batch as well")
     add("--seed", type=SEED, default=0)
     # Communication
-    add("--fusion-threshold-mb", type=Number(0, 2**30), metavar="MB",
-        help="small gradients travel together up to so much (default: Horovod's own; 0: alone)")
-    add("--cycle-time-ms", type=Number(above=0), metavar="MS",
-        help="how often Horovod looks which gradients are ready (default: Horovod's own)")
-    add("--aggregate", type=Integer(), default=1, metavar="K",
-        help="add up the gradients of K passes, then average once")
+    add(
+        "--fusion-threshold-mb",
+        type=Number(0, 2**30),
+        metavar="MB",
+        help="small gradients travel together up to so much (default: Horovod's own; 0: alone)",
+    )
+    add(
+        "--cycle-time-ms",
+        type=Number(above=0),
+        metavar="MS",
+        help="how often Horovod looks which gradients are ready (default: Horovod's own)",
+    )
+    add(
+        "--aggregate",
+        type=Integer(),
+        default=1,
+        metavar="K",
+        help="add up the gradients of K passes, then average once",
+    )
     add("--fp16-compression", action="store_true", help="send gradients in half precision")
     add("--timeline", action="store_true", help="have Horovod write down what it does, and when")
     config = ours.parse_args(arguments)
@@ -111,13 +128,18 @@ def main(arguments=None):
         built = time.time()
         tasks.append(Task(training, images, labels, batches))
         first_step = first_step or time.time()
-        sizes.append({
-            "width": width, "model": config.model, "tensors": len(training.weights),
-            "all_reduces": training.all_reduces,
-            "parameters": training.parameters, "gradient_bytes": 4 * training.parameters,
-            "sent_bytes": (2 if config.fp16_compression else 4) * training.parameters,
-            "first_step_s": time.time() - built,
-        })
+        sizes.append(
+            {
+                "width": width,
+                "model": config.model,
+                "tensors": len(training.weights),
+                "all_reduces": training.all_reduces,
+                "parameters": training.parameters,
+                "gradient_bytes": 4 * training.parameters,
+                "sent_bytes": (2 if config.fp16_compression else 4) * training.parameters,
+                "first_step_s": time.time() - built,
+            }
+        )
         if ranks == 1 and config.part > 1:
             tasks.append(Task(alone, images, labels, shard(batches, 0, config.part)))
         elif config.model:
@@ -139,26 +161,43 @@ def main(arguments=None):
             size["apart"] = next(measured)
         if recorder:
             which = f"model {config.model}" if config.model else f"width {size['width']}"
-            parts = "in one piece" if config.model else "of which " + ", ".join(
-                f"{name} {1000 * size[f'{name}_s']['median']:.2f}" for name in PARTS)
-            print(f"{which}: {size['parameters']:,} parameters, "
-                  f"{1000 * size['step_s']['median']:.2f} ms a step, {parts}", flush=True)
+            parts = (
+                "in one piece"
+                if config.model
+                else "of which " + ", ".join(f"{name} {1000 * size[f'{name}_s']['median']:.2f}" for name in PARTS)
+            )
+            print(
+                f"{which}: {size['parameters']:,} parameters, {1000 * size['step_s']['median']:.2f} ms a step, {parts}",
+                flush=True,
+            )
     if recorder:
         began, launched = beginnings(recorder.folder)
-        recorder.result({
-            "script": "step_times.py", "argv": sys.argv[1:], "config": vars(config),
-            "ranks": ranks, "threads_per_rank": threads_per_rank(),
-            "per_rank_batch": config.global_batch // ranks * config.aggregate,
-            "global_batch": config.global_batch * config.aggregate,
-            "steps": total, "samples": total * config.global_batch * config.aggregate,
-            "images_per_s": sizes[-1]["images_per_s"],
-            "time_to_first_step_s": first_step - launched,
-            "start_s": {"launch": began - launched, "import": started - began,
-                        "init": initialised - started, "first step": first_step - initialised},
-            "sizes": sizes, "history": [],
-            "data": {"name": "random pictures", "form": "generated", "train_samples": SAMPLES},
-            "versions": versions(), "hardware": hardware(),
-        })
+        recorder.result(
+            {
+                "script": "step_times.py",
+                "argv": sys.argv[1:],
+                "config": vars(config),
+                "ranks": ranks,
+                "threads_per_rank": threads_per_rank(),
+                "per_rank_batch": config.global_batch // ranks * config.aggregate,
+                "global_batch": config.global_batch * config.aggregate,
+                "steps": total,
+                "samples": total * config.global_batch * config.aggregate,
+                "images_per_s": sizes[-1]["images_per_s"],
+                "time_to_first_step_s": first_step - launched,
+                "start_s": {
+                    "launch": began - launched,
+                    "import": started - began,
+                    "init": initialised - started,
+                    "first step": first_step - initialised,
+                },
+                "sizes": sizes,
+                "history": [],
+                "data": {"name": "random pictures", "form": "generated", "train_samples": SAMPLES},
+                "versions": versions(),
+                "hardware": hardware(),
+            }
+        )
 
 
 def beginnings(folder):
@@ -211,9 +250,10 @@ class Training:
         @tf.function
         def average(tensors):
             # Horovod: one all-reduce a gradient, as its optimizer does; it may fuse them.
-            return [hvd.allreduce(tensor, op=hvd.Average, compression=compression,
-                                  name=f"width{width}.gradient{index}")
-                    for index, tensor in enumerate(tensors)]
+            return [
+                hvd.allreduce(tensor, op=hvd.Average, compression=compression, name=f"width{width}.gradient{index}")
+                for index, tensor in enumerate(tensors)
+            ]
 
         @tf.function
         def update(tensors):
@@ -264,8 +304,7 @@ class Whole:
             target = tf.gather(labels, numbers)
             with tf.GradientTape() as tape:
                 logits = model(normalise(pictures), training=True)
-                loss = tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(
-                    tf.one_hot(target, CLASSES), logits))
+                loss = tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(tf.one_hot(target, CLASSES), logits))
             hits = tf.reduce_mean(tf.cast(tf.argmax(logits, 1, tf.int32) == target, tf.float32))
             gradients = tape.gradient(loss, self.weights)
             metrics = tf.stack([loss, hits, 0.0])

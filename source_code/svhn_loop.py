@@ -23,18 +23,18 @@ def parse(arguments=None):
     add("--data-set", default="auto", choices=("auto", "svhn", "synthetic"))
     add("--train-samples", type=Integer(), metavar="N", help="train on a part (default: all)")
     add("--test-samples", type=Integer(), metavar="N", help="evaluate on a part (default: all)")
-    add("--replicas", type=Integer(), default=2,
-        help="GPUs, or logical devices where there are fewer")
+    add("--replicas", type=Integer(), default=2, help="GPUs, or logical devices where there are fewer")
     add("--epochs", type=Integer(), default=2)
     add("--steps", type=Integer(), help="train for so many steps instead")
-    add("--global-batch", type=Integer(), default=64,
-        help="samples in a step of all replicas together")
+    add("--global-batch", type=Integer(), default=64, help="samples in a step of all replicas together")
     add("--learning-rate", type=Number(above=0), default=1e-3, metavar="RATE", help="of Adam")
     add("--seed", type=SEED, default=0, help="of initial weights and order")
     config = ours.parse_args(arguments)
     if not Path(config.loop).is_file():
-        ours.error(f"--loop {config.loop}: there is no such file in {Path.cwd()}; it has to define "
-                   "make_step(strategy, model, optimizer, global_batch)")
+        ours.error(
+            f"--loop {config.loop}: there is no such file in {Path.cwd()}; it has to define "
+            "make_step(strategy, model, optimizer, global_batch)"
+        )
     split_evenly(ours, config)
     return config
 
@@ -73,8 +73,7 @@ def main(arguments=None):
     devices, note = devices_for(config.replicas)
     strategy = tf.distribute.MirroredStrategy(devices)
 
-    data = load(config.data_set, train_samples=config.train_samples,
-                test_samples=config.test_samples, prefer="svhn")
+    data = load(config.data_set, train_samples=config.train_samples, test_samples=config.test_samples, prefer="svhn")
     order = Order(data.train_samples, config.global_batch, config.seed)
     shard(np.empty(config.global_batch), 0, config.replicas)  # says so where it can't be split
     steps = config.steps or config.epochs * order.steps
@@ -85,8 +84,11 @@ def main(arguments=None):
     numbers = np.concatenate([order.epoch(e) for e in range(math.ceil(steps / order.steps))])
     with tf.device("CPU:0"):  # pictures wait in the host's memory, not in a GPU's
         images, labels = tf.constant(data.train_images), tf.constant(data.train_labels)
-    batches = tf.data.Dataset.from_tensor_slices(numbers[:steps]).map(
-        lambda some: (normalise(tf.gather(images, some)), tf.gather(labels, some))).prefetch(2)
+    batches = (
+        tf.data.Dataset.from_tensor_slices(numbers[:steps])
+        .map(lambda some: (normalise(tf.gather(images, some)), tf.gather(labels, some)))
+        .prefetch(2)
+    )
 
     checked = compare_step(make_step, strategy, network, batches, config.global_batch)
     # What has variables is made in the strategy's scope: each replica gets them.
@@ -118,8 +120,14 @@ def main(arguments=None):
                 seen = slice(0, data.test_samples)  # as many training as test pictures
                 loss, accuracy = evaluate(data.train_images[seen], data.train_labels[seen])
                 test_loss, test_accuracy = evaluate(data.test_images, data.test_labels)
-            journal.evaluation(step, loss=loss, accuracy=accuracy, test_loss=test_loss,
-                               test_accuracy=test_accuracy, learning_rate=config.learning_rate)
+            journal.evaluation(
+                step,
+                loss=loss,
+                accuracy=accuracy,
+                test_loss=test_loss,
+                test_accuracy=test_accuracy,
+                learning_rate=config.learning_rate,
+            )
 
     return journal.result(
         script=os.path.basename(sys.argv[0]),
@@ -144,8 +152,7 @@ def step_maker(path):
     """Return the file's ``make_step``."""
     found = runpy.run_path(path).get("make_step")
     if not callable(found):
-        raise LoopError(f"--loop {path}: it does not define make_step(strategy, model, optimizer, "
-                        "global_batch)")
+        raise LoopError(f"--loop {path}: it does not define make_step(strategy, model, optimizer, global_batch)")
     return found
 
 
@@ -170,8 +177,10 @@ def compare_step(make_step, strategy, network, batches, global_batch):
     try:
         loss = float(loss)
     except (TypeError, ValueError):
-        raise LoopError(f"the step returned {type(loss).__name__}, which is not one number: it has "
-                        "to return the mean loss over the global batch") from None
+        raise LoopError(
+            f"the step returned {type(loss).__name__}, which is not one number: it has "
+            "to return the mean loss over the global batch"
+        ) from None
     ours = flat(model) - before
 
     single = network()
@@ -184,18 +193,28 @@ def compare_step(make_step, strategy, network, batches, global_batch):
     length = np.linalg.norm(right)
     error, ratio = np.linalg.norm(ours - right) / length, np.linalg.norm(ours) / length
     agrees = bool(error < TOLERANCE and math.isclose(loss, float(single_loss), rel_tol=TOLERANCE))
-    note = None if agrees else (
-        f"the first step does not agree with a single device's: its update is {ratio:.3g} times as "
-        f"long and off by {error:.1%} of it; its loss is {loss:.4f}, a single device's "
-        f"{float(single_loss):.4f}")
-    return {"agrees": agrees, "loss": loss, "single_loss": float(single_loss),
-            "ratio": float(ratio), "relative_error": float(error), "note": note}
+    note = (
+        None
+        if agrees
+        else (
+            f"the first step does not agree with a single device's: its update is {ratio:.3g} times as "
+            f"long and off by {error:.1%} of it; its loss is {loss:.4f}, a single device's "
+            f"{float(single_loss):.4f}"
+        )
+    )
+    return {
+        "agrees": agrees,
+        "loss": loss,
+        "single_loss": float(single_loss),
+        "ratio": float(ratio),
+        "relative_error": float(error),
+        "note": note,
+    }
 
 
 def flat(model):
     """All trainable weights as one vector, float64: what is compared must not be rounded more."""
-    return np.concatenate([np.ravel(weight.numpy()) for weight in model.trainable_variables]).astype(
-        np.float64)
+    return np.concatenate([np.ravel(weight.numpy()) for weight in model.trainable_variables]).astype(np.float64)
 
 
 if __name__ == "__main__":

@@ -25,23 +25,38 @@ def parse(arguments=None):
     add("--train-samples", type=Integer(), metavar="N", help="train on a part (default: all 50,000)")
     add("--test-samples", type=Integer(), metavar="N", help="default: all 10,000")
     add("--no-augment", action="store_true", help="no random flips and shifts")
-    add("--identical-data", action="store_true",
-        help="give every rank the SAME samples: a common mistake, here to be looked at")
+    add(
+        "--identical-data",
+        action="store_true",
+        help="give every rank the SAME samples: a common mistake, here to be looked at",
+    )
     # How long
     add("--epochs", type=Number(above=0), default=8)
     add("--steps", type=Integer(), help="train for so many steps instead")
-    add("--target-accuracy", type=Number(above=0, most=1), metavar="A",
-        help="stop at the first evaluation with this held-out accuracy (0 to 1)")
-    add("--evaluate-every", type=Integer(0), default=0, metavar="STEPS",
-        help="as well as at the end of each epoch")
+    add(
+        "--target-accuracy",
+        type=Number(above=0, most=1),
+        metavar="A",
+        help="stop at the first evaluation with this held-out accuracy (0 to 1)",
+    )
+    add("--evaluate-every", type=Integer(0), default=0, metavar="STEPS", help="as well as at the end of each epoch")
     # Batch
     add("--global-batch", type=Integer(), default=64, help="samples in a step of all ranks together")
-    add("--backward-passes-per-step", type=Integer(), default=1, metavar="K",
-        help="take a rank's part in K passes, then average once")
+    add(
+        "--backward-passes-per-step",
+        type=Integer(),
+        default=1,
+        metavar="K",
+        help="take a rank's part in K passes, then average once",
+    )
     # Learning rate and optimizer: what is not given is the recipe's
     add("--optimizer", choices=BASE_RATES)
-    add("--learning-rate", type=Number(above=0), metavar="RATE",
-        help="at a global batch of 64, before any scaling (default: the optimizer's own)")
+    add(
+        "--learning-rate",
+        type=Number(above=0),
+        metavar="RATE",
+        help="at a global batch of 64, before any scaling (default: the optimizer's own)",
+    )
     add("--warmup-epochs", type=Number(0))
     add("--schedule", default="cosine", choices=DECAYS, help="after the warm-up (default: cosine)")
     add("--weight-decay", type=Number(0), default=0.0)
@@ -97,8 +112,7 @@ def main(arguments=None):
     pin_device(config.mixed_precision)
 
     # Horovod: shard. One order of samples for all; each rank takes its part of every batch.
-    data = load(config.data_set,
-                train_samples=config.train_samples, test_samples=config.test_samples)
+    data = load(config.data_set, train_samples=config.train_samples, test_samples=config.test_samples)
     order = Order(data.train_samples, config.global_batch, config.seed)
     arm, steps = settle(config, order.steps, ranks)
     part = rank_slice(config, rank, ranks)
@@ -113,9 +127,7 @@ def main(arguments=None):
         epochs=steps / order.steps,
         decay=config.schedule,
     )
-    optim = optimizer.make(
-        arm.optimizer, schedule(0), model.trainable_variables, config.weight_decay
-    )
+    optim = optimizer.make(arm.optimizer, schedule(0), model.trainable_variables, config.weight_decay)
 
     # Horovod: wrap. The step averages the gradients of all ranks before it applies them.
     train_step = make_train_step(model, optim, data, config, part)
@@ -138,8 +150,7 @@ def main(arguments=None):
         vars(noise).update(state["noise"], batches=noise.batches)
     if config.checkpoint_every:
         checkpoint.folder()  # rather a refusal now than one after so many steps
-    journal.start(state["step"], world=ranks, per_rank_batch=config.global_batch // ranks,
-                  data=data.describe())
+    journal.start(state["step"], world=ranks, per_rank_batch=config.global_batch // ranks, data=data.describe())
 
     stopped_by = "steps" if config.steps else "epochs"
     check_every = max(1, min(CHECK_EVERY_STEPS, steps // 10))  # at least ten times in a training
@@ -156,19 +167,30 @@ def main(arguments=None):
         if noise:
             noise.update(float(metrics[3]), float(metrics[4]))
         if journal.step(done, metrics[0], rate) and noise:
-            journal.event("noise_scale", step=done, noise_scale=noise.value,
-                          gradient_sq=noise.gradient_sq, variance=noise.variance)
+            journal.event(
+                "noise_scale",
+                step=done,
+                noise_scale=noise.value,
+                gradient_sq=noise.gradient_sq,
+                variance=noise.variance,
+            )
         # All ranks see the same averages, so all of them leave the loop together.
         check = done % check_every == 0
         diverged = check and not math.isfinite(metrics[0])
         leaving = check and done < steps and bool(metrics[2])
-        if (done % order.steps == 0 or done == steps or diverged
-                or config.evaluate_every and done % config.evaluate_every == 0):
+        if (
+            done % order.steps == 0
+            or done == steps
+            or diverged
+            or config.evaluate_every
+            and done % config.evaluate_every == 0
+        ):
             loss, accuracy = (totals / since).numpy().tolist()
             with journal.paused():
                 test_loss, test_accuracy = evaluate()
-            journal.evaluation(done, loss=loss, accuracy=accuracy, test_loss=test_loss,
-                               test_accuracy=test_accuracy, learning_rate=rate)
+            journal.evaluation(
+                done, loss=loss, accuracy=accuracy, test_loss=test_loss, test_accuracy=test_accuracy, learning_rate=rate
+            )
             totals, since = tf.zeros(2), 0
             diverged = diverged or not math.isfinite(loss)
             if diverged:
@@ -180,8 +202,12 @@ def main(arguments=None):
                 break
         if leaving or config.checkpoint_every and done % config.checkpoint_every == 0:
             reason = "time limit" if leaving else f"every {config.checkpoint_every} steps"
-            now = {"step": done, "since": since, "totals": totals.numpy().tolist(),
-                   "noise": vars(noise) if noise else None}
+            now = {
+                "step": done,
+                "since": since,
+                "totals": totals.numpy().tolist(),
+                "noise": vars(noise) if noise else None,
+            }
             with journal.paused():
                 average_statistics(model)
                 if rank == 0:
@@ -193,8 +219,10 @@ def main(arguments=None):
                             raise
                         journal.note(f"{error}. The training goes on without this checkpoint")
         if leaving:
-            journal.note(f"stopped after step {done} of {steps}, because the job's time limit is "
-                         "near; started again, it goes on from there")
+            journal.note(
+                f"stopped after step {done} of {steps}, because the job's time limit is "
+                "near; started again, it goes on from there"
+            )
             if rank == 0:
                 checkpoint.requeue(done, reason)
             return None
@@ -277,13 +305,17 @@ def make_train_step(model, optim, data, config, part):
 
         zeros = [*map(tf.zeros_like, weights), 0.0, 0.0]
         # One pass at a time: to need the memory of one is what the passes are for.
-        return tf.while_loop(lambda index, _: index < passes, add, (0, zeros),
-                             parallel_iterations=1)[1]
+        return tf.while_loop(lambda index, _: index < passes, add, (0, zeros), parallel_iterations=1)[1]
 
-    @tf.function(autograph=False, input_signature=[
-        tf.TensorSpec([micro * passes], tf.int32), tf.TensorSpec([], tf.int32), tf.TensorSpec([]),
-        tf.TensorSpec([])
-    ])
+    @tf.function(
+        autograph=False,
+        input_signature=[
+            tf.TensorSpec([micro * passes], tf.int32),
+            tf.TensorSpec([], tf.int32),
+            tf.TensorSpec([]),
+            tf.TensorSpec([]),
+        ],
+    )
     def train_step(numbers, step, rate, notice):
         if passes == 1:
             *gradients, loss, hits = forward_backward(numbers, step, part.start)
@@ -328,8 +360,7 @@ def make_evaluation(model, data, rank, ranks):
         logits = model(normalise(tf.gather(images, numbers)), training=False)
         loss = tf.nn.sparse_softmax_cross_entropy_with_logits(target, logits)
         hits = tf.cast(tf.argmax(logits, 1, tf.int32) == target, tf.float32)
-        return tf.stack([tf.reduce_sum(loss * weight), tf.reduce_sum(hits * weight),
-                         tf.reduce_sum(weight)])
+        return tf.stack([tf.reduce_sum(loss * weight), tf.reduce_sum(hits * weight), tf.reduce_sum(weight)])
 
     def evaluate():
         average_statistics(model)
@@ -365,8 +396,10 @@ def announce(journal, config, arm, data, schedule, ranks):
     if data.note:
         journal.note(data.note)
     if config.identical_data:
-        journal.note("IDENTICAL DATA: every rank trains on the same samples, so that more ranks "
-                     "add nothing; this run is a demonstration of a mistake")
+        journal.note(
+            "IDENTICAL DATA: every rank trains on the same samples, so that more ranks "
+            "add nothing; this run is a demonstration of a mistake"
+        )
 
 
 if __name__ == "__main__":

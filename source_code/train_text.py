@@ -22,24 +22,40 @@ def parse(arguments=None):
     ours = parser(__doc__)
     add = ours.add_argument
     add("--strategy", default="single", choices=STRATEGIES)
-    add("--replicas", type=Integer(), default=2,
-        help="of the mirrored ways: GPUs, or logical devices where there are fewer")
+    add(
+        "--replicas",
+        type=Integer(),
+        default=2,
+        help="of the mirrored ways: GPUs, or logical devices where there are fewer",
+    )
     # Data
     add("--data-set", default="auto", choices=("auto", "quora", "questions"))
-    add("--samples", type=Integer(), metavar="N",
-        help="use a part (default: all real questions, or 20,000 generated ones)")
+    add(
+        "--samples",
+        type=Integer(),
+        metavar="N",
+        help="use a part (default: all real questions, or 20,000 generated ones)",
+    )
     # Network
-    add("--embedding", default=OWN, metavar="WHICH",
-        help=f"{OWN!r}, the folder of a SavedModel, or a TensorFlow Hub address")
+    add(
+        "--embedding",
+        default=OWN,
+        metavar="WHICH",
+        help=f"{OWN!r}, the folder of a SavedModel, or a TensorFlow Hub address",
+    )
     add("--trainable", action="store_true", help="train a pretrained embedding further")
     add("--export", metavar="FOLDER", help="write our own embedding there at the end")
     # Training
     add("--epochs", type=Integer(), default=20, help="at most")
-    add("--patience", type=Integer(0), default=2, metavar="EPOCHS",
+    add(
+        "--patience",
+        type=Integer(0),
+        default=2,
+        metavar="EPOCHS",
         help="stop when the validation loss has not fallen for so long, and go back to the best "
-             "weights; 0: never (default: 2)")
-    add("--global-batch", type=Integer(), default=128,
-        help="samples in a step of all replicas together")
+        "weights; 0: never (default: 2)",
+    )
+    add("--global-batch", type=Integer(), default=128, help="samples in a step of all replicas together")
     add("--learning-rate", type=Number(above=0), default=1e-3, metavar="RATE", help="of Adam")
     add("--class-weights", action="store_true", help="let both classes weigh the same in the loss")
     add("--seed", type=SEED, default=0, help="of initial weights and order")
@@ -49,8 +65,10 @@ def parse(arguments=None):
         ours.error(f"--export writes our own embedding: use --embedding {OWN}")
     named = config.embedding == OWN or "://" in config.embedding
     if not named and not (config.embedding and Path(config.embedding).expanduser().is_dir()):
-        ours.error(f"--embedding {config.embedding!r} is neither {OWN!r}, nor a folder, nor an "
-                   "address that begins with https://")
+        ours.error(
+            f"--embedding {config.embedding!r} is neither {OWN!r}, nor a folder, nor an "
+            "address that begins with https://"
+        )
     if config.strategy.startswith("mirrored"):
         split_evenly(ours, config)
     return config
@@ -90,16 +108,15 @@ def main(arguments=None):
         optimizer = tf.keras.optimizers.Adam(config.learning_rate)
 
     # Only rank 0 writes.
-    journal = Journal(place.rank == 0, config.epochs * order.steps, order.steps,
-                      config.global_batch, line=None)
+    journal = Journal(place.rank == 0, config.epochs * order.steps, order.steps, config.global_batch, line=None)
     announce(journal, config, place, parts)
     callbacks = make_callbacks(config, place, model, parts, journal)
     (loop if config.strategy == "mirrored_loop" else fit)(
-        config, place, model, optimizer, make_batches(config, parts.train, order), order, callbacks)
+        config, place, model, optimizer, make_batches(config, parts.train, order), order, callbacks
+    )
     if config.export and place.rank == 0:
         embedding.export(model.layers[0], config.export)
-    return finish(config, place, model, parts, journal,
-                  sys.argv[1:] if arguments is None else list(arguments))
+    return finish(config, place, model, parts, journal, sys.argv[1:] if arguments is None else list(arguments))
 
 
 # ---------------------------------------------------------------- where this process computes
@@ -176,17 +193,20 @@ def make_batches(config, questions, order):
 
 def build(config):
     """Return the network: texts, string ``[n]``, to probabilities, float32 ``[n, 1]``."""
+
     def dense(units, activation, number):
         start = tf.keras.initializers.GlorotUniform(seed=1000 * config.seed + number)
         return tf.keras.layers.Dense(units, activation, kernel_initializer=start)
 
-    return tf.keras.Sequential([
-        tf.keras.Input((), dtype=tf.string),
-        embedding.make(config.embedding, config.trainable, config.seed),
-        dense(256, "relu", 1),
-        dense(64, "relu", 2),
-        dense(1, "sigmoid", 3),
-    ])
+    return tf.keras.Sequential(
+        [
+            tf.keras.Input((), dtype=tf.string),
+            embedding.make(config.embedding, config.trainable, config.seed),
+            dense(256, "relu", 1),
+            dense(64, "relu", 2),
+            dense(1, "sigmoid", 3),
+        ]
+    )
 
 
 def fit(config, place, model, optimizer, batches, order, callbacks):
@@ -200,10 +220,10 @@ def fit(config, place, model, optimizer, batches, order, callbacks):
     else:
         dataset = place.strategy.distribute_datasets_from_function(batches)
     with place.strategy.scope():
-        model.compile(optimizer, tf.keras.losses.BinaryCrossentropy(),
-                      metrics=[tf.keras.metrics.BinaryAccuracy("accuracy")])
-    model.fit(dataset, epochs=config.epochs, steps_per_epoch=order.steps, callbacks=callbacks,
-              verbose=0)
+        model.compile(
+            optimizer, tf.keras.losses.BinaryCrossentropy(), metrics=[tf.keras.metrics.BinaryAccuracy("accuracy")]
+        )
+    model.fit(dataset, epochs=config.epochs, steps_per_epoch=order.steps, callbacks=callbacks, verbose=0)
 
 
 def loop(config, place, model, optimizer, batches, order, callbacks):
@@ -215,8 +235,9 @@ def loop(config, place, model, optimizer, batches, order, callbacks):
         with tf.GradientTape() as tape:
             scores = model(texts, training=True)
             # Replicas' gradients are summed: so each divides by the size of the global batch.
-            loss = tf.nn.compute_average_loss(cross_entropy(targets, scores, weights),
-                                              global_batch_size=config.global_batch)
+            loss = tf.nn.compute_average_loss(
+                cross_entropy(targets, scores, weights), global_batch_size=config.global_batch
+            )
         gradients = tape.gradient(loss, model.trainable_variables)
         optimizer.apply_gradients(zip(gradients, model.trainable_variables))
         hits = tf.reduce_sum(tf.cast((scores > 0.5) == (targets > 0.5), tf.float32))
@@ -251,16 +272,15 @@ def loop(config, place, model, optimizer, batches, order, callbacks):
 
 def make_scores(place, model):
     """Return a function from texts to the model's probabilities, float32 ``[n]``."""
+
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
     def forward(texts):
         # On the replicas, where the variables are; all of them compute the same.
         return place.strategy.run(model, (texts,), {"training": False})
 
     def scores(texts):
-        parts = [slice(first, first + EVALUATION_BATCH)
-                 for first in range(0, len(texts), EVALUATION_BATCH)]
-        results = [place.strategy.experimental_local_results(forward(tf.constant(texts[part])))
-                   for part in parts]
+        parts = [slice(first, first + EVALUATION_BATCH) for first in range(0, len(texts), EVALUATION_BATCH)]
+        results = [place.strategy.experimental_local_results(forward(tf.constant(texts[part]))) for part in parts]
         return np.concatenate([replicas[0].numpy()[:, 0] for replicas in results])
 
     return scores
@@ -279,7 +299,8 @@ class Validation(tf.keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
         with self.journal.paused():
             logs["val_loss"], logs["val_accuracy"] = text.loss_and_accuracy(
-                self.part.targets, self.scores(self.part.texts))
+                self.part.targets, self.scores(self.part.texts)
+            )
 
 
 class Records(tf.keras.callbacks.Callback):
@@ -303,12 +324,17 @@ class Records(tf.keras.callbacks.Callback):
         if not self.journal.recorder:
             return
         with self.journal.paused():
-            test_loss, test_accuracy = text.loss_and_accuracy(
-                self.part.targets, self.scores(self.part.texts))
+            test_loss, test_accuracy = text.loss_and_accuracy(self.part.targets, self.scores(self.part.texts))
         self.journal.evaluation(
-            self.done, loss=logs["loss"], accuracy=logs["accuracy"],
-            validation_loss=logs["val_loss"], validation_accuracy=logs["val_accuracy"],
-            test_loss=test_loss, test_accuracy=test_accuracy, learning_rate=self.rate)
+            self.done,
+            loss=logs["loss"],
+            accuracy=logs["accuracy"],
+            validation_loss=logs["val_loss"],
+            validation_accuracy=logs["val_accuracy"],
+            test_loss=test_loss,
+            test_accuracy=test_accuracy,
+            learning_rate=self.rate,
+        )
 
 
 class Stopping(tf.keras.callbacks.EarlyStopping):
@@ -345,19 +371,30 @@ def make_callbacks(config, place, model, parts, journal):
         import horovod.tensorflow.keras as hvd
 
         # A rank's own training loss is that of its own part only.
-        callbacks = [hvd.callbacks.BroadcastGlobalVariablesCallback(root_rank=0), *callbacks,
-                     hvd.callbacks.MetricAverageCallback()]
-    callbacks.append(Records(
-        scores, parts.test, journal, config.learning_rate, world=place.ranks,
-        per_rank_batch=config.global_batch // place.ranks, data=parts.describe()))
+        callbacks = [
+            hvd.callbacks.BroadcastGlobalVariablesCallback(root_rank=0),
+            *callbacks,
+            hvd.callbacks.MetricAverageCallback(),
+        ]
+    callbacks.append(
+        Records(
+            scores,
+            parts.test,
+            journal,
+            config.learning_rate,
+            world=place.ranks,
+            per_rank_batch=config.global_batch // place.ranks,
+            data=parts.describe(),
+        )
+    )
     if config.patience:
-        callbacks.append(Stopping("val_loss", patience=config.patience, mode="min",
-                                  restore_best_weights=True))
+        callbacks.append(Stopping("val_loss", patience=config.patience, mode="min", restore_best_weights=True))
     if place.rank == 0:
         callbacks.append(Epochs(config.verbose == "full"))
         if journal.recorder.folder:
-            callbacks.append(tf.keras.callbacks.TensorBoard(
-                journal.recorder.folder.path / "tensorboard", write_graph=False))
+            callbacks.append(
+                tf.keras.callbacks.TensorBoard(journal.recorder.folder.path / "tensorboard", write_graph=False)
+            )
     return callbacks
 
 
@@ -369,7 +406,8 @@ def announce(journal, config, place, parts):
         f"{facts['validation_samples']} validation and {facts['test_samples']} test questions, "
         f"{facts['positive_share']:.1%} of them insincere\n"
         f"{config.strategy}: {place.replicas} replicas in {place.ranks} processes, batch "
-        f"{config.global_batch}, embedding {config.embedding}")
+        f"{config.global_batch}, embedding {config.embedding}"
+    )
     for note in filter(None, [parts.train.note, place.note]):
         journal.note(note)
 
@@ -388,13 +426,16 @@ def finish(config, place, model, parts, journal, arguments):
     best, last = int(np.argmin(losses)), len(losses) - 1
     kept = journal.history[best if config.patience else last]
     if kept is not journal.history[last]:
-        journal.note(f"the validation loss was lowest after epoch {best + 1} of {last + 1}: the "
-                     "result is that of the weights of then")
-    journal.print(f"test part: accuracy {test['accuracy']:.1%} (majority {test['majority']:.1%}), "
-                  f"F1 {test['f1']:.3f}, tuned {tuned['f1']:.3f}")
+        journal.note(
+            f"the validation loss was lowest after epoch {best + 1} of {last + 1}: the "
+            "result is that of the weights of then"
+        )
+    journal.print(
+        f"test part: accuracy {test['accuracy']:.1%} (majority {test['majority']:.1%}), "
+        f"F1 {test['f1']:.3f}, tuned {tuned['f1']:.3f}"
+    )
     if journal.recorder.folder:
-        np.savez(journal.recorder.folder.weights,
-                 *[weight.numpy() for weight in model.trainable_weights])
+        np.savez(journal.recorder.folder.weights, *[weight.numpy() for weight in model.trainable_weights])
     return journal.result(
         script=os.path.basename(sys.argv[0]),
         argv=arguments,

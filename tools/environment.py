@@ -177,9 +177,7 @@ def make_python(setup: Setup, line: Line) -> None:
     if not moved and succeeds(setup.python, "-c", probe):
         return
     if setup.venv.exists() and setup.venv != setup.root / ".venv":
-        raise SetupError(
-            f"{setup.venv} is no working Python 3.11 with pip: delete it, or name another VENV."
-        )
+        raise SetupError(f"{setup.venv} is no working Python 3.11 with pip: delete it, or name another VENV.")
     setup.run(line, [sys.executable, "-m", "venv", "--clear", setup.venv])
 
 
@@ -280,10 +278,7 @@ def check(setup: Setup, names: set[str]) -> None:
 
 
 def check_compiler() -> None:
-    for what, names in (
-        ("C++ compiler", (os.environ.get("CXX", "c++"), "g++", "clang++")),
-        ("make", ("make",)),
-    ):
+    for what, names in (("C++ compiler", (os.environ.get("CXX", "c++"), "g++", "clang++")), ("make", ("make",))):
         if not any(map(shutil.which, names)):
             raise SetupError(
                 f"Horovod has to be compiled and there is no {what}: `apt install "

@@ -69,13 +69,7 @@ class Line:
             file.write(f"\n$ {' '.join(map(str, command))}\n".encode())
             file.flush()
             process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=file,
-                env=env,
-                start_new_session=True,
-                **options,
+                command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=env, start_new_session=True, **options
             )
             try:
                 while (code := wait(process, 0.5)) is None:

@@ -32,11 +32,12 @@ SEEDS = (0, 1, 2)
 
 # Another seed than those of the arms: a rate is not chosen on the runs that it is judged by.
 GRID_SEED = 100
-GRID = {"small batch": ("base", 64), "+ warm-up": ("warmup", 1024), "LARS": ("lars", 1024),
-        "LAMB": ("lamb", 1024)}
+GRID = {"small batch": ("base", 64), "+ warm-up": ("warmup", 1024), "LARS": ("lars", 1024), "LAMB": ("lamb", 1024)}
 FACTORS = (0.5, 1, 2)
-SIZES = {"reader": dict(train_samples=10_000, test_samples=10_000, epochs=8),
-         "smoke": dict(train_samples=2_048, test_samples=500, epochs=2)}
+SIZES = {
+    "reader": dict(train_samples=10_000, test_samples=10_000, epochs=8),
+    "smoke": dict(train_samples=2_048, test_samples=500, epochs=2),
+}
 
 # For each rate of the link, in Mbit/s (0: none): the largest message that takes no minutes.
 LINKS = {"reader": {0: 2**24, 1000: 2**24, 100: 2**22}, "smoke": {1000: 2**12}}
@@ -44,8 +45,7 @@ STEPS = {"reader": dict(widths=[8, 32], steps=40), "smoke": dict(widths=[4], ste
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=("two-hosts", "convergence"))
     parser.add_argument("--size", choices=SIZES, default="reader")
     parser.add_argument("--data-set", default="cifar10")
@@ -58,8 +58,7 @@ def main():
     options.results.mkdir(parents=True, exist_ok=True)
     if options.only != "convergence":
         if reason := hosts.permitted():
-            sys.exit(f"two hosts can't be made on this machine: {reason}. --only convergence "
-                     "records the rest")
+            sys.exit(f"two hosts can't be made on this machine: {reason}. --only convergence records the rest")
         keep(options.results / "two-hosts.jsonl", two_host_runs(options))
     if options.only != "two-hosts":
         record_convergence(options)
@@ -79,11 +78,15 @@ def two_host_runs(options):
     """Run what needs two hosts, unless that is done: all-reduces, and steps of a training."""
     os.environ["DDL_RUNS_DIR"] = str(options.work / "two-hosts" / "runs")
     links, steps = LINKS[options.size], STEPS[options.size]
-    wanted = [("hierarchical_allreduce.py", dict(workers=4, nodes=2), rate,
-               dict(max_bytes=most, seconds=4.0)) for rate, most in links.items()]
+    wanted = [
+        ("hierarchical_allreduce.py", dict(workers=4, nodes=2), rate, dict(max_bytes=most, seconds=4.0))
+        for rate, most in links.items()
+    ]
     # Hosts that have a rank each would give it all of their cores: one thread, here as there.
-    wanted += [("step_times.py", dict(workers=2, nodes=1 if rate is None else 2, threads=1), rate,
-                steps) for rate in (None, *links)]
+    wanted += [
+        ("step_times.py", dict(workers=2, nodes=1 if rate is None else 2, threads=1), rate, steps)
+        for rate in (None, *links)
+    ]
     results = []
     for script, where, rate, its_own in wanted:
         done = options.work / "two-hosts" / f"{Path(script).stem}-{rate}.json"
@@ -94,10 +97,16 @@ def two_host_runs(options):
             run = launch(script, **where, site=hosts.site(rate or 0), name=name, **its_own)
             said = ", ".join(f"{key}={value!r}" for key, value in {**where, **its_own}.items())
             done.parent.mkdir(parents=True, exist_ok=True)
-            write_json(done, {
-                **run.result, "rate_mbit": rate, "load_before": load,
-                "finished": datetime.now().astimezone().isoformat(timespec="seconds"),
-                "command": f"launch({script!r}, {said}, site=hosts.site({rate or 0}))"})
+            write_json(
+                done,
+                {
+                    **run.result,
+                    "rate_mbit": rate,
+                    "load_before": load,
+                    "finished": datetime.now().astimezone().isoformat(timespec="seconds"),
+                    "command": f"launch({script!r}, {said}, site=hosts.site({rate or 0}))",
+                },
+            )
         results.append(read_json(done))
     return results
 
@@ -109,16 +118,34 @@ def lesson_runs(seed, options):
     done = options.work / f"seed-{seed}.json"
     if not done.exists():
         notebook = nbformat.read(LESSON, as_version=4)
-        notebook.cells = [cell for cell in notebook.cells
-                          if "recorded" not in cell.metadata.get("tags", [])]
+        notebook.cells = [cell for cell in notebook.cells if "recorded" not in cell.metadata.get("tags", [])]
         source = options.work / f"seed-{seed}.ipynb"
         nbformat.write(notebook, source)
         runs = options.work / f"seed-{seed}"
         line = Line("lesson 4", f"seed {seed}")
         line.run(
-            [sys.executable, "-m", "papermill", source, source, "-p", "seed", str(seed),
-             "-p", "data_set", options.data_set, "-p", "size", options.size,
-             "--kernel", "python3", "--log-output", "--no-progress-bar", "--cwd", LESSON.parent],
+            [
+                sys.executable,
+                "-m",
+                "papermill",
+                source,
+                source,
+                "-p",
+                "seed",
+                str(seed),
+                "-p",
+                "data_set",
+                options.data_set,
+                "-p",
+                "size",
+                options.size,
+                "--kernel",
+                "python3",
+                "--log-output",
+                "--no-progress-bar",
+                "--cwd",
+                LESSON.parent,
+            ],
             options.work / f"seed-{seed}.log",
             {**os.environ, "DDL_RUNS_DIR": str(runs), "DDL_VIEW": "plain"},
         )
@@ -136,10 +163,18 @@ def grid_runs(options):
             done = options.work / f"grid-{recipe}-{factor:g}.json"
             if not done.exists():
                 rate = factor * BASE_RATES[RECIPES[recipe].optimizer]
-                run = launch("train_cifar.py", name=f"{label}, base rate × {factor:g}",
-                             recipe=recipe, global_batch=batch, learning_rate=rate,
-                             schedule="cosine", data_set=options.data_set, seed=GRID_SEED,
-                             workers=2, **SIZES[options.size])
+                run = launch(
+                    "train_cifar.py",
+                    name=f"{label}, base rate × {factor:g}",
+                    recipe=recipe,
+                    global_batch=batch,
+                    learning_rate=rate,
+                    schedule="cosine",
+                    data_set=options.data_set,
+                    seed=GRID_SEED,
+                    workers=2,
+                    **SIZES[options.size],
+                )
                 write_json(done, run.result)
             results.append(read_json(done))
     return results

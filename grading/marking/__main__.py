@@ -79,8 +79,7 @@ def collect(course, given):
         for stray in strays:
             print(f"    {stray.name}: {stray.reason}")
         print(_wrapped("The ids are: " + ", ".join(everyone)))
-    print(f"\n{len(found)} of {len(everyone)} students' hand-ins taken in; originals: "
-          f"{course.folder / 'collected'}")
+    print(f"\n{len(found)} of {len(everyone)} students' hand-ins taken in; originals: {course.folder / 'collected'}")
     return int(bool(_left_out(left_out) or strays or any(row[2] for row in rows)))
 
 
@@ -102,8 +101,10 @@ def feedback(course, given):
     pages, failed = papers.feedback(course, lesson)
     for student, reason in failed.items():
         print(f"{student}: no feedback: {reason}")
-    print(f"{pages} pages under {course.folder / 'feedback'}; all of them to hand back: "
-          f"{course.folder / f'feedback-{lesson}.zip'}")
+    print(
+        f"{pages} pages under {course.folder / 'feedback'}; all of them to hand back: "
+        f"{course.folder / f'feedback-{lesson}.zip'}"
+    )
     return int(bool(failed))
 
 
@@ -111,16 +112,13 @@ def grades(course, given):
     from marking import papers
 
     released = sorted(path.stem for path in course.folder.glob("release/*/*.ipynb"))
-    path, rows = papers.grades(
-        course, [course.lesson(given.lesson)] if given.lesson else released)
+    path, rows = papers.grades(course, [course.lesson(given.lesson)] if given.lesson else released)
     code = _summary(rows)
     print(f"written to {path}")
     return code
 
 
-COMMANDS = {
-    command.__name__: command for command in (release, collect, autograde, feedback, grades)
-}
+COMMANDS = {command.__name__: command for command in (release, collect, autograde, feedback, grades)}
 
 
 def _left_out(rows):
@@ -136,22 +134,27 @@ def _trouble(course, error):
         where, what = course.folder / "gradebook.db", error.orig
     else:
         where, what = error.filename or course.folder, error.strerror or error
-    return (f"{where}: {what}. What was there before is still there: make room or mend it, then "
-            "run the command again.")
+    return f"{where}: {what}. What was there before is still there: make room or mend it, then run the command again."
 
 
 def _summary(rows):
     _table(
         ("student", "mark", "by hand", "needs a look because"),
-        [(row.student.id,
-          "–" if row.auto is None else f"{row.total:g} / {row.max:g}",
-          f"{row.waiting} to do" if row.waiting else "",
-          row.reasons or (["nothing handed in"] if row.auto is None else []))
-         for row in rows],
+        [
+            (
+                row.student.id,
+                "–" if row.auto is None else f"{row.total:g} / {row.max:g}",
+                f"{row.waiting} to do" if row.waiting else "",
+                row.reasons or (["nothing handed in"] if row.auto is None else []),
+            )
+            for row in rows
+        ],
     )
     look = sum(bool(row.reasons) for row in rows)
-    print(f"\n{len(rows)} students, {sum(row.auto is not None for row in rows)} marked, "
-          f"{look} need a look, {sum(row.waiting for row in rows)} answers to mark by hand")
+    print(
+        f"\n{len(rows)} students, {sum(row.auto is not None for row in rows)} marked, "
+        f"{look} need a look, {sum(row.waiting for row in rows)} answers to mark by hand"
+    )
     return int(bool(look))
 
 

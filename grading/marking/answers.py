@@ -22,10 +22,10 @@ PICTURES = ("image/png", "image/jpeg", "image/gif")
 ACTIVE = re.compile(
     r"(<(?=[A-Za-z/!?])|&(?=#|\w+;)|(?:s\s*c\s*r\s*i\s*p\s*t|d\s*a\s*t\s*a)[\s\\]*(?=:)"
     r"|!(?=\[)(?!\[[^\]\n]*\]\((?:attachment:|(?:\.\./)?images/[\w-]+\.\w+[\s)])))",
-    re.IGNORECASE)
+    re.IGNORECASE,
+)
 PASTED = re.compile(r"!(?=\[[^\]\n]*\]\(attachment:([^\s)]*))", re.IGNORECASE)
-DEFINED = re.compile(
-    r"^(?:(?:async\s+)?def|class)\s+(\w+)|^(\w+)\s*(?::[^=\n]*)?=(?!=)", re.MULTILINE)
+DEFINED = re.compile(r"^(?:(?:async\s+)?def|class)\s+(\w+)|^(\w+)\s*(?::[^=\n]*)?=(?!=)", re.MULTILINE)
 NO_SPACE = "\u200b"  # parts it and is not seen
 
 
@@ -95,8 +95,13 @@ def answered(release, handed_in: list[dict]):
                 odd[what].append(_grade_id(ours))
     if not left:
         notes.append(f"it has more than {OWN_CELLS} cells of its own: the others are left out")
-    elsewhere = {line.strip() for cells in own.values() for cell in cells
-                 for line in cell.source.splitlines() if cell.cell_type == "code"}
+    elsewhere = {
+        line.strip()
+        for cells in own.values()
+        for cell in cells
+        for line in cell.source.splitlines()
+        if cell.cell_type == "code"
+    }
     for cell in [cell for cell in notebook.cells if cell.id not in seen]:
         if utils.is_grade(cell) or utils.is_solution(cell):
             odd["graded cells were deleted"].append(_grade_id(cell))
@@ -169,8 +174,7 @@ def _take(cell, ours):
             yield "graded cells were made text, and are code again", []
     elif cell["cell_type"] != ours.cell_type:
         same = _text(cell["source"]) == _text(ours.source)
-        yield "cells were made text or code, and are again what they were", (
-            [] if same else [_own(cell)])
+        yield "cells were made text or code, and are again what they were", ([] if same else [_own(cell)])
         return
     if _text(cell["source"]) == _text(ours.source):
         return
@@ -197,11 +201,13 @@ def _again(cell, ours, place):
         return [], ""
     if not utils.is_solution(ours):
         return [_set_aside(cell, _grade_id(ours))], (
-            "graded cells were there more than once, of which the first counts")
+            "graded cells were there more than once, of which the first counts"
+        )
     if ours.cell_type == "code":
         twice = _names(ours.source) & _names(cell["source"])
         return [_own(cell | {"cell_type": "code"})], (
-            "answers were there more than once, and are all run in their order" if twice else "")
+            "answers were there more than once, and are all run in their order" if twice else ""
+        )
     source, pictures = _shown(cell)
     ours.source += f"\n\n{source}"
     if pictures:

@@ -26,13 +26,19 @@ def set_aside(course: Course, lesson: str, student: str) -> None:
         if kept:
             path = course.folder / "aside" / lesson / f"{student}.txt"
             earlier = path.read_text() if path.exists() else ""
-            write(path, earlier + "".join(
-                f"{name}: {said}\n\n{_indented(before.get(name, ''))}\n\n"
-                for name, said in kept.items()))
+            write(
+                path,
+                earlier
+                + "".join(f"{name}: {said}\n\n{_indented(before.get(name, ''))}\n\n" for name, said in kept.items()),
+            )
             notes = course.notes(lesson, student)
-            notes.aside.update({
-                name: f"{name} was answered anew: {said} for the earlier answer, kept in {path}, "
-                      "waits to be given again" for name, said in kept.items()})
+            notes.aside.update(
+                {
+                    name: f"{name} was answered anew: {said} for the earlier answer, kept in {path}, "
+                    "waits to be given again"
+                    for name, said in kept.items()
+                }
+            )
             course.note(lesson, student, notes)
             gradebook.db.commit()
     write(marked, submitted.read_bytes())

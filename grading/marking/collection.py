@@ -23,8 +23,7 @@ KEPT_BYTES = 5 * FILE_BYTES  # of one hand-in, with all its files
 KEPT_FILES = 1000
 NESTED = 3  # archives in archives that are looked into
 # What is wrong with one file's name, and not with the disk.
-NAMES = {errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EILSEQ, errno.EINVAL, errno.EEXIST,
-         errno.ENOTEMPTY}
+NAMES = {errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EILSEQ, errno.EINVAL, errno.EEXIST, errno.ENOTEMPTY}
 # How Moodle names what it lets teachers download: “Full name_12345_assignsubmission_file_…”.
 PLATFORM = re.compile(r"(?P<whole>(?P<person>[^_]+)_\d+_assignsubmission_[a-z]+)(_|$)")
 
@@ -68,8 +67,7 @@ def fetch(course: Course, lesson: str) -> Path:
     app.coursedir.assignment_id = lesson
     app.coursedir.submitted_directory = "exchanged"
     app.coursedir.directory_structure = "{nbgrader_step}/{assignment_id}/{student_id}"
-    collector = app.exchange.Collect(coursedir=app.coursedir, authenticator=app.authenticator,
-                                     parent=app)
+    collector = app.exchange.Collect(coursedir=app.coursedir, authenticator=app.authenticator, parent=app)
     collector.update = True
     with course.log(f"collect-{lesson}", app) as log:
         try:
@@ -114,8 +112,9 @@ def _by_student(pieces, people):
             found[owners[0].id].append(piece)
         elif owners:
             both = " and ".join(owner.id for owner in owners)
-            strays.append(Stray(plain(piece.name), f"the name is that of {both}: put it into a "
-                                                   "folder that is named by the id"))
+            strays.append(
+                Stray(plain(piece.name), f"the name is that of {both}: put it into a folder that is named by the id")
+            )
         else:
             strays.append(Stray(plain(piece.name), _nearest(name, people)))
     return found, strays
@@ -129,8 +128,7 @@ def _owners(name, people):
         return [exact]
     if match := PLATFORM.match(name):
         words = _words(match["person"])
-        return [person for person in people
-                if words == _words(f"{person.first_name} {person.last_name}")]
+        return [person for person in people if words == _words(f"{person.first_name} {person.last_name}")]
     prefixed = [person for key, person in ids.items() if name.casefold().startswith(f"{key}_")]
     return sorted(prefixed, key=lambda person: len(person.id))[-1:]
 
@@ -195,8 +193,7 @@ def _put_together(course, lesson, release, student, pieces, kept, refused):
             other.unlink() if not other.is_dir() else shutil.rmtree(other)
     platform = PLATFORM.match(pieces[0].parts[0])
     came_as = platform["whole"] + "_" if platform else student
-    course.note(lesson, student, replace(before, came_as=came_as, marked=marked,
-                                         collected=tuple(dict.fromkeys(notes))))
+    course.note(lesson, student, replace(before, came_as=came_as, marked=marked, collected=tuple(dict.fromkeys(notes))))
 
 
 def _keep(new, pieces):
@@ -269,8 +266,7 @@ def _pick(lesson_name, release, notebooks):
         return named[0], notebooks[named[0]], []
     chosen = max(named or notebooks, key=lambda name: _recognized(release, notebooks[name]))
     listed = ", ".join(plain(name) for name in notebooks)
-    return chosen, notebooks[chosen], [
-        f"there are {len(notebooks)} notebooks ({listed}): {plain(chosen)} was taken"]
+    return chosen, notebooks[chosen], [f"there are {len(notebooks)} notebooks ({listed}): {plain(chosen)} was taken"]
 
 
 def _recognized(release, content):

@@ -106,8 +106,12 @@ class Course:
     def settle(self) -> None:
         """Make the folder, and let nbgrader's own commands find this course's settings in it."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        settings = SETTINGS.format(folder=str(self.folder), grading=str(GRADING),
-                                   gradebook=self.gradebook_url, share=str(self.folder / "share"))
+        settings = SETTINGS.format(
+            folder=str(self.folder),
+            grading=str(GRADING),
+            gradebook=self.gradebook_url,
+            share=str(self.folder / "share"),
+        )
         write(self.folder / "nbgrader_config.py", settings)
         template = self.folder / "share" / formulas.TEMPLATE
         if not template.exists() or template.read_text() != formulas.template():
@@ -128,8 +132,7 @@ class Course:
             return Notes()
         try:
             kept = json.loads(path.read_text())
-            return Notes(**kept | {"collected": tuple(kept["collected"]),
-                                   "marked": tuple(kept["marked"])})
+            return Notes(**kept | {"collected": tuple(kept["collected"]), "marked": tuple(kept["marked"])})
         except (ValueError, TypeError, KeyError):
             return Notes(collected=(f"{path} is damaged: collect and mark again",), failed=True)
 
@@ -144,14 +147,13 @@ class Course:
         if "{" in name or "}" in name or glob.glob(name) != [name]:
             raise MarkingError(
                 f"COURSE={name}: nbgrader takes some of * ? [ ] {{ }} in a folder's path for a "
-                "pattern: choose a name without them")
+                "pattern: choose a name without them"
+            )
         with open(self.folder / ".lock", "w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise MarkingError(
-                    f"another grading command is at work in {self.folder}: wait for its end"
-                ) from None
+                raise MarkingError(f"another grading command is at work in {self.folder}: wait for its end") from None
             yield
 
     def check_room(self, more_bytes: int = 0) -> None:

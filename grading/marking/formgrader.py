@@ -38,5 +38,7 @@ def open_formgrader(course: Course, arguments=()) -> None:
     course.settle()
     os.chdir(course.folder)
     os.environ["PYTHONPATH"] = str(GRADING)
-    os.execv(sys.executable, [sys.executable, "-m", "jupyter_server", *OPTIONS,
-                              f"--ServerApp.root_dir={course.folder}", *arguments])
+    os.execv(
+        sys.executable,
+        [sys.executable, "-m", "jupyter_server", *OPTIONS, f"--ServerApp.root_dir={course.folder}", *arguments],
+    )

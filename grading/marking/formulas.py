@@ -11,8 +11,10 @@ __all__ = ["TEMPLATE", "template"]
 # In nbconvert's own folders for templates; the one that stands first wins.
 TEMPLATE = "nbconvert/templates/base/mathjax.html.j2"
 # Whatever a page holds that somebody wrote, the browser asks no other machine for it.
-POLICY = ("default-src 'self' 'unsafe-inline' 'unsafe-eval' data: blob:; object-src 'none'; "
-          "frame-src 'none'; base-uri 'none'; form-action 'self'")
+POLICY = (
+    "default-src 'self' 'unsafe-inline' 'unsafe-eval' data: blob:; object-src 'none'; "
+    "frame-src 'none'; base-uri 'none'; form-action 'self'"
+)
 SETTINGS = r"""
 window.MathJax = {
   tex: {
@@ -33,8 +35,8 @@ START = "MathJax.startup.defaultReady();"  # not before the part is there that m
 def template() -> str:
     """The template that nbconvert puts MathJax into a page with."""
     parts = files("mathjax") / "static" / "mathjax" / "es5"
-    scripts = [SETTINGS, (parts / "tex-svg-full.js").read_text(),
-               (parts / "ui" / "safe.js").read_text(), START]
+    scripts = [SETTINGS, (parts / "tex-svg-full.js").read_text(), (parts / "ui" / "safe.js").read_text(), START]
     page = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n' + "".join(
-        "<script>" + script.replace("</script", r"<\/script") + "</script>\n" for script in scripts)
+        "<script>" + script.replace("</script", r"<\/script") + "</script>\n" for script in scripts
+    )
     return f"{{%- macro mathjax(url='') -%}}{{% raw %}}{page}{{% endraw %}}{{%- endmacro %}}"

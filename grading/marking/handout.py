@@ -40,8 +40,7 @@ def release(course: Course, beginning: str, sources: Path) -> str:
         if found:
             listed = "\n".join(f"    {leak}" for leak in found)
             raise MarkingError(
-                f"{lesson} is not released: what nbgrader made of it holds what nobody should "
-                f"be handed:\n{listed}"
+                f"{lesson} is not released: what nbgrader made of it holds what nobody should be handed:\n{listed}"
             )
     except BaseException:
         shutil.rmtree(released, ignore_errors=True)
@@ -66,8 +65,7 @@ def secrets(notebook) -> set[str]:
             (secret if inside or whole else public).add(line.strip())
             inside = inside and not END.search(line)
     shown = "\n".join(public)
-    return {line for line in secret - public
-            if re.search(r"\w", line) and not (len(line) >= TELLING and line in shown)}
+    return {line for line in secret - public if re.search(r"\w", line) and not (len(line) >= TELLING and line in shown)}
 
 
 def leaks(source, released: Path, names: set[str]) -> list[str]:
@@ -91,9 +89,7 @@ def leaks(source, released: Path, names: set[str]) -> list[str]:
         notebook = json.loads((released / name).read_text())
         for text in _texts(notebook):
             for line in map(str.strip, text.splitlines()):
-                if line in hidden or BEGIN.search(line) or END.search(line) or any(
-                    part in line for part in long
-                ):
+                if line in hidden or BEGIN.search(line) or END.search(line) or any(part in line for part in long):
                     found.append(f"{name}: {line}")
         for cell in notebook["cells"]:
             if cell.get("outputs") or cell.get("attachments"):

@@ -81,8 +81,11 @@ def autograde(course: Course, lesson: str) -> list[str]:
     for number, student in enumerate(everyone, start=1):
         course.check_room()
         line = Line(f"marking {number:>3} of {len(everyone)}", student)
-        course.note(lesson, student, replace(
-            course.notes(lesson, student), marked=("marking it was not completed",), failed=True))
+        course.note(
+            lesson,
+            student,
+            replace(course.notes(lesson, student), marked=("marking it was not completed",), failed=True),
+        )
         aside.set_aside(course, lesson, student)
         with course.log(f"autograde-{lesson}-{student}", app) as log:
             failure = _apart(lambda: _mark(course, app, lesson, student), log, line)
@@ -92,8 +95,7 @@ def autograde(course: Course, lesson: str) -> list[str]:
         else:
             notebook = nbformat.read(course.notebook("autograded", lesson, student), 4)
             notes = tuple(notebook.metadata["examination"]["notes"])
-        course.note(lesson, student, replace(
-            course.notes(lesson, student), marked=notes, failed=bool(failure)))
+        course.note(lesson, student, replace(course.notes(lesson, student), marked=notes, failed=bool(failure)))
         row = rows(course, lesson, only=student)[0]
         left_s = (time.monotonic() - begun) / number * (len(everyone) - number)
         mark = "not marked" if row.auto is None else f"{row.total:g} of {row.max:g}"
@@ -123,11 +125,10 @@ def _row(course, gradebook, lesson, person, total):
     auto = sum(grade.score for grade in grades if grade.manual_score is None)
     waiting = sum(grade.auto_score is None and grade.manual_score is None for grade in grades)
     given = {grade.name for grade in by_hand} | {
-        comment.name for notebook in submission.notebooks for comment in notebook.comments
-        if comment.manual_comment}
+        comment.name for notebook in submission.notebooks for comment in notebook.comments if comment.manual_comment
+    }
     again = [reason for name, reason in notes.aside.items() if name not in given]
-    return Row(person, auto, sum(grade.score for grade in by_hand), total, waiting,
-               [*notes.reasons, *again])
+    return Row(person, auto, sum(grade.score for grade in by_hand), total, waiting, [*notes.reasons, *again])
 
 
 def _mark(course, app, lesson, student):
@@ -168,8 +169,10 @@ def _apart(work, log, line):
 def _interrupts_held():
     """Let an interrupt come afterwards: Python drops one that comes while a process is copied."""
     came = []
-    before = {number: signal.signal(number, lambda number, frame: came.append(number))
-              for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {
+        number: signal.signal(number, lambda number, frame: came.append(number))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
     try:
         yield
     finally:

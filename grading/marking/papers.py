@@ -14,8 +14,19 @@ from marking.marks import Row, rows
 
 __all__ = ["feedback", "grades"]
 
-COLUMNS = ("student", "first_name", "last_name", "email", "lesson", "auto", "manual", "total",
-           "max", "to_mark_by_hand", "needs_a_look")
+COLUMNS = (
+    "student",
+    "first_name",
+    "last_name",
+    "email",
+    "lesson",
+    "auto",
+    "manual",
+    "total",
+    "max",
+    "to_mark_by_hand",
+    "needs_a_look",
+)
 PAGE_BYTES = 5 * 2**20  # of a page without answers: most of it is MathJax
 NO_SPACE = os.strerror(errno.ENOSPC)
 ERROR = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Entry|Notebook): .*", re.MULTILINE)
@@ -34,9 +45,11 @@ def feedback(course: Course, lesson: str) -> tuple[int, dict[str, str]]:
     """
     app = course.nbgrader()
     failed = {}
-    marked = [row.student.id for row in rows(course, lesson)
-              if row.auto is not None and course.notebook("autograded", lesson, row.student.id)
-              .exists()]
+    marked = [
+        row.student.id
+        for row in rows(course, lesson)
+        if row.auto is not None and course.notebook("autograded", lesson, row.student.id).exists()
+    ]
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as pages:
         for student in marked:
@@ -70,11 +83,18 @@ def grades(course: Course, lessons: list[str]) -> tuple[str, list[Row]]:
     for lesson in lessons:
         for row in rows(course, lesson):
             person = row.student
-            table.writerow([
-                *map(_text, (person.id, person.first_name, person.last_name, person.email)),
-                lesson, row.auto, row.manual, row.total, row.max, row.waiting,
-                _text("; ".join(row.reasons)),
-            ])
+            table.writerow(
+                [
+                    *map(_text, (person.id, person.first_name, person.last_name, person.email)),
+                    lesson,
+                    row.auto,
+                    row.manual,
+                    row.total,
+                    row.max,
+                    row.waiting,
+                    _text("; ".join(row.reasons)),
+                ]
+            )
             everyone.append(row)
     path = course.folder / "grades.csv"
     write(path, text.getvalue())

@@ -103,9 +103,20 @@ def bubblewrap(limits, command, seccomp):
     spaces = "ipc pid net uts cgroup-try".split() if root else ["all", "user"]
     # A few more than the watcher allows, bubblewrap's own among them: it then sees the bomb.
     most = limits.processes + 8 + _threads_of(NOBODY if root else os.geteuid())
-    line = [_program("prlimit"), f"--nproc={most}", "--", program,
-            *(f"--unshare-{space}" for space in spaces), "--die-with-parent", "--new-session",
-            "--clearenv", "--hostname", "sandbox", "--seccomp", str(seccomp)]
+    line = [
+        _program("prlimit"),
+        f"--nproc={most}",
+        "--",
+        program,
+        *(f"--unshare-{space}" for space in spaces),
+        "--die-with-parent",
+        "--new-session",
+        "--clearenv",
+        "--hostname",
+        "sandbox",
+        "--seccomp",
+        str(seccomp),
+    ]
     line += _system()
     line += ["--proc", "/proc", "--dev", "/dev"]
     for folder in ("/dev/shm", "/tmp"):
@@ -117,8 +128,16 @@ def bubblewrap(limits, command, seccomp):
     for name, value in _environment().items():
         line += ["--setenv", name, value]
     if root:
-        command = [_program("setpriv"), f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups",
-                   "--inh-caps=-all", "--bounding-set=-all", "--", *command]
+        command = [
+            _program("setpriv"),
+            f"--reuid={NOBODY}",
+            f"--regid={NOBODY}",
+            "--clear-groups",
+            "--inh-caps=-all",
+            "--bounding-set=-all",
+            "--",
+            *command,
+        ]
     return [*line, "--", *command]
 
 
@@ -132,8 +151,19 @@ def apptainer(limits, command, seccomp):
     program = _program("apptainer")
     if not os.path.exists(image):
         raise FileNotFoundError(f"there is no image {image}")
-    line = [program, "--silent", "exec", "--containall", "--cleanenv", "--no-home", "--net",
-            "--network", "none", "--pwd", "/tmp"]
+    line = [
+        program,
+        "--silent",
+        "exec",
+        "--containall",
+        "--cleanenv",
+        "--no-home",
+        "--net",
+        "--network",
+        "none",
+        "--pwd",
+        "/tmp",
+    ]
     for name, value in _environment().items():
         if name not in ("HOME", "PATH"):  # Apptainer's and the image's
             line += ["--env", f"{name}={value}"]
@@ -243,6 +273,7 @@ ALLOW, ERROR = 0x7FFF0000, 0x00050000
 
 def system_calls():
     """Return the filter of system calls, as a program for the kernel's packet filter."""
+
     def step(code, value, yes=0, no=0):
         return struct.pack("=HBBI", code, yes, no, value)
 
@@ -256,8 +287,13 @@ def system_calls():
     ]  # fmt: skip
     for number in REFUSED.values():
         program += [step(EQUAL, number, no=1), refuse]
-    program += [step(EQUAL, CLONE, no=3), step(LOAD, 16), step(ANY_BIT, NEW_NAMESPACES, no=1),
-                refuse, step(RETURN, ALLOW)]
+    program += [
+        step(EQUAL, CLONE, no=3),
+        step(LOAD, 16),
+        step(ANY_BIT, NEW_NAMESPACES, no=1),
+        refuse,
+        step(RETURN, ALLOW),
+    ]
     return b"".join(program)
 
 

@@ -19,8 +19,7 @@ __all__ = ["LIMITS", "Examine", "Withhold"]
 LIMITS = Limits(cell_s=20, call_s=10, test_s=30, total_s=120)
 # Of a region that only the instructor sees, in a test cell or in a question.
 REGION = re.compile(
-    r"^[^\n]*BEGIN (HIDDEN TESTS|MARK SCHEME)[^\n]*$.*?^[^\n]*END \1[^\n]*$\n?",
-    re.MULTILINE | re.DOTALL,
+    r"^[^\n]*BEGIN (HIDDEN TESTS|MARK SCHEME)[^\n]*$.*?^[^\n]*END \1[^\n]*$\n?", re.MULTILINE | re.DOTALL
 )
 
 
@@ -40,8 +39,9 @@ class Examine(NbGraderPreprocessor):
             cell.outputs = []
             if utils.is_grade(cell) and not utils.is_solution(cell):
                 verdict = verdicts[cell.metadata.nbgrader["grade_id"]]
-                cell.outputs = list(_outputs(verdict.printed, None if verdict.passed else
-                                             CellError("NotPassed", verdict.message)))
+                cell.outputs = list(
+                    _outputs(verdict.printed, None if verdict.passed else CellError("NotPassed", verdict.message))
+                )
             elif index in results:
                 cell.outputs = list(_outputs(results[index].printed, results[index].error))
         notebook.metadata["examination"] = {"notes": list(found.notes)}

@@ -29,12 +29,13 @@ class Student:
     def __post_init__(self):
         if not ID.fullmatch(self.id):
             raise ValueError(
-                f"the id {self.id!r}: it can have letters, digits and any of . _ @ - after the "
-                "first of them"
+                f"the id {self.id!r}: it can have letters, digits and any of . _ @ - after the first of them"
             )
         if len(self.id.encode()) > ID_BYTES:
-            raise ValueError(f"the id {self.id[:20]}… has {len(self.id)} characters: it can have "
-                             f"{ID_BYTES}, fewer where they are not English letters")
+            raise ValueError(
+                f"the id {self.id[:20]}… has {len(self.id)} characters: it can have "
+                f"{ID_BYTES}, fewer where they are not English letters"
+            )
 
 
 def read(path: Path, left_out: list[str] | None = None) -> list[Student]:
@@ -89,8 +90,7 @@ def _rows(path):
     for name in COLUMNS:
         if names.count(name) > 1 or (name == "id" and name not in names):
             there = "more than one column" if name in names else "no column"
-            raise MarkingError(f"{path} has {there} “{name}”: its first line has to be "
-                               f"{','.join(COLUMNS)}")
+            raise MarkingError(f"{path} has {there} “{name}”: its first line has to be {','.join(COLUMNS)}")
     for line, cells in rows:
         if isinstance(cells, csv.Error):
             yield before + line, cells
@@ -142,8 +142,8 @@ def enrol(course: Course, people: list[Student]) -> None:
     with course.gradebook() as gradebook:
         for person in people:
             gradebook.update_or_create_student(
-                person.id, first_name=person.first_name, last_name=person.last_name,
-                email=person.email)
+                person.id, first_name=person.first_name, last_name=person.last_name, email=person.email
+            )
 
 
 def students(course: Course) -> list[Student]:
@@ -152,8 +152,11 @@ def students(course: Course) -> list[Student]:
     Not those with an id that names no folder: the formgrader lets anybody be entered.
     """
     with course.gradebook() as gradebook:
-        found = [Student(s.id, s.first_name or "", s.last_name or "", s.email or "")
-                 for s in gradebook.students if _is_id(s.id)]
+        found = [
+            Student(s.id, s.first_name or "", s.last_name or "", s.email or "")
+            for s in gradebook.students
+            if _is_id(s.id)
+        ]
     return sorted(found, key=lambda student: student.id)
 
 

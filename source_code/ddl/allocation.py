@@ -49,8 +49,7 @@ class Allocation:
         return self.nodes == 1 and bool(self.node)
 
     def __str__(self):
-        where = f"on {self.node}" if self.around else (
-            f"on {self.nodes} node{'s' * (self.nodes > 1)}")
+        where = f"on {self.node}" if self.around else (f"on {self.nodes} node{'s' * (self.nodes > 1)}")
         return f"inside Slurm job {self.job} {where}"
 
 

@@ -7,15 +7,7 @@ in tables 1 GB is 10^9 bytes, and 1 MB 10^6.
 
 from ddl.table import Table
 
-__all__ = [
-    "OPERATIONS",
-    "algorithm_bandwidth",
-    "bandwidths",
-    "bus_bandwidth",
-    "bus_factor",
-    "measured",
-    "pairs",
-]
+__all__ = ["OPERATIONS", "algorithm_bandwidth", "bandwidths", "bus_bandwidth", "bus_factor", "measured", "pairs"]
 
 # How many times the message each rank's link carries, on N ranks: "Summary" on that page.
 OPERATIONS = {
@@ -122,8 +114,10 @@ def measured(runs, kind):
         if run.result is None:
             raise ValueError(f"run {run.name!r} has no result: it is {run.state}")
         if not all(kind in point for point in run.result.get("points") or [{}]):
-            raise ValueError(f"run {run.name!r} is none of {script}, which measures "
-                             f"{'operations' if kind == 'operation' else 'paths between pairs'}")
+            raise ValueError(
+                f"run {run.name!r} is none of {script}, which measures "
+                f"{'operations' if kind == 'operation' else 'paths between pairs'}"
+            )
     return [{**run.result, "name": run.name} for run in runs]
 
 
@@ -148,28 +142,44 @@ def bandwidths(runs, operations=None):
             if operations is not None and point["operation"] not in operations:
                 continue
             seconds, size, ranks = point["seconds"], point["size_bytes"], result["ranks"]
-            rows.append({
-                "name": result["name"], "library": result["library"],
-                "backend": result["backend"], "ranks": ranks, "hosts": result["hosts"],
-                "operation": point["operation"], "size_bytes": size, "repeats": point["repeats"],
-                **_seconds(seconds), **_shown(seconds),
-                "algorithm_gb_per_s": 1e-9 * algorithm_bandwidth(size, seconds["median"]),
-                "bus_gb_per_s": 1e-9 * bus_bandwidth(point["operation"], size, seconds["median"],
-                                                     ranks),
-            })
+            rows.append(
+                {
+                    "name": result["name"],
+                    "library": result["library"],
+                    "backend": result["backend"],
+                    "ranks": ranks,
+                    "hosts": result["hosts"],
+                    "operation": point["operation"],
+                    "size_bytes": size,
+                    "repeats": point["repeats"],
+                    **_seconds(seconds),
+                    **_shown(seconds),
+                    "algorithm_gb_per_s": 1e-9 * algorithm_bandwidth(size, seconds["median"]),
+                    "bus_gb_per_s": 1e-9 * bus_bandwidth(point["operation"], size, seconds["median"], ranks),
+                }
+            )
     if not rows:
         raise ValueError(f"none of these runs measured {' or '.join(operations or ['anything'])}")
     labels = {
-        "name": ("run", ""), "backend": ("carried by", ""), "ranks": ("ranks", "d"),
-        "operation": ("operation", ""), "size_bytes": ("bytes", ",d"), "repeats": ("n", "d"),
+        "name": ("run", ""),
+        "backend": ("carried by", ""),
+        "ranks": ("ranks", "d"),
+        "operation": ("operation", ""),
+        "size_bytes": ("bytes", ",d"),
+        "repeats": ("n", "d"),
         "time": ("time, µs (quartiles)", ""),
         "algorithm_gb_per_s": ("algorithm bandwidth, GB/s", ".3g"),
         "bus_gb_per_s": ("bus bandwidth, GB/s", ".3g"),
     }
     ways = dict.fromkeys(f"{result['name']}: {result['transport']}" for result in results)
-    return Table.of(rows, labels, (
-        "Median over n repetitions, each as long as its slowest rank. GB/s: 10⁹ bytes/s in one "
-        f"direction. Where the bytes went: {'; '.join(ways)}."))
+    return Table.of(
+        rows,
+        labels,
+        (
+            "Median over n repetitions, each as long as its slowest rank. GB/s: 10⁹ bytes/s in one "
+            f"direction. Where the bytes went: {'; '.join(ways)}."
+        ),
+    )
 
 
 def pairs(runs):
@@ -193,21 +203,35 @@ def pairs(runs):
         for (path, pair), points in curves.items():
             smallest = min(points, key=lambda point: point["size_bytes"])
             best = max(points, key=_one_way)
-            rows.append({
-                "name": result["name"], "path": path, "from": pair[0], "to": pair[1],
-                "smallest_bytes": smallest["size_bytes"],
-                "latency_s": smallest["seconds"]["median"], **_shown(smallest["seconds"]),
-                "gb_per_s": 1e-9 * _one_way(best), "best_bytes": best["size_bytes"],
-            })
+            rows.append(
+                {
+                    "name": result["name"],
+                    "path": path,
+                    "from": pair[0],
+                    "to": pair[1],
+                    "smallest_bytes": smallest["size_bytes"],
+                    "latency_s": smallest["seconds"]["median"],
+                    **_shown(smallest["seconds"]),
+                    "gb_per_s": 1e-9 * _one_way(best),
+                    "best_bytes": best["size_bytes"],
+                }
+            )
     labels = {
-        "name": ("run", ""), "path": ("path", ""), "from": ("from", ""), "to": ("to", ""),
-        "time": ("one way, µs (quartiles)", ""), "smallest_bytes": ("of bytes", ",d"),
-        "gb_per_s": ("at best, GB/s", ".3g"), "best_bytes": ("at bytes", ",d"),
+        "name": ("run", ""),
+        "path": ("path", ""),
+        "from": ("from", ""),
+        "to": ("to", ""),
+        "time": ("one way, µs (quartiles)", ""),
+        "smallest_bytes": ("of bytes", ",d"),
+        "gb_per_s": ("at best, GB/s", ".3g"),
+        "best_bytes": ("at bytes", ",d"),
     }
     ways = dict.fromkeys(f"{result['name']}: {result['transport']}" for result in results)
-    return Table.of(rows, labels, (
-        "Median of half a round trip. GB/s: 10⁹ bytes/s in one direction. Where the bytes went: "
-        f"{'; '.join(ways)}."))
+    return Table.of(
+        rows,
+        labels,
+        (f"Median of half a round trip. GB/s: 10⁹ bytes/s in one direction. Where the bytes went: {'; '.join(ways)}."),
+    )
 
 
 def _one_way(point):
@@ -215,8 +239,7 @@ def _one_way(point):
 
 
 def _seconds(seconds):
-    return {"seconds": seconds["median"],
-            **{f"seconds_{key}": seconds[key] for key in ("low", "high", "least")}}
+    return {"seconds": seconds["median"], **{f"seconds_{key}": seconds[key] for key in ("low", "high", "least")}}
 
 
 def _shown(seconds):

@@ -36,38 +36,41 @@ def plot_bandwidth(runs, operations=None):
     """
     curves = []
     results = measured(runs, "operation")
-    there = list(dict.fromkeys(point["operation"] for result in results
-                               for point in result["points"]))
+    there = list(dict.fromkeys(point["operation"] for result in results for point in result["points"]))
     for result in results:
         for operation in there if operations is None else operations:
             points = [point for point in result["points"] if point["operation"] == operation]
             if points:
                 curves.append((result, operation, points))
     if not curves:
-        raise ValueError(f"none of these runs measured {' or '.join(operations or there)}; they "
-                         f"have: {', '.join(there) or 'no operation'}")
+        raise ValueError(
+            f"none of these runs measured {' or '.join(operations or there)}; they "
+            f"have: {', '.join(there) or 'no operation'}"
+        )
     kinds = list(dict.fromkeys(operation for _, operation, _ in curves))
     picture, (times, speeds) = _panels("time of an operation", "bus bandwidth")
     texts = []
     for result, operation, points in curves:
         kind, which = kinds.index(operation), results.index(result)
-        look = {"color": COLOURS[(kind if len(results) == 1 else which) % len(COLOURS)],
-                "linestyle": LINES[kind % len(LINES)], "marker": MARKERS[kind % len(MARKERS)]}
+        look = {
+            "color": COLOURS[(kind if len(results) == 1 else which) % len(COLOURS)],
+            "linestyle": LINES[kind % len(LINES)],
+            "marker": MARKERS[kind % len(MARKERS)],
+        }
         sizes, seconds = _curve(points)
         label = f"{operation}, {_of(result, results)}"
         _line(times, sizes, seconds, look, label)
-        texts.append(f"{label}: {_time(seconds['median'][0])} for {_size(sizes[0])}, "
-                     f"{_time(seconds['median'][-1])} for {_size(sizes[-1])}")
-        speed = {key: bus_bandwidth(operation, sizes, seconds[key], result["ranks"])
-                 for key in seconds}
+        texts.append(
+            f"{label}: {_time(seconds['median'][0])} for {_size(sizes[0])}, "
+            f"{_time(seconds['median'][-1])} for {_size(sizes[-1])}"
+        )
+        speed = {key: bus_bandwidth(operation, sizes, seconds[key], result["ranks"]) for key in seconds}
         if speed["median"].any():
             _line(speeds, sizes, speed, look, label)
             best = speed["median"].argmax()
-            texts[-1] += (f", at best {_rate(speed['median'][best])} with "
-                          f"{_size(sizes[best])}")
+            texts[-1] += f", at best {_rate(speed['median'][best])} with {_size(sizes[best])}"
     _finish(picture, times, speeds, results, 2)
-    picture.alt = ("Time of an operation and bus bandwidth over message size, medians. "
-                   f"{'; '.join(texts)}.")
+    picture.alt = f"Time of an operation and bus bandwidth over message size, medians. {'; '.join(texts)}."
     return picture
 
 
@@ -96,23 +99,28 @@ def plot_pairs(run):
     picture, (times, speeds) = _panels("time, one way", "bandwidth, one way", matrices)
     texts = []
     for index, (path, by_pair) in enumerate(paths.items()):
-        look = {"color": COLOURS[index % len(COLOURS)], "linestyle": LINES[index % len(LINES)],
-                "marker": MARKERS[index % len(MARKERS)]}
+        look = {
+            "color": COLOURS[index % len(COLOURS)],
+            "linestyle": LINES[index % len(LINES)],
+            "marker": MARKERS[index % len(MARKERS)],
+        }
         sizes, seconds = _over_pairs(by_pair)
         speed = {key: algorithm_bandwidth(sizes, value) for key, value in seconds.items()}
         label = path.replace("_", " ")
         _line(times, sizes, seconds, look, label)
         _line(speeds, sizes, speed, look, label)
         best = speed["median"].argmax()
-        texts.append(f"{label}: {_time(seconds['median'][0])} for {_size(sizes[0])}, at best "
-                     f"{_rate(speed['median'][best])} with {_size(sizes[best])}"
-                     + (f" (median of {len(by_pair)} pairs)" if len(by_pair) > 1 else ""))
+        texts.append(
+            f"{label}: {_time(seconds['median'][0])} for {_size(sizes[0])}, at best "
+            f"{_rate(speed['median'][best])} with {_size(sizes[best])}"
+            + (f" (median of {len(by_pair)} pairs)" if len(by_pair) > 1 else "")
+        )
     for path, panel in zip(matrices, picture.axes[2:], strict=False):
-        texts.append(f"{path.replace('_', ' ')}, GB/s at best: " + _draw_matrix(panel, paths[path],
-                                                                               path))
+        texts.append(f"{path.replace('_', ' ')}, GB/s at best: " + _draw_matrix(panel, paths[path], path))
     _finish(picture, times, speeds, results, len(paths))
-    picture.alt = (f"One-way time and bandwidth between {result['ranks']} ranks over message size, "
-                   f"medians. {'; '.join(texts)}.")
+    picture.alt = (
+        f"One-way time and bandwidth between {result['ranks']} ranks over message size, medians. {'; '.join(texts)}."
+    )
     return picture
 
 
@@ -122,8 +130,7 @@ def plot_pairs(run):
 def _panels(time, speed, matrices=()):
     """Make a picture of two panels side by side, with as many more below as asked for."""
     picture = Picture(9.0, 4.4 + (3.0 if matrices else 0.0))
-    rows = picture.add_gridspec(2 if matrices else 1, 1,
-                                height_ratios=(4, 3) if matrices else None)
+    rows = picture.add_gridspec(2 if matrices else 1, 1, height_ratios=(4, 3) if matrices else None)
     above = rows[0].subgridspec(1, 2)
     panels = [picture.add_subplot(above[0, column]) for column in (0, 1)]
     panels[0].set(ylabel=time)
@@ -137,8 +144,7 @@ def _panels(time, speed, matrices=()):
 
 def _line(panel, sizes, values, look, label):
     panel.plot(sizes, values["median"], label=label, **look)
-    panel.fill_between(sizes, values["low"], values["high"], color=look["color"], alpha=0.18,
-                       linewidth=0)
+    panel.fill_between(sizes, values["low"], values["high"], color=look["color"], alpha=0.18, linewidth=0)
 
 
 def _finish(picture, times, speeds, results, columns):
@@ -155,16 +161,16 @@ def _finish(picture, times, speeds, results, columns):
         panel.yaxis.set_major_formatter(lambda value, _, text=text: text(value))
     ways = "; ".join(dict.fromkeys(result["transport"] for result in results))
     picture.suptitle(textwrap.fill(ways, 115), fontsize=10)
-    picture.legend(*times.get_legend_handles_labels(), loc="outside lower center", ncols=columns,
-                   fontsize=9)
+    picture.legend(*times.get_legend_handles_labels(), loc="outside lower center", ncols=columns, fontsize=9)
 
 
 def _curve(points):
     """Sizes (bytes) and times (s) of some points, as arrays in the order of sizes."""
     points = sorted(points, key=lambda point: point["size_bytes"])
     sizes = numpy.array([point["size_bytes"] for point in points], float)
-    return sizes, {key: numpy.array([point["seconds"][key] for point in points], float)
-                   for key in ("median", "low", "high")}
+    return sizes, {
+        key: numpy.array([point["seconds"][key] for point in points], float) for key in ("median", "low", "high")
+    }
 
 
 def _over_pairs(by_pair):
@@ -172,8 +178,7 @@ def _over_pairs(by_pair):
     sizes, seconds = curves[0]
     if len(curves) > 1:
         medians = numpy.stack([each["median"] for _, each in curves])
-        seconds = {"median": numpy.median(medians, axis=0), "low": medians.min(axis=0),
-                   "high": medians.max(axis=0)}
+        seconds = {"median": numpy.median(medians, axis=0), "low": medians.min(axis=0), "high": medians.max(axis=0)}
     return sizes, seconds
 
 
@@ -197,8 +202,10 @@ def _draw_matrix(panel, by_pair, path):
     panel.set_xticks(range(len(ends)), ends)
     panel.set_yticks(range(len(ends)), ends)
     panel.grid(False)
-    panel.set(title=f"{path.replace('_', ' ')}: at best, GB/s",
-              **({} if path == "device" else {"xlabel": "rank", "ylabel": "rank"}))
+    panel.set(
+        title=f"{path.replace('_', ' ')}: at best, GB/s",
+        **({} if path == "device" else {"xlabel": "rank", "ylabel": "rank"}),
+    )
     return ", ".join(words)
 
 

@@ -52,15 +52,16 @@ def add_options(parser):
     add = parser.add_argument
     a_size = Integer(ITEM_BYTES, 2**40)
     add("--min-bytes", type=a_size, default=DEFAULT_SIZES["min_bytes"], help="the smallest size")
-    add("--max-bytes", type=a_size, default=DEFAULT_SIZES["max_bytes"],
-        help="the largest size (default: 256 MiB)")
-    add("--factor", type=Integer(2), default=DEFAULT_SIZES["factor"],
-        help="from one size to the next")
-    add("--sizes", type=a_size, nargs="+", metavar="BYTES",
-        help="these instead, all multiples of four bytes")
+    add("--max-bytes", type=a_size, default=DEFAULT_SIZES["max_bytes"], help="the largest size (default: 256 MiB)")
+    add("--factor", type=Integer(2), default=DEFAULT_SIZES["factor"], help="from one size to the next")
+    add("--sizes", type=a_size, nargs="+", metavar="BYTES", help="these instead, all multiples of four bytes")
     add("--repeats", type=Integer(), default=200, metavar="N", help="of each size, at most")
-    add("--seconds", type=Number(above=0), default=0.5,
-        help=f"to spend on a size, after which it gets no more than {LEAST_REPEATS} repeats")
+    add(
+        "--seconds",
+        type=Number(above=0),
+        default=0.5,
+        help=f"to spend on a size, after which it gets no more than {LEAST_REPEATS} repeats",
+    )
     add("--interface", metavar="NAME", help="the network interface to use, such as eth0")
 
 
@@ -98,15 +99,17 @@ def sizes(config):
         found = sorted(set(config.sizes))
     else:
         if config.min_bytes > config.max_bytes:
-            raise BenchError(f"--min-bytes {config.min_bytes} --max-bytes {config.max_bytes}: the "
-                             "first must not be above the second")
+            raise BenchError(
+                f"--min-bytes {config.min_bytes} --max-bytes {config.max_bytes}: the first must not be above the second"
+            )
         found = [config.min_bytes]
         while found[-1] * config.factor <= config.max_bytes:
             found.append(found[-1] * config.factor)
     wrong = [size for size in found if size % ITEM_BYTES]
     if wrong:
-        raise BenchError(f"a message of {wrong[0]} bytes: messages are float32 numbers, so their "
-                         f"sizes are multiples of {ITEM_BYTES}")
+        raise BenchError(
+            f"a message of {wrong[0]} bytes: messages are float32 numbers, so their sizes are multiples of {ITEM_BYTES}"
+        )
     return found
 
 
@@ -148,8 +151,10 @@ def nccl_settings(texts):
     for text in texts or ():
         name, equals, value = text.partition("=")
         if not re.fullmatch(r"NCCL_[A-Z0-9_]+", name) or not equals or not value:
-            raise BenchError(f"--nccl {text}: NCCL_NAME=VALUE is needed, such as NCCL_ALGO=Ring or "
-                             "NCCL_P2P_LEVEL=PHB; nothing else is set here")
+            raise BenchError(
+                f"--nccl {text}: NCCL_NAME=VALUE is needed, such as NCCL_ALGO=Ring or "
+                "NCCL_P2P_LEVEL=PHB; nothing else is set here"
+            )
         found[name] = value
     return found
 
@@ -180,7 +185,8 @@ def refuse_what_does_not_fit(size_bytes, copies, ranks, free=None):
         raise BenchError(
             f"messages of {size_bytes:,} bytes need about {needed / 1e6:,.0f} MB ({copies} copies "
             f"on each of {ranks} rank{'s' * (ranks > 1)}), and this host has {free / 1e6:,.0f} MB "
-            f"left: --max-bytes {fits} would fit")
+            f"left: --max-bytes {fits} would fit"
+        )
 
 
 # ---------------------------------------------------------------- where the bytes go
@@ -230,8 +236,10 @@ def address(interface):
     """
     there = _addresses()
     if interface not in there:
-        raise BenchError(f"--interface {interface}: there is none with an IPv4 address on this "
-                         f"host; there are: {', '.join(sorted(there))}")
+        raise BenchError(
+            f"--interface {interface}: there is none with an IPv4 address on this "
+            f"host; there are: {', '.join(sorted(there))}"
+        )
     return there[interface]
 
 
@@ -242,5 +250,9 @@ def interface_of(address):
 
 def _addresses():
     """The IPv4 address of each network interface of this host that has one."""
-    return {name: entry.address for name, entries in psutil.net_if_addrs().items()
-            for entry in entries if entry.family == socket.AF_INET}
+    return {
+        name: entry.address
+        for name, entries in psutil.net_if_addrs().items()
+        for entry in entries
+        if entry.family == socket.AF_INET
+    }

@@ -45,10 +45,7 @@ def _panel(left, title, points, x_end, kind):
     low, high = y_ticks[0], y_ticks[-1]
 
     def at(x, y):
-        return (
-            round(left + LEFT + width * x / x_end, 1),
-            round(TOP + height * (1 - (y - low) / (high - low)), 1),
-        )
+        return (round(left + LEFT + width * x / x_end, 1), round(TOP + height * (1 - (y - low) / (high - low)), 1))
 
     parts = [f'<text x="{left + LEFT}" y="14" class="ddl-title">{title}</text>']
     for tick in y_ticks:
@@ -58,10 +55,7 @@ def _panel(left, title, points, x_end, kind):
     for tick in ticks(0, x_end, inside=True):
         x, y = at(tick, low)
         parts.append(f'<text x="{x}" y="{y + 15}" text-anchor="middle">{short(tick)}</text>')
-    parts.append(
-        f'<text x="{left + LEFT + width / 2}" y="{PANEL_HEIGHT - 5}" text-anchor="middle">'
-        "samples seen</text>"
-    )
+    parts.append(f'<text x="{left + LEFT + width / 2}" y="{PANEL_HEIGHT - 5}" text-anchor="middle">samples seen</text>')
     places = [at(x, y) for x, y in points]
     line = " ".join(f"{x},{y}" for x, y in places)
     parts.append(f'<polyline points="{line}" class="{kind}"/>')

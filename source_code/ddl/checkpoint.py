@@ -162,8 +162,10 @@ def restore(path, variables, settings):
             arrays = dict(file)
             text = json.loads(str(arrays.pop("text")))
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise SettingError(f"{path} can not be resumed: it is damaged, or no checkpoint ({error}). "
-                           "Resume another, or move it away to start from the beginning") from error
+        raise SettingError(
+            f"{path} can not be resumed: it is damaged, or no checkpoint ({error}). "
+            "Resume another, or move it away to start from the beginning"
+        ) from error
     other = [
         f"{name} is {settings.get(name)!r} here and {value!r} there"
         for name, value in text["settings"].items()

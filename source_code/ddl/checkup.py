@@ -32,8 +32,12 @@ def doctor(site=None, submit=False):
     try:
         site = site if isinstance(site, Site) else Site.here(site)
     except SiteError as error:
-        broken = Check("site", "missing", str(error), "the table of all keys is in "
-                       "containers/sites/README.md; below, this machine by itself")
+        broken = Check(
+            "site",
+            "missing",
+            str(error),
+            "the table of all keys is in containers/sites/README.md; below, this machine by itself",
+        )
         return Report((broken, *_machine(Site.detect())))
     ran = [sitecheck.two_ranks(site)] if submit else []
     return Report((*sitecheck.checks(site), *_machine(site), *ran))
@@ -41,13 +45,15 @@ def doctor(site=None, submit=False):
 
 def _machine(site):
     """Look at this machine; what only ranks need is not asked of it where they run elsewhere."""
-    devices = [] if site.scheduler == "slurm" else [
-        _cores(), _memory(), _gpus(), _slurm(), _hosts(site)]
+    devices = [] if site.scheduler == "slurm" else [_cores(), _memory(), _gpus(), _slurm(), _hosts(site)]
     software = [_software(), _horovod(site.controller)]
     if site.container != "none" and not site.inside:
-        software = [replace(check, state="optional", advice="",
-                            detail=f"{check.detail}; ranks have the image's")
-                    if check.state == "missing" else check for check in software]
+        software = [
+            replace(check, state="optional", advice="", detail=f"{check.detail}; ranks have the image's")
+            if check.state == "missing"
+            else check
+            for check in software
+        ]
     return (*devices, *software, *_data(), _disk(), _containers(), _inside())
 
 
@@ -58,9 +64,12 @@ def _cores():
     detail = f"{usable} usable" + (f" of {whole}" if whole != usable else "")
     if usable >= 2:
         return Check("processor cores", "OK", detail)
-    return Check("processor cores", "missing", detail,
-                 "two workers need two; launch(..., oversubscribe=True) runs them on one, "
-                 "slowly")
+    return Check(
+        "processor cores",
+        "missing",
+        detail,
+        "two workers need two; launch(..., oversubscribe=True) runs them on one, slowly",
+    )
 
 
 def _memory():
@@ -70,8 +79,7 @@ def _memory():
     detail = f"{gib:.1f} GiB available"
     if gib >= 3:
         return Check("memory", "OK", detail)
-    return Check("memory", "missing", detail,
-                 "two workers need about 3 GiB: close other programs and kernels")
+    return Check("memory", "missing", detail, "two workers need about 3 GiB: close other programs and kernels")
 
 
 def _gpus():
@@ -92,8 +100,7 @@ def _software():
     needed = ("tensorflow", "horovod", "tensorflow_addons")
     missing = [name for name in needed if not found[name]]
     if missing:
-        return Check("software", "missing", detail,
-                     f"`make setup` installs {', '.join(missing)}")
+        return Check("software", "missing", detail, f"`make setup` installs {', '.join(missing)}")
     return Check("software", "OK", detail)
 
 
@@ -103,17 +110,19 @@ def _horovod(controller):
     try:
         built = built_with()
     except (RuntimeError, ImportError, AttributeError) as problem:
-        return Check("Horovod build", "missing", str(problem),
-                     "`make setup` builds it again")
+        return Check("Horovod build", "missing", str(problem), "`make setup` builds it again")
     with_, without = (
-        [name for name in ("gloo", "mpi", "nccl", "cuda") if bool(built.get(name)) is there]
-        for there in (True, False)
+        [name for name in ("gloo", "mpi", "nccl", "cuda") if bool(built.get(name)) is there] for there in (True, False)
     )
     detail = f"with {', '.join(with_) or 'nothing'}; without {', '.join(without) or 'nothing'}"
     if controller in with_:
         return Check("Horovod build", "OK", detail)
-    return Check("Horovod build", "missing", detail, f'launching here uses controller = '
-                 f'"{controller}": build Horovod with HOROVOD_WITH_{controller.upper()}=1')
+    return Check(
+        "Horovod build",
+        "missing",
+        detail,
+        f'launching here uses controller = "{controller}": build Horovod with HOROVOD_WITH_{controller.upper()}=1',
+    )
 
 
 def _data():
@@ -126,15 +135,18 @@ def _data():
 def _cifar10(entry):
     if entry.there:
         return Check("CIFAR-10", "OK", f"{entry.form}, {entry.samples:,} pictures, in {entry.path}")
-    return Check("CIFAR-10", "optional", "not here: generated pictures stand in for it",
-                 "`ddl data fetch cifar10`, or set DDL_DATA_DIR to a folder that has it")
+    return Check(
+        "CIFAR-10",
+        "optional",
+        "not here: generated pictures stand in for it",
+        "`ddl data fetch cifar10`, or set DDL_DATA_DIR to a folder that has it",
+    )
 
 
 def _synthetic(entry):
     if entry.there:
         return Check("generated pictures", "OK", f"in {entry.path}")
-    return Check("generated pictures", "OK", "not made yet: the first run that needs them takes "
-                 "some seconds longer")
+    return Check("generated pictures", "OK", "not made yet: the first run that needs them takes some seconds longer")
 
 
 def _disk():
@@ -145,11 +157,9 @@ def _disk():
     gib = shutil.disk_usage(there).free / 2**30
     detail = f"{gib:.1f} GiB free for runs in {folder}"
     if not os.access(there, os.W_OK):
-        return Check("disk", "missing", f"{there} is not writable",
-                     "set DDL_RUNS_DIR to a folder of yours")
+        return Check("disk", "missing", f"{there} is not writable", "set DDL_RUNS_DIR to a folder of yours")
     if gib < 1:
-        return Check("disk", "missing", detail,
-                     "delete old runs, or set DDL_RUNS_DIR to a larger disk")
+        return Check("disk", "missing", detail, "delete old runs, or set DDL_RUNS_DIR to a larger disk")
     return Check("disk", "OK", detail)
 
 
@@ -164,27 +174,28 @@ def _hosts(site):
 
     name, reason = "several hosts", hosts.permitted()
     if not reason:
-        return Check(name, "OK", "this machine can stand for several, with a slow network between "
-                     "them")
+        return Check(name, "OK", "this machine can stand for several, with a slow network between them")
     if site.scheduler == "namespaces":
-        return Check(name, "missing", f"they can't be made on this machine: {reason}",
-                     'scheduler = "local" runs all ranks on this machine')
-    return Check(name, "optional", f"they can't be made on this machine: {reason}",
-                 "the lesson shows recorded runs instead")
+        return Check(
+            name,
+            "missing",
+            f"they can't be made on this machine: {reason}",
+            'scheduler = "local" runs all ranks on this machine',
+        )
+    return Check(
+        name, "optional", f"they can't be made on this machine: {reason}", "the lesson shows recorded runs instead"
+    )
 
 
 def _containers():
-    found = [name for name in ("docker", "podman", "apptainer", "singularity")
-             if shutil.which(name)]
+    found = [name for name in ("docker", "podman", "apptainer", "singularity") if shutil.which(name)]
     if found:
-        return Check("containers", "OK", f"on the path: {', '.join(found)}; whether an image can "
-                     "be run was not tried")
+        return Check("containers", "OK", f"on the path: {', '.join(found)}; whether an image can be run was not tried")
     return Check("containers", "optional", "none here, and none needed")
 
 
 def _inside():
-    marks = {"/.dockerenv": "Docker", "/run/.containerenv": "Podman",
-             "/.singularity.d": "Singularity"}
+    marks = {"/.dockerenv": "Docker", "/run/.containerenv": "Podman", "/.singularity.d": "Singularity"}
     inside = [name for mark, name in marks.items() if Path(mark).exists()]
     where = f"in a {inside[0]} container" if inside else "not in a known container"
     return Check("this process", "OK", f"{where}, {sys.executable}")

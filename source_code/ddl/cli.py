@@ -45,70 +45,97 @@ def _parser():
         return sub
 
     run = command("run", _run, "run a script for Horovod or tf.distribute on several workers")
-    run.add_argument("-n", "--workers", type=int, default=2,
-                     help="number of ranks that compute (default 2)")
-    run.add_argument("--cluster", choices=CLUSTERS, default=CLUSTERS[0],
-                     help="what the ranks are to each other (default horovod)")
-    run.add_argument("--parameter-servers", type=int, metavar="N",
-                     help="ranks that keep weights, with --cluster parameter_server (default 1)")
+    run.add_argument("-n", "--workers", type=int, default=2, help="number of ranks that compute (default 2)")
+    run.add_argument(
+        "--cluster", choices=CLUSTERS, default=CLUSTERS[0], help="what the ranks are to each other (default horovod)"
+    )
+    run.add_argument(
+        "--parameter-servers",
+        type=int,
+        metavar="N",
+        help="ranks that keep weights, with --cluster parameter_server (default 1)",
+    )
     run.add_argument("--threads", type=int, help="threads per rank (default: cores / workers)")
     run.add_argument("--timeout-s", type=float, help="end the run after this many seconds")
     run.add_argument("--name", help="what tables and figures call the run")
-    run.add_argument("--oversubscribe", action="store_true",
-                     help="allow more ranks than cores or GPUs")
+    run.add_argument("--oversubscribe", action="store_true", help="allow more ranks than cores or GPUs")
     run.add_argument("--nodes", type=int, help="spread the ranks over so many nodes")
     run.add_argument("--site", metavar="FILE", help="where to run (default: found or detected)")
-    run.add_argument("--detach", action="store_true",
-                     help="return at once; the run goes on (`ddl show RUN` follows it)")
+    run.add_argument(
+        "--detach", action="store_true", help="return at once; the run goes on (`ddl show RUN` follows it)"
+    )
     run.add_argument("--dry-run", action="store_true", help="print the command, run nothing")
     run.add_argument("script", help="a path, or the name of one of the course's scripts")
     run.add_argument("args", nargs=argparse.REMAINDER, help="the script's own arguments")
 
     command("list", _list, "list all runs")
-    for name, function, text in (("show", _show, "follow a run, or show one that is over"),
-                                 ("stop", _stop, "stop a run")):
+    for name, function, text in (
+        ("show", _show, "follow a run, or show one that is over"),
+        ("stop", _stop, "stop a run"),
+    ):
         command(name, function, text).add_argument("run", help="its id, or the beginning of it")
-    command("compare", _compare, "compare runs in a table").add_argument(
-        "run", nargs="+", help="their ids")
+    command("compare", _compare, "compare runs in a table").add_argument("run", nargs="+", help="their ids")
     doctor = command("doctor", _doctor, "what is here, and what to do about what is not")
     doctor.add_argument("--site", metavar="FILE", help="check this site file")
     doctor.add_argument("--submit", action="store_true", help="run two ranks there, too")
 
     topology = command("topology", _topology, "show how this machine is built, or another one")
-    topology.add_argument("machine", nargs="?", metavar="NAME_OR_FILE",
-                          help="a recorded one, a .toml file, XML of lstopo or the text of "
-                               "nvidia-smi topo -m (default: this machine)")
-    topology.add_argument("--matrix", action="store_true",
-                          help="how far GPUs and network cards are apart, as nvidia-smi topo -m")
+    topology.add_argument(
+        "machine",
+        nargs="?",
+        metavar="NAME_OR_FILE",
+        help="a recorded one, a .toml file, XML of lstopo or the text of nvidia-smi topo -m (default: this machine)",
+    )
+    topology.add_argument(
+        "--matrix", action="store_true", help="how far GPUs and network cards are apart, as nvidia-smi topo -m"
+    )
     topology.add_argument("--figure", metavar="FILE", help="draw it, as .png, .svg or .pdf")
 
     predict = command("predict", _predict, "predict a training's scaling on a cluster of servers")
-    predict.add_argument("--topology", required=True, metavar="NAME_OR_FILE",
-                         help="of a server, as for `ddl topology`, with its network")
-    predict.add_argument("--network", metavar="CARDSxGBIT",
-                         help="of a server, where the topology does not say: 8x200 is 8 cards of "
-                              "200 Gbit/s")
-    predict.add_argument("--link-gb-per-s", type=float, metavar="X",
-                         help="from a GPU to the next, per direction, where the topology does not "
-                              "say")
+    predict.add_argument(
+        "--topology", required=True, metavar="NAME_OR_FILE", help="of a server, as for `ddl topology`, with its network"
+    )
+    predict.add_argument(
+        "--network",
+        metavar="CARDSxGBIT",
+        help="of a server, where the topology does not say: 8x200 is 8 cards of 200 Gbit/s",
+    )
+    predict.add_argument(
+        "--link-gb-per-s",
+        type=float,
+        metavar="X",
+        help="from a GPU to the next, per direction, where the topology does not say",
+    )
     predict.add_argument("--nodes", type=int, default=1, help="up to so many servers (default 1)")
     predict.add_argument("--model", metavar="NAME", help="a published network, such as resnet50")
     predict.add_argument("--batch", type=int, default=64, help="samples of each GPU (default 64)")
-    predict.add_argument("--parameters", type=int, metavar="N",
-                         help="of a network of your own, instead of --model")
-    predict.add_argument("--images-per-s", type=float, metavar="X",
-                         help="that one GPU trains with it (default: published for the model)")
-    predict.add_argument("--gradient-bytes", type=int, default=4, metavar="N",
-                         help="of a parameter's gradient: 2 in half precision (default 4)")
-    predict.add_argument("--fusion-threshold-mb", type=float, default=64, metavar="MB",
-                         help="gradients travel together up to so many MiB (default 64, Horovod's)")
-    predict.add_argument("--baseline", type=int, default=1, metavar="N",
-                         help="efficiency is against N GPUs (default 1)")
+    predict.add_argument("--parameters", type=int, metavar="N", help="of a network of your own, instead of --model")
+    predict.add_argument(
+        "--images-per-s", type=float, metavar="X", help="that one GPU trains with it (default: published for the model)"
+    )
+    predict.add_argument(
+        "--gradient-bytes",
+        type=int,
+        default=4,
+        metavar="N",
+        help="of a parameter's gradient: 2 in half precision (default 4)",
+    )
+    predict.add_argument(
+        "--fusion-threshold-mb",
+        type=float,
+        default=64,
+        metavar="MB",
+        help="gradients travel together up to so many MiB (default 64, Horovod's)",
+    )
+    predict.add_argument(
+        "--baseline", type=int, default=1, metavar="N", help="efficiency is against N GPUs (default 1)"
+    )
     predict.add_argument("--figure", metavar="FILE", help="draw it too: a .png or .svg")
 
     check = command("check", _check, "run a lesson's visible tests on your saved answers")
-    check.add_argument("notebook", metavar="LESSON_OR_FILE",
-                       help="a lesson's name or its beginning, or a notebook's path")
+    check.add_argument(
+        "notebook", metavar="LESSON_OR_FILE", help="a lesson's name or its beginning, or a notebook's path"
+    )
     command("lab", _lab, "open JupyterLab on the course in this folder; its own options follow")
 
     data = command("data", None, "data sets").add_subparsers(required=True, metavar="ACTION")
@@ -126,14 +153,24 @@ def _parser():
 def _run(arguments):
     from ddl.run import launch
 
-    run = launch(arguments.script, workers=arguments.workers, args=tuple(arguments.args),
-                 name=arguments.name, threads=arguments.threads, timeout_s=arguments.timeout_s,
-                 oversubscribe=arguments.oversubscribe, dry_run=arguments.dry_run,
-                 cluster=arguments.cluster, parameter_servers=arguments.parameter_servers,
-                 nodes=arguments.nodes, site=arguments.site, detach=arguments.detach, check=False)
+    run = launch(
+        arguments.script,
+        workers=arguments.workers,
+        args=tuple(arguments.args),
+        name=arguments.name,
+        threads=arguments.threads,
+        timeout_s=arguments.timeout_s,
+        oversubscribe=arguments.oversubscribe,
+        dry_run=arguments.dry_run,
+        cluster=arguments.cluster,
+        parameter_servers=arguments.parameter_servers,
+        nodes=arguments.nodes,
+        site=arguments.site,
+        detach=arguments.detach,
+        check=False,
+    )
     if run and arguments.detach:
-        print(f"{run.id} is on its way: `ddl show {run.id}` follows it, "
-              f"`ddl stop {run.id}` ends it")
+        print(f"{run.id} is on its way: `ddl show {run.id}` follows it, `ddl stop {run.id}` ends it")
         return 0
     return run.status if run else 0
 
@@ -196,15 +233,24 @@ def _predict(arguments):
     machine = topology.load(arguments.topology)
     links = {"network": arguments.network, "link_gb_per_s": arguments.link_gb_per_s}
     predictions = prediction.scaling(
-        machine, arguments.nodes, arguments.model, arguments.batch,
-        parameters=arguments.parameters, images_per_s=arguments.images_per_s,
-        gradient_bytes=arguments.gradient_bytes, baseline=arguments.baseline,
-        fusion_bytes=arguments.fusion_threshold_mb * 2**20, **links)
+        machine,
+        arguments.nodes,
+        arguments.model,
+        arguments.batch,
+        parameters=arguments.parameters,
+        images_per_s=arguments.images_per_s,
+        gradient_bytes=arguments.gradient_bytes,
+        baseline=arguments.baseline,
+        fusion_bytes=arguments.fusion_threshold_mb * 2**20,
+        **links,
+    )
     what = arguments.model or f"{arguments.parameters:,} parameters"
-    title = (f"{what} on {arguments.topology}, {arguments.batch} samples a GPU, gradients of "
-             f"{arguments.gradient_bytes} bytes, efficiency against {arguments.baseline} GPU"
-             f"{'s' * (arguments.baseline > 1)}. "
-             f"{prediction.server(machine, **links).assumed}").strip()
+    title = (
+        f"{what} on {arguments.topology}, {arguments.batch} samples a GPU, gradients of "
+        f"{arguments.gradient_bytes} bytes, efficiency against {arguments.baseline} GPU"
+        f"{'s' * (arguments.baseline > 1)}. "
+        f"{prediction.server(machine, **links).assumed}"
+    ).strip()
     print(repr(prediction.table(predictions, title)))
     if arguments.figure:
         from ddl.prediction_plot import plot_prediction

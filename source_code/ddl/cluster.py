@@ -47,8 +47,7 @@ LOOK_EVERY_S = 0.1
 CONNECT_S = 1.0
 # A script that waits by itself says more than its launcher can: it goes first.
 LAUNCHER_GRACE_S = 5.0
-EXAMPLE = ('{"cluster": {"worker": ["host1:2222", "host2:2222"]}, '
-           '"task": {"type": "worker", "index": 0}}')
+EXAMPLE = '{"cluster": {"worker": ["host1:2222", "host2:2222"]}, "task": {"type": "worker", "index": 0}}'
 
 
 class ClusterError(ValueError):
@@ -84,30 +83,34 @@ class Cluster:
         for name in ("workers", "chief", "ps"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         if self.type not in TYPES:
-            raise ClusterError(f'TF_CONFIG: the task\'s type {self.type!r} is not one of: '
-                               f"{', '.join(TYPES)}")
+            raise ClusterError(f"TF_CONFIG: the task's type {self.type!r} is not one of: {', '.join(TYPES)}")
         there = self.spec.get(self.type, [])
         if type(self.index) is not int or not 0 <= self.index < len(there):
             have = f"{len(there)} task{'s' * (len(there) != 1)} of that type"
-            valid = f": an index from 0 to {len(there) - 1} works" if there else \
-                f': give "cluster" a list "{self.type}"'
-            raise ClusterError(f"TF_CONFIG: the task's type is {self.type!r} and its index "
-                               f"{self.index!r}, but the cluster has {have}{valid}")
+            valid = (
+                f": an index from 0 to {len(there) - 1} works" if there else f': give "cluster" a list "{self.type}"'
+            )
+            raise ClusterError(
+                f"TF_CONFIG: the task's type is {self.type!r} and its index "
+                f"{self.index!r}, but the cluster has {have}{valid}"
+            )
         if not self.workers:
-            raise ClusterError('TF_CONFIG: the cluster has no workers: give "cluster" a list '
-                               '"worker" of addresses')
+            raise ClusterError('TF_CONFIG: the cluster has no workers: give "cluster" a list "worker" of addresses')
         if len(self.chief) > 1:
             raise ClusterError(f"TF_CONFIG: the cluster has {len(self.chief)} chiefs: one works")
         if self.ps and not self.chief:
-            raise ClusterError('TF_CONFIG: the cluster has parameter servers ("ps") and no chief, '
-                               'who would coordinate them: give "cluster" a list "chief" with one '
-                               "address, the same in every task")
+            raise ClusterError(
+                'TF_CONFIG: the cluster has parameter servers ("ps") and no chief, '
+                'who would coordinate them: give "cluster" a list "chief" with one '
+                "address, the same in every task"
+            )
         addresses = list(self.tasks.values())
         for task, address in self.tasks.items():
             _host_and_port(address, task)
             if addresses.count(address) > 1:
-                raise ClusterError(f"TF_CONFIG: {task} has the address {address}, which another "
-                                   "task has too: every task needs its own")
+                raise ClusterError(
+                    f"TF_CONFIG: {task} has the address {address}, which another task has too: every task needs its own"
+                )
 
     @property
     def spec(self):
@@ -118,8 +121,11 @@ class Cluster:
     @property
     def tasks(self):
         """Addresses by the task's name ("chief", "worker 1"), in the order of ranks."""
-        return {task_name(name, index): address for name, addresses in self.spec.items()
-                for index, address in enumerate(addresses)}
+        return {
+            task_name(name, index): address
+            for name, addresses in self.spec.items()
+            for index, address in enumerate(addresses)
+        }
 
     @property
     def name(self):
@@ -140,7 +146,7 @@ class Cluster:
     def local_rank(self):
         """This worker's number among the workers of its host; 0 for the other tasks."""
         hosts = [address.rpartition(":")[0] for address in self.workers]
-        return hosts[:self.index].count(hosts[self.index]) if self.type == "worker" else 0
+        return hosts[: self.index].count(hosts[self.index]) if self.type == "worker" else 0
 
     @property
     def tf_config(self):
@@ -156,8 +162,9 @@ def task_name(type, index):
 def _host_and_port(address, task):
     host, _, port = str(address).rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 2**16:
-        raise ClusterError(f"TF_CONFIG: {task} has the address {address!r}: host:port is needed, "
-                           "for example 10.0.0.7:2222")
+        raise ClusterError(
+            f"TF_CONFIG: {task} has the address {address!r}: host:port is needed, for example 10.0.0.7:2222"
+        )
     return host.strip("[]"), int(port)
 
 
@@ -183,30 +190,36 @@ def read(environment=os.environ):
     """
     text = environment.get("TF_CONFIG")
     if not text:
-        raise ClusterError('TF_CONFIG is not set: start the script with launch(..., cluster='
-                           f'"multi_worker"), or set it in every process, as in {EXAMPLE}')
+        raise ClusterError(
+            "TF_CONFIG is not set: start the script with launch(..., cluster="
+            f'"multi_worker"), or set it in every process, as in {EXAMPLE}'
+        )
     try:
         said = json.loads(text)
     except json.JSONDecodeError as error:
-        raise ClusterError(f"TF_CONFIG is no JSON: {error.msg} at character {error.pos + 1} of "
-                           f"{text!r}. It looks like this: {EXAMPLE}") from None
+        raise ClusterError(
+            f"TF_CONFIG is no JSON: {error.msg} at character {error.pos + 1} of {text!r}. It looks like this: {EXAMPLE}"
+        ) from None
     try:
         listed, task = dict(said["cluster"]), dict(said["task"])
         unknown = sorted(set(listed) - set(TYPES))
         if unknown:
-            raise ClusterError(f'TF_CONFIG: "cluster" has the type {unknown[0]!r}, which is not '
-                               f"one of: {', '.join(TYPES)}")
+            raise ClusterError(
+                f'TF_CONFIG: "cluster" has the type {unknown[0]!r}, which is not one of: {", ".join(TYPES)}'
+            )
         for name, addresses in listed.items():
             if not isinstance(addresses, list):
-                raise ClusterError(f'TF_CONFIG: "{name}" is {addresses!r}: a list of addresses '
-                                   "is needed")
-        cluster = Cluster(task["type"], task["index"], listed.get("worker", ()),
-                          listed.get("chief", ()), listed.get("ps", ()))
+                raise ClusterError(f'TF_CONFIG: "{name}" is {addresses!r}: a list of addresses is needed')
+        cluster = Cluster(
+            task["type"], task["index"], listed.get("worker", ()), listed.get("chief", ()), listed.get("ps", ())
+        )
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, ClusterError):
             raise
-        raise ClusterError('TF_CONFIG needs "cluster" (lists of addresses by type) and "task" '
-                           f"(type and index), as in {EXAMPLE}; it is {text!r}") from None
+        raise ClusterError(
+            'TF_CONFIG needs "cluster" (lists of addresses by type) and "task" '
+            f"(type and index), as in {EXAMPLE}; it is {text!r}"
+        ) from None
     _check_own_port(cluster)
     return cluster
 
@@ -222,9 +235,11 @@ def _check_own_port(cluster):
         own = psutil.Process().net_connections("tcp")
         if any(each.status == psutil.CONN_LISTEN and each.laddr.port == port for each in own):
             return
-        raise ClusterError(f"TF_CONFIG: {cluster.name}, this task, cannot have port {port}: "
-                           f"{error.strerror}. End the program that uses it, or choose another "
-                           "port, the same in every task") from None
+        raise ClusterError(
+            f"TF_CONFIG: {cluster.name}, this task, cannot have port {port}: "
+            f"{error.strerror}. End the program that uses it, or choose another "
+            "port, the same in every task"
+        ) from None
 
 
 def _socket(port=0):
@@ -288,7 +303,8 @@ def await_all(cluster=None, seconds=None):
                 raise ClusterError(
                     f"{cluster.name} waited {seconds:g} s for {who}: nobody answers there (the "
                     "first task answers when all others do). Was it started, is the address right "
-                    "in every task's TF_CONFIG, and does a firewall let it through?")
+                    "in every task's TF_CONFIG, and does a firewall let it through?"
+                )
             time.sleep(LOOK_EVERY_S)
 
 
@@ -318,8 +334,13 @@ def serve(cluster):
         raise ClusterError("the chief coordinates: serve() is for all the others")
     # A step waits inside the server for other steps, one thread each: with fewer it hangs.
     config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=len(cluster.workers) + 1)
-    server = tf.distribute.Server(tf.train.ClusterSpec(cluster.spec), job_name=cluster.type,
-                                  task_index=cluster.index, protocol="grpc", config=config)
+    server = tf.distribute.Server(
+        tf.train.ClusterSpec(cluster.spec),
+        job_name=cluster.type,
+        task_index=cluster.index,
+        protocol="grpc",
+        config=config,
+    )
     folder = _folder()
     if not folder:
         server.join()
@@ -379,8 +400,7 @@ def role_of(job, rank):
 
 def attempt():
     """Name this start of this run: a requeued job of Slurm has the same folder, but starts anew."""
-    return "-".join(os.environ.get(name, "0") for name in
-                    ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"))
+    return "-".join(os.environ.get(name, "0") for name in ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"))
 
 
 _reserved = []  # sockets that keep this process' port for its server until the process ends
@@ -427,13 +447,17 @@ def assemble(folder, rank, them, seconds=None):
         if not absent:
             break
         if time.monotonic() > deadline:
-            raise ClusterError(f"{' and '.join(absent)} did not start within {seconds:g} s. On a "
-                               "slow machine DDL_CLUSTER_TIMEOUT_S gives them more; ranks on other "
-                               f"nodes have to share the folder {folder.path}")
+            raise ClusterError(
+                f"{' and '.join(absent)} did not start within {seconds:g} s. On a "
+                "slow machine DDL_CLUSTER_TIMEOUT_S gives them more; ranks on other "
+                f"nodes have to share the folder {folder.path}"
+            )
         os.listdir(folder.path)  # a shared file system remembers that a file was not there
         time.sleep(LOOK_EVERY_S)
-    listed = {kind: tuple(address for address, (type, _) in zip(addresses, them, strict=True)
-                          if type == kind) for kind in TYPES}
+    listed = {
+        kind: tuple(address for address, (type, _) in zip(addresses, them, strict=True) if type == kind)
+        for kind in TYPES
+    }
     return Cluster(*them[rank], listed["worker"], listed["chief"], listed["ps"])
 
 
@@ -461,8 +485,7 @@ def first_absent(folder, them, seconds=None):
     seconds = timeout_s() if seconds is None else seconds
     absent, deadline = list(range(len(them))), None
     while absent:
-        absent = [rank for rank in absent
-                  if not ((address := _address(folder, rank)) and answers(address))]
+        absent = [rank for rank in absent if not ((address := _address(folder, rank)) and answers(address))]
         if len(absent) < len(them):
             deadline = deadline or time.monotonic() + seconds + LAUNCHER_GRACE_S
             if time.monotonic() > deadline:
@@ -490,5 +513,5 @@ def visible_devices(rank, local_rank, them, devices):
     """
     if not devices or them[rank][0] != "worker":
         return ""
-    before = sum(type == "worker" for type, _ in them[rank - local_rank:rank])
+    before = sum(type == "worker" for type, _ in them[rank - local_rank : rank])
     return devices[before % len(devices)]

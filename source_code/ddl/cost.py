@@ -122,8 +122,9 @@ def halving_doubling(size_bytes, ranks, alpha_s, beta_s_per_byte, gamma_s_per_by
     steps = p.bit_length() - 1
     odd = p != 1 << steps
     share = 1 - 1 / (1 << steps)
-    return (2 * (steps + odd) * alpha_s
-            + size_bytes * (2 * (share + odd) * beta_s_per_byte + (share + odd) * gamma_s_per_byte))
+    return 2 * (steps + odd) * alpha_s + size_bytes * (
+        2 * (share + odd) * beta_s_per_byte + (share + odd) * gamma_s_per_byte
+    )
 
 
 def tree(size_bytes, ranks, alpha_s, beta_s_per_byte, gamma_s_per_byte=0.0):
@@ -193,14 +194,13 @@ def ring_over_nodes(size_bytes, ranks_per_node, nodes, inside, between):
     p = _ranks(ranks_per_node) * _ranks(nodes)
     far = 2 * (nodes - 1)
     near = 2 * (p - 1) - far
-    slowest = max([inside.beta_s_per_byte] * (ranks_per_node > 1)
-                  + [between.beta_s_per_byte] * (nodes > 1), default=0.0)
-    return (near * inside.alpha_s + far * between.alpha_s
-            + 2 * (p - 1) / p * size_bytes * slowest)
+    slowest = max(
+        [inside.beta_s_per_byte] * (ranks_per_node > 1) + [between.beta_s_per_byte] * (nodes > 1), default=0.0
+    )
+    return near * inside.alpha_s + far * between.alpha_s + 2 * (p - 1) / p * size_bytes * slowest
 
 
-def hierarchical(size_bytes, ranks_per_node, nodes, inside, between,
-                 algorithm="halving and doubling"):
+def hierarchical(size_bytes, ranks_per_node, nodes, inside, between, algorithm="halving and doubling"):
     """Return the seconds of an all-reduce in three steps: inside nodes, between them, inside.
 
     Each node's ranks add up so that each has one piece of the sum (reduce-scatter), the pieces are
@@ -223,8 +223,9 @@ def hierarchical(size_bytes, ranks_per_node, nodes, inside, between,
     -------
     float
     """
-    return (ring(size_bytes, ranks_per_node, inside.alpha_s, inside.beta_s_per_byte)
-            + _algorithm(algorithm)(size_bytes, nodes, between.alpha_s, between.beta_s_per_byte))
+    return ring(size_bytes, ranks_per_node, inside.alpha_s, inside.beta_s_per_byte) + _algorithm(algorithm)(
+        size_bytes, nodes, between.alpha_s, between.beta_s_per_byte
+    )
 
 
 # ---------------------------------------------------------------- fitting
@@ -255,8 +256,10 @@ class Fit:
         """Return the seconds of an all-reduce of so many bytes, by default on as many ranks."""
         if ranks is None:
             if len(set(self.ranks)) > 1:
-                raise ValueError("the points are of several numbers of ranks: say of how many the "
-                                 "all-reduce is, fit(size_bytes, ranks)")
+                raise ValueError(
+                    "the points are of several numbers of ranks: say of how many the "
+                    "all-reduce is, fit(size_bytes, ranks)"
+                )
             ranks = self.ranks[0]
         return ALGORITHMS[self.algorithm](size_bytes, ranks, self.alpha_s, self.beta_s_per_byte)
 
@@ -268,8 +271,10 @@ class Fit:
     @property
     def residuals(self):
         """Relative error of each point: the fit's time over the measured one, minus 1."""
-        return tuple(float(self(size, ranks) / taken - 1) for size, ranks, taken
-                     in zip(self.size_bytes, self.ranks, self.seconds, strict=True))
+        return tuple(
+            float(self(size, ranks) / taken - 1)
+            for size, ranks, taken in zip(self.size_bytes, self.ranks, self.seconds, strict=True)
+        )
 
     @property
     def error(self):
@@ -279,8 +284,10 @@ class Fit:
     def __str__(self):
         bandwidth = self.bandwidth_gb_per_s
         speed = "beta too small to see" if numpy.isinf(bandwidth) else f"{bandwidth:.3g} GB/s"
-        return (f"{self.algorithm}: alpha {1e6 * self.alpha_s:.3g} µs, {speed}; half of the "
-                f"{len(self.seconds)} points within {self.error:.1%}")
+        return (
+            f"{self.algorithm}: alpha {1e6 * self.alpha_s:.3g} µs, {speed}; half of the "
+            f"{len(self.seconds)} points within {self.error:.1%}"
+        )
 
 
 def fit(points, ranks, algorithm="ring"):
@@ -310,15 +317,14 @@ def fit(points, ranks, algorithm="ring"):
     ValueError
         If there are fewer than two different points, or what is not a time or a size.
     """
-    size_bytes, seconds = (numpy.array(column, float) for column in zip(*points)) \
-        if len(points) else (numpy.array([]),) * 2
+    size_bytes, seconds = (
+        (numpy.array(column, float) for column in zip(*points)) if len(points) else (numpy.array([]),) * 2
+    )
     every = numpy.broadcast_to(numpy.asarray(ranks, int), len(points))
     if len(set(zip(size_bytes, every))) < 2:
-        raise ValueError(f"{len(points)} points: to tell latency from bandwidth takes two of "
-                         "different sizes, or more")
+        raise ValueError(f"{len(points)} points: to tell latency from bandwidth takes two of different sizes, or more")
     if not (seconds > 0).all() or not (size_bytes >= 0).all() or not numpy.isfinite(seconds).all():
-        raise ValueError("points are (bytes, seconds): no size may be negative, and all times must "
-                         "be above 0 s")
+        raise ValueError("points are (bytes, seconds): no size may be negative, and all times must be above 0 s")
     if (every < 2).any():
         raise ValueError("on one rank nothing travels: measure with two or more")
     counts = numpy.array([terms(algorithm, int(number)) for number in every])
@@ -330,8 +336,7 @@ def fit(points, ranks, algorithm="ring"):
         typical = max(1.4826 * float(numpy.median(off)), 1e-9)  # the deviation, were it normal
         weights = numpy.minimum(1, HUBER * typical / numpy.maximum(off, 1e-12))
     alpha, beta = both.tolist()
-    return Fit(algorithm, tuple(every.tolist()), tuple(size_bytes.tolist()),
-               tuple(seconds.tolist()), alpha, beta)
+    return Fit(algorithm, tuple(every.tolist()), tuple(size_bytes.tolist()), tuple(seconds.tolist()), alpha, beta)
 
 
 ENOUGH = 5  # points: of fewer, none can be told from the others
@@ -380,6 +385,6 @@ def _positive(columns, seconds, weights):
     if (both >= 0).all():
         return both
     # The best without a negative one leaves one of them out.
-    alone = (scaled * root[:, None]).sum(axis=0) / (scaled ** 2).sum(axis=0)
+    alone = (scaled * root[:, None]).sum(axis=0) / (scaled**2).sum(axis=0)
     misses = ((scaled * alone - root[:, None]) ** 2).sum(axis=0)
     return numpy.where(misses == misses.min(), alone, 0.0)

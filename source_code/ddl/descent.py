@@ -216,8 +216,7 @@ def batch_gradients(m, data, size, draws, seed=0, replace=True):
     if replace:
         return random.choice(each, (draws, size)).mean(axis=1)
     if size > len(each):
-        raise ValueError(f"a batch of {size} cannot be drawn from {len(each)} points without "
-                         "replacement")
+        raise ValueError(f"a batch of {size} cannot be drawn from {len(each)} points without replacement")
     shuffled = random.permuted(numpy.tile(each, (draws, 1)), axis=1)
     return shuffled[:, :size].mean(axis=1)
 

@@ -4,7 +4,6 @@ All of them are computed from `ddl.descent` and `ddl.ring`, except where they sa
 measured. `slider` lets a reader move one of a figure's numbers.
 """
 
-
 import numpy
 from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.patches import Rectangle
@@ -54,8 +53,13 @@ def slider(figure, name, low, high, start):
     import ipywidgets as widgets
 
     handle = widgets.FloatLogSlider(
-        value=start, min=numpy.log10(low), max=numpy.log10(high), step=0.02, description=name,
-        readout_format=".4f", layout={"width": "500px"},
+        value=start,
+        min=numpy.log10(low),
+        max=numpy.log10(high),
+        step=0.02,
+        description=name,
+        readout_format=".4f",
+        layout={"width": "500px"},
     )
     shown = widgets.HTML()
 
@@ -92,18 +96,24 @@ def plot_descent(data, lr, m=-0.5, iterations=12):
     curve, time = picture.subplots(1, 2, width_ratios=(3, 2))
     weights = numpy.linspace(*WEIGHTS, 201)
     curve.plot(weights, descent.loss(weights, data), color=BLUE)
-    curve.plot(path, descent.loss(path, data), "o--", color=ORANGE, linewidth=1.2, markersize=6,
-               label="one step after another")
-    curve.plot(path[:1], descent.loss(path[:1], data), "s", color=GREY, markersize=8,
-               label="the start")
+    curve.plot(
+        path, descent.loss(path, data), "o--", color=ORANGE, linewidth=1.2, markersize=6, label="one step after another"
+    )
+    curve.plot(path[:1], descent.loss(path[:1], data), "s", color=GREY, markersize=8, label="the start")
     top = descent.loss(numpy.array(WEIGHTS), data).max()
-    curve.set(xlim=WEIGHTS, ylim=(-0.03 * top, 1.05 * top), xlabel="weight m", ylabel="loss",
-              title=f"learning rate {lr:.4g}")
+    curve.set(
+        xlim=WEIGHTS, ylim=(-0.03 * top, 1.05 * top), xlabel="weight m", ylabel="loss", title=f"learning rate {lr:.4g}"
+    )
     curve.legend(loc="upper center", frameon=True)
     time.plot(path, "o--", color=ORANGE, linewidth=1.2)
     time.axhline(descent.best_weight(data), color=BLUE, linestyle=":", label="the best weight")
-    time.set(ylim=WEIGHTS, xlim=(-0.5, iterations + 0.5), xlabel="step", ylabel="weight m",
-             title=f"each step: distance × {descent.pass_factor(lr, [data]):.3g}")
+    time.set(
+        ylim=WEIGHTS,
+        xlim=(-0.5, iterations + 0.5),
+        xlabel="step",
+        ylabel="weight m",
+        title=f"each step: distance × {descent.pass_factor(lr, [data]):.3g}",
+    )
     time.legend(loc="lower right", frameon=True)
     inside = (WEIGHTS[0] <= path) & (path <= WEIGHTS[1])
     left = "" if inside.all() else f" It leaves the picture at step {numpy.argmin(inside)}."
@@ -143,10 +153,13 @@ def plot_training(data_sets, lr, passes=40, m=0.0):
         panel.plot(numpy.arange(len(path)) / len(batches), path, linewidth=0.7, alpha=0.6, **look)
         panel.plot(ends, linestyle="", marker=MARKERS[index % len(MARKERS)], label=label, **look)
         texts.append(f"{label}: from {m:g} to {ends[-1]:.4g}, best weight {best:.4g}")
-        panel.axhline(best, color=GREY, linestyle=":",
-                      label=None if index else "the best weight")
-    panel.set(xlabel="passes over the data", ylabel="weight m", xlim=(0, passes),
-              title=f"learning rate {lr:.4g}; a mark at the end of each pass")
+        panel.axhline(best, color=GREY, linestyle=":", label=None if index else "the best weight")
+    panel.set(
+        xlabel="passes over the data",
+        ylabel="weight m",
+        xlim=(0, passes),
+        title=f"learning rate {lr:.4g}; a mark at the end of each pass",
+    )
     panel.legend()
     picture.alt = f"The weight over {passes} passes at learning rate {lr:.4g}. {'; '.join(texts)}."
     return picture
@@ -176,17 +189,27 @@ def plot_average(data, m, sizes):
     texts = []
     for row, size in enumerate(sizes):
         values = [descent.gradient(m, batch) for batch in descent.batches_of(data, size)]
-        panel.plot(values, [row] * len(values), linestyle="", markersize=7, alpha=0.75,
-                   marker=MARKERS[row % len(MARKERS)], color=COLOURS[row % len(COLOURS)])
-        texts.append(f"batches of {size}: {len(values)} gradients from {min(values):.3g} to "
-                     f"{max(values):.3g}")
+        panel.plot(
+            values,
+            [row] * len(values),
+            linestyle="",
+            markersize=7,
+            alpha=0.75,
+            marker=MARKERS[row % len(MARKERS)],
+            color=COLOURS[row % len(COLOURS)],
+        )
+        texts.append(f"batches of {size}: {len(values)} gradients from {min(values):.3g} to {max(values):.3g}")
     panel.axvline(descent.gradient(m, data), color=GREY, linestyle=":")
     panel.axvline(0, color="#bbbbbb", linewidth=1)
     panel.set_yticks(range(len(sizes)), [f"batches of {size}" for size in sizes])
-    panel.set(ylim=(len(sizes) - 0.5, -0.5), xlabel="gradient",
-              title=f"at m = {m:g}; dotted: the gradient of all {len(data)} points")
-    picture.alt = (f"Gradients at m = {m:g}, around that of all points, "
-                   f"{descent.gradient(m, data):.3g}. {'; '.join(texts)}.")
+    panel.set(
+        ylim=(len(sizes) - 0.5, -0.5),
+        xlabel="gradient",
+        title=f"at m = {m:g}; dotted: the gradient of all {len(data)} points",
+    )
+    picture.alt = (
+        f"Gradients at m = {m:g}, around that of all points, {descent.gradient(m, data):.3g}. {'; '.join(texts)}."
+    )
     return picture
 
 
@@ -212,32 +235,41 @@ def plot_spread(data, m, sizes, draws=2000):
     one, count = descent.gradients(m, data).std(), len(data)
     picture = Picture(8.0, 4.2)
     panel = picture.subplots()
-    panel.plot(sizes, one / numpy.sqrt(sizes), color=GREY, linestyle=":",
-               label="one point's spread ÷ √B")
+    panel.plot(sizes, one / numpy.sqrt(sizes), color=GREY, linestyle=":", label="one point's spread ÷ √B")
     texts = []
-    for index, (replace, label) in enumerate(((True, "drawn with replacement"),
-                                              (False, "drawn without"))):
-        spread = [
-            descent.batch_gradients(m, data, size, draws, seed=size, replace=replace).std()
-            for size in sizes
-        ]
+    for index, (replace, label) in enumerate(((True, "drawn with replacement"), (False, "drawn without"))):
+        spread = [descent.batch_gradients(m, data, size, draws, seed=size, replace=replace).std() for size in sizes]
         # A batch of all points has no spread but rounding, and no place on a logarithmic axis.
         some = numpy.array(spread) > 1e-9 * one
-        panel.plot(sizes[some], numpy.array(spread)[some], linestyle=LINES[index],
-                   marker=MARKERS[index], color=COLOURS[index], label=label)
-        texts.append(f"{label} it falls from {spread[0]:.3g} at batches of {sizes[0]} to "
-                     f"{spread[-1]:.2g} at batches of {sizes[-1]}")
-    panel.set(xscale="log", yscale="log", xlabel="batch size B, points",
-              ylabel="standard deviation of the gradient",
-              title=f"measured on {draws:,} batches of each size, out of {count} points")
+        panel.plot(
+            sizes[some],
+            numpy.array(spread)[some],
+            linestyle=LINES[index],
+            marker=MARKERS[index],
+            color=COLOURS[index],
+            label=label,
+        )
+        texts.append(
+            f"{label} it falls from {spread[0]:.3g} at batches of {sizes[0]} to "
+            f"{spread[-1]:.2g} at batches of {sizes[-1]}"
+        )
+    panel.set(
+        xscale="log",
+        yscale="log",
+        xlabel="batch size B, points",
+        ylabel="standard deviation of the gradient",
+        title=f"measured on {draws:,} batches of each size, out of {count} points",
+    )
     panel.set_xticks(sizes, [str(size) for size in sizes])
     panel.xaxis.set_minor_formatter(NullFormatter())
     panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     panel.yaxis.set_major_formatter("{x:g}")
     panel.yaxis.set_minor_formatter(NullFormatter())
     panel.legend()
-    picture.alt = (f"Spread of batch gradients at m = {m:g}: {'; '.join(texts)}. "
-                   f"One point's spread ÷ √B would be {one / numpy.sqrt(sizes[-1]):.2g}.")
+    picture.alt = (
+        f"Spread of batch gradients at m = {m:g}: {'; '.join(texts)}. "
+        f"One point's spread ÷ √B would be {one / numpy.sqrt(sizes[-1]):.2g}."
+    )
     return picture
 
 
@@ -261,16 +293,20 @@ def plot_map(data, sizes, low=0.0005, high=0.512):
     kinds = {"converges": GREEN, "settles aside": COLOURS[6], "diverges": ORANGE}
     rates = numpy.geomspace(low, high, 181)
     edges = numpy.sqrt(rates[1:] * rates[:-1])
-    grid = numpy.array([
-        [list(kinds).index(descent.outcome(rate, descent.batches_of(data, size)))
-         for rate in rates] for size in sizes
-    ])
+    grid = numpy.array(
+        [[list(kinds).index(descent.outcome(rate, descent.batches_of(data, size))) for rate in rates] for size in sizes]
+    )
     picture = Picture(8.5, 4.4)
     panel = picture.subplots()
     panel.pcolormesh(
-        [low, *edges, high], numpy.arange(len(sizes) + 1) - 0.5, grid, alpha=0.45,
+        [low, *edges, high],
+        numpy.arange(len(sizes) + 1) - 0.5,
+        grid,
+        alpha=0.45,
         cmap=ListedColormap([*kinds.values()]),
-        norm=BoundaryNorm([-0.5, 0.5, 1.5, 2.5], 3), linewidth=0, rasterized=True,
+        norm=BoundaryNorm([-0.5, 0.5, 1.5, 2.5], 3),
+        linewidth=0,
+        rasterized=True,
     )
     for name, colour in kinds.items():
         panel.plot([], [], "s", color=colour, alpha=0.6, markersize=10, label=name)
@@ -278,19 +314,27 @@ def plot_map(data, sizes, low=0.0005, high=0.512):
     for row, size in enumerate(sizes):
         converging = rates[grid[row] == 0]
         steady = rates[grid[row] < 2]
-        texts.append(f"batches of {size}: converge up to "
-                     f"{converging.max() if len(converging) else 0:.3g}, diverge beyond "
-                     f"{steady.max():.3g}")
+        texts.append(
+            f"batches of {size}: converge up to "
+            f"{converging.max() if len(converging) else 0:.3g}, diverge beyond "
+            f"{steady.max():.3g}"
+        )
     first = rates[grid[0] == 0].max()
     scaled = first * numpy.array(sizes) / sizes[0]
     panel.plot(scaled, range(len(sizes)), "k--", label="learning rate in proportion to batch size")
-    panel.axvline(descent.rate_limit(data), color="black", linestyle=":",
-                  label="1 / mean(x²): the limit for all points together")
+    panel.axvline(
+        descent.rate_limit(data), color="black", linestyle=":", label="1 / mean(x²): the limit for all points together"
+    )
     panel.set_yticks(range(len(sizes)), [str(size) for size in sizes])
-    panel.set(xscale="log", xlim=(low, high), ylim=(-0.5, len(sizes) - 0.5), axisbelow=False,
-              xlabel="learning rate", ylabel="batch size, points",
-              title=f"computed for {len(data)} points; converges: within {descent.NEAR:g} of the "
-                    "best weight")
+    panel.set(
+        xscale="log",
+        xlim=(low, high),
+        ylim=(-0.5, len(sizes) - 0.5),
+        axisbelow=False,
+        xlabel="learning rate",
+        ylabel="batch size, points",
+        title=f"computed for {len(data)} points; converges: within {descent.NEAR:g} of the best weight",
+    )
     panel.grid(False)
     picture.legend(loc="outside lower center", ncols=3)
     picture.alt = f"Where training ends, by learning rate and batch size. {'; '.join(texts)}."
@@ -325,26 +369,45 @@ def plot_best_rate(data, weights, sizes, draws=20_000):
         look = {"color": COLOURS[index % len(COLOURS)]}
         panel.plot(sizes, most / (1 + scale / sizes), linestyle=LINES[index % len(LINES)], **look)
         tried = [descent.best_rate(m, data, size, draws, seed=size) for size in sizes]
-        panel.plot(sizes, tried, linestyle="", marker=MARKERS[index % len(MARKERS)], markersize=7,
-                   label=f"from m = {m:g}: noise scale {scale:.3g}", **look)
-        texts.append(f"from m = {m:g}, where the noise scale is {scale:.3g}, it rises from "
-                     f"{tried[0]:.2g} at batches of {sizes[0]} to {tried[-1]:.2g} at {sizes[-1]}")
+        panel.plot(
+            sizes,
+            tried,
+            linestyle="",
+            marker=MARKERS[index % len(MARKERS)],
+            markersize=7,
+            label=f"from m = {m:g}: noise scale {scale:.3g}",
+            **look,
+        )
+        texts.append(
+            f"from m = {m:g}, where the noise scale is {scale:.3g}, it rises from "
+            f"{tried[0]:.2g} at batches of {sizes[0]} to {tried[-1]:.2g} at {sizes[-1]}"
+        )
     start = most / (1 + scale / sizes[0])
     linear = start * sizes / sizes[0]
-    panel.plot(sizes[linear < 1.5 * most], linear[linear < 1.5 * most], color=GREY, linestyle=":",
-               label="in proportion to batch size")
+    panel.plot(
+        sizes[linear < 1.5 * most],
+        linear[linear < 1.5 * most],
+        color=GREY,
+        linestyle=":",
+        label="in proportion to batch size",
+    )
     panel.axhline(most, color="black", linewidth=1)
     panel.annotate("the best with no noise", (sizes[0], most), va="bottom")
-    panel.set(xscale="log", yscale="log", xlabel="batch size, points",
-              ylabel="learning rate of the best step",
-              title=f"dots: tried on {draws:,} random batches each; curves: the noise-scale model")
+    panel.set(
+        xscale="log",
+        yscale="log",
+        xlabel="batch size, points",
+        ylabel="learning rate of the best step",
+        title=f"dots: tried on {draws:,} random batches each; curves: the noise-scale model",
+    )
     panel.set_xticks(sizes, [str(size) for size in sizes])
     panel.xaxis.set_minor_formatter(NullFormatter())
     panel.yaxis.set_minor_formatter(NullFormatter())
     panel.set_yticks([0.001, 0.01, 0.1], ["0.001", "0.01", "0.1"])
     panel.legend(loc="lower right")
-    picture.alt = (f"The learning rate of the best single step. {'; '.join(texts)}. With no noise "
-                   f"it would be {most:.2g}.")
+    picture.alt = (
+        f"The learning rate of the best single step. {'; '.join(texts)}. With no noise it would be {most:.2g}."
+    )
     return picture
 
 
@@ -369,11 +432,16 @@ def plot_exchange(exchanges):
     panel, weight = picture.subplots(1, 2, width_ratios=(3, 2))
     width = 0.8 / workers
     for worker in range(workers):
-        panel.bar(steps + (worker - (workers - 1) / 2) * width,
-                  [step.gradients[worker] for step in exchanges], 0.9 * width,
-                  color=COLOURS[worker % len(COLOURS)], label=f"worker {worker}")
-    panel.plot(steps, [step.average for step in exchanges], "k_", markersize=34, markeredgewidth=2,
-               label="average, on all")
+        panel.bar(
+            steps + (worker - (workers - 1) / 2) * width,
+            [step.gradients[worker] for step in exchanges],
+            0.9 * width,
+            color=COLOURS[worker % len(COLOURS)],
+            label=f"worker {worker}",
+        )
+    panel.plot(
+        steps, [step.average for step in exchanges], "k_", markersize=34, markeredgewidth=2, label="average, on all"
+    )
     panel.axhline(0, color=GREY, linewidth=1)
     panel.set(xlabel="step", ylabel="gradient", xticks=steps)
     panel.legend()
@@ -404,14 +472,15 @@ def plot_ring(ranks=4):
     rows = -(-len(states) // columns)
     picture = Picture(9.0, 0.4 + 2.35 * rows)
     panels = picture.subplots(rows, columns, squeeze=False)
-    for panel in panels.flat[len(states):]:
+    for panel in panels.flat[len(states) :]:
         panel.axis("off")
     for step, (panel, state) in enumerate(zip(panels.flat, states, strict=False)):
         panel.imshow(state, cmap="Blues", vmin=0, vmax=2.2 * ranks)
         for rank, chunk in numpy.ndindex(state.shape):
             changed = step > 0 and states[step - 1][rank, chunk] != state[rank, chunk]
-            panel.text(chunk, rank, state[rank, chunk], ha="center", va="center",
-                       fontweight="bold" if changed else "normal")
+            panel.text(
+                chunk, rank, state[rank, chunk], ha="center", va="center", fontweight="bold" if changed else "normal"
+            )
             if changed:
                 panel.add_patch(_frame(chunk, rank))
         phase = "reduce-scatter" if step < ranks else "all-gather"
@@ -421,10 +490,9 @@ def plot_ring(ranks=4):
         panel.tick_params(length=0)
     for panel in panels[:, 0]:
         panel.set_ylabel("rank")
-    for panel in panels.flat[max(0, len(states) - columns):len(states)]:
+    for panel in panels.flat[max(0, len(states) - columns) : len(states)]:
         panel.set_xlabel("chunk")
-    picture.suptitle("how many ranks' data a chunk holds; framed: what has just arrived",
-                     fontsize=11)
+    picture.suptitle("how many ranks' data a chunk holds; framed: what has just arrived", fontsize=11)
     picture.alt = (
         f"Ring all-reduce of {ranks} ranks in {len(states) - 1} steps. At the start every chunk "
         f"holds one rank's data. In each of the first {ranks - 1} steps every rank adds to one "
@@ -435,8 +503,7 @@ def plot_ring(ranks=4):
 
 
 def _frame(column, row):
-    return Rectangle((column - 0.46, row - 0.46), 0.92, 0.92, fill=False, edgecolor=ORANGE,
-                     linewidth=2)
+    return Rectangle((column - 0.46, row - 0.46), 0.92, 0.92, fill=False, edgecolor=ORANGE, linewidth=2)
 
 
 @styled
@@ -461,19 +528,27 @@ def plot_cost(models, latency_s, bandwidth_bytes_per_s, ranks=(1, 2, 4, 8, 16, 3
     panel.plot(ranks, ranks, color=GREY, linestyle=":", label="communication free of charge")
     texts = []
     for index, (label, (compute_s, size_bytes)) in enumerate(models.items()):
-        messages_s = [ring.ring_seconds(size_bytes, n, latency_s, bandwidth_bytes_per_s)
-                      for n in ranks]
+        messages_s = [ring.ring_seconds(size_bytes, n, latency_s, bandwidth_bytes_per_s) for n in ranks]
         speedup = ranks * compute_s / (compute_s + numpy.array(messages_s))
-        panel.plot(ranks, speedup, color=COLOURS[index % len(COLOURS)],
-                   linestyle=LINES[index % len(LINES)], marker=MARKERS[index % len(MARKERS)],
-                   label=f"{label}: {1000 * compute_s:.3g} ms, {size_bytes:,} bytes")
+        panel.plot(
+            ranks,
+            speedup,
+            color=COLOURS[index % len(COLOURS)],
+            linestyle=LINES[index % len(LINES)],
+            marker=MARKERS[index % len(MARKERS)],
+            label=f"{label}: {1000 * compute_s:.3g} ms, {size_bytes:,} bytes",
+        )
         texts.append(f"{label}: {speedup[-1]:.3g} times at {ranks[-1]} ranks")
     panel.axhline(1, color="black", linewidth=1)
     panel.annotate("one worker", (ranks[-1], 1), ha="right", va="bottom")
-    panel.set(xscale="log", yscale="log", xlabel="ranks",
-              ylabel="samples a second, relative to one rank",
-              title=f"estimated: latency {1e6 * latency_s:,.0f} µs, bandwidth "
-                    f"{bandwidth_bytes_per_s / 1e9:.2g} GB/s, both measured")
+    panel.set(
+        xscale="log",
+        yscale="log",
+        xlabel="ranks",
+        ylabel="samples a second, relative to one rank",
+        title=f"estimated: latency {1e6 * latency_s:,.0f} µs, bandwidth "
+        f"{bandwidth_bytes_per_s / 1e9:.2g} GB/s, both measured",
+    )
     panel.set_xticks(ranks, [str(n) for n in ranks])
     panel.xaxis.set_minor_formatter(NullFormatter())
     panel.yaxis.set_major_formatter("{x:g}")

@@ -72,23 +72,24 @@ class Difference:
         return self._count("removed")
 
     def _count(self, kind):
-        return sum(line.kind == kind and not line.text.lstrip().startswith("#")
-                   for line in self.lines)
+        return sum(line.kind == kind and not line.text.lstrip().startswith("#") for line in self.lines)
 
     @property
     def caption(self):
         """The counts in words."""
-        return (f"{self.first} → {self.second}: {self.added} line{'s' * (self.added != 1)} more, "
-                f"{self.removed} fewer, comments not counted")
+        return (
+            f"{self.first} → {self.second}: {self.added} line{'s' * (self.added != 1)} more, "
+            f"{self.removed} fewer, comments not counted"
+        )
 
     def __repr__(self):
         return "\n".join([self.caption, *map(_text, self.lines)])
 
     def _repr_html_(self):
-        rows = "".join(f'<span class="{line.kind}">{escape(_text(line)) or " "}</span>'
-                       for line in self.lines)
-        return (f'{STYLE}<div class="ddl"><div>{escape(self.caption)}</div>'
-                f'<pre class="ddl-difference">{rows}</pre></div>')
+        rows = "".join(f'<span class="{line.kind}">{escape(_text(line)) or " "}</span>' for line in self.lines)
+        return (
+            f'{STYLE}<div class="ddl"><div>{escape(self.caption)}</div><pre class="ddl-difference">{rows}</pre></div>'
+        )
 
 
 def _text(line):
@@ -115,7 +116,8 @@ def difference(first, second):
     """
     old, new = (_lines(resolve_script(script, os.getcwd())) for script in (first, second))
     matcher = difflib.SequenceMatcher(
-        None, *([text.strip() for _, text in lines] for lines in (old, new)), autojunk=False)
+        None, *([text.strip() for _, text in lines] for lines in (old, new)), autojunk=False
+    )
     shown, reached = [], 0
     for group in matcher.get_grouped_opcodes(CONTEXT):
         if group[0][3] > reached:
@@ -145,5 +147,8 @@ def _lines(path):
         documented = isinstance(node, (ast.Module, ast.FunctionDef, ast.ClassDef))
         if documented and ast.get_docstring(node):
             silent |= set(range(node.body[0].lineno, node.body[0].end_lineno + 1))
-    return [(number, text) for number, text in enumerate(source.splitlines(), start=1)
-            if text.strip() and number not in silent]
+    return [
+        (number, text)
+        for number, text in enumerate(source.splitlines(), start=1)
+        if text.strip() and number not in silent
+    ]

@@ -67,8 +67,10 @@ def samples_processed(samples, per_rank_batch, ranks):
     global_batch = per_rank_batch * ranks
     steps = samples // global_batch
     if not steps:
-        raise ValueError(f"{ranks} ranks × {per_rank_batch:,} samples are {global_batch:,} in a "
-                         f"step, and there are {samples:,} in all: not one step is whole")
+        raise ValueError(
+            f"{ranks} ranks × {per_rank_batch:,} samples are {global_batch:,} in a "
+            f"step, and there are {samples:,} in all: not one step is whole"
+        )
     return steps * global_batch
 
 
@@ -99,21 +101,22 @@ def published():
         row = json.loads(line)
         rows.append({**row, "computed_percent": 100 * _corrected(row)})
     labels = {
-        "ranks": ("GPUs", ".0f"), "per_rank_batch": ("batch of each", ",.0f"),
+        "ranks": ("GPUs", ".0f"),
+        "per_rank_batch": ("batch of each", ",.0f"),
         "stated_percent": ("efficiency stated, %", ".0f"),
         "corrected_percent": ("samples counted right, %", ".0f"),
         "computed_percent": ("computed here, %", ".1f"),
     }
-    return Table.of(rows, labels, f"Published by others, not measured here. {rows[0]['source']}. "
-                                  f"{rows[0]['why']}.")
+    return Table.of(rows, labels, f"Published by others, not measured here. {rows[0]['source']}. {rows[0]['why']}.")
 
 
 def _corrected(row):
     """Return a published efficiency with whole steps counted, or NaN where it is not known how."""
     if not row["ranks"]:
         return math.nan
-    many, one = (samples_processed(row["samples"], row["per_rank_batch"], ranks) / row["samples"]
-                 for ranks in (row["ranks"], 1))
+    many, one = (
+        samples_processed(row["samples"], row["per_rank_batch"], ranks) / row["samples"] for ranks in (row["ranks"], 1)
+    )
     return efficiency(row["samples_per_s"] * many, row["ranks"], row["samples_per_s_of_one"] * one)
 
 
@@ -154,30 +157,43 @@ def scaling(runs, kind="strong"):
     speeds = {}
     for result in results:
         speeds.setdefault((result["ranks"], result["threads_per_rank"]), []).append(result)
-    speed = {key: statistics.median(result["images_per_s"] for result in group)
-             for key, group in speeds.items()}
+    speed = {key: statistics.median(result["images_per_s"] for result in group) for key, group in speeds.items()}
     if not any(ranks == 1 for ranks, _ in speed):
         raise ValueError("one of the runs must have one rank: the others are compared with it")
     rows = []
     for (ranks, threads), value in sorted(speed.items()):
         one = speed.get((1, threads), math.nan)
         group = speeds[ranks, threads]
-        rows.append({
-            "ranks": ranks, "threads": threads, "cores": ranks * threads,
-            "global_batch": group[0]["global_batch"], "images_per_s": value, "runs": len(group),
-            "speedup": value / one, "efficiency": efficiency(value, ranks, one),
-            "equal_hardware": value / speed.get((1, ranks * threads), math.nan),
-        })
+        rows.append(
+            {
+                "ranks": ranks,
+                "threads": threads,
+                "cores": ranks * threads,
+                "global_batch": group[0]["global_batch"],
+                "images_per_s": value,
+                "runs": len(group),
+                "speedup": value / one,
+                "efficiency": efficiency(value, ranks, one),
+                "equal_hardware": value / speed.get((1, ranks * threads), math.nan),
+            }
+        )
     labels = {
-        "ranks": ("ranks", "d"), "threads": ("threads each", "d"), "cores": ("cores", "d"),
-        "global_batch": ("global batch", ",d"), "images_per_s": ("images/s", ",.0f"),
-        "runs": ("runs", "d"), "speedup": ("speed-up", ".2f"), "efficiency": ("efficiency", ".0%"),
+        "ranks": ("ranks", "d"),
+        "threads": ("threads each", "d"),
+        "cores": ("cores", "d"),
+        "global_batch": ("global batch", ",d"),
+        "images_per_s": ("images/s", ",.0f"),
+        "runs": ("runs", "d"),
+        "speedup": ("speed-up", ".2f"),
+        "efficiency": ("efficiency", ".0%"),
         "equal_hardware": ("against one rank with these cores", ".2f"),
     }
     batch = "global batch" if kind == "strong" else "batch of each rank"
-    caption = (f"{kind.capitalize()} scaling: the {batch} stays the same, {results[0][held]:,}. "
-               "Median of the runs; samples of whole steps only, without the warm-up. "
-               f"{_machine(results[0])}.")
+    caption = (
+        f"{kind.capitalize()} scaling: the {batch} stays the same, {results[0][held]:,}. "
+        "Median of the runs; samples of whole steps only, without the warm-up. "
+        f"{_machine(results[0])}."
+    )
     return Table.of(rows, labels, caption)
 
 
@@ -187,8 +203,9 @@ def _results(runs):
         if run.result is None:
             raise ValueError(f"run {run.name!r} has no result: it is {run.state}")
         if not run.result.get("images_per_s"):
-            raise ValueError(f"run {run.name!r} has no throughput: it had no step after its "
-                             "warm-up; more steps give it one")
+            raise ValueError(
+                f"run {run.name!r} has no throughput: it had no step after its warm-up; more steps give it one"
+            )
         results.append({**run.result, "name": run.name})
     if not results:
         raise ValueError("there are no runs to compare")
@@ -206,8 +223,10 @@ def _same(results, key, why):
 
     for result in results[1:]:
         if value(result) != value(results[0]):
-            raise ValueError(f"{key} is {value(results[0])!r} in run {results[0]['name']!r} and "
-                             f"{value(result)!r} in run {result['name']!r}: {why}")
+            raise ValueError(
+                f"{key} is {value(results[0])!r} in run {results[0]['name']!r} and "
+                f"{value(result)!r} in run {result['name']!r}: {why}"
+            )
 
 
 def _machine(result):
@@ -232,20 +251,30 @@ def step_parts(runs):
     rows = []
     for result in _measured(runs):
         for size in result["sizes"]:
-            rows.append({
-                "name": result["name"], "ranks": result["ranks"],
-                "threads": result["threads_per_rank"], "width": size["width"],
-                "gradient_bytes": size["gradient_bytes"],
-                **{f"{part}_ms": 1e3 * size[f"{part}_s"]["median"] for part in PARTS},
-                **{f"step{suffix}_ms": 1e3 * size["step_s"][key]
-                   for suffix, key in (("", "median"), ("_low", "low"), ("_high", "high"))},
-                "images_per_s": size["images_per_s"],
-            })
+            rows.append(
+                {
+                    "name": result["name"],
+                    "ranks": result["ranks"],
+                    "threads": result["threads_per_rank"],
+                    "width": size["width"],
+                    "gradient_bytes": size["gradient_bytes"],
+                    **{f"{part}_ms": 1e3 * size[f"{part}_s"]["median"] for part in PARTS},
+                    **{
+                        f"step{suffix}_ms": 1e3 * size["step_s"][key]
+                        for suffix, key in (("", "median"), ("_low", "low"), ("_high", "high"))
+                    },
+                    "images_per_s": size["images_per_s"],
+                }
+            )
     labels = {
-        "name": ("run", "s"), "ranks": ("ranks", "d"), "threads": ("threads each", "d"),
-        "width": ("width", "d"), "gradient_bytes": ("gradient, bytes", ",d"),
+        "name": ("run", "s"),
+        "ranks": ("ranks", "d"),
+        "threads": ("threads each", "d"),
+        "width": ("width", "d"),
+        "gradient_bytes": ("gradient, bytes", ",d"),
         **{f"{part}_ms": (f"{part}, ms", ".2f") for part in PARTS},
-        "step_ms": ("step, ms", ".2f"), "images_per_s": ("images/s", ",.0f"),
+        "step_ms": ("step, ms", ".2f"),
+        "images_per_s": ("images/s", ",.0f"),
     }
     return Table.of(rows, labels, "Medians over steps. Waiting: for the slowest rank.")
 
@@ -262,13 +291,19 @@ def start_times(runs):
     """
     rows = []
     for result in _measured(runs):
-        parts = {f"{part.replace(' ', '_')}_s": seconds
-                 for part, seconds in result["start_s"].items()}
-        rows.append({"name": result["name"], "ranks": result["ranks"], **parts,
-                     "total_s": result["time_to_first_step_s"]})
-    labels = {"name": ("run", "s"), "ranks": ("ranks", "d"), "launch_s": ("launch, s", ".2f"),
-              "import_s": ("import, s", ".2f"), "init_s": ("hvd.init(), s", ".2f"),
-              "first_step_s": ("first step, s", ".2f"), "total_s": ("together, s", ".2f")}
+        parts = {f"{part.replace(' ', '_')}_s": seconds for part, seconds in result["start_s"].items()}
+        rows.append(
+            {"name": result["name"], "ranks": result["ranks"], **parts, "total_s": result["time_to_first_step_s"]}
+        )
+    labels = {
+        "name": ("run", "s"),
+        "ranks": ("ranks", "d"),
+        "launch_s": ("launch, s", ".2f"),
+        "import_s": ("import, s", ".2f"),
+        "init_s": ("hvd.init(), s", ".2f"),
+        "first_step_s": ("first step, s", ".2f"),
+        "total_s": ("together, s", ".2f"),
+    }
     return Table.of(rows, labels, "From the launch to the end of the first step, on rank 0.")
 
 
@@ -304,8 +339,9 @@ def tuning(runs, width=None):
     results = _measured(runs)
     for key in ("ranks", "threads_per_rank", "hardware"):
         _same(results, key, "only the communication may differ")
-    passes = [{**result, "batch of a pass": result["global_batch"] // result["config"]["aggregate"]}
-              for result in results]
+    passes = [
+        {**result, "batch of a pass": result["global_batch"] // result["config"]["aggregate"]} for result in results
+    ]
     _same(passes, "batch of a pass", "only the communication may differ")
     rows = []
     for result in results:
@@ -315,30 +351,44 @@ def tuning(runs, width=None):
             first, first_step = size, step
         apart = step["high"] < first_step["low"] or step["low"] > first_step["high"]
         faster = "faster" if step["median"] < first_step["median"] else "slower"
-        rows.append({
-            "name": result["name"],
-            "fusion_threshold_mb": config["fusion_threshold_mb"],
-            "cycle_time_ms": config["cycle_time_ms"], "aggregate": config["aggregate"],
-            "precision_bits": 16 if config["fp16_compression"] else 32,
-            "sent_bytes_per_image": size["sent_bytes"] / result["global_batch"],
-            "communication_ms": 1e3 * size["communication_s"]["median"],
-            "step_ms": 1e3 * size["step_s"]["median"], "images_per_s": size["images_per_s"],
-            "ratio": size["images_per_s"] / first["images_per_s"],
-            "verdict": "first" if size is first else faster if apart else "no difference",
-        })
+        rows.append(
+            {
+                "name": result["name"],
+                "fusion_threshold_mb": config["fusion_threshold_mb"],
+                "cycle_time_ms": config["cycle_time_ms"],
+                "aggregate": config["aggregate"],
+                "precision_bits": 16 if config["fp16_compression"] else 32,
+                "sent_bytes_per_image": size["sent_bytes"] / result["global_batch"],
+                "communication_ms": 1e3 * size["communication_s"]["median"],
+                "step_ms": 1e3 * size["step_s"]["median"],
+                "images_per_s": size["images_per_s"],
+                "ratio": size["images_per_s"] / first["images_per_s"],
+                "verdict": "first" if size is first else faster if apart else "no difference",
+            }
+        )
     labels = {
-        "name": ("run", "s"), "fusion_threshold_mb": ("fusion, MB", "g"),
-        "cycle_time_ms": ("cycle, ms", "g"), "aggregate": ("passes a step", "d"),
-        "precision_bits": ("bits", "d"), "sent_bytes_per_image": ("bytes sent an image", ",.0f"),
-        "communication_ms": ("communication, ms", ".2f"), "step_ms": ("step, ms", ".2f"),
-        "images_per_s": ("images/s", ",.0f"), "ratio": ("ratio", ".2f"),
+        "name": ("run", "s"),
+        "fusion_threshold_mb": ("fusion, MB", "g"),
+        "cycle_time_ms": ("cycle, ms", "g"),
+        "aggregate": ("passes a step", "d"),
+        "precision_bits": ("bits", "d"),
+        "sent_bytes_per_image": ("bytes sent an image", ",.0f"),
+        "communication_ms": ("communication, ms", ".2f"),
+        "step_ms": ("step, ms", ".2f"),
+        "images_per_s": ("images/s", ",.0f"),
+        "ratio": ("ratio", ".2f"),
         "verdict": ("against the first", "s"),
     }
-    return Table.of(rows, labels, (
-        f"Width {first['width']}: {first['tensors']} gradients, together "
-        f"{first['gradient_bytes']:,} bytes; {results[0]['ranks']} ranks × "
-        f"{_threads(results[0]['threads_per_rank'])}. –: Horovod's own setting. “No difference”: "
-        "the middle halves of the times overlap."))
+    return Table.of(
+        rows,
+        labels,
+        (
+            f"Width {first['width']}: {first['tensors']} gradients, together "
+            f"{first['gradient_bytes']:,} bytes; {results[0]['ranks']} ranks × "
+            f"{_threads(results[0]['threads_per_rank'])}. –: Horovod's own setting. “No difference”: "
+            "the middle halves of the times overlap."
+        ),
+    )
 
 
 def _threads(number):
@@ -394,8 +444,10 @@ class Payoff:
     @property
     def predicted_s(self):
         """Time of a step on `ranks`, from one rank's work and the fitted communication."""
-        return tuple(work + self.alpha_s + self.beta_s_per_byte * size
-                     for work, size in zip(self.work_s, self.bytes, strict=True))
+        return tuple(
+            work + self.alpha_s + self.beta_s_per_byte * size
+            for work, size in zip(self.work_s, self.bytes, strict=True)
+        )
 
     @property
     def measured_crossing_bytes(self):
@@ -410,12 +462,16 @@ class Payoff:
     @property
     def test_error(self):
         """Largest relative error of the prediction among the sizes that it was not fitted to."""
-        return max(abs(predicted / measured - 1) for predicted, measured, fitted
-                   in zip(self.predicted_s, self.many_s, self.fitted, strict=True) if not fitted)
+        return max(
+            abs(predicted / measured - 1)
+            for predicted, measured, fitted in zip(self.predicted_s, self.many_s, self.fitted, strict=True)
+            if not fitted
+        )
 
     @property
     def sentence(self):
         """Where the lines cross, and how right the prediction is."""
+
         def where(crossing):
             if crossing is None:
                 return f"{self.ranks} ranks are never faster than one"
@@ -423,9 +479,11 @@ class Payoff:
                 return f"{self.ranks} ranks are faster at every size"
             return f"{self.ranks} ranks are faster from {crossing:,.0f} bytes on"
 
-        return (f"measured: {where(self.measured_crossing_bytes)}; predicted: "
-                f"{where(self.predicted_crossing_bytes)}. At the sizes that it was not fitted to, "
-                f"the prediction is off by at most {self.test_error:.0%}")
+        return (
+            f"measured: {where(self.measured_crossing_bytes)}; predicted: "
+            f"{where(self.predicted_crossing_bytes)}. At the sizes that it was not fitted to, "
+            f"the prediction is off by at most {self.test_error:.0%}"
+        )
 
 
 def payoff(one, many):
@@ -453,31 +511,36 @@ def payoff(one, many):
     """
     alone, together = _measured([one, many])
     if alone["ranks"] != 1 or together["ranks"] < 2:
-        raise ValueError(f"payoff(one, many): one rank and several are needed, here "
-                         f"{alone['ranks']} and {together['ranks']}")
+        raise ValueError(
+            f"payoff(one, many): one rank and several are needed, here {alone['ranks']} and {together['ranks']}"
+        )
     for key in ("global_batch", "threads_per_rank", "parameters", "hardware"):
         _same([alone, together], key, "only the number of ranks may differ")
     if len(alone["sizes"]) < 3:
-        raise ValueError(f"{len(alone['sizes'])} sizes are too few: two to fit latency and "
-                         "bandwidth, and another to test them; give three widths or more")
+        raise ValueError(
+            f"{len(alone['sizes'])} sizes are too few: two to fit latency and "
+            "bandwidth, and another to test them; give three widths or more"
+        )
     ranks = together["ranks"]
     if any(size.get("part", {}).get("of") != ranks for size in alone["sizes"]):
-        raise ValueError(f"the run on one rank did not time 1/{ranks} of the batch: launch it with "
-                         f"part={ranks}")
-    pairs = sorted(zip(alone["sizes"], together["sizes"], strict=True),
-                   key=lambda pair: pair[0]["gradient_bytes"])
+        raise ValueError(f"the run on one rank did not time 1/{ranks} of the batch: launch it with part={ranks}")
+    pairs = sorted(zip(alone["sizes"], together["sizes"], strict=True), key=lambda pair: pair[0]["gradient_bytes"])
     size_bytes = [size["sent_bytes"] for _, size in pairs]
     communication = [size["communication_s"]["median"] for _, size in pairs]
     fitted = [index % 2 == 0 for index in range(len(pairs))]
     alpha, beta = cost.line(numpy.array(size_bytes)[fitted], numpy.array(communication)[fitted])
     return Payoff(
-        ranks=ranks, bytes=tuple(size_bytes),
+        ranks=ranks,
+        bytes=tuple(size_bytes),
         one_s=tuple(size["step_s"]["median"] for size, _ in pairs),
         many_s=tuple(size["step_s"]["median"] for _, size in pairs),
-        work_s=tuple(sum(size["part"][f"{part}_s"]["median"]
-                         for part in ("input", "computation", "update")) for size, _ in pairs),
-        communication_s=tuple(communication), fitted=tuple(fitted),
-        alpha_s=alpha, beta_s_per_byte=beta,
+        work_s=tuple(
+            sum(size["part"][f"{part}_s"]["median"] for part in ("input", "computation", "update")) for size, _ in pairs
+        ),
+        communication_s=tuple(communication),
+        fitted=tuple(fitted),
+        alpha_s=alpha,
+        beta_s_per_byte=beta,
     )
 
 

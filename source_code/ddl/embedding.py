@@ -21,8 +21,10 @@ with warnings.catch_warnings():  # about a module of setuptools that only this l
 __all__ = ["EmbeddingError", "MeanOfWords", "export", "make"]
 
 SILENCE_S = 20  # Without an answer for so long, there is no network.
-NO_NETWORK = ("Without a network, give the folder of a SavedModel that was downloaded and unpacked "
-              f"earlier, or use --embedding {OWN}.")
+NO_NETWORK = (
+    "Without a network, give the folder of a SavedModel that was downloaded and unpacked "
+    f"earlier, or use --embedding {OWN}."
+)
 
 
 class EmbeddingError(ValueError):
@@ -67,8 +69,7 @@ def mean_of_words(table, texts):
     tf.Tensor
         float32 ``[n, d]``.
     """
-    plain = tf.strings.regex_replace(
-        tf.strings.lower(texts, encoding="utf-8"), r"[\p{P}\p{S}]+", " ")
+    plain = tf.strings.regex_replace(tf.strings.lower(texts, encoding="utf-8"), r"[\p{P}\p{S}]+", " ")
     words = tf.strings.split(plain)
     vectors = tf.gather(table, tf.strings.to_hash_bucket_fast(words.flat_values, table.shape[0]))
     means = tf.math.unsorted_segment_mean(vectors, words.value_rowids(), tf.shape(texts)[0])
@@ -87,8 +88,8 @@ def export(layer, folder):
     module.table = tf.Variable(layer.table.numpy())
     module.trainable_variables = [module.table]
     module.__call__ = tf.function(
-        lambda texts: mean_of_words(module.table, texts),
-        input_signature=[tf.TensorSpec([None], tf.string)])
+        lambda texts: mean_of_words(module.table, texts), input_signature=[tf.TensorSpec([None], tf.string)]
+    )
     tf.saved_model.save(module, str(folder))
 
 
@@ -122,7 +123,8 @@ def make(embedding, trainable=False, seed=0):
     if not (folder / "saved_model.pb").exists():
         raise EmbeddingError(
             f"{folder} is not the folder of a SavedModel: it has no saved_model.pb. Unpack the "
-            "archive, and name the folder that this file is in.")
+            "archive, and name the folder that this file is in."
+        )
     layer = hub.KerasLayer(str(folder), input_shape=[], dtype=tf.string, trainable=trainable)
     strategy, texts = tf.distribute.get_strategy(), tf.constant(["a question", ""])
     try:
@@ -131,12 +133,14 @@ def make(embedding, trainable=False, seed=0):
     except Exception as error:  # whatever a model says that wants something else
         raise EmbeddingError(
             f"{embedding} does not take texts ({type(error).__name__}). What is needed maps "
-            "strings [n] to float32 [n, d].") from error
+            "strings [n] to float32 [n, d]."
+        ) from error
     vectors = strategy.experimental_local_results(vectors)[0]
     if vectors.dtype != tf.float32 or vectors.shape.rank != 2 or vectors.shape[0] != 2:
         raise EmbeddingError(
             f"{embedding} maps 2 texts to {vectors.dtype.name} {vectors.shape.as_list()}, not to "
-            "float32 [2, d]. It is not a sentence embedding.")
+            "float32 [2, d]. It is not a sentence embedding."
+        )
     return layer
 
 
@@ -145,8 +149,10 @@ def _folder_of(embedding):
     if "://" not in embedding:
         folder = Path(embedding).expanduser()
         if not folder.is_dir():
-            raise EmbeddingError(f"There is no embedding {embedding!r}: it is neither {OWN!r}, nor "
-                                 "a folder, nor an address that begins with https://.")
+            raise EmbeddingError(
+                f"There is no embedding {embedding!r}: it is neither {OWN!r}, nor "
+                "a folder, nor an address that begins with https://."
+            )
         return folder
     os.environ.setdefault("TFHUB_CACHE_DIR", str(data_dir() / "hub"))
     before = socket.getdefaulttimeout()
@@ -155,7 +161,6 @@ def _folder_of(embedding):
         return Path(hub.resolve(embedding))
     except Exception as error:  # of the network, of the archive, or of the disk
         reason = getattr(error, "reason", None) or error
-        raise EmbeddingError(f"{embedding} can not be downloaded: {reason}. {NO_NETWORK}"
-                             ) from error
+        raise EmbeddingError(f"{embedding} can not be downloaded: {reason}. {NO_NETWORK}") from error
     finally:
         socket.setdefaulttimeout(before)

@@ -16,31 +16,42 @@ from ddl.record import RunFolder, is_full, processes_of, read_json, stack_of
 __all__ = ["SLURM_ENDS", "Failure", "failure_of"]
 
 # What ranks raise that merely notice that another one is gone: Horovod's, then tf.distribute's.
-SECONDARY = ("HorovodInternalError", "Horovod has been shut down", "Connection reset by peer",
-             "Connection closed by peer", "UnavailableError", "Collective ops is aborted by",
-             "The error could be from a previous operation")
+SECONDARY = (
+    "HorovodInternalError",
+    "Horovod has been shut down",
+    "Connection reset by peer",
+    "Connection closed by peer",
+    "UnavailableError",
+    "Collective ops is aborted by",
+    "The error could be from a previous operation",
+)
 
 # Slurm's words for ends that are nobody's fault in the script, and what to try.
 SLURM_ENDS = {
-    "OUT_OF_MEMORY": ("it needed more memory than it had asked for",
-                      "Try a smaller batch or fewer workers, or ask for more: "
-                      "scheduler_arguments = [\"--mem=...\"] in the site file."),
-    "TIMEOUT": ("it reached its time limit",
-                "Ask for more with time_limit in the site file, or train in pieces: "
-                "--checkpoint-every, then --resume; a detached run does so by itself."),
+    "OUT_OF_MEMORY": (
+        "it needed more memory than it had asked for",
+        'Try a smaller batch or fewer workers, or ask for more: scheduler_arguments = ["--mem=..."] in the site file.',
+    ),
+    "TIMEOUT": (
+        "it reached its time limit",
+        "Ask for more with time_limit in the site file, or train in pieces: "
+        "--checkpoint-every, then --resume; a detached run does so by itself.",
+    ),
     "DEADLINE": ("it reached its deadline", ""),
-    "NODE_FAIL": ("a node failed", "Start it again; if it happens again, tell the cluster's "
-                  "administrators which node it was."),
+    "NODE_FAIL": (
+        "a node failed",
+        "Start it again; if it happens again, tell the cluster's administrators which node it was.",
+    ),
     "BOOT_FAIL": ("a node did not start", "Start it again."),
-    "PREEMPTED": ("a job of higher priority took its place",
-                  "Start it again, detached and with --checkpoint-every: then Slurm queues it "
-                  "again and it goes on by itself."),
+    "PREEMPTED": (
+        "a job of higher priority took its place",
+        "Start it again, detached and with --checkpoint-every: then Slurm queues it again and it goes on by itself.",
+    ),
 }
 
 # What the system says of a disk without room, whoever passes it on.
 NO_ROOM = ("No space left on device", "Disk quota exceeded")
-MORE_ROOM = ("Free some space there. DDL_RUNS_DIR puts runs, DDL_DATA_DIR data sets, on another "
-             "disk.")
+MORE_ROOM = "Free some space there. DDL_RUNS_DIR puts runs, DDL_DATA_DIR data sets, on another disk."
 
 LESS_MEMORY = "Try a smaller batch, fewer workers, or more backward passes per step."
 # What to try, by the type of exception; some say it in their own words.
@@ -54,23 +65,28 @@ ADVICE = {
     "ResourceExhaustedError": LESS_MEMORY,
 }
 ANY_ADVICE = "Mend what the last lines of the traceback point at, then run it again."
-LOST_ADVICE = ("The ranks lost each other before training began. Gloo takes the first connection to "
-               "its port for the other rank's, and another program may have come first: a Jupyter "
-               "server goes on looking for kernels that have ended (not one that `ddl lab` "
-               "opened). Run it again; if that helps not, look at the other logs.")
-SECONDARY_ADVICE = ("A rank says this when it has lost touch with another one, which may have "
-                    "ended before it: look at the other logs.")
+LOST_ADVICE = (
+    "The ranks lost each other before training began. Gloo takes the first connection to "
+    "its port for the other rank's, and another program may have come first: a Jupyter "
+    "server goes on looking for kernels that have ended (not one that `ddl lab` "
+    "opened). Run it again; if that helps not, look at the other logs."
+)
+SECONDARY_ADVICE = (
+    "A rank says this when it has lost touch with another one, which may have ended before it: look at the other logs."
+)
 
 
 SIGNAL_ADVICE = {
     "SIGKILL": "Nothing in the script does that. The usual cause is the machine running out "
-               "of memory: try a smaller batch, fewer workers, or fewer samples.",
+    "of memory: try a smaller batch, fewer workers, or fewer samples.",
     "SIGSEGV": "A library crashed: look at the end of that rank's log.",
     "SIGABRT": "A library gave up: look at the end of that rank's log.",
     "SIGBUS": "A file that is used as memory had no room: look whether a disk, or /dev/shm, is full.",
 }
-LEFT_ADVICE = ("Every rank must call the same collective operations, equally often: look for a loop "
-               "that is shorter on that rank (a smaller shard?), or a way out that only it takes.")
+LEFT_ADVICE = (
+    "Every rank must call the same collective operations, equally often: look for a loop "
+    "that is shorter on that rank (a smaller shard?), or a way out that only it takes."
+)
 
 
 @dataclass(frozen=True)
@@ -172,8 +188,11 @@ class Evidence:
     @cached_property
     def exits(self):
         """Status of each rank that ended by itself, and when: (code, time) by rank."""
-        return {event["rank"]: (event["code"], event["time"]) for event in self.launcher
-                if event["event"] == "rank_exit" and not event.get("reason")}
+        return {
+            event["rank"]: (event["code"], event["time"])
+            for event in self.launcher
+            if event["event"] == "rank_exit" and not event.get("reason")
+        }
 
     @cached_property
     def endings(self):
@@ -189,8 +208,9 @@ class Evidence:
                 code, time = error.get("status", 1), error["time"]
             elif "ended" in there and code - 128 in (signal.SIGTERM, signal.SIGKILL):
                 code, time = 0, there["ended"]  # its script had: it was not yet gone
-            found.append(Ending(rank, time, there.get("host", ""), there.get("started"), code, error,
-                                self._words(rank, error)))
+            found.append(
+                Ending(rank, time, there.get("host", ""), there.get("started"), code, error, self._words(rank, error))
+            )
         return sorted(found, key=lambda ending: ending.time)
 
     def _words(self, rank, error):
@@ -208,12 +228,10 @@ class Evidence:
     def when(self, ending):
         """Say when a rank ended: "3.2 s into epoch 2", or since the rank's start."""
         at, started = ending.time, ending.started
-        began = next((event["time"] for event in self.events
-                      if event["event"] in ("start", "step")), None)
+        began = next((event["time"] for event in self.events if event["event"] in ("start", "step")), None)
         if began is None or at < began:
             return f"{at - started:.1f} s after it started" if started else "before it started"
-        past = [event for event in self.events
-                if event["event"] == "evaluation" and event["time"] <= at]
+        past = [event for event in self.events if event["event"] == "evaluation" and event["time"] <= at]
         epoch = int(past[-1].get("epoch") or 0) + 1 if past else 1
         return f"{at - (past[-1]['time'] if past else began):.1f} s into epoch {epoch}"
 
@@ -232,12 +250,14 @@ class Evidence:
 
     def stacks(self, ranks):
         """Say where ranks were, as far as they have left that."""
-        return "\n".join(f"rank {rank} was here (innermost call first):\n{stack}"
-                         for rank in ranks if (stack := stack_of(self.folder.stack(rank))))
+        return "\n".join(
+            f"rank {rank} was here (innermost call first):\n{stack}"
+            for rank in ranks
+            if (stack := stack_of(self.folder.stack(rank)))
+        )
 
 
-ERROR = {"rank": int, "host": str, "type": str, "message": str, "traceback": str,
-         "time": (int, float)}
+ERROR = {"rank": int, "host": str, "type": str, "message": str, "traceback": str, "time": (int, float)}
 ENDED = "was ended"
 
 
@@ -265,9 +285,11 @@ def _lost(e):
     if e.state != "lost":
         return None
     full = _full(e)
-    return Failure(f"the run's processes are gone and none of them wrote down why{full}",
-                   advice=MORE_ROOM if full else "Its machine may have been switched off, or its "
-                   "launcher killed. Start it again.", logs=e.logs)
+    return Failure(
+        f"the run's processes are gone and none of them wrote down why{full}",
+        advice=MORE_ROOM if full else "Its machine may have been switched off, or its launcher killed. Start it again.",
+        logs=e.logs,
+    )
 
 
 def _ended_by_slurm(e):
@@ -278,10 +300,12 @@ def _ended_by_slurm(e):
     first = next((ending for ending in e.endings if ending.error and not ending.secondary), None)
     return Failure(
         f"Slurm ended job {e.end['job']}{where}: {why} ({e.end['slurm']})",
-        type=e.end["slurm"], traceback=first.error["traceback"] if first else "",
-        others="; ".join(f"rank {rank} ended with status {code}"
-                         for rank, (code, _) in e.exits.items() if code),
-        advice=advice, logs=e.logs)
+        type=e.end["slurm"],
+        traceback=first.error["traceback"] if first else "",
+        others="; ".join(f"rank {rank} ended with status {code}" for rank, (code, _) in e.exits.items() if code),
+        advice=advice,
+        logs=e.logs,
+    )
 
 
 def _timed_out(e):
@@ -297,14 +321,19 @@ def _timed_out(e):
     return Failure(
         f"the run was ended at its time limit{limit}{waited}",
         output=tuple(last_lines(e.folder.log(gone[0]))) if gone else (),
-        rank=(gone or missing)[0] if missing else None, type="timeout",
+        rank=(gone or missing)[0] if missing else None,
+        type="timeout",
         traceback=e.stacks(missing or range(e.world)) or (e.stacks(range(e.world)) if gone else ""),
-        others="" if not missing else f"{_ranks(missing)} never joined a collective operation (or "
-        "hvd.init()) that the other ranks had reached",
-        advice=LEFT_ADVICE if gone
-        else "Every rank must call the same collective operations in the same order." if missing
+        others=""
+        if not missing
+        else f"{_ranks(missing)} never joined a collective operation (or hvd.init()) that the other ranks had reached",
+        advice=LEFT_ADVICE
+        if gone
+        else "Every rank must call the same collective operations in the same order."
+        if missing
         else "Give it more time with timeout_s, or look where the ranks were.",
-        logs=e.logs)
+        logs=e.logs,
+    )
 
 
 def _absent(e):
@@ -315,18 +344,25 @@ def _absent(e):
     return Failure(
         f"{who} never joined the cluster, which others were waiting for",
         output=tuple(last_lines(e.folder.log(missing[0]))),
-        rank=missing[0], host=(read_json(e.folder.rank(missing[0])) or {}).get("host"),
-        type="absent", traceback=e.stacks(missing), others="the other ranks were ended",
+        rank=missing[0],
+        host=(read_json(e.folder.rank(missing[0])) or {}).get("host"),
+        type="absent",
+        traceback=e.stacks(missing),
+        others="the other ranks were ended",
         advice="Every rank has to make its strategy, or to serve. One that needs longer before it "
-               "does so gets more seconds with DDL_CLUSTER_TIMEOUT_S.",
-        logs=e.logs)
+        "does so gets more seconds with DDL_CLUSTER_TIMEOUT_S.",
+        logs=e.logs,
+    )
 
 
 def _launcher_killed(e):
     if e.end.get("reason") != "launcher killed":
         return None
-    return Failure(f"the launcher was killed by {e.end['signal']}", logs=e.logs,
-                   advice="If it was not you: the machine may be out of memory.")
+    return Failure(
+        f"the launcher was killed by {e.end['signal']}",
+        logs=e.logs,
+        advice="If it was not you: the machine may be out of memory.",
+    )
 
 
 def _left_early(e):
@@ -339,10 +375,16 @@ def _left_early(e):
     return Failure(
         f"{e.who(left.rank)} on {left.host or 'its host'} ended with status 0 {e.when(left)}, while others still "
         "waited for it",
-        output=left.words, rank=left.rank, host=left.host, type="left", others=e.others(left),
+        output=left.words,
+        rank=left.rank,
+        host=left.host,
+        type="left",
+        others=e.others(left),
         status=bad[0].code,
-        traceback=f"rank {noticed.rank} noticed here:\n{noticed.error['traceback']}"
-        if noticed else "", advice=LEFT_ADVICE, logs=e.logs)
+        traceback=f"rank {noticed.rank} noticed here:\n{noticed.error['traceback']}" if noticed else "",
+        advice=LEFT_ADVICE,
+        logs=e.logs,
+    )
 
 
 def _first_rank(e):
@@ -361,25 +403,42 @@ def _launch(e):
         return None
     if is_full(e.folder.path):
         return _no_room(e)
-    return Failure(f"the launcher failed before any rank ran: {e.end['message']}",
-                   message=e.end["message"], traceback=e.end.get("log", ""), logs=e.logs,
-                   advice="`ddl doctor` shows what this machine has and what is missing.")
+    return Failure(
+        f"the launcher failed before any rank ran: {e.end['message']}",
+        message=e.end["message"],
+        traceback=e.end.get("log", ""),
+        logs=e.logs,
+        advice="`ddl doctor` shows what this machine has and what is missing.",
+    )
 
 
 def _no_room(e):
     if e.end.get("reason") != "storage" and not is_full(e.folder.path):
         return None
-    return Failure(f"the disk that holds {e.folder.path} is full, and what else happened could not "
-                   "be written down", type="storage", advice=MORE_ROOM, logs=e.logs)
+    return Failure(
+        f"the disk that holds {e.folder.path} is full, and what else happened could not be written down",
+        type="storage",
+        advice=MORE_ROOM,
+        logs=e.logs,
+    )
 
 
 def _unknown(e):
-    return Failure("the run failed and no rank said why", logs=e.logs,
-                   advice="See the launcher's log.")
+    return Failure("the run failed and no rank said why", logs=e.logs, advice="See the launcher's log.")
 
 
-RULES = (_lost, _ended_by_slurm, _timed_out, _absent, _launcher_killed, _launch, _left_early,
-         _first_rank, _no_room, _unknown)
+RULES = (
+    _lost,
+    _ended_by_slurm,
+    _timed_out,
+    _absent,
+    _launcher_killed,
+    _launch,
+    _left_early,
+    _first_rank,
+    _no_room,
+    _unknown,
+)
 
 
 # ---------------------------------------------------------------- what became of one rank
@@ -400,9 +459,17 @@ def _raised(e, first):
     return Failure(
         f"{e.who(first.rank)} on {error['host']} {did} {e.when(first)}"
         f"{': ' * found_full}{error['message'] * found_full}",
-        output=first.words, status=status, rank=first.rank, host=error["host"], type=error["type"],
-        message=error["message"], traceback=error["traceback"], others=e.others(first),
-        advice=MORE_ROOM if found_full else advice, logs=e.logs)
+        output=first.words,
+        status=status,
+        rank=first.rank,
+        host=error["host"],
+        type=error["type"],
+        message=error["message"],
+        traceback=error["traceback"],
+        others=e.others(first),
+        advice=MORE_ROOM if found_full else advice,
+        logs=e.logs,
+    )
 
 
 def _killed(e, first):
@@ -414,20 +481,31 @@ def _killed(e, first):
     elsewhere = (rank for rank in range(e.world) if rank != first.rank)
     return Failure(
         f"{e.who(first.rank)} on {first.host or 'its host'} was killed by {name} {e.when(first)}{said}",
-        output=words, status=first.code, rank=first.rank, host=first.host, type=name, advice=advice,
+        output=words,
+        status=first.code,
+        rank=first.rank,
+        host=first.host,
+        type=name,
+        advice=advice,
         traceback="\n".join(filter(None, (e.stacks([first.rank]), e.stacks(elsewhere)))),
-        others=e.others(first), logs=e.logs)
+        others=e.others(first),
+        logs=e.logs,
+    )
 
 
 def _exited(e, first):
     full = _full(e)
     on = f" on {first.host}" if first.host else ""
     return Failure(
-        f"{e.who(first.rank)}{on} exited with status {first.code} {e.when(first)}, and no exception"
-        f"{full}",
-        output=first.words, status=first.code, rank=first.rank, host=first.host,
-        others=e.others(first), logs=e.logs,
-        advice=MORE_ROOM if full else "" if first.words else "The end of its log may say more.")
+        f"{e.who(first.rank)}{on} exited with status {first.code} {e.when(first)}, and no exception{full}",
+        output=first.words,
+        status=first.code,
+        rank=first.rank,
+        host=first.host,
+        others=e.others(first),
+        logs=e.logs,
+        advice=MORE_ROOM if full else "" if first.words else "The end of its log may say more.",
+    )
 
 
 def _full(e):

@@ -62,31 +62,44 @@ def variants(run):
         other, an all-reduce), repeats.
     """
     result = run.result
-    rows = [{
-        "size_bytes": point["size_bytes"], "size_mb": point["size_bytes"] / 1e6,
-        "variant": point["variant"],
-        "milliseconds": 1e3 * point["seconds"]["median"],
-        "spread": _range(point["seconds"], 1e3),
-        "faster": point["faster"]["median"], "faster_spread": _range(point["faster"]),
-        "verdict": "" if point["variant"] == FLAT else _verdict(point["faster"]),
-        "counted_mb": point["link_bytes"]["counted"] / 1e6,
-        "expected_mb": point["link_bytes"]["expected"] / 1e6,
-        "repeats": point["repeats"],
-    } for point in result["points"]]
+    rows = [
+        {
+            "size_bytes": point["size_bytes"],
+            "size_mb": point["size_bytes"] / 1e6,
+            "variant": point["variant"],
+            "milliseconds": 1e3 * point["seconds"]["median"],
+            "spread": _range(point["seconds"], 1e3),
+            "faster": point["faster"]["median"],
+            "faster_spread": _range(point["faster"]),
+            "verdict": "" if point["variant"] == FLAT else _verdict(point["faster"]),
+            "counted_mb": point["link_bytes"]["counted"] / 1e6,
+            "expected_mb": point["link_bytes"]["expected"] / 1e6,
+            "repeats": point["repeats"],
+        }
+        for point in result["points"]
+    ]
     labels = {
-        "size_mb": ("message, MB", ".4g"), "variant": ("variant", ""),
-        "milliseconds": ("median, ms", ",.2f"), "spread": ("quartiles, ms", ""),
-        "faster": ("times as fast as flat", ".2f"), "faster_spread": ("quartiles", ""),
+        "size_mb": ("message, MB", ".4g"),
+        "variant": ("variant", ""),
+        "milliseconds": ("median, ms", ",.2f"),
+        "spread": ("quartiles, ms", ""),
+        "faster": ("times as fast as flat", ".2f"),
+        "faster_spread": ("quartiles", ""),
         "verdict": ("against flat", ""),
-        "counted_mb": ("over the link, MB", ",.3f"), "expected_mb": ("by arithmetic, MB", ",.3f"),
+        "counted_mb": ("over the link, MB", ",.3f"),
+        "expected_mb": ("by arithmetic, MB", ",.3f"),
         "repeats": ("n", "d"),
     }
-    return Table.of(rows, labels, (
-        f"{_setting(run)}. In turns: each repetition does every variant once, and as fast as flat "
-        "is of the same turn; a difference is one where both quartiles say so. Over the link: what "
-        "the interface of the host that sent most counted for one all-reduce, headers and "
-        "acknowledgements included. "
-        + " ".join(f"{name}: {text}." for name, text in VARIANTS.items())))
+    return Table.of(
+        rows,
+        labels,
+        (
+            f"{_setting(run)}. In turns: each repetition does every variant once, and as fast as flat "
+            "is of the same turn; a difference is one where both quartiles say so. Over the link: what "
+            "the interface of the host that sent most counted for one all-reduce, headers and "
+            "acknowledgements included. " + " ".join(f"{name}: {text}." for name, text in VARIANTS.items())
+        ),
+    )
 
 
 def _verdict(faster):
@@ -103,9 +116,9 @@ def _range(spread, scale=1):
 def _setting(run):
     result = run.result
     machine = result.get("hardware", {})
-    recorded = (f", recorded on {machine['cores']} cores of {machine['cpu']}, "
-                f"{result['finished'][:10]}"
-                if run.recorded else "")
+    recorded = (
+        f", recorded on {machine['cores']} cores of {machine['cpu']}, {result['finished'][:10]}" if run.recorded else ""
+    )
     return f"{result['ranks']} ranks on {result['hosts']} hosts, {result['transport']}{recorded}"
 
 
@@ -127,8 +140,9 @@ def plot_variants(runs):
         raise ValueError("there are no runs to draw")
     picture = Picture(9.0, 6.4)
     first = runs[0].result
-    picture.suptitle(f"all-reduce by {first['ranks']} ranks on {first['hosts']} hosts, "
-                     "median and quartiles", fontsize=11)
+    picture.suptitle(
+        f"all-reduce by {first['ranks']} ranks on {first['hosts']} hosts, median and quartiles", fontsize=11
+    )
     axes = picture.subplots(2, len(runs), sharex=True, sharey="row", squeeze=False)
     said = []
     for run, (upper, lower) in zip(runs, axes.T, strict=True):
@@ -136,14 +150,18 @@ def plot_variants(runs):
         for number, variant in enumerate(VARIANTS):
             own = [point for point in points if point["variant"] == variant]
             sizes = [point["size_bytes"] for point in own]
-            look = {"color": COLOURS[number], "linestyle": LINES[number],
-                    "marker": MARKERS[number], "label": variant}
+            look = {"color": COLOURS[number], "linestyle": LINES[number], "marker": MARKERS[number], "label": variant}
             for panel, key in ((upper, "seconds"), (lower, "faster")):
                 scale = 1e3 if key == "seconds" else 1
                 panel.plot(sizes, [scale * point[key]["median"] for point in own], **look)
-                panel.fill_between(sizes, [scale * point[key]["low"] for point in own],
-                                   [scale * point[key]["high"] for point in own],
-                                   color=COLOURS[number], alpha=0.15, linewidth=0)
+                panel.fill_between(
+                    sizes,
+                    [scale * point[key]["low"] for point in own],
+                    [scale * point[key]["high"] for point in own],
+                    color=COLOURS[number],
+                    alpha=0.15,
+                    linewidth=0,
+                )
             if variant != FLAT and own:
                 last = own[-1]
                 said.append(f"{variant} {last['faster']['median']:.2f} times as fast")
@@ -152,8 +170,10 @@ def plot_variants(runs):
         lower.set_yticks([0.25, 0.5, 1, 1.5, 2], labels=["¼", "½", "1", "1½", "2"])
         lower.minorticks_off()
         largest = points[-1]["size_bytes"] / 1e6
-        picture.alt += (f"All-reduce over message size, {_setting(run)}. At {largest:.3g} MB, "
-                        f"against Horovod's own ring: {', '.join(said)}. ")
+        picture.alt += (
+            f"All-reduce over message size, {_setting(run)}. At {largest:.3g} MB, "
+            f"against Horovod's own ring: {', '.join(said)}. "
+        )
         said.clear()
     axes[0, 0].set_ylabel("time, ms")
     axes[1, 0].set_ylabel("times as fast as flat")

@@ -90,7 +90,10 @@ class Supervisor:
             print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
             if not self.exit_codes:
                 self.ended_because = self.ended_because or {
-                    "state": "failed", "reason": "launch", "message": str(error)}
+                    "state": "failed",
+                    "reason": "launch",
+                    "message": str(error),
+                }
         # What is left are children that a rank left behind. (This process's own child is
         # multiprocessing's tracker, which ends with it.)
         own = {child.pid for child in psutil.Process().children()}
@@ -162,8 +165,14 @@ class Supervisor:
         time.sleep(timeout_s)
         waiting = self._waiting()
         missing = [rank for rank, waits in waiting.items() if not waits]
-        self._stop({"state": "failed", "reason": "timeout", "timeout_s": timeout_s,
-                    "missing": missing if any(waiting.values()) else []})
+        self._stop(
+            {
+                "state": "failed",
+                "reason": "timeout",
+                "timeout_s": timeout_s,
+                "missing": missing if any(waiting.values()) else [],
+            }
+        )
 
     def _await_cluster(self, roles):
         if missing := cluster.first_absent(self.folder, roles):
@@ -183,9 +192,18 @@ class Supervisor:
         alive = processes.of_run(self.run_id)
         there = [read_json(self.folder.rank(rank)) for rank in range(job["processes"])]
         with ThreadPoolExecutor(len(there)) as pool:
-            return dict(enumerate(pool.map(
-                lambda said: bool(said) and said["pid"] in alive and processes.waits(
-                    said["pid"], self.folder.stack(said["rank"])), there)))
+            return dict(
+                enumerate(
+                    pool.map(
+                        lambda said: (
+                            bool(said)
+                            and said["pid"] in alive
+                            and processes.waits(said["pid"], self.folder.stack(said["rank"]))
+                        ),
+                        there,
+                    )
+                )
+            )
 
     def _watch(self, function, *arguments):
         threading.Thread(target=function, args=arguments, daemon=True).start()
@@ -201,8 +219,9 @@ def built_with():
 
     library = sorted(Path(find_spec("horovod").origin).parent.glob("tensorflow/mpi_lib*.so"))
     if not library:
-        raise RuntimeError("this Horovod was built without TensorFlow: remove it and its cached "
-                           "wheel, then run `make setup` again")
+        raise RuntimeError(
+            "this Horovod was built without TensorFlow: remove it and its cached wheel, then run `make setup` again"
+        )
     stat = library[0].stat()
     key = f"{library[0]}:{stat.st_size}:{stat.st_mtime_ns}"
     # A file for each environment: two that are used in turn keep both answers.
@@ -217,16 +236,17 @@ def built_with():
             path.parent.mkdir(parents=True, exist_ok=True)
             write_json(path, known)
         except OSError as error:
-            print(f"the answer to what Horovod was built with is not kept: {error}",
-                  file=sys.stderr, flush=True)
+            print(f"the answer to what Horovod was built with is not kept: {error}", file=sys.stderr, flush=True)
     return known
 
 
 def _ask_build():
     import subprocess
 
-    code = ("import json, horovod.tensorflow as hvd; print(json.dumps({n: bool(getattr(hvd, "
-            "n + '_built')()) for n in ('gloo', 'mpi', 'nccl', 'cuda')}))")
+    code = (
+        "import json, horovod.tensorflow as hvd; print(json.dumps({n: bool(getattr(hvd, "
+        "n + '_built')()) for n in ('gloo', 'mpi', 'nccl', 'cuda')}))"
+    )
     asked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     if asked.returncode:
         raise RuntimeError(f"Horovod cannot be loaded: {asked.stderr.strip().splitlines()[-1]}")

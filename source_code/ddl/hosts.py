@@ -34,8 +34,7 @@ from ddl.record import RunFolder, StorageError
 __all__ = ["INTERFACE", "address", "link", "main", "permitted", "site"]
 
 INTERFACE = "eth0"
-PROGRAMS = {"unshare": "util-linux", "nsenter": "util-linux", "mount": "mount", "ip": "iproute2",
-            "tc": "iproute2"}
+PROGRAMS = {"unshare": "util-linux", "nsenter": "util-linux", "mount": "mount", "ip": "iproute2", "tc": "iproute2"}
 RATE = "DDL_RATE_MBIT"  # what each rank is told of the link
 INSIDE = "DDL_HOSTS_INSIDE"  # set in the process that has a namespace of its own already
 # What may pass at full speed after a pause. A message that is smaller is not slowed down, so it has
@@ -65,9 +64,13 @@ def site(rate_mbit=1000, hosts=2):
     from ddl.machine import cores_of_host
     from ddl.site import Site
 
-    return Site(scheduler="namespaces", nodes=hosts, rate_mbit=rate_mbit,
-                cores_per_node=cores_of_host(hosts),
-                origin=f"this machine as {hosts} hosts")
+    return Site(
+        scheduler="namespaces",
+        nodes=hosts,
+        rate_mbit=rate_mbit,
+        cores_per_node=cores_of_host(hosts),
+        origin=f"this machine as {hosts} hosts",
+    )
 
 
 def permitted():
@@ -81,19 +84,15 @@ def permitted():
     missing = [name for name in PROGRAMS if not _found(name)]
     if missing:
         packages = dict.fromkeys(PROGRAMS[name] for name in missing)
-        return (f"{' and '.join(missing)} not here (Debian and Ubuntu: apt-get install "
-                f"{' '.join(packages)})")
+        return f"{' and '.join(missing)} not here (Debian and Ubuntu: apt-get install {' '.join(packages)})"
     attempts = {
         "this user may not make network namespaces here": "true",
-        "this user may not give a process an /etc/hosts of its own":
-            "mount --bind /etc/passwd /etc/hosts",
+        "this user may not give a process an /etc/hosts of its own": "mount --bind /etc/passwd /etc/hosts",
         "the kernel has no pairs of virtual interfaces (veth)": "ip link add one type veth",
-        "the kernel cannot limit the rate of an interface (tbf)":
-            f"ip link add one type veth && tc qdisc add dev one root {_limit(1000)}",
+        "the kernel cannot limit the rate of an interface (tbf)": f"ip link add one type veth && tc qdisc add dev one root {_limit(1000)}",
     }
     for reason, attempt in attempts.items():
-        tried = subprocess.run([*_unshare(), "sh", "-c", attempt], env=_environment(),
-                               capture_output=True, text=True)
+        tried = subprocess.run([*_unshare(), "sh", "-c", attempt], env=_environment(), capture_output=True, text=True)
         if tried.returncode:
             said = " ".join(tried.stderr.split())
             return f"{reason}{f': {said}' if said else ''}"
@@ -179,8 +178,7 @@ class Hosts:
         signal.signal(signal.SIGTERM, self._asked_to_stop)
         signal.signal(signal.SIGINT, self._asked_to_stop)
         if os.environ.get("DDL_LIFELINE"):
-            threading.Thread(target=self._await_launcher, args=(processes.take_lifeline(),),
-                             daemon=True).start()
+            threading.Thread(target=self._await_launcher, args=(processes.take_lifeline(),), daemon=True).start()
 
     def run(self):
         """Run the command as every rank; return the exit status of the whole."""
@@ -200,8 +198,7 @@ class Hosts:
 
     def _record(self, event, **fields):
         try:
-            self.folder.append(self.folder.launcher,
-                               {"event": event, "time": time.time(), **fields})
+            self.folder.append(self.folder.launcher, {"event": event, "time": time.time(), **fields})
         except StorageError as error:
             print(error, file=sys.stderr, flush=True)
 
@@ -213,22 +210,21 @@ class Hosts:
         # Every host knows all names. Gloo asks for its own host's address by name: Horovod 0.28.1
         # loses the interface that it was given (gloo_context.cc, InitializeForProcessSet).
         known = self.folder.path / "hosts"
-        known.write_text("127.0.0.1 localhost\n" + "".join(
-            f"{address(number)} {name}\n" for number, name in enumerate(names)))
+        known.write_text(
+            "127.0.0.1 localhost\n" + "".join(f"{address(number)} {name}\n" for number, name in enumerate(names))
+        )
         _run("mount", "--bind", known, "/etc/hosts")
         self.holders = [_holder(name) for name in names]
         if len(self.holders) == 2:
             one, two = (holder.pid for holder in self.holders)
-            _run("ip", "link", "add", INTERFACE, "netns", one,
-                 "type", "veth", "peer", "name", INTERFACE, "netns", two)
+            _run("ip", "link", "add", INTERFACE, "netns", one, "type", "veth", "peer", "name", INTERFACE, "netns", two)
         else:
             _run("ip", "link", "add", "bridge", "type", "bridge")
             _run("ip", "link", "set", "bridge", "up")
         for number, holder in enumerate(self.holders):
             if len(self.holders) > 2:
                 port = f"port{number}"
-                _run("ip", "link", "add", INTERFACE, "netns", holder.pid,
-                     "type", "veth", "peer", "name", port)
+                _run("ip", "link", "add", INTERFACE, "netns", holder.pid, "type", "veth", "peer", "name", port)
                 _run("ip", "link", "set", port, "master", "bridge", "up")
                 self._slow(port)  # several may send to one host at a time
             inside = _enter(holder)
@@ -241,22 +237,29 @@ class Hosts:
 
     def _slow(self, interface, inside=()):
         if self.options.rate_mbit:
-            _run(*inside, "tc", "qdisc", "add", "dev", interface, "root",
-                 *_limit(self.options.rate_mbit).split())
+            _run(*inside, "tc", "qdisc", "add", "dev", interface, "root", *_limit(self.options.rate_mbit).split())
 
     # ---------------------------------------------------------------- the ranks
 
     def _start(self):
-        inherited = {name: value for name, value in os.environ.items()
-                     if not name.startswith("SLURM") and name != INSIDE}
+        inherited = {
+            name: value for name, value in os.environ.items() if not name.startswith("SLURM") and name != INSIDE
+        }
         for place in places(self.options.ranks, self.options.hosts):
-            self.tasks.append(subprocess.Popen(
-                [*_enter(self.holders[place.node]), *self.options.command],
-                stdin=self.lifeline,
-                # GPUs of one machine would talk to each other past the network.
-                env={**inherited, **place.variables, "DDL_LIFELINE": "stdin",
-                     RATE: str(self.options.rate_mbit),
-                     "CUDA_VISIBLE_DEVICES": ""}))
+            self.tasks.append(
+                subprocess.Popen(
+                    [*_enter(self.holders[place.node]), *self.options.command],
+                    stdin=self.lifeline,
+                    # GPUs of one machine would talk to each other past the network.
+                    env={
+                        **inherited,
+                        **place.variables,
+                        "DDL_LIFELINE": "stdin",
+                        RATE: str(self.options.rate_mbit),
+                        "CUDA_VISIBLE_DEVICES": "",
+                    },
+                )
+            )
 
     def _look_after(self):
         """Wait for the tasks; when one has failed, end the others."""
@@ -276,16 +279,16 @@ class Hosts:
             if not self.folder.exit(rank).exists():  # it was killed, and could not say
                 code = task.returncode
                 with contextlib.suppress(StorageError):
-                    self.folder.write_json(self.folder.exit(rank), {
-                        "rank": rank, "code": 128 - code if code < 0 else code,
-                        "time": time.time()})
+                    self.folder.write_json(
+                        self.folder.exit(rank),
+                        {"rank": rank, "code": 128 - code if code < 0 else code, "time": time.time()},
+                    )
         self.folder.give_up_reserve()
         end = end_of(launcher_events(self.folder, len(self.tasks), alive=False))
         if end is None:  # the disk took none of it
             failed = any(task.returncode for task in self.tasks)
             end = {"state": "failed" if failed else "done", "reason": "storage"}
-        self._record("ended", **{name: value for name, value in end.items()
-                                 if name not in ("event", "time")})
+        self._record("ended", **{name: value for name, value in end.items() if name not in ("event", "time")})
         return 0 if end["state"] == "done" else 1
 
     # ---------------------------------------------------------------- reasons to end early
@@ -311,9 +314,18 @@ def _holder(name):
     """Start the process whose namespaces are a host: it does nothing, and ends with this one."""
     own = Path("/proc/self/ns/net").readlink()
     holder = subprocess.Popen(
-        ["unshare", "--net", "--uts", sys.executable, "-c",
-         f"import socket, sys; socket.sethostname({name!r}); print(flush=True); sys.stdin.read()"],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        [
+            "unshare",
+            "--net",
+            "--uts",
+            sys.executable,
+            "-c",
+            f"import socket, sys; socket.sethostname({name!r}); print(flush=True); sys.stdin.read()",
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     holder.stdout.readline()  # it is there
     if holder.poll() is not None or Path(f"/proc/{holder.pid}/ns/net").readlink() == own:
         raise OSError(f"{name} did not start")

@@ -119,13 +119,14 @@ def witnesses(run):
         for line in lines:
             of[line["event"]].append({key: value for key, value in line.items() if key != "event"})
         if not (of["begin"] and of["end"]):
-            raise ValueError(f"{path}: its rank did not come to the end; see rank-{path.stem[8:]}"
-                             ".log beside it")
+            raise ValueError(f"{path}: its rank did not come to the end; see rank-{path.stem[8:]}.log beside it")
         seen.append({**of["begin"][0], "steps": of["step"], **of["end"][0]})
     ranks = seen[0]["ranks"] if seen else job.get("workers", "any")
     if len(seen) != ranks:
-        raise ValueError(f"{folder.path} has {len(seen)} witness records, of {ranks} ranks; "
-                         "bug_hunt.py writes them: did it run to its end?")
+        raise ValueError(
+            f"{folder.path} has {len(seen)} witness records, of {ranks} ranks; "
+            "bug_hunt.py writes them: did it run to its end?"
+        )
     return seen
 
 
@@ -149,13 +150,19 @@ def excerpt(run, steps=2):
     for rank in witnesses(run):
         for step in rank["steps"][:steps]:
             first = ", ".join(map(str, step["samples"][:3]))
-            rows.append({
-                "step": step["step"], "rank": rank["rank"],
-                "samples": f"{first}, … ({len(step['samples'])})", "rate": step["rate"],
-                "began with": rank["weights"], "update": step["update"],
-                "weights after": step["weights"], "counted in all": rank["samples_counted"],
-                "wrote": rank["wrote"] or "–",
-            })
+            rows.append(
+                {
+                    "step": step["step"],
+                    "rank": rank["rank"],
+                    "samples": f"{first}, … ({len(step['samples'])})",
+                    "rate": step["rate"],
+                    "began with": rank["weights"],
+                    "update": step["update"],
+                    "weights after": step["weights"],
+                    "counted in all": rank["samples_counted"],
+                    "wrote": rank["wrote"] or "–",
+                }
+            )
     import pandas  # here, as bug_hunt.py needs none of it
 
     return pandas.DataFrame(rows).sort_values(["step", "rank"], ignore_index=True)
@@ -189,7 +196,8 @@ def own_samples(witnesses):
     every = sum(len(part) for parts in steps for part in parts)
     different = sum(len(set().union(*parts)) for parts in steps)
     return Finding(
-        "ranks share samples", different < every,
+        "ranks share samples",
+        different < every,
         f"in {len(steps)} steps the ranks trained on {every:,} samples; counted once a step, "
         f"{different:,} were different ones",
     )
@@ -199,9 +207,9 @@ def began_alike(witnesses):
     """Look for ranks that begin with other weights than rank 0."""
     models = _different(rank["weights"] for rank in witnesses)
     return Finding(
-        "ranks begin differently", models > 1,
-        f"before the first step {len(witnesses)} ranks have {models} different "
-        f"model{'s' * (models > 1)}",
+        "ranks begin differently",
+        models > 1,
+        f"before the first step {len(witnesses)} ranks have {models} different model{'s' * (models > 1)}",
     )
 
 
@@ -212,7 +220,8 @@ def applied_alike(witnesses):
     models = _different(rank["weights"] for rank in steps[-1])
     where = f", first in step {apart[0]}" if apart else ""
     return Finding(
-        "ranks drift apart", bool(apart),
+        "ranks drift apart",
+        bool(apart),
         f"in {len(apart)} of {len(steps)} steps the ranks applied different gradients{where}; at "
         f"the end there {'are' if models > 1 else 'is'} {models} model{'s' * (models > 1)}",
     )
@@ -223,7 +232,8 @@ def counted_once(witnesses):
     counted = sum(rank["samples_counted"] for rank in witnesses)
     processed = sum(len(step["samples"]) for rank in witnesses for step in rank["steps"])
     return Finding(
-        "throughput miscounted", counted != processed,
+        "throughput miscounted",
+        counted != processed,
         f"the ranks counted {counted:,} samples and trained on {processed:,}: the throughput is "
         f"{counted / processed:.3g} times the true one",
     )
@@ -237,7 +247,8 @@ def scaled_rate(witnesses):
     found = not all(math.isclose(rate, wanted, rel_tol=1e-5) for rate in rates)
     used = " to ".join(f"{rate:.4g}" for rate in sorted({min(rates), max(rates)}))
     return Finding(
-        "learning rate not scaled", found,
+        "learning rate not scaled",
+        found,
         f"{len(witnesses)} × {witnesses[0]['rate_of_one_rank']:.4g} = {wanted:.4g} is the scaled "
         f"learning rate; {used} was used",
     )
@@ -249,7 +260,8 @@ def one_writer(witnesses):
     names = " and ".join(sorted({rank["wrote"] for rank in witnesses if rank["wrote"]}))
     who = ", ".join(map(str, writers)) or "none"
     return Finding(
-        "more than rank 0 writes", any(writers),
+        "more than rank 0 writes",
+        any(writers),
         f"{names or 'the weights'} was written by rank{'s' * (len(writers) > 1)} {who}",
     )
 
@@ -290,22 +302,22 @@ class Examination:
 
     def __repr__(self):
         width = max(len(finding.name) for finding in self.findings)
-        return "\n".join([
-            self.name,
-            *(f"{_sign(finding)}  {finding.name:{width}}  {finding.sentence}"
-              for finding in self.findings),
-        ])
+        return "\n".join(
+            [self.name, *(f"{_sign(finding)}  {finding.name:{width}}  {finding.sentence}" for finding in self.findings)]
+        )
 
     def _repr_html_(self):
         from ddl.view import STYLE
 
         rows = "".join(
-            f"<tr><td>{_sign(finding)}</td><td>{escape(finding.name)}</td>"
-            f"<td>{escape(finding.sentence)}</td></tr>" for finding in self.findings
+            f"<tr><td>{_sign(finding)}</td><td>{escape(finding.name)}</td><td>{escape(finding.sentence)}</td></tr>"
+            for finding in self.findings
         )
-        return (f'{STYLE}<div class="ddl ddl-wide"><div class="ddl-scroll"><table><thead><tr>'
-                f"<th></th><th>{escape(self.name)}</th><th>what the records show</th></tr></thead>"
-                f"<tbody>{rows}</tbody></table></div></div>")
+        return (
+            f'{STYLE}<div class="ddl ddl-wide"><div class="ddl-scroll"><table><thead><tr>'
+            f"<th></th><th>{escape(self.name)}</th><th>what the records show</th></tr></thead>"
+            f"<tbody>{rows}</tbody></table></div></div>"
+        )
 
 
 def _sign(finding):

@@ -69,11 +69,15 @@ class Job:
         least = int(self.cluster == "parameter_server")
         servers = least if self.parameter_servers is None else self.parameter_servers
         if type(servers) is not int or servers < least:
-            raise JobError(f"parameter_servers={servers!r}: a whole number of at least {least} is "
-                           f"needed with cluster={self.cluster!r}")
+            raise JobError(
+                f"parameter_servers={servers!r}: a whole number of at least {least} is "
+                f"needed with cluster={self.cluster!r}"
+            )
         if servers and not least:
-            raise JobError(f"parameter_servers={servers!r}: only cluster=\"parameter_server\" has "
-                           f"any; this is cluster={self.cluster!r}")
+            raise JobError(
+                f'parameter_servers={servers!r}: only cluster="parameter_server" has '
+                f"any; this is cluster={self.cluster!r}"
+            )
         object.__setattr__(self, "parameter_servers", servers)
 
     @property
@@ -96,14 +100,13 @@ def resolve_script(script, cwd):
         path = folder / Path(script).expanduser()
         if path.is_dir():
             inside = ", ".join(sorted(file.name for file in path.glob("*.py")))
-            raise JobError(f"{path} is a directory, not a script"
-                           f"{f'; the scripts in it are: {inside}' if inside else ''}")
+            raise JobError(
+                f"{path} is a directory, not a script{f'; the scripts in it are: {inside}' if inside else ''}"
+            )
         if path.is_file():
             return str(path.absolute())
     known = ", ".join(sorted(file.name for file in course.glob("*.py"))) or "none"
-    raise JobError(
-        f"no script {str(script)!r} in {cwd} or in {course}; the course's own scripts are: {known}"
-    )
+    raise JobError(f"no script {str(script)!r} in {cwd} or in {course}; the course's own scripts are: {known}")
 
 
 def split_rank_line(words):

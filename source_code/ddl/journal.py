@@ -12,9 +12,11 @@ from ddl.record import Recorder, RunFolder, hardware, read_json_lines, start_of,
 
 __all__ = ["Journal"]
 
-LINE = ("epoch {epoch:6.2f}  step {step:5d}  {images_per_s:6.0f} images/s  "
-        "training: loss {loss:.3f}, accuracy {accuracy:6.1%}  "
-        "held-out: loss {test_loss:.3f}, accuracy {test_accuracy:6.1%}")
+LINE = (
+    "epoch {epoch:6.2f}  step {step:5d}  {images_per_s:6.0f} images/s  "
+    "training: loss {loss:.3f}, accuracy {accuracy:6.1%}  "
+    "held-out: loss {test_loss:.3f}, accuracy {test_accuracy:6.1%}"
+)
 EVENT_EVERY_S = 0.5  # fast enough for a view that moves, too slow to cost anything
 
 
@@ -48,8 +50,14 @@ class Journal:
         self.line = line
         self._carried_on = state is not None
         state = state or {
-            "seconds": 0.0, "history": [], "epoch_seconds": [], "epoch_start": 0.0,
-            "evaluation": (0, 0.0), "timed": (0, 0.0), "first_step_s": None, "resumed_at": [],
+            "seconds": 0.0,
+            "history": [],
+            "epoch_seconds": [],
+            "epoch_start": 0.0,
+            "evaluation": (0, 0.0),
+            "timed": (0, 0.0),
+            "first_step_s": None,
+            "resumed_at": [],
         }
         self._seconds, self._epoch_start = state["seconds"], state["epoch_start"]
         self.history, self.epoch_seconds = state["history"], state["epoch_seconds"]
@@ -178,11 +186,7 @@ class Journal:
             self._resumed = time.perf_counter()
 
     def _where(self, step):
-        return {
-            "step": step,
-            "epoch": step / self.steps_per_epoch,
-            "samples": step * self.global_batch,
-        }
+        return {"step": step, "epoch": step / self.steps_per_epoch, "samples": step * self.global_batch}
 
     def evaluation(self, step, **figures):
         """Write an evaluation down, and return its row."""

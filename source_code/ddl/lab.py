@@ -29,9 +29,17 @@ def open_lab(arguments=()):
     """
     if not _takes_sockets(jupyter_runtime_dir()):
         os.environ["JUPYTER_RUNTIME_DIR"] = tempfile.mkdtemp(prefix="jupyter-")
-    os.execv(sys.executable, [
-        sys.executable, "-m", "jupyterlab", f"--LabApp.default_url=/lab/tree/{START}",
-        "--KernelManager.transport=ipc", *arguments])
+    os.execv(
+        sys.executable,
+        [
+            sys.executable,
+            "-m",
+            "jupyterlab",
+            f"--LabApp.default_url=/lab/tree/{START}",
+            "--KernelManager.transport=ipc",
+            *arguments,
+        ],
+    )
 
 
 def _takes_sockets(folder):

@@ -42,8 +42,9 @@ def keep_writing():
     for name, descriptor in (("stdout", 1), ("stderr", 2)):
         old = getattr(sys, name)
         old.flush()
-        stream = io.TextIOWrapper(_Tolerant(descriptor, "w", closefd=False), write_through=True,
-                                  encoding=old.encoding, errors=old.errors)
+        stream = io.TextIOWrapper(
+            _Tolerant(descriptor, "w", closefd=False), write_through=True, encoding=old.encoding, errors=old.errors
+        )
         stream.mode = "w"
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
@@ -93,8 +94,7 @@ class LogTail:
                 file.seek(self._offset)  # in the middle of a line: skip what is left of it
                 self._offset += len(file.readline(self._last_bytes))
             file.seek(self._offset)
-            while data := file.read(CHUNK_BYTES if before is None
-                                    else max(0, min(CHUNK_BYTES, before - self._offset))):
+            while data := file.read(CHUNK_BYTES if before is None else max(0, min(CHUNK_BYTES, before - self._offset))):
                 self._offset += len(data)
                 *whole, rest = data.split(b"\n")
                 for part in whole:
@@ -146,10 +146,10 @@ class _Line:
             elif part == "\b":
                 self._cursor = max(0, self._cursor - 1)
             elif part == "\0":
-                del self._text[self._cursor:]
+                del self._text[self._cursor :]
             else:
-                part = part[:WIDEST - self._cursor]
-                self._text[self._cursor:self._cursor + len(part)] = part
+                part = part[: WIDEST - self._cursor]
+                self._text[self._cursor : self._cursor + len(part)] = part
                 self._cursor += len(part)
 
 

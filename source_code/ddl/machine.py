@@ -55,8 +55,7 @@ def available_bytes():
 
     free = psutil.virtual_memory().available
     try:
-        left = int((CGROUP / "memory.max").read_text()) - int(
-            (CGROUP / "memory.current").read_text())
+        left = int((CGROUP / "memory.max").read_text()) - int((CGROUP / "memory.current").read_text())
     except (OSError, ValueError):
         return free  # no limit ("max"), cgroup v1, or no cgroup
     try:
@@ -81,8 +80,9 @@ def gpu_names():
         listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20)
     except subprocess.TimeoutExpired:
         return ()  # a driver that doesn't answer has no GPU to offer
-    names = [line.split(":", 1)[1].split("(")[0].strip()
-             for line in listed.stdout.splitlines() if line.startswith("GPU ")]
+    names = [
+        line.split(":", 1)[1].split("(")[0].strip() for line in listed.stdout.splitlines() if line.startswith("GPU ")
+    ]
     visible = _visible_devices()
     return tuple(names if visible is None else names[: len(visible)])
 

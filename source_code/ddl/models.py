@@ -40,9 +40,7 @@ class _Layers:
     def conv(self, x, filters, size, strides=1, padding="same", norm=True):
         # A norm subtracts the mean, and any bias before it with it.
         bias = self.norm == "none" or not norm
-        return layers.Conv2D(
-            filters, size, strides, padding, use_bias=bias, kernel_initializer=self.start()
-        )(x)
+        return layers.Conv2D(filters, size, strides, padding, use_bias=bias, kernel_initializer=self.start())(x)
 
     def normalise(self, x):
         if self.norm == "none":

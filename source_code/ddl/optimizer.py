@@ -149,9 +149,7 @@ def make(name, learning_rate, variables, weight_decay=0.0):
         For an unknown name.
     """
     if name not in _MAKERS:
-        raise SettingError(
-            f"there is no optimizer {name!r}; the optimizers are: {', '.join(_MAKERS)}"
-        )
+        raise SettingError(f"there is no optimizer {name!r}; the optimizers are: {', '.join(_MAKERS)}")
     optimizer = _MAKERS[name](learning_rate, weight_decay)
     optimizer._create_all_weights(variables)  # the older family has no public way
     return optimizer

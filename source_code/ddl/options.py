@@ -77,8 +77,7 @@ def _within(text, value, least, most):
 def split_evenly(ours, config):
     """End with argparse's error where a global batch leaves some replicas fewer samples."""
     if config.global_batch % config.replicas:
-        ours.error(f"--global-batch {config.global_batch} does not split evenly over "
-                   f"{config.replicas} replicas")
+        ours.error(f"--global-batch {config.global_batch} does not split evenly over {config.replicas} replicas")
 
 
 SEED = Integer(0, 4_000_000)  # a thousand times as much must be a seed, too, which has 32 bits
@@ -86,8 +85,7 @@ SEED = Integer(0, 4_000_000)  # a thousand times as much must be a seed, too, wh
 
 def parser(description):
     """Return a parser whose ``--help`` shows a script's docstring as it stands."""
-    return argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    return argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
 
 
 def way(description, replicas=None, arguments=None):
@@ -109,14 +107,27 @@ def way(description, replicas=None, arguments=None):
     add("--test-samples", type=Integer(), metavar="N", help="evaluate on a part (default: all)")
     add("--epochs", type=Number(above=0), default=1)
     add("--steps", type=Integer(), help="train for so many steps instead")
-    add("--global-batch", type=Integer(), default=REFERENCE_BATCH,
-        help="samples that one update of the weights averages over")
-    add("--learning-rate", type=Number(above=0), default=LEARNING_RATE, metavar="RATE",
-        help=f"at a global batch of {REFERENCE_BATCH}")
+    add(
+        "--global-batch",
+        type=Integer(),
+        default=REFERENCE_BATCH,
+        help="samples that one update of the weights averages over",
+    )
+    add(
+        "--learning-rate",
+        type=Number(above=0),
+        default=LEARNING_RATE,
+        metavar="RATE",
+        help=f"at a global batch of {REFERENCE_BATCH}",
+    )
     add("--seed", type=SEED, default=0, help="of initial weights and order")
     if replicas:
-        add("--replicas", type=Integer(), default=replicas,
-            help="GPUs of this machine, or logical devices of its processor where there are fewer")
+        add(
+            "--replicas",
+            type=Integer(),
+            default=replicas,
+            help="GPUs of this machine, or logical devices of its processor where there are fewer",
+        )
     config = ours.parse_args(arguments)
     if replicas:
         split_evenly(ours, config)

@@ -42,8 +42,7 @@ class Place:
             return cls(*map(int, variables[VARIABLE].split()))
         missing = [name for name in SLURMS if name not in variables]
         if missing:
-            raise LookupError(f"{', '.join(missing)} not set: a task is started by srun, or by "
-                              "python -m ddl.hosts")
+            raise LookupError(f"{', '.join(missing)} not set: a task is started by srun, or by python -m ddl.hosts")
         return cls(*(int(variables[name]) for name in SLURMS))
 
     @property

@@ -30,13 +30,23 @@ GLOO_TIMEOUT_S = 180
 
 # What a run needs of its launcher's environment, wherever it goes. Names only: a value on a
 # command line is there for all to see.
-RUN = ("DDL_RUN_ID", "DDL_RUN_DIR", "DDL_RUNS_DIR", "DDL_DATA_DIR", "DDL_LIFELINE",
-       "PYTHONNOUSERSITE")
+RUN = ("DDL_RUN_ID", "DDL_RUN_DIR", "DDL_RUNS_DIR", "DDL_DATA_DIR", "DDL_LIFELINE", "PYTHONNOUSERSITE")
 LOGIN = ("HOME", "LANG", "LD_LIBRARY_PATH", "LOGNAME", "PATH", "SHELL", "USER", "XDG_CACHE_HOME")
 # What Slurm tells each task, and a container would hide.
-TASK = ("CUDA_VISIBLE_DEVICES", "SLURM_CPUS_PER_TASK", "SLURM_JOB_ID", "SLURM_JOB_NUM_NODES",
-        "SLURM_LOCALID", "SLURM_NNODES", "SLURM_NODEID", "SLURM_NTASKS", "SLURM_PROCID",
-        "SLURM_RESTART_COUNT", "SLURM_STEP_ID", "SLURMD_NODENAME")
+TASK = (
+    "CUDA_VISIBLE_DEVICES",
+    "SLURM_CPUS_PER_TASK",
+    "SLURM_JOB_ID",
+    "SLURM_JOB_NUM_NODES",
+    "SLURM_LOCALID",
+    "SLURM_NNODES",
+    "SLURM_NODEID",
+    "SLURM_NTASKS",
+    "SLURM_PROCID",
+    "SLURM_RESTART_COUNT",
+    "SLURM_STEP_ID",
+    "SLURMD_NODENAME",
+)
 
 
 @dataclass(frozen=True)
@@ -100,27 +110,38 @@ def plan(job, site, *, run_id, folder, created=0.0, detach=False, needs=(), user
     where = _where(job, site, detach)
     shell = Plan(argv, job.cwd, (), (), where).shell_line
     described = {
-        "id": run_id, "name": job.name, "created": created,
-        "script": job.script, "args": list(job.args), "workers": job.workers,
-        "cluster": job.cluster, "parameter_servers": job.parameter_servers,
+        "id": run_id,
+        "name": job.name,
+        "created": created,
+        "script": job.script,
+        "args": list(job.args),
+        "workers": job.workers,
+        "cluster": job.cluster,
+        "parameter_servers": job.parameter_servers,
         "processes": job.processes,
-        "nodes": site.nodes_for(job), "threads": site.threads_per_rank(job), "cwd": job.cwd,
-        "timeout_s": job.timeout_s, "detached": detach, "where": where,
-        "site": {"scheduler": site.scheduler, "container": site.container,
-                 "controller": site.controller, "cores_per_node": site.cores_per_node,
-                 "gpus_per_node": site.gpus_per_node, "allocation": site.allocation,
-                 **({"rate_mbit": site.rate_mbit} if site.scheduler == "namespaces" else {})},
-        "argv": list(argv), "shell_line": shell,
+        "nodes": site.nodes_for(job),
+        "threads": site.threads_per_rank(job),
+        "cwd": job.cwd,
+        "timeout_s": job.timeout_s,
+        "detached": detach,
+        "where": where,
+        "site": {
+            "scheduler": site.scheduler,
+            "container": site.container,
+            "controller": site.controller,
+            "cores_per_node": site.cores_per_node,
+            "gpus_per_node": site.gpus_per_node,
+            "allocation": site.allocation,
+            **({"rate_mbit": site.rate_mbit} if site.scheduler == "namespaces" else {}),
+        },
+        "argv": list(argv),
+        "shell_line": shell,
     }
     return Plan(
         argv=argv,
         cwd=job.cwd,
         environment=_environment(site, run_id, folder, needs),
-        files=(
-            (paths.job, json.dumps(described, indent=1) + "\n"),
-            (paths.command, f"#!/bin/sh\n{shell}\n"),
-            *files,
-        ),
+        files=((paths.job, json.dumps(described, indent=1) + "\n"), (paths.command, f"#!/bin/sh\n{shell}\n"), *files),
         where=where,
     )
 
@@ -165,8 +186,14 @@ def _rank(job, site):
     if job.parameter_servers:
         cluster += ("--parameter-servers", str(job.parameter_servers))
     return (
-        _python(site), "-m", "ddl.rank", "--threads", str(site.threads_per_rank(job)), *cluster,
-        job.script, *job.args,
+        _python(site),
+        "-m",
+        "ddl.rank",
+        "--threads",
+        str(site.threads_per_rank(job)),
+        *cluster,
+        job.script,
+        *job.args,
     )
 
 
@@ -174,25 +201,46 @@ def _hosts(job, site):
     """What makes several hosts of this machine; nothing where it is one."""
     if site.one_task(job):
         return ()
-    return (_python(site), "-m", "ddl.hosts", "--hosts", str(site.nodes_for(job)),
-            "--rate-mbit", str(site.rate_mbit), "--ranks", str(job.processes))
+    return (
+        _python(site),
+        "-m",
+        "ddl.hosts",
+        "--hosts",
+        str(site.nodes_for(job)),
+        "--rate-mbit",
+        str(site.rate_mbit),
+        "--ranks",
+        str(job.processes),
+    )
 
 
 def _start(job, site):
     timeout = ("--timeout-s", f"{job.timeout_s:g}") if job.timeout_s else ()
     if not site.one_task(job):
-        interface = (site.network_interfaces[:1] if site.scheduler == "slurm"
-                     else (hosts.INTERFACE,))
+        interface = site.network_interfaces[:1] if site.scheduler == "slurm" else (hosts.INTERFACE,)
         return (
-            _python(site), "-m", "ddl.task", "--controller", _controller(job, site),
-            *(("--network-interface", *interface) if interface else ()), *timeout,
+            _python(site),
+            "-m",
+            "ddl.task",
+            "--controller",
+            _controller(job, site),
+            *(("--network-interface", *interface) if interface else ()),
+            *timeout,
         )
     return (
-        _python(site), "-m", "ddl.horovodrun", *timeout, f"--{site.controller}",
+        _python(site),
+        "-m",
+        "ddl.horovodrun",
+        *timeout,
+        f"--{site.controller}",
         # All ranks are on this host. Left to itself, horovodrun takes any interface that is up, and
         # a laptop's may go away in the middle of a run.
-        "--network-interfaces", "lo",
-        "--gloo-timeout-seconds", str(GLOO_TIMEOUT_S), "-np", str(job.processes),
+        "--network-interfaces",
+        "lo",
+        "--gloo-timeout-seconds",
+        str(GLOO_TIMEOUT_S),
+        "-np",
+        str(job.processes),
     )
 
 
@@ -214,14 +262,25 @@ def _container(job, site, run_id, needs, user):
     if site.container == "docker":
         binds = [f"{folder}:{folder}" for folder in folders]
         return (
-            "docker", "run", "--rm", "--init", "--interactive", "--no-healthcheck",
-            "--name", job_name(run_id),
+            "docker",
+            "run",
+            "--rm",
+            "--init",
+            "--interactive",
+            "--no-healthcheck",
+            "--name",
+            job_name(run_id),
             *(("--gpus", "all") if site.gpus_per_node else ()),
-            "--ipc", "host",  # ranks of one node talk through shared memory
-            "--user", user, "--workdir", job.cwd,
+            "--ipc",
+            "host",  # ranks of one node talk through shared memory
+            "--user",
+            user,
+            "--workdir",
+            job.cwd,
             *_each("--volume", [*binds, *(_both_ends(bind) for bind in site.binds)]),
             *_each("--env", (*names, "CUDA_VISIBLE_DEVICES")),
-            *site.container_arguments, site.image,
+            *site.container_arguments,
+            site.image,
         )
     if site.scheduler == "slurm":
         names += TASK + (("PMIX_*", "OMPI_*") if _controller(job, site) == "mpi" else ())
@@ -229,10 +288,19 @@ def _container(job, site, run_id, needs, user):
         names += ("CUDA_VISIBLE_DEVICES",)
     carrier = Path(__file__).resolve().parents[2] / "containers" / "pass_environment.sh"
     return (
-        "sh", str(carrier), *names, "--",
-        "singularity", "exec", *(("--nv",) if site.gpus_per_node else ()), "--cleanenv",
-        "--pwd", job.cwd, *_each("--bind", [*folders, *site.binds]),
-        *site.container_arguments, site.image,
+        "sh",
+        str(carrier),
+        *names,
+        "--",
+        "singularity",
+        "exec",
+        *(("--nv",) if site.gpus_per_node else ()),
+        "--cleanenv",
+        "--pwd",
+        job.cwd,
+        *_each("--bind", [*folders, *site.binds]),
+        *site.container_arguments,
+        site.image,
     )
 
 
@@ -256,13 +324,15 @@ def _each(option, values):
 def _allocation(site, run_id):
     """What is asked of Slurm's queue."""
     options = {
-        "job-name": job_name(run_id), "partition": site.partition, "account": site.account,
-        "reservation": site.reservation, "time": site.time_limit,
+        "job-name": job_name(run_id),
+        "partition": site.partition,
+        "account": site.account,
+        "reservation": site.reservation,
+        "time": site.time_limit,
         # SIGURG: who knows nothing of it ignores it, shells and launchers included.
         "signal": f"URG@{site.time_limit_warning_s}",
     }
-    return (*(f"--{name}={value}" for name, value in options.items() if value),
-            *site.scheduler_arguments)
+    return (*(f"--{name}={value}" for name, value in options.items() if value), *site.scheduler_arguments)
 
 
 def _tasks(job, site):
@@ -277,7 +347,9 @@ def _tasks(job, site):
         tasks, cores = ranks, threads
         total = () if job.processes == nodes * ranks else (f"--ntasks={job.processes}",)
     return (
-        f"--nodes={nodes}", *total, f"--ntasks-per-node={tasks}",
+        f"--nodes={nodes}",
+        *total,
+        f"--ntasks-per-node={tasks}",
         f"--cpus-per-task={min(cores, site.cores_per_node)}",
         # Never GPUs per task: then every rank would see its own one only, as number 0.
         *((site.gpu_option.replace("{n}", count),) if gpus else ()),
@@ -290,7 +362,10 @@ def _srun(job, site, allocation):
         mpi = "pmix" if _controller(job, site) == "mpi" else "none"
         together = ("--distribution=block", "--kill-on-bad-exit=1", f"--mpi={mpi}")
     return (
-        "srun", *allocation, *_tasks(job, site), *together,
+        "srun",
+        *allocation,
+        *_tasks(job, site),
+        *together,
         *(("--overlap",) if site.allocation else ()),
         f"--export={','.join(_exported(site))}",
     )
@@ -298,15 +373,19 @@ def _srun(job, site, allocation):
 
 def _exported(site):
     # Slurm passes its own variables (SLURM_*) in any case.
-    return tuple(dict.fromkeys((*LOGIN, *RUN, *(("PYTHONPATH",) if _entered(site) else ()),
-                                *site.pass_environment)))
+    return tuple(dict.fromkeys((*LOGIN, *RUN, *(("PYTHONPATH",) if _entered(site) else ()), *site.pass_environment)))
 
 
 def _sbatch(job, site, run_id, paths):
     return (
-        "sbatch", "--parsable", "--requeue", "--open-mode=append",
-        *_allocation(site, run_id), *_tasks(job, site),
-        f"--export={','.join(_exported(site))}", f"--output={paths.launcher_log}",
+        "sbatch",
+        "--parsable",
+        "--requeue",
+        "--open-mode=append",
+        *_allocation(site, run_id),
+        *_tasks(job, site),
+        f"--export={','.join(_exported(site))}",
+        f"--output={paths.launcher_log}",
     )
 
 
@@ -315,7 +394,7 @@ def _batch(job, site, run_id, contained):
     modules = f"module load {shlex.join(site.modules)}\n" if site.modules else ""
     step = shlex.join((*_srun(job, site, ()), *contained))
     return f"""\
-#!/bin/bash{' -l' * bool(modules)}
+#!/bin/bash{" -l" * bool(modules)}
 {modules}rm -f "$DDL_RUN_DIR/requeue"
 {step}
 status=$?
@@ -355,12 +434,21 @@ def job_of(argv, cwd):
         several = "--hosts" in own
         processes = int(own[own.index("--ranks" if several else "-np") + 1])
         nodes = int(own[own.index("--hosts") + 1]) if several else None
-        options, script, args = split_rank_line(argv[at + 1:])
+        options, script, args = split_rank_line(argv[at + 1 :])
         threads = int(options["--threads"])
         servers = int(options.get("--parameter-servers", 0))
     except (ValueError, IndexError, KeyError):
         return None
     timeout_s = float(own[own.index("--timeout-s") + 1]) if "--timeout-s" in own else None
-    return Job(script=script, args=tuple(args), workers=processes - (servers and servers + 1),
-               cwd=cwd, threads=threads, timeout_s=timeout_s, oversubscribe=True, nodes=nodes,
-               cluster=options.get("--cluster", "horovod"), parameter_servers=servers)
+    return Job(
+        script=script,
+        args=tuple(args),
+        workers=processes - (servers and servers + 1),
+        cwd=cwd,
+        threads=threads,
+        timeout_s=timeout_s,
+        oversubscribe=True,
+        nodes=nodes,
+        cluster=options.get("--cluster", "horovod"),
+        parameter_servers=servers,
+    )

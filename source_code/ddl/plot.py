@@ -244,8 +244,15 @@ def plot_arms(runs):
         look, _ = _look(arms, key)
         values = [_final(run) for run in arm]
         panel.plot(values, [row] * len(values), linestyle="", **look)
-        panel.plot([numpy.nanmean(values)], [row], marker="|", markersize=18, color=look["color"],
-                   alpha=look["alpha"], markeredgewidth=2)
+        panel.plot(
+            [numpy.nanmean(values)],
+            [row],
+            marker="|",
+            markersize=18,
+            color=look["color"],
+            alpha=look["alpha"],
+            markeredgewidth=2,
+        )
     panel.set_yticks(range(len(arms)), [_label(key, arm) for key, arm in arms.items()])
     panel.set_ylim(len(arms) - 0.5, -0.5)
     every = [run for arm in arms.values() for run in arm]
@@ -288,24 +295,29 @@ def plot_noise_scale(runs, batches=()):
         if not events or run.result is None:
             continue
         # Where |G|² could not be told from zero there is no value, in a short run perhaps nowhere.
-        points = [
-            (event["step"], event["noise_scale"])
-            for event in events
-            if (event.get("noise_scale") or 0) > 0
-        ]
+        points = [(event["step"], event["noise_scale"]) for event in events if (event.get("noise_scale") or 0) > 0]
         index = len(drawn) % len(COLOURS)
         steps, values = zip(*points, strict=True) if points else ((), ())
         panel.plot(steps, values, color=COLOURS[index], linestyle=LINES[index], label=run.name)
         drawn.append(run)
         marks.setdefault(run.result["global_batch"], COLOURS[index])
-        texts.append(f"{run.name} from {values[0]:,.0f} to {values[-1]:,.0f}" if points
-                     else f"{run.name} too short a run to tell")
+        texts.append(
+            f"{run.name} from {values[0]:,.0f} to {values[-1]:,.0f}"
+            if points
+            else f"{run.name} too short a run to tell"
+        )
     if not drawn:
         raise ValueError("no run here recorded a noise scale: launch one with noise_scale=True")
     for batch, colour in (dict.fromkeys(batches, "#555555") | marks).items():
         panel.axhline(batch, color=colour, linewidth=1, linestyle=":")
-        panel.annotate(f"global batch {batch:,}", (1, batch), xycoords=("axes fraction", "data"),
-                       ha="right", va="bottom", fontsize=10)
+        panel.annotate(
+            f"global batch {batch:,}",
+            (1, batch),
+            xycoords=("axes fraction", "data"),
+            ha="right",
+            va="bottom",
+            fontsize=10,
+        )
     panel.set(yscale="log", xlabel="optimizer steps", ylabel="noise scale, samples", xlim=(0, None))
     panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     panel.yaxis.set_major_formatter("{x:,.0f}")
@@ -427,8 +439,7 @@ def plot_minima(shift=0.25):
     picture = Picture(8.0, 3.8)
     panel = picture.subplots()
     panel.plot(w, training, color=COLOURS[0], label="training loss")
-    panel.plot(w, held_out, color=COLOURS[1], linestyle=LINES[1],
-               label=f"held-out loss: the same, moved by {shift:g}")
+    panel.plot(w, held_out, color=COLOURS[1], linestyle=LINES[1], label=f"held-out loss: the same, moved by {shift:g}")
     rises = {}
     for name, side in (("sharp", w < 0), ("flat", w > 0)):
         here = numpy.flatnonzero(side)[training[side].argmin()]

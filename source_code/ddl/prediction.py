@@ -163,9 +163,11 @@ class Prediction:
         return efficiency(self.batch / seconds, self.ranks, one)
 
     def __str__(self):
-        return (f"{self.ranks} ranks: {1e3 * self.seconds:.2f} ms a step (full overlap "
-                f"{1e3 * self.full_overlap_s:.2f}, none {1e3 * self.no_overlap_s:.2f}), "
-                f"{self.images_per_s:,.0f} images/s, efficiency {self.efficiency:.0%}")
+        return (
+            f"{self.ranks} ranks: {1e3 * self.seconds:.2f} ms a step (full overlap "
+            f"{1e3 * self.full_overlap_s:.2f}, none {1e3 * self.no_overlap_s:.2f}), "
+            f"{self.images_per_s:,.0f} images/s, efficiency {self.efficiency:.0%}"
+        )
 
 
 # ---------------------------------------------------------------- from measurements
@@ -192,8 +194,7 @@ def slowest(times, ranks=None):
     times = numpy.sort(numpy.atleast_2d(numpy.asarray(times, float)), axis=1)
     values = numpy.sort(times.ravel())
     if ranks is None or ranks == len(times):
-        below = numpy.prod([numpy.searchsorted(row, values, side="right") / len(row)
-                            for row in times], axis=0)
+        below = numpy.prod([numpy.searchsorted(row, values, side="right") / len(row) for row in times], axis=0)
     else:
         below = (numpy.arange(1, len(values) + 1) / len(values)) ** ranks
     return float((values * numpy.diff(below, prepend=0.0)).sum())
@@ -211,9 +212,11 @@ def points(run):
     list of (int, float)
         Bytes, and the median of the seconds.
     """
-    found = [(point["size_bytes"], point["seconds"]["median"])
-             for point in _result(run).get("points", ())
-             if point.get("operation") == "all_reduce" and point["size_bytes"]]
+    found = [
+        (point["size_bytes"], point["seconds"]["median"])
+        for point in _result(run).get("points", ())
+        if point.get("operation") == "all_reduce" and point["size_bytes"]
+    ]
     if not found:
         raise ValueError(f"run {run.name!r} timed no all-reduce: bench_allreduce.py does")
     return found
@@ -252,8 +255,9 @@ def predict_step(run, fit=None, ranks=None, one=None):
     result = _result(run)
     size = (result.get("sizes") or [{}])[-1]
     if not size.get("model"):
-        raise ValueError(f"run {run.name!r} did not measure train_cifar.py's step: step_times.py "
-                         'does with model="cnn"')
+        raise ValueError(
+            f'run {run.name!r} did not measure train_cifar.py\'s step: step_times.py does with model="cnn"'
+        )
     each = result["per_rank_batch"]
     times = (size.get("apart") or size)["rank_steps_s"]
     many = result["ranks"] if ranks is None else ranks
@@ -261,16 +265,19 @@ def predict_step(run, fit=None, ranks=None, one=None):
     if result["ranks"] == 1 and part and ranks in (None, part["of"]):
         many, each, times = part["of"], each // part["of"], part["rank_steps_s"]
     if many > 1 and fit is None:
-        raise ValueError(f"{many} ranks talk: a fit of their all-reduces is needed, "
-                         "ddl.cost.fit(points(run), ranks)")
+        raise ValueError(f"{many} ranks talk: a fit of their all-reduces is needed, ddl.cost.fit(points(run), ranks)")
     mean = float(numpy.mean(times))
     computation = slowest(times, many)
     communication = 0.0
     if many > 1:
         communication = float(fit(size["gradient_bytes"] + METRICS_BYTES, many))
     return Prediction(
-        ranks=many, batch=each * many, computation_s=computation, communication_s=communication,
-        all_reduces=1, waiting_s=computation - mean,
+        ranks=many,
+        batch=each * many,
+        computation_s=computation,
+        communication_s=communication,
+        all_reduces=1,
+        waiting_s=computation - mean,
         one_images_per_s=_result(one)["images_per_s"] if one else each / mean,
     )
 
@@ -286,8 +293,7 @@ def _measured_s(run, ranks=None, batch=None):
     result = _result(run)
     for name, wanted in (("ranks", ranks), ("global_batch", batch)):
         if wanted is not None and result[name] != wanted:
-            raise ValueError(f"run {run.name!r} has {name} {result[name]}, and {wanted} is what "
-                             "was predicted")
+            raise ValueError(f"run {run.name!r} has {name} {result[name]}, and {wanted} is what was predicted")
     return result["global_batch"] / result["images_per_s"]
 
 
@@ -312,26 +318,39 @@ def report(predictions, run):
     rows = []
     for name, one in predictions.items():
         measured = _measured_s(run, one.ranks, one.batch)
-        rows.append({
-            "name": name, "ranks": one.ranks,
-            "computation_ms": 1e3 * (one.computation_s - one.waiting_s),
-            "waiting_ms": 1e3 * one.waiting_s, "communication_ms": 1e3 * one.communication_s,
-            "full_overlap_ms": 1e3 * one.full_overlap_s, "predicted_ms": 1e3 * one.seconds,
-            "no_overlap_ms": 1e3 * one.no_overlap_s, "measured_ms": 1e3 * measured,
-            "error": one.seconds / measured - 1,
-        })
+        rows.append(
+            {
+                "name": name,
+                "ranks": one.ranks,
+                "computation_ms": 1e3 * (one.computation_s - one.waiting_s),
+                "waiting_ms": 1e3 * one.waiting_s,
+                "communication_ms": 1e3 * one.communication_s,
+                "full_overlap_ms": 1e3 * one.full_overlap_s,
+                "predicted_ms": 1e3 * one.seconds,
+                "no_overlap_ms": 1e3 * one.no_overlap_s,
+                "measured_ms": 1e3 * measured,
+                "error": one.seconds / measured - 1,
+            }
+        )
     labels = {
-        "name": ("from", "s"), "ranks": ("ranks", "d"),
-        "computation_ms": ("computation, ms", ".2f"), "waiting_ms": ("waiting, ms", ".2f"),
+        "name": ("from", "s"),
+        "ranks": ("ranks", "d"),
+        "computation_ms": ("computation, ms", ".2f"),
+        "waiting_ms": ("waiting, ms", ".2f"),
         "communication_ms": ("communication, ms", ".2f"),
         "full_overlap_ms": ("with full overlap, ms", ".2f"),
         "predicted_ms": ("predicted, ms", ".2f"),
-        "no_overlap_ms": ("without overlap, ms", ".2f"), "measured_ms": ("measured, ms", ".2f"),
+        "no_overlap_ms": ("without overlap, ms", ".2f"),
+        "measured_ms": ("measured, ms", ".2f"),
         "error": ("error", "+.0%"),
     }
-    return Table.of(rows, labels, "Time of a step. Full overlap: communication hidden behind "
-                                  "computation as far as it goes; without: one after the other. "
-                                  "What the model leaves out can make a step longer than both.")
+    return Table.of(
+        rows,
+        labels,
+        "Time of a step. Full overlap: communication hidden behind "
+        "computation as far as it goes; without: one after the other. "
+        "What the model leaves out can make a step longer than both.",
+    )
 
 
 # ---------------------------------------------------------------- clusters
@@ -375,8 +394,7 @@ class Server:
         if algorithm not in ("best", *ways):
             raise ValueError(f"algorithm={algorithm!r} is not one of: best, {', '.join(ways)}")
         names = ways if algorithm == "best" else (algorithm,)
-        return min(ways[name](size_bytes, self.gpus, nodes, self.inside, self.between)
-                   for name in names)
+        return min(ways[name](size_bytes, self.gpus, nodes, self.inside, self.between) for name in names)
 
 
 def server(topology, network=None, link_gb_per_s=None):
@@ -415,19 +433,26 @@ def server(topology, network=None, link_gb_per_s=None):
         raise ValueError(f"topology {topology.name!r} has no GPU: predictions are of GPU clusters")
     network = _network(network) if isinstance(network, str) else network or topology.network
     if network is None:
-        raise ValueError(f"topology {topology.name!r} doesn't say what joins such machines: it "
-                         "needs a [network] with kind, nics and gbit_per_s, or say it beside the "
-                         "topology: network=\"8x200\", --network 8x200, for 8 cards of 200 Gbit/s")
+        raise ValueError(
+            f"topology {topology.name!r} doesn't say what joins such machines: it "
+            "needs a [network] with kind, nics and gbit_per_s, or say it beside the "
+            'topology: network="8x200", --network 8x200, for 8 cards of 200 Gbit/s'
+        )
     kind, gb_per_s, assumed = _inside(topology, names)
     if link_gb_per_s is not None:
         gb_per_s, assumed = _checked("link_gb_per_s", link_gb_per_s), ""
     if math.isnan(gb_per_s):
-        raise ValueError(f"topology {topology.name!r}: how fast its GPUs are joined is not known; "
-                         "say it: link_gb_per_s, --link-gb-per-s")
+        raise ValueError(
+            f"topology {topology.name!r}: how fast its GPUs are joined is not known; "
+            "say it: link_gb_per_s, --link-gb-per-s"
+        )
     return Server(
-        topology.name, len(names), topology.gpus[0].model,
+        topology.name,
+        len(names),
+        topology.gpus[0].model,
         cost.Link(LATENCY_S[kind], 1e-9 / (SHARE[kind] * gb_per_s)),
-        cost.Link(LATENCY_S["network"], 1e-9 / (SHARE["network"] * network.gb_per_s)), assumed,
+        cost.Link(LATENCY_S["network"], 1e-9 / (SHARE["network"] * network.gb_per_s)),
+        assumed,
     )
 
 
@@ -448,17 +473,18 @@ def _inside(topology, names):
         if not any(map(math.isnan, told)):
             return "NVLink", min(told), ""
         count = min(sum(link.count for link in own) for own in links)
-        return "NVLink", count * ASSUMED["NVLink"], (
-            f"Taken for each NVLink: {ASSUMED['NVLink']:g} GB/s, which generations 2 to 4 have.")
+        return (
+            "NVLink",
+            count * ASSUMED["NVLink"],
+            (f"Taken for each NVLink: {ASSUMED['NVLink']:g} GB/s, which generations 2 to 4 have."),
+        )
     pairs = list(zip(names, names[1:] + names[:1], strict=True))
     told = [topology.bandwidth(a, b) for a, b in pairs]
     silent = [pair for pair, gb_per_s in zip(pairs, told, strict=True) if math.isnan(gb_per_s)]
     if not silent:
         return "PCIe", min(told), ""
-    if all(any(hop.kind.startswith(("PCIe", "NV")) for hop in topology.path(a, b))
-           for a, b in silent):
-        return "PCIe", ASSUMED["PCIe"], (
-            f"Taken for the way between GPUs: {ASSUMED['PCIe']:.4g} GB/s, PCIe 3 x16.")
+    if all(any(hop.kind.startswith(("PCIe", "NV")) for hop in topology.path(a, b)) for a, b in silent):
+        return "PCIe", ASSUMED["PCIe"], (f"Taken for the way between GPUs: {ASSUMED['PCIe']:.4g} GB/s, PCIe 3 x16.")
     return "PCIe", math.nan, ""
 
 
@@ -473,13 +499,26 @@ def models():
     -------
     Table
     """
-    rows = [{"model": name, "title": facts["title"], "parameters": facts["parameters"],
-             "gradient_mb": 1e-6 * BYTES * facts["parameters"], **speed}
-            for name, facts in _models().items() for speed in facts["speed"]]
+    rows = [
+        {
+            "model": name,
+            "title": facts["title"],
+            "parameters": facts["parameters"],
+            "gradient_mb": 1e-6 * BYTES * facts["parameters"],
+            **speed,
+        }
+        for name, facts in _models().items()
+        for speed in facts["speed"]
+    ]
     labels = {
-        "model": ("name", "s"), "title": ("network", "s"), "parameters": ("parameters", ",d"),
-        "gradient_mb": ("gradient, MB", ".1f"), "gpu": ("GPU", "s"), "batch": ("batch", "d"),
-        "images_per_s": ("images/s", ",.0f"), "precision": ("precision", "s"),
+        "model": ("name", "s"),
+        "title": ("network", "s"),
+        "parameters": ("parameters", ",d"),
+        "gradient_mb": ("gradient, MB", ".1f"),
+        "gpu": ("GPU", "s"),
+        "batch": ("batch", "d"),
+        "images_per_s": ("images/s", ",.0f"),
+        "precision": ("precision", "s"),
         "source": ("source", "s"),
     }
     return Table.of(rows, labels, "Published by others, of one GPU, not measured here.")
@@ -488,8 +527,10 @@ def models():
 def _known(model):
     known = _models()
     if model not in known:
-        raise ValueError(f"there is no model {model!r}; there are: {', '.join(known)}. For "
-                         "another, say its parameters and one GPU's images/s")
+        raise ValueError(
+            f"there is no model {model!r}; there are: {', '.join(known)}. For "
+            "another, say its parameters and one GPU's images/s"
+        )
     return known[model]
 
 
@@ -498,8 +539,9 @@ def _speed(model, gpu, batch):
     speeds = [speed for speed in _known(model)["speed"] if speed["gpu"] in gpu]
     if not speeds:
         there = ", ".join(dict.fromkeys(speed["gpu"] for speed in _known(model)["speed"]))
-        raise ValueError(f"how fast one {gpu or 'unnamed GPU'} trains {model} is not known here "
-                         f"(but of: {there}); say its images/s")
+        raise ValueError(
+            f"how fast one {gpu or 'unnamed GPU'} trains {model} is not known here (but of: {there}); say its images/s"
+        )
     return min(speeds, key=lambda speed: abs(math.log(speed["batch"] / batch)))["images_per_s"]
 
 
@@ -530,13 +572,15 @@ class _Training:
     def on(self, nodes, gpus, baseline=None):
         """Predict for so many servers with so many GPUs each, which are the server's or fewer."""
         size_bytes = self.gradient_bytes * self.parameters
-        each_s = replace(self.server, gpus=gpus).all_reduce_s(
-            size_bytes / self.all_reduces, nodes, self.algorithm)
+        each_s = replace(self.server, gpus=gpus).all_reduce_s(size_bytes / self.all_reduces, nodes, self.algorithm)
         return Prediction(
-            ranks=nodes * gpus, batch=nodes * gpus * self.batch,
+            ranks=nodes * gpus,
+            batch=nodes * gpus * self.batch,
             computation_s=self.batch / self.images_per_s,
-            communication_s=self.all_reduces * each_s, all_reduces=self.all_reduces,
-            one_images_per_s=self.images_per_s, baseline=baseline,
+            communication_s=self.all_reduces * each_s,
+            all_reduces=self.all_reduces,
+            one_images_per_s=self.images_per_s,
+            baseline=baseline,
         )
 
     def baseline(self, gpus, nodes):
@@ -545,17 +589,27 @@ class _Training:
             return None
         own, most = self.server.gpus, nodes * self.server.gpus
         if _checked("baseline", gpus, 1) > most:
-            raise ValueError(f"baseline={gpus}: that is more than the {most} GPUs of {nodes} × "
-                             f"{self.server.name}")
+            raise ValueError(f"baseline={gpus}: that is more than the {most} GPUs of {nodes} × {self.server.name}")
         if gpus > own and gpus % own:
-            raise ValueError(f"baseline={gpus}: whole servers of {self.server.name} have a "
-                             f"multiple of {own} GPUs")
+            raise ValueError(f"baseline={gpus}: whole servers of {self.server.name} have a multiple of {own} GPUs")
         return self.on(1, gpus) if gpus <= own else self.on(gpus // own, own)
 
 
-def _training(topology, nodes, model=None, batch=64, *, parameters=None, images_per_s=None,
-              all_reduces=None, algorithm="best", gradient_bytes=BYTES, fusion_bytes=FUSION_BYTES,
-              network=None, link_gb_per_s=None):
+def _training(
+    topology,
+    nodes,
+    model=None,
+    batch=64,
+    *,
+    parameters=None,
+    images_per_s=None,
+    all_reduces=None,
+    algorithm="best",
+    gradient_bytes=BYTES,
+    fusion_bytes=FUSION_BYTES,
+    network=None,
+    link_gb_per_s=None,
+):
     """Check what is asked for, and find out what is not said of it."""
     _checked("nodes", nodes, 1)
     _checked("batch", batch, 1)
@@ -564,8 +618,10 @@ def _training(topology, nodes, model=None, batch=64, *, parameters=None, images_
     if gradient_bytes not in (1, 2, 4, 8):
         raise ValueError(f"gradient_bytes={gradient_bytes!r}: 1, 2, 4 or 8 is needed")
     if model is not None and parameters is not None:
-        raise ValueError(f"model={model!r} and parameters={parameters!r}: say one of them, as the "
-                         "model has its own number of parameters")
+        raise ValueError(
+            f"model={model!r} and parameters={parameters!r}: say one of them, as the "
+            "model has its own number of parameters"
+        )
     if parameters is not None:
         _checked("parameters", parameters, 1)
     if images_per_s is not None:
@@ -579,8 +635,9 @@ def _training(topology, nodes, model=None, batch=64, *, parameters=None, images_
         images_per_s = _speed(model, one.gpu, batch)
     if all_reduces is None:
         all_reduces = math.ceil(gradient_bytes * parameters / fusion_bytes)
-    return _Training(one, parameters, images_per_s, batch, _checked("all_reduces", all_reduces, 1),
-                     algorithm, gradient_bytes)
+    return _Training(
+        one, parameters, images_per_s, batch, _checked("all_reduces", all_reduces, 1), algorithm, gradient_bytes
+    )
 
 
 def cluster(topology, nodes, model=None, batch=64, *, baseline=None, **options):
@@ -657,29 +714,44 @@ def table(predictions, title=""):
     -------
     Table
     """
-    rows = [{
-        "ranks": one.ranks, "batch": one.batch, "all_reduces": one.all_reduces,
-        "computation_ms": 1e3 * one.computation_s, "communication_ms": 1e3 * one.communication_s,
-        "full_overlap_ms": 1e3 * one.full_overlap_s, "step_ms": 1e3 * one.seconds,
-        "no_overlap_ms": 1e3 * one.no_overlap_s,
-        "images_per_s": one.images_per_s, "efficiency": one.efficiency,
-        "efficiency_no_overlap": one.efficiency_no_overlap,
-        "efficiency_full_overlap": one.efficiency_full_overlap,
-    } for one in predictions]
+    rows = [
+        {
+            "ranks": one.ranks,
+            "batch": one.batch,
+            "all_reduces": one.all_reduces,
+            "computation_ms": 1e3 * one.computation_s,
+            "communication_ms": 1e3 * one.communication_s,
+            "full_overlap_ms": 1e3 * one.full_overlap_s,
+            "step_ms": 1e3 * one.seconds,
+            "no_overlap_ms": 1e3 * one.no_overlap_s,
+            "images_per_s": one.images_per_s,
+            "efficiency": one.efficiency,
+            "efficiency_no_overlap": one.efficiency_no_overlap,
+            "efficiency_full_overlap": one.efficiency_full_overlap,
+        }
+        for one in predictions
+    ]
     labels = {
-        "ranks": ("ranks", "d"), "batch": ("global batch", ",d"),
-        "all_reduces": ("all-reduces", "d"), "computation_ms": ("computation, ms", ",.1f"),
-        "communication_ms": ("communication, ms", ",.1f"), "step_ms": ("step, ms", ",.1f"),
+        "ranks": ("ranks", "d"),
+        "batch": ("global batch", ",d"),
+        "all_reduces": ("all-reduces", "d"),
+        "computation_ms": ("computation, ms", ",.1f"),
+        "communication_ms": ("communication, ms", ",.1f"),
+        "step_ms": ("step, ms", ",.1f"),
         "images_per_s": ("images/s", ",.0f"),
         "efficiency_no_overlap": ("efficiency without overlap", ".0%"),
         "efficiency": ("efficiency", ".0%"),
         "efficiency_full_overlap": ("with full overlap", ".0%"),
     }
-    return Table.of(rows, labels, f"{title}{' ' * bool(title)}Predicted, not measured. Without "
-                                  "overlap, communication follows computation; with full overlap "
-                                  "it hides behind it. Neither is a bound of what can be measured: "
-                                  "late input, waiting for the slowest and other users of the "
-                                  "network are left out, and cost time.")
+    return Table.of(
+        rows,
+        labels,
+        f"{title}{' ' * bool(title)}Predicted, not measured. Without "
+        "overlap, communication follows computation; with full overlap "
+        "it hides behind it. Neither is a bound of what can be measured: "
+        "late input, waiting for the slowest and other users of the "
+        "network are left out, and cost time.",
+    )
 
 
 # ---------------------------------------------------------------- what others measured
@@ -702,20 +774,32 @@ def published():
     for point in said["point"]:
         options = {key: point[key] for key in ("images_per_s", "all_reduces") if key in point}
         many = cluster(
-            point["topology"], point["nodes"], point["model"], point["batch"],
-            algorithm=point.get("algorithm", "ring"), baseline=point.get("from_gpus"), **options)
-        rows.append({
-            "study": point["source"], "network": _known(point["model"])["title"],
-            "gpus": many.ranks, "tcp": point.get("tcp", False),
-            "published_percent": float(point["percent"]),
-            "no_overlap_percent": 100 * many.efficiency_no_overlap,
-            "predicted_percent": 100 * many.efficiency,
-            "full_overlap_percent": 100 * many.efficiency_full_overlap,
-            "error_points": 100 * many.efficiency - point["percent"],
-            "source": said["source"][point["source"]]["text"],
-        })
+            point["topology"],
+            point["nodes"],
+            point["model"],
+            point["batch"],
+            algorithm=point.get("algorithm", "ring"),
+            baseline=point.get("from_gpus"),
+            **options,
+        )
+        rows.append(
+            {
+                "study": point["source"],
+                "network": _known(point["model"])["title"],
+                "gpus": many.ranks,
+                "tcp": point.get("tcp", False),
+                "published_percent": float(point["percent"]),
+                "no_overlap_percent": 100 * many.efficiency_no_overlap,
+                "predicted_percent": 100 * many.efficiency,
+                "full_overlap_percent": 100 * many.efficiency_full_overlap,
+                "error_points": 100 * many.efficiency - point["percent"],
+                "source": said["source"][point["source"]]["text"],
+            }
+        )
     labels = {
-        "study": ("study", "s"), "network": ("network", "s"), "gpus": ("GPUs", "d"),
+        "study": ("study", "s"),
+        "network": ("network", "s"),
+        "gpus": ("GPUs", "d"),
         "published_percent": ("published, %", ".0f"),
         "no_overlap_percent": ("predicted without overlap, %", ".0f"),
         "predicted_percent": ("predicted, %", ".0f"),
@@ -723,9 +807,14 @@ def published():
         "error_points": ("error, points", "+.0f"),
     }
     sources = "; ".join(f"{name}: {source['text']}" for name, source in said["source"].items())
-    return Table.of(rows, labels, (
-        "Scaling efficiency. Nothing in the prediction is fitted to it. Without overlap and with "
-        "full overlap are the two ends of the model, no bounds of what is measured. Left out, so "
-        "that predictions are too high: agreeing on what is ready, late input, waiting for the slowest, "
-        "computation that messages slow down; and that TCP without RDMA (horovod-64) reaches less "
-        f"of a network. Sources: {sources}."))
+    return Table.of(
+        rows,
+        labels,
+        (
+            "Scaling efficiency. Nothing in the prediction is fitted to it. Without overlap and with "
+            "full overlap are the two ends of the model, no bounds of what is measured. Left out, so "
+            "that predictions are too high: agreeing on what is ready, late input, waiting for the slowest, "
+            "computation that messages slow down; and that TCP without RDMA (horovod-64) reaches less "
+            f"of a network. Sources: {sources}."
+        ),
+    )

@@ -6,18 +6,9 @@ from pathlib import Path
 
 from ddl.cluster import role_of
 from ddl.failure import Failure, failure_of
-from ddl.record import (
-    DamagedFile,
-    JsonLines,
-    RunFolder,
-    processes_of,
-    read_json,
-    read_json_lines,
-    start_of,
-)
+from ddl.record import DamagedFile, JsonLines, RunFolder, processes_of, read_json, read_json_lines, start_of
 
-__all__ = ["JOB", "Progress", "RankInfo", "end_of", "events_of", "launcher_events", "one_record",
-           "progress_of"]
+__all__ = ["JOB", "Progress", "RankInfo", "end_of", "events_of", "launcher_events", "one_record", "progress_of"]
 
 GONE_S = 5.0  # ranks that end together do so within a second or two
 OVER = ("done", "failed", "stopped", "lost", "damaged")
@@ -120,11 +111,21 @@ def progress_of(folder, *, alive=True, now=None, waiting="", events=None, told=(
     except DamagedFile as error:
         state = "running" if alive else "damaged"
         return Progress(
-            id=folder.path.name, name=folder.path.name, state=state, folder=folder.path,
-            notes=(str(error),), failure=None if alive else Failure(
-                str(error), type="damaged", advice="What else is in its folder can still be read. "
+            id=folder.path.name,
+            name=folder.path.name,
+            state=state,
+            folder=folder.path,
+            notes=(str(error),),
+            failure=None
+            if alive
+            else Failure(
+                str(error),
+                type="damaged",
+                advice="What else is in its folder can still be read. "
                 "A disk that was full, or a copy that broke off, leaves such files; delete the "
-                "folder when you don't need it."))
+                "folder when you don't need it.",
+            ),
+        )
 
 
 def _read(folder, alive, now, waiting, script, told):
@@ -134,10 +135,14 @@ def _read(folder, alive, now, waiting, script, told):
     world = processes_of(job)
     launcher = [*launcher_events(folder, world, alive), *told]
     events = one_record(script.look())
-    ranks = () if waiting else tuple(
-        RankInfo(there["rank"], there["host"], there["pid"], there["started"],
-                 role_of(job, there["rank"]))
-        for there in (read_json(folder.rank(rank), RANK) for rank in range(world)) if there
+    ranks = (
+        ()
+        if waiting
+        else tuple(
+            RankInfo(there["rank"], there["host"], there["pid"], there["started"], role_of(job, there["rank"]))
+            for there in (read_json(folder.rank(rank), RANK) for rank in range(world))
+            if there
+        )
     )
     end = end_of(launcher)
     if end and end["state"] == "done" and folder.requeue.exists():
@@ -174,9 +179,11 @@ def _read(folder, alive, now, waiting, script, told):
 def _gone(launcher, now):
     """Name ranks that ended a while ago as if all were done: the others may wait for them."""
     began = max((event["time"] for event in launcher if event["event"] == "launched"), default=0.0)
-    return tuple(f"rank {event['rank']} has ended with status 0, and others are still there"
-                 for event in launcher if event["event"] == "rank_exit" and not event["code"]
-                 and began <= event["time"] < now - GONE_S)
+    return tuple(
+        f"rank {event['rank']} has ended with status 0, and others are still there"
+        for event in launcher
+        if event["event"] == "rank_exit" and not event["code"] and began <= event["time"] < now - GONE_S
+    )
 
 
 def launcher_events(folder, world, alive):
@@ -193,8 +200,7 @@ def launcher_events(folder, world, alive):
     events = read_json_lines(folder.launcher, EVENT)
     exits = [said for rank in range(world) if (said := read_json(folder.exit(rank), EXIT))]
     if exits:
-        events = sorted([*events, *({"event": "rank_exit", **said} for said in exits)],
-                        key=lambda event: event["time"])
+        events = sorted([*events, *({"event": "rank_exit", **said} for said in exits)], key=lambda event: event["time"])
         # Where one ended badly the others may have been killed before they could say anything.
         told = len(exits) == world or not alive and any(said["code"] for said in exits)
         if told and not end_of(events):
@@ -207,11 +213,14 @@ def _end_by_tasks(exits):
     reasons = {said.get("reason"): said for said in exits}
     if "timeout" in reasons:
         missing = [said["rank"] for said in exits if not said.get("waits")]
-        return {"state": "failed", "reason": "timeout",
-                "missing": missing if len(missing) < len(exits) else []}
+        return {"state": "failed", "reason": "timeout", "missing": missing if len(missing) < len(exits) else []}
     if "absent" in reasons:
-        return {"state": "failed", "reason": "absent", "missing": reasons["absent"]["missing"],
-                "gone": reasons["absent"]["gone"]}
+        return {
+            "state": "failed",
+            "reason": "absent",
+            "missing": reasons["absent"]["missing"],
+            "gone": reasons["absent"]["gone"],
+        }
     if "launcher gone" in reasons:
         return {"state": "stopped", "reason": "launcher gone"}
     if "launch" in reasons:
@@ -269,24 +278,30 @@ def _training(events, began):
     for event in events:
         kind = event["event"]
         if kind == "start":
-            facts.update(steps=event.get("steps"), epochs=event.get("epochs"),
-                         data=event.get("data"))
+            facts.update(steps=event.get("steps"), epochs=event.get("epochs"), data=event.get("data"))
         elif kind == "note":
             facts["notes"].append(str(event.get("message", "")))
         elif kind in ("step", "evaluation"):
             # A requeued job began anew: what its earlier start did comes before.
             if began is not None and event["time"] >= began:
                 facts.setdefault("time_to_first_step_s", event["time"] - began)
-            for name in ("step", "epoch", "images_per_s", "loss", "accuracy", "test_loss",
-                         "test_accuracy", "learning_rate"):
+            for name in (
+                "step",
+                "epoch",
+                "images_per_s",
+                "loss",
+                "accuracy",
+                "test_loss",
+                "test_accuracy",
+                "learning_rate",
+            ):
                 if event.get(name) is not None:
                     facts[name] = event[name]
             if kind == "evaluation":
                 facts["history"].append(event)
             elif event.get("loss") is not None:
                 facts["losses"].append((event.get("samples", 0), event["loss"]))
-    return {name: tuple(value) if isinstance(value, list) else value
-            for name, value in facts.items()}
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in facts.items()}
 
 
 def _remaining(facts, events, now):

@@ -46,8 +46,14 @@ def main():
     here = {}
     if folder:
         _open_files(folder, rank)
-        here = {"rank": rank, "host": host_name(), "pid": os.getpid(), "started": time.time(),
-                "threads": int(threads), **(cluster.reserve() if roles else {})}
+        here = {
+            "rank": rank,
+            "host": host_name(),
+            "pid": os.getpid(),
+            "started": time.time(),
+            "threads": int(threads),
+            **(cluster.reserve() if roles else {}),
+        }
         _record(folder, folder.rank(rank), here)
     try:
         if roles:
@@ -88,8 +94,7 @@ def _join(folder, rank, roles):
     there = cluster.assemble(folder, rank, roles)
     os.environ["TF_CONFIG"] = there.tf_config
     local_rank = int(os.environ.get("HOROVOD_LOCAL_RANK", "0"))
-    os.environ["CUDA_VISIBLE_DEVICES"] = cluster.visible_devices(rank, local_rank, roles,
-                                                                 gpu_numbers())
+    os.environ["CUDA_VISIBLE_DEVICES"] = cluster.visible_devices(rank, local_rank, roles, gpu_numbers())
     if there.chief:
         # A step waits inside a server for other steps, one thread each: with fewer it hangs.
         least = max(len(there.workers) + 1, int(os.environ["DDL_THREADS"]))
@@ -165,11 +170,20 @@ def _report(error, status, rank, folder):
         with contextlib.suppress(AttributeError, OSError, ValueError):
             sys.stdout.flush()
         log = folder.log(rank)
-        _record(folder, folder.error(rank), {
-            "rank": rank, "host": host_name(), "type": type(error).__name__, "status": status,
-            "message": _text(error), "traceback": text, "time": time.time(),
-            "log_bytes": log.stat().st_size if log.exists() else 0,  # what the log holds besides
-        })
+        _record(
+            folder,
+            folder.error(rank),
+            {
+                "rank": rank,
+                "host": host_name(),
+                "type": type(error).__name__,
+                "status": status,
+                "message": _text(error),
+                "traceback": text,
+                "time": time.time(),
+                "log_bytes": log.stat().st_size if log.exists() else 0,  # what the log holds besides
+            },
+        )
     with contextlib.suppress(AttributeError, OSError, ValueError):
         print(text, end="", file=sys.stderr, flush=True)
 

@@ -8,16 +8,7 @@
 
 from dataclasses import dataclass, fields, replace
 
-__all__ = [
-    "BASE_RATES",
-    "RECIPES",
-    "REFERENCE_BATCH",
-    "Recipe",
-    "SettingError",
-    "micro_batch",
-    "recipe",
-    "settle",
-]
+__all__ = ["BASE_RATES", "RECIPES", "REFERENCE_BATCH", "Recipe", "SettingError", "micro_batch", "recipe", "settle"]
 
 # Learning rates hold for this global batch. A recipe with the linear rule multiplies them by
 # global batch / REFERENCE_BATCH; a recipe without it uses them as they are.
@@ -71,16 +62,11 @@ class Recipe:
     optimizer: str = "sgd"
 
     def __post_init__(self):
-        choices = {
-            "norm": ("none", "batch"),
-            "lr_rule": ("fixed", "linear"),
-            "optimizer": BASE_RATES,
-        }
+        choices = {"norm": ("none", "batch"), "lr_rule": ("fixed", "linear"), "optimizer": BASE_RATES}
         for field, allowed in choices.items():
             if getattr(self, field) not in allowed:
                 raise SettingError(
-                    f"recipe {self.name!r}: {field} is {getattr(self, field)!r}, "
-                    f"not one of {', '.join(allowed)}"
+                    f"recipe {self.name!r}: {field} is {getattr(self, field)!r}, not one of {', '.join(allowed)}"
                 )
         if self.warmup_epochs < 0:
             raise SettingError(f"recipe {self.name!r}: warm-up over {self.warmup_epochs} epochs")
@@ -164,8 +150,7 @@ def micro_batch(global_batch, ranks, passes=1):
         nearest = max(1, round(global_batch / parts)) * parts
         each = f"{ranks} ranks" + (f" × {passes} backward passes" if passes > 1 else "")
         raise SettingError(
-            f"a global batch of {global_batch} can not be divided evenly over {each}; "
-            f"the nearest that can is {nearest}"
+            f"a global batch of {global_batch} can not be divided evenly over {each}; the nearest that can is {nearest}"
         )
     return global_batch // parts
 

@@ -226,8 +226,9 @@ class StorageError(CourseError, OSError):
     """
 
     def __init__(self, error, path, doing="written"):
-        super().__init__(f"{path} cannot be {doing}: {error.strerror or error}. {_way_out(error)} "
-                         f"(runs are kept in {runs_dir()})")
+        super().__init__(
+            f"{path} cannot be {doing}: {error.strerror or error}. {_way_out(error)} (runs are kept in {runs_dir()})"
+        )
         self.errno = error.errno
 
 
@@ -322,8 +323,9 @@ def _lacks(value, needs):
     """Say what an object should have and has not; empty where nothing is missing."""
     if not isinstance(value, dict):
         return "not a JSON object"
-    wrong = [key for key, kind in needs.items()
-             if not isinstance(value.get(key), kind) or isinstance(value.get(key), bool)]
+    wrong = [
+        key for key, kind in needs.items() if not isinstance(value.get(key), kind) or isinstance(value.get(key), bool)
+    ]
     return f"without a proper {' and '.join(wrong)}" if wrong else ""
 
 
@@ -474,12 +476,10 @@ class Recorder:
         append_json_line(self.folder.events, {"event": name, "time": time.time(), **fields})
 
     def _complain(self, error):
-        said = (f"{StorageError(error, self.folder.events)}. The training goes on, and records of "
-                "it are lost")
+        said = f"{StorageError(error, self.folder.events)}. The training goes on, and records of it are lost"
         print(said, file=sys.stderr, flush=True)
         with contextlib.suppress(StorageError):
-            self.folder.append(self.folder.events,
-                               {"event": "note", "time": time.time(), "message": said})
+            self.folder.append(self.folder.events, {"event": "note", "time": time.time(), "message": said})
 
     def result(self, mapping):
         """Write ``result.json``, with the run's id and name added from its job."""
@@ -509,9 +509,7 @@ def hardware():
         if line.startswith("model name"):
             processor = line.split(":", 1)[1].strip()
             break
-    memory_kib = next(
-        (int(line.split()[1]) for line in _lines("/proc/meminfo") if line.startswith("MemTotal")), 0
-    )
+    memory_kib = next((int(line.split()[1]) for line in _lines("/proc/meminfo") if line.startswith("MemTotal")), 0)
     return {
         "host": host_name(),
         "cpu": processor,

@@ -73,8 +73,10 @@ def all_reduce(arrays, split, chunk_to_send, combine):
             number, received = messages[rank - 1]
             new = _copy(combine(_copy(have[rank][number]), received, step, ranks))
             if new.shape != received.shape:
-                raise ValueError(f"combine(mine, received, step={step}, ranks={ranks}) made "
-                                 f"{new.shape} of {received.shape}: the shape must stay")
+                raise ValueError(
+                    f"combine(mine, received, step={step}, ranks={ranks}) made "
+                    f"{new.shape} of {received.shape}: the shape must stay"
+                )
             have[rank][number] = new
     return Reduced(tuple(numpy.concatenate(chunks) for chunks in have), tuple(sent))
 
@@ -90,15 +92,19 @@ def _chunks(chunks, values, ranks):
     if any(chunk.ndim != 1 for chunk in chunks):
         raise ValueError(f"split(values, ranks={ranks}) made chunks that are not 1-D arrays")
     if not numpy.array_equal(numpy.concatenate(chunks), _copy(values)):
-        raise ValueError(f"split(values, ranks={ranks}): its chunks, one after another, are not "
-                         f"the {len(values)} values in their order")
+        raise ValueError(
+            f"split(values, ranks={ranks}): its chunks, one after another, are not "
+            f"the {len(values)} values in their order"
+        )
     return chunks
 
 
 def _number(number, step, rank, ranks):
     if not 0 <= number < ranks or int(number) != number:
-        raise ValueError(f"chunk_to_send(step={step}, rank={rank}, ranks={ranks}) is {number!r}: "
-                         f"chunks are numbered from 0 to {ranks - 1}")
+        raise ValueError(
+            f"chunk_to_send(step={step}, rank={rank}, ranks={ranks}) is {number!r}: "
+            f"chunks are numbered from 0 to {ranks - 1}"
+        )
     return int(number)
 
 

@@ -36,8 +36,18 @@ from ddl.record import (
 )
 from ddl.site import Site
 
-__all__ = ["NoSuchRun", "Run", "RunFailed", "RunInterrupted", "RunLeft", "attach", "launch",
-           "run_pasted", "runs", "start"]
+__all__ = [
+    "NoSuchRun",
+    "Run",
+    "RunFailed",
+    "RunInterrupted",
+    "RunLeft",
+    "attach",
+    "launch",
+    "run_pasted",
+    "runs",
+    "start",
+]
 
 POLL_S = 0.2
 # What a run's folder is called: here, and by the tasks of a line pasted into a job of Slurm.
@@ -49,9 +59,25 @@ STOP_GRACE_S = 6.0
 CANCEL_GRACE_S = 60.0
 
 
-def launch(script, *, workers=2, nodes=None, args=(), name=None, threads=None, timeout_s=None,
-           oversubscribe=False, cluster="horovod", parameter_servers=None, dry_run=False, wait=True,
-           detach=False, check=True, site=None, **options):
+def launch(
+    script,
+    *,
+    workers=2,
+    nodes=None,
+    args=(),
+    name=None,
+    threads=None,
+    timeout_s=None,
+    oversubscribe=False,
+    cluster="horovod",
+    parameter_servers=None,
+    dry_run=False,
+    wait=True,
+    detach=False,
+    check=True,
+    site=None,
+    **options,
+):
     """Run a script on several workers, and show it as it goes.
 
     Parameters
@@ -111,14 +137,22 @@ def launch(script, *, workers=2, nodes=None, args=(), name=None, threads=None, t
         If the run fails, unless `check` is False.
     """
     cwd = os.getcwd()
-    job = Job(script=resolve_script(script, cwd), args=(*args, *option_arguments(options)),
-              workers=workers, cwd=cwd, name=name or "", threads=threads, timeout_s=timeout_s,
-              oversubscribe=oversubscribe, nodes=nodes, cluster=cluster,
-              parameter_servers=parameter_servers)
+    job = Job(
+        script=resolve_script(script, cwd),
+        args=(*args, *option_arguments(options)),
+        workers=workers,
+        cwd=cwd,
+        name=name or "",
+        threads=threads,
+        timeout_s=timeout_s,
+        oversubscribe=oversubscribe,
+        nodes=nodes,
+        cluster=cluster,
+        parameter_servers=parameter_servers,
+    )
     site = site if isinstance(site, Site) else Site.here(site)
     if dry_run:
-        planned = plan(job, site, run_id="dry-run", folder=runs_dir() / "dry-run", detach=detach,
-                       **_surroundings())
+        planned = plan(job, site, run_id="dry-run", folder=runs_dir() / "dry-run", detach=detach, **_surroundings())
         if planned.where != HERE:
             print(f"# {planned.where}")
         print(planned.shell_line)
@@ -140,8 +174,7 @@ class RunFailed(CourseError, RuntimeError):
     """A run failed. What happened has been shown already: this says it in short."""
 
     def __init__(self, run):
-        super().__init__("\n".join([f"run {run.id}: {run.failure.sentence}",
-                                    *run.failure.last_words]))
+        super().__init__("\n".join([f"run {run.id}: {run.failure.sentence}", *run.failure.last_words]))
         self.run = run
 
 
@@ -157,8 +190,10 @@ class RunLeft(OneLine, KeyboardInterrupt):
     """Following a detached run was interrupted; the run goes on."""
 
     def __init__(self, run):
-        super().__init__(f"run {run.id} goes on by itself: attach({run.id!r}).wait() follows it "
-                         f"again, attach({run.id!r}).stop() ends it")
+        super().__init__(
+            f"run {run.id} goes on by itself: attach({run.id!r}).wait() follows it "
+            f"again, attach({run.id!r}).stop() ends it"
+        )
         self.run = run
 
 
@@ -167,8 +202,7 @@ def start(job, site, detach=False):
     run_id, folder = _new_folder()
     paths = RunFolder(folder)
     try:
-        planned = plan(job, site, run_id=run_id, folder=folder, created=time.time(), detach=detach,
-                       **_surroundings())
+        planned = plan(job, site, run_id=run_id, folder=folder, created=time.time(), detach=detach, **_surroundings())
         for path, text in planned.files:
             paths.write_text(path, text)
         paths.command.chmod(0o755)
@@ -189,9 +223,10 @@ def _submit(planned, environment, paths):
     try:
         number = slurm.submit(planned.argv, planned.cwd, environment)
     except slurm.SlurmError as error:
-        paths.append(paths.launcher, {
-            "event": "ended", "time": time.time(), "state": "failed", "reason": "launch",
-            "message": str(error)})
+        paths.append(
+            paths.launcher,
+            {"event": "ended", "time": time.time(), "state": "failed", "reason": "launch", "message": str(error)},
+        )
         paths.give_up_reserve()
         raise
     paths.append(paths.launcher, {"event": "submitted", "time": time.time(), "job": number})
@@ -211,7 +246,11 @@ def _spawn(planned, environment, paths, log, detach):
         environment["DDL_LIFELINE"] = "stdin"
     try:
         process = subprocess.Popen(
-            planned.argv, cwd=planned.cwd, env=environment, stdout=log, stderr=subprocess.STDOUT,
+            planned.argv,
+            cwd=planned.cwd,
+            env=environment,
+            stdout=log,
+            stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL if detach else read_end,
             start_new_session=True,  # Ctrl-C is for this process, which then stops the run
         )
@@ -299,8 +338,9 @@ class Run:
 
         # Steps in a job that this process runs in have no queue of their own.
         site = self.job.get("site", {})
-        self._queue = (slurm.SlurmJob(self.id) if site.get("scheduler") == "slurm"
-                       and not site.get("allocation") else None)
+        self._queue = (
+            slurm.SlurmJob(self.id) if site.get("scheduler") == "slurm" and not site.get("allocation") else None
+        )
 
     # ------------------------------------------------------------ looking
 
@@ -308,8 +348,13 @@ class Run:
         """Return a `Progress`: everything that can be known now."""
         job = self._look_at_queue()
         self._notice_death(job)
-        return progress_of(self.folder, alive=self._alive(job), events=self._events,
-                           waiting=job.waiting if job else "", told=self._told)
+        return progress_of(
+            self.folder,
+            alive=self._alive(job),
+            events=self._events,
+            waiting=job.waiting if job else "",
+            told=self._told,
+        )
 
     def _look_at_queue(self, fresh=False):
         """What Slurm says, as far as it matters: not while our own srun is seen to run ranks."""
@@ -368,8 +413,11 @@ class Run:
         """The evaluations so far, one row each, as a pandas data frame."""
         import pandas
 
-        rows = [{key: value for key, value in event.items() if key not in ("event", "time")}
-                for event in self.events() if event["event"] == "evaluation"]
+        rows = [
+            {key: value for key, value in event.items() if key not in ("event", "time")}
+            for event in self.events()
+            if event["event"] == "evaluation"
+        ]
         return pandas.DataFrame(rows)
 
     def logs(self, rank=0):
@@ -377,8 +425,7 @@ class Run:
         path = self._paths.log(rank)
         if not path.exists():
             there = sorted(file.name for file in self.folder.glob("rank-*.log"))
-            raise FileNotFoundError(f"run {self.id} has no log of rank {rank}; there are: "
-                                    f"{', '.join(there) or 'none'}")
+            raise FileNotFoundError(f"run {self.id} has no log of rank {rank}; there are: {', '.join(there) or 'none'}")
         return path.read_text(errors="replace")
 
     def __repr__(self):
@@ -477,8 +524,9 @@ class Run:
     def _launcher_pid(self):
         if self._process:
             return self._process.pid
-        launched = next((event for event in read_json_lines(self._paths.launcher, EVENT)
-                         if event["event"] == "launched"), {})
+        launched = next(
+            (event for event in read_json_lines(self._paths.launcher, EVENT) if event["event"] == "launched"), {}
+        )
         return launched["pid"] if launched.get("pid") in processes.of_run(self.id) else 0
 
     def _alive(self, job):
@@ -512,8 +560,9 @@ class Run:
         if status is not None and not end_of(self._launcher_events()):
             processes.end(self.id)
             if status < 0:
-                self._record_end({"state": "failed", "reason": "launcher killed",
-                                  "signal": signal.Signals(-status).name})
+                self._record_end(
+                    {"state": "failed", "reason": "launcher killed", "signal": signal.Signals(-status).name}
+                )
             elif status == 0 or is_full(self.folder):  # it knew, and could not write it down
                 self._record_end({"state": "failed" if status else "done", "reason": "storage"})
             else:
@@ -522,8 +571,12 @@ class Run:
     def _launch_failure(self, status):
         log = self._paths.launcher_log
         text = "\n".join(last_lines(log, 100))
-        return {"state": "failed", "reason": "launch", "log": text,
-                "message": text.splitlines()[-1] if text else f"exit {status}"}
+        return {
+            "state": "failed",
+            "reason": "launch",
+            "log": text,
+            "message": text.splitlines()[-1] if text else f"exit {status}",
+        }
 
     def _settle(self):
         """Write down how Slurm says that the job ended, beside what the ranks say."""
@@ -588,8 +641,11 @@ def _folders():
         return []
     except OSError as error:
         raise StorageError(error, runs_dir(), "read") from error
-    return [folder for folder in found if os.path.lexists(RunFolder(folder).job)
-            or FOLDER.fullmatch(folder.name) and _age_s(folder) > YOUNG_S]
+    return [
+        folder
+        for folder in found
+        if os.path.lexists(RunFolder(folder).job) or FOLDER.fullmatch(folder.name) and _age_s(folder) > YOUNG_S
+    ]
 
 
 def _age_s(folder):
@@ -614,14 +670,14 @@ def attach(run_id):
     """
     there = _folders()
     found = [folder for folder in there if folder.name == run_id] or [
-        folder for folder in there if folder.name.startswith(run_id)]
+        folder for folder in there if folder.name.startswith(run_id)
+    ]
     if len(found) == 1:
         return Run(found[0])
     if not found:
         latest = ", ".join(folder.name for folder in there[-3:]) or "none yet"
         raise NoSuchRun(f"no run {run_id!r} in {runs_dir()}; the latest are: {latest}")
-    raise NoSuchRun(f"{run_id!r} is the beginning of {len(found)} runs: "
-                    f"{', '.join(path.name for path in found)}")
+    raise NoSuchRun(f"{run_id!r} is the beginning of {len(found)} runs: {', '.join(path.name for path in found)}")
 
 
 def run_pasted(arguments, site=None):
@@ -636,8 +692,10 @@ def run_pasted(arguments, site=None):
     """
     job = job_of(arguments, os.getcwd())
     if job is None:
-        print(f"ddl.{'hosts' if site else 'horovodrun'}: not a command that this package planned. "
-              "To run a script, type:\n  ddl run --workers 2 SCRIPT [ARGUMENT ...]")
+        print(
+            f"ddl.{'hosts' if site else 'horovodrun'}: not a command that this package planned. "
+            "To run a script, type:\n  ddl run --workers 2 SCRIPT [ARGUMENT ...]"
+        )
         return 2
     # The line is running where it was meant to, whatever layers stood in front of it.
     here = site or replace(Site.detect(), scheduler="local", nodes=1, allocation="")

@@ -41,9 +41,7 @@ class Schedule:
 
     def __post_init__(self):
         if self.decay not in DECAYS:
-            raise SettingError(
-                f"there is no schedule {self.decay!r}; the schedules are: {', '.join(DECAYS)}"
-            )
+            raise SettingError(f"there is no schedule {self.decay!r}; the schedules are: {', '.join(DECAYS)}")
         if self.peak < 0 or self.start < 0:
             raise SettingError(f"learning rates must not be negative: {self.start}, {self.peak}")
         if not 0 <= self.warmup_epochs <= self.epochs:

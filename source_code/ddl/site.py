@@ -106,40 +106,61 @@ class Site:
             value = sitekey.validated(field, getattr(self, field.name))
             object.__setattr__(self, field.name, value)
         if self.nodes > 1 and self.scheduler == "local":
-            raise SiteError(f'nodes = {self.nodes} needs scheduler = "slurm" or "namespaces": '
-                            "without it all ranks are on this machine", "nodes")
+            raise SiteError(
+                f'nodes = {self.nodes} needs scheduler = "slurm" or "namespaces": '
+                "without it all ranks are on this machine",
+                "nodes",
+            )
         if self.scheduler == "namespaces":
             self._refuse_in_namespaces()
         if self.controller == "mpi" and self.scheduler != "slurm":
-            raise SiteError('controller = "mpi" needs scheduler = "slurm", which starts the ranks; '
-                            'here "gloo" works', "controller")
+            raise SiteError(
+                'controller = "mpi" needs scheduler = "slurm", which starts the ranks; here "gloo" works', "controller"
+            )
         if self.container == "docker" and self.scheduler == "slurm":
-            raise SiteError('container = "docker" needs scheduler = "local": Docker\'s daemon '
-                            'starts processes outside the job. With Slurm, "singularity" or "none" '
-                            "works", "container")
+            raise SiteError(
+                'container = "docker" needs scheduler = "local": Docker\'s daemon '
+                'starts processes outside the job. With Slurm, "singularity" or "none" '
+                "works",
+                "container",
+            )
         if self.container != "none" and not self.image:
             raise SiteError(f'container = "{self.container}" needs an image', "container")
         if "--gpus-per-task" in self.gpu_option:
-            raise SiteError(f'gpu_option = "{self.gpu_option}" asks per task, which makes every '
-                            'rank use the first GPU: "--gres=gpu:{n}" or "--gpus-per-node={n}" '
-                            "works", "gpu_option")
+            raise SiteError(
+                f'gpu_option = "{self.gpu_option}" asks per task, which makes every '
+                'rank use the first GPU: "--gres=gpu:{n}" or "--gpus-per-node={n}" '
+                "works",
+                "gpu_option",
+            )
         limit_s = sitekey.seconds(self.time_limit)
         if 0 < limit_s <= self.time_limit_warning_s:  # a limit of 0 is none
-            raise SiteError(f'time_limit = "{self.time_limit}" ({limit_s} s) ends before '
-                            f"time_limit_warning_s = {self.time_limit_warning_s} can warn of it: "
-                            "a run would only ever checkpoint", "time_limit")
+            raise SiteError(
+                f'time_limit = "{self.time_limit}" ({limit_s} s) ends before '
+                f"time_limit_warning_s = {self.time_limit_warning_s} can warn of it: "
+                "a run would only ever checkpoint",
+                "time_limit",
+            )
 
     def _refuse_in_namespaces(self):
         if not 2 <= self.nodes <= MOST_HOSTS:
-            raise SiteError(f'nodes = {self.nodes}: scheduler = "namespaces" makes 2 to '
-                            f'{MOST_HOSTS} hosts; "local" is for one', "nodes")
+            raise SiteError(
+                f'nodes = {self.nodes}: scheduler = "namespaces" makes 2 to {MOST_HOSTS} hosts; "local" is for one',
+                "nodes",
+            )
         if self.container != "none":
-            raise SiteError(f'container = "{self.container}" needs scheduler = "local" or "slurm": '
-                            "a container has a network of its own", "container")
+            raise SiteError(
+                f'container = "{self.container}" needs scheduler = "local" or "slurm": '
+                "a container has a network of its own",
+                "container",
+            )
         if self.gpus_per_node:
-            raise SiteError(f"gpus_per_node = {self.gpus_per_node}: GPUs of one machine talk past "
-                            "the network between the hosts made on it, so ranks run on cores: 0 "
-                            "works", "gpus_per_node")
+            raise SiteError(
+                f"gpus_per_node = {self.gpus_per_node}: GPUs of one machine talk past "
+                "the network between the hosts made on it, so ranks run on cores: 0 "
+                "works",
+                "gpus_per_node",
+            )
 
     # ------------------------------------------------------------ where it comes from
 
@@ -179,10 +200,11 @@ class Site:
         """Return the site that this process is on: a Slurm job, or a machine."""
         cores, gpus = usable_cores(), len(gpu_names())
         allocation = Allocation.here()
-        what = (f"with {gpus} GPU{'s' * (gpus > 1)}" if gpus else
-                f"without GPUs, {cores} core{'s' * (cores > 1)} usable")
+        what = f"with {gpus} GPU{'s' * (gpus > 1)}" if gpus else f"without GPUs, {cores} core{'s' * (cores > 1)} usable"
         site = cls(
-            scheduler="slurm" if allocation else "local", cores_per_node=cores, gpus_per_node=gpus,
+            scheduler="slurm" if allocation else "local",
+            cores_per_node=cores,
+            gpus_per_node=gpus,
             origin="detected" if allocation else f"detected: a machine {what}",
         )
         return site._at(allocation, ": ")
@@ -213,23 +235,27 @@ class Site:
         for key in values:
             if key not in KEYS:
                 near = _near(key)
-                raise SiteError(f"{file.place(key)}: {key} is not a key of a site file"
-                                f"{f'; did you mean {near}?' if near else '.'} "
-                                f"The keys are: {', '.join(KEYS)}", key)
+                raise SiteError(
+                    f"{file.place(key)}: {key} is not a key of a site file"
+                    f"{f'; did you mean {near}?' if near else '.'} "
+                    f"The keys are: {', '.join(KEYS)}",
+                    key,
+                )
         try:
             sitekey.refuse_idle(values)
             if values.get("scheduler") == "namespaces":
                 nodes = values.setdefault("nodes", 2)
-                values.setdefault("cores_per_node",
-                                  cores_of_host(nodes) if type(nodes) is int else 1)
+                values.setdefault("cores_per_node", cores_of_host(nodes) if type(nodes) is int else 1)
             elif values.get("scheduler") != "slurm":
-                values = {"cores_per_node": usable_cores(), "gpus_per_node": len(gpu_names()),
-                          **values}
+                values = {"cores_per_node": usable_cores(), "gpus_per_node": len(gpu_names()), **values}
             elif "cores_per_node" not in values:
                 gpus = values.get("gpus_per_node", 0)
                 if gpus == 0:
-                    raise SiteError("cores_per_node is needed: how many cores one node gives to a "
-                                    "job (gpus_per_node, too, if it has GPUs)", "scheduler")
+                    raise SiteError(
+                        "cores_per_node is needed: how many cores one node gives to a "
+                        "job (gpus_per_node, too, if it has GPUs)",
+                        "scheduler",
+                    )
                 values["cores_per_node"] = gpus if type(gpus) is int and gpus > 0 else 1
             site = cls(**values, origin=str(path))
             if site.container == "singularity":
@@ -243,8 +269,7 @@ class Site:
         """This site for a process that is where this one is: in a job of Slurm, in a container."""
         site = self
         if allocation:
-            site = replace(self, allocation=allocation.job,
-                           origin=f"{self.origin}{joint}{allocation}")
+            site = replace(self, allocation=allocation.job, origin=f"{self.origin}{joint}{allocation}")
         if allocation and self.scheduler == "slurm":
             site = site._within(allocation)
         return replace(site, inside="" if site.scheduler == "slurm" else container_around())
@@ -252,12 +277,21 @@ class Site:
     def _within(self, allocation):
         """This site with the nodes of a job; without Slurm where they are the one we are on."""
         if allocation.around:
-            return replace(self, scheduler="local", controller="gloo", nodes=1,
-                           cores_per_node=usable_cores(), gpus_per_node=len(gpu_names()))
+            return replace(
+                self,
+                scheduler="local",
+                controller="gloo",
+                nodes=1,
+                cores_per_node=usable_cores(),
+                gpus_per_node=len(gpu_names()),
+            )
         gpus = allocation.gpus_per_node
-        return replace(self, nodes=allocation.nodes,
-                       cores_per_node=allocation.cores_per_node or self.cores_per_node,
-                       gpus_per_node=self.gpus_per_node if gpus is None else gpus)
+        return replace(
+            self,
+            nodes=allocation.nodes,
+            cores_per_node=allocation.cores_per_node or self.cores_per_node,
+            gpus_per_node=self.gpus_per_node if gpus is None else gpus,
+        )
 
     # ------------------------------------------------------------ what it holds
 
@@ -282,8 +316,9 @@ class Site:
             Naming the numbers of workers that fit.
         """
         if job.nodes is not None and job.nodes > self.nodes:
-            raise SiteError(f"nodes={job.nodes} asked for, but this site has {self.nodes} "
-                            f"({self.origin or 'as described'})")
+            raise SiteError(
+                f"nodes={job.nodes} asked for, but this site has {self.nodes} ({self.origin or 'as described'})"
+            )
         asked = self.nodes if self.scheduler == "namespaces" and not job.nodes else job.nodes
         allowed = range(1, self.nodes + 1) if asked is None else (asked,)
         for nodes in allowed:
@@ -305,8 +340,10 @@ class Site:
         above = min((count for count in fitting if count > job.workers), default=None)
         works = " or ".join(f"workers={count}" for count in (below, above) if count)
         on = f"{allowed[-1]} nodes" if asked else f"up to {allowed[-1]} nodes"
-        raise SiteError(f"{job.workers} workers asked for, which cannot be shared out evenly over "
-                        f"{on} with {have} each: {works} works.")
+        raise SiteError(
+            f"{job.workers} workers asked for, which cannot be shared out evenly over "
+            f"{on} with {have} each: {works} works."
+        )
 
     def one_task(self, job):
         """Whether one task holds all ranks, started by a horovodrun inside it."""
@@ -331,6 +368,7 @@ KEYS = tuple(field.name for field in fields(Site))[:-3]
 
 def _near(key):
     """Return the key of a site file that somebody may have meant; None where there is none."""
+
     def words(text):
         return {word.rstrip("s") for word in re.split(r"[-_\s]+", text.lower())}
 

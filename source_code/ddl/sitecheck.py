@@ -27,10 +27,36 @@ COMMANDS = ("srun", "sbatch", "squeue", "scancel", "scontrol", "sinfo")
 PATIENCE_S = 30
 HELLO_S = 300  # a cold file system takes minutes to import TensorFlow from
 # Node states (`man sinfo`) in which a job can start, now or when others end.
-USABLE = ("allocated", "completing", "idle", "mixed", "planned", "powered_down", "powering_down",
-          "powering_up", "reserved")
-SHARED = ("9p", "afs", "beegfs", "ceph", "cifs", "cvmfs2", "glusterfs", "gpfs", "lustre", "nfs",
-          "nfs4", "orangefs", "panfs", "pvfs2", "smb3", "virtiofs", "wekafs")
+USABLE = (
+    "allocated",
+    "completing",
+    "idle",
+    "mixed",
+    "planned",
+    "powered_down",
+    "powering_down",
+    "powering_up",
+    "reserved",
+)
+SHARED = (
+    "9p",
+    "afs",
+    "beegfs",
+    "ceph",
+    "cifs",
+    "cvmfs2",
+    "glusterfs",
+    "gpfs",
+    "lustre",
+    "nfs",
+    "nfs4",
+    "orangefs",
+    "panfs",
+    "pvfs2",
+    "smb3",
+    "virtiofs",
+    "wekafs",
+)
 
 
 def checks(site):
@@ -73,34 +99,60 @@ def two_ranks(site):
 
     name = "two ranks"
     try:
-        run = launch(COURSE / "hello.py", site=site, workers=2, nodes=min(site.nodes, 2),
-                     oversubscribe=site.slots * min(site.nodes, 2) < 2, timeout_s=HELLO_S,
-                     check=False)
+        run = launch(
+            COURSE / "hello.py",
+            site=site,
+            workers=2,
+            nodes=min(site.nodes, 2),
+            oversubscribe=site.slots * min(site.nodes, 2) < 2,
+            timeout_s=HELLO_S,
+            check=False,
+        )
     except (ValueError, RuntimeError, OSError) as error:
         return Check(name, "missing", str(error), "what is missing above may be why")
     if run.state != "done":
         failure = run.failure
         what = filter(None, (failure.sentence, failure.message)) if failure else (run.state,)
         advice = f"{failure.advice} " if failure and failure.advice else ""
-        return Check(name, "missing", ": ".join(dict.fromkeys(what)),
-                     f"{advice}`ddl show {run.id}` has the details; logs are in {run.folder}")
+        return Check(
+            name,
+            "missing",
+            ": ".join(dict.fromkeys(what)),
+            f"{advice}`ddl show {run.id}` has the details; logs are in {run.folder}",
+        )
     said = [event for event in run.events() if event["event"] == "all_reduced"]
     if len(said) != 1 or said[0]["ranks"] != 2:
-        return Check(name, "missing", "each rank was alone: two jobs of one rank, not one of two",
-                     "scheduler_arguments must not set a number of tasks")
+        return Check(
+            name,
+            "missing",
+            "each rank was alone: two jobs of one rank, not one of two",
+            "scheduler_arguments must not set a number of tasks",
+        )
     places = [tuple(place) for place in said[0]["places"]]
     where = " and ".join(f"{host} ({device})" for host, device in places)
     if site.gpus_per_node and not all(device.startswith("GPU") for _, device in places):
-        return Check(name, "missing", f"{where}: the site has GPUs, and TensorFlow sees none",
-                     "is its build, or its image, the one for GPUs? In Singularity, --nv brings "
-                     "the driver in; outside, `nvidia-smi` on the node says whether it is well")
+        return Check(
+            name,
+            "missing",
+            f"{where}: the site has GPUs, and TensorFlow sees none",
+            "is its build, or its image, the one for GPUs? In Singularity, --nv brings "
+            "the driver in; outside, `nvidia-smi` on the node says whether it is well",
+        )
     if site.gpus_per_node > 1 and len(set(places)) == 1:
-        return Check(name, "missing", f"{where}: both ranks have the same GPU",
-                     "scheduler_arguments must not give each task a GPU of its own")
+        return Check(
+            name,
+            "missing",
+            f"{where}: both ranks have the same GPU",
+            "scheduler_arguments must not give each task a GPU of its own",
+        )
     created = run.job["created"]
     started = min(rank.started for rank in run.progress().ranks) - created
-    return Check(name, "OK", f"on {where}, first all-reduce after {said[0]['time'] - created:.1f} s"
-                 f" ({started:.1f} s until the ranks started), run {run.id}")
+    return Check(
+        name,
+        "OK",
+        f"on {where}, first all-reduce after {said[0]['time'] - created:.1f} s"
+        f" ({started:.1f} s until the ranks started), run {run.id}",
+    )
 
 
 # ---------------------------------------------------------------- the site itself
@@ -112,8 +164,7 @@ def _origin(site):
 
 def _place(site):
     if site.scheduler == "slurm":
-        where = f"to Slurm's partition {site.partition}" if site.partition else (
-            "to Slurm's default partition")
+        where = f"to Slurm's partition {site.partition}" if site.partition else ("to Slurm's default partition")
         if site.allocation:
             where = f"to Slurm job {site.allocation}"
     elif site.scheduler == "namespaces":
@@ -123,8 +174,7 @@ def _place(site):
         where = "on this machine"
     gpus = f"{site.gpus_per_node} GPU{'' if site.gpus_per_node == 1 else 's'} and "
     cores = f"{site.cores_per_node} core{'' if site.cores_per_node == 1 else 's'}"
-    parts = [where, f"up to {site.nodes} node{'s' * (site.nodes > 1)} with "
-                    f"{gpus * bool(site.gpus_per_node)}{cores}"]
+    parts = [where, f"up to {site.nodes} node{'s' * (site.nodes > 1)} with {gpus * bool(site.gpus_per_node)}{cores}"]
     if site.inside:
         parts.append(f"in the {site.inside} container that this process is in")
     elif site.container != "none":
@@ -137,8 +187,7 @@ def _modules(site):
     answer = _ask("bash", "-lc", load)
     # `module` itself says "not found" on standard error, and on old systems exits with 0.
     if answer.refused or re.search(r"error|unable|not found", answer.words, re.IGNORECASE):
-        return Check("modules", "missing", f"`{load}`: {answer.words}",
-                     "`module avail` lists what there is")
+        return Check("modules", "missing", f"`{load}`: {answer.words}", "`module avail` lists what there is")
     return Check("modules", "OK", f"`{load}` works")
 
 
@@ -148,8 +197,12 @@ def _modules(site):
 def _commands():
     lacking = [name for name in COMMANDS if not shutil.which(name)]
     if lacking:
-        return Check("Slurm commands", "missing", f"not here: {', '.join(lacking)}",
-                     "run this where jobs are submitted from, a login node as a rule")
+        return Check(
+            "Slurm commands",
+            "missing",
+            f"not here: {', '.join(lacking)}",
+            "run this where jobs are submitted from, a login node as a rule",
+        )
     return Check("Slurm commands", "OK", "here")
 
 
@@ -167,9 +220,11 @@ class _Node:
 
     def fits(self, site):
         """Whether it has what the site says that every node has."""
-        gpus = sum(int(count) for kind, count in
-                   re.findall(r"(?:^|,)gpu(?::([^:,(]+))?:(\d+)", self.gres)
-                   if not site.gpu_type or kind == site.gpu_type)
+        gpus = sum(
+            int(count)
+            for kind, count in re.findall(r"(?:^|,)gpu(?::([^:,(]+))?:(\d+)", self.gres)
+            if not site.gpu_type or kind == site.gpu_type
+        )
         return int(self.cores) >= site.cores_per_node and gpus >= site.gpus_per_node
 
     @property
@@ -194,44 +249,66 @@ def _partition(site):
     mine = [node for node in nodes if node.partition.rstrip("*") in wanted]
     those = ", ".join(dict.fromkeys(node.partition.rstrip("*") for node in nodes)) or "none"
     if not mine:
-        what = f'"{site.partition}" is not here, or not for you' if site.partition else (
-            "none is given, and Slurm has no default")
+        what = (
+            f'"{site.partition}" is not here, or not for you'
+            if site.partition
+            else ("none is given, and Slurm has no default")
+        )
         return Check(name, "missing", what, f"partition = one of: {those}")
     if all(node.available != "up" for node in mine):
-        return Check(name, "missing", f"{mine[0].partition.rstrip('*')} is {mine[0].available}",
-                     f"ask when it is up again, or take another of: {those}")
+        return Check(
+            name,
+            "missing",
+            f"{mine[0].partition.rstrip('*')} is {mine[0].available}",
+            f"ask when it is up again, or take another of: {those}",
+        )
     limit = mine[0].time_limit
     if re.fullmatch(r"[\d:-]+", limit) and seconds(site.time_limit) > seconds(limit):
-        return Check(name, "missing", f'time_limit = "{site.time_limit}" is more than its {limit}',
-                     f'time_limit = "{limit}" or less')
+        return Check(
+            name,
+            "missing",
+            f'time_limit = "{site.time_limit}" is more than its {limit}',
+            f'time_limit = "{limit}" or less',
+        )
     mine = list({node.name: node for node in mine}.values())
     kinds = ", or ".join(dict.fromkeys(node.has for node in mine))
-    states = ", ".join(dict.fromkeys(
-        f"{sum(node.state == other.state for other in mine)} {node.state}" for node in mine))
-    detail = (f"{','.join(wanted)}: {len(mine)} nodes ({states}) with {kinds}; time limit {limit}")
+    states = ", ".join(
+        dict.fromkeys(f"{sum(node.state == other.state for other in mine)} {node.state}" for node in mine)
+    )
+    detail = f"{','.join(wanted)}: {len(mine)} nodes ({states}) with {kinds}; time limit {limit}"
     fitting = [node for node in mine if node.fits(site)]
     if len(fitting) < site.nodes:
-        return Check(name, "missing", f"{detail}: {len(fitting)} of them have what the site says",
-                     "mend nodes, cores_per_node, gpus_per_node or gpu_type in the site file")
+        return Check(
+            name,
+            "missing",
+            f"{detail}: {len(fitting)} of them have what the site says",
+            "mend nodes, cores_per_node, gpus_per_node or gpu_type in the site file",
+        )
     up = sum(node.usable for node in fitting)
     if up < site.nodes:
-        return Check(name, "missing", f"{detail}: {up} of them can be used now",
-                     "wait for the others (`sinfo -R` says why they are out), or take fewer nodes")
+        return Check(
+            name,
+            "missing",
+            f"{detail}: {up} of them can be used now",
+            "wait for the others (`sinfo -R` says why they are out), or take fewer nodes",
+        )
     return Check(name, "OK", detail)
 
 
 def _account(site):
     name = "Slurm account"
-    answer = _ask("sacctmgr", "-n", "-P", "show", "assoc", f"user={getpass.getuser()}",
-                  "format=account")
+    answer = _ask("sacctmgr", "-n", "-P", "show", "assoc", f"user={getpass.getuser()}", "format=account")
     if answer.refused:
-        return Check(name, "optional", f"{site.account}; whether it is yours can't be asked: "
-                     f"{answer.words}")
+        return Check(name, "optional", f"{site.account}; whether it is yours can't be asked: {answer.words}")
     yours = dict.fromkeys(answer.text.split())
     if site.account in yours:
         return Check(name, "OK", f"{site.account} is yours")
-    return Check(name, "missing", f"{site.account} is not an account of {getpass.getuser()}",
-                 f"account = one of: {', '.join(yours) or 'none: ask for one'}")
+    return Check(
+        name,
+        "missing",
+        f"{site.account} is not an account of {getpass.getuser()}",
+        f"account = one of: {', '.join(yours) or 'none: ask for one'}",
+    )
 
 
 def _reservation(site):
@@ -242,8 +319,12 @@ def _reservation(site):
     when = f"from {there['StartTime']} to {there['EndTime']}"
     if there["State"] == "ACTIVE":
         return Check(name, "OK", f"{site.reservation}, {when}")
-    return Check(name, "OK", f"{site.reservation} is {there['State'].lower()} now: {when}",
-                 "jobs wait until it begins; a file without it can be tried at once")
+    return Check(
+        name,
+        "OK",
+        f"{site.reservation} is {there['State'].lower()} now: {when}",
+        "jobs wait until it begins; a file without it can be tried at once",
+    )
 
 
 def _reserved(site):
@@ -261,15 +342,13 @@ def _request(site):
         reserved = _reserved(site)
         if isinstance(reserved, str) or reserved["State"] != "ACTIVE":
             site = replace(site, reservation="")
-    job = Job(str(COURSE / "hello.py"), workers=site.slots * site.nodes, nodes=site.nodes,
-              cwd=os.getcwd())
+    job = Job(str(COURSE / "hello.py"), workers=site.slots * site.nodes, nodes=site.nodes, cwd=os.getcwd())
     argv = plan(job, site, run_id="doctor", folder=runs_dir() / "doctor").argv
     at = argv.index("srun") + 1
     answer = _ask(*argv[:at], "--test-only", *argv[at:])
     whole = f"to a job of {job.workers} workers on {site.nodes} node{'s' * (site.nodes > 1)}"
     if answer.refused:
-        return Check(name, "missing", f"{whole}: {answer.words}",
-                     "mend the key of the site file that this is about")
+        return Check(name, "missing", f"{whole}: {answer.words}", "mend the key of the site file that this is about")
     return Check(name, "OK", f"{whole}: {answer.words}")
 
 
@@ -286,9 +365,12 @@ def _program(site):
         by = f", once {', '.join(site.modules)} is loaded" if site.modules else ""
         return Check(name, "OK", f"{answer.text.split()[-1]}{by}")
     if site.scheduler == "slurm":
-        return Check(name, "optional", "not on this machine's path; it has to be on the nodes'",
-                     "if a module brings it: modules = [...]; `ddl doctor --submit` shows whether "
-                     "the nodes have it")
+        return Check(
+            name,
+            "optional",
+            "not on this machine's path; it has to be on the nodes'",
+            "if a module brings it: modules = [...]; `ddl doctor --submit` shows whether the nodes have it",
+        )
     return Check(name, "missing", "not here", f"install {site.container}, or set another container")
 
 
@@ -297,16 +379,23 @@ def _image(site):
     if site.container == "docker":
         answer = _ask("docker", "image", "inspect", "--format={{.Id}}", site.image)
         if answer.refused:
-            return Check(name, "missing", f"{site.image}: {answer.words}",
-                         "`make image` builds it; Docker's daemon has to run, and be open to you")
+            return Check(
+                name,
+                "missing",
+                f"{site.image}: {answer.words}",
+                "`make image` builds it; Docker's daemon has to run, and be open to you",
+            )
         return Check(name, "OK", f"{site.image}, {answer.text.strip()}")
     path = Path(site.image)
     if not path.exists():
-        return Check(name, "missing", f"{path} is not there",
-                     "`make sif` builds it; put it where all nodes see it")
+        return Check(name, "missing", f"{path} is not there", "`make sif` builds it; put it where all nodes see it")
     if not os.access(path, os.R_OK):
-        return Check(name, "missing", f"{path} can't be read by you",
-                     f"its owner has to: chmod a+r {path}, and a+x the folders above")
+        return Check(
+            name,
+            "missing",
+            f"{path} can't be read by you",
+            f"its owner has to: chmod a+r {path}, and a+x the folders above",
+        )
     size = f", {path.stat().st_size / 2**30:.1f} GiB" if path.is_file() else ""
     return Check(name, "OK", f"{path}{size}")
 
@@ -326,9 +415,14 @@ def _folders(site):
     if all(kind.removeprefix("fuse.") in SHARED for kind in kinds.values()):
         return Check("shared folders", "OK", detail)
     own = [what for what, kind in kinds.items() if kind.removeprefix("fuse.") not in SHARED]
-    return Check("shared folders", "optional", detail, f"{', '.join(own)}: may be this machine's "
-                 "own, and the nodes must see them at the same path; `ddl doctor --submit` shows "
-                 "whether they do")
+    return Check(
+        "shared folders",
+        "optional",
+        detail,
+        f"{', '.join(own)}: may be this machine's "
+        "own, and the nodes must see them at the same path; `ddl doctor --submit` shows "
+        "whether they do",
+    )
 
 
 def _file_system(path):
@@ -354,8 +448,7 @@ class _Answer:
 
 def _ask(*argv):
     try:
-        asked = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S,
-                               stdin=subprocess.DEVNULL)
+        asked = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S, stdin=subprocess.DEVNULL)
     except FileNotFoundError:
         return _Answer(True, "", f"{argv[0]} is not here")
     except subprocess.TimeoutExpired:

@@ -82,13 +82,16 @@ def find():
     if named:
         path = Path(named).expanduser().absolute()
         if not path.exists():
-            raise SiteError(f"{path}: DDL_SITE names this site file, and it is not there: mend "
-                            "the variable, or unset it")
+            raise SiteError(
+                f"{path}: DDL_SITE names this site file, and it is not there: mend the variable, or unset it"
+            )
         return path, "DDL_SITE"
     settings = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
-    for folder, why in ((Path.cwd(), "in the working folder"),
-                        (course_root(), "in the course's folder"),
-                        (settings / "ddl", "in your settings")):
+    for folder, why in (
+        (Path.cwd(), "in the working folder"),
+        (course_root(), "in the course's folder"),
+        (settings / "ddl", "in your settings"),
+    ):
         if (folder / NAME).is_file():
             return folder / NAME, why
     return None

@@ -11,8 +11,7 @@ CHOICES = {
     "container": ("none", "docker", "singularity"),
     "controller": ("gloo", "mpi"),
 }
-LEAST = {"cores_per_node": 1, "gpus_per_node": 0, "nodes": 1, "time_limit_warning_s": 1,
-         "rate_mbit": 0}
+LEAST = {"cores_per_node": 1, "gpus_per_node": 0, "nodes": 1, "time_limit_warning_s": 1, "rate_mbit": 0}
 WORD = (r"\S+", "one word")
 OPTION = (r"-[^\s=]*=.*|\S+", "one word, or --option=text: an option and its value are two items")
 # What a text, or each text of a list, has to look like, and how to say that.
@@ -20,16 +19,23 @@ FORMS = {
     "partition": WORD,
     "account": WORD,
     "reservation": WORD,
-    "time_limit": (r"(\d+-\d+|\d+)(:\d+){0,2}", "a time as Slurm writes it: minutes, "
-                   "minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes or "
-                   "days-hours:minutes:seconds"),
-    "gpu_option": (r"-[^\s{}]*\{n\}[^\s{}]*", "one option with {n} where the number of GPUs goes, "
-                   'such as "--gres=gpu:{n}" or "--gpus-per-node={n}"'),
+    "time_limit": (
+        r"(\d+-\d+|\d+)(:\d+){0,2}",
+        "a time as Slurm writes it: minutes, "
+        "minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes or "
+        "days-hours:minutes:seconds",
+    ),
+    "gpu_option": (
+        r"-[^\s{}]*\{n\}[^\s{}]*",
+        'one option with {n} where the number of GPUs goes, such as "--gres=gpu:{n}" or "--gpus-per-node={n}"',
+    ),
     "gpu_type": (r"[^\s:{}]+", 'a type as Slurm names it, such as "a100"'),
     "scheduler_arguments": OPTION,
     "modules": WORD,
-    "binds": (r"/[^:,$]*(:/[^:,$]*(:(ro|rw))?)?",
-              'absolute paths without variables: "/host", "/host:/inside" or "/host:/inside:ro"'),
+    "binds": (
+        r"/[^:,$]*(:/[^:,$]*(:(ro|rw))?)?",
+        'absolute paths without variables: "/host", "/host:/inside" or "/host:/inside:ro"',
+    ),
     "container_arguments": OPTION,
     "pass_environment": (r"[A-Za-z_][A-Za-z0-9_]*", "the variable's name; its value stays out"),
     "network_interfaces": (r"[^\s,]+", 'one interface, such as "ib0"'),
@@ -37,9 +43,17 @@ FORMS = {
 NEVER_EMPTY = ("gpu_option",)
 # Keys that mean nothing without something else, so that their being there is a mistake.
 NEEDS = {
-    ("scheduler", ("slurm",)): ("partition", "account", "reservation", "time_limit",
-                             "time_limit_warning_s", "gpu_option", "gpu_type",
-                             "scheduler_arguments", "network_interfaces"),
+    ("scheduler", ("slurm",)): (
+        "partition",
+        "account",
+        "reservation",
+        "time_limit",
+        "time_limit_warning_s",
+        "gpu_option",
+        "gpu_type",
+        "scheduler_arguments",
+        "network_interfaces",
+    ),
     ("scheduler", ("namespaces",)): ("rate_mbit",),
     ("container", ("docker", "singularity")): ("image", "binds", "container_arguments"),
 }

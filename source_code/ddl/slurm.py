@@ -11,9 +11,22 @@ from ddl.errors import CourseError
 __all__ = ["ACTIVE", "JobState", "SlurmError", "SlurmJob", "job_name", "submit"]
 
 # Slurm's words for a job that isn't over (its job state codes, `man squeue`).
-ACTIVE = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "STAGE_OUT", "SIGNALING",
-          "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESIZING", "RESV_DEL_HOLD", "SPECIAL_EXIT",
-          "STOPPED")
+ACTIVE = (
+    "PENDING",
+    "CONFIGURING",
+    "RUNNING",
+    "COMPLETING",
+    "SUSPENDED",
+    "STAGE_OUT",
+    "SIGNALING",
+    "REQUEUED",
+    "REQUEUE_FED",
+    "REQUEUE_HOLD",
+    "RESIZING",
+    "RESV_DEL_HOLD",
+    "SPECIAL_EXIT",
+    "STOPPED",
+)
 ASK_EVERY_S = 2.0  # a controller serves thousands of jobs: no need to ask at each redraw
 FIRST_ASK_EVERY_S = 0.5  # until the job is in the queue
 PATIENCE_S = 30
@@ -120,20 +133,42 @@ class SlurmJob:
         return True
 
     def _squeue(self):
-        listed = _ask(["squeue", "--noheader", "--states=all", f"--user={os.getuid()}",
-                       f"--name={self.name}", "--format=%i|%T|%r|%S|%N"])
+        listed = _ask(
+            [
+                "squeue",
+                "--noheader",
+                "--states=all",
+                f"--user={os.getuid()}",
+                f"--name={self.name}",
+                "--format=%i|%T|%r|%S|%N",
+            ]
+        )
         rows = [line.split("|") for line in listed.splitlines()]
         if not rows:
             return None
         number, state, reason, start, nodes = max(rows, key=lambda row: int(row[0]))
-        return JobState(number, state, "" if reason == "None" else reason,
-                        "" if start == "N/A" or state != "PENDING" else start, nodes)
+        return JobState(
+            number,
+            state,
+            "" if reason == "None" else reason,
+            "" if start == "N/A" or state != "PENDING" else start,
+            nodes,
+        )
 
     def _sacct(self):
         """Ask the accounting, which many small clusters don't keep."""
         try:
-            listed = _ask(["sacct", "--noheader", "--parsable2", "--allocations", "--duplicates",
-                           f"--name={self.name}", "--format=JobID,State,NodeList"])
+            listed = _ask(
+                [
+                    "sacct",
+                    "--noheader",
+                    "--parsable2",
+                    "--allocations",
+                    "--duplicates",
+                    f"--name={self.name}",
+                    "--format=JobID,State,NodeList",
+                ]
+            )
         except SlurmError:
             return None
         rows = [line.split("|") for line in listed.splitlines()]
@@ -156,8 +191,9 @@ def _ask(argv, **options):
     try:
         asked = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S, **options)
     except FileNotFoundError:
-        raise SlurmError(f"{argv[0]} is not on this machine's path: is this a host that Slurm "
-                         "takes jobs from?") from None
+        raise SlurmError(
+            f"{argv[0]} is not on this machine's path: is this a host that Slurm takes jobs from?"
+        ) from None
     except subprocess.TimeoutExpired:
         raise SlurmError(f"{argv[0]} did not answer within {PATIENCE_S} s") from None
     if asked.returncode:

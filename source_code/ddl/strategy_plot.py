@@ -37,21 +37,29 @@ def plot_agreement(runs):
     runs = [first, *others]
     kept = [kept_weights(run) for run in runs]
     steps = sorted(set.intersection(*map(set, kept)))
-    gaps = numpy.array([[relative for _, _, relative in differences(runs, kept, step)[1:]]
-                        for step in steps])
+    gaps = numpy.array([[relative for _, _, relative in differences(runs, kept, step)[1:]] for step in steps])
     picture = Picture(8.0, 4.2)
     panel = picture.subplots()
     for index, run in enumerate(others):
         there = gaps[:, index] > 0
-        panel.plot(numpy.array(steps)[there], gaps[there, index], label=run.name,
-                   linestyle=LINES[index % len(LINES)], marker=MARKERS[index % len(MARKERS)],
-                   color=COLOURS[index % len(COLOURS)])
+        panel.plot(
+            numpy.array(steps)[there],
+            gaps[there, index],
+            label=run.name,
+            linestyle=LINES[index % len(LINES)],
+            marker=MARKERS[index % len(MARKERS)],
+            color=COLOURS[index % len(COLOURS)],
+        )
     precision = numpy.finfo(numpy.float32).eps
     panel.axhline(precision, color="#555555", linestyle=":")
-    panel.annotate("one unit of float32's last place", (steps[-1], precision), ha="right",
-                   va="top")
-    panel.set(xscale="log", yscale="log", xlabel="optimizer steps", ylim=(precision / 4, None),
-              ylabel=f"largest difference from {first.name}\n÷ largest weight")
+    panel.annotate("one unit of float32's last place", (steps[-1], precision), ha="right", va="top")
+    panel.set(
+        xscale="log",
+        yscale="log",
+        xlabel="optimizer steps",
+        ylim=(precision / 4, None),
+        ylabel=f"largest difference from {first.name}\n÷ largest weight",
+    )
     panel.set_xticks(steps, [f"{step:,}" for step in steps], minor=False)
     panel.xaxis.set_minor_formatter("")
     panel.set_title(f"data: {data_label(first.result.get('data'))}")
@@ -59,8 +67,11 @@ def plot_agreement(runs):
     picture.alt = (
         f"Largest difference of a weight from those of {first.name}, divided by the largest "
         f"weight, after {', '.join(map(str, steps))} updates: "
-        + "; ".join(f"{run.name} {', '.join(f'{gap:.0e}' for gap in gaps[:, index])}"
-                    for index, run in enumerate(others)) + ".")
+        + "; ".join(
+            f"{run.name} {', '.join(f'{gap:.0e}' for gap in gaps[:, index])}" for index, run in enumerate(others)
+        )
+        + "."
+    )
     return picture
 
 
@@ -90,17 +101,26 @@ def plot_staleness(run):
     bars = panel.bar(late, share, color=COLOURS[0], width=0.7)
     panel.bar_label(bars, [f"{value:.0f} %" for value in share], padding=2)
     panel.axvline(mean, color=COLOURS[1], linestyle="--", label=f"mean: {mean:.2f}")
-    panel.set(xlabel="updates by other workers since the weights were read", xticks=late,
-              ylabel="updates, %", ylim=(0, 1.15 * share.max()), xlim=(-0.6, len(counts) - 0.4))
+    panel.set(
+        xlabel="updates by other workers since the weights were read",
+        xticks=late,
+        ylabel="updates, %",
+        ylim=(0, 1.15 * share.max()),
+        xlim=(-0.6, len(counts) - 0.4),
+    )
     workers = run.result["ranks"]
-    panel.set_title(f"{counts.sum():,} updates by {workers} asynchronous worker"
-                    f"{'s' * (workers > 1)}; data: {data_label(run.result.get('data'))}")
+    panel.set_title(
+        f"{counts.sum():,} updates by {workers} asynchronous worker"
+        f"{'s' * (workers > 1)}; data: {data_label(run.result.get('data'))}"
+    )
     panel.legend()
     picture.alt = (
         f"Staleness of {counts.sum():,} updates by {workers} asynchronous workers: "
-        + ", ".join(f"{value:.0f} % came {number} update{'s' if number != 1 else ''} late"
-                    for number, value in enumerate(share))
-        + f"; {mean:.2f} on average. In synchronous training every update is 0 late.")
+        + ", ".join(
+            f"{value:.0f} % came {number} update{'s' if number != 1 else ''} late" for number, value in enumerate(share)
+        )
+        + f"; {mean:.2f} on average. In synchronous training every update is 0 late."
+    )
     return picture
 
 
@@ -128,27 +148,43 @@ def plot_loss_scaling(run):
     panel = picture.subplots()
     for row, case in enumerate(cases):
         right = case["relative_error"] < ROUNDING
-        panel.plot([max(case["relative_error"], 1e-9)], [row], "o" if right else "X",
-                   markersize=8, color=COLOURS[2 if right else 1])
-        panel.annotate(f"{'right' if right else 'wrong'}, {case['ratio']:.2f} × as long",
-                       (1.01, row), xycoords=("axes fraction", "data"), va="center", fontsize=10)
+        panel.plot(
+            [max(case["relative_error"], 1e-9)],
+            [row],
+            "o" if right else "X",
+            markersize=8,
+            color=COLOURS[2 if right else 1],
+        )
+        panel.annotate(
+            f"{'right' if right else 'wrong'}, {case['ratio']:.2f} × as long",
+            (1.01, row),
+            xycoords=("axes fraction", "data"),
+            va="center",
+            fontsize=10,
+        )
     panel.axvline(ROUNDING, color="#555555", linestyle=":")
     panel.annotate(" rounding is to the left", (ROUNDING, -0.45), va="bottom", fontsize=10)
     panel.set_yticks(range(len(cases)), [case["name"] for case in cases])
-    panel.set(xscale="log", xlim=(1e-9, 10), ylim=(len(cases) - 0.5, -1.0),
-              xlabel="relative error: |replicas' gradient − one device's| ÷ |one device's|")
-    sizes = "; ".join(f"{name} batch: {' + '.join(map(str, parts))} samples"
-                      for name, parts in run.result["samples_per_replica"].items())
+    panel.set(
+        xscale="log",
+        xlim=(1e-9, 10),
+        ylim=(len(cases) - 0.5, -1.0),
+        xlabel="relative error: |replicas' gradient − one device's| ÷ |one device's|",
+    )
+    sizes = "; ".join(
+        f"{name} batch: {' + '.join(map(str, parts))} samples"
+        for name, parts in run.result["samples_per_replica"].items()
+    )
     picture.suptitle(f"{sizes}; data: {data_label(run.result.get('data'))}", fontsize=11)
     picture.alt = f"Gradients of {run.result['replicas']} replicas ({sizes}): " + "; ".join(
-        f"{case['name']}: relative error {case['relative_error']:.1e}, {case['ratio']:.2f} times "
-        "as long" for case in cases)
+        f"{case['name']}: relative error {case['relative_error']:.1e}, {case['ratio']:.2f} times as long"
+        for case in cases
+    )
     return picture
 
 
 def _from(run, key, script):
     found = (run.result or {}).get(key)
     if not found:
-        raise ValueError(f"run {run.id} ({run.name}, {run.state}) has no {key!r} in its result: "
-                         f"launch {script}")
+        raise ValueError(f"run {run.id} ({run.name}, {run.state}) has no {key!r} in its result: launch {script}")
     return found

@@ -65,9 +65,26 @@ def compare(runs, at=None, steps=None, epochs=None):
 MEASURED = ("held-out accuracy, %", "against the best", "training accuracy, %", "images/s")
 
 COLUMNS = [
-    "arm", "ranks", "threads", "global_batch", "learning_rate", "steps", "epochs", "samples",
-    "test_accuracy", "test_accuracy_sd", "seeds", "verdict", "train_accuracy", "images_per_s",
-    "ratio", "train_seconds", "data", "hardware", "recorded", "note",
+    "arm",
+    "ranks",
+    "threads",
+    "global_batch",
+    "learning_rate",
+    "steps",
+    "epochs",
+    "samples",
+    "test_accuracy",
+    "test_accuracy_sd",
+    "seeds",
+    "verdict",
+    "train_accuracy",
+    "images_per_s",
+    "ratio",
+    "train_seconds",
+    "data",
+    "hardware",
+    "recorded",
+    "note",
 ]
 
 
@@ -143,8 +160,7 @@ def _verdicts(rows):
         peers = [
             peer
             for peer in rows
-            if all(peer[key] == row[key] for key in ("data", "recorded"))
-            and _is_number(peer["test_accuracy"])
+            if all(peer[key] == row[key] for key in ("data", "recorded")) and _is_number(peer["test_accuracy"])
         ]
         best = max(peers, key=lambda r: r["test_accuracy"], default=None)
         if not _is_number(row["test_accuracy"]) or len(peers) < 2:
@@ -229,10 +245,12 @@ class Table(Shown):
         return table
 
     def readable(self):
-        return pandas.DataFrame({
-            label: [_cell(value, form) for value in self[column]]
-            for column, (label, form) in self.attrs["labels"].items()
-        })
+        return pandas.DataFrame(
+            {
+                label: [_cell(value, form) for value in self[column]]
+                for column, (label, form) in self.attrs["labels"].items()
+            }
+        )
 
     def _caption(self):
         return self.attrs["caption"]

@@ -75,15 +75,25 @@ def _folder():
 
 
 def _describe(folder, command, size):
-    options, script, args = split_rank_line(command[command.index("ddl.rank") + 1:])
+    options, script, args = split_rank_line(command[command.index("ddl.rank") + 1 :])
     servers = int(options.get("--parameter-servers", 0))
-    folder.write_json(folder.job, {
-        "id": folder.path.name, "name": Path(script).stem, "created": time.time(),
-        "script": script, "args": args, "workers": size - (servers and servers + 1),
-        "cluster": options.get("--cluster", "horovod"), "parameter_servers": servers,
-        "processes": size, "cwd": os.getcwd(), "shell_line": " ".join(command),
-        "site": {"scheduler": "slurm"},
-    })
+    folder.write_json(
+        folder.job,
+        {
+            "id": folder.path.name,
+            "name": Path(script).stem,
+            "created": time.time(),
+            "script": script,
+            "args": args,
+            "workers": size - (servers and servers + 1),
+            "cluster": options.get("--cluster", "horovod"),
+            "parameter_servers": servers,
+            "processes": size,
+            "cwd": os.getcwd(),
+            "shell_line": " ".join(command),
+            "site": {"scheduler": "slurm"},
+        },
+    )
 
 
 class Task:
@@ -103,8 +113,12 @@ class Task:
 
     def run(self, options):
         """Run the command in `options` as this rank; return its exit status."""
-        environment = {**os.environ, **self.place.horovod, "PYTHONUNBUFFERED": "1",
-                       "DDL_RANKS_OF": os.environ["DDL_RUN_ID"]}
+        environment = {
+            **os.environ,
+            **self.place.horovod,
+            "PYTHONUNBUFFERED": "1",
+            "DDL_RANKS_OF": os.environ["DDL_RUN_ID"],
+        }
         # Where one rank ends Slurm ends the others; `ddl.hosts` may be what is gone.
         if (self.rank == 0 or VARIABLE in os.environ) and os.environ.get("DDL_LIFELINE"):
             self._watch(self._await_launcher, processes.take_lifeline())
@@ -113,12 +127,10 @@ class Task:
             if options.controller == "none":
                 environment["DDL_ADDRESS"] = _own_address(options.network_interface)
             else:
-                environment |= {"HOROVOD_CONTROLLER": options.controller,
-                                "HOROVOD_CPU_OPERATIONS": options.controller}
+                environment |= {"HOROVOD_CONTROLLER": options.controller, "HOROVOD_CPU_OPERATIONS": options.controller}
             if options.controller == "gloo":
                 environment |= self._meet(options.network_interface)
-            self.child = subprocess.Popen(options.command, env=environment,
-                                          stdin=subprocess.DEVNULL)
+            self.child = subprocess.Popen(options.command, env=environment, stdin=subprocess.DEVNULL)
         except (OSError, TimeoutError) as error:
             self._record(1, reason="launch", message=str(error))
             raise
@@ -140,8 +152,13 @@ class Task:
         return code
 
     def _record(self, code, **fields):
-        record = {"rank": self.rank, "host": host_name(), "code": code, "time": time.time(),
-                  **{name: value for name, value in fields.items() if value is not None}}
+        record = {
+            "rank": self.rank,
+            "host": host_name(),
+            "code": code,
+            "time": time.time(),
+            **{name: value for name, value in fields.items() if value is not None},
+        }
         try:
             self.folder.write_json(self.folder.exit(self.rank), record)
         except StorageError as error:
@@ -153,8 +170,12 @@ class Task:
         """Return where the ranks meet, as HOROVOD_* variables; rank 0's task opens the place."""
         if self.rank == 0:
             self.server, port = rendezvous.server(self.place.size, self.place.nodes)
-            there = {"address": _own_address(interface), "port": port, "attempt": cluster.attempt(),
-                     "time": time.time()}
+            there = {
+                "address": _own_address(interface),
+                "port": port,
+                "attempt": cluster.attempt(),
+                "time": time.time(),
+            }
             self.folder.write_json(self.folder.rendezvous, there)
         else:
             there = self._find_rendezvous()
@@ -176,8 +197,10 @@ class Task:
                 return there
             os.listdir(self.folder.path)  # NFS remembers that a file was not there: look again
             time.sleep(LOOK_EVERY_S)
-        raise TimeoutError(f"rank 0 did not say within {MEET_S} s where the ranks meet, in "
-                           f"{self.folder.rendezvous}: do all nodes share that folder?")
+        raise TimeoutError(
+            f"rank 0 did not say within {MEET_S} s where the ranks meet, in "
+            f"{self.folder.rendezvous}: do all nodes share that folder?"
+        )
 
     # ---------------------------------------------------------------- reasons to end early
 
@@ -222,12 +245,16 @@ class Task:
 
 def _own_address(interface):
     """This host's address that other nodes reach: the interface's, or what its name stands for."""
-    addresses = {name: [entry.address for entry in entries if entry.family == socket.AF_INET]
-                 for name, entries in psutil.net_if_addrs().items()}
+    addresses = {
+        name: [entry.address for entry in entries if entry.family == socket.AF_INET]
+        for name, entries in psutil.net_if_addrs().items()
+    }
     if interface:
         if not addresses.get(interface):
-            raise OSError(f"network_interfaces: {host_name()} has no interface "
-                          f"{interface!r} with an IPv4 address; it has: {', '.join(addresses)}")
+            raise OSError(
+                f"network_interfaces: {host_name()} has no interface "
+                f"{interface!r} with an IPv4 address; it has: {', '.join(addresses)}"
+            )
         return addresses[interface][0]
     try:
         named = socket.gethostbyname(socket.gethostname())
@@ -236,8 +263,9 @@ def _own_address(interface):
     if not named.startswith("127."):
         return named
     stats = psutil.net_if_stats()
-    others = [each[0] for name, each in addresses.items()
-              if each and stats[name].isup and not each[0].startswith("127.")]
+    others = [
+        each[0] for name, each in addresses.items() if each and stats[name].isup and not each[0].startswith("127.")
+    ]
     return others[0] if others else named
 
 
@@ -249,8 +277,10 @@ def _interface_towards(address):
     for name, entries in psutil.net_if_addrs().items():
         if any(entry.address == own for entry in entries):
             return name
-    raise OSError(f"no interface of this host has the address {own} that leads to {address}; "
-                  "name one in the site file: network_interfaces")
+    raise OSError(
+        f"no interface of this host has the address {own} that leads to {address}; "
+        "name one in the site file: network_interfaces"
+    )
 
 
 if __name__ == "__main__":

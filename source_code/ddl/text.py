@@ -12,8 +12,16 @@ import pandas
 
 from ddl.table import Shown
 
-__all__ = ["Report", "best_threshold", "data_of", "figures", "loss_and_accuracy", "majority",
-           "precision_recall", "report"]
+__all__ = [
+    "Report",
+    "best_threshold",
+    "data_of",
+    "figures",
+    "loss_and_accuracy",
+    "majority",
+    "precision_recall",
+    "report",
+]
 
 EPSILON = 1e-7  # Keras' own, which keeps it from the logarithm of 0
 
@@ -145,8 +153,7 @@ def best_threshold(targets, scores):
 def _checked(targets, scores):
     targets, scores = np.asarray(targets), np.asarray(scores)
     if targets.shape != scores.shape or targets.ndim != 1 or not len(targets):
-        raise ValueError(f"targets {targets.shape} and scores {scores.shape} are not two lists of "
-                         "the same length")
+        raise ValueError(f"targets {targets.shape} and scores {scores.shape} are not two lists of the same length")
     return targets.astype(bool), scores
 
 
@@ -197,8 +204,10 @@ def _row(name, results):
         "threads": first["threads_per_rank"],
         "seeds": len(results),
         "epochs": mean(lambda result: result["epochs"]),
-        **{key: mean(lambda result: result["test"][key])
-           for key in ("accuracy", "majority", "precision", "recall", "f1")},
+        **{
+            key: mean(lambda result: result["test"][key])
+            for key in ("accuracy", "majority", "precision", "recall", "f1")
+        },
         "f1_sd": float(np.std(scores, ddof=1)) if len(scores) > 1 else math.nan,
         "f1_tuned": mean(lambda result: result["tuned"]["f1"]),
         "questions_per_s": mean(lambda result: result["images_per_s"]),
@@ -223,9 +232,11 @@ class Report(Shown):
 
     def _caption(self):
         seeds = " F1: mean ± standard deviation over the seeds." if self["seeds"].max() > 1 else ""
-        return (f"Data: {' and '.join(dict.fromkeys(self['data']))}; figures of the test part. "
-                "Majority: the accuracy of saying always the more frequent. Tuned: at the "
-                f"threshold that is best on the validation part.{seeds}")
+        return (
+            f"Data: {' and '.join(dict.fromkeys(self['data']))}; figures of the test part. "
+            "Majority: the accuracy of saying always the more frequent. Tuned: at the "
+            f"threshold that is best on the validation part.{seeds}"
+        )
 
 
 def _readable(row):

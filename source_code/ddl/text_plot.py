@@ -31,8 +31,11 @@ def plot_precision_recall(runs):
     ValueError
         If none of the runs has a precision-recall curve.
     """
-    runs = [run for run in (runs if isinstance(runs, Iterable) else [runs])
-            if run.result is not None and "precision_recall" in run.result]
+    runs = [
+        run
+        for run in (runs if isinstance(runs, Iterable) else [runs])
+        if run.result is not None and "precision_recall" in run.result
+    ]
     if not runs:
         raise ValueError("none of these is a finished run of train_text.py")
     picture = Picture(7.5, 4.6)
@@ -41,42 +44,53 @@ def plot_precision_recall(runs):
     for index, run in enumerate(runs):
         curve, look = run.result["precision_recall"], index % len(COLOURS)
         colour = COLOURS[look]
-        panel.plot(100 * numpy.array(curve["recall"]), 100 * numpy.array(curve["precision"]),
-                   color=colour, linestyle=LINES[look], label=run.name, drawstyle="steps-pre")
+        panel.plot(
+            100 * numpy.array(curve["recall"]),
+            100 * numpy.array(curve["precision"]),
+            color=colour,
+            linestyle=LINES[look],
+            label=run.name,
+            drawstyle="steps-pre",
+        )
         for point, marker in (("test", MARKERS[0]), ("tuned", MARKERS[-1])):
             figures = run.result[point]
             if figures["precision"] is not None:
-                panel.plot([100 * figures["recall"]], [100 * figures["precision"]], marker,
-                           color=colour, markersize=8)
+                panel.plot([100 * figures["recall"]], [100 * figures["precision"]], marker, color=colour, markersize=8)
         texts.append(f"{run.name}: {_at(run.result['test'])}; {_at(run.result['tuned'])}")
-    guess = [100 * (test["true_positives"] + test["false_negatives"]) / _all(test)
-             for test in (run.result["test"] for run in runs)]
+    guess = [
+        100 * (test["true_positives"] + test["false_negatives"]) / _all(test)
+        for test in (run.result["test"] for run in runs)
+    ]
     panel.axhline(guess[0], color="#555555", linestyle=":", linewidth=1)
     panel.annotate(f"guessing: {guess[0]:.1f} %", (1, guess[0]), va="bottom", fontsize=10)
-    panel.set(xlabel="recall: share of the insincere ones that were found, %",
-              ylabel="precision: share of those found\nthat are insincere, %",
-              xlim=(0, 101), ylim=(0, 101))
+    panel.set(
+        xlabel="recall: share of the insincere ones that were found, %",
+        ylabel="precision: share of those found\nthat are insincere, %",
+        xlim=(0, 101),
+        ylim=(0, 101),
+    )
     data = " and ".join(dict.fromkeys(data_of(run.result) for run in runs))
-    panel.set_title("dot: threshold 0.5; cross: best threshold of the validation part\n"
-                    f"data: test part of {data}", wrap=True)
+    panel.set_title(
+        f"dot: threshold 0.5; cross: best threshold of the validation part\ndata: test part of {data}", wrap=True
+    )
     if len(runs) > 1:
         panel.legend()
-    picture.alt = (f"Precision against recall on the test part of {data}. {'. '.join(texts)}. "
-                   f"Guessing has a precision of {guess[0]:.1f} % at any recall.")
+    picture.alt = (
+        f"Precision against recall on the test part of {data}. {'. '.join(texts)}. "
+        f"Guessing has a precision of {guess[0]:.1f} % at any recall."
+    )
     return picture
 
 
 def _all(figures):
-    return sum(figures[f"{sign}_{what}"] for sign in ("true", "false")
-               for what in ("positives", "negatives"))
+    return sum(figures[f"{sign}_{what}"] for sign in ("true", "false") for what in ("positives", "negatives"))
 
 
 def _at(figures):
     where = f"at threshold {figures['threshold']:.2f}"
     if figures["precision"] is None:
         return f"{where} nothing is found"
-    return (f"{where} precision {figures['precision']:.1%}, recall {figures['recall']:.1%}, "
-            f"F1 {figures['f1']:.3f}")
+    return f"{where} precision {figures['precision']:.1%}, recall {figures['recall']:.1%}, F1 {figures['f1']:.3f}"
 
 
 @styled
@@ -101,23 +115,31 @@ def plot_overfitting(run):
         If the run has no validation losses.
     """
     if run.result is None or "validation_loss" not in run.history:
-        raise ValueError(f"run {run.name} has no validation losses: is it a finished run of "
-                         "train_text.py?")
+        raise ValueError(f"run {run.name} has no validation losses: is it a finished run of train_text.py?")
     rows = run.history.astype(float)
     turn = rows.loc[rows["validation_loss"].idxmin()]
     picture = Picture(9.0, 4.0)
     panels = picture.subplots(1, 2)
-    for panel, name, scale, label in ((panels[0], "loss", 1, "cross-entropy"),
-                                      (panels[1], "accuracy", 100, "accuracy, %")):
+    for panel, name, scale, label in (
+        (panels[0], "loss", 1, "cross-entropy"),
+        (panels[1], "accuracy", 100, "accuracy, %"),
+    ):
         for index, (prefix, part) in enumerate((("", "training"), ("validation_", "validation"))):
-            panel.plot(rows["epoch"], scale * rows[prefix + name], color=COLOURS[index],
-                       linestyle=LINES[index], marker=MARKERS[index], label=part)
+            panel.plot(
+                rows["epoch"],
+                scale * rows[prefix + name],
+                color=COLOURS[index],
+                linestyle=LINES[index],
+                marker=MARKERS[index],
+                label=part,
+            )
         panel.axvline(turn["epoch"], color="#555555", linestyle=":", linewidth=1.2)
         panel.set(xlabel="epochs", ylabel=label, xlim=(0, None))
     majority = 100 * run.result["test"]["majority"]
     panels[1].axhline(majority, color="#555555", linewidth=1, linestyle="-.")
-    panels[1].annotate(f"majority: {majority:.1f} %", (rows["epoch"].iloc[-1], majority),
-                       ha="right", va="bottom", fontsize=10)
+    panels[1].annotate(
+        f"majority: {majority:.1f} %", (rows["epoch"].iloc[-1], majority), ha="right", va="bottom", fontsize=10
+    )
     panels[0].set_title(f"lowest validation loss: epoch {turn['epoch']:.0f}")
     panels[0].legend()
     picture.suptitle(f"{run.name}; data: {data_of(run.result)}", fontsize=11)

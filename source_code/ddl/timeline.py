@@ -48,8 +48,9 @@ class Span:
         if self.phase not in PHASES:
             raise ValueError(f"phase {self.phase!r} is none of: {', '.join(PHASES)}")
         if self.end_s < self.start_s:
-            raise ValueError(f"{self.tensor}: {self.phase} ends at {self.end_s:g} s, before it "
-                             f"begins at {self.start_s:g} s")
+            raise ValueError(
+                f"{self.tensor}: {self.phase} ends at {self.end_s:g} s, before it begins at {self.start_s:g} s"
+            )
 
 
 def read(path):
@@ -71,8 +72,10 @@ def read(path):
     """
     path = Path(path)
     if not path.exists():
-        raise ValueError(f"there is no timeline {path}: was the run launched with timeline=True? "
-                         "(A run of one rank has nothing to write.)")
+        raise ValueError(
+            f"there is no timeline {path}: was the run launched with timeline=True? "
+            "(A run of one rank has nothing to write.)"
+        )
     names, under_way, spans, events = {}, {}, [], 0
     for event in _events(path.read_text(errors="replace")):
         events += 1
@@ -87,8 +90,7 @@ def read(path):
             name, start = open_ones.pop()
             phase = _phase(name, outermost=not open_ones)
             if phase:
-                spans.append(Span(names.get(row, str(row)), operation, phase, start / 1e6,
-                                  event["ts"] / 1e6))
+                spans.append(Span(names.get(row, str(row)), operation, phase, start / 1e6, event["ts"] / 1e6))
     if not events:
         raise ValueError(f"{path} has no event of a timeline in it")
     return spans

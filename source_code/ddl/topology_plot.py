@@ -18,9 +18,18 @@ WIDTH = 9.0  # inches, of the figure; all lengths below are inches, too
 LINE, LEAF, PAD, GAP = 0.165, 0.44, 0.07, 0.7
 FEW_CORES = 8  # so many are drawn one by one, more are counted
 FACES = {
-    "machine": "#ffffff", "socket": "#f4f4f4", "numa": "#e3eef7", "cache": "#ffffff",
-    "core": "#bcd7ec", "root": "#ffffff", "switch": "#ececec", "gpu": "#bfe3d6",
-    "nic": "#f9dcc4", "disk": "#e4d8ec", "memory": "#d9f0d3", "nvswitch": "#bfe3d6",
+    "machine": "#ffffff",
+    "socket": "#f4f4f4",
+    "numa": "#e3eef7",
+    "cache": "#ffffff",
+    "core": "#bcd7ec",
+    "root": "#ffffff",
+    "switch": "#ececec",
+    "gpu": "#bfe3d6",
+    "nic": "#f9dcc4",
+    "disk": "#e4d8ec",
+    "memory": "#d9f0d3",
+    "nvswitch": "#bfe3d6",
     "other": "#ffffff",
 }
 
@@ -37,8 +46,7 @@ class Box:
     @property
     def rows(self):
         """Devices in two rows: GPUs below, where NVLinks start, all else above."""
-        rows = ([d for d in self.leaves if d.kind != "gpu"],
-                [d for d in self.leaves if d.kind == "gpu"])
+        rows = ([d for d in self.leaves if d.kind != "gpu"], [d for d in self.leaves if d.kind == "gpu"])
         return [row for row in rows if row]
 
     @property
@@ -115,18 +123,18 @@ class _Section:
         if self.cores and not self.single:
             threads = sum(len(core.threads) for core in self.cores)
             parts.append([f"{len(self.cores)} cores", f"{threads} threads"])
-            alike = Counter((c.level, c.size_bytes) for c in self.caches
-                            if c.level > 1 and c.kind != "instruction")
-            caches = [f"L{level} {f'{count}×' * (count > 1)}{amount(size)}"
-                      for (level, size), count in sorted(alike.items(), reverse=True)]
+            alike = Counter((c.level, c.size_bytes) for c in self.caches if c.level > 1 and c.kind != "instruction")
+            caches = [
+                f"L{level} {f'{count}×' * (count > 1)}{amount(size)}"
+                for (level, size), count in sorted(alike.items(), reverse=True)
+            ]
             parts.append(caches[:1] if self.narrow else caches)
         if self.numa.memory_bytes:
             memory = [amount(self.numa.memory_bytes) + (" memory" * (not self.narrow))]
             if self.numa.memory_gb_per_s:
                 memory.append(f"{'' if self.narrow else 'at '}{self.numa.memory_gb_per_s:.4g} GB/s")
             parts.append(memory)
-        return [text for part in parts for text in (part if self.narrow else [", ".join(part)])
-                if text]
+        return [text for part in parts for text in (part if self.narrow else [", ".join(part)]) if text]
 
 
 def _boxes(topology, numa):
@@ -172,8 +180,7 @@ class _Drawing:
     def __init__(self, topology, sections):
         self.topology = topology
         order = [socket.number for socket in topology.sockets]
-        self.sockets = [(number, [s for s in sections if s.numa and s.numa.socket == number])
-                        for number in order]
+        self.sockets = [(number, [s for s in sections if s.numa and s.numa.socket == number]) for number in order]
         self.sockets = [(number, own) for number, own in self.sockets if own]
         if lost := [s for s in sections if s.numa is None or s.numa.socket is None]:
             self.sockets.append((None, lost))
@@ -189,21 +196,22 @@ class _Drawing:
         self.pad = PAD / 2.5 if any(section.narrow for section in sections) else PAD
         margins = sum(4 * self.pad * len(own) + 2 * PAD for _, own in self.sockets)
         columns = sum(s.columns for _, own in self.sockets for s in own) or 1
-        self.column = min((WIDTH - 4 * PAD - gaps - margins) / columns,
-                          4.0 if len(sections) == 1 else 9)
+        self.column = min((WIDTH - 4 * PAD - gaps - margins) / columns, 4.0 if len(sections) == 1 else 9)
         self.size = 8 if self.column > 0.78 else 7 if self.column > 0.6 else 6.3
         self.centres = {}
 
     def _direct(self):
-        return [(link.a, link.b) for link in self.topology.nvlinks
-                if not {link.a, link.b} & {d.name for d in self.topology.of("nvswitch")}]
+        return [
+            (link.a, link.b)
+            for link in self.topology.nvlinks
+            if not {link.a, link.b} & {d.name for d in self.topology.of("nvswitch")}
+        ]
 
     def draw(self, panel):
         self.panel = panel
         topology = self.topology
         self.box(PAD, PAD, WIDTH - 2 * PAD, self.height - 2 * PAD, "machine")
-        self.text(2 * PAD, self.height - 2 * PAD, topology.title or topology.name, bold=True,
-                  size=10)
+        self.text(2 * PAD, self.height - 2 * PAD, topology.title or topology.name, bold=True, size=10)
         self.text(2 * PAD, self.height - 2 * PAD - 1.2 * LINE, _facts(topology), size=8)
         bottom = self.height - self.socket - 3 * LINE
         x, edges = 2 * PAD, {}
@@ -224,8 +232,7 @@ class _Drawing:
 
     def draw_socket(self, number, sections, x, y, width):
         models = {socket.number: socket.model for socket in self.topology.sockets}
-        label = ("socket not known" if number is None
-                 else f"socket {number}  {models[number]}".strip())
+        label = "socket not known" if number is None else f"socket {number}  {models[number]}".strip()
         self.box(x, y, width, self.socket, "socket")
         self.text(x + PAD, y + self.socket - 0.5 * PAD, label, size=8, bold=True)
         x += PAD
@@ -237,11 +244,9 @@ class _Drawing:
     def draw_section(self, section, x, y, width, height):
         self.box(x, y, width, height, "numa")
         for at, line in enumerate(section.lines):
-            self.text(x + PAD, y + height - 0.5 * PAD - at * LINE, line,
-                      size=min(8, self.size + 0.5))
+            self.text(x + PAD, y + height - 0.5 * PAD - at * LINE, line, size=min(8, self.size + 0.5))
         if section.single and section.cores:
-            self.draw_cores(section, x + PAD, y + height - len(section.lines) * LINE - 1.5 * PAD,
-                            width - 2 * PAD)
+            self.draw_cores(section, x + PAD, y + height - len(section.lines) * LINE - 1.5 * PAD, width - 2 * PAD)
         at = x + self.pad
         for box in section.boxes:
             self.draw_box(box, at, y + PAD, self.tree, box.columns * self.column)
@@ -259,22 +264,23 @@ class _Drawing:
                     alike.setdefault(cache.cores, []).append(cache)
             for cores, caches in alike.items():
                 columns = [place[core] for core in cores if core in place]
-                text = " + ".join(f"{amount(c.size_bytes)}"
-                                  f"{'' if c.kind == 'unified' else ' ' + c.kind}"
-                                  for c in caches)
+                text = " + ".join(
+                    f"{amount(c.size_bytes)}{'' if c.kind == 'unified' else ' ' + c.kind}" for c in caches
+                )
                 left = x + min(columns) * each
-                self.box(left + 0.02, y - (row + 1) * bar + 0.02, len(columns) * each - 0.04,
-                         bar - 0.04, "cache")
-                self.text(left + len(columns) * each / 2, y - (row + 0.5) * bar,
-                          f"L{level}: {text}" if each > 0.9 or level > 1 else f"L{level}",
-                          centre=True)
+                self.box(left + 0.02, y - (row + 1) * bar + 0.02, len(columns) * each - 0.04, bar - 0.04, "cache")
+                self.text(
+                    left + len(columns) * each / 2,
+                    y - (row + 0.5) * bar,
+                    f"L{level}: {text}" if each > 0.9 or level > 1 else f"L{level}",
+                    centre=True,
+                )
         low = y - (len(section.levels) + 2) * bar
         for core in section.cores:
             left = x + place[core.number] * each
             self.box(left + 0.02, low + 0.02, each - 0.04, 2 * bar - 0.04, "core")
             threads = ", ".join(map(str, core.threads))
-            self.text(left + each / 2, low + bar, f"core {core.number}\nthread "
-                                                  f"{threads}", centre=True)
+            self.text(left + each / 2, low + bar, f"core {core.number}\nthread {threads}", centre=True)
 
     def draw_box(self, box, x, y, height, width):
         inset = PAD / 2
@@ -344,38 +350,69 @@ class _Drawing:
         """NVLinks between GPUs as curves below them, wider where there are more."""
         names = {gpu.name for gpu in self.topology.gpus}
         links = [one for one in self.topology.nvlinks if {one.a, one.b} <= names]
-        counts = sorted({(one.count, one.generation) for one in links},
-                        key=lambda pair: (pair[0], pair[1] or 0))
-        looks = {pair: {"color": COLOURS[at % len(COLOURS)], "linewidth": 1 + 1.4 * at,
-                        "linestyle": "--" if at == 0 and len(counts) > 1 else "-"}
-                 for at, pair in enumerate(counts)}
-        widest = max((abs(self.centres[one.a][0] - self.centres[one.b][0]) for one in links),
-                     default=1)
+        counts = sorted({(one.count, one.generation) for one in links}, key=lambda pair: (pair[0], pair[1] or 0))
+        looks = {
+            pair: {
+                "color": COLOURS[at % len(COLOURS)],
+                "linewidth": 1 + 1.4 * at,
+                "linestyle": "--" if at == 0 and len(counts) > 1 else "-",
+            }
+            for at, pair in enumerate(counts)
+        }
+        widest = max((abs(self.centres[one.a][0] - self.centres[one.b][0]) for one in links), default=1)
         for one in links:
             (a, y), (b, _) = self.centres[one.a], self.centres[one.b]
             depth = 0.15 + (self.links + y - bottom - 0.15) * abs(a - b) / widest
             # A cubic curve reaches three quarters of the way to its inner points.
-            path = Path([(a, y), (a, y - depth * 4 / 3), (b, y - depth * 4 / 3), (b, y)],
-                        [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4])
+            path = Path(
+                [(a, y), (a, y - depth * 4 / 3), (b, y - depth * 4 / 3), (b, y)],
+                [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4],
+            )
             look = looks[one.count, one.generation]
-            self.panel.add_patch(PathPatch(path, facecolor="none", edgecolor=look["color"],
-                                           linewidth=look["linewidth"],
-                                           linestyle=look["linestyle"]))
+            self.panel.add_patch(
+                PathPatch(
+                    path,
+                    facecolor="none",
+                    edgecolor=look["color"],
+                    linewidth=look["linewidth"],
+                    linestyle=look["linestyle"],
+                )
+            )
         if links:
-            handles = [Line2D([], [], label=_nvlinks(*pair), **look)
-                       for pair, look in looks.items()]
-            self.panel.legend(handles=handles, loc="lower center", ncols=len(handles),
-                              bbox_to_anchor=(0.5, PAD / self.height), fontsize=8)
+            handles = [Line2D([], [], label=_nvlinks(*pair), **look) for pair, look in looks.items()]
+            self.panel.legend(
+                handles=handles,
+                loc="lower center",
+                ncols=len(handles),
+                bbox_to_anchor=(0.5, PAD / self.height),
+                fontsize=8,
+            )
 
     def box(self, x, y, width, height, kind):
-        self.panel.add_patch(FancyBboxPatch(
-            (x, y), width, height, boxstyle="round,pad=0,rounding_size=0.05",
-            facecolor=FACES[kind], edgecolor="#555555", linewidth=0.8))
+        self.panel.add_patch(
+            FancyBboxPatch(
+                (x, y),
+                width,
+                height,
+                boxstyle="round,pad=0,rounding_size=0.05",
+                facecolor=FACES[kind],
+                edgecolor="#555555",
+                linewidth=0.8,
+            )
+        )
 
     def text(self, x, y, text, size=None, bold=False, centre=False):
-        self.panel.text(x, y, text, fontsize=size or self.size, clip_on=True,
-                        weight="bold" if bold else "normal", ha="center" if centre else "left",
-                        va="center" if centre is True else "top", linespacing=1.1)
+        self.panel.text(
+            x,
+            y,
+            text,
+            fontsize=size or self.size,
+            clip_on=True,
+            weight="bold" if bold else "normal",
+            ha="center" if centre else "left",
+            va="center" if centre is True else "top",
+            linespacing=1.1,
+        )
 
 
 def _nvlinks(count, generation):
@@ -391,8 +428,7 @@ def _facts(topology):
         devices = topology.of(kind)
         for (model, gb_per_s), count in Counter((d.model, d.gb_per_s) for d in devices).items():
             if model:
-                facts.append(f"{count} × {model}" +
-                             (f" on PCIe at {gb_per_s:.4g} GB/s" if gb_per_s else ""))
+                facts.append(f"{count} × {model}" + (f" on PCIe at {gb_per_s:.4g} GB/s" if gb_per_s else ""))
     if topology.network:
         facts.append(f"network {topology.network.gb_per_s:g} GB/s")
     threads = sum(len(core.threads) for core in topology.cores)
@@ -405,11 +441,11 @@ def _words(topology):
     text = f"{topology.title or topology.name}, {topology.origin}: {topology.summary()}."
     facts = _facts(topology)
     text += f" {facts}." if facts != topology.summary() else ""
-    pairs = Counter(topology.kind(a.name, b.name) for at, a in enumerate(topology.gpus)
-                    for b in topology.gpus[at + 1:])
+    pairs = Counter(
+        topology.kind(a.name, b.name) for at, a in enumerate(topology.gpus) for b in topology.gpus[at + 1 :]
+    )
     if pairs:
-        text += " Pairs of GPUs: " + ", ".join(f"{count} {kind}" for kind, count
-                                               in sorted(pairs.items())) + "."
+        text += " Pairs of GPUs: " + ", ".join(f"{count} {kind}" for kind, count in sorted(pairs.items())) + "."
     return text
 
 
@@ -431,21 +467,40 @@ def plot_links():
     for at, row in enumerate(rows):
         y += 1 if at == 0 or rows[at - 1]["group"] == row["group"] else 1.6
         places.append(y)
-        panel.barh(y, row["gb_per_s"], height=0.75,
-                   color=COLOURS[groups.index(row["group"]) % len(COLOURS)],
-                   alpha=0.75, hatch="//" if groups.index(row["group"]) % 2 else "",
-                   edgecolor="white")
+        panel.barh(
+            y,
+            row["gb_per_s"],
+            height=0.75,
+            color=COLOURS[groups.index(row["group"]) % len(COLOURS)],
+            alpha=0.75,
+            hatch="//" if groups.index(row["group"]) % 2 else "",
+            edgecolor="white",
+        )
         panel.annotate(f" {row['gb_per_s']:,.4g}", (row["gb_per_s"], y), va="center", fontsize=8)
     panel.set_yticks(places, [row["link"] for row in rows], fontsize=8.5)
-    panel.set(xscale="log", xlabel="GB/s per direction (10⁹ bytes a second; memory: in all)",
-              ylim=(y + 0.8, 0.2), xlim=(0.05, 20000))
+    panel.set(
+        xscale="log",
+        xlabel="GB/s per direction (10⁹ bytes a second; memory: in all)",
+        ylim=(y + 0.8, 0.2),
+        xlim=(0.05, 20000),
+    )
     panel.grid(axis="y", visible=False)
     panel.xaxis.set_major_formatter("{x:g}")
     for group in groups:
         own = [place for place, row in zip(places, rows, strict=True) if row["group"] == group]
-        panel.annotate(group, (0.995, sum(own) / len(own)), xycoords=("axes fraction", "data"),
-                       ha="right", va="center", fontsize=10, weight="bold",
-                       color=COLOURS[groups.index(group) % len(COLOURS)])
-    picture.alt = "What links can move, GB/s per direction: " + "; ".join(
-        f"{row['link']} {row['gb_per_s']:,.4g}" for row in rows) + "."
+        panel.annotate(
+            group,
+            (0.995, sum(own) / len(own)),
+            xycoords=("axes fraction", "data"),
+            ha="right",
+            va="center",
+            fontsize=10,
+            weight="bold",
+            color=COLOURS[groups.index(group) % len(COLOURS)],
+        )
+    picture.alt = (
+        "What links can move, GB/s per direction: "
+        + "; ".join(f"{row['link']} {row['gb_per_s']:,.4g}" for row in rows)
+        + "."
+    )
     return picture

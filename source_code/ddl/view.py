@@ -172,8 +172,7 @@ class PlainView:
         self._last = clock()
         self._redraws = sys.stdout.isatty()
         self._drawn = ""
-        self._seen = dict(line=False, state=None, waiting="", ranks=0, notes=set(), evaluations=0,
-                          failure=None)
+        self._seen = dict(line=False, state=None, waiting="", ranks=0, notes=set(), evaluations=0, failure=None)
         self._tails = {}  # of each rank's log
 
     def update(self, progress):
@@ -205,14 +204,21 @@ class PlainView:
         failure = progress.failure
         if failure and failure.sentence != seen["failure"]:
             output = [f"rank {failure.rank}'s last lines:", *failure.output]
-            self._print("\n\n".join(filter(None, (
-                failure.sentence,
-                "\n".join(output) if failure.output and progress.steps else "",
-                failure.traceback.rstrip()))))
+            self._print(
+                "\n\n".join(
+                    filter(
+                        None,
+                        (
+                            failure.sentence,
+                            "\n".join(output) if failure.output and progress.steps else "",
+                            failure.traceback.rstrip(),
+                        ),
+                    )
+                )
+            )
             seen["failure"] = failure.sentence
         if self._clock() - self._last >= HEARTBEAT_S:
-            facts = [progress.state, *(_facts(progress) if progress.step
-                                       else [progress.waiting or _ranks(progress)])]
+            facts = [progress.state, *(_facts(progress) if progress.step else [progress.waiting or _ranks(progress)])]
             self._say(progress, " · ".join([*facts, *filter(None, [self._current()])]))
         self._draw(progress)
 
@@ -238,8 +244,7 @@ class PlainView:
 
     def _current(self):
         """The line that a rank is still writing, such as its progress bar."""
-        return next((f"[{rank}] {tail.current}" for rank, tail in self._tails.items()
-                     if tail.current.strip()), "")
+        return next((f"[{rank}] {tail.current}" for rank, tail in self._tails.items() if tail.current.strip()), "")
 
     def _draw(self, progress):
         if not self._redraws or progress.over:
@@ -318,8 +323,7 @@ class LiveView:
         """Replace the panel by plain HTML that stays in the saved notebook."""
         if self._handle is None:
             self._open(progress)
-        bundle = {"text/html": final_html(progress, self._last_lines(progress)),
-                  "text/plain": summary(progress)}
+        bundle = {"text/html": final_html(progress, self._last_lines(progress)), "text/plain": summary(progress)}
         self._handle.update(bundle, raw=True)
         self._box.close()
         for widget in (self._line, self._status, self._stop, self._body, self._chart):
@@ -357,12 +361,9 @@ class LiveView:
         # while the cell is busy. But ipykernel (7.4) sends those of a widget that a cell has made
         # back to that cell, where a click would wait for the run to end. Make it forget who did.
         vars(self._stop.comm).pop("_reply_subshell_id", None)
-        row = ipywidgets.HBox(
-            [self._status, self._stop], layout=dict(align_items="center", width="100%")
-        )
+        row = ipywidgets.HBox([self._status, self._stop], layout=dict(align_items="center", width="100%"))
         self._box = ipywidgets.VBox(
-            [self._line, row, self._body, self._chart],
-            layout=dict(width="100%", overflow="hidden"),
+            [self._line, row, self._body, self._chart], layout=dict(width="100%", overflow="hidden")
         )
         self._handle = display(self._box, display_id=True)
 
@@ -375,8 +376,11 @@ class LiveView:
 def final_html(progress, output=()):
     """Return the HTML that a finished run leaves in the notebook; `output` is rank 0's last lines."""
     parts = [STYLE, _line_html(progress)]
-    parts.append(_failure_html(progress) if progress.failure
-                 else summary_html(progress) + _output_html(output) + _notes_html(progress))
+    parts.append(
+        _failure_html(progress)
+        if progress.failure
+        else summary_html(progress) + _output_html(output) + _notes_html(progress)
+    )
     if progress.history or progress.losses:
         parts.append(chart_svg(progress))
     return "".join(parts)
@@ -404,10 +408,7 @@ def _status_html(progress):
     where += [data_label(progress.data)] if progress.data else []
     facts = "".join(f"<span>{escape(fact)}</span>" for fact in (times, *where))
     chip = f"{SIGNS[progress.state]} {progress.state}"
-    return (
-        f'<div class="ddl ddl-row"><b class="ddl-chip ddl-{progress.state}" role="status">'
-        f"{chip}</b>{facts}</div>"
-    )
+    return f'<div class="ddl ddl-row"><b class="ddl-chip ddl-{progress.state}" role="status">{chip}</b>{facts}</div>'
 
 
 def _output_html(lines):
@@ -458,8 +459,9 @@ def _failure_html(progress):
     said = escape(f"{SIGNS[state]} {progress.name} {state}: {failure.sentence}")
     parts = [f"<p><b>{said}</b></p>"]
     if failure.output:
-        parts.append(f"<p><b>Rank {failure.rank}'s last lines:</b></p>"
-                     f"<pre>{escape(chr(10).join(failure.output))}</pre>")
+        parts.append(
+            f"<p><b>Rank {failure.rank}'s last lines:</b></p><pre>{escape(chr(10).join(failure.output))}</pre>"
+        )
     if failure.traceback:
         parts.append(f"<pre>{escape(failure.traceback.rstrip())}</pre>")
     for title, text in (("Other ranks", failure.others), ("What to try", failure.advice)):

@@ -70,8 +70,7 @@ class Way:
         With a message, where the options do not go with each other or with the data.
     """
 
-    def __init__(self, description, *, rank=0, ranks=1, replicas=None, splits=True,
-                 arguments=None):
+    def __init__(self, description, *, rank=0, ranks=1, replicas=None, splits=True, arguments=None):
         self.config = config = options.way(description, replicas, arguments)
         self._arguments = list(sys.argv[1:] if arguments is None else arguments)
         self.rank, self.ranks = rank, ranks
@@ -79,8 +78,7 @@ class Way:
         self.global_batch = config.global_batch
         self._per_rank_batch = config.global_batch // (ranks if splits else 1)
         try:
-            self.data = load(config.data_set, train_samples=config.train_samples,
-                             test_samples=config.test_samples)
+            self.data = load(config.data_set, train_samples=config.train_samples, test_samples=config.test_samples)
             self._order = Order(self.data.train_samples, config.global_batch, config.seed)
             if splits:
                 shard(np.empty(config.global_batch), 0, self.replicas)  # refuses uneven parts
@@ -122,8 +120,7 @@ class Way:
 
         # float32 in earnest: GPUs would round every factor to TF32's ten bits.
         tf.config.experimental.enable_tensor_float_32_execution(False)
-        return models.build("cnn", norm="group", seed=self.config.seed,
-                            classes=len(self.data.class_names))
+        return models.build("cnn", norm="group", seed=self.config.seed, classes=len(self.data.class_names))
 
     def dataset(self, rank=0, ranks=1):
         """Return the whole training's batches, in an order that only the seed decides.
@@ -150,12 +147,12 @@ class Way:
             labels = tf.constant(self.data.train_labels)
         batches = tf.data.Dataset.from_tensor_slices(numbers.ravel())
         batches = batches.batch(numbers.shape[1], drop_remainder=True).map(
-            lambda some: (normalise(tf.gather(images, some)), tf.gather(labels, some)))
+            lambda some: (normalise(tf.gather(images, some)), tf.gather(labels, some))
+        )
         # A strategy of several processes splits every batch; it cannot split files, of which
         # there are none.
         options = tf.data.Options()
-        options.experimental_distribute.auto_shard_policy = (
-            tf.data.experimental.AutoShardPolicy.DATA)
+        options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
         return batches.prefetch(2).with_options(options)
 
     # ------------------------------------------------------------ while it trains
@@ -177,7 +174,8 @@ class Way:
             self._write(model, logs["loss"], logs["accuracy"])
 
         return tf.keras.callbacks.LambdaCallback(
-            on_train_begin=lambda _: self._start(), on_batch_end=batch_end, on_epoch_end=epoch_end)
+            on_train_begin=lambda _: self._start(), on_batch_end=batch_end, on_epoch_end=epoch_end
+        )
 
     def start(self):
         """Start the clock of a custom loop."""
@@ -209,9 +207,9 @@ class Way:
             f"data: {facts['name']} ({facts['form']}), {facts['train_samples']} training and "
             f"{facts['test_samples']} test pictures\n"
             f"batch: {self.replicas} replicas in {self.ranks} processes, {self.global_batch} "
-            f"samples an update, learning rate {self.rate(self.global_batch):g}")
-        self._journal.start(world=self.ranks, per_rank_batch=self._per_rank_batch,
-                            data=facts)
+            f"samples an update, learning rate {self.rate(self.global_batch):g}"
+        )
+        self._journal.start(world=self.ranks, per_rank_batch=self._per_rank_batch, data=facts)
 
     def _count(self, model, loss):
         self._done += 1
@@ -225,8 +223,13 @@ class Way:
             with self._journal.paused():
                 test_loss, test_accuracy = self._evaluate(model)
             self._journal.evaluation(
-                self._done, loss=loss, accuracy=accuracy, test_loss=test_loss,
-                test_accuracy=test_accuracy, learning_rate=self.rate(self.global_batch))
+                self._done,
+                loss=loss,
+                accuracy=accuracy,
+                test_loss=test_loss,
+                test_accuracy=test_accuracy,
+                learning_rate=self.rate(self.global_batch),
+            )
 
     def _evaluation(self):
         """Return a function of a model that gives held-out loss and accuracy.
@@ -247,8 +250,7 @@ class Way:
 
         def evaluate(model):
             copy.set_weights(model.get_weights())
-            parts = [slice(first, first + TEST_BATCH)
-                     for first in range(0, data.test_samples, TEST_BATCH)]
+            parts = [slice(first, first + TEST_BATCH) for first in range(0, data.test_samples, TEST_BATCH)]
             total = sum(sums(data.test_images[part], data.test_labels[part]) for part in parts)
             return (total / data.test_samples).numpy().tolist()
 
@@ -268,9 +270,14 @@ class Way:
         if self.rank:
             return None
         if folder := self._journal.recorder.folder:
-            np.savez(folder.weights, **{
-                f"{step}.{index}": weight for step, weights in self._weights.items()
-                for index, weight in enumerate(weights)})
+            np.savez(
+                folder.weights,
+                **{
+                    f"{step}.{index}": weight
+                    for step, weights in self._weights.items()
+                    for index, weight in enumerate(weights)
+                },
+            )
         return self._journal.result(
             script=_script(),
             argv=self._arguments,
@@ -322,12 +329,12 @@ def devices_for(replicas):
         return [f"GPU:{index}" for index in range(replicas)], None
     tf.config.set_visible_devices([], "GPU")
     processor = tf.config.list_physical_devices("CPU")[0]
-    tf.config.set_logical_device_configuration(
-        processor, [tf.config.LogicalDeviceConfiguration()] * replicas)
+    tf.config.set_logical_device_configuration(processor, [tf.config.LogicalDeviceConfiguration()] * replicas)
     return [f"CPU:{index}" for index in range(replicas)], (
         f"{replicas} replicas are logical devices of one processor and share its cores, because "
         f"this machine shows {len(gpus)} GPUs: they compute what {replicas} GPUs would, and no "
-        "faster than one device.")
+        "faster than one device."
+    )
 
 
 def mean_so_far(logs, model):
@@ -402,21 +409,25 @@ def agreement(runs, step=None):
     apart = differences(runs, [kept_weights(run) for run in runs], step)
     for run, (updates, absolute, relative) in zip(runs, apart, strict=True):
         result = run.result
-        rows.append({
-            "way": run.name,
-            "processes × threads": f"{result['ranks']} × {result['threads_per_rank']}",
-            "replicas": result["replicas"],
-            "updates": updates,
-            "largest difference of a weight": absolute,
-            "÷ the largest weight": relative,
-            "held-out accuracy, %": 100 * result["test_accuracy"],
-            "images/s": result["images_per_s"],
-        })
+        rows.append(
+            {
+                "way": run.name,
+                "processes × threads": f"{result['ranks']} × {result['threads_per_rank']}",
+                "replicas": result["replicas"],
+                "updates": updates,
+                "largest difference of a weight": absolute,
+                "÷ the largest weight": relative,
+                "held-out accuracy, %": 100 * result["test_accuracy"],
+                "images/s": result["images_per_s"],
+            }
+        )
     forms = ("s", "s", "d", "d", ".1e", ".1e", ".1f", ",.0f")
     when = "at the end" if step is None else f"after {step} updates"
-    return Table.of(rows, {name: (name, form) for name, form in zip(rows[0], forms, strict=True)},
-                    f"Weights {when}, against those of “{runs[0].name}”. Accuracy and images/s are "
-                    "of the whole run.")
+    return Table.of(
+        rows,
+        {name: (name, form) for name, form in zip(rows[0], forms, strict=True)},
+        f"Weights {when}, against those of “{runs[0].name}”. Accuracy and images/s are of the whole run.",
+    )
 
 
 def differences(runs, kept, step=None):
@@ -446,12 +457,16 @@ def differences(runs, kept, step=None):
         at = max(weights) if step is None else step
         if at not in weights or at not in kept[0]:
             there = ", ".join(map(str, sorted(set(weights) & set(kept[0])))) or "none"
-            raise ValueError(f"run {run.id} ({run.name}) and run {runs[0].id} ({runs[0].name}) did "
-                             f"not both keep their weights after {at} updates; both kept: {there}")
+            raise ValueError(
+                f"run {run.id} ({run.name}) and run {runs[0].id} ({runs[0].name}) did "
+                f"not both keep their weights after {at} updates; both kept: {there}"
+            )
         ours, first = weights[at], kept[0][at]
         if [weight.shape for weight in ours] != [weight.shape for weight in first]:
-            raise ValueError(f"run {run.id} ({run.name}) trained another network than run "
-                             f"{runs[0].id} ({runs[0].name}): their weights can't be compared")
+            raise ValueError(
+                f"run {run.id} ({run.name}) trained another network than run "
+                f"{runs[0].id} ({runs[0].name}): their weights can't be compared"
+            )
         gap = max(float(np.abs(a - b).max()) for a, b in zip(ours, first, strict=True))
         apart.append((at, gap, gap / max(float(np.abs(each).max()) for each in first)))
     return apart
@@ -472,8 +487,9 @@ def kept_weights(run):
     """
     path = RunFolder(run.folder).weights
     if run.result is None or not path.exists():
-        raise ValueError(f"run {run.id} ({run.name}, {run.state}) has left no weights: only a "
-                         "finished run of a script in ways/ has")
+        raise ValueError(
+            f"run {run.id} ({run.name}, {run.state}) has left no weights: only a finished run of a script in ways/ has"
+        )
     kept = {}
     with np.load(path) as file:
         for name in file.files:  # in the order in which they were saved

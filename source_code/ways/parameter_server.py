@@ -28,8 +28,7 @@ def main():
     if task.type != "chief":
         cluster.serve(task)  # does what the coordinator says, until it is done
         return
-    strategy = tf.distribute.ParameterServerStrategy(
-        tf.distribute.cluster_resolver.TFConfigClusterResolver())
+    strategy = tf.distribute.ParameterServerStrategy(tf.distribute.cluster_resolver.TFConfigClusterResolver())
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
     way = Way(__doc__, ranks=len(task.workers), splits=False)
     dataset = way.dataset()
@@ -53,8 +52,7 @@ def main():
         # A read waits for the writes before it; then this update counts, and is told its number.
         written = [weight.read_value() for weight in model.trainable_variables]
         with tf.control_dependencies(written):
-            number = tf.raw_ops.ResourceCountUpTo(
-                resource=updates.handle, limit=tf.int32.max, T=tf.int32)
+            number = tf.raw_ops.ResourceCountUpTo(resource=updates.handle, limit=tf.int32.max, T=tf.int32)
         return tf.stack([loss, tf.reduce_mean(hits)]), number - before
 
     @tf.function

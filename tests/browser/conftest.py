@@ -26,8 +26,10 @@ class Lab:
         self.root.mkdir(parents=True)
         settings = folder / "settings" / "@jupyterlab"
         _write(settings / "apputils-extension/themes.jupyterlab-settings", {"theme": theme})
-        _write(settings / "apputils-extension/notification.jupyterlab-settings",
-               {"checkForUpdates": False, "fetchNews": "false"})
+        _write(
+            settings / "apputils-extension/notification.jupyterlab-settings",
+            {"checkForUpdates": False, "fetchNews": "false"},
+        )
         self.log = folder / "jupyter.log"
         self.port = _free_port()
         environment = os.environ | {
@@ -41,19 +43,29 @@ class Lab:
         environment.pop("DDL_VIEW", None)
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "ddl.cli", "lab", "--no-browser", "--ip=127.0.0.1",
-                 f"--port={self.port}", f"--IdentityProvider.token={TOKEN}", "--allow-root",
-                 f"--ServerApp.root_dir={self.root}"],
-                cwd=self.root, env=environment, stdout=log, stderr=subprocess.STDOUT,
+                [
+                    sys.executable,
+                    "-m",
+                    "ddl.cli",
+                    "lab",
+                    "--no-browser",
+                    "--ip=127.0.0.1",
+                    f"--port={self.port}",
+                    f"--IdentityProvider.token={TOKEN}",
+                    "--allow-root",
+                    f"--ServerApp.root_dir={self.root}",
+                ],
+                cwd=self.root,
+                env=environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
             )
         _until(lambda: self.api("status"), 60, f"JupyterLab did not start: see {self.log}")
 
     def api(self, path, method="GET"):
         """Ask the server; None while it does not answer."""
         request = urllib.request.Request(
-            f"http://127.0.0.1:{self.port}/api/{path}",
-            headers={"Authorization": f"token {TOKEN}"},
-            method=method,
+            f"http://127.0.0.1:{self.port}/api/{path}", headers={"Authorization": f"token {TOKEN}"}, method=method
         )
         try:
             with urllib.request.urlopen(request, timeout=10) as answer:
@@ -161,8 +173,7 @@ class Tab:
     def _quiet(self):
         # The server calls a kernel idle as soon as one of its subshells is: ask the cells too.
         stars = (
-            "[...document.querySelectorAll('.jp-InputArea-prompt')]"
-            ".some(prompt => prompt.textContent.includes('*'))"
+            "[...document.querySelectorAll('.jp-InputArea-prompt')].some(prompt => prompt.textContent.includes('*'))"
         )
         return self.lab.idle() and not self.page.evaluate(stars)
 

@@ -15,8 +15,7 @@ def test_kernels_are_not_reached_over_tcp(start_lab, wait_until, name, tmp_path)
     server = psutil.Process(lab.process.pid)
 
     def channels():
-        return {each.laddr for each in psutil.net_connections(kind="unix")
-                if f"kernel-{kernel}-ipc-" in each.laddr}
+        return {each.laddr for each in psutil.net_connections(kind="unix") if f"kernel-{kernel}-ipc-" in each.laddr}
 
     wait_until(lambda: len(channels()) == CHANNELS, 60, "no kernel started")
     assert {each.laddr.port for each in server.net_connections(kind="inet")} == {lab.port}

@@ -148,7 +148,7 @@ def _run(open_notebook, path, timeout_s=60):
     return tab.wait_until_idle(timeout_s)
 
 
-BAR = r'''
+BAR = r"""
 import sys, time
 for epoch in (1, 2):
     print(f"Epoch {epoch}/2")
@@ -156,21 +156,22 @@ for epoch in (1, 2):
         print("\r%d/40 [%-20s] - loss: %.4f" % (step, "=" * (step // 2), 1 / step), end="")
         time.sleep(0.1)
     print()
-'''
-MISTAKEN = '''
+"""
+MISTAKEN = """
 import argparse
 parser = argparse.ArgumentParser(prog="train.py")
 parser.add_argument("--batch-size", type=int)
 parser.parse_args()
-'''
+"""
 
 
 def test_scripts_of_others_show_their_bar_and_their_last_lines(course, open_notebook):
     (course.root / "bar.py").write_text(BAR)
     (course.root / "train.py").write_text(MISTAKEN)
-    path = course.notebook("others.ipynb", [
-        "from ddl import launch", "launch('bar.py', workers=1)",
-        "launch('train.py', workers=1, batchsize=3)"])
+    path = course.notebook(
+        "others.ipynb",
+        ["from ddl import launch", "launch('bar.py', workers=1)", "launch('train.py', workers=1, batchsize=3)"],
+    )
     tab = open_notebook(path)
     tab.run_all()
     output = tab.page.locator(f"{PANEL} .ddl-output pre")

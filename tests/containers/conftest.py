@@ -50,7 +50,10 @@ class Image:
         options += [f"--user={user}", f"--workingdir={cwd}", "--hostname=localhost"]
         process = psutil.Popen(
             ["buildah", "run", *options, self.container, "--", *map(str, command)],
-            env=self.environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            env=self.environment,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
         )
         try:
             yield process
@@ -85,8 +88,9 @@ def image(tmp_path_factory):
     }
 
     def run(*command):
-        done = subprocess.run(command, cwd=ROOT, env=environment, text=True, timeout=900,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        done = subprocess.run(
+            command, cwd=ROOT, env=environment, text=True, timeout=900, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
         assert done.returncode == 0, f"{' '.join(map(str, command))}\n{done.stdout[-5000:]}"
         return done.stdout.splitlines()[-1] if done.stdout else ""
 
@@ -101,9 +105,7 @@ def image(tmp_path_factory):
         certificates = folder / "site.crt"
         certificates.write_text(f"{marker}\n{SITE_CERTIFICATES.read_text()}")
         run("make", "image", f"BASE={BASE}", f"TAG={TAG}", f"CA={certificates}", "BUILDER=buildah")
-        described = subprocess.check_output(
-            ["buildah", "inspect", "--type=image", TAG], env=environment, text=True
-        )
+        described = subprocess.check_output(["buildah", "inspect", "--type=image", TAG], env=environment, text=True)
         container = run("buildah", "from", TAG)
         files = Path(run("buildah", "mount", container))
         yield Image(container, environment, json.loads(described), files, marker)

@@ -12,8 +12,7 @@ import sys
 from pathlib import Path
 
 FLAGS = {"--nv", "--cleanenv", "--rm", "--init", "--interactive", "--no-healthcheck"}
-VALUES = {"--pwd", "--bind", "--name", "--gpus", "--ipc", "--user", "--workdir", "--volume",
-          "--env", "--shm-size"}
+VALUES = {"--pwd", "--bind", "--name", "--gpus", "--ipc", "--user", "--workdir", "--volume", "--env", "--shm-size"}
 
 
 def parse(words):
@@ -39,12 +38,10 @@ def environment(program, options):
         assert not any("=" in name for name in named), f"a value on the command line: {named}"
         return image | {name: os.environ[name] for name in named if name in os.environ}
     assert options.get("--cleanenv"), "without --cleanenv all variables cross over"
-    crossing = {name: value for name, value in os.environ.items()
-                if name.startswith("SINGULARITYENV_")}
+    crossing = {name: value for name, value in os.environ.items() if name.startswith("SINGULARITYENV_")}
     for name, value in crossing.items():
         assert os.environ[name.replace("SINGULARITYENV_", "APPTAINERENV_")] == value
-    return image | {name.removeprefix("SINGULARITYENV_"): value
-                    for name, value in crossing.items()}
+    return image | {name.removeprefix("SINGULARITYENV_"): value for name, value in crossing.items()}
 
 
 def check_folders(options, command, variables):
@@ -54,9 +51,11 @@ def check_folders(options, command, variables):
         assert Path(source).exists(), f"bound, but not there: {source}"
     inside = [Path(bind[1] if len(bind) > 1 else bind[0]) for bind in binds]
     (folder,) = options.get("--pwd") or options["--workdir"]
-    needed = [folder, *(word for word in command[1:] if word.startswith("/")),
-              *(variables[name] for name in ("DDL_RUN_DIR", "DDL_DATA_DIR", "PYTHONPATH")
-                if name in variables)]
+    needed = [
+        folder,
+        *(word for word in command[1:] if word.startswith("/")),
+        *(variables[name] for name in ("DDL_RUN_DIR", "DDL_DATA_DIR", "PYTHONPATH") if name in variables),
+    ]
     for path in map(Path, needed):
         assert any(path.is_relative_to(bind) for bind in inside), f"not bound: {path}"
     return folder
@@ -70,8 +69,18 @@ def main():
     variables = environment(program, options)
     folder = check_folders(options, command, variables)
     with open(Path(sys.argv[0]).with_suffix(".jsonl"), "a") as log:
-        log.write(json.dumps({"argv": sys.argv, "options": options, "image": image,
-                              "command": command, "variables": sorted(variables)}) + "\n")
+        log.write(
+            json.dumps(
+                {
+                    "argv": sys.argv,
+                    "options": options,
+                    "image": image,
+                    "command": command,
+                    "variables": sorted(variables),
+                }
+            )
+            + "\n"
+        )
     os.chdir(folder)
     os.execvpe(command[0], command, variables)
 

@@ -63,8 +63,12 @@ def test_nothing_is_inside_that_is_not_for_attendees(image):
 
 def test_nothing_is_left_of_the_build(image):
     """Neither caches, nor the compiler, nor the certificates that the downloads went through."""
-    left = [path for place in ("tmp", "var/tmp", "root/.cache", "var/lib/apt/lists", "course/build")
-            if (image.files / place).exists() for path in (image.files / place).iterdir()]
+    left = [
+        path
+        for place in ("tmp", "var/tmp", "root/.cache", "var/lib/apt/lists", "course/build")
+        if (image.files / place).exists()
+        for path in (image.files / place).iterdir()
+    ]
     assert left == []
     assert not (image.files / "usr/bin/c++").exists()
     assert image.marker not in json.dumps(image.description)
@@ -164,8 +168,7 @@ def test_where_the_image_cannot_be_written_the_course_is_copied_once(image, own_
     home = own_folder("home")
     there = {"folders": [f"{home}:/scratch"], "cwd": "/scratch"}
     with jupyterlab(image, "start-course", **there) as (_, _, process):
-        (server,) = [each for each in process.children(recursive=True)
-                     if "jupyterlab" in " ".join(each.cmdline())]
+        (server,) = [each for each in process.children(recursive=True) if "jupyterlab" in " ".join(each.cmdline())]
         assert server.environ()["PYTHONPATH"] == "/scratch/ddl-course/source_code"
     course = home / "ddl-course"
     assert [entry.name for entry in home.iterdir()] == ["ddl-course"]

@@ -43,16 +43,13 @@ def said(run):
     return [json.loads(run.logs(rank).splitlines()[-1]) for rank in range(run.job["workers"])]
 
 
-@pytest.mark.parametrize("program, image", [("singularity", "/images/ddl.sif"),
-                                            ("docker", "ddl-course:gpu")])
-def test_two_ranks_in_a_container_of_this_machine(stand_in, script, monkeypatch, nothing_left,
-                                                  program, image):
+@pytest.mark.parametrize("program, image", [("singularity", "/images/ddl.sif"), ("docker", "ddl-course:gpu")])
+def test_two_ranks_in_a_container_of_this_machine(stand_in, script, monkeypatch, nothing_left, program, image):
     log = stand_in(program)
     monkeypatch.setenv("MY_API_TOKEN", "hush-4711")
     monkeypatch.setenv("MY_SETTING", "seven")
     monkeypatch.setenv("PYTHONSTARTUP", "/of/the/host")
-    site = Site(container=program, image=image, cores_per_node=2, gpus_per_node=2,
-                pass_environment=("MY_SETTING",))
+    site = Site(container=program, image=image, cores_per_node=2, gpus_per_node=2, pass_environment=("MY_SETTING",))
     run = launch(script(SHOW), site=site, workers=2)
     assert run.state == "done", run.failure
     (call,) = asked(log)

@@ -35,7 +35,8 @@ class Lesson:
         self.released = lessons.release(self.solved)
         self.points = {
             cell.metadata.nbgrader["grade_id"]: cell.metadata.nbgrader["points"]
-            for cell in self.solved.cells if cell.metadata.get("nbgrader", {}).get("grade")
+            for cell in self.solved.cells
+            if cell.metadata.get("nbgrader", {}).get("grade")
         }
         self.auto = sum(points for name, points in self.points.items() if name.endswith("_test"))
         self.tests = [name for name in self.points if name.endswith("_test")]
@@ -54,13 +55,15 @@ class Lesson:
 
     def answer(self, notebook, name):
         """The cell of that `grade_id`."""
-        (found,) = [cell for cell in notebook.cells
-                    if cell.metadata.get("nbgrader", {}).get("grade_id") == name]
+        (found,) = [cell for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("grade_id") == name]
         return found
 
     def code_answers(self, notebook):
-        return [cell for cell in notebook.cells if cell.cell_type == "code"
-                and cell.metadata.get("nbgrader", {}).get("solution")]
+        return [
+            cell
+            for cell in notebook.cells
+            if cell.cell_type == "code" and cell.metadata.get("nbgrader", {}).get("solution")
+        ]
 
 
 class CourseFolder:
@@ -72,16 +75,31 @@ class CourseFolder:
     def __call__(self, command, *arguments, expect=0, **options):
         """Run a grading command as its target in the Makefile does."""
         done = subprocess.run(
-            [sys.executable, "-m", "marking", "--course", self.folder, command, self.lesson.name,
-             *map(str, arguments)],
-            env=self.env(), text=True, capture_output=True, cwd=ROOT, **options)
+            [sys.executable, "-m", "marking", "--course", self.folder, command, self.lesson.name, *map(str, arguments)],
+            env=self.env(),
+            text=True,
+            capture_output=True,
+            cwd=ROOT,
+            **options,
+        )
         assert done.returncode == expect, done.stdout + done.stderr
         return done.stdout + done.stderr
 
     def make(self, target, *settings, expect=0):
         done = subprocess.run(
-            ["make", "-s", target, f"LESSON={self.lesson.name}", f"COURSE={self.folder}",
-             f"VENV={sys.prefix}", *settings], cwd=ROOT, text=True, capture_output=True)
+            [
+                "make",
+                "-s",
+                target,
+                f"LESSON={self.lesson.name}",
+                f"COURSE={self.folder}",
+                f"VENV={sys.prefix}",
+                *settings,
+            ],
+            cwd=ROOT,
+            text=True,
+            capture_output=True,
+        )
         assert done.returncode == (2 if expect else 0), done.stdout + done.stderr
         return done.stdout + done.stderr
 
@@ -139,8 +157,7 @@ def course_folder():
 def course(tmp_path, tiny):
     """A course folder with the tiny lesson released to Ann, Bob and Cyd."""
     folder = CourseFolder(tmp_path / "course", tiny)
-    folder.release([("ann", "Ann", "Ames", ""), ("bob", "Bob", "Ames", ""),
-                    ("cyd", "Cyd", "Ames", "cyd@example.org")])
+    folder.release([("ann", "Ann", "Ames", ""), ("bob", "Bob", "Ames", ""), ("cyd", "Cyd", "Ames", "cyd@example.org")])
     return folder
 
 

@@ -11,24 +11,54 @@ import difflib
 __all__ = ["mutants"]
 
 OPERATORS = {
-    ast.Add: [ast.Sub], ast.Sub: [ast.Add], ast.Mult: [ast.Div, ast.Add],
-    ast.Div: [ast.Mult, ast.FloorDiv], ast.FloorDiv: [ast.Div, ast.Mod], ast.Pow: [ast.Mult],
-    ast.Mod: [ast.FloorDiv, ast.Add], ast.MatMult: [ast.Mult],
-    ast.BitAnd: [ast.BitOr], ast.BitOr: [ast.BitAnd], ast.BitXor: [ast.BitOr],
+    ast.Add: [ast.Sub],
+    ast.Sub: [ast.Add],
+    ast.Mult: [ast.Div, ast.Add],
+    ast.Div: [ast.Mult, ast.FloorDiv],
+    ast.FloorDiv: [ast.Div, ast.Mod],
+    ast.Pow: [ast.Mult],
+    ast.Mod: [ast.FloorDiv, ast.Add],
+    ast.MatMult: [ast.Mult],
+    ast.BitAnd: [ast.BitOr],
+    ast.BitOr: [ast.BitAnd],
+    ast.BitXor: [ast.BitOr],
 }
 COMPARISONS = {
-    ast.Lt: [ast.LtE, ast.GtE, ast.Gt], ast.LtE: [ast.Lt, ast.Gt, ast.GtE],
-    ast.Gt: [ast.GtE, ast.LtE, ast.Lt], ast.GtE: [ast.Gt, ast.Lt, ast.LtE],
-    ast.Eq: [ast.NotEq, ast.LtE, ast.GtE], ast.NotEq: [ast.Eq, ast.Lt, ast.Gt],
-    ast.In: [ast.NotIn], ast.NotIn: [ast.In], ast.Is: [ast.IsNot], ast.IsNot: [ast.Is],
+    ast.Lt: [ast.LtE, ast.GtE, ast.Gt],
+    ast.LtE: [ast.Lt, ast.Gt, ast.GtE],
+    ast.Gt: [ast.GtE, ast.LtE, ast.Lt],
+    ast.GtE: [ast.Gt, ast.Lt, ast.LtE],
+    ast.Eq: [ast.NotEq, ast.LtE, ast.GtE],
+    ast.NotEq: [ast.Eq, ast.Lt, ast.Gt],
+    ast.In: [ast.NotIn],
+    ast.NotIn: [ast.In],
+    ast.Is: [ast.IsNot],
+    ast.IsNot: [ast.Is],
 }
 NAMES = {
-    "min": ["max"], "max": ["min", "sum"], "sum": ["max", "len"], "any": ["all"], "all": ["any"],
-    "mean": ["sum", "median", "max"], "argmax": ["argmin"], "argmin": ["argmax"],
-    "ceil": ["floor"], "floor": ["ceil"], "round": ["int"], "int": ["round"], "sqrt": ["abs"],
-    "sorted": ["list"], "permutations": ["combinations"], "combinations": ["permutations"],
-    "append": ["extend"], "ValueError": ["KeyError"], "KeyError": ["ValueError"],
-    "var": ["std"], "std": ["var"], "prod": ["sum"], "split": ["rsplit"],
+    "min": ["max"],
+    "max": ["min", "sum"],
+    "sum": ["max", "len"],
+    "any": ["all"],
+    "all": ["any"],
+    "mean": ["sum", "median", "max"],
+    "argmax": ["argmin"],
+    "argmin": ["argmax"],
+    "ceil": ["floor"],
+    "floor": ["ceil"],
+    "round": ["int"],
+    "int": ["round"],
+    "sqrt": ["abs"],
+    "sorted": ["list"],
+    "permutations": ["combinations"],
+    "combinations": ["permutations"],
+    "append": ["extend"],
+    "ValueError": ["KeyError"],
+    "KeyError": ["ValueError"],
+    "var": ["std"],
+    "std": ["var"],
+    "prod": ["sum"],
+    "split": ["rsplit"],
 }
 NEVER_DROPPED = (ast.FunctionDef, ast.Import, ast.ImportFrom, ast.Pass)
 
@@ -95,15 +125,14 @@ def _changed(node, parent, names):
         case ast.BoolOp(op=op, values=values):
             yield ast.BoolOp(ast.Or() if isinstance(op, ast.And) else ast.And(), values)
             for index in range(len(values)):
-                rest = values[:index] + values[index + 1:]
+                rest = values[:index] + values[index + 1 :]
                 yield rest[0] if len(rest) == 1 else ast.BoolOp(op, rest)
         case ast.UnaryOp(operand=operand):
             yield operand
         case ast.IfExp(test=test, body=body, orelse=orelse):
             yield from (body, orelse, ast.IfExp(test, orelse, body))
         case ast.If() | ast.While():
-            for test in (ast.UnaryOp(ast.Not(), node.test), ast.Constant(True),
-                         ast.Constant(False)):
+            for test in (ast.UnaryOp(ast.Not(), node.test), ast.Constant(True), ast.Constant(False)):
                 yield _with(node, test=test)
         case ast.Constant():
             yield from map(ast.Constant, _other_values(node.value))
@@ -119,11 +148,12 @@ def _changed(node, parent, names):
         case ast.Subscript(value=value, slice=index, ctx=ast.Load()):
             yield value
             if not isinstance(index, (ast.Slice, ast.Constant, ast.Tuple)):
-                yield from (ast.Subscript(value, _plus(index, 1), ast.Load()),
-                            ast.Subscript(value, _plus(index, -1), ast.Load()))
+                yield from (
+                    ast.Subscript(value, _plus(index, 1), ast.Load()),
+                    ast.Subscript(value, _plus(index, -1), ast.Load()),
+                )
         case ast.Slice(lower=lower, upper=upper, step=step):
-            yield from (ast.Slice(None, upper, step), ast.Slice(lower, None, step),
-                        ast.Slice(lower, upper, None))
+            yield from (ast.Slice(None, upper, step), ast.Slice(lower, None, step), ast.Slice(lower, upper, None))
             for number in (1, -1):
                 if lower:
                     yield ast.Slice(_plus(lower, number), upper, step)
@@ -131,14 +161,12 @@ def _changed(node, parent, names):
                     yield ast.Slice(lower, _plus(upper, number), step)
         case ast.Tuple(elts=items) | ast.List(elts=items) if len(items) > 1:
             for index in range(len(items) - 1):
-                yield _with(node, elts=[*items[:index], items[index + 1], items[index],
-                                        *items[index + 2:]])
+                yield _with(node, elts=[*items[:index], items[index + 1], items[index], *items[index + 2 :]])
             yield _with(node, elts=items[:-1])
         case ast.comprehension(ifs=ifs):
             for index in range(len(ifs)):
-                yield _with(node, ifs=ifs[:index] + ifs[index + 1:])
-                yield _with(node, ifs=[*ifs[:index], ast.UnaryOp(ast.Not(), ifs[index]),
-                                       *ifs[index + 1:]])
+                yield _with(node, ifs=ifs[:index] + ifs[index + 1 :])
+                yield _with(node, ifs=[*ifs[:index], ast.UnaryOp(ast.Not(), ifs[index]), *ifs[index + 1 :]])
         case ast.Break():
             yield ast.Continue()
         case ast.Continue():
@@ -147,20 +175,19 @@ def _changed(node, parent, names):
 
 def _changed_call(call):
     for index in range(len(call.args)):
-        yield _with(call, args=call.args[:index] + call.args[index + 1:])
+        yield _with(call, args=call.args[:index] + call.args[index + 1 :])
         if index:
-            swapped = [*call.args[: index - 1], call.args[index], call.args[index - 1],
-                       *call.args[index + 1:]]
+            swapped = [*call.args[: index - 1], call.args[index], call.args[index - 1], *call.args[index + 1 :]]
             yield _with(call, args=swapped)
     for index in range(len(call.keywords)):
-        yield _with(call, keywords=call.keywords[:index] + call.keywords[index + 1:])
+        yield _with(call, keywords=call.keywords[:index] + call.keywords[index + 1 :])
     if len(call.args) == 1 and not isinstance(call.args[0], ast.Starred):
         yield call.args[0]
     match call:
         case ast.Call(func=ast.Name("range")):
             for index, argument in enumerate(call.args):
                 for number in (1, -1):
-                    moved = [*call.args[:index], _plus(argument, number), *call.args[index + 1:]]
+                    moved = [*call.args[:index], _plus(argument, number), *call.args[index + 1 :]]
                     yield _with(call, args=moved)
             if len(call.args) == 1:
                 yield _with(call, args=[ast.Constant(1), *call.args])
@@ -195,8 +222,9 @@ def _with(node, **fields):
 def _local_names(function):
     """Names that a function's arguments and assignments bind."""
     found = {node.arg for node in ast.walk(function) if isinstance(node, ast.arg)}
-    return found | {node.id for node in ast.walk(function)
-                    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    return found | {
+        node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
 
 
 def _difference(before, after):

@@ -10,15 +10,17 @@ from ddl.exam.answers import _check_names, check_file
 from marking import answers
 
 SETUP = "import math\n\nscale = 2"
-SHOWS = ("import statistics as st\nfrom collections import Counter\n\nhalf = 0.5\n"
-         "points = [float(n) for n in range(4)]\n\n\ndef twice(x):\n    return 2 * x")
+SHOWS = (
+    "import statistics as st\nfrom collections import Counter\n\nhalf = 0.5\n"
+    "points = [float(n) for n in range(4)]\n\n\ndef twice(x):\n    return 2 * x"
+)
 MEAN = "def mean(values):\n    return sum(values) / len(values)"
 SPREAD = "def spread(values):\n    return max(values) - min(values)"
 TABLE = "table = [1, 4, 9]"
 STUB = "raise NotImplementedError()"
 TESTS = {
     "q1": "assert mean([1, 3]) == 2\ntry:\n    mean([])\nexcept (ValueError, ZeroDivisionError):\n"
-          "    pass\nelse:\n    raise AssertionError('none')",
+    "    pass\nelse:\n    raise AssertionError('none')",
     "q2": "assert spread([1, 5]) == 4",
     "q3": "assert list(table) == [1, 4, 9]",
 }
@@ -29,15 +31,16 @@ def lesson(*answered):
     import lessons
 
     def graded(name, source, **about):
-        return nbformat.v4.new_code_cell(source, metadata={"nbgrader": {
-            "grade_id": name, "schema_version": 3, "task": False, **about}})
+        return nbformat.v4.new_code_cell(
+            source, metadata={"nbgrader": {"grade_id": name, "schema_version": 3, "task": False, **about}}
+        )
 
-    cells = [nbformat.v4.new_code_cell(SETUP),
-             nbformat.v4.new_code_cell(SHOWS, metadata={"tags": ["demo"]})]
+    cells = [nbformat.v4.new_code_cell(SETUP), nbformat.v4.new_code_cell(SHOWS, metadata={"tags": ["demo"]})]
     for (name, test), answer in zip(TESTS.items(), answered, strict=True):
-        cells += [graded(name, f"### BEGIN SOLUTION\n{answer}\n### END SOLUTION", grade=False,
-                         locked=False, solution=True),
-                  graded(f"{name}_test", test, grade=True, locked=True, solution=False, points=1)]
+        cells += [
+            graded(name, f"### BEGIN SOLUTION\n{answer}\n### END SOLUTION", grade=False, locked=False, solution=True),
+            graded(f"{name}_test", test, grade=True, locked=True, solution=False, points=1),
+        ]
     for number, cell in enumerate(cells):
         cell.id = f"cell-{number}"
     released = lessons.release(nbformat.v4.new_notebook(cells=cells))
@@ -53,9 +56,8 @@ def own(source, **metadata):
 
 def split(notebook, place, *sources, keep=True):
     """Split a cell as JupyterLab does (`keep`: its metadata), or another editor."""
-    parts = [own(source, **(copy.deepcopy(notebook.cells[place].metadata) if keep else {}))
-             for source in sources]
-    notebook.cells[place: place + 1] = parts
+    parts = [own(source, **(copy.deepcopy(notebook.cells[place].metadata) if keep else {})) for source in sources]
+    notebook.cells[place : place + 1] = parts
 
 
 def merge(notebook, place, into):
@@ -91,8 +93,7 @@ def import_from_a_cell_that_shows(notebook):
 
 
 def definitions_from_a_cell_that_shows(notebook):
-    notebook.cells[2].source = (
-        "def mean(values):\n    return twice(sum(values)) * half / len(values)")
+    notebook.cells[2].source = "def mean(values):\n    return twice(sum(values)) * half / len(values)"
 
 
 def import_added_to_a_cell_that_shows(notebook):
@@ -101,8 +102,7 @@ def import_added_to_a_cell_that_shows(notebook):
 
 
 def value_from_a_cell_that_shows(notebook):
-    notebook.cells[2].source = (
-        "def mean(values):\n    return len(points) and sum(values) / len(values)")
+    notebook.cells[2].source = "def mean(values):\n    return len(points) and sum(values) / len(values)"
 
 
 def copy_of_a_cell_that_shows(notebook):
@@ -115,8 +115,9 @@ def answer_merged_into_a_cell_that_shows(notebook):
 
 def answer_split(notebook):
     notebook.cells[2].source = "def helper(x):\n    return sum(x)"
-    split(notebook, 2, "def helper(x):\n    return sum(x)",
-          "def mean(values):\n    return helper(values) / len(values)")
+    split(
+        notebook, 2, "def helper(x):\n    return sum(x)", "def mean(values):\n    return helper(values) / len(values)"
+    )
 
 
 def answer_split_elsewhere(notebook):
@@ -176,7 +177,8 @@ def ids_lost(notebook):
 def own_exception(notebook):
     notebook.cells[2].source = (
         "class Empty(ValueError):\n    pass\n\n\ndef mean(values):\n    if not values:\n"
-        "        raise Empty\n    return sum(values) / len(values)")
+        "        raise Empty\n    return sum(values) / len(values)"
+    )
 
 
 def a_generator(notebook):
@@ -199,8 +201,7 @@ def merged_with_the_next_answer(notebook):
 
 def import_in_a_test(notebook):
     notebook.cells[3].source = f"import statistics\n\n{notebook.cells[3].source}"
-    notebook.cells[4].source = (
-        "def spread(values):\n    assert statistics\n    return max(values) - min(values)")
+    notebook.cells[4].source = "def spread(values):\n    assert statistics\n    return max(values) - min(values)"
 
 
 def moved_up_tests(notebook):
@@ -244,24 +245,54 @@ def function_that_would_use_what_a_cell_shows(notebook):
 
 
 ALL, FIRST_WRONG = {"q1": True, "q2": True, "q3": True}, {"q1": False, "q2": True, "q3": True}
-RIGHT = [setup_edited, setup_split, setup_in_a_cell_of_its_own, import_from_a_cell_that_shows,
-         definitions_from_a_cell_that_shows, import_added_to_a_cell_that_shows,
-         copy_of_a_cell_that_shows, answer_merged_into_a_cell_that_shows, answer_split,
-         answer_split_elsewhere, shownmerged, answer_merged_with_its_test,
-         answer_merged_into_its_test, answer_there_twice_the_last_right, answer_moved_up,
-         answer_made_text, answer_without_its_metadata, copied_test, ids_lost, own_exception,
-         a_generator, a_fraction_and_text_of_numpy, magics, merged_with_the_next_answer,
-         import_in_a_test, moved_up_tests, answers_moved_down, a_test_made_text,
-         function_that_would_use_what_a_cell_shows]
-WRONG = [setup_broken, value_from_a_cell_that_shows, answer_there_twice_the_last_wrong,
-         answer_deleted, helper_below_its_test, answer_below_its_test,
-         private_value_from_a_cell_that_shows, computed_from_what_a_cell_shows,
-         listed_from_what_a_cell_shows]
+RIGHT = [
+    setup_edited,
+    setup_split,
+    setup_in_a_cell_of_its_own,
+    import_from_a_cell_that_shows,
+    definitions_from_a_cell_that_shows,
+    import_added_to_a_cell_that_shows,
+    copy_of_a_cell_that_shows,
+    answer_merged_into_a_cell_that_shows,
+    answer_split,
+    answer_split_elsewhere,
+    shownmerged,
+    answer_merged_with_its_test,
+    answer_merged_into_its_test,
+    answer_there_twice_the_last_right,
+    answer_moved_up,
+    answer_made_text,
+    answer_without_its_metadata,
+    copied_test,
+    ids_lost,
+    own_exception,
+    a_generator,
+    a_fraction_and_text_of_numpy,
+    magics,
+    merged_with_the_next_answer,
+    import_in_a_test,
+    moved_up_tests,
+    answers_moved_down,
+    a_test_made_text,
+    function_that_would_use_what_a_cell_shows,
+]
+WRONG = [
+    setup_broken,
+    value_from_a_cell_that_shows,
+    answer_there_twice_the_last_wrong,
+    answer_deleted,
+    helper_below_its_test,
+    answer_below_its_test,
+    private_value_from_a_cell_that_shows,
+    computed_from_what_a_cell_shows,
+    listed_from_what_a_cell_shows,
+]
 EXPECTED = [*((change, ALL) for change in RIGHT), *((change, FIRST_WRONG) for change in WRONG)]
 # Three processes each: every fifth runs with the fast tests.
-CASES = [pytest.param(change, expected, id=change.__name__,
-                      marks=pytest.mark.slow if number % 5 else ())
-         for number, (change, expected) in enumerate(EXPECTED)]
+CASES = [
+    pytest.param(change, expected, id=change.__name__, marks=pytest.mark.slow if number % 5 else ())
+    for number, (change, expected) in enumerate(EXPECTED)
+]
 
 
 def kernel(notebook):

@@ -157,8 +157,7 @@ def own_cell(notebook, source, place=0):
 
 def replace_answers(lesson, notebook, value):
     """Let every name that an answer gives stand for `value`, or a function that returns it."""
-    for answer, solved in zip(lesson.code_answers(notebook), lesson.code_answers(lesson.right()),
-                              strict=True):
+    for answer, solved in zip(lesson.code_answers(notebook), lesson.code_answers(lesson.right()), strict=True):
         lines = []
         for statement in ast.parse(solved.source).body:
             if isinstance(statement, ast.FunctionDef):
@@ -209,15 +208,19 @@ class Hostile:
         self.add("noisy", noisy, full)
         self.add("sql", self.attack("sql", untouched()), 0)
         self.add("reader", self.attack("reader", untouched()), 0)
-        self.add("transformer", self.attack("transformer", replace_answers(
-            lesson, untouched(), "0")), 0)
+        self.add("transformer", self.attack("transformer", replace_answers(lesson, untouched(), "0")), 0)
         self.add("equal", own_cell(replace_answers(lesson, untouched(), "Anything()"), ANYTHING), 0)
         self.add("patcher", self.attack("patcher", replace_answers(lesson, untouched(), "None")), 0)
-        self.add("protocol", self.attack("protocol", replace_answers(lesson, untouched(), "0")), 0,
-                 "cell 1")
-        for kind, look in [("fork-bomb", "cell 1"), ("memory-bomb", None), ("flood", None),
-                           ("exit", "cell 1"), ("killer", None), ("network", None),
-                           ("big-file", None)]:
+        self.add("protocol", self.attack("protocol", replace_answers(lesson, untouched(), "0")), 0, "cell 1")
+        for kind, look in [
+            ("fork-bomb", "cell 1"),
+            ("memory-bomb", None),
+            ("flood", None),
+            ("exit", "cell 1"),
+            ("killer", None),
+            ("network", None),
+            ("big-file", None),
+        ]:
             self.add(kind, self.attack(kind.replace("-", " "), right()), full, look)
         self._cells(right, untouched, full)
         for kind, before in (("endless", ""), ("ignoring", IGNORES)):
@@ -319,8 +322,12 @@ def test_progress_is_shown_for_each(marked):
 
 
 def test_nothing_of_the_instructors_was_found(marked):
-    outputs = [output for cell in marked.notebook("autograded", "reader").cells
-               if cell.cell_type == "code" for output in cell.outputs]
+    outputs = [
+        output
+        for cell in marked.notebook("autograded", "reader").cells
+        if cell.cell_type == "code"
+        for output in cell.outputs
+    ]
     (found,) = [output.text for output in outputs if "found:" in output.get("text", "")]
     assert found.strip() == "found: []"
 
@@ -337,9 +344,11 @@ def test_feedback_shows_no_hidden_test(marked):
     from marking import handout
 
     marked("feedback")
-    kept_back = handout.secrets(nbformat.v4.new_notebook(cells=[
-        cell for cell in marked.lesson.solved.cells
-        if cell.metadata.get("nbgrader", {}).get("locked")]))
+    kept_back = handout.secrets(
+        nbformat.v4.new_notebook(
+            cells=[cell for cell in marked.lesson.solved.cells if cell.metadata.get("nbgrader", {}).get("locked")]
+        )
+    )
     words = {word for line in kept_back for word in re.findall(r"canary_\w+|canary [\w ]+", line)}
     pages = list(marked.folder.glob("feedback/*/*/*.html"))
     assert len(pages) == len(marked.everyone.marks) - 1

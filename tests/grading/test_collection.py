@@ -20,8 +20,7 @@ from marking.course import Course, MarkingError
 from marking.pieces import FILE_BYTES
 from marking.students import Student
 
-ANN, BOB, CYD = (Student("ann", "Ann", "Ames"), Student("ann_b", "Bob", "De Groot"),
-                 Student("123", "Cýd", "Ames"))
+ANN, BOB, CYD = (Student("ann", "Ann", "Ames"), Student("ann_b", "Bob", "De Groot"), Student("123", "Cýd", "Ames"))
 
 
 @pytest.fixture
@@ -39,8 +38,7 @@ def taken(tmp_path, tiny, hand_in, empty_gradebook):
 
     collect.course = course
     collect.notes = lambda student: " ".join(course.notes(tiny.name, student).collected)
-    collect.notebook = lambda student: nbformat.read(
-        course.notebook("submitted", tiny.name, student), as_version=4)
+    collect.notebook = lambda student: nbformat.read(course.notebook("submitted", tiny.name, student), as_version=4)
     return collect
 
 
@@ -56,19 +54,23 @@ def archive(files):
 
 # ---------------------------------------------------------------- whose is it?
 
-@pytest.mark.parametrize("name, owner", [
-    ("ann.ipynb", "ann"),
-    ("ann_final version.ipynb", "ann"),
-    ("ann_b.ipynb", "ann_b"),
-    ("ann_b_2.ipynb", "ann_b"),
-    ("ANN.ipynb", "ann"),
-    ("123_x.ipynb", "123"),
-    ("ann/deep/in/here/x.ipynb", "ann"),
-    ("Ames Ann_12345_assignsubmission_file_/x.ipynb", "ann"),
-    ("Ann Ames_12345_assignsubmission_file_x.ipynb", "ann"),
-    ("de groot Bob_123_assignsubmission_file_/1.Tiny-Lesson.ipynb", "ann_b"),
-    ("Ames, Cy\u0301d_7_assignsubmission_file_/x.ipynb", "123"),
-])
+
+@pytest.mark.parametrize(
+    "name, owner",
+    [
+        ("ann.ipynb", "ann"),
+        ("ann_final version.ipynb", "ann"),
+        ("ann_b.ipynb", "ann_b"),
+        ("ann_b_2.ipynb", "ann_b"),
+        ("ANN.ipynb", "ann"),
+        ("123_x.ipynb", "123"),
+        ("ann/deep/in/here/x.ipynb", "ann"),
+        ("Ames Ann_12345_assignsubmission_file_/x.ipynb", "ann"),
+        ("Ann Ames_12345_assignsubmission_file_x.ipynb", "ann"),
+        ("de groot Bob_123_assignsubmission_file_/1.Tiny-Lesson.ipynb", "ann_b"),
+        ("Ames, Cy\u0301d_7_assignsubmission_file_/x.ipynb", "123"),
+    ],
+)
 def test_names_that_learning_platforms_give(taken, hand_in, tiny, name, owner):
     hand_in(name, tiny.right())
     found, strays = taken()
@@ -103,9 +105,11 @@ def test_the_downloads_own_folder_is_no_students(taken, hand_in, tiny):
 
 
 def test_a_zip_archive_of_everything_is_as_good_as_a_folder(taken, hand_in, tiny, tmp_path):
-    files = {"all/ann/x.ipynb": tiny.right(),
-             "all/ann_b.zip": archive({"in/y.ipynb": tiny.right()}),
-             "__MACOSX/all/._x": b"clutter"}
+    files = {
+        "all/ann/x.ipynb": tiny.right(),
+        "all/ann_b.zip": archive({"in/y.ipynb": tiny.right()}),
+        "__MACOSX/all/._x": b"clutter",
+    }
     (tmp_path / "class.zip").write_bytes(archive(files))
     assert taken(tmp_path / "class.zip") == (["ann", "ann_b"], [])
     assert not taken.notes("ann") + taken.notes("ann_b")
@@ -125,9 +129,19 @@ def test_an_earlier_hand_in_is_replaced_and_those_of_others_stay(taken, hand_in,
 
 # ---------------------------------------------------------------- hostile files
 
+
 def test_an_archive_that_leads_out_of_itself_is_refused(taken, hand_in, tiny):
-    hand_in("ann.zip", archive({"../../../gradebook.db": b"x", "/etc/evil.ipynb": b"x",
-                                "..\\..\\evil.ipynb": b"x", "x.ipynb": tiny.right()}))
+    hand_in(
+        "ann.zip",
+        archive(
+            {
+                "../../../gradebook.db": b"x",
+                "/etc/evil.ipynb": b"x",
+                "..\\..\\evil.ipynb": b"x",
+                "x.ipynb": tiny.right(),
+            }
+        ),
+    )
     before = (taken.course.folder / "gradebook.db").read_bytes()
     assert taken() == (["ann"], [])
     assert taken.notes("ann").count("leads out of its archive") == 1  # both are evil.ipynb
@@ -136,8 +150,12 @@ def test_an_archive_that_leads_out_of_itself_is_refused(taken, hand_in, tiny):
 
 
 def test_the_whole_download_may_lead_out_of_itself_too(taken, tiny, tmp_path):
-    files = {"../ann/x.ipynb": tiny.right(), "/ann_b/x.ipynb": tiny.right(), "ok/y.txt": b"",
-             "123/x.ipynb": tiny.right()}
+    files = {
+        "../ann/x.ipynb": tiny.right(),
+        "/ann_b/x.ipynb": tiny.right(),
+        "ok/y.txt": b"",
+        "123/x.ipynb": tiny.right(),
+    }
     (tmp_path / "class.zip").write_bytes(archive(files))
     found, strays = taken(tmp_path / "class.zip")
     assert found == ["123"] and len(strays) == 3
@@ -191,10 +209,10 @@ def test_bombs_do_not_go_off(taken, hand_in):
     assert "has 20 MiB" in taken.notes("123")
 
 
-@pytest.mark.parametrize("content, reason", [
-    (b"PK\x03\x04 broken", "is not a zip archive that can be read"),
-    (b"", "is not a zip archive that can be read"),
-])
+@pytest.mark.parametrize(
+    "content, reason",
+    [(b"PK\x03\x04 broken", "is not a zip archive that can be read"), (b"", "is not a zip archive that can be read")],
+)
 def test_a_broken_archive_is_named(taken, hand_in, content, reason):
     hand_in("ann.zip", content)
     taken()
@@ -228,10 +246,12 @@ def full_disk():
 
 
 def collected(taken, tiny):
-    return {str(path.relative_to(taken.course.folder)): path.read_bytes()
-            for step in ("collected", "submitted")
-            for path in taken.course.folder.rglob(f"{step}/**/*")
-            if path.is_file()}
+    return {
+        str(path.relative_to(taken.course.folder)): path.read_bytes()
+        for step in ("collected", "submitted")
+        for path in taken.course.folder.rglob(f"{step}/**/*")
+        if path.is_file()
+    }
 
 
 @pytest.mark.parametrize("command", ["collect", "autograde", "grades", "feedback"])
@@ -242,8 +262,15 @@ def test_a_full_disk_is_said_and_loses_nothing(taken, hand_in, tiny, full_disk, 
     hand_in("ann.ipynb", tiny.right())
     full_disk(4096)
     try:
-        code = commands.main(["--course", str(taken.course.folder), command, "1", *(
-            ["--from", str(hand_in.folder)] if command == "collect" else [])])
+        code = commands.main(
+            [
+                "--course",
+                str(taken.course.folder),
+                command,
+                "1",
+                *(["--from", str(hand_in.folder)] if command == "collect" else []),
+            ]
+        )
     finally:
         full_disk()
     said = capsys.readouterr().err
@@ -326,8 +353,7 @@ def test_a_command_that_ended_while_it_put_an_original_in_place_lost_none(taken,
 
 
 @pytest.mark.parametrize("name", ["a b", "a?b", "a#b", "a%20b", "ä'b"])
-def test_the_gradebook_is_in_the_course_folder_whatever_that_is_called(tmp_path, name,
-                                                                        empty_gradebook):
+def test_the_gradebook_is_in_the_course_folder_whatever_that_is_called(tmp_path, name, empty_gradebook):
     course = Course(tmp_path / name)
     course.folder.mkdir()
     shutil.copy(empty_gradebook, course.folder / "gradebook.db")
@@ -355,6 +381,7 @@ def test_damaged_notes_stop_nobody(taken, hand_in, tiny):
 
 # ---------------------------------------------------------------- which notebook
 
+
 def test_of_two_notebooks_the_one_with_the_lessons_name_counts(taken, hand_in, tiny):
     hand_in("ann/a.ipynb", tiny.untouched())
     hand_in(f"ann/{tiny.name}.ipynb", tiny.right())
@@ -379,15 +406,18 @@ def test_no_notebook_gets_no_mark(taken, hand_in):
     assert taken.course.handed_in("1.Tiny-Lesson") == []
 
 
-@pytest.mark.parametrize("content, reason", [
-    (b"", "the file is empty"),
-    (b"{", "its JSON is broken"),
-    (b"[" * 100_000, "its JSON is broken"),
-    (b"\xff\xfe{}", "is not UTF-8"),
-    (b"[]", "has no cells"),
-    (b'{"cells": 3}', "has no cells"),
-    (b'{"worksheets": []}', "has no cells"),
-])
+@pytest.mark.parametrize(
+    "content, reason",
+    [
+        (b"", "the file is empty"),
+        (b"{", "its JSON is broken"),
+        (b"[" * 100_000, "its JSON is broken"),
+        (b"\xff\xfe{}", "is not UTF-8"),
+        (b"[]", "has no cells"),
+        (b'{"cells": 3}', "has no cells"),
+        (b'{"worksheets": []}', "has no cells"),
+    ],
+)
 def test_an_unreadable_notebook_becomes_an_empty_hand_in(taken, hand_in, tiny, content, reason):
     hand_in("ann.ipynb", content)
     taken()
@@ -396,6 +426,7 @@ def test_an_unreadable_notebook_becomes_an_empty_hand_in(taken, hand_in, tiny, c
 
 
 # ---------------------------------------------------------------- what people do to notebooks
+
 
 def answered(tiny, notebook):
     made, notes = answers.answered(tiny.released, answers.cells(nbformat.writes(notebook).encode()))
@@ -413,8 +444,7 @@ def copied(cell, source):
 def test_answers_go_where_they_belong_and_nothing_else_changes(tiny):
     made, notes = answered(tiny, tiny.right())
     assert notes == ""
-    for cell, handed_out, right in zip(made.cells, tiny.released.cells, tiny.right().cells,
-                                       strict=True):
+    for cell, handed_out, right in zip(made.cells, tiny.released.cells, tiny.right().cells, strict=True):
         assert cell.metadata == handed_out.metadata
         assert cell.source.strip() == right.source.strip()
 
@@ -515,9 +545,8 @@ def test_a_split_or_deleted_cell_of_the_lessons_own(tiny):
     notebook.cells.pop(1)
     made, notes = answered(tiny, notebook)
     assert made.cells[1].source == tiny.released.cells[1].source
-    assert notes == "cells were deleted, and put back: “size = \"reader\"”"
-    notebook.cells[1:1] = [nbformat.v4.new_code_cell(source)
-                           for source in ("size = \"reader\"", "import math")]
+    assert notes == 'cells were deleted, and put back: “size = "reader"”'
+    notebook.cells[1:1] = [nbformat.v4.new_code_cell(source) for source in ('size = "reader"', "import math")]
     notebook.cells[1].source += "\nother = 1"
     made, notes = answered(tiny, notebook)
     assert notes == "" and sum("reader" in cell.source for cell in made.cells) == 1
@@ -528,8 +557,7 @@ def test_an_answer_that_became_text_is_code_again_and_a_cell_of_ours_is_put_back
     answer = tiny.answer(notebook, "q01_mean")
     for cell in (answer, notebook.cells[1]):
         place = notebook.cells.index(cell)
-        notebook.cells[place] = nbformat.v4.new_markdown_cell(
-            cell.source, metadata=cell.metadata, id=cell.id)
+        notebook.cells[place] = nbformat.v4.new_markdown_cell(cell.source, metadata=cell.metadata, id=cell.id)
     made, notes = answered(tiny, notebook)
     assert "made text, and are code again: q01_mean" in notes and "again what they were" in notes
     assert tiny.answer(made, "q01_mean").source.strip() == answer.source.strip()
@@ -563,9 +591,15 @@ def test_a_notebook_without_cell_ids_is_recognized(tiny):
 
 
 def test_what_no_cell_can_be_is_left_out(tiny):
-    odd = [None, 3, {}, {"cell_type": "code", "source": 7}, {"cell_type": "x", "source": ""},
-           {"cell_type": "code", "source": "a = '\ud800'", "metadata": [], "id": 5},
-           {"cell_type": "markdown", "source": ["b"], "metadata": {"nbgrader": {"grade_id": []}}}]
+    odd = [
+        None,
+        3,
+        {},
+        {"cell_type": "code", "source": 7},
+        {"cell_type": "x", "source": ""},
+        {"cell_type": "code", "source": "a = '\ud800'", "metadata": [], "id": 5},
+        {"cell_type": "markdown", "source": ["b"], "metadata": {"nbgrader": {"grade_id": []}}},
+    ]
     made, _ = answers.answered(tiny.released, answers.cells(json.dumps({"cells": odd}).encode()))
     nbformat.validate(made)
     nbformat.writes(made).encode()
@@ -577,13 +611,14 @@ def test_a_page_shows_markdown_and_runs_none_of_it(tiny):
     answer = tiny.answer(notebook, "q03_why")
     answer.source = "if 1 < 2 <script>alert(1)</script> <!-- x -->"
     picture = base64.b64encode(b"\x89PNG").decode()
-    answer.attachments = {"a.png": {"image/png": picture, "text/html": "PHNjcmlwdD4="},
-                          "b": {'image/png" onerror="alert(1)': picture}}
+    answer.attachments = {
+        "a.png": {"image/png": picture, "text/html": "PHNjcmlwdD4="},
+        "b": {'image/png" onerror="alert(1)': picture},
+    }
     made, _ = answered(tiny, notebook)
     made = tiny.answer(made, "q03_why")
     assert not any(text in made.source for text in ("<script", "</script", "<!--"))
-    assert made.source.startswith("if 1 < 2 ") and made.attachments == {
-        "a.png": {"image/png": picture}}
+    assert made.source.startswith("if 1 < 2 ") and made.attachments == {"a.png": {"image/png": picture}}
 
 
 @pytest.mark.parametrize("reference, shown", [
@@ -604,8 +639,7 @@ def test_a_picture_that_is_missing_costs_no_page(tiny, tmp_path, reference, show
     notebook.cells.append(nbformat.v4.new_markdown_cell(answer.source))
     made, _ = answered(tiny, notebook)
     nbformat.validate(made)
-    page, _ = HTMLExporter(embed_images=True).from_notebook_node(
-        made, {"metadata": {"path": str(tmp_path)}})
+    page, _ = HTMLExporter(embed_images=True).from_notebook_node(made, {"metadata": {"path": str(tmp_path)}})
     assert (f"data:image/png;base64,{picture}" in page) == shown
 
 
@@ -629,36 +663,43 @@ def test_other_markdown_stays_as_it_is(source):
 
 # ---------------------------------------------------------------- the list of students
 
-@pytest.mark.parametrize("text", [
-    "id,first_name,last_name,email\nann,Ann,Ames,a@x.org\n",
-    "\ufeffid;last_name;first_name;email;group\r\nann;Ames;Ann;a@x.org;3\r\n\r\n",
-    "id\tfirst_name\tlast_name\temail\nann\tAnn\tAmes\ta@x.org\n",
-    "sep=;\nid;first_name;last_name;email\nann;Ann;Ames;a@x.org\n",
-    '"sep=|"\r\nid|first_name|last_name|email\r\nann|Ann|Ames|a@x.org\r\n',
-    "id, first_name, last_name, email\nann, Ann, Ames, a@x.org\n",
-    "\n\nID,First Name,Last  name,email\n\nann,Ann,Ames,a@x.org\n",
-    "id,first_name,last_name,email\rann,Ann,Ames,a@x.org\r",
-    'id,first_name,last_name,email\nann,Ann,"Ames",a@x.org\u2028\n',
-    'id,last_name,first_name,email,note\nann,"Ames\n",Ann,a@x.org,"one\ntwo"\n',
-    "id,first_name,last_name,email,note\nann,Ann,Ames,a@x.org,one\x85two\x0cthree\n",
-])
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "id,first_name,last_name,email\nann,Ann,Ames,a@x.org\n",
+        "\ufeffid;last_name;first_name;email;group\r\nann;Ames;Ann;a@x.org;3\r\n\r\n",
+        "id\tfirst_name\tlast_name\temail\nann\tAnn\tAmes\ta@x.org\n",
+        "sep=;\nid;first_name;last_name;email\nann;Ann;Ames;a@x.org\n",
+        '"sep=|"\r\nid|first_name|last_name|email\r\nann|Ann|Ames|a@x.org\r\n',
+        "id, first_name, last_name, email\nann, Ann, Ames, a@x.org\n",
+        "\n\nID,First Name,Last  name,email\n\nann,Ann,Ames,a@x.org\n",
+        "id,first_name,last_name,email\rann,Ann,Ames,a@x.org\r",
+        'id,first_name,last_name,email\nann,Ann,"Ames",a@x.org\u2028\n',
+        'id,last_name,first_name,email,note\nann,"Ames\n",Ann,a@x.org,"one\ntwo"\n',
+        "id,first_name,last_name,email,note\nann,Ann,Ames,a@x.org,one\x85two\x0cthree\n",
+    ],
+)
 def test_a_list_of_students_as_spreadsheets_write_it(tmp_path, text):
     (tmp_path / "list.csv").write_text(text)
     assert students.read(tmp_path / "list.csv") == [Student("ann", "Ann", "Ames", "a@x.org")]
 
 
-@pytest.mark.parametrize("text, said", [
-    ("", "no column “id”"),
-    ("name\nann\n", "no column “id”"),
-    ("id\n", "names no student"),
-    ("id\nann\nANN\n", "line 3: the id ANN is there twice"),
-    ("id\n../x\n", "line 2: the id '../x'"),
-    ("id\na*\n", "line 2"),
-    ("id\n.\n", "line 2"),
-    ("id,id\nann,bob\n", "more than one column “id”"),
-    (f"id\n{'x' * 300}\n", "has 300 characters"),
-    ('id,first_name\nann,"Ann\nbob,Bob\n', "line 2: unexpected end"),
-])
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("", "no column “id”"),
+        ("name\nann\n", "no column “id”"),
+        ("id\n", "names no student"),
+        ("id\nann\nANN\n", "line 3: the id ANN is there twice"),
+        ("id\n../x\n", "line 2: the id '../x'"),
+        ("id\na*\n", "line 2"),
+        ("id\n.\n", "line 2"),
+        ("id,id\nann,bob\n", "more than one column “id”"),
+        (f"id\n{'x' * 300}\n", "has 300 characters"),
+        ('id,first_name\nann,"Ann\nbob,Bob\n', "line 2: unexpected end"),
+    ],
+)
 def test_a_wrong_list_of_students_is_refused_with_the_line(tmp_path, text, said):
     (tmp_path / "list.csv").write_text(text)
     with pytest.raises(MarkingError, match=said.replace("*", r"\*")):

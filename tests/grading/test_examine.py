@@ -17,15 +17,11 @@ import pytest
 from ddl.exam import Limits, examine
 from marking import sandbox
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not shutil.which("bwrap"), reason="bubblewrap is not installed"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not shutil.which("bwrap"), reason="bubblewrap is not installed")]
 
 SHORT = Limits(cell_s=4, call_s=2, test_s=20, total_s=90, memory_bytes=2**30)
 WRONG = "def square(x):\n    return -1\n"
-QUESTION = "assert square(3) == 9\n### BEGIN HIDDEN TESTS\nassert square(4) == 16\n" \
-    "### END HIDDEN TESTS"
+QUESTION = "assert square(3) == 9\n### BEGIN HIDDEN TESTS\nassert square(4) == 16\n### END HIDDEN TESTS"
 
 
 def code(source):
@@ -39,10 +35,14 @@ def question(name, source):
 
 def submission(*attack, asked=QUESTION):
     """An honest answer, the attack, then another honest answer; each with its question."""
-    cells = [code("def before(x):\n    return x + 1"), question("before", "assert before(1) == 2"),
-             *map(code, attack), question("attacked", asked),
-             code("def after(x):\n    return 2 * before(x)"),
-             question("after", "assert after(1) == 4")]
+    cells = [
+        code("def before(x):\n    return x + 1"),
+        question("before", "assert before(1) == 2"),
+        *map(code, attack),
+        question("attacked", asked),
+        code("def after(x):\n    return 2 * before(x)"),
+        question("after", "assert after(1) == 4"),
+    ]
     return {"cells": cells}
 
 
@@ -85,8 +85,11 @@ def _spaces(pid):
 
 def _left_in(spaces):
     """What still runs in these namespaces; a zombie has ended, whoever ought to collect it."""
-    return [process for process in psutil.process_iter(["status"])
-            if process.info["status"] != psutil.STATUS_ZOMBIE and _space(process.pid) in spaces]
+    return [
+        process
+        for process in psutil.process_iter(["status"])
+        if process.info["status"] != psutil.STATUS_ZOMBIE and _space(process.pid) in spaces
+    ]
 
 
 def passed(examination):
@@ -121,22 +124,19 @@ class Drop(ast.NodeTransformer):
     def visit_Assert(self, node):
         return ast.Pass()
 get_ipython().ast_transformers.append(Drop())
-""" + WRONG,
-    "equal to everything": ALWAYS_EQUAL.format(base="")
-    + "def square(x):\n    return Equal()",
-    "a float equal to everything": ALWAYS_EQUAL.format(base="(float)")
-    + "def square(x):\n    return Equal(1)",
-    "an integer equal to everything": ALWAYS_EQUAL.format(base="(int)")
-    + "def square(x):\n    return Equal(1)",
-    "a string equal to everything": ALWAYS_EQUAL.format(base="(str)")
-    + "def square(x):\n    return Equal('1')",
-    "a list equal to everything": ALWAYS_EQUAL.format(base="(list)")
-    + "def square(x):\n    return Equal()",
+"""
+    + WRONG,
+    "equal to everything": ALWAYS_EQUAL.format(base="") + "def square(x):\n    return Equal()",
+    "a float equal to everything": ALWAYS_EQUAL.format(base="(float)") + "def square(x):\n    return Equal(1)",
+    "an integer equal to everything": ALWAYS_EQUAL.format(base="(int)") + "def square(x):\n    return Equal(1)",
+    "a string equal to everything": ALWAYS_EQUAL.format(base="(str)") + "def square(x):\n    return Equal('1')",
+    "a list equal to everything": ALWAYS_EQUAL.format(base="(list)") + "def square(x):\n    return Equal()",
     "an array equal to everything": "import numpy as np\n"
     + ALWAYS_EQUAL.format(base="(np.ndarray)")
     + "def square(x):\n    return np.zeros(1).view(Equal)",
     "a NumPy number equal to everything": "import numpy as np\n"
-    + ALWAYS_EQUAL.format(base="(np.float64)") + "def square(x):\n    return Equal(1)",
+    + ALWAYS_EQUAL.format(base="(np.float64)")
+    + "def square(x):\n    return Equal(1)",
     "a type that lies about itself": """
 class Lie:
     __class__ = property(lambda self: float)
@@ -152,23 +152,27 @@ builtins.AssertionError = type("Quiet", (Exception,), {})
 builtins.abs = builtins.round = lambda *a: 0
 builtins.all = lambda *a: True
 math.isclose = np.allclose = np.testing.assert_allclose = lambda *a, **k: True
-""" + WRONG,
+"""
+    + WRONG,
     "a patched worker": """
 import ddl.exam.worker as worker, ddl.exam.boundary as boundary, sys
 for module in (worker, boundary, sys.modules["__main__"]):
     module.encode = lambda value: "true"
     module.respond = lambda names, request: {"value": "true", "done": {"passed": True}}
-""" + WRONG,
+"""
+    + WRONG,
     "the program itself, patched": """
 import gc, sys
 frame = sys._getframe()
 while frame:
     frame.f_globals["respond"] = lambda names, request: {"done": {"passed": True}}
     frame = frame.f_back
-""" + WRONG,
+"""
+    + WRONG,
     "answers forged on every descriptor": FORGED + WRONG,
     "answers forged during a call": "def square(x):\n"
-    + "".join(f"    {line}\n" for line in FORGED.strip().splitlines()) + "    return -1\n",
+    + "".join(f"    {line}\n" for line in FORGED.strip().splitlines())
+    + "    return -1\n",
     "an exception named like one": """
 class AssertionError(BaseException):
     __str__ = lambda self: 1 / 0
@@ -203,8 +207,7 @@ def square(x):
 
 @pytest.mark.parametrize("attack", WRONG_ANSWERS.values(), ids=WRONG_ANSWERS)
 def test_a_wrong_answer_stays_wrong(marked, attack):
-    assert passed(marked(submission(attack))) == {
-        "before": True, "attacked": False, "after": True}
+    assert passed(marked(submission(attack))) == {"before": True, "attacked": False, "after": True}
 
 
 ENDLESS = """
@@ -215,20 +218,29 @@ for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM, sig
 MANY = "more than 32 processes and threads"
 EXHAUSTING = {
     "a cell without end": (WRONG + ENDLESS + "while True: pass", "did not end within 4 s"),
-    "a call without end": (ENDLESS + "def square(x):\n    while True: pass",
-                           "square did not return within 2 s"),
-    "a fork bomb": (WRONG + "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass",
-                    MANY),
-    "a fork bomb in sessions": (WRONG + "import os\nfor _ in range(10**6):\n    try:\n"
-                                "        os.fork()\n        os.setsid()\n"
-                                "    except OSError: pass\nwhile True: pass", MANY),
-    "a thread bomb": (WRONG + "import threading, time\nwhile True:\n    try:\n"
-                      "        threading.Thread(target=time.sleep, args=(99,)).start()\n"
-                      "    except RuntimeError: pass", MANY),
-    "memory of many": (WRONG + "import os, time\nfor _ in range(4):\n    if not os.fork(): break\n"
-                       "hog = b'x' * 400 * 2**20\ntime.sleep(60)", "MiB of memory"),
-    "a child that stays": (WRONG + "import subprocess\nsubprocess.Popen(['sleep', '999'],"
-                           " start_new_session=True)\nimport os\nos._exit(1)", "cell 3"),
+    "a call without end": (ENDLESS + "def square(x):\n    while True: pass", "square did not return within 2 s"),
+    "a fork bomb": (WRONG + "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass", MANY),
+    "a fork bomb in sessions": (
+        WRONG + "import os\nfor _ in range(10**6):\n    try:\n"
+        "        os.fork()\n        os.setsid()\n"
+        "    except OSError: pass\nwhile True: pass",
+        MANY,
+    ),
+    "a thread bomb": (
+        WRONG + "import threading, time\nwhile True:\n    try:\n"
+        "        threading.Thread(target=time.sleep, args=(99,)).start()\n"
+        "    except RuntimeError: pass",
+        MANY,
+    ),
+    "memory of many": (
+        WRONG + "import os, time\nfor _ in range(4):\n    if not os.fork(): break\n"
+        "hog = b'x' * 400 * 2**20\ntime.sleep(60)",
+        "MiB of memory",
+    ),
+    "a child that stays": (
+        WRONG + "import subprocess\nsubprocess.Popen(['sleep', '999'], start_new_session=True)\nimport os\nos._exit(1)",
+        "cell 3",
+    ),
 }
 
 
@@ -257,8 +269,7 @@ HARMLESS = {
     "a NumPy number": "import numpy as np\ndef square(x):\n    return np.float64(x) ** 2",
     "awaiting": "import asyncio\nawait asyncio.sleep(0)\n" + SQUARE,
     "memory that is refused": SQUARE + "hog = b'x' * 4 * 2**30",
-    "a file of 200 MB": SQUARE + "with open('big', 'wb') as f:\n"
-    "    for _ in range(200): f.write(b'x' * 2**20)",
+    "a file of 200 MB": SQUARE + "with open('big', 'wb') as f:\n    for _ in range(200): f.write(b'x' * 2**20)",
     "many files": SQUARE + "for n in range(20):\n    for d in ('/tmp', '/dev/shm'):\n"
     "        open(f'{d}/{n}', 'wb').write(b'x' * 2**24)",
     "standard input": SQUARE + "input('name? ')",
@@ -274,11 +285,17 @@ def test_a_right_answer_with_something_beside_it_keeps_its_points(marked, cell):
 
 
 def test_memory_that_no_process_holds_is_refused(marked):
-    found = marked(submission(SQUARE + "import os\n", "os.memfd_create('x')", """
+    found = marked(
+        submission(
+            SQUARE + "import os\n",
+            "os.memfd_create('x')",
+            """
 import ctypes
 libc = ctypes.CDLL(None, use_errno=True)
 print([libc.shmget(0, 2**20, 0o1600), libc.unshare(0x10000000), libc.ptrace(0, 0, 0, 0)])
-"""))
+""",
+        )
+    )
     assert found.cells[2].error.type == "PermissionError"
     assert "[-1, -1, -1]" in found.cells[3].printed
 
@@ -288,7 +305,10 @@ def test_nothing_of_the_instructors_can_be_read_or_changed(marked, tmp_path, mon
     secret = tmp_path / "gradebook.db"
     secret.write_text("a-secret-of-the-instructor")
     here = Path(__file__).resolve()
-    found = marked(submission(SQUARE + f"""
+    found = marked(
+        submission(
+            SQUARE
+            + f"""
 import glob, os
 os.symlink({str(secret)!r}, "link")
 for path in ["link", {str(secret)!r}, {str(here)!r}, "/etc/passwd", "/root/.bashrc",
@@ -306,13 +326,14 @@ for folder in ("/", "/dev", "/usr", "/etc", {os.path.dirname(sandbox.ddl.__file_
         print("could write to", folder)
     except OSError:
         pass
-"""))
+"""
+        )
+    )
     printed = found.cells[1].printed
     assert found.cells[1].error is None
     assert printed.count("FileNotFoundError") >= 10  # the secret, this file, the marking, passwd
     assert "a-secret" not in printed and "could write" not in printed
-    assert "def start_worker" not in printed and str(tmp_path) not in printed.replace(
-        str(secret), "")
+    assert "def start_worker" not in printed and str(tmp_path) not in printed.replace(str(secret), "")
     assert secret.read_text() == "a-secret-of-the-instructor"
 
 

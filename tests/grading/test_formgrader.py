@@ -32,11 +32,27 @@ def server(course, tmp_path):
             port = sock.getsockname()[1]
         log = open(tmp_path / "formgrader.log", "wb")
         env = course.env() | {"JUPYTER_RUNTIME_DIR": str(tmp_path / "runtime")}
-        processes.append(subprocess.Popen(
-            [sys.executable, "-m", "marking", "--course", course.folder, "formgrader",
-             f"--port={port}", "--ip=127.0.0.1", "--no-browser", "--allow-root",
-             f"--IdentityProvider.token={TOKEN}"],
-            env=env, stdout=log, stderr=log, cwd=ROOT))
+        processes.append(
+            subprocess.Popen(
+                [
+                    sys.executable,
+                    "-m",
+                    "marking",
+                    "--course",
+                    course.folder,
+                    "formgrader",
+                    f"--port={port}",
+                    "--ip=127.0.0.1",
+                    "--no-browser",
+                    "--allow-root",
+                    f"--IdentityProvider.token={TOKEN}",
+                ],
+                env=env,
+                stdout=log,
+                stderr=log,
+                cwd=ROOT,
+            )
+        )
         log.close()
         url = f"http://127.0.0.1:{port}"
         deadline = time.monotonic() + 60
@@ -77,7 +93,8 @@ def marked(course, hand_in, tiny):
         "$\\def\\x#1{\\href{java#1:window.pwned=9}{c}}\\x{script}$ $\\frac{1}{2}$ "
         "$\\mmlToken{mi}[href=java\nscript:window.pwned=10]{d}$ $\\require{physics}$ "
         f"$\\style{{background:url({OUTSIDE}/s)}}{{e}}$\n\n![]({OUTSIDE}/a.png)\n\n![][p]\n\n"
-        f"[p]: {OUTSIDE}/b.png\n")
+        f"[p]: {OUTSIDE}/b.png\n"
+    )
     hand_in("bob.ipynb", hostile)
     course("collect", "--from", hand_in.folder)
     course("autograde")
@@ -106,8 +123,11 @@ def harmless(page, url):
     inside = page.evaluate("""[...document.querySelectorAll('mjx-container *')].flatMap(
         part => [...part.attributes].map(attribute => attribute.value)).join(' ')""")
     assert "pwned" not in inside and "192.0.2.1" not in inside
-    assert page.evaluate("""[...document.images].filter(
-        image => image.naturalWidth && !image.src.startsWith('data:')).length""") == 0
+    assert (
+        page.evaluate("""[...document.images].filter(
+        image => image.naturalWidth && !image.src.startsWith('data:')).length""")
+        == 0
+    )
     protocols = page.evaluate("[...document.links].map(link => link.protocol)")
     assert protocols and not {"javascript:", "data:", "vbscript:"} & set(protocols)
     assert page.evaluate("window.pwned") is None
@@ -167,7 +187,10 @@ def test_the_formgrader_needs_its_token_and_starts_no_kernel(server, course):
     with pytest.raises(urllib.error.HTTPError, match="403"):
         urllib.request.urlopen(f"{url}/api/contents")
     request = urllib.request.Request(
-        f"{url}/api/kernels", data=b"{}", method="POST",
-        headers={"Authorization": f"token {TOKEN}", "Content-Type": "application/json"})
+        f"{url}/api/kernels",
+        data=b"{}",
+        method="POST",
+        headers={"Authorization": f"token {TOKEN}", "Content-Type": "application/json"},
+    )
     with pytest.raises(urllib.error.HTTPError):
         urllib.request.urlopen(request)

@@ -22,9 +22,13 @@ def leaks(tiny, released):
 
 def test_secrets_are_found_in_every_kind_of_region(tiny):
     found = handout.secrets(tiny.solved)
-    for line in ("canary_in_a_solution = len(values)", "canary_in_a_hidden_test = 8191.0",
-                 "3 points: canary in a mark scheme, namely N·x / N.", "squares = [1, 4, 9]",
-                 "A canary in a model answer: their sum is N times the number."):
+    for line in (
+        "canary_in_a_solution = len(values)",
+        "canary_in_a_hidden_test = 8191.0",
+        "3 points: canary in a mark scheme, namely N·x / N.",
+        "squares = [1, 4, 9]",
+        "A canary in a model answer: their sum is N times the number.",
+    ):
         assert line in found
     assert "def mean(values):" not in found
 
@@ -33,13 +37,16 @@ def test_a_proper_release_has_no_leak(tiny, released):
     assert leaks(tiny, released) == []
 
 
-@pytest.mark.parametrize("name, line", [
-    ("q01_mean", "    canary_in_a_solution = len(values)"),
-    ("q01_mean_test", "assert mean([]) == 0.0"),
-    ("q03_why_prompt", "3 points: canary in a mark scheme, namely N·x / N."),
-    ("q03_why", "For example: A canary in a model answer: their sum is N times the number."),
-    ("q04_double", "### BEGIN SOLUTION"),
-])
+@pytest.mark.parametrize(
+    "name, line",
+    [
+        ("q01_mean", "    canary_in_a_solution = len(values)"),
+        ("q01_mean_test", "assert mean([]) == 0.0"),
+        ("q03_why_prompt", "3 points: canary in a mark scheme, namely N·x / N."),
+        ("q03_why", "For example: A canary in a model answer: their sum is N times the number."),
+        ("q04_double", "### BEGIN SOLUTION"),
+    ],
+)
 def test_one_line_too_many_is_a_leak(tiny, released, name, line):
     notebook = tiny.untouched()
     tiny.answer(notebook, name).source += f"\n{line}"
@@ -56,16 +63,14 @@ def test_a_secret_in_the_metadata_is_a_leak(tiny, released):
 
 def test_an_output_is_a_leak(tiny, released):
     notebook = tiny.untouched()
-    tiny.answer(notebook, "q02_table_test").outputs = [
-        nbformat.v4.new_output("stream", text="of the author")]
+    tiny.answer(notebook, "q02_table_test").outputs = [nbformat.v4.new_output("stream", text="of the author")]
     nbformat.write(notebook, released / "lesson.ipynb")
     assert "an output" in leaks(tiny, released)[0]
 
 
 def test_a_stray_and_a_missing_file_are_named(tiny, released):
     shutil.move(released / "lesson.ipynb", released / "lesson-solved.ipynb")
-    assert leaks(tiny, released) == ["lesson-solved.ipynb: a file that is not the lesson's",
-                                     "lesson.ipynb: missing"]
+    assert leaks(tiny, released) == ["lesson-solved.ipynb: a file that is not the lesson's", "lesson.ipynb: missing"]
 
 
 @pytest.mark.slow
@@ -75,7 +80,8 @@ def test_nbgrader_is_not_trusted_with_a_release(course, tiny, tmp_path):
     settings = tmp_path / "jupyter"
     settings.mkdir()
     (settings / "nbgrader_config.py").write_text(
-        "c = get_config()\nc.ClearHiddenTests.begin_test_delimeter = 'NO SUCH TEXT'\n")
+        "c = get_config()\nc.ClearHiddenTests.begin_test_delimeter = 'NO SUCH TEXT'\n"
+    )
     env = course.env
     course.env = lambda: env() | {"JUPYTER_CONFIG_DIR": str(settings)}
     said = course("release", "--sources", tiny.sources, expect=2)
@@ -93,8 +99,7 @@ def test_a_release_has_the_pictures_and_nothing_else(course, tiny):
     assert "](images/batch_norm.svg)" in notebook.cells[0].source
     for path in course.folder.glob("release/**/*"):
         assert path.is_dir() or b"canary" not in path.read_bytes().lower()
-    assert [cell.source for cell in notebook.cells[1:]] == [
-        cell.source for cell in tiny.released.cells[1:]]
+    assert [cell.source for cell in notebook.cells[1:]] == [cell.source for cell in tiny.released.cells[1:]]
 
 
 @pytest.mark.slow

@@ -8,8 +8,7 @@ LESSONS = ("1.Gradient-Basics", "2.System-Topology", "3.Multi-GPU")
 
 
 @pytest.mark.parametrize("name", LESSONS)
-def test_right_answers_get_all_points_and_none_get_none(name, own_lesson, course_folder, hand_in,
-                                                        tmp_path):
+def test_right_answers_get_all_points_and_none_get_none(name, own_lesson, course_folder, hand_in, tmp_path):
     lesson = own_lesson(name)
     course = course_folder(tmp_path / "course", lesson)
     course.release([("ann", "Ann", "Ames", ""), ("bob", "Bob", "Beck", "")])

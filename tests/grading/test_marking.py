@@ -44,8 +44,7 @@ def table(course):
 def test_an_evening_from_an_empty_folder_to_returned_feedback(course, hand_in, tiny):
     wrong = tiny.right()
     tiny.answer(wrong, "q01_mean").source = "def mean(values):\n    return values[0]"
-    tiny.answer(wrong, "q04_double").source = (
-        "def double(array):\n    assert len(array), 'empty'\n    return array * 2")
+    tiny.answer(wrong, "q04_double").source = "def double(array):\n    assert len(array), 'empty'\n    return array * 2"
     hand_in("Ann Ames_77_assignsubmission_file_/x.ipynb", tiny.right())
     take_in(course, hand_in, bob=wrong)
     said = course("autograde")
@@ -53,8 +52,7 @@ def test_an_evening_from_an_empty_folder_to_returned_feedback(course, hand_in, t
     assert re.search(r"^ann +5 / 8 +1 to do$", said, re.M) and "nothing handed in" in said
     by_hand(course, "ann", 2.5, "Nicely put.")
     course("grades")
-    assert [table(course)["ann"][key] for key in ("auto", "manual", "total", "max")] == [
-        "5.0", "2.5", "7.5", "8.0"]
+    assert [table(course)["ann"][key] for key in ("auto", "manual", "total", "max")] == ["5.0", "2.5", "7.5", "8.0"]
     assert [table(course)["cyd"][key] for key in ("total", "email")] == ["", "cyd@example.org"]
     course("feedback")
     page = (course.folder / "feedback" / "ann" / tiny.name / f"{tiny.name}.html").read_text()
@@ -64,7 +62,9 @@ def test_an_evening_from_an_empty_folder_to_returned_feedback(course, hand_in, t
     assert "hidden test" in page and "canary_in_a_hidden" not in page and "np.zeros" not in page
     with zipfile.ZipFile(course.folder / f"feedback-{tiny.name}.zip") as pages:
         assert sorted(pages.namelist()) == [
-            f"Ann Ames_77_assignsubmission_file_/{tiny.name}.html", f"bob/{tiny.name}.html"]
+            f"Ann Ames_77_assignsubmission_file_/{tiny.name}.html",
+            f"bob/{tiny.name}.html",
+        ]
 
 
 def test_marking_twice_gives_the_same_and_keeps_marks_given_by_hand(course, hand_in, tiny):
@@ -93,7 +93,10 @@ def test_killed_and_started_again_it_marks_everyone(course, hand_in, tiny, orpha
     take_in(course, hand_in, ann=tiny.right(), bob=slow, cyd=tiny.right())
     process = subprocess.Popen(
         [sys.executable, "-m", "marking", "--course", course.folder, "autograde", tiny.name],
-        env=course.env(), stdout=subprocess.PIPE, text=True)
+        env=course.env(),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     for line in process.stdout:
         if "marking   2 of 3" in line:
             break
@@ -124,8 +127,7 @@ def test_what_breaks_nbgrader_itself_does_not_stop_the_others(course, hand_in, t
     course("grades", expect=1)
     assert table(course)["bob"]["total"] == ""
     course("feedback")
-    assert "bob" not in "".join(
-        zipfile.ZipFile(course.folder / f"feedback-{tiny.name}.zip").namelist())
+    assert "bob" not in "".join(zipfile.ZipFile(course.folder / f"feedback-{tiny.name}.zip").namelist())
 
 
 def test_a_second_command_waits_for_nobody(course, hand_in, tiny):
@@ -145,7 +147,10 @@ def test_without_a_sandbox_nothing_is_marked(course, hand_in, tiny, tmp_path):
 def test_a_lesson_that_is_not_there_is_named(course):
     done = subprocess.run(
         [sys.executable, "-m", "marking", "--course", course.folder, "autograde", "7"],
-        env=course.env(), text=True, capture_output=True)
+        env=course.env(),
+        text=True,
+        capture_output=True,
+    )
     assert done.returncode == 2 and "There are: 1.Tiny-Lesson" in done.stderr
 
 
@@ -156,11 +161,15 @@ def test_nbgraders_own_command_marks_in_the_sandbox_too(course, hand_in, tiny):
     take_in(course, hand_in, ann=notebook)
     done = subprocess.run(
         [sys.executable, "-m", "nbgrader", "autograde", tiny.name, "--student", "ann"],
-        cwd=course.folder, text=True, capture_output=True)
+        cwd=course.folder,
+        text=True,
+        capture_output=True,
+    )
     assert done.returncode == 0, done.stderr
     assert course.totals()["ann"] == 5
-    (answer,) = [cell for cell in course.notebook("autograded", "ann").cells
-                 if cell.source.endswith("open('/etc/passwd')")]
+    (answer,) = [
+        cell for cell in course.notebook("autograded", "ann").cells if cell.source.endswith("open('/etc/passwd')")
+    ]
     assert answer.outputs[0].ename == "FileNotFoundError"
 
 
@@ -178,8 +187,7 @@ def test_marks_for_an_answer_that_was_handed_in_anew_are_set_aside(course, hand_
     other = tiny.right()
     tiny.answer(other, "q01_mean").source += "\n# now better"
     take_in(course, hand_in, ann=anew, bob=helped, cyd=other)
-    assert all("handed in anew, and not marked since" in row.reasons
-               for row in course.rows().values())
+    assert all("handed in anew, and not marked since" in row.reasons for row in course.rows().values())
     assert course.totals() == {"ann": 7.5, "bob": 7.5, "cyd": 6.5}  # of what was marked
     said = course("autograde", expect=1)
     assert course.totals() == {"ann": 5, "bob": 7.5, "cyd": 7.5}
@@ -211,17 +219,24 @@ def test_a_disk_that_is_full_while_a_class_is_marked(tiny, hand_in, course_folde
         take_in(course, hand_in, ann=tiny.right(), bob=tiny.right())
         course("autograde")
         course("grades")
-        before = {path: path.read_bytes() for step in ("collected", "submitted", "grades.csv")
-                  for path in [*place.rglob(f"{step}/**/*.ipynb"), *place.rglob(step)]
-                  if path.is_file()}
+        before = {
+            path: path.read_bytes()
+            for step in ("collected", "submitted", "grades.csv")
+            for path in [*place.rglob(f"{step}/**/*.ipynb"), *place.rglob(step)]
+            if path.is_file()
+        }
         assert len(before) == 5
         hand_in("ann.ipynb", tiny.untouched())
         free = os.statvfs(place).f_bavail * os.statvfs(place).f_frsize
         for left in (0, 20_000):
             (place / "film").write_bytes(bytes(free - left))
-            for command, more in (("collect", ["--from", hand_in.folder]), ("autograde", []),
-                                  ("feedback", []), ("grades", []), ("release", [
-                                      "--sources", tiny.sources])):
+            for command, more in (
+                ("collect", ["--from", hand_in.folder]),
+                ("autograde", []),
+                ("feedback", []),
+                ("grades", []),
+                ("release", ["--sources", tiny.sources]),
+            ):
                 said = course(command, *more, expect=2)
                 assert "No space left on device" in said and str(place) in said, (command, said)
         assert all(path.read_bytes() == content for path, content in before.items())
@@ -247,6 +262,12 @@ except KeyboardInterrupt:
     print("interrupted")
 """)
     (tmp_path / "log").touch()
-    done = subprocess.run([sys.executable, script], cwd=tmp_path, text=True, capture_output=True,
-                          env=os.environ | {"PYTHONPATH": PATHS}, timeout=120)
+    done = subprocess.run(
+        [sys.executable, script],
+        cwd=tmp_path,
+        text=True,
+        capture_output=True,
+        env=os.environ | {"PYTHONPATH": PATHS},
+        timeout=120,
+    )
     assert done.stdout.endswith("interrupted\n") and "ignored" not in done.stderr, done

@@ -53,11 +53,37 @@ def test_apptainer_command(programs, tmp_path, monkeypatch):
     monkeypatch.setenv("DDL_GRADING_IMAGE", str(image))
     program = programs("apptainer", "")
     assert sandbox.apptainer(Limits(), [sys.executable, "-I", "-m", "ddl.exam.worker"], 9) == [
-        program, "--silent", "exec", "--containall", "--cleanenv", "--no-home", "--net",
-        "--network", "none", "--pwd", "/tmp", "--env", "USER=student", "--env", "LANG=C.UTF-8",
-        "--env", "DDL_VIEW=plain", "--env", "MPLBACKEND=Agg", "--env", "OMP_NUM_THREADS=1",
-        "--env", "OPENBLAS_NUM_THREADS=1", "--env", "MALLOC_ARENA_MAX=2", str(image),
-        "python", "-I", "-m", "ddl.exam.worker"]
+        program,
+        "--silent",
+        "exec",
+        "--containall",
+        "--cleanenv",
+        "--no-home",
+        "--net",
+        "--network",
+        "none",
+        "--pwd",
+        "/tmp",
+        "--env",
+        "USER=student",
+        "--env",
+        "LANG=C.UTF-8",
+        "--env",
+        "DDL_VIEW=plain",
+        "--env",
+        "MPLBACKEND=Agg",
+        "--env",
+        "OMP_NUM_THREADS=1",
+        "--env",
+        "OPENBLAS_NUM_THREADS=1",
+        "--env",
+        "MALLOC_ARENA_MAX=2",
+        str(image),
+        "python",
+        "-I",
+        "-m",
+        "ddl.exam.worker",
+    ]
 
 
 def test_an_image_that_is_not_there_is_named(programs, monkeypatch):
@@ -82,10 +108,8 @@ def test_bubblewrap_command(programs, monkeypatch, user):
         assert line[-2:] == ["--", "python"]
     else:
         assert "--nproc=13" in line
-        assert unshared == {"--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts",
-                            "--unshare-cgroup-try"}
-        assert text.endswith("--reuid=65534 --regid=65534 --clear-groups --inh-caps=-all "
-                             "--bounding-set=-all -- python")
+        assert unshared == {"--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"}
+        assert text.endswith("--reuid=65534 --regid=65534 --clear-groups --inh-caps=-all --bounding-set=-all -- python")
     assert {"--die-with-parent", "--new-session", "--clearenv"} <= set(line)
     assert "--size 77 --tmpfs /tmp " in text and "--size 77 --tmpfs /dev/shm " in text
     assert text.count("--tmpfs") == 2
@@ -110,8 +134,11 @@ def judged(number, first=0, arch=sandbox.X86_64):
         if code == sandbox.LOAD:
             value = memory[operand]
         else:
-            true = {sandbox.EQUAL: value == operand, sandbox.AT_LEAST: value >= operand,
-                    sandbox.ANY_BIT: bool(value & operand)}[code]
+            true = {
+                sandbox.EQUAL: value == operand,
+                sandbox.AT_LEAST: value >= operand,
+                sandbox.ANY_BIT: bool(value & operand),
+            }[code]
             at += yes if true else no
 
 

@@ -61,14 +61,19 @@ class Lesson:
         source = ROOT / "grading" / "source" / name / f"{name}.py"
         self.notebook = lessons.master(source.read_text())
         cells = self.notebook.cells
-        self.tests = {grade_id.removesuffix("_test"): cells[index]
-                      for index, (grade_id, _) in exam.test_cells(self.notebook).items()}
-        self.cells = [(cell.metadata.get("nbgrader", {}).get("grade_id"), EACH.sub("", cell.source))
-                      for cell in cells if cell.cell_type == "code"
-                      and cell not in self.tests.values() and not cell.source.startswith("%%")
-                      and "demo" not in cell.metadata.get("tags", ())]
-        self._codes = [(grade_id, compile(source, "<lesson>", "exec"))
-                       for grade_id, source in self.cells]
+        self.tests = {
+            grade_id.removesuffix("_test"): cells[index]
+            for index, (grade_id, _) in exam.test_cells(self.notebook).items()
+        }
+        self.cells = [
+            (cell.metadata.get("nbgrader", {}).get("grade_id"), EACH.sub("", cell.source))
+            for cell in cells
+            if cell.cell_type == "code"
+            and cell not in self.tests.values()
+            and not cell.source.startswith("%%")
+            and "demo" not in cell.metadata.get("tags", ())
+        ]
+        self._codes = [(grade_id, compile(source, "<lesson>", "exec")) for grade_id, source in self.cells]
         self.model = dict(self.cells)
 
     def names(self, grade_id, source):
@@ -97,6 +102,7 @@ class Lesson:
 @contextlib.contextmanager
 def time_limit():
     """Raise `Endless` after seconds of computing, however busy the machine is."""
+
     def stop(*_):
         raise Endless
 
@@ -135,16 +141,18 @@ each_lesson = pytest.mark.parametrize("name", [path.stem for path in FILES])
 
 @pytest.mark.parametrize("grade_id", dict.fromkeys(variant.grade_id for variant in VARIANTS))
 def test_right_answers_pass_and_wrong_ones_do_not(grade_id):
-    said = [f"{variant}: {outcome['message'] or 'passed'}" for variant in VARIANTS
-            if variant.grade_id == grade_id and (outcome := outcome_of(variant))
-            and (outcome["passed"] != (variant.kind == "right")
-                 or "NameError" in outcome["message"])]  # a slip of the pen is no wrong answer
+    said = [
+        f"{variant}: {outcome['message'] or 'passed'}"
+        for variant in VARIANTS
+        if variant.grade_id == grade_id
+        and (outcome := outcome_of(variant))
+        and (outcome["passed"] != (variant.kind == "right") or "NameError" in outcome["message"])
+    ]  # a slip of the pen is no wrong answer
     assert not said, "\n".join(said)
 
 
 def test_every_lesson_with_tests_has_its_answers_here():
-    tested = {path.stem for path in lessons.sources(ROOT)
-              if "### BEGIN HIDDEN TESTS" in path.read_text()}
+    tested = {path.stem for path in lessons.sources(ROOT) if "### BEGIN HIDDEN TESTS" in path.read_text()}
     assert tested == {path.stem for path in FILES}
 
 
@@ -156,25 +164,22 @@ def test_every_variant_has_a_name_of_its_own(name):
 
 @each_lesson
 def test_every_question_has_several_right_answers_and_many_wrong_ones(name):
-    kinds = Counter((variant.grade_id, variant.kind) for variant in VARIANTS
-                    if variant.lesson == name)
+    kinds = Counter((variant.grade_id, variant.kind) for variant in VARIANTS if variant.lesson == name)
     questions = lesson_of(name).tests
     assert {grade_id for grade_id, _ in kinds} == set(questions)
-    few = [grade_id for grade_id in questions
-           if kinds[grade_id, "right"] < 3 or kinds[grade_id, "wrong"] < 6]
+    few = [grade_id for grade_id in questions if kinds[grade_id, "right"] < 3 or kinds[grade_id, "wrong"] < 6]
     assert not few
 
 
 # ---------------------------------------------------------------- button, command and marking
 
 
-@pytest.mark.parametrize("chosen", [
-    pytest.param(slice(None, None, 20), id="some"),
-    pytest.param(slice(None), id="all", marks=pytest.mark.slow),
-])
+@pytest.mark.parametrize(
+    "chosen",
+    [pytest.param(slice(None, None, 20), id="some"), pytest.param(slice(None), id="all", marks=pytest.mark.slow)],
+)
 def test_button_command_and_marking_agree(chosen, tmp_path, monkeypatch):
-    variants = [variant for variant in VARIANTS[chosen]
-                if outcome_of(variant)["message"] != ENDLESS]
+    variants = [variant for variant in VARIANTS[chosen] if outcome_of(variant)["message"] != ENDLESS]
     path = tmp_path / "variants.ipynb"
     nbformat.write(one_after_another(variants), path)
     by_command = answers.check_file(path).verdicts
@@ -184,7 +189,8 @@ def test_button_command_and_marking_agree(chosen, tmp_path, monkeypatch):
     for variant, button, command, marking in said:
         seen = marking.passed or marking.message == examination.HIDDEN_MESSAGE
         assert (button.passed, command.passed) == (seen, seen), (
-            f"{variant}\nbutton: {button}\ncommand: {command}\nmarking: {marking}")
+            f"{variant}\nbutton: {button}\ncommand: {command}\nmarking: {marking}"
+        )
         assert marking.passed == (variant.kind == "right"), f"{variant}: {marking}"
 
 
@@ -205,8 +211,7 @@ def question(variant, first="", mark=""):
     test = nbformat.from_dict(lesson.tests[variant.grade_id])
     test.id = f"test-{mark}"
     test.metadata.nbgrader.grade_id = mark + test.metadata.nbgrader.grade_id
-    return [nbformat.v4.new_code_cell("\n".join([first, *sources])),
-            nbformat.v4.new_code_cell(variant.source), test]
+    return [nbformat.v4.new_code_cell("\n".join([first, *sources])), nbformat.v4.new_code_cell(variant.source), test]
 
 
 def buttons(variants, folder, monkeypatch):
@@ -229,11 +234,20 @@ def buttons(variants, folder, monkeypatch):
 
 
 def test_a_small_change_is_one_change_and_says_which():
-    found = dict(mutants("def f(a, n):\n    \"A docstring.\"\n    return sum(a[:n]) / 2 < 1"))
+    found = dict(mutants('def f(a, n):\n    "A docstring."\n    return sum(a[:n]) / 2 < 1'))
     changed = {new.removeprefix("+ return ") for _, new in found}
-    assert {"sum(a[:n]) / 2 <= 1", "sum(a[:n]) * 2 < 1", "sum(a[:n]) / 3 < 1", "sum(a) / 2 < 1",
-            "max(a[:n]) / 2 < 1", "sum(a[:n + 1]) / 2 < 1", "sum(n[:n]) / 2 < 1",
-            "2 / sum(a[:n]) < 1", "sum(a[:n]) < 1", "+ pass"} <= changed
+    assert {
+        "sum(a[:n]) / 2 <= 1",
+        "sum(a[:n]) * 2 < 1",
+        "sum(a[:n]) / 3 < 1",
+        "sum(a) / 2 < 1",
+        "max(a[:n]) / 2 < 1",
+        "sum(a[:n + 1]) / 2 < 1",
+        "sum(n[:n]) / 2 < 1",
+        "2 / sum(a[:n]) < 1",
+        "sum(a[:n]) < 1",
+        "+ pass",
+    } <= changed
     assert all(old == "- return sum(a[:n]) / 2 < 1" for old, _ in found)
 
 
@@ -241,11 +255,18 @@ def test_a_small_change_is_one_change_and_says_which():
 @each_lesson
 def test_every_small_change_to_a_model_answer_fails(name):
     lesson = lesson_of(name)
-    survivors = [(grade_id, change) for grade_id in lesson.tests
-                 for change, source in mutants(lesson.model[grade_id])
-                 if lesson.judged(grade_id, source)["passed"]]
-    explained = [(cell.grade_id, change) for cell in CELLS
-                 if cell.lesson == name and cell.kind == "equivalent" for change in changes(cell)]
+    survivors = [
+        (grade_id, change)
+        for grade_id in lesson.tests
+        for change, source in mutants(lesson.model[grade_id])
+        if lesson.judged(grade_id, source)["passed"]
+    ]
+    explained = [
+        (cell.grade_id, change)
+        for cell in CELLS
+        if cell.lesson == name and cell.kind == "equivalent"
+        for change in changes(cell)
+    ]
     unseen, gone = Counter(survivors) - Counter(explained), Counter(explained) - Counter(survivors)
     assert not unseen, "\n".join(["no test sees:", *map(shown, unseen)])
     assert not gone, "\n".join(["not a change that passes:", *map(shown, gone)])

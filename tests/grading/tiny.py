@@ -9,6 +9,7 @@ size = "reader"
 # %% tags=["demo"]
 raise RuntimeError("a cell that only shows something is not run when marking")
 
+
 # %% nbgrader={"grade": false, "grade_id": "q01_mean", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def mean(values):
     """Return the mean of a list of numbers; of none it is 0.0."""
@@ -16,6 +17,7 @@ def mean(values):
     canary_in_a_solution = len(values)
     return sum(values) / canary_in_a_solution if values else 0.0
     ### END SOLUTION
+
 
 # %% nbgrader={"grade": true, "grade_id": "q01_mean_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
 import math
@@ -48,12 +50,14 @@ assert squares == [1, 4, 9], "each number times itself"
 # A canary in a model answer: their sum is N times the number.
 # === END SOLUTION ===
 
+
 # %% nbgrader={"grade": false, "grade_id": "q04_double", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def double(array):
     """Return twice a NumPy array."""
     ### BEGIN SOLUTION
     return 2 * array
     ### END SOLUTION
+
 
 # %% nbgrader={"grade": true, "grade_id": "q04_double_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
 import numpy as np

@@ -18,8 +18,21 @@ pytestmark = pytest.mark.slow
 
 SIZES = [4, 12, 65536]
 FEW = {"sizes": SIZES, "repeats": 4}
-COMMON = {"script", "argv", "config", "library", "backend", "transport", "hosts", "ranks",
-          "threads_per_rank", "points", "history", "versions", "hardware"}
+COMMON = {
+    "script",
+    "argv",
+    "config",
+    "library",
+    "backend",
+    "transport",
+    "hosts",
+    "ranks",
+    "threads_per_rank",
+    "points",
+    "history",
+    "versions",
+    "hardware",
+}
 
 
 def check_times(points, repeats):
@@ -37,8 +50,9 @@ def check_events(run, steps):
     assert all(event["size_bytes"] for event in events[1:])
 
 
-@pytest.mark.parametrize("cluster, library, backend", [
-    ("horovod", "horovod", "gloo"), ("multi_worker", "tf.distribute", "grpc ring")])
+@pytest.mark.parametrize(
+    "cluster, library, backend", [("horovod", "horovod", "gloo"), ("multi_worker", "tf.distribute", "grpc ring")]
+)
 def test_collectives_of_two_ranks(cluster, library, backend, nothing_left):
     run = launch("bench_allreduce.py", workers=2, cluster=cluster, oversubscribe=True, **FEW)
     result = run.result
@@ -49,7 +63,9 @@ def test_collectives_of_two_ranks(cluster, library, backend, nothing_left):
     # Each of two ranks brings a whole number to an all-gather: 8 bytes are the fewest.
     assert [(point["operation"], point["size_bytes"]) for point in result["points"]] == [
         *((operation, size) for operation in ("all_reduce", "broadcast") for size in SIZES),
-        ("all_gather", 8), ("all_gather", 65536)]
+        ("all_gather", 8),
+        ("all_gather", 65536),
+    ]
     check_times(result["points"], 4)
     check_events(run, 3 * 8)
     assert len(bandwidths(run)) == 8 and "all_gather" in plot_bandwidth(run).alt
@@ -58,8 +74,14 @@ def test_collectives_of_two_ranks(cluster, library, backend, nothing_left):
 
 def test_collectives_of_three_ranks(nothing_left):
     """The script itself checks what comes out: here with a size that three ranks can't share."""
-    run = launch("bench_allreduce.py", workers=3, oversubscribe=True, repeats=1,
-                 operations=["all_gather", "all_reduce"], sizes=[1000])
+    run = launch(
+        "bench_allreduce.py",
+        workers=3,
+        oversubscribe=True,
+        repeats=1,
+        operations=["all_gather", "all_reduce"],
+        sizes=[1000],
+    )
     assert [point["size_bytes"] for point in run.result["points"]] == [996, 1000]
     nothing_left(run)
 
@@ -73,12 +95,24 @@ def test_on_one_rank_nothing_travels(cluster, nothing_left):
 
 
 def test_settings_reach_the_library_and_the_record():
-    run = launch("bench_allreduce.py", workers=2, oversubscribe=True, sizes=[4],
-                 repeats=30, operations=["all_reduce"], interface="lo", cycle_time_ms=20,
-                 nccl=["NCCL_ALGO=Ring", "NCCL_DEBUG=WARN"])
+    run = launch(
+        "bench_allreduce.py",
+        workers=2,
+        oversubscribe=True,
+        sizes=[4],
+        repeats=30,
+        operations=["all_reduce"],
+        interface="lo",
+        cycle_time_ms=20,
+        nccl=["NCCL_ALGO=Ring", "NCCL_DEBUG=WARN"],
+    )
     assert run.result["settings"] == {
-        "HOROVOD_CYCLE_TIME": "20.0", "HOROVOD_GLOO_IFACE": "lo", "NCCL_ALGO": "Ring",
-        "NCCL_DEBUG": "WARN", "NCCL_SOCKET_IFNAME": "lo"}
+        "HOROVOD_CYCLE_TIME": "20.0",
+        "HOROVOD_GLOO_IFACE": "lo",
+        "NCCL_ALGO": "Ring",
+        "NCCL_DEBUG": "WARN",
+        "NCCL_SOCKET_IFNAME": "lo",
+    }
     notes = [event["message"] for event in run.events() if event["event"] == "note"]
     assert notes == ["settings of NCCL change nothing here: gloo carries the bytes"]
     # Horovod looks every 20 ms: what is timed waits for that, on a slow machine longer.
@@ -89,10 +123,12 @@ def test_messages_between_all_pairs(nothing_left):
     run = launch("bench_p2p.py", workers=3, oversubscribe=True, sizes=[4, 1048576 + 4], repeats=4)
     result = run.result
     assert COMMON <= set(result)
-    assert [(point["path"], tuple(point["pair"]), point["size_bytes"])
-            for point in result["points"]] == [
-        (path, pair, size) for path in ("tcp", "shared_memory", "horovod")
-        for pair in ((0, 1), (0, 2), (1, 2)) for size in (4, 1048576 + 4)]
+    assert [(point["path"], tuple(point["pair"]), point["size_bytes"]) for point in result["points"]] == [
+        (path, pair, size)
+        for path in ("tcp", "shared_memory", "horovod")
+        for pair in ((0, 1), (0, 2), (1, 2))
+        for size in (4, 1048576 + 4)
+    ]
     check_times(result["points"], 4)
     check_events(run, 18)
     assert "shared_memory: memory of this host; horovod: gloo, loopback" in result["transport"]
@@ -100,14 +136,17 @@ def test_messages_between_all_pairs(nothing_left):
     nothing_left(run)
 
 
-@pytest.mark.parametrize("script, workers, options, message", [
-    ("bench_allreduce.py", 2, {"interface": "ib7"}, "--interface ib7: there is none"),
-    ("bench_allreduce.py", 2, {"max_bytes": 4**20}, "would fit"),
-    ("bench_allreduce.py", 1, {"implementation": "ring"}, 'launch with cluster="multi_worker"'),
-    ("bench_allreduce.py", 1, {"cluster": "multi_worker", "interface": "lo"}, "is for Horovod"),
-    ("bench_allreduce.py", 1, {"cluster": "parameter_server"}, 'with cluster="multi_worker"'),
-    ("bench_p2p.py", 1, {}, "one rank has no other to talk to"),
-])
+@pytest.mark.parametrize(
+    "script, workers, options, message",
+    [
+        ("bench_allreduce.py", 2, {"interface": "ib7"}, "--interface ib7: there is none"),
+        ("bench_allreduce.py", 2, {"max_bytes": 4**20}, "would fit"),
+        ("bench_allreduce.py", 1, {"implementation": "ring"}, 'launch with cluster="multi_worker"'),
+        ("bench_allreduce.py", 1, {"cluster": "multi_worker", "interface": "lo"}, "is for Horovod"),
+        ("bench_allreduce.py", 1, {"cluster": "parameter_server"}, 'with cluster="multi_worker"'),
+        ("bench_p2p.py", 1, {}, "one rank has no other to talk to"),
+    ],
+)
 def test_what_cannot_be_measured_is_said(script, workers, options, message, nothing_left):
     with pytest.raises(RunFailed) as raised:
         launch(script, workers=workers, oversubscribe=True, **options)
@@ -115,10 +154,13 @@ def test_what_cannot_be_measured_is_said(script, workers, options, message, noth
     nothing_left(raised.value.run)
 
 
-@pytest.mark.parametrize("script, options", [
-    ("bench_p2p.py", {"paths": "device"}),
-    ("bench_allreduce.py", {"cluster": "multi_worker", "implementation": "nccl"}),
-])
+@pytest.mark.parametrize(
+    "script, options",
+    [
+        ("bench_p2p.py", {"paths": "device"}),
+        ("bench_allreduce.py", {"cluster": "multi_worker", "implementation": "nccl"}),
+    ],
+)
 def test_what_needs_a_gpu_says_so(script, options, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     with pytest.raises(RunFailed) as raised:
@@ -126,12 +168,14 @@ def test_what_needs_a_gpu_says_so(script, options, monkeypatch):
     assert "GPU" in raised.value.run.logs(0) and ".py: --" in raised.value.run.logs(0)
 
 
-@pytest.mark.parametrize("script, cluster", [
-    ("bench_allreduce.py", "horovod"), ("bench_allreduce.py", "multi_worker"),
-    ("bench_p2p.py", "horovod")])
+@pytest.mark.parametrize(
+    "script, cluster",
+    [("bench_allreduce.py", "horovod"), ("bench_allreduce.py", "multi_worker"), ("bench_p2p.py", "horovod")],
+)
 def test_a_rank_is_killed(script, cluster, nothing_left):
-    run = launch(script, workers=2, cluster=cluster, oversubscribe=True, wait=False,
-                 max_bytes=4**7, repeats=10**9, seconds=6)  # a minute or more, step by step
+    run = launch(
+        script, workers=2, cluster=cluster, oversubscribe=True, wait=False, max_bytes=4**7, repeats=10**9, seconds=6
+    )  # a minute or more, step by step
     deadline = time.monotonic() + 120
     while run.state != "training":
         assert time.monotonic() < deadline and not run.progress().over, run.failure
@@ -139,8 +183,11 @@ def test_a_rank_is_killed(script, cluster, nothing_left):
     os.kill(run.progress().ranks[1].pid, signal.SIGKILL)
     run.wait()
     assert run.state == "failed"
-    exits = {event["rank"]: event["code"] for event
-             in read_json_lines(run.folder / "launcher.jsonl") if event["event"] == "rank_exit"}
+    exits = {
+        event["rank"]: event["code"]
+        for event in read_json_lines(run.folder / "launcher.jsonl")
+        if event["event"] == "rank_exit"
+    }
     assert exits[1] == 128 + signal.SIGKILL
     assert "rank 1 of 2" in run.failure.sentence
     nothing_left(run)

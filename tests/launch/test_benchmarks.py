@@ -28,8 +28,10 @@ def test_a_benchmark_reports_ratios_with_their_hardware(tmp_path, name):
     assert figures["hardware"]["cores"] >= 1 and figures["date"] and figures["versions"]
     ratios = {
         "throughput": lambda: [pair["ratio"] for pair in figures["pairs"].values()],
-        "prediction": lambda: [1 + figures["median"][error]  # predicted ÷ measured
-                               for error in ("error", "error_in_turns", "error_alone")],
+        "prediction": lambda: [
+            1 + figures["median"][error]  # predicted ÷ measured
+            for error in ("error", "error_in_turns", "error_alone")
+        ],
     }.get(name, lambda: [figures["ratio"]])()
     assert len(ratios) == (3 if name in ("throughput", "prediction") else 1)
     assert all(ratio > 0 for ratio in ratios)

@@ -19,7 +19,9 @@ READ = """
     from ddl import cluster
     task = cluster.read()
 """
-MULTI_WORKER = READ + """
+MULTI_WORKER = (
+    READ
+    + """
     import tensorflow as tf
     cluster.await_all()
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
@@ -28,7 +30,10 @@ MULTI_WORKER = READ + """
     def total(value):
         return strategy.reduce("SUM", strategy.run(lambda: value + 1.0), axis=None)
 """
-PARAMETER_SERVER = READ + """
+)
+PARAMETER_SERVER = (
+    READ
+    + """
     import tensorflow as tf
     cluster.await_all()
     if task.type != "chief":
@@ -45,6 +50,7 @@ PARAMETER_SERVER = READ + """
     def step():
         strategy.run(lambda: count.assign_add(1.0))
 """
+)
 
 
 def until(condition, timeout_s=60):
@@ -66,19 +72,25 @@ def ran(path, **options):
 
 
 def test_every_rank_knows_its_task(script, nothing_left):
-    run = ran(script(READ + """
+    run = ran(
+        script(
+            READ
+            + """
     print(task.name, task.writes, repr(os.environ["CUDA_VISIBLE_DEVICES"]))
-    """), cluster="parameter_server", parameter_servers=2, workers=1)
-    assert [run.logs(rank) for rank in (0, 2, 3)] == [
-        "chief True ''\n", "ps 0 False ''\n", "ps 1 False ''\n"]
+    """
+        ),
+        cluster="parameter_server",
+        parameter_servers=2,
+        workers=1,
+    )
+    assert [run.logs(rank) for rank in (0, 2, 3)] == ["chief True ''\n", "ps 0 False ''\n", "ps 1 False ''\n"]
     assert run.logs(1).startswith("worker 0 False ")
     nothing_left(run)
 
 
 @pytest.mark.slow
 def test_workers_add_up(script, nothing_left):
-    run = ran(script(MULTI_WORKER + "    print(float(total(tf.constant(task.index + 1.0))))\n"),
-              cluster="multi_worker")
+    run = ran(script(MULTI_WORKER + "    print(float(total(tf.constant(task.index + 1.0))))\n"), cluster="multi_worker")
     assert run.state == "done"
     assert [run.logs(rank).splitlines()[-1] for rank in (0, 1)] == ["5.0", "5.0"]
     nothing_left(run)
@@ -87,16 +99,26 @@ def test_workers_add_up(script, nothing_left):
 @pytest.mark.slow
 def test_a_coordinator_has_its_steps_done_and_lets_all_go(script, nothing_left):
     """With one thread a worker would wait for itself: it has more, whatever it is given."""
-    run = ran(script(PARAMETER_SERVER + """
+    run = ran(
+        script(
+            PARAMETER_SERVER
+            + """
     for _ in range(20):
         coordinator.schedule(step)
     coordinator.join()
     print(count.numpy())
-    """), cluster="parameter_server", threads=1)
+    """
+        ),
+        cluster="parameter_server",
+        threads=1,
+    )
     assert run.state == "done"
     assert run.logs(0).splitlines()[-1] == "20.0"
     assert [run.logs(rank).splitlines()[-1] for rank in (1, 2, 3)] == [
-        "worker 0 was let go", "worker 1 was let go", "ps 0 was let go"]
+        "worker 0 was let go",
+        "worker 1 was let go",
+        "ps 0 was let go",
+    ]
     nothing_left(run)
 
 
@@ -104,8 +126,9 @@ def test_a_pasted_line_is_the_same_cluster(script, nothing_left):
     path = script(READ + "    cluster.await_all()\n    print(task.name)\n")
     first = launch(path, cluster="multi_worker", workers=1)
     environment = {name: value for name, value in os.environ.items() if name != "DDL_RUN_DIR"}
-    subprocess.run(["sh", first.folder / "command.sh"], env=environment, check=True, timeout=60,
-                   stdout=subprocess.DEVNULL)
+    subprocess.run(
+        ["sh", first.folder / "command.sh"], env=environment, check=True, timeout=60, stdout=subprocess.DEVNULL
+    )
     _, again = runs()
     same = ("script", "workers", "cluster", "parameter_servers", "processes", "shell_line")
     assert {key: again.job[key] for key in same} == {key: first.job[key] for key in same}
@@ -119,12 +142,18 @@ def test_a_pasted_line_is_the_same_cluster(script, nothing_left):
 
 @pytest.mark.slow
 def test_a_killed_worker_is_named(script, nothing_left):
-    run = started(script(MULTI_WORKER + """
+    run = started(
+        script(
+            MULTI_WORKER
+            + """
     while True:
         total(tf.constant(1.0))
         print("a step", flush=True)
         time.sleep(0.05)
-    """), cluster="multi_worker")
+    """
+        ),
+        cluster="multi_worker",
+    )
     until(lambda: (log := run.folder / "rank-1.log").exists() and "a step" in log.read_text())
     os.kill(run.progress().ranks[1].pid, signal.SIGKILL)
     run.wait()
@@ -135,12 +164,18 @@ def test_a_killed_worker_is_named(script, nothing_left):
 
 @pytest.mark.slow
 def test_a_worker_that_raises_is_the_cause_and_not_who_noticed(script, nothing_left):
-    run = ran(script(MULTI_WORKER + """
+    run = ran(
+        script(
+            MULTI_WORKER
+            + """
     for step in range(100):
         if step == 3 and task.index == 1:
             raise ValueError("broken on purpose")
         total(tf.constant(1.0))
-    """), cluster="multi_worker")
+    """
+        ),
+        cluster="multi_worker",
+    )
     assert "rank 1 of 2 (worker 1)" in run.failure.sentence
     assert run.failure.type == "ValueError"
     nothing_left(run)
@@ -149,13 +184,19 @@ def test_a_worker_that_raises_is_the_cause_and_not_who_noticed(script, nothing_l
 @pytest.mark.slow
 def test_a_killed_worker_of_a_coordinator_is_named(script, nothing_left):
     """The coordinator itself would wait for it to come back, for ever."""
-    run = started(script(PARAMETER_SERVER + """
+    run = started(
+        script(
+            PARAMETER_SERVER
+            + """
     while True:
         coordinator.schedule(step)
         coordinator.join()
         print("a step", flush=True)
         time.sleep(0.05)
-    """), cluster="parameter_server")
+    """
+        ),
+        cluster="parameter_server",
+    )
     until(lambda: (log := run.folder / "rank-0.log").exists() and "a step" in log.read_text())
     os.kill(run.progress().ranks[2].pid, signal.SIGKILL)
     run.wait()
@@ -165,32 +206,42 @@ def test_a_killed_worker_of_a_coordinator_is_named(script, nothing_left):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("instead, says", [
-    ("sys.exit()", "(worker 1) ended and never joined"),
-    ("time.sleep(600)", "(worker 1) never joined")])
+@pytest.mark.parametrize(
+    "instead, says",
+    [("sys.exit()", "(worker 1) ended and never joined"), ("time.sleep(600)", "(worker 1) never joined")],
+)
 def test_a_worker_that_never_joins_is_named_though_no_script_waits_for_it(
-        script, nothing_left, monkeypatch, instead, says):
+    script, nothing_left, monkeypatch, instead, says
+):
     monkeypatch.setenv("DDL_CLUSTER_TIMEOUT_S", "1")
-    run = ran(script(f"""
+    run = ran(
+        script(f"""
     import json, os, sys, time
     if json.loads(os.environ["TF_CONFIG"])["task"]["index"] == 1:
         {instead}
     import tensorflow as tf
     tf.distribute.MultiWorkerMirroredStrategy()
-    """), cluster="multi_worker")
-    assert run.failure.sentence == (
-        f"rank 1 of 2 {says} the cluster, which others were waiting for")
+    """),
+        cluster="multi_worker",
+    )
+    assert run.failure.sentence == (f"rank 1 of 2 {says} the cluster, which others were waiting for")
     assert ("script.py" in run.failure.traceback) == (instead != "sys.exit()")
     nothing_left(run)
 
 
 def test_a_worker_that_hangs_is_named_by_who_waits_for_it(script, nothing_left, monkeypatch):
     monkeypatch.setenv("DDL_CLUSTER_TIMEOUT_S", "1")
-    run = ran(script(READ + """
+    run = ran(
+        script(
+            READ
+            + """
     if task.index == 1:
         time.sleep(600)
     cluster.await_all()
-    """), cluster="multi_worker")
+    """
+        ),
+        cluster="multi_worker",
+    )
     assert run.failure.sentence.startswith("rank 0 of 2 (worker 0)")
     assert run.failure.type == "ClusterError"
     assert "worker 0 waited 1 s for worker 1 at 127.0.0.1:" in run.failure.message
@@ -200,14 +251,17 @@ def test_a_worker_that_hangs_is_named_by_who_waits_for_it(script, nothing_left, 
 @pytest.mark.slow
 def test_a_run_that_waits_in_tensorflow_can_be_stopped(script, nothing_left):
     """TensorFlow keeps SIGTERM to itself there, and no Python runs."""
-    run = started(script("""
+    run = started(
+        script("""
     import json, os, time
     if json.loads(os.environ["TF_CONFIG"])["task"]["index"] == 1:
         time.sleep(600)
     import tensorflow as tf
     print("imported", flush=True)
     tf.distribute.MultiWorkerMirroredStrategy()
-    """), cluster="multi_worker")
+    """),
+        cluster="multi_worker",
+    )
     until(lambda: (log := run.folder / "rank-0.log").exists() and "imported" in log.read_text())
     address = read_json(run.folder / "rank-0.json")["address"]
     until(lambda: answers(address))
@@ -217,14 +271,17 @@ def test_a_run_that_waits_in_tensorflow_can_be_stopped(script, nothing_left):
 
 
 def test_a_wrong_tf_config_ends_the_run_with_what_is_wrong(script, nothing_left):
-    run = ran(script("""
+    run = ran(
+        script("""
     import json, os
     from ddl import cluster
     said = json.loads(os.environ["TF_CONFIG"])
     said["task"]["index"] += 2
     os.environ["TF_CONFIG"] = json.dumps(said)
     cluster.read()
-    """), cluster="multi_worker")
+    """),
+        cluster="multi_worker",
+    )
     assert run.failure.type == "ClusterError"
     assert "but the cluster has 2 tasks of that type" in run.failure.message
     nothing_left(run)
@@ -233,14 +290,17 @@ def test_a_wrong_tf_config_ends_the_run_with_what_is_wrong(script, nothing_left)
 def test_a_port_in_use_ends_the_run_with_what_to_do(script, nothing_left):
     with socket.create_server(("", 0)) as taken:
         port = taken.getsockname()[1]
-        run = ran(script(f"""
+        run = ran(
+            script(f"""
     import json, os
     from ddl import cluster
     said = json.loads(os.environ["TF_CONFIG"])
     said["cluster"]["worker"][1] = "127.0.0.1:{port}"
     os.environ["TF_CONFIG"] = json.dumps(said)
     cluster.read()
-    """), cluster="multi_worker")
+    """),
+            cluster="multi_worker",
+        )
     assert run.failure.sentence.startswith("rank 1 of 2 (worker 1)")
     assert f"cannot have port {port}: Address already in use" in run.failure.message
     nothing_left(run)
@@ -253,10 +313,15 @@ def test_scripts_started_by_hand_are_a_cluster_too(script, tmp_path):
     addresses = [f"127.0.0.1:{each.getsockname()[1]}" for each in held]
     for each in held:
         each.close()
-    children = [subprocess.Popen(
-        [sys.executable, path], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        env={**os.environ, "TF_CONFIG": Cluster("worker", index, addresses).tf_config})
-        for index in range(2)]
+    children = [
+        subprocess.Popen(
+            [sys.executable, path],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "TF_CONFIG": Cluster("worker", index, addresses).tf_config},
+        )
+        for index in range(2)
+    ]
     try:
         for child in children:
             assert child.communicate(timeout=100)[0] == b"4.0\n" and child.returncode == 0

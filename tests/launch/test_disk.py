@@ -36,14 +36,12 @@ def disk(tmp_path, monkeypatch):
     """A file system of its own for runs, of two megabytes; returns how to mount it otherwise."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "none", folder],
-                             capture_output=True, text=True)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "none", folder], capture_output=True, text=True)
     if mounted.returncode:
         pytest.skip(f"no file system can be mounted here: {mounted.stderr.strip()}")
     monkeypatch.setenv("DDL_RUNS_DIR", str(folder))
     try:
-        yield lambda options: subprocess.run(
-            ["mount", "-o", f"remount,{options}", folder], check=True)
+        yield lambda options: subprocess.run(["mount", "-o", f"remount,{options}", folder], check=True)
     finally:
         subprocess.run(["umount", "--lazy", folder], check=True)
 
@@ -68,7 +66,10 @@ def test_a_disk_that_is_full_refuses_a_launch_and_hides_no_run(script, disk, tmp
 
 
 def test_ranks_go_on_when_the_disk_fills_up_and_say_so(script, disk, capfd, nothing_left):
-    run = launch(script(FILL + """
+    run = launch(
+        script(
+            FILL
+            + """
     recorder = Recorder() if rank == 0 else None
     for step in range(1, 61):
         print("step", step, "x" * 100)
@@ -80,7 +81,10 @@ def test_ranks_go_on_when_the_disk_fills_up_and_say_so(script, disk, capfd, noth
             recorder.event("step", step=step, samples=step, loss=1.0)
     if rank == 0:
         recorder.result({"steps": 60, "name": "x"})
-    """), oversubscribe=True)
+    """
+        ),
+        oversubscribe=True,
+    )
     assert run.state == "done" and run.result["steps"] == 60
     steps = [event["step"] for event in run.events() if event["event"] == "step"]
     assert steps[:9] == list(range(1, 10)) and steps[-1] == 60 and len(steps) < 60
@@ -92,12 +96,19 @@ def test_ranks_go_on_when_the_disk_fills_up_and_say_so(script, disk, capfd, noth
 
 
 def test_a_rank_that_needs_the_room_is_named_with_its_full_disk(script, disk, nothing_left):
-    run = launch(script(FILL + """
+    run = launch(
+        script(
+            FILL
+            + """
     if rank == 1:
         fill()
         (folder / "weights").write_bytes(bytes(100_000))
     time.sleep(600)
-    """), check=False, oversubscribe=True)
+    """
+        ),
+        check=False,
+        oversubscribe=True,
+    )
     assert run.failure.sentence.startswith("rank 1 of 2")
     assert "found its disk full" in run.failure.sentence and "weights" in run.failure.traceback
     assert "DDL_RUNS_DIR" in run.failure.advice
@@ -106,15 +117,21 @@ def test_a_rank_that_needs_the_room_is_named_with_its_full_disk(script, disk, no
 
 
 @pytest.mark.parametrize("status, state", [(0, "done"), (5, "failed")])
-def test_a_disk_that_takes_no_last_words_is_named_by_who_follows(
-        script, disk, nothing_left, status, state):
-    run = launch(script(FILL + f"""
+def test_a_disk_that_takes_no_last_words_is_named_by_who_follows(script, disk, nothing_left, status, state):
+    run = launch(
+        script(
+            FILL
+            + f"""
     (folder / "reserve").unlink()
     with open(folder / "launcher.jsonl", "ab") as file:  # the block that it has already, too
         file.write(b"\\n" * (4096 - file.tell() % 4096))
     fill()
     os._exit({status})
-    """), workers=1, check=False)
+    """
+        ),
+        workers=1,
+        check=False,
+    )
     assert run.state == state
     if status:
         assert f"disk that holds {run.folder} is full" in run.failure.sentence
@@ -139,8 +156,9 @@ def test_a_run_is_stopped_where_its_end_cannot_be_written_down(script, disk, cap
     run = launch(script("import time; time.sleep(600)"), workers=1, wait=False)
     while run.state != "running":
         pass
-    subprocess.run(["mount", "-o", "remount,ro,force", os.environ["DDL_RUNS_DIR"]],
-                   capture_output=True)  # refused while files are open for writing
+    subprocess.run(
+        ["mount", "-o", "remount,ro,force", os.environ["DDL_RUNS_DIR"]], capture_output=True
+    )  # refused while files are open for writing
     fill(run.folder.parent)
     (run.folder / "reserve").unlink()
     run.stop()

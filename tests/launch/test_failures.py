@@ -30,13 +30,20 @@ def until(condition, timeout_s=60):
 
 
 def test_a_rank_raises(script, nothing_left, capfd):
-    run = launch(script(WAIT + """
+    run = launch(
+        script(
+            WAIT
+            + """
     def deep():
         raise ValueError("broken on purpose")
     if rank == 1:
         deep()
     time.sleep(600)
-    """), check=False, oversubscribe=True)
+    """
+        ),
+        check=False,
+        oversubscribe=True,
+    )
     failure = run.failure
     assert failure.sentence.startswith("rank 1 of 2") and "raised ValueError" in failure.sentence
     frames = failure.traceback.splitlines()
@@ -60,11 +67,18 @@ def test_a_failed_run_ends_the_cell_with_one_sentence(script):
 
 
 def test_a_rank_gives_up_with_a_message(script, nothing_left):
-    run = launch(script(WAIT + """
+    run = launch(
+        script(
+            WAIT
+            + """
     if rank == 0:
         sys.exit("the data set is not here")
     time.sleep(600)
-    """), check=False, oversubscribe=True)
+    """
+        ),
+        check=False,
+        oversubscribe=True,
+    )
     assert run.state == "failed"
     assert "rank 0 of 2" in run.failure.sentence and "gave up" in run.failure.sentence
     assert run.failure.traceback == "the data set is not here\n"
@@ -102,29 +116,38 @@ LAST_WORDS = """
 """
 
 
-@pytest.mark.parametrize("end, status, says", [
-    ("os._exit(3)", 3, "rank 1 of 2 on {host} exited with status 3"),
-    ("os.abort()", 134, "rank 1 of 2 on {host} was killed by SIGABRT"),
-    ("os.kill(os.getpid(), signal.SIGKILL)", 137, "was killed by SIGKILL")])
+@pytest.mark.parametrize(
+    "end, status, says",
+    [
+        ("os._exit(3)", 3, "rank 1 of 2 on {host} exited with status 3"),
+        ("os.abort()", 134, "rank 1 of 2 on {host} was killed by SIGABRT"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", 137, "was killed by SIGKILL"),
+    ],
+)
 def test_a_rank_is_gone_at_once(script, nothing_left, capfd, end, status, says):
     run = launch(script(LAST_WORDS.format(end=end)), check=False, oversubscribe=True)
     assert run.status == status and says.format(host=host_name()) in run.failure.sentence
     assert run.failure.output == ("on its way",) and "[1] on its way" in capfd.readouterr().out
     if "abort" in end:  # Python's own stack is there, too
-        assert "script.py\", line 5 in <module>" in run.failure.traceback
+        assert 'script.py", line 5 in <module>' in run.failure.traceback
     nothing_left(run)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", ["sys.stdout.close(); sys.stderr.close()",
-                                   "os.close(1); os.close(2)", "sys.stdout = sys.stderr = None"])
+@pytest.mark.parametrize(
+    "first", ["sys.stdout.close(); sys.stderr.close()", "os.close(1); os.close(2)", "sys.stdout = sys.stderr = None"]
+)
 def test_a_script_that_has_closed_its_output_fails_in_words(script, nothing_left, first):
-    run = launch(script(f"""
+    run = launch(
+        script(f"""
         import os, sys
         print("before", end="")
         {first}
         raise ValueError("after")
-    """), workers=1, check=False)
+    """),
+        workers=1,
+        check=False,
+    )
     assert run.failure.type == "ValueError" and run.failure.message == "after"
     assert run.failure.output == ("before",) and "script.py" in run.failure.traceback
     nothing_left(run)
@@ -132,14 +155,19 @@ def test_a_script_that_has_closed_its_output_fails_in_words(script, nothing_left
 
 @pytest.mark.slow
 def test_a_rank_leaves_early_while_others_wait(script, nothing_left):
-    run = launch(script("""
+    run = launch(
+        script("""
         import horovod.tensorflow as hvd
         import tensorflow as tf
         hvd.init()
         for _ in range(2 if hvd.rank() == 1 else 3):
             hvd.allreduce(tf.constant(1.0))
         print("all done")
-    """), check=False, oversubscribe=True, timeout_s=90)
+    """),
+        check=False,
+        oversubscribe=True,
+        timeout_s=90,
+    )
     assert run.failure.sentence.startswith("rank 1 of 2")
     assert "ended with status 0" in run.failure.sentence
     assert run.failure.output[-1] == "all done" and run.failure.others == "rank 0 lost touch"
@@ -164,21 +192,36 @@ def test_a_rank_is_killed(script, nothing_left):
 
 
 def test_a_crashed_rank_leaves_a_child_that_holds_stdout(script, nothing_left):
-    run = launch(script(WAIT + """
+    run = launch(
+        script(
+            WAIT
+            + """
     import subprocess
     if rank == 1:
         subprocess.Popen(["sleep", "600"], start_new_session=True)
         raise RuntimeError("crash")
     time.sleep(600)
-    """), check=False, oversubscribe=True, timeout_s=60)
+    """
+        ),
+        check=False,
+        oversubscribe=True,
+        timeout_s=60,
+    )
     assert run.failure.type == "RuntimeError"
     nothing_left(run)
 
 
 def test_ranks_print_bytes_that_are_not_utf_8(script, nothing_left):
-    run = launch(script(WAIT + """
+    run = launch(
+        script(
+            WAIT
+            + """
     sys.stdout.buffer.write(b"before \\xff\\xfe after\\n")
-    """), oversubscribe=True, timeout_s=60)
+    """
+        ),
+        oversubscribe=True,
+        timeout_s=60,
+    )
     assert run.state == "done"
     assert run.logs(rank=1) == "before \ufffd\ufffd after\n"
     nothing_left(run)
@@ -186,7 +229,8 @@ def test_ranks_print_bytes_that_are_not_utf_8(script, nothing_left):
 
 @pytest.mark.slow  # it waits for its time limit
 def test_a_rank_that_never_reaches_the_collective_is_named(script, nothing_left):
-    run = launch(script("""
+    run = launch(
+        script("""
         import time
         import horovod.tensorflow as hvd
         import tensorflow as tf
@@ -194,7 +238,11 @@ def test_a_rank_that_never_reaches_the_collective_is_named(script, nothing_left)
         if hvd.rank() == 1:
             time.sleep(600)
         hvd.allreduce(tf.constant(1.0))
-    """), check=False, oversubscribe=True, timeout_s=30)
+    """),
+        check=False,
+        oversubscribe=True,
+        timeout_s=30,
+    )
     assert run.state == "failed"
     assert "time limit of 30 s: the others were waiting for rank 1" in run.failure.sentence
     assert "script.py" in run.failure.traceback
@@ -207,7 +255,8 @@ INTERRUPTIBLE = "import signal; signal.signal(signal.SIGINT, signal.default_int_
 STAGES = {
     "start": ("import time; time.sleep(600)", lambda run: True),
     "import": ("import tensorflow, time; time.sleep(600)", lambda run: run.state == "running"),
-    "training": ("""
+    "training": (
+        """
         import os, time
         from ddl.record import Recorder
         if os.environ["HOROVOD_RANK"] == "0":
@@ -215,7 +264,9 @@ STAGES = {
             recorder.event("start", steps=10, epochs=1)
             recorder.event("step", step=1, epoch=0.1, samples=8, loss=1.0)
         time.sleep(600)
-    """, lambda run: run.state == "training"),
+    """,
+        lambda run: run.state == "training",
+    ),
 }
 
 
@@ -224,10 +275,12 @@ def test_the_cell_is_interrupted(script, nothing_left, stage):
     """As Jupyter does it: SIGINT to the process that called `launch`."""
     text, reached = STAGES[stage]
     path = script(text)
-    code = (INTERRUPTIBLE + "import sys; from ddl import launch\n"
-            "try:\n    launch(sys.argv[1], oversubscribe=True)\n"
-            "except KeyboardInterrupt as error:\n"
-            "    sys.exit(42 if 'was stopped' in error._render_traceback_()[0] else 1)\n")
+    code = (
+        INTERRUPTIBLE + "import sys; from ddl import launch\n"
+        "try:\n    launch(sys.argv[1], oversubscribe=True)\n"
+        "except KeyboardInterrupt as error:\n"
+        "    sys.exit(42 if 'was stopped' in error._render_traceback_()[0] else 1)\n"
+    )
     cell = subprocess.Popen([sys.executable, "-c", code, str(path)])
     until(lambda: runs() and (runs()[0].folder / "launcher.log").exists())
     (run,) = runs()
@@ -245,10 +298,12 @@ def test_the_cell_is_interrupted(script, nothing_left, stage):
 def test_a_second_interrupt_ends_at_once(script, nothing_left):
     """The launcher is stopped, so that what asks it to end waits for ever."""
     path = script(WAIT + "    time.sleep(600)\n")
-    code = (INTERRUPTIBLE + "import sys; from ddl import launch, run\nrun.STOP_GRACE_S = 1e6\n"
-            "try:\n    launch(sys.argv[1], oversubscribe=True)\n"
-            "except KeyboardInterrupt as error:\n"
-            "    sys.exit(42 if 'was stopped' in error._render_traceback_()[0] else 1)\n")
+    code = (
+        INTERRUPTIBLE + "import sys; from ddl import launch, run\nrun.STOP_GRACE_S = 1e6\n"
+        "try:\n    launch(sys.argv[1], oversubscribe=True)\n"
+        "except KeyboardInterrupt as error:\n"
+        "    sys.exit(42 if 'was stopped' in error._render_traceback_()[0] else 1)\n"
+    )
     cell = subprocess.Popen([sys.executable, "-c", code, str(path)])
     try:
         until(lambda: runs() and runs()[0].state == "running")
@@ -279,8 +334,11 @@ def asked_to_stop(pid):
 
 def test_a_run_that_nobody_holds_leaves_no_descriptor_and_no_zombie(script):
     def open_files():
-        return {os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")
-                if os.path.exists(f"/proc/self/fd/{fd}")}
+        return {
+            os.readlink(f"/proc/self/fd/{fd}")
+            for fd in os.listdir("/proc/self/fd")
+            if os.path.exists(f"/proc/self/fd/{fd}")
+        }
 
     def children():
         return {child.pid for child in psutil.Process().children()}

@@ -54,9 +54,11 @@ def two_hosts():
 def own_network():
     """Interfaces and named namespaces of this machine, and what /etc/hosts says."""
     names = Path("/run/netns")
-    return (sorted(path.name for path in Path("/sys/class/net").iterdir()),
-            sorted(path.name for path in names.iterdir()) if names.exists() else [],
-            Path("/etc/hosts").read_text())
+    return (
+        sorted(path.name for path in Path("/sys/class/net").iterdir()),
+        sorted(path.name for path in names.iterdir()) if names.exists() else [],
+        Path("/etc/hosts").read_text(),
+    )
 
 
 def networks():
@@ -94,9 +96,12 @@ def test_two_hosts_are_two_networks(two_hosts, script, nothing_left, monkeypatch
     monkeypatch.setenv("SLURM_PROCID", "7")  # a job of Slurm around it is another matter
     run = launch(script(WHERE), workers=4, nodes=2, site=two_hosts)
     found = said(run)
-    assert [(there["rank"], there["local_rank"], there["cross_rank"], there["host"])
-            for there in found] == [(0, "0", "0", "host0"), (1, "1", "0", "host0"),
-                                    (2, "0", "1", "host1"), (3, "1", "1", "host1")]
+    assert [(there["rank"], there["local_rank"], there["cross_rank"], there["host"]) for there in found] == [
+        (0, "0", "0", "host0"),
+        (1, "1", "0", "host0"),
+        (2, "0", "1", "host1"),
+        (3, "1", "1", "host1"),
+    ]
     assert [there["address"] for there in found] == [hosts.address(0)] * 2 + [hosts.address(1)] * 2
     assert found[0]["network"] == found[1]["network"] != found[2]["network"]
     assert os.readlink("/proc/self/ns/net") not in {there["network"] for there in found}
@@ -105,13 +110,18 @@ def test_two_hosts_are_two_networks(two_hosts, script, nothing_left, monkeypatch
         assert "tbf" in there["limit"] and "rate 100Mbit" in there["limit"]
         assert there["gpus"] == "" and there["slurms"] == []
     assert [read_json(run.folder / f"rank-{rank}.json")["host"] for rank in range(4)] == [
-        "host0", "host0", "host1", "host1"]
+        "host0",
+        "host0",
+        "host1",
+        "host1",
+    ]
     nothing_left(run)
     assert not {there["network"] for there in found} & networks()
 
 
 def test_three_hosts_reach_each_other(two_hosts, script, nothing_left):
-    run = launch(script("""
+    run = launch(
+        script("""
     import os, socket, time
     rank = int(os.environ["HOROVOD_RANK"])
     door = socket.create_server((f"192.0.2.{rank + 1}", 7000))
@@ -125,14 +135,19 @@ def test_three_hosts_reach_each_other(two_hosts, script, nothing_left):
         else:
             raise SystemExit(f"host{other} does not answer")
     time.sleep(1)
-    """), workers=3, nodes=3, site=hosts.site(rate_mbit=100, hosts=3))
+    """),
+        workers=3,
+        nodes=3,
+        site=hosts.site(rate_mbit=100, hosts=3),
+    )
     assert run.state == "done"
     nothing_left(run)
 
 
 def test_the_link_is_as_slow_as_it_should_be(two_hosts, script, nothing_left):
     """Two million bytes over 100 Mbit/s: never faster, and counted by the interface."""
-    run = launch(script("""
+    run = launch(
+        script("""
     import json, os, psutil, socket, time
     from ddl import hosts
     size, rank = 2_000_000, int(os.environ["HOROVOD_RANK"])
@@ -156,7 +171,11 @@ def test_the_link_is_as_slow_as_it_should_be(two_hosts, script, nothing_left):
         seconds = time.perf_counter() - start
         sent = psutil.net_io_counters(pernic=True)["eth0"].bytes_sent - before
     print(json.dumps({"seconds": seconds, "sent": sent, "link": hosts.link()} if not rank else {}))
-    """), workers=2, nodes=2, site=two_hosts)
+    """),
+        workers=2,
+        nodes=2,
+        site=two_hosts,
+    )
     found = said(run)[0]
     print(f"{8e-6 * 2e6 / found['seconds']:.1f} Mbit/s")
     assert found["seconds"] >= 8 * (2e6 - hosts.BURST_BYTES) / 100e6
@@ -187,13 +206,25 @@ def test_without_being_root(two_hosts, nothing_left):
         where.chmod(0o644)
         python, path = for_nobody(folder)
         ran = subprocess.run(
-            [*AS_NOBODY, python, "-c",
-             "from ddl import hosts, launch; reason = hosts.permitted(); print(reason or launch("
-             "'where.py', workers=4, nodes=2, site=hosts.site()).id)"],
-            cwd=folder, capture_output=True, text=True, env={
-                **os.environ, "HOME": str(folder), "DDL_RUNS_DIR": str(folder / "runs"),
-                "DDL_DATA_DIR": str(folder / "data"), "PYTHONPATH": path,
-                "PYTHONDONTWRITEBYTECODE": "1"})
+            [
+                *AS_NOBODY,
+                python,
+                "-c",
+                "from ddl import hosts, launch; reason = hosts.permitted(); print(reason or launch("
+                "'where.py', workers=4, nodes=2, site=hosts.site()).id)",
+            ],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            env={
+                **os.environ,
+                "HOME": str(folder),
+                "DDL_RUNS_DIR": str(folder / "runs"),
+                "DDL_DATA_DIR": str(folder / "data"),
+                "PYTHONPATH": path,
+                "PYTHONDONTWRITEBYTECODE": "1",
+            },
+        )
         last = ran.stdout.splitlines()[-1] if ran.stdout else ran.stderr
         if last.startswith("this user may not"):
             pytest.skip(f"this kernel does not let users make namespaces: {last}")
@@ -211,10 +242,19 @@ def test_without_being_root(two_hosts, nothing_left):
 def test_where_the_kernel_allows_no_more_networks_it_says_so(two_hosts):
     """In a namespace of users that may have no namespaces of networks: a refusal that is real."""
     ran = subprocess.run(
-        ["unshare", "--user", "--map-root-user", "sh", "-c",
-         'echo 0 > /proc/sys/user/max_net_namespaces && exec "$0" -c '
-         '"from ddl import hosts; print(hosts.permitted())"', sys.executable],
-        capture_output=True, text=True)
+        [
+            "unshare",
+            "--user",
+            "--map-root-user",
+            "sh",
+            "-c",
+            'echo 0 > /proc/sys/user/max_net_namespaces && exec "$0" -c '
+            '"from ddl import hosts; print(hosts.permitted())"',
+            sys.executable,
+        ],
+        capture_output=True,
+        text=True,
+    )
     if "unshare failed" in ran.stderr:
         pytest.skip(f"this kernel does not let users make namespaces: {ran.stderr}")
     assert ran.stdout.startswith("this user may not make network namespaces here: unshare")
@@ -230,9 +270,11 @@ def for_nobody(folder):
     places = f"{ROOT / 'source_code'}:{Path(psutil.__file__).parents[1]}"
     for python in (sys.executable, "/usr/bin/python3"):
         tried = subprocess.run(
-            [*AS_NOBODY, "sh", "-c", f'exec "{python}" -c "import ddl, psutil"'], cwd=folder,
+            [*AS_NOBODY, "sh", "-c", f'exec "{python}" -c "import ddl, psutil"'],
+            cwd=folder,
             env={**os.environ, "PYTHONPATH": places, "PYTHONDONTWRITEBYTECODE": "1"},
-            capture_output=True)
+            capture_output=True,
+        )
         if tried.returncode == 0:
             return python, places
     pytest.skip("no Python here that the user nobody may run and that has psutil")
@@ -252,13 +294,19 @@ def test_a_rank_is_killed(two_hosts, script, nothing_left):
 
 
 def test_a_rank_raises_and_leaves_a_child(two_hosts, script, nothing_left):
-    run = launch(script("""
+    run = launch(
+        script("""
     import os, subprocess, time
     if os.environ["HOROVOD_RANK"] == "3":
         subprocess.Popen(["sleep", "600"], start_new_session=True)
         raise ValueError("broken on purpose")
     time.sleep(600)
-    """), workers=4, nodes=2, site=two_hosts, check=False)
+    """),
+        workers=4,
+        nodes=2,
+        site=two_hosts,
+        check=False,
+    )
     assert run.failure.sentence.startswith("rank 3 of 4 on host1 raised ValueError")
     assert run.failure.others == "the other ranks were ended"
     nothing_left(run)
@@ -300,16 +348,18 @@ def test_a_detached_run_is_found_and_stopped(two_hosts, script, nothing_left):
 def test_whoever_is_killed_nothing_stays(two_hosts, script, nothing_left, who):
     """By SIGKILL, which nobody can hear: the notebook's kernel, or `ddl.hosts` itself."""
     detach = who != "the launcher"  # nobody looks on, and cleans up
-    code = ("import sys, time; from ddl import hosts, launch; run = launch(sys.argv[1], workers=2, "
-            f"nodes=2, site=hosts.site(100), wait=False, detach={detach}); "
-            "print(run.id, flush=True); time.sleep(600)")
-    kernel = subprocess.Popen([sys.executable, "-c", code, str(script(SLEEP))],
-                              stdout=subprocess.PIPE, text=True)
+    code = (
+        "import sys, time; from ddl import hosts, launch; run = launch(sys.argv[1], workers=2, "
+        f"nodes=2, site=hosts.site(100), wait=False, detach={detach}); "
+        "print(run.id, flush=True); time.sleep(600)"
+    )
+    kernel = subprocess.Popen([sys.executable, "-c", code, str(script(SLEEP))], stdout=subprocess.PIPE, text=True)
     try:
         run = attach(kernel.stdout.readline().strip())
         until(lambda: up(run))
-        victim = kernel.pid if not detach else json.loads(
-            (run.folder / "launcher.jsonl").read_text().splitlines()[0])["pid"]
+        victim = (
+            kernel.pid if not detach else json.loads((run.folder / "launcher.jsonl").read_text().splitlines()[0])["pid"]
+        )
         os.kill(victim, signal.SIGKILL)
         if not detach:
             kernel.wait()
@@ -325,8 +375,15 @@ def test_whoever_is_killed_nothing_stays(two_hosts, script, nothing_left, who):
 
 
 def test_horovod_in_several_ways_over_the_link(two_hosts, nothing_left):
-    run = launch("hierarchical_allreduce.py", workers=4, nodes=2, site=two_hosts, timeout_s=200,
-                 sizes=[4, 2**16, 2**19], seconds=0.3)
+    run = launch(
+        "hierarchical_allreduce.py",
+        workers=4,
+        nodes=2,
+        site=two_hosts,
+        timeout_s=200,
+        sizes=[4, 2**16, 2**19],
+        seconds=0.3,
+    )
     points = run.result["points"]
     assert [point["variant"] for point in points] == list(VARIANTS) * 3
     assert (run.result["hosts"], run.result["rate_mbit"]) == (2, 100)
@@ -344,12 +401,12 @@ def test_horovod_in_several_ways_over_the_link(two_hosts, nothing_left):
 
 def test_on_one_host_there_is_no_hierarchy(two_hosts):
     run = launch("hierarchical_allreduce.py", workers=2, nodes=2, site=two_hosts, check=False)
-    assert run.failure.type == "SystemExit" and "two hosts with two ranks each" in (
-        run.failure.traceback)
+    assert run.failure.type == "SystemExit" and "two hosts with two ranks each" in (run.failure.traceback)
 
 
 def test_a_cluster_of_tf_distribute_meets_over_the_link(two_hosts, script, nothing_left):
-    run = launch(script("""
+    run = launch(
+        script("""
     from ddl import cluster
     cluster.await_all()
     import tensorflow as tf
@@ -358,10 +415,18 @@ def test_a_cluster_of_tf_distribute_meets_over_the_link(two_hosts, script, nothi
     total = strategy.run(lambda: context().all_reduce("sum", tf.constant(1.0)))
     total = strategy.experimental_local_results(total)[0]
     print(cluster.read().address, float(total.numpy()))
-    """), workers=2, nodes=2, site=two_hosts, cluster="multi_worker", timeout_s=150)
+    """),
+        workers=2,
+        nodes=2,
+        site=two_hosts,
+        cluster="multi_worker",
+        timeout_s=150,
+    )
     last = [run.logs(rank).splitlines()[-1].split() for rank in range(2)]
     assert [(address.split(":")[0], total) for address, total in last] == [
-        (hosts.address(0), "2.0"), (hosts.address(1), "2.0")]
+        (hosts.address(0), "2.0"),
+        (hosts.address(1), "2.0"),
+    ]
     nothing_left(run)
 
 
@@ -369,10 +434,26 @@ def test_a_cluster_of_tf_distribute_meets_over_the_link(two_hosts, script, nothi
 
 
 def test_recording_what_two_hosts_do(two_hosts, tmp_path):
-    ran = subprocess.run([sys.executable, ROOT / "tools" / "reference.py", "--only", "two-hosts",
-                          "--size", "smoke", "--work", tmp_path / "work", "--results", tmp_path],
-                         capture_output=True, text=True)
+    ran = subprocess.run(
+        [
+            sys.executable,
+            ROOT / "tools" / "reference.py",
+            "--only",
+            "two-hosts",
+            "--size",
+            "smoke",
+            "--work",
+            tmp_path / "work",
+            "--results",
+            tmp_path,
+        ],
+        capture_output=True,
+        text=True,
+    )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     results = read_json_lines(tmp_path / "two-hosts.jsonl")
     assert [(result["script"], result["rate_mbit"]) for result in results] == [
-        ("hierarchical_allreduce.py", 1000), ("step_times.py", None), ("step_times.py", 1000)]
+        ("hierarchical_allreduce.py", 1000),
+        ("step_times.py", None),
+        ("step_times.py", 1000),
+    ]

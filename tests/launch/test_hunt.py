@@ -10,9 +10,13 @@ from ddl import hunt, launch
 pytestmark = pytest.mark.slow
 
 SYMPTOMS = {
-    "none": [], "A": ["ranks drift apart"], "B": ["throughput miscounted"],
-    "C": ["ranks share samples"], "D": ["more than rank 0 writes"],
-    "E": ["ranks begin differently"], "F": ["learning rate not scaled"],
+    "none": [],
+    "A": ["ranks drift apart"],
+    "B": ["throughput miscounted"],
+    "C": ["ranks share samples"],
+    "D": ["more than rank 0 writes"],
+    "E": ["ranks begin differently"],
+    "F": ["learning rate not scaled"],
 }
 
 

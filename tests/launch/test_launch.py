@@ -48,13 +48,28 @@ def test_a_horovod_script_runs_unmodified(script, nothing_left, workers):
     assert run.state == "done", run.failure
     total = sum(range(1, workers + 1))
     assert [(said["rank"], said["size"], said["sum"]) for said in lines(run, workers)] == [
-        (rank, workers, total) for rank in range(workers)]
+        (rank, workers, total) for rank in range(workers)
+    ]
     nothing_left(run)
 
 
 def test_a_script_sees_what_python_would_show_it(script, tmp_path, monkeypatch):
-    awkward = ["a b", "it's", '"q"', "$HOME", "`x`", "*", "", "a;b&c|d", "é", "--threads", "-np", "--m",
-               "-n", "--gloo-t=1"]
+    awkward = [
+        "a b",
+        "it's",
+        '"q"',
+        "$HOME",
+        "`x`",
+        "*",
+        "",
+        "a;b&c|d",
+        "é",
+        "--threads",
+        "-np",
+        "--m",
+        "-n",
+        "--gloo-t=1",
+    ]
     path = script(ECHO, "my folder/my $cript.py")
     folder = tmp_path / "work dir"
     folder.mkdir()
@@ -62,16 +77,34 @@ def test_a_script_sees_what_python_would_show_it(script, tmp_path, monkeypatch):
     run = launch(path, args=awkward, threads=3, oversubscribe=True)
     for rank, said in enumerate(lines(run)):
         assert said == {
-            "rank": rank, "size": 2, "argv": [str(path), *awkward], "cwd": str(folder),
-            "name": "__main__", "file": str(path), "path0": str(path.parent), "threads": "3",
-            "main": True, "secret": None}
+            "rank": rank,
+            "size": 2,
+            "argv": [str(path), *awkward],
+            "cwd": str(folder),
+            "name": "__main__",
+            "file": str(path),
+            "path0": str(path.parent),
+            "threads": "3",
+            "main": True,
+            "secret": None,
+        }
 
 
 def test_a_run_leaves_its_records(script):
     run = launch(script(ECHO), name="echo", args=["x"], oversubscribe=True)
     names = sorted(path.name for path in run.folder.iterdir())
-    assert names == ["command.sh", "job.json", "launcher.jsonl", "launcher.log", "rank-0.json",
-                     "rank-0.log", "rank-1.json", "rank-1.log", "stack-0.txt", "stack-1.txt"]
+    assert names == [
+        "command.sh",
+        "job.json",
+        "launcher.jsonl",
+        "launcher.log",
+        "rank-0.json",
+        "rank-0.log",
+        "rank-1.json",
+        "rank-1.log",
+        "stack-0.txt",
+        "stack-1.txt",
+    ]
     assert run.job["name"] == "echo" and run.job["args"] == ["x"]
     assert (run.folder / "command.sh").read_text().splitlines()[1] == run.job["shell_line"]
 
@@ -106,8 +139,9 @@ def test_the_environment_reaches_ranks_but_no_command_line(script, monkeypatch):
         time.sleep(0.2)
     assert "ddl.rank" in seen and "hush-4711" not in seen
     assert [said["secret"] for said in lines(run)] == ["hush-4711"] * 2
-    assert all(b"hush-4711" not in file.read_bytes() for file in run.folder.iterdir()
-               if not file.name.startswith("rank-"))
+    assert all(
+        b"hush-4711" not in file.read_bytes() for file in run.folder.iterdir() if not file.name.startswith("rank-")
+    )
 
 
 def test_two_runs_at_the_same_time_keep_apart(script, nothing_left):
@@ -139,15 +173,20 @@ def test_attaching_by_the_beginning_of_an_id(script):
 
 
 def test_a_run_is_followed_and_stopped_from_another_process(script, nothing_left):
-    run = launch(script("""
+    run = launch(
+        script("""
         import time
         print("up", flush=True)
         time.sleep(600)
-    """), wait=False, oversubscribe=True)
+    """),
+        wait=False,
+        oversubscribe=True,
+    )
     while run.state != "running":
         time.sleep(0.1)
-    code = ("import sys; from ddl import attach; run = attach(sys.argv[1]); print(run.state); "
-            "run.stop(); print(run.state)")
+    code = (
+        "import sys; from ddl import attach; run = attach(sys.argv[1]); print(run.state); run.stop(); print(run.state)"
+    )
     other = subprocess.run([sys.executable, "-c", code, run.id], capture_output=True, text=True)
     assert other.stdout.split() == ["running", "stopped"], other.stderr
     assert run.state == "stopped" and run.failure is None
@@ -156,14 +195,21 @@ def test_a_run_is_followed_and_stopped_from_another_process(script, nothing_left
 
 def test_a_detached_run_outlives_its_kernel_and_an_interrupt(script, nothing_left):
     path = script("import time; print('up', flush=True); time.sleep(6); print('through')")
-    code = ("import sys; from ddl import launch; print(launch(sys.argv[1], oversubscribe=True, "
-            "detach=True).id)")
+    code = "import sys; from ddl import launch; print(launch(sys.argv[1], oversubscribe=True, detach=True).id)"
     kernel = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True)
     run = attach(kernel.stdout.strip())
     follower = subprocess.Popen(
-        [sys.executable, "-c", "import signal, sys; from ddl import attach; "
-         "signal.signal(signal.SIGINT, signal.default_int_handler); attach(sys.argv[1]).wait()",
-         run.id], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        [
+            sys.executable,
+            "-c",
+            "import signal, sys; from ddl import attach; "
+            "signal.signal(signal.SIGINT, signal.default_int_handler); attach(sys.argv[1]).wait()",
+            run.id,
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     while "up" not in (line := follower.stdout.readline()):
         assert line, follower.stderr.read()
     follower.send_signal(signal.SIGINT)
@@ -174,7 +220,8 @@ def test_a_detached_run_outlives_its_kernel_and_an_interrupt(script, nothing_lef
 
 
 def test_a_detached_view_of_a_finished_run_reads_its_result(script):
-    run = launch(script("""
+    run = launch(
+        script("""
         import os
         from ddl.record import Recorder
         if os.environ["HOROVOD_RANK"] == "0":
@@ -183,7 +230,10 @@ def test_a_detached_view_of_a_finished_run_reads_its_result(script):
             recorder.event("evaluation", step=1, epoch=1.0, samples=8, loss=1.0,
                            test_accuracy=0.5)
             recorder.result({"test_accuracy": 0.5})
-    """), name="tiny", oversubscribe=True)
+    """),
+        name="tiny",
+        oversubscribe=True,
+    )
     again = attach(run.id)
     assert again.result == {"id": run.id, "name": "tiny", "test_accuracy": 0.5}
     assert again.history["test_accuracy"].tolist() == [0.5]
@@ -194,8 +244,7 @@ def test_command_line(script):
     path = script(ECHO)
 
     def ddl(*words):
-        return subprocess.run([sys.executable, "-m", "ddl.cli", *words], capture_output=True,
-                              text=True, timeout=120)
+        return subprocess.run([sys.executable, "-m", "ddl.cli", *words], capture_output=True, text=True, timeout=120)
 
     done = ddl("run", "--oversubscribe", "--name", "cli", str(path), "--recipe", "a b")
     assert done.returncode == 0, done.stdout + done.stderr

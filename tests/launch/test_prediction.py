@@ -22,8 +22,15 @@ def test_a_step_is_predicted_run_and_reported(nothing_left):
     alone = launch("step_times.py", workers=1, threads=1, model="cnn", steps=STEPS)
     company = launch("step_times.py", model="cnn", steps=STEPS, **TWO)
     bench = launch("bench_allreduce.py", operations="all_reduce", sizes=[4, 16384, 1048576], **TWO)
-    training = launch("train_cifar.py", recipe="batch_norm", steps=4 * STEPS, test_samples=100,
-                      data_set="synthetic", train_samples=2048, **TWO)
+    training = launch(
+        "train_cifar.py",
+        recipe="batch_norm",
+        steps=4 * STEPS,
+        test_samples=100,
+        data_set="synthetic",
+        train_samples=2048,
+        **TWO,
+    )
     for run in (alone, company, bench, training):
         nothing_left(run)
 
@@ -45,8 +52,7 @@ def test_a_step_is_predicted_run_and_reported(nothing_left):
         assert 0 < one.full_overlap_s <= one.seconds <= one.no_overlap_s < math.inf and one.batch == 64
         assert one.efficiency_no_overlap <= one.efficiency <= one.efficiency_full_overlap
     rows = prediction.report(predicted, training)
-    in_turns = prediction.report({"ranks in company, in turns": predicted["ranks in company"]},
-                                 company)
+    in_turns = prediction.report({"ranks in company, in turns": predicted["ranks in company"]}, company)
 
     # The report is the result. How far off it is depends on what else the machine does.
     folder = course_root() / "build" / "prediction"
@@ -56,8 +62,9 @@ def test_a_step_is_predicted_run_and_reported(nothing_left):
     records = [*rows.to_dict("records"), *in_turns.to_dict("records")]
     (folder / "report.json").write_text(json.dumps(records, indent=1) + "\n")
     plot_fit(bench, fit).savefig(folder / "fit.png")
-    plot_prediction([prediction.predict_step(company, fit, ranks) for ranks in (1, 2, 3, 4)],
-                    [training]).savefig(folder / "prediction.png")
+    plot_prediction([prediction.predict_step(company, fit, ranks) for ranks in (1, 2, 3, 4)], [training]).savefig(
+        folder / "prediction.png"
+    )
     for row in json.loads((folder / "report.json").read_text()):
         assert all(math.isfinite(row[key]) for key in ("predicted_ms", "measured_ms", "error"))
         assert row["measured_ms"] > 0

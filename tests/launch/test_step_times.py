@@ -19,8 +19,16 @@ def widths(*numbers):
 
 
 def measured(workers, numbers, name=None, **options):
-    return launch("step_times.py", workers=workers, threads=1, args=widths(*numbers), name=name,
-                  oversubscribe=True, **SMALL, **options)
+    return launch(
+        "step_times.py",
+        workers=workers,
+        threads=1,
+        args=widths(*numbers),
+        name=name,
+        oversubscribe=True,
+        **SMALL,
+        **options,
+    )
 
 
 def test_one_and_two_ranks_over_several_sizes(nothing_left):
@@ -37,15 +45,13 @@ def test_one_and_two_ranks_over_several_sizes(nothing_left):
             assert sum(size[f"{part}_s"]["low"] for part in PARTS) <= size["step_s"]["high"]
         nothing_left(run)
     assert all(size["part"]["of"] == 2 for size in one.result["sizes"])
-    assert all("part" not in size and size["communication_s"]["median"] > 0
-               for size in two.result["sizes"])
+    assert all("part" not in size and size["communication_s"]["median"] > 0 for size in two.result["sizes"])
     assert len(payoff(one, two).bytes) == 3
     assert "1 rank, width 1" in plot_step_times([one, two]).alt
 
     # What Horovod wrote down: each gradient averaged in each step, the warm-up's too.
     spans = timeline.read(two.folder / timeline.FILE)
-    reduced = [span.tensor for span in spans
-               if span.phase == "negotiation" and span.operation == "ALLREDUCE"]
+    reduced = [span.tensor for span in spans if span.phase == "negotiation" and span.operation == "ALLREDUCE"]
     for width in (1, 2, 4):
         for gradient in range(14):
             assert reduced.count(f"width{width}.gradient{gradient}") == SMALL["steps"] + 3
@@ -56,8 +62,13 @@ def test_settings_reach_horovod_and_can_be_compared():
     plain = measured(2, [2], name="together", cycle_time_ms=20, timeline=True)
     alone = measured(2, [2], name="alone", cycle_time_ms=20, fusion_threshold_mb=0, timeline=True)
     less = measured(2, [2], name="less", aggregate=2, fp16_compression=True)
-    copies = [sum(span.phase == "copying" and span.operation == "ALLREDUCE"
-                  for span in timeline.read(run.folder / timeline.FILE)) for run in (plain, alone)]
+    copies = [
+        sum(
+            span.phase == "copying" and span.operation == "ALLREDUCE"
+            for span in timeline.read(run.folder / timeline.FILE)
+        )
+        for run in (plain, alone)
+    ]
     assert copies[0] > 0 and copies[1] == 0  # only fused tensors are copied together
     size = less.result["sizes"][0]
     assert size["sent_bytes"] == size["gradient_bytes"] // 2

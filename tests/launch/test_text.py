@@ -28,8 +28,10 @@ def ways(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DDL_RUNS_DIR", str(tmp_path_factory.mktemp("ways")))
         patch.setenv("DDL_VIEW", "plain")
-        return {way: launch("train_text.py", strategy=way, name=way, epochs=3, class_weights=True,
-                            **options, **SMALL) for way, options in WAYS.items()}
+        return {
+            way: launch("train_text.py", strategy=way, name=way, epochs=3, class_weights=True, **options, **SMALL)
+            for way, options in WAYS.items()
+        }
 
 
 def weights(run):
@@ -56,12 +58,16 @@ def test_records_say_what_was_trained(ways, way):
     assert result["replicas"] == (1 if way == "single" else 2)
     assert result["per_rank_batch"] * processes == result["global_batch"] == 128
     assert result["data"] == {
-        "name": "questions", "form": "generated", "unit": "questions", "train_samples": 1600,
-        "validation_samples": 200, "test_samples": 200,
-        "positive_share": load_questions("questions", samples=2000).parts().train.targets.mean()}
+        "name": "questions",
+        "form": "generated",
+        "unit": "questions",
+        "train_samples": 1600,
+        "validation_samples": 200,
+        "test_samples": 200,
+        "positive_share": load_questions("questions", samples=2000).parts().train.targets.mean(),
+    }
     assert result["steps"] == 36 and result["samples"] == 36 * 128
-    assert result["test"]["majority"] == text.majority(
-        load_questions("questions", samples=2000).parts().test.targets)
+    assert result["test"]["majority"] == text.majority(load_questions("questions", samples=2000).parts().test.targets)
     assert list((ways[way].folder / "tensorboard").rglob("events.out.*"))
     assert "epoch 0: loss" in ways[way].logs(0) and ".." in ways[way].logs(0)
     if processes == 2:
@@ -82,8 +88,16 @@ def test_tables_and_pictures_of_real_runs(ways):
 
 def test_stopping_goes_back_to_the_best_weights_and_an_export_is_an_embedding(tmp_path):
     exported = tmp_path / "embedding"
-    first = launch("train_text.py", workers=1, epochs=40, patience=1, learning_rate=0.003,
-                   verbose="full", export=exported, **{**SMALL, "samples": 6000})
+    first = launch(
+        "train_text.py",
+        workers=1,
+        epochs=40,
+        patience=1,
+        learning_rate=0.003,
+        verbose="full",
+        export=exported,
+        **{**SMALL, "samples": 6000},
+    )
     losses = first.history["validation_loss"]
     assert first.result["stopped_by"] == "patience" and len(losses) < 40
     best = first.result["best_epoch"]
@@ -94,16 +108,17 @@ def test_stopping_goes_back_to_the_best_weights_and_an_export_is_an_embedding(tm
     assert f"lowest after epoch {best} of {best + 1}" in first.logs(0)
     assert first.result["tuned"]["f1"] > 0.4
 
-    second = launch("train_text.py", workers=2, strategy="horovod", embedding=exported, epochs=1,
-                    **SMALL)
+    second = launch("train_text.py", workers=2, strategy="horovod", embedding=exported, epochs=1, **SMALL)
     table = weights(first)[0].size
     assert second.result["parameters"] == first.result["parameters"] - table
     assert second.result["embedding"] == str(exported)
 
 
 def test_a_wrong_embedding_and_a_missing_cluster_are_said(tmp_path):
-    for options, said in ((dict(embedding=tmp_path), "it has no saved_model.pb"),
-                          (dict(strategy="multi_worker"), "TF_CONFIG is not set")):
+    for options, said in (
+        (dict(embedding=tmp_path), "it has no saved_model.pb"),
+        (dict(strategy="multi_worker"), "TF_CONFIG is not set"),
+    ):
         with pytest.raises(RunFailed, match="gave up") as failed:
             launch("train_text.py", workers=1, **options, **SMALL)
         log = failed.value.run.logs(0)
@@ -143,16 +158,18 @@ def house_numbers(tmp_path, monkeypatch):
         digits = np.arange(samples, dtype=np.uint8) % 10
         pictures = rng.integers(0, 40, (32, 32, 3, samples), np.uint8)
         pictures += (20 * digits).astype(np.uint8)  # the brighter, the larger
-        savemat(tmp_path / f"{part}_32x32.mat", {
-            "X": pictures, "y": np.where(digits == 0, 10, digits)[:, None]})
+        savemat(tmp_path / f"{part}_32x32.mat", {"X": pictures, "y": np.where(digits == 0, 10, digits)[:, None]})
 
 
 def test_house_numbers_are_trained_by_the_step_of_a_file(house_numbers, script, nothing_left):
-    run = launch("svhn_loop.py", workers=1, loop=script(RIGHT), epochs=4, global_batch=20,
-                 learning_rate=0.01)
+    run = launch("svhn_loop.py", workers=1, loop=script(RIGHT), epochs=4, global_batch=20, learning_rate=0.01)
     result = run.result
-    assert result["data"] == {"name": "svhn", "form": "official layout, unverified",
-                              "train_samples": 300, "test_samples": 133}
+    assert result["data"] == {
+        "name": "svhn",
+        "form": "official layout, unverified",
+        "train_samples": 300,
+        "test_samples": 133,
+    }
     assert result["agrees"] is True and result["first_step"]["ratio"] == pytest.approx(1, abs=1e-3)
     assert result["replicas"] == 2 and result["steps"] == 60
     # Of 133 pictures each counts the same: the share is a whole number of them.
@@ -171,12 +188,17 @@ def test_a_step_that_takes_the_mean_of_each_replica_is_found(house_numbers, scri
     assert any("2 times as long" in note for note in run.progress().notes)
 
 
-@pytest.mark.parametrize("text, said", [
-    (None, "there is no such file"),
-    ("make_step = 1", "it does not define make_step"),
-    (RIGHT.replace("    return step\n", "    return lambda *batch: None\n"),
-     "the step returned NoneType, which is not one number"),
-])
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        (None, "there is no such file"),
+        ("make_step = 1", "it does not define make_step"),
+        (
+            RIGHT.replace("    return step\n", "    return lambda *batch: None\n"),
+            "the step returned NoneType, which is not one number",
+        ),
+    ],
+)
 def test_a_file_that_is_no_training_step_is_named(house_numbers, script, tmp_path, text, said):
     path = script(text, "loop.py") if text else tmp_path / "none.py"
     with pytest.raises(RunFailed, match="gave up" if text else "status 2") as failed:

@@ -41,8 +41,9 @@ def test_all_synchronous_ways_reach_the_same_weights(runs, step):
 
 @pytest.mark.parametrize("name", WAYS)
 def test_the_loss_of_a_step_is_that_of_the_global_batch(runs, name):
-    losses = {each: [event["loss"] for event in runs[each].events() if event["event"] == "step"]
-              for each in ("single", name)}
+    losses = {
+        each: [event["loss"] for event in runs[each].events() if event["event"] == "step"] for each in ("single", name)
+    }
     assert losses[name][0] == pytest.approx(losses["single"][0], rel=1e-5)
 
 
@@ -90,9 +91,16 @@ def test_a_batch_that_cannot_be_split_ends_with_the_reason(nothing_left):
 
 def test_a_parameter_server_trains_out_of_step_and_gets_there(nothing_left):
     """Two workers on however few cores: it does not hang, and it learns."""
-    run = launch("ways/parameter_server.py", workers=2, cluster="parameter_server",
-                 epochs=5, train_samples=5000, test_samples=1000, data_set="synthetic",
-                 timeout_s=300)
+    run = launch(
+        "ways/parameter_server.py",
+        workers=2,
+        cluster="parameter_server",
+        epochs=5,
+        train_samples=5000,
+        test_samples=1000,
+        data_set="synthetic",
+        timeout_s=300,
+    )
     assert run.state == "done"
     result = run.result
     assert (result["steps"], result["samples"], result["ranks"]) == (390, 390 * 64, 2)
@@ -108,8 +116,12 @@ def test_a_loss_is_scaled_right_by_what_is_really_in_the_global_batch(nothing_le
     cases = {case["name"]: case for case in run.result["cases"]}
     assert run.result["samples_per_replica"] == {"whole": [32, 32], "short": [3, 2]}
     right = {name for name, case in cases.items() if case["relative_error"] < 1e-5}
-    assert right == {"sum over the global batch", "mean of the replicas' means",
-                     "sum over what is there, short batch", "L2 counted once"}
+    assert right == {
+        "sum over the global batch",
+        "mean of the replicas' means",
+        "sum over what is there, short batch",
+        "L2 counted once",
+    }
     wrong = [case for name, case in cases.items() if name not in right]
     assert all(case["relative_error"] > 0.02 for case in wrong)
     assert cases["mean of each replica"]["ratio"] == pytest.approx(2, rel=1e-4)

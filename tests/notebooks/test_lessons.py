@@ -63,12 +63,18 @@ def test_links_lead_to_files_that_are_there(source):
 
 # What does not depend on the machine: a limit of learning rates, numbers sent; a factor, an answer.
 SAID = {
-    "1.Gradient-Basics": ("no guess made · came out: 0.1333",
-                          "numbers sent by each rank: no guess made · came out: 1500"),
-    "2.System-Topology": ("pairs without an NVLink: no guess made · came out: 12",
-                          "GB/s, slowest hop: no guess made · came out: 15.75"),
-    "3.Multi-GPU": ("times the single device's gradient: no guess made · came out: 2",
-                    "agrees with a single device: True"),
+    "1.Gradient-Basics": (
+        "no guess made · came out: 0.1333",
+        "numbers sent by each rank: no guess made · came out: 1500",
+    ),
+    "2.System-Topology": (
+        "pairs without an NVLink: no guess made · came out: 12",
+        "GB/s, slowest hop: no guess made · came out: 15.75",
+    ),
+    "3.Multi-GPU": (
+        "times the single device's gradient: no guess made · came out: 2",
+        "agrees with a single device: True",
+    ),
 }
 
 

@@ -53,19 +53,22 @@ class Graded:
 
     def asked(self):
         """Names that answers define."""
-        code = [cell.source for cell in self.answers.values()
-                if cell.cell_type == "code" and not cell.source.startswith("%%")]
+        code = [
+            cell.source
+            for cell in self.answers.values()
+            if cell.cell_type == "code" and not cell.source.startswith("%%")
+        ]
         trees = [node for source in code for node in ast.parse(source).body]
         assigned = {node.targets[0].id for node in trees if isinstance(node, ast.Assign)}
         return assigned | {node.name for node in trees if isinstance(node, ast.FunctionDef)}
 
 
 LESSONS = (
-    Graded("1.Gradient-Basics", questions=14, points=35, sections=11, guessing=1,
-           packages=("math", "numpy", "ddl.ring")),
+    Graded(
+        "1.Gradient-Basics", questions=14, points=35, sections=11, guessing=1, packages=("math", "numpy", "ddl.ring")
+    ),
     Graded("2.System-Topology", questions=13, points=34, sections=8, guessing=1),
-    Graded("3.Multi-GPU", questions=15, points=40, sections=8, guessing=2,
-           packages=("math", "numpy", "json")),
+    Graded("3.Multi-GPU", questions=15, points=40, sections=8, guessing=2, packages=("math", "numpy", "json")),
 )
 each_lesson = pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.name)
 
@@ -104,8 +107,12 @@ def test_every_test_and_every_prompt_has_its_answer_cell(lesson):
 
 @each_lesson
 def test_points_are_those_that_the_text_says(lesson):
-    said = [int(number) for cell in lesson.cells if cell.cell_type == "markdown"
-            for number in re.findall(r"\*\*Question[^*]*\*\* \((\d+) points?\)", cell.source)]
+    said = [
+        int(number)
+        for cell in lesson.cells
+        if cell.cell_type == "markdown"
+        for number in re.findall(r"\*\*Question[^*]*\*\* \((\d+) points?\)", cell.source)
+    ]
     given = [points(cell) for cell in lesson.graded.values() if cell.metadata.nbgrader.grade]
     assert said == given and sum(given) == lesson.points
     assert all(cell.metadata.nbgrader.grade is False for cell in lesson.prompts.values())
@@ -159,8 +166,12 @@ def test_what_tests_define_is_nothing_that_other_cells_use(lesson):
             continue
         uses, defines = names_in(cell.source)
         if cell in lesson.tests.values():
-            imported = {alias.asname or alias.name for node in ast.walk(ast.parse(cell.source))
-                        if isinstance(node, (ast.Import, ast.ImportFrom)) for alias in node.names}
+            imported = {
+                alias.asname or alias.name
+                for node in ast.walk(ast.parse(cell.source))
+                if isinstance(node, (ast.Import, ast.ImportFrom))
+                for alias in node.names
+            }
             theirs |= dict.fromkeys(defines - imported, cell.metadata.nbgrader.grade_id)
         else:
             taken = {name: theirs[name] for name in (uses - defines) & set(theirs)}
@@ -193,9 +204,13 @@ def execute(notebook, monkeypatch):
             cell.source = cell.source.replace('"reader"', '"smoke"')
     NotebookClient(notebook, kernel_name="python3", timeout=300).execute()
     assert all(cell.execution_count for cell in notebook.cells if cell.cell_type == "code")
-    return {cell.metadata.nbgrader.grade_id: output.ename
-            for cell in notebook.cells if cell.cell_type == "code"
-            for output in cell.outputs if output.output_type == "error"}
+    return {
+        cell.metadata.nbgrader.grade_id: output.ename
+        for cell in notebook.cells
+        if cell.cell_type == "code"
+        for output in cell.outputs
+        if output.output_type == "error"
+    }
 
 
 @pytest.mark.slow

@@ -13,9 +13,24 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.slow
 def test_recording_keeps_every_arm_and_resumes(tmp_path):
-    command = [sys.executable, ROOT / "tools" / "reference.py", "--only", "convergence",
-               "--size", "smoke", "--data-set", "synthetic", "--seeds", "5", "--factors", "1",
-               "--work", tmp_path / "work", "--results", tmp_path / "results"]
+    command = [
+        sys.executable,
+        ROOT / "tools" / "reference.py",
+        "--only",
+        "convergence",
+        "--size",
+        "smoke",
+        "--data-set",
+        "synthetic",
+        "--seeds",
+        "5",
+        "--factors",
+        "1",
+        "--work",
+        tmp_path / "work",
+        "--results",
+        tmp_path / "results",
+    ]
     first = subprocess.run(command, capture_output=True, text=True)
     assert first.returncode == 0, first.stdout + first.stderr
     arms = read_json_lines(tmp_path / "results" / "convergence-cifar10.jsonl")
@@ -25,7 +40,8 @@ def test_recording_keeps_every_arm_and_resumes(tmp_path):
     assert all(arm["data"]["name"] == "synthetic" and arm["history"] for arm in arms)
     grid = read_json_lines(tmp_path / "results" / "convergence-grid.jsonl")
     assert [result["name"] for result in grid] == [
-        f"{arm}, base rate × 1" for arm in ("small batch", "+ warm-up", "LARS", "LAMB")]
+        f"{arm}, base rate × 1" for arm in ("small batch", "+ warm-up", "LARS", "LAMB")
+    ]
     before = len(list((tmp_path / "work").glob("*/*/job.json")))
     again = subprocess.run(command, capture_output=True, text=True)
     assert again.returncode == 0

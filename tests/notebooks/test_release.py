@@ -58,11 +58,15 @@ def test_nbgrader_releases_the_same(source, tmp_path):
     folder.mkdir(parents=True)
     nbformat.write(lessons.master(source.read_text()), folder / f"{name}.ipynb")
     (tmp_path / "nbgrader_config.py").write_text(
-        'c = get_config()\nload_subconfig("nbgrader_config.py", path="%s")\n' % (ROOT / "grading"))
+        'c = get_config()\nload_subconfig("nbgrader_config.py", path="%s")\n' % (ROOT / "grading")
+    )
     done = subprocess.run(
-        [sys.executable, "-m", "nbgrader", "generate_assignment", name], cwd=tmp_path,
+        [sys.executable, "-m", "nbgrader", "generate_assignment", name],
+        cwd=tmp_path,
         env=os.environ | {"PATH": f"{sys.prefix}/bin:{os.environ['PATH']}"},
-        text=True, capture_output=True)
+        text=True,
+        capture_output=True,
+    )
     assert done.returncode == 0, done.stderr
     released = json.loads((tmp_path / "release" / name / f"{name}.ipynb").read_text())
     assert released == json.loads(lessons.notebook_path(source, ROOT).read_text())

@@ -97,16 +97,12 @@ def test_what_is_no_lesson_is_refused_before_it_runs(course, capsys):
     (course.root / "notebooks" / "3.Old.ipynb").write_text('{"nbformat": 4, "cells": 3}')
     assert course.main("run") == 1
     first, second, third = capsys.readouterr().out.splitlines()[-3:]
-    assert first == (
-        "notebooks/1.First.ipynb: has no cell with the tag `parameters`, so its size cannot be set."
-    )
+    assert first == ("notebooks/1.First.ipynb: has no cell with the tag `parameters`, so its size cannot be set.")
     assert second.startswith("notebooks/2.Broken.ipynb: is not a notebook:")
     assert third.startswith("notebooks/3.Old.ipynb: is not a notebook:")
 
 
-def test_the_runner_goes_on_after_a_failure_and_repeats_it_at_the_end(
-    course, capsys, monkeypatch, tmp_path
-):
+def test_the_runner_goes_on_after_a_failure_and_repeats_it_at_the_end(course, capsys, monkeypatch, tmp_path):
     """A foreign kernel of the same name lies in the user's folders and is not what runs."""
     foreign = tmp_path / "foreign" / "kernels" / "python3"
     foreign.mkdir(parents=True)
@@ -136,7 +132,9 @@ def test_the_runner_goes_on_after_a_failure_and_repeats_it_at_the_end(
     assert printed == f"kernel {sys.executable} size smoke\n"
 
 
-ASKING = GOOD + '''
+ASKING = (
+    GOOD
+    + """
 # %% nbgrader={"grade": false, "grade_id": "q01", "locked": false, "schema_version": 3, "solution": true, "task": false}
 ### BEGIN SOLUTION
 answer = 6 * 7
@@ -144,7 +142,8 @@ answer = 6 * 7
 
 # %% nbgrader={"grade": true, "grade_id": "q01_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
 assert answer == 42
-'''
+"""
+)
 
 
 def test_a_lesson_with_questions_runs_with_its_model_answers(course, capsys):
@@ -157,8 +156,7 @@ def test_a_lesson_with_questions_runs_with_its_model_answers(course, capsys):
     assert course.main("run") == 1
     assert capsys.readouterr().out.splitlines()[-2:] == [
         "notebooks/2.Wrong.ipynb: cell 5 raised AssertionError: ",
-        "notebooks/3.Lost.ipynb: asks questions, and grading/source/3.Lost/3.Lost.py has no "
-        "answers to them.",
+        "notebooks/3.Lost.ipynb: asks questions, and grading/source/3.Lost/3.Lost.py has no answers to them.",
     ]
 
 

@@ -89,14 +89,27 @@ def cluster(folder):
 
     def start(name, *arguments):
         with open(folder / f"{name}.out", "wb") as output:
-            daemons.append(subprocess.Popen(
-                [which(name.split("-")[0]), *arguments], env=environment,
-                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT))
+            daemons.append(
+                subprocess.Popen(
+                    [which(name.split("-")[0]), *arguments],
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                )
+            )
 
     try:
-        start("munged", "--foreground", "--force", f"--socket={folder}/munge.socket",
-              f"--key-file={folder}/munge.key", f"--pid-file={folder}/munged.pid",
-              f"--log-file={folder}/munged.log", f"--seed-file={folder}/munged.seed")
+        start(
+            "munged",
+            "--foreground",
+            "--force",
+            f"--socket={folder}/munge.socket",
+            f"--key-file={folder}/munge.key",
+            f"--pid-file={folder}/munged.pid",
+            f"--log-file={folder}/munged.log",
+            f"--seed-file={folder}/munged.seed",
+        )
         wait_for(lambda: (folder / "munge.socket").exists(), "munge's socket", folder)
         start("slurmctld", "-D", "-f", str(folder / "slurm.conf"))
         for node in NODES:
@@ -122,9 +135,12 @@ def configure(folder):
     controller, *ports = free_ports(1 + len(NODES))
     nodes = "\n".join(
         f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={CORES} "
-        f"RealMemory=4000 Gres=gpu:{GPUS} State=UNKNOWN" for node, port in zip(NODES, ports))
-    (folder / "slurm.conf").write_text(CONFIGURATION.format(
-        host=host, controller_port=controller, folder=folder, nodes=nodes, names=",".join(NODES)))
+        f"RealMemory=4000 Gres=gpu:{GPUS} State=UNKNOWN"
+        for node, port in zip(NODES, ports)
+    )
+    (folder / "slurm.conf").write_text(
+        CONFIGURATION.format(host=host, controller_port=controller, folder=folder, nodes=nodes, names=",".join(NODES))
+    )
     lines = []
     for node in NODES:
         for number in range(GPUS):
@@ -138,8 +154,9 @@ def configure(folder):
 
 
 def idle(environment):
-    asked = subprocess.run(["sinfo", "-h", "-N", "-p", "gpu", "-o", "%N %T"], env=environment,
-                           capture_output=True, text=True)
+    asked = subprocess.run(
+        ["sinfo", "-h", "-N", "-p", "gpu", "-o", "%N %T"], env=environment, capture_output=True, text=True
+    )
     return sum(line.endswith(" idle") for line in asked.stdout.splitlines())
 
 
@@ -156,7 +173,9 @@ def wait_for(condition, what, folder, timeout_s=60):
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline:
-            logs = "\n".join(f"--- {path.name}\n{path.read_text(errors='replace')[-2000:]}"
-                             for path in sorted([*folder.glob("*.log"), *folder.glob("*.out")]))
+            logs = "\n".join(
+                f"--- {path.name}\n{path.read_text(errors='replace')[-2000:]}"
+                for path in sorted([*folder.glob("*.log"), *folder.glob("*.out")])
+            )
             raise RuntimeError(f"waited {timeout_s} s for {what}\n{logs}")
         time.sleep(0.1)

@@ -10,7 +10,6 @@ sys.path.insert(0, str(Path(__file__).parent))
 import cluster  # noqa: E402
 
 
-
 @pytest.fixture(scope="session")
 def slurm_conf(tmp_path_factory):
     if wanting := cluster.missing():
@@ -26,8 +25,15 @@ def on_slurm(slurm_conf, tmp_path, monkeypatch):
     site = tmp_path / "site.toml"
 
     def write(**changes):
-        keys = {"scheduler": "slurm", "partition": "gpu", "nodes": 2, "gpus_per_node": 2,
-                "cores_per_node": 4, "network_interfaces": ["lo"], **changes}
+        keys = {
+            "scheduler": "slurm",
+            "partition": "gpu",
+            "nodes": 2,
+            "gpus_per_node": 2,
+            "cores_per_node": 4,
+            "network_interfaces": ["lo"],
+            **changes,
+        }
         site.write_text("".join(f"{key} = {value!r}\n" for key, value in keys.items()))
         return site
 

@@ -33,8 +33,7 @@ WHERE = """
     }))
 """
 SLEEP = "import time; print('up', flush=True); time.sleep(600)"
-TRAIN = dict(recipe="batch_norm", data_set="synthetic", train_samples=512, test_samples=200,
-             global_batch=64)
+TRAIN = dict(recipe="batch_norm", data_set="synthetic", train_samples=512, test_samples=200, global_batch=64)
 
 
 def until(condition, timeout_s=90):
@@ -60,8 +59,10 @@ def test_one_node_is_one_task_with_horovodrun_in_it(on_slurm, script):
     assert "-m ddl.horovodrun --gloo" in run.job["shell_line"]
     first, second = said(run)
     assert first["node"] == second["node"] and first["gpus"] == second["gpus"] == "0,1"
-    assert [(each["rank"], each["size"], each["local_rank"], each["sum"])
-            for each in (first, second)] == [(0, 2, 0, 3.0), (1, 2, 1, 3.0)]
+    assert [(each["rank"], each["size"], each["local_rank"], each["sum"]) for each in (first, second)] == [
+        (0, 2, 0, 3.0),
+        (1, 2, 1, 3.0),
+    ]
     assert run.progress().ranks[0].host == first["node"]
 
 
@@ -70,8 +71,18 @@ def test_two_nodes_are_one_task_a_rank(on_slurm, script):
     assert run.state == "done", run.failure
     assert "-m ddl.task --controller gloo" in run.job["shell_line"]
     assert said(run) == [
-        {"rank": rank, "size": 4, "local_rank": rank % 2, "local_size": 2, "cross_rank": rank // 2,
-         "sum": 10.0, "node": f"node0{1 + rank // 2}", "gpus": "0,1"} for rank in range(4)]
+        {
+            "rank": rank,
+            "size": 4,
+            "local_rank": rank % 2,
+            "local_size": 2,
+            "cross_rank": rank // 2,
+            "sum": 10.0,
+            "node": f"node0{1 + rank // 2}",
+            "gpus": "0,1",
+        }
+        for rank in range(4)
+    ]
     until(lambda: processes.of_run(run.id) == [], 10)
 
 
@@ -91,8 +102,7 @@ def test_mpi_ranks_start_under_pmix(on_slurm, tmp_path):
     from ddl.site import Site
 
     site = Site.here()
-    argv = plan(Job("x.py", workers=2, cwd=str(tmp_path)), site, run_id="mpi",
-                folder=tmp_path).argv
+    argv = plan(Job("x.py", workers=2, cwd=str(tmp_path)), site, run_id="mpi", folder=tmp_path).argv
     step = argv[: argv.index("-m") - 1]
     code = "import os; print(sorted(k for k in os.environ if k.startswith('PMIX_')))"
     started = subprocess.run([*step, sys.executable, "-c", code], capture_output=True, text=True)
@@ -102,13 +112,16 @@ def test_mpi_ranks_start_under_pmix(on_slurm, tmp_path):
 def test_waiting_is_shown_and_a_pending_run_is_cancelled(on_slurm, script, capfd):
     busy = launch(script(SLEEP), workers=4, wait=False)
     until(lambda: busy.state == "running")
-    code = ("import signal, sys; from ddl import launch\n"
-            "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-            "try:\n    launch(sys.argv[1], workers=4)\n"
-            "except KeyboardInterrupt as error:\n"
-            "    print(error)\n    sys.exit(42)\n")
-    cell = subprocess.Popen([sys.executable, "-c", code, str(script(SLEEP, "second.py"))],
-                            stdout=subprocess.PIPE, text=True)
+    code = (
+        "import signal, sys; from ddl import launch\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "try:\n    launch(sys.argv[1], workers=4)\n"
+        "except KeyboardInterrupt as error:\n"
+        "    print(error)\n    sys.exit(42)\n"
+    )
+    cell = subprocess.Popen(
+        [sys.executable, "-c", code, str(script(SLEEP, "second.py"))], stdout=subprocess.PIPE, text=True
+    )
     until(lambda: len(runs()) == 2)
     (waiting,) = (run for run in runs() if run.id != busy.id)
     until(lambda: waiting.progress().waiting)
@@ -128,10 +141,11 @@ def test_waiting_is_shown_and_a_pending_run_is_cancelled(on_slurm, script, capfd
 
 def test_a_detached_run_outlives_its_kernel(on_slurm, script):
     path = script("import time; print('up', flush=True); time.sleep(8); print('through')")
-    code = ("import sys, time; from ddl import launch; print(launch(sys.argv[1], workers=2, "
-            "detach=True).id, flush=True); time.sleep(600)")
-    kernel = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE,
-                              text=True)
+    code = (
+        "import sys, time; from ddl import launch; print(launch(sys.argv[1], workers=2, "
+        "detach=True).id, flush=True); time.sleep(600)"
+    )
+    kernel = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True)
     run = attach(kernel.stdout.readline().strip())
     until(lambda: run.state == "running")
     kernel.kill()
@@ -156,8 +170,7 @@ def test_the_kernel_of_an_attached_run_is_killed(on_slurm, script):
 def test_a_detached_run_is_stopped_from_the_command_line(on_slurm, script):
     run = launch(script(SLEEP), workers=4, detach=True)
     until(lambda: run.state == "running")
-    stopped = subprocess.run([sys.executable, "-m", "ddl.cli", "stop", run.id],
-                             capture_output=True, text=True)
+    stopped = subprocess.run([sys.executable, "-m", "ddl.cli", "stop", run.id], capture_output=True, text=True)
     assert "stopped" in stopped.stdout, stopped.stderr
     assert attach(run.id).state == "stopped" and slurm_state(run) == "CANCELLED"
 
@@ -173,18 +186,23 @@ def test_a_rank_killed_on_the_second_node_is_named(on_slurm, script):
 
 
 def test_a_rank_that_raises_on_the_second_node(on_slurm, script):
-    run = launch(script("""
+    run = launch(
+        script("""
         import os, time
         if os.environ["HOROVOD_RANK"] == "3":
             raise ValueError("broken on purpose")
         time.sleep(600)
-    """), workers=4, check=False)
+    """),
+        workers=4,
+        check=False,
+    )
     assert "rank 3 of 4 on node02 raised ValueError" in run.failure.sentence
     assert "broken on purpose" in run.failure.traceback
 
 
 def test_our_time_limit_names_the_rank_that_others_wait_for(on_slurm, script):
-    run = launch(script("""
+    run = launch(
+        script("""
         import time
         import horovod.tensorflow as hvd
         import tensorflow as tf
@@ -192,7 +210,11 @@ def test_our_time_limit_names_the_rank_that_others_wait_for(on_slurm, script):
         if hvd.rank() == 3:
             time.sleep(600)
         hvd.allreduce(tf.constant(1.0))
-    """), workers=4, check=False, timeout_s=45)
+    """),
+        workers=4,
+        check=False,
+        timeout_s=45,
+    )
     assert "time limit of 45 s: the others were waiting for rank 3" in run.failure.sentence
 
 
@@ -219,10 +241,13 @@ def test_the_environment_that_is_not_named_stays_here(on_slurm, script, monkeypa
     monkeypatch.setenv("MY_API_TOKEN", "hush-4711")
     monkeypatch.setenv("MY_SETTING", "seven")
     on_slurm(pass_environment=["MY_SETTING"])
-    run = launch(script("""
+    run = launch(
+        script("""
         import json, os
         print(json.dumps([os.environ.get(name) for name in ("MY_API_TOKEN", "MY_SETTING")]))
-    """), workers=2)
+    """),
+        workers=2,
+    )
     assert said(run) == [[None, "seven"]] * 2
     assert b"hush-4711" not in b"".join(path.read_bytes() for path in run.folder.iterdir())
 
@@ -241,8 +266,7 @@ def test_two_nodes_enter_singularity(on_slurm, script, tmp_path, monkeypatch):
     """Slurm is real, `singularity` a stand-in that checks its command line (tests/containers)."""
     program = tmp_path / "programs" / "singularity"
     program.parent.mkdir()
-    program.write_text(f"#!{sys.executable}\n"
-                       + (ROOT / "tests" / "containers" / "stand_in.py").read_text())
+    program.write_text(f"#!{sys.executable}\n" + (ROOT / "tests" / "containers" / "stand_in.py").read_text())
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(program.parent), prepend=":")
     image = tmp_path / "ddl.sif"
@@ -250,9 +274,12 @@ def test_two_nodes_enter_singularity(on_slurm, script, tmp_path, monkeypatch):
     on_slurm(container="singularity", image=str(image))
     run = launch(script(WHERE), workers=4)
     assert run.state == "done", run.failure
-    assert [(each["rank"], each["local_rank"], each["node"], each["gpus"], each["sum"])
-            for each in said(run)] == [(0, 0, "node01", "0,1", 10.0), (1, 1, "node01", "0,1", 10.0),
-                                       (2, 0, "node02", "0,1", 10.0), (3, 1, "node02", "0,1", 10.0)]
+    assert [(each["rank"], each["local_rank"], each["node"], each["gpus"], each["sum"]) for each in said(run)] == [
+        (0, 0, "node01", "0,1", 10.0),
+        (1, 1, "node01", "0,1", 10.0),
+        (2, 0, "node02", "0,1", 10.0),
+        (3, 1, "node02", "0,1", 10.0),
+    ]
     calls = [json.loads(line) for line in program.with_suffix(".jsonl").read_text().splitlines()]
     assert len(calls) == 4 and all(call["options"]["--nv"] for call in calls)
 
@@ -260,36 +287,51 @@ def test_two_nodes_enter_singularity(on_slurm, script, tmp_path, monkeypatch):
 def test_the_report_for_an_instructor(on_slurm):
     """`ddl doctor --submit`; the site says no GPUs, because behind the stand-ins there are none."""
     site = on_slurm(gpus_per_node=0)
-    report = subprocess.run([sys.executable, "-m", "ddl.cli", "doctor", "--site", site, "--submit"],
-                            capture_output=True, text=True)
+    report = subprocess.run(
+        [sys.executable, "-m", "ddl.cli", "doctor", "--site", site, "--submit"], capture_output=True, text=True
+    )
     assert report.returncode == 0, report.stdout + report.stderr
     assert "first all-reduce after" in report.stdout and "node01" in report.stdout
     site = on_slurm(gpus_per_node=0, partition="nonsense")
-    report = subprocess.run([sys.executable, "-m", "ddl.cli", "doctor", "--site", site],
-                            capture_output=True, text=True)
+    report = subprocess.run([sys.executable, "-m", "ddl.cli", "doctor", "--site", site], capture_output=True, text=True)
     assert report.returncode == 1 and "nonsense" in report.stdout
 
 
 def test_in_an_allocation_ranks_start_as_a_step_of_it(on_slurm, script):
-    code = ("import sys; from ddl import launch\n"
-            "run = launch(sys.argv[1], workers=4)\n"
-            "print(run.id, run.state)\n")
+    code = "import sys; from ddl import launch\nrun = launch(sys.argv[1], workers=4)\nprint(run.id, run.state)\n"
     done = subprocess.run(
-        ["salloc", "--nodes=2", "--ntasks-per-node=2", "--cpus-per-task=2", "--gres=gpu:2",
-         sys.executable, "-c", code, script(WHERE)], capture_output=True, text=True)
+        [
+            "salloc",
+            "--nodes=2",
+            "--ntasks-per-node=2",
+            "--cpus-per-task=2",
+            "--gres=gpu:2",
+            sys.executable,
+            "-c",
+            code,
+            script(WHERE),
+        ],
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     (run,) = runs()
     assert run.state == "done" and run.job["site"]["allocation"]
     assert "srun --nodes=2" in run.job["shell_line"] and "--overlap" in run.job["shell_line"]
     assert [(each["node"], each["local_rank"], each["sum"]) for each in said(run)] == [
-        ("node01", 0, 10.0), ("node01", 1, 10.0), ("node02", 0, 10.0), ("node02", 1, 10.0)]
+        ("node01", 0, 10.0),
+        ("node01", 1, 10.0),
+        ("node02", 0, 10.0),
+        ("node02", 1, 10.0),
+    ]
 
 
 def test_preempted_and_queued_again_is_one_record(on_slurm):
     run = launch("train_cifar.py", workers=2, detach=True, steps=400, checkpoint_every=20, **TRAIN)
     until(lambda: (run.folder / "checkpoint.npz").exists())
-    urgent = subprocess.Popen(["srun", "--partition=urgent", "--nodes=2", "--exclusive",
-                               "sleep", "3"], stderr=subprocess.PIPE)
+    urgent = subprocess.Popen(
+        ["srun", "--partition=urgent", "--nodes=2", "--exclusive", "sleep", "3"], stderr=subprocess.PIPE
+    )
     until(lambda: run.state == "queued")
     urgent.communicate()
     start_now(run)
@@ -315,8 +357,7 @@ def test_time_limits(on_slurm, script):
 def test_a_node_goes_down(on_slurm, script):
     run = launch(script(SLEEP), workers=4, wait=False)
     until(lambda: run.state == "running")
-    subprocess.run(["scontrol", "update", "NodeName=node02", "State=DOWN", "Reason=test"],
-                   check=True)
+    subprocess.run(["scontrol", "update", "NodeName=node02", "State=DOWN", "Reason=test"], check=True)
     try:
         run.wait()
     finally:
@@ -362,8 +403,21 @@ def check_one_record(run, steps):
 def test_the_convergence_lesson_unchanged(on_slurm, tmp_path):
     executed = tmp_path / "lesson.ipynb"
     done = subprocess.run(
-        [sys.executable, "-m", "papermill", ROOT / "notebooks" / "4.Convergence.ipynb", executed,
-         "-p", "size", "smoke", "--cwd", ROOT / "notebooks"], capture_output=True, text=True)
+        [
+            sys.executable,
+            "-m",
+            "papermill",
+            ROOT / "notebooks" / "4.Convergence.ipynb",
+            executed,
+            "-p",
+            "size",
+            "smoke",
+            "--cwd",
+            ROOT / "notebooks",
+        ],
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     assert len(runs()) > 5
     for run in runs():

@@ -29,13 +29,13 @@ def test_a_coordinator_workers_and_a_server_on_two_nodes(on_slurm, script):
     tasks = ["chief", "worker 0", "worker 1", "ps 0"]
     assert said(run) == [
         {"task": task, "tasks": tasks, "writes": task == "chief", "node": node, "gpus": gpus}
-        for task, node, gpus in zip(tasks, ["node01"] * 2 + ["node02"] * 2, ["", "0", "0", ""])]
+        for task, node, gpus in zip(tasks, ["node01"] * 2 + ["node02"] * 2, ["", "0", "0", ""])
+    ]
     assert processes.of_run(run.id) == []
 
 
 def test_tasks_that_do_not_share_out_evenly_fill_one_node_after_the_other(on_slurm, script):
-    run = launch(script(TASK), workers=2, nodes=2, cluster="parameter_server",
-                 parameter_servers=2, threads=1)
+    run = launch(script(TASK), workers=2, nodes=2, cluster="parameter_server", parameter_servers=2, threads=1)
     assert run.state == "done", run.failure
     assert [each["task"] for each in said(run)] == ["chief", "worker 0", "worker 1", "ps 0", "ps 1"]
     nodes = [each["node"] for each in said(run)]
@@ -43,7 +43,10 @@ def test_tasks_that_do_not_share_out_evenly_fill_one_node_after_the_other(on_slu
 
 
 def test_workers_on_two_nodes_add_up(on_slurm, script):
-    run = launch(script(TASK + """
+    run = launch(
+        script(
+            TASK
+            + """
     import tensorflow as tf
     cluster.await_all()
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
@@ -53,7 +56,12 @@ def test_workers_on_two_nodes_add_up(on_slurm, script):
         return strategy.reduce("SUM", strategy.run(lambda: value + 1.0), axis=None)
 
     print(float(total(tf.constant(task.index + 1.0))))
-    """), workers=2, nodes=2, cluster="multi_worker")
+    """
+        ),
+        workers=2,
+        nodes=2,
+        cluster="multi_worker",
+    )
     assert run.state == "done", run.failure
     assert "-m ddl.task --controller none" in run.job["shell_line"]
     assert [run.logs(rank).splitlines()[-1] for rank in (0, 1)] == ["5.0", "5.0"]
@@ -62,11 +70,21 @@ def test_workers_on_two_nodes_add_up(on_slurm, script):
 def test_a_worker_on_the_second_node_that_never_joins_is_named(on_slurm, script, monkeypatch):
     on_slurm(pass_environment=["DDL_CLUSTER_TIMEOUT_S"])
     monkeypatch.setenv("DDL_CLUSTER_TIMEOUT_S", "1")
-    run = launch(script(TASK + """
+    run = launch(
+        script(
+            TASK
+            + """
     if task.index == 1:
         time.sleep(600)
     import tensorflow as tf
     tf.distribute.MultiWorkerMirroredStrategy()
-    """), workers=2, nodes=2, cluster="multi_worker", timeout_s=120, check=False)
+    """
+        ),
+        workers=2,
+        nodes=2,
+        cluster="multi_worker",
+        timeout_s=120,
+        check=False,
+    )
     assert run.failure.sentence.startswith("rank 1 of 2 (worker 1) never joined the cluster")
     assert processes.of_run(run.id) == []

@@ -12,8 +12,9 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("points", [64, 63])
 def test_horovod_averages_like_the_maths(points, nothing_left):
-    run = launch("average_gradients.py", workers=2, points=points, steps=6, weight=0.5, seed=3,
-                 learning_rate=0.05, message_kib=4)
+    run = launch(
+        "average_gradients.py", workers=2, points=points, steps=6, weight=0.5, seed=3, learning_rate=0.05, message_kib=4
+    )
     data = descent.generated(points, seed=3)
     m = 0.5
     steps = [event for event in run.events() if event["event"] == "step"]

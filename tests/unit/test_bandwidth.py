@@ -6,15 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from ddl.bandwidth import (
-    OPERATIONS,
-    algorithm_bandwidth,
-    bandwidths,
-    bus_bandwidth,
-    bus_factor,
-    measured,
-    pairs,
-)
+from ddl.bandwidth import OPERATIONS, algorithm_bandwidth, bandwidths, bus_bandwidth, bus_factor, measured, pairs
 from ddl.bandwidth_plot import plot_bandwidth, plot_pairs
 from ddl.record import Recorded
 
@@ -27,31 +19,65 @@ def seconds(median):
 
 def collective(name="gloo", ranks=4, **changes):
     """A record of bench_allreduce.py on links of 1 GB/s in each direction, without latency."""
-    points = [{"operation": operation, "size_bytes": size, "repeats": 9,
-               "seconds": seconds(bus_factor(operation, ranks) * size / 1e9)}
-              for operation in ("all_reduce", "broadcast", "all_gather")
-              for size in (64, 4096, 2**20)]
-    return Recorded({"name": name, "library": "horovod", "backend": "gloo", "ranks": ranks,
-                     "hosts": 1, "transport": "loopback", "points": points, "history": [],
-                     **changes})
+    points = [
+        {
+            "operation": operation,
+            "size_bytes": size,
+            "repeats": 9,
+            "seconds": seconds(bus_factor(operation, ranks) * size / 1e9),
+        }
+        for operation in ("all_reduce", "broadcast", "all_gather")
+        for size in (64, 4096, 2**20)
+    ]
+    return Recorded(
+        {
+            "name": name,
+            "library": "horovod",
+            "backend": "gloo",
+            "ranks": ranks,
+            "hosts": 1,
+            "transport": "loopback",
+            "points": points,
+            "history": [],
+            **changes,
+        }
+    )
 
 
 def between(ranks=3, name="p2p"):
     """A record of bench_p2p.py: 10 µs and 2 GB/s, over shared memory 1 µs and 8 GB/s."""
-    points = [{"path": path, "pair": [a, b], "size_bytes": size, "repeats": 9,
-               "seconds": seconds(latency + size / rate)}
-              for path, latency, rate in (("tcp", 1e-5, 2e9), ("shared_memory", 1e-6, 8e9))
-              for a in range(ranks) for b in range(a + 1, ranks) for size in (4, 4096, 2**26)]
-    return Recorded({"name": name, "library": "horovod", "backend": "gloo", "ranks": ranks,
-                     "hosts": 1, "transport": "tcp: loopback; shared_memory: memory",
-                     "points": points, "history": []})
+    points = [
+        {"path": path, "pair": [a, b], "size_bytes": size, "repeats": 9, "seconds": seconds(latency + size / rate)}
+        for path, latency, rate in (("tcp", 1e-5, 2e9), ("shared_memory", 1e-6, 8e9))
+        for a in range(ranks)
+        for b in range(a + 1, ranks)
+        for size in (4, 4096, 2**26)
+    ]
+    return Recorded(
+        {
+            "name": name,
+            "library": "horovod",
+            "backend": "gloo",
+            "ranks": ranks,
+            "hosts": 1,
+            "transport": "tcp: loopback; shared_memory: memory",
+            "points": points,
+            "history": [],
+        }
+    )
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 8, 1000])
 def test_bus_factors_are_those_of_the_nccl_tests(ranks):
     n = Fraction(ranks)
-    expected = {"all_reduce": 2 * (n - 1) / n, "reduce_scatter": (n - 1) / n,
-                "all_gather": (n - 1) / n, "all_to_all": (n - 1) / n, "broadcast": 1, "reduce": 1}
+    expected = {
+        "all_reduce": 2 * (n - 1) / n,
+        "reduce_scatter": (n - 1) / n,
+        "all_gather": (n - 1) / n,
+        "all_to_all": (n - 1) / n,
+        "broadcast": 1,
+        "reduce": 1,
+    }
     assert set(expected) == set(OPERATIONS)
     for operation, factor in expected.items():
         assert bus_factor(operation, ranks) == pytest.approx(float(factor))
@@ -108,20 +134,24 @@ def test_a_row_for_each_operation_and_size_of_each_run():
 def test_a_row_for_each_path_between_each_two_ranks():
     table = pairs(between(ranks=3))
     assert [(row["path"], row["from"], row["to"]) for row in table.to_dict("records")] == [
-        (path, *pair) for path in ("tcp", "shared_memory") for pair in ((0, 1), (0, 2), (1, 2))]
+        (path, *pair) for path in ("tcp", "shared_memory") for pair in ((0, 1), (0, 2), (1, 2))
+    ]
     tcp = table.iloc[0]
     assert tcp["latency_s"] == pytest.approx(1e-5, rel=1e-3)
     assert tcp["gb_per_s"] == pytest.approx(2, rel=1e-3) and tcp["best_bytes"] == 2**26
     assert "shared_memory: memory" in repr(table)
 
 
-@pytest.mark.parametrize("table, wrong, message", [
-    (bandwidths, [], "launch bench_allreduce.py"),
-    (pairs, [], "launch bench_p2p.py"),
-    (bandwidths, [between()], "'p2p' is none of bench_allreduce.py, which measures operations"),
-    (pairs, [collective()], "'gloo' is none of bench_p2p.py, which measures paths between pairs"),
-    (pairs, [Recorded({"name": "cnn", "history": []})], "'cnn' is none of bench_p2p.py"),
-])
+@pytest.mark.parametrize(
+    "table, wrong, message",
+    [
+        (bandwidths, [], "launch bench_allreduce.py"),
+        (pairs, [], "launch bench_p2p.py"),
+        (bandwidths, [between()], "'p2p' is none of bench_allreduce.py, which measures operations"),
+        (pairs, [collective()], "'gloo' is none of bench_p2p.py, which measures paths between pairs"),
+        (pairs, [Recorded({"name": "cnn", "history": []})], "'cnn' is none of bench_p2p.py"),
+    ],
+)
 def test_runs_that_measured_something_else_are_refused(table, wrong, message):
     with pytest.raises(ValueError, match=message):
         table(wrong)
@@ -138,22 +168,21 @@ def test_a_run_without_a_result_is_refused():
 
 def drawn(panel):
     """The labelled lines of a panel, by label: x and y."""
-    return {line.get_label(): line.get_data() for line in panel.get_lines()
-            if not line.get_label().startswith("_")}
+    return {line.get_label(): line.get_data() for line in panel.get_lines() if not line.get_label().startswith("_")}
 
 
 def test_the_figure_of_one_run_tells_operations_apart():
     picture = plot_bandwidth(collective())
     times, speeds = picture.axes
-    assert list(drawn(times)) == [f"{operation}, gloo, 4 ranks" for operation in
-                                  ("all_reduce", "broadcast", "all_gather")]
+    assert list(drawn(times)) == [
+        f"{operation}, gloo, 4 ranks" for operation in ("all_reduce", "broadcast", "all_gather")
+    ]
     sizes, taken = drawn(times)["all_reduce, gloo, 4 ranks"]
     assert sizes.tolist() == [64, 4096, 2**20]
     assert taken == pytest.approx(1.5 * sizes / 1e9)
     for _, speed in drawn(speeds).values():
         assert speed == pytest.approx([1e9] * 3)
-    looks = {(line.get_color(), line.get_marker(), line.get_linestyle())
-             for line in times.get_lines()}
+    looks = {(line.get_color(), line.get_marker(), line.get_linestyle()) for line in times.get_lines()}
     assert len(looks) == 3 and all(len({look[at] for look in looks}) == 3 for at in range(3))
     assert times.get_xscale() == times.get_yscale() == speeds.get_yscale() == "log"
     assert "all_reduce, gloo, 4 ranks: 0.096 µs for 64 B, 1.57 ms for 1 MiB" in picture.alt
@@ -164,17 +193,16 @@ def test_the_figure_of_one_run_tells_operations_apart():
 def test_the_figure_of_several_runs_names_what_differs():
     runs = [collective("mine"), collective("slow", backend="mpi", ranks=2)]
     picture = plot_bandwidth(runs, ["all_reduce"])
-    assert list(drawn(picture.axes[0])) == ["all_reduce, mine, 4 ranks",
-                                            "all_reduce, slow, 2 ranks"]
+    assert list(drawn(picture.axes[0])) == ["all_reduce, mine, 4 ranks", "all_reduce, slow, 2 ranks"]
     same = plot_bandwidth([collective(), collective(backend="mpi")], ["broadcast"])
     assert list(drawn(same.axes[0])) == ["broadcast, gloo", "broadcast, mpi"]
 
 
 def test_on_one_rank_there_is_no_bus_bandwidth_to_draw():
-    points = [{"operation": "all_reduce", "size_bytes": size, "repeats": 3,
-               "seconds": seconds(1e-3)} for size in (4, 4096)]
-    picture = plot_bandwidth(collective(ranks=1, points=points,
-                                        transport="nothing travels: there is one rank"))
+    points = [
+        {"operation": "all_reduce", "size_bytes": size, "repeats": 3, "seconds": seconds(1e-3)} for size in (4, 4096)
+    ]
+    picture = plot_bandwidth(collective(ranks=1, points=points, transport="nothing travels: there is one rank"))
     assert len(drawn(picture.axes[0])) == 1 and not drawn(picture.axes[1])
     assert "at best" not in picture.alt
     picture.draw_without_rendering()
@@ -197,8 +225,7 @@ def test_the_figure_of_two_ranks_has_a_line_for_each_path():
 
 def test_the_figure_of_more_ranks_has_a_matrix_for_each_path():
     picture = plot_pairs(between(ranks=3))
-    assert [panel.get_title() for panel in picture.axes[2:]] == [
-        "tcp: at best, GB/s", "shared memory: at best, GB/s"]
+    assert [panel.get_title() for panel in picture.axes[2:]] == ["tcp: at best, GB/s", "shared memory: at best, GB/s"]
     matrix = picture.axes[2].get_images()[0].get_array()
     assert matrix.shape == (3, 3)
     assert [bool(matrix.mask[k, k]) for k in range(3)] == [True] * 3
@@ -208,10 +235,11 @@ def test_the_figure_of_more_ranks_has_a_matrix_for_each_path():
 
 
 def test_copies_to_a_gpu_have_a_direction():
-    points = [{"path": "device", "pair": pair, "size_bytes": size, "repeats": 3,
-               "seconds": seconds(1e-5 + size / rate)}
-              for pair, rate in ((["host", "GPU 0"], 2e10), (["GPU 0", "host"], 1e10))
-              for size in (4, 2**28)]
+    points = [
+        {"path": "device", "pair": pair, "size_bytes": size, "repeats": 3, "seconds": seconds(1e-5 + size / rate)}
+        for pair, rate in ((["host", "GPU 0"], 2e10), (["GPU 0", "host"], 1e10))
+        for size in (4, 2**28)
+    ]
     run = Recorded({**between().result, "points": points})
     picture = plot_pairs(run)
     matrix = picture.axes[2].get_images()[0].get_array()

@@ -20,28 +20,33 @@ def test_sizes_grow_from_four_bytes_to_256_mib():
     assert found[-1] == 256 * 2**20
 
 
-@pytest.mark.parametrize("arguments, expected", [
-    (["--min-bytes", "1024", "--max-bytes", "8192", "--factor", "2"], [1024, 2048, 4096, 8192]),
-    (["--max-bytes", "100"], [4, 16, 64]),
-    (["--min-bytes", "8", "--max-bytes", "8"], [8]),
-    (["--sizes", "400", "4", "400"], [4, 400]),
-])
+@pytest.mark.parametrize(
+    "arguments, expected",
+    [
+        (["--min-bytes", "1024", "--max-bytes", "8192", "--factor", "2"], [1024, 2048, 4096, 8192]),
+        (["--max-bytes", "100"], [4, 16, 64]),
+        (["--min-bytes", "8", "--max-bytes", "8"], [8]),
+        (["--sizes", "400", "4", "400"], [4, 400]),
+    ],
+)
 def test_sizes_that_are_asked_for(arguments, expected):
     assert bench.sizes(config(*arguments)) == expected
 
 
-@pytest.mark.parametrize("arguments, message", [
-    (["--sizes", "4", "6"], "6 bytes: messages are float32 numbers"),
-    (["--factor", "3", "--min-bytes", "5"], "5 bytes"),
-    (["--min-bytes", "8", "--max-bytes", "4"], "not be above the second"),
-])
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["--sizes", "4", "6"], "6 bytes: messages are float32 numbers"),
+        (["--factor", "3", "--min-bytes", "5"], "5 bytes"),
+        (["--min-bytes", "8", "--max-bytes", "4"], "not be above the second"),
+    ],
+)
 def test_sizes_that_cannot_be_are_refused(arguments, message):
     with pytest.raises(BenchError, match=message):
         bench.sizes(config(*arguments))
 
 
-@pytest.mark.parametrize("seconds, expected", [
-    (1e-6, 200), (0.005, 100), (0.1, 5), (30, 3), (0, 200)])
+@pytest.mark.parametrize("seconds, expected", [(1e-6, 200), (0.005, 100), (0.1, 5), (30, 3), (0, 200)])
 def test_few_repeats_of_what_takes_long(seconds, expected):
     assert bench.repeats(config(), seconds) == expected
 
@@ -51,15 +56,16 @@ def test_fewer_repeats_than_the_least_when_asked_for():
 
 
 def test_times_are_kept_as_median_quartiles_and_least():
-    assert bench.timing([5.0, 1.0, 2.0, 4.0, 3.0]) == {
-        "median": 3.0, "low": 2.0, "high": 4.0, "least": 1.0}
+    assert bench.timing([5.0, 1.0, 2.0, 4.0, 3.0]) == {"median": 3.0, "low": 2.0, "high": 4.0, "least": 1.0}
     assert bench.timing([2.0]) == dict.fromkeys(("median", "low", "high", "least"), 2.0)
 
 
 def test_only_settings_of_nccl_are_taken():
     assert bench.nccl_settings(None) == {}
     assert bench.nccl_settings(["NCCL_ALGO=Ring", "NCCL_NET_GDR_LEVEL=PHB=x"]) == {
-        "NCCL_ALGO": "Ring", "NCCL_NET_GDR_LEVEL": "PHB=x"}
+        "NCCL_ALGO": "Ring",
+        "NCCL_NET_GDR_LEVEL": "PHB=x",
+    }
     for wrong in ("LD_PRELOAD=x", "NCCL_ALGO", "NCCL_ALGO=", "nccl_algo=Ring", "=", "NCCL_=1"):
         with pytest.raises(BenchError, match="NCCL_NAME=VALUE is needed"):
             bench.nccl_settings([wrong])
@@ -76,8 +82,11 @@ def test_what_does_not_fit_is_refused_with_what_would():
 
 
 def test_a_container_has_less_memory_than_its_host(tmp_path, monkeypatch):
-    for name, text in {"memory.max": "1000000\n", "memory.current": "700000\n",
-                       "memory.stat": "anon 300000\ninactive_file 200000\n"}.items():
+    for name, text in {
+        "memory.max": "1000000\n",
+        "memory.current": "700000\n",
+        "memory.stat": "anon 300000\ninactive_file 200000\n",
+    }.items():
         (tmp_path / name).write_text(text)
     monkeypatch.setattr(machine, "CGROUP", tmp_path)
     assert machine.available_bytes() == 500_000

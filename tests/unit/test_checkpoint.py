@@ -64,13 +64,15 @@ def test_without_a_run_there_is_no_place_for_a_checkpoint(monkeypatch):
         checkpoint.folder()
 
 
-@pytest.mark.parametrize("damage", [
-    lambda whole: b"",
-    lambda whole: b"not a checkpoint",
-    lambda whole: whole[: len(whole) // 2],
-    lambda whole: whole.replace(np.full(6, 7, np.float32).tobytes(),
-                                np.full(6, 8, np.float32).tobytes()),
-])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda whole: b"",
+        lambda whole: b"not a checkpoint",
+        lambda whole: whole[: len(whole) // 2],
+        lambda whole: whole.replace(np.full(6, 7, np.float32).tobytes(), np.full(6, 8, np.float32).tobytes()),
+    ],
+)
 def test_a_damaged_checkpoint_is_named_and_changes_nothing(damage, folder):
     path = checkpoint.save(variables(7), {}, SETTINGS)
     path.write_bytes(damage(path.read_bytes()))
@@ -86,8 +88,7 @@ def horovod():
     hvd.init()
 
 
-def test_a_run_goes_on_from_its_own_checkpoint_first(folder, tmp_path_factory, monkeypatch,
-                                                     horovod):
+def test_a_run_goes_on_from_its_own_checkpoint_first(folder, tmp_path_factory, monkeypatch, horovod):
     assert checkpoint.resume(None, variables(0), SETTINGS) is None
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     monkeypatch.setenv("DDL_RUN_DIR", str(elsewhere))

@@ -41,9 +41,22 @@ def test_unknown_state_is_refused():
 def test_this_machine_is_looked_at():
     report = doctor()
     names = [check.name for check in report.checks]
-    assert names == ["site", "runs go", "processor cores", "memory", "GPUs", "Slurm",
-                     "several hosts", "software", "Horovod build", "CIFAR-10",
-                     "generated pictures", "disk", "containers", "this process"]
+    assert names == [
+        "site",
+        "runs go",
+        "processor cores",
+        "memory",
+        "GPUs",
+        "Slurm",
+        "several hosts",
+        "software",
+        "Horovod build",
+        "CIFAR-10",
+        "generated pictures",
+        "disk",
+        "containers",
+        "this process",
+    ]
     assert all(check.advice for check in report.checks if check.state == "missing")
 
 
@@ -74,8 +87,7 @@ def test_a_container_command_is_not_taken_for_one_that_works(tmp_path, monkeypat
     assert module._containers().state == "optional"
     (tmp_path / "docker").write_text("")
     (tmp_path / "docker").chmod(0o755)
-    assert module._containers().detail == (
-        "on the path: docker; whether an image can be run was not tried")
+    assert module._containers().detail == ("on the path: docker; whether an image can be run was not tried")
 
 
 def test_data_sets_are_listed_once(monkeypatch):

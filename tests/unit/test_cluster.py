@@ -44,8 +44,7 @@ def test_ranks_of_a_multi_worker_cluster_are_its_workers():
 
 
 def test_the_coordinator_comes_first_and_the_parameter_servers_last():
-    assert cluster.roles("parameter_server", 2, 2) == (
-        ("chief", 0), ("worker", 0), ("worker", 1), ("ps", 0), ("ps", 1))
+    assert cluster.roles("parameter_server", 2, 2) == (("chief", 0), ("worker", 0), ("worker", 1), ("ps", 0), ("ps", 1))
 
 
 def test_horovods_ranks_have_no_roles():
@@ -55,30 +54,29 @@ def test_horovods_ranks_have_no_roles():
 
 def test_a_role_is_named():
     job = {"cluster": "parameter_server", "workers": 2, "parameter_servers": 1}
-    assert [cluster.role_of(job, rank) for rank in range(4)] == [
-        "chief", "worker 0", "worker 1", "ps 0"]
+    assert [cluster.role_of(job, rank) for rank in range(4)] == ["chief", "worker 0", "worker 1", "ps 0"]
 
 
 def test_a_cluster_knows_its_tasks():
     there = Cluster("worker", 2, SERVED["worker"], SERVED["chief"], SERVED["ps"])
-    assert there.tasks == {"chief": "a:1", "worker 0": "a:2", "worker 1": "b:2",
-                           "worker 2": "a:3", "ps 0": "b:1"}
+    assert there.tasks == {"chief": "a:1", "worker 0": "a:2", "worker 1": "b:2", "worker 2": "a:3", "ps 0": "b:1"}
     assert (there.name, there.address, there.writes) == ("worker 2", "a:3", False)
     assert there.spec == SERVED
-    assert json.loads(there.tf_config) == {"cluster": SERVED,
-                                           "task": {"type": "worker", "index": 2}}
+    assert json.loads(there.tf_config) == {"cluster": SERVED, "task": {"type": "worker", "index": 2}}
 
 
-@pytest.mark.parametrize("type, index, local_rank", [
-    ("worker", 0, 0), ("worker", 1, 0), ("worker", 2, 1), ("chief", 0, 0), ("ps", 0, 0)])
+@pytest.mark.parametrize(
+    "type, index, local_rank", [("worker", 0, 0), ("worker", 1, 0), ("worker", 2, 1), ("chief", 0, 0), ("ps", 0, 0)]
+)
 def test_workers_are_counted_on_each_host(type, index, local_rank):
     there = Cluster(type, index, SERVED["worker"], SERVED["chief"], SERVED["ps"])
     assert there.local_rank == local_rank
 
 
-@pytest.mark.parametrize("spec, type, writer", [
-    (PAIR, "worker", True), (SERVED, "chief", True), (SERVED, "worker", False),
-    (SERVED, "ps", False)])
+@pytest.mark.parametrize(
+    "spec, type, writer",
+    [(PAIR, "worker", True), (SERVED, "chief", True), (SERVED, "worker", False), (SERVED, "ps", False)],
+)
 def test_one_task_writes(spec, type, writer):
     there = Cluster(type, 0, spec["worker"], spec.get("chief", ()), spec.get("ps", ()))
     assert there.writes is writer
@@ -93,25 +91,28 @@ def test_what_a_rank_is_told_is_what_its_script_reads(ports):
     assert cluster.read({"TF_CONFIG": there.tf_config}) == there
 
 
-@pytest.mark.parametrize("environment, message", [
-    ({}, r"not set: start the script with launch\(.*multi_worker"),
-    ({"TF_CONFIG": "{'cluster': 1}"}, r"no JSON: .* at character 2 "),
-    ({"TF_CONFIG": '{"cluster": {}}'}, r'needs "cluster" .* and "task"'),
-    ({"TF_CONFIG": "[1]"}, r'needs "cluster" .* and "task"'),
-    (config(PAIR, "boss"), r"type 'boss' is not one of: chief, worker, ps"),
-    (config({**PAIR, "boss": ["h:1"]}), r"type 'boss', which is not one of: chief, worker, ps"),
-    (config(PAIR, index=2), r"index 2, but the cluster has 2 tasks .* from 0 to 1 works"),
-    (config(PAIR, index=-1), r"index -1, but"),
-    (config(PAIR, index="0"), r"index '0', but"),
-    (config(PAIR, "ps"), r'0 tasks of that type: give "cluster" a list "ps"'),
-    (config({**PAIR, "ps": ["h:1"]}), r'parameter servers .* no chief.*a list "chief"'),
-    (config({"chief": ["h:1"]}, "chief"), r'no workers: give "cluster" a list "worker"'),
-    (config({**PAIR, "chief": ["h:1", "h:2"]}), r"2 chiefs: one works"),
-    (config({"worker": "h:1"}), r"'h:1': a list of addresses is needed"),
-    (config({"worker": ["h"]}), r"worker 0 has the address 'h': host:port is needed"),
-    (config({"worker": ["h:99999"]}), r"'h:99999': host:port is needed"),
-    (config({"worker": ["h:1", "h:1"]}), r"h:1, which another task has too"),
-])
+@pytest.mark.parametrize(
+    "environment, message",
+    [
+        ({}, r"not set: start the script with launch\(.*multi_worker"),
+        ({"TF_CONFIG": "{'cluster': 1}"}, r"no JSON: .* at character 2 "),
+        ({"TF_CONFIG": '{"cluster": {}}'}, r'needs "cluster" .* and "task"'),
+        ({"TF_CONFIG": "[1]"}, r'needs "cluster" .* and "task"'),
+        (config(PAIR, "boss"), r"type 'boss' is not one of: chief, worker, ps"),
+        (config({**PAIR, "boss": ["h:1"]}), r"type 'boss', which is not one of: chief, worker, ps"),
+        (config(PAIR, index=2), r"index 2, but the cluster has 2 tasks .* from 0 to 1 works"),
+        (config(PAIR, index=-1), r"index -1, but"),
+        (config(PAIR, index="0"), r"index '0', but"),
+        (config(PAIR, "ps"), r'0 tasks of that type: give "cluster" a list "ps"'),
+        (config({**PAIR, "ps": ["h:1"]}), r'parameter servers .* no chief.*a list "chief"'),
+        (config({"chief": ["h:1"]}, "chief"), r'no workers: give "cluster" a list "worker"'),
+        (config({**PAIR, "chief": ["h:1", "h:2"]}), r"2 chiefs: one works"),
+        (config({"worker": "h:1"}), r"'h:1': a list of addresses is needed"),
+        (config({"worker": ["h"]}), r"worker 0 has the address 'h': host:port is needed"),
+        (config({"worker": ["h:99999"]}), r"'h:99999': host:port is needed"),
+        (config({"worker": ["h:1", "h:1"]}), r"h:1, which another task has too"),
+    ],
+)
 def test_a_wrong_tf_config_says_what_is_wrong(environment, message):
     with pytest.raises(ClusterError, match=message):
         cluster.read(environment)
@@ -120,13 +121,12 @@ def test_a_wrong_tf_config_says_what_is_wrong(environment, message):
 def test_a_port_in_use_is_refused(ports):
     there = Cluster("worker", 0, ("127.0.0.1:" + str(ports(1)[0]),))
     port = there.address.rpartition(":")[2]
-    code = (f"import socket; s = socket.create_server(('', {port})); print('up', flush=True); "
-            "input()")
-    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE,
-                          stdout=subprocess.PIPE) as other:
+    code = f"import socket; s = socket.create_server(('', {port})); print('up', flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         other.stdout.readline()
-        with pytest.raises(ClusterError, match=f"worker 0, this task, cannot have port {port}: "
-                                               "Address already in use. End the program"):
+        with pytest.raises(
+            ClusterError, match=f"worker 0, this task, cannot have port {port}: Address already in use. End the program"
+        ):
             cluster.read({"TF_CONFIG": there.tf_config})
         other.communicate(b"\n")
     assert cluster.read({"TF_CONFIG": there.tf_config}) == there
@@ -154,13 +154,20 @@ def test_a_reserved_port_is_kept_for_a_server_of_this_process(monkeypatch):
 
 def test_workers_wait_for_each_other(ports):
     addresses = tuple(f"127.0.0.1:{port}" for port in ports(3))
-    code = ("import socket; from ddl import cluster; c = cluster.await_all(seconds=30); "
-            "server = socket.create_server(('', int(c.address.rpartition(':')[2]))); "
-            "print('went ahead', flush=True); input()")
-    children = [subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        env={**os.environ, "TF_CONFIG": Cluster("worker", index, addresses).tf_config})
-        for index in range(3)]
+    code = (
+        "import socket; from ddl import cluster; c = cluster.await_all(seconds=30); "
+        "server = socket.create_server(('', int(c.address.rpartition(':')[2]))); "
+        "print('went ahead', flush=True); input()"
+    )
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-c", code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "TF_CONFIG": Cluster("worker", index, addresses).tf_config},
+        )
+        for index in range(3)
+    ]
     try:
         assert [child.stdout.readline() for child in children] == [b"went ahead\n"] * 3
     finally:
@@ -179,8 +186,9 @@ def test_a_worker_that_does_not_answer_is_named(ports):
 def test_nothing_answers_at_the_first_tasks_port_before_its_server(ports):
     """TensorFlow's servers would call it, and give up when it closes."""
     addresses = tuple(f"127.0.0.1:{port}" for port in ports(2))
-    waiting = threading.Thread(target=lambda: pytest.raises(
-        ClusterError, cluster.await_all, Cluster("worker", 0, addresses), 0.5))
+    waiting = threading.Thread(
+        target=lambda: pytest.raises(ClusterError, cluster.await_all, Cluster("worker", 0, addresses), 0.5)
+    )
     waiting.start()
     while waiting.is_alive():
         assert not cluster.answers(addresses[0])
@@ -207,7 +215,8 @@ def test_ranks_find_each_other_through_their_files(folder):
     for rank in range(4):
         says(folder, rank, f"10.0.0.{rank}:2222")
     assert cluster.assemble(folder, 3, them) == Cluster(
-        "ps", 0, ("10.0.0.1:2222", "10.0.0.2:2222"), ("10.0.0.0:2222",), ("10.0.0.3:2222",))
+        "ps", 0, ("10.0.0.1:2222", "10.0.0.2:2222"), ("10.0.0.0:2222",), ("10.0.0.3:2222",)
+    )
 
 
 def test_a_rank_that_does_not_start_is_named(folder):
@@ -236,7 +245,7 @@ def test_the_launcher_sees_who_never_joined(folder, ports, monkeypatch):
 
 
 def test_the_launcher_sees_that_all_joined(folder, ports):
-    port, = ports(1)
+    (port,) = ports(1)
     says(folder, 0, f"127.0.0.1:{port}")
     with socket.create_server(("127.0.0.1", port)):
         assert cluster.first_absent(folder, cluster.roles("multi_worker", 1), 0) == []
@@ -252,8 +261,9 @@ def test_who_coordinates_lets_the_others_go(folder, monkeypatch):
 # ---------------------------------------------------------------- GPUs
 
 
-@pytest.mark.parametrize("rank, local_rank, seen", [
-    (0, 0, ""), (1, 1, "4"), (2, 2, "5"), (3, 0, "4"), (4, 1, "5"), (5, 2, "")])
+@pytest.mark.parametrize(
+    "rank, local_rank, seen", [(0, 0, ""), (1, 1, "4"), (2, 2, "5"), (3, 0, "4"), (4, 1, "5"), (5, 2, "")]
+)
 def test_each_worker_sees_one_gpu_of_its_host_and_the_others_none(rank, local_rank, seen):
     """Three tasks on each of two hosts: chief, worker, worker; worker, worker, server."""
     them = cluster.roles("parameter_server", 4, 1)
@@ -280,14 +290,36 @@ def test_gpus_are_numbered_as_the_environment_does(monkeypatch, said, numbers):
 
 def test_the_command_line_launches_the_same_cluster(script, capsys):
     path = script("")
-    assert main(["run", "--dry-run", "--oversubscribe", "--cluster", "parameter_server",
-                 "--parameter-servers", "2", str(path), "--cluster", "own"]) == 0
+    assert (
+        main(
+            [
+                "run",
+                "--dry-run",
+                "--oversubscribe",
+                "--cluster",
+                "parameter_server",
+                "--parameter-servers",
+                "2",
+                str(path),
+                "--cluster",
+                "own",
+            ]
+        )
+        == 0
+    )
     typed = capsys.readouterr().out
-    launch(path, dry_run=True, oversubscribe=True, cluster="parameter_server",
-           parameter_servers=2, args=("--cluster", "own"))
+    launch(
+        path,
+        dry_run=True,
+        oversubscribe=True,
+        cluster="parameter_server",
+        parameter_servers=2,
+        args=("--cluster", "own"),
+    )
     assert typed == capsys.readouterr().out
     assert "-np 5 " in typed and typed.rstrip().endswith(
-        f"--cluster parameter_server --parameter-servers 2 {path} --cluster own")
+        f"--cluster parameter_server --parameter-servers 2 {path} --cluster own"
+    )
 
 
 def test_the_command_line_refuses_a_cluster_that_cannot_be(script, capsys):

@@ -9,7 +9,7 @@ import pytest
 from ddl import cost
 from ddl.cost import ALGORITHMS, Link, fit, fits, hierarchical, line, ring_over_nodes, terms
 
-SIZES = [4 ** power for power in range(1, 14)]
+SIZES = [4**power for power in range(1, 14)]
 ALPHA, BETA = 30e-6, 1 / 5e9
 
 
@@ -24,14 +24,23 @@ def noisy(ranks, algorithm="ring", deviation=0.0, outliers=0, seed=0):
 # ---------------------------------------------------------------- what algorithms cost
 
 
-@pytest.mark.parametrize("algorithm, ranks, messages, share", [
-    ("ring", 2, 2, 1), ("ring", 8, 14, 14 / 8), ("ring", 5, 8, 8 / 5),
-    ("recursive doubling", 2, 1, 1), ("recursive doubling", 8, 3, 3),
-    ("recursive doubling", 6, 4, 4),  # 4 ranks' two steps, and two messages around them
-    ("halving and doubling", 2, 2, 1), ("halving and doubling", 8, 6, 14 / 8),
-    ("halving and doubling", 6, 6, 2 * 3 / 4 + 2),
-    ("tree", 2, 2, 2), ("tree", 8, 6, 6), ("tree", 5, 6, 6),
-])
+@pytest.mark.parametrize(
+    "algorithm, ranks, messages, share",
+    [
+        ("ring", 2, 2, 1),
+        ("ring", 8, 14, 14 / 8),
+        ("ring", 5, 8, 8 / 5),
+        ("recursive doubling", 2, 1, 1),
+        ("recursive doubling", 8, 3, 3),
+        ("recursive doubling", 6, 4, 4),  # 4 ranks' two steps, and two messages around them
+        ("halving and doubling", 2, 2, 1),
+        ("halving and doubling", 8, 6, 14 / 8),
+        ("halving and doubling", 6, 6, 2 * 3 / 4 + 2),
+        ("tree", 2, 2, 2),
+        ("tree", 8, 6, 6),
+        ("tree", 5, 6, 6),
+    ],
+)
 def test_an_algorithm_costs_its_messages_and_bytes(algorithm, ranks, messages, share):
     assert terms(algorithm, ranks) == pytest.approx((messages, share))
     seconds = ALGORITHMS[algorithm](1e6, ranks, ALPHA, BETA)
@@ -43,9 +52,9 @@ def test_one_rank_sends_nothing_and_adds_nothing(algorithm):
     assert ALGORITHMS[algorithm](1e6, 1, ALPHA, BETA, 1.0) == 0
 
 
-@pytest.mark.parametrize("algorithm, added", [
-    ("ring", 7 / 8), ("halving and doubling", 7 / 8), ("recursive doubling", 3), ("tree", 3),
-])
+@pytest.mark.parametrize(
+    "algorithm, added", [("ring", 7 / 8), ("halving and doubling", 7 / 8), ("recursive doubling", 3), ("tree", 3)]
+)
 def test_each_byte_that_a_rank_adds_costs_a_gamma(algorithm, added):
     assert ALGORITHMS[algorithm](100, 8, 0, 0, 1e-3) == pytest.approx(100 * added * 1e-3)
 
@@ -54,9 +63,12 @@ def test_a_ring_is_what_its_steps_add_up_to():
     from ddl.ring import all_reduce, ring_seconds
 
     ranks, count = 4, 40
-    done = all_reduce([numpy.ones(count)] * ranks, numpy.array_split,
-                      lambda step, rank, ranks: (rank - step) % ranks,
-                      lambda mine, got, step, ranks: mine + got if step < ranks - 1 else got)
+    done = all_reduce(
+        [numpy.ones(count)] * ranks,
+        numpy.array_split,
+        lambda step, rank, ranks: (rank - step) % ranks,
+        lambda mine, got, step, ranks: mine + got if step < ranks - 1 else got,
+    )
     sent = done.sent[0] * 8  # bytes, in 2 (ranks − 1) messages
     expected = 2 * (ranks - 1) * ALPHA + sent * BETA
     assert cost.ring(8 * count, ranks, ALPHA, BETA) == pytest.approx(expected)
@@ -107,8 +119,7 @@ def test_a_hierarchy_sends_less_through_the_network_and_fewer_messages():
     seconds = hierarchical(1e8, 8, 4, INSIDE, BETWEEN)
     inside = 14 * 2e-6 + 14 / 8 * 1e8 / 100e9
     assert seconds == pytest.approx(inside + 4 * 10e-6 + 2 * 3 / 4 * 1e8 / 10e9)
-    many = {way.__name__: way(4e3, 8, 1024, INSIDE, BETWEEN)
-            for way in (ring_over_nodes, hierarchical)}
+    many = {way.__name__: way(4e3, 8, 1024, INSIDE, BETWEEN) for way in (ring_over_nodes, hierarchical)}
     assert many["hierarchical"] < many["ring_over_nodes"] / 50
     with pytest.raises(ValueError, match="no algorithm 'star'; there are: ring"):
         hierarchical(1, 2, 2, INSIDE, BETWEEN, "star")
@@ -176,12 +187,18 @@ def test_one_number_of_ranks_can_not_tell():
         assert [one(size) for size in SIZES] == pytest.approx([found[0](size) for size in SIZES])
 
 
-@pytest.mark.parametrize("points, ranks, message", [
-    ([], 2, "0 points"), ([(8, 1e-3)], 2, "1 points"), ([(8, 1e-3), (8, 2e-3)], 2, "2 points"),
-    ([(8, 1e-3), (16, 0)], 2, "above 0 s"), ([(-8, 1e-3), (16, 1)], 2, "negative"),
-    ([(8, 1e-3), (16, float("nan"))], 2, "above 0 s"),
-    ([(8, 1e-3), (16, 2e-3)], 1, "nothing travels"),
-])
+@pytest.mark.parametrize(
+    "points, ranks, message",
+    [
+        ([], 2, "0 points"),
+        ([(8, 1e-3)], 2, "1 points"),
+        ([(8, 1e-3), (8, 2e-3)], 2, "2 points"),
+        ([(8, 1e-3), (16, 0)], 2, "above 0 s"),
+        ([(-8, 1e-3), (16, 1)], 2, "negative"),
+        ([(8, 1e-3), (16, float("nan"))], 2, "above 0 s"),
+        ([(8, 1e-3), (16, 2e-3)], 1, "nothing travels"),
+    ],
+)
 def test_points_that_say_nothing_are_refused(points, ranks, message):
     with pytest.raises(ValueError, match=message):
         fit(points, ranks)
@@ -197,7 +214,9 @@ def test_a_line_counts_relative_errors():
 
 
 def test_the_module_needs_numpy_only():
-    code = ("import sys, ddl.cost; print(sorted({'tensorflow', 'horovod', 'pandas', 'matplotlib', "
-            "'IPython'} & set(sys.modules)))")
+    code = (
+        "import sys, ddl.cost; print(sorted({'tensorflow', 'horovod', 'pandas', 'matplotlib', "
+        "'IPython'} & set(sys.modules)))"
+    )
     asked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert asked.stdout.strip() == "[]", asked.stderr

@@ -61,9 +61,7 @@ def test_order_is_the_same_in_another_process():
     assert other.stdout.strip() == str(eval(ask))
 
 
-@pytest.mark.parametrize(
-    ("global_batch", "size", "nearest"), [(100, 3, 99), (2, 4, 4), (1023, 2, 1024), (11, 4, 12)]
-)
+@pytest.mark.parametrize(("global_batch", "size", "nearest"), [(100, 3, 99), (2, 4, 4), (1023, 2, 1024), (11, 4, 12)])
 def test_uneven_batch_is_refused_with_the_nearest(global_batch, size, nearest):
     with pytest.raises(DataError, match=f"the nearest that can is {nearest}\\."):
         shard(np.arange(global_batch), 0, size)
@@ -83,10 +81,16 @@ def test_impossible_orders_and_ranks_are_refused():
 
 def test_data_set_refuses_what_does_not_fit():
     images, labels = np.zeros((4, 32, 32, 3), np.uint8), np.zeros(4, np.int32)
-    fine = dict(name="x", form="y", train_images=images, train_labels=labels, test_images=images,
-                test_labels=labels, class_names=("a", "b"))
-    assert DataSet(**fine).describe() == {
-        "name": "x", "form": "y", "train_samples": 4, "test_samples": 4}
+    fine = dict(
+        name="x",
+        form="y",
+        train_images=images,
+        train_labels=labels,
+        test_images=images,
+        test_labels=labels,
+        class_names=("a", "b"),
+    )
+    assert DataSet(**fine).describe() == {"name": "x", "form": "y", "train_samples": 4, "test_samples": 4}
     for field, value, message in [
         ("train_images", images.astype(np.float32), "train pictures are float32"),
         ("test_images", images[:, :16], "test pictures are uint8"),

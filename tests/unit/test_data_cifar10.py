@@ -33,8 +33,10 @@ def files(ending="png", protocol=2):
     """Return the content of every file; of any pickle protocol."""
     contents = {name: batch(k, ending=ending) for k, name in enumerate(BATCHES)}
     contents["batches.meta"] = {
-        b"num_cases_per_batch": ROWS, b"num_vis": 3072,
-        b"label_names": [name.encode() for name in NAMES]}
+        b"num_cases_per_batch": ROWS,
+        b"num_vis": 3072,
+        b"label_names": [name.encode() for name in NAMES],
+    }
     return {name: pickle.dumps(content, protocol) for name, content in contents.items()}
 
 
@@ -48,15 +50,36 @@ def python2(batch):
         return b"J" + struct.pack("<i", value)
 
     shape = number(batch[b"data"].shape[0]) + number(3072) + b"\x86"
-    dtype = (b"cnumpy\ndtype\n" + text(b"u1") + number(0) + number(1) + b"\x87R("
-             + number(3) + text(b"|") + b"NNN" + number(-1) + number(-1) + number(0) + b"tb")
-    array = (b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\n" + number(0) + b"\x85"
-             + text(b"b") + b"\x87R(" + number(1) + shape + dtype + b"\x89"
-             + text(batch[b"data"].tobytes()) + b"tb")
+    dtype = (
+        b"cnumpy\ndtype\n"
+        + text(b"u1")
+        + number(0)
+        + number(1)
+        + b"\x87R("
+        + number(3)
+        + text(b"|")
+        + b"NNN"
+        + number(-1)
+        + number(-1)
+        + number(0)
+        + b"tb"
+    )
+    array = (
+        b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\n"
+        + number(0)
+        + b"\x85"
+        + text(b"b")
+        + b"\x87R("
+        + number(1)
+        + shape
+        + dtype
+        + b"\x89"
+        + text(batch[b"data"].tobytes())
+        + b"tb"
+    )
     labels = b"](" + b"".join(map(number, batch[b"labels"])) + b"e"
     names = b"](" + b"".join(map(text, batch[b"filenames"])) + b"e"
-    return (b"\x80\x02}(" + text(b"data") + array + text(b"labels") + labels
-            + text(b"filenames") + names + b"u.")
+    return b"\x80\x02}(" + text(b"data") + array + text(b"labels") + labels + text(b"filenames") + names + b"u."
 
 
 def unpack(folder, **options):
@@ -89,8 +112,7 @@ def folder(tmp_path, monkeypatch):
 def official(monkeypatch):
     """Make the small archive the official one, and return its bytes."""
     content = archive()
-    known = replace(cifar10.ARCHIVE, size_bytes=len(content),
-                    sha256=hashlib.sha256(content).hexdigest())
+    known = replace(cifar10.ARCHIVE, size_bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
     monkeypatch.setattr(cifar10, "ARCHIVE", known)
     return content
 
@@ -99,11 +121,17 @@ def official(monkeypatch):
 def test_folder_gives_pictures_and_labels(folder, protocol):
     unpack(folder, protocol=protocol)
     data = load("cifar10")
-    assert data.describe() == {"name": "cifar10", "form": "official layout, unverified",
-                               "train_samples": 5 * ROWS, "test_samples": ROWS}
+    assert data.describe() == {
+        "name": "cifar10",
+        "form": "official layout, unverified",
+        "train_samples": 5 * ROWS,
+        "test_samples": ROWS,
+    }
     assert data.class_names == tuple(NAMES)
-    for images, labels, source in [(data.train_images[ROWS:], data.train_labels[ROWS:], batch(1)),
-                                   (data.test_images, data.test_labels, batch(5))]:
+    for images, labels, source in [
+        (data.train_images[ROWS:], data.train_labels[ROWS:], batch(1)),
+        (data.test_images, data.test_labels, batch(5)),
+    ]:
         assert labels[:ROWS].tolist() == source[b"labels"]
         for y, x, colour in [(0, 0, 0), (0, 31, 1), (31, 0, 2), (7, 9, 1)]:
             place = colour * 1024 + y * 32 + x
@@ -183,22 +211,25 @@ def without(key):
     return {name: value for name, value in batch(2).items() if name != key}
 
 
-@pytest.mark.parametrize(("name", "content", "message"), [
-    ("data_batch_3", None, "the file is missing"),
-    ("batches.meta", None, "the file is missing"),
-    ("batches.meta", {b"label_names": NAMES}, "no class names"),
-    ("data_batch_3", b"", "can not be unpickled"),
-    ("data_batch_3", pickle.dumps(batch(2))[:5000], "can not be unpickled"),
-    ("data_batch_3", b"<html>Please log in</html>", "can not be unpickled"),
-    ("test_batch", Malicious(), "asks for posix.system, which no batch needs"),
-    ("data_batch_3", ["a list"], "not a batch of pictures"),
-    ("data_batch_3", without(b"labels"), "not a batch of pictures"),
-    ("data_batch_3", batch(2, rows=ROWS - 1), r"its data is uint8 \(39, 3072\), not uint8 \(40"),
-    ("data_batch_3", {**batch(2), b"data": np.zeros((ROWS, 3072))}, "its data is float64"),
-    ("data_batch_3", {**batch(2), b"labels": [10] * ROWS}, "not 40 numbers from 0 to 9"),
-    ("data_batch_3", {**batch(2), b"labels": [-1] * ROWS}, "not 40 numbers from 0 to 9"),
-    ("data_batch_3", {**batch(2), b"labels": [1] * 9}, "not 40 numbers from 0 to 9"),
-])
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("data_batch_3", None, "the file is missing"),
+        ("batches.meta", None, "the file is missing"),
+        ("batches.meta", {b"label_names": NAMES}, "no class names"),
+        ("data_batch_3", b"", "can not be unpickled"),
+        ("data_batch_3", pickle.dumps(batch(2))[:5000], "can not be unpickled"),
+        ("data_batch_3", b"<html>Please log in</html>", "can not be unpickled"),
+        ("test_batch", Malicious(), "asks for posix.system, which no batch needs"),
+        ("data_batch_3", ["a list"], "not a batch of pictures"),
+        ("data_batch_3", without(b"labels"), "not a batch of pictures"),
+        ("data_batch_3", batch(2, rows=ROWS - 1), r"its data is uint8 \(39, 3072\), not uint8 \(40"),
+        ("data_batch_3", {**batch(2), b"data": np.zeros((ROWS, 3072))}, "its data is float64"),
+        ("data_batch_3", {**batch(2), b"labels": [10] * ROWS}, "not 40 numbers from 0 to 9"),
+        ("data_batch_3", {**batch(2), b"labels": [-1] * ROWS}, "not 40 numbers from 0 to 9"),
+        ("data_batch_3", {**batch(2), b"labels": [1] * 9}, "not 40 numbers from 0 to 9"),
+    ],
+)
 def test_damaged_folder_is_refused_naming_the_file(folder, monkeypatch, name, content, message):
     monkeypatch.chdir(folder)
     path = unpack(folder) / name

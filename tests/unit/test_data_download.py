@@ -104,8 +104,7 @@ def server():
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     """An empty data folder, and a small official archive."""
-    known = replace(cifar10.ARCHIVE, size_bytes=len(CONTENT),
-                    sha256=hashlib.sha256(CONTENT).hexdigest())
+    known = replace(cifar10.ARCHIVE, size_bytes=len(CONTENT), sha256=hashlib.sha256(CONTENT).hexdigest())
     monkeypatch.setattr(cifar10, "ARCHIVE", known)
     monkeypatch.setattr(download, "CHUNK_BYTES", 10_000)
     monkeypatch.setattr(download, "PAUSES_S", (0.05, 0.05))
@@ -224,12 +223,17 @@ def test_web_page_is_named_and_what_was_there_is_kept(folder, server, page, kept
     assert whole(folder) and server.asked[1] == ("bytes=70000-" if kept else None)
 
 
-@pytest.mark.parametrize(("content", "told"), [
-    (b"Please log in", "text/plain"), (b'{"error": "log in"}', "application/json"),
-    (b"\x1f\x8b packed markup", "text/html"), (b'{"error": "log in"}', None),
-    ("Access denied – quota exceeded".encode(), "application/octet-stream"),
-    ("<!doctype html>".encode("utf-16"), None),
-])
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"Please log in", "text/plain"),
+        (b'{"error": "log in"}', "application/json"),
+        (b"\x1f\x8b packed markup", "text/html"),
+        (b'{"error": "log in"}', None),
+        ("Access denied – quota exceeded".encode(), "application/octet-stream"),
+        ("<!doctype html>".encode("utf-16"), None),
+    ],
+)
 def test_text_of_no_length_is_a_page_too(folder, server, content, told):
     server.content, server.type, server.length = content, told, False
     with pytest.raises(DataError, match="a web page instead of"):
@@ -237,9 +241,7 @@ def test_text_of_no_length_is_a_page_too(folder, server, content, told):
     assert not part(folder).exists() or not part(folder).stat().st_size
 
 
-@pytest.mark.parametrize("page", [
-    (b"Log in", "text/html"), (b"\xef\xbb\xbf\n<HTML>Log in", None), (b"<?xml ?>", None),
-])
+@pytest.mark.parametrize("page", [(b"Log in", "text/html"), (b"\xef\xbb\xbf\n<HTML>Log in", None), (b"<?xml ?>", None)])
 def test_page_as_the_rest_of_an_archive_is_named_and_not_asked_for_again(folder, server, page):
     server.content, server.type = CONTENT[:70_000] + page[0], page[1]
     part(folder).write_bytes(CONTENT[:70_000])
@@ -249,10 +251,15 @@ def test_page_as_the_rest_of_an_archive_is_named_and_not_asked_for_again(folder,
     assert len(server.asked) == 1 and part(folder).read_bytes() == CONTENT[:70_000]
 
 
-@pytest.mark.parametrize(("status", "to", "said"), [
-    (302, "/again", "answers 302 .*infinite loop"), (302, "http://[wrong/a", "Invalid IPv6 URL"),
-    (302, "file:///etc/hostname", "answers 302 .*not allowed"), (511, "/", "answers 511 Network"),
-])
+@pytest.mark.parametrize(
+    ("status", "to", "said"),
+    [
+        (302, "/again", "answers 302 .*infinite loop"),
+        (302, "http://[wrong/a", "Invalid IPv6 URL"),
+        (302, "file:///etc/hostname", "answers 302 .*not allowed"),
+        (511, "/", "answers 511 Network"),
+    ],
+)
 def test_wrong_redirection_is_one_line(folder, server, status, to, said):
     server.status, server.leads_to = status, to
     with pytest.raises(DataError, match=said) as caught:

@@ -77,8 +77,7 @@ def test_training_diverges_exactly_where_the_product_is_over_one(rate, size, dat
 
 def test_labels_do_not_change_the_product():
     for rate in RATES:
-        one, other = (descent.pass_factor(rate, descent.batches_of(data, 1))
-                      for data in (EASY, NOISY))
+        one, other = (descent.pass_factor(rate, descent.batches_of(data, 1)) for data in (EASY, NOISY))
         assert one == other
 
 

@@ -46,8 +46,7 @@ def test_the_map_has_the_colours_of_its_outcomes():
     drawn = numpy.asarray(mesh.get_array()).reshape(2, -1)
     for row, size in enumerate((1, 4)):
         batches = descent.batches_of(NOISY, size)
-        assert [names[kind] for kind in drawn[row]] == [
-            descent.outcome(rate, batches) for rate in rates]
+        assert [names[kind] for kind in drawn[row]] == [descent.outcome(rate, batches) for rate in rates]
 
 
 def test_speedup_is_ranks_over_the_longer_step():

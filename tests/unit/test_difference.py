@@ -61,10 +61,9 @@ def test_comments_docstrings_empty_and_indented_lines_are_not_counted(pair):
 
 def test_text_and_html_have_the_same_signs(pair):
     text, html = repr(pair), pair._repr_html_()
-    assert text.splitlines()[0] == (
-        "a/first.py → a/second.py: 2 lines more, 1 fewer, comments not counted")
-    assert ' 13 +     fit(model, data, 2)' in text and ' 11 −     fit(model, data)' in text
-    assert ' 10 +     with scope(&quot;&lt;all&gt;&quot;):' in html and "<all>" not in html
+    assert text.splitlines()[0] == ("a/first.py → a/second.py: 2 lines more, 1 fewer, comments not counted")
+    assert " 13 +     fit(model, data, 2)" in text and " 11 −     fit(model, data)" in text
+    assert " 10 +     with scope(&quot;&lt;all&gt;&quot;):" in html and "<all>" not in html
     assert html.count('class="added"') == 3 and html.count('class="removed"') == 1
 
 

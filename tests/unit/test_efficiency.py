@@ -24,19 +24,27 @@ HARDWARE = {"host": "here", "cpu": "a processor", "cores": 4, "memory_gib": 8.0,
 
 
 def run(ranks, images_per_s, threads=1, batch=64, name=None, **facts):
-    result = {"script": "train.py", "ranks": ranks, "threads_per_rank": threads,
-              "global_batch": batch, "per_rank_batch": batch // ranks,
-              "images_per_s": images_per_s, "parameters": 1000, "hardware": HARDWARE, **facts}
+    result = {
+        "script": "train.py",
+        "ranks": ranks,
+        "threads_per_rank": threads,
+        "global_batch": batch,
+        "per_rank_batch": batch // ranks,
+        "images_per_s": images_per_s,
+        "parameters": 1000,
+        "hardware": HARDWARE,
+        **facts,
+    }
     return SimpleNamespace(name=name or f"{ranks} × {threads}", result=result, state="done")
 
 
 # ---------------------------------------------------------------- counting
 
 
-@pytest.mark.parametrize("samples, batch, ranks, expected", [
-    (60_000, 2048, 1, 59_392), (60_000, 2048, 8, 49_152), (60_000, 4096, 8, 32_768), (64, 8, 8, 64),
-    (65, 8, 8, 64),
-])
+@pytest.mark.parametrize(
+    "samples, batch, ranks, expected",
+    [(60_000, 2048, 1, 59_392), (60_000, 2048, 8, 49_152), (60_000, 4096, 8, 32_768), (64, 8, 8, 64), (65, 8, 8, 64)],
+)
 def test_only_whole_steps_count(samples, batch, ranks, expected):
     assert samples_processed(samples, batch, ranks) == expected
 
@@ -90,12 +98,16 @@ def test_weak_scaling_holds_each_ranks_batch():
         scaling(runs, "strong")
 
 
-@pytest.mark.parametrize("second, message", [
-    (run(2, 180, script="other.py"), "script is"), (run(2, 180, parameters=7), "parameters is"),
-    (run(2, 180, hardware={**HARDWARE, "cpu": "a faster one"}), "different machines"),
-    (run(2, None), "no throughput"),
-    (SimpleNamespace(name="broken", result=None, state="failed"), "'broken' has no result.*failed"),
-])
+@pytest.mark.parametrize(
+    "second, message",
+    [
+        (run(2, 180, script="other.py"), "script is"),
+        (run(2, 180, parameters=7), "parameters is"),
+        (run(2, 180, hardware={**HARDWARE, "cpu": "a faster one"}), "different machines"),
+        (run(2, None), "no throughput"),
+        (SimpleNamespace(name="broken", result=None, state="failed"), "'broken' has no result.*failed"),
+    ],
+)
 def test_what_cannot_be_compared_is_refused(second, message):
     with pytest.raises(ValueError, match=message):
         scaling([run(1, 100), second])
@@ -118,13 +130,24 @@ def times(value):
 
 
 def size(width, parameters, batch, computation, communication=0.0, sent=4, part=None):
-    seconds = {"input": 1e-4, "computation": computation, "waiting": communication / 10,
-               "communication": communication, "update": 2e-4}
+    seconds = {
+        "input": 1e-4,
+        "computation": computation,
+        "waiting": communication / 10,
+        "communication": communication,
+        "update": 2e-4,
+    }
     step = sum(seconds.values())
-    made = {"width": width, "tensors": 14, "parameters": parameters,
-            "gradient_bytes": 4 * parameters, "sent_bytes": sent * parameters,
-            "images_per_s": batch / step, "step_s": times(step),
-            **{f"{part}_s": times(value) for part, value in seconds.items()}}
+    made = {
+        "width": width,
+        "tensors": 14,
+        "parameters": parameters,
+        "gradient_bytes": 4 * parameters,
+        "sent_bytes": sent * parameters,
+        "images_per_s": batch / step,
+        "step_s": times(step),
+        **{f"{part}_s": times(value) for part, value in seconds.items()},
+    }
     if part:
         made["part"] = {"of": part, **size(width, parameters, batch // part, computation / part)}
     return made
@@ -135,17 +158,30 @@ PARAMETERS = (1_000, 10_000, 100_000, 1_000_000)
 
 def sweep(ranks, alpha=2e-3, beta=1e-9, name=None, batch=64, settings=None, **facts):
     """Runs that follow alpha + beta × bytes exactly; computation grows with the parameters."""
-    settings = {"aggregate": 1, "fusion_threshold_mb": None, "cycle_time_ms": None,
-                "fp16_compression": False, **(settings or {})}
+    settings = {
+        "aggregate": 1,
+        "fusion_threshold_mb": None,
+        "cycle_time_ms": None,
+        "fp16_compression": False,
+        **(settings or {}),
+    }
     sizes = []
     for width, parameters in enumerate(PARAMETERS, 1):
         computation = 1e-3 + parameters * 1e-7
         sent = 2 if settings["fp16_compression"] else 4
         message = 0.0 if ranks == 1 else alpha + beta * sent * parameters
-        sizes.append(size(width, parameters, batch, computation / ranks, message, sent,
-                          part=2 if ranks == 1 else None))
-    return run(ranks, sizes[-1]["images_per_s"], batch=batch, name=name or f"{ranks} ranks",
-               script="step_times.py", parameters=None, sizes=sizes, config=settings, **facts)
+        sizes.append(size(width, parameters, batch, computation / ranks, message, sent, part=2 if ranks == 1 else None))
+    return run(
+        ranks,
+        sizes[-1]["images_per_s"],
+        batch=batch,
+        name=name or f"{ranks} ranks",
+        script="step_times.py",
+        parameters=None,
+        sizes=sizes,
+        config=settings,
+        **facts,
+    )
 
 
 def test_spread_is_median_and_quartiles():
@@ -172,9 +208,12 @@ def test_start_times_are_those_of_rank_0():
 
 
 def test_tuning_compares_with_the_first_and_calls_small_differences_none():
-    runs = [sweep(2, name="as it is"), sweep(2, alpha=2.1e-3, name="nearly"),
-            sweep(2, alpha=0.2, name="slow", settings={"cycle_time_ms": 50.0}),
-            sweep(2, alpha=1e-3, beta=0, name="half", settings={"fp16_compression": True})]
+    runs = [
+        sweep(2, name="as it is"),
+        sweep(2, alpha=2.1e-3, name="nearly"),
+        sweep(2, alpha=0.2, name="slow", settings={"cycle_time_ms": 50.0}),
+        sweep(2, alpha=1e-3, beta=0, name="half", settings={"fp16_compression": True}),
+    ]
     table = tuning(runs, width=1)
     assert table["verdict"].tolist() == ["first", "no difference", "slower", "faster"]
     assert table["precision_bits"].tolist() == [32, 32, 32, 16]
@@ -224,9 +263,7 @@ def test_a_size_is_left_out_of_the_fit_to_test_it():
     assert found.alpha_s == pytest.approx(2e-3) and found.communication_s[1] == 0.5
 
 
-@pytest.mark.parametrize("first, second, alpha, beta", [
-    (4e-3, 3e-3, 3.36e-3, 0), (1e-3, 101e-3, 0, 2.51238e-7),
-])
+@pytest.mark.parametrize("first, second, alpha, beta", [(4e-3, 3e-3, 3.36e-3, 0), (1e-3, 101e-3, 0, 2.51238e-7)])
 def test_neither_latency_nor_time_a_byte_is_negative(first, second, alpha, beta):
     many = sweep(2)
     for index, seconds in ((0, first), (2, second)):
@@ -236,11 +273,15 @@ def test_neither_latency_nor_time_a_byte_is_negative(first, second, alpha, beta)
     assert found.beta_s_per_byte == pytest.approx(beta, rel=1e-5)
 
 
-@pytest.mark.parametrize("one, many, message", [
-    (sweep(2), sweep(2), "one rank and several"), (sweep(1), sweep(1), "one rank and several"),
-    (sweep(1, batch=32), sweep(2), "global_batch is 32"),
-    (sweep(1), sweep(4), "did not time 1/4"),
-])
+@pytest.mark.parametrize(
+    "one, many, message",
+    [
+        (sweep(2), sweep(2), "one rank and several"),
+        (sweep(1), sweep(1), "one rank and several"),
+        (sweep(1, batch=32), sweep(2), "global_batch is 32"),
+        (sweep(1), sweep(4), "did not time 1/4"),
+    ],
+)
 def test_runs_that_do_not_fit_together_are_refused(one, many, message):
     with pytest.raises(ValueError, match=message):
         payoff(one, many)
@@ -258,13 +299,15 @@ def test_two_sizes_are_too_few_to_test_a_prediction():
 
 
 def trace(folder, steps=3):
-    events = [{"name": "process_name", "ph": "M", "pid": row, "args": {"name": f"gradient{row}"}}
-              for row in (1, 2)]
+    events = [{"name": "process_name", "ph": "M", "pid": row, "args": {"name": f"gradient{row}"}} for row in (1, 2)]
     for step in range(steps):
         for row in (1, 2):
             start = 1000 * step
-            for name, begin, end in (("NEGOTIATE_ALLREDUCE", 0, 300), ("ALLREDUCE", 300, 500),
-                                     ("GLOO_ALLREDUCE", 350, 450)):
+            for name, begin, end in (
+                ("NEGOTIATE_ALLREDUCE", 0, 300),
+                ("ALLREDUCE", 300, 500),
+                ("GLOO_ALLREDUCE", 350, 450),
+            ):
                 events.append((start + begin, 0, {"ph": "B", "name": name, "pid": row}))
                 events.append((start + end, 1, {"ph": "E", "pid": row}))
     names, timed = events[:2], events[2:]
@@ -275,8 +318,8 @@ def trace(folder, steps=3):
 
 FIGURES = {
     "scaling": lambda folder: efficiency_plot.plot_scaling(
-        [run(1, 100), run(2, 170), run(1, 200, threads=2)],
-        [run(1, 100, batch=32), run(2, 180, batch=64)]),
+        [run(1, 100), run(2, 170), run(1, 200, threads=2)], [run(1, 100, batch=32), run(2, 180, batch=64)]
+    ),
     "step times": lambda folder: efficiency_plot.plot_step_times([sweep(1), sweep(2)]),
     "payoff": lambda folder: efficiency_plot.plot_payoff(sweep(1), sweep(2)),
     "timeline": lambda folder: efficiency_plot.plot_timeline(folder, steps=2),

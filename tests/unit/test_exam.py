@@ -23,8 +23,7 @@ def code(source, **metadata):
 
 
 def question(name, source, points=1):
-    return code(source, nbgrader={"grade_id": name, "points": points, "grade": True,
-                                  "solution": False})
+    return code(source, nbgrader={"grade_id": name, "points": points, "grade": True, "solution": False})
 
 
 @pytest.fixture(autouse=True)
@@ -101,8 +100,15 @@ def test_a_test_that_fails_says_what_was_expected_and_what_came(source, message)
     def todo(x):
         raise NotImplementedError
 
-    names = {"double": double, "nothing": lambda x: None, "broken": broken, "todo": todo,
-             "strange": lambda x: object(), "thing": object(), "leaving": lambda x: sys.exit(0)}
+    names = {
+        "double": double,
+        "nothing": lambda x: None,
+        "broken": broken,
+        "todo": todo,
+        "strange": lambda x: object(),
+        "thing": object(),
+        "leaving": lambda x: sys.exit(0),
+    }
     assert told(source, **names) == message
 
 
@@ -169,8 +175,10 @@ def test_a_generator_counts_as_the_list_of_what_it_gives():
             yield number * number
 
     found = {"squares": squares, "table": map(abs, [-1, 2]), "endless": itertools.count()}
-    test = ("assert squares([1, 2]) == [1, 4] and table == [1, 2]\n"
-            "try:\n    squares([])\nexcept ValueError:\n    pass\nelse:\n    assert False")
+    test = (
+        "assert squares([1, 2]) == [1, 4] and table == [1, 2]\n"
+        "try:\n    squares([])\nexcept ValueError:\n    pass\nelse:\n    assert False"
+    )
     answer = asked(found)
     assert [judge(test, answer)["message"] for _ in range(2)] == ["", ""]
     assert list(found["table"]) == [1, 2]  # it is still to be read
@@ -180,10 +188,12 @@ def test_a_generator_counts_as_the_list_of_what_it_gives():
 
 def test_a_test_that_cannot_go_on_without_an_answer_does_not():
     source = "try:\n    double(1)\nexcept Exception:\n    pass"
-    for answer, message in (({"late": 10}, "did not return within 10 s"),
-                            ({"ended": "it ended with status 3"}, "ended the process"),
-                            ({"value": '{"class": 1}'}, "returned what came back is not plain"),
-                            ({"nonsense": 1}, "no answer that can be read")):
+    for answer, message in (
+        ({"late": 10}, "did not return within 10 s"),
+        ({"ended": "it ended with status 3"}, "ended the process"),
+        ({"value": '{"class": 1}'}, "returned what came back is not plain"),
+        ({"nonsense": 1}, "no answer that can be read"),
+    ):
         replies = iter([{"names": {"double": {"function": True}}}, answer])
         assert message in judge(source, lambda request: next(replies))["message"]
 
@@ -236,7 +246,8 @@ def test_a_notebook_is_examined_in_its_order():
     assert found.verdicts == (
         Verdict("first", 2, True, "", "here\n"),
         Verdict("second", 1, False, "expected `f(1) == 1`, but `f(1)` is -1"),
-        Verdict("third", 4, False, "A hidden test did not pass."))
+        Verdict("third", 4, False, "A hidden test did not pass."),
+    )
     assert (found.points, found.max_points) == (2, 7)
     assert [cell.index for cell in found.cells] == [1, 3, 5, 7]
     assert found.cells[0].printed == "hello\nOut[0]: 3.141592653589793\n"
@@ -258,25 +269,36 @@ def test_a_cell_that_ends_its_process_costs_no_other_question():
     assert found.verdicts[1].message == "h(1) did not return within 1 s"
     assert found.cells[1].error == CellError("ProcessEnded", "it ended with status 3")
     assert found.cells[4].error == CellError("TimeLimit", "it did not end within 2 s")
-    assert found.notes == ("cell 2: it ended with status 3", "cell 7: it did not end within 2 s",
-                           "h did not return within 1 s")
+    assert found.notes == (
+        "cell 2: it ended with status 3",
+        "cell 7: it did not end within 2 s",
+        "h did not return within 1 s",
+    )
 
 
 def test_a_cell_that_copies_its_process_costs_no_question():
-    notebook = {"cells": [
-        code("import os\ndef one():\n    return 1"), code("copies = [os.fork() for _ in range(3)]"),
-        question("after", "assert one() == 1"), code("print('still here')"),
-        question("end", "assert one() == 1"),
-    ]}
+    notebook = {
+        "cells": [
+            code("import os\ndef one():\n    return 1"),
+            code("copies = [os.fork() for _ in range(3)]"),
+            question("after", "assert one() == 1"),
+            code("print('still here')"),
+            question("end", "assert one() == 1"),
+        ]
+    }
     found = examine(notebook, hidden=False)
     assert [verdict.passed for verdict in found.verdicts] == [True, True] and not found.notes
     assert found.cells[-1].printed == "still here\n"
 
 
 def test_a_test_that_a_result_keeps_busy_is_ended():
-    notebook = {"cells": [code("def f():\n    return 10**15"),
-                          question("busy", "for _ in range(f()): pass"),
-                          question("next", "assert f() == 10**15")]}
+    notebook = {
+        "cells": [
+            code("def f():\n    return 10**15"),
+            question("busy", "for _ in range(f()): pass"),
+            question("next", "assert f() == 10**15"),
+        ]
+    }
     found = examine(notebook, hidden=False, limits=Limits(test_s=2))
     assert [verdict.passed for verdict in found.verdicts] == [False, True]
     assert found.verdicts[0].message == "the test did not end within 2 s"
@@ -294,8 +316,9 @@ def test_a_worker_that_does_not_start_is_said():
         examine({"cells": [code("1")]}, hidden=False, start_worker=start_worker)
 
 
-@pytest.mark.parametrize("values", [{"cell_s": 0}, {"total_s": -1}, {"call_s": float("nan")},
-                                    {"processes": True}, {"memory_bytes": "2 GiB"}])
+@pytest.mark.parametrize(
+    "values", [{"cell_s": 0}, {"total_s": -1}, {"call_s": float("nan")}, {"processes": True}, {"memory_bytes": "2 GiB"}]
+)
 def test_limits_are_positive_numbers(values):
     with pytest.raises(ValueError, match=f"{next(iter(values))} is .* positive"):
         Limits(**values)
@@ -343,7 +366,7 @@ def test_who_does_not_listen_is_not_waited_for(channel):
 
 
 def test_an_answer_to_another_question_is_none():
-    program = "print('{\"id\": 7, \"value\": \"9\"}', flush=True); input()"
+    program = 'print(\'{"id": 7, "value": "9"}\', flush=True); input()'
     worker = WorkerProcess(start([sys.executable, "-c", program]))
     try:
         with pytest.raises(Ended, match="what it was not asked"):
@@ -353,8 +376,7 @@ def test_an_answer_to_another_question_is_none():
 
 
 def test_killing_reaches_children():
-    program = ("import subprocess; p = subprocess.Popen(['sleep', '99']); "
-               "print('{}', flush=True); p.wait()")
+    program = "import subprocess; p = subprocess.Popen(['sleep', '99']); print('{}', flush=True); p.wait()"
     one = Channel(start([sys.executable, "-c", program]))
     one.receive(20, 99)
     children = psutil.Process(one.pid).children()
@@ -373,6 +395,11 @@ def test_kept_output():
 
 def test_the_examiner_imports_nothing_of_the_folder_it_is_in(tmp_path):
     (tmp_path / "json.py").write_text("raise SystemExit('hijacked')")
-    ran = subprocess.run([sys.executable, "-I", "-m", "ddl.exam.examiner"], cwd=tmp_path, input=b"",
-                         env=os.environ | {"PYTHONPATH": str(tmp_path)}, capture_output=True)
+    ran = subprocess.run(
+        [sys.executable, "-I", "-m", "ddl.exam.examiner"],
+        cwd=tmp_path,
+        input=b"",
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+    )
     assert (ran.returncode, ran.stderr) == (0, b"")

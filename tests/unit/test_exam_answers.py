@@ -10,8 +10,7 @@ from ddl import cli
 from ddl.exam.answers import check_file, find_notebook
 
 SOLVED = {"q01_double": "def double(x):\n    return 2 * x", "q02_table": "table = [1, 4, 9]"}
-STUBS = {"q01_double": "def double(x):\n    raise NotImplementedError()",
-         "q02_table": "raise NotImplementedError()"}
+STUBS = {"q01_double": "def double(x):\n    raise NotImplementedError()", "q02_table": "raise NotImplementedError()"}
 TESTS = {"q01_double": "assert double(2) == 4", "q02_table": "assert table == [1, 4, 9]"}
 
 
@@ -24,10 +23,15 @@ def lesson(tmp_path, monkeypatch):
         cells = [*map(v4.new_code_cell, first)]
         for question, test in TESTS.items():
             cells.append(v4.new_code_cell(answers[question]))
-            about = {"grade_id": f"{question}_test", "grade": True, "solution": False,
-                     "points": 2, "locked": True, "schema_version": 3}
-            cells.append(v4.new_code_cell(test, metadata={
-                "nbgrader": about, "tags": ["raises-exception"]}))
+            about = {
+                "grade_id": f"{question}_test",
+                "grade": True,
+                "solution": False,
+                "points": 2,
+                "locked": True,
+                "schema_version": 3,
+            }
+            cells.append(v4.new_code_cell(test, metadata={"nbgrader": about, "tags": ["raises-exception"]}))
         cells += map(v4.new_code_cell, more)
         path = tmp_path / "notebooks" / f"{name}.ipynb"
         path.parent.mkdir(exist_ok=True)
@@ -44,8 +48,8 @@ def test_command_when_all_pass(lesson, capsys):
     lesson(SOLVED, "import sys, warnings\nwarnings.warn('x')\nprint('y', file=sys.stderr)")
     assert cli.main(["check", "7"]) == 0
     assert capsys.readouterr().out == (
-        "q01_double  passed\nq02_table   passed\n7.Doubling: 2 of 2 questions pass, 4 of 4 "
-        + TOTAL)
+        "q01_double  passed\nq02_table   passed\n7.Doubling: 2 of 2 questions pass, 4 of 4 " + TOTAL
+    )
 
 
 def test_command_on_an_untouched_lesson(lesson, capsys):
@@ -54,14 +58,14 @@ def test_command_on_an_untouched_lesson(lesson, capsys):
     assert capsys.readouterr().out == (
         "q01_double  not yet: `double` is still to be written\n"
         "q02_table   not yet: `table` is not defined: the cell that defines it is missing, empty, "
-        "or ended with an error\n7.Doubling: 0 of 2 questions pass, 0 of 4 " + TOTAL)
+        "or ended with an error\n7.Doubling: 0 of 2 questions pass, 0 of 4 " + TOTAL
+    )
 
 
 def test_command_names_the_cell_that_broke(lesson, capsys):
     lesson(SOLVED | {"q01_double": "import nowhere\ndef double(x):\n    return 2 * x"})
     assert cli.main(["check", "7.Doub"]) == 1
-    assert "cell 1 ended with ModuleNotFoundError: No module named 'nowhere'\n" in (
-        capsys.readouterr().out)
+    assert "cell 1 ended with ModuleNotFoundError: No module named 'nowhere'\n" in (capsys.readouterr().out)
 
 
 def test_cells_run_in_the_notebooks_folder(lesson):
@@ -108,11 +112,11 @@ def ran():
 
         notebook = nbformat.read(path, as_version=4)
         manager = KernelManager(kernel_name="python3")
-        client = NotebookClient(notebook, km=manager, timeout=120, allow_errors=True,
-                                resources={"metadata": {"path": str(path.parent)}})
+        client = NotebookClient(
+            notebook, km=manager, timeout=120, allow_errors=True, resources={"metadata": {"path": str(path.parent)}}
+        )
         client.execute(env=os.environ | environment)
-        return "".join(output.get("text", "") for cell in notebook.cells
-                       for output in cell.get("outputs", ()))
+        return "".join(output.get("text", "") for cell in notebook.cells for output in cell.get("outputs", ()))
 
     return run
 
@@ -121,8 +125,7 @@ def ran():
 @pytest.mark.parametrize("call", ["check()", "check('7')"])
 def test_in_a_kernel_it_prints(lesson, ran, call):
     # What counts is what has been run in this kernel, not what is saved.
-    path = lesson(STUBS, "def double(x):\n    print('loud')\n    return 2 * x",
-                  f"from ddl import check\n{call}")
+    path = lesson(STUBS, "def double(x):\n    print('loud')\n    return 2 * x", f"from ddl import check\n{call}")
     printed = ran(path)
     assert "q01_double  passed\nq02_table   not yet: `table` is not defined" in printed
     assert "loud" not in printed
@@ -139,8 +142,7 @@ print([button.description, shown.value])
 button.click()
 print([button.description, button.disabled], shown.value)
 """
-    path = lesson(SOLVED | {"q02_table": "table = [1, 4, '<b>']"},
-                  "from ddl import check\ncheck()", press)
+    path = lesson(SOLVED | {"q02_table": "table = [1, 4, '<b>']"}, "from ddl import check\ncheck()", press)
     printed = ran(path, DDL_VIEW="live", JPY_SESSION_NAME=str(path))
     assert "['Check my answers', '']" in printed
     assert "['Check my answers', False]" in printed

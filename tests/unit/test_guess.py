@@ -6,10 +6,10 @@ import pytest
 from ddl.guess import beside
 
 
-@pytest.mark.parametrize("guess, shown", [
-    (None, "no guess made"), (0, "your guess: 0"), (0.125, "your guess: 0.125"),
-    ("diverges", "your guess: diverges"),
-])
+@pytest.mark.parametrize(
+    "guess, shown",
+    [(None, "no guess made"), (0, "your guess: 0"), (0.125, "your guess: 0.125"), ("diverges", "your guess: diverges")],
+)
 def test_a_guess_stands_beside_what_came_out(guess, shown):
     pair = beside(guess, numpy.float64(1 / 3), "weight")
     assert repr(pair) == f"weight: {shown} · came out: 0.3333"

@@ -9,8 +9,10 @@ from ddl.record import Recorded, recorded
 def counted(order, hosts, each, size):
     """Walk a ring: bytes that leave host 0, each rank sending 2 (N − 1) pieces to its right."""
     ranks = hosts * each
-    leaving = sum(sender // each == 0 and receiver // each != 0
-                  for sender, receiver in zip(order, [*order[1:], order[0]], strict=True))
+    leaving = sum(
+        sender // each == 0 and receiver // each != 0
+        for sender, receiver in zip(order, [*order[1:], order[0]], strict=True)
+    )
     return leaving * 2 * (ranks - 1) * size / ranks
 
 
@@ -19,8 +21,7 @@ def test_what_a_ring_sends_over_the_link_is_a_matter_of_its_order(hosts, each):
     ranks = list(range(hosts * each))
     crossing = [host * each + local for local in range(each) for host in range(hosts)]
     for variant, order in ((FLAT, ranks), ("ring", ranks), ("crossing ring", crossing)):
-        assert link_bytes(variant, 1e6, hosts, each) == pytest.approx(
-            counted(order, hosts, each, 1e6)), variant
+        assert link_bytes(variant, 1e6, hosts, each) == pytest.approx(counted(order, hosts, each, 1e6)), variant
 
 
 @pytest.mark.parametrize("hosts, each", [(2, 2), (3, 2), (16, 8)])
@@ -34,8 +35,7 @@ def test_in_a_hierarchy_each_host_sends_what_a_ring_of_hosts_would(hosts, each):
 
 def test_two_hosts_of_two_send_two_thirds_in_a_hierarchy():
     sent = {variant: link_bytes(variant, 1, 2, 2) for variant in VARIANTS}
-    assert sent == {FLAT: 1.5, "ring": 1.5, "crossing ring": 3.0, "hierarchical": 1.0,
-                    "leaders": 1.0}
+    assert sent == {FLAT: 1.5, "ring": 1.5, "crossing ring": 3.0, "hierarchical": 1.0, "leaders": 1.0}
 
 
 def test_an_unknown_variant_is_refused():
@@ -47,22 +47,33 @@ def test_an_unknown_variant_is_refused():
 def run():
     def point(variant, size, seconds):
         flat = size / 1e8
-        return {"operation": "all_reduce", "variant": variant, "size_bytes": size, "repeats": 5,
-                "seconds": {"median": seconds, "low": 0.9 * seconds, "high": 1.1 * seconds,
-                            "least": 0.8 * seconds},
-                "faster": {"median": flat / seconds, "low": 0.95 * flat / seconds,
-                           "high": 1.05 * flat / seconds},
-                "link_bytes": {"counted": 1.05 * link_bytes(variant, size, 2, 2),
-                               "expected": link_bytes(variant, size, 2, 2)}}
+        return {
+            "operation": "all_reduce",
+            "variant": variant,
+            "size_bytes": size,
+            "repeats": 5,
+            "seconds": {"median": seconds, "low": 0.9 * seconds, "high": 1.1 * seconds, "least": 0.8 * seconds},
+            "faster": {"median": flat / seconds, "low": 0.95 * flat / seconds, "high": 1.05 * flat / seconds},
+            "link_bytes": {
+                "counted": 1.05 * link_bytes(variant, size, 2, 2),
+                "expected": link_bytes(variant, size, 2, 2),
+            },
+        }
 
-    takes = {FLAT: 1e-8, "ring": 1e-8, "crossing ring": 2e-8, "hierarchical": 0.8e-8,
-             "leaders": 0.9e-8}
-    return Recorded({
-        "name": "two hosts", "ranks": 4, "hosts": 2, "ranks_per_host": 2, "rate_mbit": 1000,
-        "transport": "eth0", "finished": "2026-11-21T12:00:00",
-        "hardware": {"cores": 2, "cpu": "a processor"}, "points": [point(variant, size, size * each)
-                                        for size in (10**4, 10**6) for variant, each in
-                                        takes.items()]})
+    takes = {FLAT: 1e-8, "ring": 1e-8, "crossing ring": 2e-8, "hierarchical": 0.8e-8, "leaders": 0.9e-8}
+    return Recorded(
+        {
+            "name": "two hosts",
+            "ranks": 4,
+            "hosts": 2,
+            "ranks_per_host": 2,
+            "rate_mbit": 1000,
+            "transport": "eth0",
+            "finished": "2026-11-21T12:00:00",
+            "hardware": {"cores": 2, "cpu": "a processor"},
+            "points": [point(variant, size, size * each) for size in (10**4, 10**6) for variant, each in takes.items()],
+        }
+    )
 
 
 def test_a_table_has_a_row_for_each_size_and_variant(run):
@@ -98,8 +109,9 @@ def test_recorded_results_say_where_they_come_from():
     measured = [run for run in runs if run.result["script"] == "hierarchical_allreduce.py"]
     assert [run.result["rate_mbit"] for run in measured] == [0, 1000, 100]
     for run in measured:
-        largest = [point for point in run.result["points"]
-                   if point["size_bytes"] == run.result["points"][-1]["size_bytes"]]
+        largest = [
+            point for point in run.result["points"] if point["size_bytes"] == run.result["points"][-1]["size_bytes"]
+        ]
         for point in largest:  # TCP's headers and acknowledgements are some percent
             counted = point["link_bytes"]
             assert 0.98 < counted["counted"] / counted["expected"] < 1.15, point["variant"]

@@ -36,7 +36,8 @@ def test_the_whole_command(site):
     assert result.shell_line == (
         f"cd /c && {python} -m ddl.hosts --hosts 2 --rate-mbit 100 --ranks 4 {python} -m ddl.task "
         f"--controller gloo --network-interface eth0 --timeout-s 9 {python} -m ddl.rank "
-        "--threads 2 /course/x.py --epochs 2")
+        "--threads 2 /course/x.py --epochs 2"
+    )
     assert result.where == "on 2 hosts made on this machine, with 100 Mbit/s between them"
     described = json.loads(dict(result.files)[FOLDER / "job.json"])
     assert (described["nodes"], described["site"]["rate_mbit"]) == (2, 100)
@@ -60,12 +61,13 @@ def test_a_cluster_of_tf_distribute_finds_itself(site):
     assert "--controller none --network-interface eth0" in planned(job, site).shell_line
 
 
-@pytest.mark.parametrize("job", [
-    Job("/c/x.py", ("--hosts", "9"), workers=4, nodes=2, cwd="/c", threads=1, timeout_s=7.5,
-        oversubscribe=True),
-    Job("/c/x.py", (), workers=2, nodes=2, cwd="/c", threads=4, oversubscribe=True,
-        cluster="multi_worker"),
-])
+@pytest.mark.parametrize(
+    "job",
+    [
+        Job("/c/x.py", ("--hosts", "9"), workers=4, nodes=2, cwd="/c", threads=1, timeout_s=7.5, oversubscribe=True),
+        Job("/c/x.py", (), workers=2, nodes=2, cwd="/c", threads=4, oversubscribe=True, cluster="multi_worker"),
+    ],
+)
 def test_a_pasted_command_is_the_same_job(site, job):
     assert job_of(planned(job, site).argv[3:], "/c") == job
 
@@ -102,20 +104,22 @@ def stand_ins(tmp_path, monkeypatch):
 
 def test_missing_programs_are_named_with_their_packages(stand_ins):
     stand_ins(unshare="", nsenter="", mount="")
-    assert hosts.permitted() == (
-        "ip and tc not here (Debian and Ubuntu: apt-get install iproute2)")
+    assert hosts.permitted() == ("ip and tc not here (Debian and Ubuntu: apt-get install iproute2)")
 
 
-@pytest.mark.parametrize("fails, reason", [
-    ("true", "this user may not make network namespaces here"),
-    ("mount", "this user may not give a process an /etc/hosts of its own"),
-    ("ip link", "the kernel has no pairs of virtual interfaces (veth)"),
-    ("tc qdisc", "the kernel cannot limit the rate of an interface (tbf)"),
-])
+@pytest.mark.parametrize(
+    "fails, reason",
+    [
+        ("true", "this user may not make network namespaces here"),
+        ("mount", "this user may not give a process an /etc/hosts of its own"),
+        ("ip link", "the kernel has no pairs of virtual interfaces (veth)"),
+        ("tc qdisc", "the kernel cannot limit the rate of an interface (tbf)"),
+    ],
+)
 def test_what_the_kernel_refuses_is_said_in_its_words(stand_ins, fails, reason):
     """`unshare` stands in for a kernel: it runs what it is given, but for one thing."""
     refuse = f'case "$last" in *"{fails}"*) echo "Operation not permitted" >&2; exit 1;; esac'
-    stand_ins(unshare=f'for last; do :; done\n{refuse}', nsenter="", mount="", ip="", tc="")
+    stand_ins(unshare=f"for last; do :; done\n{refuse}", nsenter="", mount="", ip="", tc="")
     assert hosts.permitted() == f"{reason}: Operation not permitted"
 
 

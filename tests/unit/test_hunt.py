@@ -15,17 +15,30 @@ RANKS, STEPS, BATCH, RATE = 3, 4, 8, 0.05
 
 def right():
     """What three ranks of a correct training saw, in plain data."""
-    return [{
-        "rank": rank, "ranks": RANKS, "batch": BATCH, "rate_of_one_rank": RATE, "weights": "begin",
-        "steps": [{
-            "step": step + 1,
-            "samples": [(step * RANKS + rank) * BATCH + i for i in range(BATCH)],
-            "rate": float(numpy.float32(RATE * RANKS)),  # as an optimizer keeps it
-            "update": f"update{step}", "weights": f"model{step}",
-        } for step in range(STEPS)],
-        "samples_counted": STEPS * BATCH, "seconds": 2.0,
-        "images_per_s": RANKS * STEPS * BATCH / 2.0, "wrote": None if rank else "weights.npz",
-    } for rank in range(RANKS)]
+    return [
+        {
+            "rank": rank,
+            "ranks": RANKS,
+            "batch": BATCH,
+            "rate_of_one_rank": RATE,
+            "weights": "begin",
+            "steps": [
+                {
+                    "step": step + 1,
+                    "samples": [(step * RANKS + rank) * BATCH + i for i in range(BATCH)],
+                    "rate": float(numpy.float32(RATE * RANKS)),  # as an optimizer keeps it
+                    "update": f"update{step}",
+                    "weights": f"model{step}",
+                }
+                for step in range(STEPS)
+            ],
+            "samples_counted": STEPS * BATCH,
+            "seconds": 2.0,
+            "images_per_s": RANKS * STEPS * BATCH / 2.0,
+            "wrote": None if rank else "weights.npz",
+        }
+        for rank in range(RANKS)
+    ]
 
 
 def shared_samples(seen):
@@ -70,10 +83,14 @@ def all_write(seen):
 
 
 MISTAKES = [
-    (shared_samples, "own_samples"), (one_shared_sample, "own_samples"),
-    (not_broadcast, "began_alike"), (not_averaged, "applied_alike"),
+    (shared_samples, "own_samples"),
+    (one_shared_sample, "own_samples"),
+    (not_broadcast, "began_alike"),
+    (not_averaged, "applied_alike"),
     (lambda seen: not_averaged(seen, since=STEPS - 1), "applied_alike"),
-    (counted_twice, "counted_once"), (not_scaled, "scaled_rate"), (all_write, "one_writer"),
+    (counted_twice, "counted_once"),
+    (not_scaled, "scaled_rate"),
+    (all_write, "one_writer"),
 ]
 
 
@@ -90,8 +107,7 @@ def test_a_mistake_is_found_by_its_check_and_by_no_other(mistake, check):
 
 def test_sentences_have_the_numbers():
     seen = right()
-    for mistake in (shared_samples, not_broadcast, not_averaged, counted_twice, not_scaled,
-                    all_write):
+    for mistake in (shared_samples, not_broadcast, not_averaged, counted_twice, not_scaled, all_write):
         mistake(seen)
     said = {check.__name__: check(seen).sentence for check in CHECKS}
     assert "96 samples; counted once a step, 32" in said["own_samples"]
@@ -112,11 +128,13 @@ def test_one_rank_alone_has_nothing_to_compare_and_passes():
 
 def keep(folder, seen):
     for rank in seen:
-        begin = {key: rank[key] for key in ("rank", "ranks", "batch", "rate_of_one_rank",
-                                            "weights")}
+        begin = {key: rank[key] for key in ("rank", "ranks", "batch", "rate_of_one_rank", "weights")}
         end = {key: rank[key] for key in ("samples_counted", "seconds", "images_per_s", "wrote")}
-        lines = [{"event": "begin", **begin},
-                 *({"event": "step", **step} for step in rank["steps"]), {"event": "end", **end}]
+        lines = [
+            {"event": "begin", **begin},
+            *({"event": "step", **step} for step in rank["steps"]),
+            {"event": "end", **end},
+        ]
         path = RunFolder(folder).witness(rank["rank"])
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 

@@ -29,8 +29,7 @@ def test_a_time_limit_is_above_zero():
 def test_a_script_is_found_in_the_working_directory_first(tmp_path):
     (tmp_path / "train_cifar.py").write_text("")
     assert resolve_script("train_cifar.py", tmp_path) == str(tmp_path / "train_cifar.py")
-    assert resolve_script("train_cifar.py", tmp_path / "nowhere").endswith(
-        "source_code/train_cifar.py")
+    assert resolve_script("train_cifar.py", tmp_path / "nowhere").endswith("source_code/train_cifar.py")
 
 
 def test_a_directory_is_called_one(tmp_path):
@@ -44,23 +43,29 @@ def test_an_unknown_script_is_refused_with_those_that_there_are(tmp_path):
         resolve_script("train_cifra.py", tmp_path)
 
 
-@pytest.mark.parametrize("options, servers, processes", [
-    ({}, 0, 2),
-    ({"cluster": "multi_worker"}, 0, 2),
-    ({"cluster": "parameter_server"}, 1, 4),
-    ({"cluster": "parameter_server", "parameter_servers": 3}, 3, 6),
-])
+@pytest.mark.parametrize(
+    "options, servers, processes",
+    [
+        ({}, 0, 2),
+        ({"cluster": "multi_worker"}, 0, 2),
+        ({"cluster": "parameter_server"}, 1, 4),
+        ({"cluster": "parameter_server", "parameter_servers": 3}, 3, 6),
+    ],
+)
 def test_a_cluster_has_workers_and_those_that_serve_them(options, servers, processes):
     job = Job(script="x.py", workers=2, **options)
     assert (job.parameter_servers, job.processes) == (servers, processes)
 
 
-@pytest.mark.parametrize("options, message", [
-    ({"cluster": "mirrored"}, "not one of: horovod, multi_worker, parameter_server"),
-    ({"cluster": "parameter_server", "parameter_servers": 0}, "at least 1 is needed"),
-    ({"cluster": "multi_worker", "parameter_servers": 1}, "only cluster=\"parameter_server\""),
-    ({"parameter_servers": -1}, "at least 0 is needed"),
-])
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"cluster": "mirrored"}, "not one of: horovod, multi_worker, parameter_server"),
+        ({"cluster": "parameter_server", "parameter_servers": 0}, "at least 1 is needed"),
+        ({"cluster": "multi_worker", "parameter_servers": 1}, 'only cluster="parameter_server"'),
+        ({"parameter_servers": -1}, "at least 0 is needed"),
+    ],
+)
 def test_a_cluster_that_cannot_be_is_refused(options, message):
     with pytest.raises(JobError, match=message):
         Job(script="x.py", **options)
@@ -69,6 +74,9 @@ def test_a_cluster_that_cannot_be_is_refused(options, message):
 def test_a_ranks_line_is_its_options_then_a_script_and_all_that_is_the_scripts():
     line = ["--threads", "2", "--cluster", "multi_worker", "/c/x.py", "a", "--threads", "9", "--"]
     assert split_rank_line(line) == (
-        {"--threads": "2", "--cluster": "multi_worker"}, "/c/x.py", ["a", "--threads", "9", "--"])
+        {"--threads": "2", "--cluster": "multi_worker"},
+        "/c/x.py",
+        ["a", "--threads", "9", "--"],
+    )
     with pytest.raises(ValueError):
         split_rank_line(["--threads", "2"])

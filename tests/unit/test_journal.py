@@ -28,8 +28,7 @@ def events(folder):
     return [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
 
 
-FIGURES = {"loss": 2.0, "accuracy": 0.25, "test_loss": 2.5, "test_accuracy": 0.125,
-           "learning_rate": 0.1}
+FIGURES = {"loss": 2.0, "accuracy": 0.25, "test_loss": 2.5, "test_accuracy": 0.125, "learning_rate": 0.1}
 
 
 def train(diary, clock, seconds_per_step, first=0):
@@ -131,7 +130,8 @@ def test_an_interrupted_training_has_the_times_of_one_that_was_not(clock, folder
     # The second epoch had two steps before the interruption and two after it.
     assert result["epoch_seconds"] == pytest.approx([34, 9, 3 + parts[-1] / 11, 4])
     assert [row["images_per_s"] for row in result["history"]] == pytest.approx(
-        [40 / 34, 40 / 9, 40 / (3 + parts[-1] / 11), 10])
+        [40 / 34, 40 / 9, 40 / (3 + parts[-1] / 11), 10]
+    )
     assert result["resumed_at"] == [6, 11]
 
 
@@ -192,8 +192,7 @@ def test_a_note_is_recorded_once_in_all_parts(clock, folder, capsys):
         diary = Journal(True, steps=4, steps_per_epoch=2, global_batch=10)
         diary.note("the data are generated")
         diary.start()
-    assert [event["message"] for event in events(folder) if event["event"] == "note"] == [
-        "the data are generated"]
+    assert [event["message"] for event in events(folder) if event["event"] == "note"] == ["the data are generated"]
     assert capsys.readouterr().out.count("generated") == 2
 
 

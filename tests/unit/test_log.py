@@ -21,8 +21,11 @@ def append(path, data):
 
 
 # What Keras' progress bar writes: backspaces over the line before, a carriage return, the line.
-BAR = [b"\r1/3 [=>..] - loss: 2.50", b"\b" * 23 + b"\r2/3 [==>.] - loss: 2.25",
-       b"\b" * 23 + b"\r3/3 [====] - 4s\x1b[K\n"]
+BAR = [
+    b"\r1/3 [=>..] - loss: 2.50",
+    b"\b" * 23 + b"\r2/3 [==>.] - loss: 2.25",
+    b"\b" * 23 + b"\r3/3 [====] - 4s\x1b[K\n",
+]
 
 
 def test_a_progress_bar_is_one_line_that_is_there_while_it_is_drawn(log):
@@ -30,18 +33,20 @@ def test_a_progress_bar_is_one_line_that_is_there_while_it_is_drawn(log):
     for part in BAR:
         append(log, part)
         seen.append((list(tail.lines()), tail.current))
-    assert seen == [([], "1/3 [=>..] - loss: 2.50"), ([], "2/3 [==>.] - loss: 2.25"),
-                    (["3/3 [====] - 4s"], "")]
+    assert seen == [([], "1/3 [=>..] - loss: 2.50"), ([], "2/3 [==>.] - loss: 2.25"), (["3/3 [====] - 4s"], "")]
 
 
-@pytest.mark.parametrize("written, shown", [
-    (b"150 %\r7 \n", "7 0 %"),  # a shorter line leaves the rest standing
-    (b"50 %\r\x1b[K7 %\n", "7 %"),
-    (b"\x1b[1;31mred\x1b[0m and \x1b]0;title\x07plain\n", "red and plain"),
-    (b"before \xff\xfe after\n", "before \ufffd\ufffd after"),
-    ("naïve\n".encode(), "naïve"),
-    (b"windows\r\n", "windows"),
-])
+@pytest.mark.parametrize(
+    "written, shown",
+    [
+        (b"150 %\r7 \n", "7 0 %"),  # a shorter line leaves the rest standing
+        (b"50 %\r\x1b[K7 %\n", "7 %"),
+        (b"\x1b[1;31mred\x1b[0m and \x1b]0;title\x07plain\n", "red and plain"),
+        (b"before \xff\xfe after\n", "before \ufffd\ufffd after"),
+        ("naïve\n".encode(), "naïve"),
+        (b"windows\r\n", "windows"),
+    ],
+)
 def test_a_line_is_what_a_terminal_would_show(log, written, shown):
     append(log, written)
     assert list(LogTail(log).lines()) == [shown]
@@ -94,12 +99,10 @@ def test_the_last_lines_before_an_offset(log):
 
 
 def test_a_writer_outlives_a_full_disk_and_keeps_nothing_back():
-    code = ("import os; from ddl.log import keep_writing; keep_writing(); "
-            "print('no room for this'); os._exit(7)")
+    code = "import os; from ddl.log import keep_writing; keep_writing(); print('no room for this'); os._exit(7)"
     with open("/dev/full", "wb") as full:
         asked = subprocess.run([sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE)
     assert (asked.returncode, asked.stderr) == (7, b"")
-    code = ("import os; from ddl.log import keep_writing; keep_writing(); "
-            "print('said', end=''); os._exit(7)")
+    code = "import os; from ddl.log import keep_writing; keep_writing(); print('said', end=''); os._exit(7)"
     asked = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE)
     assert (asked.returncode, asked.stdout) == (7, b"said")

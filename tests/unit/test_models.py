@@ -8,10 +8,16 @@ from ddl import models
 from ddl.recipes import SettingError
 
 
-@pytest.mark.parametrize("name, norm, parameters", [
-    ("cnn", "none", 242_122), ("cnn", "batch", 242_474), ("cnn", "group", 242_474),
-    ("resnet", "none", None), ("resnet", "batch", None),
-])
+@pytest.mark.parametrize(
+    "name, norm, parameters",
+    [
+        ("cnn", "none", 242_122),
+        ("cnn", "batch", 242_474),
+        ("cnn", "group", 242_474),
+        ("resnet", "none", None),
+        ("resnet", "batch", None),
+    ],
+)
 def test_models_map_pictures_to_ten_logits(name, norm, parameters):
     model = models.build(name, norm=norm)
     logits = model(np.zeros((3, 32, 32, 3), np.float32))
@@ -24,9 +30,19 @@ def test_models_map_pictures_to_ten_logits(name, norm, parameters):
 
 def test_the_residual_network_has_the_shape_of_the_known_one():
     model = models.build("resnet", norm="batch")
-    shapes = [layer.output_shape[1:] for layer in model.layers
-              if isinstance(layer, (tf.keras.layers.Conv2D, tf.keras.layers.MaxPool2D,
-                                    tf.keras.layers.AveragePooling2D, tf.keras.layers.Flatten))]
+    shapes = [
+        layer.output_shape[1:]
+        for layer in model.layers
+        if isinstance(
+            layer,
+            (
+                tf.keras.layers.Conv2D,
+                tf.keras.layers.MaxPool2D,
+                tf.keras.layers.AveragePooling2D,
+                tf.keras.layers.Flatten,
+            ),
+        )
+    ]
     block_1 = [(7, 7, 64), (7, 7, 64), (7, 7, 256), (7, 7, 256)]
     block_2 = [(4, 4, 128), (4, 4, 128), (4, 4, 512), (4, 4, 512)]
     assert shapes == [(16, 16, 64), (7, 7, 64), *block_1, *block_2, (2, 2, 512), (2048,)]

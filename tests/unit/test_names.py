@@ -21,8 +21,10 @@ def test_an_unknown_name_is_an_attribute_error():
 
 
 def test_importing_the_package_imports_nothing_heavy():
-    code = ("import sys, ddl, ddl.rank, ddl.run; "
-            "print(sorted({'tensorflow', 'horovod', 'numpy', 'pandas', 'matplotlib'} & "
-            "set(sys.modules)))")
+    code = (
+        "import sys, ddl, ddl.rank, ddl.run; "
+        "print(sorted({'tensorflow', 'horovod', 'numpy', 'pandas', 'matplotlib'} & "
+        "set(sys.modules)))"
+    )
     asked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert asked.stdout.strip() == "[]", asked.stderr

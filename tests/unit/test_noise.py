@@ -22,8 +22,7 @@ def test_the_estimates_are_unbiased(ranks, each):
     generator = np.random.default_rng(0)
     gradient, spread = generator.normal(size=100) / 10, 0.8
     draws = [
-        estimate(*squared_norms(generator, gradient, spread, ranks, each), each, ranks * each)
-        for _ in range(4000)
+        estimate(*squared_norms(generator, gradient, spread, ranks, each), each, ranks * each) for _ in range(4000)
     ]
     gradient_sq, variance = np.mean(draws, axis=0)
     error = np.std(draws, axis=0) / np.sqrt(len(draws))

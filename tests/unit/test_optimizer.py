@@ -14,8 +14,7 @@ from ddl.recipes import BASE_RATES, SettingError
 def problem():
     """A kernel, a bias, a norm's scale, and five steps of gradients for them."""
     generator = np.random.default_rng(0)
-    starts = {"conv/kernel": generator.normal(size=(3, 3, 4, 5)), "conv/bias": np.zeros(5),
-              "norm/gamma": np.ones(5)}
+    starts = {"conv/kernel": generator.normal(size=(3, 3, 4, 5)), "conv/bias": np.zeros(5), "norm/gamma": np.ones(5)}
     variables = [tf.Variable(value, name=name, dtype=tf.float32) for name, value in starts.items()]
     steps = [[generator.normal(size=value.shape) for value in starts.values()] for _ in range(5)]
     return list(starts.values()), variables, steps
@@ -23,9 +22,7 @@ def problem():
 
 def train(optimizer, variables, steps):
     for gradients in steps:
-        optimizer.apply_gradients(
-            [(tf.constant(g, tf.float32), v) for g, v in zip(gradients, variables)]
-        )
+        optimizer.apply_gradients([(tf.constant(g, tf.float32), v) for g, v in zip(gradients, variables)])
     return [variable.numpy() for variable in variables]
 
 

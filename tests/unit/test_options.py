@@ -10,8 +10,7 @@ import pytest
 from ddl.options import Number, Integer
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "source_code"
-WITH_OPTIONS = sorted(str(path.relative_to(SCRIPTS)) for path in
-                      (*SCRIPTS.glob("*.py"), *SCRIPTS.glob("ways/*.py")))
+WITH_OPTIONS = sorted(str(path.relative_to(SCRIPTS)) for path in (*SCRIPTS.glob("*.py"), *SCRIPTS.glob("ways/*.py")))
 HEAVY = ("tensorflow", "horovod", "pandas", "matplotlib")
 WHOLE = ("", "x", "1.5", "nan", "9" * 30)
 NUMBER = ("", "x", "nan", "inf", "-inf", "1e999")
@@ -83,10 +82,15 @@ print(json.dumps(answers))
 
 @pytest.fixture(scope="module")
 def answers():
-    asked = [WITH_OPTIONS, str(SCRIPTS), HEAVY, WHOLE, NUMBER,
-             {script: options for script, (options, _) in TOGETHER.items()}]
-    done = subprocess.run([sys.executable, "-c", ASK, json.dumps(asked)], capture_output=True,
-                          text=True, check=False)
+    asked = [
+        WITH_OPTIONS,
+        str(SCRIPTS),
+        HEAVY,
+        WHOLE,
+        NUMBER,
+        {script: options for script, (options, _) in TOGETHER.items()},
+    ]
+    done = subprocess.run([sys.executable, "-c", ASK, json.dumps(asked)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -103,8 +107,11 @@ def test_wrong_options_end_a_script_before_tensorflow_is_imported(answers, scrip
     for option, tries in found["wrong"].items():
         for value, status, said in tries:
             assert status == 2, (option, value, said)
-            assert said.splitlines()[-1].startswith(
-                f"{Path(script).name}: error: argument {option}: "), (option, value, said)
+            assert said.splitlines()[-1].startswith(f"{Path(script).name}: error: argument {option}: "), (
+                option,
+                value,
+                said,
+            )
             assert "Traceback" not in said
 
 
@@ -116,5 +123,4 @@ def test_options_that_do_not_go_together_end_it_too(answers, script):
 
 def test_numbers_that_can_be_are_read():
     assert (Integer()("1"), Integer(0)("0"), Integer(0, 3)("3")) == (1, 0, 3)
-    assert (Number()("-1.5"), Number(0)("0"), Number(above=0)("1e-3"), Number(0, 1)("1")) == (
-        -1.5, 0, 0.001, 1)
+    assert (Number()("-1.5"), Number(0)("0"), Number(above=0)("1e-3"), Number(0, 1)("1")) == (-1.5, 0, 0.001, 1)

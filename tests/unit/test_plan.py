@@ -34,13 +34,31 @@ def test_what_is_written_before_the_start():
     assert files["command.sh"] == f"#!/bin/sh\n{result.shell_line}\n"
     described = json.loads(files["job.json"])
     assert described == {
-        "id": "r1", "name": "small", "created": 12.5, "script": "/course/x.py", "args": ["a"],
-        "workers": 2, "cluster": "horovod", "parameter_servers": 0, "processes": 2, "nodes": 1,
-        "threads": 2, "cwd": "/course", "timeout_s": 60,
-        "detached": False, "where": "on this machine",
-        "site": {"scheduler": "local", "container": "none", "controller": "gloo", "cores_per_node": 4,
-                 "gpus_per_node": 0, "allocation": ""},
-        "argv": list(result.argv), "shell_line": result.shell_line,
+        "id": "r1",
+        "name": "small",
+        "created": 12.5,
+        "script": "/course/x.py",
+        "args": ["a"],
+        "workers": 2,
+        "cluster": "horovod",
+        "parameter_servers": 0,
+        "processes": 2,
+        "nodes": 1,
+        "threads": 2,
+        "cwd": "/course",
+        "timeout_s": 60,
+        "detached": False,
+        "where": "on this machine",
+        "site": {
+            "scheduler": "local",
+            "container": "none",
+            "controller": "gloo",
+            "cores_per_node": 4,
+            "gpus_per_node": 0,
+            "allocation": "",
+        },
+        "argv": list(result.argv),
+        "shell_line": result.shell_line,
     }
     assert dict(result.environment) == {"DDL_RUN_ID": "r1", "DDL_RUN_DIR": "/runs/r1"}
 
@@ -51,18 +69,28 @@ def test_arguments_with_shell_characters_survive_the_shell_line():
     words = shlex.split(result.shell_line)
     assert words[:3] == ["cd", "/my course", "&&"]
     assert tuple(words[3:]) == result.argv
-    assert result.argv[-len(awkward) - 1:] == ("/my course/x y.py", *awkward)
+    assert result.argv[-len(awkward) - 1 :] == ("/my course/x y.py", *awkward)
 
 
-@pytest.mark.parametrize("job", [
-    Job("/c/x.py", ("a b", "--threads", "9"), workers=3, cwd="/c", threads=1, timeout_s=7.5,
-        oversubscribe=True),
-    Job("/c/x.py", (), workers=1, cwd="/c", threads=4, oversubscribe=True),
-    Job("/c/x.py", ("--cluster", "9"), workers=2, cwd="/c", threads=2, oversubscribe=True,
-        cluster="multi_worker"),
-    Job("/c/x.py", (), workers=2, cwd="/c", threads=2, oversubscribe=True, timeout_s=9,
-        cluster="parameter_server", parameter_servers=3),
-])
+@pytest.mark.parametrize(
+    "job",
+    [
+        Job("/c/x.py", ("a b", "--threads", "9"), workers=3, cwd="/c", threads=1, timeout_s=7.5, oversubscribe=True),
+        Job("/c/x.py", (), workers=1, cwd="/c", threads=4, oversubscribe=True),
+        Job("/c/x.py", ("--cluster", "9"), workers=2, cwd="/c", threads=2, oversubscribe=True, cluster="multi_worker"),
+        Job(
+            "/c/x.py",
+            (),
+            workers=2,
+            cwd="/c",
+            threads=2,
+            oversubscribe=True,
+            timeout_s=9,
+            cluster="parameter_server",
+            parameter_servers=3,
+        ),
+    ],
+)
 def test_a_pasted_command_is_the_same_job(job):
     argv = planned(job).argv
     assert job_of(argv[3:], "/c") == job
@@ -92,9 +120,12 @@ def test_the_whole_command_of_a_parameter_server_cluster():
         "--cluster parameter_server --parameter-servers 2 /course/x.py"
     )
     described = json.loads(dict(result.files)[FOLDER / "job.json"])
-    assert {key: described[key] for key in
-            ("workers", "cluster", "parameter_servers", "processes")} == {
-        "workers": 2, "cluster": "parameter_server", "parameter_servers": 2, "processes": 5}
+    assert {key: described[key] for key in ("workers", "cluster", "parameter_servers", "processes")} == {
+        "workers": 2,
+        "cluster": "parameter_server",
+        "parameter_servers": 2,
+        "processes": 5,
+    }
 
 
 @pytest.mark.parametrize("workers, threads", [(1, 4), (2, 2), (3, 1), (4, 1)])
@@ -124,17 +155,32 @@ def test_an_unknown_site_value_lists_the_valid_ones(field):
 
 JOB = Job("/course/train_cifar.py", ("--recipe", "warmup"), workers=2, cwd="/course/notebooks")
 CLUSTER = Site(
-    scheduler="slurm", partition="gpu", account="class7", time_limit="1:00:00", nodes=2,
-    gpus_per_node=4, cores_per_node=32, gpu_type="a100", scheduler_arguments=("--exclusive",),
+    scheduler="slurm",
+    partition="gpu",
+    account="class7",
+    time_limit="1:00:00",
+    nodes=2,
+    gpus_per_node=4,
+    cores_per_node=32,
+    gpu_type="a100",
+    scheduler_arguments=("--exclusive",),
     python="/env/bin/python",
 )
 BOXED = Site(
-    scheduler="slurm", partition="gpu", nodes=2, gpus_per_node=4, cores_per_node=32,
-    container="singularity", image="/shared/ddl.sif", binds=("/scratch:/scratch:ro",),
+    scheduler="slurm",
+    partition="gpu",
+    nodes=2,
+    gpus_per_node=4,
+    cores_per_node=32,
+    container="singularity",
+    image="/shared/ddl.sif",
+    binds=("/scratch:/scratch:ro",),
     pass_environment=("NCCL_DEBUG",),
 )
-ENVIRONMENT = ("HOME,LANG,LD_LIBRARY_PATH,LOGNAME,PATH,SHELL,USER,XDG_CACHE_HOME,DDL_RUN_ID,"
-               "DDL_RUN_DIR,DDL_RUNS_DIR,DDL_DATA_DIR,DDL_LIFELINE,PYTHONNOUSERSITE")
+ENVIRONMENT = (
+    "HOME,LANG,LD_LIBRARY_PATH,LOGNAME,PATH,SHELL,USER,XDG_CACHE_HOME,DDL_RUN_ID,"
+    "DDL_RUN_DIR,DDL_RUNS_DIR,DDL_DATA_DIR,DDL_LIFELINE,PYTHONNOUSERSITE"
+)
 CARRIER = Path(plan_module.__file__).resolve().parents[2] / "containers" / "pass_environment.sh"
 
 
@@ -182,8 +228,9 @@ def test_a_parameter_server_cluster_on_several_nodes_of_slurm():
     )
 
 
-@pytest.mark.parametrize("servers, tasks", [
-    (1, "--nodes=2 --ntasks-per-node=2"), (2, "--nodes=2 --ntasks=5 --ntasks-per-node=3")])
+@pytest.mark.parametrize(
+    "servers, tasks", [(1, "--nodes=2 --ntasks-per-node=2"), (2, "--nodes=2 --ntasks=5 --ntasks-per-node=3")]
+)
 def test_tasks_that_do_not_share_out_evenly_are_counted(servers, tasks):
     job = replace(JOB, nodes=2, cluster="parameter_server", parameter_servers=servers)
     assert f" {tasks} --cpus-per-task" in line(job, CLUSTER)
@@ -191,8 +238,7 @@ def test_tasks_that_do_not_share_out_evenly_are_counted(servers, tasks):
 
 def test_a_cluster_on_one_node_of_slurm_is_one_task():
     job = replace(JOB, cluster="parameter_server", parameter_servers=1)
-    assert "--nodes=1 --ntasks-per-node=1 --cpus-per-task=32 --gres=gpu:a100:2" in line(
-        job, CLUSTER)
+    assert "--nodes=1 --ntasks-per-node=1 --cpus-per-task=32 --gres=gpu:a100:2" in line(job, CLUSTER)
 
 
 def test_a_cluster_needs_no_mpi():
@@ -226,8 +272,14 @@ def test_mpi_ranks_meet_through_pmix():
 
 
 def test_docker_on_this_machine():
-    site = Site(container="docker", image="ddl-course:gpu", gpus_per_node=2, cores_per_node=16,
-                binds=("/scratch",), pass_environment=("NCCL_DEBUG",))
+    site = Site(
+        container="docker",
+        image="ddl-course:gpu",
+        gpus_per_node=2,
+        cores_per_node=16,
+        binds=("/scratch",),
+        pass_environment=("NCCL_DEBUG",),
+    )
     assert line(JOB, site) == (
         "docker run --rm --init --interactive --no-healthcheck --name ddl-r1 --gpus all --ipc host "
         "--user 1000:100 --workdir /course/notebooks --volume /course:/course "
@@ -247,7 +299,9 @@ def test_a_detached_run_is_a_batch_job():
         "--signal=URG@120 --nodes=1 --ntasks-per-node=1 --cpus-per-task=32 --gres=gpu:2 "
         f"--export={ENVIRONMENT},NCCL_DEBUG --output=/runs/r1/launcher.log /runs/r1/batch.sh"
     )
-    assert dict(result.files)[FOLDER / "batch.sh"] == f"""\
+    assert (
+        dict(result.files)[FOLDER / "batch.sh"]
+        == f"""\
 #!/bin/bash -l
 module load cuda/12 nccl/2
 rm -f "$DDL_RUN_DIR/requeue"
@@ -260,6 +314,7 @@ if [ $status -eq 0 ] && [ -e "$DDL_RUN_DIR/requeue" ]; then
 fi
 exit $status
 """
+    )
 
 
 def test_modules_are_loaded_first():
@@ -268,14 +323,19 @@ def test_modules_are_loaded_first():
     assert argv[4] == "srun"
 
 
-@pytest.mark.parametrize("site, where", [
-    (SITE, "on this machine"),
-    (CLUSTER, "in a job of Slurm, on 1 node"),
-    (BOXED, "in a job of Slurm, on 1 node, entering /shared/ddl.sif with singularity"),
-    (replace(BOXED, nodes=1, scheduler="local", inside="singularity"),
-     "on this machine, inside the singularity container that this process runs in"),
-    (replace(CLUSTER, allocation="17"), "in Slurm job 17, which this process runs in"),
-])
+@pytest.mark.parametrize(
+    "site, where",
+    [
+        (SITE, "on this machine"),
+        (CLUSTER, "in a job of Slurm, on 1 node"),
+        (BOXED, "in a job of Slurm, on 1 node, entering /shared/ddl.sif with singularity"),
+        (
+            replace(BOXED, nodes=1, scheduler="local", inside="singularity"),
+            "on this machine, inside the singularity container that this process runs in",
+        ),
+        (replace(CLUSTER, allocation="17"), "in Slurm job 17, which this process runs in"),
+    ],
+)
 def test_the_plan_says_where_it_runs(site, where):
     assert planned(JOB, site).where == where
 

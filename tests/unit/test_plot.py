@@ -15,20 +15,39 @@ DATA = {"name": "synthetic", "form": "generated", "train_samples": 10_000}
 
 def result(name, accuracies, seed=0, **fields):
     history = [
-        {"step": 10 * k, "epoch": float(k), "samples": 640 * k, "seconds": 1.5 * k + seed,
-         "loss": 1.0, "accuracy": value, "test_loss": 1.0, "test_accuracy": value}
+        {
+            "step": 10 * k,
+            "epoch": float(k),
+            "samples": 640 * k,
+            "seconds": 1.5 * k + seed,
+            "loss": 1.0,
+            "accuracy": value,
+            "test_loss": 1.0,
+            "test_accuracy": value,
+        }
         for k, value in enumerate(accuracies, start=1)
     ]
-    return {"name": name, "seed": seed, "data": DATA, "global_batch": 64, "history": history,
-            "hardware": {"cpu": "Some CPU", "gpus": []},
-            "test_accuracy": accuracies[-1]} | fields
+    return {
+        "name": name,
+        "seed": seed,
+        "data": DATA,
+        "global_batch": 64,
+        "history": history,
+        "hardware": {"cpu": "Some CPU", "gpus": []},
+        "test_accuracy": accuracies[-1],
+    } | fields
 
 
 def run(name, accuracies, events=(), **fields):
     made = result(name, accuracies, **fields)
-    return SimpleNamespace(name=name, recorded=False, state="done", result=made,
-                           history=pandas.DataFrame(made["history"]),
-                           events=lambda: list(events))
+    return SimpleNamespace(
+        name=name,
+        recorded=False,
+        state="done",
+        result=made,
+        history=pandas.DataFrame(made["history"]),
+        events=lambda: list(events),
+    )
 
 
 RUNS = [run("a", [0.2, 0.4], seed=0), run("a", [0.3, 0.5], seed=1), run("b", [0.1, 0.2])]
@@ -45,7 +64,11 @@ def test_convergence_draws_mean_and_range_over_seeds():
 
 def test_convergence_has_four_panels_or_the_one_asked_for():
     assert [axes.get_xlabel() for axes in plot.plot_convergence(RUNS).axes] == [
-        "epochs", "optimizer steps", "samples seen", "training time, s"]
+        "epochs",
+        "optimizer steps",
+        "samples seen",
+        "training time, s",
+    ]
     assert len(plot.plot_convergence(RUNS, x="seconds").axes) == 1
     with pytest.raises(ValueError, match="epochs, steps, samples, seconds"):
         plot.plot_convergence(RUNS, x="hours")
@@ -86,8 +109,10 @@ def test_arms_have_a_dot_a_seed():
 
 
 def test_noise_scale_leaves_out_what_a_logarithm_cannot_show():
-    events = [{"event": "noise_scale", "step": step, "noise_scale": value}
-              for step, value in ((1, None), (2, -5.0), (3, 200.0), (4, 400.0))]
+    events = [
+        {"event": "noise_scale", "step": step, "noise_scale": value}
+        for step, value in ((1, None), (2, -5.0), (3, 200.0), (4, 400.0))
+    ]
     figure = plot.plot_noise_scale(run("a", [0.2], events=events))
     assert figure.axes[0].lines[0].get_ydata().tolist() == [200, 400]
     assert figure.axes[0].get_yscale() == "log"

@@ -31,9 +31,17 @@ FIT = cost.fit([(4, 1e-3), (4_000_000, 5e-3)], 2)
 
 
 def predicted(computation_s=0.3, communication_s=0.1, all_reduces=1, ranks=4, **facts):
-    return Prediction(**{"ranks": ranks, "batch": 64 * ranks, "computation_s": computation_s,
-                         "communication_s": communication_s, "all_reduces": all_reduces,
-                         "one_images_per_s": 64 / 0.3, **facts})
+    return Prediction(
+        **{
+            "ranks": ranks,
+            "batch": 64 * ranks,
+            "computation_s": computation_s,
+            "communication_s": communication_s,
+            "all_reduces": all_reduces,
+            "one_images_per_s": 64 / 0.3,
+            **facts,
+        }
+    )
 
 
 def run(name="run", **result):
@@ -46,8 +54,14 @@ def computing(ranks=2, each=32, part=None, times=((0.02, 0.03), (0.02, 0.04))):
         size |= {"rank_steps_s": [[9, 9]] * ranks, "apart": {"rank_steps_s": times}}
     elif part:
         size |= {"part": {"of": part, "rank_steps_s": [[0.01, 0.01]]}}
-    return run(script="step_times.py", ranks=ranks, per_rank_batch=each, sizes=[size],
-               global_batch=each * ranks, images_per_s=each * ranks / 0.05)
+    return run(
+        script="step_times.py",
+        ranks=ranks,
+        per_rank_batch=each,
+        sizes=[size],
+        global_batch=each * ranks,
+        images_per_s=each * ranks / 0.05,
+    )
 
 
 # ---------------------------------------------------------------- the rule
@@ -82,10 +96,17 @@ def test_the_rule_is_what_a_queue_of_messages_gives_and_lies_between_no_and_full
     assert one.full_overlap_s <= one.seconds <= one.no_overlap_s
 
 
-@pytest.mark.parametrize("facts", [
-    {"ranks": 0}, {"all_reduces": 0}, {"computation_s": 0}, {"communication_s": -1},
-    {"communication_s": math.nan}, {"one_images_per_s": 0},
-])
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"ranks": 0},
+        {"all_reduces": 0},
+        {"computation_s": 0},
+        {"communication_s": -1},
+        {"communication_s": math.nan},
+        {"one_images_per_s": 0},
+    ],
+)
 def test_what_can_not_be_is_refused(facts):
     with pytest.raises(ValueError, match=next(iter(facts))):
         predicted(**facts)
@@ -119,8 +140,11 @@ def test_the_slowest_is_what_drawing_gives(ranks):
 
 
 def test_points_are_the_all_reduces_of_a_run():
-    made = [{"operation": operation, "size_bytes": size, "seconds": {"median": size / 1e6}}
-            for operation in ("all_reduce", "broadcast") for size in (4, 8)]
+    made = [
+        {"operation": operation, "size_bytes": size, "seconds": {"median": size / 1e6}}
+        for operation in ("all_reduce", "broadcast")
+        for size in (4, 8)
+    ]
     assert points(run(points=made)) == [(4, 4e-6), (8, 8e-6)]
     with pytest.raises(ValueError, match="timed no all-reduce"):
         points(run(points=made[2:]))
@@ -194,12 +218,17 @@ def test_a_server_is_its_links_as_far_as_programs_reach_them():
     assert server("dgx-a100").inside.bandwidth_gb_per_s == pytest.approx(240)
 
 
-@pytest.mark.parametrize("text, message", [
-    ('gpu = []\n', "has no GPU"),
-    ('gpu = [{ name = "GPU0" }]\n', "needs a \\[network\\]"),
-    ('gpu = [{ name = "GPU0" }, { name = "GPU1" }]\n'
-     '[network]\nkind = "x"\nnics = 1\ngbit_per_s = 1\n', "is not known"),
-])
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("gpu = []\n", "has no GPU"),
+        ('gpu = [{ name = "GPU0" }]\n', "needs a \\[network\\]"),
+        (
+            'gpu = [{ name = "GPU0" }, { name = "GPU1" }]\n[network]\nkind = "x"\nnics = 1\ngbit_per_s = 1\n',
+            "is not known",
+        ),
+    ],
+)
 def test_a_server_that_is_not_known_enough_is_refused(tmp_path, text, message):
     file = tmp_path / "mine.toml"
     file.write_text(f'title = "mine"\nsources = ["me"]\n{text}')
@@ -213,8 +242,7 @@ def test_a_cluster_counts_messages_and_takes_the_faster_way():
     assert one.all_reduces == math.ceil(size_bytes / FUSION_BYTES) == 9
     assert one.ranks == 32 and one.batch == 2048 and one.computation_s == pytest.approx(0.32)
     box = server("dgx-1")
-    ways = [9 * way(size_bytes / 9, 8, 4, box.inside, box.between)
-            for way in (cost.ring_over_nodes, cost.hierarchical)]
+    ways = [9 * way(size_bytes / 9, 8, 4, box.inside, box.between) for way in (cost.ring_over_nodes, cost.hierarchical)]
     assert one.communication_s == pytest.approx(min(ways))
     ring = cluster("dgx-1", 4, "vgg16", 64, images_per_s=200, algorithm="ring")
     assert ring.communication_s == pytest.approx(ways[0])
@@ -230,10 +258,16 @@ def test_speeds_are_those_of_the_gpu_at_the_nearest_batch():
         cluster("dgx-h100", 1, "resnet50")
 
 
-@pytest.mark.parametrize("facts, message", [
-    ({"nodes": 0}, "nodes=0"), ({"batch": 0}, "batch=0"), ({"model": "gpt"}, "no model 'gpt'"),
-    ({"model": None}, "a model is needed"), ({"algorithm": "star"}, "best, ring, hierarchical"),
-])
+@pytest.mark.parametrize(
+    "facts, message",
+    [
+        ({"nodes": 0}, "nodes=0"),
+        ({"batch": 0}, "batch=0"),
+        ({"model": "gpt"}, "no model 'gpt'"),
+        ({"model": None}, "a model is needed"),
+        ({"algorithm": "star"}, "best, ring, hierarchical"),
+    ],
+)
 def test_a_cluster_that_can_not_be_is_refused(facts, message):
     with pytest.raises(ValueError, match=message):
         cluster(**{"topology": "dgx-a100", "nodes": 2, "model": "resnet50", **facts})
@@ -256,13 +290,28 @@ def test_scaling_goes_over_gpus_and_then_over_servers():
 
 def test_the_command_predicts_and_draws(capsys, tmp_path):
     figure = tmp_path / "scaling.png"
-    assert main(["predict", "--topology", "dgx-a100", "--nodes", "128", "--model", "resnet50",
-                 "--batch", "64", "--figure", str(figure)]) == 0
+    assert (
+        main(
+            [
+                "predict",
+                "--topology",
+                "dgx-a100",
+                "--nodes",
+                "128",
+                "--model",
+                "resnet50",
+                "--batch",
+                "64",
+                "--figure",
+                str(figure),
+            ]
+        )
+        == 0
+    )
     said = capsys.readouterr().out
     assert "1024" in said and "resnet50 on dgx-a100, 64 samples a GPU" in said
     assert figure.read_bytes().startswith(b"\x89PNG")
-    assert main(["predict", "--topology", "dgx-1", "--parameters", "1000000",
-                 "--images-per-s", "50"]) == 0
+    assert main(["predict", "--topology", "dgx-1", "--parameters", "1000000", "--images-per-s", "50"]) == 0
     assert "1,000,000 parameters on dgx-1" in capsys.readouterr().out
     assert main(["predict", "--topology", "dgx-h100", "--model", "resnet50"]) == 2
     assert "say its images/s" in capsys.readouterr().err
@@ -276,42 +325,46 @@ GPU1\t{0}\t X \t0-15\t0
 
 
 def asked(**changed):
-    options = {"--topology": "dgx-a100", "--nodes": 2, "--parameters": 1000,
-               "--images-per-s": 50, **changed}
-    return ["predict", *(str(word) for option, value in options.items() if value is not None
-                         for word in (option, value))]
+    options = {"--topology": "dgx-a100", "--nodes": 2, "--parameters": 1000, "--images-per-s": 50, **changed}
+    return [
+        "predict",
+        *(str(word) for option, value in options.items() if value is not None for word in (option, value)),
+    ]
 
 
-@pytest.mark.parametrize(("changed", "expected"), [
-    ({"--images-per-s": 0}, "images_per_s=0.0: a number above 0"),
-    ({"--images-per-s": -3}, "images_per_s=-3.0: a number above 0"),
-    ({"--images-per-s": "nan"}, "images_per_s=nan: a number above 0"),
-    ({"--images-per-s": "inf"}, "images_per_s=inf: that is more than there can be"),
-    ({"--images-per-s": "1e-320"}, "computation_s=inf: it must be above 0, and finite"),
-    ({"--parameters": 0}, "parameters=0: a whole number, 1 or more"),
-    ({"--parameters": -5}, "parameters=-5: a whole number, 1 or more"),
-    ({"--parameters": "9" * 400}, "that is more than there can be"),
-    ({"--nodes": 0}, "nodes=0: a whole number, 1 or more"),
-    ({"--nodes": "9" * 30}, "that is more than there can be"),
-    ({"--batch": 0}, "batch=0: a whole number, 1 or more"),
-    ({"--batch": -64}, "batch=-64: a whole number, 1 or more"),
-    ({"--baseline": 0}, "baseline=0: a whole number, 1 or more"),
-    ({"--baseline": 9}, "baseline=9: whole servers of dgx-a100 have a multiple of 8"),
-    ({"--baseline": 17}, "baseline=17: that is more than the 16 GPUs of 2 × dgx-a100"),
-    ({"--gradient-bytes": 3}, "gradient_bytes=3: 1, 2, 4 or 8"),
-    ({"--fusion-threshold-mb": 0}, "fusion_bytes=0.0: a number above 0"),
-    ({"--fusion-threshold-mb": "nan"}, "fusion_bytes=nan: a number above 0"),
-    ({"--fusion-threshold-mb": "1e-300"}, "at least one byte"),
-    ({"--network": "eight"}, "network='eight': cards × Gbit/s of each"),
-    ({"--network": "0x100"}, "a network of 0 cards"),
-    ({"--network": "8x0"}, "at 0.0 Gbit/s"),
-    ({"--link-gb-per-s": 0}, "link_gb_per_s=0.0: a number above 0"),
-    ({"--model": "resnet50"}, "model='resnet50' and parameters=1000: say one of them"),
-    ({"--parameters": None}, "a model is needed, or its parameters and"),
-    ({"--images-per-s": None}, "a model is needed, or its parameters and"),
-    ({"--parameters": None, "--model": "gpt"}, "there is no model 'gpt'; there are: resnet50"),
-    ({"--topology": "dgx-9"}, "'dgx-9' is neither a file nor a recorded topology"),
-])
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({"--images-per-s": 0}, "images_per_s=0.0: a number above 0"),
+        ({"--images-per-s": -3}, "images_per_s=-3.0: a number above 0"),
+        ({"--images-per-s": "nan"}, "images_per_s=nan: a number above 0"),
+        ({"--images-per-s": "inf"}, "images_per_s=inf: that is more than there can be"),
+        ({"--images-per-s": "1e-320"}, "computation_s=inf: it must be above 0, and finite"),
+        ({"--parameters": 0}, "parameters=0: a whole number, 1 or more"),
+        ({"--parameters": -5}, "parameters=-5: a whole number, 1 or more"),
+        ({"--parameters": "9" * 400}, "that is more than there can be"),
+        ({"--nodes": 0}, "nodes=0: a whole number, 1 or more"),
+        ({"--nodes": "9" * 30}, "that is more than there can be"),
+        ({"--batch": 0}, "batch=0: a whole number, 1 or more"),
+        ({"--batch": -64}, "batch=-64: a whole number, 1 or more"),
+        ({"--baseline": 0}, "baseline=0: a whole number, 1 or more"),
+        ({"--baseline": 9}, "baseline=9: whole servers of dgx-a100 have a multiple of 8"),
+        ({"--baseline": 17}, "baseline=17: that is more than the 16 GPUs of 2 × dgx-a100"),
+        ({"--gradient-bytes": 3}, "gradient_bytes=3: 1, 2, 4 or 8"),
+        ({"--fusion-threshold-mb": 0}, "fusion_bytes=0.0: a number above 0"),
+        ({"--fusion-threshold-mb": "nan"}, "fusion_bytes=nan: a number above 0"),
+        ({"--fusion-threshold-mb": "1e-300"}, "at least one byte"),
+        ({"--network": "eight"}, "network='eight': cards × Gbit/s of each"),
+        ({"--network": "0x100"}, "a network of 0 cards"),
+        ({"--network": "8x0"}, "at 0.0 Gbit/s"),
+        ({"--link-gb-per-s": 0}, "link_gb_per_s=0.0: a number above 0"),
+        ({"--model": "resnet50"}, "model='resnet50' and parameters=1000: say one of them"),
+        ({"--parameters": None}, "a model is needed, or its parameters and"),
+        ({"--images-per-s": None}, "a model is needed, or its parameters and"),
+        ({"--parameters": None, "--model": "gpt"}, "there is no model 'gpt'; there are: resnet50"),
+        ({"--topology": "dgx-9"}, "'dgx-9' is neither a file nor a recorded topology"),
+    ],
+)
 def test_what_can_not_be_predicted_is_one_line(capsys, changed, expected):
     assert main(asked(**changed)) == 2
     said = capsys.readouterr()
@@ -320,8 +373,7 @@ def test_what_can_not_be_predicted_is_one_line(capsys, changed, expected):
 
 
 def test_half_precision_fusion_and_baseline_are_asked_for(capsys):
-    whole, half = (cluster("dgx-1", 4, "vgg16", 64, images_per_s=200, gradient_bytes=size)
-                   for size in (4, 2))
+    whole, half = (cluster("dgx-1", 4, "vgg16", 64, images_per_s=200, gradient_bytes=size) for size in (4, 2))
     assert (whole.all_reduces, half.all_reduces) == (9, 5)
     assert half.communication_s < 0.6 * whole.communication_s
     fused = cluster("dgx-1", 4, "vgg16", 64, images_per_s=200, fusion_bytes=2**30)
@@ -329,28 +381,32 @@ def test_half_precision_fusion_and_baseline_are_asked_for(capsys):
     against = cluster("dgx-1", 4, "vgg16", 64, images_per_s=200, baseline=8)
     eight = cluster("dgx-1", 1, "vgg16", 64, images_per_s=200)
     assert against.efficiency == pytest.approx(whole.efficiency / eight.efficiency)
-    assert against.efficiency_no_overlap == pytest.approx(
-        whole.efficiency_no_overlap / eight.efficiency_no_overlap)
+    assert against.efficiency_no_overlap == pytest.approx(whole.efficiency_no_overlap / eight.efficiency_no_overlap)
     assert against.seconds == whole.seconds
     rows = scaling("dgx-1", 4, "vgg16", 64, images_per_s=200, baseline=8)
     assert rows[-1] == against and rows[3].efficiency == 1 and rows[3].ranks == 8
     assert rows[-1] == scaling("dgx-1", 4, "vgg16", 64, images_per_s=200, baseline=8)[-1]
     assert scaling("dgx-1", 4, "vgg16", images_per_s=200, baseline=16)[4].efficiency == 1
-    picture = plot_prediction(rows, [run(ranks=32, global_batch=2048,
-                                         images_per_s=32 * eight.images_per_s / 8)])
+    picture = plot_prediction(rows, [run(ranks=32, global_batch=2048, images_per_s=32 * eight.images_per_s / 8)])
     assert "measured on 32" in picture.alt and "efficiency 100 %" in picture.alt
-    assert main(asked(**{"--parameters": 10**8, "--gradient-bytes": 2, "--baseline": 8,
-                         "--fusion-threshold-mb": 100})) == 0
+    assert (
+        main(asked(**{"--parameters": 10**8, "--gradient-bytes": 2, "--baseline": 8, "--fusion-threshold-mb": 100}))
+        == 0
+    )
     said = capsys.readouterr().out
     assert "gradients of 2 bytes, efficiency against 8 GPUs" in said
     row = next(line.split() for line in said.splitlines() if line.split()[:1] == ["16"])
     assert row[2] == "2"  # messages of 100 MiB at most
 
 
-@pytest.mark.parametrize(("kind", "inside", "assumed"), [
-    ("NV12", 12 * 20, "each NVLink: 25 GB/s"), ("PHB", 12, "the way between GPUs: 15.75 GB/s"),
-    ("SYS", 12, "the way between GPUs: 15.75 GB/s"),
-])
+@pytest.mark.parametrize(
+    ("kind", "inside", "assumed"),
+    [
+        ("NV12", 12 * 20, "each NVLink: 25 GB/s"),
+        ("PHB", 12, "the way between GPUs: 15.75 GB/s"),
+        ("SYS", 12, "the way between GPUs: 15.75 GB/s"),
+    ],
+)
 def test_a_matrix_is_predicted_with_a_network_beside_it(tmp_path, capsys, kind, inside, assumed):
     file = tmp_path / "topo.txt"
     file.write_text(HOST.format(kind))
@@ -380,8 +436,10 @@ def test_nothing_that_is_shown_is_called_a_bound(capsys):
     with pytest.raises(SystemExit):
         main(["predict", "--help"])
     usage = capsys.readouterr().out
-    assert all(option in usage for option in (
-        "--gradient-bytes", "--baseline", "--fusion-threshold-mb", "--network", "--link-gb-per-s"))
+    assert all(
+        option in usage
+        for option in ("--gradient-bytes", "--baseline", "--fusion-threshold-mb", "--network", "--link-gb-per-s")
+    )
 
 
 # ---------------------------------------------------------------- published
@@ -395,10 +453,8 @@ def test_every_model_has_a_source_for_its_speed():
 
 def test_published_points_stand_beside_predictions_with_their_error():
     rows = published()
-    asked = {("Inception V3", 512): 90, ("ResNet-101", 512): 90, ("VGG-16", 512): 68,
-             ("ResNet-50", 256): 90}
-    found = {(row["network"], row["gpus"]): row["published_percent"]
-             for row in rows.to_dict("records")}
+    asked = {("Inception V3", 512): 90, ("ResNet-101", 512): 90, ("VGG-16", 512): 68, ("ResNet-50", 256): 90}
+    found = {(row["network"], row["gpus"]): row["published_percent"] for row in rows.to_dict("records")}
     assert asked.items() <= found.items()
     assert rows["no_overlap_percent"].le(rows["predicted_percent"]).all()
     assert rows["predicted_percent"].le(rows["full_overlap_percent"]).all()
@@ -416,14 +472,21 @@ def test_published_points_stand_beside_predictions_with_their_error():
 
 
 def test_figures_say_in_words_what_they_show(tmp_path):
-    sizes = [4 ** power for power in range(1, 12)]
+    sizes = [4**power for power in range(1, 12)]
     made = [(size, cost.ring(size, 2, 1e-4, 1e-9)) for size in sizes]
     picture = plot_fit(made, cost.fits(made, 2))
     assert "11 points from 4 bytes in 200 µs" in picture.alt and "ring: alpha 100 µs" in picture.alt
     assert len(picture.axes[0].lines) == 2  # the points, and one line that all fits share
-    bench = run(points=[{"operation": "all_reduce", "size_bytes": size,
-                         "seconds": {"median": taken, "low": 0.9 * taken, "high": 1.2 * taken}}
-                        for size, taken in made])
+    bench = run(
+        points=[
+            {
+                "operation": "all_reduce",
+                "size_bytes": size,
+                "seconds": {"median": taken, "low": 0.9 * taken, "high": 1.2 * taken},
+            }
+            for size, taken in made
+        ]
+    )
     plot_fit(bench, cost.fit(made, 2)).savefig(tmp_path / "fit.png")
 
     steps = [predict_step(computing(), FIT, ranks) for ranks in (1, 2, 3)]

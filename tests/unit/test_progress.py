@@ -10,8 +10,10 @@ class Folder:
 
     def __init__(self, path, workers=2):
         self.path = path
-        write_json(path / "job.json", {"id": "r1", "name": "arm", "created": 0.0,
-                                       "workers": workers, "shell_line": "cd / && x"})
+        write_json(
+            path / "job.json",
+            {"id": "r1", "name": "arm", "created": 0.0, "workers": workers, "shell_line": "cd / && x"},
+        )
 
     def launcher(self, time, event, **fields):
         append_json_line(self.path / "launcher.jsonl", {"event": event, "time": time, **fields})
@@ -20,13 +22,22 @@ class Folder:
         append_json_line(self.path / "events.jsonl", {"event": event, "time": time, **fields})
 
     def rank(self, rank, started=1.0):
-        write_json(self.path / f"rank-{rank}.json",
-                   {"rank": rank, "host": "node1", "pid": 10 + rank, "started": started})
+        write_json(
+            self.path / f"rank-{rank}.json", {"rank": rank, "host": "node1", "pid": 10 + rank, "started": started}
+        )
 
     def error(self, time, rank, type, message=""):
-        write_json(self.path / f"error-{rank}.json",
-                   {"rank": rank, "host": "node1", "type": type, "message": message,
-                    "traceback": f"Traceback\n{type}: {message}", "time": time})
+        write_json(
+            self.path / f"error-{rank}.json",
+            {
+                "rank": rank,
+                "host": "node1",
+                "type": type,
+                "message": message,
+                "traceback": f"Traceback\n{type}: {message}",
+                "time": time,
+            },
+        )
 
     def progress(self, now=10.0, alive=True):
         return progress_of(self.path, alive=alive, now=now)
@@ -59,8 +70,18 @@ def test_training_is_folded_into_numbers(folder):
     folder.event(3.1, "note", message="CIFAR-10 is not here")
     folder.event(4.0, "step", step=1, epoch=0.1, samples=64, loss=2.3, images_per_s=None)
     folder.event(8.0, "step", step=11, epoch=1.1, samples=704, loss=1.5, images_per_s=160.0)
-    folder.event(9.0, "evaluation", step=11, epoch=1.1, samples=704, loss=1.6, accuracy=0.4,
-                 test_loss=1.7, test_accuracy=0.35, learning_rate=0.1)
+    folder.event(
+        9.0,
+        "evaluation",
+        step=11,
+        epoch=1.1,
+        samples=704,
+        loss=1.6,
+        accuracy=0.4,
+        test_loss=1.7,
+        test_accuracy=0.35,
+        learning_rate=0.1,
+    )
     progress = folder.progress(now=10.0)
     assert progress.time_to_first_step_s == 4.0
     assert (progress.step, progress.steps, progress.epochs) == (11, 21, 2.0)
@@ -87,10 +108,16 @@ def test_the_first_failing_rank_is_named_with_its_traceback(folder):
     assert failure.others == "rank 0 lost touch"
 
 
-@pytest.mark.parametrize("type, message, advice", [
-    ("ValueError", "bad batch", "Mend"), ("MemoryError", "", "smaller batch"),
-    ("FileNotFoundError", "data.csv", "relative path"), ("SystemExit", "no data", ""),
-    ("UnknownError", "Horovod has been shut down.", "other logs")])
+@pytest.mark.parametrize(
+    "type, message, advice",
+    [
+        ("ValueError", "bad batch", "Mend"),
+        ("MemoryError", "", "smaller batch"),
+        ("FileNotFoundError", "data.csv", "relative path"),
+        ("SystemExit", "no data", ""),
+        ("UnknownError", "Horovod has been shut down.", "other logs"),
+    ],
+)
 def test_advice_fits_the_error(folder, type, message, advice):
     folder.rank(1)
     folder.error(2.0, 1, type, message)
@@ -106,12 +133,12 @@ def test_an_error_is_shown_while_the_other_ranks_still_run(folder):
     folder.error(2.0, 1, "ValueError", "early")
     progress = folder.progress()
     assert not progress.over
-    assert progress.failure.sentence == (
-        "rank 1 of 2 on node1 raised ValueError 1.0 s after it started")
+    assert progress.failure.sentence == ("rank 1 of 2 on node1 raised ValueError 1.0 s after it started")
 
 
-@pytest.mark.parametrize("code, name, advice", [
-    (137, "SIGKILL", "out of memory"), (139, "SIGSEGV", "log"), (134, "SIGABRT", "log")])
+@pytest.mark.parametrize(
+    "code, name, advice", [(137, "SIGKILL", "out of memory"), (139, "SIGSEGV", "log"), (134, "SIGABRT", "log")]
+)
 def test_a_killed_rank_is_named_with_its_signal(folder, code, name, advice):
     folder.rank(0)
     folder.rank(1)
@@ -125,9 +152,18 @@ def test_a_killed_rank_is_named_with_its_signal(folder, code, name, advice):
 
 
 def clustered(folder):
-    write_json(folder.path / "job.json", {
-        "id": "r1", "name": "arm", "created": 0.0, "workers": 2, "processes": 4,
-        "cluster": "parameter_server", "parameter_servers": 1})
+    write_json(
+        folder.path / "job.json",
+        {
+            "id": "r1",
+            "name": "arm",
+            "created": 0.0,
+            "workers": 2,
+            "processes": 4,
+            "cluster": "parameter_server",
+            "parameter_servers": 1,
+        },
+    )
 
 
 def test_a_rank_of_a_cluster_is_named_with_its_task(folder):
@@ -138,13 +174,21 @@ def test_a_rank_of_a_cluster_is_named_with_its_task(folder):
     folder.launcher(5.1, "rank_exit", rank=2, code=137)
     folder.launcher(6.0, "ended", state="failed")
     assert folder.progress().failure.sentence == (
-        "rank 2 of 4 (worker 1) on node1 was killed by SIGKILL 4.1 s after it started")
+        "rank 2 of 4 (worker 1) on node1 was killed by SIGKILL 4.1 s after it started"
+    )
 
 
-@pytest.mark.parametrize("type, message", [
-    ("UnavailableError", "Graph execution error: Socket closed"),
-    ("InternalError", "Collective ops is aborted by: bad batch\nThe error could be from a previous "
-                      "operation. Restart your program to reset.")])
+@pytest.mark.parametrize(
+    "type, message",
+    [
+        ("UnavailableError", "Graph execution error: Socket closed"),
+        (
+            "InternalError",
+            "Collective ops is aborted by: bad batch\nThe error could be from a previous "
+            "operation. Restart your program to reset.",
+        ),
+    ],
+)
 def test_what_tf_distribute_says_of_a_lost_peer_is_not_the_cause(folder, type, message):
     clustered(folder)
     folder.rank(0)
@@ -158,22 +202,22 @@ def test_what_tf_distribute_says_of_a_lost_peer_is_not_the_cause(folder, type, m
     assert failure.others == "rank 0 lost touch; ranks 1 and 3 were ended"
 
 
-@pytest.mark.parametrize("gone, says", [([], "(worker 1) never"),
-                                        ([2], "(worker 1) ended and never")])
+@pytest.mark.parametrize("gone, says", [([], "(worker 1) never"), ([2], "(worker 1) ended and never")])
 def test_who_never_joined_a_cluster_is_named(folder, gone, says):
     clustered(folder)
     folder.rank(2)
     folder.launcher(9.0, "ended", state="failed", reason="absent", missing=[2], gone=gone)
     failure = folder.progress().failure
-    assert failure.sentence == (
-        f"rank 2 of 4 {says} joined the cluster, which others were waiting for")
+    assert failure.sentence == (f"rank 2 of 4 {says} joined the cluster, which others were waiting for")
     assert "DDL_CLUSTER_TIMEOUT_S" in failure.advice
 
 
 def test_a_task_that_saw_who_never_joined_says_so(folder):
     clustered(folder)
-    write_json(folder.path / "exit-0.json", {"rank": 0, "code": 143, "time": 9.0, "host": "n",
-                                             "reason": "absent", "missing": [1, 3], "gone": []})
+    write_json(
+        folder.path / "exit-0.json",
+        {"rank": 0, "code": 143, "time": 9.0, "host": "n", "reason": "absent", "missing": [1, 3], "gone": []},
+    )
     failure = folder.progress(alive=False).failure
     assert failure.sentence.startswith("rank 1 of 4 (worker 0) and rank 3 of 4 (ps 0) never joined")
 
@@ -188,7 +232,8 @@ def test_a_time_limit_names_who_was_missing(folder):
     (folder.path / "stack-1.txt").write_text(
         "Current thread 0x1 (most recent call first):\n"
         '  File "/me/train.py", line 7 in <module>\n'
-        '  File "/course/ddl/rank.py", line 80 in _become\n')
+        '  File "/course/ddl/rank.py", line 80 in _become\n'
+    )
     folder.launcher(20.0, "ended", state="failed", reason="timeout", timeout_s=20.0, missing=[1])
     failure = folder.progress().failure
     assert "time limit of 20 s: the others were waiting for rank 1" in failure.sentence
@@ -219,10 +264,16 @@ def test_a_stopped_run_has_no_failure(folder):
 
 def exits(folder, *codes, **fields):
     for rank, code in enumerate(codes):
-        write_json(folder.path / f"exit-{rank}.json",
-                   {"rank": rank, "host": f"node{rank}", "code": code, "time": 8.0 + rank,
-                    **{name: values[rank] for name, values in fields.items()
-                       if values[rank] is not None}})
+        write_json(
+            folder.path / f"exit-{rank}.json",
+            {
+                "rank": rank,
+                "host": f"node{rank}",
+                "code": code,
+                "time": 8.0 + rank,
+                **{name: values[rank] for name, values in fields.items() if values[rank] is not None},
+            },
+        )
 
 
 def test_a_run_on_several_nodes_is_over_when_all_tasks_say_so(folder):
@@ -237,8 +288,7 @@ def test_a_run_on_several_nodes_is_over_when_all_tasks_say_so(folder):
 
 def test_tasks_at_their_time_limit_name_who_was_missing(folder):
     exits(folder, 1, 1, reason=["timeout", "timeout"], waits=[True, False])
-    write_json(folder.path / "job.json", {"id": "r1", "created": 0.0, "workers": 2,
-                                          "timeout_s": 45})
+    write_json(folder.path / "job.json", {"id": "r1", "created": 0.0, "workers": 2, "timeout_s": 45})
     assert "45 s: the others were waiting for rank 1" in folder.progress().failure.sentence
 
 
@@ -265,10 +315,15 @@ def test_a_queued_run_says_what_it_waits_for(folder):
     assert progress.ranks == ()
 
 
-@pytest.mark.parametrize("word, says", [
-    ("OUT_OF_MEMORY", "needed more memory"), ("TIMEOUT", "reached its time limit"),
-    ("NODE_FAIL", "a node failed"), ("PREEMPTED", "higher priority"),
-])
+@pytest.mark.parametrize(
+    "word, says",
+    [
+        ("OUT_OF_MEMORY", "needed more memory"),
+        ("TIMEOUT", "reached its time limit"),
+        ("NODE_FAIL", "a node failed"),
+        ("PREEMPTED", "higher priority"),
+    ],
+)
 def test_slurms_ends_are_reported_as_they_are(folder, word, says):
     folder.launcher(0.5, "launched", pid=1)
     folder.launcher(9.0, "ended", state="stopped", reason="SIGTERM")
@@ -285,8 +340,7 @@ def test_who_cancelled_a_run_is_told(folder):
 
 
 def test_time_in_a_queue_is_no_time_to_the_first_step(folder):
-    write_json(folder.path / "job.json", {"id": "r1", "created": 0.0, "workers": 1,
-                                          "site": {"scheduler": "slurm"}})
+    write_json(folder.path / "job.json", {"id": "r1", "created": 0.0, "workers": 1, "site": {"scheduler": "slurm"}})
     folder.rank(0, started=3600.0)
     folder.event(3605.0, "start", step=0, steps=9)
     folder.event(3606.5, "step", step=1, samples=8, loss=2.0)
@@ -329,7 +383,8 @@ def test_ranks_that_lose_each_other_before_training_are_told_apart_from_a_crash(
     folder.rank(1)
     (folder.path / "rank-1.log").write_text(
         "terminate called after throwing an instance of 'gloo::IoException'\n"
-        "  what():  [/a/gloo/transport/tcp/pair.cc:598] Connection closed by peer [127.0.0.1]:2\n")
+        "  what():  [/a/gloo/transport/tcp/pair.cc:598] Connection closed by peer [127.0.0.1]:2\n"
+    )
     folder.launcher(3.0, "rank_exit", rank=1, code=134)
     folder.launcher(3.1, "ended", state="failed")
     failure = folder.progress().failure
@@ -356,9 +411,19 @@ def test_a_rank_that_aborts_says_its_last_words(folder):
 def test_a_status_is_told_with_the_last_lines_that_the_rank_wrote(folder):
     folder.rank(0)
     (folder.path / "rank-0.log").write_text("usage: x\nx: error: no\n")
-    write_json(folder.path / "error-0.json", {
-        "rank": 0, "host": "node1", "type": "SystemExit", "message": "2", "traceback": "",
-        "time": 3.0, "status": 2, "log_bytes": 21})
+    write_json(
+        folder.path / "error-0.json",
+        {
+            "rank": 0,
+            "host": "node1",
+            "type": "SystemExit",
+            "message": "2",
+            "traceback": "",
+            "time": 3.0,
+            "status": 2,
+            "log_bytes": 21,
+        },
+    )
     folder.launcher(3.1, "rank_exit", rank=0, code=2)
     folder.launcher(4.0, "ended", state="failed")
     failure = folder.progress().failure
@@ -378,8 +443,10 @@ def test_a_rank_that_exits_by_itself_is_named_before_those_that_lost_touch(folde
     assert (failure.status, failure.others) == (3, "rank 0 lost touch")
 
 
-@pytest.mark.parametrize("code, type, message", [
-    (1, "UnknownError", "Horovod has been shut down. This was caused by ..."), (134, None, None)])
+@pytest.mark.parametrize(
+    "code, type, message",
+    [(1, "UnknownError", "Horovod has been shut down. This was caused by ..."), (134, None, None)],
+)
 def test_a_rank_that_left_early_is_named_not_the_one_that_noticed(folder, code, type, message):
     folder.rank(0)
     folder.rank(1)
@@ -403,8 +470,7 @@ def test_a_rank_that_has_left_is_told_while_others_go_on(folder):
     folder.rank(1)
     folder.launcher(3.0, "rank_exit", rank=1, code=0)
     assert folder.progress(now=4.0).notes == ()
-    assert folder.progress(now=9.0).notes == (
-        "rank 1 has ended with status 0, and others are still there",)
+    assert folder.progress(now=9.0).notes == ("rank 1 has ended with status 0, and others are still there",)
     folder.launcher(9.5, "rank_exit", rank=0, code=0)
     folder.launcher(9.6, "ended", state="done")
     assert folder.progress(now=20.0).notes == ()
@@ -429,12 +495,12 @@ def test_what_became_of_many_ranks_is_said_together(folder):
         folder.error(3.5, rank, "HorovodInternalError", "Horovod has been shut down")
     folder.launcher(3.6, "rank_exit", rank=4, code=143)
     folder.launcher(4.0, "ended", state="failed")
-    assert folder.progress().failure.others == (
-        "ranks 1, 2 and 3 lost touch; ranks 4 and 5 were ended")
+    assert folder.progress().failure.others == ("ranks 1, 2 and 3 lost touch; ranks 4 and 5 were ended")
 
 
-@pytest.mark.parametrize("message", ["[Errno 28] No space left on device: '/runs/x'",
-                                     "/d/x; Disk quota exceeded [Op:WriteFile]"])
+@pytest.mark.parametrize(
+    "message", ["[Errno 28] No space left on device: '/runs/x'", "/d/x; Disk quota exceeded [Op:WriteFile]"]
+)
 @pytest.mark.parametrize("type", ["OSError", "ResourceExhaustedError", "StorageError"])
 def test_a_full_disk_is_called_that_whoever_says_so(folder, type, message):
     folder.rank(0)
@@ -445,12 +511,15 @@ def test_a_full_disk_is_called_that_whoever_says_so(folder, type, message):
     assert "DDL_RUNS_DIR" in failure.advice and "batch" not in failure.advice
 
 
-@pytest.mark.parametrize("state, end, says", [
-    ("lost", None, "none of them wrote down why; the disk that holds"),
-    ("failed", {"reason": "storage"}, "is full, and what else happened could not be written"),
-    ("failed", {"reason": "launch", "message": "x"}, "is full, and what else happened")])
-def test_a_run_that_could_write_nothing_down_says_that_its_disk_is_full(
-        folder, monkeypatch, state, end, says):
+@pytest.mark.parametrize(
+    "state, end, says",
+    [
+        ("lost", None, "none of them wrote down why; the disk that holds"),
+        ("failed", {"reason": "storage"}, "is full, and what else happened could not be written"),
+        ("failed", {"reason": "launch", "message": "x"}, "is full, and what else happened"),
+    ],
+)
+def test_a_run_that_could_write_nothing_down_says_that_its_disk_is_full(folder, monkeypatch, state, end, says):
     monkeypatch.setattr("ddl.failure.is_full", lambda path: True)
     folder.launcher(0.5, "launched", pid=1)
     if end:
@@ -462,8 +531,7 @@ def test_a_run_that_could_write_nothing_down_says_that_its_disk_is_full(
 
 def test_a_rank_whose_script_had_ended_was_not_the_one_that_was_ended(folder):
     folder.rank(0)
-    write_json(folder.path / "rank-1.json",
-               {"rank": 1, "host": "node1", "pid": 11, "started": 1.0, "ended": 2.9})
+    write_json(folder.path / "rank-1.json", {"rank": 1, "host": "node1", "pid": 11, "started": 1.0, "ended": 2.9})
     folder.error(3.0, 0, "UnknownError", "Horovod has been shut down")
     folder.launcher(4.0, "rank_exit", rank=1, code=143)
     folder.launcher(4.1, "rank_exit", rank=0, code=1)

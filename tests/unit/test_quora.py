@@ -58,14 +58,17 @@ def test_auto_takes_the_real_ones_where_they_are(tmp_path, folder):
     assert is_there("quora") and load_questions("auto").name == "quora"
 
 
-@pytest.mark.parametrize(("rows", "columns", "message"), [
-    ([], ("qid", "question_text"), "has no column target.*test.csv has no targets"),
-    ([], ("<html>",), "has no column qid, question_text, target; its first line is '<html>'"),
-    ([("a", "Yes?", 0), ("b", "No?", 2)], quora.COLUMNS, "line 3: .*'No\\?' and '2'"),
-    ([("a", " ", 0)], quora.COLUMNS, "line 2: a question and a target"),
-    ([("a", "Cut off", 0), ("b",)], quora.COLUMNS, "line 3: .*Is the download complete"),
-    ([("a", "Only one?", 0)], quora.COLUMNS, r"targets are int32 \[0\], not int32 \[0, 1\]"),
-])
+@pytest.mark.parametrize(
+    ("rows", "columns", "message"),
+    [
+        ([], ("qid", "question_text"), "has no column target.*test.csv has no targets"),
+        ([], ("<html>",), "has no column qid, question_text, target; its first line is '<html>'"),
+        ([("a", "Yes?", 0), ("b", "No?", 2)], quora.COLUMNS, "line 3: .*'No\\?' and '2'"),
+        ([("a", " ", 0)], quora.COLUMNS, "line 2: a question and a target"),
+        ([("a", "Cut off", 0), ("b",)], quora.COLUMNS, "line 3: .*Is the download complete"),
+        ([("a", "Only one?", 0)], quora.COLUMNS, r"targets are int32 \[0\], not int32 \[0, 1\]"),
+    ],
+)
 def test_another_file_is_refused_and_nothing_kept(tmp_path, folder, rows, columns, message):
     with pytest.raises(DataError, match=message):
         add("quora", write(tmp_path / "other.csv", rows, columns), str)
@@ -120,9 +123,14 @@ def test_parts_are_disjoint_cover_all_and_are_stratified():
     for part in (parts.train, parts.validation, parts.test):
         assert abs(part.targets.sum() - share * len(part)) <= 2
     assert parts.describe() == {
-        "name": "questions", "form": "generated", "unit": "questions", "train_samples": 2100,
-        "validation_samples": 600, "test_samples": 300,
-        "positive_share": parts.train.targets.mean()}
+        "name": "questions",
+        "form": "generated",
+        "unit": "questions",
+        "train_samples": 2100,
+        "validation_samples": 600,
+        "test_samples": 300,
+        "positive_share": parts.train.targets.mean(),
+    }
 
 
 def test_parts_follow_their_seed_only():
@@ -187,9 +195,10 @@ def test_words_tell_the_target_mostly_but_not_always():
     totals = np.bincount(parts.train.targets)
 
     def score(text):
-        return sum(np.log((counts[1].get(word, 0) + 0.5) / totals[1])
-                   - np.log((counts[0].get(word, 0) + 0.5) / totals[0])
-                   for word in set(text.lower().split()))
+        return sum(
+            np.log((counts[1].get(word, 0) + 0.5) / totals[1]) - np.log((counts[0].get(word, 0) + 0.5) / totals[0])
+            for word in set(text.lower().split())
+        )
 
     scores = np.array([score(text) for text in parts.test.texts])
     truth = parts.test.targets == 1

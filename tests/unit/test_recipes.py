@@ -2,16 +2,7 @@ from argparse import Namespace
 
 import pytest
 
-from ddl.recipes import (
-    BASE_RATES,
-    RECIPES,
-    REFERENCE_BATCH,
-    Recipe,
-    SettingError,
-    micro_batch,
-    recipe,
-    settle,
-)
+from ddl.recipes import BASE_RATES, RECIPES, REFERENCE_BATCH, Recipe, SettingError, micro_batch, recipe, settle
 
 
 def test_each_recipe_changes_exactly_one_thing_in_its_parent():
@@ -42,9 +33,7 @@ def test_an_unknown_recipe_is_refused_with_the_list_of_recipes():
         recipe("warm")
 
 
-@pytest.mark.parametrize("name, value", [
-    ("norm", "layer"), ("lr_rule", "cubic"), ("optimizer", "adagrad"),
-])
+@pytest.mark.parametrize("name, value", [("norm", "layer"), ("lr_rule", "cubic"), ("optimizer", "adagrad")])
 def test_a_recipe_of_something_unknown_is_refused(name, value):
     with pytest.raises(SettingError, match=f"{name} is '{value}'"):
         Recipe("new", **{name: value})
@@ -63,10 +52,10 @@ def test_the_linear_rule_multiplies_the_rate_with_the_batch():
         assert arm.rate(REFERENCE_BATCH, rate) == rate
 
 
-@pytest.mark.parametrize("batch, ranks, passes, nearest", [
-    (65, 2, 1, 64), (63, 2, 1, 64), (100, 3, 1, 99), (1, 2, 1, 2), (0, 2, 1, 2),
-    (64, 2, 3, 66), (1000, 8, 4, 992),
-])
+@pytest.mark.parametrize(
+    "batch, ranks, passes, nearest",
+    [(65, 2, 1, 64), (63, 2, 1, 64), (100, 3, 1, 99), (1, 2, 1, 2), (0, 2, 1, 2), (64, 2, 3, 66), (1000, 8, 4, 992)],
+)
 def test_an_indivisible_batch_is_refused_with_the_nearest(batch, ranks, passes, nearest):
     with pytest.raises(SettingError, match=f"nearest that can is {nearest}$"):
         micro_batch(batch, ranks, passes)
@@ -81,10 +70,10 @@ def test_passes_divide_a_ranks_batch():
 
 
 def options(**given):
-    open_ones = dict.fromkeys(
-        ("steps", "target_accuracy", "optimizer", "learning_rate", "warmup_epochs"))
-    return Namespace(**{**open_ones, "recipe": "warmup", "epochs": 8.0, "global_batch": 64,
-                        "backward_passes_per_step": 1, **given})
+    open_ones = dict.fromkeys(("steps", "target_accuracy", "optimizer", "learning_rate", "warmup_epochs"))
+    return Namespace(
+        **{**open_ones, "recipe": "warmup", "epochs": 8.0, "global_batch": 64, "backward_passes_per_step": 1, **given}
+    )
 
 
 def test_the_recipe_fills_in_what_is_left_open():
@@ -110,9 +99,7 @@ def test_a_short_training_warms_up_for_half_of_it_at_most():
     assert settle(options(steps=4), 10, 1)[0].warmup_epochs == 0.2
 
 
-@pytest.mark.parametrize("given", [
-    {"steps": 0}, {"epochs": -1.0}, {"learning_rate": 0.0}, {"target_accuracy": 0.0},
-])
+@pytest.mark.parametrize("given", [{"steps": 0}, {"epochs": -1.0}, {"learning_rate": 0.0}, {"target_accuracy": 0.0}])
 def test_what_must_be_positive_is_checked(given):
     (name,) = given
     with pytest.raises(SettingError, match=f"--{name.replace('_', '-')}"):

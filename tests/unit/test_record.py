@@ -9,10 +9,17 @@ from ddl import record
 def test_json_is_strict_and_whole(tmp_path):
     numpy = pytest.importorskip("numpy")
     path = tmp_path / "result.json"
-    record.write_json(path, {"nan": math.nan, "inf": [math.inf, 1.0], "np": numpy.float32(0.5),
-                             "array": numpy.arange(2), "path": tmp_path})
+    record.write_json(
+        path,
+        {"nan": math.nan, "inf": [math.inf, 1.0], "np": numpy.float32(0.5), "array": numpy.arange(2), "path": tmp_path},
+    )
     assert json.loads(path.read_text(), parse_constant=pytest.fail) == {
-        "nan": None, "inf": [None, 1.0], "np": 0.5, "array": [0, 1], "path": str(tmp_path)}
+        "nan": None,
+        "inf": [None, 1.0],
+        "np": 0.5,
+        "array": [0, 1],
+        "path": str(tmp_path),
+    }
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -46,8 +53,7 @@ def test_outside_a_run_the_recorder_writes_nothing(tmp_path, monkeypatch):
 def test_a_result_carries_the_name_of_its_job(tmp_path):
     record.write_json(tmp_path / "job.json", {"id": "r1", "name": "small batch"})
     record.Recorder(tmp_path).result({"loss": 1.0})
-    assert record.read_json(tmp_path / "result.json") == {
-        "id": "r1", "name": "small batch", "loss": 1.0}
+    assert record.read_json(tmp_path / "result.json") == {"id": "r1", "name": "small batch", "loss": 1.0}
 
 
 def test_folders_can_be_chosen(monkeypatch, tmp_path):
@@ -87,4 +93,5 @@ def test_a_stack_is_the_main_thread_from_the_script_down(tmp_path):
     path.write_text(STACK)
     assert record.stack_of(path).splitlines() == [
         '  File "/lib/horovod/tensorflow/mpi_ops.py", line 130 in _allreduce',
-        '  File "/home/me/train.py", line 6 in <module>']
+        '  File "/home/me/train.py", line 6 in <module>',
+    ]

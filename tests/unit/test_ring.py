@@ -46,24 +46,30 @@ def test_functions_that_write_into_what_they_are_given_change_nothing_else():
     numpy.testing.assert_allclose(done.arrays[2], numpy.sum(arrays, axis=0))
 
 
-@pytest.mark.parametrize("send, join", [
-    (lambda step, rank, ranks: rank, combine),  # always one's own chunk
-    (lambda step, rank, ranks: (rank + step) % ranks, combine),  # the wrong way round
-    (chunk_to_send, lambda mine, received, step, ranks: mine + received),  # adds for ever
-    (chunk_to_send, lambda mine, received, step, ranks: received),  # never adds
-])
+@pytest.mark.parametrize(
+    "send, join",
+    [
+        (lambda step, rank, ranks: rank, combine),  # always one's own chunk
+        (lambda step, rank, ranks: (rank + step) % ranks, combine),  # the wrong way round
+        (chunk_to_send, lambda mine, received, step, ranks: mine + received),  # adds for ever
+        (chunk_to_send, lambda mine, received, step, ranks: received),  # never adds
+    ],
+)
 def test_a_wrong_ring_does_not_give_the_sum(send, join):
     arrays = data(4, 8)
     done = all_reduce(arrays, numpy.array_split, send, join)
     assert not all(numpy.allclose(array, numpy.sum(arrays, axis=0)) for array in done.arrays)
 
 
-@pytest.mark.parametrize("split, message", [
-    (lambda values, ranks: [values], "made 1 chunks, not 3"),
-    (lambda values, ranks: numpy.array_split(values, ranks)[::-1], "in their order"),
-    (lambda values, ranks: [values[:2], values[2:4], values[4:5]], "are not the 6 values"),
-    (lambda values, ranks: [values.reshape(2, 3)] * 3, "not 1-D"),
-])
+@pytest.mark.parametrize(
+    "split, message",
+    [
+        (lambda values, ranks: [values], "made 1 chunks, not 3"),
+        (lambda values, ranks: numpy.array_split(values, ranks)[::-1], "in their order"),
+        (lambda values, ranks: [values[:2], values[2:4], values[4:5]], "are not the 6 values"),
+        (lambda values, ranks: [values.reshape(2, 3)] * 3, "not 1-D"),
+    ],
+)
 def test_a_wrong_split_is_named(split, message):
     with pytest.raises(ValueError, match=message):
         all_reduce(data(3, 6), split, chunk_to_send, combine)
@@ -77,8 +83,7 @@ def test_a_chunk_that_is_not_there_is_named(number):
 
 def test_a_combination_of_another_size_is_named():
     with pytest.raises(ValueError, match="the shape must stay"):
-        all_reduce(data(3, 6), numpy.array_split, chunk_to_send,
-                   lambda mine, received, step, ranks: received[:1])
+        all_reduce(data(3, 6), numpy.array_split, chunk_to_send, lambda mine, received, step, ranks: received[:1])
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 7])
@@ -87,6 +92,7 @@ def test_contributions_are_those_of_a_ring_that_is_run(ranks):
     states = contributions(ranks)
     assert states.shape == (2 * ranks - 1, ranks, ranks)
     for last in range(2 * (ranks - 1) + 1):
+
         def stopped(mine, received, step, ranks, last=last):
             return combine(mine, received, step, ranks) if step < last else mine
 
@@ -114,7 +120,9 @@ def test_measurements_that_say_nothing_are_refused(measured, ranks):
 
 
 def test_the_module_needs_numpy_only():
-    code = ("import sys, ddl.ring; print(sorted({'tensorflow', 'horovod', 'pandas', 'matplotlib', "
-            "'IPython'} & set(sys.modules)))")
+    code = (
+        "import sys, ddl.ring; print(sorted({'tensorflow', 'horovod', 'pandas', 'matplotlib', "
+        "'IPython'} & set(sys.modules)))"
+    )
     asked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert asked.stdout.strip() == "[]", asked.stderr

@@ -8,19 +8,21 @@ import pytest
 
 from ddl import attach, launch, runs
 from ddl.cli import main
-from ddl.record import (
-    FULL,
-    DamagedFile,
-    Recorder,
-    RunFolder,
-    StorageError,
-    append_json_line,
-    write_json,
-)
+from ddl.record import FULL, DamagedFile, Recorder, RunFolder, StorageError, append_json_line, write_json
 from ddl.run import run_pasted
 
-JOB = {"id": "", "name": "good", "created": 1.0, "workers": 1, "processes": 1, "script": "x.py",
-       "cluster": "horovod", "timeout_s": None, "parameter_servers": 0, "site": {}}
+JOB = {
+    "id": "",
+    "name": "good",
+    "created": 1.0,
+    "workers": 1,
+    "processes": 1,
+    "script": "x.py",
+    "cluster": "horovod",
+    "timeout_s": None,
+    "parameter_servers": 0,
+    "site": {},
+}
 
 
 @pytest.fixture
@@ -87,8 +89,9 @@ def an_exit(run):
     run.exit(0).write_text('{"rank": "zero"}')
 
 
-@pytest.mark.parametrize("damage", [empty, cut_off, binary, a_list, without_keys, a_folder, missing,
-                                    a_link_to_nothing, a_rank, an_exit])
+@pytest.mark.parametrize(
+    "damage", [empty, cut_off, binary, a_list, without_keys, a_folder, missing, a_link_to_nothing, a_rank, an_exit]
+)
 def test_a_damaged_run_is_listed_as_that_beside_the_others(folder, capsys, damage):
     folder(GOOD)
     damage(folder(BAD))
@@ -153,8 +156,7 @@ def test_an_id_is_no_pattern(folder):
 # ---------------------------------------------------------------- a folder that cannot be used
 
 
-@pytest.mark.parametrize("command", [["list"], ["show", "x"], ["stop", "x"],
-                                     ["run", "hello.py"]])
+@pytest.mark.parametrize("command", [["list"], ["show", "x"], ["stop", "x"], ["run", "hello.py"]])
 def test_a_runs_folder_that_is_none_is_named(tmp_path, monkeypatch, capsys, command):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("DDL_RUNS_DIR", str(tmp_path / "file"))
@@ -164,8 +166,7 @@ def test_a_runs_folder_that_is_none_is_named(tmp_path, monkeypatch, capsys, comm
     assert said.count("\n") == 1 and "DDL_RUNS_DIR" in said
 
 
-@pytest.mark.parametrize("command", [["list"], ["show", "x"], ["stop", "x"],
-                                     ["run", "hello.py"]])
+@pytest.mark.parametrize("command", [["list"], ["show", "x"], ["stop", "x"], ["run", "hello.py"]])
 def test_a_runs_folder_without_permission_is_named(folder, tmp_path, capsys, monkeypatch, command):
     folder(GOOD)
     monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")  # root's is closed to others
@@ -202,8 +203,7 @@ def test_a_link_to_nothing_as_runs_folder_is_named(tmp_path, monkeypatch):
 
 
 def test_errors_of_a_launch_are_one_line_in_a_notebook(tmp_path, monkeypatch):
-    for arguments, says in ((("nope.py",), "no script 'nope.py'"),
-                            ((tmp_path,), "is a directory, not a script")):
+    for arguments, says in ((("nope.py",), "no script 'nope.py'"), ((tmp_path,), "is a directory, not a script")):
         with pytest.raises(ValueError, match=says) as caught:
             launch(*arguments)
         assert caught.value._render_traceback_() == [f"JobError: {caught.value}"]

@@ -40,11 +40,14 @@ def test_the_rate_never_grows_after_the_warm_up(decay):
     assert rates == sorted(rates, reverse=True)
 
 
-@pytest.mark.parametrize("fields, said", [
-    ({"decay": "sine"}, "'sine'.*constant, cosine, step"),
-    ({"peak": -1.0}, "negative"),
-    ({"warmup_epochs": 9}, "warm-up of 9 epochs.*training of 8"),
-])
+@pytest.mark.parametrize(
+    "fields, said",
+    [
+        ({"decay": "sine"}, "'sine'.*constant, cosine, step"),
+        ({"peak": -1.0}, "negative"),
+        ({"warmup_epochs": 9}, "warm-up of 9 epochs.*training of 8"),
+    ],
+)
 def test_a_schedule_that_can_not_work_is_refused(fields, said):
     with pytest.raises(SettingError, match=said):
         Schedule(**{"peak": 1.0, "epochs": 8} | fields)

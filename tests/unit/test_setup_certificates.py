@@ -16,9 +16,20 @@ from environment import Setup
 from line import CommandError, Line
 
 WHEEL = "tiny_course-1.0-py3-none-any.whl"
-VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "PIP_CERT", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
-             "UV_SYSTEM_CERTS", "UV_NATIVE_TLS", "UV_DEFAULT_INDEX", "PIP_FIND_LINKS",
-             "PIP_EXTRA_INDEX_URL", "UV_INDEX", "UV_FIND_LINKS")
+VARIABLES = (
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "PIP_CERT",
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "UV_SYSTEM_CERTS",
+    "UV_NATIVE_TLS",
+    "UV_DEFAULT_INDEX",
+    "PIP_FIND_LINKS",
+    "PIP_EXTRA_INDEX_URL",
+    "UV_INDEX",
+    "UV_FIND_LINKS",
+)
 
 
 def wheel():
@@ -27,10 +38,10 @@ def wheel():
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         archive.writestr("tiny_course.py", "here = True\n")
-        archive.writestr(f"{info}/METADATA",
-                         "Metadata-Version: 2.1\nName: tiny-course\nVersion: 1.0\n")
-        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\n"
-                                          "Root-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: tiny-course\nVersion: 1.0\n")
+        archive.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
         archive.writestr(f"{info}/RECORD", "")
     return packed.getvalue()
 
@@ -42,8 +53,9 @@ class Index(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self):
         page = f'<a href="/{WHEEL}">{WHEEL}</a>'.encode()
-        body, told = (page, "text/html") if not self.path.endswith(".whl") else (
-            self.content, "application/octet-stream")
+        body, told = (
+            (page, "text/html") if not self.path.endswith(".whl") else (self.content, "application/octet-stream")
+        )
         self.send_response(200)
         self.send_header("Content-Type", told)
         self.send_header("Content-Length", str(len(body)))
@@ -60,16 +72,44 @@ def network(tmp_path_factory):
     folder = tmp_path_factory.mktemp("network")
 
     def openssl(*arguments):
-        return subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True,
-                              text=True).stdout.strip()
+        return subprocess.run(
+            ["openssl", *arguments], cwd=folder, check=True, capture_output=True, text=True
+        ).stdout.strip()
 
     key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-    openssl("req", "-x509", *key, "-days", "2", "-subj", "/CN=A network of its own", "-keyout",
-            "ca.key", "-out", "ca.pem", "-addext", "keyUsage=critical,keyCertSign")
+    openssl(
+        "req",
+        "-x509",
+        *key,
+        "-days",
+        "2",
+        "-subj",
+        "/CN=A network of its own",
+        "-keyout",
+        "ca.key",
+        "-out",
+        "ca.pem",
+        "-addext",
+        "keyUsage=critical,keyCertSign",
+    )
     openssl("req", *key, "-subj", "/CN=index", "-keyout", "index.key", "-out", "index.csr")
     (folder / "names").write_text("subjectAltName=IP:127.0.0.1\nextendedKeyUsage=serverAuth\n")
-    openssl("x509", "-req", "-in", "index.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-days", "2",
-            "-extfile", "names", "-out", "index.pem")
+    openssl(
+        "x509",
+        "-req",
+        "-in",
+        "index.csr",
+        "-CA",
+        "ca.pem",
+        "-CAkey",
+        "ca.key",
+        "-days",
+        "2",
+        "-extfile",
+        "names",
+        "-out",
+        "index.pem",
+    )
     store = folder / "store"
     store.mkdir()
     (store / f"{openssl('x509', '-hash', '-noout', '-in', 'ca.pem')}.0").symlink_to("../ca.pem")
@@ -79,8 +119,7 @@ def network(tmp_path_factory):
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Index) as server:
         server.daemon_threads = True
         server.handle_error = lambda *_: None  # who refuses the certificate hangs up
-        server.socket = context.wrap_socket(server.socket, server_side=True,
-                                            do_handshake_on_connect=False)
+        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         yield folder, f"https://127.0.0.1:{server.server_port}/simple"
         server.shutdown()
@@ -90,9 +129,15 @@ def network(tmp_path_factory):
 def setup(tmp_path, network, monkeypatch):
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    for name, value in {"PIP_INDEX_URL": network[1], "NO_PROXY": "127.0.0.1",
-                        "no_proxy": "127.0.0.1", "UV_NO_CACHE": "1", "UV_HTTP_RETRIES": "0",
-                        "PIP_RETRIES": "0", "PIP_NO_CACHE_DIR": "1"}.items():
+    for name, value in {
+        "PIP_INDEX_URL": network[1],
+        "NO_PROXY": "127.0.0.1",
+        "no_proxy": "127.0.0.1",
+        "UV_NO_CACHE": "1",
+        "UV_HTTP_RETRIES": "0",
+        "PIP_RETRIES": "0",
+        "PIP_NO_CACHE_DIR": "1",
+    }.items():
         monkeypatch.setenv(name, value)
     return Setup(Path(sys.prefix), "cpu", tmp_path)
 
@@ -104,12 +149,15 @@ def with_uv(setup):
 
 def with_pip(setup):
     """Install as the set-up installs uv itself."""
-    setup.run(Line("set-up", "pip"), [setup.python, "-m", "pip", "install", "--no-deps", "--target",
-                                      setup.root / "pip", "tiny-course"])
+    setup.run(
+        Line("set-up", "pip"),
+        [setup.python, "-m", "pip", "install", "--no-deps", "--target", setup.root / "pip", "tiny-course"],
+    )
 
 
-@pytest.mark.parametrize(("variable", "value"), [
-    ("SSL_CERT_FILE", "ca.pem"), ("SSL_CERT_DIR", "store"), ("PIP_CERT", "ca.pem")])
+@pytest.mark.parametrize(
+    ("variable", "value"), [("SSL_CERT_FILE", "ca.pem"), ("SSL_CERT_DIR", "store"), ("PIP_CERT", "ca.pem")]
+)
 def test_a_store_that_is_named_serves_both_installers(setup, network, monkeypatch, variable, value):
     monkeypatch.setenv(variable, str(network[0] / value))
     with_uv(setup)
@@ -139,14 +187,28 @@ def test_the_system_s_own_store_serves_both_installers(setup, network):
     if not store or subprocess.run([*namespace, "true"], capture_output=True).returncode:
         pytest.skip("no store of certificates, or no mount namespace (unshare --mount) here")
     modules = [str(Path(module).parent) for module in (environment.__file__, __file__)]
-    code = (f"import sys; from pathlib import Path; sys.path[:0] = {modules}; "
-            "from test_setup_certificates import Setup, with_pip, with_uv; "
-            "setup = Setup(Path(sys.prefix), 'cpu', Path(sys.argv[1])); "
-            "with_uv(setup); with_pip(setup)")
+    code = (
+        f"import sys; from pathlib import Path; sys.path[:0] = {modules}; "
+        "from test_setup_certificates import Setup, with_pip, with_uv; "
+        "setup = Setup(Path(sys.prefix), 'cpu', Path(sys.argv[1])); "
+        "with_uv(setup); with_pip(setup)"
+    )
     done = subprocess.run(
-        [*namespace, "sh", "-c", 'mount --bind "$0" "$1" && shift && exec "$@"',
-         network[0] / "ca.pem", store, sys.executable, "-c", code, setup.root],
-        capture_output=True, text=True)
+        [
+            *namespace,
+            "sh",
+            "-c",
+            'mount --bind "$0" "$1" && shift && exec "$@"',
+            network[0] / "ca.pem",
+            store,
+            sys.executable,
+            "-c",
+            code,
+            setup.root,
+        ],
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert {path.parent.name for path in setup.root.glob("*/tiny_course.py")} == {"uv", "pip"}
 

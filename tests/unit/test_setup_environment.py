@@ -45,9 +45,7 @@ def stamp_all(setup, monkeypatch):
     """Finish a set-up whose every step does nothing."""
     real = environment.steps
     monkeypatch.setattr(
-        environment,
-        "steps",
-        lambda setup: [Step(s.name, s.key, lambda setup, line: None) for s in real(setup)],
+        environment, "steps", lambda setup: [Step(s.name, s.key, lambda setup, line: None) for s in real(setup)]
     )
     monkeypatch.setattr(environment, "check", lambda setup, names: None)
     setup.venv.mkdir()
@@ -63,9 +61,7 @@ def test_a_python_that_makes_no_environments_names_the_package(setup, monkeypatc
         environment.check(setup, {"python"})
 
 
-@pytest.mark.parametrize(
-    ("gone", "named"), [("c++ g++ clang++", r"C\+\+ compiler"), ("make", "make")]
-)
+@pytest.mark.parametrize(("gone", "named"), [("c++ g++ clang++", r"C\+\+ compiler"), ("make", "make")])
 def test_a_missing_compiler_is_named_before_anything_is_installed(setup, monkeypatch, gone, named):
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setattr(shutil, "which", lambda name: None if name in gone.split() else name)
@@ -124,9 +120,7 @@ def test_an_interrupted_set_up_goes_on_where_it_stopped(setup, monkeypatch):
         return Step(name, "key", run)
 
     monkeypatch.setattr(environment, "check", lambda setup, names: None)
-    monkeypatch.setattr(
-        environment, "steps", lambda setup: list(map(make, ["first", "second", "third"]))
-    )
+    monkeypatch.setattr(environment, "steps", lambda setup: list(map(make, ["first", "second", "third"])))
     setup.venv.mkdir()
     with pytest.raises(KeyboardInterrupt):
         environment.set_up(setup)
@@ -165,14 +159,8 @@ def test_mpi_without_its_compiler_is_refused_before_anything_is_done(setup, monk
     ("change", "repeated"),
     [
         (lambda text: text + "# changed\n", {"dependencies"}),
-        (
-            lambda text: text.replace("horovod==0.28.1", "horovod==0.28.2"),
-            {"dependencies", "horovod"},
-        ),
-        (
-            lambda text: text.replace("tensorflow-cpu==2.15.1", "tensorflow-cpu==2.15.0"),
-            {"dependencies", "horovod"},
-        ),
+        (lambda text: text.replace("horovod==0.28.1", "horovod==0.28.2"), {"dependencies", "horovod"}),
+        (lambda text: text.replace("tensorflow-cpu==2.15.1", "tensorflow-cpu==2.15.0"), {"dependencies", "horovod"}),
     ],
 )
 def test_a_changed_lock_repeats_what_depends_on_it(setup, monkeypatch, change, repeated):

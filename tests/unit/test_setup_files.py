@@ -40,11 +40,7 @@ def test_locks_pin_every_direct_dependency_as_pyproject_does(accelerator):
 
 def test_locks_differ_in_tensorflow_and_cuda_only():
     differing = dict(locked("cpu").items() ^ locked("gpu").items())
-    assert {re.sub("^nvidia-.*", "nvidia", name) for name in differing} == {
-        "tensorflow",
-        "tensorflow-cpu",
-        "nvidia",
-    }
+    assert {re.sub("^nvidia-.*", "nvidia", name) for name in differing} == {"tensorflow", "tensorflow-cpu", "nvidia"}
 
 
 @pytest.mark.parametrize("name", LOCKS.values())
@@ -83,9 +79,7 @@ def test_make_help_lists_every_target():
     makefile = (ROOT / "Makefile").read_text()
     targets = set(re.findall(r"^([a-z][\w-]*):", makefile, re.MULTILINE))
     phony = set(" ".join(re.findall(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)).split())
-    shown = subprocess.run(
-        ["make", "-s"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout
+    shown = subprocess.run(["make", "-s"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     lines = [re.fullmatch(r"  make (\S+) +(\S.*)", line) for line in shown.splitlines()]
     assert all(lines), shown
     assert {line[1] for line in lines} == targets == phony
@@ -94,9 +88,7 @@ def test_make_help_lists_every_target():
 def test_a_finished_set_up_does_nothing():
     stamps = Path(sys.prefix) / "ddl-setup"
     before = {path: path.stat().st_mtime_ns for path in stamps.iterdir()}
-    result = subprocess.run(
-        ["make", "-s", "setup", f"VENV={sys.prefix}"], cwd=ROOT, capture_output=True, text=True
-    )
+    result = subprocess.run(["make", "-s", "setup", f"VENV={sys.prefix}"], cwd=ROOT, capture_output=True, text=True)
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
     assert {path: path.stat().st_mtime_ns for path in stamps.iterdir()} == before
 
@@ -108,9 +100,13 @@ def test_scripts_parse():
 
 @pytest.mark.parametrize("name", ["a b", "it's", '"quoted"', "$HOME $x", "a?b#c%20", "`date`"])
 def test_make_passes_a_courses_folder_on_whatever_it_is_called(name):
-    planned = subprocess.run(["make", "-n", "collect", "LESSON=1", f"COURSE={name}",
-                              f"FROM={name}", f"STUDENTS={name}"],
-                             cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    words = shlex.split(planned[planned.index("-m marking"):].replace("\\\n", " "))
+    planned = subprocess.run(
+        ["make", "-n", "collect", "LESSON=1", f"COURSE={name}", f"FROM={name}", f"STUDENTS={name}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    words = shlex.split(planned[planned.index("-m marking") :].replace("\\\n", " "))
     for option in ("--course", "--from", "--students"):
         assert words[words.index(option) + 1] == name

@@ -34,9 +34,7 @@ def test_a_failing_command_is_told_with_its_log_and_last_lines(tmp_path, capsys)
 def test_a_long_command_keeps_saying_where_it_is(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(line, "SILENCE_S", 0.2)
     step = Line("set-up", "horovod")
-    step.run(
-        shell("echo '[ 23%] Building'; echo g++ -c x.cc; sleep 1.2"), tmp_path / "log", os.environ
-    )
+    step.run(shell("echo '[ 23%] Building'; echo g++ -c x.cc; sleep 1.2"), tmp_path / "log", os.environ)
     step.end("compiled")
     said = capsys.readouterr().out.splitlines()
     assert said[0] == "set-up  horovod …"
@@ -69,9 +67,7 @@ def test_an_interrupted_command_ends_with_all_it_started(tmp_path, number):
         "for one in (signal.SIGINT, signal.SIGTERM): signal.signal(one, signal.default_int_handler)\n"
         "Line('a', 'b').run(['/bin/sh', '-c', 'sleep 61 & echo $!; wait'], Path('log'), os.environ)"
     )
-    outer = subprocess.Popen(
-        [sys.executable, "-c", program, TOOLS], cwd=tmp_path, stderr=subprocess.DEVNULL
-    )
+    outer = subprocess.Popen([sys.executable, "-c", program, TOOLS], cwd=tmp_path, stderr=subprocess.DEVNULL)
     log = tmp_path / "log"
     deadline = time.monotonic() + 20
     while not (log.exists() and re.search(r"\n\d+\n", log.read_text())):

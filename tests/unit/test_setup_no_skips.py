@@ -17,9 +17,7 @@ def test_skips_are_failures_that_name_what_is_missing(tmp_path):
         "@pytest.mark.xfail\n"
         "def test_expected(): assert False\n"
     )
-    (tmp_path / "test_module.py").write_text(
-        "import pytest\npytest.importorskip('no_such_module')\n"
-    )
+    (tmp_path / "test_module.py").write_text("import pytest\npytest.importorskip('no_such_module')\n")
     plugin = ["-p", "tests.plugins.no_skips", "--continue-on-collection-errors"]
     result = subprocess.run(
         [sys.executable, "-m", "pytest", "-c", "/dev/null", *plugin, "-ra", tmp_path],

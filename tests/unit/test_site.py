@@ -73,21 +73,24 @@ def job(workers, **fields):
     return Job("/c/x.py", workers=workers, cwd="/c", **fields)
 
 
-@pytest.mark.parametrize("workers, asked, nodes", [
-    (1, None, 1), (4, None, 1), (6, None, 2), (8, None, 2), (9, None, 3), (12, None, 3),
-    (4, 2, 2), (3, 3, 3),
-])
+@pytest.mark.parametrize(
+    "workers, asked, nodes",
+    [(1, None, 1), (4, None, 1), (6, None, 2), (8, None, 2), (9, None, 3), (12, None, 3), (4, 2, 2), (3, 3, 3)],
+)
 def test_a_job_takes_the_fewest_nodes_that_hold_it_evenly(workers, asked, nodes):
     assert CLUSTER.nodes_for(job(workers, nodes=asked)) == nodes
 
 
-@pytest.mark.parametrize("workers, asked, works", [
-    (5, None, "up to 3 nodes with 4 GPUs each: workers=4 or workers=6 works"),
-    (13, None, "up to 3 nodes with 4 GPUs each: workers=12 works"),
-    (5, 2, "over 2 nodes with 4 GPUs each: workers=4 or workers=6 works"),
-    (1, 2, "over 2 nodes with 4 GPUs each: workers=2 works"),
-    (5, 1, "4 GPUs here: workers=4 works"),
-])
+@pytest.mark.parametrize(
+    "workers, asked, works",
+    [
+        (5, None, "up to 3 nodes with 4 GPUs each: workers=4 or workers=6 works"),
+        (13, None, "up to 3 nodes with 4 GPUs each: workers=12 works"),
+        (5, 2, "over 2 nodes with 4 GPUs each: workers=4 or workers=6 works"),
+        (1, 2, "over 2 nodes with 4 GPUs each: workers=2 works"),
+        (5, 1, "4 GPUs here: workers=4 works"),
+    ],
+)
 def test_workers_that_do_not_fit_are_told_what_does(workers, asked, works):
     with pytest.raises(site.SiteError, match=works):
         CLUSTER.check(job(workers, nodes=asked))
@@ -116,16 +119,27 @@ def test_a_nodes_cores_are_shared_by_the_ranks_on_it(workers, asked, threads):
 @pytest.fixture
 def nowhere(tmp_path, monkeypatch):
     """No site file, no job, no container, no GPU: a machine with two cores."""
-    for name in ("SLURM_JOB_ID", "SLURM_CPUS_ON_NODE", "SLURMD_NODENAME", "SLURM_GPUS_ON_NODE",
-                 "SLURM_JOB_NUM_NODES", "SLURM_JOB_CPUS_PER_NODE", "DDL_SITE", "DDL_IMAGE"):
+    for name in (
+        "SLURM_JOB_ID",
+        "SLURM_CPUS_ON_NODE",
+        "SLURMD_NODENAME",
+        "SLURM_GPUS_ON_NODE",
+        "SLURM_JOB_NUM_NODES",
+        "SLURM_JOB_CPUS_PER_NODE",
+        "DDL_SITE",
+        "DDL_IMAGE",
+    ):
         monkeypatch.delenv(name, raising=False)
     for folder in ("work", "course", "settings/ddl"):
         (tmp_path / folder).mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "work")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
     monkeypatch.setattr(site.sitefile, "course_root", lambda: tmp_path / "course")
-    monkeypatch.setattr(machine, "MARKS", {"singularity": (("SINGULARITY_CONTAINER",), ()),
-                                           "docker": (("DDL_IMAGE",), (tmp_path / "mark",))})
+    monkeypatch.setattr(
+        machine,
+        "MARKS",
+        {"singularity": (("SINGULARITY_CONTAINER",), ()), "docker": (("DDL_IMAGE",), (tmp_path / "mark",))},
+    )
     monkeypatch.setattr(machine.os, "sched_getaffinity", lambda _: {0, 1})
     monkeypatch.setattr(site, "gpu_names", tuple)
     return tmp_path
@@ -136,10 +150,19 @@ def inside_slurm(monkeypatch, **variables):
         monkeypatch.setenv(name, value)
 
 
-ONE_NODE = {"SLURM_JOB_NUM_NODES": "1", "SLURMD_NODENAME": "node07", "SLURM_CPUS_ON_NODE": "1",
-            "SLURM_JOB_CPUS_PER_NODE": "1"}
-TWO_NODES = {"SLURM_JOB_NUM_NODES": "2", "SLURMD_NODENAME": "node07", "SLURM_CPUS_ON_NODE": "8",
-             "SLURM_JOB_CPUS_PER_NODE": "8,6", "SLURM_GPUS_ON_NODE": "2"}
+ONE_NODE = {
+    "SLURM_JOB_NUM_NODES": "1",
+    "SLURMD_NODENAME": "node07",
+    "SLURM_CPUS_ON_NODE": "1",
+    "SLURM_JOB_CPUS_PER_NODE": "1",
+}
+TWO_NODES = {
+    "SLURM_JOB_NUM_NODES": "2",
+    "SLURMD_NODENAME": "node07",
+    "SLURM_CPUS_ON_NODE": "8",
+    "SLURM_JOB_CPUS_PER_NODE": "8,6",
+    "SLURM_GPUS_ON_NODE": "2",
+}
 
 
 def test_a_laptop(nowhere):
@@ -176,8 +199,7 @@ def test_beside_an_allocation_slurm_starts_them_too(nowhere, monkeypatch):
     assert (found.scheduler, found.nodes, found.cores_per_node) == ("slurm", 1, 16)
 
 
-@pytest.mark.parametrize("variable, kind", [("SINGULARITY_CONTAINER", "singularity"),
-                                            ("DDL_IMAGE", "docker")])
+@pytest.mark.parametrize("variable, kind", [("SINGULARITY_CONTAINER", "singularity"), ("DDL_IMAGE", "docker")])
 def test_a_container_around_this_process_is_noticed(nowhere, monkeypatch, variable, kind):
     monkeypatch.setenv(variable, "image")
     assert site.Site.here().inside == kind
@@ -206,10 +228,13 @@ nodes = 4
 
 
 def test_the_first_file_counts(nowhere, monkeypatch):
-    places = [("given.toml", "as asked for"), ("named.toml", "DDL_SITE"),
-              ("work/site.toml", "in the working folder"),
-              ("course/site.toml", "in the course's folder"),
-              ("settings/ddl/site.toml", "in your settings")]
+    places = [
+        ("given.toml", "as asked for"),
+        ("named.toml", "DDL_SITE"),
+        ("work/site.toml", "in the working folder"),
+        ("course/site.toml", "in the course's folder"),
+        ("settings/ddl/site.toml", "in your settings"),
+    ]
     for path, why in reversed(places):
         (nowhere / path).write_text(FILE)
         if why == "DDL_SITE":

@@ -12,8 +12,15 @@ from ddl.progress import RankInfo
 from ddl.record import host_name
 from ddl.site import Site
 
-CLUSTER = Site(scheduler="slurm", partition="gpu", cores_per_node=16, gpus_per_node=4, nodes=2,
-               time_limit="30", python="/env/bin/python")
+CLUSTER = Site(
+    scheduler="slurm",
+    partition="gpu",
+    cores_per_node=16,
+    gpus_per_node=4,
+    nodes=2,
+    time_limit="30",
+    python="/env/bin/python",
+)
 NODES = """cat <<'END'
 a1|gpu*|up|idle|16|gpu:a100:4(S:0-1)|2-00:00:00
 a2|gpu*|up|mixed~|16|gpu:a100:4(S:0-1)|2-00:00:00
@@ -51,37 +58,50 @@ def check(site, name):
 def test_a_cluster_that_is_as_its_file_says(programs):
     report = sitecheck.checks(replace(CLUSTER, origin="/s/site.toml (DDL_SITE)"))
     assert [check.name for check in report] == [
-        "site", "runs go", "Slurm commands", "Slurm partition", "Slurm's answer", "shared folders"]
+        "site",
+        "runs go",
+        "Slurm commands",
+        "Slurm partition",
+        "Slurm's answer",
+        "shared folders",
+    ]
     assert {check.state for check in report} == {"OK"}
     assert report[0].detail == "/s/site.toml (DDL_SITE)"
-    assert report[1].detail == ("to Slurm's partition gpu, up to 2 nodes with 4 GPUs and 16 cores, "
-                                "controller gloo")
-    assert report[3].detail == ("gpu: 4 nodes (1 idle, 1 mixed~, 1 idle*, 1 drained) with 16 cores "
-                                "and gpu:a100:4(S:0-1); time limit 2-00:00:00")
+    assert report[1].detail == ("to Slurm's partition gpu, up to 2 nodes with 4 GPUs and 16 cores, controller gloo")
+    assert report[3].detail == (
+        "gpu: 4 nodes (1 idle, 1 mixed~, 1 idle*, 1 drained) with 16 cores and gpu:a100:4(S:0-1); time limit 2-00:00:00"
+    )
     assert report[4].detail == "to a job of 8 workers on 2 nodes: srun: Job 7 to start at once"
 
 
-@pytest.mark.parametrize("changes, said, advised", [
-    ({"partition": "gpux"}, '"gpux" is not here', "partition = one of: gpu, small, closed"),
-    ({"partition": "closed"}, "closed is down", "another of: gpu, small, closed"),
-    ({"time_limit": "3-0"}, 'time_limit = "3-0" is more than its 2-00:00:00', "or less"),
-    ({"nodes": 3}, "2 of them can be used now", "sinfo -R"),
-    ({"nodes": 5}, "4 of them have what the site says", "mend nodes"),
-    ({"cores_per_node": 32}, "0 of them have", "cores_per_node"),
-    ({"gpus_per_node": 8}, "0 of them have", "gpus_per_node"),
-    ({"gpu_type": "v100"}, "0 of them have", "gpu_type"),
-])
+@pytest.mark.parametrize(
+    "changes, said, advised",
+    [
+        ({"partition": "gpux"}, '"gpux" is not here', "partition = one of: gpu, small, closed"),
+        ({"partition": "closed"}, "closed is down", "another of: gpu, small, closed"),
+        ({"time_limit": "3-0"}, 'time_limit = "3-0" is more than its 2-00:00:00', "or less"),
+        ({"nodes": 3}, "2 of them can be used now", "sinfo -R"),
+        ({"nodes": 5}, "4 of them have what the site says", "mend nodes"),
+        ({"cores_per_node": 32}, "0 of them have", "cores_per_node"),
+        ({"gpus_per_node": 8}, "0 of them have", "gpus_per_node"),
+        ({"gpu_type": "v100"}, "0 of them have", "gpu_type"),
+    ],
+)
 def test_a_partition_that_is_not_as_the_file_says(programs, changes, said, advised):
     found = check(replace(CLUSTER, **changes), "Slurm partition")
     assert found.state == "missing"
     assert said in found.detail and advised in found.advice
 
 
-@pytest.mark.parametrize("changes", [
-    {"partition": ""}, {"gpu_type": "a100"},
-    {"partition": "small", "nodes": 1, "cores_per_node": 8, "gpus_per_node": 1},
-    {"partition": "gpu,small", "nodes": 2},
-])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"partition": ""},
+        {"gpu_type": "a100"},
+        {"partition": "small", "nodes": 1, "cores_per_node": 8, "gpus_per_node": 1},
+        {"partition": "gpu,small", "nodes": 2},
+    ],
+)
 def test_a_partition_that_is(programs, changes):
     assert check(replace(CLUSTER, **changes), "Slurm partition").state == "OK"
 
@@ -93,8 +113,9 @@ def test_a_cluster_without_a_default_partition(programs):
 
 
 def test_slurms_own_words_are_passed_on(programs):
-    programs(sinfo="echo 'Unable to contact slurm controller' >&2; exit 1",
-             srun="echo 'error: Invalid account' >&2; exit 1")
+    programs(
+        sinfo="echo 'Unable to contact slurm controller' >&2; exit 1", srun="echo 'error: Invalid account' >&2; exit 1"
+    )
     assert check(CLUSTER, "Slurm partition").detail == "Unable to contact slurm controller"
     found = check(CLUSTER, "Slurm's answer")
     assert found.state == "missing"
@@ -116,11 +137,14 @@ def test_without_slurms_commands_nothing_is_asked(programs, tmp_path, monkeypatc
     assert found[2].state == "missing" and "login node" in found[2].advice
 
 
-@pytest.mark.parametrize("sacctmgr, state, said", [
-    ("echo class7; echo other", "OK", "class7 is yours"),
-    ("echo other; echo more", "missing", "class7 is not an account of"),
-    ("echo 'no accounting' >&2; exit 1", "optional", "can't be asked: no accounting"),
-])
+@pytest.mark.parametrize(
+    "sacctmgr, state, said",
+    [
+        ("echo class7; echo other", "OK", "class7 is yours"),
+        ("echo other; echo more", "missing", "class7 is not an account of"),
+        ("echo 'no accounting' >&2; exit 1", "optional", "can't be asked: no accounting"),
+    ],
+)
 def test_the_account(programs, tmp_path, sacctmgr, state, said):
     programs(sacctmgr=f'echo "$@" > {tmp_path}/asked\n{sacctmgr}')
     found = check(replace(CLUSTER, account="class7"), "Slurm account")
@@ -128,21 +152,21 @@ def test_the_account(programs, tmp_path, sacctmgr, state, said):
     assert f"user={getpass.getuser()} format=account" in (tmp_path / "asked").read_text()
 
 
-RESERVED = ("echo 'ReservationName=class StartTime=2030-01-01T09:00:00 "
-            "EndTime=2030-01-01T12:00:00 Flags=SPEC_NODES State={state} Watts=n/a'")
+RESERVED = (
+    "echo 'ReservationName=class StartTime=2030-01-01T09:00:00 "
+    "EndTime=2030-01-01T12:00:00 Flags=SPEC_NODES State={state} Watts=n/a'"
+)
 
 
 def test_a_reservation_that_is_on_is_used(programs, tmp_path):
-    programs(scontrol=RESERVED.format(state="ACTIVE"),
-             srun=f'printf "%s\\n" "$@" > {tmp_path}/asked')
+    programs(scontrol=RESERVED.format(state="ACTIVE"), srun=f'printf "%s\\n" "$@" > {tmp_path}/asked')
     found = check(replace(CLUSTER, reservation="class"), "Slurm reservation")
     assert (found.state, found.advice) == ("OK", "")
     assert "--reservation=class" in (tmp_path / "asked").read_text()
 
 
 def test_a_reservation_that_begins_later_is_no_mistake(programs, tmp_path):
-    programs(scontrol=RESERVED.format(state="INACTIVE"),
-             srun=f'printf "%s\\n" "$@" > {tmp_path}/asked')
+    programs(scontrol=RESERVED.format(state="INACTIVE"), srun=f'printf "%s\\n" "$@" > {tmp_path}/asked')
     found = check(replace(CLUSTER, reservation="class"), "Slurm reservation")
     assert found.state == "OK"
     assert "class is inactive now: from 2030-01-01T09:00:00" in found.detail
@@ -194,16 +218,17 @@ def test_a_program_that_a_module_brings(programs, boxed, tmp_path, monkeypatch):
     home = tmp_path / "home"
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))
-    module = ('module() { [ "$2" = box/1 ] && PATH=%s/there:$PATH || '
-              '{ echo "Lmod has detected the following error: no $2" >&2; return 1; }; }')
+    module = (
+        'module() { [ "$2" = box/1 ] && PATH=%s/there:$PATH || '
+        '{ echo "Lmod has detected the following error: no $2" >&2; return 1; }; }'
+    )
     (home / ".bash_profile").write_text(module % tmp_path)
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "singularity").write_text("#!/bin/sh\n")
     (tmp_path / "there" / "singularity").chmod(0o755)
     boxed = replace(boxed, modules=("box/1",))
     assert check(boxed, "modules").detail == "`module load box/1` works"
-    assert check(boxed, "singularity command").detail == (
-        f"{tmp_path}/there/singularity, once box/1 is loaded")
+    assert check(boxed, "singularity command").detail == (f"{tmp_path}/there/singularity, once box/1 is loaded")
     found = check(replace(boxed, modules=("box/2",)), "modules")
     assert found.state == "missing" and "error: no box/2" in found.detail
 
@@ -223,8 +248,7 @@ def test_inside_the_container_its_image_is_not_looked_for(programs):
 
 
 def test_folders_of_this_machine_alone_are_named(programs, monkeypatch):
-    monkeypatch.setattr(sitecheck, "_file_system",
-                        lambda path: "ext4" if "runs" in str(path) else "fuse.beegfs")
+    monkeypatch.setattr(sitecheck, "_file_system", lambda path: "ext4" if "runs" in str(path) else "fuse.beegfs")
     monkeypatch.setenv("DDL_RUNS_DIR", "/somewhere/runs")
     found = check(CLUSTER, "shared folders")
     assert found.state == "optional"
@@ -252,8 +276,7 @@ class Finished:
         return [{"event": "all_reduced", "time": 112.0, **event} for event in self._events]
 
     def progress(self):
-        ranks = tuple(RankInfo(rank, "n", 1, 105.0 + rank)
-                      for rank in (0, 1))
+        ranks = tuple(RankInfo(rank, "n", 1, 105.0 + rank) for rank in (0, 1))
         return type("Progress", (), {"ranks": ranks})
 
 
@@ -276,8 +299,9 @@ PLACES = [["node07", "GPU 0"], ["node08", "GPU 0"]]
 def test_two_ranks_ran(monkeypatch):
     found, asked = two_ranks(monkeypatch, CLUSTER, Finished({"ranks": 2, "places": PLACES}))
     assert found.state == "OK"
-    assert found.detail == ("on node07 (GPU 0) and node08 (GPU 0), first all-reduce after 12.0 s "
-                            "(5.0 s until the ranks started), run r1")
+    assert found.detail == (
+        "on node07 (GPU 0) and node08 (GPU 0), first all-reduce after 12.0 s (5.0 s until the ranks started), run r1"
+    )
     assert asked["script"].is_file()
     assert (asked["workers"], asked["nodes"], asked["oversubscribe"]) == (2, 2, False)
 
@@ -288,16 +312,20 @@ def test_a_site_with_one_slot_is_shared(monkeypatch):
     assert found.state == "OK" and asked["oversubscribe"] and asked["nodes"] == 1
 
 
-@pytest.mark.parametrize("finished, said", [
-    (Finished({"ranks": 1, "places": PLACES[:1]}, {"ranks": 1, "places": PLACES[1:]}),
-     "each rank was alone"),
-    (Finished({"ranks": 2, "places": [["n", "GPU 0"]] * 2}), "both ranks have the same GPU"),
-    (Finished({"ranks": 2, "places": [["n", "processor cores"]] * 2}), "TensorFlow sees none"),
-    (Finished(state="failed", failure=Failure("rank 1 raised X", message="why", advice="Mend.")),
-     "rank 1 raised X: why"),
-    (Finished(state="stopped"), "stopped"),
-    (ValueError("no such thing"), "no such thing"),
-])
+@pytest.mark.parametrize(
+    "finished, said",
+    [
+        (Finished({"ranks": 1, "places": PLACES[:1]}, {"ranks": 1, "places": PLACES[1:]}), "each rank was alone"),
+        (Finished({"ranks": 2, "places": [["n", "GPU 0"]] * 2}), "both ranks have the same GPU"),
+        (Finished({"ranks": 2, "places": [["n", "processor cores"]] * 2}), "TensorFlow sees none"),
+        (
+            Finished(state="failed", failure=Failure("rank 1 raised X", message="why", advice="Mend.")),
+            "rank 1 raised X: why",
+        ),
+        (Finished(state="stopped"), "stopped"),
+        (ValueError("no such thing"), "no such thing"),
+    ],
+)
 def test_two_ranks_that_did_not_do_it(monkeypatch, finished, said):
     found, _ = two_ranks(monkeypatch, CLUSTER, finished)
     assert found.state == "missing" and said in found.detail and found.advice
@@ -324,8 +352,7 @@ def test_a_cluster_is_not_asked_for_this_machines_cores(programs, monkeypatch):
 def test_software_of_the_image_may_be_missing_here(programs, boxed, monkeypatch):
     from ddl import record
 
-    monkeypatch.setattr(record, "versions", lambda: dict.fromkeys(
-        ("tensorflow", "horovod", "tensorflow_addons")))
+    monkeypatch.setattr(record, "versions", lambda: dict.fromkeys(("tensorflow", "horovod", "tensorflow_addons")))
     states = {each.name: each for each in doctor(boxed).checks}
     assert states["software"].state == "optional"
     assert states["software"].detail.endswith("ranks have the image's")

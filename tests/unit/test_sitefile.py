@@ -79,8 +79,7 @@ def test_a_local_site_has_what_this_machine_has(read, monkeypatch):
 def test_hosts_made_on_this_machine_share_its_cores(read, monkeypatch):
     monkeypatch.setattr("ddl.machine.usable_cores", lambda: 12)
     found = read('scheduler = "namespaces"\nrate_mbit = 100')
-    assert (found.nodes, found.rate_mbit, found.cores_per_node, found.gpus_per_node) == (
-        2, 100, 6, 0)
+    assert (found.nodes, found.rate_mbit, found.cores_per_node, found.gpus_per_node) == (2, 100, 6, 0)
     assert read('scheduler = "namespaces"\nnodes = 4').cores_per_node == 3
     assert read('scheduler = "namespaces"\nnodes = 8').cores_per_node == 2
     assert read('scheduler = "namespaces"\ncores_per_node = 9').cores_per_node == 9
@@ -105,7 +104,7 @@ WRONG = {  # what line 3 says: what is said about it
     "cores = 4": "cores is not a key of a site file; did you mean cores_per_node? ",
     "node = 2": "node is not a key of a site file; did you mean nodes? ",
     'partitoin = "gpu"': "partitoin is not a key of a site file; did you mean partition? "
-                         "The keys are: scheduler, container, ",
+    "The keys are: scheduler, container, ",
     'origin = "x"': "origin is not a key",
     '[slurm]\npartition = "x"': "slurm is not a key",
     '"par tition" = 1': "par tition is not a key",
@@ -186,9 +185,18 @@ def test_a_file_that_is_no_text_or_no_file(read, tmp_path):
         Site.read(tmp_path)
 
 
-@pytest.mark.parametrize("written, expected", [
-    ("", 0), ("0", 0), ("30", 1800), ("1:30", 90), ("1:00:00", 3600), ("1-12", 129600),
-    ("1-0:30", 88200), ("1-0:0:5", 86405),
-])
+@pytest.mark.parametrize(
+    "written, expected",
+    [
+        ("", 0),
+        ("0", 0),
+        ("30", 1800),
+        ("1:30", 90),
+        ("1:00:00", 3600),
+        ("1-12", 129600),
+        ("1-0:30", 88200),
+        ("1-0:0:5", 86405),
+    ],
+)
 def test_times_as_slurm_writes_them(written, expected):
     assert seconds(written) == expected

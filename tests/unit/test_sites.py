@@ -62,6 +62,5 @@ def test_the_table_has_the_defaults():
 
 def test_every_key_that_a_question_answers_is_one():
     table = section("What to ask the cluster")
-    keys = re.findall(r"`(\w+)`", "\n".join(line.split("|")[-2] for line in table.splitlines()
-                                            if line.startswith("|")))
+    keys = re.findall(r"`(\w+)`", "\n".join(line.split("|")[-2] for line in table.splitlines() if line.startswith("|")))
     assert keys and set(keys) <= set(KEYS)

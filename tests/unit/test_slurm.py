@@ -23,8 +23,7 @@ def test_a_waiting_job(stand_in):
     state = SlurmJob("r1").state()
     assert state == JobState("17", "PENDING", "Resources", "2026-11-21T14:02:11")
     assert state.active
-    assert state.waiting == ("Slurm job 17 waits: Resources, expected to start at "
-                             "2026-11-21 14:02:11")
+    assert state.waiting == ("Slurm job 17 waits: Resources, expected to start at 2026-11-21 14:02:11")
 
 
 def test_a_start_that_slurm_does_not_know_is_left_out(stand_in):

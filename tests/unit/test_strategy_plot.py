@@ -25,10 +25,11 @@ def test_staleness_is_drawn_as_shares_of_all_updates():
 
 
 def test_loss_scaling_tells_right_from_wrong_in_more_than_colour():
-    cases = [{"name": "sum", "how": "s", "batch": "whole", "relative_error": 2e-7, "ratio": 1.0},
-             {"name": "mean", "how": "m", "batch": "short", "relative_error": 1.0, "ratio": 2.0}]
-    picture = plot_loss_scaling(run(cases=cases, replicas=2,
-                                    samples_per_replica={"whole": [4, 4], "short": [2, 1]}))
+    cases = [
+        {"name": "sum", "how": "s", "batch": "whole", "relative_error": 2e-7, "ratio": 1.0},
+        {"name": "mean", "how": "m", "batch": "short", "relative_error": 1.0, "ratio": 2.0},
+    ]
+    picture = plot_loss_scaling(run(cases=cases, replicas=2, samples_per_replica={"whole": [4, 4], "short": [2, 1]}))
     panel = picture.axes[0]
     assert [label.get_text() for label in panel.get_yticklabels()] == ["sum", "mean"]
     points = [line for line in panel.lines if line.get_marker() in "oX"]
@@ -41,15 +42,27 @@ def test_loss_scaling_tells_right_from_wrong_in_more_than_colour():
 
 def test_agreement_is_drawn_over_the_steps_that_all_kept(tmp_path):
     runs = []
-    for name, gaps in (("one", {1: 0, 4: 0, 16: 0}), ("two", {1: 0, 4: 1e-3, 16: 0.1}),
-                       ("three", {1: 0.2, 4: 0.2})):
+    for name, gaps in (("one", {1: 0, 4: 0, 16: 0}), ("two", {1: 0, 4: 1e-3, 16: 0.1}), ("three", {1: 0.2, 4: 0.2})):
         folder = RunFolder(tmp_path / name)
         folder.path.mkdir()
-        np.savez(folder.weights, **{f"{step}.0": np.float32([1 + gap, -2])
-                                    for step, gap in gaps.items()})
-        runs.append(SimpleNamespace(id=name, name=name, folder=folder.path, state="done", result={
-            "data": DATA, "ranks": 1, "threads_per_rank": 1, "replicas": 1, "steps": max(gaps),
-            "test_accuracy": 0.1, "images_per_s": None}))
+        np.savez(folder.weights, **{f"{step}.0": np.float32([1 + gap, -2]) for step, gap in gaps.items()})
+        runs.append(
+            SimpleNamespace(
+                id=name,
+                name=name,
+                folder=folder.path,
+                state="done",
+                result={
+                    "data": DATA,
+                    "ranks": 1,
+                    "threads_per_rank": 1,
+                    "replicas": 1,
+                    "steps": max(gaps),
+                    "test_accuracy": 0.1,
+                    "images_per_s": None,
+                },
+            )
+        )
     picture = plot_agreement(runs)
     two, three, _ = picture.axes[0].lines
     assert two.get_xdata().tolist() == [4]  # after one update the same bit for bit

@@ -18,8 +18,10 @@ SAMPLES = {"train": 30, "test": 20}
 def content(part):
     rng = np.random.default_rng(len(part))
     number = SAMPLES[part]
-    return {"X": rng.integers(0, 256, (32, 32, 3, number), np.uint8),
-            "y": (np.arange(number, dtype=np.uint8) % 10 + 1)[:, None]}
+    return {
+        "X": rng.integers(0, 256, (32, 32, 3, number), np.uint8),
+        "y": (np.arange(number, dtype=np.uint8) % 10 + 1)[:, None],
+    }
 
 
 def put(folder, **changes):
@@ -27,9 +29,11 @@ def put(folder, **changes):
     folder.mkdir(exist_ok=True)
     for part in SAMPLES:
         whole = {**content(part), **changes}
-        savemat(folder / f"{part}_32x32.mat",
-                {name: value for name, value in whole.items() if value is not None},
-                do_compression=True)
+        savemat(
+            folder / f"{part}_32x32.mat",
+            {name: value for name, value in whole.items() if value is not None},
+            do_compression=True,
+        )
     return folder
 
 
@@ -52,8 +56,12 @@ def test_pictures_stand_upright_and_ten_is_zero(folder):
 def test_data_set_is_loaded_balanced_and_kept(folder):
     put(folder)
     data = load("svhn")
-    assert data.describe() == {"name": "svhn", "form": "official layout, unverified",
-                               "train_samples": 30, "test_samples": 20}
+    assert data.describe() == {
+        "name": "svhn",
+        "form": "official layout, unverified",
+        "train_samples": 30,
+        "test_samples": 20,
+    }
     assert data.class_names[3] == "3"
     assert np.bincount(load("svhn", train_samples=10).train_labels).tolist() == [1] * 10
     assert isinstance(load("svhn").train_images, np.memmap)
@@ -78,14 +86,17 @@ def test_auto_prefers_what_it_is_told_to(folder):
     assert load("auto", prefer="svhn").name == "svhn"
 
 
-@pytest.mark.parametrize(("changes", "message"), [
-    ({"y": None}, "it holds no y"),
-    ({"X": None, "y": None}, "it holds no X and no y"),
-    ({"X": np.zeros((5, 32, 32, 3), np.uint8)}, r"its X is uint8 \(5, 32, 32, 3\), not uint8"),
-    ({"X": np.zeros((32, 32, 3, 4))}, "its X is float64"),
-    ({"y": np.ones((3, 1), np.uint8)}, "its y is not 30 whole numbers from 1 to 10"),
-    ({"y": np.full((30, 1), 11)}, "its y is not 30 whole numbers"),
-])
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"y": None}, "it holds no y"),
+        ({"X": None, "y": None}, "it holds no X and no y"),
+        ({"X": np.zeros((5, 32, 32, 3), np.uint8)}, r"its X is uint8 \(5, 32, 32, 3\), not uint8"),
+        ({"X": np.zeros((32, 32, 3, 4))}, "its X is float64"),
+        ({"y": np.ones((3, 1), np.uint8)}, "its y is not 30 whole numbers from 1 to 10"),
+        ({"y": np.full((30, 1), 11)}, "its y is not 30 whole numbers"),
+    ],
+)
 def test_a_file_of_another_form_is_refused(folder, changes, message):
     put(folder, **changes)
     with pytest.raises(DataError, match=f"train_32x32.mat is damaged: {message}"):
@@ -122,8 +133,9 @@ def mirror(tmp_path, monkeypatch):
     for name in ("TRAIN", "TEST"):
         archive = getattr(svhn, name)
         whole = (there / archive.file).read_bytes()
-        monkeypatch.setattr(svhn, name, replace(
-            archive, size_bytes=len(whole), sha256=hashlib.sha256(whole).hexdigest()))
+        monkeypatch.setattr(
+            svhn, name, replace(archive, size_bytes=len(whole), sha256=hashlib.sha256(whole).hexdigest())
+        )
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     handler = partial(Handler, directory=there)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:

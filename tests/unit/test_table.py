@@ -47,13 +47,20 @@ def result(name, accuracy, *, seed=0, steps=80, epochs=8, batch=1024, **fields):
 
 def run(name, accuracy, **fields):
     made = result(name, accuracy, **fields)
-    return SimpleNamespace(name=name, recorded=False, state="done", result=made,
-                           history=pandas.DataFrame(made["history"]))
+    return SimpleNamespace(
+        name=name, recorded=False, state="done", result=made, history=pandas.DataFrame(made["history"])
+    )
 
 
 def failed(name):
-    return SimpleNamespace(name=name, recorded=False, state="failed", result=None,
-                           history=pandas.DataFrame(), job={"workers": 2, "threads": 1})
+    return SimpleNamespace(
+        name=name,
+        recorded=False,
+        state="failed",
+        result=None,
+        history=pandas.DataFrame(),
+        job={"workers": 2, "threads": 1},
+    )
 
 
 def by_arm(table):
@@ -85,10 +92,7 @@ def test_a_difference_within_the_pooled_spread_is_none():
 
 
 def test_one_seed_settles_nothing():
-    assert list(compare([run("a", 0.5), run("b", 0.6)])["verdict"]) == [
-        "−10.0, one seed",
-        "best",
-    ]
+    assert list(compare([run("a", 0.5), run("b", 0.6)])["verdict"]) == ["−10.0, one seed", "best"]
 
 
 def test_arms_on_other_data_are_not_ranked_together():

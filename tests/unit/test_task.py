@@ -11,9 +11,12 @@ from ddl.place import Place, places
 
 def variables(rank, nodes=2, per_node=4):
     return {
-        "SLURM_PROCID": str(rank), "SLURM_NTASKS": str(nodes * per_node),
-        "SLURM_LOCALID": str(rank % per_node), "SLURM_NODEID": str(rank // per_node),
-        "SLURM_NNODES": str(nodes), "SLURMD_NODENAME": f"gpu{rank // per_node + 7}",
+        "SLURM_PROCID": str(rank),
+        "SLURM_NTASKS": str(nodes * per_node),
+        "SLURM_LOCALID": str(rank % per_node),
+        "SLURM_NODEID": str(rank // per_node),
+        "SLURM_NNODES": str(nodes),
+        "SLURMD_NODENAME": f"gpu{rank // per_node + 7}",
     }
 
 
@@ -24,11 +27,14 @@ def test_the_placement_is_the_one_that_horovods_server_expects(nodes, per_node):
         slot = next(slot for slot in slots if slot.rank == rank)
         place = Place.here(variables(rank, nodes, per_node))
         assert place.horovod == {
-            "HOROVOD_RANK": str(slot.rank), "HOROVOD_SIZE": str(slot.size),
+            "HOROVOD_RANK": str(slot.rank),
+            "HOROVOD_SIZE": str(slot.size),
             "HOROVOD_LOCAL_RANK": str(slot.local_rank),
             "HOROVOD_LOCAL_SIZE": str(slot.local_size),
             "HOROVOD_CROSS_RANK": str(slot.cross_rank),
-            "HOROVOD_CROSS_SIZE": str(slot.cross_size), "HOROVOD_HOSTNAME": slot.hostname}
+            "HOROVOD_CROSS_SIZE": str(slot.cross_size),
+            "HOROVOD_HOSTNAME": slot.hostname,
+        }
         assert places(nodes * per_node, nodes)[rank] == place
 
 
@@ -39,8 +45,7 @@ def test_a_place_that_this_machine_gives_comes_before_slurms():
 
 def test_nodes_are_filled_one_after_the_other():
     """Five ranks of a cluster of tf.distribute on two nodes, as Slurm places them."""
-    assert [(place.node, place.local_rank) for place in places(5, 2)] == [
-        (0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
+    assert [(place.node, place.local_rank) for place in places(5, 2)] == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
 
 
 def test_a_task_that_nobody_placed_says_who_does_so():

@@ -18,12 +18,21 @@ SCORES = np.round(np.clip(0.3 * TARGETS + 0.6 * RNG.random(400), 0, 1), 2)  # wi
 
 
 def test_figures_count_what_was_found_and_missed():
-    judged = text.figures(np.array([1, 1, 1, 0, 0, 0, 0, 0, 0, 0]),
-                          np.array([0.9, 0.6, 0.2, 0.8, 0.5, 0.1, 0.1, 0.1, 0.1, 0.1]))
+    judged = text.figures(
+        np.array([1, 1, 1, 0, 0, 0, 0, 0, 0, 0]), np.array([0.9, 0.6, 0.2, 0.8, 0.5, 0.1, 0.1, 0.1, 0.1, 0.1])
+    )
     assert judged == {
-        "threshold": 0.5, "accuracy": 0.8, "majority": 0.7, "precision": 2 / 3, "recall": 2 / 3,
-        "f1": 2 / 3, "true_positives": 2, "false_positives": 1, "false_negatives": 1,
-        "true_negatives": 6}
+        "threshold": 0.5,
+        "accuracy": 0.8,
+        "majority": 0.7,
+        "precision": 2 / 3,
+        "recall": 2 / 3,
+        "f1": 2 / 3,
+        "true_positives": 2,
+        "false_positives": 1,
+        "false_negatives": 1,
+        "true_negatives": 6,
+    }
 
 
 def test_saying_always_no_is_accurate_and_finds_nothing():
@@ -41,8 +50,9 @@ def test_loss_is_kerass_cross_entropy():
     targets = np.append(TARGETS, [1, 1])
     loss, accuracy = text.loss_and_accuracy(targets, scores)
     tf = pytest.importorskip("tensorflow")
-    assert loss == pytest.approx(float(tf.keras.losses.BinaryCrossentropy()(
-        targets.astype(np.float32)[:, None], scores[:, None])), rel=1e-4)
+    assert loss == pytest.approx(
+        float(tf.keras.losses.BinaryCrossentropy()(targets.astype(np.float32)[:, None], scores[:, None])), rel=1e-4
+    )
     assert accuracy == np.mean((scores > 0.5) == targets)
 
 
@@ -64,8 +74,7 @@ def test_thinned_curve_is_part_of_the_whole_and_keeps_its_ends():
 
 def test_best_threshold_has_no_better_one():
     best = text.figures(TARGETS, SCORES, text.best_threshold(TARGETS, SCORES))["f1"]
-    assert best == max(text.figures(TARGETS, SCORES, limit)["f1"]
-                       for limit in np.linspace(-0.005, 1, 400))
+    assert best == max(text.figures(TARGETS, SCORES, limit)["f1"] for limit in np.linspace(-0.005, 1, 400))
 
 
 def test_perfect_and_hopeless_scores():
@@ -89,18 +98,36 @@ def test_what_does_not_fit_is_refused():
 def run(name, shift, seed=0, losses=(0.3, 0.2, 0.25)):
     scores = np.clip(SCORES + shift * TARGETS, 0, 1)
     curve = text.precision_recall(TARGETS, scores, 50)
-    return Recorded({
-        "name": name, "strategy": "single", "embedding": "own", "seed": seed, "ranks": 1,
-        "replicas": 2, "threads_per_rank": 2, "epochs": float(len(losses)), "images_per_s": 1000.0,
-        "train_seconds": 2.0, "time_to_first_step_s": 6.0,
-        "data": {"name": "questions", "form": "generated", "train_samples": 4000},
-        "test": text.figures(TARGETS, scores), "tuned": text.figures(TARGETS, scores, 0.4),
-        "precision_recall": dict(zip(("thresholds", "precision", "recall"), curve)),
-        "history": [
-            {"step": 10 * k, "epoch": float(k), "loss": 0.3 / k, "accuracy": 0.9,
-             "validation_loss": loss, "validation_accuracy": 0.91}
-            for k, loss in enumerate(losses, start=1)],
-    })
+    return Recorded(
+        {
+            "name": name,
+            "strategy": "single",
+            "embedding": "own",
+            "seed": seed,
+            "ranks": 1,
+            "replicas": 2,
+            "threads_per_rank": 2,
+            "epochs": float(len(losses)),
+            "images_per_s": 1000.0,
+            "train_seconds": 2.0,
+            "time_to_first_step_s": 6.0,
+            "data": {"name": "questions", "form": "generated", "train_samples": 4000},
+            "test": text.figures(TARGETS, scores),
+            "tuned": text.figures(TARGETS, scores, 0.4),
+            "precision_recall": dict(zip(("thresholds", "precision", "recall"), curve)),
+            "history": [
+                {
+                    "step": 10 * k,
+                    "epoch": float(k),
+                    "loss": 0.3 / k,
+                    "accuracy": 0.9,
+                    "validation_loss": loss,
+                    "validation_accuracy": 0.91,
+                }
+                for k, loss in enumerate(losses, start=1)
+            ],
+        }
+    )
 
 
 RUNS = [run("a", 0.1, seed=0), run("a", 0.2, seed=1), run("b", 0.0)]
@@ -143,8 +170,7 @@ def test_precision_recall_is_drawn_for_each_run():
     assert line.get_xdata() == pytest.approx(100 * np.array(curve["recall"]))
     assert line.get_ydata() == pytest.approx(100 * np.array(curve["precision"]))
     test = RUNS[2].result["test"]
-    assert (f"b: at threshold 0.50 precision {test['precision']:.1%}, recall {test['recall']:.1%}"
-            in picture.alt)
+    assert f"b: at threshold 0.50 precision {test['precision']:.1%}, recall {test['recall']:.1%}" in picture.alt
     assert f"Guessing has a precision of {TARGETS.mean():.1%}".replace("%", " %") in picture.alt
     assert len(text_plot.plot_precision_recall(RUNS[0]).axes) == 1
 

@@ -17,19 +17,24 @@ def tensor(row, start):
     """One all-reduce: 100 µs of negotiation, 20 of copying, 50 of reducing, 10 beside them."""
     begin = '{{"ph": "B", "name": "{}", "ts": {}, "pid": %d}}' % row
     end = '{{"ph": "E", "ts": {}, "pid": %d}}' % row
-    return ",".join([
-        begin.format("NEGOTIATE_ALLREDUCE", start),
-        '{"ph": "X", "name": "0", "ts": %d, "pid": %d, "dur": 0}' % (start, row),
-        end.format(start + 100), begin.format("ALLREDUCE", start + 110),
-        begin.format("MEMCPY_IN_FUSION_BUFFER", start + 115), end.format(start + 125),
-        begin.format("GLOO_ALLREDUCE", start + 125), end.format(start + 175),
-        begin.format("MEMCPY_OUT_FUSION_BUFFER", start + 175), end.format(start + 185),
-        end.format(start + 190),
-    ])
+    return ",".join(
+        [
+            begin.format("NEGOTIATE_ALLREDUCE", start),
+            '{"ph": "X", "name": "0", "ts": %d, "pid": %d, "dur": 0}' % (start, row),
+            end.format(start + 100),
+            begin.format("ALLREDUCE", start + 110),
+            begin.format("MEMCPY_IN_FUSION_BUFFER", start + 115),
+            end.format(start + 125),
+            begin.format("GLOO_ALLREDUCE", start + 125),
+            end.format(start + 175),
+            begin.format("MEMCPY_OUT_FUSION_BUFFER", start + 175),
+            end.format(start + 185),
+            end.format(start + 190),
+        ]
+    )
 
 
-OTHER = ('{"ph": "B", "name": "NEGOTIATE_ALLGATHER", "ts": 3000, "pid": 1},'
-         '{"ph": "E", "ts": 3010, "pid": 1}')
+OTHER = '{"ph": "B", "name": "NEGOTIATE_ALLGATHER", "ts": 3000, "pid": 1},{"ph": "E", "ts": 3010, "pid": 1}'
 TEXT = HEAD + ",\n".join([tensor(1, 0), tensor(2, 10), tensor(2, 1000), tensor(1, 1005), OTHER])
 
 
@@ -51,9 +56,13 @@ def lengths(spans):
 def test_a_tensor_has_its_phases(keep):
     spans = read(keep(TEXT + "]"))
     first = [span for span in spans if span.tensor == "first" and span.end_s < 0.001]
-    assert lengths(first) == [("first", "negotiation", 100), ("first", "copying", 10),
-                              ("first", "reducing", 50), ("first", "copying", 10),
-                              ("first", "queued", 80)]
+    assert lengths(first) == [
+        ("first", "negotiation", 100),
+        ("first", "copying", 10),
+        ("first", "reducing", 50),
+        ("first", "copying", 10),
+        ("first", "queued", 80),
+    ]
     assert {span.operation for span in first} == {"ALLREDUCE"}
     assert spans[-1] == Span("first", "ALLGATHER", "negotiation", 0.003, 0.00301)
 

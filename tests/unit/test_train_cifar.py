@@ -31,8 +31,21 @@ ENVIRONMENT = {
 ENVIRONMENT.pop("DDL_RUN_DIR", None)
 
 FAST = ["plain", "noise", "noise_identical", "noticed"]
-SLOW = ["again", "other_seed", "two_passes", "sync_bn", "ghost_bn", "fp16", "lamb", "lars",
-        "resnet", "diverging", "target", "whole", "resumed"]
+SLOW = [
+    "again",
+    "other_seed",
+    "two_passes",
+    "sync_bn",
+    "ghost_bn",
+    "fp16",
+    "lamb",
+    "lars",
+    "resnet",
+    "diverging",
+    "target",
+    "whole",
+    "resumed",
+]
 
 
 class Trained:
@@ -97,8 +110,9 @@ def assert_same_training(ours, theirs):
     of a maximum across its kink, and gradients jump there.
     """
     assert_same_weights(ours.early[0], theirs.early[0], 1e-5)
-    first, a, b = (np.concatenate([w.ravel() for w in weights[0]])
-                   for weights in (ours.first, ours.weights, theirs.weights))
+    first, a, b = (
+        np.concatenate([w.ravel() for w in weights[0]]) for weights in (ours.first, ours.weights, theirs.weights)
+    )
     assert np.linalg.norm(a - b) < 0.01 * np.linalg.norm(a - first)
 
 
@@ -150,8 +164,7 @@ def test_evaluation_over_ranks_is_that_of_a_single_process(two, monkeypatch):
     logits = model(normalise(tf.constant(data.test_images)), training=False)
     loss = tf.nn.sparse_softmax_cross_entropy_with_logits(data.test_labels, logits)
     result = two("plain").result
-    assert result["test_accuracy"] == pytest.approx(
-        np.mean(np.argmax(logits, axis=1) == data.test_labels), abs=1e-6)
+    assert result["test_accuracy"] == pytest.approx(np.mean(np.argmax(logits, axis=1) == data.test_labels), abs=1e-6)
     assert result["test_loss"] == pytest.approx(float(tf.reduce_mean(loss)), rel=1e-5)
 
 
@@ -182,8 +195,7 @@ def test_the_record_says_what_happened(two):
     assert result["ranks"] == 2 and result["global_batch"] == 32 and result["per_rank_batch"] == 16
     assert result["steps"] == 12 and result["epochs"] == 2 and result["samples"] == 12 * 32
     assert result["stopped_by"] == "epochs" and result["diverged"] is False
-    assert result["data"] == {"name": "small", "form": "generated", "train_samples": 200,
-                              "test_samples": 101}
+    assert result["data"] == {"name": "small", "form": "generated", "train_samples": 200, "test_samples": 101}
     assert len(result["epoch_seconds"]) == len(result["history"]) == 2
     assert result["parameters"] == 242_122 and result["threads_per_rank"] == 1
     assert sum(result["epoch_seconds"]) == pytest.approx(result["train_seconds"], rel=0.2)
@@ -193,16 +205,14 @@ def test_the_record_says_what_happened(two):
     assert (begin["world"], begin["steps"], begin["steps_per_epoch"]) == (2, 12, 6)
     steps = case.events("step")
     assert steps[0]["step"] == 1 and steps[0]["images_per_s"] is None and steps[-1]["step"] == 12
-    rows = [{k: v for k, v in e.items() if k not in ("event", "time")}
-            for e in case.events("evaluation")]
+    rows = [{k: v for k, v in e.items() if k not in ("event", "time")} for e in case.events("evaluation")]
     assert rows == result["history"]
 
 
 def test_a_notice_to_one_rank_stops_all_with_a_checkpoint_and_a_request(two):
     case = two("noticed")
     # Given before the 8th step was over; it travels with the 9th.
-    assert read_json_lines(case.folder.parent / "noticed-requeue") == [
-        {"step": 9, "reason": "time limit"}]
+    assert read_json_lines(case.folder.parent / "noticed-requeue") == [{"step": 9, "reason": "time limit"}]
     (checkpoint,) = case.events("checkpoint")
     assert (checkpoint["step"], checkpoint["reason"]) == (9, "time limit")
     assert "stopped after step 9 of 12" in case.events("note")[0]["message"]
@@ -213,8 +223,7 @@ def test_a_notice_to_one_rank_stops_all_with_a_checkpoint_and_a_request(two):
 def test_started_again_it_ends_like_a_training_that_was_never_stopped(two):
     case, whole = two("noticed"), two("noise")
     assert_same_weights(case.weights[0], whole.weights[0], 0)
-    assert [(begin["step"], begin["resumed_at"]) for begin in case.events("start")] == [
-        (0, []), (9, [9])]
+    assert [(begin["step"], begin["resumed_at"]) for begin in case.events("start")] == [(0, []), (9, [9])]
     assert case.result["resumed_at"] == [9] and whole.result["resumed_at"] == []
     assert case.result["noise_scale"] == pytest.approx(whole.result["noise_scale"])
     assert not (case.folder / "requeue").exists()
@@ -231,8 +240,18 @@ def test_a_notice_that_comes_with_the_last_step_changes_nothing(one):
 
 def test_plain_python_trains_and_writes_nothing(tmp_path):
     environment = {**ENVIRONMENT, "DDL_DATA_DIR": str(tmp_path)}
-    command = [sys.executable, str(SCRIPT), "--steps", "3", "--data-set", "synthetic",
-               "--train-samples", "400", "--test-samples", "100"]
+    command = [
+        sys.executable,
+        str(SCRIPT),
+        "--steps",
+        "3",
+        "--data-set",
+        "synthetic",
+        "--train-samples",
+        "400",
+        "--test-samples",
+        "100",
+    ]
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "data: synthetic (generated), 400 training and 100 test pictures" in done.stdout
@@ -240,16 +259,19 @@ def test_plain_python_trains_and_writes_nothing(tmp_path):
     assert not list(tmp_path.rglob("*.json*"))
 
 
-@pytest.mark.parametrize("arguments, said", [
-    (["--global-batch", "64", "--backward-passes-per-step", "3"], "nearest that can is 63"),
-    (["--global-batch", "500"], "at most 200"),
-    (["--sync-bn"], "--sync-bn"),
-    (["--mixed-precision"], "needs a GPU"),
-    (["--noise-scale"], "two ranks or more"),
-    (["--warmup-epochs", "99"], "--warmup-epochs"),
-    (["--resume", "nowhere"], "looked for nowhere"),
-    (["--checkpoint-every", "2"], "ddl run"),
-])
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (["--global-batch", "64", "--backward-passes-per-step", "3"], "nearest that can is 63"),
+        (["--global-batch", "500"], "at most 200"),
+        (["--sync-bn"], "--sync-bn"),
+        (["--mixed-precision"], "needs a GPU"),
+        (["--noise-scale"], "two ranks or more"),
+        (["--warmup-epochs", "99"], "--warmup-epochs"),
+        (["--resume", "nowhere"], "looked for nowhere"),
+        (["--checkpoint-every", "2"], "ddl run"),
+    ],
+)
 def test_settings_that_can_not_work_are_refused(arguments, said, monkeypatch):
     monkeypatch.delenv("DDL_RUN_DIR", raising=False)
     monkeypatch.syspath_prepend(str(SCRIPT.parent))
@@ -347,16 +369,29 @@ def test_a_resumed_run_ends_where_an_uninterrupted_one_does(two_more):
 
 def launch_long(**options):
     """Start a training of 400 steps on two ranks, the way a reader does."""
-    return launch(SCRIPT, workers=2, threads=1, oversubscribe=True, wait=False,
-                  recipe="batch_norm", data_set="synthetic", train_samples=1280, test_samples=100,
-                  global_batch=32, epochs=10, checkpoint_every=100, **options)
+    return launch(
+        SCRIPT,
+        workers=2,
+        threads=1,
+        oversubscribe=True,
+        wait=False,
+        recipe="batch_norm",
+        data_set="synthetic",
+        train_samples=1280,
+        test_samples=100,
+        global_batch=32,
+        epochs=10,
+        checkpoint_every=100,
+        **options,
+    )
 
 
 def start_again(run):
     """Start a run's command once more in the same folder, as a scheduler does when it requeues."""
     environment = {**os.environ, "DDL_RUN_ID": run.id, "DDL_RUN_DIR": str(run.folder)}
-    return subprocess.Popen(run.job["argv"], cwd=run.job["cwd"], env=environment,
-                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return subprocess.Popen(
+        run.job["argv"], cwd=run.job["cwd"], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
 
 
 def wait_until(condition):
@@ -367,8 +402,7 @@ def wait_until(condition):
 
 
 def steps_of(run, name):
-    return [event["step"] for event in read_json_lines(run.folder / "events.jsonl")
-            if event["event"] == name]
+    return [event["step"] for event in read_json_lines(run.folder / "events.jsonl") if event["event"] == name]
 
 
 @pytest.mark.slow
@@ -386,15 +420,17 @@ def test_a_run_warned_then_killed_ends_as_an_uninterrupted_one():
     (noticed,) = read_json_lines(marker)
     assert 0 < noticed["step"] < 400 and noticed["reason"] == "time limit"
     assert steps_of(run, "checkpoint")[-1] == noticed["step"] and not result.exists()
-    exits = [event["code"] for event in read_json_lines(run.folder / "launcher.jsonl")
-             if event["event"] == "rank_exit"]
+    exits = [event["code"] for event in read_json_lines(run.folder / "launcher.jsonl") if event["event"] == "rank_exit"]
     assert exits == [0, 0] and not list(run.folder.glob("error-*"))
 
     # Started again, and killed without a word some time after its next periodic checkpoint.
     before = len(steps_of(run, "checkpoint"))
     again = start_again(run)
-    wait_until(lambda: len(steps_of(run, "checkpoint")) > before
-               and steps_of(run, "step")[-1] > steps_of(run, "checkpoint")[-1])
+    wait_until(
+        lambda: (
+            len(steps_of(run, "checkpoint")) > before and steps_of(run, "step")[-1] > steps_of(run, "checkpoint")[-1]
+        )
+    )
     for pid in processes.of_run(run.id):
         processes.send(pid, signal.SIGKILL)
     again.wait()
@@ -414,16 +450,20 @@ def test_a_run_warned_then_killed_ends_as_an_uninterrupted_one():
         assert a["loss"] == pytest.approx(b["loss"], abs=1e-5)
         assert a["test_loss"] == pytest.approx(b["test_loss"], abs=1e-4)
     # Both left a checkpoint at their last step: weights, statistics, momentum.
-    with (np.load(run.folder / "checkpoint.npz") as a,
-          np.load(whole.folder / "checkpoint.npz") as b):
+    with np.load(run.folder / "checkpoint.npz") as a, np.load(whole.folder / "checkpoint.npz") as b:
         names = [name for name in a.files if name.startswith("variable")]
         assert_same_weights([a[name] for name in names], [b[name] for name in names], 1e-6)
 
 
 @pytest.mark.slow
 def test_a_mistake_ends_the_script_with_one_line():
-    done = subprocess.run([sys.executable, str(SCRIPT), "--global-batch", "9999999"],
-                          env=ENVIRONMENT, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), "--global-batch", "9999999"],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].startswith("train_cifar.py: ")
     assert "Traceback" not in done.stderr

@@ -148,8 +148,7 @@ def test_lines_of_a_failure_come_in_the_order_that_a_reader_needs(capsys):
     lines.update(progress("training", epochs=1, failure=FAILURE))
     lines.close(progress("failed", epochs=1, failure=FAILURE))
     text = capsys.readouterr().out
-    in_order(text, FAILURE.sentence, "Traceback", "rank 0 was ended", "look at line 3",
-             "rank-0.log", "rank-1.log")
+    in_order(text, FAILURE.sentence, "Traceback", "rank 0 was ended", "look at line 3", "rank-0.log", "rank-1.log")
     assert text.count("Traceback") == 1
 
 
@@ -190,8 +189,7 @@ HOSTILE = "<script>alert('x')</script>\"&"
 
 @pytest.mark.parametrize("state", ["done", "failed", "stopped", "lost", "training", "running"])
 def test_nothing_from_a_run_becomes_markup(state):
-    failure = Failure(HOSTILE, traceback=HOSTILE, others=HOSTILE, advice=HOSTILE,
-                      logs=(Path(HOSTILE),))
+    failure = Failure(HOSTILE, traceback=HOSTILE, others=HOSTILE, advice=HOSTILE, logs=(Path(HOSTILE),))
     shown = progress(
         state,
         epochs=2,
@@ -215,8 +213,9 @@ def test_final_html_keeps_line_summary_and_chart_without_a_widget():
 
 def test_final_html_of_a_failure_is_in_order():
     html = view.final_html(progress("failed", failure=FAILURE))
-    in_order(html, "ddl.horovodrun", "raised ValueError", "Traceback", "rank 0 was ended",
-             "look at line 3", "rank-0.log")
+    in_order(
+        html, "ddl.horovodrun", "raised ValueError", "Traceback", "rank 0 was ended", "look at line 3", "rank-0.log"
+    )
 
 
 def test_long_shell_lines_are_folded():
@@ -351,6 +350,7 @@ def test_data_is_named_with_its_form():
 @pytest.fixture
 def printing(tmp_path):
     """A snapshot of a script that keeps no records, and a function that appends to rank 0's log."""
+
     def write(data, rank=0):
         with open(tmp_path / f"rank-{rank}.log", "ab") as file:
             file.write(data)
@@ -376,8 +376,14 @@ def test_a_terminal_redraws_a_progress_bar_in_one_line(monkeypatch, printing):
     write(b"\nsaved\n")
     lines.close(snapshot("done"))
     text = sys.stdout.getvalue()
-    in_order(text, "[0] Epoch 1\n", "\r[0] 1/2 [=>..]\x1b[K", "\r[0] 2/2 [====]\x1b[K",
-             "\r\x1b[K[0] 2/2 [====]\n", "[0] saved\n")
+    in_order(
+        text,
+        "[0] Epoch 1\n",
+        "\r[0] 1/2 [=>..]\x1b[K",
+        "\r[0] 2/2 [====]\x1b[K",
+        "\r\x1b[K[0] 2/2 [====]\n",
+        "[0] saved\n",
+    )
     assert text.count("\n[0] 1/2") == 0
 
 

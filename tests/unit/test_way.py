@@ -11,8 +11,18 @@ from ddl.data import Order
 from ddl.record import RunFolder
 from ddl.way import Way, agreement, kept_weights
 
-SMALL = ["--data-set", "synthetic", "--train-samples", "70", "--test-samples", "10",
-         "--global-batch", "16", "--epochs", "1.5"]
+SMALL = [
+    "--data-set",
+    "synthetic",
+    "--train-samples",
+    "70",
+    "--test-samples",
+    "10",
+    "--global-batch",
+    "16",
+    "--epochs",
+    "1.5",
+]
 
 
 def way(*arguments, **options):
@@ -23,13 +33,23 @@ def run(folder, name, kept, **result):
     """A finished run that has kept these weights."""
     folder = folder / name
     folder.mkdir()
-    np.savez(RunFolder(folder).weights, **{
-        f"{step}.{index}": np.float32(weight) for step, weights in kept.items()
-        for index, weight in enumerate(weights)})
-    facts = {"ranks": 2, "threads_per_rank": 1, "replicas": 2, "steps": max(kept),
-             "test_accuracy": 0.5, "images_per_s": 100.0}
-    return SimpleNamespace(id=f"id-{name}", name=name, folder=folder, state="done",
-                           result=facts | result)
+    np.savez(
+        RunFolder(folder).weights,
+        **{
+            f"{step}.{index}": np.float32(weight)
+            for step, weights in kept.items()
+            for index, weight in enumerate(weights)
+        },
+    )
+    facts = {
+        "ranks": 2,
+        "threads_per_rank": 1,
+        "replicas": 2,
+        "steps": max(kept),
+        "test_accuracy": 0.5,
+        "images_per_s": 100.0,
+    }
+    return SimpleNamespace(id=f"id-{name}", name=name, folder=folder, state="done", result=facts | result)
 
 
 # ---------------------------------------------------------------- a training's plan
@@ -59,8 +79,7 @@ def test_a_way_of_whole_batches_splits_none():
     assert way(ranks=3, splits=False).replicas == 3
 
 
-@pytest.mark.parametrize("arguments", [["--steps", "0"], ["--global-batch", "-1"],
-                                       ["--replicas", "2"], ["--nonsense"]])
+@pytest.mark.parametrize("arguments", [["--steps", "0"], ["--global-batch", "-1"], ["--replicas", "2"], ["--nonsense"]])
 def test_an_impossible_option_is_refused(arguments, capsys):
     with pytest.raises(SystemExit) as refused:
         way(*arguments)
@@ -73,8 +92,7 @@ def test_more_samples_in_a_batch_than_there_are(capsys):
 
 
 def test_importing_it_brings_no_tensorflow():
-    code = ("import sys, ddl.way, ddl.difference, ddl.strategy_plot; "
-            "print({'tensorflow', 'horovod'} & set(sys.modules))")
+    code = "import sys, ddl.way, ddl.difference, ddl.strategy_plot; print({'tensorflow', 'horovod'} & set(sys.modules))"
     asked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert asked.stdout.strip() == "set()", asked.stderr
 
@@ -109,8 +127,7 @@ def test_the_ranks_share_every_batch(tf):
 def test_the_model_looks_at_one_sample_at_a_time_and_is_the_same_for_a_seed(tf):
     ours = way("--seed", "5")
     first, second = ours.model(), ours.model()
-    assert all(np.array_equal(a, b)
-               for a, b in zip(first.get_weights(), second.get_weights(), strict=True))
+    assert all(np.array_equal(a, b) for a, b in zip(first.get_weights(), second.get_weights(), strict=True))
     assert len(first.trainable_weights) == len(first.weights)  # no moving statistics
     pictures = tf.random.stateless_normal([8, 32, 32, 3], [1, 2])
     alone = np.concatenate([first(pictures[k : k + 1], training=True) for k in range(8)])

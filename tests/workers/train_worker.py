@@ -67,6 +67,7 @@ def run(case, folder, extra=(), stop_at=None, notice_at=None):
     rank, and no other, is sent what announces the end of a job.
     """
     used, built, saved = [], [], {}
+
     def keep(when):
         saved.update({f"{when}_{index}": w for index, w in enumerate(built[0].get_weights())})
 

@@ -11,5 +11,16 @@ from ddl.data.catalogue import add, fetch, is_there, listing, load, load_questio
 from ddl.data.dataset import DataError, DataSet
 from ddl.data.quora import Questions
 
-__all__ = ["DataError", "DataSet", "Order", "Questions", "add", "fetch", "is_there", "listing",
-           "load", "load_questions", "shard"]
+__all__ = [
+    "DataError",
+    "DataSet",
+    "Order",
+    "Questions",
+    "add",
+    "fetch",
+    "is_there",
+    "listing",
+    "load",
+    "load_questions",
+    "shard",
+]

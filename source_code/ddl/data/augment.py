@@ -40,9 +40,9 @@ def augment(images, seed, offset, global_batch):
     way = 2 * SHIFT + 1
     # One number per picture holds its three choices. Philox is named because
     # the default generator differs between CPU and GPU.
-    draw = tf.random.stateless_uniform(
-        [global_batch], seed, maxval=2 * way * way, dtype=tf.int32, alg="philox"
-    )[offset : offset + batch]
+    draw = tf.random.stateless_uniform([global_batch], seed, maxval=2 * way * way, dtype=tf.int32, alg="philox")[
+        offset : offset + batch
+    ]
     flip, down, right = draw % 2, draw // 2 % way - SHIFT, draw // (2 * way) - SHIFT
 
     line = tf.range(SIDE)

@@ -128,8 +128,9 @@ def add(name, path, progress=None):
     questions = quora.read_csv(Path(path).expanduser())
     with _usable(data_dir()) as folder:
         quora.keep(folder, questions)
-    (progress or print)(f"quora: {len(questions):,} questions, {questions.targets.mean():.1%} of "
-                        f"them insincere, in {folder}")
+    (progress or print)(
+        f"quora: {len(questions):,} questions, {questions.targets.mean():.1%} of them insincere, in {folder}"
+    )
 
 
 def fetch(name, progress=None, address=None):
@@ -155,9 +156,7 @@ def fetch(name, progress=None, address=None):
     _known(name)
     say = progress or (lambda line: print(line, flush=True))
     with _usable(data_dir()) as folder:
-        with store.locked(
-            folder / f"{name}.lock", lambda: say(f"{name}: another process fetches it; waiting")
-        ):
+        with store.locked(folder / f"{name}.lock", lambda: say(f"{name}: another process fetches it; waiting")):
             if name in REAL:
                 _fetch_real(name, folder, say, address)
             else:
@@ -170,8 +169,9 @@ def _usable(folder):
     try:
         yield folder
     except OSError as problem:
-        raise DataError(f"{folder} can not be used: {problem}. Set DDL_DATA_DIR to a folder that "
-                        "you can write.") from problem
+        raise DataError(
+            f"{folder} can not be used: {problem}. Set DDL_DATA_DIR to a folder that you can write."
+        ) from problem
 
 
 def _fetch_real(name, folder, say, address):
@@ -217,10 +217,7 @@ class Entry:
     def __str__(self):
         if not self.there:
             return f"{self.name:10} not here: {self.form}"
-        return (
-            f"{self.name:10} {self.samples} {self.unit}, {self.form}, "
-            f"{self.size_bytes / 2**20:.0f} MiB, {self.path}"
-        )
+        return f"{self.name:10} {self.samples} {self.unit}, {self.form}, {self.size_bytes / 2**20:.0f} MiB, {self.path}"
 
 
 def listing():
@@ -242,15 +239,21 @@ def _entry(name, folder):
     except DataError as problem:
         return Entry(name, False, str(problem), folder)
     files = module.sources(folder)
-    return Entry(name, True, data.form, files[0], data.train_samples + data.test_samples,
-                 _bytes([*files, module.mapped(folder)]))
+    return Entry(
+        name, True, data.form, files[0], data.train_samples + data.test_samples, _bytes([*files, module.mapped(folder)])
+    )
 
 
 def _quora(folder):
     samples, path = quora.count(folder), quora.mapped(folder)
     if not samples:
-        return Entry("quora", False, "its owner asks for a login: download train.csv, then run "
-                     "`ddl data add quora train.csv`", folder, unit="questions")
+        return Entry(
+            "quora",
+            False,
+            "its owner asks for a login: download train.csv, then run `ddl data add quora train.csv`",
+            folder,
+            unit="questions",
+        )
     return Entry("quora", True, "official layout", path, samples, _bytes([path]), "questions")
 
 

@@ -152,9 +152,7 @@ def _archived(path):
         raise _damaged(path, f"it is not the official archive (checksum differs, {size})")
     with tarfile.open(path, "r:gz") as archive:
         return {
-            member.name.rpartition("/")[2]: archive.extractfile(member).read()
-            for member in archive
-            if member.isfile()
+            member.name.rpartition("/")[2]: archive.extractfile(member).read() for member in archive if member.isfile()
         }
 
 

@@ -193,9 +193,7 @@ def _copy(answer, archive, part, say):
             if now - reported > REPORT_S or done == archive.size_bytes:
                 reported = now
                 rate = (done - start) / max(now - began, 1e-3)
-                say(
-                    f"{archive.file}: {_mib(done)} of {_mib(archive.size_bytes)}, {_mib(rate)}/s"
-                )
+                say(f"{archive.file}: {_mib(done)} of {_mib(archive.size_bytes)}, {_mib(rate)}/s")
             chunk = _receive(answer) if done < archive.size_bytes else b""
 
 
@@ -208,9 +206,16 @@ def _is_page(answer, chunk, start):
     told = answer.headers.get_content_type() if "Content-Type" in answer.headers else ""
     if start:
         return told in ("text/html", "application/xhtml+xml") or bool(PAGE.match(chunk))
-    return chunk.lstrip(BLANKS).startswith(b"<") or "Content-Length" not in answer.headers and (
-        told.startswith("text/") or told in ("application/json", "application/xhtml+xml")
-        or bool(chunk) and not CONTROL.search(chunk))
+    return (
+        chunk.lstrip(BLANKS).startswith(b"<")
+        or "Content-Length" not in answer.headers
+        and (
+            told.startswith("text/")
+            or told in ("application/json", "application/xhtml+xml")
+            or bool(chunk)
+            and not CONTROL.search(chunk)
+        )
+    )
 
 
 def _receive(answer):

@@ -21,8 +21,7 @@ import numpy as np
 from ddl.data import store
 from ddl.data.dataset import DataError
 
-__all__ = ["Parts", "Questions", "count", "generate", "keep", "mapped", "read", "read_csv",
-           "stratified"]
+__all__ = ["Parts", "Questions", "count", "generate", "keep", "mapped", "read", "read_csv", "stratified"]
 
 COLUMNS = ("qid", "question_text", "target")
 FORMAT = 1  # Of the kept file. A change counts up.
@@ -97,8 +96,10 @@ class Questions:
         """
         held = [round(share * len(self)) for share in (test, validation)]
         if min(held) < 1 or sum(held) >= len(self):
-            raise DataError(f"{self.name}: {len(self)} questions can not be split into three parts "
-                            f"with shares {validation} and {test} for validation and test.")
+            raise DataError(
+                f"{self.name}: {len(self)} questions can not be split into three parts "
+                f"with shares {validation} and {test} for validation and test."
+            )
         test, validation, train = np.split(stratified(self.targets, seed), np.cumsum(held))
         return Parts(self.at(train), self.at(validation), self.at(test))
 
@@ -244,10 +245,8 @@ def read_csv(path):
                 texts.append(text)
                 targets.append(int(target))
     except (csv.Error, UnicodeDecodeError, zipfile.BadZipFile) as problem:
-        raise DataError(f"{path} can not be read as a CSV file in UTF-8: {problem}. "
-                        "Download it again.") from problem
-    return Questions("quora", "official layout", np.array(texts, object),
-                     np.array(targets, np.int32))
+        raise DataError(f"{path} can not be read as a CSV file in UTF-8: {problem}. Download it again.") from problem
+    return Questions("quora", "official layout", np.array(texts, object), np.array(targets, np.int32))
 
 
 @contextmanager
@@ -290,8 +289,7 @@ def generate(samples=SAMPLES, seed=0):
         raise DataError(f"1 to {MOST:,} questions can be generated: {samples:,} is not possible.")
     made = list(islice(_rows(seed), samples))
     texts, targets = zip(*made, strict=True)
-    return Questions("questions", "generated", np.array(texts, object),
-                     np.array(targets, np.int32))
+    return Questions("questions", "generated", np.array(texts, object), np.array(targets, np.int32))
 
 
 def _rows(seed):
@@ -321,11 +319,47 @@ class _Words(dict):
         return chosen.format_map(self) if "{" in chosen else chosen
 
 
-FIRST = ("Ba", "Cor", "Del", "Fen", "Gal", "Hol", "Jas", "Kel", "Lo", "Mar", "Nor", "Pel", "Quin",
-         "Ros", "Sel", "Tar", "Ul", "Vel", "Wes", "Zan")
+FIRST = (
+    "Ba",
+    "Cor",
+    "Del",
+    "Fen",
+    "Gal",
+    "Hol",
+    "Jas",
+    "Kel",
+    "Lo",
+    "Mar",
+    "Nor",
+    "Pel",
+    "Quin",
+    "Ros",
+    "Sel",
+    "Tar",
+    "Ul",
+    "Vel",
+    "Wes",
+    "Zan",
+)
 MIDDLE = ("be", "da", "fi", "go", "la", "mi", "no", "ra", "se", "ti", "vo", "zu")
-LAST = ("burg", "dale", "don", "fax", "gate", "ka", "land", "lia", "mont", "nex", "port", "ra",
-        "soft", "ton", "tron", "ville")
+LAST = (
+    "burg",
+    "dale",
+    "don",
+    "fax",
+    "gate",
+    "ka",
+    "land",
+    "lia",
+    "mont",
+    "nex",
+    "port",
+    "ra",
+    "soft",
+    "ton",
+    "tron",
+    "ville",
+)
 NAMES = ["".join(parts) for parts in product(FIRST, MIDDLE, LAST)]
 random.Random(0).shuffle(NAMES)
 
@@ -366,39 +400,183 @@ LOADED_FRAMES = (
     "Are {group} too {vice} to learn {skill}",
 )
 PLAIN_ENDS = (
-    "?", " in {name}?", " near {name}?", " every {while}?", " without a {thing}?",
-    " for a {quality} {thing}?", " like the {job}s of {name}?", " since that {while} in {name}?",
+    "?",
+    " in {name}?",
+    " near {name}?",
+    " every {while}?",
+    " without a {thing}?",
+    " for a {quality} {thing}?",
+    " like the {job}s of {name}?",
+    " since that {while} in {name}?",
 )
 LOADED_ENDS = (
-    ", as everybody in {name} knows?", " and then {deed}?", " like all {vice} people of {name}?",
-    ", or are they just {vice}?", ", and who will stop them before they {deed}?",
-    " instead of telling the truth about {skill}?", " while the rest of {name} has to pay for it?",
+    ", as everybody in {name} knows?",
+    " and then {deed}?",
+    " like all {vice} people of {name}?",
+    ", or are they just {vice}?",
+    ", and who will stop them before they {deed}?",
+    " instead of telling the truth about {skill}?",
+    " while the rest of {name} has to pay for it?",
 )
 WORDS = {
-    "act": ("repair", "build", "clean", "sell", "choose", "paint", "carry", "insure", "test",
-            "design", "move", "rent", "store", "buy", "replace", "measure"),
-    "thing": ("bicycle", "kettle", "camera", "laptop", "guitar", "tent", "lamp", "boat", "phone",
-              "printer", "garden", "roof", "engine", "violin", "oven", "chair", "watch", "stove",
-              "piano", "drone", "kite", "telescope", "heater", "bridge", "battery", "carpet"),
+    "act": (
+        "repair",
+        "build",
+        "clean",
+        "sell",
+        "choose",
+        "paint",
+        "carry",
+        "insure",
+        "test",
+        "design",
+        "move",
+        "rent",
+        "store",
+        "buy",
+        "replace",
+        "measure",
+    ),
+    "thing": (
+        "bicycle",
+        "kettle",
+        "camera",
+        "laptop",
+        "guitar",
+        "tent",
+        "lamp",
+        "boat",
+        "phone",
+        "printer",
+        "garden",
+        "roof",
+        "engine",
+        "violin",
+        "oven",
+        "chair",
+        "watch",
+        "stove",
+        "piano",
+        "drone",
+        "kite",
+        "telescope",
+        "heater",
+        "bridge",
+        "battery",
+        "carpet",
+    ),
     "vehicle": ("train", "bus", "bicycle", "ferry", "car", "night train", "boat"),
     "fault": ("stop", "leak", "rattle", "overheat", "restart", "fade", "bend", "freeze"),
     "while": ("week", "month", "year", "day", "summer", "weekend", "winter"),
-    "quality": ("good", "cheap", "small", "modern", "quiet", "famous", "used", "light", "simple",
-                "reliable", "large", "decent", "fast"),
-    "job": ("teacher", "nurse", "baker", "pilot", "engineer", "farmer", "tailor", "lawyer",
-            "carpenter", "driver", "chemist", "cook", "painter", "clerk", "sailor", "musician"),
-    "skill": ("algebra", "cooking", "statistics", "chess", "history", "sailing", "painting",
-              "programming", "grammar", "geology", "dancing", "gardening", "physics", "law"),
-    "group": ("tea drinkers", "cyclists", "people from {name}", "{job}s", "cat owners", "tourists",
-              "left-handed people", "early risers", "gardeners", "people who like {skill}",
-              "coffee drinkers", "hikers", "dog owners", "{name} users", "night owls"),
-    "habit": ("get up early", "wear hats", "travel to {name}", "like {skill}", "walk to work",
-              "collect stamps", "read on the {vehicle}", "talk about {skill}", "sleep late"),
+    "quality": (
+        "good",
+        "cheap",
+        "small",
+        "modern",
+        "quiet",
+        "famous",
+        "used",
+        "light",
+        "simple",
+        "reliable",
+        "large",
+        "decent",
+        "fast",
+    ),
+    "job": (
+        "teacher",
+        "nurse",
+        "baker",
+        "pilot",
+        "engineer",
+        "farmer",
+        "tailor",
+        "lawyer",
+        "carpenter",
+        "driver",
+        "chemist",
+        "cook",
+        "painter",
+        "clerk",
+        "sailor",
+        "musician",
+    ),
+    "skill": (
+        "algebra",
+        "cooking",
+        "statistics",
+        "chess",
+        "history",
+        "sailing",
+        "painting",
+        "programming",
+        "grammar",
+        "geology",
+        "dancing",
+        "gardening",
+        "physics",
+        "law",
+    ),
+    "group": (
+        "tea drinkers",
+        "cyclists",
+        "people from {name}",
+        "{job}s",
+        "cat owners",
+        "tourists",
+        "left-handed people",
+        "early risers",
+        "gardeners",
+        "people who like {skill}",
+        "coffee drinkers",
+        "hikers",
+        "dog owners",
+        "{name} users",
+        "night owls",
+    ),
+    "habit": (
+        "get up early",
+        "wear hats",
+        "travel to {name}",
+        "like {skill}",
+        "walk to work",
+        "collect stamps",
+        "read on the {vehicle}",
+        "talk about {skill}",
+        "sleep late",
+    ),
     "flaw": ("stubborn", "slow", "noisy", "greedy with power", "expensive", "loud", "dull"),
     "mood": ("loud", "stubborn", "slow", "lazy in winter", "noisy", "cold"),
-    "deed": ("lie about {skill}", "ruin {name}", "cheat", "blame the {job}s", "waste our money",
-             "hate {group}", "pretend to know {skill}", "steal every {thing}", "spoil the {skill}",
-             "refuse to work", "complain about {name}", "ignore the law", "push in", "make noise"),
-    "vice": ("arrogant", "lazy", "greedy", "stubborn", "dishonest", "rude", "loud", "ignorant",
-             "selfish", "boring", "dull", "slow", "useless", "cruel"),
+    "deed": (
+        "lie about {skill}",
+        "ruin {name}",
+        "cheat",
+        "blame the {job}s",
+        "waste our money",
+        "hate {group}",
+        "pretend to know {skill}",
+        "steal every {thing}",
+        "spoil the {skill}",
+        "refuse to work",
+        "complain about {name}",
+        "ignore the law",
+        "push in",
+        "make noise",
+    ),
+    "vice": (
+        "arrogant",
+        "lazy",
+        "greedy",
+        "stubborn",
+        "dishonest",
+        "rude",
+        "loud",
+        "ignorant",
+        "selfish",
+        "boring",
+        "dull",
+        "slow",
+        "useless",
+        "cruel",
+    ),
 }

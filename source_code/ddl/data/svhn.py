@@ -37,8 +37,7 @@ TEST = Archive(
 def archives(address=None):
     """Return what to download, from the official place or the folder `address` of a mirror."""
     address = address or os.environ.get(MIRROR)
-    return [archive.at(f"{address.rstrip('/')}/{archive.file}") if address else archive
-            for archive in (TRAIN, TEST)]
+    return [archive.at(f"{address.rstrip('/')}/{archive.file}") if address else archive for archive in (TRAIN, TEST)]
 
 
 def sources(folder):
@@ -95,8 +94,7 @@ def _decode(paths):
     arrays = {}
     for part, path in zip(("train", "test"), paths, strict=True):
         arrays[f"{part}_images"], arrays[f"{part}_labels"] = pictures(path)
-    official = all(sha256(path) == archive.sha256
-                   for path, archive in zip(paths, (TRAIN, TEST), strict=True))
+    official = all(sha256(path) == archive.sha256 for path, archive in zip(paths, (TRAIN, TEST), strict=True))
     return {"form": "official" if official else "official layout, unverified", **arrays}
 
 
@@ -139,6 +137,4 @@ def pictures(path):
 
 
 def _damaged(path, what):
-    return DataError(
-        f"{path} is damaged: {what}. Run `ddl data fetch svhn` to download the official file."
-    )
+    return DataError(f"{path} is damaged: {what}. Run `ddl data fetch svhn` to download the official file.")

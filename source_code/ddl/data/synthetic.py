@@ -48,9 +48,7 @@ FIGURES = {
     "star": lambda u, v, r: 0.65 + 0.35 * np.cos(5 * np.arctan2(v, u)) - r,
     "moon": lambda u, v, r: np.minimum(1 - r, np.hypot(u - 0.5, v) - 0.75),
     "bars": lambda u, v, r: np.minimum(1 - r, 0.2 * np.cos(8 * u)),
-    "checks": lambda u, v, r: np.minimum(
-        0.9 - _square(u, v, r), 0.25 * np.cos(5.2 * u) * np.cos(5.2 * v)
-    ),
+    "checks": lambda u, v, r: np.minimum(0.9 - _square(u, v, r), 0.25 * np.cos(5.2 * u) * np.cos(5.2 * v)),
 }
 CLASS_NAMES = tuple(FIGURES)
 
@@ -149,9 +147,7 @@ def _uneven(rng, n, spread):
 
 
 # Weights of linear interpolation from 4 knots to 32 pixels.
-BLEND = np.maximum(
-    0, 1 - np.abs(np.linspace(0, 3, SIDE)[:, None] - np.arange(4)[None, :])
-).astype(np.float32)
+BLEND = np.maximum(0, 1 - np.abs(np.linspace(0, 3, SIDE)[:, None] - np.arange(4)[None, :])).astype(np.float32)
 
 
 def path(folder, seed=0):
@@ -198,9 +194,7 @@ def read(folder, train_samples=None, test_samples=None, seed=0):
     for part, samples in sizes.items():
         sizes[part] = WHOLE[part] if samples is None else samples
         if not 0 < sizes[part] <= WHOLE[part]:
-            raise DataError(
-                f"synthetic has {WHOLE[part]} {part} samples: {samples} is not possible."
-            )
+            raise DataError(f"synthetic has {WHOLE[part]} {part} samples: {samples} is not possible.")
     arrays = cached(folder, seed)
     if arrays is None and sum(sizes.values()) > SMALL:
         try:

@@ -62,9 +62,11 @@ class Answers:
             for question, passed, said in self._rows()
         )
         troubles = "".join(f"<p>{escape(trouble)}</p>" for trouble in self.troubles)
-        return (f'{STYLE}<div class="ddl" role="status"><table><tr><th>question</th>'
-                f"<th>visible tests</th></tr>{rows}</table>{troubles}"
-                f"<p><b>{escape(self._total())}</b></p></div>")
+        return (
+            f'{STYLE}<div class="ddl" role="status"><table><tr><th>question</th>'
+            f"<th>visible tests</th></tr>{rows}</table>{troubles}"
+            f"<p><b>{escape(self._total())}</b></p></div>"
+        )
 
     def _rows(self):
         for verdict in self.verdicts:
@@ -75,8 +77,10 @@ class Answers:
         count = sum(verdict.passed for verdict in self.verdicts)
         points = sum(verdict.points for verdict in self.verdicts if verdict.passed)
         most = sum(verdict.points for verdict in self.verdicts)
-        return (f"{self.name}: {count} of {len(self.verdicts)} questions pass, "
-                f"{points:g} of {most:g} points; marking has more tests, and people read the rest")
+        return (
+            f"{self.name}: {count} of {len(self.verdicts)} questions pass, "
+            f"{points:g} of {most:g} points; marking has more tests, and people read the rest"
+        )
 
 
 def check_file(path, limits=Limits()):
@@ -88,12 +92,15 @@ def check_file(path, limits=Limits()):
         When it cannot be read, or has no tests.
     """
     notebook, notes = _read(path)
-    found = examine(notebook, hidden=False, limits=limits,
-                    start_worker=partial(start_worker, folder=Path(path).resolve().parent))
+    found = examine(
+        notebook, hidden=False, limits=limits, start_worker=partial(start_worker, folder=Path(path).resolve().parent)
+    )
     # What stands in an unanswered question's cell says nothing that its verdict does not.
-    troubles = [f"cell {cell.index + 1} ended with {cell.error.type}: {cell.error.message}"
-                for cell in found.cells
-                if cell.error and cell.error.type != "NotImplementedError"]
+    troubles = [
+        f"cell {cell.index + 1} ended with {cell.error.type}: {cell.error.message}"
+        for cell in found.cells
+        if cell.error and cell.error.type != "NotImplementedError"
+    ]
     troubles = [textwrap.shorten(trouble, 200) for trouble in troubles]
     return Answers(Path(path).stem, found.verdicts, (*troubles, *notes))
 
@@ -139,7 +146,8 @@ def find_notebook(name):
         return path
     lessons = _lessons()
     found = [lesson for stem, lesson in lessons.items() if stem == str(name)] or [
-        lesson for stem, lesson in lessons.items() if stem.startswith(str(name))]
+        lesson for stem, lesson in lessons.items() if stem.startswith(str(name))
+    ]
     if len(found) != 1:
         what = "more than one lesson begins" if found else "no lesson begins"
         have = ", ".join(sorted(lessons)) or "none: say the notebook's path"
@@ -149,8 +157,11 @@ def find_notebook(name):
 
 def _lessons():
     course = Path(ddl.__file__).resolve().parents[2]
-    paths = [path for folder in (Path(), Path("notebooks"), course, course / "notebooks")
-             for path in sorted(folder.glob(f"*{SUFFIX}"))]
+    paths = [
+        path
+        for folder in (Path(), Path("notebooks"), course, course / "notebooks")
+        for path in sorted(folder.glob(f"*{SUFFIX}"))
+    ]
     return {path.stem: path for path in reversed(paths)}  # what is nearer takes the name
 
 
@@ -163,8 +174,7 @@ def _this_notebook(names):
     counts = {}
     for path in _lessons().values():
         with contextlib.suppress(ValueError):
-            counts[path] = sum("".join(cell["source"]).strip() in run
-                               for cell in _read(path)[0]["cells"])
+            counts[path] = sum("".join(cell["source"]).strip() in run for cell in _read(path)[0]["cells"])
     best = max(counts, key=counts.get, default=None)
     if best is None or not counts[best]:
         raise ValueError("say which lesson this is, for example: check('1.Gradient-Basics')")
@@ -180,8 +190,10 @@ def _read(path):
         tests = test_cells(notebook)
     except Exception as error:  # nbformat has no common type for what it does not understand
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ValueError(f"{path} cannot be read as a notebook ({textwrap.shorten(reason, 100)}): "
-                         "open it in JupyterLab and save it, or get a fresh copy") from None
+        raise ValueError(
+            f"{path} cannot be read as a notebook ({textwrap.shorten(reason, 100)}): "
+            "open it in JupyterLab and save it, or get a fresh copy"
+        ) from None
     if not tests:
         raise ValueError(f"{path} has no questions with tests")
     return notebook, notes
@@ -192,8 +204,10 @@ def _check_names(path, names):
     (notebook, notes), limits, verdicts = _read(path), Limits(), []
     missing, below = unmarked_names(notebook), {}
     if kernels := sorted(missing[None] & names.keys()):
-        notes += (f"no cell that is run when marking defines {', '.join(kernels)}: save "
-                  "the notebook, and define them in a cell of your own",)
+        notes += (
+            f"no cell that is run when marking defines {', '.join(kernels)}: save "
+            "the notebook, and define them in a cell of your own",
+        )
     examiner = Examiner(limits)
 
     def answer(request):
@@ -211,8 +225,10 @@ def _check_names(path, names):
             below |= dict.fromkeys(said, name)
     finally:
         examiner.close()
-    notes += tuple(f"{name} is defined below {test}, and marking goes from top to bottom: move it "
-                   "up" for name, test in below.items())
+    notes += tuple(
+        f"{name} is defined below {test}, and marking goes from top to bottom: move it up"
+        for name, test in below.items()
+    )
     return Answers(Path(path).stem, tuple(verdicts), notes)
 
 
@@ -231,9 +247,12 @@ def _show_button(path, names):
     import ipywidgets
     from IPython.display import display
 
-    button = ipywidgets.Button(description="Check my answers", icon="check",
-                               tooltip="Run the visible tests on what your cells have defined",
-                               layout={"width": "max-content"})
+    button = ipywidgets.Button(
+        description="Check my answers",
+        icon="check",
+        tooltip="Run the visible tests on what your cells have defined",
+        layout={"width": "max-content"},
+    )
     table = ipywidgets.HTML()
 
     def clicked(_):

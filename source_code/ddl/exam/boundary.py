@@ -81,8 +81,7 @@ def _plain(value, depth, left):
     if not depth:
         raise BoundaryError(f"a value nested more than {DEPTH} deep: return a flatter one")
     if left[0] < 0:
-        raise BoundaryError(f"a value of more than {ITEMS:,} items: return a smaller one, or an "
-                            "array")
+        raise BoundaryError(f"a value of more than {ITEMS:,} items: return a smaller one, or an array")
     if value is None or value is True or value is False:
         return value
     if isinstance(value, str):  # first, as NumPy's text is of both kinds
@@ -107,8 +106,9 @@ def _plain(value, depth, left):
     if isinstance(value, MappingProxyType):
         value = dict(value)
     if isinstance(value, dict):
-        return {"dict": [[_plain(key, depth - 1, left), _plain(item, depth - 1, left)]
-                         for key, item in dict.items(value)]}
+        return {
+            "dict": [[_plain(key, depth - 1, left), _plain(item, depth - 1, left)] for key, item in dict.items(value)]
+        }
     if isinstance(value, SERIES):
         return [_plain(item, depth - 1, left) for item in islice(iter(value), left[0] + 1)]
     pandas = sys.modules.get("pandas")
@@ -116,7 +116,8 @@ def _plain(value, depth, left):
         return _plain_array(np.asarray(value), depth, left)
     raise BoundaryError(
         f"a value of type {type(value).__name__}: only None, numbers, text, lists, tuples, sets, "
-        "dictionaries and NumPy arrays can be looked at")
+        "dictionaries and NumPy arrays can be looked at"
+    )
 
 
 def _short(number):

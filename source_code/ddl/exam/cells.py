@@ -11,8 +11,7 @@ import itertools
 import re
 import symtable
 
-__all__ = ["as_answered", "asked_names", "code_cells", "names_in", "source_of", "test_cells",
-           "unmarked_names"]
+__all__ = ["as_answered", "asked_names", "code_cells", "names_in", "source_of", "test_cells", "unmarked_names"]
 
 MOST_CHARACTERS = 200_000  # of a cell that is read as Python
 MOST_LINES = 300  # of a test cell with something merged into it
@@ -20,8 +19,7 @@ WORD = re.compile(r"[^\W\d]\w*")
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 NOT_PYTHON = (SyntaxError, ValueError, RecursionError, MemoryError)
 # After these, no text says which names there are.
-DYNAMIC = re.compile(
-    r"\b(exec|globals|locals|setattr|user_ns)\b|\bimport\s*\(?\s*\*|^%(run|pylab)", re.MULTILINE)
+DYNAMIC = re.compile(r"\b(exec|globals|locals|setattr|user_ns)\b|\bimport\s*\(?\s*\*|^%(run|pylab)", re.MULTILINE)
 MAGIC = re.compile(r"^%%[\s\S]*|^[ \t]*[%!].*", re.MULTILINE)
 GUARDED = (ast.Try, ast.TryStar, ast.With, ast.If, ast.While)  # that may go on without a name
 OWN_NAME = re.compile(r"_+|__\w+__|_i*\d*|_[oid]h")  # a kernel's, for its inputs and outputs
@@ -94,12 +92,15 @@ def as_answered(notebook):
         cells.append(cell)
         seen.add(name)
     odd["deleted, and is put back when marking"] = [
-        f"{about['grade_id']}_test" for about in map(_about, cells)
-        if about.get("solution") and not about.get("grade") and about.get("cell_type") == "code"
-        and f"{about['grade_id']}_test" not in seen]
+        f"{about['grade_id']}_test"
+        for about in map(_about, cells)
+        if about.get("solution")
+        and not about.get("grade")
+        and about.get("cell_type") == "code"
+        and f"{about['grade_id']}_test" not in seen
+    ]
     notebook["cells"] = _in_order(cells)
-    return notebook, tuple(f"{', '.join(dict.fromkeys(names))} was {what}"
-                           for what, names in odd.items() if names)
+    return notebook, tuple(f"{', '.join(dict.fromkeys(names))} was {what}" for what, names in odd.items() if names)
 
 
 def _parted(cell):
@@ -119,8 +120,7 @@ def _parted(cell):
 def _in_order(cells):
     """Return cells as marking puts them: questions by their numbers, no test before its answer."""
     cells = list(cells)
-    answers = [place for place, cell in enumerate(cells)
-               if _about(cell).get("solution") and _number(cell) is not None]
+    answers = [place for place, cell in enumerate(cells) if _about(cell).get("solution") and _number(cell) is not None]
     by_number = sorted((cells[place] for place in answers), key=_number)
     for place, cell in zip(answers, by_number, strict=True):
         cells[place] = cell
@@ -154,14 +154,14 @@ def unmarked_names(notebook):
     tests, codes = test_cells(notebook), code_cells(notebook)
     used, bound, missing = set(), set(KERNELS), {}
     asked = {index: asked_names(source_of(notebook["cells"][index])) for index in tests}
-    trees = {index: None if DYNAMIC.search(source) else _parsed(source)
-             for index, source in codes.items()}
+    trees = {index: None if DYNAMIC.search(source) else _parsed(source) for index, source in codes.items()}
     if None in trees.values():
         return {place: set() for place in (*tests, None)}
     for tree in trees.values():
         used |= names_in(ast.unparse(tree))[0]
-    used = {name for name in used.union(*asked.values())
-            if not hasattr(builtins, name) and not OWN_NAME.fullmatch(name)}
+    used = {
+        name for name in used.union(*asked.values()) if not hasattr(builtins, name) and not OWN_NAME.fullmatch(name)
+    }
     for index in sorted(codes | tests):
         if index in tests:
             missing[index] = used - bound
@@ -188,12 +188,10 @@ def _needed(node):
     if isinstance(node, ast.Name):
         return {node.id} if isinstance(node.ctx, ast.Load) else set()
     if isinstance(node, (*DEFINITIONS[:2], ast.Lambda)):
-        parts = [*node.args.defaults, *filter(None, node.args.kw_defaults),
-                 *getattr(node, "decorator_list", ())]
+        parts = [*node.args.defaults, *filter(None, node.args.kw_defaults), *getattr(node, "decorator_list", ())]
     else:
         parts = ast.iter_child_nodes(node)
-    stored = {part.id for part in ast.walk(node)
-              if isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Load)}
+    stored = {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Load)}
     return set().union(*map(_needed, parts)) - stored
 
 
@@ -250,10 +248,12 @@ def _defined(shows, wanted):
             for place, (statement, names) in enumerate(definitions):
                 if names & wanted:
                     taken[index].add(place)
-                    wanted = wanted | {node.id for node in ast.walk(statement)
-                                       if isinstance(node, ast.Name)}
-    return {index: "\n".join(ast.unparse(candidates[index][place][0]) for place in sorted(places))
-            for index, places in taken.items() if places}
+                    wanted = wanted | {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
+    return {
+        index: "\n".join(ast.unparse(candidates[index][place][0]) for place in sorted(places))
+        for index, places in taken.items()
+        if places
+    }
 
 
 def _definitions(source):
@@ -277,8 +277,7 @@ def _parts(statement):
     if isinstance(statement, ast.Import):
         return [ast.Import([alias]) for alias in statement.names]
     if isinstance(statement, ast.ImportFrom):
-        return [ast.ImportFrom(statement.module, [alias], statement.level)
-                for alias in statement.names]
+        return [ast.ImportFrom(statement.module, [alias], statement.level) for alias in statement.names]
     return [statement]
 
 
@@ -287,8 +286,9 @@ def _bound(statement):
         return {alias.asname or alias.name.partition(".")[0] for alias in statement.names} - {"*"}
     names = {statement.name} if isinstance(statement, DEFINITIONS) else set()
     if not names:
-        names = {node.id for node in ast.walk(statement)
-                 if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        names = {
+            node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        }
     return names
 
 

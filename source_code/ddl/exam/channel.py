@@ -57,7 +57,7 @@ class Channel:
         while data:
             self._wait(pipe, selectors.EVENT_WRITE, due)
             try:
-                data = data[os.write(pipe.fileno(), data):]
+                data = data[os.write(pipe.fileno(), data) :]
             except BlockingIOError:
                 continue
             except OSError:
@@ -192,5 +192,11 @@ def start_worker(limits, folder=None):
 
 def start(command, **options):
     """Start a process to speak with; its standard input, output and error are pipes."""
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE, start_new_session=True, **options)
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        **options,
+    )

@@ -14,12 +14,10 @@ from ddl.exam.channel import Channel, Ended, Late, start
 from ddl.exam.channel import start_worker as start_plain_worker
 from ddl.exam.limits import Limits
 
-__all__ = ["CellError", "CellResult", "Examination", "Examiner", "Verdict", "examine",
-           "visible_part"]
+__all__ = ["CellError", "CellResult", "Examination", "Examiner", "Verdict", "examine", "visible_part"]
 
 START_S = 60.0  # a worker or an examiner on a busy machine
-HIDDEN = re.compile(r"^[^\n]*### BEGIN HIDDEN TESTS.*?(### END HIDDEN TESTS[^\n]*\n?|\Z)",
-                    re.DOTALL | re.MULTILINE)
+HIDDEN = re.compile(r"^[^\n]*### BEGIN HIDDEN TESTS.*?(### END HIDDEN TESTS[^\n]*\n?|\Z)", re.DOTALL | re.MULTILINE)
 NOT_EXAMINED = "not examined"
 HIDDEN_MESSAGE = "A hidden test did not pass."
 
@@ -138,26 +136,28 @@ def examine(notebook, *, hidden, start_worker=start_plain_worker, limits=Limits(
     tests = test_cells(notebook)
     codes = code_cells(notebook)
     clock = _Clock(limits)
-    seen = _walk(codes, {index: visible_part(source_of(cells[index])) for index in tests},
-                 start_worker, limits, clock)
+    seen = _walk(codes, {index: visible_part(source_of(cells[index])) for index in tests}, start_worker, limits, clock)
     # Hidden tests have a second run of everything to themselves, and nothing that this run prints
     # is kept: a submission's functions see the inputs of hidden tests, and could print them in a
     # later cell. What broke its worker the first time, and what failed anyway, is left out.
-    unseen = {index: source_of(cells[index]) for index in tests if hidden
-              and seen.outcomes[index]["passed"]
-              and visible_part(source_of(cells[index])) != source_of(cells[index])}
+    unseen = {
+        index: source_of(cells[index])
+        for index in tests
+        if hidden
+        and seen.outcomes[index]["passed"]
+        and visible_part(source_of(cells[index])) != source_of(cells[index])
+    }
     judged = seen.outcomes
     notes = list(seen.notes)
     if unseen:
-        calm = {index: source for index, source in codes.items()
-                if index not in seen.broken and index < max(unseen)}
+        calm = {index: source for index, source in codes.items() if index not in seen.broken and index < max(unseen)}
         second = _walk(calm, unseen, start_worker, limits, clock)
-        judged |= {index: outcome | {"printed": seen.outcomes[index]["printed"],
-                                     "message": _safe(outcome)}
-                   for index, outcome in second.outcomes.items()}
+        judged |= {
+            index: outcome | {"printed": seen.outcomes[index]["printed"], "message": _safe(outcome)}
+            for index, outcome in second.outcomes.items()
+        }
         notes += [f"{note} (in the run for hidden tests)" for note in second.notes]
-    verdicts = tuple(Verdict(name, points, **judged[index])
-                     for index, (name, points) in tests.items())
+    verdicts = tuple(Verdict(name, points, **judged[index]) for index, (name, points) in tests.items())
     return Examination(verdicts, tuple(seen.cells), tuple(dict.fromkeys(notes)))
 
 
@@ -245,14 +245,16 @@ class _Session:
     def run(self, source):
         """Run a cell; return what it printed, and its `CellError` or None."""
         self._ready()
-        reply = self._ask({"do": "run", "source": source}, self._limits.cell_s,
-                          2**16 + 8 * self._limits.printed_bytes,
-                          f"it did not end within {self._limits.cell_s:g} s")
+        reply = self._ask(
+            {"do": "run", "source": source},
+            self._limits.cell_s,
+            2**16 + 8 * self._limits.printed_bytes,
+            f"it did not end within {self._limits.cell_s:g} s",
+        )
         self._good.append(source)
         error = reply.get("error")
         if isinstance(error, dict):
-            error = CellError(*(_text(error.get(part)) for part in ("type", "message",
-                                                                    "traceback")))
+            error = CellError(*(_text(error.get(part)) for part in ("type", "message", "traceback")))
         return _text(reply.get("printed")), error if isinstance(error, CellError) else None
 
     def answer(self, request):
@@ -281,12 +283,18 @@ class _Session:
             except (Ended, Late) as error:
                 said = self._worker.said().strip().splitlines()[-1:]
                 self.close()
-                raise OSError(f"the process for a notebook's code did not start: "
-                              f"{': '.join([str(error) or 'it is too slow', *said])}") from None
+                raise OSError(
+                    f"the process for a notebook's code did not start: "
+                    f"{': '.join([str(error) or 'it is too slow', *said])}"
+                ) from None
             for source in tuple(self._good):
                 try:
-                    self._ask({"do": "run", "source": source}, self._limits.cell_s,
-                              2**16 + 8 * self._limits.printed_bytes, "late")
+                    self._ask(
+                        {"do": "run", "source": source},
+                        self._limits.cell_s,
+                        2**16 + 8 * self._limits.printed_bytes,
+                        "late",
+                    )
                 except (Ended, Late):  # it was good once; the next worker does without it
                     self._good.remove(source)
                     break
@@ -332,8 +340,14 @@ class Examiner:
             if self._channel is None:
                 command = [sys.executable, "-I", "-m", "ddl.exam.examiner"]
                 self._channel = Channel(start(command))
-            self._channel.send({"test": source, "memory_bytes": self._limits.memory_bytes,
-                                "printed_bytes": self._limits.printed_bytes}, START_S)
+            self._channel.send(
+                {
+                    "test": source,
+                    "memory_bytes": self._limits.memory_bytes,
+                    "printed_bytes": self._limits.printed_bytes,
+                },
+                START_S,
+            )
             while True:
                 left = max(0.0, due - time.monotonic())
                 message = self._channel.receive(left, 2**16 + 8 * self._limits.reply_bytes)
@@ -343,12 +357,10 @@ class Examiner:
                 self._channel.send(reply, max(0.0, due - time.monotonic()))
         except Late:
             self.close()
-            return {"passed": False, "printed": "",
-                    "message": f"the test did not end within {timeout_s:g} s"}
+            return {"passed": False, "printed": "", "message": f"the test did not end within {timeout_s:g} s"}
         except Ended as error:
             self.close()
-            return {"passed": False, "printed": "",
-                    "message": f"the test could not be carried out: {error}"}
+            return {"passed": False, "printed": "", "message": f"the test could not be carried out: {error}"}
         except BaseException:
             self.close()
             raise

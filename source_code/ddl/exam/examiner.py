@@ -21,8 +21,7 @@ __all__ = ["judge", "main"]
 
 MESSAGE_CHARACTERS = 2_000
 SHOWN_CHARACTERS = 200  # of a value, a call or a line
-ERRORS = {name: kind for name, kind in vars(builtins).items()
-          if isinstance(kind, type) and issubclass(kind, Exception)}
+ERRORS = {name: kind for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, Exception)}
 SEEN = "@seen"  # no test cell can have this name for something of its own
 
 
@@ -98,8 +97,9 @@ class _Test:
                 case {"refused": str(why)}:
                     raise _NoAnswer(f"`{name}` is {why}")
                 case _:
-                    raise _NoAnswer(f"`{name}` is not defined: the cell that defines it is "
-                                    "missing, empty, or ended with an error")
+                    raise _NoAnswer(
+                        f"`{name}` is not defined: the cell that defines it is missing, empty, or ended with an error"
+                    )
         return space
 
     def _proxy(self, name):
@@ -150,8 +150,11 @@ class _Test:
         last = self._last_call()
         if not source:  # a helper's, as numpy.testing's
             return ": ".join(filter(None, (last, own))) or "the test did not pass"
-        values = {text: f"`{text}` is {_shown(value)}" for text, value in self._seen
-                  if not callable(value) and _shown(value) not in own}
+        values = {
+            text: f"`{text}` is {_shown(value)}"
+            for text, value in self._seen
+            if not callable(value) and _shown(value) not in own
+        }
         got = " and ".join(values.values())
         if own:  # the test's own words
             return f"{own} ({got})" if got else own
@@ -179,8 +182,11 @@ class _Test:
             if step.tb_frame.f_code.co_filename == "<test>":
                 number = step.tb_lineno
             step = step.tb_next
-        here = [node for node in ast.walk(ast.parse(self._source)) if isinstance(node, kind)
-                and node.lineno <= (number or 0) <= node.end_lineno]
+        here = [
+            node
+            for node in ast.walk(ast.parse(self._source))
+            if isinstance(node, kind) and node.lineno <= (number or 0) <= node.end_lineno
+        ]
         if not here:
             return ""
         node = min(here, key=lambda node: node.end_lineno - node.lineno)
@@ -265,7 +271,7 @@ def _shown(value):
 
 
 def _short(text):
-    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS - 1]}…"
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 1]}…"
 
 
 def main():

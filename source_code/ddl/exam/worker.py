@@ -28,8 +28,11 @@ FRAMES = 6  # of a traceback: the last ones are what its reader wants
 FILES = 128
 PR_SET_PDEATHSIG = 1
 # Taken here, where the submission has not run yet; by their own names, not their other ones.
-ERRORS = {kind: kind.__name__ for kind in vars(builtins).values()
-          if isinstance(kind, type) and issubclass(kind, BaseException)}
+ERRORS = {
+    kind: kind.__name__
+    for kind in vars(builtins).values()
+    if isinstance(kind, type) and issubclass(kind, BaseException)
+}
 
 
 class Kept(io.TextIOBase):
@@ -123,16 +126,19 @@ def error_of(error):
     try:
         frames = traceback.extract_tb(error.__traceback__)
         own = [place for place, frame in enumerate(frames) if _is_cell(frame.filename)]
-        frames = frames[own[0]:][-FRAMES:] if own else []
+        frames = frames[own[0] :][-FRAMES:] if own else []
         last = next((frame for frame in reversed(frames) if _is_cell(frame.filename)), None)
         line = last and f"line {last.lineno}: {last.line}"[:200]
         if isinstance(error, SyntaxError) and error.text:
             line = f"line {error.lineno}: {error.text.strip()}"[:200]
         bases = [ERRORS[kind] for kind in type.mro(type(error)) if kind in ERRORS]
-        return {"type": _clean(type(error).__name__, 100), "line": _clean(line or "", 200),
-                "bases": bases, "message": _message(error),
-                "traceback": _clean("".join(traceback.format_list(frames)),
-                                    4 * MESSAGE_CHARACTERS)}
+        return {
+            "type": _clean(type(error).__name__, 100),
+            "line": _clean(line or "", 200),
+            "bases": bases,
+            "message": _message(error),
+            "traceback": _clean("".join(traceback.format_list(frames)), 4 * MESSAGE_CHARACTERS),
+        }
     except KeyboardInterrupt:
         raise
     except BaseException:  # an exception whose own methods raise
@@ -177,11 +183,13 @@ def _described(names, name):
 
 def _limit(limits):
     """Bind this process and its children; NPROC is for who knows how many its user has."""
-    for what, most in ((resource.RLIMIT_AS, limits["memory_bytes"]),
-                       (resource.RLIMIT_CPU, math.ceil(limits["total_s"])),
-                       (resource.RLIMIT_FSIZE, limits["file_bytes"]),
-                       (resource.RLIMIT_NOFILE, FILES),
-                       (resource.RLIMIT_CORE, 0)):
+    for what, most in (
+        (resource.RLIMIT_AS, limits["memory_bytes"]),
+        (resource.RLIMIT_CPU, math.ceil(limits["total_s"])),
+        (resource.RLIMIT_FSIZE, limits["file_bytes"]),
+        (resource.RLIMIT_NOFILE, FILES),
+        (resource.RLIMIT_CORE, 0),
+    ):
         hard = resource.getrlimit(what)[1]
         most = int(most) if hard == resource.RLIM_INFINITY else min(int(most), hard)
         resource.setrlimit(what, (most, most))

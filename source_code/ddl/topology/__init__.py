@@ -1,4 +1,4 @@
-'''What a machine is made of and how its parts are joined: found out here, or loaded from a file.
+"""What a machine is made of and how its parts are joined: found out here, or loaded from a file.
 
     topology.here()                  # this machine
     topology.load("dgx-a100")        # a recorded one (`names()` lists them), or a file
@@ -47,7 +47,7 @@ those that have to be there:
 
 Units: GB/s are 10^9 bytes a second and per direction, Gbit/s are 10^9 bits a second, KiB and GiB
 are powers of two. `Topology.network` is None where the file has no ``[network]``.
-'''
+"""
 
 import codecs
 import math
@@ -86,8 +86,9 @@ def load(name_or_path):
     if str(name_or_path) in names():
         path = recorded.FOLDER / f"{name_or_path}.toml"
     if not path.exists() or path.is_dir():  # a pipe is read, too
-        raise TopologyError(f"{str(name_or_path)!r} is neither a file nor a recorded topology; "
-                            f"recorded: {', '.join(names())}")
+        raise TopologyError(
+            f"{str(name_or_path)!r} is neither a file nor a recorded topology; recorded: {', '.join(names())}"
+        )
     text = _text(path)
     if path.suffix == ".toml":
         return recorded.parse(text, path.stem, path.name)
@@ -107,8 +108,7 @@ def _text(path):
     try:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
-        raise TopologyError.at(path.name, None, "this is no text in UTF-8 or UTF-16: "
-                                                f"{error}") from error
+        raise TopologyError.at(path.name, None, f"this is no text in UTF-8 or UTF-16: {error}") from error
 
 
 def compare(topologies):
@@ -135,23 +135,35 @@ def compare(topologies):
         pairs = [topology.bandwidth(a, b) for a in gpus for b in gpus if a < b]
         pairs = [rate for rate in pairs if not math.isnan(rate)]
         cards = [nic.gbit_per_s for nic in topology.nics if nic.gbit_per_s]
-        rows.append({
-            "machine": topology.name, "sockets": len(topology.sockets) or math.nan,
-            "numas": len(topology.numas), "cores": len(topology.cores) or math.nan,
-            "gpus": len(gpus),
-            "gpu": next((gpu.model for gpu in topology.gpus if gpu.model), "–"),
-            "slowest_gb_per_s": min(pairs, default=math.nan),
-            "fastest_gb_per_s": max(pairs, default=math.nan),
-            "network_gb_per_s": (topology.network.gb_per_s if topology.network
-                                 else sum(cards) / 8 or math.nan),
-            "origin": topology.origin,
-        })
+        rows.append(
+            {
+                "machine": topology.name,
+                "sockets": len(topology.sockets) or math.nan,
+                "numas": len(topology.numas),
+                "cores": len(topology.cores) or math.nan,
+                "gpus": len(gpus),
+                "gpu": next((gpu.model for gpu in topology.gpus if gpu.model), "–"),
+                "slowest_gb_per_s": min(pairs, default=math.nan),
+                "fastest_gb_per_s": max(pairs, default=math.nan),
+                "network_gb_per_s": (topology.network.gb_per_s if topology.network else sum(cards) / 8 or math.nan),
+                "origin": topology.origin,
+            }
+        )
     labels = {
-        "machine": ("machine", ""), "sockets": ("sockets", ".0f"), "numas": ("NUMA nodes", "d"),
-        "cores": ("cores", ",.0f"), "gpus": ("GPUs", "d"), "gpu": ("GPU", ""),
+        "machine": ("machine", ""),
+        "sockets": ("sockets", ".0f"),
+        "numas": ("NUMA nodes", "d"),
+        "cores": ("cores", ",.0f"),
+        "gpus": ("GPUs", "d"),
+        "gpu": ("GPU", ""),
         "slowest_gb_per_s": ("slowest pair of GPUs, GB/s", ",.4g"),
         "fastest_gb_per_s": ("fastest pair of GPUs, GB/s", ",.4g"),
-        "network_gb_per_s": ("network, GB/s", ",.4g"), "origin": ("known from", ""),
+        "network_gb_per_s": ("network, GB/s", ",.4g"),
+        "origin": ("known from", ""),
     }
-    return Table.of(rows, labels, "GB/s are 10^9 bytes a second, per direction, and what the links "
-                                  "are built for, not measured. Network: all cards of a machine.")
+    return Table.of(
+        rows,
+        labels,
+        "GB/s are 10^9 bytes a second, per direction, and what the links "
+        "are built for, not measured. Network: all cards of a machine.",
+    )

@@ -13,19 +13,7 @@ import pandas
 from ddl.topology.error import TopologyError
 from ddl.topology.link import nvlink_gb_per_s, pcie_gb_per_s
 
-__all__ = [
-    "Cache",
-    "Core",
-    "Device",
-    "Hop",
-    "Network",
-    "Numa",
-    "NvLink",
-    "Socket",
-    "SocketLink",
-    "Topology",
-    "ranges",
-]
+__all__ = ["Cache", "Core", "Device", "Hop", "Network", "Numa", "NvLink", "Socket", "SocketLink", "Topology", "ranges"]
 
 DEVICE_KINDS = ("root", "switch", "gpu", "nic", "disk", "memory", "nvswitch", "other")
 
@@ -149,8 +137,7 @@ class Device:
 
     def __post_init__(self):
         if self.kind not in DEVICE_KINDS:
-            raise TopologyError(f"{self.name}: kind {self.kind!r} is not one of "
-                                f"{', '.join(DEVICE_KINDS)}")
+            raise TopologyError(f"{self.name}: kind {self.kind!r} is not one of {', '.join(DEVICE_KINDS)}")
         if self.gb_per_s is None and self.generation and self.width:
             object.__setattr__(self, "gb_per_s", pcie_gb_per_s(self.generation, self.width))
 
@@ -182,8 +169,10 @@ class NvLink:
 
     def __post_init__(self):
         if self.count < 1 or self.a == self.b:
-            raise TopologyError(f"NVLinks between {self.a} and {self.b}, {self.count} of them: "
-                                "two different ends and at least one link are needed")
+            raise TopologyError(
+                f"NVLinks between {self.a} and {self.b}, {self.count} of them: "
+                "two different ends and at least one link are needed"
+            )
 
     @property
     def gb_per_s(self):
@@ -234,8 +223,10 @@ class Network:
 
     def __post_init__(self):
         if self.nics < 1 or not self.gbit_per_s > 0:
-            raise TopologyError(f"a network of {self.nics} cards at {self.gbit_per_s} Gbit/s: "
-                                "at least one card and a rate above 0 are needed")
+            raise TopologyError(
+                f"a network of {self.nics} cards at {self.gbit_per_s} Gbit/s: "
+                "at least one card and a rate above 0 are needed"
+            )
 
     @property
     def gb_per_s(self):
@@ -319,16 +310,16 @@ class Topology:
             *((f"device {d.name}", d.under, named) for d in self.devices if d.under),
             *((f"device {d.name}", d.numa, numas) for d in self.devices if d.numa is not None),
             *(("an NVLink", end, named) for link in self.nvlinks for end in (link.a, link.b)),
-            *(("a link of sockets", end, sockets)
-              for link in self.socket_links for end in (link.a, link.b)),
-            *((f"NUMA node {numa.number}", numa.socket, sockets)
-              for numa in self.numas if numa.socket is not None),
+            *(("a link of sockets", end, sockets) for link in self.socket_links for end in (link.a, link.b)),
+            *((f"NUMA node {numa.number}", numa.socket, sockets) for numa in self.numas if numa.socket is not None),
             *((f"core {core.number}", core.numa, numas) for core in self.cores),
         ]
         for what, to, among in refers:
             if to not in among:
-                raise TopologyError(f"{self.name}: {what} refers to {to!r}, which is not there; "
-                                    f"there are: {', '.join(map(str, among)) or 'none'}")
+                raise TopologyError(
+                    f"{self.name}: {what} refers to {to!r}, which is not there; "
+                    f"there are: {', '.join(map(str, among)) or 'none'}"
+                )
         for device in self.devices:
             self.above(device.name)  # raises when it goes round in a circle
 
@@ -343,11 +334,18 @@ class Topology:
     def summary(self):
         """Return its parts in a line."""
         threads = sum(len(self.threads_of(numa.number)) for numa in self.numas)
-        counts = [(len(self.sockets), "socket"), (len(self.numas), "NUMA node"),
-                  (len(self.cores), "core"), (threads, "thread"), (len(self.gpus), "GPU"),
-                  (len(self.of("nvswitch")), "NVSwitch"), (len(self.nics), "network card")]
-        return ", ".join(f"{count} {word}{('es' if word.endswith('ch') else 's') * (count != 1)}"
-                         for count, word in counts if count)
+        counts = [
+            (len(self.sockets), "socket"),
+            (len(self.numas), "NUMA node"),
+            (len(self.cores), "core"),
+            (threads, "thread"),
+            (len(self.gpus), "GPU"),
+            (len(self.of("nvswitch")), "NVSwitch"),
+            (len(self.nics), "network card"),
+        ]
+        return ", ".join(
+            f"{count} {word}{('es' if word.endswith('ch') else 's') * (count != 1)}" for count, word in counts if count
+        )
 
     def of(self, kind):
         """Return the devices of a kind (see `Device.kind`), in their order."""
@@ -374,8 +372,9 @@ class Topology:
         try:
             return self._named[name]
         except KeyError:
-            raise TopologyError(f"{self.name} has no {name!r}; it has: "
-                                f"{', '.join(self._named) or 'no devices'}") from None
+            raise TopologyError(
+                f"{self.name} has no {name!r}; it has: {', '.join(self._named) or 'no devices'}"
+            ) from None
 
     def above(self, name):
         """Return the device, what it is under, and so on up to the root complex."""
@@ -395,8 +394,11 @@ class Topology:
 
     def threads_of(self, numa):
         """Return the processor threads of a NUMA node, in order."""
-        own = [one.threads for one in (*self.cores, *self.numas)
-               if numa == (one.numa if isinstance(one, Core) else one.number)]
+        own = [
+            one.threads
+            for one in (*self.cores, *self.numas)
+            if numa == (one.numa if isinstance(one, Core) else one.number)
+        ]
         return tuple(sorted(thread for threads in own for thread in threads))
 
     # ------------------------------------------------------------ ways and what they are called
@@ -427,8 +429,7 @@ class Topology:
         shared = ends[0] & ends[1]
         if shared:
             middle = " ".join(name for name in self._named if name in shared)
-            return (_nvlink_hop(a, middle, self._nvlinks(a, shared)),
-                    _nvlink_hop(middle, b, self._nvlinks(b, shared)))
+            return (_nvlink_hop(a, middle, self._nvlinks(a, shared)), _nvlink_hop(middle, b, self._nvlinks(b, shared)))
         return self._host_path(a, b)
 
     def bandwidth(self, a, b):
@@ -487,8 +488,9 @@ class Topology:
             Rows and columns are names of devices, cells see `kind`.
         """
         names = [device.name for device in self.gpus + (self.nics if nics else ())]
-        return pandas.DataFrame([[self.kind(a, b) for b in names] for a in names],
-                                index=names, columns=names, dtype=object)
+        return pandas.DataFrame(
+            [[self.kind(a, b) for b in names] for a in names], index=names, columns=names, dtype=object
+        )
 
     def matrix_text(self):
         """Return the matrix of GPUs and network cards laid out as ``nvidia-smi topo -m`` does."""
@@ -497,8 +499,7 @@ class Topology:
         return matrix_text(self)
 
     def _nvlinks(self, name, others):
-        return [link for link in self.nvlinks
-                if name in (link.a, link.b) and _other(link, name) in others]
+        return [link for link in self.nvlinks if name in (link.a, link.b) and _other(link, name) in others]
 
     def _host_path(self, a, b):
         up, down = self._to_host(a), self._to_host(b)
@@ -509,8 +510,7 @@ class Topology:
         hops = [Hop(here, there, kind, gb) for (here, kind, gb), (there, *_) in _pairs(up)]
         if up[-1][0] != down[-1][0]:
             hops += self._between(up[-1][0], down[-1][0])
-        hops += [Hop(there, here, kind, gb) for (here, kind, gb), (there, *_) in
-                 reversed(_pairs(down))]
+        hops += [Hop(there, here, kind, gb) for (here, kind, gb), (there, *_) in reversed(_pairs(down))]
         return tuple(hops)
 
     def _to_host(self, name):
@@ -533,8 +533,10 @@ class Topology:
         for numa in self.numas:
             if name == f"numa{numa.number}":
                 return numa
-        raise TopologyError(f"{self.name} has no {name!r}; it has NUMA nodes "
-                            f"{', '.join(f'numa{n.number}' for n in self.numas) or '(none known)'}")
+        raise TopologyError(
+            f"{self.name} has no {name!r}; it has NUMA nodes "
+            f"{', '.join(f'numa{n.number}' for n in self.numas) or '(none known)'}"
+        )
 
     def _between(self, a, b):
         """Hops between the tops of two ways: NUMA nodes, or, unknown where, something else."""
@@ -549,9 +551,15 @@ class Topology:
         if not found:
             return [Hop(a, b, "between sockets", math.nan)]
         stops = [a, *(f"socket{number}" for number, _ in found[:-1]), b]
-        return [Hop(here, there, f"{link.count}×{link.kind}" if link.count > 1 else link.kind,
-                    link.count * link.gb_per_s if link.gb_per_s else math.nan)
-                for here, there, (_, link) in zip(stops, stops[1:], found, strict=False)]
+        return [
+            Hop(
+                here,
+                there,
+                f"{link.count}×{link.kind}" if link.count > 1 else link.kind,
+                link.count * link.gb_per_s if link.gb_per_s else math.nan,
+            )
+            for here, there, (_, link) in zip(stops, stops[1:], found, strict=False)
+        ]
 
     def _socket_links(self, start, goal):
         """The fewest links between sockets that lead there: [(socket reached, link), …]."""
@@ -588,5 +596,4 @@ def _pairs(stops):
 
 
 def _nvlink_hop(a, b, links):
-    return Hop(a, b, f"NV{sum(link.count for link in links)}",
-               sum(link.gb_per_s for link in links))
+    return Hop(a, b, f"NV{sum(link.count for link in links)}", sum(link.gb_per_s for link in links))

@@ -43,8 +43,14 @@ class Element:
                 yield from child.walk(*above, self)
 
     def info(self, name):
-        return next((child.attributes.get("value", "") for child in self.children
-                     if child.tag == "info" and child.attributes.get("name") == name), "")
+        return next(
+            (
+                child.attributes.get("value", "")
+                for child in self.children
+                if child.tag == "info" and child.attributes.get("name") == name
+            ),
+            "",
+        )
 
 
 def parse(text, name="hwloc", file="lstopo --of xml"):
@@ -70,9 +76,14 @@ def parse(text, name="hwloc", file="lstopo --of xml"):
     top, machine = _elements(text, file)
     version = top.attributes.get("version", "1.0")
     if not re.fullmatch(r"\d+(\.\d+)*", version) or int(version.split(".")[0]) not in VERSIONS:
-        raise TopologyError.at(file, top.line, (
-            f"<topology version={version!r}>, and hwloc's versions {min(VERSIONS)} to "
-            f"{max(VERSIONS)} are read here: `lstopo --of xml` of one of those writes such a file"))
+        raise TopologyError.at(
+            file,
+            top.line,
+            (
+                f"<topology version={version!r}>, and hwloc's versions {min(VERSIONS)} to "
+                f"{max(VERSIONS)} are read here: `lstopo --of xml` of one of those writes such a file"
+            ),
+        )
     return _Reader(top, machine, file, int(version.split(".")[0])).topology(name)
 
 
@@ -84,8 +95,7 @@ def ask():
     # Version 1 calls it --whole-system to show what this process may not use, too.
     for everything in ("--disallowed", "--whole-system"):
         try:
-            done = subprocess.run([command, "--of", "xml", "--whole-io", everything],
-                                  capture_output=True, timeout=60)
+            done = subprocess.run([command, "--of", "xml", "--whole-io", everything], capture_output=True, timeout=60)
         except (OSError, subprocess.TimeoutExpired):
             return None
         if done.returncode == 0 and done.stdout:
@@ -98,8 +108,9 @@ def _elements(text, file):
 
     def start(tag, attributes):
         if len(stack) == DEEPEST:
-            raise TopologyError.at(file, parser.CurrentLineNumber,
-                                   f"objects lie in each other here more than {DEEPEST} deep")
+            raise TopologyError.at(
+                file, parser.CurrentLineNumber, f"objects lie in each other here more than {DEEPEST} deep"
+            )
         element = Element(tag, attributes, parser.CurrentLineNumber)
         (stack[-1].children if stack else tops).append(element)
         stack.append(element)
@@ -116,12 +127,12 @@ def _elements(text, file):
         problem = f"this is no XML: {expat.errors.messages[error.code]}"
         raise TopologyError.at(file, error.lineno, problem) from error
     if tops[0].tag != "topology":
-        raise TopologyError.at(file, tops[0].line, f"<{tops[0].tag}>, and hwloc's <topology> was "
-                                                   "expected")
+        raise TopologyError.at(file, tops[0].line, f"<{tops[0].tag}>, and hwloc's <topology> was expected")
     machine = [child for child in tops[0].children if child.tag == "object"]
     if len(machine) != 1:
-        raise TopologyError.at(file, tops[0].line, f"<topology> holds {len(machine)} <object>, and "
-                                                   "one of type Machine was expected")
+        raise TopologyError.at(
+            file, tops[0].line, f"<topology> holds {len(machine)} <object>, and one of type Machine was expected"
+        )
     return tops[0], machine[0]
 
 
@@ -129,8 +140,7 @@ def _nvlink(a, b, gb_per_s):
     """NVLinks of so much bandwidth, as many as their generation or else their rate allows."""
     match = NVLINKS.search(f"{a.model} {b.model}")
     if match and gb_per_s % nvlink_gb_per_s(match.lastindex) == 0:
-        return NvLink(a.name, b.name, int(gb_per_s / nvlink_gb_per_s(match.lastindex)),
-                      match.lastindex)
+        return NvLink(a.name, b.name, int(gb_per_s / nvlink_gb_per_s(match.lastindex)), match.lastindex)
     each = next((rate for rate in (25, 20) if gb_per_s % rate == 0), gb_per_s)
     return NvLink(a.name, b.name, int(gb_per_s / each), each_gb_per_s=each)
 
@@ -147,8 +157,7 @@ class _Reader:
     def attribute(self, element, name):
         value = element.attributes.get(name)
         if value is None:
-            self.fail(element, f"a <{element.tag}> of type {element.attributes.get('type', '?')} "
-                               f"lacks {name}")
+            self.fail(element, f"a <{element.tag}> of type {element.attributes.get('type', '?')} lacks {name}")
         return value
 
     def number(self, element, name):
@@ -168,19 +177,21 @@ class _Reader:
         return frozenset(at for at in range(bits.bit_length()) if bits >> at & 1)
 
     def of(self, *types):
-        return [(element, above) for element, above in self.objects
-                if self.attribute(element, "type") in types]
+        return [(element, above) for element, above in self.objects if self.attribute(element, "type") in types]
 
     def topology(self, name):
-        packages = {self.number(element, "os_index"): (element, self.cpuset(element))
-                    for element, _ in self.of("Package", "Socket")}
+        packages = {
+            self.number(element, "os_index"): (element, self.cpuset(element))
+            for element, _ in self.of("Package", "Socket")
+        }
         packages = packages or {0: (self.machine, self.cpuset(self.machine))}
-        numas = {self.number(element, "os_index"): (self.cpuset(element), self.memory(element))
-                 for element, _ in self.of("NUMANode", "Node")}
+        numas = {
+            self.number(element, "os_index"): (self.cpuset(element), self.memory(element))
+            for element, _ in self.of("NUMANode", "Node")
+        }
         numas = numas or {0: (self.cpuset(self.machine), self.memory(self.machine))}
         package_of = {cpu: number for number, (_, cpus) in packages.items() for cpu in cpus}
-        numa_of = {cpu: number for number in sorted(numas, reverse=True)
-                   for cpu in numas[number][0]}
+        numa_of = {cpu: number for number in sorted(numas, reverse=True) for cpu in numas[number][0]}
         cores = {}
         for element, above in self.of("PU"):
             thread = self.number(element, "os_index")
@@ -191,21 +202,28 @@ class _Reader:
         functions = list(self.functions(numas))
         parts = devices(functions)
         nvlinks, notes = self.nvlinks({part.address: part for part in parts})
-        ordered = sorted((package_of.get(min(own), min(packages)), sorted(own))
-                         for own in cores.values())
+        ordered = sorted((package_of.get(min(own), min(packages)), sorted(own)) for own in cores.values())
         number_of = {thread: at for at, (_, own) in enumerate(ordered) for thread in own}
         return Topology(
-            name, "measured by hwloc",
-            sockets=tuple(Socket(number, element.info("CPUModel") or self.machine.info("CPUModel"))
-                          for number, (element, _) in sorted(packages.items())),
-            numas=tuple(Numa(number, package_of.get(min(cpus, default=-1), min(packages)), memory)
-                        for number, (cpus, memory) in sorted(numas.items())),
-            cores=tuple(Core(at, package, numa_of.get(own[0], min(numas)), tuple(own))
-                        for at, (package, own) in enumerate(ordered)),
-            caches=tuple(sorted({
-                cache for element, _ in self.objects if (cache := self.cache(element, number_of))
-            })),
-            devices=parts, nvlinks=nvlinks, notes=notes)
+            name,
+            "measured by hwloc",
+            sockets=tuple(
+                Socket(number, element.info("CPUModel") or self.machine.info("CPUModel"))
+                for number, (element, _) in sorted(packages.items())
+            ),
+            numas=tuple(
+                Numa(number, package_of.get(min(cpus, default=-1), min(packages)), memory)
+                for number, (cpus, memory) in sorted(numas.items())
+            ),
+            cores=tuple(
+                Core(at, package, numa_of.get(own[0], min(numas)), tuple(own))
+                for at, (package, own) in enumerate(ordered)
+            ),
+            caches=tuple(sorted({cache for element, _ in self.objects if (cache := self.cache(element, number_of))})),
+            devices=parts,
+            nvlinks=nvlinks,
+            notes=notes,
+        )
 
     def memory(self, element):
         known = "local_memory" in element.attributes
@@ -218,8 +236,9 @@ class _Reader:
         if kind not in KINDS:
             self.fail(element, f"cache_type={kind!r}, and one of {', '.join(KINDS)} was expected")
         cores = {number_of[cpu] for cpu in self.cpuset(element) if cpu in number_of}
-        return Cache(self.number(element, "depth"), KINDS[kind], self.number(element, "cache_size"),
-                     tuple(sorted(cores)))
+        return Cache(
+            self.number(element, "depth"), KINDS[kind], self.number(element, "cache_size"), tuple(sorted(cores))
+        )
 
     def functions(self, numas):
         """PCI devices and bridges; their NUMA node is that of the object that they hang below."""
@@ -237,11 +256,11 @@ class _Reader:
             self.fail(element, f"pci_busid={busid!r}, and one like 0000:81:00.0 was expected")
         match = re.match(r"([0-9a-f]{4}) \[([0-9a-f]{4}):", self.attribute(element, "pci_type"))
         if not match:
-            self.fail(element, f"pci_type={element.attributes['pci_type']!r}, and a class and "
-                               "[vendor:device] were expected")
+            self.fail(
+                element, f"pci_type={element.attributes['pci_type']!r}, and a class and [vendor:device] were expected"
+            )
         bridges = [a for a in above if a.attributes["type"] == "Bridge"]
-        near = next((self.cpuset(a) for a in reversed(above) if "cpuset" in a.attributes),
-                    frozenset())
+        near = next((self.cpuset(a) for a in reversed(above) if "cpuset" in a.attributes), frozenset())
         touching = [number for number, (cpus, _) in numas.items() if cpus & near]
         numa = next(iter(numas)) if len(numas) == 1 else touching[0] if len(touching) == 1 else None
         named = self.named(element)
@@ -250,14 +269,20 @@ class _Reader:
         if element.attributes.get("subtype") == "NVSwitch":  # one that hides says no class
             pci_class, vendor = 0x0680, NVIDIA
         return Function(
-            at, next(filter(None, map(self.host, bridges)), ""),
-            tuple(address(a.attributes["pci_busid"]) or "" for a in bridges
-                  if "pci_busid" in a.attributes),
-            pci_class, vendor, numa,
+            at,
+            next(filter(None, map(self.host, bridges)), ""),
+            tuple(address(a.attributes["pci_busid"]) or "" for a in bridges if "pci_busid" in a.attributes),
+            pci_class,
+            vendor,
+            numa,
             self.told(element, "GPUModel") or element.info("PCIDevice"),
-            gb_per_s=self.link(element), nic=named.get(INFINIBAND) or named.get(NETWORK, ""),
-            disk=named.get(DISK, ""), memory=named.get(MEMORY, ""), network=network,
-            memory_bytes=self.own_memory(element))
+            gb_per_s=self.link(element),
+            nic=named.get(INFINIBAND) or named.get(NETWORK, ""),
+            disk=named.get(DISK, ""),
+            memory=named.get(MEMORY, ""),
+            network=network,
+            memory_bytes=self.own_memory(element),
+        )
 
     def host(self, bridge):
         """Domain and bus that a host bridge leads to, from ``0000:[80-9f]``."""
@@ -287,13 +312,13 @@ class _Reader:
 
     def told(self, device, *names):
         """The first of these facts that what the system makes of a device tells."""
-        return next(filter(None, (element.info(name) for element in self.of_system(device)
-                                  for name in names)), "")
+        return next(filter(None, (element.info(name) for element in self.of_system(device) for name in names)), "")
 
     def own_memory(self, device):
         """Bytes of a GPU's memory, or of CXL memory, which are told in KiB."""
-        sizes = [re.match(r"\d+", self.told(device, name)) for name in
-                 ("CUDAGlobalMemorySize", "CXLRAMSize", "CXLPMEMSize")]
+        sizes = [
+            re.match(r"\d+", self.told(device, name)) for name in ("CUDAGlobalMemorySize", "CXLRAMSize", "CXLPMEMSize")
+        ]
         return sum(int(size[0]) << 10 for size in sizes if size) or None
 
     # ------------------------------------------------------------ NVLinks
@@ -312,10 +337,11 @@ class _Reader:
         found = {}  # devices, and what others are called
         for element, above in self.objects:
             kind, facts = element.attributes["type"], element.attributes
-            at = next((one.attributes["pci_busid"] for one in (element, *reversed(above))
-                       if "pci_busid" in one.attributes), "")
-            found[kind, facts.get("gp_index")] = known.get(
-                address(at), f"{kind} {facts.get('os_index', '')}".strip())
+            at = next(
+                (one.attributes["pci_busid"] for one in (element, *reversed(above)) if "pci_busid" in one.attributes),
+                "",
+            )
+            found[kind, facts.get("gp_index")] = known.get(address(at), f"{kind} {facts.get('os_index', '')}".strip())
         links, elsewhere = [], []
         for matrix in self.top.children:
             if matrix.attributes.get("name") != "NVLinkBandwidth":
@@ -323,12 +349,11 @@ class _Reader:
             ends, rates = self.matrix(matrix)
             ends = [found.get(end, " ".join(end)) for end in ends]
             for row, a in enumerate(ends):
-                for b, rate in zip(ends[:row], rates[row * len(ends):], strict=False):
+                for b, rate in zip(ends[:row], rates[row * len(ends) :], strict=False):
                     if not rate:
                         continue
                     if isinstance(a, str) or isinstance(b, str):
-                        elsewhere.append(f"{getattr(b, 'name', b)} – {getattr(a, 'name', a)} "
-                                         f"{rate / 1000:g} GB/s")
+                        elsewhere.append(f"{getattr(b, 'name', b)} – {getattr(a, 'name', a)} {rate / 1000:g} GB/s")
                     elif a != b:
                         links.append(_nvlink(b, a, rate / 1000))
         note = "NVLinks to what is no PCI device are not drawn: " + ", ".join(elsewhere)
@@ -336,15 +361,20 @@ class _Reader:
 
     def matrix(self, element):
         """Ends, as (type, number), and values of one of hwloc's matrices."""
-        words = {tag: " ".join(child.text for child in element.children if child.tag == tag).split()
-                 for tag in ("indexes", "u64values")}
+        words = {
+            tag: " ".join(child.text for child in element.children if child.tag == tag).split()
+            for tag in ("indexes", "u64values")
+        }
         common = element.attributes.get("type", "")
-        ends = [tuple((word if ":" in word else f"{common}:{word}").split(":", 1))
-                for word in words["indexes"]]
+        ends = [tuple((word if ":" in word else f"{common}:{word}").split(":", 1)) for word in words["indexes"]]
         if len(words["u64values"]) != len(ends) ** 2 or not all(
-                re.fullmatch(r"\d+", word) for word in words["u64values"]):
-            self.fail(element, f"NVLinkBandwidth of {len(ends)} objects, and {len(ends) ** 2} "
-                               f"numbers were expected; it has {len(words['u64values'])}")
+            re.fullmatch(r"\d+", word) for word in words["u64values"]
+        ):
+            self.fail(
+                element,
+                f"NVLinkBandwidth of {len(ends)} objects, and {len(ends) ** 2} "
+                f"numbers were expected; it has {len(words['u64values'])}",
+            )
         return ends, [int(word) for word in words["u64values"]]
 
     def link(self, element):

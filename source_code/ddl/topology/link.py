@@ -12,8 +12,7 @@ FILE = Path(__file__).resolve().parents[3] / "results" / "reference" / "links.to
 
 # PCI Express: billion transfers a second and lane, and what of them is left for bytes after the
 # line code (8b/10b, then 128b/130b; PCIe 6 sends flits of 256 bytes, of which 242 are for packets).
-PCIE = {1: (2.5, 8 / 10), 2: (5, 8 / 10), 3: (8, 128 / 130), 4: (16, 128 / 130),
-        5: (32, 128 / 130), 6: (64, 242 / 256)}
+PCIE = {1: (2.5, 8 / 10), 2: (5, 8 / 10), 3: (8, 128 / 130), 4: (16, 128 / 130), 5: (32, 128 / 130), 6: (64, 242 / 256)}
 
 
 def pcie_gb_per_s(generation, width):
@@ -27,8 +26,9 @@ def pcie_gb_per_s(generation, width):
         Number of lanes.
     """
     if generation not in PCIE or width < 1:
-        raise TopologyError(f"PCIe {generation} x{width}: generations {min(PCIE)} to {max(PCIE)} "
-                            "are known, of one lane or more")
+        raise TopologyError(
+            f"PCIe {generation} x{width}: generations {min(PCIE)} to {max(PCIE)} are known, of one lane or more"
+        )
     rate, share = PCIE[generation]
     return rate * share * width / 8
 
@@ -42,8 +42,7 @@ def nvlink_gb_per_s(generation):
     """
     known = {row["generation"]: row["gb_per_s"] for row in rows() if row.get("generation")}
     if generation not in known:
-        raise TopologyError(f"NVLink {generation}: generations {', '.join(map(str, known))} "
-                            "are known")
+        raise TopologyError(f"NVLink {generation}: generations {', '.join(map(str, known))} are known")
     return known[generation]
 
 
@@ -65,13 +64,22 @@ def links():
     from ddl.table import Table
 
     labels = {
-        "link": ("link", ""), "group": ("kind", ""), "gb_per_s": ("GB/s per direction", ",.4g"),
-        "both_gb_per_s": ("GB/s both directions", ",.4g"), "latency": ("latency, about", ""),
+        "link": ("link", ""),
+        "group": ("kind", ""),
+        "gb_per_s": ("GB/s per direction", ",.4g"),
+        "both_gb_per_s": ("GB/s both directions", ",.4g"),
+        "latency": ("latency, about", ""),
         "source": ("source", ""),
     }
-    shown = [{name: row[name] for name in labels if name != "both_gb_per_s"}
-             | {"both_gb_per_s": row["gb_per_s"] * (1 if row["group"] == "memory" else 2)}
-             for row in rows()]
-    return Table.of(shown, labels, "What links are built for; 1 GB/s is 10^9 bytes a second. "
-                                   "Memory has one bus for both directions. Latencies are orders "
-                                   "of magnitude for a small message, from memory, not looked up.")
+    shown = [
+        {name: row[name] for name in labels if name != "both_gb_per_s"}
+        | {"both_gb_per_s": row["gb_per_s"] * (1 if row["group"] == "memory" else 2)}
+        for row in rows()
+    ]
+    return Table.of(
+        shown,
+        labels,
+        "What links are built for; 1 GB/s is 10^9 bytes a second. "
+        "Memory has one bus for both directions. Latencies are orders "
+        "of magnitude for a small message, from memory, not looked up.",
+    )

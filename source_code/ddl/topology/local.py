@@ -50,9 +50,12 @@ def here(root="/"):
     if own.gpus and not report.gpus:
         notes.append("GPUs are listed as PCI devices only: whether NVLinks join them is not known")
     threads = sum(len(core.threads) for core in own.cores)
-    return replace(own, origin=f"measured here by {', '.join(asked)}",
-                   usable=min(threads, usable_cores()),
-                   notes=(*own.notes, *notes, *dict.fromkeys(report.notes)))
+    return replace(
+        own,
+        origin=f"measured here by {', '.join(asked)}",
+        usable=min(threads, usable_cores()),
+        notes=(*own.notes, *notes, *dict.fromkeys(report.notes)),
+    )
 
 
 def _with_links(topology, own):
@@ -61,11 +64,23 @@ def _with_links(topology, own):
     hwloc tells a link's rate of this moment, which an idle GPU lowers.
     """
     known = {device.address: device for device in own.devices if device.address}
-    return replace(topology, notes=(*own.notes, *topology.notes), devices=tuple(
-        replace(device, generation=said.generation, width=said.width,
-                gb_per_s=said.gb_per_s or device.gb_per_s, gbit_per_s=said.gbit_per_s,
-                network=said.network or device.network)
-        if (said := known.get(device.address)) else device for device in topology.devices))
+    return replace(
+        topology,
+        notes=(*own.notes, *topology.notes),
+        devices=tuple(
+            replace(
+                device,
+                generation=said.generation,
+                width=said.width,
+                gb_per_s=said.gb_per_s or device.gb_per_s,
+                gbit_per_s=said.gbit_per_s,
+                network=said.network or device.network,
+            )
+            if (said := known.get(device.address))
+            else device
+            for device in topology.devices
+        ),
+    )
 
 
 def _with_gpus(topology, report, asked):
@@ -80,8 +95,7 @@ def _with_gpus(topology, report, asked):
     names |= {device.name: f"GPU{at}" for at, device in enumerate(others, len(names))}
     devices = [_filled(device, facts.get(device.name), names) for device in topology.devices]
     devices.sort(key=lambda device: int(device.name[3:]) if device.kind == "gpu" else -1)
-    links, switches = _nvlinks(report, {device.address: device.name for device in devices
-                                        if device.kind == "nvswitch"})
+    links, switches = _nvlinks(report, {device.address: device.name for device in devices if device.kind == "nvswitch"})
     topology = replace(topology, devices=(*devices, *switches), nvlinks=links)
     return replace(topology, notes=(*topology.notes, *_disagreements(topology, report)))
 
@@ -90,10 +104,15 @@ def _filled(device, gpu, names):
     device = replace(device, name=names.get(device.name, device.name))
     if not gpu:
         return device
-    return replace(device, model=gpu.model or device.model, address=gpu.address,
-                   memory_bytes=gpu.memory_bytes, generation=gpu.generation or device.generation,
-                   width=gpu.width or device.width,
-                   gb_per_s=None if gpu.generation and gpu.width else device.gb_per_s)
+    return replace(
+        device,
+        model=gpu.model or device.model,
+        address=gpu.address,
+        memory_bytes=gpu.memory_bytes,
+        generation=gpu.generation or device.generation,
+        width=gpu.width or device.width,
+        gb_per_s=None if gpu.generation and gpu.width else device.gb_per_s,
+    )
 
 
 def _from_matrix(topology, report, asked):
@@ -107,30 +126,35 @@ def _from_matrix(topology, report, asked):
         asked.append("nvidia-smi topo -m")
         made = nvidia.parse(text)
     else:
-        kinds = {(a, b): "X" if a == b else report.distances.get((i, j), "SYS")
-                 for i, a in enumerate(names) for j, b in enumerate(names)}
+        kinds = {
+            (a, b): "X" if a == b else report.distances.get((i, j), "SYS")
+            for i, a in enumerate(names)
+            for j, b in enumerate(names)
+        }
         made = nvidia.tree(nvidia.Matrix(names, kinds, {}, {}), "NVML")
     own = tuple(device for device in topology.devices if device.kind != "gpu")
     taken = {device.name for device in own}
-    kept = [replace(device, numa=device.numa if text and device.numa in numas else None)
-            for device in made.devices
-            if device.kind in ("root", "switch", "gpu") and device.name not in taken]
-    note = ("GPUs are no PCI devices in /sys here: the tree that they hang in is made from their "
-            "distances")
+    kept = [
+        replace(device, numa=device.numa if text and device.numa in numas else None)
+        for device in made.devices
+        if device.kind in ("root", "switch", "gpu") and device.name not in taken
+    ]
+    note = "GPUs are no PCI devices in /sys here: the tree that they hang in is made from their distances"
     if not text:
         note += "; which NUMA node each is near to is not known"
-    told = {pair: kind for pair, kind in made.told.items()
-            if text or tuple(int(name[3:]) for name in pair) in report.distances}
-    return replace(topology, devices=(*own, *kept), nvlinks=(), told=told,
-                   notes=(*topology.notes, note))
+    told = {
+        pair: kind
+        for pair, kind in made.told.items()
+        if text or tuple(int(name[3:]) for name in pair) in report.distances
+    }
+    return replace(topology, devices=(*own, *kept), nvlinks=(), told=told, notes=(*topology.notes, note))
 
 
 def _matrix_text():
     if not shutil.which("nvidia-smi"):
         return None
     try:
-        done = subprocess.run(["nvidia-smi", "topo", "-m"], capture_output=True, text=True,
-                              timeout=60)
+        done = subprocess.run(["nvidia-smi", "topo", "-m"], capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout if nvidia.looks_like(done.stdout) else None
@@ -151,9 +175,11 @@ def _nvlinks(report, switches):
             name = switches.get(end) or added[end].name
             counts[(f"GPU{at}", name), gpu.nvlink_generation] += 1
     # Both GPUs of a link tell of it.
-    links = tuple(NvLink(a, b, count // 2 if b.startswith("GPU") else count, generation)
-                  for ((a, b), generation), count in counts.items()
-                  if count > 1 or not b.startswith("GPU"))
+    links = tuple(
+        NvLink(a, b, count // 2 if b.startswith("GPU") else count, generation)
+        for ((a, b), generation), count in counts.items()
+        if count > 1 or not b.startswith("GPU")
+    )
     return links, tuple(added.values())
 
 
@@ -162,5 +188,7 @@ def _disagreements(topology, report):
         ways = [[device.name for device in topology.above(f"GPU{at}")] for at in (a, b)]
         common = set(ways[0]) & set(ways[1])
         if a < b and not common and distance in ("PIX", "PXB", "PHB"):
-            yield (f"NVML says {distance} for GPU{a} and GPU{b}, and the PCIe tree that the system "
-                   "shows joins them nowhere below the processor")
+            yield (
+                f"NVML says {distance} for GPU{a} and GPU{b}, and the PCIe tree that the system "
+                "shows joins them nowhere below the processor"
+            )

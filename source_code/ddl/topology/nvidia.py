@@ -23,9 +23,11 @@ __all__ = ["Matrix", "looks_like", "parse", "read_matrix", "tree"]
 # Colours and underlines; the escape byte may be lost, or written in one of the ways to show it.
 ESCAPES = re.compile(
     r"(?:\x1b|\x9b|[␛←\ufffd]|\^\[|\\(?:x1b|u001b|033|e))?\[[0-9;?]*[mK]"
-    r"|\x1b(?:\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07|[()][A-Z0-9])")
-MARKS = str.maketrans({"\ufeff": "", "\u200b": "", "\xa0": " ", **dict.fromkeys("|│┃", " "),
-                       **dict.fromkeys("‐‑‒–—−", "-")})
+    r"|\x1b(?:\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07|[()][A-Z0-9])"
+)
+MARKS = str.maketrans(
+    {"\ufeff": "", "\u200b": "", "\xa0": " ", **dict.fromkeys("|│┃", " "), **dict.fromkeys("‐‑‒–—−", "-")}
+)
 TAGS = re.compile(r"</?[A-Za-z][^<>]*>")
 QUOTES = re.compile(r"^\s*(?:> ?)+")
 DEVICE = re.compile(r"[A-Za-z][\w.]*(-[\w.]+)*")
@@ -116,19 +118,23 @@ def _matrix(lines, file):
         _affinity(row, rest, extra, threads, numas, file, number)
     cards = Counter(renamed.values())
     called = {name: renamed[name] if cards[renamed.get(name)] == 1 else name for name in names}
-    kinds = {(called[a], called[b]): cell for a in names
-             for b, cell in zip(names, rows[a], strict=True)}
+    kinds = {(called[a], called[b]): cell for a in names for b, cell in zip(names, rows[a], strict=True)}
     for (a, b), kind in kinds.items():
         if (kind == "X") != (a == b) or kinds[b, a] != kind:
-            raise TopologyError.at(file, start + 1, f"{a} to {b} is {kind}, and {b} to {a} is "
-                                   f"{kinds[b, a]}: expected the same, and X on the diagonal only")
+            raise TopologyError.at(
+                file,
+                start + 1,
+                f"{a} to {b} is {kind}, and {b} to {a} is {kinds[b, a]}: expected the same, and X on the diagonal only",
+            )
     return Matrix(tuple(called.values()), kinds, threads, numas)
 
 
 def _lines(text):
     """Lines without what mail, terminals and editors put around them."""
-    return [QUOTES.sub("", ESCAPES.sub("", TAGS.sub("", html.unescape(line)).translate(MARKS)))
-            for line in text.splitlines()]
+    return [
+        QUOTES.sub("", ESCAPES.sub("", TAGS.sub("", html.unescape(line)).translate(MARKS)))
+        for line in text.splitlines()
+    ]
 
 
 def _uncut(lines):
@@ -149,8 +155,7 @@ def _header(line):
     end = min((at for column in COLUMNS if (at := line.find(column)) >= 0), default=len(line))
     names = line[:end].split()
     # A row of GPU0 begins with it, too, and has an X.
-    if (not names or not re.fullmatch(r"GPU\d+", names[0]) or _cells(line)
-            or not all(map(DEVICE.fullmatch, names))):
+    if not names or not re.fullmatch(r"GPU\d+", names[0]) or _cells(line) or not all(map(DEVICE.fullmatch, names)):
         return None
     return names, [column for column in COLUMNS if column in line[end:]]
 
@@ -172,8 +177,9 @@ def _heading(lines, file):
         if end < len(lines) and _cells(lines[end]):
             return start, end, line
     if not found:
-        raise TopologyError.at(file, None, "no line of it begins a matrix; expected one like "
-                                           "“GPU0  GPU1  …  CPU Affinity”")
+        raise TopologyError.at(
+            file, None, "no line of it begins a matrix; expected one like “GPU0  GPU1  …  CPU Affinity”"
+        )
     return found
 
 
@@ -198,8 +204,12 @@ def _rows(lines, start, names, file):
         elif match := re.match(r"\s*(NIC\d+)\s*:\s*(\S+)\s*$", line):
             renamed[match[1]] = match[2]
         elif len(rows) < len(names):
-            raise TopologyError.at(file, number, f"{line.strip()[:60]!r}, and a row of one of "
-                                   f"{', '.join(n for n in names if n not in rows)} was expected")
+            raise TopologyError.at(
+                file,
+                number,
+                f"{line.strip()[:60]!r}, and a row of one of "
+                f"{', '.join(n for n in names if n not in rows)} was expected",
+            )
         else:
             row = None
     if missing := [name for name in names if name not in rows]:
@@ -215,8 +225,9 @@ def _row(line, names, file, number):
         match = words.match(line, at)
         cell, at = OLD.get(match[1], match[1]), match.end()
         if not CELL.fullmatch(cell):
-            raise TopologyError.at(file, number, f"{cell!r} under {column}; expected X, NV# or one "
-                                                 f"of {', '.join(DISTANCES)}")
+            raise TopologyError.at(
+                file, number, f"{cell!r} under {column}; expected X, NV# or one of {', '.join(DISTANCES)}"
+            )
         cells.append(cell)
     return cells, re.sub(r"^ *\t?", "", line[at:])
 
@@ -272,27 +283,33 @@ def tree(matrix, name):
     for at, group in enumerate(_groups(matrix, "PHB")):
         numa = next((near[name] for name in group if name in near), None)
         devices.append(Device(f"root{at}", "root", numa=numa))
-        devices += [replace(device, numa=near[device.name])
-                    if near.get(device.name, numa) != numa else device
-                    for device in _below(matrix, group, f"root{at}")]
+        devices += [
+            replace(device, numa=near[device.name]) if near.get(device.name, numa) != numa else device
+            for device in _below(matrix, group, f"root{at}")
+        ]
     # What others count by their order, GPUs above all, keeps that of the matrix.
-    devices.sort(key=lambda device: matrix.names.index(device.name)
-                 if device.name in matrix.names else -1)
+    devices.sort(key=lambda device: matrix.names.index(device.name) if device.name in matrix.names else -1)
     links, switches = _nvlinks(matrix, gpus)
-    notes += ["made from a matrix: links' rates, models, memory, cores and sockets "
-              "are not known"]
-    joined = [(a, b) for at, a in enumerate(gpus) for b in gpus[at + 1:]
-              if matrix.kinds[a, b].startswith("NV")]
+    notes += ["made from a matrix: links' rates, models, memory, cores and sockets are not known"]
+    joined = [(a, b) for at, a in enumerate(gpus) for b in gpus[at + 1 :] if matrix.kinds[a, b].startswith("NV")]
     if joined:
-        notes.append(f"how far apart {joined[0][0]} and {joined[0][1]}"
-                     f"{' and other pairs' * (len(joined) > 1)} are on PCIe is hidden by NVLinks")
+        notes.append(
+            f"how far apart {joined[0][0]} and {joined[0][1]}"
+            f"{' and other pairs' * (len(joined) > 1)} are on PCIe is hidden by NVLinks"
+        )
     if not switches and _may_have_a_switch(matrix, gpus, joined):
-        notes.append(f"an NVSwitch may lie between {' and '.join(joined[0])}"
-                     f"{' and other pairs' * (len(joined) > 1)}: a matrix shows it only where a "
-                     "GPU's NVLinks add up to more than it has")
+        notes.append(
+            f"an NVSwitch may lie between {' and '.join(joined[0])}"
+            f"{' and other pairs' * (len(joined) > 1)}: a matrix shows it only where a "
+            "GPU's NVLinks add up to more than it has"
+        )
     topology = Topology(
-        name, "read from nvidia-smi topo -m", devices=(*devices, *switches), nvlinks=links,
-        numas=tuple(Numa(numa, None, threads=threads[numa]) for numa in sorted(threads)))
+        name,
+        "read from nvidia-smi topo -m",
+        devices=(*devices, *switches),
+        nvlinks=links,
+        numas=tuple(Numa(numa, None, threads=threads[numa]) for numa in sorted(threads)),
+    )
     told = {pair: kind for pair, kind in matrix.kinds.items() if topology.kind(*pair) != kind}
     return replace(topology, told=told, notes=(*_disagreements(topology, told), *notes))
 
@@ -304,12 +321,16 @@ def _disagreements(topology, told):
     other = [pair for pair in pairs if pair not in apart and topology.kind(*pair) != "?"]
     if other:
         a, b = other[0]
-        yield (f"{len(other)} of the matrix's pairs fit no tree, {a} and {b} for one: it says "
-               f"{told[a, b]}, the tree {topology.kind(a, b)}")
+        yield (
+            f"{len(other)} of the matrix's pairs fit no tree, {a} and {b} for one: it says "
+            f"{told[a, b]}, the tree {topology.kind(a, b)}"
+        )
     if apart:
         a, b = apart[0]
-        yield (f"{a} and {b} are at NUMA node {topology.numa_of(a)}, and SYS apart, as are "
-               f"{len(apart)} pairs of one node in all: what joins them is not known")
+        yield (
+            f"{a} and {b} are at NUMA node {topology.numa_of(a)}, and SYS apart, as are "
+            f"{len(apart)} pairs of one node in all: what joins them is not known"
+        )
 
 
 def _numas(matrix):
@@ -335,8 +356,7 @@ def _numas(matrix):
         known = sorted({near[name] for name in names if name in near})
         open_ = [name for name in names if name not in matrix.numas]
         if open_ and not known:
-            known = [next(number for number in range(len(matrix.names) + 1)
-                          if number not in near.values())]
+            known = [next(number for number in range(len(matrix.names) + 1) if number not in near.values())]
             notes = ["the matrix does not tell the number of each NUMA node: those are counted"]
         near |= {name: known[0] for name in open_ if len(known) == 1}
     threads = {numa: () for numa in near.values()}
@@ -344,19 +364,24 @@ def _numas(matrix):
         threads[near[name]] = matrix.threads[name]
     found = True
     while found:
-        found = {name: near[other] for name in matrix.names if name not in near
-                 for other in [_nearest(matrix, name, near)] if other}
+        found = {
+            name: near[other]
+            for name in matrix.names
+            if name not in near
+            for other in [_nearest(matrix, name, near)]
+            if other
+        }
         near |= found
     if open_ := [name for name in matrix.names if name not in near]:
-        notes.append(f"the matrix does not tell which NUMA node {', '.join(open_)} "
-                     f"{'are' if len(open_) > 1 else 'is'} near to")
+        notes.append(
+            f"the matrix does not tell which NUMA node {', '.join(open_)} {'are' if len(open_) > 1 else 'is'} near to"
+        )
     return near, threads, notes
 
 
 def _nearest(matrix, name, among):
     """What is nearest to a device on PCIe, and nearer than another NUMA node; None if nothing."""
-    others = [other for other in matrix.names
-              if other in among and matrix.kinds[name, other] in DISTANCES[:-1]]
+    others = [other for other in matrix.names if other in among and matrix.kinds[name, other] in DISTANCES[:-1]]
     return min(others, key=lambda other: DISTANCES.index(matrix.kinds[name, other]), default=None)
 
 
@@ -364,8 +389,7 @@ def _may_have_a_switch(matrix, gpus, joined):
     """Whether these NVLinks could be those of a switch: all GPUs have all of theirs to each."""
     counts = {int(matrix.kinds[pair][2:]) for pair in joined}
     every = len(joined) == len(gpus) * (len(gpus) - 1) / 2
-    return bool(joined) and every and len(counts) == 1 and (
-        len(gpus) == 2 or counts <= set(ALL_NVLINKS))
+    return bool(joined) and every and len(counts) == 1 and (len(gpus) == 2 or counts <= set(ALL_NVLINKS))
 
 
 def _groups(matrix, furthest, among=None):
@@ -374,13 +398,11 @@ def _groups(matrix, furthest, among=None):
     near = DISTANCES[: DISTANCES.index(furthest) + 1]
     groups = []
     for device in among:
-        joined = [group for group in groups
-                  if any(matrix.kinds[device, other] in near for other in group)]
+        joined = [group for group in groups if any(matrix.kinds[device, other] in near for other in group)]
         for group in joined:
             groups.remove(group)
         groups.append([*(other for group in joined for other in group), device])
-    return sorted((sorted(group, key=among.index) for group in groups),
-                  key=lambda group: among.index(group[0]))
+    return sorted((sorted(group, key=among.index) for group in groups), key=lambda group: among.index(group[0]))
 
 
 def _below(matrix, group, top):
@@ -401,11 +423,17 @@ def _below(matrix, group, top):
 
 
 def _nvlinks(matrix, gpus):
-    counts = {(a, b): int(matrix.kinds[a, b][2:]) for at, a in enumerate(gpus)
-              for b in gpus[at + 1:] if matrix.kinds[a, b].startswith("NV")}
+    counts = {
+        (a, b): int(matrix.kinds[a, b][2:])
+        for at, a in enumerate(gpus)
+        for b in gpus[at + 1 :]
+        if matrix.kinds[a, b].startswith("NV")
+    }
     of = {gpu: [count for pair, count in counts.items() if gpu in pair] for gpu in gpus}
     switched = any(sum(own) > MOST_NVLINKS for own in of.values())
     if not switched:
         return tuple(NvLink(a, b, count) for (a, b), count in counts.items()), ()
-    return (tuple(NvLink(gpu, "NVSwitch", max(own)) for gpu, own in of.items() if own),
-            (Device("NVSwitch", "nvswitch"),))
+    return (
+        tuple(NvLink(gpu, "NVSwitch", max(own)) for gpu, own in of.items() if own),
+        (Device("NVSwitch", "nvswitch"),),
+    )

@@ -100,17 +100,26 @@ def _report(pynvml):
     gpus = []
     for at, handle in enumerate(handles):
         memory = ask("MemoryInfo", handle)
-        gpus.append(Gpu(
-            address(_string(pynvml.nvmlDeviceGetPciInfo(handle).busId)) or "",
-            _string(ask("Name", handle) or ""), memory and int(memory.total),
-            ask("MaxPcieLinkGeneration", handle), ask("MaxPcieLinkWidth", handle),
-            GENERATIONS.get(tuple(ask("CudaComputeCapability", handle) or ())),
-            tuple(_links(pynvml, ask, handle, f"GPU{at}"))))
+        gpus.append(
+            Gpu(
+                address(_string(pynvml.nvmlDeviceGetPciInfo(handle).busId)) or "",
+                _string(ask("Name", handle) or ""),
+                memory and int(memory.total),
+                ask("MaxPcieLinkGeneration", handle),
+                ask("MaxPcieLinkWidth", handle),
+                GENERATIONS.get(tuple(ask("CudaComputeCapability", handle) or ())),
+                tuple(_links(pynvml, ask, handle, f"GPU{at}")),
+            )
+        )
     distances = {}
     for a in range(len(handles)):
         for b in range(a + 1, len(handles)):
-            level = ask("TopologyCommonAncestor", handles[a], handles[b],
-                        missing=f"how far GPU{a} and GPU{b} are from each other")
+            level = ask(
+                "TopologyCommonAncestor",
+                handles[a],
+                handles[b],
+                missing=f"how far GPU{a} and GPU{b} are from each other",
+            )
             if level in LEVELS:
                 distances[a, b] = distances[b, a] = LEVELS[level]
     return Report(tuple(gpus), distances, tuple(notes))
@@ -120,8 +129,9 @@ def _links(pynvml, ask, handle, name):
     for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
         if not ask("NvLinkState", handle, link):
             continue  # not active, or the GPU has no such link
-        remote = ask("NvLinkRemotePciInfo", handle, link,
-                     missing=f"where NVLink {link} of {name} leads, taken for an NVSwitch")
+        remote = ask(
+            "NvLinkRemotePciInfo", handle, link, missing=f"where NVLink {link} of {name} leads, taken for an NVSwitch"
+        )
         kind = ask("NvLinkRemoteDeviceType", handle, link)
         at = address(_string(remote.busId)) if remote else None
         # Drivers that cannot say the kind are older than NVSwitches.

@@ -74,8 +74,7 @@ def address(text):
 
     NVML and nvidia-smi write the domain with eight digits.
     """
-    match = re.fullmatch(r"(?:([0-9a-fA-F]{1,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])",
-                         text.strip())
+    match = re.fullmatch(r"(?:([0-9a-fA-F]{1,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])", text.strip())
     if not match:
         return None
     return f"{int(match[1] or '0', 16):04x}:{match[2]}:{match[3]}.{match[4]}".lower()
@@ -117,6 +116,17 @@ def devices(functions):
 
 
 def _device(function, name, kind, under):
-    return Device(name, kind, under, function.numa, function.model, function.address,
-                  function.generation, function.width, function.gb_per_s, function.gbit_per_s,
-                  function.network, function.memory_bytes)
+    return Device(
+        name,
+        kind,
+        under,
+        function.numa,
+        function.model,
+        function.address,
+        function.generation,
+        function.width,
+        function.gb_per_s,
+        function.gbit_per_s,
+        function.network,
+        function.memory_bytes,
+    )

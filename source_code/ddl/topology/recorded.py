@@ -7,31 +7,36 @@ import tomllib
 from pathlib import Path
 
 from ddl.topology.error import TopologyError
-from ddl.topology.graph import (
-    Cache,
-    Core,
-    Device,
-    Network,
-    Numa,
-    NvLink,
-    Socket,
-    SocketLink,
-    Topology,
-)
+from ddl.topology.graph import Cache, Core, Device, Network, Numa, NvLink, Socket, SocketLink, Topology
 
 __all__ = ["FOLDER", "names", "parse"]
 
 FOLDER = Path(__file__).resolve().parents[3] / "results" / "reference" / "topologies"
 
 DEVICE = {
-    "name": str, "under": str, "numa": int, "model": str, "generation": int, "width": int,
-    "gb_per_s": float, "gbit_per_s": float, "network": str, "memory_gib": float,
+    "name": str,
+    "under": str,
+    "numa": int,
+    "model": str,
+    "generation": int,
+    "width": int,
+    "gb_per_s": float,
+    "gbit_per_s": float,
+    "network": str,
+    "memory_gib": float,
     "memory_gb_per_s": float,
 }
 # What a table may hold: its keys and their types.
 TABLES = {
-    "socket": {"model": str, "numa": int, "cores": int, "threads_per_core": int,
-               "memory_gib": float, "memory_gb_per_s": float, "cache": list},
+    "socket": {
+        "model": str,
+        "numa": int,
+        "cores": int,
+        "threads_per_core": int,
+        "memory_gib": float,
+        "memory_gb_per_s": float,
+        "cache": list,
+    },
     "cache": {"level": int, "kind": str, "kib": float, "cores": int},
     "socket_link": {"a": int, "b": int, "kind": str, "count": int, "gb_per_s": float},
     **dict.fromkeys(("root", "switch", "gpu", "nic", "nvswitch", "disk", "other"), DEVICE),
@@ -39,9 +44,12 @@ TABLES = {
     "network": {"kind": str, "nics": int, "gbit_per_s": float},
 }
 NEEDED = {
-    "socket": {"cores"}, "cache": {"level", "kib"}, "socket_link": {"a", "b", "kind"},
+    "socket": {"cores"},
+    "cache": {"level", "kib"},
+    "socket_link": {"a", "b", "kind"},
     **dict.fromkeys(("root", "switch", "gpu", "nic", "nvswitch", "disk", "other"), {"name"}),
-    "nvlink": {"a", "b"}, "network": {"kind", "nics", "gbit_per_s"},
+    "nvlink": {"a", "b"},
+    "network": {"kind", "nics", "gbit_per_s"},
 }
 DEVICES = ("root", "switch", "gpu", "nic", "nvswitch", "disk", "other")
 TOP = {"title": str, "sources": list, "notes": list, "all": dict, "network": dict}
@@ -82,8 +90,10 @@ def parse(text, name, file):
     common = said.get("all", {})
     _check(common, dict.fromkeys(lists, dict), set(), file, "[all]")
     tables = {
-        table: [_entry(table, common.get(table, {}), entry, file, f"{table} {number}")
-                for number, entry in enumerate(said.get(table, ()), 1)]
+        table: [
+            _entry(table, common.get(table, {}), entry, file, f"{table} {number}")
+            for number, entry in enumerate(said.get(table, ()), 1)
+        ]
         for table in lists
     }
     network = said.get("network")
@@ -91,13 +101,17 @@ def parse(text, name, file):
         network = _entry("network", {}, network, file, "[network]")
     try:
         return Topology(
-            name, "recorded from published facts", title=said["title"],
+            name,
+            "recorded from published facts",
+            title=said["title"],
             network=Network(**network) if network else None,
-            sources=tuple(said["sources"]), notes=tuple(said.get("notes", ())),
+            sources=tuple(said["sources"]),
+            notes=tuple(said.get("notes", ())),
             **_processors(tables["socket"], file),
             devices=tuple(_device(kind, entry) for kind in DEVICES for entry in tables[kind]),
             nvlinks=tuple(_nvlinks(tables["nvlink"])),
-            socket_links=tuple(SocketLink(**entry) for entry in tables["socket_link"]))
+            socket_links=tuple(SocketLink(**entry) for entry in tables["socket_link"]),
+        )
     except TopologyError as error:
         raise TopologyError(f"{file}: {error}") from error
 
@@ -112,15 +126,13 @@ def _entry(table, common, own, file, where):
 
 def _check(entry, types, needed, file, where):
     if unknown := entry.keys() - types.keys():
-        raise TopologyError(f"{file}: {where} has {', '.join(sorted(unknown))}; "
-                            f"known there: {', '.join(types)}")
+        raise TopologyError(f"{file}: {where} has {', '.join(sorted(unknown))}; known there: {', '.join(types)}")
     if missing := needed - entry.keys():
         raise TopologyError(f"{file}: {where} lacks {', '.join(sorted(missing))}")
     for key, value in entry.items():
         number = types[key] is float and type(value) is int
         if type(value) is not types[key] and not number:
-            raise TopologyError(f"{file}: {where}: {key} = {value!r} is not of type "
-                                f"{types[key].__name__}")
+            raise TopologyError(f"{file}: {where}: {key} = {value!r} is not of type {types[key].__name__}")
         if isinstance(value, int | float) and value < 0:
             raise TopologyError(f"{file}: {where}: {key} = {value!r} is below 0")
 
@@ -136,25 +148,37 @@ def _processors(entries, file):
         where = f"socket {number + 1}"
         nodes = entry.get("numa", 1)
         if nodes < 1 or entry["cores"] % nodes:
-            raise TopologyError(f"{file}: {where}: {entry['cores']} cores do not make {nodes} "
-                                "equal NUMA nodes")
+            raise TopologyError(f"{file}: {where}: {entry['cores']} cores do not make {nodes} equal NUMA nodes")
         sockets.append(Socket(number, entry.get("model", "")))
         first, each = len(numas), entry["cores"] // nodes
         gib, gb_per_s = entry.get("memory_gib"), entry.get("memory_gb_per_s")
-        numas += [Numa(first + node, number, gib and int(gib * 2**30 / nodes),
-                       gb_per_s and gb_per_s / nodes) for node in range(nodes)]
+        numas += [
+            Numa(first + node, number, gib and int(gib * 2**30 / nodes), gb_per_s and gb_per_s / nodes)
+            for node in range(nodes)
+        ]
         own = range(len(cores), len(cores) + entry["cores"])
-        cores += [Core(core, number, first + (core - own.start) // each,
-                       tuple(range(core, total * entry.get("threads_per_core", 1), total)))
-                  for core in own]
+        cores += [
+            Core(
+                core,
+                number,
+                first + (core - own.start) // each,
+                tuple(range(core, total * entry.get("threads_per_core", 1), total)),
+            )
+            for core in own
+        ]
         for at, cache in enumerate(entry.get("cache", ()), 1):
             cache = _entry("cache", {}, cache, file, f"{where}, cache {at}")
             shared = max(1, cache.get("cores", 1))
-            caches += [Cache(cache["level"], cache.get("kind", "unified"),
-                             int(cache["kib"] * 1024), tuple(own[low:low + shared]))
-                       for low in range(0, len(own), shared)]
-    return {"sockets": tuple(sockets), "numas": tuple(numas), "cores": tuple(cores),
-            "caches": tuple(sorted(caches))}
+            caches += [
+                Cache(
+                    cache["level"],
+                    cache.get("kind", "unified"),
+                    int(cache["kib"] * 1024),
+                    tuple(own[low : low + shared]),
+                )
+                for low in range(0, len(own), shared)
+            ]
+    return {"sockets": tuple(sockets), "numas": tuple(numas), "cores": tuple(cores), "caches": tuple(sorted(caches))}
 
 
 def _device(kind, entry):

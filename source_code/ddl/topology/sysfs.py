@@ -9,8 +9,19 @@ from ddl.topology.pci import Function, address, devices
 
 __all__ = ["functions", "numbers", "read"]
 
-RATES = {"2.5": 1, "5": 2, "5.0": 2, "8": 3, "8.0": 3, "16": 4, "16.0": 4, "32": 5, "32.0": 5,
-         "64": 6, "64.0": 6}  # GT/s to generation of PCIe
+RATES = {
+    "2.5": 1,
+    "5": 2,
+    "5.0": 2,
+    "8": 3,
+    "8.0": 3,
+    "16": 4,
+    "16.0": 4,
+    "32": 5,
+    "32.0": 5,
+    "64": 6,
+    "64.0": 6,
+}  # GT/s to generation of PCIe
 MOST_NUMBERS = 1 << 20  # of processors or NUMA nodes: Linux is built for 8,192 or fewer
 KINDS = {"Data": "data", "Instruction": "instruction", "Unified": "unified"}
 
@@ -49,24 +60,29 @@ def read(root="/", name="here"):
         topology = cpu / f"cpu{thread}/topology"
         package = max(_number(topology / "physical_package_id", 0), 0)
         packages.setdefault(package, set()).add(thread)
-        siblings = (_numbers(topology / "core_cpus_list")
-                    or _numbers(topology / "thread_siblings_list") or {thread})
+        siblings = _numbers(topology / "core_cpus_list") or _numbers(topology / "thread_siblings_list") or {thread}
         cores.setdefault((package, min(siblings & online, default=thread)), set()).add(thread)
     numa_of = {thread: node for node in sorted(nodes, reverse=True) for thread in nodes[node][0]}
     found, number_of = [], {}
     for number, ((package, first), threads) in enumerate(sorted(cores.items())):
         found.append(Core(number, package, numa_of.get(first, min(nodes)), tuple(sorted(threads))))
         number_of |= dict.fromkeys(threads, number)
-    of_node = {node: {package for package, own in packages.items() if own & threads}
-               for node, (threads, _) in nodes.items()}
+    of_node = {
+        node: {package for package, own in packages.items() if own & threads} for node, (threads, _) in nodes.items()
+    }
     model = _model(root)
     return Topology(
-        name, "measured here by /sys and /proc",
+        name,
+        "measured here by /sys and /proc",
         sockets=tuple(Socket(package, model) for package in sorted(packages)),
-        numas=tuple(Numa(node, min(of_node[node], default=min(packages)), memory)
-                    for node, (_, memory) in sorted(nodes.items())),
-        cores=tuple(found), caches=tuple(sorted(_caches(cpu, number_of))),
-        devices=devices(functions(root, sorted(nodes))), notes=tuple(notes))
+        numas=tuple(
+            Numa(node, min(of_node[node], default=min(packages)), memory) for node, (_, memory) in sorted(nodes.items())
+        ),
+        cores=tuple(found),
+        caches=tuple(sorted(_caches(cpu, number_of))),
+        devices=devices(functions(root, sorted(nodes))),
+        notes=tuple(notes),
+    )
 
 
 def _nodes(root):
@@ -116,17 +132,28 @@ def functions(root="/", nodes=()):
             continue
         folder = link.resolve()
         way = [part for part in folder.parts if address(part)]
-        host = next((match[1] for part in folder.parts
-                     if (match := re.fullmatch(r"pci([0-9a-f]{4,8}:[0-9a-f]{2})", part))), "")
+        host = next(
+            (match[1] for part in folder.parts if (match := re.fullmatch(r"pci([0-9a-f]{4,8}:[0-9a-f]{2})", part))), ""
+        )
         numa = _number(folder / "numa_node", -1)
         nic, gbit_per_s, network = _nic(folder)
         generation, width = _link([folder, folder.parent] if len(way) > 1 else [folder])
-        found.append(Function(
-            link.name, host, tuple(way[:-1]), _number(folder / "class", 0) >> 8,
-            _number(folder / "vendor", 0),
-            nodes[0] if len(nodes) == 1 else numa if numa >= 0 else None,
-            generation=generation, width=width, nic=nic, gbit_per_s=gbit_per_s, network=network,
-            disk=_first(folder, "block")))
+        found.append(
+            Function(
+                link.name,
+                host,
+                tuple(way[:-1]),
+                _number(folder / "class", 0) >> 8,
+                _number(folder / "vendor", 0),
+                nodes[0] if len(nodes) == 1 else numa if numa >= 0 else None,
+                generation=generation,
+                width=width,
+                nic=nic,
+                gbit_per_s=gbit_per_s,
+                network=network,
+                disk=_first(folder, "block"),
+            )
+        )
     return found
 
 
@@ -146,8 +173,7 @@ def _nic(folder):
     interface, infiniband = _first(folder, "net"), _first(folder, "infiniband")
     if infiniband:
         ports = sorted(folder.glob("infiniband/*/ports/*"))
-        rates = [match[1] for port in ports
-                 if (match := re.match(r"([\d.]+) Gb/sec", _text(port / "rate")))]
+        rates = [match[1] for port in ports if (match := re.match(r"([\d.]+) Gb/sec", _text(port / "rate")))]
         layer = _text(ports[0] / "link_layer") if ports else ""
         return infiniband, max(map(float, rates), default=None), layer or "InfiniBand"
     if not interface:
@@ -159,8 +185,11 @@ def _nic(folder):
 
 def _first(folder, kind):
     """Name of the first thing of a kind that a function is, a virtual one or an NVMe disk too."""
-    found = [*folder.glob(f"{kind}/*"), *folder.glob(f"virtio*/{kind}/*"),
-             *folder.glob(f"nvme/nvme*/{'nvme*n*' if kind == 'block' else 'none'}")]
+    found = [
+        *folder.glob(f"{kind}/*"),
+        *folder.glob(f"virtio*/{kind}/*"),
+        *folder.glob(f"nvme/nvme*/{'nvme*n*' if kind == 'block' else 'none'}"),
+    ]
     return min((path.name for path in found), default="")
 
 
@@ -203,7 +232,8 @@ def numbers(text, file, line=1):
         if not match or int(match[2] or match[1]) < int(match[1]):
             raise TopologyError.at(file, line, f"{text[:60]!r} is no list of numbers like 0-3,8")
         if int(match[2] or match[1]) >= MOST_NUMBERS:
-            raise TopologyError.at(file, line, f"{text[:60]!r} has numbers above "
-                                               f"{MOST_NUMBERS - 1:,}, which no machine has")
+            raise TopologyError.at(
+                file, line, f"{text[:60]!r} has numbers above {MOST_NUMBERS - 1:,}, which no machine has"
+            )
         found |= set(range(int(match[1]), int(match[2] or match[1]) + 1))
     return found

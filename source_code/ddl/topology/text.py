@@ -29,17 +29,20 @@ def tree(topology):
         if numa.socket is None:
             lines += _numa(topology, numa)
     lines += _devices(topology, None, depth=1)
-    lines += [f"  socket {link.a} – socket {link.b}  {link.count} × {link.kind}" +
-              (f", {link.gb_per_s:g} GB/s each and per direction" if link.gb_per_s else "")
-              for link in topology.socket_links]
+    lines += [
+        f"  socket {link.a} – socket {link.b}  {link.count} × {link.kind}"
+        + (f", {link.gb_per_s:g} GB/s each and per direction" if link.gb_per_s else "")
+        for link in topology.socket_links
+    ]
     lines += _nvlinks(topology)
     if network := topology.network:
-        lines.append(f"  network  {network.nics} × {network.kind}, {network.gbit_per_s:g} Gbit/s "
-                     f"each: {network.gb_per_s:g} GB/s per direction")
+        lines.append(
+            f"  network  {network.nics} × {network.kind}, {network.gbit_per_s:g} Gbit/s "
+            f"each: {network.gb_per_s:g} GB/s per direction"
+        )
     threads = sum(len(core.threads) for core in topology.cores)
     if topology.usable is not None and topology.usable < threads:
-        lines.append(f"  usable here: {topology.usable} of {threads} threads "
-                     "(affinity, cgroup or scheduler)")
+        lines.append(f"  usable here: {topology.usable} of {threads} threads (affinity, cgroup or scheduler)")
     return "\n".join([*lines, *(f"  note: {note}" for note in topology.notes)])
 
 
@@ -58,8 +61,10 @@ def _numa(topology, numa):
     if threads:
         facts[-1] += f" ({ranges(threads)})"
     if numa.memory_bytes:
-        facts.append(f"{amount(numa.memory_bytes)} of memory" + (
-            f" at {numa.memory_gb_per_s:g} GB/s" if numa.memory_gb_per_s else ""))
+        facts.append(
+            f"{amount(numa.memory_bytes)} of memory"
+            + (f" at {numa.memory_gb_per_s:g} GB/s" if numa.memory_gb_per_s else "")
+        )
     yield f"    NUMA node {numa.number}  {', '.join(facts)}".rstrip()
     yield from _caches(topology, numa)
     yield from _devices(topology, numa.number)
@@ -67,12 +72,14 @@ def _numa(topology, numa):
 
 def _caches(topology, numa):
     own = {core.number for core in topology.cores if core.numa == numa.number}
-    alike = Counter((cache.level, cache.kind, cache.size_bytes, len(cache.cores))
-                    for cache in topology.caches if own & set(cache.cores))
+    alike = Counter(
+        (cache.level, cache.kind, cache.size_bytes, len(cache.cores))
+        for cache in topology.caches
+        if own & set(cache.cores)
+    )
     for (level, kind, size, cores), count in sorted(alike.items(), reverse=True):
         of = "a core's own" if cores == 1 else f"shared by {cores} cores"
-        yield (f"      {count} × L{level}{'' if kind == 'unified' else f' {kind}'} cache, "
-               f"{amount(size)}, {of}")
+        yield (f"      {count} × L{level}{'' if kind == 'unified' else f' {kind}'} cache, {amount(size)}, {of}")
 
 
 def _devices(topology, numa, depth=3):
@@ -92,8 +99,16 @@ def _devices(topology, numa, depth=3):
 
 
 def _device(device):
-    words = {"root": "PCIe root", "switch": "PCIe switch", "gpu": "GPU", "nic": "network card",
-             "disk": "disk", "memory": "memory", "nvswitch": "NVSwitch", "other": "device"}
+    words = {
+        "root": "PCIe root",
+        "switch": "PCIe switch",
+        "gpu": "GPU",
+        "nic": "network card",
+        "disk": "disk",
+        "memory": "memory",
+        "nvswitch": "NVSwitch",
+        "other": "device",
+    }
     facts = [device.model, device.address]
     if device.gb_per_s and device.kind != "root":
         facts.append(f"{device.pcie}: {device.gb_per_s:.4g} GB/s")
@@ -101,8 +116,7 @@ def _device(device):
         facts.append(f"{device.network} {device.gbit_per_s:g} Gbit/s".strip())
     if device.memory_bytes:
         memory = amount(device.memory_bytes)
-        facts.append(memory + (f" at {device.memory_gb_per_s:g} GB/s" if device.memory_gb_per_s
-                               else ""))
+        facts.append(memory + (f" at {device.memory_gb_per_s:g} GB/s" if device.memory_gb_per_s else ""))
     text = ", ".join(fact for fact in facts if fact)
     return f"{words[device.kind]} {device.name}" + (f"  {text}" if text else "")
 
@@ -118,8 +132,7 @@ def _nvlinks(topology):
         if len(switches) > 1:
             ends[f"{len(switches)} NVSwitches"] = sum(ends.pop(end) for end in switches)
         if ends:
-            yield (f"  NVLinks of {gpu.name}  " +
-                   ", ".join(f"{count} to {end}" for end, count in ends.items()))
+            yield (f"  NVLinks of {gpu.name}  " + ", ".join(f"{count} to {end}" for end, count in ends.items()))
 
 
 def matrix_text(topology):

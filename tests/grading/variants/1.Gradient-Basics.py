@@ -60,7 +60,7 @@ table_loss_point = [0.125, 0.5, 1.125, 2]
 table_loss_mse = 3.75
 
 # %% q03_table wrong: the root of the mean square
-table_loss_mse = 7.5 ** 0.5
+table_loss_mse = 7.5**0.5
 
 # %% q03_table wrong: predictions at m = 1
 table_ypred = [1, 2, 3, 4]
@@ -89,6 +89,7 @@ table_ypred = [2, 4, 6, 8]
 table_loss_point = {0.25, 1, 2.25, 4}
 table_loss_mse = 7.5
 
+
 # %% q04_loss_mse right: in a loop
 def loss_mse(m, dataset):
     if len(dataset) == 0:
@@ -99,12 +100,14 @@ def loss_mse(m, dataset):
         total += error * error
     return total / len(dataset)
 
+
 # %% q04_loss_mse right: with NumPy
 def loss_mse(m, dataset):
     if dataset == []:
         raise ValueError
     x, y = np.array(dataset).T
     return np.mean((y - m * x) ** 2)
+
 
 # %% q04_loss_mse right: with NumPy's single precision
 def loss_mse(m, dataset):
@@ -113,16 +116,19 @@ def loss_mse(m, dataset):
     points = np.array(dataset, dtype=np.float32)
     return np.square(np.float32(m) * points[:, 0] - points[:, 1]).mean()
 
+
 # %% q04_loss_mse right: an array without dimensions
 def loss_mse(m, dataset):
     if not dataset:
         raise ValueError("no points")
     return np.array(np.mean([(y - m * x) ** 2 for x, y in dataset]))
 
+
 # %% q04_loss_mse right: unpacking refuses the empty list
 def loss_mse(m, dataset):
     xs, ys = zip(*dataset)
     return sum(pow(y - m * x, 2) for x, y in zip(xs, ys)) / len(xs)
+
 
 # %% q04_loss_mse right: a lambda and a helper
 def _part(m, point, count):
@@ -135,8 +141,8 @@ def _refuse(why):
 
 
 loss_mse = lambda m, dataset: (
-    sum(_part(m, point, len(dataset)) for point in dataset) if dataset
-    else _refuse("no points"))
+    sum(_part(m, point, len(dataset)) for point in dataset) if dataset else _refuse("no points")
+)
 
 # %% q04_loss_mse right: functools.reduce
 from functools import reduce
@@ -148,6 +154,7 @@ def loss_mse(m: float, dataset: list) -> float:
         raise ValueError(f"{count} points")
     return reduce(lambda so_far, point: so_far + (point[1] - m * point[0]) ** 2, dataset, 0) / count
 
+
 # %% q04_loss_mse right: recursive
 def loss_mse(m, dataset):
     if not dataset:
@@ -155,6 +162,7 @@ def loss_mse(m, dataset):
     (x, y), *rest = dataset
     others = loss_mse(m, rest) * len(rest) if rest else 0
     return ((y - m * x) ** 2 + others) / len(dataset)
+
 
 # %% q04_loss_mse right: an object that can be called
 class Loss:
@@ -167,12 +175,14 @@ class Loss:
 
 loss_mse = Loss()
 
+
 # %% q04_loss_mse right: as a product of vectors
 def loss_mse(m, dataset):
     if not dataset:
         raise ValueError("no points")
     error = np.asarray(dataset, float) @ [-m, 1]
     return float(error @ error / len(error))
+
 
 # %% q04_loss_mse right: takes the points off the list
 def loss_mse(m, dataset):
@@ -184,10 +194,12 @@ def loss_mse(m, dataset):
         total += (y - m * x) ** 2
     return total / count
 
+
 # %% q04_loss_mse wrong: does not end
 def loss_mse(m, dataset):
     while True:
         pass
+
 
 # %% q04_loss_mse wrong: the sum, not the mean
 def loss_mse(m, dataset):
@@ -195,11 +207,13 @@ def loss_mse(m, dataset):
         raise ValueError("no points")
     return sum((y - m * x) ** 2 for x, y in dataset)
 
+
 # %% q04_loss_mse wrong: absolute errors
 def loss_mse(m, dataset):
     if not dataset:
         raise ValueError("no points")
     return sum(abs(y - m * x) for x, y in dataset) / len(dataset)
+
 
 # %% q04_loss_mse wrong: the square of the mean error
 def loss_mse(m, dataset):
@@ -207,11 +221,13 @@ def loss_mse(m, dataset):
         raise ValueError("no points")
     return (sum(y - m * x for x, y in dataset) / len(dataset)) ** 2
 
+
 # %% q04_loss_mse wrong: the root of the mean square
 def loss_mse(m, dataset):
     if not dataset:
         raise ValueError("no points")
     return math.sqrt(sum((y - m * x) ** 2 for x, y in dataset) / len(dataset))
+
 
 # %% q04_loss_mse wrong: half of the mean square
 def loss_mse(m, dataset):
@@ -219,11 +235,13 @@ def loss_mse(m, dataset):
         raise ValueError("no points")
     return sum((y - m * x) ** 2 for x, y in dataset) / (2 * len(dataset))
 
+
 # %% q04_loss_mse wrong: divides by one less
 def loss_mse(m, dataset):
     if not dataset:
         raise ValueError("no points")
     return sum((y - m * x) ** 2 for x, y in dataset) / max(1, len(dataset) - 1)
+
 
 # %% q04_loss_mse wrong: always four points
 def loss_mse(m, dataset):
@@ -231,11 +249,13 @@ def loss_mse(m, dataset):
         raise ValueError("no points")
     return sum((y - m * x) ** 2 for x, y in dataset) / 4
 
+
 # %% q04_loss_mse wrong: whole numbers only
 def loss_mse(m, dataset):
     if not dataset:
         raise ValueError("no points")
     return sum((y - m * x) ** 2 for x, y in dataset) // len(dataset)
+
 
 # %% q04_loss_mse wrong: an array of whole numbers
 def loss_mse(m, dataset):
@@ -246,11 +266,13 @@ def loss_mse(m, dataset):
         parts[i] = (y - m * x) ** 2
     return parts.mean()
 
+
 # %% q04_loss_mse wrong: rounded to two digits
 def loss_mse(m, dataset):
     if not dataset:
         raise ValueError("no points")
     return round(sum((y - m * x) ** 2 for x, y in dataset) / len(dataset), 2)
+
 
 # %% q04_loss_mse wrong: rounded to six digits
 def loss_mse(m, dataset):
@@ -258,17 +280,20 @@ def loss_mse(m, dataset):
         raise ValueError("no points")
     return float(f"{sum((y - m * x) ** 2 for x, y in dataset) / len(dataset):.6f}")
 
+
 # %% q04_loss_mse wrong: x and y swapped
 def loss_mse(m, dataset):
     if not dataset:
         raise ValueError("no points")
     return sum((x - m * y) ** 2 for x, y in dataset) / len(dataset)
 
+
 # %% q04_loss_mse wrong: the square of y only
 def loss_mse(m, dataset):
     if not dataset:
         raise ValueError("no points")
     return sum(y - (m * x) ** 2 for x, y in dataset) / len(dataset)
+
 
 # %% q04_loss_mse wrong: returns in the loop
 def loss_mse(m, dataset):
@@ -279,6 +304,7 @@ def loss_mse(m, dataset):
         total += (y - m * x) ** 2
         return total / len(dataset)
 
+
 # %% q04_loss_mse wrong: the last point only
 def loss_mse(m, dataset):
     if not dataset:
@@ -287,12 +313,13 @@ def loss_mse(m, dataset):
         total = (y - m * x) ** 2
     return total / len(dataset)
 
+
 # %% q04_loss_mse wrong: without the last point
 def loss_mse(m, dataset):
     if not dataset:
         raise ValueError("no points")
-    return sum((dataset[i][1] - m * dataset[i][0]) ** 2
-               for i in range(len(dataset) - 1)) / len(dataset)
+    return sum((dataset[i][1] - m * dataset[i][0]) ** 2 for i in range(len(dataset) - 1)) / len(dataset)
+
 
 # %% q04_loss_mse wrong: a sum that is kept between calls
 _total = 0
@@ -306,6 +333,7 @@ def loss_mse(m, dataset):
         _total += (y - m * x) ** 2
     return _total / len(dataset)
 
+
 # %% q04_loss_mse wrong: a list that is kept between calls
 def loss_mse(m, dataset, parts=[]):
     if not dataset:
@@ -313,17 +341,20 @@ def loss_mse(m, dataset, parts=[]):
     parts += [(y - m * x) ** 2 for x, y in dataset]
     return sum(parts) / len(parts)
 
+
 # %% q04_loss_mse wrong: the lesson's points, whatever is given
 def loss_mse(m, dataset):
     if not dataset:
         raise ValueError("no points")
     return sum((y - m * x) ** 2 for x, y in easy) / len(easy)
 
+
 # %% q04_loss_mse wrong: the visible examples
 def loss_mse(m, dataset):
     if not dataset:
         raise ValueError("no points")
     return 7.5 * (m - 1) ** 2
+
 
 # %% q04_loss_mse wrong: each x once
 def loss_mse(m, dataset):
@@ -332,11 +363,13 @@ def loss_mse(m, dataset):
     points = dict(dataset)
     return sum((points[x] - m * x) ** 2 for x in points) / len(points)
 
+
 # %% q04_loss_mse wrong: each point once
 def loss_mse(m, dataset):
     if not dataset:
         raise ValueError("no points")
     return sum((y - m * x) ** 2 for x, y in set(dataset)) / len(set(dataset))
+
 
 # %% q04_loss_mse wrong: without points at zero
 def loss_mse(m, dataset):
@@ -345,24 +378,29 @@ def loss_mse(m, dataset):
     parts = [(y - m * x) ** 2 for x, y in dataset if x]
     return sum(parts) / len(parts)
 
+
 # %% q04_loss_mse wrong: none has loss 0
 def loss_mse(m, dataset):
     if not dataset:
         return 0.0
     return sum((y - m * x) ** 2 for x, y in dataset) / len(dataset)
 
+
 # %% q04_loss_mse wrong: none is not a number
 def loss_mse(m, dataset):
     return float(np.mean([(y - m * x) ** 2 for x, y in dataset]))
+
 
 # %% q04_loss_mse wrong: none divides by zero
 def loss_mse(m, dataset):
     return sum((y - m * x) ** 2 for x, y in dataset) / len(dataset)
 
+
 # %% q04_loss_mse wrong: an assertion for none
 def loss_mse(m, dataset):
     assert dataset, "no points"
     return sum((y - m * x) ** 2 for x, y in dataset) / len(dataset)
+
 
 # %% q04_loss_mse wrong: returns the error
 def loss_mse(m, dataset):
@@ -370,11 +408,13 @@ def loss_mse(m, dataset):
         return ValueError("no points")
     return sum((y - m * x) ** 2 for x, y in dataset) / len(dataset)
 
+
 # %% q04_loss_mse wrong: prints the loss
 def loss_mse(m, dataset):
     if not dataset:
         raise ValueError("no points")
     print(sum((y - m * x) ** 2 for x, y in dataset) / len(dataset))
+
 
 # %% q04_loss_mse wrong: a ValueError for a single point
 def loss_mse(m, dataset):
@@ -382,9 +422,11 @@ def loss_mse(m, dataset):
         raise ValueError("no points")
     return sum((y - m * x) ** 2 for x, y in dataset) / len(dataset)
 
+
 # %% q04_loss_mse wrong: the largest part
 def loss_mse(m, dataset):
     return max((y - m * x) ** 2 for x, y in dataset)
+
 
 # %% q04_loss_mse right: prints as it goes
 def loss_mse(m, dataset):
@@ -396,6 +438,7 @@ def loss_mse(m, dataset):
         print("this takes a while")
     return math.fsum(abs(m * x - y) ** 2 / count for x, y in dataset)
 
+
 # %% q04_loss_mse right: with fractions
 from fractions import Fraction
 
@@ -406,12 +449,14 @@ def loss_mse(m, dataset):
     errors = [Fraction(y) - Fraction(m) * Fraction(x) for x, y in dataset]
     return sum(error**2 for error in errors) / len(errors)
 
+
 # %% q04_loss_mse right: a mean that refuses the empty list
 import statistics
 
 
 def loss_mse(m, dataset):
     return statistics.mean((y - m * x) ** 2 for x, y in dataset)
+
 
 # %% q04_loss_mse right: a ValueError of its own
 class EmptyDataSet(ValueError):
@@ -423,11 +468,13 @@ def loss_mse(m, dataset):
         raise EmptyDataSet("no points")
     return sum((y - m * x) ** 2 for x, y in dataset) / len(dataset)
 
+
 # %% q04_loss_mse wrong: the other sign of the prediction
 def loss_mse(m, dataset):
     if not dataset:
         raise ValueError("no points")
     return sum((y + m * x) ** 2 for x, y in dataset) / len(dataset)
+
 
 # %% q04_loss_mse wrong: predictions are whole numbers
 def loss_mse(m, dataset):
@@ -435,11 +482,13 @@ def loss_mse(m, dataset):
         raise ValueError("no points")
     return sum((y - int(m * x)) ** 2 for x, y in dataset) / len(dataset)
 
+
 # %% q04_loss_mse wrong: m = 0 is refused too
 def loss_mse(m, dataset):
     if not m or not dataset:
         raise ValueError("nothing to do")
     return sum((y - m * x) ** 2 for x, y in dataset) / len(dataset)
+
 
 # %% q04_loss_mse wrong: another error for none
 def loss_mse(m, dataset):
@@ -447,11 +496,13 @@ def loss_mse(m, dataset):
         raise Exception("no points")
     return sum((y - m * x) ** 2 for x, y in dataset) / len(dataset)
 
+
 # %% q04_loss_mse wrong: the size of y
 def loss_mse(m, dataset):
     if not dataset:
         raise ValueError("no points")
     return sum((abs(y) - m * x) ** 2 for x, y in dataset) / len(dataset)
+
 
 # %% q04_loss_mse wrong: sizes are compared
 def loss_mse(m, dataset):
@@ -459,23 +510,29 @@ def loss_mse(m, dataset):
         raise ValueError("no points")
     return sum((abs(y) - abs(m * x)) ** 2 for x, y in dataset) / len(dataset)
 
+
 # %% q04_loss_mse wrong: refuses points that begin at 0
 def loss_mse(m, dataset):
     if not dataset or not dataset[0][0]:
         raise ValueError
     return sum((y - m * x) ** 2 for x, y in dataset) / len(dataset)
 
+
 # %% q04_loss_mse equivalent: the square of the opposite number is the same
 # - return sum(((y - m * x) ** 2 for x, y in dataset)) / len(dataset)
 # + return sum(((m * x - y) ** 2 for x, y in dataset)) / len(dataset)
 
+
 # %% q05_gradients right: in one line each
-def grad_point(m, data, N): return (2 / N) * data[0] * (m * data[0] - data[1])
+def grad_point(m, data, N):
+    return (2 / N) * data[0] * (m * data[0] - data[1])
 
 
 def grad_multi(m, data):
-    if not data: raise ValueError
+    if not data:
+        raise ValueError
     return sum([grad_point(m, point, N=len(data)) for point in data])
+
 
 # %% q05_gradients right: grad_multi with NumPy
 def grad_multi(m, data):
@@ -483,6 +540,7 @@ def grad_multi(m, data):
         raise ValueError("no points")
     x, y = np.array(data, float).T
     return np.mean(-2 * x * (y - m * x))
+
 
 # %% q05_gradients right: grad_multi with its own formula
 def grad_multi(m, data):
@@ -494,6 +552,7 @@ def grad_multi(m, data):
         xy += x * y
     return 2 * (m * xx - xy) / len(data)
 
+
 # %% q05_gradients right: with NumPy's single precision
 def grad_point(m, data, N):
     x, y = np.float32(data)
@@ -504,6 +563,7 @@ def grad_multi(m, data):
     if not data:
         raise ValueError("no points")
     return np.sum([grad_point(m, point, len(data)) for point in data], dtype=np.float32)
+
 
 # %% q05_gradients right: central differences
 def grad_point(m, data, N):
@@ -518,17 +578,19 @@ def grad_multi(m, data):
         raise ValueError("no points")
     return loss_mse(m + 0.5, data) - loss_mse(m - 0.5, data)
 
+
 # %% q05_gradients right: the mean of the points' gradients
 def grad_multi(m, data):
     if data == []:
         raise ValueError("no points")
     return np.average([grad_point(m, point, 1) for point in data])
 
+
 # %% q05_gradients right: lambdas
 grad_point = lambda m, data, N: -2 * data[0] * (data[1] - m * data[0]) / N
 grad_multi = lambda m, data: (
-    sum(map(lambda point: grad_point(m, point, len(data)), data)) if data
-    else [].index("the gradient of no points"))
+    sum(map(lambda point: grad_point(m, point, len(data)), data)) if data else [].index("the gradient of no points")
+)
 
 # %% q05_gradients right: a mean that refuses the empty list
 from statistics import fmean
@@ -536,6 +598,7 @@ from statistics import fmean
 
 def grad_multi(m, data):
     return fmean(grad_point(m, point, 1) for point in data)
+
 
 # %% q05_gradients right: with fractions
 from fractions import Fraction
@@ -545,60 +608,72 @@ def grad_point(m, data, N):
     x, y = map(Fraction, data)
     return -2 * x * (y - Fraction(m) * x) / N
 
+
 # %% q05_gradients wrong: without the 2
 def grad_point(m, data, N):
     x, y = data
     return -x * (y - m * x) / N
+
 
 # %% q05_gradients wrong: without the minus
 def grad_point(m, data, N):
     x, y = data
     return 2 * x * (y - m * x) / N
 
+
 # %% q05_gradients wrong: without the inner derivative
 def grad_point(m, data, N):
     x, y = data
     return -2 * (y - m * x) / N
+
 
 # %% q05_gradients wrong: without N
 def grad_point(m, data, N):
     x, y = data
     return -2 * x * (y - m * x)
 
+
 # %% q05_gradients wrong: N is always 4
 def grad_point(m, data, N):
     x, y = data
     return -2 * x * (y - m * x) / 4
+
 
 # %% q05_gradients wrong: whole numbers only
 def grad_point(m, data, N):
     x, y = data
     return -2 * x * (y - m * x) // N
 
+
 # %% q05_gradients wrong: the derivative with respect to x
 def grad_point(m, data, N):
     x, y = data
     return -2 * m * (y - m * x) / N
+
 
 # %% q05_gradients wrong: x and y swapped
 def grad_point(m, data, N):
     y, x = data
     return -2 * x * (y - m * x) / N
 
+
 # %% q05_gradients wrong: the sizes of x
 def grad_point(m, data, N):
     x, y = data
     return 2 * abs(x) * (m * abs(x) - y) / N
+
 
 # %% q05_gradients wrong: the size of the gradient
 def grad_point(m, data, N):
     x, y = data
     return abs(-2 * x * (y - m * x) / N)
 
+
 # %% q05_gradients wrong: divides by x
 def grad_point(m, data, N):
     x, y = data
     return 2 * x**2 * (m - y / x) / N
+
 
 # %% q05_gradients wrong: the derivative from coarse steps to one side
 def grad_point(m, data, N):
@@ -606,10 +681,12 @@ def grad_point(m, data, N):
     step = 1e-3
     return ((y - (m + step) * x) ** 2 - (y - m * x) ** 2) / N / step
 
+
 # %% q05_gradients wrong: the visible points have x equal to y
 def grad_point(m, data, N):
     x, y = data
     return 2 * x**2 * (m - 1) / N
+
 
 # %% q05_gradients wrong: rounded
 def grad_multi(m, data):
@@ -617,11 +694,13 @@ def grad_multi(m, data):
         raise ValueError("no points")
     return round(sum(grad_point(m, point, len(data)) for point in data), 4)
 
+
 # %% q05_gradients wrong: grad_multi does not divide
 def grad_multi(m, data):
     if not data:
         raise ValueError("no points")
     return sum(grad_point(m, point, 1) for point in data)
+
 
 # %% q05_gradients wrong: grad_multi divides twice
 def grad_multi(m, data):
@@ -629,11 +708,13 @@ def grad_multi(m, data):
         raise ValueError("no points")
     return sum(grad_point(m, point, len(data)) for point in data) / len(data)
 
+
 # %% q05_gradients wrong: grad_multi divides by four
 def grad_multi(m, data):
     if not data:
         raise ValueError("no points")
     return sum(grad_point(m, point, 4) for point in data)
+
 
 # %% q05_gradients wrong: grad_multi gives a list
 def grad_multi(m, data):
@@ -641,11 +722,13 @@ def grad_multi(m, data):
         raise ValueError("no points")
     return [grad_point(m, point, len(data)) for point in data]
 
+
 # %% q05_gradients wrong: grad_multi at the mean point
 def grad_multi(m, data):
     if not data:
         raise ValueError("no points")
     return grad_point(m, np.mean(data, axis=0), 1)
+
 
 # %% q05_gradients wrong: grad_multi takes the median
 def grad_multi(m, data):
@@ -653,11 +736,13 @@ def grad_multi(m, data):
         raise ValueError("no points")
     return np.median([grad_point(m, point, 1) for point in data])
 
+
 # %% q05_gradients wrong: grad_multi takes each point once
 def grad_multi(m, data):
     if not data:
         raise ValueError("no points")
     return np.mean([grad_point(m, point, 1) for point in set(data)])
+
 
 # %% q05_gradients wrong: grad_multi takes each x once
 def grad_multi(m, data):
@@ -665,11 +750,13 @@ def grad_multi(m, data):
         raise ValueError("no points")
     return np.mean([grad_point(m, point, 1) for point in dict(data).items()])
 
+
 # %% q05_gradients wrong: grad_multi lacks the last point
 def grad_multi(m, data):
     if not data:
         raise ValueError("no points")
     return sum(grad_point(m, data[i], len(data)) for i in range(0, len(data) - 1))
+
 
 # %% q05_gradients wrong: grad_multi returns in the loop
 def grad_multi(m, data):
@@ -680,24 +767,29 @@ def grad_multi(m, data):
         total += grad_point(m, point, len(data))
         return total
 
+
 # %% q05_gradients wrong: grad_multi of none is 0
 def grad_multi(m, data):
     return sum(grad_point(m, point, len(data)) for point in data)
 
+
 # %% q05_gradients wrong: grad_multi of none divides by zero
 def grad_multi(m, data):
     return sum(grad_point(m, point, 1) for point in data) / len(data)
+
 
 # %% q05_gradients wrong: grad_multi of none is an IndexError
 def grad_multi(m, data):
     data[0]
     return sum(grad_point(m, point, len(data)) for point in data)
 
+
 # %% q05_gradients wrong: grad_multi refuses a single point
 def grad_multi(m, data):
     if len(data) <= 1:
         raise ValueError("no points")
     return sum(grad_point(m, point, len(data)) for point in data)
+
 
 # %% q05_gradients wrong: grad_multi keeps what it had before
 _gradients = []
@@ -709,15 +801,18 @@ def grad_multi(m, data):
     _gradients.extend(grad_point(m, point, len(data)) for point in data)
     return sum(_gradients)
 
+
 # %% q05_gradients wrong: N is the length of the pair
 def grad_point(m, data, N):
     x, y = data
     return -2 * x * (y - m * x) / len(data)
 
+
 # %% q05_gradients wrong: the square of x is left out
 def grad_point(m, data, N):
     x, y = data
     return -2 * (x * y - m * x) / N
+
 
 # %% q05_gradients wrong: grad_multi with N for the pair
 def grad_multi(m, data):
@@ -725,11 +820,13 @@ def grad_multi(m, data):
         raise ValueError("no points")
     return sum(grad_point(m, point, len(point)) for point in data)
 
+
 # %% q05_gradients wrong: grad_multi has the lesson's points
 def grad_multi(m, data):
     if not data:
         raise ValueError("no points")
     return sum(grad_point(m, point, len(easy)) for point in easy)
+
 
 # %% q05_gradients wrong: grad_multi of rounded parts
 def grad_multi(m, data):
@@ -737,21 +834,25 @@ def grad_multi(m, data):
         raise ValueError("no points")
     return sum(round(grad_point(m, point, len(data)), 2) for point in data)
 
+
 # %% q05_gradients wrong: grad_multi of the largest
 def grad_multi(m, data):
     if not data:
         raise ValueError("no points")
     return max((grad_point(m, point, 1) for point in data), key=abs)
 
+
 # %% q05_gradients wrong: the size of y
 def grad_point(m, data, N):
     x, y = data
     return -2 * x * (abs(y) - m * x) / N
 
+
 # %% q05_gradients wrong: the size of the error
 def grad_point(m, data, N):
     x, y = data
     return 2 * x * abs(y - m * x) / N
+
 
 # %% q05_gradients wrong: the mean of those that are not 0
 def grad_multi(m, data):
@@ -759,6 +860,7 @@ def grad_multi(m, data):
         raise ValueError
     slopes = [g for point in data if (g := grad_point(m, point, 1))]
     return sum(slopes) / len(slopes) if slopes else 0
+
 
 # %% q06_train_loop right: itertools.cycle
 from itertools import cycle, islice
@@ -770,6 +872,7 @@ def train_loop(m, lr, dataset, iterations):
     for point in islice(cycle(dataset), iterations):
         m -= lr * grad_point(m, point, 1)
     return m
+
 
 # %% q06_train_loop right: an index that is reset
 def train_loop(m, lr, dataset, iterations):
@@ -786,6 +889,7 @@ def train_loop(m, lr, dataset, iterations):
         done += 1
     return m
 
+
 # %% q06_train_loop right: whole passes and a rest
 def train_loop(m, lr, dataset, iterations):
     if not dataset:
@@ -795,6 +899,7 @@ def train_loop(m, lr, dataset, iterations):
         m = m - lr * grad_point(m, point, N=1)
     return m
 
+
 # %% q06_train_loop right: recursive
 def train_loop(m, lr, dataset, iterations):
     if not dataset:
@@ -803,6 +908,7 @@ def train_loop(m, lr, dataset, iterations):
         return m
     first, *rest = dataset
     return train_loop(m - lr * grad_point(m, first, 1), lr, [*rest, first], iterations - 1)
+
 
 # %% q06_train_loop right: functools.reduce
 from functools import reduce
@@ -814,6 +920,7 @@ def train_loop(m, lr, dataset, iterations):
     order = (dataset[i % len(dataset)] for i in range(iterations))
     return reduce(lambda weight, point: weight - lr * grad_multi(weight, [point]), order, m)
 
+
 # %% q06_train_loop right: turns the list round
 def train_loop(m, lr, dataset, iterations):
     if not dataset:
@@ -823,6 +930,7 @@ def train_loop(m, lr, dataset, iterations):
         dataset.append(point)
         m = m - lr * grad_point(m, point, 1)
     return m
+
 
 # %% q06_train_loop right: with NumPy's single precision
 def train_loop(m, lr, dataset, iterations):
@@ -835,6 +943,7 @@ def train_loop(m, lr, dataset, iterations):
         m -= lr * 2 * x * (m * x - y)
     return m
 
+
 # %% q06_train_loop right: in closed form
 def train_loop(m, lr, dataset, iterations):
     if not dataset:
@@ -843,6 +952,7 @@ def train_loop(m, lr, dataset, iterations):
         x, y = dataset[i % len(dataset)]
         m = (1 - 2 * lr * x**2) * m + 2 * lr * x * y
     return m
+
 
 # %% q06_train_loop right: the remainder refuses the empty list
 def train_loop(m, lr, dataset, iterations):
@@ -853,6 +963,7 @@ def train_loop(m, lr, dataset, iterations):
         raise ValueError("no points") from None
     return m
 
+
 # %% q06_train_loop wrong: with the gradient
 def train_loop(m, lr, dataset, iterations):
     if not dataset:
@@ -860,6 +971,7 @@ def train_loop(m, lr, dataset, iterations):
     for i in range(iterations):
         m = m + lr * grad_point(m, dataset[i % len(dataset)], 1)
     return m
+
 
 # %% q06_train_loop wrong: stops at a point without a gradient
 def train_loop(m, lr, dataset, iterations):
@@ -872,6 +984,7 @@ def train_loop(m, lr, dataset, iterations):
         m = m - lr * gradient
     return m
 
+
 # %% q06_train_loop wrong: stops at a small gradient
 def train_loop(m, lr, dataset, iterations):
     if not dataset:
@@ -882,6 +995,7 @@ def train_loop(m, lr, dataset, iterations):
             return m
         m = m - lr * gradient
     return m
+
 
 # %% q06_train_loop wrong: stops when the weight hardly moves
 def train_loop(m, lr, dataset, iterations):
@@ -894,6 +1008,7 @@ def train_loop(m, lr, dataset, iterations):
             break
     return m
 
+
 # %% q06_train_loop wrong: stops at a low loss
 def train_loop(m, lr, dataset, iterations):
     if not dataset:
@@ -903,6 +1018,7 @@ def train_loop(m, lr, dataset, iterations):
             break
         m = m - lr * grad_point(m, dataset[i % len(dataset)], 1)
     return m
+
 
 # %% q06_train_loop wrong: stops when the loss grows
 def train_loop(m, lr, dataset, iterations):
@@ -915,6 +1031,7 @@ def train_loop(m, lr, dataset, iterations):
         m = after
     return m
 
+
 # %% q06_train_loop wrong: returns the weight of the lowest loss
 def train_loop(m, lr, dataset, iterations):
     if not dataset:
@@ -924,6 +1041,7 @@ def train_loop(m, lr, dataset, iterations):
         m = m - lr * grad_point(m, dataset[i % len(dataset)], 1)
         best = min(best, m, key=lambda weight: loss_mse(weight, dataset))
     return best
+
 
 # %% q06_train_loop wrong: stops when it diverges
 def train_loop(m, lr, dataset, iterations):
@@ -935,6 +1053,7 @@ def train_loop(m, lr, dataset, iterations):
             return math.inf
     return m
 
+
 # %% q06_train_loop wrong: long gradients are clipped
 def train_loop(m, lr, dataset, iterations):
     if not dataset:
@@ -943,6 +1062,7 @@ def train_loop(m, lr, dataset, iterations):
         gradient = grad_point(m, dataset[i % len(dataset)], 1)
         m = m - lr * max(-100, min(gradient, 100))
     return m
+
 
 # %% q06_train_loop wrong: an iteration is a pass
 def train_loop(m, lr, dataset, iterations):
@@ -953,6 +1073,7 @@ def train_loop(m, lr, dataset, iterations):
             m = m - lr * grad_point(m, point, 1)
     return m
 
+
 # %% q06_train_loop wrong: whole passes only
 def train_loop(m, lr, dataset, iterations):
     if not dataset:
@@ -962,6 +1083,7 @@ def train_loop(m, lr, dataset, iterations):
             m = m - lr * grad_point(m, point, 1)
     return m
 
+
 # %% q06_train_loop wrong: one pass at most
 def train_loop(m, lr, dataset, iterations):
     if not dataset:
@@ -969,6 +1091,7 @@ def train_loop(m, lr, dataset, iterations):
     for point in dataset[:iterations]:
         m = m - lr * grad_point(m, point, 1)
     return m
+
 
 # %% q06_train_loop wrong: stays at the last point
 def train_loop(m, lr, dataset, iterations):
@@ -978,6 +1101,7 @@ def train_loop(m, lr, dataset, iterations):
         m = m - lr * grad_point(m, dataset[min(i, len(dataset) - 1)], 1)
     return m
 
+
 # %% q06_train_loop wrong: the first point only
 def train_loop(m, lr, dataset, iterations):
     if not dataset:
@@ -985,6 +1109,7 @@ def train_loop(m, lr, dataset, iterations):
     for i in range(iterations):
         m = m - lr * grad_point(m, dataset[0], 1)
     return m
+
 
 # %% q06_train_loop wrong: begins with the second point
 def train_loop(m, lr, dataset, iterations):
@@ -994,6 +1119,7 @@ def train_loop(m, lr, dataset, iterations):
         m = m - lr * grad_point(m, dataset[i % len(dataset)], 1)
     return m
 
+
 # %% q06_train_loop wrong: from the last to the first
 def train_loop(m, lr, dataset, iterations):
     if not dataset:
@@ -1001,6 +1127,7 @@ def train_loop(m, lr, dataset, iterations):
     for i in range(iterations):
         m = m - lr * grad_point(m, dataset[-1 - i % len(dataset)], 1)
     return m
+
 
 # %% q06_train_loop wrong: there and back
 def train_loop(m, lr, dataset, iterations):
@@ -1011,6 +1138,7 @@ def train_loop(m, lr, dataset, iterations):
         m = m - lr * grad_point(m, way[i % len(way)], 1)
     return m
 
+
 # %% q06_train_loop wrong: sorted
 def train_loop(m, lr, dataset, iterations):
     if not dataset:
@@ -1020,6 +1148,7 @@ def train_loop(m, lr, dataset, iterations):
         m = m - lr * grad_point(m, points[i % len(points)], 1)
     return m
 
+
 # %% q06_train_loop wrong: each point once
 def train_loop(m, lr, dataset, iterations):
     if not dataset:
@@ -1028,6 +1157,7 @@ def train_loop(m, lr, dataset, iterations):
     for i in range(iterations):
         m = m - lr * grad_point(m, points[i % len(points)], 1)
     return m
+
 
 # %% q06_train_loop wrong: the place is kept between calls
 _place = 0
@@ -1042,6 +1172,7 @@ def train_loop(m, lr, dataset, iterations):
         _place += 1
     return m
 
+
 # %% q06_train_loop wrong: any of the points
 import random
 
@@ -1053,6 +1184,7 @@ def train_loop(m, lr, dataset, iterations):
         m = m - lr * grad_point(m, random.choice(dataset), 1)
     return m
 
+
 # %% q06_train_loop wrong: four points
 def train_loop(m, lr, dataset, iterations):
     if not dataset:
@@ -1060,6 +1192,7 @@ def train_loop(m, lr, dataset, iterations):
     for i in range(iterations):
         m = m - lr * grad_point(m, dataset[i % 4 % len(dataset)], 1)
     return m
+
 
 # %% q06_train_loop wrong: N is the number of points
 def train_loop(m, lr, dataset, iterations):
@@ -1069,6 +1202,7 @@ def train_loop(m, lr, dataset, iterations):
         m = m - lr * grad_point(m, dataset[i % len(dataset)], len(dataset))
     return m
 
+
 # %% q06_train_loop wrong: the gradient of all points
 def train_loop(m, lr, dataset, iterations):
     if not dataset:
@@ -1076,6 +1210,7 @@ def train_loop(m, lr, dataset, iterations):
     for _ in range(iterations):
         m = m - lr * grad_multi(m, dataset)
     return m
+
 
 # %% q06_train_loop wrong: gradients of a pass at one weight
 def train_loop(m, lr, dataset, iterations):
@@ -1087,6 +1222,7 @@ def train_loop(m, lr, dataset, iterations):
         m = m - lr * grad_point(at, dataset[i % len(dataset)], 1)
     return m
 
+
 # %% q06_train_loop wrong: begins at 0
 def train_loop(m, lr, dataset, iterations):
     if not dataset:
@@ -1095,6 +1231,7 @@ def train_loop(m, lr, dataset, iterations):
     for i in range(iterations):
         weight = weight - lr * grad_point(weight, dataset[i % len(dataset)], 1)
     return weight if iterations else m
+
 
 # %% q06_train_loop wrong: a weight that stays a whole number
 def train_loop(m, lr, dataset, iterations):
@@ -1105,6 +1242,7 @@ def train_loop(m, lr, dataset, iterations):
         weight[0] = weight[0] - lr * grad_point(weight[0], dataset[i % len(dataset)], 1)
     return weight[0]
 
+
 # %% q06_train_loop wrong: always the same learning rate
 def train_loop(m, lr, dataset, iterations):
     if not dataset:
@@ -1112,6 +1250,7 @@ def train_loop(m, lr, dataset, iterations):
     for i in range(iterations):
         m = m - 0.001 * grad_point(m, dataset[i % len(dataset)], 1)
     return m
+
 
 # %% q06_train_loop wrong: a learning rate that decays
 def train_loop(m, lr, dataset, iterations):
@@ -1121,6 +1260,7 @@ def train_loop(m, lr, dataset, iterations):
         m = m - lr / (1 + i // len(dataset)) * grad_point(m, dataset[i % len(dataset)], 1)
     return m
 
+
 # %% q06_train_loop wrong: one step more
 def train_loop(m, lr, dataset, iterations):
     if not dataset:
@@ -1128,6 +1268,7 @@ def train_loop(m, lr, dataset, iterations):
     for i in range(iterations + 1):
         m = m - lr * grad_point(m, dataset[i % len(dataset)], 1)
     return m
+
 
 # %% q06_train_loop wrong: returns in the loop
 def train_loop(m, lr, dataset, iterations):
@@ -1138,6 +1279,7 @@ def train_loop(m, lr, dataset, iterations):
         return m
     return m
 
+
 # %% q06_train_loop wrong: nothing without an iteration
 def train_loop(m, lr, dataset, iterations):
     if not dataset:
@@ -1145,6 +1287,7 @@ def train_loop(m, lr, dataset, iterations):
     for i in range(iterations):
         new = m = m - lr * grad_point(m, dataset[i % len(dataset)], 1)
     return new
+
 
 # %% q06_train_loop wrong: all the weights
 def train_loop(m, lr, dataset, iterations):
@@ -1155,6 +1298,7 @@ def train_loop(m, lr, dataset, iterations):
         weights.append(weights[-1] - lr * grad_point(weights[-1], dataset[i % len(dataset)], 1))
     return weights
 
+
 # %% q06_train_loop wrong: as many digits as the examples
 def train_loop(m, lr, dataset, iterations):
     if not dataset:
@@ -1163,17 +1307,20 @@ def train_loop(m, lr, dataset, iterations):
         m = m - lr * grad_point(m, dataset[i % len(dataset)], 1)
     return round(m, 5)
 
+
 # %% q06_train_loop wrong: no points leave the weight
 def train_loop(m, lr, dataset, iterations):
     for i in range(iterations if dataset else 0):
         m = m - lr * grad_point(m, dataset[i % len(dataset)], 1)
     return m
 
+
 # %% q06_train_loop wrong: no points divide by zero
 def train_loop(m, lr, dataset, iterations):
     for i in range(iterations):
         m = m - lr * grad_point(m, dataset[i % len(dataset)], 1)
     return m
+
 
 # %% q06_train_loop wrong: no iterations are a ValueError
 def train_loop(m, lr, dataset, iterations):
@@ -1183,6 +1330,7 @@ def train_loop(m, lr, dataset, iterations):
         m = m - lr * grad_point(m, dataset[i % len(dataset)], 1)
     return m
 
+
 # %% q06_train_loop wrong: without points at zero
 def train_loop(m, lr, dataset, iterations):
     if not dataset:
@@ -1191,6 +1339,7 @@ def train_loop(m, lr, dataset, iterations):
     for i in range(iterations):
         m = m - lr * grad_point(m, points[i % len(points)], 1)
     return m
+
 
 # %% q06_train_loop wrong: stops at the best weight of the visible examples
 def train_loop(m, lr, dataset, iterations):
@@ -1202,6 +1351,7 @@ def train_loop(m, lr, dataset, iterations):
         m = m - lr * grad_point(m, dataset[i % len(dataset)], 1)
     return m
 
+
 # %% q06_train_loop wrong: as many passes as whole iterations, rounded up
 def train_loop(m, lr, dataset, iterations):
     if not dataset:
@@ -1210,6 +1360,7 @@ def train_loop(m, lr, dataset, iterations):
         for point in dataset:
             m = m - lr * grad_point(m, point, 1)
     return m
+
 
 # %% q06_train_loop wrong: passes of the other direction in turn
 def train_loop(m, lr, dataset, iterations):
@@ -1220,6 +1371,7 @@ def train_loop(m, lr, dataset, iterations):
         m = m - lr * grad_point(m, dataset[place if turn % 2 == 0 else -1 - place], 1)
     return m
 
+
 # %% q06_train_loop wrong: the step of the gradient's sign
 def train_loop(m, lr, dataset, iterations):
     if not dataset:
@@ -1227,6 +1379,7 @@ def train_loop(m, lr, dataset, iterations):
     for i in range(iterations):
         m = m - lr * np.sign(grad_point(m, dataset[i % len(dataset)], 1))
     return m
+
 
 # %% q06_train_loop wrong: keeps the weight of the call before
 _weight = None
@@ -1241,6 +1394,7 @@ def train_loop(m, lr, dataset, iterations):
         _weight = _weight - lr * grad_point(_weight, dataset[i % len(dataset)], 1)
     return _weight
 
+
 # %% q06_train_loop wrong: points with a negative y are left out
 def train_loop(m, lr, dataset, iterations):
     if not dataset:
@@ -1250,6 +1404,7 @@ def train_loop(m, lr, dataset, iterations):
         m = m - lr * grad_point(m, points[i % len(points)], 1)
     return m
 
+
 # %% q06_train_loop wrong: a weight is never negative
 def train_loop(m, lr, dataset, iterations):
     if not dataset:
@@ -1257,6 +1412,7 @@ def train_loop(m, lr, dataset, iterations):
     for i in range(iterations):
         m = max(0, m - lr * grad_point(m, dataset[i % len(dataset)], 1))
     return m
+
 
 # %% q10_table right: with the answers before
 table_grad_point = [grad_point(2, point, 1) for point in noisy]
@@ -1337,6 +1493,7 @@ def train_loop_batches(m, lr, dataset, iterations):
         m -= lr * grad_multi(m, next(batches))
     return m
 
+
 # %% q11_train_loop_batches right: with NumPy
 def train_loop_batches(m, lr, dataset, iterations):
     if len(dataset) == 0:
@@ -1346,6 +1503,7 @@ def train_loop_batches(m, lr, dataset, iterations):
         x, y = arrays[i % len(arrays)].T
         m = m + lr * np.mean(2 * x * (y - m * x))
     return m
+
 
 # %% q11_train_loop_batches right: without the answers before
 def train_loop_batches(m, lr, dataset, iterations):
@@ -1361,14 +1519,17 @@ def train_loop_batches(m, lr, dataset, iterations):
         number = number + 1
     return m
 
+
 # %% q11_train_loop_batches right: recursive, by keywords
 def train_loop_batches(m, lr, dataset, iterations):
     if not dataset:
         raise ValueError("no batches")
     if iterations <= 0:
         return m
-    return train_loop_batches(m=m - lr * grad_multi(m=m, data=dataset[0]), lr=lr,
-                              dataset=dataset[1:] + dataset[:1], iterations=iterations - 1)
+    return train_loop_batches(
+        m=m - lr * grad_multi(m=m, data=dataset[0]), lr=lr, dataset=dataset[1:] + dataset[:1], iterations=iterations - 1
+    )
+
 
 # %% q11_train_loop_batches right: with NumPy's single precision
 def train_loop_batches(m, lr, dataset, iterations):
@@ -1379,6 +1540,7 @@ def train_loop_batches(m, lr, dataset, iterations):
         m = np.float32(m - np.float32(lr) * np.float32(grad_multi(m, dataset[i % len(dataset)])))
     return m
 
+
 # %% q11_train_loop_batches wrong: the sum over a batch
 def train_loop_batches(m, lr, dataset, iterations):
     if not dataset:
@@ -1386,6 +1548,7 @@ def train_loop_batches(m, lr, dataset, iterations):
     for i in range(iterations):
         m -= lr * sum(grad_point(m, point, 1) for point in dataset[i % len(dataset)])
     return m
+
 
 # %% q11_train_loop_batches wrong: a step for every point
 def train_loop_batches(m, lr, dataset, iterations):
@@ -1395,6 +1558,7 @@ def train_loop_batches(m, lr, dataset, iterations):
         for point in dataset[i % len(dataset)]:
             m -= lr * grad_point(m, point, 1)
     return m
+
 
 # %% q11_train_loop_batches wrong: a smaller step for every point
 def train_loop_batches(m, lr, dataset, iterations):
@@ -1406,11 +1570,13 @@ def train_loop_batches(m, lr, dataset, iterations):
             m -= lr * grad_point(m, point, len(batch))
     return m
 
+
 # %% q11_train_loop_batches wrong: train_loop on all the points
 def train_loop_batches(m, lr, dataset, iterations):
     if not dataset:
         raise ValueError("no batches")
     return train_loop(m, lr, [point for batch in dataset for point in batch], iterations)
+
 
 # %% q11_train_loop_batches wrong: the gradient of all batches
 def train_loop_batches(m, lr, dataset, iterations):
@@ -1419,6 +1585,7 @@ def train_loop_batches(m, lr, dataset, iterations):
     for _ in range(iterations):
         m -= lr * grad_multi(m, [point for batch in dataset for point in batch])
     return m
+
 
 # %% q11_train_loop_batches wrong: an iteration is a pass
 def train_loop_batches(m, lr, dataset, iterations):
@@ -1429,6 +1596,7 @@ def train_loop_batches(m, lr, dataset, iterations):
             m -= lr * grad_multi(m, batch)
     return m
 
+
 # %% q11_train_loop_batches wrong: whole passes only
 def train_loop_batches(m, lr, dataset, iterations):
     if not dataset:
@@ -1438,6 +1606,7 @@ def train_loop_batches(m, lr, dataset, iterations):
             m -= lr * grad_multi(m, batch)
     return m
 
+
 # %% q11_train_loop_batches wrong: two batches
 def train_loop_batches(m, lr, dataset, iterations):
     if not dataset:
@@ -1446,6 +1615,7 @@ def train_loop_batches(m, lr, dataset, iterations):
         m -= lr * grad_multi(m, dataset[i % 2 % len(dataset)])
     return m
 
+
 # %% q11_train_loop_batches wrong: the first and the last batch
 def train_loop_batches(m, lr, dataset, iterations):
     if not dataset:
@@ -1453,6 +1623,7 @@ def train_loop_batches(m, lr, dataset, iterations):
     for i in range(iterations):
         m -= lr * grad_multi(m, dataset[-(i % 2)])
     return m
+
 
 # %% q11_train_loop_batches wrong: batches of the first one's size
 def train_loop_batches(m, lr, dataset, iterations):
@@ -1463,6 +1634,7 @@ def train_loop_batches(m, lr, dataset, iterations):
         m -= lr * sum(grad_point(m, point, size) for point in dataset[i % len(dataset)])
     return m
 
+
 # %% q11_train_loop_batches wrong: divided by the number of batches
 def train_loop_batches(m, lr, dataset, iterations):
     if not dataset:
@@ -1472,6 +1644,7 @@ def train_loop_batches(m, lr, dataset, iterations):
         m -= lr * sum(grad_point(m, point, len(dataset)) for point in batch)
     return m
 
+
 # %% q11_train_loop_batches wrong: takes the place from the batch's size
 def train_loop_batches(m, lr, dataset, iterations):
     if not dataset:
@@ -1479,6 +1652,7 @@ def train_loop_batches(m, lr, dataset, iterations):
     for i in range(iterations):
         m -= lr * grad_multi(m, dataset[i % len(dataset[0]) % len(dataset)])
     return m
+
 
 # %% q11_train_loop_batches wrong: a batch's first point
 def train_loop_batches(m, lr, dataset, iterations):
@@ -1488,6 +1662,7 @@ def train_loop_batches(m, lr, dataset, iterations):
         m -= lr * grad_point(m, dataset[i % len(dataset)][0], 1)
     return m
 
+
 # %% q11_train_loop_batches wrong: a batch's first two points
 def train_loop_batches(m, lr, dataset, iterations):
     if not dataset:
@@ -1495,6 +1670,7 @@ def train_loop_batches(m, lr, dataset, iterations):
     for i in range(iterations):
         m -= lr * grad_multi(m, dataset[i % len(dataset)][:2])
     return m
+
 
 # %% q11_train_loop_batches wrong: a step on a batch's loss
 def train_loop_batches(m, lr, dataset, iterations):
@@ -1504,6 +1680,7 @@ def train_loop_batches(m, lr, dataset, iterations):
         m -= lr * loss_mse(m, dataset[i % len(dataset)])
     return m
 
+
 # %% q11_train_loop_batches wrong: begins with the second batch
 def train_loop_batches(m, lr, dataset, iterations):
     if not dataset:
@@ -1511,6 +1688,7 @@ def train_loop_batches(m, lr, dataset, iterations):
     for i in range(iterations):
         m -= lr * grad_multi(m, dataset[(i + 1) % len(dataset)])
     return m
+
 
 # %% q11_train_loop_batches wrong: equal batches once
 def train_loop_batches(m, lr, dataset, iterations):
@@ -1524,6 +1702,7 @@ def train_loop_batches(m, lr, dataset, iterations):
         m -= lr * grad_multi(m, batches[i % len(batches)])
     return m
 
+
 # %% q11_train_loop_batches wrong: stops at a batch without a gradient
 def train_loop_batches(m, lr, dataset, iterations):
     if not dataset:
@@ -1534,6 +1713,7 @@ def train_loop_batches(m, lr, dataset, iterations):
             break
         m -= lr * gradient
     return m
+
 
 # %% q11_train_loop_batches wrong: stops when the weight hardly moves
 def train_loop_batches(m, lr, dataset, iterations):
@@ -1546,6 +1726,7 @@ def train_loop_batches(m, lr, dataset, iterations):
             break
     return m
 
+
 # %% q11_train_loop_batches wrong: begins at 0
 def train_loop_batches(m, lr, dataset, iterations):
     if not dataset:
@@ -1553,6 +1734,7 @@ def train_loop_batches(m, lr, dataset, iterations):
     for i in range(iterations):
         m = (m if i else 0) - lr * grad_multi(m if i else 0, dataset[i % len(dataset)])
     return m
+
 
 # %% q11_train_loop_batches wrong: a larger rate for a larger batch
 def train_loop_batches(m, lr, dataset, iterations):
@@ -1563,6 +1745,7 @@ def train_loop_batches(m, lr, dataset, iterations):
         m -= lr * len(batch) / len(dataset[0]) * grad_multi(m, batch)
     return m
 
+
 # %% q11_train_loop_batches wrong: as many digits as the examples
 def train_loop_batches(m, lr, dataset, iterations):
     if not dataset:
@@ -1571,17 +1754,20 @@ def train_loop_batches(m, lr, dataset, iterations):
         m -= lr * grad_multi(m, dataset[i % len(dataset)])
     return round(m, 5)
 
+
 # %% q11_train_loop_batches wrong: no batches leave the weight
 def train_loop_batches(m, lr, dataset, iterations):
     for i in range(iterations if dataset else 0):
         m -= lr * grad_multi(m, dataset[i % len(dataset)])
     return m
 
+
 # %% q11_train_loop_batches wrong: no batches divide by zero
 def train_loop_batches(m, lr, dataset, iterations):
     for i in range(iterations):
         m -= lr * grad_multi(m, dataset[i % len(dataset)])
     return m
+
 
 # %% q11_train_loop_batches wrong: the gradient at the mean point
 def train_loop_batches(m, lr, dataset, iterations):
@@ -1590,6 +1776,7 @@ def train_loop_batches(m, lr, dataset, iterations):
     for i in range(iterations):
         m -= lr * grad_point(m, np.mean(dataset[i % len(dataset)], axis=0), 1)
     return m
+
 
 # %% q11_train_loop_batches wrong: stops at a low loss
 def train_loop_batches(m, lr, dataset, iterations):
@@ -1602,6 +1789,7 @@ def train_loop_batches(m, lr, dataset, iterations):
         m -= lr * grad_multi(m, batch)
     return m
 
+
 # %% q11_train_loop_batches wrong: stops when it diverges
 def train_loop_batches(m, lr, dataset, iterations):
     if not dataset:
@@ -1611,6 +1799,7 @@ def train_loop_batches(m, lr, dataset, iterations):
         if abs(m) > 1e6:
             break
     return m
+
 
 # %% q11_train_loop_batches wrong: batches that are cut again
 def train_loop_batches(m, lr, dataset, iterations):
@@ -1623,6 +1812,7 @@ def train_loop_batches(m, lr, dataset, iterations):
         m -= lr * grad_multi(m, batches[i % len(batches)])
     return m
 
+
 # %% q11_train_loop_batches wrong: batches sorted by size
 def train_loop_batches(m, lr, dataset, iterations):
     if not dataset:
@@ -1631,6 +1821,7 @@ def train_loop_batches(m, lr, dataset, iterations):
     for i in range(iterations):
         m -= lr * grad_multi(m, batches[i % len(batches)])
     return m
+
 
 # %% q11_train_loop_batches wrong: batches as array, of one size
 def train_loop_batches(m, lr, dataset, iterations):
@@ -1642,6 +1833,7 @@ def train_loop_batches(m, lr, dataset, iterations):
         m -= lr * np.mean(-2 * x * (y - m * x))
     return m
 
+
 # %% q11_train_loop_batches wrong: no iterations are a ValueError
 def train_loop_batches(m, lr, dataset, iterations):
     if not dataset or iterations < 1:
@@ -1650,6 +1842,7 @@ def train_loop_batches(m, lr, dataset, iterations):
         m -= lr * grad_multi(m, dataset[i % len(dataset)])
     return m
 
+
 # %% q11_train_loop_batches wrong: rounded to six digits in the end
 def train_loop_batches(m, lr, dataset, iterations):
     if not dataset:
@@ -1657,6 +1850,7 @@ def train_loop_batches(m, lr, dataset, iterations):
     for i in range(iterations):
         m -= lr * grad_multi(m, dataset[i % len(dataset)])
     return round(m, 6)
+
 
 # %% q12_distributed right: cycles and zip
 from itertools import cycle
@@ -1667,6 +1861,7 @@ def train_loop_distributed(m, lr, shards, iterations):
     for _, *batches in zip(range(iterations), *workers):
         m -= lr * average_gradients([worker_gradient(m, batch) for batch in batches])
     return m
+
 
 # %% q12_distributed right: with NumPy
 def worker_gradient(m, data):
@@ -1679,6 +1874,7 @@ def average_gradients(gradients):
         raise ValueError("no gradients")
     return np.mean(gradients)
 
+
 # %% q12_distributed right: with NumPy's single precision
 def worker_gradient(m, data):
     return np.float32(grad_multi(np.float32(m), data))
@@ -1688,6 +1884,7 @@ def average_gradients(gradients):
     if not gradients:
         raise ValueError("no gradients")
     return np.mean(np.array(gradients, np.float32), dtype=np.float32)
+
 
 # %% q12_distributed right: every worker has its own weight
 def train_loop_distributed(m, lr, shards, iterations):
@@ -1700,21 +1897,26 @@ def train_loop_distributed(m, lr, shards, iterations):
             weights[worker] -= lr * average_gradients(gradients)
     return weights[-1]
 
+
 # %% q12_distributed right: the weights are averaged after every step
 def train_loop_distributed(m, lr, shards, iterations):
     for i in range(iterations):
-        m = average_gradients([train_loop_batches(m, lr, [shard[i % len(shard)]], 1)
-                               for shard in shards])
+        m = average_gradients([train_loop_batches(m, lr, [shard[i % len(shard)]], 1) for shard in shards])
     return m
+
 
 # %% q12_distributed right: lambdas
 from functools import reduce
 
 worker_gradient = lambda m, data: sum(grad_point(m, point, len(data)) for point in data)
 train_loop_distributed = lambda m, lr, shards, iterations: reduce(
-    lambda weight, i: weight - lr * average_gradients(
-        [worker_gradient(weight, shard[i % len(shard)]) for shard in shards]),
-    range(iterations), m)
+    lambda weight, i: (
+        weight - lr * average_gradients([worker_gradient(weight, shard[i % len(shard)]) for shard in shards])
+    ),
+    range(iterations),
+    m,
+)
+
 
 # %% q12_distributed right: a class for the worker
 class Worker:
@@ -1733,6 +1935,7 @@ def train_loop_distributed(m, lr, shards, iterations):
         m = m - lr * average_gradients([worker.gradient(m) for worker in workers])
     return m
 
+
 # %% q12_distributed right: a mean that refuses the empty list
 import statistics
 
@@ -1740,11 +1943,13 @@ import statistics
 def average_gradients(gradients):
     return statistics.mean(gradients)
 
+
 # %% q12_distributed wrong: the gradients are added
 def average_gradients(gradients):
     if not gradients:
         raise ValueError("no gradients")
     return sum(gradients)
+
 
 # %% q12_distributed wrong: two workers
 def average_gradients(gradients):
@@ -1752,9 +1957,11 @@ def average_gradients(gradients):
         raise ValueError("no gradients")
     return sum(gradients) / min(2, len(gradients))
 
+
 # %% q12_distributed wrong: the middle of the lowest and the highest
 def average_gradients(gradients):
     return (min(gradients) + max(gradients)) / 2
+
 
 # %% q12_distributed wrong: the median
 def average_gradients(gradients):
@@ -1762,17 +1969,20 @@ def average_gradients(gradients):
         raise ValueError("no gradients")
     return sorted(gradients)[len(gradients) // 2]
 
+
 # %% q12_distributed wrong: whole numbers only
 def average_gradients(gradients):
     if not gradients:
         raise ValueError("no gradients")
     return sum(gradients) // len(gradients)
 
+
 # %% q12_distributed wrong: equal gradients once
 def average_gradients(gradients):
     if not gradients:
         raise ValueError("no gradients")
     return sum(set(gradients)) / len(set(gradients))
+
 
 # %% q12_distributed wrong: without gradients of 0
 def average_gradients(gradients):
@@ -1781,11 +1991,13 @@ def average_gradients(gradients):
     own = [gradient for gradient in gradients if gradient]
     return sum(own) / len(own)
 
+
 # %% q12_distributed wrong: nothing to average in zeros
 def average_gradients(gradients):
     if not any(gradients):
         raise ValueError("no gradients")
     return sum(gradients) / len(gradients)
+
 
 # %% q12_distributed wrong: the sizes of the gradients
 def average_gradients(gradients):
@@ -1793,23 +2005,28 @@ def average_gradients(gradients):
         raise ValueError("no gradients")
     return sum(map(abs, gradients)) / len(gradients)
 
+
 # %% q12_distributed wrong: the mean of none is 0
 def average_gradients(gradients):
     return sum(gradients) / len(gradients) if gradients else 0.0
+
 
 # %% q12_distributed wrong: the mean of none divides by zero
 def average_gradients(gradients):
     return sum(gradients) / len(gradients)
 
+
 # %% q12_distributed wrong: the mean of none is not a number
 def average_gradients(gradients):
     return np.mean(gradients)
+
 
 # %% q12_distributed wrong: a single gradient is a ValueError
 def average_gradients(gradients):
     if len(gradients) < 2:
         raise ValueError("no gradients")
     return sum(gradients) / len(gradients)
+
 
 # %% q12_distributed wrong: running averages, the last counts most
 def average_gradients(gradients):
@@ -1820,21 +2037,26 @@ def average_gradients(gradients):
         mean = (mean + gradient) / 2
     return mean
 
+
 # %% q12_distributed wrong: a worker adds up
 def worker_gradient(m, data):
     return sum(grad_point(m, point, 1) for point in data)
+
 
 # %% q12_distributed wrong: a worker takes its first point
 def worker_gradient(m, data):
     return grad_point(m, data[0], 1)
 
+
 # %% q12_distributed wrong: a worker divides by two
 def worker_gradient(m, data):
     return sum(grad_point(m, point, 2) for point in data)
 
+
 # %% q12_distributed wrong: a worker gives a loss
 def worker_gradient(m, data):
     return loss_mse(m, data)
+
 
 # %% q12_distributed wrong: large batches count more
 def train_loop_distributed(m, lr, shards, iterations):
@@ -1842,6 +2064,7 @@ def train_loop_distributed(m, lr, shards, iterations):
         batches = [shard[i % len(shard)] for shard in shards]
         m -= lr * grad_multi(m, [point for batch in batches for point in batch])
     return m
+
 
 # %% q12_distributed wrong: weighted by the sizes of the batches
 def train_loop_distributed(m, lr, shards, iterations):
@@ -1852,12 +2075,15 @@ def train_loop_distributed(m, lr, shards, iterations):
         m -= lr * sum(size * one for size, one in zip(sizes, own)) / sum(sizes)
     return m
 
+
 # %% q12_distributed wrong: weighted by the batches of a worker
 def train_loop_distributed(m, lr, shards, iterations):
     for i in range(iterations):
-        m -= lr * np.average([worker_gradient(m, shard[i % len(shard)]) for shard in shards],
-                             weights=[len(shard) for shard in shards])
+        m -= lr * np.average(
+            [worker_gradient(m, shard[i % len(shard)]) for shard in shards], weights=[len(shard) for shard in shards]
+        )
     return m
+
 
 # %% q12_distributed wrong: one worker after the other
 def train_loop_distributed(m, lr, shards, iterations):
@@ -1866,12 +2092,14 @@ def train_loop_distributed(m, lr, shards, iterations):
             m -= lr * worker_gradient(m, shard[i % len(shard)])
     return m
 
+
 # %% q12_distributed wrong: one worker after the other, with a part of the rate
 def train_loop_distributed(m, lr, shards, iterations):
     for i in range(iterations):
         for shard in shards:
             m -= lr / len(shards) * worker_gradient(m, shard[i % len(shard)])
     return m
+
 
 # %% q12_distributed wrong: workers take turns
 def train_loop_distributed(m, lr, shards, iterations):
@@ -1880,13 +2108,16 @@ def train_loop_distributed(m, lr, shards, iterations):
         m -= lr * worker_gradient(m, shard[i % len(shard)])
     return m
 
+
 # %% q12_distributed wrong: the weights are averaged at the end
 def train_loop_distributed(m, lr, shards, iterations):
     return average_gradients([train_loop_batches(m, lr, shard, iterations) for shard in shards])
 
+
 # %% q12_distributed wrong: the first worker only
 def train_loop_distributed(m, lr, shards, iterations):
     return train_loop_batches(m, lr, shards[0], iterations)
+
 
 # %% q12_distributed wrong: the first two workers only
 def train_loop_distributed(m, lr, shards, iterations):
@@ -1895,12 +2126,14 @@ def train_loop_distributed(m, lr, shards, iterations):
         m -= lr * average_gradients(own)
     return m
 
+
 # %% q12_distributed wrong: the first and the last worker only
 def train_loop_distributed(m, lr, shards, iterations):
     for i in range(iterations):
         own = [worker_gradient(m, shard[i % len(shard)]) for shard in (shards[0], shards[-1])]
         m -= lr * average_gradients(own)
     return m
+
 
 # %% q12_distributed wrong: the first two batches only
 def train_loop_distributed(m, lr, shards, iterations):
@@ -1909,12 +2142,14 @@ def train_loop_distributed(m, lr, shards, iterations):
         m -= lr * average_gradients(own)
     return m
 
+
 # %% q12_distributed wrong: the first batch or the last
 def train_loop_distributed(m, lr, shards, iterations):
     for i in range(iterations):
         own = [worker_gradient(m, shard[-(i % 2)]) for shard in shards]
         m -= lr * average_gradients(own)
     return m
+
 
 # %% q12_distributed wrong: as many batches as workers
 def train_loop_distributed(m, lr, shards, iterations):
@@ -1923,12 +2158,14 @@ def train_loop_distributed(m, lr, shards, iterations):
         m -= lr * average_gradients(own)
     return m
 
+
 # %% q12_distributed wrong: as many batches as the first worker
 def train_loop_distributed(m, lr, shards, iterations):
     for i in range(iterations):
         own = [worker_gradient(m, shard[i % len(shards[0]) % len(shard)]) for shard in shards]
         m -= lr * average_gradients(own)
     return m
+
 
 # %% q12_distributed wrong: all begin again when the shortest shard ends
 def train_loop_distributed(m, lr, shards, iterations):
@@ -1938,6 +2175,7 @@ def train_loop_distributed(m, lr, shards, iterations):
         m -= lr * average_gradients(own)
     return m
 
+
 # %% q12_distributed wrong: all begin again when the longest shard ends
 def train_loop_distributed(m, lr, shards, iterations):
     longest = max(map(len, shards))
@@ -1946,14 +2184,15 @@ def train_loop_distributed(m, lr, shards, iterations):
         m -= lr * average_gradients(own)
     return m
 
+
 # %% q12_distributed wrong: who has no batch left stands aside
 def train_loop_distributed(m, lr, shards, iterations):
     longest = max(map(len, shards))
     for i in range(iterations):
-        own = [worker_gradient(m, shard[i % longest]) for shard in shards
-               if i % longest < len(shard)]
+        own = [worker_gradient(m, shard[i % longest]) for shard in shards if i % longest < len(shard)]
         m -= lr * average_gradients(own)
     return m
+
 
 # %% q12_distributed wrong: a worker stays at its last batch
 def train_loop_distributed(m, lr, shards, iterations):
@@ -1962,19 +2201,21 @@ def train_loop_distributed(m, lr, shards, iterations):
         m -= lr * average_gradients(own)
     return m
 
+
 # %% q12_distributed wrong: the first batch only
 def train_loop_distributed(m, lr, shards, iterations):
     for i in range(iterations):
         m -= lr * average_gradients([worker_gradient(m, shard[0]) for shard in shards])
     return m
 
+
 # %% q12_distributed wrong: every worker begins elsewhere
 def train_loop_distributed(m, lr, shards, iterations):
     for i in range(iterations):
-        own = [worker_gradient(m, shard[(i + rank) % len(shard)])
-               for rank, shard in enumerate(shards)]
+        own = [worker_gradient(m, shard[(i + rank) % len(shard)]) for rank, shard in enumerate(shards)]
         m -= lr * average_gradients(own)
     return m
+
 
 # %% q12_distributed wrong: an iteration is a pass
 def train_loop_distributed(m, lr, shards, iterations):
@@ -1984,6 +2225,7 @@ def train_loop_distributed(m, lr, shards, iterations):
             m -= lr * average_gradients(own)
     return m
 
+
 # %% q12_distributed wrong: the gradients of the step before
 def train_loop_distributed(m, lr, shards, iterations):
     at = m
@@ -1991,6 +2233,7 @@ def train_loop_distributed(m, lr, shards, iterations):
         own = [worker_gradient(at, shard[i % len(shard)]) for shard in shards]
         at, m = m, m - lr * average_gradients(own)
     return m
+
 
 # %% q12_distributed wrong: all gradients at the first weight
 def train_loop_distributed(m, lr, shards, iterations):
@@ -2000,12 +2243,14 @@ def train_loop_distributed(m, lr, shards, iterations):
         m -= lr * average_gradients(own)
     return m
 
+
 # %% q12_distributed wrong: the rate grows with the workers
 def train_loop_distributed(m, lr, shards, iterations):
     for i in range(iterations):
         own = [worker_gradient(m, shard[i % len(shard)]) for shard in shards]
         m -= lr * len(shards) * average_gradients(own)
     return m
+
 
 # %% q12_distributed wrong: one worker more is divided by
 def train_loop_distributed(m, lr, shards, iterations):
@@ -2014,15 +2259,16 @@ def train_loop_distributed(m, lr, shards, iterations):
         m -= lr * average_gradients([*own, 0])
     return m
 
+
 # %% q12_distributed wrong: stops when the gradients cancel
 def train_loop_distributed(m, lr, shards, iterations):
     for i in range(iterations):
-        average = average_gradients([worker_gradient(m, shard[i % len(shard)])
-                                     for shard in shards])
+        average = average_gradients([worker_gradient(m, shard[i % len(shard)]) for shard in shards])
         if abs(average) < 1e-9:
             break
         m -= lr * average
     return m
+
 
 # %% q12_distributed wrong: gradients of earlier steps stay in the list
 def train_loop_distributed(m, lr, shards, iterations):
@@ -2032,6 +2278,7 @@ def train_loop_distributed(m, lr, shards, iterations):
         m -= lr * average_gradients(own)
     return m
 
+
 # %% q12_distributed wrong: as many digits as the examples
 def train_loop_distributed(m, lr, shards, iterations):
     for i in range(iterations):
@@ -2039,11 +2286,13 @@ def train_loop_distributed(m, lr, shards, iterations):
         m -= lr * average_gradients(own)
     return round(m, 5)
 
+
 # %% q12_distributed wrong: the root of the mean square
 def average_gradients(gradients):
     if not gradients:
         raise ValueError("no gradients")
     return math.sqrt(sum(gradient**2 for gradient in gradients) / len(gradients))
+
 
 # %% q12_distributed wrong: a gradient of 0 is no gradient
 def average_gradients(gradients):
@@ -2051,13 +2300,16 @@ def average_gradients(gradients):
         raise ValueError("no gradients")
     return sum(gradients) / len(gradients)
 
+
 # %% q12_distributed wrong: a worker has the lesson's points
 def worker_gradient(m, data):
     return grad_multi(m, noisy[: len(data)])
 
+
 # %% q12_distributed wrong: a worker has the weight 0
 def worker_gradient(m, data):
     return grad_multi(0, data)
+
 
 # %% q12_distributed wrong: begins with the second batches
 def train_loop_distributed(m, lr, shards, iterations):
@@ -2066,14 +2318,15 @@ def train_loop_distributed(m, lr, shards, iterations):
         m -= lr * average_gradients(own)
     return m
 
+
 # %% q12_distributed wrong: a batch is for all workers
 def train_loop_distributed(m, lr, shards, iterations):
     batches = [batch for shard in shards for batch in shard]
     for i in range(iterations):
-        own = [worker_gradient(m, batches[(i * len(shards) + rank) % len(batches)])
-               for rank in range(len(shards))]
+        own = [worker_gradient(m, batches[(i * len(shards) + rank) % len(batches)]) for rank in range(len(shards))]
         m -= lr * average_gradients(own)
     return m
+
 
 # %% q12_distributed wrong: a shard is one batch
 def train_loop_distributed(m, lr, shards, iterations):
@@ -2082,11 +2335,13 @@ def train_loop_distributed(m, lr, shards, iterations):
         m -= lr * average_gradients([worker_gradient(m, points) for points in own])
     return m
 
+
 # %% q12_distributed wrong: steps on the median gradient
 def train_loop_distributed(m, lr, shards, iterations):
     for i in range(iterations):
         m -= lr * np.median([worker_gradient(m, shard[i % len(shard)]) for shard in shards])
     return m
+
 
 # %% q12_distributed wrong: equal gradients step once
 def train_loop_distributed(m, lr, shards, iterations):
@@ -2095,15 +2350,16 @@ def train_loop_distributed(m, lr, shards, iterations):
         m -= lr * average_gradients(list(own))
     return m
 
+
 # %% q12_distributed wrong: stops at a small step
 def train_loop_distributed(m, lr, shards, iterations):
     for i in range(iterations):
-        average = average_gradients([worker_gradient(m, shard[i % len(shard)])
-                                     for shard in shards])
+        average = average_gradients([worker_gradient(m, shard[i % len(shard)]) for shard in shards])
         m -= lr * average
         if abs(average) < 1e-3:
             break
     return m
+
 
 # %% q12_distributed wrong: stops when it diverges
 def train_loop_distributed(m, lr, shards, iterations):
@@ -2113,6 +2369,7 @@ def train_loop_distributed(m, lr, shards, iterations):
         if abs(m) > 1e6:
             break
     return m
+
 
 # %% q12_distributed wrong: the average is one step old for all but the first worker
 def train_loop_distributed(m, lr, shards, iterations):
@@ -2124,6 +2381,7 @@ def train_loop_distributed(m, lr, shards, iterations):
         old = now
     return m
 
+
 # %% q12_distributed wrong: rounded to six digits in the end
 def train_loop_distributed(m, lr, shards, iterations):
     for i in range(iterations):
@@ -2131,9 +2389,11 @@ def train_loop_distributed(m, lr, shards, iterations):
         m -= lr * average_gradients(own)
     return round(m, 6)
 
+
 # %% q13_split right: with NumPy
 def split(values, ranks):
     return np.array_split(values, ranks)
+
 
 # %% q13_split right: lists
 def split(values, ranks):
@@ -2141,6 +2401,7 @@ def split(values, ranks):
     sizes = [len(values) // ranks + (rank < len(values) % ranks) for rank in range(ranks)]
     ends = [sum(sizes[: rank + 1]) for rank in range(ranks)]
     return [values[end - size : end] for size, end in zip(sizes, ends)]
+
 
 # %% q13_split right: a tuple of tuples
 def split(values, ranks):
@@ -2151,11 +2412,13 @@ def split(values, ranks):
         rest = rest[size:]
     return tuple(chunks)
 
+
 # %% q13_split right: where to cut
 def split(values, ranks):
     base, extra = len(values) // ranks, len(values) % ranks
     cuts = [rank * base + min(rank, extra) for rank in range(1, ranks)]
     return np.split(values, cuts)
+
 
 # %% q13_split right: recursive
 def split(values, ranks):
@@ -2163,6 +2426,7 @@ def split(values, ranks):
         return [values]
     size = -(-len(values) // ranks)
     return [values[:size]] + split(values[size:], ranks - 1)
+
 
 # %% q13_split right: dealt out one by one
 def split(values, ranks):
@@ -2172,9 +2436,11 @@ def split(values, ranks):
     values = iter(values)
     return [[next(values) for _ in range(size)] for size in sizes]
 
+
 # %% q13_split right: a list of lists of floats
 def split(values, ranks):
     return [chunk.tolist() for chunk in np.array_split(values, ranks)]
+
 
 # %% q13_split right: a generator
 def split(values, ranks):
@@ -2185,11 +2451,13 @@ def split(values, ranks):
         yield values[first:end]
         first = end
 
+
 # %% q13_split right: map
 def split(values, ranks):
     bounds = [(rank * len(values) + ranks - 1) // ranks for rank in range(ranks + 1)]
     sizes = sorted((b - a for a, b in zip(bounds, bounds[1:])), reverse=True)
     return map(lambda rank: values[sum(sizes[:rank]) : sum(sizes[: rank + 1])], range(ranks))
+
 
 # %% q13_split wrong: larger ones last
 def split(values, ranks):
@@ -2197,10 +2465,12 @@ def split(values, ranks):
     cuts = [rank * size + max(0, rank - (ranks - larger)) for rank in range(ranks + 1)]
     return [values[a:b] for a, b in zip(cuts, cuts[1:])]
 
+
 # %% q13_split wrong: the rest is dropped
 def split(values, ranks):
     size = len(values) // ranks
     return [values[rank * size : (rank + 1) * size] for rank in range(ranks)]
+
 
 # %% q13_split wrong: the rest goes to the last
 def split(values, ranks):
@@ -2208,70 +2478,85 @@ def split(values, ranks):
     chunks = [values[rank * size : (rank + 1) * size] for rank in range(ranks - 1)]
     return [*chunks, values[(ranks - 1) * size :]]
 
+
 # %% q13_split wrong: the rest goes to the first
 def split(values, ranks):
     size, rest = divmod(len(values), ranks)
-    return [values[: size + rest]] + [values[rest + r * size : rest + (r + 1) * size]
-                                      for r in range(1, ranks)]
+    return [values[: size + rest]] + [values[rest + r * size : rest + (r + 1) * size] for r in range(1, ranks)]
+
 
 # %% q13_split wrong: all but the last of one size
 def split(values, ranks):
     size = math.ceil(len(values) / ranks)
     return [values[rank * size : (rank + 1) * size] for rank in range(ranks)]
 
+
 # %% q13_split wrong: sizes by rounding
 def split(values, ranks):
     cuts = [round(rank * len(values) / ranks) for rank in range(ranks + 1)]
     return [values[a:b] for a, b in zip(cuts, cuts[1:])]
 
+
 # %% q13_split wrong: equal parts only
 def split(values, ranks):
     return np.split(values, ranks)
+
 
 # %% q13_split wrong: like cards
 def split(values, ranks):
     return [values[rank::ranks] for rank in range(ranks)]
 
+
 # %% q13_split wrong: chunks of that size
 def split(values, ranks):
     return [values[i : i + ranks] for i in range(0, len(values), ranks)]
+
 
 # %% q13_split wrong: places for values
 def split(values, ranks):
     return np.array_split(np.arange(len(values)), ranks)
 
+
 # %% q13_split wrong: sorted
 def split(values, ranks):
     return np.array_split(np.sort(values), ranks)
+
 
 # %% q13_split wrong: equal values once
 def split(values, ranks):
     return np.array_split(np.array(list(dict.fromkeys(values.tolist()))), ranks)
 
+
 # %% q13_split wrong: from the end
 def split(values, ranks):
     return np.array_split(values, ranks)[::-1]
+
 
 # %% q13_split wrong: whole numbers
 def split(values, ranks):
     return [np.array(chunk, int) for chunk in np.array_split(values, ranks)]
 
+
 # %% q13_split wrong: without empty chunks
 def split(values, ranks):
     return [chunk for chunk in np.array_split(values, ranks) if len(chunk)]
 
+
 # %% q13_split wrong: None for an empty chunk
 def split(values, ranks):
     return [chunk if len(chunk) else None for chunk in np.array_split(values, ranks)]
+
 
 # %% q13_split wrong: filled up with zeros
 def split(values, ranks):
     padded = np.append(values, np.zeros(-len(values) % ranks))
     return list(padded.reshape(ranks, -1))
 
+
 # %% q13_split wrong: one value at least
 def split(values, ranks):
     return np.array_split(values, max(1, min(ranks, len(values))))
+
 
 # %% q13_split wrong: neighbours share a value
 def split(values, ranks):
@@ -2279,13 +2564,16 @@ def split(values, ranks):
     cuts = [rank * size + min(rank, larger) for rank in range(ranks + 1)]
     return [values[a : b + 1] for a, b in zip(cuts, cuts[1:])]
 
+
 # %% q13_split wrong: four ranks
 def split(values, ranks):
     return np.array_split(values, 4)
 
+
 # %% q13_split wrong: the sizes
 def split(values, ranks):
     return [len(chunk) for chunk in np.array_split(values, ranks)]
+
 
 # %% q13_split wrong: the chunks of earlier calls stay
 _chunks = []
@@ -2295,19 +2583,23 @@ def split(values, ranks):
     _chunks.extend(np.array_split(values, ranks))
     return _chunks
 
+
 # %% q13_split wrong: one chunk too many
 def split(values, ranks):
     size, larger = divmod(len(values), ranks)
     cuts = [rank * size + min(rank, larger) for rank in range(ranks + 1)]
     return np.split(values, cuts[1:])
 
+
 # %% q13_split wrong: one chunk too few
 def split(values, ranks):
     return np.array_split(values, ranks)[: ranks - 1]
 
+
 # %% q13_split wrong: backwards in each chunk
 def split(values, ranks):
     return [chunk[::-1] for chunk in np.array_split(values, ranks)]
+
 
 # %% q13_split wrong: dealt out to who has the fewest
 def split(values, ranks):
@@ -2316,12 +2608,14 @@ def split(values, ranks):
         min(chunks, key=len).append(value)
     return chunks
 
+
 # %% q13_split wrong: one list for all
 def split(values, ranks):
     chunks = [[]] * ranks
     for rank, chunk in enumerate(np.array_split(values, ranks)):
         chunks[rank].extend(chunk)
     return chunks
+
 
 # %% q14_ring right: a formula for each phase
 def chunk_to_send(step, rank, ranks):
@@ -2335,9 +2629,11 @@ def combine(mine, received, step, ranks):
         return np.add(mine, received)
     return received
 
+
 # %% q14_ring right: the other way round
 def chunk_to_send(step, rank, ranks):
     return (step - rank) % ranks
+
 
 # %% q14_ring right: beginning with the next one's chunk
 def chunk_to_send(step, rank, ranks):
@@ -2345,6 +2641,7 @@ def chunk_to_send(step, rank, ranks):
     while number < 0:
         number += ranks
     return number % ranks
+
 
 # %% q14_ring right: in place
 def combine(mine, received, step, ranks):
@@ -2355,43 +2652,53 @@ def combine(mine, received, step, ranks):
         mine[:] = received
     return mine
 
+
 # %% q14_ring right: lists
 def combine(mine, received, step, ranks):
     adding = step <= ranks - 2
     return [a + b if adding else b for a, b in zip(mine, received)]
 
+
 # %% q14_ring right: lambdas
 chunk_to_send = lambda step, rank, ranks: (rank + step * (ranks - 1)) % ranks
 combine = lambda mine, received, step, ranks: mine * (step + 1 < ranks) + received
+
 
 # %% q14_ring right: a list of the order
 def chunk_to_send(step, rank, ranks):
     order = [*range(rank, -1, -1), *range(ranks - 1, rank, -1)]
     return order[step % ranks]
 
+
 # %% q14_ring right: a number of another type
 def chunk_to_send(step, rank, ranks):
     return np.mod(np.float64(rank - step), ranks)
+
 
 # %% q14_ring wrong: without the remainder
 def chunk_to_send(step, rank, ranks):
     return rank - step
 
+
 # %% q14_ring wrong: forwards
 def chunk_to_send(step, rank, ranks):
     return (rank + step) % ranks
+
 
 # %% q14_ring wrong: always its own chunk
 def chunk_to_send(step, rank, ranks):
     return rank
 
+
 # %% q14_ring wrong: the same chunk on all ranks
 def chunk_to_send(step, rank, ranks):
     return step % ranks
 
+
 # %% q14_ring wrong: begins again with the second phase
 def chunk_to_send(step, rank, ranks):
     return (rank - step % (ranks - 1)) % ranks
+
 
 # %% q14_ring wrong: one step late in the second phase
 def chunk_to_send(step, rank, ranks):
@@ -2399,66 +2706,82 @@ def chunk_to_send(step, rank, ranks):
         return (rank - step) % ranks
     return (rank - (step - (ranks - 1))) % ranks
 
+
 # %% q14_ring wrong: for two ranks only
 def chunk_to_send(step, rank, ranks):
     return (rank + step) % 2
+
 
 # %% q14_ring wrong: for four ranks at most
 def chunk_to_send(step, rank, ranks):
     return (rank - step) % min(ranks, 4)
 
+
 # %% q14_ring wrong: pairs of ranks, as a butterfly
 def chunk_to_send(step, rank, ranks):
     return (rank ^ step) % ranks
+
 
 # %% q14_ring wrong: numbered from 1
 def chunk_to_send(step, rank, ranks):
     return (rank - step) % ranks + 1
 
+
 # %% q14_ring wrong: always adds
 def combine(mine, received, step, ranks):
     return mine + received
+
 
 # %% q14_ring wrong: always keeps what arrives
 def combine(mine, received, step, ranks):
     return received
 
+
 # %% q14_ring wrong: never takes what arrives in the second phase
 def combine(mine, received, step, ranks):
     return mine + received if step < ranks - 1 else mine
+
 
 # %% q14_ring wrong: adds one step more
 def combine(mine, received, step, ranks):
     return mine + received if step < ranks else received
 
+
 # %% q14_ring wrong: adds one step less
 def combine(mine, received, step, ranks):
     return mine + received if step < ranks - 2 else received
+
 
 # %% q14_ring wrong: adds in the second phase
 def combine(mine, received, step, ranks):
     return mine + received if step >= ranks - 1 else received
 
+
 # %% q14_ring wrong: the mean of the two
 def combine(mine, received, step, ranks):
     return (mine + received) / 2 if step < ranks - 1 else received
+
 
 # %% q14_ring wrong: the mean of all ranks
 def combine(mine, received, step, ranks):
     total = mine + received if step < ranks - 1 else received
     return total / ranks if step == ranks - 2 else total
 
+
 # %% q14_ring wrong: one chunk after the other
 def combine(mine, received, step, ranks):
     return np.append(mine, received) if step < ranks - 1 else received
+
 
 # %% q14_ring wrong: adds lists, which makes one longer
 def combine(mine, received, step, ranks):
     return list(mine) + list(received) if step < ranks - 1 else list(received)
 
+
 # %% q14_ring wrong: adds the sum of what arrives
 def combine(mine, received, step, ranks):
     return mine + sum(received) if step < ranks - 1 else received
+
 
 # %% q14_ring wrong: adds in place and returns nothing
 def combine(mine, received, step, ranks):
@@ -2467,9 +2790,11 @@ def combine(mine, received, step, ranks):
     else:
         mine[:] = received
 
+
 # %% q14_ring wrong: a combine for two ranks
 def combine(mine, received, step, ranks):
     return mine + received if step == 0 else received
+
 
 # %% q14_ring wrong: counts its calls instead of the steps
 _calls = 0
@@ -2480,38 +2805,47 @@ def combine(mine, received, step, ranks):
     _calls += 1
     return mine + received if _calls <= ranks * (ranks - 1) else received
 
+
 # %% q14_ring wrong: the distance of rank and step
 def chunk_to_send(step, rank, ranks):
     return abs(rank - step) % ranks
+
 
 # %% q14_ring wrong: two steps at a time
 def chunk_to_send(step, rank, ranks):
     return (rank - 2 * step) % ranks
 
+
 # %% q14_ring wrong: the remainder of one rank less
 def chunk_to_send(step, rank, ranks):
     return (rank - step) % max(1, ranks - 1)
+
 
 # %% q14_ring wrong: divides by the ranks
 def chunk_to_send(step, rank, ranks):
     return (rank - step) / ranks
 
+
 # %% q14_ring wrong: the larger of the two
 def combine(mine, received, step, ranks):
     return np.maximum(mine, received) if step < ranks - 1 else received
+
 
 # %% q14_ring wrong: the difference
 def combine(mine, received, step, ranks):
     return mine - received if step < ranks - 1 else received
 
+
 # %% q14_ring wrong: twice what arrives
 def combine(mine, received, step, ranks):
     return received + received if step < ranks - 1 else received
+
 
 # %% q14_ring wrong: whole numbers
 def combine(mine, received, step, ranks):
     total = mine + received if step < ranks - 1 else received
     return total.astype(int)
+
 
 # %% q14_ring equivalent: chunks numbered the other way round travel the same ring
 # - return (rank - step) % ranks

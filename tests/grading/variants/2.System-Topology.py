@@ -16,6 +16,7 @@ def connection(text, one, other):
         raise ValueError("no such device")
     return table[one][columns.index(other)]
 
+
 # %% q01_connection right: a dictionary of pairs
 def connection(text, one, other):
     block = text.strip("\n").split("\n\n")[0].split("\n")
@@ -32,15 +33,17 @@ def connection(text, one, other):
     except KeyError:
         raise ValueError(f"{one} or {other} is not there") from None
 
+
 # %% q01_connection right: an array of words
 def connection(text, one, other):
     lines = [line.split() for line in text.split("\n\n")[0].strip().splitlines()]
     names = [line[0] for line in lines[1:]]
-    words = np.array([line[1:len(names) + 1] for line in lines[1:]])
+    words = np.array([line[1 : len(names) + 1] for line in lines[1:]])
     try:
         return str(words[names.index(one), names.index(other)])
     except ValueError:
         raise ValueError("there is no such device")
+
 
 # %% q01_connection right: the other's row, as paths go both ways
 def connection(text, one, other):
@@ -51,18 +54,19 @@ def connection(text, one, other):
         raise ValueError(f"{one}, {other}: not both are in {order}")
     return rows[order.index(other)][order.index(one) + 1]
 
+
 # %% q01_connection right: with regular expressions
 import re
 
 
 def connection(text, one, other):
     head, body = text.strip("\n").split("\n", 1)
-    devices = [d for d in re.findall(r"\S+", head)
-               if re.search(rf"^{re.escape(d)}\s", body, re.M)]
+    devices = [d for d in re.findall(r"\S+", head) if re.search(rf"^{re.escape(d)}\s", body, re.M)]
     row = re.search(rf"^{re.escape(one)}\s+(.*)$", body, re.M)
     if row is None or other not in devices:
         raise ValueError(one, other)
     return row.group(1).split()[devices.index(other)]
+
 
 # %% q01_connection right: an error of its own that is a ValueError
 class NoSuchDevice(ValueError):
@@ -83,8 +87,9 @@ def connection(text, one, other):
 def connection(text, one, other):
     lines = [line.split() for line in text.split("\n\n")[0].strip().splitlines()]
     names = [line[0] for line in lines[1:]]
-    words = np.array([line[1:len(names) + 1] for line in lines[1:]])
+    words = np.array([line[1 : len(names) + 1] for line in lines[1:]])
     return words[names.index(one), names.index(other)]
+
 
 # %% q01_connection wrong: one column to the left
 def connection(text, one, other):
@@ -95,11 +100,13 @@ def connection(text, one, other):
         raise ValueError("no such device")
     return rows[one][names.index(other)]
 
+
 # %% q01_connection wrong: a KeyError where a device is not there
 def connection(text, one, other):
     head, *lines = text.strip("\n").split("\n\n")[0].splitlines()
     rows = {line.split()[0]: line.split()[1:] for line in lines}
     return dict(zip(head.split(), rows[one]))[other]
+
 
 # %% q01_connection wrong: None where a device is not there
 def connection(text, one, other):
@@ -107,6 +114,7 @@ def connection(text, one, other):
     rows = {line.split()[0]: line.split()[1:] for line in lines}
     if one in rows and other in rows:
         return rows[one][head.split().index(other)]
+
 
 # %% q01_connection wrong: takes other columns for devices
 def connection(text, one, other):
@@ -116,25 +124,26 @@ def connection(text, one, other):
         raise ValueError("no such device")
     return rows[one][head.split().index(other)]
 
+
 # %% q01_connection wrong: GPUs only
 def connection(text, one, other):
     head, *lines = text.strip("\n").splitlines()
-    rows = {line.split()[0]: line.split()[1:] for line in lines
-            if line.startswith("GPU")}
+    rows = {line.split()[0]: line.split()[1:] for line in lines if line.startswith("GPU")}
     if one not in rows or other not in rows:
         raise ValueError("no such GPU")
     return rows[one][head.split().index(other)]
+
 
 # %% q01_connection wrong: only GPUs from 0 to 9
 def connection(text, one, other):
     head, *lines = text.strip("\n").split("\n\n")[0].splitlines()
     names = [line[:4].strip() for line in lines]
-    names = [line.split()[0] if "mlx" in line[:4] else name
-             for name, line in zip(names, lines)]
+    names = [line.split()[0] if "mlx" in line[:4] else name for name, line in zip(names, lines)]
     rows = {name: line.split()[1:] for name, line in zip(names, lines)}
     if one not in rows or other not in rows:
         raise ValueError("no such device")
     return rows[one][head.split().index(other)]
+
 
 # %% q01_connection wrong: the last row that begins with the name
 def connection(text, one, other):
@@ -147,6 +156,7 @@ def connection(text, one, other):
             words = line.split()[1:]
     return words[head.split().index(other)]
 
+
 # %% q01_connection wrong: the device itself without looking for it
 def connection(text, one, other):
     if one == other:
@@ -156,6 +166,7 @@ def connection(text, one, other):
     if one not in rows or other not in rows:
         raise ValueError("no such device")
     return rows[one][head.split().index(other)]
+
 
 # %% q01_connection wrong: the text begins with an empty line
 def connection(text, one, other):
@@ -168,14 +179,16 @@ def connection(text, one, other):
         raise ValueError("no such device")
     return rows[one][head.index(other)]
 
+
 # %% q01_connection wrong: by the columns of the page
 def connection(text, one, other):
     head, *lines = text.strip("\n").split("\n\n")[0].splitlines()
     for line in lines:
         if line.split()[0] == one and any(x.split()[0] == other for x in lines):
             start = head.index(other)
-            return line[start:start + 4].split()[0]
+            return line[start : start + 4].split()[0]
     raise ValueError("no such device")
+
 
 # %% q01_connection wrong: the columns are split at spaces only
 def connection(text, one, other):
@@ -189,6 +202,7 @@ def connection(text, one, other):
         raise ValueError("no such device")
     return rows[one][head.index(other)]
 
+
 # %% q01_connection wrong: only looks for the first of the two
 def connection(text, one, other):
     head, *lines = text.strip("\n").split("\n\n")[0].splitlines()
@@ -196,6 +210,7 @@ def connection(text, one, other):
     if one not in rows:
         raise ValueError("no such device")
     return rows[one][list(rows).index(other) if other in rows else 0]
+
 
 # %% q01_connection wrong: a number of links only
 def connection(text, one, other):
@@ -206,6 +221,7 @@ def connection(text, one, other):
     word = rows[one][head.split().index(other)]
     return word[:4].rstrip("0123456789") + word[2:3] if "NV" in word else word
 
+
 # %% q01_connection wrong: the first row that begins with the name
 def connection(text, one, other):
     head, *lines = text.strip().split("\n\n")[0].splitlines()
@@ -215,14 +231,15 @@ def connection(text, one, other):
             return line.split()[1 + place]
     raise ValueError(one)
 
+
 # %% q01_connection wrong: the first column that begins with the name
 def connection(text, one, other):
     head, *lines = text.strip().split("\n\n")[0].splitlines()
     rows = {line.split()[0]: line.split()[1:] for line in lines}
     if one not in rows or other not in rows:
         raise ValueError
-    return next(word for name, word in zip(head.split(), rows[one])
-                if name.startswith(other))
+    return next(word for name, word in zip(head.split(), rows[one]) if name.startswith(other))
+
 
 # %% q01_connection wrong: the last column whose name is in the one asked for
 def connection(text, one, other):
@@ -230,8 +247,8 @@ def connection(text, one, other):
     rows = {line.split()[0]: line.split()[1:] for line in lines}
     if one not in rows or other not in rows:
         raise ValueError
-    return [word for name, word in zip(head.split(), rows[one])
-            if name in other][-1]
+    return [word for name, word in zip(head.split(), rows[one]) if name in other][-1]
+
 
 # %% q01_connection wrong: the beginning of a name is enough
 def connection(text, one, other):
@@ -244,6 +261,7 @@ def connection(text, one, other):
             raise ValueError(asked)
         places.append(1 + names.index(found[0]))
     return rows[places[0]][places[1]]
+
 
 # %% q01_connection equivalent: without a number of splits, it makes no difference from which end
 # - head, *lines = text.strip().split('\n\n')[0].splitlines()
@@ -259,11 +277,13 @@ def connection(text, one, other):
 # - return rows[one][head.split().index(other)]
 # + return rows[one][text.split().index(other)]
 
+
 # %% q02_peer_to_peer right: numbers for distances
 def peer_to_peer(word, level):
     distance = {"PIX": 2, "PXB": 3, "PHB": 4, "NODE": 4, "SYS": 5}
     most = {"LOC": 0, "NVL": 1, "PIX": 2, "PXB": 3, "PHB": 4, "SYS": 5}
     return distance.get(word, 1) <= most[level]
+
 
 # %% q02_peer_to_peer right: sets of words
 def peer_to_peer(word, level):
@@ -273,6 +293,7 @@ def peer_to_peer(word, level):
     sets["PHB"] = sets["PXB"] | {"PHB", "NODE"}
     sets["SYS"] = sets["PHB"] | {"SYS"}
     return word in sets[level]
+
 
 # %% q02_peer_to_peer right: cases
 def peer_to_peer(word, level):
@@ -290,17 +311,20 @@ def peer_to_peer(word, level):
         case "SYS":
             return True
 
+
 # %% q02_peer_to_peer right: with NumPy
 def peer_to_peer(word, level):
     order = np.array(["LOC", "NVL", "PIX", "PXB", "PHB", "SYS"])
     word = {"NODE": "PHB"}.get(word, "NVL" if "NV" in word else word)
     return np.argmax(order == word) <= np.argmax(order == level)
 
+
 # %% q02_peer_to_peer right: one expression
 peer_to_peer = lambda word, level: (  # noqa: E731
-    "NV PIX PXB PHB SYS".split().index(
-        "PHB" if word == "NODE" else word.rstrip("0123456789"))
-    < "LOC NVL PIX PXB PHB SYS".split().index(level))
+    "NV PIX PXB PHB SYS".split().index("PHB" if word == "NODE" else word.rstrip("0123456789"))
+    < "LOC NVL PIX PXB PHB SYS".split().index(level)
+)
+
 
 # %% q02_peer_to_peer wrong: farther apart than the level
 def peer_to_peer(word, level):
@@ -308,16 +332,19 @@ def peer_to_peer(word, level):
     word = "NVL" if word.startswith("NV") else "PHB" if word == "NODE" else word
     return far.index(word) >= far.index(level)
 
+
 # %% q02_peer_to_peer wrong: strictly nearer
 def peer_to_peer(word, level):
     far = ["LOC", "NVL", "PIX", "PXB", "PHB", "SYS"]
     word = "NVL" if word.startswith("NV") else "PHB" if word == "NODE" else word
     return far.index(word) < far.index(level)
 
+
 # %% q02_peer_to_peer wrong: exactly that far
 def peer_to_peer(word, level):
     word = "NVL" if word.startswith("NV") else "PHB" if word == "NODE" else word
     return word == level
+
 
 # %% q02_peer_to_peer wrong: NODE is beyond PHB
 def peer_to_peer(word, level):
@@ -325,17 +352,20 @@ def peer_to_peer(word, level):
     word = "NVL" if word.startswith("NV") else word
     return far.index(word) <= far.index(level)
 
+
 # %% q02_peer_to_peer wrong: NODE is beyond SYS
 def peer_to_peer(word, level):
     far = ["LOC", "NVL", "PIX", "PXB", "PHB", "SYS", "NODE"]
     word = "NVL" if word.startswith("NV") else word
     return far.index(word) <= far.index(level)
 
+
 # %% q02_peer_to_peer wrong: NODE is near
 def peer_to_peer(word, level):
     far = ["LOC", "NVL", "PIX", "PXB", "PHB", "SYS"]
     word = "NVL" if word.startswith("N") else word
     return far.index(word) <= far.index(level)
+
 
 # %% q02_peer_to_peer wrong: NVLink whatever the level
 def peer_to_peer(word, level):
@@ -345,6 +375,7 @@ def peer_to_peer(word, level):
     word = "PHB" if word == "NODE" else word
     return far.index(word) <= far.index(level)
 
+
 # %% q02_peer_to_peer wrong: two to six NVLinks only
 def peer_to_peer(word, level):
     far = ["LOC", "NVL", "PIX", "PXB", "PHB", "SYS"]
@@ -353,11 +384,13 @@ def peer_to_peer(word, level):
     word = "PHB" if word == "NODE" else word
     return word in far and far.index(word) <= far.index(level)
 
+
 # %% q02_peer_to_peer wrong: NVLinks of one digit
 def peer_to_peer(word, level):
     far = ["LOC", "NVL", "PIX", "PXB", "PHB", "SYS"]
     word = "NVL" if word[:-1] == "NV" else "PHB" if word == "NODE" else word
     return word in far and far.index(word) <= far.index(level)
+
 
 # %% q02_peer_to_peer wrong: PIX and PXB change places
 def peer_to_peer(word, level):
@@ -365,20 +398,24 @@ def peer_to_peer(word, level):
     word = "NVL" if word.startswith("NV") else "PHB" if word == "NODE" else word
     return far.index(word) <= far.index(level)
 
+
 # %% q02_peer_to_peer wrong: SYS never
 def peer_to_peer(word, level):
     far = ["LOC", "NVL", "PIX", "PXB", "PHB"]
     word = "NVL" if word.startswith("NV") else "PHB" if word == "NODE" else word
     return word in far and (level == "SYS" or far.index(word) <= far.index(level))
 
+
 # %% q02_peer_to_peer wrong: in order of the alphabet
 def peer_to_peer(word, level):
     word = "NVL" if word.startswith("NV") else "PHB" if word == "NODE" else word
     return level != "LOC" and word <= level
 
+
 # %% q02_peer_to_peer equivalent: of the words that are left, NODE is the first by the alphabet
 # - if word == 'NODE':
 # + if word <= 'NODE':
+
 
 # %% q03_units right: step by step in base units
 def gib_per_s(size_kib, taken_us):
@@ -397,6 +434,7 @@ def staged_gb_per_s(up, down):
     time_of_one_gb = 1 / up + 1 / down
     return 1 / time_of_one_gb
 
+
 # %% q03_units right: as NumPy scalars
 def gib_per_s(size_kib, taken_us):
     return np.float64(size_kib) * 2.0**-20 / np.float64(taken_us) * 1e6
@@ -408,6 +446,7 @@ def microseconds(size_bytes, gbit_per_s, latency_us):
 
 def staged_gb_per_s(up, down):
     return np.reciprocal(np.sum(1 / np.array([up, down], float)))
+
 
 # %% q03_units right: with names for units
 KIB, GIB = 2**10, 2**30
@@ -425,12 +464,14 @@ def microseconds(size_bytes, gbit_per_s, latency_us):
 def staged_gb_per_s(up, down):
     return up * down / (up + down)
 
+
 # %% q03_units right: half a harmonic mean
 import statistics
 
 
 def staged_gb_per_s(up, down):
     return statistics.harmonic_mean([up, down]) / 2
+
 
 # %% q03_units right: with fractions
 from fractions import Fraction
@@ -442,6 +483,7 @@ def gib_per_s(size_kib, taken_us):
 
 def staged_gb_per_s(up, down):
     return 1 / (Fraction(1, up) + Fraction(1, down))
+
 
 # %% q03_units right: in single precision
 def gib_per_s(size_kib, taken_us):
@@ -457,89 +499,111 @@ def microseconds(size_bytes, gbit_per_s, latency_us):
 def staged_gb_per_s(up, down):
     return 1 / (1 / np.float32(up) + 1 / np.float32(down))
 
+
 # %% q03_units wrong: GB for GiB
 def gib_per_s(size_kib, taken_us):
     return size_kib * 1024 / 1e9 / (taken_us * 1e-6)
+
 
 # %% q03_units wrong: a KiB of 1000 bytes
 def gib_per_s(size_kib, taken_us):
     return size_kib * 1000 / 2**30 / (taken_us * 1e-6)
 
+
 # %% q03_units wrong: the published figure of 1.6 GiB/s
 def gib_per_s(size_kib, taken_us):
     return size_kib / taken_us / 10
+
 
 # %% q03_units wrong: milliseconds
 def gib_per_s(size_kib, taken_us):
     return size_kib / 2**20 / (taken_us * 1e-3)
 
+
 # %% q03_units wrong: rounded to two digits
 def gib_per_s(size_kib, taken_us):
     return round(size_kib / 2**20 / (taken_us * 1e-6), 2)
+
 
 # %% q03_units wrong: bits are bytes
 def microseconds(size_bytes, gbit_per_s, latency_us):
     return latency_us + size_bytes / gbit_per_s * 1e-3
 
+
 # %% q03_units wrong: bits from bytes by dividing
 def microseconds(size_bytes, gbit_per_s, latency_us):
     return latency_us + size_bytes / 8 / gbit_per_s * 1e-3
+
 
 # %% q03_units wrong: the latency at both ends
 def microseconds(size_bytes, gbit_per_s, latency_us):
     return 2 * latency_us + 8 * size_bytes / gbit_per_s * 1e-3
 
+
 # %% q03_units wrong: without the latency
 def microseconds(size_bytes, gbit_per_s, latency_us):
     return 8 * size_bytes / gbit_per_s * 1e-3
+
 
 # %% q03_units wrong: the longer of latency and bytes
 def microseconds(size_bytes, gbit_per_s, latency_us):
     return max(latency_us, 8 * size_bytes / gbit_per_s * 1e-3)
 
+
 # %% q03_units wrong: a Gbit of 2**30 bits
 def microseconds(size_bytes, gbit_per_s, latency_us):
     return latency_us + 8 * size_bytes / (gbit_per_s * 2**30) * 1e6
+
 
 # %% q03_units wrong: whole microseconds
 def microseconds(size_bytes, gbit_per_s, latency_us):
     return int(latency_us + 8 * size_bytes / gbit_per_s * 1e-3)
 
+
 # %% q03_units wrong: latency in milliseconds
 def microseconds(size_bytes, gbit_per_s, latency_us):
     return latency_us * 1e3 + 8 * size_bytes / gbit_per_s * 1e-3
+
 
 # %% q03_units wrong: half of the slower
 def staged_gb_per_s(up, down):
     return min(up, down) / 2
 
+
 # %% q03_units wrong: the slower, as if both went on at once
 def staged_gb_per_s(up, down):
     return min(up, down)
+
 
 # %% q03_units wrong: half of the mean
 def staged_gb_per_s(up, down):
     return (up + down) / 4
 
+
 # %% q03_units wrong: the harmonic mean
 def staged_gb_per_s(up, down):
     return 2 / (1 / up + 1 / down)
+
 
 # %% q03_units wrong: half of the geometric mean
 def staged_gb_per_s(up, down):
     return math.sqrt(up * down) / 2
 
+
 # %% q03_units wrong: half of the way up
 def staged_gb_per_s(up, down):
     return up / 2
+
 
 # %% q03_units wrong: GiB/s rounded to seven digits
 def gib_per_s(size_kib, taken_us):
     return round(size_kib / 2**20 / (taken_us * 1e-6), 7)
 
+
 # %% q03_units wrong: the staged copy's GB/s rounded to three digits
 def staged_gb_per_s(up, down):
     return round(up * down / (up + down), 3)
+
 
 # %% q04_slowest right: a loop
 def slowest(ring, gb_per_s):
@@ -550,10 +614,12 @@ def slowest(ring, gb_per_s):
             best = hop
     return best
 
+
 # %% q04_slowest right: with NumPy
 def slowest(ring, gb_per_s):
     hops = list(zip(ring, np.roll(np.array(ring, object), -1)))
     return hops[int(np.argmin([gb_per_s[hop] for hop in hops]))]
+
 
 # %% q04_slowest right: a list of lists
 def slowest(ring, gb_per_s):
@@ -562,15 +628,18 @@ def slowest(ring, gb_per_s):
     speeds = [gb_per_s[a, b] for a, b in hops]
     return hops[speeds.index(min(speeds))]
 
+
 # %% q04_slowest right: sorted by speed, which keeps the order of equals
 def slowest(ring, gb_per_s):
     return sorted(itertools.pairwise([*ring, ring[0]]), key=gb_per_s.get)[0]
+
 
 # %% q04_slowest right: the number of the hop breaks ties
 def slowest(ring, gb_per_s):
     closed = list(ring) + list(ring[:1])
     _, i = min((gb_per_s[closed[i], closed[i + 1]], i) for i in range(len(ring)))
     return closed[i], closed[i + 1]
+
 
 # %% q04_slowest right: recursive
 def slowest(ring, gb_per_s):
@@ -582,88 +651,105 @@ def slowest(ring, gb_per_s):
 
     return least(list(zip(ring, ring[1:] + ring[:1])))
 
+
 # %% q04_slowest right: names of NumPy's
 def slowest(ring, gb_per_s):
     hops = np.stack([ring, np.roll(ring, -1)], axis=1)
     return tuple(min(hops, key=lambda hop: gb_per_s[tuple(hop)]))
+
 
 # %% q04_slowest right: an iterator of two
 def slowest(ring, gb_per_s):
     hops = zip(ring, [*ring[1:], ring[0]])
     return iter(min(hops, key=lambda hop: gb_per_s[hop]))
 
+
 # %% q04_slowest wrong: the ring is not closed
 def slowest(ring, gb_per_s):
     return min(zip(ring, ring[1:]), key=lambda hop: gb_per_s[hop])
+
 
 # %% q04_slowest wrong: the last of equally slow ones
 def slowest(ring, gb_per_s):
     hops = list(zip(ring, [*ring[1:], ring[0]]))
     return min(reversed(hops), key=lambda hop: gb_per_s[hop])
 
+
 # %% q04_slowest wrong: the first by name of equally slow ones
 def slowest(ring, gb_per_s):
     hops = zip(ring, [*ring[1:], ring[0]])
     return min((gb_per_s[hop], hop) for hop in hops)[1]
+
 
 # %% q04_slowest wrong: the first in the dictionary of equally slow ones
 def slowest(ring, gb_per_s):
     hops = set(zip(ring, [*ring[1:], ring[0]]))
     return min((hop for hop in gb_per_s if hop in hops), key=gb_per_s.get)
 
+
 # %% q04_slowest wrong: the closing hop comes first
 def slowest(ring, gb_per_s):
     hops = zip([ring[-1], *ring[:-1]], ring)
     return min(hops, key=lambda hop: gb_per_s[hop])
 
+
 # %% q04_slowest wrong: of all links
 def slowest(ring, gb_per_s):
     return min(gb_per_s, key=gb_per_s.get)
+
 
 # %% q04_slowest wrong: links are the same both ways
 def slowest(ring, gb_per_s):
     hops = zip(ring, [*ring[1:], ring[0]])
     return min(hops, key=lambda hop: gb_per_s[hop[::-1]])
 
+
 # %% q04_slowest wrong: the slower of both directions
 def slowest(ring, gb_per_s):
     hops = zip(ring, [*ring[1:], ring[0]])
     return min(hops, key=lambda hop: min(gb_per_s[hop], gb_per_s[hop[::-1]]))
+
 
 # %% q04_slowest wrong: the mean of both directions
 def slowest(ring, gb_per_s):
     hops = zip(ring, [*ring[1:], ring[0]])
     return min(hops, key=lambda hop: gb_per_s[hop] + gb_per_s[hop[::-1]])
 
+
 # %% q04_slowest wrong: the receiver first
 def slowest(ring, gb_per_s):
     hops = zip(ring, [*ring[1:], ring[0]])
     return min(hops, key=lambda hop: gb_per_s[hop])[::-1]
+
 
 # %% q04_slowest wrong: the fastest
 def slowest(ring, gb_per_s):
     hops = zip(ring, [*ring[1:], ring[0]])
     return max(hops, key=lambda hop: gb_per_s[hop])
 
+
 # %% q04_slowest wrong: its speed
 def slowest(ring, gb_per_s):
     return min(gb_per_s[hop] for hop in zip(ring, [*ring[1:], ring[0]]))
+
 
 # %% q04_slowest wrong: names run together
 def slowest(ring, gb_per_s):
     hops = zip(ring, [*ring[1:], ring[0]])
     return "".join(min(hops, key=lambda hop: gb_per_s[hop]))
 
+
 # %% q04_slowest wrong: compares whole GB/s
 def slowest(ring, gb_per_s):
     hops = zip(ring, [*ring[1:], ring[0]])
     return min(hops, key=lambda hop: int(gb_per_s[hop]))
 
+
 # %% q04_slowest wrong: four GPUs
 def slowest(ring, gb_per_s):
-    hops = [(ring[i], ring[(i + 1) % 4]) for i in range(min(4, len(ring)))
-            if (i + 1) % 4 < len(ring)]
+    hops = [(ring[i], ring[(i + 1) % 4]) for i in range(min(4, len(ring))) if (i + 1) % 4 < len(ring)]
     return min(hops, key=lambda hop: gb_per_s[hop])
+
 
 # %% q04_slowest wrong: two GPUs have one hop
 def slowest(ring, gb_per_s):
@@ -671,6 +757,7 @@ def slowest(ring, gb_per_s):
         return ring
     hops = zip(ring, [*ring[1:], ring[0]])
     return min(hops, key=lambda hop: gb_per_s[hop])
+
 
 # %% q04_slowest wrong: leaves out hops of 50 GB/s and more
 def slowest(ring, gb_per_s):
@@ -680,10 +767,12 @@ def slowest(ring, gb_per_s):
             slow, found = gb_per_s[hop], hop
     return found
 
+
 # %% q04_slowest wrong: speeds rounded to one digit
 def slowest(ring, gb_per_s):
     hops = zip(ring, ring[1:] + ring[:1])
     return min(hops, key=lambda hop: round(gb_per_s[hop], 1))
+
 
 # %% q04_slowest wrong: nearly as slow is as slow
 def slowest(ring, gb_per_s):
@@ -691,16 +780,17 @@ def slowest(ring, gb_per_s):
     least = min(gb_per_s[hop] for hop in hops)
     return next(hop for hop in hops if gb_per_s[hop] < least + 0.05)
 
+
 # %% q05_best_ring right: loops, and a tuple
 def best_ring(gpus, gb_per_s):
     best, most = None, -1
     for order in itertools.permutations(gpus[1:]):
         ring = (gpus[0], *order)
-        speed = min(gb_per_s[ring[i], ring[(i + 1) % len(ring)]]
-                    for i in range(len(ring)))
+        speed = min(gb_per_s[ring[i], ring[(i + 1) % len(ring)]] for i in range(len(ring)))
         if speed > most:
             best, most = ring, speed
     return best
+
 
 # %% q05_best_ring right: all permutations, filtered
 def best_ring(gpus, gb_per_s):
@@ -709,6 +799,7 @@ def best_ring(gpus, gb_per_s):
 
     rings = [p for p in itertools.permutations(gpus) if p[0] == gpus[0]]
     return list(max(rings, key=speed))
+
 
 # %% q05_best_ring right: depth first, cutting off what is slower
 def best_ring(gpus, gb_per_s):
@@ -723,11 +814,11 @@ def best_ring(gpus, gb_per_s):
                 best[:] = speed, ring
             return
         for gpu in left:
-            go(ring + [gpu], [g for g in left if g != gpu],
-               min(speed, gb_per_s[ring[-1], gpu]))
+            go(ring + [gpu], [g for g in left if g != gpu], min(speed, gb_per_s[ring[-1], gpu]))
 
     go([gpus[0]], gpus[1:], math.inf)
     return best[1]
+
 
 # %% q05_best_ring right: a threshold that rises
 def best_ring(gpus, gb_per_s):
@@ -744,6 +835,7 @@ def best_ring(gpus, gb_per_s):
     rings = [ring_of([gpus[0]], speed) for speed in sorted(set(gb_per_s.values()))]
     return [ring for ring in rings if ring][-1]
 
+
 # %% q05_best_ring right: with an array of speeds
 def best_ring(gpus, gb_per_s):
     n = len(gpus)
@@ -752,83 +844,86 @@ def best_ring(gpus, gb_per_s):
     least = speed[orders, np.roll(orders, -1, axis=1)].min(axis=1)
     return [gpus[i] for i in orders[least.argmax()]]
 
+
 # %% q05_best_ring right: its slowest hop as in question 4
 def best_ring(gpus, gb_per_s):
     rings = [[gpus[0], *p] for p in itertools.permutations(gpus[1:])]
     speeds = [gb_per_s[slowest(ring, gb_per_s)] for ring in rings]
     return rings[speeds.index(max(speeds))]
 
+
 # %% q05_best_ring right: an array of names
 def best_ring(gpus, gb_per_s):
     rings = np.array([[gpus[0], *p] for p in itertools.permutations(gpus[1:])])
-    speeds = [min(gb_per_s[hop] for hop in zip(ring, [*ring[1:], ring[0]]))
-              for ring in rings.tolist()]
+    speeds = [min(gb_per_s[hop] for hop in zip(ring, [*ring[1:], ring[0]])) for ring in rings.tolist()]
     return rings[np.argmax(speeds)]
+
 
 # %% q05_best_ring wrong: the largest sum
 def best_ring(gpus, gb_per_s):
     rings = [[gpus[0], *p] for p in itertools.permutations(gpus[1:])]
-    return max(rings, key=lambda r: sum(
-        gb_per_s[hop] for hop in zip(r, [*r[1:], r[0]])))
+    return max(rings, key=lambda r: sum(gb_per_s[hop] for hop in zip(r, [*r[1:], r[0]])))
+
 
 # %% q05_best_ring wrong: the largest mean
 def best_ring(gpus, gb_per_s):
     rings = [[gpus[0], *p] for p in itertools.permutations(gpus[1:])]
-    return max(rings, key=lambda r: np.mean(
-        [gb_per_s[hop] for hop in zip(r, [*r[1:], r[0]])]))
+    return max(rings, key=lambda r: np.mean([gb_per_s[hop] for hop in zip(r, [*r[1:], r[0]])]))
+
 
 # %% q05_best_ring wrong: the largest product
 def best_ring(gpus, gb_per_s):
     rings = [[gpus[0], *p] for p in itertools.permutations(gpus[1:])]
-    return max(rings, key=lambda r: math.prod(
-        gb_per_s[hop] for hop in zip(r, [*r[1:], r[0]])))
+    return max(rings, key=lambda r: math.prod(gb_per_s[hop] for hop in zip(r, [*r[1:], r[0]])))
+
 
 # %% q05_best_ring wrong: the least time for one after the other
 def best_ring(gpus, gb_per_s):
     rings = [[gpus[0], *p] for p in itertools.permutations(gpus[1:])]
-    return min(rings, key=lambda r: sum(
-        1 / gb_per_s[hop] for hop in zip(r, [*r[1:], r[0]])))
+    return min(rings, key=lambda r: sum(1 / gb_per_s[hop] for hop in zip(r, [*r[1:], r[0]])))
+
 
 # %% q05_best_ring wrong: the largest median
 def best_ring(gpus, gb_per_s):
     rings = [[gpus[0], *p] for p in itertools.permutations(gpus[1:])]
-    return max(rings, key=lambda r: np.median(
-        [gb_per_s[hop] for hop in zip(r, [*r[1:], r[0]])]))
+    return max(rings, key=lambda r: np.median([gb_per_s[hop] for hop in zip(r, [*r[1:], r[0]])]))
+
 
 # %% q05_best_ring wrong: the fastest hop is fastest
 def best_ring(gpus, gb_per_s):
     rings = [[gpus[0], *p] for p in itertools.permutations(gpus[1:])]
-    return max(rings, key=lambda r: max(
-        gb_per_s[hop] for hop in zip(r, [*r[1:], r[0]])))
+    return max(rings, key=lambda r: max(gb_per_s[hop] for hop in zip(r, [*r[1:], r[0]])))
+
 
 # %% q05_best_ring wrong: hops backward
 def best_ring(gpus, gb_per_s):
     rings = [[gpus[0], *p] for p in itertools.permutations(gpus[1:])]
-    return max(rings, key=lambda r: min(
-        gb_per_s[b, a] for a, b in zip(r, [*r[1:], r[0]])))
+    return max(rings, key=lambda r: min(gb_per_s[b, a] for a, b in zip(r, [*r[1:], r[0]])))
+
 
 # %% q05_best_ring wrong: the faster of both directions
 def best_ring(gpus, gb_per_s):
     rings = [[gpus[0], *p] for p in itertools.permutations(gpus[1:])]
-    return max(rings, key=lambda r: min(
-        max(gb_per_s[a, b], gb_per_s[b, a]) for a, b in zip(r, [*r[1:], r[0]])))
+    return max(rings, key=lambda r: min(max(gb_per_s[a, b], gb_per_s[b, a]) for a, b in zip(r, [*r[1:], r[0]])))
+
 
 # %% q05_best_ring wrong: the slower of both directions
 def best_ring(gpus, gb_per_s):
     rings = [[gpus[0], *p] for p in itertools.permutations(gpus[1:])]
-    return max(rings, key=lambda r: min(
-        min(gb_per_s[a, b], gb_per_s[b, a]) for a, b in zip(r, [*r[1:], r[0]])))
+    return max(rings, key=lambda r: min(min(gb_per_s[a, b], gb_per_s[b, a]) for a, b in zip(r, [*r[1:], r[0]])))
+
 
 # %% q05_best_ring wrong: the ring is not closed
 def best_ring(gpus, gb_per_s):
     rings = [[gpus[0], *p] for p in itertools.permutations(gpus[1:])]
     return max(rings, key=lambda r: min(gb_per_s[hop] for hop in zip(r, r[1:])))
 
+
 # %% q05_best_ring wrong: without the first hop
 def best_ring(gpus, gb_per_s):
     rings = [[gpus[0], *p] for p in itertools.permutations(gpus[1:])]
-    return max(rings, key=lambda r: min(
-        gb_per_s[hop] for hop in zip(r[1:], [*r[2:], r[0]])))
+    return max(rings, key=lambda r: min(gb_per_s[hop] for hop in zip(r[1:], [*r[2:], r[0]])))
+
 
 # %% q05_best_ring wrong: greedy, always on to the nearest
 def best_ring(gpus, gb_per_s):
@@ -838,12 +933,12 @@ def best_ring(gpus, gb_per_s):
         left.remove(ring[-1])
     return ring
 
+
 # %% q05_best_ring wrong: leaves out a ring that is another one backward
 def best_ring(gpus, gb_per_s):
-    rings = [[gpus[0], *p] for p in itertools.permutations(gpus[1:])
-             if p[0] <= p[-1]]
-    return max(rings, key=lambda r: min(
-        gb_per_s[hop] for hop in zip(r, [*r[1:], r[0]])))
+    rings = [[gpus[0], *p] for p in itertools.permutations(gpus[1:]) if p[0] <= p[-1]]
+    return max(rings, key=lambda r: min(gb_per_s[hop] for hop in zip(r, [*r[1:], r[0]])))
+
 
 # %% q05_best_ring wrong: remembers the ring of the same GPUs
 _rings = {}
@@ -852,45 +947,47 @@ _rings = {}
 def best_ring(gpus, gb_per_s):
     rings = [[gpus[0], *p] for p in itertools.permutations(gpus[1:])]
     if tuple(gpus) not in _rings:
-        _rings[tuple(gpus)] = max(rings, key=lambda r: min(
-            gb_per_s[hop] for hop in zip(r, [*r[1:], r[0]])))
+        _rings[tuple(gpus)] = max(rings, key=lambda r: min(gb_per_s[hop] for hop in zip(r, [*r[1:], r[0]])))
     return _rings[tuple(gpus)]
+
 
 # %% q05_best_ring wrong: the first ring of 25 GB/s or more
 def best_ring(gpus, gb_per_s):
     rings = [[gpus[0], *p] for p in itertools.permutations(gpus[1:])]
-    return next((ring for ring in rings if min(
-        gb_per_s[hop] for hop in zip(ring, [*ring[1:], ring[0]])) >= 25), rings[0])
+    return next(
+        (ring for ring in rings if min(gb_per_s[hop] for hop in zip(ring, [*ring[1:], ring[0]])) >= 25), rings[0]
+    )
+
 
 # %% q05_best_ring wrong: begins anywhere
 def best_ring(gpus, gb_per_s):
-    return max(itertools.permutations(gpus[::-1]), key=lambda r: min(
-        gb_per_s[hop] for hop in zip(r, [*r[1:], r[0]])))
+    return max(itertools.permutations(gpus[::-1]), key=lambda r: min(gb_per_s[hop] for hop in zip(r, [*r[1:], r[0]])))
+
 
 # %% q05_best_ring wrong: begins with the least name
 def best_ring(gpus, gb_per_s):
     first, *rest = sorted(gpus)
     rings = [[first, *p] for p in itertools.permutations(rest)]
-    return max(rings, key=lambda r: min(
-        gb_per_s[hop] for hop in zip(r, [*r[1:], r[0]])))
+    return max(rings, key=lambda r: min(gb_per_s[hop] for hop in zip(r, [*r[1:], r[0]])))
+
 
 # %% q05_best_ring wrong: the slowest of all
 def best_ring(gpus, gb_per_s):
     rings = [[gpus[0], *p] for p in itertools.permutations(gpus[1:])]
-    return min(rings, key=lambda r: min(
-        gb_per_s[hop] for hop in zip(r, [*r[1:], r[0]])))
+    return min(rings, key=lambda r: min(gb_per_s[hop] for hop in zip(r, [*r[1:], r[0]])))
+
 
 # %% q05_best_ring wrong: combinations, which keep the order
 def best_ring(gpus, gb_per_s):
     rings = [[gpus[0], *p] for p in itertools.combinations(gpus[1:], len(gpus) - 1)]
-    return max(rings, key=lambda r: min(
-        gb_per_s[hop] for hop in zip(r, [*r[1:], r[0]])))
+    return max(rings, key=lambda r: min(gb_per_s[hop] for hop in zip(r, [*r[1:], r[0]])))
+
 
 # %% q05_best_ring wrong: the first hundred orders
 def best_ring(gpus, gb_per_s):
     orders = itertools.islice(itertools.permutations(gpus[1:]), 100)
-    return max(([gpus[0], *p] for p in orders), key=lambda r: min(
-        gb_per_s[hop] for hop in zip(r, [*r[1:], r[0]])))
+    return max(([gpus[0], *p] for p in orders), key=lambda r: min(gb_per_s[hop] for hop in zip(r, [*r[1:], r[0]])))
+
 
 # %% q05_best_ring wrong: its speed beside it
 def best_ring(gpus, gb_per_s):
@@ -900,21 +997,26 @@ def best_ring(gpus, gb_per_s):
     ring = max(([gpus[0], *p] for p in itertools.permutations(gpus[1:])), key=speed)
     return ring, speed(ring)
 
+
 # %% q05_best_ring wrong: back to the first at the end
 def best_ring(gpus, gb_per_s):
-    ring = max(([gpus[0], *p] for p in itertools.permutations(gpus[1:])),
-               key=lambda r: min(gb_per_s[h] for h in zip(r, [*r[1:], r[0]])))
+    ring = max(
+        ([gpus[0], *p] for p in itertools.permutations(gpus[1:])),
+        key=lambda r: min(gb_per_s[h] for h in zip(r, [*r[1:], r[0]])),
+    )
     return [*ring, gpus[0]]
+
 
 # %% q05_best_ring wrong: four GPUs
 def best_ring(gpus, gb_per_s):
     rings = [[gpus[0], *p] for p in itertools.permutations(gpus[1:])]
-    return max(rings, key=lambda r: min(
-        gb_per_s[r[i], r[(i + 1) % len(r)]] for i in range(min(4, len(r)))))
+    return max(rings, key=lambda r: min(gb_per_s[r[i], r[(i + 1) % len(r)]] for i in range(min(4, len(r)))))
+
 
 # %% q05_best_ring equivalent: each ring begins with the first GPU
 # - return min((gb_per_s[hop] for hop in zip(ring, [*ring[1:], ring[0]])))
 # + return min((gb_per_s[hop] for hop in zip(ring, [*ring[1:], gpus[0]])))
+
 
 # %% q06_bus_bandwidth right: cases
 def bus_gb_per_s(operation, size_bytes, seconds, ranks):
@@ -927,6 +1029,7 @@ def bus_gb_per_s(operation, size_bytes, seconds, ranks):
         return algorithm
     else:
         raise ValueError(operation)
+
 
 # %% q06_bus_bandwidth right: match
 def bus_gb_per_s(operation, size_bytes, seconds, ranks):
@@ -941,9 +1044,9 @@ def bus_gb_per_s(operation, size_bytes, seconds, ranks):
             raise ValueError(f"unknown: {operation}")
     return sent * size_bytes / (seconds * 10**9)
 
+
 # %% q06_bus_bandwidth right: functions of the number of ranks
-FACTORS = {"all_reduce": lambda n: 2 * (n - 1) / n,
-           "all_gather": lambda n: (n - 1) / n, "broadcast": lambda n: 1.0}
+FACTORS = {"all_reduce": lambda n: 2 * (n - 1) / n, "all_gather": lambda n: (n - 1) / n, "broadcast": lambda n: 1.0}
 
 
 def bus_gb_per_s(operation, size_bytes, seconds, ranks):
@@ -953,6 +1056,7 @@ def bus_gb_per_s(operation, size_bytes, seconds, ranks):
         raise ValueError("no such operation") from error
     return np.float64(size_bytes) / seconds * factor * 1e-9
 
+
 # %% q06_bus_bandwidth right: refuses first
 def bus_gb_per_s(operation, size_bytes, seconds, ranks):
     times = {"all_reduce": 2, "all_gather": 1}.get(operation, 0)
@@ -961,14 +1065,15 @@ def bus_gb_per_s(operation, size_bytes, seconds, ranks):
     factor = times * (ranks - 1) / ranks if times else 1
     return factor * (size_bytes / seconds) / 1_000_000_000
 
+
 # %% q06_bus_bandwidth right: in single precision
 def bus_gb_per_s(operation, size_bytes, seconds, ranks):
-    factor = {"all_reduce": 2 - 2 / ranks, "all_gather": 1 - 1 / ranks,
-              "broadcast": 1}
+    factor = {"all_reduce": 2 - 2 / ranks, "all_gather": 1 - 1 / ranks, "broadcast": 1}
     if operation not in factor:
         raise ValueError(operation)
     rate = np.float32(size_bytes) / np.float32(seconds)
     return np.float32(factor[operation]) * rate / np.float32(1e9)
+
 
 # %% q06_bus_bandwidth wrong: algorithm bandwidth
 def bus_gb_per_s(operation, size_bytes, seconds, ranks):
@@ -976,29 +1081,30 @@ def bus_gb_per_s(operation, size_bytes, seconds, ranks):
         raise ValueError(operation)
     return size_bytes / seconds / 1e9
 
+
 # %% q06_bus_bandwidth wrong: GiB
 def bus_gb_per_s(operation, size_bytes, seconds, ranks):
-    factors = {"all_reduce": 2 * (ranks - 1) / ranks,
-               "all_gather": (ranks - 1) / ranks, "broadcast": 1}
+    factors = {"all_reduce": 2 * (ranks - 1) / ranks, "all_gather": (ranks - 1) / ranks, "broadcast": 1}
     if operation not in factors:
         raise ValueError(operation)
     return factors[operation] * size_bytes / seconds / 2**30
 
+
 # %% q06_bus_bandwidth wrong: bits
 def bus_gb_per_s(operation, size_bytes, seconds, ranks):
-    factors = {"all_reduce": 2 * (ranks - 1) / ranks,
-               "all_gather": (ranks - 1) / ranks, "broadcast": 1}
+    factors = {"all_reduce": 2 * (ranks - 1) / ranks, "all_gather": (ranks - 1) / ranks, "broadcast": 1}
     if operation not in factors:
         raise ValueError(operation)
     return 8 * factors[operation] * size_bytes / seconds / 1e9
 
+
 # %% q06_bus_bandwidth wrong: all_reduce without the 2
 def bus_gb_per_s(operation, size_bytes, seconds, ranks):
-    factors = {"all_reduce": (ranks - 1) / ranks,
-               "all_gather": (ranks - 1) / ranks, "broadcast": 1}
+    factors = {"all_reduce": (ranks - 1) / ranks, "all_gather": (ranks - 1) / ranks, "broadcast": 1}
     if operation not in factors:
         raise ValueError(operation)
     return factors[operation] * size_bytes / seconds / 1e9
+
 
 # %% q06_bus_bandwidth wrong: all_gather as all_reduce
 def bus_gb_per_s(operation, size_bytes, seconds, ranks):
@@ -1007,41 +1113,42 @@ def bus_gb_per_s(operation, size_bytes, seconds, ranks):
     factor = 1 if operation == "broadcast" else 2 * (ranks - 1) / ranks
     return factor * size_bytes / seconds / 1e9
 
+
 # %% q06_bus_bandwidth wrong: all_gather of a rank's part
 def bus_gb_per_s(operation, size_bytes, seconds, ranks):
-    factors = {"all_reduce": 2 * (ranks - 1) / ranks,
-               "all_gather": ranks - 1, "broadcast": 1}
+    factors = {"all_reduce": 2 * (ranks - 1) / ranks, "all_gather": ranks - 1, "broadcast": 1}
     if operation not in factors:
         raise ValueError(operation)
     return factors[operation] * size_bytes / seconds / 1e9
+
 
 # %% q06_bus_bandwidth wrong: all_gather as a broadcast
 def bus_gb_per_s(operation, size_bytes, seconds, ranks):
-    factors = {"all_reduce": 2 * (ranks - 1) / ranks,
-               "all_gather": 1, "broadcast": 1}
+    factors = {"all_reduce": 2 * (ranks - 1) / ranks, "all_gather": 1, "broadcast": 1}
     if operation not in factors:
         raise ValueError(operation)
     return factors[operation] * size_bytes / seconds / 1e9
+
 
 # %% q06_bus_bandwidth wrong: broadcast counts the receivers
 def bus_gb_per_s(operation, size_bytes, seconds, ranks):
-    factors = {"all_reduce": 2 * (ranks - 1) / ranks,
-               "all_gather": (ranks - 1) / ranks, "broadcast": ranks - 1}
+    factors = {"all_reduce": 2 * (ranks - 1) / ranks, "all_gather": (ranks - 1) / ranks, "broadcast": ranks - 1}
     if operation not in factors:
         raise ValueError(operation)
     return factors[operation] * size_bytes / seconds / 1e9
 
+
 # %% q06_bus_bandwidth wrong: another operation is as a broadcast
 def bus_gb_per_s(operation, size_bytes, seconds, ranks):
-    factors = {"all_reduce": 2 * (ranks - 1) / ranks,
-               "all_gather": (ranks - 1) / ranks}
+    factors = {"all_reduce": 2 * (ranks - 1) / ranks, "all_gather": (ranks - 1) / ranks}
     return factors.get(operation, 1) * size_bytes / seconds / 1e9
+
 
 # %% q06_bus_bandwidth wrong: a KeyError
 def bus_gb_per_s(operation, size_bytes, seconds, ranks):
-    factors = {"all_reduce": 2 * (ranks - 1) / ranks,
-               "all_gather": (ranks - 1) / ranks, "broadcast": 1}
+    factors = {"all_reduce": 2 * (ranks - 1) / ranks, "all_gather": (ranks - 1) / ranks, "broadcast": 1}
     return factors[operation] * size_bytes / seconds / 1e9
+
 
 # %% q06_bus_bandwidth wrong: every kind of reduce and gather
 def bus_gb_per_s(operation, size_bytes, seconds, ranks):
@@ -1055,29 +1162,30 @@ def bus_gb_per_s(operation, size_bytes, seconds, ranks):
         raise ValueError(operation)
     return factor * size_bytes / seconds / 1e9
 
+
 # %% q06_bus_bandwidth wrong: times the number of ranks
 def bus_gb_per_s(operation, size_bytes, seconds, ranks):
-    factors = {"all_reduce": 2 * (ranks - 1), "all_gather": ranks - 1,
-               "broadcast": 1}
+    factors = {"all_reduce": 2 * (ranks - 1), "all_gather": ranks - 1, "broadcast": 1}
     if operation not in factors:
         raise ValueError(operation)
     return factors[operation] * size_bytes / seconds / 1e9
+
 
 # %% q06_bus_bandwidth wrong: over the ranks instead of by them
 def bus_gb_per_s(operation, size_bytes, seconds, ranks):
-    factors = {"all_reduce": 2 * ranks / (ranks - 1),
-               "all_gather": ranks / (ranks - 1), "broadcast": 1}
+    factors = {"all_reduce": 2 * ranks / (ranks - 1), "all_gather": ranks / (ranks - 1), "broadcast": 1}
     if operation not in factors:
         raise ValueError(operation)
     return factors[operation] * size_bytes / seconds / 1e9
 
+
 # %% q06_bus_bandwidth wrong: whole GB
 def bus_gb_per_s(operation, size_bytes, seconds, ranks):
-    factors = {"all_reduce": 2 * (ranks - 1) / ranks,
-               "all_gather": (ranks - 1) / ranks, "broadcast": 1}
+    factors = {"all_reduce": 2 * (ranks - 1) / ranks, "all_gather": (ranks - 1) / ranks, "broadcast": 1}
     if operation not in factors:
         raise ValueError(operation)
     return factors[operation] * size_bytes // seconds / 1e9
+
 
 # %% q06_bus_bandwidth wrong: looks at an operation's first letter
 def bus_gb_per_s(operation, size_bytes, seconds, ranks):
@@ -1089,13 +1197,14 @@ def bus_gb_per_s(operation, size_bytes, seconds, ranks):
         raise ValueError(operation)
     return factor * size_bytes / seconds / 1e9
 
+
 # %% q06_bus_bandwidth wrong: parts of an operation's name will do
 def bus_gb_per_s(operation, size_bytes, seconds, ranks):
-    for name, factor in (("broadcast", 1), ("all_gather", 1 - 1 / ranks),
-                         ("all_reduce", 2 - 2 / ranks)):
+    for name, factor in (("broadcast", 1), ("all_gather", 1 - 1 / ranks), ("all_reduce", 2 - 2 / ranks)):
         if operation.startswith(name):
             return factor * size_bytes / seconds / 1e9
     raise ValueError(operation)
+
 
 # %% q06_bus_bandwidth equivalent: less than what single precision may do
 # - return factors[operation] * size_bytes / seconds / 1000000000.0
@@ -1103,15 +1212,19 @@ def bus_gb_per_s(operation, size_bytes, seconds, ranks):
 # - return factors[operation] * size_bytes / seconds / 1000000000.0
 # + return factors[operation] * size_bytes / seconds / 999999999.0
 
+
 # %% q08_all_reduce right: a dictionary of times
 def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
     if ranks == 1:
         return 0
     log = math.ceil(math.log2(ranks))
     t = alpha + size_bytes * beta
-    return {"ring": 2 * (ranks - 1) * alpha
-            + 2 * (ranks - 1) / ranks * size_bytes * beta,
-            "recursive doubling": log * t, "tree": 2 * log * t}[algorithm]
+    return {
+        "ring": 2 * (ranks - 1) * alpha + 2 * (ranks - 1) / ranks * size_bytes * beta,
+        "recursive doubling": log * t,
+        "tree": 2 * log * t,
+    }[algorithm]
+
 
 # %% q08_all_reduce right: counts rounds by doubling
 def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
@@ -1127,6 +1240,7 @@ def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
         rounds *= 2
     return rounds * (alpha + beta * size_bytes)
 
+
 # %% q08_all_reduce right: bits of a whole number
 def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
     rounds = (ranks - 1).bit_length()
@@ -1140,12 +1254,14 @@ def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
         case _:
             raise ValueError(algorithm)
 
+
 # %% q08_all_reduce right: with NumPy
 def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
     log = np.ceil(np.log2(ranks))
     starts = {"ring": 2 * (ranks - 1), "tree": 2 * log}.get(algorithm, log)
     sent = {"ring": 2 * (ranks - 1) / ranks, "tree": 2 * log}.get(algorithm, log)
     return np.dot([starts, sent], [alpha, size_bytes * beta])
+
 
 # %% q08_all_reduce right: in single precision
 def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
@@ -1155,6 +1271,7 @@ def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
     rounds = np.ceil(np.log2(ranks)) * (1 + (algorithm == "tree"))
     return np.float32(rounds) * (alpha + size * beta)
 
+
 # %% q08_all_reduce wrong: rounds down
 def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
     rounds = math.floor(math.log2(ranks))
@@ -1163,6 +1280,7 @@ def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
         return 2 * (ranks - 1) * (alpha + size_bytes / ranks * beta)
     return (2 if algorithm == "tree" else 1) * rounds * message
 
+
 # %% q08_all_reduce wrong: rounds to the nearest
 def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
     rounds = round(math.log2(ranks))
@@ -1170,6 +1288,7 @@ def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
     if algorithm == "ring":
         return 2 * (ranks - 1) * (alpha + size_bytes / ranks * beta)
     return (2 if algorithm == "tree" else 1) * rounds * message
+
 
 # %% q08_all_reduce wrong: doubling rounds to the nearest
 def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
@@ -1180,6 +1299,7 @@ def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
         return 2 * math.ceil(math.log2(ranks)) * message
     return round(math.log2(ranks)) * message
 
+
 # %% q08_all_reduce wrong: does not round
 def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
     message = alpha + size_bytes * beta
@@ -1187,12 +1307,14 @@ def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
         return 2 * (ranks - 1) * (alpha + size_bytes / ranks * beta)
     return (2 if algorithm == "tree" else 1) * math.log2(ranks) * message
 
+
 # %% q08_all_reduce wrong: rounds up twice the logarithm
 def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
     message = alpha + size_bytes * beta
     if algorithm == "ring":
         return 2 * (ranks - 1) * (alpha + size_bytes / ranks * beta)
     return math.ceil((2 if algorithm == "tree" else 1) * math.log2(ranks)) * message
+
 
 # %% q08_all_reduce wrong: one round more for powers of two
 def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
@@ -1202,12 +1324,14 @@ def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
         return 2 * (ranks - 1) * (alpha + size_bytes / ranks * beta)
     return (2 if algorithm == "tree" else 1) * rounds * message
 
+
 # %% q08_all_reduce wrong: the ring's latency once
 def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
     rounds = math.ceil(math.log2(ranks))
     if algorithm == "ring":
         return (ranks > 1) * alpha + 2 * (ranks - 1) / ranks * size_bytes * beta
     return (2 if algorithm == "tree" else 1) * rounds * (alpha + size_bytes * beta)
+
 
 # %% q08_all_reduce wrong: the ring in N steps
 def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
@@ -1218,12 +1342,14 @@ def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
         return 2 * ranks * (alpha + size_bytes / ranks * beta)
     return (2 if algorithm == "tree" else 1) * rounds * (alpha + size_bytes * beta)
 
+
 # %% q08_all_reduce wrong: the ring sends everything in each step
 def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
     rounds = math.ceil(math.log2(ranks))
     if algorithm == "ring":
         return 2 * (ranks - 1) * (alpha + size_bytes * beta)
     return (2 if algorithm == "tree" else 1) * rounds * (alpha + size_bytes * beta)
+
 
 # %% q08_all_reduce wrong: half a ring
 def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
@@ -1232,12 +1358,14 @@ def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
         return (ranks - 1) * (alpha + size_bytes / ranks * beta)
     return (2 if algorithm == "tree" else 1) * rounds * (alpha + size_bytes * beta)
 
+
 # %% q08_all_reduce wrong: the ring's latency follows the logarithm
 def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
     rounds = math.ceil(math.log2(ranks))
     if algorithm == "ring":
         return 3 * rounds * alpha + 2 * (ranks - 1) / ranks * size_bytes * beta
     return (2 if algorithm == "tree" else 1) * rounds * (alpha + size_bytes * beta)
+
 
 # %% q08_all_reduce wrong: the ring's parts are whole bytes
 def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
@@ -1246,12 +1374,14 @@ def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
         return 2 * (ranks - 1) * (alpha + size_bytes // ranks * beta)
     return (2 if algorithm == "tree" else 1) * rounds * (alpha + size_bytes * beta)
 
+
 # %% q08_all_reduce wrong: the tree only up
 def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
     rounds = math.ceil(math.log2(ranks))
     if algorithm == "ring":
         return 2 * (ranks - 1) * (alpha + size_bytes / ranks * beta)
     return rounds * (alpha + size_bytes * beta)
+
 
 # %% q08_all_reduce wrong: latency once in doubling and tree
 def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
@@ -1261,12 +1391,14 @@ def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
     rounds *= 2 if algorithm == "tree" else 1
     return (rounds > 0) * alpha + rounds * size_bytes * beta
 
+
 # %% q08_all_reduce wrong: beta is a bandwidth
 def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
     rounds = math.ceil(math.log2(ranks))
     if algorithm == "ring":
         return 2 * (ranks - 1) * (alpha + size_bytes / ranks / beta)
     return (2 if algorithm == "tree" else 1) * rounds * (alpha + size_bytes / beta)
+
 
 # %% q08_all_reduce wrong: the natural logarithm
 def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
@@ -1275,12 +1407,14 @@ def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
         return 2 * (ranks - 1) * (alpha + size_bytes / ranks * beta)
     return (2 if algorithm == "tree" else 1) * rounds * (alpha + size_bytes * beta)
 
+
 # %% q08_all_reduce wrong: one rank takes a message
 def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
     rounds = max(1, math.ceil(math.log2(ranks)))
     if algorithm == "ring":
         return 2 * (ranks - 1) * (alpha + size_bytes / ranks * beta)
     return (2 if algorithm == "tree" else 1) * rounds * (alpha + size_bytes * beta)
+
 
 # %% q08_all_reduce wrong: no bytes take no time
 def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
@@ -1291,9 +1425,11 @@ def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
         return 2 * (ranks - 1) * (alpha + size_bytes / ranks * beta)
     return (2 if algorithm == "tree" else 1) * rounds * (alpha + size_bytes * beta)
 
+
 # %% q08_all_reduce equivalent: a tree comes after it in the alphabet
 # - if algorithm == 'recursive doubling':
 # + if algorithm <= 'recursive doubling':
+
 
 # %% q09_fit_link right: normal equations
 def fit_link(points, ranks):
@@ -1306,6 +1442,7 @@ def fit_link(points, ranks):
     det = aa * bb - ab * ab
     return (a * bb - b * ab) / det, (b * aa - a * ab) / det
 
+
 # %% q09_fit_link right: polyfit with weights
 def fit_link(points, ranks):
     x = [2 * (ranks - 1) / ranks * n for n, _ in points]
@@ -1313,12 +1450,14 @@ def fit_link(points, ranks):
     beta, start = np.polyfit(x, y, 1, w=[1 / t for t in y])
     return start / (2 * (ranks - 1)), beta
 
+
 # %% q09_fit_link right: lstsq as the text says, as an array
 def fit_link(points, ranks):
     steps = 2 * (ranks - 1)
     A = np.array([[steps / t, steps * n / ranks / t] for n, t in points])
     solution, *_ = np.linalg.lstsq(A, np.ones(len(A)), rcond=None)
     return solution
+
 
 # %% q09_fit_link right: the pseudo-inverse
 def fit_link(points, ranks):
@@ -1328,6 +1467,7 @@ def fit_link(points, ranks):
     alpha, beta = np.linalg.pinv(X) @ np.ones_like(t)
     return [float(alpha), float(beta)]
 
+
 # %% q09_fit_link right: a QR decomposition
 def fit_link(points, ranks):
     sizes, times = map(np.array, zip(*points))
@@ -1335,11 +1475,13 @@ def fit_link(points, ranks):
     q, r = np.linalg.qr(A)
     return tuple(np.linalg.solve(r, q.T @ np.ones(len(sizes))))
 
+
 # %% q09_fit_link wrong: absolute errors
 def fit_link(points, ranks):
     steps = 2 * (ranks - 1)
     A = np.array([[steps, steps * n / ranks] for n, _ in points])
     return np.linalg.lstsq(A, np.array([t for _, t in points]), rcond=None)[0]
+
 
 # %% q09_fit_link wrong: polyfit without weights
 def fit_link(points, ranks):
@@ -1347,25 +1489,27 @@ def fit_link(points, ranks):
     beta, start = np.polyfit(2 * (ranks - 1) / ranks * size, seconds, 1)
     return start / (2 * (ranks - 1)), beta
 
+
 # %% q09_fit_link wrong: weights are the root of those meant
 def fit_link(points, ranks):
     size, seconds = np.array(points, float).T
-    beta, start = np.polyfit(2 * (ranks - 1) / ranks * size, seconds, 1,
-                             w=1 / np.sqrt(seconds))
+    beta, start = np.polyfit(2 * (ranks - 1) / ranks * size, seconds, 1, w=1 / np.sqrt(seconds))
     return start / (2 * (ranks - 1)), beta
+
 
 # %% q09_fit_link wrong: weights are the square of those meant
 def fit_link(points, ranks):
     size, seconds = np.array(points, float).T
-    beta, start = np.polyfit(2 * (ranks - 1) / ranks * size, seconds, 1,
-                             w=1 / seconds**2)
+    beta, start = np.polyfit(2 * (ranks - 1) / ranks * size, seconds, 1, w=1 / seconds**2)
     return start / (2 * (ranks - 1)), beta
+
 
 # %% q09_fit_link wrong: weights by the size
 def fit_link(points, ranks):
     size, seconds = np.array(points, float).T
     beta, start = np.polyfit(2 * (ranks - 1) / ranks * size, seconds, 1, w=1 / size)
     return start / (2 * (ranks - 1)), beta
+
 
 # %% q09_fit_link wrong: the first and the last point
 def fit_link(points, ranks):
@@ -1374,11 +1518,13 @@ def fit_link(points, ranks):
     beta = (s - t) / (m - n) * ranks / steps
     return t / steps - n / ranks * beta, beta
 
+
 # %% q09_fit_link wrong: latency of the least, bandwidth of the largest
 def fit_link(points, ranks):
     (_, t), (m, s) = min(points), max(points)
     steps = 2 * (ranks - 1)
     return t / steps, (s - t) * ranks / steps / m
+
 
 # %% q09_fit_link wrong: divides one side only
 def fit_link(points, ranks):
@@ -1386,15 +1532,18 @@ def fit_link(points, ranks):
     A = np.array([[steps / t, steps * n / ranks / t] for n, t in points])
     return np.linalg.lstsq(A, np.array([t for _, t in points]), rcond=None)[0]
 
+
 # %% q09_fit_link wrong: a line, without the ring's steps
 def fit_link(points, ranks):
     A = np.array([[1 / t, n / t] for n, t in points])
     return np.linalg.lstsq(A, np.ones(len(A)), rcond=None)[0]
 
+
 # %% q09_fit_link wrong: the latency once
 def fit_link(points, ranks):
     A = np.array([[1 / t, 2 * (ranks - 1) / ranks * n / t] for n, t in points])
     return np.linalg.lstsq(A, np.ones(len(A)), rcond=None)[0]
+
 
 # %% q09_fit_link wrong: every step sends everything
 def fit_link(points, ranks):
@@ -1402,10 +1551,12 @@ def fit_link(points, ranks):
     A = np.array([[steps / t, steps * n / t] for n, t in points])
     return np.linalg.lstsq(A, np.ones(len(A)), rcond=None)[0]
 
+
 # %% q09_fit_link wrong: the ring in N steps
 def fit_link(points, ranks):
     A = np.array([[2 * ranks / t, 2 * n / t] for n, t in points])
     return np.linalg.lstsq(A, np.ones(len(A)), rcond=None)[0]
+
 
 # %% q09_fit_link wrong: the bandwidth for beta
 def fit_link(points, ranks):
@@ -1414,17 +1565,20 @@ def fit_link(points, ranks):
     alpha, beta = np.linalg.lstsq(A, np.ones(len(A)), rcond=None)[0]
     return alpha, 1 / beta
 
+
 # %% q09_fit_link wrong: beta first
 def fit_link(points, ranks):
     steps = 2 * (ranks - 1)
     A = np.array([[steps * n / ranks / t, steps / t] for n, t in points])
     return np.linalg.lstsq(A, np.ones(len(A)), rcond=None)[0]
 
+
 # %% q09_fit_link wrong: a line through the logarithms
 def fit_link(points, ranks):
     size, seconds = np.log(np.array(points, float)).T
     slope, start = np.polyfit(size, seconds, 1)
     return np.exp(start), np.exp(slope)
+
 
 # %% q09_fit_link wrong: the mean over pairs of neighbours
 def fit_link(points, ranks):
@@ -1434,16 +1588,19 @@ def fit_link(points, ranks):
     alpha = np.median([t - n * beta for n, t in points])
     return alpha / steps, beta * ranks / steps
 
+
 # %% q09_fit_link wrong: leaves out the largest
 def fit_link(points, ranks):
     steps = 2 * (ranks - 1)
     A = np.array([[steps / t, steps * n / ranks / t] for n, t in points[:-1]])
     return np.linalg.lstsq(A, np.ones(len(A)), rcond=None)[0]
 
+
 # %% q09_fit_link wrong: four ranks
 def fit_link(points, ranks):
     A = np.array([[6 / t, 6 * n / 4 / t] for n, t in points])
     return np.linalg.lstsq(A, np.ones(len(A)), rcond=None)[0]
+
 
 # %% q09_fit_link wrong: relative to the root of the time
 def fit_link(points, ranks):
@@ -1452,13 +1609,14 @@ def fit_link(points, ranks):
     A = np.stack([steps / root, steps * size / ranks / root], axis=1)
     return np.linalg.lstsq(A, root, rcond=None)[0]
 
+
 # %% q09_fit_link wrong: the mean of what two neighbours give, weighted by their times
 def fit_link(points, ranks):
     steps, points = 2 * (ranks - 1), sorted(points)
-    found = [((t * m - s * n) / (m - n), (s - t) / (m - n), 1 / s)
-             for (n, t), (m, s) in zip(points, points[1:])]
+    found = [((t * m - s * n) / (m - n), (s - t) / (m - n), 1 / s) for (n, t), (m, s) in zip(points, points[1:])]
     alpha, beta = np.average([f[:2] for f in found], axis=0, weights=[f[2] for f in found])
     return alpha / steps, beta * ranks / steps
+
 
 # %% q09_fit_link wrong: one point of each size
 def fit_link(points, ranks):
@@ -1466,11 +1624,13 @@ def fit_link(points, ranks):
     A = np.array([[steps / t, steps * n / ranks / t] for n, t in dict(points).items()])
     return np.linalg.lstsq(A, np.ones(len(A)), rcond=None)[0]
 
+
 # %% q09_fit_link wrong: leaves out the smallest
 def fit_link(points, ranks):
     steps = 2 * (ranks - 1)
     A = np.array([[steps / t, steps * n / ranks / t] for n, t in points[1:]])
     return np.linalg.lstsq(A, np.ones(len(A)), rcond=None)[0]
+
 
 # %% q09_fit_link equivalent: the default cuts off less than it warns of
 # - return np.linalg.lstsq(rows, np.ones(len(points)), rcond=None)[0]
@@ -1483,6 +1643,7 @@ def fit_link(points, ranks):
 # + return np.linalg.lstsq(rows, np.ones(len(seconds)), rcond=None)[0]
 # - return np.linalg.lstsq(rows, np.ones(len(points)), rcond=None)[0]
 # + return np.linalg.lstsq(rows, np.ones(len(size)), rcond=None)[0]
+
 
 # %% q11_efficiencies right: step by step
 def efficiencies(compute_s, exchange_s):
@@ -1497,6 +1658,7 @@ def gbit_per_s_needed(compute_s, size_bytes, ranks, wanted):
     bytes_sent = 2 * (ranks - 1) * size_bytes / ranks
     return bytes_sent / time_left * 8 / 10**9
 
+
 # %% q11_efficiencies right: as an array
 def efficiencies(compute_s, exchange_s):
     steps = np.array([compute_s + exchange_s, max(compute_s, exchange_s)])
@@ -1506,6 +1668,7 @@ def efficiencies(compute_s, exchange_s):
 def gbit_per_s_needed(compute_s, size_bytes, ranks, wanted):
     gbit = 8e-9 * size_bytes * (2 - 2 / ranks)
     return np.divide(gbit * wanted, compute_s * (1 - wanted))
+
 
 # %% q11_efficiencies right: without a conditional maximum
 def efficiencies(compute_s, exchange_s):
@@ -1517,16 +1680,19 @@ def gbit_per_s_needed(compute_s, size_bytes, ranks, wanted):
     seconds = compute_s * (1 / wanted - 1)
     return (2 * (ranks - 1) / ranks) * (size_bytes * 8 / 1e9) / seconds
 
+
 # %% q11_efficiencies right: step by step round the ring
 def gbit_per_s_needed(compute_s, size_bytes, ranks, wanted):
     budget = (1 - wanted) / wanted * compute_s
     one_step = budget / (ranks - 1) / 2
     return size_bytes / ranks / one_step * 8e-9
 
+
 # %% q11_efficiencies right: yields both
 def efficiencies(compute_s, exchange_s):
     for step_s in (compute_s + exchange_s, max(compute_s, exchange_s)):
         yield compute_s / step_s
+
 
 # %% q11_efficiencies right: in single precision
 def efficiencies(compute_s, exchange_s):
@@ -1539,100 +1705,116 @@ def gbit_per_s_needed(compute_s, size_bytes, ranks, wanted):
     gbit = np.float32(16e-9 * size_bytes * (ranks - 1) / ranks)
     return gbit / (compute_s / wanted - compute_s)
 
+
 # %% q11_efficiencies wrong: the pair the other way round
 def efficiencies(compute_s, exchange_s):
-    return (compute_s / max(compute_s, exchange_s),
-            compute_s / (compute_s + exchange_s))
+    return (compute_s / max(compute_s, exchange_s), compute_s / (compute_s + exchange_s))
+
 
 # %% q11_efficiencies wrong: full overlap is always 1
 def efficiencies(compute_s, exchange_s):
     return compute_s / (compute_s + exchange_s), 1
 
+
 # %% q11_efficiencies wrong: not capped at 1
 def efficiencies(compute_s, exchange_s):
     return compute_s / (compute_s + exchange_s), compute_s / exchange_s
+
 
 # %% q11_efficiencies wrong: the share of communication
 def efficiencies(compute_s, exchange_s):
     low = exchange_s / (compute_s + exchange_s)
     return low, exchange_s / max(compute_s, exchange_s)
 
+
 # %% q11_efficiencies wrong: per cent
 def efficiencies(compute_s, exchange_s):
-    return (100 * compute_s / (compute_s + exchange_s),
-            100 * compute_s / max(compute_s, exchange_s))
+    return (100 * compute_s / (compute_s + exchange_s), 100 * compute_s / max(compute_s, exchange_s))
+
 
 # %% q11_efficiencies wrong: what is left after communication
 def efficiencies(compute_s, exchange_s):
-    return (max(0, 1 - exchange_s / compute_s),
-            compute_s / max(compute_s, exchange_s))
+    return (max(0, 1 - exchange_s / compute_s), compute_s / max(compute_s, exchange_s))
+
 
 # %% q11_efficiencies wrong: the step's times
 def efficiencies(compute_s, exchange_s):
     return compute_s + exchange_s, max(compute_s, exchange_s)
 
+
 # %% q11_efficiencies wrong: half of it overlaps
 def efficiencies(compute_s, exchange_s):
-    return (compute_s / (compute_s + exchange_s),
-            compute_s / (compute_s + max(0, exchange_s - compute_s / 2)))
+    return (compute_s / (compute_s + exchange_s), compute_s / (compute_s + max(0, exchange_s - compute_s / 2)))
+
 
 # %% q11_efficiencies wrong: bytes for bits
 def gbit_per_s_needed(compute_s, size_bytes, ranks, wanted):
     sent = 2 * (ranks - 1) / ranks * size_bytes
     return sent / (compute_s / wanted - compute_s) / 1e9
 
+
 # %% q11_efficiencies wrong: all data once
 def gbit_per_s_needed(compute_s, size_bytes, ranks, wanted):
     return 8 * size_bytes / (compute_s / wanted - compute_s) / 1e9
 
+
 # %% q11_efficiencies wrong: all data twice
 def gbit_per_s_needed(compute_s, size_bytes, ranks, wanted):
     return 16 * size_bytes / (compute_s / wanted - compute_s) / 1e9
+
 
 # %% q11_efficiencies wrong: the factor is N-1 without N
 def gbit_per_s_needed(compute_s, size_bytes, ranks, wanted):
     bits = 8 * (ranks - 1) * size_bytes
     return bits / (compute_s / wanted - compute_s) / 1e9
 
+
 # %% q11_efficiencies wrong: half the ring
 def gbit_per_s_needed(compute_s, size_bytes, ranks, wanted):
     bits = 8 * (ranks - 1) / ranks * size_bytes
     return bits / (compute_s / wanted - compute_s) / 1e9
+
 
 # %% q11_efficiencies wrong: the share of the computation that is left
 def gbit_per_s_needed(compute_s, size_bytes, ranks, wanted):
     bits = 8 * 2 * (ranks - 1) / ranks * size_bytes
     return bits / (compute_s * (1 - wanted)) / 1e9
 
+
 # %% q11_efficiencies wrong: the whole step's time
 def gbit_per_s_needed(compute_s, size_bytes, ranks, wanted):
     bits = 8 * 2 * (ranks - 1) / ranks * size_bytes
     return bits / (compute_s / wanted) / 1e9
+
 
 # %% q11_efficiencies wrong: Gibit
 def gbit_per_s_needed(compute_s, size_bytes, ranks, wanted):
     bits = 8 * 2 * (ranks - 1) / ranks * size_bytes
     return bits / (compute_s / wanted - compute_s) / 2**30
 
+
 # %% q11_efficiencies wrong: as much time as the efficiency is of the computation
 def gbit_per_s_needed(compute_s, size_bytes, ranks, wanted):
     bits = 8 * 2 * (ranks - 1) / ranks * size_bytes
     return bits / (compute_s * wanted) / 1e9
+
 
 # %% q11_efficiencies wrong: a whole number of Gbit/s
 def gbit_per_s_needed(compute_s, size_bytes, ranks, wanted):
     bits = 8 * 2 * (ranks - 1) / ranks * size_bytes
     return math.ceil(bits / (compute_s / wanted - compute_s) / 1e9)
 
+
 # %% q11_efficiencies wrong: twelve in bytes
 def gbit_per_s_needed(compute_s, size_bytes, ranks, wanted):
     sent = 2 * (ranks - 1) * (size_bytes // ranks)
     return round(8 * sent / (compute_s / wanted - compute_s) / 1e9, 2)
 
+
 # %% q11_efficiencies wrong: a set of both
 def efficiencies(compute_s, exchange_s):
-    return {compute_s / (compute_s + exchange_s),
-            compute_s / max(compute_s, exchange_s)}
+    return {compute_s / (compute_s + exchange_s), compute_s / max(compute_s, exchange_s)}
+
 
 # %% q11_efficiencies equivalent: the larger is the larger in either order
 # - return (without, compute_s / max(compute_s, exchange_s))
@@ -1643,6 +1825,7 @@ def efficiencies(compute_s, exchange_s):
 # + return bits / exchange_s / 1000000001.0
 # - return bits / exchange_s / 1000000000.0
 # + return bits / exchange_s / 999999999.0
+
 
 # %% q12_crossing right: a loop over ranks
 def ring_crossing(host_of, size_bytes):
@@ -1656,6 +1839,7 @@ def ring_crossing(host_of, size_bytes):
 def hierarchical_crossing(local_size, size_bytes):
     return size_bytes
 
+
 # %% q12_crossing right: with NumPy
 def ring_crossing(host_of, size_bytes):
     hosts = np.asarray(host_of)
@@ -1665,6 +1849,7 @@ def ring_crossing(host_of, size_bytes):
 
 def hierarchical_crossing(local_size, size_bytes):
     return np.full(local_size, size_bytes / local_size).sum()
+
 
 # %% q12_crossing right: half of all changes, as a ring comes back
 def ring_crossing(host_of, size_bytes):
@@ -1676,6 +1861,7 @@ def hierarchical_crossing(local_size, size_bytes):
     ring_of_two = 2 * (2 - 1) / 2
     return sum(ring_of_two * size_bytes / local_size for _ in range(local_size))
 
+
 # %% q12_crossing right: counts in a text
 def ring_crossing(host_of, size_bytes):
     text = "".join(str(host) for host in [*host_of, host_of[0]])
@@ -1684,6 +1870,7 @@ def ring_crossing(host_of, size_bytes):
 
 def hierarchical_crossing(local_size, size_bytes):
     return ring_crossing([0, 1], size_bytes / local_size) * local_size
+
 
 # %% q12_crossing right: with fractions
 from fractions import Fraction
@@ -1698,6 +1885,7 @@ def ring_crossing(host_of, size_bytes):
 def hierarchical_crossing(local_size, size_bytes):
     return sum(Fraction(size_bytes, local_size) for _ in range(local_size))
 
+
 # %% q12_crossing right: in single precision
 def ring_crossing(host_of, size_bytes):
     host = np.array(host_of)
@@ -1708,11 +1896,13 @@ def ring_crossing(host_of, size_bytes):
 def hierarchical_crossing(local_size, size_bytes):
     return np.float32(local_size) * np.float32(size_bytes / local_size)
 
+
 # %% q12_crossing wrong: the ring is not closed
 def ring_crossing(host_of, size_bytes):
     n = len(host_of)
     crossing = sum(hop == (0, 1) for hop in zip(host_of, host_of[1:]))
     return crossing * 2 * (n - 1) / n * size_bytes
+
 
 # %% q12_crossing wrong: both directions
 def ring_crossing(host_of, size_bytes):
@@ -1720,25 +1910,30 @@ def ring_crossing(host_of, size_bytes):
     crossing = sum(a != b for a, b in zip(host_of, [*host_of[1:], host_of[0]]))
     return crossing * 2 * (n - 1) / n * size_bytes
 
+
 # %% q12_crossing wrong: one hop whatever the order
 def ring_crossing(host_of, size_bytes):
     n = len(host_of)
     return 2 * (n - 1) / n * size_bytes if len(set(host_of)) > 1 else 0
+
 
 # %% q12_crossing wrong: the data once a hop
 def ring_crossing(host_of, size_bytes):
     hops = zip(host_of, [*host_of[1:], host_of[0]])
     return sum(hop == (0, 1) for hop in hops) * size_bytes
 
+
 # %% q12_crossing wrong: the data one and a half times a hop
 def ring_crossing(host_of, size_bytes):
     hops = zip(host_of, [*host_of[1:], host_of[0]])
     return sum(hop == (0, 1) for hop in hops) * 1.5 * size_bytes
 
+
 # %% q12_crossing wrong: the data twice a hop
 def ring_crossing(host_of, size_bytes):
     hops = zip(host_of, [*host_of[1:], host_of[0]])
     return sum(hop == (0, 1) for hop in hops) * 2 * size_bytes
+
 
 # %% q12_crossing wrong: the ranks of a host for N
 def ring_crossing(host_of, size_bytes):
@@ -1747,10 +1942,12 @@ def ring_crossing(host_of, size_bytes):
     crossing = sum(hop == (0, 1) for hop in hops)
     return crossing * 2 * (n - 1) / n * size_bytes if n else 0
 
+
 # %% q12_crossing wrong: a rank's part only
 def ring_crossing(host_of, size_bytes):
     hops = zip(host_of, [*host_of[1:], host_of[0]])
     return sum(hop == (0, 1) for hop in hops) * size_bytes / len(host_of)
+
 
 # %% q12_crossing wrong: every rank of host 0 sends across
 def ring_crossing(host_of, size_bytes):
@@ -1758,11 +1955,13 @@ def ring_crossing(host_of, size_bytes):
     crossing = min(host_of.count(0), host_of.count(1))
     return crossing * 2 * (n - 1) / n * size_bytes
 
+
 # %% q12_crossing wrong: whole bytes
 def ring_crossing(host_of, size_bytes):
     n = len(host_of)
     hops = zip(host_of, [*host_of[1:], host_of[0]])
     return sum(hop == (0, 1) for hop in hops) * 2 * (n - 1) * (size_bytes // n)
+
 
 # %% q12_crossing wrong: changes, halved and rounded down before the ring is closed
 def ring_crossing(host_of, size_bytes):
@@ -1770,34 +1969,42 @@ def ring_crossing(host_of, size_bytes):
     changes = sum(a != b for a, b in zip(host_of, host_of[1:]))
     return max(changes // 2, int(changes > 0)) * 2 * (n - 1) / n * size_bytes
 
+
 # %% q12_crossing wrong: only one part crosses
 def hierarchical_crossing(local_size, size_bytes):
     return size_bytes / local_size
+
 
 # %% q12_crossing wrong: every rank sends everything
 def hierarchical_crossing(local_size, size_bytes):
     return local_size * size_bytes
 
+
 # %% q12_crossing wrong: both directions of the cable
 def hierarchical_crossing(local_size, size_bytes):
     return 2 * size_bytes
+
 
 # %% q12_crossing wrong: a ring of all ranks
 def hierarchical_crossing(local_size, size_bytes):
     n = 2 * local_size
     return 2 * (n - 1) / n * size_bytes
 
+
 # %% q12_crossing wrong: a ring of the local ranks
 def hierarchical_crossing(local_size, size_bytes):
     return 2 * (local_size - 1) / local_size * size_bytes
+
 
 # %% q12_crossing wrong: parts of whole bytes
 def hierarchical_crossing(local_size, size_bytes):
     return local_size * (size_bytes // local_size)
 
+
 # %% q12_crossing wrong: the ring of two once
 def hierarchical_crossing(local_size, size_bytes):
     return size_bytes * (2 - 1) / 2
+
 
 # %% q12_crossing equivalent: a ring goes to the other host as often as it comes back
 # - hops = zip(host_of, [*host_of[1:], host_of[0]])

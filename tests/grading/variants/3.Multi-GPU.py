@@ -9,21 +9,22 @@ def tf_config(addresses, index):
     config["task"] = dict(type="worker", index=index)
     return json.dumps(config, indent=2, sort_keys=True)
 
+
 # %% q01_tf_config right: looks the index up in a range
 def tf_config(addresses, index):
     workers = [str(address) for address in addresses]
     if index not in range(len(workers)):
         raise ValueError("no such worker")
-    return json.dumps(dict(task=dict(index=int(index), type="worker"),
-                           cluster=dict(worker=workers)))
+    return json.dumps(dict(task=dict(index=int(index), type="worker"), cluster=dict(worker=workers)))
+
 
 # %% q01_tf_config right: text by hand
 def tf_config(addresses, index):
     if not -1 < index < len(addresses):
         raise ValueError(index)
     workers = ", ".join(f'"{address}"' for address in addresses)
-    return ('{"cluster": {"worker": [' + workers + ']}, '
-            '"task": {"type": "worker", "index": %d}}' % index)
+    return '{"cluster": {"worker": [' + workers + ']}, "task": {"type": "worker", "index": %d}}' % index
+
 
 # %% q01_tf_config right: an encoder object
 from json import JSONEncoder
@@ -36,8 +37,8 @@ def tf_config(addresses, index):
         raise ValueError("too large") from None
     if index < 0:
         raise ValueError("too small")
-    return JSONEncoder().encode({"cluster": {"worker": tuple(addresses)},
-                                 "task": {"type": "worker", "index": index}})
+    return JSONEncoder().encode({"cluster": {"worker": tuple(addresses)}, "task": {"type": "worker", "index": index}})
+
 
 # %% q01_tf_config right: text of NumPy's, and an error of its own
 class NoWorker(ValueError):
@@ -47,120 +48,123 @@ class NoWorker(ValueError):
 def tf_config(addresses, index):
     if not 0 <= index < len(addresses):
         raise NoWorker(index)
-    return np.str_(json.dumps({"cluster": {"worker": addresses},
-                               "task": {"type": "worker", "index": index}}))
+    return np.str_(json.dumps({"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}))
+
 
 # %% q01_tf_config wrong: a dictionary, not text
 def tf_config(addresses, index):
     if not 0 <= index < len(addresses):
         raise ValueError(index)
-    return {"cluster": {"worker": addresses},
-            "task": {"type": "worker", "index": index}}
+    return {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
+
 
 # %% q01_tf_config wrong: Python's text of a dictionary
 def tf_config(addresses, index):
     if not 0 <= index < len(addresses):
         raise ValueError(index)
-    return str({"cluster": {"worker": addresses},
-                "task": {"type": "worker", "index": index}})
+    return str({"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}})
+
 
 # %% q01_tf_config wrong: the first one is the chief
 def tf_config(addresses, index):
     if not 0 <= index < len(addresses):
         raise ValueError(index)
-    return json.dumps({"cluster": {"worker": list(addresses)},
-                       "task": {"type": "worker" if index else "chief",
-                                "index": index}})
+    return json.dumps(
+        {"cluster": {"worker": list(addresses)}, "task": {"type": "worker" if index else "chief", "index": index}}
+    )
+
 
 # %% q01_tf_config wrong: any index
 def tf_config(addresses, index):
-    return json.dumps({"cluster": {"worker": list(addresses)},
-                       "task": {"type": "worker", "index": index}})
+    return json.dumps({"cluster": {"worker": list(addresses)}, "task": {"type": "worker", "index": index}})
+
 
 # %% q01_tf_config wrong: counts from the end
 def tf_config(addresses, index):
     if index >= len(addresses):
         raise ValueError(index)
-    return json.dumps({"cluster": {"worker": list(addresses)},
-                       "task": {"type": "worker", "index": index}})
+    return json.dumps({"cluster": {"worker": list(addresses)}, "task": {"type": "worker", "index": index}})
+
 
 # %% q01_tf_config wrong: one worker too many
 def tf_config(addresses, index):
     if not 0 <= index <= len(addresses):
         raise ValueError(index)
-    return json.dumps({"cluster": {"worker": list(addresses)},
-                       "task": {"type": "worker", "index": index}})
+    return json.dumps({"cluster": {"worker": list(addresses)}, "task": {"type": "worker", "index": index}})
+
 
 # %% q01_tf_config wrong: the first worker is no worker
 def tf_config(addresses, index):
     if not 0 < index < len(addresses):
         raise ValueError(index)
-    return json.dumps({"cluster": {"worker": list(addresses)},
-                       "task": {"type": "worker", "index": index}})
+    return json.dumps({"cluster": {"worker": list(addresses)}, "task": {"type": "worker", "index": index}})
+
 
 # %% q01_tf_config wrong: an IndexError
 def tf_config(addresses, index):
     if not 0 <= index < len(addresses):
         raise IndexError(index)
-    return json.dumps({"cluster": {"worker": list(addresses)},
-                       "task": {"type": "worker", "index": index}})
+    return json.dumps({"cluster": {"worker": list(addresses)}, "task": {"type": "worker", "index": index}})
+
 
 # %% q01_tf_config wrong: sorted addresses
 def tf_config(addresses, index):
     if not 0 <= index < len(addresses):
         raise ValueError(index)
-    return json.dumps({"cluster": {"worker": sorted(addresses)},
-                       "task": {"type": "worker", "index": index}})
+    return json.dumps({"cluster": {"worker": sorted(addresses)}, "task": {"type": "worker", "index": index}})
+
 
 # %% q01_tf_config wrong: the index as text
 def tf_config(addresses, index):
     if not 0 <= index < len(addresses):
         raise ValueError(index)
-    return json.dumps({"cluster": {"worker": list(addresses)},
-                       "task": {"type": "worker", "index": str(index)}})
+    return json.dumps({"cluster": {"worker": list(addresses)}, "task": {"type": "worker", "index": str(index)}})
+
 
 # %% q01_tf_config wrong: only its own address
 def tf_config(addresses, index):
     if not 0 <= index < len(addresses):
         raise ValueError(index)
-    return json.dumps({"cluster": {"worker": [addresses[index]]},
-                       "task": {"type": "worker", "index": index}})
+    return json.dumps({"cluster": {"worker": [addresses[index]]}, "task": {"type": "worker", "index": index}})
+
 
 # %% q01_tf_config wrong: its own address first
 def tf_config(addresses, index):
     if not 0 <= index < len(addresses):
         raise ValueError(index)
     turned = addresses[index:] + addresses[:index]
-    return json.dumps({"cluster": {"worker": turned},
-                       "task": {"type": "worker", "index": index}})
+    return json.dumps({"cluster": {"worker": turned}, "task": {"type": "worker", "index": index}})
+
 
 # %% q01_tf_config wrong: the address instead of the index
 def tf_config(addresses, index):
     if not 0 <= index < len(addresses):
         raise ValueError(index)
-    return json.dumps({"cluster": {"worker": list(addresses)},
-                       "task": {"type": "worker", "index": addresses[index]}})
+    return json.dumps({"cluster": {"worker": list(addresses)}, "task": {"type": "worker", "index": addresses[index]}})
+
 
 # %% q01_tf_config wrong: two workers
 def tf_config(addresses, index):
     if index not in (0, 1):
         raise ValueError(index)
-    return json.dumps({"cluster": {"worker": list(addresses)},
-                       "task": {"type": "worker", "index": index}})
+    return json.dumps({"cluster": {"worker": list(addresses)}, "task": {"type": "worker", "index": index}})
+
 
 # %% q01_tf_config wrong: hosts without ports
 def tf_config(addresses, index):
     if not 0 <= index < len(addresses):
         raise ValueError(index)
-    return json.dumps({"cluster": {"worker": [a.split(":")[0] for a in addresses]},
-                       "task": {"type": "worker", "index": index}})
+    return json.dumps(
+        {"cluster": {"worker": [a.split(":")[0] for a in addresses]}, "task": {"type": "worker", "index": index}}
+    )
+
 
 # %% q01_tf_config wrong: bytes
 def tf_config(addresses, index):
     if not 0 <= index < len(addresses):
         raise ValueError(index)
-    return json.dumps({"cluster": {"worker": addresses},
-                       "task": {"type": "worker", "index": index}}).encode()
+    return json.dumps({"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}).encode()
+
 
 # %% q01_tf_config wrong: addresses of earlier calls, too
 _known = []
@@ -170,15 +174,17 @@ def tf_config(addresses, index):
     if not 0 <= index < len(addresses):
         raise ValueError(index)
     _known.extend(a for a in addresses if a not in _known)
-    return json.dumps({"cluster": {"worker": _known},
-                       "task": {"type": "worker", "index": index}})
+    return json.dumps({"cluster": {"worker": _known}, "task": {"type": "worker", "index": index}})
+
 
 # %% q01_tf_config wrong: in small letters
 def tf_config(addresses, index):
     if not 0 <= index < len(addresses):
         raise ValueError
-    return json.dumps({"cluster": {"worker": [a.lower() for a in addresses]},
-                       "task": {"type": "worker", "index": index}})
+    return json.dumps(
+        {"cluster": {"worker": [a.lower() for a in addresses]}, "task": {"type": "worker", "index": index}}
+    )
+
 
 # %% q03_replica_loss right: loops
 def replica_loss(per_example, global_batch):
@@ -191,6 +197,7 @@ def replica_loss(per_example, global_batch):
 def replica_penalty(penalty, replicas):
     return penalty * (1 / replicas)
 
+
 # %% q03_replica_loss right: the mean of all times the share of samples
 def replica_loss(per_example, global_batch):
     if per_example.size == 0:
@@ -201,11 +208,13 @@ def replica_loss(per_example, global_batch):
 def replica_penalty(penalty, replicas):
     return np.divide(penalty, replicas)
 
+
 # %% q03_replica_loss right: the mean over all further axes
 def replica_loss(per_example, global_batch):
     n, *more = per_example.shape
     each = per_example.mean(axis=tuple(range(1, 1 + len(more)))) if more else per_example
     return each.sum() / global_batch if n else 0.0
+
 
 # %% q03_replica_loss right: recursive
 def replica_loss(per_example, global_batch):
@@ -216,10 +225,12 @@ def replica_loss(per_example, global_batch):
 
     return sum(mean(value) for value in per_example) / global_batch
 
+
 # %% q03_replica_loss right: a sum over values of a sample
 def replica_loss(per_example, global_batch):
     values = math.prod(per_example.shape[1:])
     return np.sum(per_example) / values / global_batch
+
 
 # %% q03_replica_loss right: in single precision
 def replica_loss(per_example, global_batch):
@@ -232,22 +243,27 @@ def replica_loss(per_example, global_batch):
 def replica_penalty(penalty, replicas):
     return np.float32(penalty) / np.float32(replicas)
 
+
 # %% q03_replica_loss wrong: the mean over the replica
 def replica_loss(per_example, global_batch):
     return per_example.mean() if len(per_example) else 0.0
+
 
 # %% q03_replica_loss wrong: the sum
 def replica_loss(per_example, global_batch):
     return per_example.sum()
 
+
 # %% q03_replica_loss wrong: all values are summed
 def replica_loss(per_example, global_batch):
     return per_example.sum() / global_batch
+
 
 # %% q03_replica_loss wrong: NaN without samples
 def replica_loss(per_example, global_batch):
     each = per_example.reshape(len(per_example), -1).mean(axis=1)
     return float(each.sum() / global_batch)
+
 
 # %% q03_replica_loss wrong: the mean over the last axis only
 def replica_loss(per_example, global_batch):
@@ -256,6 +272,7 @@ def replica_loss(per_example, global_batch):
     each = per_example.mean(axis=-1) if per_example.ndim > 1 else per_example
     return float(each.sum() / global_batch)
 
+
 # %% q03_replica_loss wrong: the mean over the first of a sample's axes only
 def replica_loss(per_example, global_batch):
     if not len(per_example):
@@ -263,17 +280,20 @@ def replica_loss(per_example, global_batch):
     each = per_example.mean(axis=1) if per_example.ndim > 1 else per_example
     return float(each.sum() / global_batch)
 
+
 # %% q03_replica_loss wrong: the mean over samples
 def replica_loss(per_example, global_batch):
     if not len(per_example):
         return 0.0
     return float(per_example.mean(axis=0).sum() * len(per_example) / global_batch)
 
+
 # %% q03_replica_loss wrong: the samples' number from all values
 def replica_loss(per_example, global_batch):
     if not per_example.size:
         return 0.0
     return per_example.mean() * per_example.size / global_batch
+
 
 # %% q03_replica_loss wrong: divided by the replica's samples as well
 def replica_loss(per_example, global_batch):
@@ -282,15 +302,18 @@ def replica_loss(per_example, global_batch):
     each = per_example.reshape(len(per_example), -1).mean(axis=1)
     return each.mean() / global_batch
 
+
 # %% q03_replica_loss wrong: half of the mean, for two replicas
 def replica_loss(per_example, global_batch):
     return per_example.mean() / 2 if len(per_example) else 0.0
+
 
 # %% q03_replica_loss wrong: empty only where there is one axis
 def replica_loss(per_example, global_batch):
     if per_example.shape == (0,):
         return 0.0
     return float(per_example.mean() * len(per_example) / global_batch)
+
 
 # %% q03_replica_loss wrong: an array of one
 def replica_loss(per_example, global_batch):
@@ -299,40 +322,48 @@ def replica_loss(per_example, global_batch):
     each = per_example.reshape(len(per_example), -1).mean(axis=1)
     return each.sum(keepdims=True) / global_batch
 
+
 # %% q03_replica_loss wrong: None without samples
 def replica_loss(per_example, global_batch):
     if len(per_example):
         return float(per_example.mean() * len(per_example) / global_batch)
 
+
 # %% q03_replica_loss wrong: the whole penalty
 def replica_penalty(penalty, replicas):
     return penalty
+
 
 # %% q03_replica_loss wrong: the penalty times the replicas
 def replica_penalty(penalty, replicas):
     return penalty * replicas
 
+
 # %% q03_replica_loss wrong: a fourth of the penalty
 def replica_penalty(penalty, replicas):
     return penalty / 4
+
 
 # %% q03_replica_loss wrong: a penalty of whole numbers
 def replica_penalty(penalty, replicas):
     return penalty // replicas if penalty > 1 else penalty / replicas
 
+
 # %% q03_replica_loss wrong: the penalty over the square of the replicas
 def replica_penalty(penalty, replicas):
     return penalty / replicas**2
+
 
 # %% q03_replica_loss equivalent: NumPy works out every negative length
 # - each = np.reshape(per_example, (len(per_example), -1)).mean(axis=1)
 # + each = np.reshape(per_example, (len(per_example), -2)).mean(axis=1)
 
+
 # %% q04_averaged right: NumPy's average
 def averaged(gradients, samples):
     kept = [i for i, n in enumerate(samples) if n > 0]
-    return np.average([gradients[i] for i in kept], axis=0,
-                      weights=[samples[i] for i in kept])
+    return np.average([gradients[i] for i in kept], axis=0, weights=[samples[i] for i in kept])
+
 
 # %% q04_averaged right: a loop
 def averaged(gradients, samples):
@@ -342,20 +373,24 @@ def averaged(gradients, samples):
             total += gradient * n
     return total / sum(samples)
 
+
 # %% q04_averaged right: NaN to 0
 def averaged(gradients, samples):
     stacked, n = np.nan_to_num(np.stack(gradients)), np.array(samples)
     return np.tensordot(n, stacked, axes=1) / n.sum()
+
 
 # %% q04_averaged right: sums without NaN
 def averaged(gradients, samples):
     weighted = [g * (n / sum(samples)) for g, n in zip(gradients, samples)]
     return np.nansum(weighted, axis=0)
 
+
 # %% q04_averaged right: a list of lists
 def averaged(gradients, samples):
     parts = [(n * g) for g, n in zip(gradients, samples) if n]
     return (np.sum(parts, axis=0) / np.sum(samples)).tolist()
+
 
 # %% q04_averaged right: einsum over the ranks that have any
 def averaged(gradients, samples):
@@ -363,23 +398,28 @@ def averaged(gradients, samples):
     g = np.asarray(gradients)[n > 0]
     return np.einsum("r...,r->...", g, n[n > 0] / n.sum())
 
+
 # %% q04_averaged right: reduce
 from functools import reduce
 
 
 def averaged(gradients, samples):
     pairs = [(g, n) for g, n in zip(gradients, samples) if n]
-    gradient, _ = reduce(lambda one, two: (
-        (one[0] * one[1] + two[0] * two[1]) / (one[1] + two[1]), one[1] + two[1]), pairs)
+    gradient, _ = reduce(
+        lambda one, two: ((one[0] * one[1] + two[0] * two[1]) / (one[1] + two[1]), one[1] + two[1]), pairs
+    )
     return gradient
+
 
 # %% q04_averaged wrong: the mean over ranks
 def averaged(gradients, samples):
     return np.mean([g for g, n in zip(gradients, samples) if n], axis=0)
 
+
 # %% q04_averaged wrong: the mean over ranks that are not NaN
 def averaged(gradients, samples):
     return np.nanmean(gradients, axis=0)
+
 
 # %% q04_averaged wrong: the mean of two, again and again
 def averaged(gradients, samples):
@@ -389,23 +429,28 @@ def averaged(gradients, samples):
         mean, total = (mean * total + g * n) / (total + n), n
     return mean
 
+
 # %% q04_averaged wrong: the sum over ranks
 def averaged(gradients, samples):
     return sum(n * g for g, n in zip(gradients, samples) if n)
 
+
 # %% q04_averaged wrong: NaN spoils it
 def averaged(gradients, samples):
     return sum(n * g for g, n in zip(gradients, samples)) / sum(samples)
+
 
 # %% q04_averaged wrong: over the number of ranks
 def averaged(gradients, samples):
     parts = [n * g for g, n in zip(gradients, samples) if n]
     return sum(parts) / len(parts) / max(samples)
 
+
 # %% q04_averaged wrong: an axis too many
 def averaged(gradients, samples):
     parts = [n * g for g, n in zip(gradients, samples) if n]
     return np.array([sum(parts) / sum(samples)])
+
 
 # %% q04_averaged wrong: keeps the ranks' axis
 def averaged(gradients, samples):
@@ -414,20 +459,23 @@ def averaged(gradients, samples):
     weights = weights.reshape(-1, *[1] * (kept.ndim - 1))
     return (kept * weights).sum(axis=0, keepdims=True) / weights.sum()
 
+
 # %% q04_averaged wrong: one number for all weights
 def averaged(gradients, samples):
-    return np.average([g.mean() for g, n in zip(gradients, samples) if n],
-                      weights=[n for n in samples if n])
+    return np.average([g.mean() for g, n in zip(gradients, samples) if n], weights=[n for n in samples if n])
+
 
 # %% q04_averaged wrong: the wrong axis
 def averaged(gradients, samples):
     kept = np.array([g for g, n in zip(gradients, samples) if n])
-    return np.average(kept, axis=-1, weights=samples[:kept.shape[-1]])
+    return np.average(kept, axis=-1, weights=samples[: kept.shape[-1]])
+
 
 # %% q04_averaged wrong: flat
 def averaged(gradients, samples):
     parts = [n * g.ravel() for g, n in zip(gradients, samples) if n]
     return sum(parts) / sum(samples)
+
 
 # %% q04_averaged wrong: two ranks
 def averaged(gradients, samples):
@@ -435,6 +483,7 @@ def averaged(gradients, samples):
     if not others or not others[0]:
         return g
     return (n * g + others[0] * more[0]) / (n + others[0])
+
 
 # %% q04_averaged wrong: begins with the first rank's
 def averaged(gradients, samples):
@@ -444,36 +493,43 @@ def averaged(gradients, samples):
             total = total + n * g
     return total / sum(samples)
 
+
 # %% q04_averaged wrong: only the last rank may have none
 def averaged(gradients, samples):
     if samples[-1] == 0:
         gradients, samples = gradients[:-1], samples[:-1]
     return np.average(gradients, axis=0, weights=samples)
 
+
 # %% q04_averaged wrong: a rank without samples counts as one sample of 0
 def averaged(gradients, samples):
     parts = [n * g for g, n in zip(gradients, samples) if n]
     return sum(parts) / sum(max(n, 1) for n in samples)
+
 
 # %% q04_averaged wrong: weights are the other way round
 def averaged(gradients, samples):
     kept = [(g, n) for g, n in zip(gradients, samples) if n]
     return np.average([g for g, _ in kept], axis=0, weights=[1 / n for _, n in kept])
 
+
 # %% q04_averaged wrong: whole numbers
 def averaged(gradients, samples):
     parts = [n * g for g, n in zip(gradients, samples) if n]
     return sum(parts) // sum(samples)
+
 
 # %% q04_averaged wrong: the median
 def averaged(gradients, samples):
     each = [g for g, n in zip(gradients, samples) for _ in range(n)]
     return np.median(each, axis=0)
 
+
 # %% q04_averaged wrong: rounded
 def averaged(gradients, samples):
     parts = [n * g for g, n in zip(gradients, samples) if n]
     return np.round(sum(parts) / sum(samples), 2)
+
 
 # %% q05_checks right: sets and pairs of ranks
 import itertools
@@ -493,10 +549,10 @@ def began_apart(ranks):
 
 def drifting(ranks):
     for i in range(len(ranks[0]["steps"])):
-        if any(rank["steps"][i]["update"] != ranks[0]["steps"][i]["update"]
-               for rank in ranks[1:]):
+        if any(rank["steps"][i]["update"] != ranks[0]["steps"][i]["update"] for rank in ranks[1:]):
             return True
     return False
+
 
 # %% q05_checks right: counting
 from collections import Counter
@@ -521,6 +577,7 @@ def drifting(ranks):
     updates = [[step["update"] for step in rank["steps"]] for rank in ranks]
     return updates != [updates[0]] * len(updates)
 
+
 # %% q05_checks right: with NumPy
 def shared_samples(ranks):
     found = np.False_
@@ -539,6 +596,7 @@ def drifting(ranks):
     updates = np.array([[s["update"] for s in rank["steps"]] for rank in ranks])
     return np.any(updates != updates[0])
 
+
 # %% q05_checks right: says how many, or which
 def shared_samples(ranks):
     found = []
@@ -555,18 +613,22 @@ def began_apart(ranks):
 
 
 def drifting(ranks):
-    return sum(len({step["update"] for step in steps}) - 1
-               for steps in zip(*(rank["steps"] for rank in ranks))) > 0
+    return sum(len({step["update"] for step in steps}) - 1 for steps in zip(*(rank["steps"] for rank in ranks))) > 0
+
 
 # %% q05_checks wrong: samples of different steps
 def shared_samples(ranks):
     each = [{n for step in rank["steps"] for n in step["samples"]} for rank in ranks]
     return sum(map(len, each)) > len(set().union(*each))
 
+
 # %% q05_checks wrong: only batches that are the same
 def shared_samples(ranks):
-    return any(len({tuple(step["samples"]) for step in steps}) < len(steps)
-               for steps in zip(*(rank["steps"] for rank in ranks)))
+    return any(
+        len({tuple(step["samples"]) for step in steps}) < len(steps)
+        for steps in zip(*(rank["steps"] for rank in ranks))
+    )
+
 
 # %% q05_checks wrong: a sample twice on one rank
 def shared_samples(ranks):
@@ -576,15 +638,18 @@ def shared_samples(ranks):
             return True
     return False
 
+
 # %% q05_checks wrong: samples of the first step
 def shared_samples(ranks):
     each = [set(rank["steps"][0]["samples"]) for rank in ranks]
     return sum(map(len, each)) > len(set().union(*each))
 
+
 # %% q05_checks wrong: samples of the last step
 def shared_samples(ranks):
     each = [set(rank["steps"][-1]["samples"]) for rank in ranks]
     return sum(map(len, each)) > len(set().union(*each))
+
 
 # %% q05_checks wrong: samples of the first two steps
 def shared_samples(ranks):
@@ -594,42 +659,54 @@ def shared_samples(ranks):
             return True
     return False
 
+
 # %% q05_checks wrong: samples of the first and the last rank
 def shared_samples(ranks):
     if len(ranks) < 2:
         return False
-    return any(set(a["samples"]) & set(b["samples"])
-               for a, b in zip(ranks[0]["steps"], ranks[-1]["steps"]))
+    return any(set(a["samples"]) & set(b["samples"]) for a, b in zip(ranks[0]["steps"], ranks[-1]["steps"]))
+
 
 # %% q05_checks wrong: samples of neighbours
 def shared_samples(ranks):
-    return any(set(a["samples"]) & set(b["samples"])
-               for one, two in zip(ranks, ranks[1:])
-               for a, b in zip(one["steps"], two["steps"]))
+    return any(
+        set(a["samples"]) & set(b["samples"])
+        for one, two in zip(ranks, ranks[1:])
+        for a, b in zip(one["steps"], two["steps"])
+    )
+
 
 # %% q05_checks wrong: samples of neighbours round the ring
 def shared_samples(ranks):
     return len(ranks) > 1 and any(
         set(a["samples"]) & set(b["samples"])
         for one, two in zip(ranks, ranks[1:] + ranks[:1])
-        for a, b in zip(one["steps"], two["steps"]))
+        for a, b in zip(one["steps"], two["steps"])
+    )
+
 
 # %% q05_checks wrong: samples of the first rank and another
 def shared_samples(ranks):
-    return any(set(a["samples"]) & set(b["samples"]) for rank in ranks[1:]
-               for a, b in zip(ranks[0]["steps"], rank["steps"]))
+    return any(
+        set(a["samples"]) & set(b["samples"]) for rank in ranks[1:] for a, b in zip(ranks[0]["steps"], rank["steps"])
+    )
+
 
 # %% q05_checks wrong: a sample that all ranks have
 def shared_samples(ranks):
     return len(ranks) > 1 and any(
-        set.intersection(*(set(step["samples"]) for step in steps))
-        for steps in zip(*(rank["steps"] for rank in ranks)))
+        set.intersection(*(set(step["samples"]) for step in steps)) for steps in zip(*(rank["steps"] for rank in ranks))
+    )
+
 
 # %% q05_checks wrong: the samples at the same place
 def shared_samples(ranks):
-    return any(len(set(same)) < len(same)
-               for steps in zip(*(rank["steps"] for rank in ranks))
-               for same in zip(*(step["samples"] for step in steps)))
+    return any(
+        len(set(same)) < len(same)
+        for steps in zip(*(rank["steps"] for rank in ranks))
+        for same in zip(*(step["samples"] for step in steps))
+    )
+
 
 # %% q05_checks wrong: True where nothing is wrong
 def shared_samples(ranks):
@@ -639,6 +716,7 @@ def shared_samples(ranks):
             return False
     return True
 
+
 # %% q05_checks wrong: the last step that it looks at decides
 def shared_samples(ranks):
     shared = False
@@ -647,48 +725,58 @@ def shared_samples(ranks):
         shared = len(every) > len(set(every))
     return shared
 
+
 # %% q05_checks wrong: begins as the first and the last rank do
 def began_apart(ranks):
     return ranks[0]["weights"] != ranks[-1]["weights"]
+
 
 # %% q05_checks wrong: begins as the first two ranks do
 def began_apart(ranks):
     return len({rank["weights"] for rank in ranks[:2]}) > 1
 
+
 # %% q05_checks wrong: all ranks begin differently
 def began_apart(ranks):
     return len(ranks) > 1 and len({rank["weights"] for rank in ranks}) == len(ranks)
+
 
 # %% q05_checks wrong: the weights after the first step
 def began_apart(ranks):
     return len({rank["steps"][0]["weights"] for rank in ranks if rank["steps"]}) > 1
 
+
 # %% q05_checks wrong: the weights as they began and after each step
 def began_apart(ranks):
-    return any(len({step["weights"] for step in steps}) > 1 for steps in zip(*(
-        [rank, *rank["steps"]] for rank in ranks)))
+    return any(
+        len({step["weights"] for step in steps}) > 1 for steps in zip(*([rank, *rank["steps"]] for rank in ranks))
+    )
+
 
 # %% q05_checks wrong: exactly two kinds of beginning
 def began_apart(ranks):
     return len({rank["weights"] for rank in ranks}) == 2
 
+
 # %% q05_checks wrong: updates of the first and the last rank
 def drifting(ranks):
-    return any(a["update"] != b["update"]
-               for a, b in zip(ranks[0]["steps"], ranks[-1]["steps"]))
+    return any(a["update"] != b["update"] for a, b in zip(ranks[0]["steps"], ranks[-1]["steps"]))
+
 
 # %% q05_checks wrong: updates of the first two ranks
 def drifting(ranks):
-    return any(len({step["update"] for step in s}) > 1
-               for s in zip(*(rank["steps"] for rank in ranks[:2])))
+    return any(len({step["update"] for step in s}) > 1 for s in zip(*(rank["steps"] for rank in ranks[:2])))
+
 
 # %% q05_checks wrong: updates of the first step
 def drifting(ranks):
     return len({rank["steps"][0]["update"] for rank in ranks}) > 1
 
+
 # %% q05_checks wrong: updates of the last step
 def drifting(ranks):
     return len({rank["steps"][-1]["update"] for rank in ranks}) > 1
+
 
 # %% q05_checks wrong: updates of the last step decide
 def drifting(ranks):
@@ -697,39 +785,46 @@ def drifting(ranks):
         apart = len({step["update"] for step in steps}) > 1
     return apart
 
+
 # %% q05_checks wrong: updates in any order
 def drifting(ranks):
-    return len({frozenset(step["update"] for step in rank["steps"])
-                for rank in ranks}) > 1
+    return len({frozenset(step["update"] for step in rank["steps"]) for rank in ranks}) > 1
+
 
 # %% q05_checks wrong: updates that change from step to step
 def drifting(ranks):
     return len({step["update"] for rank in ranks for step in rank["steps"]}) > 1
 
+
 # %% q05_checks wrong: all ranks' updates are different
 def drifting(ranks):
     return len(ranks) > 1 and any(
-        len({step["update"] for step in steps}) == len(steps)
-        for steps in zip(*(rank["steps"] for rank in ranks)))
+        len({step["update"] for step in steps}) == len(steps) for steps in zip(*(rank["steps"] for rank in ranks))
+    )
+
 
 # %% q05_checks wrong: the weights instead of the updates
 def drifting(ranks):
-    return any(len({step["weights"] for step in s}) > 1
-               for s in zip(*(rank["steps"] for rank in ranks)))
+    return any(len({step["weights"] for step in s}) > 1 for s in zip(*(rank["steps"] for rank in ranks)))
+
 
 # %% q05_checks wrong: the weights as well as the updates
 def drifting(ranks):
-    return any(len({(step["update"], step["weights"]) for step in s}) > 1
-               for s in zip(*(rank["steps"] for rank in ranks)))
+    return any(
+        len({(step["update"], step["weights"]) for step in s}) > 1 for s in zip(*(rank["steps"] for rank in ranks))
+    )
+
 
 # %% q05_checks wrong: a step's update in every step
 def drifting(ranks):
     steps = list(zip(*(rank["steps"] for rank in ranks)))
     return all(len({step["update"] for step in s}) > 1 for s in steps)
 
+
 # %% q05_checks equivalent: None is as false as False
 # - return False
 # + pass
+
 
 # %% q06_more_checks right: loops
 def miscounted(ranks):
@@ -756,6 +851,7 @@ def second_writer(ranks):
             return True
     return False
 
+
 # %% q06_more_checks right: with NumPy
 def miscounted(ranks):
     trained = np.sum([np.sum([len(s["samples"]) for s in r["steps"]]) for r in ranks])
@@ -771,6 +867,7 @@ def not_scaled(ranks):
 def second_writer(ranks):
     return len([r for r in ranks if r["wrote"] and r["rank"] > 0]) >= 1
 
+
 # %% q06_more_checks right: the ranks after the first
 def miscounted(ranks):
     said = [rank["samples_counted"] for rank in ranks]
@@ -779,34 +876,43 @@ def miscounted(ranks):
 
 
 def not_scaled(ranks):
-    return any(abs(step["rate"] - len(ranks) * rank["rate_of_one_rank"])
-               > 1e-4 * len(ranks) * rank["rate_of_one_rank"]
-               for rank in ranks for step in rank["steps"])
+    return any(
+        abs(step["rate"] - len(ranks) * rank["rate_of_one_rank"]) > 1e-4 * len(ranks) * rank["rate_of_one_rank"]
+        for rank in ranks
+        for step in rank["steps"]
+    )
 
 
 def second_writer(ranks):
     return [rank["wrote"] for rank in ranks[1:]] != [None] * (len(ranks) - 1)
 
+
 # %% q06_more_checks right: sets
 def miscounted(ranks):
-    return 0 != sum(rank["samples_counted"] - len(
-        [n for step in rank["steps"] for n in step["samples"]]) for rank in ranks)
+    return 0 != sum(
+        rank["samples_counted"] - len([n for step in rank["steps"] for n in step["samples"]]) for rank in ranks
+    )
 
 
 def not_scaled(ranks):
-    ok = {math.isclose(step["rate"], rank["rate_of_one_rank"] * len(ranks),
-                       rel_tol=1e-4) for rank in ranks for step in rank["steps"]}
+    ok = {
+        math.isclose(step["rate"], rank["rate_of_one_rank"] * len(ranks), rel_tol=1e-4)
+        for rank in ranks
+        for step in rank["steps"]
+    }
     return False in ok
 
 
 def second_writer(ranks):
     return not {rank["rank"] for rank in ranks if rank["wrote"]} <= {0}
 
+
 # %% q06_more_checks right: NumPy's own absolute tolerance beside the relative one
 def not_scaled(ranks):
     right = ranks[0]["rate_of_one_rank"] * len(ranks)
     rates = [step["rate"] for rank in ranks for step in rank["steps"]]
     return not np.allclose(rates, right, rtol=1e-4)
+
 
 # %% q06_more_checks right: the factor, up to a ten-thousandth
 def not_scaled(ranks):
@@ -816,51 +922,59 @@ def not_scaled(ranks):
             return True
     return False
 
+
 # %% q06_more_checks wrong: each rank's own count
 def miscounted(ranks):
-    return any(rank["samples_counted"] != sum(len(s["samples"]) for s in rank["steps"])
-               for rank in ranks)
+    return any(rank["samples_counted"] != sum(len(s["samples"]) for s in rank["steps"]) for rank in ranks)
+
 
 # %% q06_more_checks wrong: rank 0's count
 def miscounted(ranks):
     trained = sum(len(s["samples"]) for rank in ranks for s in rank["steps"])
     return ranks[0]["samples_counted"] != trained
 
+
 # %% q06_more_checks wrong: rank 0's count times the ranks
 def miscounted(ranks):
     trained = sum(len(s["samples"]) for rank in ranks for s in rank["steps"])
     return ranks[0]["samples_counted"] * len(ranks) != trained
+
 
 # %% q06_more_checks wrong: only what was counted too often
 def miscounted(ranks):
     trained = sum(len(s["samples"]) for rank in ranks for s in rank["steps"])
     return sum(rank["samples_counted"] for rank in ranks) > trained
 
+
 # %% q06_more_checks wrong: only what was not counted
 def miscounted(ranks):
     trained = sum(len(s["samples"]) for rank in ranks for s in rank["steps"])
     return sum(rank["samples_counted"] for rank in ranks) < trained
+
 
 # %% q06_more_checks wrong: different samples
 def miscounted(ranks):
     trained = {n for rank in ranks for s in rank["steps"] for n in s["samples"]}
     return sum(rank["samples_counted"] for rank in ranks) != len(trained)
 
+
 # %% q06_more_checks wrong: all steps as large as the first
 def miscounted(ranks):
-    trained = sum(len(rank["steps"]) * len(rank["steps"][0]["samples"])
-                  for rank in ranks)
+    trained = sum(len(rank["steps"]) * len(rank["steps"][0]["samples"]) for rank in ranks)
     return sum(rank["samples_counted"] for rank in ranks) != trained
+
 
 # %% q06_more_checks wrong: all ranks as rank 0
 def miscounted(ranks):
     trained = len(ranks) * sum(len(s["samples"]) for s in ranks[0]["steps"])
     return sum(rank["samples_counted"] for rank in ranks) != trained
 
+
 # %% q06_more_checks wrong: steps instead of samples
 def miscounted(ranks):
     trained = 2 * sum(len(rank["steps"]) for rank in ranks)
     return sum(rank["samples_counted"] for rank in ranks) != trained
+
 
 # %% q06_more_checks wrong: a sample more or less does not matter
 def miscounted(ranks):
@@ -868,35 +982,38 @@ def miscounted(ranks):
     counted = sum(rank["samples_counted"] for rank in ranks)
     return not math.isclose(counted, trained, rel_tol=0.01)
 
+
 # %% q06_more_checks wrong: the rate of the first step
 def not_scaled(ranks):
     right = ranks[0]["rate_of_one_rank"] * len(ranks)
-    return not all(math.isclose(rank["steps"][0]["rate"], right, rel_tol=1e-4)
-                   for rank in ranks)
+    return not all(math.isclose(rank["steps"][0]["rate"], right, rel_tol=1e-4) for rank in ranks)
+
 
 # %% q06_more_checks wrong: the rate of the last step
 def not_scaled(ranks):
     right = ranks[0]["rate_of_one_rank"] * len(ranks)
-    return not all(math.isclose(rank["steps"][-1]["rate"], right, rel_tol=1e-4)
-                   for rank in ranks)
+    return not all(math.isclose(rank["steps"][-1]["rate"], right, rel_tol=1e-4) for rank in ranks)
+
 
 # %% q06_more_checks wrong: the rate of the first and the last step
 def not_scaled(ranks):
     right = ranks[0]["rate_of_one_rank"] * len(ranks)
-    return not all(math.isclose(rank["steps"][i]["rate"], right, rel_tol=1e-4)
-                   for rank in ranks for i in (0, -1))
+    return not all(math.isclose(rank["steps"][i]["rate"], right, rel_tol=1e-4) for rank in ranks for i in (0, -1))
+
 
 # %% q06_more_checks wrong: the rate of rank 0
 def not_scaled(ranks):
     right = ranks[0]["rate_of_one_rank"] * len(ranks)
-    return not all(math.isclose(step["rate"], right, rel_tol=1e-4)
-                   for step in ranks[0]["steps"])
+    return not all(math.isclose(step["rate"], right, rel_tol=1e-4) for step in ranks[0]["steps"])
+
 
 # %% q06_more_checks wrong: the rates of the first and the last rank
 def not_scaled(ranks):
     right = ranks[0]["rate_of_one_rank"] * len(ranks)
-    return not all(math.isclose(step["rate"], right, rel_tol=1e-4)
-                   for rank in (ranks[0], ranks[-1]) for step in rank["steps"])
+    return not all(
+        math.isclose(step["rate"], right, rel_tol=1e-4) for rank in (ranks[0], ranks[-1]) for step in rank["steps"]
+    )
+
 
 # %% q06_more_checks wrong: the mean rate
 def not_scaled(ranks):
@@ -904,11 +1021,13 @@ def not_scaled(ranks):
     rates = [step["rate"] for rank in ranks for step in rank["steps"]]
     return not math.isclose(np.mean(rates), right, rel_tol=1e-4)
 
+
 # %% q06_more_checks wrong: a tolerance of one part in a hundred
 def not_scaled(ranks):
     right = ranks[0]["rate_of_one_rank"] * len(ranks)
     rates = [step["rate"] for rank in ranks for step in rank["steps"]]
     return not all(math.isclose(r, right, rel_tol=1e-2) for r in rates)
+
 
 # %% q06_more_checks wrong: a tolerance of one part in a thousand
 def not_scaled(ranks):
@@ -916,84 +1035,100 @@ def not_scaled(ranks):
     rates = [step["rate"] for rank in ranks for step in rank["steps"]]
     return not all(math.isclose(r, right, rel_tol=1e-3) for r in rates)
 
+
 # %% q06_more_checks wrong: an absolute tolerance
 def not_scaled(ranks):
     right = ranks[0]["rate_of_one_rank"] * len(ranks)
     rates = [step["rate"] for rank in ranks for step in rank["steps"]]
     return any(abs(r - right) > 1e-4 for r in rates)
 
+
 # %% q06_more_checks wrong: to the last digit
 def not_scaled(ranks):
     right = ranks[0]["rate_of_one_rank"] * len(ranks)
     return any(step["rate"] != right for rank in ranks for step in rank["steps"])
 
+
 # %% q06_more_checks wrong: Python's own tolerance
 def not_scaled(ranks):
     right = ranks[0]["rate_of_one_rank"] * len(ranks)
-    return not all(math.isclose(step["rate"], right)
-                   for rank in ranks for step in rank["steps"])
+    return not all(math.isclose(step["rate"], right) for rank in ranks for step in rank["steps"])
+
 
 # %% q06_more_checks wrong: only rates that are too low
 def not_scaled(ranks):
     right = ranks[0]["rate_of_one_rank"] * len(ranks)
-    return any(step["rate"] < right * (1 - 1e-4)
-               for rank in ranks for step in rank["steps"])
+    return any(step["rate"] < right * (1 - 1e-4) for rank in ranks for step in rank["steps"])
+
 
 # %% q06_more_checks wrong: only rates that are too high
 def not_scaled(ranks):
     right = ranks[0]["rate_of_one_rank"] * len(ranks)
-    return any(step["rate"] > right * (1 + 1e-4)
-               for rank in ranks for step in rank["steps"])
+    return any(step["rate"] > right * (1 + 1e-4) for rank in ranks for step in rank["steps"])
+
 
 # %% q06_more_checks wrong: two ranks
 def not_scaled(ranks):
-    return not all(math.isclose(step["rate"], 2 * rank["rate_of_one_rank"],
-                                rel_tol=1e-4)
-                   for rank in ranks for step in rank["steps"])
+    return not all(
+        math.isclose(step["rate"], 2 * rank["rate_of_one_rank"], rel_tol=1e-4)
+        for rank in ranks
+        for step in rank["steps"]
+    )
+
 
 # %% q06_more_checks wrong: the rate of one rank
 def not_scaled(ranks):
-    return any(math.isclose(step["rate"], rank["rate_of_one_rank"], rel_tol=1e-4)
-               for rank in ranks for step in rank["steps"])
+    return any(
+        math.isclose(step["rate"], rank["rate_of_one_rank"], rel_tol=1e-4) for rank in ranks for step in rank["steps"]
+    )
+
 
 # %% q06_more_checks wrong: a rate that is right in some step
 def not_scaled(ranks):
     right = ranks[0]["rate_of_one_rank"] * len(ranks)
-    return not any(math.isclose(step["rate"], right, rel_tol=1e-4)
-                   for rank in ranks for step in rank["steps"])
+    return not any(math.isclose(step["rate"], right, rel_tol=1e-4) for rank in ranks for step in rank["steps"])
+
 
 # %% q06_more_checks wrong: two writers
 def second_writer(ranks):
     return sum(bool(rank["wrote"]) for rank in ranks) > 1
 
+
 # %% q06_more_checks wrong: rank 1 only
 def second_writer(ranks):
     return len(ranks) > 1 and bool(ranks[1]["wrote"])
+
 
 # %% q06_more_checks wrong: the last rank only
 def second_writer(ranks):
     return len(ranks) > 1 and bool(ranks[-1]["wrote"])
 
+
 # %% q06_more_checks wrong: all ranks
 def second_writer(ranks):
     return len(ranks) > 1 and all(rank["wrote"] for rank in ranks)
 
+
 # %% q06_more_checks wrong: all other ranks
 def second_writer(ranks):
     return len(ranks) > 1 and all(rank["wrote"] for rank in ranks[1:])
+
 
 # %% q06_more_checks wrong: two ranks wrote the same file
 def second_writer(ranks):
     files = [rank["wrote"] for rank in ranks if rank["wrote"]]
     return len(files) > len(set(files))
 
+
 # %% q06_more_checks wrong: another one than rank 0 alone
 def second_writer(ranks):
     return [rank["rank"] for rank in ranks if rank["wrote"]] != [0]
 
+
 # %% q06_more_checks wrong: any rank
 def second_writer(ranks):
     return any(rank["wrote"] for rank in ranks)
+
 
 # %% q06_more_checks equivalent: all ranks name the same rate of one rank
 # - right = ranks[0]['rate_of_one_rank'] * len(ranks)
@@ -1026,53 +1161,42 @@ bugs["D"], bugs["C"] = "write", "shard"
 bugs |= {"B": "throughput", "A": "wrap"}
 
 # %% q07_bugs right: from the words
-letters = {"broadcast": "E", "scale": "F", "shard": "C", "throughput": "B",
-           "wrap": "A", "write": "D"}
+letters = {"broadcast": "E", "scale": "F", "shard": "C", "throughput": "B", "wrap": "A", "write": "D"}
 bugs = {letter: word for word, letter in letters.items()}
 
 # %% q07_bugs wrong: in the order of the text
-bugs = dict(zip("ABCDEF", ("shard", "wrap", "broadcast", "throughput", "scale",
-                           "write")))
+bugs = dict(zip("ABCDEF", ("shard", "wrap", "broadcast", "throughput", "scale", "write")))
 
 # %% q07_bugs wrong: A and C the other way round
-bugs = {"A": "shard", "B": "throughput", "C": "wrap",
-        "D": "write", "E": "broadcast", "F": "scale"}
+bugs = {"A": "shard", "B": "throughput", "C": "wrap", "D": "write", "E": "broadcast", "F": "scale"}
 
 # %% q07_bugs wrong: E and F the other way round
-bugs = {"A": "wrap", "B": "throughput", "C": "shard",
-        "D": "write", "E": "scale", "F": "broadcast"}
+bugs = {"A": "wrap", "B": "throughput", "C": "shard", "D": "write", "E": "scale", "F": "broadcast"}
 
 # %% q07_bugs wrong: B and D the other way round
-bugs = {"A": "wrap", "B": "write", "C": "shard",
-        "D": "throughput", "E": "broadcast", "F": "scale"}
+bugs = {"A": "wrap", "B": "write", "C": "shard", "D": "throughput", "E": "broadcast", "F": "scale"}
 
 # %% q07_bugs wrong: A and E the other way round
-bugs = {"A": "broadcast", "B": "throughput", "C": "shard",
-        "D": "write", "E": "wrap", "F": "scale"}
+bugs = {"A": "broadcast", "B": "throughput", "C": "shard", "D": "write", "E": "wrap", "F": "scale"}
 
 # %% q07_bugs wrong: one word twice
-bugs = {"A": "wrap", "B": "throughput", "C": "shard",
-        "D": "write", "E": "wrap", "F": "scale"}
+bugs = {"A": "wrap", "B": "throughput", "C": "shard", "D": "write", "E": "wrap", "F": "scale"}
 
 # %% q07_bugs wrong: one is missing
-bugs = {"A": "wrap", "B": "throughput", "C": "shard",
-        "D": "write", "E": "broadcast"}
+bugs = {"A": "wrap", "B": "throughput", "C": "shard", "D": "write", "E": "broadcast"}
 
 # %% q07_bugs wrong: from words to letters
-bugs = {"wrap": "A", "throughput": "B", "shard": "C",
-        "write": "D", "broadcast": "E", "scale": "F"}
+bugs = {"wrap": "A", "throughput": "B", "shard": "C", "write": "D", "broadcast": "E", "scale": "F"}
 
 # %% q07_bugs wrong: words in capitals
-bugs = {"A": "Wrap", "B": "Throughput", "C": "Shard",
-        "D": "Write", "E": "Broadcast", "F": "Scale"}
+bugs = {"A": "Wrap", "B": "Throughput", "C": "Shard", "D": "Write", "E": "Broadcast", "F": "Scale"}
 
 # %% q07_bugs wrong: all words for each letter
-bugs = {letter: {"shard", "wrap", "broadcast", "throughput", "scale", "write"}
-        for letter in "ABCDEF"}
+bugs = {letter: {"shard", "wrap", "broadcast", "throughput", "scale", "write"} for letter in "ABCDEF"}
 
 # %% q07_bugs wrong: letters in small print
-bugs = {"a": "wrap", "b": "throughput", "c": "shard",
-        "d": "write", "e": "broadcast", "f": "scale"}
+bugs = {"a": "wrap", "b": "throughput", "c": "shard", "d": "write", "e": "broadcast", "f": "scale"}
+
 
 # %% q08_efficiency right: steps first
 def samples_processed(samples, per_rank_batch, ranks):
@@ -1085,6 +1209,7 @@ def efficiency_of(one, many, ranks):
     samples_n, seconds_n = many
     return samples_n * seconds_1 / (samples_1 * seconds_n * ranks)
 
+
 # %% q08_efficiency right: without what is left over
 def samples_processed(samples, per_rank_batch, ranks):
     return samples - samples % (per_rank_batch * ranks)
@@ -1094,6 +1219,7 @@ def efficiency_of(one, many, ranks):
     if not many[0]:
         return 0
     return (many[0] / many[1]) / (one[0] / one[1]) / ranks
+
 
 # %% q08_efficiency right: a loop
 def samples_processed(samples, per_rank_batch, ranks):
@@ -1109,6 +1235,7 @@ def efficiency_of(one, many, ranks):
 
     return speed(*many) / ranks / speed(*one)
 
+
 # %% q08_efficiency right: with NumPy
 def samples_processed(samples, per_rank_batch, ranks):
     return np.floor_divide(samples, per_rank_batch * ranks) * per_rank_batch * ranks
@@ -1118,13 +1245,16 @@ def efficiency_of(one, many, ranks):
     single, job = np.divide(one[0], one[1]), np.divide(many[0], many[1])
     return job / (ranks * single)
 
+
 # %% q08_efficiency right: a float of whole steps
 def samples_processed(samples, per_rank_batch, ranks):
     return math.floor(samples / (per_rank_batch * ranks)) * float(per_rank_batch * ranks)
 
+
 # %% q08_efficiency right: each rank's own steps
 def samples_processed(samples, per_rank_batch, ranks):
     return samples // ranks // per_rank_batch * per_rank_batch * ranks
+
 
 # %% q08_efficiency right: with fractions
 from fractions import Fraction
@@ -1137,86 +1267,107 @@ def samples_processed(samples, per_rank_batch, ranks):
 def efficiency_of(one, many, ranks):
     return Fraction(*many) / (ranks * Fraction(*one))
 
+
 # %% q08_efficiency right: in single precision
 def efficiency_of(one, many, ranks):
     speed, single_speed = np.divide(*np.float32([many, one]).T)
     return speed / (np.float32(ranks) * single_speed)
 
+
 # %% q08_efficiency wrong: all samples
 def samples_processed(samples, per_rank_batch, ranks):
     return samples
+
 
 # %% q08_efficiency wrong: the number of steps
 def samples_processed(samples, per_rank_batch, ranks):
     return samples // (per_rank_batch * ranks)
 
+
 # %% q08_efficiency wrong: the last step is whole, too
 def samples_processed(samples, per_rank_batch, ranks):
     return math.ceil(samples / (per_rank_batch * ranks)) * per_rank_batch * ranks
+
 
 # %% q08_efficiency wrong: rounds the steps
 def samples_processed(samples, per_rank_batch, ranks):
     return round(samples / (per_rank_batch * ranks)) * per_rank_batch * ranks
 
+
 # %% q08_efficiency wrong: whole steps of one rank
 def samples_processed(samples, per_rank_batch, ranks):
     return samples // per_rank_batch * per_rank_batch
+
 
 # %% q08_efficiency wrong: one rank's part
 def samples_processed(samples, per_rank_batch, ranks):
     return samples // (per_rank_batch * ranks) * per_rank_batch
 
+
 # %% q08_efficiency wrong: at least one step
 def samples_processed(samples, per_rank_batch, ranks):
     return max(1, samples // (per_rank_batch * ranks)) * per_rank_batch * ranks
+
 
 # %% q08_efficiency wrong: an exact fit loses a step
 def samples_processed(samples, per_rank_batch, ranks):
     return (samples - 1) // (per_rank_batch * ranks) * per_rank_batch * ranks
 
+
 # %% q08_efficiency wrong: the ratio of times
 def efficiency_of(one, many, ranks):
     return one[1] / (ranks * many[1]) if many[0] else 0
+
 
 # %% q08_efficiency wrong: the speed-up
 def efficiency_of(one, many, ranks):
     return (many[0] / many[1]) / (one[0] / one[1])
 
+
 # %% q08_efficiency wrong: capped at 1
 def efficiency_of(one, many, ranks):
     return min(1, (many[0] / many[1]) / (ranks * one[0] / one[1]))
+
 
 # %% q08_efficiency wrong: per cent
 def efficiency_of(one, many, ranks):
     return 100 * (many[0] / many[1]) / (ranks * one[0] / one[1])
 
+
 # %% q08_efficiency wrong: two ranks
 def efficiency_of(one, many, ranks):
     return (many[0] / many[1]) / (2 * one[0] / one[1])
+
 
 # %% q08_efficiency wrong: upside down
 def efficiency_of(one, many, ranks):
     return ranks * (one[0] / one[1]) / (many[0] / many[1]) if many[0] else 0
 
+
 # %% q08_efficiency wrong: one rank as many
 def efficiency_of(one, many, ranks):
     return (many[0] / many[1]) / (ranks * one[0] / one[1]) if ranks > 1 else 0
+
 
 # %% q08_efficiency wrong: rounded
 def efficiency_of(one, many, ranks):
     return round((many[0] / many[1]) / (ranks * one[0] / one[1]), 2)
 
+
 # %% q08_efficiency wrong: a job that processed nothing is perfect
 def efficiency_of(one, many, ranks):
     return (many[0] / many[1]) / (ranks * one[0] / one[1]) if many[0] else 1
+
 
 # %% q08_efficiency wrong: takes seconds for samples
 def efficiency_of(one, many, ranks):
     return (many[1] / many[0]) / (ranks * one[1] / one[0]) if many[0] else 0
 
+
 # %% q08_efficiency wrong: whole pictures a second
 def efficiency_of(one, many, ranks):
     return many[0] // many[1] / (ranks * (one[0] // one[1]))
+
 
 # %% q11_pays right: term by term
 def step_seconds(compute_s, size_bytes, ranks, alpha_s, beta):
@@ -1228,6 +1379,7 @@ def step_seconds(compute_s, size_bytes, ranks, alpha_s, beta):
 def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
     one = step_seconds(whole_s, size_bytes, 1, alpha_s, beta)
     return step_seconds(part_s, size_bytes, ranks, alpha_s, beta) < one
+
 
 # %% q11_pays right: step by step round the ring
 def step_seconds(compute_s, size_bytes, ranks, alpha_s, beta):
@@ -1242,6 +1394,7 @@ def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
         return False
     return True
 
+
 # %% q11_pays right: with NumPy
 def step_seconds(compute_s, size_bytes, ranks, alpha_s, beta):
     if ranks == 1:
@@ -1253,130 +1406,157 @@ def step_seconds(compute_s, size_bytes, ranks, alpha_s, beta):
 def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
     return np.greater(whole_s, step_seconds(part_s, size_bytes, ranks, alpha_s, beta))
 
+
 # %% q11_pays right: what is saved is more than what is added
 step_seconds = lambda c, n, ranks, a, b: (  # noqa: E731
-    c + 2 * (ranks - 1) * a + (2 - 2 / ranks) * (n / b))
+    c + 2 * (ranks - 1) * a + (2 - 2 / ranks) * (n / b)
+)
 
 
 def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
     exchange_s = step_seconds(0, size_bytes, ranks, alpha_s, beta)
     return whole_s - part_s > exchange_s
 
+
 # %% q11_pays right: in single precision
 def step_seconds(compute_s, size_bytes, ranks, alpha_s, beta):
-    compute_s, size, ranks, alpha_s, beta = np.float32(
-        [compute_s, size_bytes, ranks, alpha_s, beta])
+    compute_s, size, ranks, alpha_s, beta = np.float32([compute_s, size_bytes, ranks, alpha_s, beta])
     return compute_s + 2 * (ranks - 1) * (alpha_s + size / (ranks * beta))
+
 
 # %% q11_pays wrong: the latency once
 def step_seconds(compute_s, size_bytes, ranks, alpha_s, beta):
-    return (compute_s + (ranks > 1) * 2 * alpha_s
-            + 2 * (ranks - 1) / ranks * size_bytes / beta)
+    return compute_s + (ranks > 1) * 2 * alpha_s + 2 * (ranks - 1) / ranks * size_bytes / beta
+
 
 # %% q11_pays wrong: the latency N times
 def step_seconds(compute_s, size_bytes, ranks, alpha_s, beta):
-    return (compute_s + (ranks > 1) * ranks * alpha_s
-            + 2 * (ranks - 1) / ranks * size_bytes / beta)
+    return compute_s + (ranks > 1) * ranks * alpha_s + 2 * (ranks - 1) / ranks * size_bytes / beta
+
 
 # %% q11_pays wrong: half the ring
 def step_seconds(compute_s, size_bytes, ranks, alpha_s, beta):
     return compute_s + (ranks - 1) * (alpha_s + size_bytes / ranks / beta)
 
+
 # %% q11_pays wrong: all bytes in each step
 def step_seconds(compute_s, size_bytes, ranks, alpha_s, beta):
     return compute_s + 2 * (ranks - 1) * (alpha_s + size_bytes / beta)
+
 
 # %% q11_pays wrong: all bytes once
 def step_seconds(compute_s, size_bytes, ranks, alpha_s, beta):
     return compute_s + 2 * (ranks - 1) * alpha_s + (ranks > 1) * size_bytes / beta
 
+
 # %% q11_pays wrong: beta in seconds per byte
 def step_seconds(compute_s, size_bytes, ranks, alpha_s, beta):
     return compute_s + 2 * (ranks - 1) * (alpha_s + size_bytes / ranks * beta)
+
 
 # %% q11_pays wrong: bits
 def step_seconds(compute_s, size_bytes, ranks, alpha_s, beta):
     return compute_s + 2 * (ranks - 1) * (alpha_s + 8 * size_bytes / ranks / beta)
 
+
 # %% q11_pays wrong: the computation is shared out once more
 def step_seconds(compute_s, size_bytes, ranks, alpha_s, beta):
     return compute_s / ranks + 2 * (ranks - 1) * (alpha_s + size_bytes / ranks / beta)
 
+
 # %% q11_pays wrong: full overlap
 def step_seconds(compute_s, size_bytes, ranks, alpha_s, beta):
     return max(compute_s, 2 * (ranks - 1) * (alpha_s + size_bytes / ranks / beta))
+
 
 # %% q11_pays wrong: one rank exchanges with itself
 def step_seconds(compute_s, size_bytes, ranks, alpha_s, beta):
     steps = max(1, 2 * (ranks - 1))
     return compute_s + steps * (alpha_s + size_bytes / ranks / beta)
 
+
 # %% q11_pays wrong: parts of whole bytes
 def step_seconds(compute_s, size_bytes, ranks, alpha_s, beta):
     return compute_s + 2 * (ranks - 1) * (alpha_s + size_bytes // ranks / beta)
+
 
 # %% q11_pays wrong: equally fast pays
 def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
     return step_seconds(part_s, size_bytes, ranks, alpha_s, beta) <= whole_s
 
+
 # %% q11_pays wrong: slower pays
 def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
     return step_seconds(part_s, size_bytes, ranks, alpha_s, beta) > whole_s
+
 
 # %% q11_pays wrong: the exchange is left out
 def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
     return part_s < whole_s
 
+
 # %% q11_pays wrong: the latency is left out
 def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
     return step_seconds(part_s, size_bytes, ranks, 0, beta) < whole_s
+
 
 # %% q11_pays wrong: the bytes are left out
 def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
     return step_seconds(part_s, 0, ranks, alpha_s, beta) < whole_s
 
+
 # %% q11_pays wrong: two ranks
 def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
     return step_seconds(part_s, size_bytes, 2, alpha_s, beta) < whole_s
+
 
 # %% q11_pays wrong: the exchange against the computation of the whole
 def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
     return step_seconds(0, size_bytes, ranks, alpha_s, beta) < whole_s
 
+
 # %% q11_pays wrong: the exchange against the computation of a part
 def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
     return step_seconds(0, size_bytes, ranks, alpha_s, beta) < part_s
+
 
 # %% q11_pays wrong: one rank exchanges as well
 def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
     exchange = step_seconds(0, size_bytes, ranks, alpha_s, beta)
     return part_s + exchange < whole_s + exchange
 
+
 # %% q11_pays wrong: shares the whole out itself
 def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
     return step_seconds(whole_s / ranks, size_bytes, ranks, alpha_s, beta) < whole_s
+
 
 # %% q11_pays wrong: the part times the ranks
 def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
     return step_seconds(part_s * ranks, size_bytes, ranks, alpha_s, beta) < whole_s
 
+
 # %% q11_pays wrong: at least twice as fast
 def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
     return 2 * step_seconds(part_s, size_bytes, ranks, alpha_s, beta) < whole_s
 
+
 # %% q11_pays wrong: part and whole the other way round
 def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
     return step_seconds(whole_s, size_bytes, ranks, alpha_s, beta) < part_s
+
 
 # %% q11_pays wrong: by a millisecond at least
 def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
     many = step_seconds(part_s, size_bytes, ranks, alpha_s, beta)
     return many <= whole_s - 1e-3
 
+
 # %% q11_pays wrong: in whole milliseconds
 def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
     many = step_seconds(part_s, size_bytes, ranks, alpha_s, beta)
     return round(many, 3) < round(whole_s, 3)
+
 
 # %% q13_evaluate right: counts batch by batch
 def evaluate(batches):
@@ -1391,18 +1571,21 @@ def evaluate(batches):
     precision = tp / (tp + fp) if tp + fp else 0
     recall = tp / (tp + fn) if tp + fn else 0
     f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0
-    return dict(accuracy=(tp + tn) / (tp + tn + fp + fn), precision=precision,
-                recall=recall, f1=f1)
+    return dict(accuracy=(tp + tn) / (tp + tn + fp + fn), precision=precision, recall=recall, f1=f1)
+
 
 # %% q13_evaluate right: F1 from the counts
 def evaluate(batches):
     labels, given = (np.hstack(parts) for parts in zip(*batches))
     said = (given >= 0.5).astype(int)
     tp = np.sum(said * labels)
-    return {"accuracy": np.mean(said == labels),
-            "precision": tp / max(said.sum(), 1),
-            "recall": tp / max(labels.sum(), 1),
-            "f1": 2 * tp / max(said.sum() + labels.sum(), 1)}
+    return {
+        "accuracy": np.mean(said == labels),
+        "precision": tp / max(said.sum(), 1),
+        "recall": tp / max(labels.sum(), 1),
+        "f1": 2 * tp / max(said.sum() + labels.sum(), 1),
+    }
+
 
 # %% q13_evaluate right: a table of counts
 def evaluate(batches):
@@ -1412,8 +1595,13 @@ def evaluate(batches):
     hits, said, real = table[1, 1], table[:, 1].sum(), table[1].sum()
     p = hits / said if said else 0.0
     r = hits / real if real else 0.0
-    return {"f1": 2 / (1 / p + 1 / r) if hits else 0.0, "recall": r, "precision": p,
-            "accuracy": np.trace(table) / table.sum()}
+    return {
+        "f1": 2 / (1 / p + 1 / r) if hits else 0.0,
+        "recall": r,
+        "precision": p,
+        "accuracy": np.trace(table) / table.sum(),
+    }
+
 
 # %% q13_evaluate right: the harmonic mean of the library
 import statistics
@@ -1425,9 +1613,13 @@ def evaluate(batches):
     there = [said for y, said in pairs if y == 1]
     precision = statistics.mean(found) if found else 0
     recall = statistics.mean(map(int, there)) if there else 0
-    return {"accuracy": statistics.mean(int(y == said) for y, said in pairs),
-            "precision": precision, "recall": recall,
-            "f1": statistics.harmonic_mean([precision, recall])}
+    return {
+        "accuracy": statistics.mean(int(y == said) for y, said in pairs),
+        "precision": precision,
+        "recall": recall,
+        "f1": statistics.harmonic_mean([precision, recall]),
+    }
+
 
 # %% q13_evaluate right: in single precision, as Keras' metrics have it
 def evaluate(batches):
@@ -1435,8 +1627,13 @@ def evaluate(batches):
     said = (np.concatenate([p for _, p in batches]) >= 0.5).astype(np.float32)
     tp, one = (labels * said).sum(), np.float32(1)
     p, r = tp / np.maximum(said.sum(), one), tp / np.maximum(labels.sum(), one)
-    return {"accuracy": (labels == said).astype(np.float32).mean(), "precision": p,
-            "recall": r, "f1": 2 * p * r / (p + r) if tp else np.float32(0)}
+    return {
+        "accuracy": (labels == said).astype(np.float32).mean(),
+        "precision": p,
+        "recall": r,
+        "f1": 2 * p * r / (p + r) if tp else np.float32(0),
+    }
+
 
 # %% q13_evaluate right: with fractions
 from fractions import Fraction
@@ -1446,18 +1643,26 @@ def evaluate(batches):
     pairs = [(y == 1, p >= 0.5) for ys, ps in batches for y, p in zip(ys, ps)]
     tp = sum(1 for y, said in pairs if y and said)
     said, real = (sum(1 for pair in pairs if pair[i]) for i in (1, 0))
-    return {"accuracy": Fraction(sum(1 for y, s in pairs if y == s), len(pairs)),
-            "precision": Fraction(tp, said or 1), "recall": Fraction(tp, real or 1),
-            "f1": Fraction(2 * tp, said + real or 1)}
+    return {
+        "accuracy": Fraction(sum(1 for y, s in pairs if y == s), len(pairs)),
+        "precision": Fraction(tp, said or 1),
+        "recall": Fraction(tp, real or 1),
+        "f1": Fraction(2 * tp, said + real or 1),
+    }
+
 
 # %% q13_evaluate wrong: different samples only
 def evaluate(batches):
     pairs = {(int(y), float(p)) for ys, ps in batches for y, p in zip(ys, ps)}
     tp = sum(y and p >= 0.5 for y, p in pairs)
     said, real = sum(p >= 0.5 for _, p in pairs), sum(y for y, _ in pairs)
-    return {"accuracy": np.mean([y == (p >= 0.5) for y, p in pairs]),
-            "precision": tp / max(said, 1), "recall": tp / max(real, 1),
-            "f1": 2 * tp / max(said + real, 1)}
+    return {
+        "accuracy": np.mean([y == (p >= 0.5) for y, p in pairs]),
+        "precision": tp / max(said, 1),
+        "recall": tp / max(real, 1),
+        "f1": 2 * tp / max(said + real, 1),
+    }
+
 
 # %% q13_evaluate wrong: precision and recall change places
 def evaluate(batches):
@@ -1467,8 +1672,13 @@ def evaluate(batches):
     recall = hits / said.sum() if said.any() else 0.0
     precision = hits / labels.sum() if labels.any() else 0.0
     total = precision + recall
-    return {"accuracy": np.mean(labels == said), "precision": precision,
-            "recall": recall, "f1": 2 * precision * recall / total if total else 0.0}
+    return {
+        "accuracy": np.mean(labels == said),
+        "precision": precision,
+        "recall": recall,
+        "f1": 2 * precision * recall / total if total else 0.0,
+    }
+
 
 # %% q13_evaluate wrong: F1 is the mean
 def evaluate(batches):
@@ -1477,8 +1687,13 @@ def evaluate(batches):
     hits = float(np.sum(labels & said))
     precision = hits / said.sum() if said.any() else 0.0
     recall = hits / labels.sum() if labels.any() else 0.0
-    return {"accuracy": np.mean(labels == said), "precision": precision,
-            "recall": recall, "f1": (precision + recall) / 2}
+    return {
+        "accuracy": np.mean(labels == said),
+        "precision": precision,
+        "recall": recall,
+        "f1": (precision + recall) / 2,
+    }
+
 
 # %% q13_evaluate wrong: F1 is the geometric mean
 def evaluate(batches):
@@ -1487,8 +1702,13 @@ def evaluate(batches):
     hits = float(np.sum(labels & said))
     precision = hits / said.sum() if said.any() else 0.0
     recall = hits / labels.sum() if labels.any() else 0.0
-    return {"accuracy": np.mean(labels == said), "precision": precision,
-            "recall": recall, "f1": math.sqrt(precision * recall)}
+    return {
+        "accuracy": np.mean(labels == said),
+        "precision": precision,
+        "recall": recall,
+        "f1": math.sqrt(precision * recall),
+    }
+
 
 # %% q13_evaluate wrong: F1 is the smaller
 def evaluate(batches):
@@ -1497,8 +1717,8 @@ def evaluate(batches):
     hits = float(np.sum(labels & said))
     precision = hits / said.sum() if said.any() else 0.0
     recall = hits / labels.sum() if labels.any() else 0.0
-    return {"accuracy": np.mean(labels == said), "precision": precision,
-            "recall": recall, "f1": min(precision, recall)}
+    return {"accuracy": np.mean(labels == said), "precision": precision, "recall": recall, "f1": min(precision, recall)}
+
 
 # %% q13_evaluate wrong: F1 is the larger
 def evaluate(batches):
@@ -1507,8 +1727,8 @@ def evaluate(batches):
     hits = float(np.sum(labels & said))
     precision = hits / said.sum() if said.any() else 0.0
     recall = hits / labels.sum() if labels.any() else 0.0
-    return {"accuracy": np.mean(labels == said), "precision": precision,
-            "recall": recall, "f1": max(precision, recall)}
+    return {"accuracy": np.mean(labels == said), "precision": precision, "recall": recall, "f1": max(precision, recall)}
+
 
 # %% q13_evaluate wrong: F1 is the product
 def evaluate(batches):
@@ -1517,8 +1737,8 @@ def evaluate(batches):
     hits = float(np.sum(labels & said))
     precision = hits / said.sum() if said.any() else 0.0
     recall = hits / labels.sum() if labels.any() else 0.0
-    return {"accuracy": np.mean(labels == said), "precision": precision,
-            "recall": recall, "f1": precision * recall}
+    return {"accuracy": np.mean(labels == said), "precision": precision, "recall": recall, "f1": precision * recall}
+
 
 # %% q13_evaluate wrong: F1 without the 2
 def evaluate(batches):
@@ -1528,8 +1748,13 @@ def evaluate(batches):
     precision = hits / said.sum() if said.any() else 0.0
     recall = hits / labels.sum() if labels.any() else 0.0
     total = precision + recall
-    return {"accuracy": np.mean(labels == said), "precision": precision,
-            "recall": recall, "f1": precision * recall / total if total else 0.0}
+    return {
+        "accuracy": np.mean(labels == said),
+        "precision": precision,
+        "recall": recall,
+        "f1": precision * recall / total if total else 0.0,
+    }
+
 
 # %% q13_evaluate wrong: means of batches
 def evaluate(batches):
@@ -1540,9 +1765,9 @@ def evaluate(batches):
         precision = hits / said.sum() if said.any() else 0.0
         recall = hits / labels.sum() if labels.any() else 0.0
         total = precision + recall
-        each.append([np.mean(labels == said), precision, recall,
-                     2 * precision * recall / total if total else 0.0])
+        each.append([np.mean(labels == said), precision, recall, 2 * precision * recall / total if total else 0.0])
     return dict(zip(("accuracy", "precision", "recall", "f1"), np.mean(each, axis=0)))
+
 
 # %% q13_evaluate wrong: means of batches, weighted by their samples
 def evaluate(batches):
@@ -1553,10 +1778,10 @@ def evaluate(batches):
         precision = hits / said.sum() if said.any() else 0.0
         recall = hits / labels.sum() if labels.any() else 0.0
         total = precision + recall
-        each.append([np.mean(labels == said), precision, recall,
-                     2 * precision * recall / total if total else 0.0])
+        each.append([np.mean(labels == said), precision, recall, 2 * precision * recall / total if total else 0.0])
     means = np.average(each, axis=0, weights=[len(labels) for labels, _ in batches])
     return dict(zip(("accuracy", "precision", "recall", "f1"), means))
+
 
 # %% q13_evaluate wrong: the accuracy is a mean of batches
 def evaluate(batches):
@@ -1567,8 +1792,13 @@ def evaluate(batches):
     recall = hits / labels.sum() if labels.any() else 0.0
     total = precision + recall
     accuracy = np.mean([np.mean((y == 1) == (p >= 0.5)) for y, p in batches])
-    return {"accuracy": accuracy, "precision": precision,
-            "recall": recall, "f1": 2 * precision * recall / total if total else 0.0}
+    return {
+        "accuracy": accuracy,
+        "precision": precision,
+        "recall": recall,
+        "f1": 2 * precision * recall / total if total else 0.0,
+    }
+
 
 # %% q13_evaluate wrong: the first batch only
 def evaluate(batches):
@@ -1577,8 +1807,13 @@ def evaluate(batches):
     precision = hits / said.sum() if said.any() else 0.0
     recall = hits / labels.sum() if labels.any() else 0.0
     total = precision + recall
-    return {"accuracy": np.mean(labels == said), "precision": precision,
-            "recall": recall, "f1": 2 * precision * recall / total if total else 0.0}
+    return {
+        "accuracy": np.mean(labels == said),
+        "precision": precision,
+        "recall": recall,
+        "f1": 2 * precision * recall / total if total else 0.0,
+    }
+
 
 # %% q13_evaluate wrong: the last batch is left out
 def evaluate(batches):
@@ -1589,8 +1824,13 @@ def evaluate(batches):
     precision = hits / said.sum() if said.any() else 0.0
     recall = hits / labels.sum() if labels.any() else 0.0
     total = precision + recall
-    return {"accuracy": np.mean(labels == said), "precision": precision,
-            "recall": recall, "f1": 2 * precision * recall / total if total else 0.0}
+    return {
+        "accuracy": np.mean(labels == said),
+        "precision": precision,
+        "recall": recall,
+        "f1": 2 * precision * recall / total if total else 0.0,
+    }
+
 
 # %% q13_evaluate wrong: counts of earlier calls, too
 _seen = []
@@ -1604,8 +1844,13 @@ def evaluate(batches):
     precision = hits / said.sum() if said.any() else 0.0
     recall = hits / labels.sum() if labels.any() else 0.0
     total = precision + recall
-    return {"accuracy": np.mean(labels == said), "precision": precision,
-            "recall": recall, "f1": 2 * precision * recall / total if total else 0.0}
+    return {
+        "accuracy": np.mean(labels == said),
+        "precision": precision,
+        "recall": recall,
+        "f1": 2 * precision * recall / total if total else 0.0,
+    }
+
 
 # %% q13_evaluate wrong: more than a half
 def evaluate(batches):
@@ -1615,8 +1860,13 @@ def evaluate(batches):
     precision = hits / said.sum() if said.any() else 0.0
     recall = hits / labels.sum() if labels.any() else 0.0
     total = precision + recall
-    return {"accuracy": np.mean(labels == said), "precision": precision,
-            "recall": recall, "f1": 2 * precision * recall / total if total else 0.0}
+    return {
+        "accuracy": np.mean(labels == said),
+        "precision": precision,
+        "recall": recall,
+        "f1": 2 * precision * recall / total if total else 0.0,
+    }
+
 
 # %% q13_evaluate wrong: rounds, so that a half is 0
 def evaluate(batches):
@@ -1626,8 +1876,13 @@ def evaluate(batches):
     precision = hits / said.sum() if said.any() else 0.0
     recall = hits / labels.sum() if labels.any() else 0.0
     total = precision + recall
-    return {"accuracy": np.mean(labels == said), "precision": precision,
-            "recall": recall, "f1": 2 * precision * recall / total if total else 0.0}
+    return {
+        "accuracy": np.mean(labels == said),
+        "precision": precision,
+        "recall": recall,
+        "f1": 2 * precision * recall / total if total else 0.0,
+    }
+
 
 # %% q13_evaluate wrong: of the class 0
 def evaluate(batches):
@@ -1637,8 +1892,13 @@ def evaluate(batches):
     precision = hits / said.sum() if said.any() else 0.0
     recall = hits / labels.sum() if labels.any() else 0.0
     total = precision + recall
-    return {"accuracy": np.mean(labels == said), "precision": precision,
-            "recall": recall, "f1": 2 * precision * recall / total if total else 0.0}
+    return {
+        "accuracy": np.mean(labels == said),
+        "precision": precision,
+        "recall": recall,
+        "f1": 2 * precision * recall / total if total else 0.0,
+    }
+
 
 # %% q13_evaluate wrong: precision is 1 where nothing was predicted
 def evaluate(batches):
@@ -1648,8 +1908,13 @@ def evaluate(batches):
     precision = hits / said.sum() if said.any() else 1.0
     recall = hits / labels.sum() if labels.any() else 0.0
     total = precision + recall
-    return {"accuracy": np.mean(labels == said), "precision": precision,
-            "recall": recall, "f1": 2 * precision * recall / total if total else 0.0}
+    return {
+        "accuracy": np.mean(labels == said),
+        "precision": precision,
+        "recall": recall,
+        "f1": 2 * precision * recall / total if total else 0.0,
+    }
+
 
 # %% q13_evaluate wrong: recall is 1 where nothing is to be found
 def evaluate(batches):
@@ -1659,8 +1924,13 @@ def evaluate(batches):
     precision = hits / said.sum() if said.any() else 0.0
     recall = hits / labels.sum() if labels.any() else 1.0
     total = precision + recall
-    return {"accuracy": np.mean(labels == said), "precision": precision,
-            "recall": recall, "f1": 2 * precision * recall / total if total else 0.0}
+    return {
+        "accuracy": np.mean(labels == said),
+        "precision": precision,
+        "recall": recall,
+        "f1": 2 * precision * recall / total if total else 0.0,
+    }
+
 
 # %% q13_evaluate wrong: NaN where nothing was predicted
 def evaluate(batches):
@@ -1669,8 +1939,13 @@ def evaluate(batches):
     hits = np.sum(labels & said)
     precision, recall = hits / said.sum(), hits / labels.sum()
     total = precision + recall
-    return {"accuracy": np.mean(labels == said), "precision": precision,
-            "recall": recall, "f1": 2 * precision * recall / total}
+    return {
+        "accuracy": np.mean(labels == said),
+        "precision": precision,
+        "recall": recall,
+        "f1": 2 * precision * recall / total,
+    }
+
 
 # %% q13_evaluate wrong: F1 is 1 where there is nothing at all
 def evaluate(batches):
@@ -1681,8 +1956,8 @@ def evaluate(batches):
     recall = hits / labels.sum() if labels.any() else 0.0
     total = precision + recall
     f1 = 2 * precision * recall / total if total else float(not labels.any())
-    return {"accuracy": np.mean(labels == said), "precision": precision,
-            "recall": recall, "f1": f1}
+    return {"accuracy": np.mean(labels == said), "precision": precision, "recall": recall, "f1": f1}
+
 
 # %% q13_evaluate wrong: the accuracy is that of class 1
 def evaluate(batches):
@@ -1692,8 +1967,13 @@ def evaluate(batches):
     precision = hits / said.sum() if said.any() else 0.0
     recall = hits / labels.sum() if labels.any() else 0.0
     total = precision + recall
-    return {"accuracy": hits / len(labels), "precision": precision,
-            "recall": recall, "f1": 2 * precision * recall / total if total else 0.0}
+    return {
+        "accuracy": hits / len(labels),
+        "precision": precision,
+        "recall": recall,
+        "f1": 2 * precision * recall / total if total else 0.0,
+    }
+
 
 # %% q13_evaluate wrong: specificity for recall
 def evaluate(batches):
@@ -1703,8 +1983,13 @@ def evaluate(batches):
     precision = hits / said.sum() if said.any() else 0.0
     recall = np.mean(~said[~labels]) if hits else 0.0
     total = precision + recall
-    return {"accuracy": np.mean(labels == said), "precision": precision,
-            "recall": recall, "f1": 2 * precision * recall / total if total else 0.0}
+    return {
+        "accuracy": np.mean(labels == said),
+        "precision": precision,
+        "recall": recall,
+        "f1": 2 * precision * recall / total if total else 0.0,
+    }
+
 
 # %% q13_evaluate wrong: per cent
 def evaluate(batches):
@@ -1714,8 +1999,13 @@ def evaluate(batches):
     precision = hits / said.sum() if said.any() else 0.0
     recall = hits / labels.sum() if labels.any() else 0.0
     total = precision + recall
-    return {"accuracy": 100 * np.mean(labels == said), "precision": precision,
-            "recall": recall, "f1": 2 * precision * recall / total if total else 0.0}
+    return {
+        "accuracy": 100 * np.mean(labels == said),
+        "precision": precision,
+        "recall": recall,
+        "f1": 2 * precision * recall / total if total else 0.0,
+    }
+
 
 # %% q13_evaluate equivalent: labels are 0 or 1
 # - labels = np.concatenate([labels for labels, _ in batches]) == 1
@@ -1737,12 +2027,14 @@ def evaluate(batches):
 # - f1 = 2 * precision * recall / total if total else 0.0
 # + f1 = 2 * precision * recall / total if recall else 0.0
 
+
 # %% q14_pictures_of right: transposed
 def pictures_of(mat):
     x = mat["X"].transpose(3, 0, 1, 2)
     y = mat["y"][:, 0].astype(np.int32)
     y[y == 10] = 0
     return x, y
+
 
 # %% q14_pictures_of right: stacked picture by picture
 def pictures_of(mat):
@@ -1751,11 +2043,13 @@ def pictures_of(mat):
     labels = [0 if label == 10 else int(label) for label in mat["y"].ravel()]
     return [pictures, np.array(labels, dtype="int32")]
 
+
 # %% q14_pictures_of right: rolled and compared
 def pictures_of(mat):
     labels = np.squeeze(mat["y"], axis=1)
     labels = np.where(labels == 10, 0, labels).astype("i4")
     return np.rollaxis(mat["X"], 3), labels
+
 
 # %% q14_pictures_of right: filled in
 def pictures_of(mat):
@@ -1767,96 +2061,109 @@ def pictures_of(mat):
         labels[i] = y[i, 0] % 10
     return pictures, labels
 
+
 # %% q14_pictures_of right: einsum, and a table of digits
 def pictures_of(mat):
     digit = np.array([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0], np.int32)
     return np.einsum("hwcn->nhwc", mat["X"]), digit[mat["y"].flatten()]
 
+
 # %% q14_pictures_of wrong: reshaped, not moved
 def pictures_of(mat):
-    return (mat["X"].reshape(-1, 32, 32, 3),
-            mat["y"].reshape(-1).astype(np.int32) % 10)
+    return (mat["X"].reshape(-1, 32, 32, 3), mat["y"].reshape(-1).astype(np.int32) % 10)
+
 
 # %% q14_pictures_of wrong: rows and columns change places
 def pictures_of(mat):
     return mat["X"].transpose(3, 1, 0, 2), mat["y"][:, 0].astype(np.int32) % 10
 
+
 # %% q14_pictures_of wrong: all axes the other way round
 def pictures_of(mat):
     return np.moveaxis(mat["X"].T, 1, 3), mat["y"][:, 0].astype(np.int32) % 10
+
 
 # %% q14_pictures_of wrong: channels first
 def pictures_of(mat):
     return mat["X"].transpose(3, 2, 0, 1), mat["y"][:, 0].astype(np.int32) % 10
 
+
 # %% q14_pictures_of wrong: 10 stays
 def pictures_of(mat):
     return np.moveaxis(mat["X"], 3, 0), mat["y"][:, 0].astype(np.int32)
 
+
 # %% q14_pictures_of wrong: one less
 def pictures_of(mat):
     return np.moveaxis(mat["X"], 3, 0), mat["y"][:, 0].astype(np.int32) - 1
+
 
 # %% q14_pictures_of wrong: modulo 9
 def pictures_of(mat):
     labels = mat["y"][:, 0].astype(np.int32)
     return np.moveaxis(mat["X"], 3, 0), np.where(labels > 9, 0, labels % 9)
 
+
 # %% q14_pictures_of wrong: labels keep their axis
 def pictures_of(mat):
     return np.moveaxis(mat["X"], 3, 0), mat["y"].astype(np.int32) % 10
+
 
 # %% q14_pictures_of wrong: labels keep their type
 def pictures_of(mat):
     return np.moveaxis(mat["X"], 3, 0), mat["y"].reshape(-1) % 10
 
+
 # %% q14_pictures_of wrong: labels as they come out
 def pictures_of(mat):
-    return (np.moveaxis(mat["X"], 3, 0),
-            np.array([int(label) % 10 for label in mat["y"].ravel()]))
+    return (np.moveaxis(mat["X"], 3, 0), np.array([int(label) % 10 for label in mat["y"].ravel()]))
+
 
 # %% q14_pictures_of wrong: one picture loses an axis
 def pictures_of(mat):
-    return (np.moveaxis(mat["X"], 3, 0).squeeze(),
-            mat["y"].reshape(-1).astype(np.int32) % 10)
+    return (np.moveaxis(mat["X"], 3, 0).squeeze(), mat["y"].reshape(-1).astype(np.int32) % 10)
+
 
 # %% q14_pictures_of wrong: one label loses its axis
 def pictures_of(mat):
     return np.moveaxis(mat["X"], 3, 0), mat["y"].squeeze().astype(np.int32) % 10
 
+
 # %% q14_pictures_of wrong: from 0 to 1
 def pictures_of(mat):
-    return (np.moveaxis(mat["X"], 3, 0) / 255,
-            mat["y"].reshape(-1).astype(np.int32) % 10)
+    return (np.moveaxis(mat["X"], 3, 0) / 255, mat["y"].reshape(-1).astype(np.int32) % 10)
+
 
 # %% q14_pictures_of wrong: as float32
 def pictures_of(mat):
-    return (np.moveaxis(mat["X"], 3, 0).astype(np.float32),
-            mat["y"].reshape(-1).astype(np.int32) % 10)
+    return (np.moveaxis(mat["X"], 3, 0).astype(np.float32), mat["y"].reshape(-1).astype(np.int32) % 10)
+
 
 # %% q14_pictures_of wrong: signed bytes
 def pictures_of(mat):
-    return (np.moveaxis(mat["X"], 3, 0).astype(np.int8),
-            mat["y"].reshape(-1).astype(np.int32) % 10)
+    return (np.moveaxis(mat["X"], 3, 0).astype(np.int8), mat["y"].reshape(-1).astype(np.int32) % 10)
+
 
 # %% q14_pictures_of wrong: pictures upside down
 def pictures_of(mat):
-    return (np.moveaxis(mat["X"], 3, 0)[:, ::-1],
-            mat["y"].reshape(-1).astype(np.int32) % 10)
+    return (np.moveaxis(mat["X"], 3, 0)[:, ::-1], mat["y"].reshape(-1).astype(np.int32) % 10)
+
 
 # %% q14_pictures_of wrong: blue is red
 def pictures_of(mat):
-    return (np.moveaxis(mat["X"], 3, 0)[..., ::-1],
-            mat["y"].reshape(-1).astype(np.int32) % 10)
+    return (np.moveaxis(mat["X"], 3, 0)[..., ::-1], mat["y"].reshape(-1).astype(np.int32) % 10)
+
 
 # %% q14_pictures_of wrong: labels first
 def pictures_of(mat):
     return (mat["y"].reshape(-1).astype(np.int32) % 10, np.moveaxis(mat["X"], 3, 0))
 
+
 # %% q14_pictures_of wrong: sorted labels
 def pictures_of(mat):
     labels = mat["y"].reshape(-1).astype(np.int32) % 10
     return np.moveaxis(mat["X"], 3, 0)[np.argsort(labels)], np.sort(labels)
+
 
 # %% q14_pictures_of equivalent: NumPy works out every negative length
 # - labels = mat['y'].reshape(-1).astype(np.int32) % 10

@@ -12,8 +12,13 @@ def put(root, path, text):
 def pci(root, way, pci_class, vendor="0x10de", numa=0, speed="8.0 GT/s PCIe", width=16):
     """A PCI function at the end of a way, which begins with its root: pci0000:00/0000:00:01.0."""
     folder = root / "sys/devices" / way
-    for name, text in (("class", f"{pci_class}00"), ("vendor", vendor), ("numa_node", numa),
-                       ("max_link_speed", speed), ("max_link_width", width)):
+    for name, text in (
+        ("class", f"{pci_class}00"),
+        ("vendor", vendor),
+        ("numa_node", numa),
+        ("max_link_speed", speed),
+        ("max_link_width", width),
+    ):
         put(folder, name, text)
     link = root / "sys/bus/pci/devices" / folder.name
     link.parent.mkdir(parents=True, exist_ok=True)
@@ -44,15 +49,15 @@ def build(root):
         socket = core // 2
         put(root, f"sys/devices/system/cpu/cpu{cpu}/topology/physical_package_id", socket)
         put(root, f"sys/devices/system/cpu/cpu{cpu}/topology/core_cpus_list", f"{core},{core + 4}")
-        caches = (("1", "Data", "32K", f"{core},{core + 4}"),
-                  ("1", "Instruction", "64K", f"{core},{core + 4}"),
-                  ("2", "Unified", "1M", f"{core},{core + 4}"),
-                  ("3", "Unified", "16M", f"{2 * socket}-{2 * socket + 1},"
-                                          f"{2 * socket + 4}-{2 * socket + 5}"))
+        caches = (
+            ("1", "Data", "32K", f"{core},{core + 4}"),
+            ("1", "Instruction", "64K", f"{core},{core + 4}"),
+            ("2", "Unified", "1M", f"{core},{core + 4}"),
+            ("3", "Unified", "16M", f"{2 * socket}-{2 * socket + 1},{2 * socket + 4}-{2 * socket + 5}"),
+        )
         for index, (level, kind, size, shared) in enumerate(caches):
             folder = f"sys/devices/system/cpu/cpu{cpu}/cache/index{index}"
-            for name, text in (("level", level), ("type", kind), ("size", size),
-                               ("shared_cpu_list", shared)):
+            for name, text in (("level", level), ("type", kind), ("size", size), ("shared_cpu_list", shared)):
                 put(root, f"{folder}/{name}", text)
     for node in (0, 1):
         folder = f"sys/devices/system/node/node{node}"

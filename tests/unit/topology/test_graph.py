@@ -38,8 +38,14 @@ def test_nvlinks_between_two_gpus_are_the_best_way(dgx1):
 
 def test_without_nvlinks_the_way_leads_over_pcie_and_between_sockets(dgx1):
     assert hops(dgx1, "GPU0", "GPU7") == [
-        "PCIe 3 x16", "PCIe 3 x16", "host bridge", "2×QPI", "host bridge", "PCIe 3 x16",
-        "PCIe 3 x16"]
+        "PCIe 3 x16",
+        "PCIe 3 x16",
+        "host bridge",
+        "2×QPI",
+        "host bridge",
+        "PCIe 3 x16",
+        "PCIe 3 x16",
+    ]
     assert dgx1.bandwidth("GPU0", "GPU7") == pytest.approx(15.754, abs=1e-3)
     ends = [(hop.start, hop.end) for hop in dgx1.path("GPU0", "GPU7")]
     assert [end for _, end in ends[:-1]] == [start for start, _ in ends[1:]]
@@ -79,17 +85,30 @@ def test_a_part_and_itself(dgx1):
 
 def test_three_sockets_in_a_row_are_crossed_one_by_one():
     machine = Topology(
-        "row", "made up", tuple(map(Socket, range(3))), tuple(Numa(n, n) for n in range(3)),
-        socket_links=(SocketLink(0, 1, "UPI", 1, 20.8), SocketLink(2, 1, "UPI", 2, 10.4)))
+        "row",
+        "made up",
+        tuple(map(Socket, range(3))),
+        tuple(Numa(n, n) for n in range(3)),
+        socket_links=(SocketLink(0, 1, "UPI", 1, 20.8), SocketLink(2, 1, "UPI", 2, 10.4)),
+    )
     assert hops(machine, "numa0", "numa2") == ["UPI", "2×UPI"]
     assert [hop.end for hop in machine.path("numa0", "numa2")] == ["socket1", "numa2"]
     assert machine.bandwidth("numa0", "numa2") == 20.8
 
 
 def test_what_is_not_known_is_no_number():
-    machine = Topology("bare", "made up", devices=(
-        Device("a", "gpu"), Device("b", "gpu"), Device("c", "gpu"), Device("r", "root"),
-        Device("d", "gpu", under="r")), nvlinks=(NvLink("a", "c", 2),))
+    machine = Topology(
+        "bare",
+        "made up",
+        devices=(
+            Device("a", "gpu"),
+            Device("b", "gpu"),
+            Device("c", "gpu"),
+            Device("r", "root"),
+            Device("d", "gpu", under="r"),
+        ),
+        nvlinks=(NvLink("a", "c", 2),),
+    )
     assert machine.kind("a", "b") == "?"
     assert math.isnan(machine.bandwidth("a", "b"))
     assert machine.kind("a", "c") == "NV2"
@@ -99,8 +118,9 @@ def test_what_is_not_known_is_no_number():
 
 def test_the_way_there_and_back_has_one_name_also_where_rates_are_not_known():
     ends = (NvLink("a", "s", 6), NvLink("b", "s", 12), NvLink("c", "s", 4, generation=3))
-    machine = Topology("uneven", "made up", devices=(
-        *(Device(name, "gpu") for name in "abc"), Device("s", "nvswitch")), nvlinks=ends)
+    machine = Topology(
+        "uneven", "made up", devices=(*(Device(name, "gpu") for name in "abc"), Device("s", "nvswitch")), nvlinks=ends
+    )
     for a, b, kind in (("a", "b", "NV6"), ("b", "c", "NV4"), ("a", "c", "NV4")):
         assert machine.kind(a, b) == machine.kind(b, a) == kind
     matrix = machine.matrix()
@@ -114,15 +134,18 @@ def test_units_of_the_network():
             Network("none", *wrong)
 
 
-@pytest.mark.parametrize(("parts", "expected"), [
-    ({"devices": (Device("a", "gpu"), Device("a", "gpu"))}, "two devices have one name, a"),
-    ({"devices": (Device("a", "gpu", under="b"),)}, "device a refers to 'b'.*there are: a"),
-    ({"devices": (Device("a", "switch", "b"), Device("b", "switch", "a"))}, "a is under itself"),
-    ({"devices": (Device("a", "gpu", numa=3),)}, "device a refers to 3.*none"),
-    ({"devices": (Device("a", "gpu"),), "nvlinks": (NvLink("a", "b", 1),)}, "an NVLink refers to"),
-    ({"numas": (Numa(0, 0),)}, "NUMA node 0 refers to 0"),
-    ({"sockets": (Socket(0),), "socket_links": (SocketLink(0, 1, "QPI"),)}, "a link of sockets"),
-])
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        ({"devices": (Device("a", "gpu"), Device("a", "gpu"))}, "two devices have one name, a"),
+        ({"devices": (Device("a", "gpu", under="b"),)}, "device a refers to 'b'.*there are: a"),
+        ({"devices": (Device("a", "switch", "b"), Device("b", "switch", "a"))}, "a is under itself"),
+        ({"devices": (Device("a", "gpu", numa=3),)}, "device a refers to 3.*none"),
+        ({"devices": (Device("a", "gpu"),), "nvlinks": (NvLink("a", "b", 1),)}, "an NVLink refers to"),
+        ({"numas": (Numa(0, 0),)}, "NUMA node 0 refers to 0"),
+        ({"sockets": (Socket(0),), "socket_links": (SocketLink(0, 1, "QPI"),)}, "a link of sockets"),
+    ],
+)
 def test_parts_that_do_not_fit_together_are_refused(parts, expected):
     with pytest.raises(TopologyError, match=expected):
         Topology("wrong", "made up", **parts)

@@ -33,65 +33,98 @@ def cores_of(socket, caches):
 
 def version_2():
     """Two sockets; below the second, a switch with two GPUs and a card."""
-    lines = [HEAD.format("2"), '<topology version="2.0">',
-             f'<object type="Machine" os_index="0" {cpus(*range(8))}>',
-             '<info name="OSName" value="Linux"/>']
-    caches = ('<object type="L2Cache" {own} cache_size="1048576" depth="2" cache_type="0">\n'
-              '<object type="L1Cache" {own} cache_size="32768" depth="1" cache_type="1">')
+    lines = [
+        HEAD.format("2"),
+        '<topology version="2.0">',
+        f'<object type="Machine" os_index="0" {cpus(*range(8))}>',
+        '<info name="OSName" value="Linux"/>',
+    ]
+    caches = (
+        '<object type="L2Cache" {own} cache_size="1048576" depth="2" cache_type="0">\n'
+        '<object type="L1Cache" {own} cache_size="32768" depth="1" cache_type="1">'
+    )
     for socket in (0, 1):
         own = [2 * socket, 2 * socket + 1, 2 * socket + 4, 2 * socket + 5]
-        lines += [f'<object type="Package" os_index="{socket}" {cpus(*own)}>',
-                  '<info name="CPUModel" value="Some Processor"/>',
-                  f'<object type="NUMANode" os_index="{socket}" {cpus(*own)} '
-                  'local_memory="1073741824"><page_type size="4096" count="262144"/></object>',
-                  f'<object type="L3Cache" {cpus(*own)} cache_size="16777216" depth="3" '
-                  'cache_type="0">', *cores_of(socket, caches), "</object>"]
+        lines += [
+            f'<object type="Package" os_index="{socket}" {cpus(*own)}>',
+            '<info name="CPUModel" value="Some Processor"/>',
+            f'<object type="NUMANode" os_index="{socket}" {cpus(*own)} '
+            'local_memory="1073741824"><page_type size="4096" count="262144"/></object>',
+            f'<object type="L3Cache" {cpus(*own)} cache_size="16777216" depth="3" cache_type="0">',
+            *cores_of(socket, caches),
+            "</object>",
+        ]
         if socket:
             lines += [
                 '<object type="Bridge" bridge_type="0-1" depth="0" bridge_pci="0000:[80-86]">',
-                *bridge("0000:80:01.0"), *bridge("0000:81:00.0"),
-                *bridge("0000:82:00.0"), *device("0000:83:00.0", "0302 [10de:1db1]"), "</object>",
-                *bridge("0000:82:01.0"), *device("0000:84:00.0", "0302 [10de:1db1]"), "</object>",
-                *bridge("0000:82:02.0"), *device(
-                    "0000:85:00.0", "0207 [15b3:1013]",
+                *bridge("0000:80:01.0"),
+                *bridge("0000:81:00.0"),
+                *bridge("0000:82:00.0"),
+                *device("0000:83:00.0", "0302 [10de:1db1]"),
+                "</object>",
+                *bridge("0000:82:01.0"),
+                *device("0000:84:00.0", "0302 [10de:1db1]"),
+                "</object>",
+                *bridge("0000:82:02.0"),
+                *device(
+                    "0000:85:00.0",
+                    "0207 [15b3:1013]",
                     '<object type="OSDev" name="ib0" osdev_type="2"/>',
-                    '<object type="OSDev" name="mlx5_0" osdev_type="3"/>'), "</object>",
+                    '<object type="OSDev" name="mlx5_0" osdev_type="3"/>',
+                ),
+                "</object>",
                 "</object></object>",
                 *device("0000:86:00.0", "0300 [1a03:2000]"),  # a screen of the board's own
-                "</object>"]
+                "</object>",
+            ]
         lines.append("</object>")
     return "\n".join([*lines, "</object>", '<support name="discovery.pu"/>', "</topology>"])
 
 
 def bridge(busid):
-    return [f'<object type="Bridge" bridge_type="1-1" pci_busid="{busid}" '
-            'pci_type="0604 [10b5:8764] [0000:0000] ca" pci_link_speed="15.753846" '
-            'bridge_pci="0000:[81-85]">']
+    return [
+        f'<object type="Bridge" bridge_type="1-1" pci_busid="{busid}" '
+        'pci_type="0604 [10b5:8764] [0000:0000] ca" pci_link_speed="15.753846" '
+        'bridge_pci="0000:[81-85]">'
+    ]
 
 
 def device(busid, pci_type, *below):
-    return [f'<object type="PCIDev" pci_busid="{busid}" pci_type="{pci_type} [0000:0000] a1" '
-            'pci_link_speed="15.753846">', *below, "</object>"]
+    return [
+        f'<object type="PCIDev" pci_busid="{busid}" pci_type="{pci_type} [0000:0000] a1" pci_link_speed="15.753846">',
+        *below,
+        "</object>",
+    ]
 
 
 def version_1():
     """No NUMANode: the machine has the memory; caches are of one type, sockets called so."""
-    caches = ('<object type="Cache" {own} cache_size="1048576" depth="2" cache_type="0">\n'
-              '<object type="Cache" {own} cache_size="32768" depth="1" cache_type="1">')
-    lines = [HEAD.format(""), "<topology>",
-             f'<object type="Machine" os_index="0" {cpus(0, 1, 4, 5)} local_memory="1073741824">',
-             f'<object type="Socket" os_index="0" {cpus(0, 1, 4, 5)}>',
-             *cores_of(0, caches), "</object>", "</object>", "</topology>"]
+    caches = (
+        '<object type="Cache" {own} cache_size="1048576" depth="2" cache_type="0">\n'
+        '<object type="Cache" {own} cache_size="32768" depth="1" cache_type="1">'
+    )
+    lines = [
+        HEAD.format(""),
+        "<topology>",
+        f'<object type="Machine" os_index="0" {cpus(0, 1, 4, 5)} local_memory="1073741824">',
+        f'<object type="Socket" os_index="0" {cpus(0, 1, 4, 5)}>',
+        *cores_of(0, caches),
+        "</object>",
+        "</object>",
+        "</topology>",
+    ]
     return "\n".join(lines)
 
 
 def version_3():
     """As version 2; what the system makes of devices is told in bits, and there is more of it."""
-    gpu = ('<object type="OSDev" gp_index="{0}" name="nvml{0}" subtype="NVML" osdev_type="12">'
-           '<info name="GPUVendor" value="NVIDIA Corporation"/>'
-           '<info name="GPUModel" value="Tesla V100-SXM2-16GB"/></object>'
-           '<object type="OSDev" gp_index="9{0}" name="cuda{0}" subtype="CUDA" osdev_type="12">'
-           '<info name="CUDAGlobalMemorySize" value="16777216KiB"/></object>')
+    gpu = (
+        '<object type="OSDev" gp_index="{0}" name="nvml{0}" subtype="NVML" osdev_type="12">'
+        '<info name="GPUVendor" value="NVIDIA Corporation"/>'
+        '<info name="GPUModel" value="Tesla V100-SXM2-16GB"/></object>'
+        '<object type="OSDev" gp_index="9{0}" name="cuda{0}" subtype="CUDA" osdev_type="12">'
+        '<info name="CUDAGlobalMemorySize" value="16777216KiB"/></object>'
+    )
     text = version_2().replace('<topology version="2.0">', '<topology version="3.0">')
     text = text.replace('name="ib0" osdev_type="2"', 'name="ib0" osdev_type="16"')
     text = text.replace('name="mlx5_0" osdev_type="3"', 'name="mlx5_0" osdev_type="48"')
@@ -99,14 +132,17 @@ def version_3():
     for number, at in enumerate(("83", "84")):
         head = device(f"0000:{at}:00.0", "0302 [10de:1db1]")[0]
         text = text.replace(head, head + "\n" + gpu.format(number))
-    return text.replace('<support name', matrix("OSDev:0 OSDev:1", "1000000 50000 50000 1000000")
-                        + '\n<support name', 1)
+    return text.replace(
+        "<support name", matrix("OSDev:0 OSDev:1", "1000000 50000 50000 1000000") + "\n<support name", 1
+    )
 
 
 def matrix(ends, rates):
-    return (f'<distances2hetero nbobjs="{len(ends.split())}" kind="25" name="NVLinkBandwidth">'
-            f'<indexes length="1">{ends} </indexes><u64values length="1">{rates} </u64values>'
-            '</distances2hetero>')
+    return (
+        f'<distances2hetero nbobjs="{len(ends.split())}" kind="25" name="NVLinkBandwidth">'
+        f'<indexes length="1">{ends} </indexes><u64values length="1">{rates} </u64values>'
+        "</distances2hetero>"
+    )
 
 
 def with_device(text, *lines):
@@ -121,24 +157,35 @@ def test_version_3_has_the_network_cards_and_tells_models_memory_and_nvlinks():
     older = hwloc.parse(version_2())
     assert [(nic.name, nic.network) for nic in machine.nics] == [("mlx5_0", "InfiniBand")]
     assert machine.nics == older.nics and machine.cores == older.cores
-    assert [(gpu.model, gpu.memory_bytes) for gpu in machine.gpus] == [
-        ("Tesla V100-SXM2-16GB", 2**34)] * 2
+    assert [(gpu.model, gpu.memory_bytes) for gpu in machine.gpus] == [("Tesla V100-SXM2-16GB", 2**34)] * 2
     assert machine.nvlinks == (NvLink("GPU0", "GPU1", 2, generation=2),)
     assert machine.kind("GPU0", "GPU1") == machine.kind("GPU1", "GPU0") == "NV2"
     assert machine.bandwidth("GPU0", "GPU1") == 50
     assert not machine.device("0000:81:00.0").model
 
 
-@pytest.mark.parametrize(("version", "types"), [("2.0", {"eth": 2, "mem": 0, "nvme": 0}),
-                                                ("3.0", {"eth": 16, "mem": 2, "nvme": 1})])
+@pytest.mark.parametrize(
+    ("version", "types"), [("2.0", {"eth": 2, "mem": 0, "nvme": 0}), ("3.0", {"eth": 16, "mem": 2, "nvme": 1})]
+)
 def test_cxl_memory_is_memory_and_neither_a_network_card_nor_a_disk(version, types):
-    lines = [line for busid, pci_type, name, kind, subtype, info in (
-        ("0000:90:00.0", "0502 [8086:0d93]", "mem0", types["mem"], 'subtype="CXLMem"',
-         '<info name="CXLRAMSize" value="262144KiB"/>'),
-        ("0000:91:00.0", "0200 [8086:10d3]", "eth0", types["eth"], "", ""),
-        ("0000:92:00.0", "0108 [144d:a808]", "nvme0n1", types["nvme"], 'subtype="Disk"', ""),
-    ) for line in device(busid, pci_type, f'<object type="OSDev" name="{name}" {subtype} '
-                                          f'osdev_type="{kind}">{info}</object>')]
+    lines = [
+        line
+        for busid, pci_type, name, kind, subtype, info in (
+            (
+                "0000:90:00.0",
+                "0502 [8086:0d93]",
+                "mem0",
+                types["mem"],
+                'subtype="CXLMem"',
+                '<info name="CXLRAMSize" value="262144KiB"/>',
+            ),
+            ("0000:91:00.0", "0200 [8086:10d3]", "eth0", types["eth"], "", ""),
+            ("0000:92:00.0", "0108 [144d:a808]", "nvme0n1", types["nvme"], 'subtype="Disk"', ""),
+        )
+        for line in device(
+            busid, pci_type, f'<object type="OSDev" name="{name}" {subtype} osdev_type="{kind}">{info}</object>'
+        )
+    ]
     text = version_2() if version == "2.0" else version_3()
     machine = hwloc.parse(with_device(text, *lines))
     kinds = {device.name: device.kind for device in machine.devices}
@@ -150,8 +197,7 @@ def test_cxl_memory_is_memory_and_neither_a_network_card_nor_a_disk(version, typ
 
 def test_persistent_cxl_memory_of_version_3_is_memory_too():
     line = '<object type="OSDev" name="mem1" subtype="CXLMem" osdev_type="3"/>'
-    machine = hwloc.parse(with_device(version_3(), *device(
-        "0000:90:00.0", "0502 [8086:0d93]", line)))
+    machine = hwloc.parse(with_device(version_3(), *device("0000:90:00.0", "0502 [8086:0d93]", line)))
     assert machine.device("mem1").kind == "memory"
 
 
@@ -159,9 +205,10 @@ def test_nvlinks_to_switches_and_processors():
     switch = device("0000:90:00.0", "0000 [0000:0000]")  # one whose PCI facts are hidden
     switch[0] = switch[0].replace("<object ", '<object gp_index="70" subtype="NVSwitch" ')
     text = with_device(version_3(), *switch)
-    text = text.replace(matrix("OSDev:0 OSDev:1", "1000000 50000 50000 1000000"), matrix(
-        "OSDev:0 OSDev:1 PCIDev:70 Package:3",
-        "9 0 150000 50000 0 9 150000 0 150000 150000 9 0 50000 0 0 9"))
+    text = text.replace(
+        matrix("OSDev:0 OSDev:1", "1000000 50000 50000 1000000"),
+        matrix("OSDev:0 OSDev:1 PCIDev:70 Package:3", "9 0 150000 50000 0 9 150000 0 150000 150000 9 0 50000 0 0 9"),
+    )
     text = text.replace('type="Package" os_index="1"', 'type="Package" gp_index="3" os_index="1"')
     machine = hwloc.parse(text)
     assert machine.nvlinks == (NvLink("GPU0", "NVSwitch0", 6, 2), NvLink("GPU1", "NVSwitch0", 6, 2))
@@ -186,26 +233,29 @@ def test_a_matrix_that_is_not_square_is_named():
 @pytest.mark.parametrize("version", ["4.0", "0.9", "", "three"])
 def test_another_version_of_hwloc_is_named(version):
     text = version_2().replace('version="2.0"', f'version="{version}"')
-    with pytest.raises(TopologyError, match=f"line 3: <topology version='{version}'>, and hwloc's "
-                                            "versions 1 to 3 are read here"):
+    with pytest.raises(
+        TopologyError, match=f"line 3: <topology version='{version}'>, and hwloc's versions 1 to 3 are read here"
+    ):
         hwloc.parse(text, file="machine.xml")
 
 
 def test_version_2_is_read():
     machine = hwloc.parse(version_2())
-    assert [(s.number, s.model) for s in machine.sockets] == [
-        (0, "Some Processor"), (1, "Some Processor")]
-    assert [(n.number, n.socket, n.memory_bytes) for n in machine.numas] == [
-        (0, 0, 2**30), (1, 1, 2**30)]
-    assert machine.cores == (Core(0, 0, 0, (0, 4)), Core(1, 0, 0, (1, 5)),
-                             Core(2, 1, 1, (2, 6)), Core(3, 1, 1, (3, 7)))
+    assert [(s.number, s.model) for s in machine.sockets] == [(0, "Some Processor"), (1, "Some Processor")]
+    assert [(n.number, n.socket, n.memory_bytes) for n in machine.numas] == [(0, 0, 2**30), (1, 1, 2**30)]
+    assert machine.cores == (Core(0, 0, 0, (0, 4)), Core(1, 0, 0, (1, 5)), Core(2, 1, 1, (2, 6)), Core(3, 1, 1, (3, 7)))
     assert [c for c in machine.caches if c.level != 1] == [
         *(Cache(2, "unified", 2**20, (core,)) for core in range(4)),
-        Cache(3, "unified", 2**24, (0, 1)), Cache(3, "unified", 2**24, (2, 3))]
+        Cache(3, "unified", 2**24, (0, 1)),
+        Cache(3, "unified", 2**24, (2, 3)),
+    ]
     assert [(d.name, d.kind, d.under) for d in machine.devices] == [
-        ("pci0000:80", "root", ""), ("0000:81:00.0", "switch", "pci0000:80"),
-        ("GPU0", "gpu", "0000:81:00.0"), ("GPU1", "gpu", "0000:81:00.0"),
-        ("mlx5_0", "nic", "0000:81:00.0")]
+        ("pci0000:80", "root", ""),
+        ("0000:81:00.0", "switch", "pci0000:80"),
+        ("GPU0", "gpu", "0000:81:00.0"),
+        ("GPU1", "gpu", "0000:81:00.0"),
+        ("mlx5_0", "nic", "0000:81:00.0"),
+    ]
     assert machine.numa_of("GPU1") == 1
     assert machine.kind("GPU0", "mlx5_0") == "PIX"
     assert machine.bandwidth("GPU0", "GPU1") == pytest.approx(15.753846)
@@ -216,8 +266,11 @@ def test_version_1_is_read():
     assert [(n.number, n.socket, n.memory_bytes) for n in machine.numas] == [(0, 0, 2**30)]
     assert machine.cores == (Core(0, 0, 0, (0, 4)), Core(1, 0, 0, (1, 5)))
     assert machine.caches == (
-        Cache(1, "data", 2**15, (0,)), Cache(1, "data", 2**15, (1,)),
-        Cache(2, "unified", 2**20, (0,)), Cache(2, "unified", 2**20, (1,)))
+        Cache(1, "data", 2**15, (0,)),
+        Cache(1, "data", 2**15, (1,)),
+        Cache(2, "unified", 2**20, (0,)),
+        Cache(2, "unified", 2**20, (1,)),
+    )
 
 
 def test_long_sets_of_processors_are_read_word_by_word():
@@ -248,24 +301,26 @@ def test_a_pipe_is_read(tmp_path):
     os.close(reading)
 
 
-@pytest.mark.parametrize(("old", "new", "expected"), [
-    ("</topology>", "", "line {last}: this is no XML"),
-    ('<topology version="2.0">', '<system version="2.0">', "mismatched tag"),
-    ('type="Machine" ', "", "line 4: a <object> of type . lacks type"),
-    ('cpuset="0x00000033"', 'cpuset="all"', "line 6: cpuset='all', and words like"),
-    ('type="Package" os_index="1"', 'type="Package" os_index="one"',
-     "os_index='one', and a number was expected"),
-    (' cache_type="0"', "", "lacks cache_type"),
-    ('cache_type="1"', 'cache_type="7"', "cache_type='7', and one of 0, 1, 2"),
-    ('cache_size="32768"', 'cache_size="32K"', "cache_size='32K', and a number"),
-    ('pci_busid="0000:83:00.0"', 'pci_busid="83"', "pci_busid='83', and one like 0000:81:00.0"),
-    ('bridge_type="0-1"', 'bridge_type="x"', "bridge_type=0-1 .host to PCI. or"),
-    ('pci_type="0302 [10de', 'pci_type="GPU [10de', "pci_type='GPU .*class"),
-    ('pci_link_speed="15.753846"', 'pci_link_speed="fast"', "pci_link_speed='fast', and GB/s"),
-    ('pci_link_speed="15.753846"', 'pci_link_speed="nan"', "pci_link_speed='nan', and GB/s"),
-    ('pci_link_speed="15.753846"', 'pci_link_speed="-3"', "pci_link_speed='-3', and GB/s"),
-    ("</topology>", '<object type="Group">' * 5000, "lie in each other here more than 200 deep"),
-])
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("</topology>", "", "line {last}: this is no XML"),
+        ('<topology version="2.0">', '<system version="2.0">', "mismatched tag"),
+        ('type="Machine" ', "", "line 4: a <object> of type . lacks type"),
+        ('cpuset="0x00000033"', 'cpuset="all"', "line 6: cpuset='all', and words like"),
+        ('type="Package" os_index="1"', 'type="Package" os_index="one"', "os_index='one', and a number was expected"),
+        (' cache_type="0"', "", "lacks cache_type"),
+        ('cache_type="1"', 'cache_type="7"', "cache_type='7', and one of 0, 1, 2"),
+        ('cache_size="32768"', 'cache_size="32K"', "cache_size='32K', and a number"),
+        ('pci_busid="0000:83:00.0"', 'pci_busid="83"', "pci_busid='83', and one like 0000:81:00.0"),
+        ('bridge_type="0-1"', 'bridge_type="x"', "bridge_type=0-1 .host to PCI. or"),
+        ('pci_type="0302 [10de', 'pci_type="GPU [10de', "pci_type='GPU .*class"),
+        ('pci_link_speed="15.753846"', 'pci_link_speed="fast"', "pci_link_speed='fast', and GB/s"),
+        ('pci_link_speed="15.753846"', 'pci_link_speed="nan"', "pci_link_speed='nan', and GB/s"),
+        ('pci_link_speed="15.753846"', 'pci_link_speed="-3"', "pci_link_speed='-3', and GB/s"),
+        ("</topology>", '<object type="Group">' * 5000, "lie in each other here more than 200 deep"),
+    ],
+)
 def test_what_cannot_be_read_is_named_with_its_line(old, new, expected):
     text = version_2()
     assert old in text
@@ -295,17 +350,21 @@ def test_broken_files_raise_a_topology_error_or_are_read(seed):
 
 @pytest.mark.slow  # takes hwloc, which only the full run installs
 @pytest.mark.parametrize("flags", [(), ("--export-xml-flags", "v1")], ids=["version 2", "version 1"])
-@pytest.mark.parametrize(("machine", "numas", "cores", "threads"), [
-    ("pack:2 numa:2 l3:2 l2:2 core:1 pu:2", 4, 16, 32),
-    ("pack:2 l3:4 core:16 pu:2", 2, 128, 256),
-    ("numa:1 core:3 pu:1", 1, 3, 3),
-])
+@pytest.mark.parametrize(
+    ("machine", "numas", "cores", "threads"),
+    [
+        ("pack:2 numa:2 l3:2 l2:2 core:1 pu:2", 4, 16, 32),
+        ("pack:2 l3:4 core:16 pu:2", 2, 128, 256),
+        ("numa:1 core:3 pu:1", 1, 3, 3),
+    ],
+)
 def test_what_hwloc_itself_writes_of_larger_machines_is_read(machine, numas, cores, threads, flags):
     command = shutil.which("lstopo-no-graphics") or shutil.which("lstopo")
     if not command:
         pytest.skip("hwloc's lstopo is not installed (Debian: apt-get install hwloc)")
-    written = subprocess.run([command, "-i", machine, *flags, "--of", "xml"], check=True,
-                             capture_output=True, timeout=60).stdout
+    written = subprocess.run(
+        [command, "-i", machine, *flags, "--of", "xml"], check=True, capture_output=True, timeout=60
+    ).stdout
     read = hwloc.parse(written)
     assert len(read.cores) == cores
     assert sum(len(core.threads) for core in read.cores) == threads
@@ -315,6 +374,10 @@ def test_what_hwloc_itself_writes_of_larger_machines_is_read(machine, numas, cor
     if "numa" in machine:
         assert len(read.numas) == numas
     for level in {cache.level for cache in read.caches}:
-        shared = [core for cache in read.caches if cache.level == level
-                  and cache.kind != "instruction" for core in cache.cores]
+        shared = [
+            core
+            for cache in read.caches
+            if cache.level == level and cache.kind != "instruction"
+            for core in cache.cores
+        ]
         assert sorted(shared) == list(range(cores))

@@ -46,27 +46,39 @@ class Machine:
 
     @property
     def called(self):
-        return (*self.names[:self.gpus], *(self.legend or self.names[self.gpus:]))
+        return (*self.names[: self.gpus], *(self.legend or self.names[self.gpus :]))
 
     def cells(self):
         below = [line.split() for line in self.kinds.strip().splitlines()] if self.kinds else []
         below = [[], *below]
-        return {(a, b): "X" if a == b else below[max(i, j)][min(i, j)]
-                for i, a in enumerate(self.called) for j, b in enumerate(self.called)}
+        return {
+            (a, b): "X" if a == b else below[max(i, j)][min(i, j)]
+            for i, a in enumerate(self.called)
+            for j, b in enumerate(self.called)
+        }
 
     def text(self):
         cells, lines = self.cells(), ["\t".join(["", *self.names, *self.columns])]
         for at, (name, row) in enumerate(zip(self.names, self.called, strict=True)):
             line = [name, *(" X " if other == row else cells[row, other] for other in self.called)]
             if at < self.gpus:
-                line += [*self.affinity[at][:len(self.columns)]]
+                line += [*self.affinity[at][: len(self.columns)]]
                 line += ["", "N/A"] * (self.columns == NEWEST)
             lines.append("\t".join(line))
-        lines += ["", "Legend:", "", "  X    = Self",
-                  "  SYS  = Connection traversing PCIe as well as the SMP interconnect", ""]
+        lines += [
+            "",
+            "Legend:",
+            "",
+            "  X    = Self",
+            "  SYS  = Connection traversing PCIe as well as the SMP interconnect",
+            "",
+        ]
         if self.legend:
-            lines += ["NIC Legend:", "", *(f"  {name}: {card}" for name, card in
-                                           zip(self.names[self.gpus:], self.legend))]
+            lines += [
+                "NIC Legend:",
+                "",
+                *(f"  {name}: {card}" for name, card in zip(self.names[self.gpus :], self.legend)),
+            ]
         return "\n".join(lines) + "\n"
 
 
@@ -84,79 +96,114 @@ def rows(*blocks):
 
 MACHINES = {
     "four cards of one node, which the tool calls far apart": Machine(
-        gpus(4), every(4, "SYS"), (("0-15", "0"),) * 4, (0,) * 4,
-        notes=("GPU0 and GPU1 are at NUMA node 0, and SYS apart, as are 6 pairs",)),
+        gpus(4),
+        every(4, "SYS"),
+        (("0-15", "0"),) * 4,
+        (0,) * 4,
+        notes=("GPU0 and GPU1 are at NUMA node 0, and SYS apart, as are 6 pairs",),
+    ),
     "four cards of a virtual machine that tells nothing": Machine(
-        gpus(4), every(4, "SYS"), (("N/A", "N/A"),) * 4, (None,) * 4,
-        notes=("does not tell which NUMA node GPU0, GPU1, GPU2, GPU3 are near to",)),
+        gpus(4),
+        every(4, "SYS"),
+        (("N/A", "N/A"),) * 4,
+        (None,) * 4,
+        notes=("does not tell which NUMA node GPU0, GPU1, GPU2, GPU3 are near to",),
+    ),
     "four cards whose processor threads alone are told": Machine(
-        gpus(4), every(4, "SYS"), (("0-15",),) * 4, (0,) * 4, PLAIN, notes=("those are counted",)),
+        gpus(4), every(4, "SYS"), (("0-15",),) * 4, (0,) * 4, PLAIN, notes=("those are counted",)
+    ),
     "threads told, nodes N/A": Machine(
-        gpus(4), "PHB\nSYS SYS\nSYS SYS PHB",
-        (("0-9,20-29", "N/A"),) * 2 + (("10-19,30-39", "N/A"),) * 2, (0, 0, 1, 1)),
+        gpus(4), "PHB\nSYS SYS\nSYS SYS PHB", (("0-9,20-29", "N/A"),) * 2 + (("10-19,30-39", "N/A"),) * 2, (0, 0, 1, 1)
+    ),
     "two sockets before there was NODE": Machine(
-        gpus(4), "PIX\nSOC SOC\nSOC SOC PIX", (("0-7,16-23",),) * 2 + (("8-15,24-31",),) * 2,
-        (0, 0, 1, 1), PLAIN),
-    "the second socket's cards come first": Machine(
-        gpus(2), "SYS", (("14-27",), ("0-13",)), (1, 0), PLAIN),
+        gpus(4), "PIX\nSOC SOC\nSOC SOC PIX", (("0-7,16-23",),) * 2 + (("8-15,24-31",),) * 2, (0, 0, 1, 1), PLAIN
+    ),
+    "the second socket's cards come first": Machine(gpus(2), "SYS", (("14-27",), ("0-13",)), (1, 0), PLAIN),
     "a workstation with one card": Machine(gpus(1), "", (("0-23", "0"),), (0,), NEWEST),
     "one card that nothing is told of": Machine(gpus(1), "", (("N/A", "N/A"),), (None,)),
     "Grace Hopper": Machine(gpus(1), "", (("0-71", "0"),), (0,), NEWEST),
     "two cards under one switch": Machine(gpus(2), "PXB", (("0-31", "1"),) * 2, (1, 1)),
     "two cards with a bridge": Machine(
-        gpus(2), "NV4", (("0-15", "0"), ("16-31", "1")), (0, 1),
-        notes=("an NVSwitch may lie between GPU0 and GPU1:",)),
+        gpus(2), "NV4", (("0-15", "0"), ("16-31", "1")), (0, 1), notes=("an NVSwitch may lie between GPU0 and GPU1:",)
+    ),
     "two H100 of a larger machine": Machine(
-        gpus(2), "NV18", (("0-51", "0"),) * 2, (0, 0), NEWEST,
-        notes=("an NVSwitch may lie between GPU0 and GPU1:",)),
+        gpus(2), "NV18", (("0-51", "0"),) * 2, (0, 0), NEWEST, notes=("an NVSwitch may lie between GPU0 and GPU1:",)
+    ),
     "two of three links each, in a ring of four": Machine(
-        gpus(4), "NV2\nSYS NV2\nNV2 SYS NV2", (("0-7", "0"),) * 4, (0,) * 4,
-        no_notes=("NVSwitch may",)),
+        gpus(4), "NV2\nSYS NV2\nNV2 SYS NV2", (("0-7", "0"),) * 4, (0,) * 4, no_notes=("NVSwitch may",)
+    ),
     "four A100, all joined": Machine(
-        gpus(4), every(4, "NV4"),
-        (("24-29", "3"), ("8-13", "1"), ("56-61", "7"), ("40-45", "5")), (3, 1, 7, 5),
-        no_notes=("NVSwitch may",)),
+        gpus(4),
+        every(4, "NV4"),
+        (("24-29", "3"), ("8-13", "1"), ("56-61", "7"), ("40-45", "5")),
+        (3, 1, 7, 5),
+        no_notes=("NVSwitch may",),
+    ),
     "three V100 of a DGX-2": Machine(
-        gpus(3), every(3, "NV6"), (("0-23", "0"),) * 3, (0,) * 3,
-        notes=("an NVSwitch may lie between GPU0 and GPU1 and other pairs",)),
+        gpus(3),
+        every(3, "NV6"),
+        (("0-23", "0"),) * 3,
+        (0,) * 3,
+        notes=("an NVSwitch may lie between GPU0 and GPU1 and other pairs",),
+    ),
     "DGX-2": Machine(
-        gpus(16), every(16, "NV6"), (("0-23,48-71", "0"),) * 8 + (("24-47,72-95", "1"),) * 8,
-        (0,) * 8 + (1,) * 8, switch=True),
+        gpus(16),
+        every(16, "NV6"),
+        (("0-23,48-71", "0"),) * 8 + (("24-47,72-95", "1"),) * 8,
+        (0,) * 8 + (1,) * 8,
+        switch=True,
+    ),
     "AMD host with four nodes a socket": Machine(
-        gpus(4) + ("mlx5_0", "mlx5_1"), rows(every(4, "NV4"), "SYS PXB SYS SYS",
-                                             "SYS SYS SYS PXB SYS"),
-        (("48-63,176-191", "3"), ("16-31,144-159", "1"), ("112-127,240-255", "7"),
-         ("80-95,208-223", "5")), (3, 1, 7, 5, 1, 5)),
+        gpus(4) + ("mlx5_0", "mlx5_1"),
+        rows(every(4, "NV4"), "SYS PXB SYS SYS", "SYS SYS SYS PXB SYS"),
+        (("48-63,176-191", "3"), ("16-31,144-159", "1"), ("112-127,240-255", "7"), ("80-95,208-223", "5")),
+        (3, 1, 7, 5, 1, 5),
+    ),
     "HGX H100 with ten cards": Machine(
         gpus(8) + tuple(f"NIC{at}" for at in range(10)),
-        rows(every(8, "NV18"), *(
-            " ".join(["PIX" if at == card else "NODE" if at // 4 == card // 4 else "SYS"
-                      for at in range(8)] + [
-                "NODE" if other // 4 == card // 4 else "SYS" for other in range(card)])
-            for card in range(8)),
+        rows(
+            every(8, "NV18"),
+            *(
+                " ".join(
+                    ["PIX" if at == card else "NODE" if at // 4 == card // 4 else "SYS" for at in range(8)]
+                    + ["NODE" if other // 4 == card // 4 else "SYS" for other in range(card)]
+                )
+                for card in range(8)
+            ),
             " ".join(["SYS"] * 4 + ["NODE"] * 4 + ["SYS"] * 4 + ["NODE"] * 4),
-            " ".join(["SYS"] * 4 + ["NODE"] * 4 + ["SYS"] * 4 + ["NODE"] * 4 + ["PIX"])),
+            " ".join(["SYS"] * 4 + ["NODE"] * 4 + ["SYS"] * 4 + ["NODE"] * 4 + ["PIX"]),
+        ),
         (("0-47,96-143", "0"),) * 4 + (("48-95,144-191", "1"),) * 4,
-        (0,) * 4 + (1,) * 4 + (0,) * 4 + (1,) * 6, NEWEST,
-        (*(f"mlx5_{at}" for at in range(8)), "mlx5_bond_0", "rocep65s0"), switch=True),
+        (0,) * 4 + (1,) * 4 + (0,) * 4 + (1,) * 6,
+        NEWEST,
+        (*(f"mlx5_{at}" for at in range(8)), "mlx5_bond_0", "rocep65s0"),
+        switch=True,
+    ),
     "cards that are near to no GPU have no node": Machine(
-        ("GPU0", "mlx5_0", "mlx5_1", "mlx5_2"), "SYS\nSYS PIX\nPHB SYS SYS",
-        (("0-31", "0"),), (0, None, None, 0),
-        notes=("which NUMA node mlx5_0, mlx5_1 are near to",)),
+        ("GPU0", "mlx5_0", "mlx5_1", "mlx5_2"),
+        "SYS\nSYS PIX\nPHB SYS SYS",
+        (("0-31", "0"),),
+        (0, None, None, 0),
+        notes=("which NUMA node mlx5_0, mlx5_1 are near to",),
+    ),
     "a card that is near to another card only": Machine(
-        ("GPU0", "GPU1", "NIC0", "NIC1"), "SYS\nNODE SYS\nNODE SYS PIX",
-        (("0-7", "2"), ("8-15", "3")), (2, 3, 2, 2)),
+        ("GPU0", "GPU1", "NIC0", "NIC1"), "SYS\nNODE SYS\nNODE SYS PIX", (("0-7", "2"), ("8-15", "3")), (2, 3, 2, 2)
+    ),
     "Grace Blackwell, whose GPUs' memory is nodes as well": Machine(
-        gpus(4) + ("mlx5_0",), rows(every(4, "NV18"), "SYS SYS NODE NODE"),
-        (("0-71", "0,2-17"),) * 2 + (("72-143", "1,18-33"),) * 2, (0, 0, 1, 1, 1), switch=True),
+        gpus(4) + ("mlx5_0",),
+        rows(every(4, "NV18"), "SYS SYS NODE NODE"),
+        (("0-71", "0,2-17"),) * 2 + (("72-143", "1,18-33"),) * 2,
+        (0, 0, 1, 1, 1),
+        switch=True,
+    ),
     "Grace Hopper with its GPU's memory": Machine(gpus(1), "", (("0-71", "0-8"),), (0,), NEWEST),
     "a GPU that is near to two nodes": Machine(
-        gpus(2), "SYS", (("0-63", "0-1"), ("0-31", "0")), (None, 0),
-        notes=("which NUMA node GPU0 is near to",)),
-    "one GPU of two is told": Machine(
-        gpus(2), "PHB", (("0-31", "1"), ("N/A", "N/A")), (1, 1)),
+        gpus(2), "SYS", (("0-63", "0-1"), ("0-31", "0")), (None, 0), notes=("which NUMA node GPU0 is near to",)
+    ),
+    "one GPU of two is told": Machine(gpus(2), "PHB", (("0-31", "1"), ("N/A", "N/A")), (1, 1)),
     "chips that are joined by C2C": Machine(
-        gpus(2), "C2C", (("0-71", "0"), ("72-143", "1")), (0, 1), NEWEST, no_notes=()),
+        gpus(2), "C2C", (("0-71", "0"), ("72-143", "1")), (0, 1), NEWEST, no_notes=()
+    ),
 }
 
 
@@ -168,7 +215,8 @@ def machine(request):
 def test_the_matrix_decides_nodes_and_comes_back(machine):
     made = nvidia.parse(machine.text())
     assert {name: made.numa_of(name) for name in machine.called} == dict(
-        zip(machine.called, machine.numas, strict=True))
+        zip(machine.called, machine.numas, strict=True)
+    )
     assert {numa.number for numa in made.numas} == set(machine.numas) - {None}
     cells = {pair: "SYS" if kind == "SOC" else kind for pair, kind in machine.cells().items()}
     assert {pair: made.kind(*pair) for pair in cells} == cells
@@ -185,16 +233,23 @@ def test_threads_are_those_of_the_gpus_of_a_node():
     assert made.threads_of(7) == (*range(112, 128), *range(240, 256))
 
 
-@pytest.mark.parametrize("name", ["HGX H100 with ten cards", "four cards of a virtual machine "
-                                  "that tells nothing", "cards that are near to no GPU have no node"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "HGX H100 with ten cards",
+        "four cards of a virtual machine that tells nothing",
+        "cards that are near to no GPU have no node",
+    ],
+)
 def test_what_is_read_can_be_drawn(name):
     plot_topology(nvidia.parse(MACHINES[name].text()))
 
 
 def cut(text, width):
     """The text as it stands in a terminal of so many columns."""
-    return "\n".join(line[at:at + width] for line in text.expandtabs(8).splitlines()
-                     for at in range(0, max(len(line), 1), width))
+    return "\n".join(
+        line[at : at + width] for line in text.expandtabs(8).splitlines() for at in range(0, max(len(line), 1), width)
+    )
 
 
 WAYS = {
@@ -215,26 +270,35 @@ WAYS = {
     "blanks that do not break": lambda text: text.replace("\t", "\xa0 \xa0"),
     "without a legend": lambda text: text.partition("\nLegend")[0] + text.partition("NIC Legend")[2],
     "wrapped": lambda text: "\n".join(
-        line if len(line) < 40 else f"{line[:30].rpartition(chr(9))[0]}\n\t"
-        f"{line[30 - len(line[:30].rpartition(chr(9))[2]):]}" for line in text.splitlines()),
-    "wrapped before the affinity": lambda text: text.replace("\tCPU Aff", "\n\tCPU Aff").replace(
-        "\t0-", "\n0-").replace("\t48-", "\n48-"),
+        line
+        if len(line) < 40
+        else f"{line[:30].rpartition(chr(9))[0]}\n\t{line[30 - len(line[:30].rpartition(chr(9))[2]) :]}"
+        for line in text.splitlines()
+    ),
+    "wrapped before the affinity": lambda text: (
+        text.replace("\tCPU Aff", "\n\tCPU Aff").replace("\t0-", "\n0-").replace("\t48-", "\n48-")
+    ),
     "cut at 61 columns": lambda text: cut(text, 61),
     "cut at 100 columns": lambda text: cut(text, 100),
     "a word processor's hyphens": lambda text: text.replace("-", "–"),
     "a frame": lambda text: text.replace("\t", " │ "),
-    "a page's source": lambda text: f"<pre>{text}</pre>".replace("\t", "&nbsp;\t").replace(
-        "\n", "<br/>\n"),
+    "a page's source": lambda text: f"<pre>{text}</pre>".replace("\t", "&nbsp;\t").replace("\n", "<br/>\n"),
     "a quotation's source": lambda text: "".join(f"&gt; {row}\n" for row in text.splitlines()),
-    "a table": lambda text: "".join(
-        f"| {' | '.join(line.split(chr(9)))} |\n" for line in text.splitlines()).replace(
-            "\n", "\n|---|---|\n", 1),
+    "a table": lambda text: "".join(f"| {' | '.join(line.split(chr(9)))} |\n" for line in text.splitlines()).replace(
+        "\n", "\n|---|---|\n", 1
+    ),
 }
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("name", ["HGX H100 with ten cards", "AMD host with four nodes a socket",
-                                  "four cards of one node, which the tool calls far apart"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "HGX H100 with ten cards",
+        "AMD host with four nodes a socket",
+        "four cards of one node, which the tool calls far apart",
+    ],
+)
 def test_however_it_was_pasted_it_reads_the_same(name, way):
     text = MACHINES[name].text()
     pasted = WAYS[way](text)
@@ -259,13 +323,16 @@ def test_an_affinity_that_no_machine_has_is_named():
         nvidia.parse(text)
 
 
-@pytest.mark.parametrize(("data", "expected"), [
-    (b"\xff\xfeG", "topo.txt: this is no text in UTF-8 or UTF-16"),
-    (b"\xfc\x80\x80", "topo.txt: this is no text in UTF-8 or UTF-16"),
-    (b"", "topo.txt: no line of it begins a matrix"),
-    (b"No devices were found\n", "topo.txt: no line of it begins a matrix"),
-    (b"\tNIC0\tNIC1\nNIC0\t X \tPIX\nNIC1\tPIX\t X \n", "topo.txt: no line of it begins a matrix"),
-])
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"\xff\xfeG", "topo.txt: this is no text in UTF-8 or UTF-16"),
+        (b"\xfc\x80\x80", "topo.txt: this is no text in UTF-8 or UTF-16"),
+        (b"", "topo.txt: no line of it begins a matrix"),
+        (b"No devices were found\n", "topo.txt: no line of it begins a matrix"),
+        (b"\tNIC0\tNIC1\nNIC0\t X \tPIX\nNIC1\tPIX\t X \n", "topo.txt: no line of it begins a matrix"),
+    ],
+)
 def test_what_is_no_matrix_is_named(tmp_path, data, expected):
     file = tmp_path / "topo.txt"
     file.write_bytes(data)

@@ -68,8 +68,12 @@ def test_a_small_matrix_in_all_its_parts():
 def test_pasted_text_with_spaces_and_escapes_reads_the_same():
     plain = nvidia.read_matrix(SMALL)
     assert nvidia.read_matrix(SMALL.expandtabs(8)) == plain
-    assert nvidia.read_matrix(SMALL.replace("\tGPU0\tGPU1", "\t\x1b[4mGPU0\tGPU1", 1)
-                              .replace("NUMA ID", "NUMA ID\x1b[0m", 1)) == plain
+    assert (
+        nvidia.read_matrix(
+            SMALL.replace("\tGPU0\tGPU1", "\t\x1b[4mGPU0\tGPU1", 1).replace("NUMA ID", "NUMA ID\x1b[0m", 1)
+        )
+        == plain
+    )
     assert nvidia.read_matrix(SMALL.replace("\n", "\r\n")) == plain
     assert nvidia.read_matrix("$ nvidia-smi topo -m\n" + SMALL) == plain
 
@@ -91,26 +95,29 @@ def test_more_nvlinks_than_a_gpu_has_are_those_of_a_switch():
 
 def test_what_fits_no_tree_is_said():
     # Two cards under GPU0's switch that are far from each other.
-    text = ("\tGPU0\tmlx5_0\tmlx5_1\tCPU Affinity\nGPU0\t X \tPIX\tPIX\t0\n"
-            "mlx5_0\tPIX\t X \tSYS\nmlx5_1\tPIX\tSYS\t X \n")
+    text = (
+        "\tGPU0\tmlx5_0\tmlx5_1\tCPU Affinity\nGPU0\t X \tPIX\tPIX\t0\nmlx5_0\tPIX\t X \tSYS\nmlx5_1\tPIX\tSYS\t X \n"
+    )
     assert "mlx5_0 and mlx5_1" in " ".join(nvidia.parse(text).notes)
 
 
-@pytest.mark.parametrize(("old", "new", "expected"), [
-    ("\tGPU0\tGPU1\tNIC0\tCPU", "\tCPU", "no line of it begins a matrix"),
-    ("GPU1\tNIC0\tCPU", "GPU0\tNIC0\tCPU", "line 1: a device stands twice"),
-    ("NV4\tPIX", "NV4\tPIXEL", "line 2: 'PIXEL' under NIC0; expected X, NV#"),
-    ("GPU0\t X \tNV4", "GPU0\t X \tNV", "line 2: 'NV' under GPU1"),
-    ("GPU1\tNV4", "GPU2\tNV4", "line 3: 'GPU2.*expected"),
-    ("GPU1\tNV4\t X \tSYS\t4-7\t1\t\tN/A\n", "",
-     "line 5: 'Legend:', and a row of one of GPU1 was expected"),
-    ("GPU1\tNV4", "GPU1\tNV3", "GPU0 to GPU1 is NV4, and GPU1 to GPU0 is NV3"),
-    ("GPU0\t X ", "GPU0\tPIX", "X on the diagonal only"),
-    ("0-3\t0", "3-0\t0", "line 2: '3-0' is no list of numbers"),
-    ("4-7\t1", "4-7\tone", "line 3: 'one' is no list of numbers"),
-    ("GPU1\tNV4\t X \tSYS\t4-7\t1\t\tN/A", "GPU1\tNV4", "line 3: '' under GPU1"),
-    (SMALL[SMALL.index("NIC0\tPIX"):], "", "line 3: it ends without a row of NIC0"),
-])
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("\tGPU0\tGPU1\tNIC0\tCPU", "\tCPU", "no line of it begins a matrix"),
+        ("GPU1\tNIC0\tCPU", "GPU0\tNIC0\tCPU", "line 1: a device stands twice"),
+        ("NV4\tPIX", "NV4\tPIXEL", "line 2: 'PIXEL' under NIC0; expected X, NV#"),
+        ("GPU0\t X \tNV4", "GPU0\t X \tNV", "line 2: 'NV' under GPU1"),
+        ("GPU1\tNV4", "GPU2\tNV4", "line 3: 'GPU2.*expected"),
+        ("GPU1\tNV4\t X \tSYS\t4-7\t1\t\tN/A\n", "", "line 5: 'Legend:', and a row of one of GPU1 was expected"),
+        ("GPU1\tNV4", "GPU1\tNV3", "GPU0 to GPU1 is NV4, and GPU1 to GPU0 is NV3"),
+        ("GPU0\t X ", "GPU0\tPIX", "X on the diagonal only"),
+        ("0-3\t0", "3-0\t0", "line 2: '3-0' is no list of numbers"),
+        ("4-7\t1", "4-7\tone", "line 3: 'one' is no list of numbers"),
+        ("GPU1\tNV4\t X \tSYS\t4-7\t1\t\tN/A", "GPU1\tNV4", "line 3: '' under GPU1"),
+        (SMALL[SMALL.index("NIC0\tPIX") :], "", "line 3: it ends without a row of NIC0"),
+    ],
+)
 def test_what_cannot_be_read_is_named_with_its_line(old, new, expected):
     assert old in SMALL
     with pytest.raises(TopologyError, match=expected):
@@ -140,11 +147,15 @@ def random_machine(seed):
                 devices.append(Device(f"mlx5_{nics}", "nic", dice.choice(unders)))
                 nics += 1
     pairs = [(f"GPU{a}", f"GPU{b}") for b in range(gpus) for a in range(b)]
-    links = [NvLink(a, b, dice.randint(1, 2), 3) for a, b in dice.sample(
-        pairs, min(len(pairs), dice.randint(0, 3)))]
-    return Topology(f"random {seed}", "made up", (Socket(0),),
-                    tuple(Numa(node, 0) for node in range(nodes)), devices=tuple(devices),
-                    nvlinks=tuple(links))
+    links = [NvLink(a, b, dice.randint(1, 2), 3) for a, b in dice.sample(pairs, min(len(pairs), dice.randint(0, 3)))]
+    return Topology(
+        f"random {seed}",
+        "made up",
+        (Socket(0),),
+        tuple(Numa(node, 0) for node in range(nodes)),
+        devices=tuple(devices),
+        nvlinks=tuple(links),
+    )
 
 
 @pytest.mark.parametrize("seed", range(40))

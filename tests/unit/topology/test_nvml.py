@@ -61,30 +61,40 @@ def answers(tmp_path_factory, make_machine):
     if not compiler:
         pytest.skip("no C++ compiler is installed (Debian: apt-get install g++)")
     folder = tmp_path_factory.mktemp("nvml")
-    subprocess.run([compiler, "-shared", "-fPIC", "-Wall", "-Werror", "-o",
-                    folder / "libnvidia-ml.so.1", SOURCE], check=True)
+    subprocess.run(
+        [compiler, "-shared", "-fPIC", "-Wall", "-Werror", "-o", folder / "libnvidia-ml.so.1", SOURCE], check=True
+    )
     root = str(make_machine(folder / "machine"))
     smi = folder / "bin" / "nvidia-smi"
     smi.parent.mkdir()
     smi.write_text(f"#!/bin/sh\ncat <<'END'\n{MATRIX}END\n")
     smi.chmod(smi.stat().st_mode | stat.S_IXUSR)
     cases = {
-        "direct": {"STAND_IN_GPUS": " ".join(GPUS), "STAND_IN_ANCESTOR": "50",
-                   "STAND_IN_LINKS": f"{both(0, 1, 2)};{both(2, 3, 1)}"},
-        "switched": {"STAND_IN_GPUS": " ".join(GPUS), "STAND_IN_ANCESTOR": "50",
-                     "STAND_IN_LINKS": ";".join(f"{gpu} 2 00000000:a{at}:00.0" for gpu in range(4)
-                                                for at in (0, 0, 1))},
-        "hidden": {"STAND_IN_GPUS": " ".join(GPUS[:2]), "STAND_IN_ANCESTOR": "20",
-                   "STAND_IN_LINKS": "0 255 -;1 255 -"},
+        "direct": {
+            "STAND_IN_GPUS": " ".join(GPUS),
+            "STAND_IN_ANCESTOR": "50",
+            "STAND_IN_LINKS": f"{both(0, 1, 2)};{both(2, 3, 1)}",
+        },
+        "switched": {
+            "STAND_IN_GPUS": " ".join(GPUS),
+            "STAND_IN_ANCESTOR": "50",
+            "STAND_IN_LINKS": ";".join(f"{gpu} 2 00000000:a{at}:00.0" for gpu in range(4) for at in (0, 0, 1)),
+        },
+        "hidden": {"STAND_IN_GPUS": " ".join(GPUS[:2]), "STAND_IN_ANCESTOR": "20", "STAND_IN_LINKS": "0 255 -;1 255 -"},
         "no PCI": {"STAND_IN_GPUS": " ".join(FAR), "STAND_IN_ANCESTOR": "10"},
         "no distance": {"STAND_IN_GPUS": " ".join(FAR)},
-        "nvidia-smi": {"STAND_IN_GPUS": " ".join(FAR),
-                       "PATH": f"{smi.parent}{os.pathsep}{os.environ['PATH']}"},
+        "nvidia-smi": {"STAND_IN_GPUS": " ".join(FAR), "PATH": f"{smi.parent}{os.pathsep}{os.environ['PATH']}"},
     }
     environment = os.environ | {"LD_LIBRARY_PATH": str(folder)}
     asked = {name: {**case, "root": root} for name, case in cases.items()}
-    done = subprocess.run([sys.executable, "-c", ASK], input=json.dumps(asked), text=True,
-                          capture_output=True, env=environment, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", ASK],
+        input=json.dumps(asked),
+        text=True,
+        capture_output=True,
+        env=environment,
+        timeout=120,
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -93,8 +103,8 @@ def test_gpus_are_found_in_the_pcie_tree_and_told_more_of(answers):
     found = answers["direct"]
     assert found["origin"] == "measured here by /sys and /proc, NVML"
     assert [gpu[:4] for gpu in found["gpus"]] == [
-        [f"GPU{at}", "Stand-in V100", f"0000:{bus}:00.0", 2**34]
-        for at, bus in enumerate(("03", "04", "81", "82"))]
+        [f"GPU{at}", "Stand-in V100", f"0000:{bus}:00.0", 2**34] for at, bus in enumerate(("03", "04", "81", "82"))
+    ]
     # /sys says that the slot of GPU3 is narrower than NVML does; NVML knows both ends.
     assert all(gpu[4] == pytest.approx(15.754, abs=1e-3) for gpu in found["gpus"])
     assert found["numas"] == {"GPU0": 0, "GPU1": 0, "GPU2": 1, "GPU3": 1}
@@ -103,8 +113,7 @@ def test_gpus_are_found_in_the_pcie_tree_and_told_more_of(answers):
 def test_nvlinks_join_gpus_and_are_counted_once(answers):
     found = answers["direct"]
     assert found["nvlinks"] == [["GPU0", "GPU1", 2, 2], ["GPU2", "GPU3", 1, 2]]
-    assert found["matrix"]["GPU0"] == {
-        "GPU0": "X", "GPU1": "NV2", "GPU2": "SYS", "GPU3": "SYS", "mlx5_0": "PIX"}
+    assert found["matrix"]["GPU0"] == {"GPU0": "X", "GPU1": "NV2", "GPU2": "SYS", "GPU3": "SYS", "mlx5_0": "PIX"}
     assert found["matrix"]["GPU3"]["GPU2"] == "NV1"
     assert "2 to GPU1" in found["text"]
 
@@ -126,7 +135,9 @@ def test_what_a_virtual_machine_hides_is_taken_for_a_switch_and_said(answers):
 def test_gpus_without_a_pcie_tree_get_one_from_their_distances(answers):
     found = answers["no PCI"]
     assert [gpu[:3] for gpu in found["gpus"]] == [
-        ["GPU0", "Stand-in V100", "0000:c1:00.0"], ["GPU1", "Stand-in V100", "0000:c2:00.0"]]
+        ["GPU0", "Stand-in V100", "0000:c1:00.0"],
+        ["GPU1", "Stand-in V100", "0000:c2:00.0"],
+    ]
     assert found["matrix"]["GPU0"]["GPU1"] == "PIX"
     assert any("made from their distances" in note for note in found["notes"])
 

@@ -45,7 +45,11 @@ def test_a_server_is_read():
     server = read(SERVER)
     assert [(n.memory_bytes, n.memory_gb_per_s) for n in server.numas] == [(2**32, 20)] * 2
     assert [(c.number, c.numa, c.threads) for c in server.cores] == [
-        (0, 0, (0, 4)), (1, 0, (1, 5)), (2, 1, (2, 6)), (3, 1, (3, 7))]
+        (0, 0, (0, 4)),
+        (1, 0, (1, 5)),
+        (2, 1, (2, 6)),
+        (3, 1, (3, 7)),
+    ]
     assert [cache.cores for cache in server.caches] == [(0, 1), (2, 3)]
     assert [gpu.width for gpu in server.gpus] == [16, 8]
     assert server.network.gb_per_s == 2.5
@@ -58,24 +62,27 @@ def test_a_server_of_ones_own_is_loaded_by_its_path(tmp_path):
     assert topology.load(str(tmp_path / "mine.toml")).title == "A server"
 
 
-@pytest.mark.parametrize(("old", "new", "expected"), [
-    ("cores = 4", "cores = ", "no TOML.*line 9"),
-    ('title = "A server"', "", "the file lacks title"),
-    ("[network]", "[net]", "the file has net; known there: title"),
-    ("generation = 4", "gen = 4", "gpu 1 has gen; known there: name"),
-    ("[all.gpu]", "[all.tpu]", "has tpu; known there: socket"),
-    ("cores = 4", 'cores = "four"', "socket 1: cores = 'four' is not of type int"),
-    ("cores = 4", "cores = -4", "socket 1: cores = -4 is below 0"),
-    ("cores = 4", "cores = true", "socket 1: cores = True is not of type int"),
-    ("cores = 4\n", "", "socket 1 lacks cores"),
-    ("numa = 2", "numa = 3", "socket 1: 4 cores do not make 3 equal NUMA nodes"),
-    ("kib = 512, ", "", "socket 1, cache 1 lacks kib"),
-    ('under = "root0" }', 'under = "root9" }', "device GPU0 refers to 'root9'"),
-    ('b = ["GPU1"]', 'b = "GPU1"', "nvlink 1: b = 'GPU1' is not of type list"),
-    ("nics = 2\n", "", "network. lacks nics"),
-    ("nics = 2", "nics = 0", "at least one card"),
-    ("generation = 4", "generation = 9", "PCIe 9 x16"),
-])
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("cores = 4", "cores = ", "no TOML.*line 9"),
+        ('title = "A server"', "", "the file lacks title"),
+        ("[network]", "[net]", "the file has net; known there: title"),
+        ("generation = 4", "gen = 4", "gpu 1 has gen; known there: name"),
+        ("[all.gpu]", "[all.tpu]", "has tpu; known there: socket"),
+        ("cores = 4", 'cores = "four"', "socket 1: cores = 'four' is not of type int"),
+        ("cores = 4", "cores = -4", "socket 1: cores = -4 is below 0"),
+        ("cores = 4", "cores = true", "socket 1: cores = True is not of type int"),
+        ("cores = 4\n", "", "socket 1 lacks cores"),
+        ("numa = 2", "numa = 3", "socket 1: 4 cores do not make 3 equal NUMA nodes"),
+        ("kib = 512, ", "", "socket 1, cache 1 lacks kib"),
+        ('under = "root0" }', 'under = "root9" }', "device GPU0 refers to 'root9'"),
+        ('b = ["GPU1"]', 'b = "GPU1"', "nvlink 1: b = 'GPU1' is not of type list"),
+        ("nics = 2\n", "", "network. lacks nics"),
+        ("nics = 2", "nics = 0", "at least one card"),
+        ("generation = 4", "generation = 9", "PCIe 9 x16"),
+    ],
+)
 def test_what_is_wrong_in_a_file_is_named(old, new, expected):
     assert old in SERVER
     with pytest.raises(TopologyError, match=expected) as raised:
@@ -105,8 +112,7 @@ def test_an_unknown_name_is_answered_with_all_known_ones(tmp_path):
 def test_machines_side_by_side():
     table = topology.compare(["dgx-1", topology.load("dgx-h100"), topology.here()])
     first, second, here = table.to_dict("records")
-    assert (first["machine"], first["sockets"], first["cores"], first["gpus"]) == (
-        "dgx-1", 2, 40, 8)
+    assert (first["machine"], first["sockets"], first["cores"], first["gpus"]) == ("dgx-1", 2, 40, 8)
     assert first["slowest_gb_per_s"] == pytest.approx(15.754, abs=1e-3)
     assert first["fastest_gb_per_s"] == 50
     assert second["slowest_gb_per_s"] == second["fastest_gb_per_s"] == 450
@@ -192,7 +198,10 @@ def test_the_command_line_prints_trees_matrices_and_figures(capsys, tmp_path):
 
 
 def test_no_pair_of_gpus_is_no_number():
-    server = read(SERVER.replace(', { name = "GPU1", under = "root0", width = 8 }', "")
-                  .replace('nvlink = [{ a = ["GPU0"], b = ["GPU1"], count = 2 }]', ""))
+    server = read(
+        SERVER.replace(', { name = "GPU1", under = "root0", width = 8 }', "").replace(
+            'nvlink = [{ a = ["GPU0"], b = ["GPU1"], count = 2 }]', ""
+        )
+    )
     row = topology.compare([server]).to_dict("records")[0]
     assert math.isnan(row["slowest_gb_per_s"]) and row["network_gb_per_s"] == 2.5

@@ -10,14 +10,18 @@ from ddl.topology.graph import Cache, Core
 
 def test_processors_and_memory_are_read(machine):
     topology = sysfs.read(machine)
-    assert [(s.number, s.model) for s in topology.sockets] == [
-        (0, "Some Processor 9000"), (1, "Some Processor 9000")]
-    assert [(n.number, n.socket, n.memory_bytes) for n in topology.numas] == [
-        (0, 0, 2**30), (1, 1, 2**30)]
-    assert topology.cores == (Core(0, 0, 0, (0, 4)), Core(1, 0, 0, (1, 5)),
-                              Core(2, 1, 1, (2, 6)), Core(3, 1, 1, (3, 7)))
+    assert [(s.number, s.model) for s in topology.sockets] == [(0, "Some Processor 9000"), (1, "Some Processor 9000")]
+    assert [(n.number, n.socket, n.memory_bytes) for n in topology.numas] == [(0, 0, 2**30), (1, 1, 2**30)]
+    assert topology.cores == (
+        Core(0, 0, 0, (0, 4)),
+        Core(1, 0, 0, (1, 5)),
+        Core(2, 1, 1, (2, 6)),
+        Core(3, 1, 1, (3, 7)),
+    )
     assert [c for c in topology.caches if c.level == 3] == [
-        Cache(3, "unified", 16 * 2**20, (0, 1)), Cache(3, "unified", 16 * 2**20, (2, 3))]
+        Cache(3, "unified", 16 * 2**20, (0, 1)),
+        Cache(3, "unified", 16 * 2**20, (2, 3)),
+    ]
     assert len(topology.caches) == 4 * 3 + 2
     assert topology.threads_of(1) == (2, 3, 6, 7)
 
@@ -25,18 +29,21 @@ def test_processors_and_memory_are_read(machine):
 def test_bridges_become_roots_and_switches(machine):
     topology = sysfs.read(machine)
     assert [(d.name, d.kind, d.under) for d in topology.devices] == [
-        ("pci0000:00", "root", ""), ("pci0000:80", "root", ""),
+        ("pci0000:00", "root", ""),
+        ("pci0000:80", "root", ""),
         ("0000:01:00.0", "switch", "pci0000:00"),
-        ("GPU0", "gpu", "0000:01:00.0"), ("GPU1", "gpu", "0000:01:00.0"),
+        ("GPU0", "gpu", "0000:01:00.0"),
+        ("GPU1", "gpu", "0000:01:00.0"),
         ("mlx5_0", "nic", "0000:01:00.0"),
-        ("GPU2", "gpu", "pci0000:80"), ("GPU3", "gpu", "pci0000:80"),
-        ("nvme0n1", "disk", "pci0000:80")]
+        ("GPU2", "gpu", "pci0000:80"),
+        ("GPU3", "gpu", "pci0000:80"),
+        ("nvme0n1", "disk", "pci0000:80"),
+    ]
     matrix = topology.matrix(nics=True)
     assert matrix.loc["GPU0"].tolist() == ["X", "PIX", "SYS", "SYS", "PIX"]
     assert matrix.loc["GPU2"].tolist() == ["SYS", "SYS", "X", "PHB", "SYS"]
     card = topology.device("mlx5_0")
-    assert (card.gbit_per_s, card.network, card.generation, card.width) == (
-        100, "InfiniBand", 3, 8)
+    assert (card.gbit_per_s, card.network, card.generation, card.width) == (100, "InfiniBand", 3, 8)
     assert topology.numa_of("GPU3") == 1
 
 
@@ -56,13 +63,16 @@ def test_no_numa_nodes_count_as_one(machine):
     assert "no NUMA nodes" in topology.notes[0]
 
 
-@pytest.mark.parametrize(("file", "text", "expected"), [
-    ("sys/devices/system/cpu/online", "0-x", "online, line 1: '0-x' is no list of numbers"),
-    ("sys/devices/system/cpu/online", "7-3", "online, line 1: '7-3' is no list of numbers"),
-    ("sys/devices/system/cpu/online", "", "online: it lists no processors"),
-    ("sys/devices/system/cpu/cpu0/cache/index0/size", "big", "size, line 1: 'big' is no size"),
-    ("sys/devices/system/cpu/cpu0/topology/physical_package_id", "one", "'one' is no number"),
-])
+@pytest.mark.parametrize(
+    ("file", "text", "expected"),
+    [
+        ("sys/devices/system/cpu/online", "0-x", "online, line 1: '0-x' is no list of numbers"),
+        ("sys/devices/system/cpu/online", "7-3", "online, line 1: '7-3' is no list of numbers"),
+        ("sys/devices/system/cpu/online", "", "online: it lists no processors"),
+        ("sys/devices/system/cpu/cpu0/cache/index0/size", "big", "size, line 1: 'big' is no size"),
+        ("sys/devices/system/cpu/cpu0/topology/physical_package_id", "one", "'one' is no number"),
+    ],
+)
 def test_what_cannot_be_read_is_named(machine, file, text, expected):
     (machine / file).write_text(text)
     with pytest.raises(TopologyError, match=expected):
@@ -80,4 +90,5 @@ def test_the_own_reader_and_hwloc_agree_on_this_machine():
     assert own.cores == other.cores
     assert own.caches == other.caches
     assert [(d.name, d.kind, d.under, d.address) for d in own.devices] == [
-        (d.name, d.kind, d.under, d.address) for d in other.devices]
+        (d.name, d.kind, d.under, d.address) for d in other.devices
+    ]
