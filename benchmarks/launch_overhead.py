@@ -17,7 +17,8 @@ from pathlib import Path
 from statistics import median
 
 from ddl.horovodrun import built_with
-from ddl.record import hardware, versions, write_json
+from ddl.records.jsonfiles import write_json
+from ddl.records.machine import hardware, versions
 
 SCRIPT = """
 import horovod.tensorflow as hvd

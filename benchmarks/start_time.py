@@ -23,12 +23,12 @@ import time
 from pathlib import Path
 from statistics import median
 
-from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer, RendezvousServer
-
 from ddl import launch
 from ddl.place import places
-from ddl.record import hardware, versions, write_json
+from ddl.records.jsonfiles import write_json
+from ddl.records.machine import hardware, versions
 from ddl.rendezvous import BACKLOG, host_plan
+from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer, RendezvousServer
 
 SCRIPT = """
 import json, os, time

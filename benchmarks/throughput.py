@@ -29,7 +29,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "source_code"))
 
-from ddl.record import hardware, versions
+from ddl.records.machine import hardware, versions
 
 SCRIPT = ROOT / "source_code" / "train_cifar.py"
 SAMPLES = 10_000
@@ -101,7 +101,6 @@ def plain_keras_fit(model, batch, steps):
     import time
 
     import tensorflow as tf
-
     from ddl import models
     from ddl.data import load
 

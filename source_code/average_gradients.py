@@ -38,9 +38,9 @@ import time
 
 import horovod.tensorflow as hvd
 import tensorflow as tf
-
 from ddl.descent import generated
-from ddl.record import Recorder, hardware, versions
+from ddl.records.machine import hardware, versions
+from ddl.records.recorder import Recorder
 
 REPEATS = 40  # of each all-reduce that is timed: the fastest is the least disturbed by others
 

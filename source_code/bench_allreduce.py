@@ -49,11 +49,10 @@ import sys
 import time
 
 import tensorflow as tf
-
 from ddl import cluster
 from ddl.bench import BenchError, interface_of, link, nccl_settings, refuse_what_does_not_fit, repeats, sizes, timing
-from ddl.machine import threads_per_rank
-from ddl.record import Recorder, hardware, versions
+from ddl.records.machine import hardware, threads_per_rank, versions
+from ddl.records.recorder import Recorder
 
 TURNS = 3  # of each size; one repetition at the beginning of a turn is not kept
 

@@ -41,10 +41,9 @@ import time
 import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
-
 from ddl.bench import BenchError, address, link, refuse_what_does_not_fit, repeats, sizes, timing
-from ddl.machine import threads_per_rank
-from ddl.record import Recorder, hardware, versions
+from ddl.records.machine import hardware, threads_per_rank, versions
+from ddl.records.recorder import Recorder
 
 WARM_UP = 3  # round trips of each size
 COPIES = 5  # of a message in a rank's memory at the most

@@ -32,11 +32,10 @@ import time
 import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
-
 from ddl.data import DataError, Order, shard
 from ddl.hunt import Witness, checksum
-from ddl.machine import threads_per_rank
-from ddl.record import Recorder, hardware, versions
+from ddl.records.machine import hardware, threads_per_rank, versions
+from ddl.records.recorder import Recorder
 
 FEATURES, CLASSES, TEST_SAMPLES = 16, 4, 1024
 

@@ -13,8 +13,8 @@ import os
 
 import horovod.tensorflow as hvd
 import tensorflow as tf
-
-from ddl.record import Recorder, host_name
+from ddl.records.machine import host_name
+from ddl.records.recorder import Recorder
 
 
 def main():

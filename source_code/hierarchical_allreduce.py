@@ -41,13 +41,12 @@ import horovod.tensorflow as hvd
 import numpy as np
 import psutil
 import tensorflow as tf
-
 from ddl import hosts
 from ddl.bench import BenchError, address, refuse_what_does_not_fit, repeats, sizes, timing
 from ddl.efficiency import spread
 from ddl.hierarchy import link_bytes
-from ddl.machine import threads_per_rank
-from ddl.record import Recorder, hardware, versions
+from ddl.records.machine import hardware, threads_per_rank, versions
+from ddl.records.recorder import Recorder
 
 WARM_UP = 2  # turns of each size
 LEAST = 5  # turns that are measured, however long they take: quartiles need some

@@ -41,11 +41,11 @@ from typing import Callable
 
 import numpy as np
 import tensorflow as tf
-
 from ddl import models
 from ddl.data import DataError, Order, load
 from ddl.data.augment import normalise
-from ddl.record import Recorder, hardware, versions
+from ddl.records.machine import hardware, versions
+from ddl.records.recorder import Recorder
 from ddl.way import devices_for, losses_and_hits
 
 

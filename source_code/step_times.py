@@ -78,16 +78,17 @@ import horovod.tensorflow as hvd
 import numpy as np
 import psutil
 import tensorflow as tf
-from tensorflow.keras import layers
-
 from ddl import models
 from ddl import optimizer as optimizers
 from ddl.data import DataError, Order, shard
 from ddl.data.augment import augment, normalise
 from ddl.efficiency import PARTS, spread
-from ddl.machine import threads_per_rank
-from ddl.record import Recorder, RunFolder, hardware, read_json, start_of, versions
+from ddl.records.folder import RunFolder, start_of
+from ddl.records.jsonfiles import read_json
+from ddl.records.machine import hardware, threads_per_rank, versions
+from ddl.records.recorder import Recorder
 from ddl.timeline import FILE
+from tensorflow.keras import layers
 
 CLASSES = 10
 WARM_UP = 3  # steps of each model

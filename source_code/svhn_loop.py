@@ -49,12 +49,11 @@ import sys
 
 import numpy as np
 import tensorflow as tf
-
 from ddl import models
 from ddl.data import DataError, Order, load, shard
 from ddl.data.augment import normalise
 from ddl.journal import Journal
-from ddl.machine import threads_per_rank
+from ddl.records.machine import threads_per_rank
 from ddl.way import devices_for, losses_and_hits
 
 TEST_BATCH = 500

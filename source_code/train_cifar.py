@@ -83,15 +83,14 @@ import sys
 import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
-
 from ddl import checkpoint, models, optimizer
 from ddl.data import DataError, Order, load
 from ddl.data.augment import augment, normalise
 from ddl.journal import Journal
-from ddl.machine import threads_per_rank
 from ddl.noise import NoiseScale
 from ddl.recipes import SettingError, settle
-from ddl.record import StorageError
+from ddl.records.folder import StorageError
+from ddl.records.machine import threads_per_rank
 from ddl.schedule import Schedule
 
 TEST_BATCH = 500  # small enough for any device, large enough to keep it busy

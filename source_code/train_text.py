@@ -83,11 +83,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
-
 from ddl import cluster, embedding, text
 from ddl.data import DataError, Order, load_questions, shard
 from ddl.journal import Journal
-from ddl.machine import threads_per_rank
+from ddl.records.machine import threads_per_rank
 from ddl.way import devices_for, mean_so_far
 
 EVALUATION_BATCH = 1000

@@ -4,9 +4,8 @@ import shutil
 import textwrap
 
 import pytest
-
 from ddl import processes
-from ddl.record import data_dir
+from ddl.records.paths import data_dir
 
 CHROMIUM_ARGUMENTS = [
     "--no-sandbox",

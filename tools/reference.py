@@ -23,7 +23,7 @@ from pathlib import Path
 from ddl import hosts, launch
 from ddl.data import DataError, fetch
 from ddl.recipes import BASE_RATES, RECIPES
-from ddl.record import read_json, write_json
+from ddl.records.jsonfiles import read_json, write_json
 from lessons import ROOT
 from line import Line
 

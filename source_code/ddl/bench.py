@@ -9,8 +9,8 @@ import socket
 import psutil
 
 from ddl.hosts import link as link_made_here
-from ddl.machine import available_bytes
 from ddl.options import Integer, Number
+from ddl.records.machine import available_bytes
 
 __all__ = [
     "BenchError",
@@ -171,7 +171,7 @@ def refuse_what_does_not_fit(size_bytes, copies, ranks, free=None):
     ranks : int
         On this host.
     free : int, optional
-        By default `ddl.machine.available_bytes`.
+        By default `ddl.records.machine.available_bytes`.
 
     Raises
     ------

@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from ddl.recipes import SettingError
-from ddl.record import RunFolder, StorageError, runs_dir
+from ddl.records.folder import RunFolder, StorageError
+from ddl.records.paths import runs_dir
 
 __all__ = ["Notice", "find", "folder", "requeue", "restore", "resume", "save"]
 

@@ -73,7 +73,7 @@ def _cores():
 
 
 def _memory():
-    from ddl.machine import available_bytes
+    from ddl.records.machine import available_bytes
 
     gib = available_bytes() / 2**30
     detail = f"{gib:.1f} GiB available"
@@ -93,7 +93,7 @@ def _gpus():
 
 
 def _software():
-    from ddl.record import versions
+    from ddl.records.machine import versions
 
     found = versions()
     detail = ", ".join(f"{name} {version or 'not installed'}" for name, version in found.items())
@@ -150,7 +150,7 @@ def _synthetic(entry):
 
 
 def _disk():
-    from ddl.record import runs_dir
+    from ddl.records.paths import runs_dir
 
     folder = runs_dir()
     there = next(path for path in (folder, *folder.parents) if path.exists())

@@ -21,7 +21,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from ddl.record import RunFolder, read_json
+from ddl.records.folder import RunFolder
+from ddl.records.jsonfiles import read_json
 
 __all__ = [
     "CLUSTERS",

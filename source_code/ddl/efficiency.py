@@ -8,11 +8,11 @@ import json
 import math
 import statistics
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy
 
 from ddl import cost
+from ddl.records.paths import reference_dir
 from ddl.table import Table
 
 __all__ = [
@@ -95,7 +95,7 @@ def published():
     Table
         A row a published figure; percentages.
     """
-    path = Path(__file__).resolve().parents[2] / "results/reference/published-efficiency.jsonl"
+    path = reference_dir() / "published-efficiency.jsonl"
     rows = []
     for line in path.read_text().splitlines():
         row = json.loads(line)

@@ -12,7 +12,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from ddl.options import OWN
-from ddl.record import data_dir
+from ddl.records.paths import data_dir
 
 with warnings.catch_warnings():  # about a module of setuptools that only this library still needs
     warnings.simplefilter("ignore")

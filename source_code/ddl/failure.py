@@ -10,8 +10,9 @@ from functools import cached_property
 from pathlib import Path
 
 from ddl.cluster import role_of
-from ddl.log import last_lines
-from ddl.record import RunFolder, is_full, processes_of, read_json, stack_of
+from ddl.records.folder import RunFolder, processes_of, stack_of
+from ddl.records.jsonfiles import is_full, read_json
+from ddl.records.log import last_lines
 
 __all__ = ["SLURM_ENDS", "Failure", "failure_of"]
 

@@ -26,8 +26,10 @@ from pathlib import Path
 import psutil
 
 from ddl import cluster, processes, rendezvous
-from ddl.log import keep_writing
-from ddl.record import DamagedFile, RunFolder, StorageError, cache_dir, read_json, write_json
+from ddl.records.folder import RunFolder, StorageError
+from ddl.records.jsonfiles import DamagedFile, read_json, write_json
+from ddl.records.log import keep_writing
+from ddl.records.paths import cache_dir
 
 __all__ = ["built_with", "main"]
 

@@ -28,8 +28,8 @@ from pathlib import Path
 
 from ddl import processes
 from ddl.place import places
-from ddl.log import keep_writing
-from ddl.record import RunFolder, StorageError
+from ddl.records.folder import RunFolder, StorageError
+from ddl.records.log import keep_writing
 
 __all__ = ["INTERFACE", "address", "link", "main", "permitted", "site"]
 
@@ -61,7 +61,7 @@ def site(rate_mbit=1000, hosts=2):
         For ``launch(..., workers=4, site=hosts.site())``. With ``nodes=1`` the same site starts all
         ranks on this machine itself, with no slow network.
     """
-    from ddl.machine import cores_of_host
+    from ddl.records.machine import cores_of_host
     from ddl.site import Site
 
     return Site(

@@ -25,7 +25,8 @@ from pathlib import Path
 
 import numpy
 
-from ddl.record import RunFolder, read_json, read_json_lines
+from ddl.records.folder import RunFolder
+from ddl.records.jsonfiles import read_json, read_json_lines
 
 __all__ = [
     "CASES",

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import psutil
 
-from ddl.record import Recorder, RunFolder, hardware, read_json_lines, start_of, versions
+from ddl.records.folder import RunFolder, start_of
+from ddl.records.jsonfiles import read_json_lines
+from ddl.records.machine import hardware, versions
+from ddl.records.recorder import Recorder
 
 __all__ = ["Journal"]
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ddl import hosts
 from ddl.job import Job, split_rank_line
-from ddl.record import RunFolder
+from ddl.records.folder import RunFolder
 from ddl.slurm import job_name
 
 __all__ = ["HERE", "Plan", "job_of", "plan"]

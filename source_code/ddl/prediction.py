@@ -21,12 +21,12 @@ import numbers
 import re
 import tomllib
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy
 
 from ddl import cost
 from ddl.efficiency import efficiency
+from ddl.records.paths import reference_dir
 from ddl.table import Table
 from ddl.topology.graph import Network
 from ddl.topology.link import pcie_gb_per_s
@@ -62,7 +62,7 @@ LATENCY_S = {"NVLink": 3.4e-6, "PCIe": 5.7e-6, "network": 9.6e-6}
 ASSUMED = {"NVLink": 25.0, "PCIe": pcie_gb_per_s(3, 16)}
 MOST = 1e15  # of anything: far above what can be, far below what floats can't hold
 
-REFERENCE = Path(__file__).resolve().parents[2] / "results/reference"
+REFERENCE = reference_dir()
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import signal
 import time
 from pathlib import Path
 
-from ddl.record import stack_of
+from ddl.records.folder import stack_of
 
 __all__ = ["cpu_seconds", "end", "of_run", "send", "take_lifeline", "waits"]
 

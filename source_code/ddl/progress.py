@@ -6,7 +6,8 @@ from pathlib import Path
 
 from ddl.cluster import role_of
 from ddl.failure import Failure, failure_of
-from ddl.record import DamagedFile, JsonLines, RunFolder, processes_of, read_json, read_json_lines, start_of
+from ddl.records.folder import RunFolder, processes_of, start_of
+from ddl.records.jsonfiles import DamagedFile, JsonLines, read_json, read_json_lines
 
 __all__ = ["JOB", "Progress", "RankInfo", "end_of", "events_of", "launcher_events", "one_record", "progress_of"]
 

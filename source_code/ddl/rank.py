@@ -24,9 +24,9 @@ from pathlib import Path
 
 from ddl import cluster
 from ddl.job import split_rank_line
-from ddl.log import keep_writing
-from ddl.machine import gpu_numbers
-from ddl.record import RunFolder, StorageError, host_name
+from ddl.records.folder import RunFolder, StorageError
+from ddl.records.log import keep_writing
+from ddl.records.machine import gpu_numbers, host_name
 
 # A rank that failed must not wait in its exit handlers for ranks that wait for it.
 EXIT_GRACE_S = 2.0

@@ -18,22 +18,12 @@ from ddl import processes, slurm
 from ddl.errors import CourseError, OneLine
 from ddl.failure import SLURM_ENDS
 from ddl.job import Job, option_arguments, resolve_script
-from ddl.log import last_lines
 from ddl.plan import HERE, job_of, plan
 from ddl.progress import EVENT, JOB, end_of, events_of, launcher_events, one_record, progress_of
-from ddl.record import (
-    FULL,
-    DamagedFile,
-    RunFolder,
-    StorageError,
-    course_root,
-    data_dir,
-    is_full,
-    processes_of,
-    read_json,
-    read_json_lines,
-    runs_dir,
-)
+from ddl.records.folder import RunFolder, StorageError, processes_of
+from ddl.records.jsonfiles import FULL, DamagedFile, is_full, read_json, read_json_lines
+from ddl.records.log import last_lines
+from ddl.records.paths import course_root, data_dir, runs_dir
 from ddl.site import Site
 
 __all__ = [

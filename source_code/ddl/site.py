@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ddl import sitefile, sitekey
 from ddl.allocation import Allocation
-from ddl.machine import container_around, cores_of_host, gpu_names, usable_cores
+from ddl.records.machine import container_around, cores_of_host, gpu_names, usable_cores
 from ddl.sitekey import SiteError
 
 __all__ = ["Site", "SiteError", "gpu_names", "usable_cores"]

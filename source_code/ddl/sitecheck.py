@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ddl.job import Job
 from ddl.plan import plan
-from ddl.record import data_dir, runs_dir
+from ddl.records.paths import data_dir, runs_dir
 from ddl.report import Check
 from ddl.sitekey import seconds
 

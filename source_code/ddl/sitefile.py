@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from ddl.record import course_root
+from ddl.records.paths import course_root
 from ddl.sitekey import SiteError
 
 __all__ = ["SiteFile", "find"]

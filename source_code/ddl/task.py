@@ -31,8 +31,11 @@ import psutil
 from ddl import cluster, processes, rendezvous
 from ddl.job import split_rank_line
 from ddl.place import VARIABLE, Place
-from ddl.log import keep_writing
-from ddl.record import RunFolder, StorageError, host_name, read_json, runs_dir
+from ddl.records.folder import RunFolder, StorageError
+from ddl.records.jsonfiles import read_json
+from ddl.records.log import keep_writing
+from ddl.records.machine import host_name
+from ddl.records.paths import runs_dir
 
 __all__ = ["main"]
 

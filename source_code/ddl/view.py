@@ -15,8 +15,9 @@ from html import escape
 from pathlib import Path
 
 from ddl.chart import chart_svg
-from ddl.log import TAIL_BYTES, LogTail
-from ddl.record import DamagedFile, RunFolder, read_json
+from ddl.records.folder import RunFolder
+from ddl.records.jsonfiles import DamagedFile, read_json
+from ddl.records.log import TAIL_BYTES, LogTail
 
 __all__ = ["LiveView", "PlainView", "data_label", "is_live", "of", "summary", "summary_html"]
 

@@ -15,9 +15,9 @@ import numpy as np
 from ddl import options
 from ddl.data import DataError, Order, load, shard
 from ddl.journal import Journal
-from ddl.machine import threads_per_rank
 from ddl.recipes import REFERENCE_BATCH
-from ddl.record import RunFolder
+from ddl.records.folder import RunFolder
+from ddl.records.machine import threads_per_rank
 from ddl.table import Table
 
 __all__ = [

@@ -5,7 +5,7 @@ import math
 import os
 import time
 
-from ddl.record import Recorder
+from ddl.records.recorder import Recorder
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--epochs", type=int, default=6)

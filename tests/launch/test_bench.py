@@ -12,7 +12,7 @@ pytest.importorskip("horovod.tensorflow")
 from ddl import RunFailed, launch
 from ddl.bandwidth import bandwidths, pairs
 from ddl.bandwidth_plot import plot_bandwidth, plot_pairs
-from ddl.record import read_json_lines
+from ddl.records.jsonfiles import read_json_lines
 
 pytestmark = pytest.mark.slow
 

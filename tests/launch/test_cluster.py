@@ -9,10 +9,9 @@ import sys
 import time
 
 import pytest
-
 from ddl import launch, runs
 from ddl.cluster import Cluster, answers
-from ddl.record import read_json
+from ddl.records.jsonfiles import read_json
 
 READ = """
     import os, sys, time

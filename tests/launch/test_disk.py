@@ -4,10 +4,9 @@ import os
 import subprocess
 
 import pytest
-
 from ddl import attach, launch, runs
 from ddl.cli import main
-from ddl.record import StorageError
+from ddl.records.folder import StorageError
 
 pytestmark = pytest.mark.slow
 
@@ -15,7 +14,7 @@ pytestmark = pytest.mark.slow
 FILL = """
     import os, sys, time
     from pathlib import Path
-    from ddl.record import Recorder
+    from ddl.records.folder import Recorder
     folder = Path(os.environ["DDL_RUN_DIR"])
     rank = int(os.environ["HOROVOD_RANK"])
     def fill():

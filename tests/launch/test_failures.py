@@ -10,10 +10,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-
 from ddl import RunFailed, attach, launch, processes, runs
 from ddl.cli import main
-from ddl.record import host_name, read_json, read_json_lines
+from ddl.records.jsonfiles import read_json, read_json_lines
+from ddl.records.machine import host_name
 from ddl.view import final_html
 
 WAIT = """
@@ -258,7 +258,7 @@ STAGES = {
     "training": (
         """
         import os, time
-        from ddl.record import Recorder
+        from ddl.records.folder import Recorder
         if os.environ["HOROVOD_RANK"] == "0":
             recorder = Recorder()
             recorder.event("start", steps=10, epochs=1)

@@ -12,10 +12,9 @@ import time
 from pathlib import Path
 
 import pytest
-
 from ddl import attach, hosts, launch, processes
 from ddl.hierarchy import VARIANTS, plot_variants, variants
-from ddl.record import read_json, read_json_lines
+from ddl.records.jsonfiles import read_json, read_json_lines
 from ddl.run import RunInterrupted
 
 # It takes iproute2, and a machine that lets them make networks: not every one that runs fast tests.

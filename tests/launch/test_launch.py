@@ -8,11 +8,10 @@ import sys
 import time
 
 import pytest
-
 from ddl import attach, launch, processes, runs
 from ddl.cli import main
 from ddl.job import JobError
-from ddl.record import read_json
+from ddl.records.jsonfiles import read_json
 from ddl.site import SiteError, usable_cores
 
 HOROVOD = """
@@ -223,7 +222,7 @@ def test_a_detached_view_of_a_finished_run_reads_its_result(script):
     run = launch(
         script("""
         import os
-        from ddl.record import Recorder
+        from ddl.records.folder import Recorder
         if os.environ["HOROVOD_RANK"] == "0":
             recorder = Recorder()
             recorder.event("start", steps=1, epochs=1.0)

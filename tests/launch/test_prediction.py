@@ -10,7 +10,7 @@ pytest.importorskip("horovod.tensorflow")
 
 from ddl import RunFailed, cost, launch, prediction
 from ddl.prediction_plot import plot_fit, plot_prediction
-from ddl.record import course_root
+from ddl.records.paths import course_root
 
 pytestmark = pytest.mark.slow
 

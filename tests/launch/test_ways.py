@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
-
 from ddl import launch
-from ddl.record import read_json
+from ddl.records.jsonfiles import read_json
 from ddl.way import agreement, kept_weights
 
 pytestmark = pytest.mark.slow

@@ -9,9 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
-
 from ddl import attach, launch, processes, runs
-from ddl.record import read_json
+from ddl.records.jsonfiles import read_json
 from ddl.run import RunFailed
 from ddl.slurm import SlurmError, SlurmJob
 

@@ -5,10 +5,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-
 from ddl.bandwidth import OPERATIONS, algorithm_bandwidth, bandwidths, bus_bandwidth, bus_factor, measured, pairs
 from ddl.bandwidth_plot import plot_bandwidth, plot_pairs
-from ddl.record import Recorded
+from ddl.records.reference import Recorded
 
 KEYS = ("median", "low", "high", "least")
 

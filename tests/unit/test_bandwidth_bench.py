@@ -3,9 +3,9 @@
 import argparse
 
 import pytest
-
-from ddl import bench, machine
+from ddl import bench
 from ddl.bench import BenchError
+from ddl.records import machine
 
 
 def config(*arguments):

@@ -3,9 +3,9 @@
 from importlib import import_module
 
 import pytest
-
-from ddl import hosts, machine
+from ddl import hosts
 from ddl.checkup import doctor
+from ddl.records import machine
 from ddl.report import Check, Report
 from ddl.site import Site
 

@@ -8,11 +8,12 @@ import sys
 import threading
 
 import pytest
-
-from ddl import cluster, launch, machine
+from ddl import cluster, launch
 from ddl.cli import main
 from ddl.cluster import Cluster, ClusterError
-from ddl.record import RunFolder, write_json
+from ddl.records import machine
+from ddl.records.folder import RunFolder
+from ddl.records.jsonfiles import write_json
 
 PAIR = {"worker": ["127.0.0.1:1111", "127.0.0.1:1112"]}
 SERVED = {"chief": ["a:1"], "worker": ["a:2", "b:2", "a:3"], "ps": ["b:1"]}

@@ -1,9 +1,8 @@
 """All-reduce over hosts: arithmetic against counting, the table and the figure."""
 
 import pytest
-
 from ddl.hierarchy import FLAT, VARIANTS, link_bytes, plot_variants, variants
-from ddl.record import Recorded, recorded
+from ddl.records.reference import Recorded, recorded
 
 
 def counted(order, hosts, each, size):

@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from ddl import hosts
 from ddl.job import Job
 from ddl.plan import job_of, plan
@@ -21,7 +20,7 @@ FOLDER = Path("/runs/r1")
 
 @pytest.fixture
 def site(monkeypatch):
-    monkeypatch.setattr("ddl.machine.usable_cores", lambda: 8)
+    monkeypatch.setattr("ddl.records.machine.usable_cores", lambda: 8)
     return hosts.site(rate_mbit=100, hosts=2)
 
 

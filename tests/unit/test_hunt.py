@@ -5,10 +5,9 @@ import json
 
 import numpy
 import pytest
-
 from ddl import hunt
 from ddl.hunt import CHECKS, Witness, checksum, examine, witnesses
-from ddl.record import RunFolder
+from ddl.records.folder import RunFolder
 
 RANKS, STEPS, BATCH, RATE = 3, 4, 8, 0.05
 

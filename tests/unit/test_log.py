@@ -4,8 +4,7 @@ import subprocess
 import sys
 
 import pytest
-
-from ddl.log import LogTail, last_lines
+from ddl.records.log import LogTail, last_lines
 
 
 @pytest.fixture
@@ -99,10 +98,10 @@ def test_the_last_lines_before_an_offset(log):
 
 
 def test_a_writer_outlives_a_full_disk_and_keeps_nothing_back():
-    code = "import os; from ddl.log import keep_writing; keep_writing(); print('no room for this'); os._exit(7)"
+    code = "import os; from ddl.records.log import keep_writing; keep_writing(); print('no room for this'); os._exit(7)"
     with open("/dev/full", "wb") as full:
         asked = subprocess.run([sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE)
     assert (asked.returncode, asked.stderr) == (7, b"")
-    code = "import os; from ddl.log import keep_writing; keep_writing(); print('said', end=''); os._exit(7)"
+    code = "import os; from ddl.records.log import keep_writing; keep_writing(); print('said', end=''); os._exit(7)"
     asked = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE)
     assert (asked.returncode, asked.stdout) == (7, b"said")

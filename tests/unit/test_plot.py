@@ -6,9 +6,8 @@ import matplotlib
 import numpy
 import pandas
 import pytest
-
 from ddl import plot
-from ddl.record import Recorded
+from ddl.records.reference import Recorded
 
 DATA = {"name": "synthetic", "form": "generated", "train_samples": 10_000}
 

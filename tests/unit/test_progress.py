@@ -1,7 +1,6 @@
 import pytest
-
 from ddl.progress import progress_of
-from ddl.record import append_json_line, write_json
+from ddl.records.jsonfiles import append_json_line, write_json
 from ddl.view import summary
 
 

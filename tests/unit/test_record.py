@@ -2,14 +2,14 @@ import json
 import math
 
 import pytest
-
-from ddl import record
+from ddl.records import folder, jsonfiles, machine, paths, reference
+from ddl.records.recorder import Recorder
 
 
 def test_json_is_strict_and_whole(tmp_path):
     numpy = pytest.importorskip("numpy")
     path = tmp_path / "result.json"
-    record.write_json(
+    jsonfiles.write_json(
         path,
         {"nan": math.nan, "inf": [math.inf, 1.0], "np": numpy.float32(0.5), "array": numpy.arange(2), "path": tmp_path},
     )
@@ -25,55 +25,55 @@ def test_json_is_strict_and_whole(tmp_path):
 
 def test_a_failed_write_leaves_the_old_file(tmp_path):
     path = tmp_path / "result.json"
-    record.write_json(path, {"a": 1})
+    jsonfiles.write_json(path, {"a": 1})
     with pytest.raises(TypeError):
-        record.write_json(path, {"a": object()})
-    assert record.read_json(path) == {"a": 1}
+        jsonfiles.write_json(path, {"a": object()})
+    assert jsonfiles.read_json(path) == {"a": 1}
     assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_line_still_being_written_is_left_for_later(tmp_path):
     path = tmp_path / "events.jsonl"
-    assert record.read_json_lines(path) == []
-    record.append_json_line(path, {"event": "step"})
+    assert jsonfiles.read_json_lines(path) == []
+    jsonfiles.append_json_line(path, {"event": "step"})
     with open(path, "a") as file:
         file.write('{"event": "st')
-    assert record.read_json_lines(path) == [{"event": "step"}]
+    assert jsonfiles.read_json_lines(path) == [{"event": "step"}]
 
 
 def test_outside_a_run_the_recorder_writes_nothing(tmp_path, monkeypatch):
     monkeypatch.delenv("DDL_RUN_DIR", raising=False)
     monkeypatch.chdir(tmp_path)
-    recorder = record.Recorder()
+    recorder = Recorder()
     recorder.event("step", step=1)
     recorder.result({"loss": 1.0})
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_result_carries_the_name_of_its_job(tmp_path):
-    record.write_json(tmp_path / "job.json", {"id": "r1", "name": "small batch"})
-    record.Recorder(tmp_path).result({"loss": 1.0})
-    assert record.read_json(tmp_path / "result.json") == {"id": "r1", "name": "small batch", "loss": 1.0}
+    jsonfiles.write_json(tmp_path / "job.json", {"id": "r1", "name": "small batch"})
+    Recorder(tmp_path).result({"loss": 1.0})
+    assert jsonfiles.read_json(tmp_path / "result.json") == {"id": "r1", "name": "small batch", "loss": 1.0}
 
 
 def test_folders_can_be_chosen(monkeypatch, tmp_path):
     monkeypatch.setenv("DDL_DATA_DIR", str(tmp_path / "d"))
     monkeypatch.setenv("DDL_RUNS_DIR", str(tmp_path / "r"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "c"))
-    assert record.data_dir() == tmp_path / "d"
-    assert record.runs_dir() == tmp_path / "r"
+    assert paths.data_dir() == tmp_path / "d"
+    assert paths.runs_dir() == tmp_path / "r"
     monkeypatch.delenv("DDL_DATA_DIR")
-    assert record.data_dir() == tmp_path / "c" / "ddl" / "data"
+    assert paths.data_dir() == tmp_path / "c" / "ddl" / "data"
 
 
 def test_hardware_is_described():
-    hardware = record.hardware()
+    hardware = machine.hardware()
     assert hardware["cores"] >= 1 and hardware["memory_gib"] > 0 and hardware["cpu"]
 
 
 def test_unknown_recorded_results_name_those_that_there_are():
     with pytest.raises(FileNotFoundError, match="there are: "):
-        record.recorded("nonsense")
+        reference.recorded("nonsense")
 
 
 STACK = """Thread 0x01 (most recent call first):
@@ -89,9 +89,9 @@ Current thread 0x02 (most recent call first):
 
 def test_a_stack_is_the_main_thread_from_the_script_down(tmp_path):
     path = tmp_path / "stack-0.txt"
-    assert record.stack_of(path) == ""
+    assert folder.stack_of(path) == ""
     path.write_text(STACK)
-    assert record.stack_of(path).splitlines() == [
+    assert folder.stack_of(path).splitlines() == [
         '  File "/lib/horovod/tensorflow/mpi_ops.py", line 130 in _allreduce',
         '  File "/home/me/train.py", line 6 in <module>',
     ]

@@ -3,9 +3,9 @@
 import subprocess
 
 import pytest
-
-from ddl import machine, site
+from ddl import site
 from ddl.job import Job
+from ddl.records import machine
 
 
 @pytest.fixture

@@ -4,12 +4,11 @@ import getpass
 from dataclasses import replace
 
 import pytest
-
 from ddl import run, sitecheck
 from ddl.checkup import doctor
 from ddl.failure import Failure
 from ddl.progress import RankInfo
-from ddl.record import host_name
+from ddl.records.machine import host_name
 from ddl.site import Site
 
 CLUSTER = Site(
@@ -350,9 +349,9 @@ def test_a_cluster_is_not_asked_for_this_machines_cores(programs, monkeypatch):
 
 
 def test_software_of_the_image_may_be_missing_here(programs, boxed, monkeypatch):
-    from ddl import record
+    from ddl.records import machine
 
-    monkeypatch.setattr(record, "versions", lambda: dict.fromkeys(("tensorflow", "horovod", "tensorflow_addons")))
+    monkeypatch.setattr(machine, "versions", lambda: dict.fromkeys(("tensorflow", "horovod", "tensorflow_addons")))
     states = {each.name: each for each in doctor(boxed).checks}
     assert states["software"].state == "optional"
     assert states["software"].detail.endswith("ranks have the image's")

@@ -4,7 +4,6 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-
 from ddl import site
 from ddl.site import Site, SiteError
 from ddl.sitekey import seconds
@@ -77,7 +76,7 @@ def test_a_local_site_has_what_this_machine_has(read, monkeypatch):
 
 
 def test_hosts_made_on_this_machine_share_its_cores(read, monkeypatch):
-    monkeypatch.setattr("ddl.machine.usable_cores", lambda: 12)
+    monkeypatch.setattr("ddl.records.machine.usable_cores", lambda: 12)
     found = read('scheduler = "namespaces"\nrate_mbit = 100')
     assert (found.nodes, found.rate_mbit, found.cores_per_node, found.gpus_per_node) == (2, 100, 6, 0)
     assert read('scheduler = "namespaces"\nnodes = 4').cores_per_node == 3

@@ -5,8 +5,7 @@ from types import SimpleNamespace
 
 import pandas
 import pytest
-
-from ddl.record import Recorded
+from ddl.records.reference import Recorded
 from ddl.table import compare
 
 HARDWARE = {"host": "vm", "cpu": "Some CPU", "cores": 2, "gpus": []}

@@ -5,9 +5,8 @@ import sys
 
 import numpy as np
 import pytest
-
 from ddl import text, text_plot
-from ddl.record import Recorded
+from ddl.records.reference import Recorded
 
 RNG = np.random.default_rng(0)
 TARGETS = (RNG.random(400) < 0.1).astype(np.int32)

@@ -17,7 +17,8 @@ pytest.importorskip("tensorflow")
 pytest.importorskip("horovod.tensorflow")
 
 from ddl import launch, processes
-from ddl.record import RunFolder, read_json, read_json_lines
+from ddl.records.folder import RunFolder
+from ddl.records.jsonfiles import read_json, read_json_lines
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "source_code" / "train_cifar.py"
@@ -154,7 +155,6 @@ def test_evaluation_over_ranks_is_that_of_a_single_process(two, monkeypatch):
     monkeypatch.syspath_prepend(str(WORKER.parent))
     import tensorflow as tf
     import train_worker
-
     from ddl import models
     from ddl.data.augment import normalise
 

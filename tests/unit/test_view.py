@@ -10,11 +10,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-
 from ddl import chart, view
 from ddl.failure import Failure
 from ddl.progress import Progress, RankInfo
-from ddl.record import write_json
+from ddl.records.jsonfiles import write_json
 
 DATA = {"name": "synthetic", "form": "generated", "train_samples": 2000}
 

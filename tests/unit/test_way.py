@@ -6,9 +6,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-
 from ddl.data import Order
-from ddl.record import RunFolder
+from ddl.records.folder import RunFolder
 from ddl.way import Way, agreement, kept_weights
 
 SMALL = [

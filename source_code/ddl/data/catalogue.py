@@ -7,7 +7,7 @@ from pathlib import Path
 from ddl.data import cifar10, quora, store, svhn, synthetic
 from ddl.data.dataset import DataError, balanced_subset
 from ddl.data.download import download, sha256
-from ddl.record import data_dir
+from ddl.records.paths import data_dir
 
 __all__ = ["Entry", "add", "fetch", "is_there", "listing", "load", "load_questions"]
 

@@ -2,13 +2,13 @@
 
 import functools
 import tomllib
-from pathlib import Path
 
+from ddl.records.paths import reference_dir
 from ddl.topology.error import TopologyError
 
 __all__ = ["links", "nvlink_gb_per_s", "pcie_gb_per_s", "rows"]
 
-FILE = Path(__file__).resolve().parents[3] / "results" / "reference" / "links.toml"
+FILE = reference_dir() / "links.toml"
 
 # PCI Express: billion transfers a second and lane, and what of them is left for bytes after the
 # line code (8b/10b, then 128b/130b; PCIe 6 sends flits of 256 bytes, of which 242 are for packets).

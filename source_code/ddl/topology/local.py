@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-from ddl.machine import usable_cores
+from ddl.records.machine import usable_cores
 from ddl.topology import hwloc, nvidia, nvml, sysfs
 from ddl.topology.error import TopologyError
 from ddl.topology.graph import Device, NvLink

@@ -4,14 +4,14 @@ The format stands in the docstring of `ddl.topology`.
 """
 
 import tomllib
-from pathlib import Path
 
+from ddl.records.paths import reference_dir
 from ddl.topology.error import TopologyError
 from ddl.topology.graph import Cache, Core, Device, Network, Numa, NvLink, Socket, SocketLink, Topology
 
 __all__ = ["FOLDER", "names", "parse"]
 
-FOLDER = Path(__file__).resolve().parents[3] / "results" / "reference" / "topologies"
+FOLDER = reference_dir() / "topologies"
 
 DEVICE = {
     "name": str,

@@ -3,9 +3,11 @@
 import functools
 import math
 import os
+import platform
 import re
 import shutil
 import subprocess
+from importlib import metadata
 from pathlib import Path
 
 __all__ = [
@@ -14,8 +16,11 @@ __all__ = [
     "cores_of_host",
     "gpu_names",
     "gpu_numbers",
+    "hardware",
+    "host_name",
     "threads_per_rank",
     "usable_cores",
+    "versions",
 ]
 
 CGROUP = Path("/sys/fs/cgroup")  # a container's limits, where there are any
@@ -105,3 +110,56 @@ def container_around():
         if any(map(os.environ.get, names)) or any(Path(file).exists() for file in files):
             return kind
     return ""
+
+
+def host_name():
+    """What this host is called: Slurm's name of the node in a job, else the host's own.
+
+    Each host made on this machine (`ddl.hosts`) has a name of its own.
+    """
+    return os.environ.get("SLURMD_NODENAME") or platform.node()
+
+
+def hardware():
+    """Describe this host: name, processor, usable cores, memory in GiB, GPUs."""
+    processor = platform.processor() or platform.machine()
+    for line in _lines("/proc/cpuinfo"):
+        if line.startswith("model name"):
+            processor = line.split(":", 1)[1].strip()
+            break
+    memory_kib = next((int(line.split()[1]) for line in _lines("/proc/meminfo") if line.startswith("MemTotal")), 0)
+    return {
+        "host": host_name(),
+        "cpu": processor,
+        "cores": usable_cores(),
+        "memory_gib": round(memory_kib / 2**20, 1),
+        "gpus": list(gpu_names()),
+    }
+
+
+def _lines(path):
+    try:
+        return Path(path).read_text().splitlines()
+    except OSError:
+        return []
+
+
+def versions():
+    """Versions of what a result depends on, without importing any of it."""
+    found = {"python": platform.python_version()}
+    names = {
+        "tensorflow": ("tensorflow", "tensorflow-cpu"),
+        "horovod": ("horovod",),
+        "tensorflow_addons": ("tensorflow-addons",),
+        "ddl": ("ddl-course",),
+    }
+    for key, distributions in names.items():
+        found[key] = next(filter(None, map(_version, distributions)), None)
+    return found
+
+
+def _version(distribution):
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None

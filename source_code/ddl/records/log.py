@@ -8,7 +8,7 @@ import os
 import re
 import sys
 
-from ddl.record import FULL
+from ddl.records.jsonfiles import FULL
 
 __all__ = ["LogTail", "keep_writing", "last_lines"]
 

@@ -1,0 +1,222 @@
+"""What a run leaves behind: its folder, and the records that ranks write into it.
+
+Every file of a run folder has exactly one writer, so nothing needs a lock:
+
+=================  ===========================================================
+job.json           the launcher, before anything starts
+command.sh         the launcher: the printed line, to run again
+launcher.jsonl     the launcher: launched, exit of each rank, end of the run
+rank-<k>.json      rank k as it starts: host, process id, threads; in a cluster its address; and
+                   when its script came to its end
+rank-<k>.log       rank k: everything that it prints
+error-<k>.json     rank k, when an exception ends it
+exit-<k>.json      the task that looks after rank k, on several nodes: how it ended
+hosts              where hosts are made on one machine: their names and addresses
+rendezvous.json    the task of rank 0, on several nodes: where the ranks meet
+events.jsonl       rank 0's training script, as it goes (`Recorder`)
+result.json        rank 0's training script, at the end (`Recorder`)
+reserve            the launcher: room for the last records when the disk is full; gone at the end
+checkpoint.npz     rank 0's training script, when asked to
+weights.npz        rank 0's training script, where it keeps the model's weights at the end
+timeline.json      Horovod in rank 0, where its script asks for that: what it did and when
+tensorboard/       rank 0's training script, where it keeps logs for TensorBoard
+witness-<k>.jsonl  rank k's training script, where it tells: what rank k itself saw, step by step
+requeue            rank 0's training script: it stopped early with a checkpoint to go on from
+dismissed          rank 0 as the coordinator of parameter servers: it is done, the others may go
+=================  ===========================================================
+
+This module is imported by every rank before its script, so it needs the standard library only.
+"""
+
+import contextlib
+import errno
+from dataclasses import dataclass
+from pathlib import Path
+
+from ddl.errors import CourseError
+from ddl.records.jsonfiles import FULL, append_json_line, read_json, write_json, write_text
+from ddl.records.paths import runs_dir
+
+__all__ = ["RunFolder", "StorageError", "processes_of", "stack_of", "start_of"]
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The paths inside one run's folder."""
+
+    path: Path
+
+    @property
+    def job(self):
+        return self.path / "job.json"
+
+    @property
+    def command(self):
+        return self.path / "command.sh"
+
+    @property
+    def launcher(self):
+        return self.path / "launcher.jsonl"
+
+    @property
+    def launcher_log(self):
+        return self.path / "launcher.log"
+
+    @property
+    def events(self):
+        return self.path / "events.jsonl"
+
+    @property
+    def result(self):
+        return self.path / "result.json"
+
+    @property
+    def weights(self):
+        return self.path / "weights.npz"
+
+    @property
+    def reserve(self):
+        return self.path / "reserve"
+
+    @property
+    def requeue(self):
+        return self.path / "requeue"
+
+    @property
+    def dismissed(self):
+        return self.path / "dismissed"
+
+    @property
+    def rendezvous(self):
+        return self.path / "rendezvous.json"
+
+    def rank(self, rank):
+        return self.path / f"rank-{rank}.json"
+
+    def exit(self, rank):
+        return self.path / f"exit-{rank}.json"
+
+    def log(self, rank):
+        return self.path / f"rank-{rank}.log"
+
+    def error(self, rank):
+        return self.path / f"error-{rank}.json"
+
+    def stack(self, rank):
+        return self.path / f"stack-{rank}.txt"
+
+    def witness(self, rank):
+        return self.path / f"witness-{rank}.jsonl"
+
+    # ------------------------------------------------------------ writing
+    # All of it raises `StorageError`; where the disk is full, once `reserve` has been given up.
+
+    def write_text(self, path, text):
+        """Write one file of this folder whole or not at all."""
+        self._keep(path, lambda: write_text(path, text))
+
+    def write_json(self, path, mapping):
+        """Write one JSON file of this folder whole or not at all."""
+        self._keep(path, lambda: write_json(path, mapping))
+
+    def append(self, path, mapping):
+        """Append one line to a JSON-lines file of this folder."""
+        self._keep(path, lambda: append_json_line(path, mapping))
+
+    def set_aside(self):
+        """Keep some room, as far as there is any, for the last records of a run on a full disk."""
+        with contextlib.suppress(OSError):
+            self.reserve.write_bytes(bytes(RESERVE_BYTES))
+
+    def give_up_reserve(self):
+        """Free the room that `set_aside` keeps; return whether there was any."""
+        try:
+            self.reserve.unlink()
+        except OSError:
+            return False
+        return True
+
+    def _keep(self, path, write):
+        try:
+            try:
+                write()
+            except OSError as error:
+                if error.errno not in FULL or not self.give_up_reserve():
+                    raise
+                write()
+                self.set_aside()  # what is left of it
+        except OSError as error:
+            raise StorageError(error, path) from error
+
+
+RESERVE_BYTES = 64 * 1024
+
+
+class StorageError(CourseError, OSError):
+    """A run's folder cannot be written (or read): where, why, and what to do.
+
+    Parameters
+    ----------
+    error : OSError
+        What the system said.
+    path : Path
+        What was to be written.
+    doing : str
+        What could not be done to it.
+    """
+
+    def __init__(self, error, path, doing="written"):
+        super().__init__(
+            f"{path} cannot be {doing}: {error.strerror or error}. {_way_out(error)} (runs are kept in {runs_dir()})"
+        )
+        self.errno = error.errno
+
+
+def _way_out(error):
+    if error.errno in FULL:
+        return "Free some space there, or set DDL_RUNS_DIR to a folder on another disk"
+    if error.errno == errno.EROFS:
+        return "That file system is read-only: set DDL_RUNS_DIR to a folder that you may write"
+    if error.errno in (errno.ENOTDIR, errno.EEXIST):
+        return "A folder is needed there: move that file away, or set DDL_RUNS_DIR to another folder"
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return "You have no permission: set DDL_RUNS_DIR to a folder of your own"
+    return "Set DDL_RUNS_DIR to a folder that can be used"
+
+
+def processes_of(job):
+    """How many ranks a run has, from its ``job.json``; one recorded long ago says its workers."""
+    return job.get("processes", job.get("workers", 0))
+
+
+def start_of(folder):
+    """When a run began, in seconds since the epoch: its launch, or after a queue its first rank.
+
+    Parameters
+    ----------
+    folder : RunFolder
+
+    Returns
+    -------
+    float or None
+        None where nothing has begun.
+    """
+    job = read_json(folder.job) or {}
+    if job.get("site", {}).get("scheduler") == "slurm":
+        return (read_json(folder.rank(0)) or {}).get("started")
+    return job.get("created")
+
+
+def stack_of(path):
+    """Return the main thread's frames in a rank's stack dump, from the script's own down.
+
+    The innermost frame comes first; empty where the rank left no dump.
+    """
+    try:
+        threads = Path(path).read_text(errors="replace").split("\n\n")
+    except OSError:
+        return ""
+    main = next((thread for thread in reversed(threads) if "ddl/rank.py" in thread), "")
+    frames = main.splitlines()[1:]
+    own = next((i for i, line in enumerate(frames) if "ddl/rank.py" in line), len(frames))
+    return "\n".join(frames[:own])

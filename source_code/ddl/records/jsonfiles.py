@@ -1,0 +1,185 @@
+"""JSON files: whole ones, and files of lines that grow."""
+
+import contextlib
+import errno
+import json
+import math
+import os
+from pathlib import Path
+
+from ddl.errors import CourseError
+
+__all__ = [
+    "DamagedFile",
+    "FULL",
+    "JsonLines",
+    "append_json_line",
+    "is_full",
+    "read_json",
+    "read_json_lines",
+    "write_json",
+]
+
+
+# What the system says of a disk, or of a user's share of one, that takes no more.
+FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class DamagedFile(CourseError, ValueError):
+    """A file that is there, and does not hold what it should: empty, cut off, overwritten."""
+
+
+def is_full(path):
+    """Whether the disk that holds `path` has no room left: less than a record takes."""
+    try:
+        disk = os.statvfs(path)
+    except OSError:
+        return False
+    return disk.f_bavail * disk.f_frsize < 4096 or bool(disk.f_files and not disk.f_favail)
+
+
+def _finite(value):
+    """Replace NaN and infinities by None, and NumPy scalars by Python's: strict JSON."""
+    if isinstance(value, dict):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    if isinstance(value, Path):
+        return str(value)
+    if hasattr(value, "item") and not getattr(value, "shape", ()):
+        value = value.item()
+    elif hasattr(value, "tolist"):
+        return _finite(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def write_json(path, mapping):
+    """Write `mapping` to `path` whole or not at all: a reader never sees half a file."""
+    write_text(path, json.dumps(_finite(mapping), indent=1, allow_nan=False) + "\n")
+
+
+def write_text(path, text):
+    path = Path(path)
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        part.write_text(text)
+        os.replace(part, path)
+    finally:
+        with contextlib.suppress(OSError):  # such as a read-only disk, where there is none
+            part.unlink()
+
+
+def read_json(path, needs=None):
+    """Return the object in `path`, or None while the file is not there.
+
+    Parameters
+    ----------
+    path : Path
+    needs : dict from str to type, optional
+        Keys that it must have.
+
+    Raises
+    ------
+    DamagedFile
+        If it cannot be read, is no JSON object, or lacks a key.
+    """
+    try:
+        text = Path(path).read_text()
+        value = json.loads(text)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise DamagedFile(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        problem = "is empty" if os.path.getsize(path) == 0 else f"is damaged: {error}"
+        raise DamagedFile(f"{path} {problem}") from None
+    if problem := _lacks(value, needs or {}):
+        raise DamagedFile(f"{path} is damaged: {problem}")
+    return value
+
+
+def _lacks(value, needs):
+    """Say what an object should have and has not; empty where nothing is missing."""
+    if not isinstance(value, dict):
+        return "not a JSON object"
+    wrong = [
+        key for key, kind in needs.items() if not isinstance(value.get(key), kind) or isinstance(value.get(key), bool)
+    ]
+    return f"without a proper {' and '.join(wrong)}" if wrong else ""
+
+
+def append_json_line(path, mapping):
+    """Append one line in a single write, so that a reader never sees two lines mixed.
+
+    A line that the disk has room for only in part is taken back, before the error is raised.
+    """
+    line = (json.dumps(_finite(mapping), allow_nan=False) + "\n").encode()
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        end = os.fstat(descriptor).st_size
+        if (written := os.write(descriptor, line)) < len(line):
+            os.ftruncate(descriptor, end)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+    finally:
+        os.close(descriptor)
+
+
+class JsonLines:
+    """The objects in a file of JSON lines that grows: each look reads on where the last one ended.
+
+    A last line that is still being written is left for the next look. A damaged one is left out,
+    and counted.
+
+    Parameters
+    ----------
+    path : Path
+    needs : dict from str to type, optional
+        Keys that a line must have, or it is damaged.
+    """
+
+    def __init__(self, path, needs=None):
+        self.path = Path(path)
+        self._needs = needs or {}
+        self._start_over()
+
+    def _start_over(self):
+        self.read = []
+        self.damaged = 0
+        self._file, self._offset = None, 0
+
+    def look(self):
+        """Return all objects so far: the same list each time, grown."""
+        try:
+            with open(self.path, "rb") as file:
+                about = os.fstat(file.fileno())
+                if about.st_ino != self._file or about.st_size < self._offset:
+                    self._start_over()  # another file, or one that was emptied
+                self._file = about.st_ino
+                file.seek(self._offset)
+                new = file.read(about.st_size - self._offset)
+        except FileNotFoundError:
+            self._start_over()
+            return self.read
+        except OSError as error:
+            raise DamagedFile(f"{self.path} cannot be read: {error.strerror}") from None
+        complete = new[: new.rfind(b"\n") + 1]
+        self._offset += len(complete)
+        for line in complete.split(b"\n"):
+            if not line.strip():
+                continue
+            try:
+                value = json.loads(line)
+            except (ValueError, RecursionError):
+                value = None
+            if _lacks(value, self._needs):
+                self.damaged += 1
+            else:
+                self.read.append(value)
+        return self.read
+
+
+def read_json_lines(path, needs=None):
+    """Return the complete, undamaged lines of `path` as objects; see `JsonLines`."""
+    return JsonLines(path, needs).look()

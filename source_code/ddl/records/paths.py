@@ -1,0 +1,35 @@
+"""Where the course, its data and its runs live."""
+
+import os
+from pathlib import Path
+
+__all__ = ["cache_dir", "course_root", "data_dir", "reference_dir", "runs_dir"]
+
+
+def course_root():
+    """The folder that holds ``Start_Here.ipynb``, or the working directory elsewhere."""
+    root = Path(__file__).resolve().parents[3]
+    return root if (root / "Start_Here.ipynb").exists() else Path.cwd()
+
+
+def reference_dir():
+    """The folder of recorded results, ``results/reference``, which comes with the course."""
+    return Path(__file__).resolve().parents[3] / "results" / "reference"
+
+
+def cache_dir():
+    """This user's cache folder for the course (``$XDG_CACHE_HOME/ddl``)."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "ddl"
+
+
+def data_dir():
+    """Where data sets live: ``DDL_DATA_DIR``, else the cache folder's ``data``."""
+    chosen = os.environ.get("DDL_DATA_DIR")
+    return Path(chosen).expanduser() if chosen else cache_dir() / "data"
+
+
+def runs_dir():
+    """Where run folders go: ``DDL_RUNS_DIR``, else ``runs`` in the course folder."""
+    chosen = os.environ.get("DDL_RUNS_DIR")
+    return Path(chosen).expanduser().resolve() if chosen else course_root() / "runs"

@@ -1,0 +1,59 @@
+"""Rank 0's pen."""
+
+import contextlib
+import os
+import sys
+import time
+from pathlib import Path
+
+from ddl.records.folder import RunFolder, StorageError
+from ddl.records.jsonfiles import append_json_line, read_json
+
+__all__ = ["Recorder"]
+
+
+class Recorder:
+    """Rank 0's pen: events while training, and the result at the end.
+
+    Outside a launched run (no ``DDL_RUN_DIR``) it writes nothing, so that a script also works
+    under plain ``python`` or ``horovodrun``. Make one on rank 0 only.
+    """
+
+    def __init__(self, folder=None):
+        folder = folder or os.environ.get("DDL_RUN_DIR")
+        self.folder = RunFolder(Path(folder)) if folder else None
+        self._lost = 0  # events since the last one that could be written
+
+    def event(self, name, **fields):
+        """Append ``{"event": name, "time": now, **fields}`` to ``events.jsonl``.
+
+        Where it cannot be written, as on a full disk, the training goes on without it: the rank's
+        log says so, and a note of the run.
+        """
+        if not self.folder:
+            return
+        try:
+            if self._lost:
+                self._append("note", message=f"{self._lost} records could not be written meanwhile")
+                self._lost = 0
+            self._append(name, **fields)
+        except OSError as error:
+            if not self._lost:
+                self._complain(error)
+            self._lost += 1
+
+    def _append(self, name, **fields):
+        append_json_line(self.folder.events, {"event": name, "time": time.time(), **fields})
+
+    def _complain(self, error):
+        said = f"{StorageError(error, self.folder.events)}. The training goes on, and records of it are lost"
+        print(said, file=sys.stderr, flush=True)
+        with contextlib.suppress(StorageError):
+            self.folder.append(self.folder.events, {"event": "note", "time": time.time(), "message": said})
+
+    def result(self, mapping):
+        """Write ``result.json``, with the run's id and name added from its job."""
+        if self.folder:
+            job = read_json(self.folder.job) or {}
+            names = {key: job[key] for key in ("id", "name") if job.get(key)}
+            self.folder.write_json(self.folder.result, {**names, **mapping})

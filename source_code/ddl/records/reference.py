@@ -1,0 +1,61 @@
+"""Results recorded earlier and kept with the course."""
+
+from ddl.records.jsonfiles import DamagedFile, JsonLines
+from ddl.records.paths import reference_dir
+
+__all__ = ["Recorded", "recorded"]
+
+
+class Recorded:
+    """A run recorded earlier and kept with the course; it reads like a finished `Run`."""
+
+    recorded = True
+    state = "done"
+
+    def __init__(self, result):
+        self.result = result
+        self.id = result.get("id")
+        self.name = result["name"]
+
+    @property
+    def history(self):
+        """The run's evaluations, one row each, as a pandas data frame."""
+        import pandas
+
+        return pandas.DataFrame(self.result["history"])
+
+    def __repr__(self):
+        accuracy = self.result.get("test_accuracy")
+        accuracy = "diverged" if accuracy is None else f"held-out accuracy {accuracy:.1%}"
+        return f"<recorded {self.name}, seed {self.result.get('seed')}: {accuracy}>"
+
+
+def recorded(name):
+    """Return the runs kept in ``results/reference/<name>.jsonl``.
+
+    Parameters
+    ----------
+    name : str
+        For example ``"convergence-cifar10"``.
+
+    Returns
+    -------
+    list of Recorded
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file; the message lists those that there are.
+    """
+    folder = reference_dir()
+    path = folder / f"{name}.jsonl"
+    if not path.exists():
+        there = sorted(file.stem for file in folder.glob("*.jsonl"))
+        raise FileNotFoundError(
+            f"no recorded results named {name!r} in {folder}; there are: {', '.join(there) or 'none'}"
+        )
+    lines = JsonLines(path)
+    results = [Recorded(line) for line in lines.look()]
+    if lines.damaged:
+        raise DamagedFile(f"{path} is damaged in {lines.damaged} of its lines: get it again")
+    return results
