@@ -22,6 +22,7 @@ _HOME = {
     "compare": "table",
     "doctor": "checkup",
     "check": "exam.answers",
+    "beside": "display.guess",
 }
 
 __all__ = list(_HOME)

@@ -5,7 +5,7 @@ https://github.com/NVIDIA/nccl-tests. Sizes are in bytes, times in seconds, band
 in tables 1 GB is 10^9 bytes, and 1 MB 10^6.
 """
 
-from ddl.table import Table
+from ddl.display.table import Table
 
 __all__ = ["OPERATIONS", "algorithm_bandwidth", "bandwidths", "bus_bandwidth", "bus_factor", "measured", "pairs"]
 

@@ -10,8 +10,8 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from ddl import descent, ring
+from ddl.display.style import is_live
 from ddl.plot import COLOURS, LINES, MARKERS, Picture, styled
-from ddl.view import is_live
 
 __all__ = [
     "plot_average",

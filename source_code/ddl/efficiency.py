@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy
 
 from ddl import cost
+from ddl.display.table import Table
 from ddl.records.paths import reference_dir
-from ddl.table import Table
 
 __all__ = [
     "PARTS",

@@ -308,7 +308,7 @@ class Examination:
         )
 
     def _repr_html_(self):
-        from ddl.view import STYLE
+        from ddl.display.style import STYLE
 
         rows = "".join(
             f"<tr><td>{_sign(finding)}</td><td>{escape(finding.name)}</td><td>{escape(finding.sentence)}</td></tr>"

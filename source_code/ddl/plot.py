@@ -16,8 +16,8 @@ import pandas
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from ddl.chart import short
-from ddl.view import data_label
+from ddl.display.chart import short
+from ddl.display.style import data_label
 
 __all__ = [
     "Picture",

@@ -25,9 +25,9 @@ from dataclasses import dataclass, replace
 import numpy
 
 from ddl import cost
+from ddl.display.table import Table
 from ddl.efficiency import efficiency
 from ddl.records.paths import reference_dir
-from ddl.table import Table
 from ddl.topology.graph import Network
 from ddl.topology.link import pcie_gb_per_s
 

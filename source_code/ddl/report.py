@@ -61,7 +61,7 @@ class Report:
         return "\n".join([*lines, self._conclusion()])
 
     def _repr_html_(self):
-        from ddl.view import STYLE
+        from ddl.display.style import STYLE
 
         rows = "".join(
             f"<tr><td>{SIGNS[check.state]}&nbsp;{check.state}</td><td>{escape(check.name)}</td>"

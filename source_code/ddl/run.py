@@ -419,12 +419,12 @@ class Run:
         return path.read_text(errors="replace")
 
     def __repr__(self):
-        from ddl.view import summary
+        from ddl.display.view import summary
 
         return summary(self.progress())
 
     def _repr_html_(self):
-        from ddl.view import summary_html
+        from ddl.display.view import summary_html
 
         return summary_html(self.progress())
 
@@ -441,7 +441,7 @@ class Run:
             This run, whichever way it ended.
         """
         if view is None:
-            from ddl import view as views
+            from ddl.display import view as views
 
             view = views.of(self)
         try:

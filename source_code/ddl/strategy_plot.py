@@ -2,8 +2,8 @@
 
 import numpy
 
+from ddl.display.style import data_label
 from ddl.plot import COLOURS, LINES, MARKERS, Picture, styled
-from ddl.view import data_label
 from ddl.way import differences, kept_weights
 
 __all__ = ["plot_agreement", "plot_loss_scaling", "plot_staleness"]

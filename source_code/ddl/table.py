@@ -2,14 +2,13 @@
 
 import math
 import statistics
-from html import escape
-from numbers import Real
 
 import pandas
 
-from ddl.view import STYLE, data_label
+from ddl.display.style import data_label
+from ddl.display.table import Shown, cell, is_number
 
-__all__ = ["Comparison", "Shown", "Table", "compare"]
+__all__ = ["Comparison", "compare"]
 
 
 def compare(runs, at=None, steps=None, epochs=None):
@@ -96,7 +95,7 @@ def _row(name, recorded, arm, unit, limit):
     finished = [run for run in arm if run.result is not None]
     results = [run.result for run in finished]
     points = [point for run in finished if (point := _point(run, unit, limit)) is not None]
-    accuracies = [p["test_accuracy"] for p in points if _is_number(p["test_accuracy"])]
+    accuracies = [p["test_accuracy"] for p in points if is_number(p["test_accuracy"])]
     return {
         "arm": f"{name} (recorded)" if recorded else name,
         "ranks": _same(_of_job(run, "ranks", "workers") for run in arm),
@@ -160,10 +159,10 @@ def _verdicts(rows):
         peers = [
             peer
             for peer in rows
-            if all(peer[key] == row[key] for key in ("data", "recorded")) and _is_number(peer["test_accuracy"])
+            if all(peer[key] == row[key] for key in ("data", "recorded")) and is_number(peer["test_accuracy"])
         ]
         best = max(peers, key=lambda r: r["test_accuracy"], default=None)
-        if not _is_number(row["test_accuracy"]) or len(peers) < 2:
+        if not is_number(row["test_accuracy"]) or len(peers) < 2:
             verdicts.append("")
             continue
         gap = best["test_accuracy"] - row["test_accuracy"]
@@ -196,64 +195,13 @@ def _same(values):
     """The one value that all share, or all of them: an arm that is not one arm must show it."""
     different = list(dict.fromkeys(value for value in values if value is not None))
     if len(different) > 1:
-        return " / ".join(f"{v:g}" if _is_number(v) else str(v) for v in different)
+        return " / ".join(f"{v:g}" if is_number(v) else str(v) for v in different)
     return different[0] if different else None
 
 
 def _mean(values):
-    values = [value for value in values if _is_number(value)]
+    values = [value for value in values if is_number(value)]
     return statistics.fmean(values) if values else math.nan
-
-
-def _is_number(value):
-    return isinstance(value, Real) and not math.isnan(value)
-
-
-class Shown(pandas.DataFrame):
-    """A DataFrame with plain values that is shown rounded, with units and a caption."""
-
-    @property
-    def _constructor(self):
-        return pandas.DataFrame  # a column or row taken out of the table is ordinary pandas again
-
-    def readable(self):
-        """Return the table as text cells, the way that it is shown."""
-        raise NotImplementedError
-
-    def _caption(self):
-        raise NotImplementedError
-
-    def __repr__(self):
-        return f"{self.readable().to_string(index=False)}\n{self._caption()}"
-
-    def _repr_html_(self):
-        html = self.readable().to_html(index=False, border=0)
-        return (
-            f'{STYLE}<div class="ddl ddl-wide"><div class="ddl-scroll">{html}</div>'
-            f'<div class="ddl-under">{escape(self._caption())}</div></div>'
-        )
-
-
-class Table(Shown):
-    """A table whose columns each have a label and a format."""
-
-    @classmethod
-    def of(cls, rows, labels, caption):
-        """Make a table of dictionaries, with ``{column: (label, format)}`` of what is shown."""
-        table = cls(rows)
-        table.attrs.update(labels=labels, caption=caption)
-        return table
-
-    def readable(self):
-        return pandas.DataFrame(
-            {
-                label: [_cell(value, form) for value in self[column]]
-                for column, (label, form) in self.attrs["labels"].items()
-            }
-        )
-
-    def _caption(self):
-        return self.attrs["caption"]
 
 
 class Comparison(Shown):
@@ -302,28 +250,22 @@ def _readable(row):
     sd = f"\u00a0±\u00a0{100 * row['test_accuracy_sd']:.1f}" if row["test_accuracy_sd"] >= 0 else ""
     return {
         "arm": row["arm"] + (f" ({row['note']})" if row["note"] else ""),
-        "ranks × threads": f"{_cell(row['ranks'])} × {_cell(row['threads'])}",
-        "global batch": _cell(row["global_batch"], ",.0f"),
-        "learning rate": _cell(row["learning_rate"], ".4g"),
-        "steps": _cell(row["steps"], ",.0f"),
-        "epochs": _cell(row["epochs"], ".4g"),
-        "samples": _cell(row["samples"], ",.0f"),
+        "ranks × threads": f"{cell(row['ranks'])} × {cell(row['threads'])}",
+        "global batch": cell(row["global_batch"], ",.0f"),
+        "learning rate": cell(row["learning_rate"], ".4g"),
+        "steps": cell(row["steps"], ",.0f"),
+        "epochs": cell(row["epochs"], ".4g"),
+        "samples": cell(row["samples"], ",.0f"),
         "held-out accuracy, %": _percent(row["test_accuracy"]) + f"{sd}\u00a0(n={row['seeds']})",
         "against the best": row["verdict"],
         "training accuracy, %": _percent(row["train_accuracy"]),
-        "images/s": _cell(row["images_per_s"], ",.0f"),
-        "ratio": _cell(row["ratio"], ".2f"),
-        "train, s": _cell(row["train_seconds"], ",.1f"),
-        "data": _cell(row["data"]),
-        "hardware": _cell(row["hardware"]),
+        "images/s": cell(row["images_per_s"], ",.0f"),
+        "ratio": cell(row["ratio"], ".2f"),
+        "train, s": cell(row["train_seconds"], ",.1f"),
+        "data": cell(row["data"]),
+        "hardware": cell(row["hardware"]),
     }
 
 
-def _cell(value, form="g"):
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return "–"
-    return format(value, form) if _is_number(value) else str(value)
-
-
 def _percent(value):
-    return f"{100 * value:.1f}" if _is_number(value) else "–"
+    return f"{100 * value:.1f}" if is_number(value) else "–"

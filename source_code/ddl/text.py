@@ -10,7 +10,7 @@ import math
 import numpy as np
 import pandas
 
-from ddl.table import Shown
+from ddl.display.table import Shown
 
 __all__ = [
     "Report",

@@ -14,11 +14,11 @@ import numpy as np
 
 from ddl import options
 from ddl.data import DataError, Order, load, shard
+from ddl.display.table import Table
 from ddl.journal import Journal
 from ddl.recipes import REFERENCE_BATCH
 from ddl.records.folder import RunFolder
 from ddl.records.machine import threads_per_rank
-from ddl.table import Table
 
 __all__ = [
     "KEPT",

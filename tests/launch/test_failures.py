@@ -12,9 +12,9 @@ import psutil
 import pytest
 from ddl import RunFailed, attach, launch, processes, runs
 from ddl.cli import main
+from ddl.display.view import final_html
 from ddl.records.jsonfiles import read_json, read_json_lines
 from ddl.records.machine import host_name
-from ddl.view import final_html
 
 WAIT = """
     import os, sys, time

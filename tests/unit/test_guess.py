@@ -2,8 +2,7 @@
 
 import numpy
 import pytest
-
-from ddl.guess import beside
+from ddl.display.guess import beside
 
 
 @pytest.mark.parametrize(

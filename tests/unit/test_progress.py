@@ -1,7 +1,7 @@
 import pytest
+from ddl.display.view import summary
 from ddl.progress import progress_of
 from ddl.records.jsonfiles import append_json_line, write_json
-from ddl.view import summary
 
 
 class Folder:

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from ddl import chart, view
+from ddl.display import chart, style, view
 from ddl.failure import Failure
 from ddl.progress import Progress, RankInfo
 from ddl.records.jsonfiles import write_json
@@ -337,10 +337,10 @@ def test_summary(fields, text):
 
 
 def test_data_is_named_with_its_form():
-    assert view.data_label({"name": "cifar10", "form": "official"}) == "cifar10 (official)"
-    assert view.data_label(None) == "data not recorded"
+    assert style.data_label({"name": "cifar10", "form": "official"}) == "cifar10 (official)"
+    assert style.data_label(None) == "data not recorded"
     questions = {"name": "quora", "form": "as added", "train_samples": 1000, "unit": "questions"}
-    assert view.data_label(questions) == "quora (as added), 1,000 questions"
+    assert style.data_label(questions) == "quora (as added), 1,000 questions"
 
 
 # ---------------------------------------------------------------- what ranks print

@@ -43,7 +43,7 @@ import pandas as pd
 
 import ddl
 from ddl import descent, descent_plot as draw, launch, ring
-from ddl.guess import beside
+from ddl import beside
 
 draws = {"reader": 2000, "smoke": 200}[size]
 many = descent.generated(64)  # 64 points around y = x, with noise

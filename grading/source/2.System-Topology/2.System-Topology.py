@@ -44,7 +44,7 @@ from ddl import bandwidth_plot, cost, efficiency_plot, hierarchy, hosts
 from ddl import launch, prediction, prediction_plot, recorded
 from ddl import topology, topology_plot
 from ddl.bandwidth import bandwidths, pairs
-from ddl.guess import beside
+from ddl import beside
 
 smoke = size == "smoke"
 messages = dict(  # the largest in bytes, seconds for each size

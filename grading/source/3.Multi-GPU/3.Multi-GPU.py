@@ -46,7 +46,7 @@ import ddl
 from ddl import compare, efficiency, efficiency_plot, hunt, launch
 from ddl import strategy_plot, text, text_plot
 from ddl.difference import difference
-from ddl.guess import beside
+from ddl import beside
 from ddl.way import agreement
 
 smoke = size == "smoke"

@@ -54,7 +54,7 @@ class Answers:
         return "\n".join([*rows, *self.troubles, self._total()])
 
     def _repr_html_(self):
-        from ddl.view import STYLE
+        from ddl.display.style import STYLE
 
         rows = "".join(
             f'<tr><td>{escape(question)}</td><td><span class="ddl-chip ddl-'
@@ -117,13 +117,13 @@ def check(notebook=None):
     """
     from IPython import get_ipython
 
-    from ddl import view
+    from ddl.display import style
 
     shell = get_ipython()
     if shell is None:
         raise ValueError("check() works in a notebook; in a terminal: `ddl check LESSON`")
     path = find_notebook(notebook) if notebook else _this_notebook(shell.user_ns)
-    if not view.is_live():
+    if not style.is_live():
         print(_check_names(path, shell.user_ns))
         return
     _show_button(path, shell.user_ns)

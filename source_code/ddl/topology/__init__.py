@@ -120,12 +120,12 @@ def compare(topologies):
 
     Returns
     -------
-    ddl.table.Table
+    ddl.display.table.Table
         A row a machine. ``slowest_gb_per_s`` and ``fastest_gb_per_s``: of all pairs of its GPUs,
         per direction and nominal, NaN with fewer than two GPUs or where no rate is known.
         ``network_gb_per_s``: all its network cards for training, per direction.
     """
-    from ddl.table import Table
+    from ddl.display.table import Table
 
     rows = []
     for topology in topologies:

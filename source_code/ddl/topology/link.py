@@ -57,11 +57,11 @@ def links():
 
     Returns
     -------
-    ddl.table.Table
+    ddl.display.table.Table
         A row a kind. ``gb_per_s``: GB/s (10^9 bytes a second) per direction; ``both_gb_per_s``:
         both directions together (memory has one bus for both: the two are the same).
     """
-    from ddl.table import Table
+    from ddl.display.table import Table
 
     labels = {
         "link": ("link", ""),

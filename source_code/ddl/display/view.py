@@ -6,20 +6,19 @@ The live panel is made of widgets only while the run goes on. At the end it is r
 HTML, so that a saved or exported notebook still shows the summary, the chart or the failure.
 """
 
-import os
 import shutil
 import sys
 import time
 from collections import deque
 from html import escape
-from pathlib import Path
 
-from ddl.chart import chart_svg
+from ddl.display.chart import chart_svg
+from ddl.display.style import STYLE, data_label, is_live
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import DamagedFile, read_json
 from ddl.records.log import TAIL_BYTES, LogTail
 
-__all__ = ["LiveView", "PlainView", "data_label", "is_live", "of", "summary", "summary_html"]
+__all__ = ["LiveView", "PlainView", "of", "summary", "summary_html"]
 
 SIGNS = {
     "queued": "…",
@@ -32,7 +31,6 @@ SIGNS = {
     "lost": "?",
     "damaged": "!",
 }
-STYLE = f"<style>\n{Path(__file__).with_name('view.css').read_text()}</style>"
 COPY = escape(
     "const code = this.parentElement.querySelector('code');"
     "const done = () => { this.textContent = 'Copied' };"
@@ -52,20 +50,6 @@ def of(run):
     return LiveView(run) if is_live() else PlainView(run)
 
 
-def is_live():
-    """Whether what is shown may move: ``DDL_VIEW`` (plain or live), or what fits this process."""
-    chosen = os.environ.get("DDL_VIEW")
-    if chosen not in (None, "", "live", "plain"):
-        raise ValueError(f"DDL_VIEW is {chosen!r}; it can be 'plain' or 'live'")
-    if chosen:
-        return chosen == "live"
-    # Jupyter's server names the session of every kernel that it starts for a person;
-    # papermill and nbconvert start kernels without one.
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython else None
-    return "JPY_SESSION_NAME" in os.environ and getattr(shell, "kernel", None) is not None
-
-
 # ---------------------------------------------------------------- one line about a run
 
 
@@ -83,15 +67,6 @@ def summary_html(progress):
     chip = f'<b class="ddl-chip ddl-{progress.state}">{escape(parts[0])}</b>'
     facts = "".join(f"<span>{escape(part)}</span>" for part in parts[1:])
     return f'{STYLE}<div class="ddl ddl-row">{chip}{facts}</div>'
-
-
-def data_label(data):
-    """Name a data set, its form and its size: ``synthetic (generated), 10,000 pictures``."""
-    if not data:
-        return "data not recorded"
-    unit = data.get("unit", "pictures")
-    size = f", {data['train_samples']:,} {unit}" if data.get("train_samples") else ""
-    return f"{data['name']} ({data['form']}){size}"
 
 
 def _speed_unit(data):

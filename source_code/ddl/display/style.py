@@ -1,0 +1,33 @@
+"""What all that is shown shares: the style sheet, whether it may move, and how data is named."""
+
+import os
+import sys
+from pathlib import Path
+
+__all__ = ["STYLE", "data_label", "is_live"]
+
+
+STYLE = f"<style>\n{Path(__file__).with_name('style.css').read_text()}</style>"
+
+
+def is_live():
+    """Whether what is shown may move: ``DDL_VIEW`` (plain or live), or what fits this process."""
+    chosen = os.environ.get("DDL_VIEW")
+    if chosen not in (None, "", "live", "plain"):
+        raise ValueError(f"DDL_VIEW is {chosen!r}; it can be 'plain' or 'live'")
+    if chosen:
+        return chosen == "live"
+    # Jupyter's server names the session of every kernel that it starts for a person;
+    # papermill and nbconvert start kernels without one.
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    return "JPY_SESSION_NAME" in os.environ and getattr(shell, "kernel", None) is not None
+
+
+def data_label(data):
+    """Name a data set, its form and its size: ``synthetic (generated), 10,000 pictures``."""
+    if not data:
+        return "data not recorded"
+    unit = data.get("unit", "pictures")
+    size = f", {data['train_samples']:,} {unit}" if data.get("train_samples") else ""
+    return f"{data['name']} ({data['form']}){size}"
