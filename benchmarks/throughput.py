@@ -101,8 +101,8 @@ def plain_keras_fit(model, batch, steps):
     import time
 
     import tensorflow as tf
-    from ddl import models
     from ddl.data import load
+    from ddl.training import models
 
     data = load("synthetic", train_samples=SAMPLES, test_samples=100)
     pictures = data.train_images.astype("float32") / 255

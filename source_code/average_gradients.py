@@ -8,7 +8,7 @@ them. Under `ddl run` rank 0 writes each step into events.jsonl, and into result
 all-reduces of several sizes took.
 """
 
-from ddl.options import SEED, Integer, Number, parser
+from ddl.training.options import SEED, Integer, Number, parser
 
 
 def parse(arguments=None):

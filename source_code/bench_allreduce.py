@@ -14,8 +14,8 @@ what else the machine is doing hits all alike. A size is that of the result: eac
 1/N of an all-gather's, as the nccl-tests count it.
 """
 
-from ddl import bench
-from ddl.options import Number, parser
+from ddl.training import bench
+from ddl.training.options import Number, parser
 
 OPERATIONS = ("all_reduce", "broadcast", "all_gather")
 IMPLEMENTATIONS = ("auto", "ring", "nccl")
@@ -50,9 +50,18 @@ import time
 
 import tensorflow as tf
 from ddl import cluster
-from ddl.bench import BenchError, interface_of, link, nccl_settings, refuse_what_does_not_fit, repeats, sizes, timing
 from ddl.records.machine import hardware, threads_per_rank, versions
 from ddl.records.recorder import Recorder
+from ddl.training.bench import (
+    BenchError,
+    interface_of,
+    link,
+    nccl_settings,
+    refuse_what_does_not_fit,
+    repeats,
+    sizes,
+    timing,
+)
 
 TURNS = 3  # of each size; one repetition at the beginning of a turn is not kept
 

@@ -15,8 +15,8 @@ device         copies by TensorFlow between rank 0's host memory and its GPUs, a
                (written without a GPU at hand: not run on one)
 """
 
-from ddl import bench
-from ddl.options import parser
+from ddl.training import bench
+from ddl.training.options import parser
 
 PATHS = ("tcp", "shared_memory", "horovod", "device")
 
@@ -41,9 +41,9 @@ import time
 import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
-from ddl.bench import BenchError, address, link, refuse_what_does_not_fit, repeats, sizes, timing
 from ddl.records.machine import hardware, threads_per_rank, versions
 from ddl.records.recorder import Recorder
+from ddl.training.bench import BenchError, address, link, refuse_what_does_not_fit, repeats, sizes, timing
 
 WARM_UP = 3  # round trips of each size
 COPIES = 5  # of a message in a rank's memory at the most

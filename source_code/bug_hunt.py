@@ -8,7 +8,7 @@ down what it itself saw in witness-<k>.jsonl (ddl/hunt.py): that is where to loo
 """
 
 from ddl.hunt import CASES
-from ddl.options import SEED, Integer, Number, parser
+from ddl.training.options import SEED, Integer, Number, parser
 
 
 def parse(arguments=None):

@@ -4,7 +4,7 @@ ddl run --workers 2 hello.py
 horovodrun --gloo -np 2 python source_code/hello.py
 """
 
-from ddl.options import parser
+from ddl.training.options import parser
 
 if __name__ == "__main__":
     parser(__doc__).parse_args()  # it has none: any end here, as what is imported takes seconds

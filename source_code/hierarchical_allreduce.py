@@ -9,9 +9,9 @@ which do a part inside each host so that less has to cross. Each result is compa
 own, number by number. What crossed is read from the counters of the hosts' interfaces.
 """
 
-from ddl import bench
-from ddl.bench import FLAT, VARIANTS
-from ddl.options import parser
+from ddl.training import bench
+from ddl.training.bench import FLAT, VARIANTS
+from ddl.training.options import parser
 
 
 def parse(arguments=None):
@@ -42,11 +42,11 @@ import numpy as np
 import psutil
 import tensorflow as tf
 from ddl import hosts
-from ddl.bench import BenchError, address, refuse_what_does_not_fit, repeats, sizes, timing
 from ddl.efficiency import spread
 from ddl.hierarchy import link_bytes
 from ddl.records.machine import hardware, threads_per_rank, versions
 from ddl.records.recorder import Recorder
+from ddl.training.bench import BenchError, address, refuse_what_does_not_fit, repeats, sizes, timing
 
 WARM_UP = 2  # turns of each size
 LEAST = 5  # turns that are measured, however long they take: quartiles need some

@@ -9,7 +9,7 @@ whole batch: by what is really in it, also where the last batch of a data set is
 `result.json` has what came out of each way.
 """
 
-from ddl.options import SEED, Integer, Number, parser, split_evenly
+from ddl.training.options import SEED, Integer, Number, parser, split_evenly
 
 
 def parse(arguments=None):
@@ -41,12 +41,12 @@ from typing import Callable
 
 import numpy as np
 import tensorflow as tf
-from ddl import models
 from ddl.data import DataError, Order, load
 from ddl.data.augment import normalise
 from ddl.records.machine import hardware, versions
 from ddl.records.recorder import Recorder
-from ddl.way import devices_for, losses_and_hits
+from ddl.training import models
+from ddl.training.strategy import devices_for, losses_and_hits
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ turns: together, and apart: side by side, each at its own pace, averaging nothin
 computing costs in company.
 """
 
-from ddl.options import MODELS, SEED, Integer, Number, parser
+from ddl.training.options import MODELS, SEED, Integer, Number, parser
 
 SAMPLES = 2048
 
@@ -78,8 +78,6 @@ import horovod.tensorflow as hvd
 import numpy as np
 import psutil
 import tensorflow as tf
-from ddl import models
-from ddl import optimizer as optimizers
 from ddl.data import DataError, Order, shard
 from ddl.data.augment import augment, normalise
 from ddl.efficiency import PARTS, spread
@@ -88,6 +86,8 @@ from ddl.records.jsonfiles import read_json
 from ddl.records.machine import hardware, threads_per_rank, versions
 from ddl.records.recorder import Recorder
 from ddl.timeline import FILE
+from ddl.training import models
+from ddl.training import optimizer as optimizers
 from tensorflow.keras import layers
 
 CLASSES = 10

@@ -13,7 +13,7 @@ The data are SVHN (`ddl data fetch svhn`), or generated pictures of the same for
 
 from pathlib import Path
 
-from ddl.options import SEED, Integer, Number, parser, split_evenly
+from ddl.training.options import SEED, Integer, Number, parser, split_evenly
 
 
 def parse(arguments=None):
@@ -49,12 +49,12 @@ import sys
 
 import numpy as np
 import tensorflow as tf
-from ddl import models
 from ddl.data import DataError, Order, load, shard
 from ddl.data.augment import normalise
-from ddl.journal import Journal
 from ddl.records.machine import threads_per_rank
-from ddl.way import devices_for, losses_and_hits
+from ddl.training import models
+from ddl.training.journal import Journal
+from ddl.training.strategy import devices_for, losses_and_hits
 
 TEST_BATCH = 500
 CHECK_RATE = 0.1  # of plain SGD: any factor on the gradient is then a factor on the update

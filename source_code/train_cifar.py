@@ -10,9 +10,9 @@ events.jsonl while it trains and result.json at the end; elsewhere it only print
 scheduler is about to end leaves a checkpoint; started again in its folder, it goes on from there.
 """
 
-from ddl.options import MODELS, SEED, Integer, Number, parser
-from ddl.recipes import BASE_RATES, RECIPES
-from ddl.schedule import DECAYS
+from ddl.training.options import MODELS, SEED, Integer, Number, parser
+from ddl.training.recipes import BASE_RATES, RECIPES
+from ddl.training.schedule import DECAYS
 
 
 def parse(arguments=None):
@@ -83,15 +83,15 @@ import sys
 import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
-from ddl import checkpoint, models, optimizer
 from ddl.data import DataError, Order, load
 from ddl.data.augment import augment, normalise
-from ddl.journal import Journal
-from ddl.noise import NoiseScale
-from ddl.recipes import SettingError, settle
 from ddl.records.folder import StorageError
 from ddl.records.machine import threads_per_rank
-from ddl.schedule import Schedule
+from ddl.training import checkpoint, models, optimizer
+from ddl.training.journal import Journal
+from ddl.training.noise import NoiseScale
+from ddl.training.recipes import SettingError, settle
+from ddl.training.schedule import Schedule
 
 TEST_BATCH = 500  # small enough for any device, large enough to keep it busy
 # Look whether the training diverged or must make room: a look waits for the GPU, so not each step.

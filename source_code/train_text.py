@@ -13,7 +13,7 @@ the run's folder, too. `--export FOLDER` writes our own embedding as a folder fo
 
 from pathlib import Path
 
-from ddl.options import OWN, SEED, Integer, Number, parser, split_evenly
+from ddl.training.options import OWN, SEED, Integer, Number, parser, split_evenly
 
 STRATEGIES = ("single", "mirrored", "mirrored_loop", "multi_worker", "horovod")
 
@@ -83,11 +83,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
-from ddl import cluster, embedding, text
+from ddl import cluster, text
 from ddl.data import DataError, Order, load_questions, shard
-from ddl.journal import Journal
 from ddl.records.machine import threads_per_rank
-from ddl.way import devices_for, mean_so_far
+from ddl.training import embedding
+from ddl.training.journal import Journal
+from ddl.training.strategy import devices_for, mean_so_far
 
 EVALUATION_BATCH = 1000
 CURVE_POINTS = 200

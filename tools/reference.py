@@ -22,8 +22,8 @@ from pathlib import Path
 
 from ddl import hosts, launch
 from ddl.data import DataError, fetch
-from ddl.recipes import BASE_RATES, RECIPES
 from ddl.records.jsonfiles import read_json, write_json
+from ddl.training.recipes import BASE_RATES, RECIPES
 from lessons import ROOT
 from line import Line
 

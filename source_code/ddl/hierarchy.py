@@ -4,9 +4,9 @@
 in bytes, times in seconds, and 1 MB is 10^6 bytes.
 """
 
-from ddl.bench import FLAT, VARIANTS
 from ddl.display.table import Table
 from ddl.plot import COLOURS, LINES, MARKERS, Picture, styled
+from ddl.training.bench import FLAT, VARIANTS
 
 __all__ = ["FLAT", "VARIANTS", "link_bytes", "plot_variants", "variants"]
 

@@ -40,7 +40,7 @@ def main():
     _set_threads(threads)
     folder = os.environ.get("DDL_RUN_DIR")
     folder = RunFolder(Path(folder)) if folder else None
-    # A warning of the time limit may come while the script imports: `ddl.checkpoint.Notice` lets
+    # A warning of the time limit may come while the script imports: `ddl.training.checkpoint.Notice` lets
     # it through. Who makes none would have ignored it, and still does.
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGURG])
     here = {}

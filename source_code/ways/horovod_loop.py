@@ -7,15 +7,14 @@ Every process runs this file. Horovod averages the ranks' gradients: so each ran
 over its own part of the batch.
 """
 
-from ddl import options
+from ddl.training import options
 
 if __name__ == "__main__":
     options.way(__doc__)  # wrong ones end here: what is imported below takes seconds
 
 import horovod.tensorflow as hvd
 import tensorflow as tf
-
-from ddl.way import MOMENTUM, Way, losses_and_hits
+from ddl.training.strategy import MOMENTUM, Way, losses_and_hits
 
 
 def main():

@@ -7,14 +7,13 @@ What Model.fit does in single.py stands here in full: the same updates, and ever
 to change.
 """
 
-from ddl import options
+from ddl.training import options
 
 if __name__ == "__main__":
     options.way(__doc__)  # wrong ones end here: what is imported below takes seconds
 
 import tensorflow as tf
-
-from ddl.way import MOMENTUM, Way, losses_and_hits
+from ddl.training.strategy import MOMENTUM, Way, losses_and_hits
 
 
 def main():

@@ -7,14 +7,13 @@ One process. Each device has a replica of the model; a batch is split among them
 gradients are summed before every replica makes the same update.
 """
 
-from ddl import options
+from ddl.training import options
 
 if __name__ == "__main__":
     options.way(__doc__, replicas=2)  # wrong ones end here: what is imported below takes seconds
 
 import tensorflow as tf
-
-from ddl.way import MOMENTUM, Way
+from ddl.training.strategy import MOMENTUM, Way
 
 
 def main():

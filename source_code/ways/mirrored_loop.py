@@ -7,14 +7,13 @@ One process. Each device runs the same step on its part of the batch, and the re
 are summed: so each replica divides its loss by the size of the whole batch, not of its part.
 """
 
-from ddl import options
+from ddl.training import options
 
 if __name__ == "__main__":
     options.way(__doc__, replicas=2)  # wrong ones end here: what is imported below takes seconds
 
 import tensorflow as tf
-
-from ddl.way import MOMENTUM, Way, losses_and_hits
+from ddl.training.strategy import MOMENTUM, Way, losses_and_hits
 
 
 def main():

@@ -8,15 +8,14 @@ Every process runs this file. TF_CONFIG says where all of them are and which one
                 "task": {"type": "worker", "index": 0}}' python source_code/ways/multi_worker.py
 """
 
-from ddl import options
+from ddl.training import options
 
 if __name__ == "__main__":
     options.way(__doc__)  # wrong ones end here: what is imported below takes seconds
 
 import tensorflow as tf
-
 from ddl import cluster
-from ddl.way import MOMENTUM, Way
+from ddl.training.strategy import MOMENTUM, Way
 
 
 def main():

@@ -9,7 +9,7 @@ its gradient may belong to weights that are no more. How many updates late it ca
 An update is of one worker's batch: as many updates and samples as in the other ways.
 """
 
-from ddl import options
+from ddl.training import options
 
 if __name__ == "__main__":
     options.way(__doc__)  # wrong ones end here: what is imported below takes seconds
@@ -18,9 +18,8 @@ from collections import deque
 
 import numpy as np
 import tensorflow as tf
-
 from ddl import cluster
-from ddl.way import MOMENTUM, Way, losses_and_hits
+from ddl.training.strategy import MOMENTUM, Way, losses_and_hits
 
 
 def main():

@@ -4,17 +4,16 @@
     python source_code/ways/single.py --steps 20        # no run folder
 
 The files beside this one train the same network on the same pictures in the same order, each in
-another way; `ddl.way` has what all of them share.
+another way; `ddl.training.strategy` has what all of them share.
 """
 
-from ddl import options
+from ddl.training import options
 
 if __name__ == "__main__":
     options.way(__doc__)  # wrong ones end here: what is imported below takes seconds
 
 import tensorflow as tf
-
-from ddl.way import MOMENTUM, Way
+from ddl.training.strategy import MOMENTUM, Way
 
 
 def main():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from ddl import launch
 from ddl.records.jsonfiles import read_json
-from ddl.way import agreement, kept_weights
+from ddl.training.strategy import agreement, kept_weights
 
 pytestmark = pytest.mark.slow
 

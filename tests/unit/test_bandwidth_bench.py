@@ -3,9 +3,9 @@
 import argparse
 
 import pytest
-from ddl import bench
-from ddl.bench import BenchError
 from ddl.records import machine
+from ddl.training import bench
+from ddl.training.bench import BenchError
 
 
 def config(*arguments):

@@ -9,8 +9,8 @@ import pytest
 
 tf = pytest.importorskip("tensorflow")
 
-from ddl import checkpoint
-from ddl.recipes import SettingError
+from ddl.training import checkpoint
+from ddl.training.recipes import SettingError
 
 SETTINGS = {"model": "cnn", "seed": 0}
 
@@ -134,7 +134,7 @@ def test_a_signal_that_comes_before_a_rank_listens_is_kept_for_it(folder, script
     early = script("""
         import os, signal
         os.kill(os.getpid(), signal.SIGURG)
-        from ddl.checkpoint import Notice
+        from ddl.training.checkpoint import Notice
         print("given:", Notice().given)
     """)
     subprocess.run([sys.executable, "-m", "ddl.rank", "--threads", "1", early], check=True)

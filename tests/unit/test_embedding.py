@@ -11,7 +11,7 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 pytest.importorskip("tensorflow_hub")
 
-from ddl import embedding
+from ddl.training import embedding
 
 TEXTS = tf.constant(["Hello, World!", "", "hello", "world ?", "¿Qué?", "?!"])
 

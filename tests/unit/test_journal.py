@@ -1,9 +1,8 @@
 import json
 
 import pytest
-
-from ddl import journal
-from ddl.journal import Journal
+from ddl.training import journal
+from ddl.training.journal import Journal
 
 
 @pytest.fixture

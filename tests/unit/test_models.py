@@ -4,8 +4,8 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 pytest.importorskip("horovod.tensorflow")
 
-from ddl import models
-from ddl.recipes import SettingError
+from ddl.training import models
+from ddl.training.recipes import SettingError
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
-
-from ddl.noise import DECAY, NoiseScale, estimate
-from ddl.recipes import SettingError
+from ddl.training.noise import DECAY, NoiseScale, estimate
+from ddl.training.recipes import SettingError
 
 
 def test_exact_squared_norms_give_exact_estimates():

@@ -5,9 +5,9 @@ import pytest
 
 tf = pytest.importorskip("tensorflow")
 
-from ddl import models
-from ddl.optimizer import LARS, MOMENTUM, TRUST, is_adapted, make
-from ddl.recipes import BASE_RATES, SettingError
+from ddl.training import models
+from ddl.training.optimizer import LARS, MOMENTUM, TRUST, is_adapted, make
+from ddl.training.recipes import BASE_RATES, SettingError
 
 
 @pytest.fixture

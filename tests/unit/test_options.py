@@ -6,8 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from ddl.options import Number, Integer
+from ddl.training.options import Integer, Number
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "source_code"
 WITH_OPTIONS = sorted(str(path.relative_to(SCRIPTS)) for path in (*SCRIPTS.glob("*.py"), *SCRIPTS.glob("ways/*.py")))
@@ -51,7 +50,7 @@ def run(script, *options):
 
 parse, met = argparse.ArgumentParser.parse_args, []
 argparse.ArgumentParser.parse_args = lambda self, *rest: (met.append(self), parse(self, *rest))[1]
-from ddl.options import Number, Integer
+from ddl.training.options import Number, Integer
 answers = {}
 for script in scripts:
     met.clear()

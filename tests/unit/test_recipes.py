@@ -1,8 +1,7 @@
 from argparse import Namespace
 
 import pytest
-
-from ddl.recipes import BASE_RATES, RECIPES, REFERENCE_BATCH, Recipe, SettingError, micro_batch, recipe, settle
+from ddl.training.recipes import BASE_RATES, RECIPES, REFERENCE_BATCH, Recipe, SettingError, micro_batch, recipe, settle
 
 
 def test_each_recipe_changes_exactly_one_thing_in_its_parent():

@@ -1,9 +1,8 @@
 import math
 
 import pytest
-
-from ddl.recipes import SettingError
-from ddl.schedule import Schedule
+from ddl.training.recipes import SettingError
+from ddl.training.schedule import Schedule
 
 
 def test_a_constant_rate():

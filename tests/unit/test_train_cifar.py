@@ -155,8 +155,8 @@ def test_evaluation_over_ranks_is_that_of_a_single_process(two, monkeypatch):
     monkeypatch.syspath_prepend(str(WORKER.parent))
     import tensorflow as tf
     import train_worker
-    from ddl import models
     from ddl.data.augment import normalise
+    from ddl.training import models
 
     model = models.build("cnn")
     model.set_weights(two("plain").weights[0])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from ddl.data import Order
 from ddl.records.folder import RunFolder
-from ddl.way import Way, agreement, kept_weights
+from ddl.training.strategy import Way, agreement, kept_weights
 
 SMALL = [
     "--data-set",
@@ -91,7 +91,7 @@ def test_more_samples_in_a_batch_than_there_are(capsys):
 
 
 def test_importing_it_brings_no_tensorflow():
-    code = "import sys, ddl.way, ddl.difference, ddl.strategy_plot; print({'tensorflow', 'horovod'} & set(sys.modules))"
+    code = "import sys, ddl.training.strategy, ddl.difference, ddl.strategy_plot; print({'tensorflow', 'horovod'} & set(sys.modules))"
     asked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert asked.stdout.strip() == "set()", asked.stderr
 

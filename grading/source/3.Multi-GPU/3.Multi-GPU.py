@@ -47,7 +47,7 @@ from ddl import compare, efficiency, efficiency_plot, hunt, launch
 from ddl import strategy_plot, text, text_plot
 from ddl.difference import difference
 from ddl import beside
-from ddl.way import agreement
+from ddl.training.strategy import agreement
 
 smoke = size == "smoke"
 part = (1_024, 500) if smoke else (5_000, 2_000)

@@ -273,8 +273,8 @@ plot.plot_convergence([large_bn, scaled], x="epochs")
 # of the epoch, which can be drawn before anything is run.
 
 # %%
-from ddl.recipes import BASE_RATES, RECIPES, REFERENCE_BATCH
-from ddl.schedule import Schedule
+from ddl.training.recipes import BASE_RATES, RECIPES, REFERENCE_BATCH
+from ddl.training.schedule import Schedule
 
 base = BASE_RATES["sgd"]
 peak = base * large_batch / REFERENCE_BATCH

@@ -8,12 +8,12 @@ import argparse
 import math
 from dataclasses import dataclass
 
-from ddl.recipes import REFERENCE_BATCH
+from ddl.training.recipes import REFERENCE_BATCH
 
 __all__ = ["Integer", "MODELS", "Number", "OWN", "SEED", "parser", "split_evenly", "way"]
 
-MODELS = ("cnn", "resnet")  # the networks of ddl.models
-OWN = "own"  # what --embedding calls the embedding of ddl.embedding
+MODELS = ("cnn", "resnet")  # the networks of ddl.training.models
+OWN = "own"  # what --embedding calls the embedding of ddl.training.embedding
 # On 5,000 generated pictures, batch 64, 3 epochs, one seed: 0.02 gives 38 % held-out accuracy on
 # one device and 28 % with a parameter server and two workers; 0.05 gives 36 % and 23 %.
 LEARNING_RATE = 0.02
@@ -96,7 +96,7 @@ def way(description, replicas=None, arguments=None):
     description : str
         The script's docstring.
     replicas : int, optional
-        As for `ddl.way.Way`.
+        As for `ddl.training.strategy.Way`.
     arguments : sequence of str, optional
         Command line; by default this process's own.
     """

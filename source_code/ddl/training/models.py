@@ -4,8 +4,8 @@ import horovod.tensorflow as hvd
 import tensorflow as tf
 from tensorflow.keras import layers
 
-from ddl.options import MODELS
-from ddl.recipes import SettingError
+from ddl.training.options import MODELS
+from ddl.training.recipes import SettingError
 
 __all__ = ["build"]
 

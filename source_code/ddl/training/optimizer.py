@@ -13,7 +13,7 @@ import warnings
 
 import tensorflow as tf
 
-from ddl.recipes import SettingError
+from ddl.training.recipes import SettingError
 
 __all__ = ["LARS", "is_adapted", "make"]
 

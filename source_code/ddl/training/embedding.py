@@ -11,8 +11,8 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from ddl.options import OWN
 from ddl.records.paths import data_dir
+from ddl.training.options import OWN
 
 with warnings.catch_warnings():  # about a module of setuptools that only this library still needs
     warnings.simplefilter("ignore")

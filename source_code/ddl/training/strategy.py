@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
-from ddl import options
 from ddl.data import DataError, Order, load, shard
 from ddl.display.table import Table
-from ddl.journal import Journal
-from ddl.recipes import REFERENCE_BATCH
 from ddl.records.folder import RunFolder
 from ddl.records.machine import threads_per_rank
+from ddl.training import options
+from ddl.training.journal import Journal
+from ddl.training.recipes import REFERENCE_BATCH
 
 __all__ = [
     "KEPT",
@@ -97,7 +97,7 @@ class Way:
         """Return the learning rate for updates that average over so many samples.
 
         The linear rule of Goyal et al. 2017, section 2.1: ``--learning-rate`` is that of
-        `ddl.recipes.REFERENCE_BATCH` samples.
+        `ddl.training.recipes.REFERENCE_BATCH` samples.
         """
         return self.config.learning_rate * batch / REFERENCE_BATCH
 
@@ -116,7 +116,7 @@ class Way:
         """
         import tensorflow as tf
 
-        from ddl import models
+        from ddl.training import models
 
         # float32 in earnest: GPUs would round every factor to TF32's ten bits.
         tf.config.experimental.enable_tensor_float_32_execution(False)

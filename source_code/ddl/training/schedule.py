@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from ddl.recipes import SettingError
+from ddl.training.recipes import SettingError
 
 __all__ = ["DECAYS", "Schedule"]
 

@@ -9,8 +9,8 @@ import socket
 import psutil
 
 from ddl.hosts import link as link_made_here
-from ddl.options import Integer, Number
 from ddl.records.machine import available_bytes
+from ddl.training.options import Integer, Number
 
 __all__ = [
     "BenchError",

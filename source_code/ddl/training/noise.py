@@ -3,7 +3,7 @@
 McCandlish, Kaplan, Amodei et al. 2018, "An Empirical Model of Large-Batch Training", appendix A.1.
 """
 
-from ddl.recipes import SettingError
+from ddl.training.recipes import SettingError
 
 __all__ = ["NoiseScale", "estimate"]
 

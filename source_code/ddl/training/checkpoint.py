@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ddl.recipes import SettingError
 from ddl.records.folder import RunFolder, StorageError
 from ddl.records.paths import runs_dir
+from ddl.training.recipes import SettingError
 
 __all__ = ["Notice", "find", "folder", "requeue", "restore", "resume", "save"]
 
