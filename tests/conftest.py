@@ -4,7 +4,7 @@ import shutil
 import textwrap
 
 import pytest
-from ddl import processes
+from ddl.launcher import processes
 from ddl.records.paths import data_dir
 
 CHROMIUM_ARGUMENTS = [

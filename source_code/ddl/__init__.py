@@ -10,13 +10,13 @@ __version__ = "0.1.0"
 
 # No public name is a module's name: importing the module would put it in the name's place.
 _HOME = {
-    "launch": "run",
-    "attach": "run",
-    "runs": "run",
-    "Run": "run",
-    "RunFailed": "run",
-    "Job": "job",
-    "Site": "site",
+    "launch": "launcher.run",
+    "attach": "launcher.run",
+    "runs": "launcher.run",
+    "Run": "launcher.run",
+    "RunFailed": "launcher.run",
+    "Job": "launcher.job",
+    "Site": "launcher.site",
     "recorded": "records.reference",
     "Recorder": "records.recorder",
     "compare": "table",

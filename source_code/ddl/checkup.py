@@ -27,7 +27,7 @@ def doctor(site=None, submit=False):
         Its ``ok`` says whether all that is needed is here.
     """
     from ddl import sitecheck
-    from ddl.site import Site, SiteError
+    from ddl.launcher.site import Site, SiteError
 
     try:
         site = site if isinstance(site, Site) else Site.here(site)
@@ -58,7 +58,7 @@ def _machine(site):
 
 
 def _cores():
-    from ddl.site import usable_cores
+    from ddl.launcher.site import usable_cores
 
     usable, whole = usable_cores(), os.cpu_count()
     detail = f"{usable} usable" + (f" of {whole}" if whole != usable else "")
@@ -83,7 +83,7 @@ def _memory():
 
 
 def _gpus():
-    from ddl.site import gpu_names
+    from ddl.launcher.site import gpu_names
 
     names = gpu_names()
     if names:

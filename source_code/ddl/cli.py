@@ -6,7 +6,7 @@ import signal
 import sys
 
 from ddl.cluster import CLUSTERS
-from ddl.slurm import SlurmError
+from ddl.launcher.slurm import SlurmError
 
 __all__ = ["main"]
 
@@ -151,7 +151,7 @@ def _parser():
 
 
 def _run(arguments):
-    from ddl.run import launch
+    from ddl.launcher.run import launch
 
     run = launch(
         arguments.script,
@@ -176,20 +176,20 @@ def _run(arguments):
 
 
 def _list(arguments):
-    from ddl.run import runs
+    from ddl.launcher.run import runs
 
     for run in runs():
         print(f"{run.id}  {run!r}")
 
 
 def _show(arguments):
-    from ddl.run import attach
+    from ddl.launcher.run import attach
 
     return attach(arguments.run).wait().status
 
 
 def _stop(arguments):
-    from ddl.run import attach
+    from ddl.launcher.run import attach
 
     run = attach(arguments.run)
     before = run.progress()
@@ -200,7 +200,7 @@ def _stop(arguments):
 
 
 def _compare(arguments):
-    from ddl.run import attach
+    from ddl.launcher.run import attach
     from ddl.table import compare
 
     print(repr(compare([attach(run) for run in arguments.run])))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from ddl.job import resolve_script
+from ddl.launcher.job import resolve_script
 
 __all__ = ["Difference", "difference"]
 

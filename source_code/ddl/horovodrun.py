@@ -25,7 +25,8 @@ from pathlib import Path
 
 import psutil
 
-from ddl import cluster, processes, rendezvous
+from ddl import cluster, rendezvous
+from ddl.launcher import processes
 from ddl.records.folder import RunFolder, StorageError
 from ddl.records.jsonfiles import DamagedFile, read_json, write_json
 from ddl.records.log import keep_writing
@@ -40,7 +41,7 @@ FAILURE_GRACE_S = 1.0
 def main():
     arguments = sys.argv[1:]
     if "DDL_RUN_DIR" not in os.environ:
-        from ddl.run import run_pasted
+        from ddl.launcher.run import run_pasted
 
         sys.exit(run_pasted(arguments))
     keep_writing()

@@ -26,7 +26,7 @@ import threading
 import time
 from pathlib import Path
 
-from ddl import processes
+from ddl.launcher import processes
 from ddl.place import places
 from ddl.records.folder import RunFolder, StorageError
 from ddl.records.log import keep_writing
@@ -61,8 +61,8 @@ def site(rate_mbit=1000, hosts=2):
         For ``launch(..., workers=4, site=hosts.site())``. With ``nodes=1`` the same site starts all
         ranks on this machine itself, with no slow network.
     """
+    from ddl.launcher.site import Site
     from ddl.records.machine import cores_of_host
-    from ddl.site import Site
 
     return Site(
         scheduler="namespaces",
@@ -142,7 +142,7 @@ def _limit(rate_mbit):
 def main():
     options = _options()
     if "DDL_RUN_DIR" not in os.environ:
-        from ddl.run import run_pasted
+        from ddl.launcher.run import run_pasted
 
         here = site(options.rate_mbit, options.hosts)
         sys.exit(run_pasted(sys.argv[1:], here))
@@ -273,7 +273,7 @@ class Hosts:
 
     def _end(self):
         """Write down how the run ended; return an exit status."""
-        from ddl.progress import end_of, launcher_events
+        from ddl.launcher.progress import end_of, launcher_events
 
         for rank, task in enumerate(self.tasks):
             if not self.folder.exit(rank).exists():  # it was killed, and could not say

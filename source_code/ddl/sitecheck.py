@@ -14,15 +14,15 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ddl.job import Job
-from ddl.plan import plan
-from ddl.records.paths import data_dir, runs_dir
+from ddl.launcher.job import Job
+from ddl.launcher.plan import plan
+from ddl.launcher.sitekey import seconds
+from ddl.records.paths import data_dir, runs_dir, source_dir
 from ddl.report import Check
-from ddl.sitekey import seconds
 
 __all__ = ["checks", "two_ranks"]
 
-COURSE = Path(__file__).resolve().parents[1]
+COURSE = source_dir()
 COMMANDS = ("srun", "sbatch", "squeue", "scancel", "scontrol", "sinfo")
 PATIENCE_S = 30
 HELLO_S = 300  # a cold file system takes minutes to import TensorFlow from
@@ -95,7 +95,7 @@ def two_ranks(site):
     Check
         Where they ran and how long it took, or why they didn't.
     """
-    from ddl.run import launch
+    from ddl.launcher.run import launch
 
     name = "two ranks"
     try:

@@ -28,8 +28,9 @@ from pathlib import Path
 
 import psutil
 
-from ddl import cluster, processes, rendezvous
-from ddl.job import split_rank_line
+from ddl import cluster, rendezvous
+from ddl.launcher import processes
+from ddl.launcher.job import split_rank_line
 from ddl.place import VARIABLE, Place
 from ddl.records.folder import RunFolder, StorageError
 from ddl.records.jsonfiles import read_json

@@ -4,8 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-
-from ddl import processes
+from ddl.launcher import processes
 
 pytestmark = pytest.mark.slow
 QUICK = Path(__file__).with_name("quick_train.py")

@@ -6,9 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from ddl import launch
-from ddl.site import Site
+from ddl.launcher.site import Site
 
 pytestmark = pytest.mark.slow
 

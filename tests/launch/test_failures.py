@@ -10,9 +10,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-from ddl import RunFailed, attach, launch, processes, runs
+from ddl import RunFailed, attach, launch, runs
 from ddl.cli import main
 from ddl.display.view import final_html
+from ddl.launcher import processes
 from ddl.records.jsonfiles import read_json, read_json_lines
 from ddl.records.machine import host_name
 

@@ -12,10 +12,11 @@ import time
 from pathlib import Path
 
 import pytest
-from ddl import attach, hosts, launch, processes
+from ddl import attach, hosts, launch
 from ddl.hierarchy import VARIANTS, plot_variants, variants
+from ddl.launcher import processes
+from ddl.launcher.run import RunInterrupted
 from ddl.records.jsonfiles import read_json, read_json_lines
-from ddl.run import RunInterrupted
 
 # It takes iproute2, and a machine that lets them make networks: not every one that runs fast tests.
 pytestmark = pytest.mark.slow

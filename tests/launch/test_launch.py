@@ -8,11 +8,12 @@ import sys
 import time
 
 import pytest
-from ddl import attach, launch, processes, runs
+from ddl import attach, launch, runs
 from ddl.cli import main
-from ddl.job import JobError
+from ddl.launcher import processes
+from ddl.launcher.job import JobError
+from ddl.launcher.site import SiteError, usable_cores
 from ddl.records.jsonfiles import read_json
-from ddl.site import SiteError, usable_cores
 
 HOROVOD = """
     import json, sys

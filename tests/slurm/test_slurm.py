@@ -9,10 +9,11 @@ import time
 from pathlib import Path
 
 import pytest
-from ddl import attach, launch, processes, runs
+from ddl import attach, launch, runs
+from ddl.launcher import processes
+from ddl.launcher.run import RunFailed
+from ddl.launcher.slurm import SlurmError, SlurmJob
 from ddl.records.jsonfiles import read_json
-from ddl.run import RunFailed
-from ddl.slurm import SlurmError, SlurmJob
 
 pytestmark = pytest.mark.slow
 
@@ -96,9 +97,9 @@ def test_the_course_trains_on_two_nodes(on_slurm):
 def test_mpi_ranks_start_under_pmix(on_slurm, tmp_path):
     """Horovod itself has no MPI here: what Slurm gives each task is what can be seen."""
     on_slurm(controller="mpi")
-    from ddl.job import Job
-    from ddl.plan import plan
-    from ddl.site import Site
+    from ddl.launcher.job import Job
+    from ddl.launcher.plan import plan
+    from ddl.launcher.site import Site
 
     site = Site.here()
     argv = plan(Job("x.py", workers=2, cwd=str(tmp_path)), site, run_id="mpi", folder=tmp_path).argv

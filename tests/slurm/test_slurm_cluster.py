@@ -3,8 +3,8 @@
 import json
 
 import pytest
-
-from ddl import launch, processes
+from ddl import launch
+from ddl.launcher import processes
 
 pytestmark = pytest.mark.slow
 

@@ -5,9 +5,9 @@ from importlib import import_module
 import pytest
 from ddl import hosts
 from ddl.checkup import doctor
+from ddl.launcher.site import Site
 from ddl.records import machine
 from ddl.report import Check, Report
-from ddl.site import Site
 
 module = import_module("ddl.checkup")
 

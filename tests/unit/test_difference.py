@@ -1,9 +1,8 @@
 """The difference of two scripts: the lines that count, and nothing else."""
 
 import pytest
-
 from ddl.difference import difference
-from ddl.job import JobError
+from ddl.launcher.job import JobError
 
 FIRST = '''
     """Words."""

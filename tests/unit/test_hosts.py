@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 from ddl import hosts
-from ddl.job import Job
-from ddl.plan import job_of, plan
-from ddl.site import SiteError
+from ddl.launcher.job import Job
+from ddl.launcher.plan import job_of, plan
+from ddl.launcher.site import SiteError
 
 FOLDER = Path("/runs/r1")
 

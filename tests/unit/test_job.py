@@ -1,6 +1,5 @@
 import pytest
-
-from ddl.job import Job, JobError, option_arguments, resolve_script, split_rank_line
+from ddl.launcher.job import Job, JobError, option_arguments, resolve_script, split_rank_line
 
 
 def test_options_become_arguments():

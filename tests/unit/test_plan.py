@@ -4,11 +4,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
-from ddl import plan as plan_module
-from ddl.job import Job
-from ddl.plan import job_of, plan
-from ddl.site import Site, SiteError
+from ddl.records import paths
+from ddl.launcher.job import Job
+from ddl.launcher.plan import job_of, plan
+from ddl.launcher.site import Site, SiteError
 
 SITE = Site(cores_per_node=4, python="/env/bin/python")
 FOLDER = Path("/runs/r1")
@@ -181,7 +180,7 @@ ENVIRONMENT = (
     "HOME,LANG,LD_LIBRARY_PATH,LOGNAME,PATH,SHELL,USER,XDG_CACHE_HOME,DDL_RUN_ID,"
     "DDL_RUN_DIR,DDL_RUNS_DIR,DDL_DATA_DIR,DDL_LIFELINE,PYTHONNOUSERSITE"
 )
-CARRIER = Path(plan_module.__file__).resolve().parents[2] / "containers" / "pass_environment.sh"
+CARRIER = paths.source_dir().parent / "containers" / "pass_environment.sh"
 
 
 def line(job, site, **options):

@@ -1,6 +1,6 @@
 import pytest
 from ddl.display.view import summary
-from ddl.progress import progress_of
+from ddl.launcher.progress import progress_of
 from ddl.records.jsonfiles import append_json_line, write_json
 
 
@@ -519,7 +519,7 @@ def test_a_full_disk_is_called_that_whoever_says_so(folder, type, message):
     ],
 )
 def test_a_run_that_could_write_nothing_down_says_that_its_disk_is_full(folder, monkeypatch, state, end, says):
-    monkeypatch.setattr("ddl.failure.is_full", lambda path: True)
+    monkeypatch.setattr("ddl.launcher.failure.is_full", lambda path: True)
     folder.launcher(0.5, "launched", pid=1)
     if end:
         folder.launcher(4.0, "ended", state="failed", **end)

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from ddl import attach, launch, runs
 from ddl.cli import main
+from ddl.launcher.run import run_pasted
 from ddl.records.folder import RunFolder, StorageError
 from ddl.records.jsonfiles import FULL, DamagedFile, append_json_line, write_json
 from ddl.records.recorder import Recorder
-from ddl.run import run_pasted
 
 JOB = {
     "id": "",

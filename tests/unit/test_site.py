@@ -3,8 +3,8 @@
 import subprocess
 
 import pytest
-from ddl import site
-from ddl.job import Job
+from ddl.launcher import site
+from ddl.launcher.job import Job
 from ddl.records import machine
 
 

@@ -4,12 +4,13 @@ import getpass
 from dataclasses import replace
 
 import pytest
-from ddl import run, sitecheck
+from ddl import sitecheck
 from ddl.checkup import doctor
-from ddl.failure import Failure
-from ddl.progress import RankInfo
+from ddl.launcher import run
+from ddl.launcher.failure import Failure
+from ddl.launcher.progress import RankInfo
+from ddl.launcher.site import Site
 from ddl.records.machine import host_name
-from ddl.site import Site
 
 CLUSTER = Site(
     scheduler="slurm",

@@ -4,9 +4,9 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from ddl import site
-from ddl.site import Site, SiteError
-from ddl.sitekey import seconds
+from ddl.launcher import site
+from ddl.launcher.site import Site, SiteError
+from ddl.launcher.sitekey import seconds
 
 SITES = Path(__file__).resolve().parents[2] / "containers" / "sites"
 

@@ -4,9 +4,8 @@ import re
 from pathlib import Path
 
 import pytest
-
-from ddl.site import KEYS, Site
-from ddl.sitekey import NEEDS
+from ddl.launcher.site import KEYS, Site
+from ddl.launcher.sitekey import NEEDS
 
 SITES = Path(__file__).resolve().parents[2] / "containers" / "sites"
 EXAMPLES = {

@@ -16,7 +16,8 @@ import pytest
 pytest.importorskip("tensorflow")
 pytest.importorskip("horovod.tensorflow")
 
-from ddl import launch, processes
+from ddl import launch
+from ddl.launcher import processes
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import read_json, read_json_lines
 

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 from ddl.display import chart, style, view
-from ddl.failure import Failure
-from ddl.progress import Progress, RankInfo
+from ddl.launcher.failure import Failure
+from ddl.launcher.progress import Progress, RankInfo
 from ddl.records.jsonfiles import write_json
 
 DATA = {"name": "synthetic", "form": "generated", "train_samples": 2000}

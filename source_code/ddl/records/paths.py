@@ -3,18 +3,23 @@
 import os
 from pathlib import Path
 
-__all__ = ["cache_dir", "course_root", "data_dir", "reference_dir", "runs_dir"]
+__all__ = ["cache_dir", "course_root", "data_dir", "reference_dir", "runs_dir", "source_dir"]
 
 
 def course_root():
     """The folder that holds ``Start_Here.ipynb``, or the working directory elsewhere."""
-    root = Path(__file__).resolve().parents[3]
+    root = source_dir().parent
     return root if (root / "Start_Here.ipynb").exists() else Path.cwd()
+
+
+def source_dir():
+    """The folder of the training scripts and of this package, ``source_code``."""
+    return Path(__file__).resolve().parents[2]
 
 
 def reference_dir():
     """The folder of recorded results, ``results/reference``, which comes with the course."""
-    return Path(__file__).resolve().parents[3] / "results" / "reference"
+    return source_dir().parent / "results" / "reference"
 
 
 def cache_dir():

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from ddl.cluster import CLUSTERS
 from ddl.errors import CourseError
+from ddl.records.paths import source_dir
 
 __all__ = ["Job", "JobError", "option_arguments", "resolve_script", "split_rank_line"]
 
@@ -95,7 +96,7 @@ def resolve_script(script, cwd):
     JobError
         If it is in neither, or is a directory; the message lists the scripts that there are.
     """
-    course = Path(__file__).resolve().parents[1]
+    course = source_dir()
     for folder in (Path(cwd), course):
         path = folder / Path(script).expanduser()
         if path.is_dir():

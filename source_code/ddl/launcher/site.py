@@ -6,10 +6,10 @@ import re
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
-from ddl import sitefile, sitekey
-from ddl.allocation import Allocation
+from ddl.launcher import sitefile, sitekey
+from ddl.launcher.allocation import Allocation
+from ddl.launcher.sitekey import SiteError
 from ddl.records.machine import container_around, cores_of_host, gpu_names, usable_cores
-from ddl.sitekey import SiteError
 
 __all__ = ["Site", "SiteError", "gpu_names", "usable_cores"]
 

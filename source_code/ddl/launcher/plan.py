@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ddl import hosts
-from ddl.job import Job, split_rank_line
+from ddl.launcher.job import Job, split_rank_line
+from ddl.launcher.slurm import job_name
 from ddl.records.folder import RunFolder
-from ddl.slurm import job_name
+from ddl.records.paths import source_dir
 
 __all__ = ["HERE", "Plan", "job_of", "plan"]
 
@@ -152,7 +153,7 @@ def _environment(site, run_id, folder, needs):
         environment["PYTHONNOUSERSITE"] = "1"  # ~/.local is not what was tested, there or inside
     if _entered(site):
         # The package that plans is the package that runs, whatever version the image has.
-        environment["PYTHONPATH"] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+        environment["PYTHONPATH"] = str(source_dir())
     return tuple(environment.items())
 
 
@@ -286,7 +287,7 @@ def _container(job, site, run_id, needs, user):
         names += TASK + (("PMIX_*", "OMPI_*") if _controller(job, site) == "mpi" else ())
     else:
         names += ("CUDA_VISIBLE_DEVICES",)
-    carrier = Path(__file__).resolve().parents[2] / "containers" / "pass_environment.sh"
+    carrier = source_dir().parent / "containers" / "pass_environment.sh"
     return (
         "sh",
         str(carrier),

@@ -14,17 +14,17 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from ddl import processes, slurm
 from ddl.errors import CourseError, OneLine
-from ddl.failure import SLURM_ENDS
-from ddl.job import Job, option_arguments, resolve_script
-from ddl.plan import HERE, job_of, plan
-from ddl.progress import EVENT, JOB, end_of, events_of, launcher_events, one_record, progress_of
+from ddl.launcher import processes, slurm
+from ddl.launcher.failure import SLURM_ENDS
+from ddl.launcher.job import Job, option_arguments, resolve_script
+from ddl.launcher.plan import HERE, job_of, plan
+from ddl.launcher.progress import EVENT, JOB, end_of, events_of, launcher_events, one_record, progress_of
+from ddl.launcher.site import Site
 from ddl.records.folder import RunFolder, StorageError, processes_of
 from ddl.records.jsonfiles import FULL, DamagedFile, is_full, read_json, read_json_lines
 from ddl.records.log import last_lines
-from ddl.records.paths import course_root, data_dir, runs_dir
-from ddl.site import Site
+from ddl.records.paths import course_root, data_dir, runs_dir, source_dir
 
 __all__ = [
     "NoSuchRun",
@@ -272,7 +272,7 @@ def _open_log(path):
 
 def _surroundings():
     """What a plan needs to know of this side: folders that the run must see, and for whom."""
-    needs = [course_root(), Path(__file__).parents[1], runs_dir()]
+    needs = [course_root(), source_dir(), runs_dir()]
     with contextlib.suppress(OSError):  # who loads data says what is wrong, where it matters
         data_dir().mkdir(parents=True, exist_ok=True)
         needs.append(data_dir())

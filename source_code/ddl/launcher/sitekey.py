@@ -66,7 +66,7 @@ class SiteError(CourseError, ValueError):
     ----------
     message : str
     field : str, optional
-        The field of `ddl.site.Site`, and key of the file, that is wrong.
+        The field of `ddl.launcher.site.Site`, and key of the file, that is wrong.
     """
 
     def __init__(self, message, field=""):

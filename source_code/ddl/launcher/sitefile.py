@@ -5,8 +5,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from ddl.launcher.sitekey import SiteError
 from ddl.records.paths import course_root
-from ddl.sitekey import SiteError
 
 __all__ = ["SiteFile", "find"]
 

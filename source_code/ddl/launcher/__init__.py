@@ -1,0 +1,1 @@
+"""From a call of launch() to a run that can be followed, shown and stopped."""
