@@ -24,10 +24,10 @@ from pathlib import Path
 from statistics import median
 
 from ddl import launch
-from ddl.place import places
+from ddl.rank.place import places
+from ddl.rank.rendezvous import BACKLOG, host_plan
 from ddl.records.jsonfiles import write_json
 from ddl.records.machine import hardware, versions
-from ddl.rendezvous import BACKLOG, host_plan
 from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer, RendezvousServer
 
 SCRIPT = """

@@ -49,7 +49,7 @@ import sys
 import time
 
 import tensorflow as tf
-from ddl import cluster
+from ddl.rank import cluster
 from ddl.records.machine import hardware, threads_per_rank, versions
 from ddl.records.recorder import Recorder
 from ddl.training.bench import (

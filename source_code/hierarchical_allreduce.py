@@ -41,9 +41,9 @@ import horovod.tensorflow as hvd
 import numpy as np
 import psutil
 import tensorflow as tf
-from ddl import hosts
 from ddl.efficiency import spread
 from ddl.hierarchy import link_bytes
+from ddl.rank import hosts
 from ddl.records.machine import hardware, threads_per_rank, versions
 from ddl.records.recorder import Recorder
 from ddl.training.bench import BenchError, address, refuse_what_does_not_fit, repeats, sizes, timing

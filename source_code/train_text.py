@@ -83,8 +83,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
-from ddl import cluster, text
+from ddl import text
 from ddl.data import DataError, Order, load_questions, shard
+from ddl.rank import cluster
 from ddl.records.machine import threads_per_rank
 from ddl.training import embedding
 from ddl.training.journal import Journal

@@ -20,8 +20,9 @@ import sys
 from datetime import datetime
 from pathlib import Path
 
-from ddl import hosts, launch
+from ddl import launch
 from ddl.data import DataError, fetch
+from ddl.rank import hosts
 from ddl.records.jsonfiles import read_json, write_json
 from ddl.training.recipes import BASE_RATES, RECIPES
 from lessons import ROOT

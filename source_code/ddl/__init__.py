@@ -25,12 +25,16 @@ _HOME = {
     "beside": "display.guess",
 }
 
-__all__ = list(_HOME)
+_MODULES = {"hosts": "rank.hosts"}
+
+__all__ = [*_HOME, *_MODULES]
 
 
 def __getattr__(name):
     if name in _HOME:
         return getattr(import_module(f"ddl.{_HOME[name]}"), name)
+    if name in _MODULES:
+        return import_module(f"ddl.{_MODULES[name]}")
     raise AttributeError(f"module 'ddl' has no attribute {name!r}")
 
 

@@ -105,7 +105,7 @@ def _software():
 
 
 def _horovod(controller):
-    from ddl.horovodrun import built_with
+    from ddl.rank.horovodrun import built_with
 
     try:
         built = built_with()
@@ -170,7 +170,7 @@ def _slurm():
 
 
 def _hosts(site):
-    from ddl import hosts
+    from ddl.rank import hosts
 
     name, reason = "several hosts", hosts.permitted()
     if not reason:

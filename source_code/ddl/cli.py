@@ -5,8 +5,8 @@ import os
 import signal
 import sys
 
-from ddl.cluster import CLUSTERS
 from ddl.launcher.slurm import SlurmError
+from ddl.rank.cluster import CLUSTERS
 
 __all__ = ["main"]
 

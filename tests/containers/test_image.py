@@ -174,7 +174,7 @@ def test_where_the_image_cannot_be_written_the_course_is_copied_once(image, own_
     assert [entry.name for entry in home.iterdir()] == ["ddl-course"]
     assert course.stat().st_uid == 4242
     (course / "Start_Here.ipynb").write_text("{}")
-    asked = "from ddl.records.folder import runs_dir; print(runs_dir())"
+    asked = "from ddl.records.paths import runs_dir; print(runs_dir())"
     own = {"PYTHONPATH": "/scratch/ddl-course/source_code"}
     assert image.run("python", "-c", asked, **there, **own).strip() == "/scratch/ddl-course/runs"
     with jupyterlab(image, "start-course", **there):

@@ -10,7 +10,7 @@ import time
 
 import pytest
 from ddl import launch, runs
-from ddl.cluster import Cluster, answers
+from ddl.rank.cluster import Cluster, answers
 from ddl.records.jsonfiles import read_json
 
 READ = """

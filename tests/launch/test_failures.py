@@ -50,7 +50,7 @@ def test_a_rank_raises(script, nothing_left, capfd):
     frames = failure.traceback.splitlines()
     assert frames[0].startswith("Traceback") and "script.py" in frames[1]
     assert frames[-1] == "ValueError: broken on purpose"
-    assert "ddl/rank.py" not in failure.traceback and "horovod/runner" not in failure.traceback
+    assert "ddl/rank/__main__.py" not in failure.traceback and "horovod/runner" not in failure.traceback
     error = read_json(run.folder / "error-1.json")
     ended = read_json_lines(run.folder / "launcher.jsonl")[-1]
     assert ended["event"] == "ended" and ended["time"] - error["time"] < 5
@@ -300,7 +300,7 @@ def test_a_second_interrupt_ends_at_once(script, nothing_left):
     """The launcher is stopped, so that what asks it to end waits for ever."""
     path = script(WAIT + "    time.sleep(600)\n")
     code = (
-        INTERRUPTIBLE + "import sys; from ddl import launch, run\nrun.STOP_GRACE_S = 1e6\n"
+        INTERRUPTIBLE + "import sys; from ddl import launch; from ddl.launcher import run\nrun.STOP_GRACE_S = 1e6\n"
         "try:\n    launch(sys.argv[1], oversubscribe=True)\n"
         "except KeyboardInterrupt as error:\n"
         "    sys.exit(42 if 'was stopped' in error._render_traceback_()[0] else 1)\n"

@@ -12,10 +12,11 @@ import time
 from pathlib import Path
 
 import pytest
-from ddl import attach, hosts, launch
+from ddl import attach, launch
 from ddl.hierarchy import VARIANTS, plot_variants, variants
 from ddl.launcher import processes
 from ddl.launcher.run import RunInterrupted
+from ddl.rank import hosts
 from ddl.records.jsonfiles import read_json, read_json_lines
 
 # It takes iproute2, and a machine that lets them make networks: not every one that runs fast tests.
@@ -346,7 +347,7 @@ def test_a_detached_run_is_found_and_stopped(two_hosts, script, nothing_left):
 
 @pytest.mark.parametrize("who", ["the launcher", "what makes the hosts"])
 def test_whoever_is_killed_nothing_stays(two_hosts, script, nothing_left, who):
-    """By SIGKILL, which nobody can hear: the notebook's kernel, or `ddl.hosts` itself."""
+    """By SIGKILL, which nobody can hear: the notebook's kernel, or `ddl.rank.hosts` itself."""
     detach = who != "the launcher"  # nobody looks on, and cleans up
     code = (
         "import sys, time; from ddl import hosts, launch; run = launch(sys.argv[1], workers=2, "

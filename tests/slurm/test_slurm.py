@@ -56,7 +56,7 @@ def test_one_node_is_one_task_with_horovodrun_in_it(on_slurm, script):
     run = launch(script(WHERE), workers=2)
     assert run.state == "done", run.failure
     assert run.job["shell_line"].partition(" && ")[2].startswith("srun --job-name=ddl-")
-    assert "-m ddl.horovodrun --gloo" in run.job["shell_line"]
+    assert "-m ddl.rank.horovodrun --gloo" in run.job["shell_line"]
     first, second = said(run)
     assert first["node"] == second["node"] and first["gpus"] == second["gpus"] == "0,1"
     assert [(each["rank"], each["size"], each["local_rank"], each["sum"]) for each in (first, second)] == [
@@ -69,7 +69,7 @@ def test_one_node_is_one_task_with_horovodrun_in_it(on_slurm, script):
 def test_two_nodes_are_one_task_a_rank(on_slurm, script):
     run = launch(script(WHERE), workers=4)
     assert run.state == "done", run.failure
-    assert "-m ddl.task --controller gloo" in run.job["shell_line"]
+    assert "-m ddl.rank.task --controller gloo" in run.job["shell_line"]
     assert said(run) == [
         {
             "rank": rank,

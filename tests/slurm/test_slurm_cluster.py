@@ -63,7 +63,7 @@ def test_workers_on_two_nodes_add_up(on_slurm, script):
         cluster="multi_worker",
     )
     assert run.state == "done", run.failure
-    assert "-m ddl.task --controller none" in run.job["shell_line"]
+    assert "-m ddl.rank.task --controller none" in run.job["shell_line"]
     assert [run.logs(rank).splitlines()[-1] for rank in (0, 1)] == ["5.0", "5.0"]
 
 

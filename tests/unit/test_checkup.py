@@ -3,9 +3,9 @@
 from importlib import import_module
 
 import pytest
-from ddl import hosts
 from ddl.checkup import doctor
 from ddl.launcher.site import Site
+from ddl.rank import hosts
 from ddl.records import machine
 from ddl.report import Check, Report
 
@@ -100,6 +100,6 @@ def test_data_sets_are_listed_once(monkeypatch):
 
 
 def test_horovod_needs_the_sites_controller(monkeypatch):
-    monkeypatch.setattr("ddl.horovodrun.built_with", lambda: {"gloo": True})
+    monkeypatch.setattr("ddl.rank.horovodrun.built_with", lambda: {"gloo": True})
     assert module._horovod("gloo").state == "OK"
     assert "HOROVOD_WITH_MPI=1" in module._horovod("mpi").advice

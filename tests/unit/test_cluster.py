@@ -8,9 +8,10 @@ import sys
 import threading
 
 import pytest
-from ddl import cluster, launch
+from ddl import launch
 from ddl.cli import main
-from ddl.cluster import Cluster, ClusterError
+from ddl.rank import cluster
+from ddl.rank.cluster import Cluster, ClusterError
 from ddl.records import machine
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import write_json
@@ -156,7 +157,7 @@ def test_a_reserved_port_is_kept_for_a_server_of_this_process(monkeypatch):
 def test_workers_wait_for_each_other(ports):
     addresses = tuple(f"127.0.0.1:{port}" for port in ports(3))
     code = (
-        "import socket; from ddl import cluster; c = cluster.await_all(seconds=30); "
+        "import socket; from ddl.rank import cluster; c = cluster.await_all(seconds=30); "
         "server = socket.create_server(('', int(c.address.rpartition(':')[2]))); "
         "print('went ahead', flush=True); input()"
     )

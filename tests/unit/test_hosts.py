@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from ddl import hosts
 from ddl.launcher.job import Job
 from ddl.launcher.plan import job_of, plan
 from ddl.launcher.site import SiteError
+from ddl.rank import hosts
 
 FOLDER = Path("/runs/r1")
 
@@ -33,7 +33,7 @@ def test_the_whole_command(site):
     result = planned(job, site)
     python = sys.executable
     assert result.shell_line == (
-        f"cd /c && {python} -m ddl.hosts --hosts 2 --rate-mbit 100 --ranks 4 {python} -m ddl.task "
+        f"cd /c && {python} -m ddl.rank.hosts --hosts 2 --rate-mbit 100 --ranks 4 {python} -m ddl.rank.task "
         f"--controller gloo --network-interface eth0 --timeout-s 9 {python} -m ddl.rank "
         "--threads 2 /course/x.py --epochs 2"
     )
@@ -51,7 +51,7 @@ def test_all_hosts_are_used_unless_a_job_says_how_many(site):
 
 def test_on_one_host_there_is_no_network_to_be_slow(site):
     result = planned(Job("/course/x.py", workers=4, nodes=1, cwd="/c"), site)
-    assert result.argv[2:4] == ("ddl.horovodrun", "--gloo")
+    assert result.argv[2:4] == ("ddl.rank.horovodrun", "--gloo")
     assert result.where == "on this machine"
 
 
@@ -125,14 +125,14 @@ def test_what_the_kernel_refuses_is_said_in_its_words(stand_ins, fails, reason):
 def test_a_run_fails_with_the_reason(monkeypatch, tmp_path):
     monkeypatch.setenv("DDL_RUN_DIR", str(tmp_path))
     monkeypatch.setattr(hosts, "permitted", lambda: "the kernel said no")
-    monkeypatch.setattr(sys, "argv", ["ddl.hosts", "--hosts", "2", "--ranks", "2", "true"])
+    monkeypatch.setattr(sys, "argv", ["ddl.rank.hosts", "--hosts", "2", "--ranks", "2", "true"])
     with pytest.raises(SystemExit, match="cannot be made on this machine: the kernel said no"):
         hosts.main()
 
 
 def test_a_line_that_was_not_planned_here_is_refused(tmp_path):
     environment = {name: value for name, value in os.environ.items() if name != "DDL_RUN_DIR"}
-    line = [sys.executable, "-m", "ddl.hosts", "--hosts", "2", "--ranks", "2", "true"]
+    line = [sys.executable, "-m", "ddl.rank.hosts", "--hosts", "2", "--ranks", "2", "true"]
     ran = subprocess.run(line, env=environment, capture_output=True, text=True, cwd=tmp_path)
     assert ran.returncode == 2
-    assert "ddl.hosts: not a command that this package planned" in ran.stdout
+    assert "ddl.rank.hosts: not a command that this package planned" in ran.stdout

@@ -4,10 +4,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from ddl.records import paths
 from ddl.launcher.job import Job
 from ddl.launcher.plan import job_of, plan
 from ddl.launcher.site import Site, SiteError
+from ddl.records import paths
 
 SITE = Site(cores_per_node=4, python="/env/bin/python")
 FOLDER = Path("/runs/r1")
@@ -20,7 +20,7 @@ def planned(job, site=SITE):
 def test_the_whole_command_on_this_machine():
     job = Job("/course/train_cifar.py", ("--recipe", "warmup"), workers=2, cwd="/course/notebooks")
     assert planned(job).shell_line == (
-        "cd /course/notebooks && /env/bin/python -m ddl.horovodrun --gloo "
+        "cd /course/notebooks && /env/bin/python -m ddl.rank.horovodrun --gloo "
         "--network-interfaces lo --gloo-timeout-seconds 180 -np 2 /env/bin/python -m ddl.rank --threads 2 "
         "/course/train_cifar.py --recipe warmup"
     )
@@ -103,7 +103,7 @@ def test_a_foreign_command_is_no_job():
 def test_the_whole_command_of_a_multi_worker_cluster():
     job = Job("/course/x.py", ("--epochs", "2"), workers=2, cwd="/c", cluster="multi_worker")
     assert planned(job).shell_line == (
-        "cd /c && /env/bin/python -m ddl.horovodrun --gloo --network-interfaces lo "
+        "cd /c && /env/bin/python -m ddl.rank.horovodrun --gloo --network-interfaces lo "
         "--gloo-timeout-seconds 180 -np 2 /env/bin/python -m ddl.rank --threads 2 "
         "--cluster multi_worker /course/x.py --epochs 2"
     )
@@ -114,7 +114,7 @@ def test_the_whole_command_of_a_parameter_server_cluster():
     job = Job("/course/x.py", workers=2, cwd="/c", cluster="parameter_server", parameter_servers=2)
     result = planned(job)
     assert result.shell_line == (
-        "cd /c && /env/bin/python -m ddl.horovodrun --gloo --network-interfaces lo "
+        "cd /c && /env/bin/python -m ddl.rank.horovodrun --gloo --network-interfaces lo "
         "--gloo-timeout-seconds 180 -np 5 /env/bin/python -m ddl.rank --threads 2 "
         "--cluster parameter_server --parameter-servers 2 /course/x.py"
     )
@@ -197,7 +197,7 @@ def test_one_node_of_slurm():
         "srun --job-name=ddl-r1 --partition=gpu --account=class7 --time=1:00:00 --signal=URG@120 "
         "--exclusive --nodes=1 --ntasks-per-node=1 --cpus-per-task=32 --gres=gpu:a100:2 "
         f"--export={ENVIRONMENT} "
-        "/env/bin/python -m ddl.horovodrun --gloo --network-interfaces lo "
+        "/env/bin/python -m ddl.rank.horovodrun --gloo --network-interfaces lo "
         "--gloo-timeout-seconds 180 -np 2 "
         "/env/bin/python -m ddl.rank --threads 16 /course/train_cifar.py --recipe warmup"
     )
@@ -209,7 +209,7 @@ def test_several_nodes_of_slurm():
         "srun --job-name=ddl-r1 --partition=gpu --account=class7 --time=1:00:00 --signal=URG@120 "
         "--exclusive --nodes=2 --ntasks-per-node=4 --cpus-per-task=8 --gres=gpu:a100:4 "
         f"--distribution=block --kill-on-bad-exit=1 --mpi=none --export={ENVIRONMENT} "
-        "/env/bin/python -m ddl.task --controller gloo --network-interface ib0 --timeout-s 600 "
+        "/env/bin/python -m ddl.rank.task --controller gloo --network-interface ib0 --timeout-s 600 "
         "/env/bin/python -m ddl.rank --threads 8 /course/train_cifar.py --recipe warmup"
     )
 
@@ -221,7 +221,7 @@ def test_a_parameter_server_cluster_on_several_nodes_of_slurm():
         "srun --job-name=ddl-r1 --partition=gpu --account=class7 --time=1:00:00 --signal=URG@120 "
         "--exclusive --nodes=2 --ntasks-per-node=3 --cpus-per-task=10 --gres=gpu:a100:3 "
         f"--distribution=block --kill-on-bad-exit=1 --mpi=none --export={ENVIRONMENT} "
-        "/env/bin/python -m ddl.task --controller none "
+        "/env/bin/python -m ddl.rank.task --controller none "
         "/env/bin/python -m ddl.rank --threads 10 --cluster parameter_server "
         "--parameter-servers 1 /course/train_cifar.py --recipe warmup"
     )
@@ -243,7 +243,7 @@ def test_a_cluster_on_one_node_of_slurm_is_one_task():
 def test_a_cluster_needs_no_mpi():
     text = line(replace(JOB, cluster="multi_worker"), replace(CLUSTER, controller="mpi"))
     assert "--nodes=1 --ntasks-per-node=2 --cpus-per-task=16" in text
-    assert "--mpi=none" in text and "ddl.task --controller none" in text
+    assert "--mpi=none" in text and "ddl.rank.task --controller none" in text
 
 
 def test_singularity_on_a_node_of_slurm():
@@ -257,7 +257,7 @@ def test_singularity_on_a_node_of_slurm():
         "SLURM_PROCID SLURM_RESTART_COUNT SLURM_STEP_ID SLURMD_NODENAME -- "
         "singularity exec --nv --cleanenv --pwd /course/notebooks --bind /course --bind /data "
         "--bind /scratch:/scratch:ro /shared/ddl.sif "
-        "python -m ddl.horovodrun --gloo --network-interfaces lo --gloo-timeout-seconds 180 -np 2 "
+        "python -m ddl.rank.horovodrun --gloo --network-interfaces lo --gloo-timeout-seconds 180 -np 2 "
         "python -m ddl.rank --threads 16 /course/train_cifar.py --recipe warmup"
     )
 
@@ -267,7 +267,7 @@ def test_mpi_ranks_meet_through_pmix():
     assert "--ntasks-per-node=2 --cpus-per-task=16 --gres=gpu:2 --distribution=block " in text
     assert "--kill-on-bad-exit=1 --mpi=pmix " in text
     assert "SLURMD_NODENAME PMIX_* OMPI_* -- singularity exec" in text.replace("'", "")
-    assert "python -m ddl.task --controller mpi python -m ddl.rank" in text
+    assert "python -m ddl.rank.task --controller mpi python -m ddl.rank" in text
 
 
 def test_docker_on_this_machine():
@@ -285,7 +285,7 @@ def test_docker_on_this_machine():
         "--volume /data:/data --volume /scratch:/scratch --env DDL_RUN_ID --env DDL_RUN_DIR "
         "--env DDL_RUNS_DIR --env DDL_DATA_DIR --env DDL_LIFELINE --env PYTHONNOUSERSITE "
         "--env PYTHONPATH --env NCCL_DEBUG --env CUDA_VISIBLE_DEVICES ddl-course:gpu "
-        "python -m ddl.horovodrun --gloo --network-interfaces lo --gloo-timeout-seconds 180 -np 2 "
+        "python -m ddl.rank.horovodrun --gloo --network-interfaces lo --gloo-timeout-seconds 180 -np 2 "
         "python -m ddl.rank --threads 8 /course/train_cifar.py --recipe warmup"
     )
 
@@ -305,7 +305,7 @@ def test_a_detached_run_is_a_batch_job():
 module load cuda/12 nccl/2
 rm -f "$DDL_RUN_DIR/requeue"
 srun --nodes=1 --ntasks-per-node=1 --cpus-per-task=32 --gres=gpu:2 --export={ENVIRONMENT},NCCL_DEBUG \
-/env/python -m ddl.horovodrun --gloo --network-interfaces lo --gloo-timeout-seconds 180 -np 2 \
+/env/python -m ddl.rank.horovodrun --gloo --network-interfaces lo --gloo-timeout-seconds 180 -np 2 \
 /env/python -m ddl.rank --threads 16 /course/train_cifar.py --recipe warmup
 status=$?
 if [ $status -eq 0 ] && [ -e "$DDL_RUN_DIR/requeue" ]; then

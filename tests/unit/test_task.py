@@ -4,9 +4,8 @@ import contextlib
 import socket
 
 import pytest
-
-from ddl import rendezvous, task
-from ddl.place import Place, places
+from ddl.rank import rendezvous, task
+from ddl.rank.place import Place, places
 
 
 def variables(rank, nodes=2, per_node=4):
@@ -49,7 +48,7 @@ def test_nodes_are_filled_one_after_the_other():
 
 
 def test_a_task_that_nobody_placed_says_who_does_so():
-    with pytest.raises(LookupError, match="SLURM_PROCID, .*srun, or by python -m ddl.hosts"):
+    with pytest.raises(LookupError, match="SLURM_PROCID, .*srun, or by python -m ddl.rank.hosts"):
         Place.here({})
 
 

@@ -40,7 +40,7 @@ def progress(state="training", epochs=0, **fields):
         name="warmup",
         state=state,
         folder=Path("/runs/r1"),
-        shell_line="cd /course && python -m ddl.horovodrun -np 2 train.py",
+        shell_line="cd /course && python -m ddl.rank.horovodrun -np 2 train.py",
         world=2,
         ranks=(RankInfo(0, "vm", 11, 0.0), RankInfo(1, "vm", 12, 0.0)),
         elapsed_s=12.3,
@@ -116,7 +116,7 @@ def test_lines_of_a_run_that_ends_well(capsys):
     lines.close(progress("done", epochs=2, elapsed_s=72.0))
     text = capsys.readouterr().out
     assert text.splitlines() == [
-        "$ cd /course && python -m ddl.horovodrun -np 2 train.py",
+        "$ cd /course && python -m ddl.rank.horovodrun -np 2 train.py",
         "[ 0:12] queued warmup",
         "[ 0:12] 2 ranks on vm",
         "[ 0:12] starting warmup, data: synthetic (generated), 2,000 pictures",
@@ -206,14 +206,20 @@ def test_nothing_from_a_run_becomes_markup(state):
 
 def test_final_html_keeps_line_summary_and_chart_without_a_widget():
     html = view.final_html(progress("done", epochs=3))
-    in_order(html, "ddl.horovodrun", "warmup done in 0:12", "held-out accuracy 25.0%", "<svg")
+    in_order(html, "ddl.rank.horovodrun", "warmup done in 0:12", "held-out accuracy 25.0%", "<svg")
     assert "http" not in html and "url(" not in html
 
 
 def test_final_html_of_a_failure_is_in_order():
     html = view.final_html(progress("failed", failure=FAILURE))
     in_order(
-        html, "ddl.horovodrun", "raised ValueError", "Traceback", "rank 0 was ended", "look at line 3", "rank-0.log"
+        html,
+        "ddl.rank.horovodrun",
+        "raised ValueError",
+        "Traceback",
+        "rank 0 was ended",
+        "look at line 3",
+        "rank-0.log",
     )
 
 

@@ -40,7 +40,8 @@ import numpy as np
 
 # %% tags=["demo"]
 import ddl
-from ddl import bandwidth_plot, cost, efficiency_plot, hierarchy, hosts
+from ddl import bandwidth_plot, cost, efficiency_plot, hierarchy
+from ddl.rank import hosts
 from ddl import launch, prediction, prediction_plot, recorded
 from ddl import topology, topology_plot
 from ddl.bandwidth import bandwidths, pairs

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from ddl.cluster import CLUSTERS
 from ddl.errors import CourseError
+from ddl.rank.cluster import CLUSTERS
 from ddl.records.paths import source_dir
 
 __all__ = ["Job", "JobError", "option_arguments", "resolve_script", "split_rank_line"]
@@ -39,7 +39,7 @@ class Job:
     nodes : int or None
         How many nodes the ranks are spread over, the same number on each; None the fewest.
     cluster : {"horovod", "multi_worker", "parameter_server"}
-        What the ranks are to each other: Horovod's, or a cluster of tf.distribute (`ddl.cluster`).
+        What the ranks are to each other: Horovod's, or a cluster of tf.distribute (`ddl.rank.cluster`).
     parameter_servers : int or None
         Ranks that keep the weights of a "parameter_server" cluster; None one there, else none.
     """

@@ -5,7 +5,7 @@ A command is built in layers, each a function that puts its own words in front o
     modules [ slurm or hosts [ container [ horovodrun or a task [ ddl.rank [ script ] ] ] ] ]
 
 On a laptop the outer three are empty. On one node ``horovodrun`` starts all ranks; on several,
-Slurm does, or `ddl.hosts` where this machine stands for them, and a task (`ddl.task`) looks after
+Slurm does, or `ddl.rank.hosts` where this machine stands for them, and a task (`ddl.rank.task`) looks after
 each.
 """
 
@@ -16,9 +16,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from ddl import hosts
 from ddl.launcher.job import Job, split_rank_line
 from ddl.launcher.slurm import job_name
+from ddl.rank import hosts
 from ddl.records.folder import RunFolder
 from ddl.records.paths import source_dir
 
@@ -205,7 +205,7 @@ def _hosts(job, site):
     return (
         _python(site),
         "-m",
-        "ddl.hosts",
+        "ddl.rank.hosts",
         "--hosts",
         str(site.nodes_for(job)),
         "--rate-mbit",
@@ -222,7 +222,7 @@ def _start(job, site):
         return (
             _python(site),
             "-m",
-            "ddl.task",
+            "ddl.rank.task",
             "--controller",
             _controller(job, site),
             *(("--network-interface", *interface) if interface else ()),
@@ -231,7 +231,7 @@ def _start(job, site):
     return (
         _python(site),
         "-m",
-        "ddl.horovodrun",
+        "ddl.rank.horovodrun",
         *timeout,
         f"--{site.controller}",
         # All ranks are on this host. Left to itself, horovodrun takes any interface that is up, and
@@ -421,7 +421,7 @@ def job_of(argv, cwd):
     Parameters
     ----------
     argv : sequence of str
-        The words after ``ddl.horovodrun``, or after ``ddl.hosts``.
+        The words after ``ddl.rank.horovodrun``, or after ``ddl.rank.hosts``.
 
     Returns
     -------

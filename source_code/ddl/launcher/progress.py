@@ -4,8 +4,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ddl.cluster import role_of
 from ddl.launcher.failure import Failure, failure_of
+from ddl.rank.cluster import role_of
 from ddl.records.folder import RunFolder, processes_of, start_of
 from ddl.records.jsonfiles import DamagedFile, JsonLines, read_json, read_json_lines
 

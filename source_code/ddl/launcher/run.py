@@ -676,7 +676,7 @@ def run_pasted(arguments, site=None):
     Parameters
     ----------
     arguments : list of str
-        The words after ``ddl.horovodrun``, or after ``ddl.hosts``.
+        The words after ``ddl.rank.horovodrun``, or after ``ddl.rank.hosts``.
     site : Site, optional
         Where; by default right here.
     """

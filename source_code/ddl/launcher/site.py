@@ -24,7 +24,7 @@ class Site:
     ----------
     scheduler : {"local", "slurm", "namespaces"}
         Who starts the processes: this machine, Slurm, or this machine as several hosts, each in a
-        network namespace of its own (`ddl.hosts`).
+        network namespace of its own (`ddl.rank.hosts`).
     container : {"none", "docker", "singularity"}
         What they are wrapped in.
     controller : {"gloo", "mpi"}

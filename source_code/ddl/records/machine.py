@@ -115,7 +115,7 @@ def container_around():
 def host_name():
     """What this host is called: Slurm's name of the node in a job, else the host's own.
 
-    Each host made on this machine (`ddl.hosts`) has a name of its own.
+    Each host made on this machine (`ddl.rank.hosts`) has a name of its own.
     """
     return os.environ.get("SLURMD_NODENAME") or platform.node()
 

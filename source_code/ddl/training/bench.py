@@ -8,7 +8,7 @@ import socket
 
 import psutil
 
-from ddl.hosts import link as link_made_here
+from ddl.rank.hosts import link as link_made_here
 from ddl.records.machine import available_bytes
 from ddl.training.options import Integer, Number
 

@@ -1,6 +1,6 @@
-"""Several hosts on one machine, with a slow network between them: ``python -m ddl.hosts``.
+"""Several hosts on one machine, with a slow network between them: ``python -m ddl.rank.hosts``.
 
-    python -m ddl.hosts --hosts 2 --rate-mbit 1000 --ranks 4 python -m ddl.task ... COMMAND
+    python -m ddl.rank.hosts --hosts 2 --rate-mbit 1000 --ranks 4 python -m ddl.rank.task ... COMMAND
 
 Each host is a network namespace (and has a name of its own): ranks on one of them reach those on
 another only through an interface, `INTERFACE`, that sends no faster than the rate. Two hosts are
@@ -27,7 +27,7 @@ import time
 from pathlib import Path
 
 from ddl.launcher import processes
-from ddl.place import places
+from ddl.rank.place import places
 from ddl.records.folder import RunFolder, StorageError
 from ddl.records.log import keep_writing
 
@@ -149,14 +149,14 @@ def main():
     if INSIDE not in os.environ:
         if reason := permitted():
             sys.exit(f"several hosts cannot be made on this machine: {reason}")
-        argv = [*_unshare(), sys.executable, "-m", "ddl.hosts", *sys.argv[1:]]
+        argv = [*_unshare(), sys.executable, "-m", "ddl.rank.hosts", *sys.argv[1:]]
         os.execvpe(argv[0], argv, {**_environment(), INSIDE: "1"})
     keep_writing()
     sys.exit(Hosts(options).run())
 
 
 def _options():
-    parser = argparse.ArgumentParser(prog="ddl.hosts", allow_abbrev=False)
+    parser = argparse.ArgumentParser(prog="ddl.rank.hosts", allow_abbrev=False)
     parser.add_argument("--hosts", type=int, required=True)
     parser.add_argument("--rate-mbit", type=int, default=0)
     parser.add_argument("--ranks", type=int, required=True)

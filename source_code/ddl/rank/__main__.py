@@ -22,8 +22,8 @@ import types
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
-from ddl import cluster
 from ddl.launcher.job import split_rank_line
+from ddl.rank import cluster
 from ddl.records.folder import RunFolder, StorageError
 from ddl.records.log import keep_writing
 from ddl.records.machine import gpu_numbers, host_name

@@ -1,10 +1,10 @@
 """One rank of a job on several nodes: what ``srun`` starts, once for each rank.
 
-    srun --nodes=2 --ntasks-per-node=2 ... python -m ddl.task [OPTIONS] python -m ddl.rank ...
+    srun --nodes=2 --ntasks-per-node=2 ... python -m ddl.rank.task [OPTIONS] python -m ddl.rank ...
 
-`ddl.hosts` starts it, too, on hosts that it makes on this machine.
+`ddl.rank.hosts` starts it, too, on hosts that it makes on this machine.
 
-Without ssh and without MPI: rank, local rank and size come from who starts it (`ddl.place`), and
+Without ssh and without MPI: rank, local rank and size come from who starts it (`ddl.rank.place`), and
 the ranks meet through Horovod's own rendezvous server, which rank 0's task runs. Its address
 travels in the run's folder, which all nodes see. (With ``--controller mpi`` they meet through PMIx
 instead, and nothing of this is needed.)
@@ -28,10 +28,10 @@ from pathlib import Path
 
 import psutil
 
-from ddl import cluster, rendezvous
 from ddl.launcher import processes
 from ddl.launcher.job import split_rank_line
-from ddl.place import VARIABLE, Place
+from ddl.rank import cluster, rendezvous
+from ddl.rank.place import VARIABLE, Place
 from ddl.records.folder import RunFolder, StorageError
 from ddl.records.jsonfiles import read_json
 from ddl.records.log import keep_writing
@@ -57,7 +57,7 @@ def main():
 
 
 def _options():
-    parser = argparse.ArgumentParser(prog="ddl.task")
+    parser = argparse.ArgumentParser(prog="ddl.rank.task")
     parser.add_argument("--controller", choices=("gloo", "mpi", "none"), default="gloo")
     parser.add_argument("--network-interface", default="")
     parser.add_argument("--timeout-s", type=float)
@@ -123,7 +123,7 @@ class Task:
             "PYTHONUNBUFFERED": "1",
             "DDL_RANKS_OF": os.environ["DDL_RUN_ID"],
         }
-        # Where one rank ends Slurm ends the others; `ddl.hosts` may be what is gone.
+        # Where one rank ends Slurm ends the others; `ddl.rank.hosts` may be what is gone.
         if (self.rank == 0 or VARIABLE in os.environ) and os.environ.get("DDL_LIFELINE"):
             self._watch(self._await_launcher, processes.take_lifeline())
         environment.pop("DDL_LIFELINE", None)

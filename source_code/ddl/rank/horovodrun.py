@@ -1,4 +1,4 @@
-"""Horovod's own ``horovodrun``, looked after: ``python -m ddl.horovodrun [OPTIONS] COMMAND``.
+"""Horovod's own ``horovodrun``, looked after: ``python -m ddl.rank.horovodrun [OPTIONS] COMMAND``.
 
 The options and the work are horovodrun's. Around it, this module
 
@@ -25,8 +25,8 @@ from pathlib import Path
 
 import psutil
 
-from ddl import cluster, rendezvous
 from ddl.launcher import processes
+from ddl.rank import cluster, rendezvous
 from ddl.records.folder import RunFolder, StorageError
 from ddl.records.jsonfiles import DamagedFile, read_json, write_json
 from ddl.records.log import keep_writing

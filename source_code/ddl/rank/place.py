@@ -1,4 +1,4 @@
-"""Where a rank is among the others, as the one who starts its task says: Slurm, or `ddl.hosts`."""
+"""Where a rank is among the others, as the one who starts its task says: Slurm, or `ddl.rank.hosts`."""
 
 import os
 from dataclasses import astuple, dataclass
@@ -36,13 +36,15 @@ class Place:
         Raises
         ------
         LookupError
-            Where neither Slurm nor `ddl.hosts` has started this process.
+            Where neither Slurm nor `ddl.rank.hosts` has started this process.
         """
         if VARIABLE in variables:
             return cls(*map(int, variables[VARIABLE].split()))
         missing = [name for name in SLURMS if name not in variables]
         if missing:
-            raise LookupError(f"{', '.join(missing)} not set: a task is started by srun, or by python -m ddl.hosts")
+            raise LookupError(
+                f"{', '.join(missing)} not set: a task is started by srun, or by python -m ddl.rank.hosts"
+            )
         return cls(*(int(variables[name]) for name in SLURMS))
 
     @property
