@@ -22,7 +22,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "source_code"))
 
-from ddl import cost, launch, prediction
+from ddl import launch
+from ddl.analysis import cost, prediction
 from ddl.records.machine import hardware, versions
 
 SIZES = [4, 1024, 16_384, 65_536, 262_144, 1_048_576, 4_194_304]

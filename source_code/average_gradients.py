@@ -38,7 +38,7 @@ import time
 
 import horovod.tensorflow as hvd
 import tensorflow as tf
-from ddl.descent import generated
+from ddl.analysis.descent import generated
 from ddl.records.machine import hardware, versions
 from ddl.records.recorder import Recorder
 

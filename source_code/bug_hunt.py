@@ -7,7 +7,7 @@ It trains on generated points for a few seconds, and ends well whatever the case
 down what it itself saw in witness-<k>.jsonl (ddl/hunt.py): that is where to look.
 """
 
-from ddl.hunt import CASES
+from ddl.analysis.mistakes import CASES
 from ddl.training.options import SEED, Integer, Number, parser
 
 
@@ -32,8 +32,8 @@ import time
 import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
+from ddl.analysis.mistakes import Witness, checksum
 from ddl.data import DataError, Order, shard
-from ddl.hunt import Witness, checksum
 from ddl.records.machine import hardware, threads_per_rank, versions
 from ddl.records.recorder import Recorder
 

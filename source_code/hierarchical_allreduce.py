@@ -41,8 +41,8 @@ import horovod.tensorflow as hvd
 import numpy as np
 import psutil
 import tensorflow as tf
-from ddl.efficiency import spread
-from ddl.hierarchy import link_bytes
+from ddl.analysis.efficiency import spread
+from ddl.analysis.hierarchy import link_bytes
 from ddl.rank import hosts
 from ddl.records.machine import hardware, threads_per_rank, versions
 from ddl.records.recorder import Recorder

@@ -78,14 +78,14 @@ import horovod.tensorflow as hvd
 import numpy as np
 import psutil
 import tensorflow as tf
+from ddl.analysis.efficiency import PARTS, spread
+from ddl.analysis.timeline import FILE
 from ddl.data import DataError, Order, shard
 from ddl.data.augment import augment, normalise
-from ddl.efficiency import PARTS, spread
 from ddl.records.folder import RunFolder, start_of
 from ddl.records.jsonfiles import read_json
 from ddl.records.machine import hardware, threads_per_rank, versions
 from ddl.records.recorder import Recorder
-from ddl.timeline import FILE
 from ddl.training import models
 from ddl.training import optimizer as optimizers
 from tensorflow.keras import layers

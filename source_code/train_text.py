@@ -83,7 +83,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
-from ddl import text
+from ddl.analysis import classification
 from ddl.data import DataError, Order, load_questions, shard
 from ddl.rank import cluster
 from ddl.records.machine import threads_per_rank
@@ -299,7 +299,7 @@ class Validation(tf.keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         with self.journal.paused():
-            logs["val_loss"], logs["val_accuracy"] = text.loss_and_accuracy(
+            logs["val_loss"], logs["val_accuracy"] = classification.loss_and_accuracy(
                 self.part.targets, self.scores(self.part.texts)
             )
 
@@ -325,7 +325,7 @@ class Records(tf.keras.callbacks.Callback):
         if not self.journal.recorder:
             return
         with self.journal.paused():
-            test_loss, test_accuracy = text.loss_and_accuracy(self.part.targets, self.scores(self.part.texts))
+            test_loss, test_accuracy = classification.loss_and_accuracy(self.part.targets, self.scores(self.part.texts))
         self.journal.evaluation(
             self.done,
             loss=logs["loss"],
@@ -419,10 +419,10 @@ def finish(config, place, model, parts, journal, arguments):
         return None
     scores = make_scores(place, model)
     of_validation, of_test = scores(parts.validation.texts), scores(parts.test.texts)
-    threshold = text.best_threshold(parts.validation.targets, of_validation)
-    test = text.figures(parts.test.targets, of_test)
-    tuned = text.figures(parts.test.targets, of_test, threshold)
-    curve = text.precision_recall(parts.test.targets, of_test, CURVE_POINTS)
+    threshold = classification.best_threshold(parts.validation.targets, of_validation)
+    test = classification.figures(parts.test.targets, of_test)
+    tuned = classification.figures(parts.test.targets, of_test, threshold)
+    curve = classification.precision_recall(parts.test.targets, of_test, CURVE_POINTS)
     losses = [row["validation_loss"] for row in journal.history]
     best, last = int(np.argmin(losses)), len(losses) - 1
     kept = journal.history[best if config.patience else last]

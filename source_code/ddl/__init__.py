@@ -19,7 +19,7 @@ _HOME = {
     "Site": "launcher.site",
     "recorded": "records.reference",
     "Recorder": "records.recorder",
-    "compare": "table",
+    "compare": "analysis.comparison",
     "doctor": "checkup",
     "check": "exam.answers",
     "beside": "display.guess",

@@ -5,7 +5,7 @@ import textwrap
 import numpy
 from matplotlib.ticker import LogLocator, NullLocator
 
-from ddl.bandwidth import algorithm_bandwidth, bus_bandwidth, measured
+from ddl.analysis.bandwidth import algorithm_bandwidth, bus_bandwidth, measured
 from ddl.plot import COLOURS, LINES, MARKERS, Picture, styled
 
 __all__ = ["plot_bandwidth", "plot_pairs"]

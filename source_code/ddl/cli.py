@@ -200,8 +200,8 @@ def _stop(arguments):
 
 
 def _compare(arguments):
+    from ddl.analysis.comparison import compare
     from ddl.launcher.run import attach
-    from ddl.table import compare
 
     print(repr(compare([attach(run) for run in arguments.run])))
 
@@ -228,11 +228,12 @@ def _topology(arguments):
 
 
 def _predict(arguments):
-    from ddl import prediction, topology
+    from ddl import topology
+    from ddl.analysis import clusters, prediction
 
     machine = topology.load(arguments.topology)
     links = {"network": arguments.network, "link_gb_per_s": arguments.link_gb_per_s}
-    predictions = prediction.scaling(
+    predictions = clusters.scaling(
         machine,
         arguments.nodes,
         arguments.model,
@@ -249,7 +250,7 @@ def _predict(arguments):
         f"{what} on {arguments.topology}, {arguments.batch} samples a GPU, gradients of "
         f"{arguments.gradient_bytes} bytes, efficiency against {arguments.baseline} GPU"
         f"{'s' * (arguments.baseline > 1)}. "
-        f"{prediction.server(machine, **links).assumed}"
+        f"{clusters.server(machine, **links).assumed}"
     ).strip()
     print(repr(prediction.table(predictions, title)))
     if arguments.figure:

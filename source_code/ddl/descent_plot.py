@@ -1,6 +1,6 @@
 """Figures of the gradient lesson, each a function from data to one `Picture`.
 
-All of them are computed from `ddl.descent` and `ddl.ring`, except where they say that they are
+All of them are computed from `ddl.analysis.descent` and `ddl.analysis.ring`, except where they say that they are
 measured. `slider` lets a reader move one of a figure's numbers.
 """
 
@@ -9,7 +9,7 @@ from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from ddl import descent, ring
+from ddl.analysis import descent, ring
 from ddl.display.style import is_live
 from ddl.plot import COLOURS, LINES, MARKERS, Picture, styled
 

@@ -7,8 +7,8 @@ import numpy
 from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from ddl import timeline
-from ddl.efficiency import PARTS, payoff, scaling, step_parts
+from ddl.analysis import timeline
+from ddl.analysis.efficiency import PARTS, payoff, scaling, step_parts
 from ddl.plot import COLOURS, LINES, MARKERS, Picture, styled
 
 __all__ = ["plot_payoff", "plot_scaling", "plot_step_times", "plot_timeline"]
@@ -24,7 +24,7 @@ def plot_scaling(strong_runs, weak_runs):
     Parameters
     ----------
     strong_runs, weak_runs : iterable of Run or Recorded
-        As for `ddl.efficiency.scaling`; the lines are of the rows with the fewest threads, marks
+        As for `ddl.analysis.efficiency.scaling`; the lines are of the rows with the fewest threads, marks
         without a line are one rank with as many cores as several ranks have together.
 
     Returns
@@ -154,7 +154,7 @@ def plot_payoff(one, many):
     Parameters
     ----------
     one, many : Run
-        As for `ddl.efficiency.payoff`.
+        As for `ddl.analysis.efficiency.payoff`.
 
     Returns
     -------

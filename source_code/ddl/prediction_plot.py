@@ -2,8 +2,9 @@
 
 import numpy
 
+from ddl.analysis.clusters import published
+from ddl.analysis.prediction import Prediction, points
 from ddl.plot import COLOURS, LINES, MARKERS, Picture, styled
-from ddl.prediction import Prediction, points, published
 
 __all__ = ["plot_fit", "plot_prediction", "plot_published"]
 
@@ -18,7 +19,7 @@ def plot_fit(measured, fits):
     ----------
     measured : Run, Recorded, or sequence of (float, float)
         Of `bench_allreduce.py`, with the spread of its repeats; or bytes and seconds.
-    fits : ddl.cost.Fit or iterable of them
+    fits : ddl.analysis.cost.Fit or iterable of them
         Of as many ranks as the points are. Fits of one number of ranks are the same line: of
         those that are, one is drawn for all.
 
@@ -169,7 +170,7 @@ def plot_published(compared=None):
     Parameters
     ----------
     compared : Table, optional
-        Of `ddl.prediction.published`, which it is by default.
+        Of `ddl.analysis.clusters.published`, which it is by default.
 
     Returns
     -------

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 import numpy
 
+from ddl.analysis.classification import data_of
 from ddl.plot import COLOURS, LINES, MARKERS, Picture, styled
-from ddl.text import data_of
 
 __all__ = ["plot_overfitting", "plot_precision_recall"]
 

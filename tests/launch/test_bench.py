@@ -10,7 +10,7 @@ pytest.importorskip("tensorflow")
 pytest.importorskip("horovod.tensorflow")
 
 from ddl import RunFailed, launch
-from ddl.bandwidth import bandwidths, pairs
+from ddl.analysis.bandwidth import bandwidths, pairs
 from ddl.bandwidth_plot import plot_bandwidth, plot_pairs
 from ddl.records.jsonfiles import read_json_lines
 

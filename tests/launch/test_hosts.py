@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from ddl import attach, launch
-from ddl.hierarchy import VARIANTS, plot_variants, variants
+from ddl.analysis.hierarchy import VARIANTS, plot_variants, variants
 from ddl.launcher import processes
 from ddl.launcher.run import RunInterrupted
 from ddl.rank import hosts

@@ -5,7 +5,8 @@ import pytest
 pytest.importorskip("tensorflow")
 pytest.importorskip("horovod.tensorflow")
 
-from ddl import hunt, launch
+from ddl import launch
+from ddl.analysis import mistakes
 
 pytestmark = pytest.mark.slow
 
@@ -23,8 +24,8 @@ SYMPTOMS = {
 @pytest.mark.parametrize("case", SYMPTOMS)
 def test_each_case_has_its_own_symptom(case, nothing_left):
     run = launch("bug_hunt.py", workers=2, case=case, steps=5, batch=8, oversubscribe=True)
-    assert hunt.examine(run).found == SYMPTOMS[case]
-    seen = hunt.witnesses(run)
+    assert mistakes.examine(run).found == SYMPTOMS[case]
+    seen = mistakes.witnesses(run)
     assert [len(rank["steps"]) for rank in seen] == [5, 5]
     result = run.result
     assert result["case"] == case and result["global_batch"] == 16
@@ -36,4 +37,4 @@ def test_each_case_has_its_own_symptom(case, nothing_left):
 
 def test_one_rank_passes_too():
     run = launch("bug_hunt.py", workers=1, steps=3)
-    assert hunt.examine(run).found == [] and run.result["ranks"] == 1
+    assert mistakes.examine(run).found == [] and run.result["ranks"] == 1

@@ -8,7 +8,8 @@ import pytest
 pytest.importorskip("tensorflow")
 pytest.importorskip("horovod.tensorflow")
 
-from ddl import RunFailed, cost, launch, prediction
+from ddl import RunFailed, launch
+from ddl.analysis import cost, prediction
 from ddl.prediction_plot import plot_fit, plot_prediction
 from ddl.records.paths import course_root
 

@@ -5,8 +5,9 @@ import pytest
 pytest.importorskip("tensorflow")
 pytest.importorskip("horovod.tensorflow")
 
-from ddl import RunFailed, launch, timeline
-from ddl.efficiency import PARTS, payoff, tuning
+from ddl import RunFailed, launch
+from ddl.analysis import timeline
+from ddl.analysis.efficiency import PARTS, payoff, tuning
 from ddl.efficiency_plot import plot_step_times, plot_timeline
 
 pytestmark = pytest.mark.slow

@@ -7,7 +7,8 @@ pytest.importorskip("tensorflow")
 pytest.importorskip("horovod.tensorflow")
 pytest.importorskip("tensorflow_hub")
 
-from ddl import RunFailed, compare, launch, text, text_plot
+from ddl import RunFailed, compare, launch, text_plot
+from ddl.analysis import classification
 from ddl.data import load_questions
 
 pytestmark = pytest.mark.slow
@@ -67,7 +68,9 @@ def test_records_say_what_was_trained(ways, way):
         "positive_share": load_questions("questions", samples=2000).parts().train.targets.mean(),
     }
     assert result["steps"] == 36 and result["samples"] == 36 * 128
-    assert result["test"]["majority"] == text.majority(load_questions("questions", samples=2000).parts().test.targets)
+    assert result["test"]["majority"] == classification.majority(
+        load_questions("questions", samples=2000).parts().test.targets
+    )
     assert list((ways[way].folder / "tensorboard").rglob("events.out.*"))
     assert "epoch 0: loss" in ways[way].logs(0) and ".." in ways[way].logs(0)
     if processes == 2:
@@ -78,7 +81,7 @@ def test_records_say_what_was_trained(ways, way):
 
 def test_tables_and_pictures_of_real_runs(ways):
     runs = list(ways.values())
-    table = text.report(runs)
+    table = classification.report(runs)
     assert table["strategy"].tolist() == list(WAYS)
     assert np.ptp(table["accuracy"]) < 0.01
     assert len(compare(runs)) == 5

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import jupytext
-import lessons
 import nbformat
 import pytest
 from ddl.exam.cells import names_in
@@ -65,7 +64,12 @@ class Graded:
 
 LESSONS = (
     Graded(
-        "1.Gradient-Basics", questions=14, points=35, sections=11, guessing=1, packages=("math", "numpy", "ddl.ring")
+        "1.Gradient-Basics",
+        questions=14,
+        points=35,
+        sections=11,
+        guessing=1,
+        packages=("math", "numpy", "ddl.analysis.ring"),
     ),
     Graded("2.System-Topology", questions=13, points=34, sections=8, guessing=1),
     Graded("3.Multi-GPU", questions=15, points=40, sections=8, guessing=2, packages=("math", "numpy", "json")),

@@ -5,7 +5,8 @@ import pytest
 pytest.importorskip("tensorflow")
 pytest.importorskip("horovod.tensorflow")
 
-from ddl import RunFailed, descent, launch
+from ddl import RunFailed, launch
+from ddl.analysis import descent
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,15 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from ddl.bandwidth import OPERATIONS, algorithm_bandwidth, bandwidths, bus_bandwidth, bus_factor, measured, pairs
+from ddl.analysis.bandwidth import (
+    OPERATIONS,
+    algorithm_bandwidth,
+    bandwidths,
+    bus_bandwidth,
+    bus_factor,
+    measured,
+    pairs,
+)
 from ddl.bandwidth_plot import plot_bandwidth, plot_pairs
 from ddl.records.reference import Recorded
 

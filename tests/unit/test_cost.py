@@ -5,9 +5,8 @@ import sys
 
 import numpy
 import pytest
-
-from ddl import cost
-from ddl.cost import ALGORITHMS, Link, fit, fits, hierarchical, line, ring_over_nodes, terms
+from ddl.analysis import cost
+from ddl.analysis.cost import ALGORITHMS, Link, fit, fits, hierarchical, line, ring_over_nodes, terms
 
 SIZES = [4**power for power in range(1, 14)]
 ALPHA, BETA = 30e-6, 1 / 5e9
@@ -60,7 +59,7 @@ def test_each_byte_that_a_rank_adds_costs_a_gamma(algorithm, added):
 
 
 def test_a_ring_is_what_its_steps_add_up_to():
-    from ddl.ring import all_reduce, ring_seconds
+    from ddl.analysis.ring import all_reduce, ring_seconds
 
     ranks, count = 4, 40
     done = all_reduce(
@@ -215,7 +214,7 @@ def test_a_line_counts_relative_errors():
 
 def test_the_module_needs_numpy_only():
     code = (
-        "import sys, ddl.cost; print(sorted({'tensorflow', 'horovod', 'pandas', 'matplotlib', "
+        "import sys, ddl.analysis.cost; print(sorted({'tensorflow', 'horovod', 'pandas', 'matplotlib', "
         "'IPython'} & set(sys.modules)))"
     )
     asked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -2,9 +2,8 @@
 
 import numpy
 import pytest
-
-from ddl import descent
-from ddl.descent import EASY, NOISY
+from ddl.analysis import descent
+from ddl.analysis.descent import EASY, NOISY
 
 RATES = [0.001 * 2**k for k in range(9)]
 MANY = descent.generated(64)

@@ -3,9 +3,9 @@
 import ipywidgets
 import numpy
 import pytest
-
-from ddl import descent, descent_plot, ring
-from ddl.descent import EASY, NOISY
+from ddl import descent_plot
+from ddl.analysis import descent, ring
+from ddl.analysis.descent import EASY, NOISY
 
 MANY = descent.generated(16)
 MADE = {

@@ -4,9 +4,8 @@ import json
 from types import SimpleNamespace
 
 import pytest
-
 from ddl import efficiency_plot
-from ddl.efficiency import (
+from ddl.analysis.efficiency import (
     PARTS,
     efficiency,
     payoff,
@@ -18,7 +17,7 @@ from ddl.efficiency import (
     step_parts,
     tuning,
 )
-from ddl.timeline import FILE
+from ddl.analysis.timeline import FILE
 
 HARDWARE = {"host": "here", "cpu": "a processor", "cores": 4, "memory_gib": 8.0, "gpus": []}
 

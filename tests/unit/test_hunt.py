@@ -5,8 +5,8 @@ import json
 
 import numpy
 import pytest
-from ddl import hunt
-from ddl.hunt import CHECKS, Witness, checksum, examine, witnesses
+from ddl.analysis import mistakes
+from ddl.analysis.mistakes import CHECKS, Witness, checksum, examine, witnesses
 from ddl.records.folder import RunFolder
 
 RANKS, STEPS, BATCH, RATE = 3, 4, 8, 0.05
@@ -151,7 +151,7 @@ def test_records_are_read_back_and_examined(tmp_path):
 
 def test_an_excerpt_shows_the_first_steps_of_every_rank(tmp_path):
     keep(tmp_path, right())
-    table = hunt.excerpt(tmp_path, steps=2)
+    table = mistakes.excerpt(tmp_path, steps=2)
     assert table[["step", "rank"]].values.tolist() == [[s, r] for s in (1, 2) for r in range(3)]
     assert table["samples"][4] == "32, 33, 34, … (8)" and table["update"][4] == "update1"
     assert table["wrote"].tolist() == ["weights.npz", "–", "–"] * 2
@@ -192,4 +192,4 @@ def test_a_witness_starts_a_new_record_and_needs_a_run(tmp_path, monkeypatch):
 
 
 def test_the_reader_is_not_told_which_case_is_which():
-    assert hunt.CASES == ("none", "A", "B", "C", "D", "E", "F")
+    assert mistakes.CASES == ("none", "A", "B", "C", "D", "E", "F")

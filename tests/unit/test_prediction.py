@@ -6,25 +6,11 @@ from types import SimpleNamespace
 
 import numpy
 import pytest
-
-from ddl import cost, topology
+from ddl import topology
+from ddl.analysis import cost
+from ddl.analysis.clusters import FUSION_BYTES, LATENCY_S, SHARE, cluster, models, published, scaling, server
+from ddl.analysis.prediction import Prediction, points, predict_step, report, slowest, table
 from ddl.cli import main
-from ddl.prediction import (
-    FUSION_BYTES,
-    LATENCY_S,
-    SHARE,
-    Prediction,
-    cluster,
-    models,
-    points,
-    predict_step,
-    published,
-    report,
-    scaling,
-    server,
-    slowest,
-    table,
-)
 from ddl.prediction_plot import plot_fit, plot_prediction, plot_published
 
 FIT = cost.fit([(4, 1e-3), (4_000_000, 5e-3)], 2)

@@ -5,8 +5,7 @@ import sys
 
 import numpy
 import pytest
-
-from ddl.ring import all_reduce, contributions, latency_and_bandwidth, ring_seconds
+from ddl.analysis.ring import all_reduce, contributions, latency_and_bandwidth, ring_seconds
 
 
 def chunk_to_send(step, rank, ranks):
@@ -121,7 +120,7 @@ def test_measurements_that_say_nothing_are_refused(measured, ranks):
 
 def test_the_module_needs_numpy_only():
     code = (
-        "import sys, ddl.ring; print(sorted({'tensorflow', 'horovod', 'pandas', 'matplotlib', "
+        "import sys, ddl.analysis.ring; print(sorted({'tensorflow', 'horovod', 'pandas', 'matplotlib', "
         "'IPython'} & set(sys.modules)))"
     )
     asked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

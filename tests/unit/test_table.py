@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pandas
 import pytest
+from ddl.analysis.comparison import compare
 from ddl.records.reference import Recorded
-from ddl.table import compare
 
 HARDWARE = {"host": "vm", "cpu": "Some CPU", "cores": 2, "gpus": []}
 

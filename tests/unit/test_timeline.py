@@ -1,8 +1,7 @@
 """Horovod's timeline is read as it is written, also where its job was ended in the middle."""
 
 import pytest
-
-from ddl.timeline import Span, read, rounds
+from ddl.analysis.timeline import Span, read, rounds
 
 # Two gradients that travel together, twice; then something else. Times in microseconds.
 HEAD = """[

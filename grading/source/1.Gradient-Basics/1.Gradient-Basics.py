@@ -42,7 +42,8 @@ noisy = [(1, 0), (2, 1), (3, 1), (4, 6.25)]
 import pandas as pd
 
 import ddl
-from ddl import descent, descent_plot as draw, launch, ring
+from ddl import descent_plot as draw, launch
+from ddl.analysis import descent, ring
 from ddl import beside
 
 draws = {"reader": 2000, "smoke": 200}[size]
@@ -1020,7 +1021,7 @@ def combine(mine, received, step, ranks):
 # %% nbgrader={"grade": true, "grade_id": "q14_ring_test", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import numpy as np
 
-from ddl.ring import all_reduce
+from ddl.analysis.ring import all_reduce
 
 
 def reduced(ranks, count):

@@ -40,11 +40,13 @@ import numpy as np
 
 # %% tags=["demo"]
 import ddl
-from ddl import bandwidth_plot, cost, efficiency_plot, hierarchy
+from ddl import bandwidth_plot, efficiency_plot
+from ddl.analysis import cost, hierarchy
 from ddl.rank import hosts
-from ddl import launch, prediction, prediction_plot, recorded
+from ddl import launch, prediction_plot, recorded
+from ddl.analysis import clusters, prediction
 from ddl import topology, topology_plot
-from ddl.bandwidth import bandwidths, pairs
+from ddl.analysis.bandwidth import bandwidths, pairs
 from ddl import beside
 
 smoke = size == "smoke"
@@ -886,7 +888,7 @@ prediction_plot.plot_prediction(more, [training])
 guess_vgg = None  # per cent
 
 # %% tags=["demo"]
-published = prediction.published()
+published = clusters.published()
 vgg = published[published["network"] == "VGG-16"].set_index("gpus")
 said = vgg["published_percent"][512]
 beside(guess_vgg, said, "% efficiency of VGG-16 on 512 GPUs, published")
@@ -963,7 +965,7 @@ assert near(gbit_per_s_needed(2, 10, 3, 0.25), 320 / 18 * 1e-9)
 # --model resnet50 --batch 256`. Here, up to a thousand A100s that train ResNet-50:
 
 # %% tags=["demo"]
-thousand = prediction.scaling("dgx-a100", 128, "resnet50", batch=256)
+thousand = clusters.scaling("dgx-a100", 128, "resnet50", batch=256)
 prediction.table(thousand)
 
 # %% [markdown]
@@ -971,7 +973,7 @@ prediction.table(thousand)
 # takes as long for a batch, in servers with one card of 25 Gbit/s:
 
 # %% tags=["demo"]
-billion = prediction.scaling(
+billion = clusters.scaling(
     "pascal-25gbe", 128, parameters=10**9, images_per_s=909, batch=256
 )
 prediction_plot.plot_prediction(billion)

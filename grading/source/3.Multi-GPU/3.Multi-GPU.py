@@ -43,9 +43,11 @@ import numpy as np
 import pandas as pd
 
 import ddl
-from ddl import compare, efficiency, efficiency_plot, hunt, launch
-from ddl import strategy_plot, text, text_plot
-from ddl.difference import difference
+from ddl import compare, efficiency_plot, launch
+from ddl.analysis import efficiency, mistakes
+from ddl import strategy_plot, text_plot
+from ddl.analysis import classification
+from ddl.analysis.difference import difference
 from ddl import beside
 from ddl.training.strategy import agreement
 
@@ -544,7 +546,7 @@ pd.Series(losses, name="loss at the end").to_frame().round(4)
 # down in their first two steps.
 
 # %% tags=["demo"]
-hunt.excerpt(hunted["none"])
+mistakes.excerpt(hunted["none"])
 
 # %% [markdown]
 # `hunt.witnesses(run)` has all of it, as plain data: a list with a dictionary for
@@ -706,10 +708,10 @@ for k in (1, 2, 3):
 # below it the records of one case.
 
 # %% tags=["demo"]
-hunt.examine(hunted["none"])
+mistakes.examine(hunted["none"])
 
 # %% tags=["demo"]
-hunt.excerpt(hunted["A"])
+mistakes.excerpt(hunted["A"])
 
 # %% [markdown]
 # Change the letter in the cell above, or give your checks a case:
@@ -1161,7 +1163,7 @@ gain = 100 * (said["accuracy"] - said["majority"])
 beside(guess_gain, gain, "points of accuracy gained")
 
 # %% tags=["demo"]
-text.report([plain])
+classification.report([plain])
 
 # %% [markdown]
 # Without having read a single question, one is right in 94 of 100 (the column
@@ -1209,7 +1211,7 @@ by_horovod = launch(
 
 # %% tags=["demo"]
 texts = [plain, by_fit, by_loop, by_horovod]
-text.report(texts)
+classification.report(texts)
 
 # %% tags=["demo"]
 text_plot.plot_precision_recall(texts)

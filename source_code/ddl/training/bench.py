@@ -131,7 +131,7 @@ def timing(seconds):
     dict
         ``{"median": …, "low": …, "high": …, "least": …}``; low and high are quartiles.
     """
-    from ddl.efficiency import spread  # here, as options need none of it
+    from ddl.analysis.efficiency import spread  # here, as options need none of it
 
     return {**spread(seconds), "least": float(min(seconds))}
 

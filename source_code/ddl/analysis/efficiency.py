@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy
 
-from ddl import cost
+from ddl.analysis import cost
 from ddl.display.table import Table
 from ddl.records.paths import reference_dir
 

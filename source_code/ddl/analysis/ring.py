@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy
 
-from ddl import cost
+from ddl.analysis import cost
 
 __all__ = ["Reduced", "all_reduce", "contributions", "latency_and_bandwidth", "ring_seconds"]
 
@@ -137,7 +137,7 @@ def contributions(ranks):
 def ring_seconds(size_bytes, ranks, latency_s, bandwidth_bytes_per_s):
     """Return the time of a ring all-reduce: 2 (N - 1) messages of 1/N of the data, one by one.
 
-    ``2 (N - 1) (latency + size / (N bandwidth))``: `ddl.cost.ring` for a bandwidth, with the term
+    ``2 (N - 1) (latency + size / (N bandwidth))``: `ddl.analysis.cost.ring` for a bandwidth, with the term
     for adding left out; 0 for one rank.
     """
     return cost.ring(size_bytes, ranks, latency_s, 1 / bandwidth_bytes_per_s)

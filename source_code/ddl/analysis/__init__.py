@@ -1,0 +1,1 @@
+"""Numbers and tables, from records."""
