@@ -22,10 +22,25 @@ _HOME = {
     "compare": "analysis.comparison",
     "doctor": "checkup",
     "check": "exam.answers",
+    "agreement": "training.strategy",
+    "difference": "analysis.difference",
     "beside": "display.guess",
 }
 
-_MODULES = {"hosts": "rank.hosts"}
+# Modules that a lesson calls by their own name; `plot`, `topology` and `data` are rooms themselves.
+_MODULES = {
+    "bandwidth": "analysis.bandwidth",
+    "classification": "analysis.classification",
+    "clusters": "analysis.clusters",
+    "cost": "analysis.cost",
+    "descent": "analysis.descent",
+    "efficiency": "analysis.efficiency",
+    "hierarchy": "analysis.hierarchy",
+    "mistakes": "analysis.mistakes",
+    "prediction": "analysis.prediction",
+    "ring": "analysis.ring",
+    "hosts": "rank.hosts",
+}
 
 __all__ = [*_HOME, *_MODULES]
 

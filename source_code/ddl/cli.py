@@ -222,7 +222,7 @@ def _topology(arguments):
         raise LookupError(f"{machine.name} has neither GPUs nor network cards to compare")
     print(machine.matrix_text() if arguments.matrix else machine)
     if arguments.figure:
-        from ddl.topology_plot import plot_topology
+        from ddl.plot.topology import plot_topology
 
         plot_topology(machine).savefig(arguments.figure, dpi=150)
 
@@ -254,7 +254,7 @@ def _predict(arguments):
     ).strip()
     print(repr(prediction.table(predictions, title)))
     if arguments.figure:
-        from ddl.prediction_plot import plot_prediction
+        from ddl.plot.prediction import plot_prediction
 
         plot_prediction(predictions).savefig(arguments.figure)
 

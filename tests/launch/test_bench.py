@@ -11,7 +11,7 @@ pytest.importorskip("horovod.tensorflow")
 
 from ddl import RunFailed, launch
 from ddl.analysis.bandwidth import bandwidths, pairs
-from ddl.bandwidth_plot import plot_bandwidth, plot_pairs
+from ddl.plot.bandwidth import plot_bandwidth, plot_pairs
 from ddl.records.jsonfiles import read_json_lines
 
 pytestmark = pytest.mark.slow

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 from ddl import attach, launch
-from ddl.analysis.hierarchy import VARIANTS, plot_variants, variants
+from ddl.analysis.hierarchy import VARIANTS, variants
 from ddl.launcher import processes
 from ddl.launcher.run import RunInterrupted
+from ddl.plot.hierarchy import plot_variants
 from ddl.rank import hosts
 from ddl.records.jsonfiles import read_json, read_json_lines
 

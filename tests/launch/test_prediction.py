@@ -10,7 +10,7 @@ pytest.importorskip("horovod.tensorflow")
 
 from ddl import RunFailed, launch
 from ddl.analysis import cost, prediction
-from ddl.prediction_plot import plot_fit, plot_prediction
+from ddl.plot.prediction import plot_fit, plot_prediction
 from ddl.records.paths import course_root
 
 pytestmark = pytest.mark.slow

@@ -8,7 +8,7 @@ pytest.importorskip("horovod.tensorflow")
 from ddl import RunFailed, launch
 from ddl.analysis import timeline
 from ddl.analysis.efficiency import PARTS, payoff, tuning
-from ddl.efficiency_plot import plot_step_times, plot_timeline
+from ddl.plot.efficiency import plot_step_times, plot_timeline
 
 pytestmark = pytest.mark.slow
 

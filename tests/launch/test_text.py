@@ -7,7 +7,7 @@ pytest.importorskip("tensorflow")
 pytest.importorskip("horovod.tensorflow")
 pytest.importorskip("tensorflow_hub")
 
-from ddl import RunFailed, compare, launch, text_plot
+from ddl import RunFailed, compare, launch, plot
 from ddl.analysis import classification
 from ddl.data import load_questions
 
@@ -85,8 +85,8 @@ def test_tables_and_pictures_of_real_runs(ways):
     assert table["strategy"].tolist() == list(WAYS)
     assert np.ptp(table["accuracy"]) < 0.01
     assert len(compare(runs)) == 5
-    assert "horovod: at threshold 0.50" in text_plot.plot_precision_recall(runs).alt
-    assert "over 3 epochs" in text_plot.plot_overfitting(ways["single"]).alt
+    assert "horovod: at threshold 0.50" in plot.plot_precision_recall(runs).alt
+    assert "over 3 epochs" in plot.plot_overfitting(ways["single"]).alt
 
 
 def test_stopping_goes_back_to_the_best_weights_and_an_export_is_an_embedding(tmp_path):

@@ -14,7 +14,7 @@ from ddl.analysis.bandwidth import (
     measured,
     pairs,
 )
-from ddl.bandwidth_plot import plot_bandwidth, plot_pairs
+from ddl.plot.bandwidth import plot_bandwidth, plot_pairs
 from ddl.records.reference import Recorded
 
 KEYS = ("median", "low", "high", "least")

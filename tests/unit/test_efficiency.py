@@ -4,7 +4,7 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from ddl import efficiency_plot
+from ddl import plot
 from ddl.analysis.efficiency import (
     PARTS,
     efficiency,
@@ -316,12 +316,12 @@ def trace(folder, steps=3):
 
 
 FIGURES = {
-    "scaling": lambda folder: efficiency_plot.plot_scaling(
+    "scaling": lambda folder: plot.plot_scaling(
         [run(1, 100), run(2, 170), run(1, 200, threads=2)], [run(1, 100, batch=32), run(2, 180, batch=64)]
     ),
-    "step times": lambda folder: efficiency_plot.plot_step_times([sweep(1), sweep(2)]),
-    "payoff": lambda folder: efficiency_plot.plot_payoff(sweep(1), sweep(2)),
-    "timeline": lambda folder: efficiency_plot.plot_timeline(folder, steps=2),
+    "step times": lambda folder: plot.plot_step_times([sweep(1), sweep(2)]),
+    "payoff": lambda folder: plot.plot_payoff(sweep(1), sweep(2)),
+    "timeline": lambda folder: plot.plot_timeline(folder, steps=2),
 }
 
 
@@ -348,4 +348,4 @@ def test_figures_say_their_numbers(tmp_path):
 def test_a_timeline_without_that_step_is_said(tmp_path):
     trace(tmp_path)
     with pytest.raises(ValueError, match="the timeline has 3 steps"):
-        efficiency_plot.plot_timeline(tmp_path, last=4)
+        plot.plot_timeline(tmp_path, last=4)

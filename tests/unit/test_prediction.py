@@ -11,7 +11,7 @@ from ddl.analysis import cost
 from ddl.analysis.clusters import FUSION_BYTES, LATENCY_S, SHARE, cluster, models, published, scaling, server
 from ddl.analysis.prediction import Prediction, points, predict_step, report, slowest, table
 from ddl.cli import main
-from ddl.prediction_plot import plot_fit, plot_prediction, plot_published
+from ddl.plot.prediction import plot_fit, plot_prediction, plot_published
 
 FIT = cost.fit([(4, 1e-3), (4_000_000, 5e-3)], 2)
 

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from ddl.plot.strategies import plot_agreement, plot_loss_scaling, plot_staleness
 from ddl.records.folder import RunFolder
-from ddl.strategy_plot import plot_agreement, plot_loss_scaling, plot_staleness
 
 DATA = {"name": "synthetic", "form": "generated", "train_samples": 64}
 

@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from ddl import text_plot
+from ddl import plot
 from ddl.analysis import classification
 from ddl.records.reference import Recorded
 
@@ -156,15 +156,15 @@ def test_report_of_a_run_that_finds_nothing_has_no_precision():
 
 def test_other_runs_are_refused():
     other = Recorded({"name": "cifar", "history": []})
-    for function in (classification.report, text_plot.plot_precision_recall):
+    for function in (classification.report, plot.plot_precision_recall):
         with pytest.raises(ValueError, match="train_text.py"):
             function([other])
     with pytest.raises(ValueError, match="no validation losses"):
-        text_plot.plot_overfitting(other)
+        plot.plot_overfitting(other)
 
 
 def test_precision_recall_is_drawn_for_each_run():
-    picture = text_plot.plot_precision_recall(RUNS[1:])
+    picture = plot.plot_precision_recall(RUNS[1:])
     line = picture.axes[0].lines[0]
     curve = RUNS[1].result["precision_recall"]
     assert line.get_xdata() == pytest.approx(100 * np.array(curve["recall"]))
@@ -172,11 +172,11 @@ def test_precision_recall_is_drawn_for_each_run():
     test = RUNS[2].result["test"]
     assert f"b: at threshold 0.50 precision {test['precision']:.1%}, recall {test['recall']:.1%}" in picture.alt
     assert f"Guessing has a precision of {TARGETS.mean():.1%}".replace("%", " %") in picture.alt
-    assert len(text_plot.plot_precision_recall(RUNS[0]).axes) == 1
+    assert len(plot.plot_precision_recall(RUNS[0]).axes) == 1
 
 
 def test_overfitting_marks_the_lowest_validation_loss():
-    picture = text_plot.plot_overfitting(RUNS[0])
+    picture = plot.plot_overfitting(RUNS[0])
     loss, accuracy = picture.axes
     assert loss.lines[1].get_ydata().tolist() == [0.3, 0.2, 0.25]
     assert loss.lines[2].get_xdata() == [2, 2]
@@ -185,5 +185,5 @@ def test_overfitting_marks_the_lowest_validation_loss():
 
 
 def test_the_module_imports_no_tensorflow():
-    code = "import sys, ddl.analysis.classification, ddl.text_plot; sys.exit('tensorflow' in sys.modules)"
+    code = "import sys, ddl.analysis.classification, ddl.plot.classification; sys.exit('tensorflow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -91,7 +91,7 @@ def test_more_samples_in_a_batch_than_there_are(capsys):
 
 
 def test_importing_it_brings_no_tensorflow():
-    code = "import sys, ddl.training.strategy, ddl.analysis.difference, ddl.strategy_plot; print({'tensorflow', 'horovod'} & set(sys.modules))"
+    code = "import sys, ddl.training.strategy, ddl.analysis.difference, ddl.plot.strategies; print({'tensorflow', 'horovod'} & set(sys.modules))"
     asked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert asked.stdout.strip() == "set()", asked.stderr
 

@@ -42,9 +42,7 @@ noisy = [(1, 0), (2, 1), (3, 1), (4, 6.25)]
 import pandas as pd
 
 import ddl
-from ddl import descent_plot as draw, launch
-from ddl.analysis import descent, ring
-from ddl import beside
+from ddl import beside, descent, launch, plot, ring
 
 draws = {"reader": 2000, "smoke": 200}[size]
 many = descent.generated(64)  # 64 points around y = x, with noise
@@ -369,8 +367,8 @@ else:
 guess_limit = None  # a learning rate
 
 # %% tags=["demo"]
-draw.slider(
-    lambda lr: draw.plot_descent(easy, lr), "lr", 0.002, 0.2, start=0.02
+plot.slider(
+    lambda lr: plot.plot_descent(easy, lr), "lr", 0.002, 0.2, start=0.02
 )
 
 # %% tags=["demo"]
@@ -476,7 +474,7 @@ beside(guess_noisy, ends, "weight after 1000 steps on `noisy`")
 # ### END SOLUTION
 
 # %% tags=["demo"]
-draw.plot_training({"easy": easy, "noisy": noisy}, lr=0.016)
+plot.plot_training({"easy": easy, "noisy": noisy}, lr=0.016)
 
 # %% [markdown]
 # The two data sets have the same $x$ and different $y$. Both trainings arrive
@@ -573,7 +571,7 @@ for given, right in zip(table_grad_multi, [8, 22], strict=True):
 # ### END SOLUTION
 
 # %% tags=["demo"]
-draw.plot_average(many, m=1.5, sizes=sizes)
+plot.plot_average(many, m=1.5, sizes=sizes)
 
 # %% [markdown]
 # The same with 64 generated points: batch gradients crowd around the gradient of
@@ -594,7 +592,7 @@ one, sixteen = (
 beside(guess_narrower, one / sixteen, "times narrower, measured")
 
 # %% tags=["demo"]
-draw.plot_spread(many, m=1.5, sizes=sizes, draws=draws)
+plot.plot_spread(many, m=1.5, sizes=sizes, draws=draws)
 
 # %% [markdown]
 # Sixteen points, about a quarter of the spread: averaging $B$ independent
@@ -679,7 +677,7 @@ def highest(size):
 beside(guess_times, highest(64) / highest(1), "times the learning rate")
 
 # %% tags=["demo"]
-draw.plot_map(many, sizes)
+plot.plot_map(many, sizes)
 
 # %% [markdown]
 # - The border to **diverges** hardly moves with the batch size; it may even come
@@ -717,7 +715,7 @@ b16, b256 = (descent.best_rate(0, many, count) for count in (16, 256))
 beside(guess_best, b256 / b16, "times the learning rate, tried")
 
 # %% tags=["demo"]
-draw.plot_best_rate(many, weights=(0, 1.5, 1.15), sizes=(1, 4, 16, 64, 256))
+plot.plot_best_rate(many, weights=(0, 1.5, 1.15), sizes=(1, 4, 16, 64, 256))
 
 # %% [markdown]
 # Far from the minimum all points agree, the noise scale is below 1, and hardly
@@ -836,7 +834,7 @@ rest = pd.DataFrame(exchanges)[["m", "average", "after"]]
 own.join(rest).round(4)
 
 # %% tags=["demo"]
-draw.plot_exchange(exchanges)
+plot.plot_exchange(exchanges)
 
 # %% [markdown]
 # **Predict first.** Is that the same training as one worker with all four points
@@ -942,7 +940,7 @@ arrived = (np.diff(states, axis=0) != 0).sum() / 4  # chunks, at each rank
 beside(guess_sent, arrived * 1000 / 4, "numbers sent by each rank")
 
 # %% tags=["demo"]
-draw.plot_ring(4)
+plot.plot_ring(4)
 
 # %% [markdown]
 # Each rank sends $2(N-1)$ chunks of one $N$-th: $2\frac{N-1}{N}$ of the data,
@@ -1140,7 +1138,7 @@ speedup = 64 * compute_s / (compute_s + waiting_s)
 beside(guess_speedup, speedup, "times the samples a second, 64 ranks")
 
 # %% tags=["demo"]
-draw.plot_cost(costs, *links)
+plot.plot_cost(costs, *links)
 
 # %% [markdown]
 # One weight on many workers is *slower* than on one: the gradient is ready long
@@ -1188,7 +1186,7 @@ check()
 #
 # - Launch `average_gradients.py` with `points=63`. Is the average still the
 #   gradient of all points? Is it still the mean of the two gradients?
-# - `draw.plot_map(noisy, (1, 2, 4))`: which batch size allows the highest
+# - `plot.plot_map(noisy, (1, 2, 4))`: which batch size allows the highest
 #   learning rate, and can you get it from the product?
 # - Shuffle the points in each pass of `train_loop`. What becomes of the cycle?
 

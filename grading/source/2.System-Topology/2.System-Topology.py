@@ -40,14 +40,9 @@ import numpy as np
 
 # %% tags=["demo"]
 import ddl
-from ddl import bandwidth_plot, efficiency_plot
-from ddl.analysis import cost, hierarchy
-from ddl.rank import hosts
-from ddl import launch, prediction_plot, recorded
-from ddl.analysis import clusters, prediction
-from ddl import topology, topology_plot
-from ddl.analysis.bandwidth import bandwidths, pairs
-from ddl import beside
+from ddl import beside, launch, plot, recorded
+from ddl import bandwidth, clusters, cost, hierarchy, hosts
+from ddl import prediction, topology
 
 smoke = size == "smoke"
 messages = dict(  # the largest in bytes, seconds for each size
@@ -72,7 +67,7 @@ guess_cache = None  # MiB
 
 # %% tags=["demo"]
 machine = topology.here()
-topology_plot.plot_topology(machine)
+plot.plot_topology(machine)
 
 # %% tags=["demo"]
 beside(
@@ -103,7 +98,7 @@ beside(
 
 # %% tags=["demo"]
 dgx = topology.load("dgx-1")
-topology_plot.plot_topology(dgx)
+plot.plot_topology(dgx)
 
 # %% [markdown]
 # `nvidia-smi topo -m` prints the same as a **matrix**: how does traffic get from
@@ -233,7 +228,7 @@ topology.compare(
 guess_times = None  # a number of times
 
 # %% tags=["demo"]
-topology_plot.plot_links()
+plot.plot_links()
 
 # %% [markdown]
 # These are what links are built for, before headers and waiting. `topology.links()`
@@ -494,10 +489,10 @@ p2p = launch(
 )
 
 # %% tags=["demo"]
-bandwidth_plot.plot_pairs(p2p)
+plot.plot_pairs(p2p)
 
 # %% tags=["demo"]
-pairs(p2p)
+bandwidth.pairs(p2p)
 
 # %% [markdown]
 # Now all workers at once: an **all-reduce**, as training does it, a **broadcast**
@@ -581,10 +576,10 @@ for operation in ("all_to_all", "reduce", "reduce_scatter", "gather",
 ### END HIDDEN TESTS
 
 # %% tags=["demo"]
-bandwidth_plot.plot_bandwidth([measured, other])
+plot.plot_bandwidth([measured, other])
 
 # %% tags=["demo"]
-bandwidths([measured, other], operations=["all_reduce"])
+bandwidth.bandwidths([measured, other], operations=["all_reduce"])
 
 # %% tags=["demo"]
 sockets = [p for p in p2p.result["points"] if p["path"] == "tcp"]
@@ -761,7 +756,7 @@ fit = cost.fit(prediction.points(measured), workers)
 print(fit)
 
 # %% tags=["demo"]
-prediction_plot.plot_fit(measured, [fit])
+plot.plot_fit(measured, [fit])
 
 # %% [markdown]
 # Two numbers, over eight powers of ten. Where the points leave the line, look for
@@ -838,7 +833,7 @@ more = [
     prediction.predict_step(company, fit, ranks, one=alone)
     for ranks in (2, 4, 8)  # each with as many pictures as one of two has
 ]
-prediction_plot.plot_prediction(more, [training])
+plot.plot_prediction(more, [training])
 
 # %% [markdown] nbgrader={"grade": false, "grade_id": "q10_error_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # **Question 10** (2 points)
@@ -894,7 +889,7 @@ said = vgg["published_percent"][512]
 beside(guess_vgg, said, "% efficiency of VGG-16 on 512 GPUs, published")
 
 # %% tags=["demo"]
-prediction_plot.plot_published(published)
+plot.plot_published(published)
 
 # %% tags=["demo"]
 published
@@ -976,7 +971,7 @@ prediction.table(thousand)
 billion = clusters.scaling(
     "pascal-25gbe", 128, parameters=10**9, images_per_s=909, batch=256
 )
-prediction_plot.plot_prediction(billion)
+plot.plot_prediction(billion)
 
 # %% [markdown]
 # What such a figure leaves out: stragglers among thousands, other jobs on the
@@ -1013,7 +1008,7 @@ else:
     ]
 
 # %% tags=["demo"]
-efficiency_plot.plot_step_times(apart)
+plot.plot_step_times(apart)
 
 # %% [markdown]
 # **Predict first.** Now four ranks, two on each host, and an all-reduce of 1 MiB by
@@ -1120,7 +1115,7 @@ assert near(hierarchical_crossing(3, 1_000), 1_000)
 # has what the cable's own counters say beside what arithmetic says.
 
 # %% tags=["demo"]
-hierarchy.plot_variants(slow)
+plot.plot_variants(slow)
 
 # %% tags=["demo"]
 slowest_link

@@ -43,13 +43,8 @@ import numpy as np
 import pandas as pd
 
 import ddl
-from ddl import compare, efficiency_plot, launch
-from ddl.analysis import efficiency, mistakes
-from ddl import strategy_plot, text_plot
-from ddl.analysis import classification
-from ddl.analysis.difference import difference
-from ddl import beside
-from ddl.training.strategy import agreement
+from ddl import agreement, beside, compare, difference, launch, plot
+from ddl import classification, efficiency, mistakes
 
 smoke = size == "smoke"
 part = (1_024, 500) if smoke else (5_000, 2_000)
@@ -271,7 +266,7 @@ mean = np.average(range(len(counts)), weights=counts)
 beside(guess_staleness, mean, "updates by others, on average")
 
 # %% tags=["demo"]
-strategy_plot.plot_staleness(server)
+plot.plot_staleness(server)
 
 # %% [markdown]
 # With two workers, one of the other's updates comes in between or none. With a
@@ -304,7 +299,7 @@ agreement(ways, step=4)
 # And later? Each script keeps its weights after 1, 4, 16, 64, ... updates.
 
 # %% tags=["demo"]
-strategy_plot.plot_agreement(ways)
+plot.plot_agreement(ways)
 
 # %% [markdown]
 # Rounding does not stay small. Where a ReLU is just on or just off, or two pixels
@@ -373,7 +368,7 @@ guess_ratio = None  # a number of times
 scaled = launch(
     "loss_scaling.py", name="loss scaling", workers=1, replicas=workers
 )
-strategy_plot.plot_loss_scaling(scaled)
+plot.plot_loss_scaling(scaled)
 
 # %% tags=["demo"]
 cases = {case["name"]: case for case in scaled.result["cases"]}
@@ -549,7 +544,7 @@ pd.Series(losses, name="loss at the end").to_frame().round(4)
 mistakes.excerpt(hunted["none"])
 
 # %% [markdown]
-# `hunt.witnesses(run)` has all of it, as plain data: a list with a dictionary for
+# `mistakes.witnesses(run)` has all of it, as plain data: a list with a dictionary for
 # each rank, rank 0's first, with
 #
 # - `"rank"`, `"rate_of_one_rank"`, and `"weights"`: a checksum as it began;
@@ -715,7 +710,7 @@ mistakes.excerpt(hunted["A"])
 
 # %% [markdown]
 # Change the letter in the cell above, or give your checks a case:
-# `drifting(hunt.witnesses(hunted["A"]))`.
+# `drifting(mistakes.witnesses(hunted["A"]))`.
 #
 # **Question 7** (3 points)
 #
@@ -867,7 +862,7 @@ efficiency.scaling(strong, "strong")
 efficiency.scaling(weak, "weak")
 
 # %% tags=["demo"]
-efficiency_plot.plot_scaling(strong, weak)
+plot.plot_scaling(strong, weak)
 
 # %% tags=["demo"]
 table = efficiency.scaling(strong, "strong")
@@ -941,7 +936,7 @@ two = launch(
 )
 
 # %% tags=["demo"]
-efficiency_plot.plot_step_times([one, two])
+plot.plot_step_times([one, two])
 
 # %% [markdown]
 # Before the first step there is a time that no epoch shows. For a run of minutes
@@ -1000,7 +995,7 @@ table
 # was *negotiated* (who is ready?), queued, copied, and reduced.
 
 # %% tags=["demo"]
-efficiency_plot.plot_timeline(turned[0])
+plot.plot_timeline(turned[0])
 
 # %% [markdown] nbgrader={"grade": false, "grade_id": "q10_knobs_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # **Question 10** (2 points)
@@ -1118,7 +1113,7 @@ beside(
 )
 
 # %% tags=["demo"]
-efficiency_plot.plot_payoff(one, two)
+plot.plot_payoff(one, two)
 
 # %% [markdown]
 # Change `widths` in section 6, or its batch size (`global_batch=256`), and look
@@ -1173,13 +1168,13 @@ classification.report([plain])
 # another pair:
 
 # %% tags=["demo"]
-text_plot.plot_precision_recall([plain])
+plot.plot_precision_recall([plain])
 
 # %% [markdown]
 # That run did not stop early (`patience=0`), to show what stopping early is for:
 
 # %% tags=["demo"]
-text_plot.plot_overfitting(plain)
+plot.plot_overfitting(plain)
 
 # %% [markdown]
 # Training loss falls to the end. Validation loss turns: from there on, the network
@@ -1214,7 +1209,7 @@ texts = [plain, by_fit, by_loop, by_horovod]
 classification.report(texts)
 
 # %% tags=["demo"]
-text_plot.plot_precision_recall(texts)
+plot.plot_precision_recall(texts)
 
 # %% [markdown]
 # TensorBoard's logs of each run are in its folder:

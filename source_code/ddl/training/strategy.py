@@ -379,7 +379,7 @@ def agreement(runs, step=None):
     """Compare the weights of several ways after the same number of updates.
 
     Ways that compute the same differ by rounding: by about 1e-7 of the largest weight after one
-    update. Each later update makes more of it (`ddl.strategy_plot.plot_agreement`), so whether a
+    update. Each later update makes more of it (`ddl.plot.strategies.plot_agreement`), so whether a
     way is right shows after a few, and no longer after hundreds.
 
     Parameters

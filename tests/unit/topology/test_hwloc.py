@@ -7,11 +7,10 @@ import shutil
 import subprocess
 
 import pytest
-
 from ddl import topology
+from ddl.plot.topology import plot_topology
 from ddl.topology import TopologyError, hwloc
 from ddl.topology.graph import Cache, Core, NvLink
-from ddl.topology_plot import plot_topology
 
 HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n<!DOCTYPE topology SYSTEM "hwloc{}.dtd">'
 

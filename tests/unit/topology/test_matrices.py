@@ -4,10 +4,9 @@ import codecs
 from dataclasses import dataclass, field
 
 import pytest
-
 from ddl import topology
+from ddl.plot.topology import plot_topology
 from ddl.topology import TopologyError, nvidia
-from ddl.topology_plot import plot_topology
 
 PLAIN = ("CPU Affinity",)
 NEW = ("CPU Affinity", "NUMA Affinity")

@@ -4,10 +4,9 @@ import math
 from pathlib import Path
 
 import pytest
-
 from ddl import cli, topology
+from ddl.plot.topology import plot_links, plot_topology
 from ddl.topology import TopologyError, link, recorded
-from ddl.topology_plot import plot_links, plot_topology
 
 DATA = Path(__file__).parent / "data"
 

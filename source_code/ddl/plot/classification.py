@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy
 
 from ddl.analysis.classification import data_of
-from ddl.plot import COLOURS, LINES, MARKERS, Picture, styled
+from ddl.plot.picture import COLOURS, LINES, MARKERS, Picture, styled
 
 __all__ = ["plot_overfitting", "plot_precision_recall"]
 

@@ -4,53 +4,27 @@ A picture knows what it shows in words (``picture.alt``), which a notebook attac
 and a terminal prints. Nothing here is shown by itself, and matplotlib's global state stays alone.
 """
 
-import base64
-import functools
-import io
 from collections.abc import Iterable
-from html import escape
 
-import matplotlib
 import numpy
 import pandas
-from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from ddl.display.chart import short
 from ddl.display.style import data_label
+from ddl.plot.picture import COLOURS, LINES, MARKERS, Picture, styled
 
 __all__ = [
-    "Picture",
     "plot_arms",
     "plot_batch_size_tradeoff",
     "plot_convergence",
     "plot_minima",
     "plot_noise_scale",
     "plot_schedule",
-    "styled",
 ]
 
-# Okabe and Ito's colour-blind safe palette, without the yellow that is lost on white. Line and
-# marker styles change along with the colour, so that print and greyscale keep arms apart.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9")
-LINES = ("-", "--", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)), "-")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 RECORDED_ALPHA = 0.45
 
-STYLE = {
-    "font.size": 11,
-    "axes.titlesize": 11,
-    "axes.grid": True,
-    "grid.color": "#dddddd",
-    "grid.linewidth": 0.7,
-    "axes.axisbelow": True,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "lines.linewidth": 1.8,
-    "lines.markersize": 4.5,
-    "legend.frameon": False,
-    "legend.fontsize": 10,
-}
 
 X_AXES = {
     "epochs": ("epoch", "epochs"),
@@ -58,43 +32,6 @@ X_AXES = {
     "samples": ("samples", "samples seen"),
     "seconds": ("seconds", "training time, s"),
 }
-
-
-class Picture(Figure):
-    """A matplotlib figure with a text alternative, which Jupyter shows along with it.
-
-    Attributes
-    ----------
-    alt : str
-        What the picture shows, in words and numbers.
-    """
-
-    def __init__(self, width=9.0, height=4.0):
-        super().__init__(figsize=(width, height), layout="constrained", facecolor="white")
-        self.alt = ""
-
-    def _repr_mimebundle_(self, include=None, exclude=None):
-        file = io.BytesIO()
-        # JupyterLab and nbconvert give an image/png output no text alternative; HTML has one.
-        self.savefig(file, format="png", dpi=150)
-        source = base64.b64encode(file.getvalue()).decode()
-        width = round(96 * self.get_figwidth())
-        html = (
-            f'<img class="ddl-picture" alt="{escape(self.alt)}" width="{width}" '
-            f'style="max-width:100%;height:auto" src="data:image/png;base64,{source}">'
-        )
-        return {"text/html": html, "text/plain": self.alt}
-
-
-def styled(function):
-    """Decorate a function that draws: the course's fonts, lines and colours."""
-
-    @functools.wraps(function)
-    def drawn(*arguments, **options):
-        with matplotlib.rc_context(STYLE):
-            return function(*arguments, **options)
-
-    return drawn
 
 
 # ---------------------------------------------------------------- arms and seeds

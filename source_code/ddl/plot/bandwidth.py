@@ -6,7 +6,7 @@ import numpy
 from matplotlib.ticker import LogLocator, NullLocator
 
 from ddl.analysis.bandwidth import algorithm_bandwidth, bus_bandwidth, measured
-from ddl.plot import COLOURS, LINES, MARKERS, Picture, styled
+from ddl.plot.picture import COLOURS, LINES, MARKERS, Picture, styled
 
 __all__ = ["plot_bandwidth", "plot_pairs"]
 

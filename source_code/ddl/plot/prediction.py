@@ -4,7 +4,7 @@ import numpy
 
 from ddl.analysis.clusters import published
 from ddl.analysis.prediction import Prediction, points
-from ddl.plot import COLOURS, LINES, MARKERS, Picture, styled
+from ddl.plot.picture import COLOURS, LINES, MARKERS, Picture, styled
 
 __all__ = ["plot_fit", "plot_prediction", "plot_published"]
 

@@ -3,7 +3,7 @@
 import numpy
 
 from ddl.display.style import data_label
-from ddl.plot import COLOURS, LINES, MARKERS, Picture, styled
+from ddl.plot.picture import COLOURS, LINES, MARKERS, Picture, styled
 from ddl.training.strategy import differences, kept_weights
 
 __all__ = ["plot_agreement", "plot_loss_scaling", "plot_staleness"]

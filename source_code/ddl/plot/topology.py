@@ -8,7 +8,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import FancyBboxPatch, PathPatch
 from matplotlib.path import Path
 
-from ddl.plot import COLOURS, Picture, styled
+from ddl.plot.picture import COLOURS, Picture, styled
 from ddl.topology import link
 from ddl.topology.text import amount
 

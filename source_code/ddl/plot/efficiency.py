@@ -9,7 +9,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from ddl.analysis import timeline
 from ddl.analysis.efficiency import PARTS, payoff, scaling, step_parts
-from ddl.plot import COLOURS, LINES, MARKERS, Picture, styled
+from ddl.plot.picture import COLOURS, LINES, MARKERS, Picture, styled
 
 __all__ = ["plot_payoff", "plot_scaling", "plot_step_times", "plot_timeline"]
 

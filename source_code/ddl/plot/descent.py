@@ -11,7 +11,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from ddl.analysis import descent, ring
 from ddl.display.style import is_live
-from ddl.plot import COLOURS, LINES, MARKERS, Picture, styled
+from ddl.plot.picture import COLOURS, LINES, MARKERS, Picture, styled
 
 __all__ = [
     "plot_average",

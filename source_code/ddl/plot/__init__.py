@@ -1,0 +1,54 @@
+"""Every figure of the course: ``from ddl import plot`` gives each ``plot_*``.
+
+The modules behind them are imported on first use, so that a figure costs only what it needs.
+"""
+
+from importlib import import_module
+
+_HOME = {
+    "plot_bandwidth": "bandwidth",
+    "plot_pairs": "bandwidth",
+    "plot_precision_recall": "classification",
+    "plot_overfitting": "classification",
+    "plot_convergence": "convergence",
+    "plot_arms": "convergence",
+    "plot_noise_scale": "convergence",
+    "plot_schedule": "convergence",
+    "plot_batch_size_tradeoff": "convergence",
+    "plot_minima": "convergence",
+    "slider": "descent",
+    "plot_descent": "descent",
+    "plot_training": "descent",
+    "plot_average": "descent",
+    "plot_spread": "descent",
+    "plot_map": "descent",
+    "plot_best_rate": "descent",
+    "plot_exchange": "descent",
+    "plot_ring": "descent",
+    "plot_cost": "descent",
+    "plot_scaling": "efficiency",
+    "plot_step_times": "efficiency",
+    "plot_payoff": "efficiency",
+    "plot_timeline": "efficiency",
+    "plot_variants": "hierarchy",
+    "plot_fit": "prediction",
+    "plot_prediction": "prediction",
+    "plot_published": "prediction",
+    "plot_agreement": "strategies",
+    "plot_staleness": "strategies",
+    "plot_loss_scaling": "strategies",
+    "plot_topology": "topology",
+    "plot_links": "topology",
+}
+
+__all__ = list(_HOME)
+
+
+def __getattr__(name):
+    if name in _HOME:
+        return getattr(import_module(f"ddl.plot.{_HOME[name]}"), name)
+    raise AttributeError(f"module 'ddl.plot' has no attribute {name!r}")
+
+
+def __dir__():
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,73 @@
+"""Figures of hierarchical all-reduces."""
+
+from ddl.analysis.hierarchy import setting
+from ddl.plot.picture import COLOURS, LINES, MARKERS, Picture, styled
+from ddl.training.bench import FLAT, VARIANTS
+
+__all__ = ["plot_variants"]
+
+
+@styled
+def plot_variants(runs):
+    """Draw the times of all variants over message sizes, and how they compare with a flat ring.
+
+    Parameters
+    ----------
+    runs : Run or Recorded, or a list of them
+        Of ``hierarchical_allreduce.py``; each gets a column of its own.
+
+    Returns
+    -------
+    Picture
+    """
+    runs = list(runs) if isinstance(runs, (list, tuple)) else [runs]
+    if not runs:
+        raise ValueError("there are no runs to draw")
+    picture = Picture(9.0, 6.4)
+    first = runs[0].result
+    picture.suptitle(
+        f"all-reduce by {first['ranks']} ranks on {first['hosts']} hosts, median and quartiles", fontsize=11
+    )
+    axes = picture.subplots(2, len(runs), sharex=True, sharey="row", squeeze=False)
+    said = []
+    for run, (upper, lower) in zip(runs, axes.T, strict=True):
+        points = run.result["points"]
+        for number, variant in enumerate(VARIANTS):
+            own = [point for point in points if point["variant"] == variant]
+            sizes = [point["size_bytes"] for point in own]
+            look = {"color": COLOURS[number], "linestyle": LINES[number], "marker": MARKERS[number], "label": variant}
+            for panel, key in ((upper, "seconds"), (lower, "faster")):
+                scale = 1e3 if key == "seconds" else 1
+                panel.plot(sizes, [scale * point[key]["median"] for point in own], **look)
+                panel.fill_between(
+                    sizes,
+                    [scale * point[key]["low"] for point in own],
+                    [scale * point[key]["high"] for point in own],
+                    color=COLOURS[number],
+                    alpha=0.15,
+                    linewidth=0,
+                )
+            if variant != FLAT and own:
+                last = own[-1]
+                said.append(f"{variant} {last['faster']['median']:.2f} times as fast")
+        upper.set(xscale="log", yscale="log", title=_title(run))
+        lower.set(xscale="log", yscale="log", xlabel="message, bytes")
+        lower.set_yticks([0.25, 0.5, 1, 1.5, 2], labels=["¼", "½", "1", "1½", "2"])
+        lower.minorticks_off()
+        largest = points[-1]["size_bytes"] / 1e6
+        picture.alt += (
+            f"All-reduce over message size, {setting(run)}. At {largest:.3g} MB, "
+            f"against Horovod's own ring: {', '.join(said)}. "
+        )
+        said.clear()
+    axes[0, 0].set_ylabel("time, ms")
+    axes[1, 0].set_ylabel("times as fast as flat")
+    picture.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
+    picture.alt = picture.alt.strip()
+    return picture
+
+
+def _title(run):
+    rate = run.result["rate_mbit"]
+    link = run.result["transport"] if rate is None else f"{rate:,} Mbit/s" if rate else "no limit"
+    return f"{link}{' (recorded)' * run.recorded}"
