@@ -20,7 +20,7 @@ _HOME = {
     "recorded": "records.reference",
     "Recorder": "records.recorder",
     "compare": "analysis.comparison",
-    "doctor": "checkup",
+    "doctor": "diagnose.machine",
     "check": "exam.answers",
     "agreement": "training.strategy",
     "difference": "analysis.difference",

@@ -207,7 +207,7 @@ def _compare(arguments):
 
 
 def _doctor(arguments):
-    from ddl.checkup import doctor
+    from ddl.diagnose.machine import doctor
 
     report = doctor(site=arguments.site, submit=arguments.submit)
     print(report)

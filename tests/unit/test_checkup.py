@@ -3,13 +3,13 @@
 from importlib import import_module
 
 import pytest
-from ddl.checkup import doctor
+from ddl.diagnose.machine import doctor
+from ddl.diagnose.report import Check, Report
 from ddl.launcher.site import Site
 from ddl.rank import hosts
 from ddl.records import machine
-from ddl.report import Check, Report
 
-module = import_module("ddl.checkup")
+module = import_module("ddl.diagnose.machine")
 
 
 def test_report_names_what_is_missing_and_what_to_do():

@@ -6,7 +6,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from ddl.report import Check, Report
+from ddl.diagnose.report import Check, Report
 
 __all__ = ["doctor"]
 
@@ -26,7 +26,7 @@ def doctor(site=None, submit=False):
     Report
         Its ``ok`` says whether all that is needed is here.
     """
-    from ddl import sitecheck
+    from ddl.diagnose import site
     from ddl.launcher.site import Site, SiteError
 
     try:
@@ -39,8 +39,8 @@ def doctor(site=None, submit=False):
             "the table of all keys is in containers/sites/README.md; below, this machine by itself",
         )
         return Report((broken, *_machine(Site.detect())))
-    ran = [sitecheck.two_ranks(site)] if submit else []
-    return Report((*sitecheck.checks(site), *_machine(site), *ran))
+    ran = [site.two_ranks(site)] if submit else []
+    return Report((*site.checks(site), *_machine(site), *ran))
 
 
 def _machine(site):

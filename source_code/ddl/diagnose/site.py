@@ -14,11 +14,11 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ddl.diagnose.report import Check
 from ddl.launcher.job import Job
 from ddl.launcher.plan import plan
 from ddl.launcher.sitekey import seconds
 from ddl.records.paths import data_dir, runs_dir, source_dir
-from ddl.report import Check
 
 __all__ = ["checks", "two_ranks"]
 
