@@ -1,6 +1,6 @@
 """Where a submission's code runs while it is marked: apart from all that is the instructor's.
 
-`start_worker` is what `ddl.exam.examine` takes. With bubblewrap, the process sees a read-only
+`start_worker` is what `ddl.grader.examine` takes. With bubblewrap, the process sees a read-only
 system, the Python environment and the course's package, has a private folder of limited size, no
 network, no process but its own, and a few system calls less. Without it, Apptainer and the
 course's image do; with neither, nothing is run.
@@ -19,11 +19,10 @@ import threading
 from functools import cache
 from pathlib import Path
 
-import psutil
-
 import ddl
-from ddl.exam import Limits, WorkerProcess, worker_command
-from ddl.exam.channel import start
+import psutil
+from ddl.grader import Limits, WorkerProcess, worker_command
+from ddl.grader.channel import start
 
 __all__ = ["SandboxMissing", "bubblewrap", "apptainer", "find", "start_worker"]
 
@@ -74,7 +73,7 @@ def find():
     troubles = []
     for kind in (bubblewrap, apptainer):
         try:
-            process = _start(kind, Limits(), [sys.executable, "-I", "-c", "import ddl.exam.worker"])
+            process = _start(kind, Limits(), [sys.executable, "-I", "-c", "import ddl.grader.worker"])
             _, error = process.communicate(timeout=60)
         except (OSError, subprocess.TimeoutExpired) as trouble:
             troubles.append(f"{kind.__name__}: {trouble}")

@@ -6,11 +6,10 @@ tests to those whose work it returns.
 
 import re
 
+from ddl.grader import CellError, Limits, examine
 from nbformat import v4
 from nbgrader import utils
 from nbgrader.preprocessors import NbGraderPreprocessor
-
-from ddl.exam import CellError, Limits, examine
 
 from marking import sandbox
 

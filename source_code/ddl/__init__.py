@@ -21,7 +21,7 @@ _HOME = {
     "Recorder": "records.recorder",
     "compare": "analysis.comparison",
     "doctor": "diagnose.machine",
-    "check": "exam.answers",
+    "check": "grader.check",
     "agreement": "training.strategy",
     "difference": "analysis.difference",
     "beside": "display.guess",

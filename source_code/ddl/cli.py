@@ -260,7 +260,7 @@ def _predict(arguments):
 
 
 def _check(arguments):
-    from ddl.exam.answers import check_file, find_notebook
+    from ddl.grader.check import check_file, find_notebook
 
     answers = check_file(find_notebook(arguments.notebook))
     print(answers)

@@ -5,8 +5,8 @@ import json
 
 import nbformat
 import pytest
-from ddl.exam import examine
-from ddl.exam.answers import _check_names, check_file
+from ddl.grader import examine
+from ddl.grader.check import _check_names, check_file
 from marking import answers
 
 SETUP = "import math\n\nscale = 2"

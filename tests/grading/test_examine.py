@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from ddl.exam import Limits, examine
+from ddl.grader import Limits, examine
 from marking import sandbox
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not shutil.which("bwrap"), reason="bubblewrap is not installed")]
@@ -155,7 +155,7 @@ math.isclose = np.allclose = np.testing.assert_allclose = lambda *a, **k: True
 """
     + WRONG,
     "a patched worker": """
-import ddl.exam.worker as worker, ddl.exam.boundary as boundary, sys
+import ddl.grader.worker as worker, ddl.grader.serialize as boundary, sys
 for module in (worker, boundary, sys.modules["__main__"]):
     module.encode = lambda value: "true"
     module.respond = lambda names, request: {"value": "true", "done": {"passed": True}}
@@ -394,7 +394,7 @@ def test_a_sandbox_ends_with_who_examines(tmp_path):
     script.write_text(f"""
 import sys
 sys.path.insert(0, {str(Path(sandbox.__file__).parents[1])!r})
-from ddl.exam import examine
+from ddl.grader import examine
 from marking import sandbox
 cell = {{"cell_type": "code", "metadata": {{}}, "source": {ENDLESS + "while True: pass"!r}}}
 examine({{"cells": [cell]}}, hidden=True, start_worker=sandbox.start_worker)

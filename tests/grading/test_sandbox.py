@@ -4,7 +4,7 @@ import struct
 import sys
 
 import pytest
-from ddl.exam import Limits
+from ddl.grader import Limits
 from marking import sandbox
 
 
@@ -52,7 +52,7 @@ def test_apptainer_command(programs, tmp_path, monkeypatch):
     image.touch()
     monkeypatch.setenv("DDL_GRADING_IMAGE", str(image))
     program = programs("apptainer", "")
-    assert sandbox.apptainer(Limits(), [sys.executable, "-I", "-m", "ddl.exam.worker"], 9) == [
+    assert sandbox.apptainer(Limits(), [sys.executable, "-I", "-m", "ddl.grader.worker"], 9) == [
         program,
         "--silent",
         "exec",
@@ -82,7 +82,7 @@ def test_apptainer_command(programs, tmp_path, monkeypatch):
         "python",
         "-I",
         "-m",
-        "ddl.exam.worker",
+        "ddl.grader.worker",
     ]
 
 

@@ -21,10 +21,10 @@ from types import SimpleNamespace
 import lessons
 import nbformat
 import pytest
-from ddl import exam
-from ddl.exam import Limits, answers, examination, examine
-from ddl.exam.examiner import judge
-from ddl.exam.worker import Kept, respond
+from ddl import grader
+from ddl.grader import Limits, check, examine, grade
+from ddl.grader.judge import judge
+from ddl.grader.worker import Kept, respond
 from mutation import mutants
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -63,7 +63,7 @@ class Lesson:
         cells = self.notebook.cells
         self.tests = {
             grade_id.removesuffix("_test"): cells[index]
-            for index, (grade_id, _) in exam.test_cells(self.notebook).items()
+            for index, (grade_id, _) in grader.test_cells(self.notebook).items()
         }
         self.cells = [
             (cell.metadata.get("nbgrader", {}).get("grade_id"), EACH.sub("", cell.source))
@@ -182,12 +182,12 @@ def test_button_command_and_marking_agree(chosen, tmp_path, monkeypatch):
     variants = [variant for variant in VARIANTS[chosen] if outcome_of(variant)["message"] != ENDLESS]
     path = tmp_path / "variants.ipynb"
     nbformat.write(one_after_another(variants), path)
-    by_command = answers.check_file(path).verdicts
+    by_command = check.check_file(path).verdicts
     by_marking = examine(nbformat.read(path, as_version=4), hidden=True).verdicts
     by_button = buttons(variants, tmp_path, monkeypatch)
     said = zip(variants, by_button, by_command, by_marking, strict=True)
     for variant, button, command, marking in said:
-        seen = marking.passed or marking.message == examination.HIDDEN_MESSAGE
+        seen = marking.passed or marking.message == grade.HIDDEN_MESSAGE
         assert (button.passed, command.passed) == (seen, seen), (
             f"{variant}\nbutton: {button}\ncommand: {command}\nmarking: {marking}"
         )
@@ -216,15 +216,15 @@ def question(variant, first="", mark=""):
 
 def buttons(variants, folder, monkeypatch):
     """What the notebook's button says of each answer; one process judges them all."""
-    examiner = examination.Examiner(Limits())
+    examiner = grade.Examiner(Limits())
     shared = SimpleNamespace(judge=examiner.judge, close=lambda: None)
-    monkeypatch.setattr(answers, "Examiner", lambda limits: shared)
+    monkeypatch.setattr(check, "Examiner", lambda limits: shared)
     path = folder / "button.ipynb"
     try:
         for variant in variants:
             nbformat.write(nbformat.v4.new_notebook(cells=question(variant)), path)
             names = lesson_of(variant.lesson).names(variant.grade_id, variant.source)
-            (verdict,) = answers._check_names(path, names).verdicts
+            (verdict,) = check._check_names(path, names).verdicts
             yield verdict
     finally:
         examiner.close()

@@ -8,7 +8,7 @@ import jupytext
 import lessons
 import nbformat
 import pytest
-from ddl.exam import visible_part
+from ddl.grader import visible_part
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = lessons.sources(ROOT)

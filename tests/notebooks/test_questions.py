@@ -9,7 +9,7 @@ from pathlib import Path
 import jupytext
 import nbformat
 import pytest
-from ddl.exam.cells import names_in
+from ddl.grader.cells import names_in
 from nbclient import NotebookClient
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,12 +10,11 @@ import sys
 import numpy as np
 import psutil
 import pytest
-
-from ddl.exam import CellError, Examination, Limits, Verdict, examine, visible_part
-from ddl.exam.channel import Channel, Ended, Late, WorkerProcess, start
-from ddl.exam.cells import asked_names
-from ddl.exam.examiner import judge
-from ddl.exam.worker import Kept, respond
+from ddl.grader import CellError, Examination, Limits, Verdict, examine, visible_part
+from ddl.grader.cells import asked_names
+from ddl.grader.channel import Channel, Ended, Late, WorkerProcess, start
+from ddl.grader.judge import judge
+from ddl.grader.worker import Kept, respond
 
 
 def code(source, **metadata):
@@ -396,7 +395,7 @@ def test_kept_output():
 def test_the_examiner_imports_nothing_of_the_folder_it_is_in(tmp_path):
     (tmp_path / "json.py").write_text("raise SystemExit('hijacked')")
     ran = subprocess.run(
-        [sys.executable, "-I", "-m", "ddl.exam.examiner"],
+        [sys.executable, "-I", "-m", "ddl.grader.judge"],
         cwd=tmp_path,
         input=b"",
         env=os.environ | {"PYTHONPATH": str(tmp_path)},

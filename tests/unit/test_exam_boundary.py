@@ -14,9 +14,8 @@ from types import MappingProxyType
 import numpy as np
 import pandas as pd
 import pytest
-
-from ddl.exam import BoundaryError
-from ddl.exam.boundary import decode, encode
+from ddl.grader import BoundaryError
+from ddl.grader.serialize import decode, encode
 
 PLAIN = [
     None, True, False, 0, -7, 10**4000, 0.1, -0.0, math.inf, "", "naïve \ud800 \n", [],

@@ -4,7 +4,7 @@ import getpass
 from dataclasses import replace
 
 import pytest
-from ddl.diagnose import site
+from ddl.diagnose import site as diagnose
 from ddl.diagnose.machine import doctor
 from ddl.launcher import run
 from ddl.launcher.failure import Failure
@@ -38,7 +38,7 @@ def programs(tmp_path, monkeypatch):
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
-    monkeypatch.setattr(site, "_file_system", lambda path: "nfs4")
+    monkeypatch.setattr(diagnose, "_file_system", lambda path: "nfs4")
 
     def install(**texts):
         for name, text in texts.items():
@@ -46,17 +46,17 @@ def programs(tmp_path, monkeypatch):
             program.write_text(f"#!/bin/sh\n{text}\n")
             program.chmod(0o755)
 
-    install(**dict.fromkeys(site.COMMANDS, "exit 0"))
+    install(**dict.fromkeys(diagnose.COMMANDS, "exit 0"))
     install(sinfo=NODES, srun=ACCEPTED)
     return install
 
 
 def check(site, name):
-    return next(check for check in site.checks(site) if check.name == name)
+    return next(check for check in diagnose.checks(site) if check.name == name)
 
 
 def test_a_cluster_that_is_as_its_file_says(programs):
-    report = site.checks(replace(CLUSTER, origin="/s/site.toml (DDL_SITE)"))
+    report = diagnose.checks(replace(CLUSTER, origin="/s/site.toml (DDL_SITE)"))
     assert [check.name for check in report] == [
         "site",
         "runs go",
@@ -124,7 +124,7 @@ def test_slurms_own_words_are_passed_on(programs):
 
 def test_slurm_is_asked_with_the_options_of_a_real_run(programs, tmp_path):
     programs(srun=f'printf "%s\\n" "$@" > {tmp_path}/asked')
-    site.checks(replace(CLUSTER, account="class7", modules=()))
+    diagnose.checks(replace(CLUSTER, account="class7", modules=()))
     asked = (tmp_path / "asked").read_text().split()
     assert asked[0] == "--test-only"
     assert {"--partition=gpu", "--account=class7", "--nodes=2", "--gres=gpu:4"} <= set(asked)
@@ -132,7 +132,7 @@ def test_slurm_is_asked_with_the_options_of_a_real_run(programs, tmp_path):
 
 def test_without_slurms_commands_nothing_is_asked(programs, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = site.checks(CLUSTER)
+    found = diagnose.checks(CLUSTER)
     assert [each.name for each in found] == ["site", "runs go", "Slurm commands", "shared folders"]
     assert found[2].state == "missing" and "login node" in found[2].advice
 
@@ -203,7 +203,7 @@ def test_an_image_that_is_not_there(programs, boxed):
 
 
 def test_an_image_that_cannot_be_read(programs, boxed, monkeypatch):
-    monkeypatch.setattr(site.os, "access", lambda path, mode: False)  # root reads everything
+    monkeypatch.setattr(diagnose.os, "access", lambda path, mode: False)  # root reads everything
     assert "can't be read by you" in check(boxed, "image").detail
 
 
@@ -244,11 +244,11 @@ def test_dockers_daemon_is_asked_for_the_image(programs):
 
 def test_inside_the_container_its_image_is_not_looked_for(programs):
     site = Site(container="docker", image="course:gpu", inside="docker")
-    assert [each.name for each in site.checks(site)] == ["site", "runs go"]
+    assert [each.name for each in diagnose.checks(site)] == ["site", "runs go"]
 
 
 def test_folders_of_this_machine_alone_are_named(programs, monkeypatch):
-    monkeypatch.setattr(site, "_file_system", lambda path: "ext4" if "runs" in str(path) else "fuse.beegfs")
+    monkeypatch.setattr(diagnose, "_file_system", lambda path: "ext4" if "runs" in str(path) else "fuse.beegfs")
     monkeypatch.setenv("DDL_RUNS_DIR", "/somewhere/runs")
     found = check(CLUSTER, "shared folders")
     assert found.state == "optional"
@@ -257,8 +257,8 @@ def test_folders_of_this_machine_alone_are_named(programs, monkeypatch):
 
 
 def test_a_file_system_is_found_for_a_folder_to_come(tmp_path):
-    assert site._file_system(tmp_path / "to" / "come") == site._file_system(tmp_path)
-    assert site._file_system(site.Path("/proc/self")) == "proc"
+    assert diagnose._file_system(tmp_path / "to" / "come") == diagnose._file_system(tmp_path)
+    assert diagnose._file_system(diagnose.Path("/proc/self")) == "proc"
 
 
 # ---------------------------------------------------------------- the run of two ranks
@@ -290,7 +290,7 @@ def two_ranks(monkeypatch, site, finished):
         return finished
 
     monkeypatch.setattr(run, "launch", launch)
-    return site.two_ranks(site), asked
+    return diagnose.two_ranks(site), asked
 
 
 PLACES = [["node07", "GPU 0"], ["node08", "GPU 0"]]
@@ -335,7 +335,7 @@ def test_two_ranks_that_did_not_do_it(monkeypatch, finished, said):
 def test_two_ranks_run_for_real(tmp_path, monkeypatch):
     monkeypatch.setenv("DDL_RUNS_DIR", str(tmp_path))
     site = replace(Site.detect(), gpus_per_node=0)
-    found = site.two_ranks(site)
+    found = diagnose.two_ranks(site)
     assert found.state == "OK", found.detail
     assert found.detail.count(f"{host_name()} (") == 2
 

@@ -26,7 +26,7 @@ def doctor(site=None, submit=False):
     Report
         Its ``ok`` says whether all that is needed is here.
     """
-    from ddl.diagnose import site
+    from ddl.diagnose.site import checks, two_ranks
     from ddl.launcher.site import Site, SiteError
 
     try:
@@ -39,8 +39,8 @@ def doctor(site=None, submit=False):
             "the table of all keys is in containers/sites/README.md; below, this machine by itself",
         )
         return Report((broken, *_machine(Site.detect())))
-    ran = [site.two_ranks(site)] if submit else []
-    return Report((*site.checks(site), *_machine(site), *ran))
+    ran = [two_ranks(site)] if submit else []
+    return Report((*checks(site), *_machine(site), *ran))
 
 
 def _machine(site):

@@ -151,7 +151,7 @@ def _alive(process):
 
 
 class WorkerProcess(Channel):
-    """A process that runs `ddl.exam.worker`: ask it what a submission's code does."""
+    """A process that runs `ddl.grader.worker`: ask it what a submission's code does."""
 
     def __init__(self, process):
         super().__init__(process)
@@ -172,7 +172,7 @@ class WorkerProcess(Channel):
 def worker_command():
     """Return the command that a worker is, for whoever starts it."""
     # -I: neither the folder it is started in nor PYTHON* variables change what is imported.
-    return [sys.executable, "-I", "-m", "ddl.exam.worker"]
+    return [sys.executable, "-I", "-m", "ddl.grader.worker"]
 
 
 def start_worker(limits, folder=None):

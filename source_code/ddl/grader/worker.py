@@ -1,4 +1,4 @@
-"""The process in which a submission's code runs; `python -m ddl.exam.worker` is all it does.
+"""The process in which a submission's code runs; `python -m ddl.grader.worker` is all it does.
 
 It runs cells as a notebook does, says what names stand for, and calls functions: see `respond`.
 Nothing that it says is trusted to be more than the submission's answer. Whoever starts it sees to
@@ -18,8 +18,8 @@ import sys
 import traceback
 from collections.abc import Iterator
 
-from ddl.exam.boundary import ITEMS, BoundaryError, decode, encode
-from ddl.exam.wire import Wire
+from ddl.grader.serialize import ITEMS, BoundaryError, decode, encode
+from ddl.grader.wire import Wire
 
 __all__ = ["Kept", "Shell", "error_of", "main", "respond"]
 

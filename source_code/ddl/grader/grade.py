@@ -9,10 +9,10 @@ import sys
 import time
 from dataclasses import asdict, dataclass
 
-from ddl.exam.cells import code_cells, source_of, test_cells
-from ddl.exam.channel import Channel, Ended, Late, start
-from ddl.exam.channel import start_worker as start_plain_worker
-from ddl.exam.limits import Limits
+from ddl.grader.cells import code_cells, source_of, test_cells
+from ddl.grader.channel import Channel, Ended, Late, start
+from ddl.grader.channel import start_worker as start_plain_worker
+from ddl.grader.limits import Limits
 
 __all__ = ["CellError", "CellResult", "Examination", "Examiner", "Verdict", "examine", "visible_part"]
 
@@ -116,7 +116,7 @@ def examine(notebook, *, hidden, start_worker=start_plain_worker, limits=Limits(
         A notebook of format 4, as nbformat reads it. Its test cells (nbgrader's `grade` without
         `solution`) have to be the course's own: they are run as they stand here. All other code
         cells are the submission's, and run in the worker; of those tagged ``demo``, see
-        `ddl.exam.cells.code_cells`.
+        `ddl.grader.cells.code_cells`.
     hidden : bool
         Whether to run what stands between ``### BEGIN HIDDEN TESTS`` and ``### END HIDDEN TESTS``.
     start_worker : callable
@@ -258,7 +258,7 @@ class _Session:
         return _text(reply.get("printed")), error if isinstance(error, CellError) else None
 
     def answer(self, request):
-        """Pass a test's question on; return what `ddl.exam.examiner.judge` takes for an answer."""
+        """Pass a test's question on; return what `ddl.grader.judge.judge` takes for an answer."""
         self._ready()
         name = request.get("name", "an answer")
         try:
@@ -338,7 +338,7 @@ class Examiner:
         due = time.monotonic() + timeout_s
         try:
             if self._channel is None:
-                command = [sys.executable, "-I", "-m", "ddl.exam.examiner"]
+                command = [sys.executable, "-I", "-m", "ddl.grader.judge"]
                 self._channel = Channel(start(command))
             self._channel.send(
                 {

@@ -1,7 +1,7 @@
 """The clean process that judges: it runs test cells, and no code of the submission's.
 
-`python -m ddl.exam.examiner` runs trusted test code only. What a test cell uses and neither
-defines nor imports is asked of the submission, across `ddl.exam.boundary`: a function is called
+`python -m ddl.grader.judge` runs trusted test code only. What a test cell uses and neither
+defines nor imports is asked of the submission, across `ddl.grader.serialize`: a function is called
 there and its result comes back as plain data, so that a comparison here is between plain values.
 """
 
@@ -12,10 +12,10 @@ import io
 import resource
 import sys
 
-from ddl.exam.boundary import BoundaryError, decode, encode
-from ddl.exam.cells import asked_names
-from ddl.exam.wire import Wire
-from ddl.exam.worker import Kept
+from ddl.grader.cells import asked_names
+from ddl.grader.serialize import BoundaryError, decode, encode
+from ddl.grader.wire import Wire
+from ddl.grader.worker import Kept
 
 __all__ = ["judge", "main"]
 
@@ -33,7 +33,7 @@ def judge(source, ask, printed_bytes=2**16):
     source : str
         Trusted code: it is run in this process.
     ask : callable
-        From a request that `ddl.exam.worker.respond` answers to its answer; or to
+        From a request that `ddl.grader.worker.respond` answers to its answer; or to
         ``{"late": seconds}`` or ``{"ended": why}`` when there is none.
     printed_bytes : int
         How much to keep of what the cell prints.

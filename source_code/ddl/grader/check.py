@@ -14,11 +14,11 @@ from html import escape
 from pathlib import Path
 
 import ddl
-from ddl.exam.cells import as_answered, source_of, test_cells, unmarked_names
-from ddl.exam.channel import start_worker
-from ddl.exam.examination import Examiner, Verdict, examine, visible_part
-from ddl.exam.limits import Limits
-from ddl.exam.worker import Kept, respond
+from ddl.grader.cells import as_answered, source_of, test_cells, unmarked_names
+from ddl.grader.channel import start_worker
+from ddl.grader.grade import Examiner, Verdict, examine, visible_part
+from ddl.grader.limits import Limits
+from ddl.grader.worker import Kept, respond
 
 __all__ = ["Answers", "check", "check_file", "find_notebook"]
 
