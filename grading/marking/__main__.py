@@ -47,9 +47,9 @@ def main(arguments):
 
 
 def release(course, given):
-    from marking import handout, students
+    from marking import release, students
 
-    lesson = handout.release(course, given.lesson, given.sources)
+    lesson = release.release(course, given.lesson, given.sources)
     left_out = students.enrol_list(course, given.students) if given.students else []
     with course.gradebook() as gradebook:
         assignment = gradebook.find_assignment(lesson)
@@ -61,12 +61,12 @@ def release(course, given):
 
 
 def collect(course, given):
-    from marking import collection, students
+    from marking import collect, students
 
     lesson = course.lesson(given.lesson)
     left_out = students.enrol_list(course, given.students) if given.students else []
-    where = given.where.absolute() if given.where else collection.fetch(course, lesson)
-    found, strays = collection.collect(course, lesson, where)
+    where = given.where.absolute() if given.where else collect.fetch(course, lesson)
+    found, strays = collect.collect(course, lesson, where)
     everyone = [person.id for person in students.students(course)]
     rows = []
     for student in everyone:
@@ -84,21 +84,21 @@ def collect(course, given):
 
 
 def autograde(course, given):
-    from marking import marks
+    from marking import autograde
 
     lesson = course.lesson(given.lesson)
-    unknown = marks.autograde(course, lesson)
-    code = _summary(marks.rows(course, lesson))
+    unknown = autograde.autograde(course, lesson)
+    code = _summary(autograde.rows(course, lesson))
     if unknown:
         print(f"not marked, as the gradebook has no such student: {', '.join(unknown)}")
     return int(bool(code or unknown))
 
 
 def feedback(course, given):
-    from marking import papers
+    from marking import feedback
 
     lesson = course.lesson(given.lesson)
-    pages, failed = papers.feedback(course, lesson)
+    pages, failed = feedback.feedback(course, lesson)
     for student, reason in failed.items():
         print(f"{student}: no feedback: {reason}")
     print(
@@ -109,10 +109,10 @@ def feedback(course, given):
 
 
 def grades(course, given):
-    from marking import papers
+    from marking import feedback
 
     released = sorted(path.stem for path in course.folder.glob("release/*/*.ipynb"))
-    path, rows = papers.grades(course, [course.lesson(given.lesson)] if given.lesson else released)
+    path, rows = feedback.grades(course, [course.lesson(given.lesson)] if given.lesson else released)
     code = _summary(rows)
     print(f"written to {path}")
     return code

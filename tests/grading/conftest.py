@@ -1,7 +1,7 @@
 """Course folders that real nbgrader works on, and what students hand in."""
 
-import copy
 import contextlib
+import copy
 import ctypes
 import os
 import re
@@ -113,10 +113,10 @@ class CourseFolder:
         return self("release", "--sources", self.lesson.sources, "--students", people)
 
     def rows(self):
-        from marking import marks
+        from marking import autograde
         from marking.course import Course
 
-        return {row.student.id: row for row in marks.rows(Course(self.folder), self.lesson.name)}
+        return {row.student.id: row for row in autograde.rows(Course(self.folder), self.lesson.name)}
 
     def totals(self):
         return {name: row.total for name, row in self.rows().items()}

@@ -341,10 +341,10 @@ def test_the_points_of_right_answers_add_up(marked):
 
 def test_feedback_shows_no_hidden_test(marked):
     """Neither its words nor, coloured as code, what they are made of."""
-    from marking import handout
+    from marking import release
 
     marked("feedback")
-    kept_back = handout.secrets(
+    kept_back = release.secrets(
         nbformat.v4.new_notebook(
             cells=[cell for cell in marked.lesson.solved.cells if cell.metadata.get("nbgrader", {}).get("locked")]
         )

@@ -15,9 +15,9 @@ import zipfile
 import nbformat
 import pytest
 from marking import __main__ as commands
-from marking import answers, collection, students
+from marking import answers, students
 from marking.course import Course, MarkingError
-from marking.pieces import FILE_BYTES
+from marking.handins import FILE_BYTES
 from marking.students import Student
 
 ANN, BOB, CYD = (Student("ann", "Ann", "Ames"), Student("ann_b", "Bob", "De Groot"), Student("123", "Cýd", "Ames"))
@@ -34,7 +34,7 @@ def taken(tmp_path, tiny, hand_in, empty_gradebook):
     students.enrol(course, [ANN, BOB, CYD])
 
     def collect(where=None):
-        return collection.collect(course, tiny.name, where or hand_in.folder)
+        return collect.collect(course, tiny.name, where or hand_in.folder)
 
     collect.course = course
     collect.notes = lambda student: " ".join(course.notes(tiny.name, student).collected)
@@ -290,7 +290,7 @@ def test_what_nbgrader_says_is_kept_when_an_earlier_application_is_collected(tak
 
 
 def test_a_disk_without_room_for_a_page_is_said(taken, hand_in, tiny, full_disk, monkeypatch):
-    from marking import marks, papers
+    from marking import autograde, feedback
 
     hand_in("ann.ipynb", tiny.right())
     taken()
@@ -299,15 +299,15 @@ def test_a_disk_without_room_for_a_page_is_said(taken, hand_in, tiny, full_disk,
     shutil.copy(taken.course.notebook("submitted", tiny.name, "ann"), page)
     archive = taken.course.folder / f"feedback-{tiny.name}.zip"
     archive.write_text("of an earlier time")
-    monkeypatch.setattr(papers, "rows", lambda *_: [marks.Row(ANN, 1, 0, 1, 0, [])])
+    monkeypatch.setattr(feedback, "rows", lambda *_: [autograde.Row(ANN, 1, 0, 1, 0, [])])
     full_disk(3 * 2**20)
     try:
         with pytest.raises(OSError, match="File too large"):
-            papers.feedback(taken.course, tiny.name)
+            feedback.feedback(taken.course, tiny.name)
     finally:
         full_disk()
     assert archive.read_text() == "of an earlier time"
-    pages, failed = papers.feedback(taken.course, tiny.name)  # the gradebook has no marks of hers
+    pages, failed = feedback.feedback(taken.course, tiny.name)  # the gradebook has no marks of hers
     assert not pages and "MissingEntry" in failed["ann"] and ".log" in failed["ann"]
 
 

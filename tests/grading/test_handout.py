@@ -4,7 +4,7 @@ import shutil
 
 import nbformat
 import pytest
-from marking import handout
+from marking import release
 
 
 @pytest.fixture
@@ -17,11 +17,11 @@ def released(tiny, tmp_path):
 
 
 def leaks(tiny, released):
-    return handout.leaks(tiny.solved, released, {"lesson.ipynb"})
+    return release.leaks(tiny.solved, released, {"lesson.ipynb"})
 
 
 def test_secrets_are_found_in_every_kind_of_region(tiny):
-    found = handout.secrets(tiny.solved)
+    found = release.secrets(tiny.solved)
     for line in (
         "canary_in_a_solution = len(values)",
         "canary_in_a_hidden_test = 8191.0",

@@ -28,7 +28,7 @@ def runs(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DDL_RUNS_DIR", str(tmp_path_factory.mktemp("ways")))
         patch.setenv("DDL_VIEW", "plain")
-        yield {name: launch(f"ways/{name}.py", **how, **FEW) for name, how in WAYS.items()}
+        yield {name: launch(f"strategies/{name}.py", **how, **FEW) for name, how in WAYS.items()}
 
 
 @pytest.mark.parametrize("step", TOLERANCES)
@@ -83,7 +83,7 @@ def test_logical_devices_are_told_from_gpus(runs):
 
 
 def test_a_batch_that_cannot_be_split_ends_with_the_reason(nothing_left):
-    run = launch("ways/mirrored.py", workers=1, replicas=3, check=False, **FEW)
+    run = launch("strategies/mirrored.py", workers=1, replicas=3, check=False, **FEW)
     assert run.state == "failed" and "split evenly over 3 replicas" in str(run.failure)
     nothing_left(run)
 
@@ -91,7 +91,7 @@ def test_a_batch_that_cannot_be_split_ends_with_the_reason(nothing_left):
 def test_a_parameter_server_trains_out_of_step_and_gets_there(nothing_left):
     """Two workers on however few cores: it does not hang, and it learns."""
     run = launch(
-        "ways/parameter_server.py",
+        "strategies/parameter_server.py",
         workers=2,
         cluster="parameter_server",
         epochs=5,

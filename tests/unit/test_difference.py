@@ -73,12 +73,12 @@ def test_a_script_does_not_differ_from_itself(script):
 
 
 def test_a_script_that_is_not_there_is_named():
-    with pytest.raises(JobError, match="no script 'ways/nonsense.py'"):
-        difference("ways/single.py", "ways/nonsense.py")
+    with pytest.raises(JobError, match="no script 'strategies/nonsense.py'"):
+        difference("strategies/single.py", "strategies/nonsense.py")
 
 
 def test_mirroring_a_fit_takes_a_few_lines():
-    found = difference("ways/single.py", "ways/mirrored.py")
+    found = difference("strategies/single.py", "strategies/mirrored.py")
     texts = {line.text.strip() for line in found.lines if line.kind == "added"}
     assert "strategy = tf.distribute.MirroredStrategy(way.devices())" in texts
     assert found.added <= 4
@@ -87,4 +87,4 @@ def test_mirroring_a_fit_takes_a_few_lines():
 @pytest.mark.parametrize("other", ["multi_worker", "loop", "horovod_loop", "parameter_server"])
 def test_what_a_way_needs_fits_on_a_page(other):
     first = "single" if other in ("multi_worker", "loop") else "loop"
-    assert 0 < difference(f"ways/{first}.py", f"ways/{other}.py").added <= 35
+    assert 0 < difference(f"strategies/{first}.py", f"strategies/{other}.py").added <= 35

@@ -9,7 +9,7 @@ import pytest
 from ddl.training.options import Integer, Number
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "source_code"
-WITH_OPTIONS = sorted(str(path.relative_to(SCRIPTS)) for path in (*SCRIPTS.glob("*.py"), *SCRIPTS.glob("ways/*.py")))
+WITH_OPTIONS = sorted(str(path.relative_to(SCRIPTS)) for path in (*SCRIPTS.glob("*.py"), *SCRIPTS.glob("strategies/*.py")))
 HEAVY = ("tensorflow", "horovod", "pandas", "matplotlib")
 WHOLE = ("", "x", "1.5", "nan", "9" * 30)
 NUMBER = ("", "x", "nan", "inf", "-inf", "1e999")
@@ -18,7 +18,7 @@ TOGETHER = {
     "loss_scaling.py": (["--replicas", "3"], "does not split evenly over 3 replicas"),
     "train_text.py": (["--embedding", "folder", "--export", "there"], "use --embedding own"),
     "svhn_loop.py": (["--loop", "nowhere.py"], "--loop nowhere.py: there is no such file in"),
-    "ways/mirrored.py": (["--replicas", "5"], "does not split evenly over 5 replicas"),
+    "strategies/mirrored.py": (["--replicas", "5"], "does not split evenly over 5 replicas"),
     "train_cifar.py": (["--recipe", "hot"], "invalid choice: 'hot' (choose from"),
     "bench_allreduce.py": (["--nccl", "PATH=x"], "NCCL_NAME=VALUE is needed"),
     "bench_p2p.py": (["--interface", "ib7"], "--interface ib7: there is none"),

@@ -95,12 +95,12 @@ print("ddl", ddl.__version__, "·", part[0], "pictures to train on")
 # in all runs, down to the seed. So a way that is *right* makes the same updates as
 # a single device.
 #
-# First, one device. The script is `source_code/ways/single.py`: Keras'
+# First, one device. The script is `source_code/strategies/single.py`: Keras'
 # `Model.fit` and nothing else.
 
 # %% tags=["demo"]
 single = launch(
-    "ways/single.py", name="one device", workers=1, **fixed
+    "strategies/single.py", name="one device", workers=1, **fixed
 )
 
 # %% [markdown]
@@ -110,7 +110,7 @@ single = launch(
 # lines in which they differ.
 
 # %% tags=["demo"]
-difference("ways/single.py", "ways/mirrored.py")
+difference("strategies/single.py", "strategies/mirrored.py")
 
 # %% [markdown]
 # The strategy makes a copy of each variable on each device (together a
@@ -131,7 +131,7 @@ guess_difference = None  # a number, such as 1e-3
 
 # %% tags=["demo"]
 mirrored = launch(
-    "ways/mirrored.py", name="Mirrored, fit", workers=1,
+    "strategies/mirrored.py", name="Mirrored, fit", workers=1,
     replicas=workers, **fixed,
 )
 
@@ -153,11 +153,11 @@ beside(
 # each replica with `strategy.run`. First on one device, then mirrored:
 
 # %% tags=["demo"]
-difference("ways/loop.py", "ways/mirrored_loop.py")
+difference("strategies/loop.py", "strategies/mirrored_loop.py")
 
 # %% tags=["demo"]
 mirrored_loop = launch(
-    "ways/mirrored_loop.py", name="Mirrored, own loop", workers=1,
+    "strategies/mirrored_loop.py", name="Mirrored, own loop", workers=1,
     replicas=workers, **fixed,
 )
 
@@ -226,11 +226,11 @@ for hosts in (["b:1", "c:2", "a:3", "a:1"], ["Node7:41"], hosts):
 # writes it down, and waits until all are there. The script needs little:
 
 # %% tags=["demo"]
-difference("ways/mirrored.py", "ways/multi_worker.py")
+difference("strategies/mirrored.py", "strategies/multi_worker.py")
 
 # %% tags=["demo"]
 multi_worker = launch(
-    "ways/multi_worker.py", name="MultiWorkerMirrored",
+    "strategies/multi_worker.py", name="MultiWorkerMirrored",
     workers=workers, cluster="multi_worker", **fixed,
 )
 
@@ -243,7 +243,7 @@ multi_worker = launch(
 # of your script's logic runs in the coordinator.
 
 # %% tags=["demo"]
-difference("ways/loop.py", "ways/parameter_server.py")
+difference("strategies/loop.py", "strategies/parameter_server.py")
 
 # %% [markdown]
 # **Predict first.** Nobody waits for anybody. While a worker computes its
@@ -256,7 +256,7 @@ guess_staleness = None  # a number of updates
 
 # %% tags=["demo"]
 server = launch(
-    "ways/parameter_server.py", name="ParameterServer",
+    "strategies/parameter_server.py", name="ParameterServer",
     workers=workers, cluster="parameter_server", **fixed,
 )
 
@@ -281,11 +281,11 @@ plot.plot_staleness(server)
 # averaged, and when. Six steps, each a line or two.
 
 # %% tags=["demo"]
-difference("ways/loop.py", "ways/horovod_loop.py")
+difference("strategies/loop.py", "strategies/horovod_loop.py")
 
 # %% tags=["demo"]
 horovod = launch(
-    "ways/horovod_loop.py", name="Horovod", workers=workers, **fixed
+    "strategies/horovod_loop.py", name="Horovod", workers=workers, **fixed
 )
 
 # %% [markdown]
@@ -1366,7 +1366,7 @@ assert digits.tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9, 0]
 # next cell, has to define `make_step(strategy, model, optimizer, global_batch)`.
 # It returns a function of a distributed batch (pictures and labels) that takes one
 # training step on all replicas and returns the mean loss over the global batch.
-# The model gives logits for ten classes. Look at `ways/mirrored_loop.py` for help.
+# The model gives logits for ten classes. Look at `strategies/mirrored_loop.py` for help.
 #
 # Before it trains, the script compares one step of yours with the same step on a
 # single device, and says whether they agree.
@@ -1447,9 +1447,9 @@ check()
 # %% [markdown]
 # ## Things to try
 #
-# - `launch("ways/horovod_loop.py", workers=2, ...)` with twice the `global_batch`:
+# - `launch("strategies/horovod_loop.py", workers=2, ...)` with twice the `global_batch`:
 #   do the ways still agree with each other? With the single device's run of 64?
-# - `launch("ways/parameter_server.py", ...)` twice. Are the two runs equal?
+# - `launch("strategies/parameter_server.py", ...)` twice. Are the two runs equal?
 # - Launch `train_text.py` with `strategy="multi_worker"` and
 #   `cluster="multi_worker"`.
 # - Stop one worker: launch with `wait=False`, then end the process that

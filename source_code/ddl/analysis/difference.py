@@ -103,7 +103,7 @@ def difference(first, second):
     Parameters
     ----------
     first, second : str or Path
-        Paths, or names of the course's own scripts, such as ``"ways/single.py"``.
+        Paths, or names of the course's own scripts, such as ``"strategies/single.py"``.
 
     Returns
     -------

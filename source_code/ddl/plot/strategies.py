@@ -19,7 +19,7 @@ def plot_agreement(runs):
     Parameters
     ----------
     runs : iterable of Run
-        Finished runs of the scripts in ``ways``.
+        Finished runs of the scripts in ``strategies``.
 
     Returns
     -------
@@ -82,7 +82,7 @@ def plot_staleness(run):
     Parameters
     ----------
     run : Run
-        A finished run of ``ways/parameter_server.py``.
+        A finished run of ``strategies/parameter_server.py``.
 
     Returns
     -------
@@ -93,7 +93,7 @@ def plot_staleness(run):
     ValueError
         If the run did not measure it.
     """
-    counts = numpy.array(_from(run, "staleness", "ways/parameter_server.py"))
+    counts = numpy.array(_from(run, "staleness", "strategies/parameter_server.py"))
     late, share = numpy.arange(len(counts)), 100 * counts / counts.sum()
     mean = (late * counts).sum() / counts.sum()
     picture = Picture(7.5, 3.6)

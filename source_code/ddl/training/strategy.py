@@ -488,7 +488,7 @@ def kept_weights(run):
     path = RunFolder(run.folder).weights
     if run.result is None or not path.exists():
         raise ValueError(
-            f"run {run.id} ({run.name}, {run.state}) has left no weights: only a finished run of a script in ways/ has"
+            f"run {run.id} ({run.name}, {run.state}) has left no weights: only a finished run of a script in strategies/ has"
         )
     kept = {}
     with np.load(path) as file:

@@ -1,7 +1,7 @@
 """Train the course's network on one device, with a loop of our own.
 
-    ddl run --workers 1 ways/loop.py --epochs 2
-    python source_code/ways/loop.py --steps 20          # no run folder
+    ddl run --workers 1 strategies/loop.py --epochs 2
+    python source_code/strategies/loop.py --steps 20          # no run folder
 
 What Model.fit does in single.py stands here in full: the same updates, and every line of them open
 to change.

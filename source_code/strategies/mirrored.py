@@ -1,7 +1,7 @@
 """Train the course's network on all devices of one machine, with Keras' Model.fit.
 
-    ddl run --workers 1 ways/mirrored.py --epochs 2
-    python source_code/ways/mirrored.py --steps 20 --replicas 4
+    ddl run --workers 1 strategies/mirrored.py --epochs 2
+    python source_code/strategies/mirrored.py --steps 20 --replicas 4
 
 One process. Each device has a replica of the model; a batch is split among them, and their
 gradients are summed before every replica makes the same update.

@@ -1,11 +1,11 @@
 """Train the course's network in several processes, on any machines, with Keras' Model.fit.
 
-    ddl run --workers 2 --cluster multi_worker ways/multi_worker.py --epochs 2
+    ddl run --workers 2 --cluster multi_worker strategies/multi_worker.py --epochs 2
 
 Every process runs this file. TF_CONFIG says where all of them are and which one this is:
 
     TF_CONFIG='{"cluster": {"worker": ["host1:2222", "host2:2222"]},
-                "task": {"type": "worker", "index": 0}}' python source_code/ways/multi_worker.py
+                "task": {"type": "worker", "index": 0}}' python source_code/strategies/multi_worker.py
 """
 
 from ddl.training import options

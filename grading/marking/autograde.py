@@ -17,7 +17,7 @@ from nbgrader.converters import Autograde
 
 from marking import aside, sandbox
 from marking.course import Course, MarkingError
-from marking.steps import LIMITS
+from marking.preprocessors import LIMITS
 from marking.students import students
 
 __all__ = ["Row", "autograde", "rows"]

@@ -14,7 +14,7 @@ import nbformat
 
 from marking import answers
 from marking.course import Course, MarkingError, plain, write
-from marking.pieces import FILE_BYTES, Refused, in_archive, in_folder
+from marking.handins import FILE_BYTES, Refused, in_archive, in_folder
 from marking.students import Student, enrol, students
 
 __all__ = ["Stray", "collect", "fetch"]

@@ -1,7 +1,7 @@
 """Train the course's network on one device, with Keras' Model.fit.
 
-    ddl run --workers 1 ways/single.py --epochs 2
-    python source_code/ways/single.py --steps 20        # no run folder
+    ddl run --workers 1 strategies/single.py --epochs 2
+    python source_code/strategies/single.py --steps 20        # no run folder
 
 The files beside this one train the same network on the same pictures in the same order, each in
 another way; `ddl.training.strategy` has what all of them share.

@@ -1,7 +1,7 @@
 """Train the course's network in several processes with Horovod, in a loop of our own.
 
-    ddl run --workers 2 ways/horovod_loop.py --epochs 2
-    horovodrun --gloo -np 2 python source_code/ways/horovod_loop.py --steps 20
+    ddl run --workers 2 strategies/horovod_loop.py --epochs 2
+    horovodrun --gloo -np 2 python source_code/strategies/horovod_loop.py --steps 20
 
 Every process runs this file. Horovod averages the ranks' gradients: so each rank takes the mean
 over its own part of the batch.

@@ -1,6 +1,6 @@
 """Train the course's network with weights on a parameter server and workers that don't wait.
 
-    ddl run --workers 2 --cluster parameter_server ways/parameter_server.py --epochs 2
+    ddl run --workers 2 --cluster parameter_server strategies/parameter_server.py --epochs 2
 
 Every process runs this file; TF_CONFIG says which one it is. The coordinator (`chief`) hands out
 one batch after the other to whichever worker is free. That worker reads the weights from the

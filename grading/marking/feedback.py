@@ -9,8 +9,8 @@ import zipfile
 
 from nbgrader.converters import GenerateFeedback
 
+from marking.autograde import Row, rows
 from marking.course import Course, write
-from marking.marks import Row, rows
 
 __all__ = ["feedback", "grades"]
 
