@@ -16,6 +16,7 @@ import nbformat
 import pytest
 from marking import __main__ as commands
 from marking import answers, students
+from marking.collect import collect as take_in
 from marking.course import Course, MarkingError
 from marking.handins import FILE_BYTES
 from marking.students import Student
@@ -34,7 +35,7 @@ def taken(tmp_path, tiny, hand_in, empty_gradebook):
     students.enrol(course, [ANN, BOB, CYD])
 
     def collect(where=None):
-        return collect.collect(course, tiny.name, where or hand_in.folder)
+        return take_in(course, tiny.name, where or hand_in.folder)
 
     collect.course = course
     collect.notes = lambda student: " ".join(course.notes(tiny.name, student).collected)

@@ -253,11 +253,11 @@ def test_an_interrupt_at_the_moment_of_a_fork_is_none_that_is_lost(tmp_path):
     script.write_text("""
 import os, signal, time
 from line import Line
-from marking import marks
+from marking import autograde
 os.register_at_fork(after_in_parent=lambda: signal.raise_signal(signal.SIGINT))
 signal.signal(signal.SIGINT, signal.default_int_handler)
 try:
-    marks._apart(lambda: time.sleep(60), "log", Line("a", "b"))
+    autograde._apart(lambda: time.sleep(60), "log", Line("a", "b"))
 except KeyboardInterrupt:
     print("interrupted")
 """)

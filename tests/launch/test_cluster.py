@@ -15,7 +15,7 @@ from ddl.records.jsonfiles import read_json
 
 READ = """
     import os, sys, time
-    from ddl import cluster
+    from ddl.rank import cluster
     task = cluster.read()
 """
 MULTI_WORKER = (
@@ -273,7 +273,7 @@ def test_a_wrong_tf_config_ends_the_run_with_what_is_wrong(script, nothing_left)
     run = ran(
         script("""
     import json, os
-    from ddl import cluster
+    from ddl.rank import cluster
     said = json.loads(os.environ["TF_CONFIG"])
     said["task"]["index"] += 2
     os.environ["TF_CONFIG"] = json.dumps(said)
@@ -292,7 +292,7 @@ def test_a_port_in_use_ends_the_run_with_what_to_do(script, nothing_left):
         run = ran(
             script(f"""
     import json, os
-    from ddl import cluster
+    from ddl.rank import cluster
     said = json.loads(os.environ["TF_CONFIG"])
     said["cluster"]["worker"][1] = "127.0.0.1:{port}"
     os.environ["TF_CONFIG"] = json.dumps(said)

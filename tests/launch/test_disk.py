@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 FILL = """
     import os, sys, time
     from pathlib import Path
-    from ddl.records.folder import Recorder
+    from ddl.records.recorder import Recorder
     folder = Path(os.environ["DDL_RUN_DIR"])
     rank = int(os.environ["HOROVOD_RANK"])
     def fill():

@@ -259,7 +259,7 @@ STAGES = {
     "training": (
         """
         import os, time
-        from ddl.records.folder import Recorder
+        from ddl.records.recorder import Recorder
         if os.environ["HOROVOD_RANK"] == "0":
             recorder = Recorder()
             recorder.event("start", steps=10, epochs=1)

@@ -223,7 +223,7 @@ def test_a_detached_view_of_a_finished_run_reads_its_result(script):
     run = launch(
         script("""
         import os
-        from ddl.records.folder import Recorder
+        from ddl.records.recorder import Recorder
         if os.environ["HOROVOD_RANK"] == "0":
             recorder = Recorder()
             recorder.event("start", steps=1, epochs=1.0)

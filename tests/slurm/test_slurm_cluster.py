@@ -10,7 +10,7 @@ pytestmark = pytest.mark.slow
 
 TASK = """
     import json, os, sys, time
-    from ddl import cluster
+    from ddl.rank import cluster
     task = cluster.read()
     print(json.dumps({"task": task.name, "tasks": list(task.tasks), "writes": task.writes,
                       "node": os.environ["SLURMD_NODENAME"],

@@ -683,7 +683,7 @@ def run_pasted(arguments, site=None):
     job = job_of(arguments, os.getcwd())
     if job is None:
         print(
-            f"ddl.{'hosts' if site else 'horovodrun'}: not a command that this package planned. "
+            f"ddl.rank.{'hosts' if site else 'horovodrun'}: not a command that this package planned. "
             "To run a script, type:\n  ddl run --workers 2 SCRIPT [ARGUMENT ...]"
         )
         return 2
