@@ -384,6 +384,16 @@ def test_horovodrun_itself_refuses(script, monkeypatch, nothing_left):
     nothing_left(run)
 
 
+def test_a_horovod_whose_launcher_is_not_known_is_refused(script, monkeypatch, tmp_path, nothing_left):
+    (tmp_path / "sitecustomize.py").write_text("import horovod; horovod.__version__ = '9.9.9'")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    run = launch(script("pass"), workers=1, check=False)
+    assert run.state == "failed" and "before any rank ran" in run.failure.sentence
+    for part in ("Horovod 9.9.9 is installed", "knows 0.28.1 only", "make setup"):
+        assert part in run.failure.sentence
+    nothing_left(run)
+
+
 def test_a_run_whose_machine_went_down_is_lost(script):
     run = launch(script("pass"), oversubscribe=True)
     launcher = run.folder / "launcher.jsonl"

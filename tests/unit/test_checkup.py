@@ -103,3 +103,10 @@ def test_horovod_needs_the_sites_controller(monkeypatch):
     monkeypatch.setattr("ddl.rank.horovodrun.built_with", lambda: {"gloo": True})
     assert module._horovod("gloo").state == "OK"
     assert "HOROVOD_WITH_MPI=1" in module._horovod("mpi").advice
+
+
+def test_a_container_around_this_process_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(machine, "MARKS", {"podman": ((), (tmp_path / "mark",))})
+    assert module._inside().detail.startswith("not in a known container, ")
+    (tmp_path / "mark").touch()
+    assert module._inside().detail.startswith("in a Podman container, ")

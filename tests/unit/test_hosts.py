@@ -125,14 +125,14 @@ def test_what_the_kernel_refuses_is_said_in_its_words(stand_ins, fails, reason):
 def test_a_run_fails_with_the_reason(monkeypatch, tmp_path):
     monkeypatch.setenv("DDL_RUN_DIR", str(tmp_path))
     monkeypatch.setattr(hosts, "permitted", lambda: "the kernel said no")
-    monkeypatch.setattr(sys, "argv", ["ddl.rank.hosts", "--hosts", "2", "--ranks", "2", "true"])
+    monkeypatch.setattr(sys, "argv", ["ddl.rank.hosts", "--hosts", "2", "--rate-mbit", "0", "--ranks", "2", "true"])
     with pytest.raises(SystemExit, match="cannot be made on this machine: the kernel said no"):
         hosts.main()
 
 
 def test_a_line_that_was_not_planned_here_is_refused(tmp_path):
     environment = {name: value for name, value in os.environ.items() if name != "DDL_RUN_DIR"}
-    line = [sys.executable, "-m", "ddl.rank.hosts", "--hosts", "2", "--ranks", "2", "true"]
+    line = [sys.executable, "-m", "ddl.rank.hosts", "--hosts", "2", "--rate-mbit", "0", "--ranks", "2", "true"]
     ran = subprocess.run(line, env=environment, capture_output=True, text=True, cwd=tmp_path)
     assert ran.returncode == 2
     assert "ddl.rank.hosts: not a command that this package planned" in ran.stdout

@@ -1,5 +1,5 @@
 import pytest
-from ddl.launcher.job import Job, JobError, option_arguments, resolve_script, split_rank_line
+from ddl.launcher.job import Job, JobError, option_arguments, resolve_script
 
 
 def test_options_become_arguments():
@@ -68,14 +68,3 @@ def test_a_cluster_has_workers_and_those_that_serve_them(options, servers, proce
 def test_a_cluster_that_cannot_be_is_refused(options, message):
     with pytest.raises(JobError, match=message):
         Job(script="x.py", **options)
-
-
-def test_a_ranks_line_is_its_options_then_a_script_and_all_that_is_the_scripts():
-    line = ["--threads", "2", "--cluster", "multi_worker", "/c/x.py", "a", "--threads", "9", "--"]
-    assert split_rank_line(line) == (
-        {"--threads": "2", "--cluster": "multi_worker"},
-        "/c/x.py",
-        ["a", "--threads", "9", "--"],
-    )
-    with pytest.raises(ValueError):
-        split_rank_line(["--threads", "2"])

@@ -4,8 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from ddl.launcher.site import KEYS, Site
-from ddl.launcher.sitekey import NEEDS
+from ddl.launcher.site import CONTAINER, HOSTS, KEYS, SLURM, Site
 
 SITES = Path(__file__).resolve().parents[2] / "containers" / "sites"
 EXAMPLES = {
@@ -41,22 +40,23 @@ def test_what_an_example_leaves_out_is_valid_too(name, tmp_path):
     Site.read(file)
 
 
-def test_the_table_of_keys_is_complete():
-    keys = re.findall(r"^\| `(\w+)` \|", section("All keys"), re.MULTILINE)
-    assert sorted(keys) == sorted(KEYS)
+def row(name, field):
+    """What the table of keys says of one."""
+    default = f'`"{field.default}"`' if isinstance(field.default, str) else str(field.default)
+    if field.default in ("", ()) or field.metadata["shown"]:
+        default = field.metadata["shown"] or ("none" if field.default == () else "")
+    return "| " + " | ".join((f"`{name}`", default, field.metadata["meaning"])).replace("  ", " ") + " |"
 
 
-def test_the_table_says_what_a_key_needs():
-    _, *others = section("All keys").split("| | | |\n")
-    parts = [set(re.findall(r"^\| `(\w+)` \|", part, re.MULTILINE)) for part in others]
-    for part, keys in zip(parts, NEEDS.values(), strict=True):
-        assert set(keys) <= part
+def test_the_table_of_keys_says_what_the_keys_do():
+    table = [line for line in section("All keys").splitlines() if line.startswith("| `")]
+    assert table == [row(name, field) for name, field in KEYS.items()]
 
 
-def test_the_table_has_the_defaults():
-    row = r"^\| `(\w+)` \| `?(\"[^\"]+\"|\d+)`? \|"
-    for key, default in re.findall(row, section("All keys"), re.MULTILINE):
-        assert default.strip('"') == str(getattr(Site(), key)), key
+def test_the_table_groups_keys_by_what_they_need():
+    parts = [re.findall(r"^\| `(\w+)` \|", part, re.MULTILINE) for part in section("All keys").split("| | | |\n")]
+    needs = [{KEYS[name].metadata["needs"] for name in part} - {()} for part in parts]
+    assert needs == [set(), *({(key, *values)} for key, *values in (SLURM, HOSTS, CONTAINER))]
 
 
 def test_every_key_that_a_question_answers_is_one():

@@ -4,7 +4,6 @@ import os
 import shutil
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 from ddl.diagnose.report import Check, Report
 
@@ -195,7 +194,8 @@ def _containers():
 
 
 def _inside():
-    marks = {"/.dockerenv": "Docker", "/run/.containerenv": "Podman", "/.singularity.d": "Singularity"}
-    inside = [name for mark, name in marks.items() if Path(mark).exists()]
-    where = f"in a {inside[0]} container" if inside else "not in a known container"
+    from ddl.records.machine import container_around
+
+    kind = container_around()
+    where = f"in a {kind.capitalize()} container" if kind else "not in a known container"
     return Check("this process", "OK", f"{where}, {sys.executable}")

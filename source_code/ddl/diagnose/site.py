@@ -17,7 +17,7 @@ from pathlib import Path
 from ddl.diagnose.report import Check
 from ddl.launcher.job import Job
 from ddl.launcher.plan import plan
-from ddl.launcher.sitekey import seconds
+from ddl.launcher.sitefile import seconds
 from ddl.records.paths import data_dir, runs_dir, source_dir
 
 __all__ = ["checks", "two_ranks"]

@@ -7,7 +7,7 @@ from ddl.errors import CourseError
 from ddl.rank.cluster import CLUSTERS
 from ddl.records.paths import source_dir
 
-__all__ = ["Job", "JobError", "option_arguments", "resolve_script", "split_rank_line"]
+__all__ = ["Job", "JobError", "option_arguments", "resolve_script"]
 
 
 class JobError(CourseError, ValueError):
@@ -108,30 +108,6 @@ def resolve_script(script, cwd):
             return str(path.absolute())
     known = ", ".join(sorted(file.name for file in course.glob("*.py"))) or "none"
     raise JobError(f"no script {str(script)!r} in {cwd} or in {course}; the course's own scripts are: {known}")
-
-
-def split_rank_line(words):
-    """Split what follows ``ddl.rank`` on a planned line.
-
-    Returns
-    -------
-    options : dict
-        Its own options, with their dashes.
-    script : str
-    arguments : list of str
-        The script's.
-
-    Raises
-    ------
-    ValueError
-        If there is no script.
-    """
-    options, words = {}, list(words)
-    while len(words) > 1 and words[0].startswith("--"):
-        options[words[0]] = words[1]
-        del words[:2]
-    script, *arguments = words
-    return options, script, arguments
 
 
 def option_arguments(options):

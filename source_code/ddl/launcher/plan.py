@@ -16,7 +16,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from ddl.launcher.job import Job, split_rank_line
+from ddl.launcher.commands import HorovodrunCommand, HostsCommand, RankCommand, TaskCommand
+from ddl.launcher.job import Job
 from ddl.launcher.slurm import job_name
 from ddl.rank import hosts
 from ddl.records.folder import RunFolder
@@ -25,9 +26,6 @@ from ddl.records.paths import source_dir
 __all__ = ["HERE", "Plan", "job_of", "plan"]
 
 HERE = "on this machine"
-
-# Ranks that import on a busy or cold machine can start minutes apart; Gloo's own limit is 30 s.
-GLOO_TIMEOUT_S = 180
 
 # What a run needs of its launcher's environment, wherever it goes. Names only: a value on a
 # command line is there for all to see.
@@ -97,10 +95,10 @@ def plan(job, site, *, run_id, folder, created=0.0, detach=False, needs=(), user
     """
     site.check(job)
     paths = RunFolder(Path(folder))
-    contained = _container(job, site, run_id, needs, user) + _start(job, site) + _rank(job, site)
+    contained = _container(job, site, run_id, needs, user) + _ranks(job, site)
     files = []
     if site.scheduler != "slurm":
-        argv = _hosts(job, site) + contained
+        argv = _hosts(job, site, contained)
     elif detach:
         batch = paths.path / "batch.sh"
         files = [(batch, _batch(job, site, run_id, contained))]
@@ -183,66 +181,39 @@ def _python(site):
 
 
 def _rank(job, site):
-    cluster = () if job.cluster == "horovod" else ("--cluster", job.cluster)
-    if job.parameter_servers:
-        cluster += ("--parameter-servers", str(job.parameter_servers))
-    return (
-        _python(site),
-        "-m",
-        "ddl.rank",
-        "--threads",
-        str(site.threads_per_rank(job)),
-        *cluster,
-        job.script,
-        *job.args,
+    command = RankCommand(
+        threads=site.threads_per_rank(job),
+        cluster=job.cluster,
+        parameter_servers=job.parameter_servers,
+        command=(job.script, *job.args),
     )
+    return (_python(site), *command.words)
 
 
-def _hosts(job, site):
-    """What makes several hosts of this machine; nothing where it is one."""
+def _ranks(job, site):
+    """What starts the ranks of one host, or one of them and looks after it."""
+    command, timeout_s = _rank(job, site), job.timeout_s or 0.0
     if site.one_task(job):
-        return ()
-    return (
-        _python(site),
-        "-m",
-        "ddl.rank.hosts",
-        "--hosts",
-        str(site.nodes_for(job)),
-        "--rate-mbit",
-        str(site.rate_mbit),
-        "--ranks",
-        str(job.processes),
-    )
-
-
-def _start(job, site):
-    timeout = ("--timeout-s", f"{job.timeout_s:g}") if job.timeout_s else ()
-    if not site.one_task(job):
-        interface = site.network_interfaces[:1] if site.scheduler == "slurm" else (hosts.INTERFACE,)
-        return (
-            _python(site),
-            "-m",
-            "ddl.rank.task",
-            "--controller",
-            _controller(job, site),
-            *(("--network-interface", *interface) if interface else ()),
-            *timeout,
+        horovodrun = HorovodrunCommand(
+            processes=job.processes, controller=site.controller, timeout_s=timeout_s, command=command
         )
-    return (
-        _python(site),
-        "-m",
-        "ddl.rank.horovodrun",
-        *timeout,
-        f"--{site.controller}",
-        # All ranks are on this host. Left to itself, horovodrun takes any interface that is up, and
-        # a laptop's may go away in the middle of a run.
-        "--network-interfaces",
-        "lo",
-        "--gloo-timeout-seconds",
-        str(GLOO_TIMEOUT_S),
-        "-np",
-        str(job.processes),
+        return (_python(site), *horovodrun.words)
+    interfaces = site.network_interfaces if site.scheduler == "slurm" else (hosts.INTERFACE,)
+    task = TaskCommand(
+        controller=_controller(job, site),
+        network_interface=next(iter(interfaces), ""),
+        timeout_s=timeout_s,
+        command=command,
     )
+    return (_python(site), *task.words)
+
+
+def _hosts(job, site, command):
+    """Put in front what makes several hosts of this machine; nothing where it is one."""
+    if site.one_task(job):
+        return command
+    several = HostsCommand(hosts=site.nodes_for(job), rate_mbit=site.rate_mbit, ranks=job.processes, command=command)
+    return (_python(site), *several.words)
 
 
 def _controller(job, site):
@@ -428,28 +399,27 @@ def job_of(argv, cwd):
     Job or None
         None where the command was not planned here (its ranks do not start with ``ddl.rank``).
     """
-    argv = list(argv)
+    nodes = None
     try:
-        at = argv.index("ddl.rank")
-        own = argv[:at]  # options before it are the launcher's
-        several = "--hosts" in own
-        processes = int(own[own.index("--ranks" if several else "-np") + 1])
-        nodes = int(own[own.index("--hosts") + 1]) if several else None
-        options, script, args = split_rank_line(argv[at + 1 :])
-        threads = int(options["--threads"])
-        servers = int(options.get("--parameter-servers", 0))
-    except (ValueError, IndexError, KeyError):
+        if list(argv[:1]) == ["--hosts"]:
+            several = HostsCommand.parse(argv)
+            nodes, processes = several.hosts, several.ranks
+            starter = TaskCommand.within(several.command)
+        else:
+            starter = HorovodrunCommand.parse(argv)
+            processes = starter.processes
+        rank = RankCommand.within(starter.command)
+    except ValueError:
         return None
-    timeout_s = float(own[own.index("--timeout-s") + 1]) if "--timeout-s" in own else None
     return Job(
-        script=script,
-        args=tuple(args),
-        workers=processes - (servers and servers + 1),
+        script=rank.script,
+        args=rank.arguments,
+        workers=rank.workers(processes),
         cwd=cwd,
-        threads=threads,
-        timeout_s=timeout_s,
+        threads=rank.threads,
+        timeout_s=starter.timeout_s or None,
         oversubscribe=True,
         nodes=nodes,
-        cluster=options.get("--cluster", "horovod"),
-        parameter_servers=servers,
+        cluster=rank.cluster,
+        parameter_servers=rank.parameter_servers,
     )

@@ -3,70 +3,58 @@
 import difflib
 import os
 import re
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ddl.launcher import sitefile, sitekey
-from ddl.launcher.allocation import Allocation
-from ddl.launcher.sitekey import SiteError
+from ddl.launcher import sitefile
+from ddl.launcher.sitefile import SiteError, key, keys, refuse_idle, seconds, validated
+from ddl.launcher.slurm import Allocation
 from ddl.records.machine import container_around, cores_of_host, gpu_names, usable_cores
 
-__all__ = ["Site", "SiteError", "gpu_names", "usable_cores"]
+if TYPE_CHECKING:
+    from ddl.launcher.job import Job
+
+__all__ = ["KEYS", "Site", "SiteError", "gpu_names", "usable_cores"]
 
 MOST_HOSTS = 64  # made on one machine: each rank is a process that imports TensorFlow
 
 
+SLURM = ("scheduler", "slurm")
+HOSTS = ("scheduler", "namespaces")
+CONTAINER = ("container", "docker", "singularity")
+WORD = (r"\S+", "one word")
+OPTION = (r"-[^\s=]*=.*|\S+", "one word, or --option=text: an option and its value are two items")
+TIME = (
+    r"(\d+-\d+|\d+)(:\d+){0,2}",
+    "a time as Slurm writes it: minutes, minutes:seconds, hours:minutes:seconds, days-hours, "
+    "days-hours:minutes or days-hours:minutes:seconds",
+)
+GPU_OPTION = (
+    r"-[^\s{}]*\{n\}[^\s{}]*",
+    'one option with {n} where the number of GPUs goes, such as "--gres=gpu:{n}" or "--gpus-per-node={n}"',
+)
+GPU_TYPE = (r"[^\s:{}]+", 'a type as Slurm names it, such as "a100"')
+BIND = (
+    r"/[^:,$]*(:/[^:,$]*(:(ro|rw))?)?",
+    'absolute paths without variables: "/host", "/host:/inside" or "/host:/inside:ro"',
+)
+VARIABLE = (r"[A-Za-z_][A-Za-z0-9_]*", "the variable's name; its value stays out")
+INTERFACE = (r"[^\s,]+", 'one interface, such as "ib0"')
+
+
 @dataclass(frozen=True)
 class Site:
-    """One place to run in. The fields are the keys of a site file, the last three excepted.
+    """One place to run in.
 
-    Parameters
-    ----------
-    scheduler : {"local", "slurm", "namespaces"}
-        Who starts the processes: this machine, Slurm, or this machine as several hosts, each in a
-        network namespace of its own (`ddl.rank.hosts`).
-    container : {"none", "docker", "singularity"}
-        What they are wrapped in.
-    controller : {"gloo", "mpi"}
-        How Horovod's ranks find each other.
-    cores_per_node, gpus_per_node : int
-        What one node has. With no GPUs, ranks run on cores.
-    nodes : int
-        How many nodes a job may spread over.
-    python : str
-        The interpreter that every rank runs; empty: this one, or ``python`` in a container.
-    partition, account, reservation : str
-        Slurm's; empty leaves the cluster's default.
-    time_limit : str
-        As Slurm writes it (``30``, ``1:00:00``, ``1-12``); empty leaves the partition's.
-    time_limit_warning_s : int
-        So long before the time limit ends, scripts are told to checkpoint.
-    gpu_option : str
-        How GPUs are asked for; ``{n}`` becomes their number on a node.
-    gpu_type : str
-        Put in front of that number: ``a100`` gives ``--gres=gpu:a100:4``.
-    scheduler_arguments : tuple of str
-        More options for Slurm.
-    modules : tuple of str
-        What ``module load`` loads before anything else.
-    image : str
-        The container's image: a .sif file, or Docker's name of it.
-    binds : tuple of str
-        Folders that the container sees besides the course's own: ``/host[:/inside[:ro]]``.
-    container_arguments : tuple of str
-        More options for the container.
-    pass_environment : tuple of str
-        Names of variables that cross into the job and the container, besides those needed.
-    network_interfaces : tuple of str
-        What ranks on several nodes talk through; empty: the one that leads to rank 0's node.
-    rate_mbit : int
-        Megabits a second between hosts made on this machine, in each direction; 0: no limit.
-    origin : str
+    Fields that `key` describes are the keys of a site file. The others:
+
+    origin
         Where these values come from, for people.
-    inside : str
+    inside
         The container that this process runs in already, and its ranks with it; empty outside,
         and where Slurm starts the ranks: it does so outside of this container.
-    allocation : str
+    allocation
         The Slurm job that this process runs in already; empty outside.
 
     Raises
@@ -75,36 +63,87 @@ class Site:
         For a value that can't be, or that another one rules out; the message says what can.
     """
 
-    scheduler: str = "local"
-    container: str = "none"
-    controller: str = "gloo"
-    cores_per_node: int = 1
-    gpus_per_node: int = 0
-    nodes: int = 1
-    python: str = ""
-    partition: str = ""
-    account: str = ""
-    reservation: str = ""
-    time_limit: str = ""
-    time_limit_warning_s: int = 120
-    gpu_option: str = "--gres=gpu:{n}"
-    gpu_type: str = ""
-    scheduler_arguments: tuple[str, ...] = ()
-    modules: tuple[str, ...] = ()
-    image: str = ""
-    binds: tuple[str, ...] = ()
-    container_arguments: tuple[str, ...] = ()
-    pass_environment: tuple[str, ...] = ()
-    network_interfaces: tuple[str, ...] = ()
-    rate_mbit: int = 0
+    scheduler: str = key(
+        "local",
+        "who starts the processes: `local` (this machine), `slurm`, or `namespaces` (this machine, as several hosts)",
+        choices=("local", "slurm", "namespaces"),
+    )
+    container: str = key(
+        "none",
+        "what they are wrapped in: `none`, `docker` (local only) or `singularity`",
+        choices=("none", "docker", "singularity"),
+    )
+    cores_per_node: int = key(
+        1,
+        "cores that one node gives to a job; with Slurm needed, or else one per GPU is taken, which starves them",
+        least=1,
+        shown="local: all there are; namespaces: a share, two at least",
+    )
+    gpus_per_node: int = key(
+        0, "GPUs of one node; with none, ranks run on cores (with `namespaces` always)", shown="local: all there are"
+    )
+    python: str = key("", "the interpreter of every rank", shown="this one; `python` in a container")
+    modules: tuple[str, ...] = key((), "what `module load` loads first", form=WORD)
+    pass_environment: tuple[str, ...] = key(
+        (), "names of variables that cross into the job and the container; nothing else does", form=VARIABLE
+    )
+
+    partition: str = key("", "where jobs are queued", form=WORD, needs=SLURM, shown="the cluster's")
+    account: str = key("", "whom they are charged to", form=WORD, needs=SLURM, shown="the cluster's")
+    reservation: str = key("", "nodes kept for the class", form=WORD, needs=SLURM, shown="none")
+    time_limit: str = key(
+        "", '`"30"` minutes, `"1:00:00"`, `"1-12"` days-hours', form=TIME, needs=SLURM, shown="the partition's"
+    )
+    time_limit_warning_s: int = key(
+        120, "so long before the limit, a script is told to write a checkpoint", least=1, needs=SLURM
+    )
+    nodes: int = key(
+        1, "the most nodes that one run may have; namespaces: how many hosts are made, 2 unless it is said", least=1
+    )
+    controller: str = key(
+        "gloo",
+        "how ranks meet: `gloo` (needs nothing) or `mpi` (starts them under `srun --mpi=pmix`)",
+        choices=("gloo", "mpi"),
+    )
+    gpu_option: str = key(
+        "--gres=gpu:{n}",
+        "how GPUs are asked for; `{n}` is their number on a node",
+        form=GPU_OPTION,
+        never_empty=True,
+        needs=SLURM,
+    )
+    gpu_type: str = key(
+        "", 'put in front of that number: `"a100"` gives `--gres=gpu:a100:4`', form=GPU_TYPE, needs=SLURM, shown="any"
+    )
+    scheduler_arguments: tuple[str, ...] = key((), "any other options of `srun` and `sbatch`", form=OPTION, needs=SLURM)
+    network_interfaces: tuple[str, ...] = key(
+        (), "what ranks on several nodes talk through", form=INTERFACE, needs=SLURM, shown="the way to rank 0"
+    )
+
+    rate_mbit: int = key(
+        0, "megabits a second between hosts made on one machine, in each direction; 0 is no limit", needs=HOSTS
+    )
+
+    image: str = key(
+        "", "a `.sif` file (or a path from the site file's folder), or Docker's name of an image", needs=CONTAINER
+    )
+    binds: tuple[str, ...] = key(
+        (),
+        'folders that it sees besides the course\'s, runs and data: `"/host"`, `"/host:/inside"`, `"/host:/inside:ro"`',
+        form=BIND,
+        needs=CONTAINER,
+    )
+    container_arguments: tuple[str, ...] = key(
+        (), "any other options of `singularity exec` or `docker run`", form=OPTION, needs=CONTAINER
+    )
+
     origin: str = ""
     inside: str = ""
     allocation: str = ""
 
     def __post_init__(self):
-        for field in fields(self):
-            value = sitekey.validated(field, getattr(self, field.name))
-            object.__setattr__(self, field.name, value)
+        for name, field in KEYS.items():
+            object.__setattr__(self, name, validated(field, getattr(self, name)))
         if self.nodes > 1 and self.scheduler == "local":
             raise SiteError(
                 f'nodes = {self.nodes} needs scheduler = "slurm" or "namespaces": '
@@ -133,7 +172,7 @@ class Site:
                 "works",
                 "gpu_option",
             )
-        limit_s = sitekey.seconds(self.time_limit)
+        limit_s = seconds(self.time_limit)
         if 0 < limit_s <= self.time_limit_warning_s:  # a limit of 0 is none
             raise SiteError(
                 f'time_limit = "{self.time_limit}" ({limit_s} s) ends before '
@@ -165,21 +204,11 @@ class Site:
     # ------------------------------------------------------------ where it comes from
 
     @classmethod
-    def here(cls, file=None):
-        """Return the site to use: `file`, else the first that there is of those below.
+    def here(cls, file: str | Path | None = None) -> "Site":
+        """Return the site of a file: `file`, else the first that `sitefile.find` finds, else `detect`'s.
 
-        The file that ``DDL_SITE`` names; ``site.toml`` in the working folder, in the course's, in
-        ``$XDG_CONFIG_HOME/ddl`` (``~/.config/ddl``); what `detect` finds. Inside a Slurm job the
-        job's nodes take the place of the file's, and where they are this one node, its runs start
-        on it directly.
-
-        Parameters
-        ----------
-        file : str or Path, optional
-
-        Returns
-        -------
-        Site
+        Inside a Slurm job the job's nodes replace the file's; where they are this one node, runs
+        start on it directly.
 
         Raises
         ------
@@ -196,7 +225,7 @@ class Site:
         return site._at(Allocation.here(), ", ")
 
     @classmethod
-    def detect(cls):
+    def detect(cls) -> "Site":
         """Return the site that this process is on: a Slurm job, or a machine."""
         cores, gpus = usable_cores(), len(gpu_names())
         allocation = Allocation.here()
@@ -210,19 +239,13 @@ class Site:
         return site._at(allocation, ": ")
 
     @classmethod
-    def read(cls, path):
+    def read(cls, path: str | Path) -> "Site":
         """Return what a site file says, whatever job or container this process is in.
 
         Without ``cores_per_node`` and ``gpus_per_node``, a local site has what this machine has;
-        each host made on it has a share of the cores, two at least.
-        For Slurm one of the two has to be given, because a login node says nothing about the
-        others. From GPUs alone follows one core for each: too few to feed them, but never more
-        than a cluster grants, and the rest of a file can be tried before anyone has looked it up.
-
-        Parameters
-        ----------
-        path : str or Path
-            Flat TOML; its keys are the fields of this class, the last three excepted.
+        each host made on it has a share of the cores, two at least. Slurm needs one of the two, as a
+        login node says nothing about other nodes; GPUs alone imply one core for each: too few to
+        feed them, but never more than a cluster grants.
 
         Raises
         ------
@@ -232,17 +255,17 @@ class Site:
         """
         file = sitefile.SiteFile.read(path)
         values = dict(file.values)
-        for key in values:
-            if key not in KEYS:
-                near = _near(key)
+        for name in values:
+            if name not in KEYS:
+                near = _near(name)
                 raise SiteError(
-                    f"{file.place(key)}: {key} is not a key of a site file"
+                    f"{file.place(name)}: {name} is not a key of a site file"
                     f"{f'; did you mean {near}?' if near else '.'} "
                     f"The keys are: {', '.join(KEYS)}",
-                    key,
+                    name,
                 )
         try:
-            sitekey.refuse_idle(values)
+            refuse_idle(values, KEYS)
             if values.get("scheduler") == "namespaces":
                 nodes = values.setdefault("nodes", 2)
                 values.setdefault("cores_per_node", cores_of_host(nodes) if type(nodes) is int else 1)
@@ -296,19 +319,19 @@ class Site:
     # ------------------------------------------------------------ what it holds
 
     @property
-    def slots(self):
-        """How many ranks one node runs without sharing a device: one per GPU, or one per core."""
+    def slots(self) -> int:
+        """Number of ranks that one node runs without sharing a device: one per GPU, or one per core."""
         return self.gpus_per_node or self.cores_per_node
 
-    def check(self, job):
+    def check(self, job: "Job") -> None:
         """Refuse a job that does not fit: see `nodes_for`."""
         self.nodes_for(job)
 
-    def nodes_for(self, job):
+    def nodes_for(self, job: "Job") -> int:
         """Number of nodes for a job: what it asks for, else the fewest that hold it evenly.
 
-        Hosts made on this machine are there to be used: by default all of them are.
-        ``oversubscribe`` lets ranks share the devices of one node where they would not fit.
+        By default a job uses all hosts made on this machine. ``oversubscribe`` lets ranks share the
+        devices of one node where they would not fit.
 
         Raises
         ------
@@ -345,34 +368,33 @@ class Site:
             f"{on} with {have} each: {works} works."
         )
 
-    def one_task(self, job):
+    def one_task(self, job: "Job") -> bool:
         """Whether one task holds all ranks, started by a horovodrun inside it."""
         return self.controller == "gloo" and self.nodes_for(job) == 1
 
-    def ranks_per_node(self, job):
+    def ranks_per_node(self, job: "Job") -> int:
         """The most ranks that one node gets, those that only coordinate included."""
         return -(-job.processes // self.nodes_for(job))
 
-    def threads_per_rank(self, job):
+    def threads_per_rank(self, job: "Job") -> int:
         """Threads for each rank: what the job asks for, else its share of its node's cores.
 
-        In one task the cores are shared by the workers, who compute; a rank that is a task of its
-        own has cores of its own, whatever it does.
+        In one task only the workers share the cores; a rank that is a task of its own has its own.
         """
         ranks = job.workers if self.one_task(job) else self.ranks_per_node(job)
         return job.threads or max(1, self.cores_per_node // ranks)
 
 
-KEYS = tuple(field.name for field in fields(Site))[:-3]
+KEYS = keys(Site)
 
 
-def _near(key):
+def _near(name):
     """Return the key of a site file that somebody may have meant; None where there is none."""
 
     def words(text):
         return {word.rstrip("s") for word in re.split(r"[-_\s]+", text.lower())}
 
-    same = [known for known in KEYS if words(key) == words(known)]
-    holding = [known for known in KEYS if words(key) <= words(known)]
-    alike = difflib.get_close_matches(key.lower(), KEYS, 1)
+    same = [known for known in KEYS if words(name) == words(known)]
+    holding = [known for known in KEYS if words(name) <= words(known)]
+    alike = difflib.get_close_matches(name.lower(), KEYS, 1)
     return next(iter(same + holding + alike), None)

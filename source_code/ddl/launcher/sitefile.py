@@ -1,40 +1,44 @@
-"""A site file as it was written: flat TOML, found, read, and every key's line known."""
+"""Site files: flat TOML, found and read, with each key's line known; and what a key may be."""
 
+import dataclasses
 import os
 import re
+import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ddl.launcher.sitekey import SiteError
+from ddl.errors import CourseError
 from ddl.records.paths import course_root
 
-__all__ = ["SiteFile", "find"]
+__all__ = ["SiteError", "SiteFile", "find", "key", "keys", "refuse_idle", "seconds", "validated"]
 
 NAME = "site.toml"
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # what Windows' editors may begin a file with
 
 
+class SiteError(CourseError, ValueError):
+    """A site cannot be what its description says, or cannot hold a job.
+
+    `field` is the field of `ddl.launcher.site.Site`, and key of the file, that is wrong.
+    """
+
+    def __init__(self, message: str, field: str = ""):
+        super().__init__(message)
+        self.field = field
+
+
 @dataclass(frozen=True)
 class SiteFile:
-    """One file, read: its keys' values, and where each of them stands."""
+    """One file: its keys' values, and where each of them stands."""
 
     path: Path
     text: str
     values: dict
 
     @classmethod
-    def read(cls, path):
-        """Read `path`.
-
-        Raises
-        ------
-        SiteError
-            If it is not there or not TOML; the message begins with the path and the line.
-        """
-        try:
-            import tomllib
-        except ModuleNotFoundError:  # Python 3.10 of the GPU image, where JupyterLab brings it
-            import tomli as tomllib
+    def read(cls, path: str | Path) -> "SiteFile":
+        """Read a file; raise `SiteError`, with its path and line, if it is not there or not TOML."""
         path = Path(path)
         try:
             raw = path.read_bytes()
@@ -56,7 +60,7 @@ class SiteFile:
                 'quotes, a list as ["one", "two"], and each key once'
             ) from None
 
-    def place(self, key):
+    def place(self, key: str) -> str:
         """Where `key` stands, ``path:line``; only the path where the file does not have it."""
         stands = re.compile(rf"\s*\[*\s*([\"']?){re.escape(key)}\1\s*[=.\]]")
         for number, line in enumerate(self.text.splitlines(), 1):
@@ -65,13 +69,8 @@ class SiteFile:
         return str(self.path)
 
 
-def find():
-    """Find the site file that goes without saying.
-
-    Returns
-    -------
-    tuple of (Path, str) or None
-        The file and what makes it the one, in words; None where there is none.
+def find() -> tuple[Path, str] | None:
+    """Find the site file that goes without saying; return it and, in words, why it is the one.
 
     Raises
     ------
@@ -95,3 +94,111 @@ def find():
         if (folder / NAME).is_file():
             return folder / NAME, why
     return None
+
+
+# ---------------------------------------------------------------- keys
+
+
+def key(
+    default: object,
+    meaning: str,
+    *,
+    choices: tuple[str, ...] = (),
+    least: int = 0,
+    form: tuple[str, str] = (".*", ""),
+    never_empty: bool = False,
+    needs: tuple[str, ...] = (),
+    shown: str = "",
+) -> dataclasses.Field:
+    """Describe a key of a site file, as a field of `ddl.launcher.site.Site`.
+
+    Parameters
+    ----------
+    meaning
+        What the table of keys says.
+    choices
+        All values of a text.
+    least
+        Of a whole number.
+    form
+        What a text, or each text of a list, has to match, and how to say so.
+    never_empty
+        Whether the empty text, too, has to match.
+    needs
+        Another key, and those of its values without which this key would say nothing.
+    shown
+        The default as the table of keys says it, where it is no constant.
+    """
+    return dataclasses.field(
+        default=default,
+        metadata={
+            "meaning": meaning,
+            "choices": choices,
+            "least": least,
+            "form": form,
+            "never_empty": never_empty,
+            "needs": needs,
+            "shown": shown,
+        },
+    )
+
+
+def keys(site: type) -> dict[str, dataclasses.Field]:
+    """Return the fields of a class that `key` describes, by name."""
+    return {field.name: field for field in dataclasses.fields(site) if field.metadata}
+
+
+def validated(field: dataclasses.Field, value: object) -> object:
+    """Return the value of a key, a list as a tuple; raise `SiteError` with what it can be."""
+    name, rules = field.name, field.metadata
+
+    def refuse(wrong, problem):
+        raise SiteError(f"{name} = {_shown(wrong)}{problem}", name)
+
+    if field.type is int:
+        if type(value) is not int or value < rules["least"]:
+            refuse(value, f": a whole number of at least {rules['least']} is needed")
+        return value
+    if field.type is str:
+        if type(value) is not str:
+            refuse(value, ": text in quotes is needed")
+        if rules["choices"] and value not in rules["choices"]:
+            refuse(value, f" is not one of: {', '.join(rules['choices'])}")
+        texts = (value,) if value or rules["never_empty"] else ()
+    else:
+        if not isinstance(value, (list, tuple)) or not all(type(text) is str for text in value):
+            refuse(value, f': a list of texts is needed, {name} = ["…"]')
+        texts = value = tuple(value)
+    form, words = rules["form"]
+    for text in texts:
+        if not re.fullmatch(form, text):
+            refuse(text, f" is not {words}")
+    return value
+
+
+def refuse_idle(values: Mapping, known: Mapping[str, dataclasses.Field]) -> None:
+    """Refuse keys that would say nothing: a partition without Slurm, an image without a container."""
+    for name in values:
+        other, *wanted = known[name].metadata["needs"] or ("",)
+        if other:
+            chosen = values.get(other, known[other].default)
+            if chosen in known[other].metadata["choices"] and chosen not in wanted:
+                needed = " or ".join(map(_shown, wanted))
+                raise SiteError(f"{name} needs {other} = {needed}; here it is {_shown(chosen)}", name)
+
+
+def seconds(time_limit: str) -> int:
+    """The seconds of a time as Slurm writes it; 0, which is no limit to Slurm, for an empty one."""
+    days, dash, clock = (time_limit or "0").rpartition("-")
+    parts = [int(part) for part in clock.split(":")]
+    if not dash and len(parts) < 3:
+        parts.insert(0, 0)  # minutes come first; after days, or with three parts, hours do
+    hours, minutes, rest = (*parts, 0, 0)[:3]
+    return int(days or 0) * 86400 + hours * 3600 + minutes * 60 + rest
+
+
+def _shown(value):
+    """A value as a site file has it, near enough to find it there."""
+    if isinstance(value, str):
+        return f'"{value}"'
+    return str(value).lower() if isinstance(value, bool) else str(value)

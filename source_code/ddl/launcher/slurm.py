@@ -2,13 +2,14 @@
 
 import os
 import pwd
+import re
 import subprocess
 import time
 from dataclasses import dataclass
 
 from ddl.errors import CourseError
 
-__all__ = ["ACTIVE", "JobState", "SlurmError", "SlurmJob", "job_name", "submit"]
+__all__ = ["ACTIVE", "Allocation", "JobState", "SlurmError", "SlurmJob", "job_name", "submit"]
 
 # Slurm's words for a job that isn't over (its job state codes, `man squeue`).
 ACTIVE = (
@@ -73,6 +74,50 @@ class JobState:
             return ""
         start = f", expected to start at {self.start.replace('T', ' ')}" if self.start else ""
         return f"Slurm job {self.id} waits: {self.reason}{start}"
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """The Slurm job that this process runs in already, from the variables that Slurm sets there.
+
+    `node` is empty on a host beside the allocation, such as the login node where ``salloc`` was typed.
+    Cores and GPUs are what each node gives, at least; None where Slurm doesn't say.
+    """
+
+    job: str
+    nodes: int
+    node: str = ""
+    cores_per_node: int | None = None
+    gpus_per_node: int | None = None
+
+    @classmethod
+    def here(cls) -> "Allocation | None":
+        """Return the allocation that this process is in, or None."""
+        job = os.environ.get("SLURM_JOB_ID")
+        if not job:
+            return None
+        return cls(
+            job=job,
+            nodes=_least("SLURM_JOB_NUM_NODES") or 1,
+            node=os.environ.get("SLURMD_NODENAME", ""),
+            cores_per_node=_least("SLURM_JOB_CPUS_PER_NODE"),
+            gpus_per_node=_least("SLURM_GPUS_ON_NODE"),
+        )
+
+    @property
+    def around(self) -> bool:
+        """Whether all of it is the one node that this process is on."""
+        return self.nodes == 1 and bool(self.node)
+
+    def __str__(self):
+        where = f"on {self.node}" if self.around else (f"on {self.nodes} node{'s' * (self.nodes > 1)}")
+        return f"inside Slurm job {self.job} {where}"
+
+
+def _least(name):
+    """The smallest number in a variable such as ``4``, ``8(x2)`` or ``72(x2),36``; or None."""
+    counts = re.findall(r"(?:^|,)(\d+)", os.environ.get(name, ""))
+    return min(map(int, counts), default=None)
 
 
 def job_name(run_id):

@@ -22,7 +22,7 @@ import types
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
-from ddl.launcher.job import split_rank_line
+from ddl.launcher.commands import RankCommand
 from ddl.rank import cluster
 from ddl.records.folder import RunFolder, StorageError
 from ddl.records.log import keep_writing
@@ -33,11 +33,11 @@ EXIT_GRACE_S = 2.0
 
 
 def main():
-    options, script, arguments = split_rank_line(sys.argv[1:])
-    threads = options["--threads"]
+    command = RankCommand.of_this_process()
     rank = int(os.environ.get("HOROVOD_RANK", "0"))
-    roles = _roles(options)
-    _set_threads(threads)
+    workers = command.workers(int(os.environ.get("HOROVOD_SIZE", "1")))
+    roles = cluster.roles(command.cluster, workers, command.parameter_servers)
+    _set_threads(str(command.threads))
     folder = os.environ.get("DDL_RUN_DIR")
     folder = RunFolder(Path(folder)) if folder else None
     # A warning of the time limit may come while the script imports: `ddl.training.checkpoint.Notice` lets
@@ -51,14 +51,14 @@ def main():
             "host": host_name(),
             "pid": os.getpid(),
             "started": time.time(),
-            "threads": int(threads),
+            "threads": command.threads,
             **(cluster.reserve() if roles else {}),
         }
         _record(folder, folder.rank(rank), here)
     try:
         if roles:
             _join(folder, rank, roles)
-        _become(script, arguments)
+        _become(command.script, command.arguments)
         if roles and roles[rank][0] == "chief":
             cluster.dismiss()  # or the others would serve for ever
         _say_done(folder, here)
@@ -79,14 +79,6 @@ def _set_threads(threads):
     for name in ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):
         os.environ[name] = threads
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
-
-def _roles(options):
-    """Which task of its cluster each rank is, from the line and the number of ranks."""
-    servers = int(options.get("--parameter-servers", 0))
-    kind = options.get("--cluster", "horovod")
-    others = servers + 1 if kind == "parameter_server" else 0
-    return cluster.roles(kind, int(os.environ.get("HOROVOD_SIZE", "1")) - others, servers)
 
 
 def _join(folder, rank, roles):

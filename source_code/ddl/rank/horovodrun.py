@@ -1,23 +1,16 @@
-"""Horovod's own ``horovodrun``, looked after: ``python -m ddl.rank.horovodrun [OPTIONS] COMMAND``.
+"""Horovod's own ``horovodrun``, supervised: ``python -m ddl.rank.horovodrun [OPTIONS] COMMAND``.
 
-The options and the work are horovodrun's. Around it, this module
-
-- answers horovodrun's question "was Gloo built?" from a cache, where horovodrun starts a Python
-  that imports TensorFlow, on every launch, to ask;
-- keeps the environment off the command lines that it builds, where ``ps`` shows it (its local
-  workers inherit it anyway);
-- records when each rank ended and how, because a rank that was killed can't say so itself;
-- ends the run at its time limit (``--timeout-s``), when the notebook or terminal that started it
-  is gone, or when a rank has failed and the others don't follow; and leaves no process behind.
+The options and the work are horovodrun's; `adapted` lists what is changed in it. Around it, this
+module records when and how each rank ended, because a killed rank cannot say so itself, and ends the
+run early when there is a reason to (`ddl.rank.supervisor`).
 
 Pasted into a terminal, outside a run, it first becomes one: a new run folder, followed as text.
 """
 
+import contextlib
 import json
 import os
-import signal
 import sys
-import threading
 import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
@@ -25,191 +18,163 @@ from pathlib import Path
 
 import psutil
 
+from ddl.errors import CourseError
 from ddl.launcher import processes
-from ddl.rank import cluster, rendezvous
-from ddl.records.folder import RunFolder, StorageError
+from ddl.launcher.commands import HorovodrunCommand
+from ddl.rank import rendezvous
+from ddl.rank.supervisor import Supervisor, waits
 from ddl.records.jsonfiles import DamagedFile, read_json, write_json
 from ddl.records.log import keep_writing
 from ddl.records.paths import cache_dir
 
-__all__ = ["built_with", "main"]
+__all__ = ["UnknownHorovod", "adapted", "built_with", "main"]
 
-# After a rank has failed, horovodrun ends the others; those that don't go are killed.
-FAILURE_GRACE_S = 1.0
+KNOWN_VERSIONS = ("0.28.1",)
+
+
+class UnknownHorovod(CourseError, RuntimeError):
+    """This Horovod's launcher may not be what `adapted` changes."""
 
 
 def main():
-    arguments = sys.argv[1:]
     if "DDL_RUN_DIR" not in os.environ:
         from ddl.launcher.run import run_pasted
 
-        sys.exit(run_pasted(arguments))
+        sys.exit(run_pasted(sys.argv[1:]))
+    command = HorovodrunCommand.of_this_process()
     keep_writing()
-    supervisor = Supervisor(os.environ["DDL_RUN_ID"], Path(os.environ["DDL_RUN_DIR"]))
-    if arguments[:1] == ["--timeout-s"]:
-        supervisor.limit(float(arguments[1]))
-        arguments = arguments[2:]
-    sys.exit(supervisor.run(arguments))
+    sys.exit(Horovodrun().run(command))
 
 
-class Supervisor:
-    """Runs horovodrun in this process and watches over it. One a process."""
+class Horovodrun(Supervisor):
+    """Runs horovodrun in this process, and supervises its ranks."""
 
-    def __init__(self, run_id, folder):
-        self.run_id = run_id
-        self.folder = RunFolder(folder)
+    def __init__(self):
+        super().__init__()
         self.exit_codes = {}
-        self.ended_because = None
-        self.stopping = threading.Event()
-        os.environ["DDL_RANKS_OF"] = run_id  # what is started from here on inherits it
-        signal.signal(signal.SIGTERM, self._asked_to_stop)
-        signal.signal(signal.SIGINT, self._asked_to_stop)
-        if "DDL_LIFELINE" in os.environ:
-            del os.environ["DDL_LIFELINE"]
-            self._watch(self._await_launcher, processes.take_lifeline())
+        os.environ["DDL_RANKS_OF"] = self.run_id  # for what is started from here on
 
-    def record(self, event, **fields):
-        record = {"event": event, "time": time.time(), **fields}
-        try:
-            self.folder.append(self.folder.launcher, record)
-        except StorageError as error:  # the ranks go on; who follows them sees how this ends
-            print(f"{error}: {json.dumps(record)}", file=sys.stderr, flush=True)
-
-    def limit(self, timeout_s):
-        """End the run `timeout_s` seconds from now."""
-        self._watch(self._await_timeout, timeout_s)
-
-    def run(self, arguments):
-        """Run horovodrun with `arguments`; return the exit status for the whole run."""
+    def run(self, command: HorovodrunCommand) -> int:
+        """Run horovodrun; return the exit status of the whole run."""
         self.record("launched", pid=os.getpid())
-        job = read_json(self.folder.job)
-        roles = cluster.roles(job["cluster"], job["workers"], job["parameter_servers"])
-        if roles:
-            self._watch(self._await_cluster, roles)
+        if command.timeout_s:
+            self.limit(command.timeout_s, time.time())
+        self.watch_cluster()
         try:
-            self._horovodrun(arguments)
+            with adapted(self, command) as launch:
+                launch.run_commandline()
         except Exception as error:
             # The ranks' own errors are in their records; this is about the launch itself.
             print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
-            if not self.exit_codes:
-                self.ended_because = self.ended_because or {
-                    "state": "failed",
-                    "reason": "launch",
-                    "message": str(error),
-                }
+            if not self.exit_codes and self.reason is None:
+                self.reason, self.details = "launch", {"message": str(error)}
         # What is left are children that a rank left behind. (This process's own child is
         # multiprocessing's tracker, which ends with it.)
         own = {child.pid for child in psutil.Process().children()}
         processes.end(self.run_id, besides=own, mark="DDL_RANKS_OF")
-        failed = any(self.exit_codes.values())
-        end = self.ended_because or {"state": "failed" if failed else "done"}
-        self.record("ended", **end)
+        state = self._state()
+        self.record("ended", state=state, **({"reason": self.reason, **self.details} if self.reason else {}))
         self.folder.give_up_reserve()
-        return 0 if end["state"] == "done" else 1
+        return 0 if state == "done" else 1
 
-    def _horovodrun(self, arguments):
-        from horovod.runner import gloo_run, launch
+    def _state(self):
+        if self.reason:
+            return "failed" if self.reason in ("timeout", "absent", "launch") else "stopped"
+        return "failed" if any(self.exit_codes.values()) else "done"
 
-        rendezvous.widen()
-        launch.gloo_built = lambda verbose=False: built_with()["gloo"]
-        # Options of horovodrun travel as HOROVOD_* and must be passed on; the rest is inherited.
-        gloo_run.env_util.is_exportable = lambda name: name.startswith("HOROVOD_")
-        gloo_run.register_shutdown_event = lambda: self.stopping
-        gloo_run._exec_command_fn = self._recording(gloo_run._exec_command_fn)
-        # Its parser looks at every word, the script's own too, and takes "--m" for the beginning
-        # of one of several options of its own. So it gets to see one word in the command's place.
-        at = arguments.index("ddl.rank") - 2
-        parse = launch.parse_args
+    def record_rank(self, rank: int, code: int) -> None:
+        """Record how a rank ended, and when it failed see that the others end, too."""
+        self.exit_codes[rank] = code
+        self.record("rank_exit", rank=rank, code=code)
+        if code:
+            if code > 128 and not self.stopping.is_set():
+                self._waiting()  # a killed rank cannot say why: keep where the others were
+            self.end_processes()
 
-        def parse_options():
-            options = parse()
-            options.command = arguments[at:]
-            return options
+    # ---------------------------------------------------------------- what a supervisor asks
 
-        launch.parse_args = parse_options
-        sys.argv = ["horovodrun", *arguments[:at], "COMMAND"]
-        launch.run_commandline()
+    def terminate(self):
+        """Horovodrun asks its ranks to end, once `stopping` is set or one of them has failed."""
 
-    def _recording(self, exec_command_fn):
-        """Wrap horovodrun's way to run one rank: note how it ended, and end the others."""
-
-        def wrapped(settings):
-            exec_command = exec_command_fn(settings)
-
-            def run_rank(command, slot, events):
-                code, ended = exec_command(command, slot, events)
-                self.exit_codes[slot.rank] = code
-                self.record("rank_exit", rank=slot.rank, code=code)
-                if code:
-                    if code > 128 and not self.stopping.is_set():
-                        self._waiting()  # it can't say why itself: see where the others were
-                    self._watch(self._end_stragglers)
-                return code, ended
-
-            return run_rank
-
-        return wrapped
-
-    def _end_stragglers(self):
-        time.sleep(FAILURE_GRACE_S)
+    def kill(self):
         processes.end(self.run_id, mark="DDL_RANKS_OF")
 
-    # -------------------------------------------------------- reasons to end early
+    def has_exited(self, rank):
+        return rank in self.exit_codes
 
-    def _asked_to_stop(self, number, frame):
-        self._stop({"state": "stopped", "reason": signal.Signals(number).name})
-
-    def _await_launcher(self, lifeline):
-        os.read(lifeline, 1)  # returns when the other end is closed: the launcher is gone
-        if not self.ended_because:
-            self._stop({"state": "stopped", "reason": "launcher gone"})
-
-    def _await_timeout(self, timeout_s):
-        time.sleep(timeout_s)
+    def diagnose(self, reason):
         waiting = self._waiting()
-        missing = [rank for rank, waits in waiting.items() if not waits]
-        self._stop(
-            {
-                "state": "failed",
-                "reason": "timeout",
-                "timeout_s": timeout_s,
-                "missing": missing if any(waiting.values()) else [],
-            }
-        )
-
-    def _await_cluster(self, roles):
-        if missing := cluster.first_absent(self.folder, roles):
-            gone = [rank for rank in missing if rank in self.exit_codes]
-            self._waiting()  # leaves their stacks
-            self._stop({"state": "failed", "reason": "absent", "missing": missing, "gone": gone})
-
-    def _stop(self, reason):
-        if self.ended_because is None:
-            self.ended_because = reason
-        self.stopping.set()
-        self._watch(self._end_stragglers)
+        if reason != "timeout":
+            return {}
+        missing = [rank for rank, waits_for_others in waiting.items() if not waits_for_others]
+        return {"missing": missing if any(waiting.values()) else []}
 
     def _waiting(self):
         """Ask every rank at once whether it waits for others; return the answers, by rank."""
-        job = read_json(self.folder.job)
+        size = read_json(self.folder.job)["processes"]
         alive = processes.of_run(self.run_id)
-        there = [read_json(self.folder.rank(rank)) for rank in range(job["processes"])]
-        with ThreadPoolExecutor(len(there)) as pool:
-            return dict(
-                enumerate(
-                    pool.map(
-                        lambda said: (
-                            bool(said)
-                            and said["pid"] in alive
-                            and processes.waits(said["pid"], self.folder.stack(said["rank"]))
-                        ),
-                        there,
-                    )
-                )
-            )
 
-    def _watch(self, function, *arguments):
-        threading.Thread(target=function, args=arguments, daemon=True).start()
+        def rank_waits(rank):
+            record = read_json(self.folder.rank(rank))
+            return bool(record) and record["pid"] in alive and waits(record["pid"], self.folder.stack(rank))
+
+        with ThreadPoolExecutor(size) as pool:
+            return dict(enumerate(pool.map(rank_waits, range(size))))
+
+
+@contextlib.contextmanager
+def adapted(supervisor: Horovodrun, command: HorovodrunCommand):
+    """Give Horovod's launcher, changed as a supervised run needs it; it is put back at the end.
+
+    Raises
+    ------
+    UnknownHorovod
+        For a version of Horovod that these changes were not made for.
+    """
+    import horovod
+
+    if horovod.__version__ not in KNOWN_VERSIONS:
+        raise UnknownHorovod(
+            f"Horovod {horovod.__version__} is installed, and its launcher is changed by {__file__}, which knows "
+            f"{' and '.join(KNOWN_VERSIONS)} only: install that version (`make setup` does)"
+        )
+    from horovod.runner import gloo_run, launch
+    from horovod.runner.http.http_server import RendezvousHTTPServer
+
+    original_parse, original_exec = launch.parse_args, gloo_run._exec_command_fn
+
+    def parse_args():
+        options = original_parse()
+        options.command = list(command.command)
+        return options
+
+    def exec_command_fn(settings):
+        exec_command = original_exec(settings)
+
+        def run_rank(line, slot, events):
+            code, ended = exec_command(line, slot, events)
+            supervisor.record_rank(slot.rank, code)
+            return code, ended
+
+        return run_rank
+
+    with rendezvous.replaced(
+        # All ranks call at once.
+        (RendezvousHTTPServer, "request_queue_size", rendezvous.BACKLOG),
+        # To ask whether Gloo was built, it would start a Python that imports TensorFlow.
+        (launch, "gloo_built", lambda verbose=False: built_with()["gloo"]),
+        # `ps` shows command lines. Ranks inherit the environment, except for what the options set.
+        (gloo_run.env_util, "is_exportable", lambda name: name.startswith("HOROVOD_")),
+        # The supervisor handles the signals, and has more reasons to stop.
+        (gloo_run, "register_shutdown_event", lambda: supervisor.stopping),
+        # It keeps to itself how each rank ended.
+        (gloo_run, "_exec_command_fn", exec_command_fn),
+        # Its parser takes the script's own "--m" for the beginning of an option: it sees one word
+        # in place of the command.
+        (launch, "parse_args", parse_args),
+        (sys, "argv", ["horovodrun", *command.own_options, "COMMAND"]),
+    ):
+        yield launch
 
 
 def built_with():

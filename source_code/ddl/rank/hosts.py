@@ -15,20 +15,17 @@ It does for its tasks what Slurm does on a cluster: places them, ends the others
 failed, and passes on a request to stop. Linux only.
 """
 
-import argparse
-import contextlib
 import os
 import shutil
 import signal
 import subprocess
 import sys
-import threading
-import time
 from pathlib import Path
 
 from ddl.launcher import processes
+from ddl.launcher.commands import HostsCommand
 from ddl.rank.place import places
-from ddl.records.folder import RunFolder, StorageError
+from ddl.rank.supervisor import Supervisor
 from ddl.records.log import keep_writing
 
 __all__ = ["INTERFACE", "address", "link", "main", "permitted", "site"]
@@ -42,8 +39,6 @@ INSIDE = "DDL_HOSTS_INSIDE"  # set in the process that has a namespace of its ow
 BURST_BYTES = 16 * 1024
 QUEUE_MS = 50  # what waits longer than this is dropped, and TCP slows down
 FAILURE_GRACE_S = 1.0  # when one rank ends badly, let the others say first what they saw
-STOP_GRACE_S = 5.0  # a task kills its rank after two seconds
-LOOK_EVERY_S = 0.05
 
 
 def site(rate_mbit=1000, hosts=2):
@@ -140,67 +135,48 @@ def _limit(rate_mbit):
 
 
 def main():
-    options = _options()
+    command = HostsCommand.of_this_process()
     if "DDL_RUN_DIR" not in os.environ:
         from ddl.launcher.run import run_pasted
 
-        here = site(options.rate_mbit, options.hosts)
-        sys.exit(run_pasted(sys.argv[1:], here))
+        sys.exit(run_pasted(sys.argv[1:], site(command.rate_mbit, command.hosts)))
     if INSIDE not in os.environ:
         if reason := permitted():
             sys.exit(f"several hosts cannot be made on this machine: {reason}")
         argv = [*_unshare(), sys.executable, "-m", "ddl.rank.hosts", *sys.argv[1:]]
         os.execvpe(argv[0], argv, {**_environment(), INSIDE: "1"})
     keep_writing()
-    sys.exit(Hosts(options).run())
+    sys.exit(Hosts(command).run())
 
 
-def _options():
-    parser = argparse.ArgumentParser(prog="ddl.rank.hosts", allow_abbrev=False)
-    parser.add_argument("--hosts", type=int, required=True)
-    parser.add_argument("--rate-mbit", type=int, default=0)
-    parser.add_argument("--ranks", type=int, required=True)
-    parser.add_argument("command", nargs=argparse.REMAINDER)
-    return parser.parse_args()
+class Hosts(Supervisor):
+    """Makes the hosts, starts a task for each rank, and supervises them."""
 
+    grace_s = 5.0  # a task kills its rank after two seconds
 
-class Hosts:
-    """Makes the hosts, starts a task for each rank, and looks after them. One a process."""
-
-    def __init__(self, options):
+    def __init__(self, options: HostsCommand):
+        super().__init__()
         self.options = options
-        self.run_id = os.environ["DDL_RUN_ID"]
-        self.folder = RunFolder(Path(os.environ["DDL_RUN_DIR"]))
         self.holders = []
         self.tasks = []
-        self.stop_by = None  # when tasks that were asked to stop are killed
-        self.lifeline, self._held = os.pipe()
-        signal.signal(signal.SIGTERM, self._asked_to_stop)
-        signal.signal(signal.SIGINT, self._asked_to_stop)
-        if os.environ.get("DDL_LIFELINE"):
-            threading.Thread(target=self._await_launcher, args=(processes.take_lifeline(),), daemon=True).start()
+        self.lifeline, self._held = os.pipe()  # the tasks' standard input
 
-    def run(self):
+    def run(self) -> int:
         """Run the command as every rank; return the exit status of the whole."""
-        self._record("launched", pid=os.getpid())
+        self.record("launched", pid=os.getpid())
         try:
             self._make()
         except (OSError, subprocess.CalledProcessError) as error:
-            said = (getattr(error, "stderr", "") or str(error)).strip()
-            print(f"several hosts could not be made: {said}", file=sys.stderr, flush=True)
-            self._record("ended", state="failed", reason="launch", message=said)
+            message = (getattr(error, "stderr", "") or str(error)).strip()
+            print(f"several hosts could not be made: {message}", file=sys.stderr, flush=True)
+            self.record("ended", state="failed", reason="launch", message=message)
             return 1
         self._start()
-        self._look_after()
+        for task in self.tasks:
+            task.wait()
         # What is left are children that a rank left behind.
         processes.end(self.run_id, besides={os.getpid()}, mark="DDL_RANKS_OF")
         return self._end()
-
-    def _record(self, event, **fields):
-        try:
-            self.folder.append(self.folder.launcher, {"event": event, "time": time.time(), **fields})
-        except StorageError as error:
-            print(error, file=sys.stderr, flush=True)
 
     # ---------------------------------------------------------------- making
 
@@ -260,54 +236,45 @@ class Hosts:
                     },
                 )
             )
+            self.watch(self._await, self.tasks[-1])
+        if self.stopping.is_set():  # asked to stop before there were tasks to tell
+            self.end_processes()
 
-    def _look_after(self):
-        """Wait for the tasks; when one has failed, end the others."""
-        while None in (codes := [task.poll() for task in self.tasks]):
-            if self.stop_by is None and any(codes):
-                time.sleep(FAILURE_GRACE_S)
-                self._stop()
-            elif self.stop_by and time.monotonic() > self.stop_by:
-                self._send(signal.SIGKILL)
-            time.sleep(LOOK_EVERY_S)
+    def _await(self, task):
+        """Wait for a task; when it has failed, end the others."""
+        if task.wait() and not self.stopping.wait(FAILURE_GRACE_S):
+            self.end_processes()
 
     def _end(self):
-        """Write down how the run ended; return an exit status."""
+        """Record how the run ended; return an exit status."""
         from ddl.launcher.progress import end_of, launcher_events
 
         for rank, task in enumerate(self.tasks):
             if not self.folder.exit(rank).exists():  # it was killed, and could not say
-                code = task.returncode
-                with contextlib.suppress(StorageError):
-                    self.folder.write_json(
-                        self.folder.exit(rank),
-                        {"rank": rank, "code": 128 - code if code < 0 else code, "time": time.time()},
-                    )
+                self.record_exit(rank, task.returncode)
         self.folder.give_up_reserve()
         end = end_of(launcher_events(self.folder, len(self.tasks), alive=False))
         if end is None:  # the disk took none of it
             failed = any(task.returncode for task in self.tasks)
             end = {"state": "failed" if failed else "done", "reason": "storage"}
-        self._record("ended", **{name: value for name, value in end.items() if name not in ("event", "time")})
+        self.record("ended", **{name: value for name, value in end.items() if name not in ("event", "time")})
         return 0 if end["state"] == "done" else 1
 
-    # ---------------------------------------------------------------- reasons to end early
+    # ---------------------------------------------------------------- what a supervisor asks
 
-    def _asked_to_stop(self, number, frame):
-        self._stop()
-
-    def _stop(self):
-        self.stop_by = self.stop_by or time.monotonic() + STOP_GRACE_S
+    def terminate(self):
         self._send(signal.SIGTERM)
+
+    def kill(self):
+        self._send(signal.SIGKILL)
 
     def _send(self, number):
         for task in self.tasks:
             if task.poll() is None:
                 task.send_signal(number)
 
-    def _await_launcher(self, lifeline):
-        os.read(lifeline, 1)  # returns when the other end is closed: the launcher is gone
-        os.close(self._held)  # and so will all tasks hear
+    def launcher_gone(self):
+        os.close(self._held)  # so that all tasks hear of it, and record it
 
 
 def _holder(name):

@@ -1,35 +1,40 @@
 """Horovod's rendezvous server, where Gloo's ranks learn each other's addresses."""
 
-__all__ = ["host_plan", "server", "widen"]
+import contextlib
+
+__all__ = ["BACKLOG", "host_plan", "replaced", "server"]
 
 # All ranks come at once. Python's default keeps five callers waiting and drops the rest, which
 # call again after a second, then two, then four: with eight ranks a start took seconds longer.
 BACKLOG = 1024
 
 
-def widen():
-    """Let every rendezvous server of this process keep more callers waiting."""
-    from horovod.runner.http.http_server import RendezvousHTTPServer
+@contextlib.contextmanager
+def replaced(*changes):
+    """Change attributes, each given as (object, name, value), and put them back at the end."""
+    with contextlib.ExitStack() as stack:
+        for owner, name, value in changes:
+            stack.callback(setattr, owner, name, getattr(owner, name))
+            setattr(owner, name, value)
+        yield
 
-    RendezvousHTTPServer.request_queue_size = BACKLOG
 
-
-def server(size, nodes):
+def server(size: int, nodes: int):
     """Start a server for `size` ranks, evenly on `nodes`; return it and its port."""
-    from horovod.runner.http.http_server import RendezvousServer
+    from horovod.runner.http.http_server import RendezvousHTTPServer, RendezvousServer
 
-    widen()
     started = RendezvousServer()
-    port = started.start()
+    with replaced((RendezvousHTTPServer, "request_queue_size", BACKLOG)):
+        port = started.start()
     started.init(host_plan(size, nodes))
     return started, port
 
 
-def host_plan(size, nodes):
+def host_plan(size: int, nodes: int) -> list:
     """Horovod's own list of who sits where, for its rendezvous server.
 
-    The server only counts the ranks of each group (all, of one node, across nodes): what the nodes
-    are called there is of no account, as long as the ranks say the same.
+    The server only counts the ranks of each group (all, of one node, across nodes). Any names will
+    do for the nodes, as long as the ranks use the same (`Place.horovod`).
     """
     from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
 

@@ -16,23 +16,22 @@ Each task looks after its rank: says how it ended in ``exit-<k>.json``, ends it 
 and ends it when the notebook that started the job is gone.
 """
 
-import argparse
 import os
 import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
 import psutil
 
 from ddl.launcher import processes
-from ddl.launcher.job import split_rank_line
+from ddl.launcher.commands import RankCommand, TaskCommand
 from ddl.rank import cluster, rendezvous
 from ddl.rank.place import VARIABLE, Place
-from ddl.records.folder import RunFolder, StorageError
+from ddl.rank.supervisor import Supervisor, shell_status, waits
+from ddl.records.folder import StorageError
 from ddl.records.jsonfiles import read_json
 from ddl.records.log import keep_writing
 from ddl.records.machine import host_name
@@ -40,33 +39,24 @@ from ddl.records.paths import runs_dir
 
 __all__ = ["main"]
 
-TERM_GRACE_S = 2.0
 HOLD_S = 3.0  # when one rank ends, so do the others: let all say first where they are
 MEET_S = 180  # as long as Gloo waits for a rank that starts late
 LOOK_EVERY_S = 0.1
 
 
 def main():
-    options = _options()
+    command = TaskCommand.of_this_process()
     keep_writing()
     place = Place.here()
-    folder = RunFolder(_folder())
-    if place.rank == 0 and not folder.job.exists():
-        _describe(folder, options.command, place.size)
-    sys.exit(Task(place, folder).run(options))
+    _enter_run()
+    task = Task(place)
+    if place.rank == 0 and not task.folder.job.exists():
+        _describe(task.folder, command.command, place.size)
+    sys.exit(task.run(command))
 
 
-def _options():
-    parser = argparse.ArgumentParser(prog="ddl.rank.task")
-    parser.add_argument("--controller", choices=("gloo", "mpi", "none"), default="gloo")
-    parser.add_argument("--network-interface", default="")
-    parser.add_argument("--timeout-s", type=float)
-    parser.add_argument("command", nargs=argparse.REMAINDER)
-    return parser.parse_args()
-
-
-def _folder():
-    """The run's folder; a line pasted into a terminal makes one, the same in every task."""
+def _enter_run():
+    """Make a run of a line that was pasted into a terminal: the same one in every task."""
     if "DDL_RUN_DIR" not in os.environ:
         run_id = f"slurm-{cluster.attempt()}"
         folder = runs_dir() / run_id
@@ -75,58 +65,47 @@ def _folder():
         except OSError as error:
             sys.exit(f"{StorageError(error, folder)}")
         os.environ.update(DDL_RUN_ID=run_id, DDL_RUN_DIR=str(folder))
-    return Path(os.environ["DDL_RUN_DIR"])
 
 
-def _describe(folder, command, size):
-    options, script, args = split_rank_line(command[command.index("ddl.rank") + 1 :])
-    servers = int(options.get("--parameter-servers", 0))
+def _describe(folder, line, size):
+    command = RankCommand.within(line)
     folder.write_json(
         folder.job,
         {
             "id": folder.path.name,
-            "name": Path(script).stem,
+            "name": Path(command.script).stem,
             "created": time.time(),
-            "script": script,
-            "args": args,
-            "workers": size - (servers and servers + 1),
-            "cluster": options.get("--cluster", "horovod"),
-            "parameter_servers": servers,
+            "script": command.script,
+            "args": command.arguments,
+            "workers": command.workers(size),
+            "cluster": command.cluster,
+            "parameter_servers": command.parameter_servers,
             "processes": size,
             "cwd": os.getcwd(),
-            "shell_line": " ".join(command),
+            "shell_line": " ".join(line),
             "site": {"scheduler": "slurm"},
         },
     )
 
 
-class Task:
-    """Starts one rank and looks after it."""
+class Task(Supervisor):
+    """Starts one rank, and supervises it."""
 
-    def __init__(self, place, folder):
+    grace_s = 2.0
+
+    def __init__(self, place):
+        # Where one rank ends Slurm ends the others, so rank 0's task will do; `ddl.rank.hosts` may be what is gone.
+        super().__init__(watch_launcher=place.rank == 0 or VARIABLE in os.environ)
         self.place = place
-        self.rank = rank = place.rank
-        self.folder = folder
+        self.rank = place.rank
         self.child = None
-        self.ended_because = None
         self.started = time.time()
         self.waits = None
-        self.absent = {}  # who never joined a cluster
-        folder.exit(rank).unlink(missing_ok=True)  # an earlier start of a requeued job left it
-        signal.signal(signal.SIGTERM, self._asked_to_stop)
+        self.folder.exit(self.rank).unlink(missing_ok=True)  # an earlier start of a requeued job left it
 
-    def run(self, options):
-        """Run the command in `options` as this rank; return its exit status."""
-        environment = {
-            **os.environ,
-            **self.place.horovod,
-            "PYTHONUNBUFFERED": "1",
-            "DDL_RANKS_OF": os.environ["DDL_RUN_ID"],
-        }
-        # Where one rank ends Slurm ends the others; `ddl.rank.hosts` may be what is gone.
-        if (self.rank == 0 or VARIABLE in os.environ) and os.environ.get("DDL_LIFELINE"):
-            self._watch(self._await_launcher, processes.take_lifeline())
-        environment.pop("DDL_LIFELINE", None)
+    def run(self, options: TaskCommand) -> int:
+        """Run the task's command as this rank; return its exit status."""
+        environment = {**os.environ, **self.place.horovod, "PYTHONUNBUFFERED": "1", "DDL_RANKS_OF": self.run_id}
         try:
             if options.controller == "none":
                 environment["DDL_ADDRESS"] = _own_address(options.network_interface)
@@ -138,35 +117,44 @@ class Task:
         except (OSError, TimeoutError) as error:
             self._record(1, reason="launch", message=str(error))
             raise
-        if self.ended_because:  # asked to stop before there was a child to tell
-            self._end()
+        if self.stopping.is_set():  # asked to stop before there was a child to tell
+            self.end_processes()
         if options.timeout_s:
-            self._watch(self._await_timeout, options.timeout_s)
+            self.limit(options.timeout_s, self.started)
         if options.controller == "none" and self.rank == 0:
-            self._watch(self._await_cluster)
-        code = self.child.wait()
-        code = 128 - code if code < 0 else code
-        if code == 128 + signal.SIGTERM and not self.ended_because:
+            self.watch_cluster()
+        code = shell_status(self.child.wait())
+        if code == 128 + signal.SIGTERM and not self.reason:
             time.sleep(0.2)  # Slurm tells both of us, in any order: ours may be on its way
-        if self.ended_because:
+        if self.reason:
             code = code or 1
-        self._record(code, reason=self.ended_because, waits=self.waits, **self.absent)
+        self._record(code, reason=self.reason, waits=self.waits, **self.details)
         if self.rank == 0:
             self.folder.give_up_reserve()
         return code
 
     def _record(self, code, **fields):
-        record = {
-            "rank": self.rank,
-            "host": host_name(),
-            "code": code,
-            "time": time.time(),
-            **{name: value for name, value in fields.items() if value is not None},
-        }
-        try:
-            self.folder.write_json(self.folder.exit(self.rank), record)
-        except StorageError as error:
-            print(f"{error}: {record}", file=sys.stderr, flush=True)
+        known = {name: value for name, value in fields.items() if value is not None}
+        self.record_exit(self.rank, code, host=host_name(), **known)
+
+    # ---------------------------------------------------------------- what a supervisor asks
+
+    def terminate(self):
+        self._send(signal.SIGTERM)
+
+    def kill(self):
+        self._send(signal.SIGKILL)
+
+    def _send(self, number):
+        if self.child:
+            processes.send(self.child.pid, number)
+
+    def diagnose(self, reason):
+        if reason == "timeout":
+            self.waits = waits(self.child.pid, self.folder.stack(self.rank))
+            self._record(1, reason="timeout", waits=self.waits)
+            time.sleep(HOLD_S)
+        return {}
 
     # ---------------------------------------------------------------- meeting the other ranks
 
@@ -174,20 +162,20 @@ class Task:
         """Return where the ranks meet, as HOROVOD_* variables; rank 0's task opens the place."""
         if self.rank == 0:
             self.server, port = rendezvous.server(self.place.size, self.place.nodes)
-            there = {
+            meeting = {
                 "address": _own_address(interface),
                 "port": port,
                 "attempt": cluster.attempt(),
                 "time": time.time(),
             }
-            self.folder.write_json(self.folder.rendezvous, there)
+            self.folder.write_json(self.folder.rendezvous, meeting)
         else:
-            there = self._find_rendezvous()
-        self.started = there["time"]  # one for all, so that a time limit ends all at once
-        interface = interface or _interface_towards(there["address"])
+            meeting = self._find_rendezvous()
+        self.started = meeting["time"]  # one for all, so that a time limit ends all at once
+        interface = interface or _interface_towards(meeting["address"])
         return {
-            "HOROVOD_GLOO_RENDEZVOUS_ADDR": there["address"],
-            "HOROVOD_GLOO_RENDEZVOUS_PORT": str(there["port"]),
+            "HOROVOD_GLOO_RENDEZVOUS_ADDR": meeting["address"],
+            "HOROVOD_GLOO_RENDEZVOUS_PORT": str(meeting["port"]),
             "HOROVOD_GLOO_TIMEOUT_SECONDS": str(MEET_S),
             "HOROVOD_GLOO_IFACE": interface,
             "NCCL_SOCKET_IFNAME": interface,
@@ -196,55 +184,15 @@ class Task:
     def _find_rendezvous(self):
         deadline = time.monotonic() + MEET_S
         while time.monotonic() < deadline:
-            there = read_json(self.folder.rendezvous)
-            if there and there["attempt"] == cluster.attempt():
-                return there
+            meeting = read_json(self.folder.rendezvous)
+            if meeting and meeting["attempt"] == cluster.attempt():
+                return meeting
             os.listdir(self.folder.path)  # NFS remembers that a file was not there: look again
             time.sleep(LOOK_EVERY_S)
         raise TimeoutError(
             f"rank 0 did not say within {MEET_S} s where the ranks meet, in "
             f"{self.folder.rendezvous}: do all nodes share that folder?"
         )
-
-    # ---------------------------------------------------------------- reasons to end early
-
-    def _asked_to_stop(self, number, frame):
-        self._end_because(signal.Signals(number).name)
-
-    def _await_launcher(self, lifeline):
-        os.read(lifeline, 1)  # returns when the other end is closed
-        self._end_because("launcher gone")
-
-    def _await_timeout(self, timeout_s):
-        time.sleep(max(0.0, self.started + timeout_s - time.time()))
-        self.waits = processes.waits(self.child.pid, self.folder.stack(self.rank))
-        self._record(1, reason="timeout", waits=self.waits)
-        time.sleep(HOLD_S)
-        self._end_because("timeout")
-
-    def _await_cluster(self):
-        job = read_json(self.folder.job)
-        them = cluster.roles(job["cluster"], job["workers"], job["parameter_servers"])
-        if missing := cluster.first_absent(self.folder, them):
-            gone = [rank for rank in missing if self.folder.exit(rank).exists()]
-            self.absent = {"missing": missing, "gone": gone}
-            self._end_because("absent")
-
-    def _end_because(self, reason):
-        self.ended_because = self.ended_because or reason
-        if self.child:
-            self._end()
-
-    def _end(self):
-        processes.send(self.child.pid, signal.SIGTERM)
-        self._watch(self._kill)
-
-    def _kill(self):
-        time.sleep(TERM_GRACE_S)
-        processes.send(self.child.pid, signal.SIGKILL)
-
-    def _watch(self, function, *arguments):
-        threading.Thread(target=function, args=arguments, daemon=True).start()
 
 
 def _own_address(interface):

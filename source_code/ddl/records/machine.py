@@ -26,7 +26,8 @@ __all__ = [
 CGROUP = Path("/sys/fs/cgroup")  # a container's limits, where there are any
 MARKS = {  # of a container that this process may be in: variables, files
     "singularity": (("SINGULARITY_CONTAINER", "APPTAINER_CONTAINER"), ("/.singularity.d",)),
-    "docker": (("DDL_IMAGE",), ("/.dockerenv", "/run/.containerenv")),
+    "podman": ((), ("/run/.containerenv",)),
+    "docker": (("DDL_IMAGE",), ("/.dockerenv",)),
 }
 
 

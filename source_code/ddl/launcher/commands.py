@@ -1,0 +1,165 @@
+"""The commands that a planned line is made of, written and read: ``-m MODULE [OPTIONS] COMMAND``.
+
+`ddl.launcher.plan` writes them, the modules that they name read them, and so does `ddl.launcher.plan.job_of` where a
+line is pasted into a terminal. Every rank imports this: the standard library only.
+"""
+
+import sys
+from dataclasses import MISSING, dataclass, fields
+from typing import ClassVar
+
+__all__ = ["HorovodrunCommand", "HostsCommand", "RankCommand", "TaskCommand"]
+
+# Ranks that import on a busy or cold machine can start minutes apart; Gloo's own limit is 30 s.
+GLOO_TIMEOUT_S = 180
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Command:
+    """Fields are options (``rate_mbit``: ``--rate-mbit``), left out at their defaults; `command` follows them."""
+
+    module: ClassVar[str]
+    command: tuple[str, ...]
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What follows the interpreter on a line."""
+        return ("-m", self.module, *self._options(), *self.command)
+
+    @classmethod
+    def parse(cls, words) -> "_Command":
+        """Read the words after the module's name.
+
+        Raises
+        ------
+        ValueError
+            If an option is unknown, missing, or not the number that it should be.
+        """
+        rest, values = list(words), {}
+        kinds = {f"--{field.name.replace('_', '-')}": field for field in cls._fields()}
+        while len(rest) > 1 and rest[0].startswith("--"):
+            if rest[0] not in kinds:
+                raise ValueError(f"{rest[0]} is not an option of {cls.module}; there are: {', '.join(kinds)}")
+            field = kinds[rest[0]]
+            try:
+                values[field.name] = field.type(rest[1])
+            except ValueError:
+                raise ValueError(f"{cls.module} {rest[0]} {rest[1]!r}: a number is needed") from None
+            del rest[:2]
+        missing = [name for name, field in kinds.items() if field.default is MISSING and field.name not in values]
+        if missing:
+            raise ValueError(f"{cls.module} needs {' and '.join(missing)}")
+        return cls(**values, command=tuple(rest))
+
+    @classmethod
+    def within(cls, words) -> "_Command":
+        """Read this module's command where it stands in a longer line."""
+        words = list(words)
+        return cls.parse(words[words.index(cls.module) + 1 :])
+
+    @classmethod
+    def of_this_process(cls) -> "_Command":
+        """Read this process' own command; one that can't be read ends it, with the reason."""
+        try:
+            return cls.parse(sys.argv[1:])
+        except ValueError as error:
+            print(error, file=sys.stderr)
+            sys.exit(2)
+
+    def _options(self):
+        for field in self._fields():
+            value = getattr(self, field.name)
+            if field.default is MISSING or value != field.default:
+                yield f"--{field.name.replace('_', '-')}"
+                yield f"{value:.15g}" if isinstance(value, float) else str(value)
+
+    @classmethod
+    def _fields(cls):
+        return [field for field in fields(cls) if field.name != "command"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankCommand(_Command):
+    """One rank: ``--threads N [--cluster NAME] [--parameter-servers N] SCRIPT [ARGUMENT ...]``."""
+
+    module = "ddl.rank"
+    threads: int
+    cluster: str = "horovod"
+    parameter_servers: int = 0
+
+    def __post_init__(self):
+        if not self.command:
+            raise ValueError(f"{self.module} needs a script")
+
+    @property
+    def script(self) -> str:
+        return self.command[0]
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The script's."""
+        return self.command[1:]
+
+    def workers(self, processes: int) -> int:
+        """How many of all ranks compute: not the coordinator, nor the parameter servers."""
+        return processes - (1 + self.parameter_servers if self.cluster == "parameter_server" else 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskCommand(_Command):
+    """What looks after one rank: ``--controller NAME [--network-interface NAME] [--timeout-s S]``."""
+
+    module = "ddl.rank.task"
+    controller: str  # "none": tf.distribute brings the ranks together
+    network_interface: str = ""
+    timeout_s: float = 0.0  # none
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostsCommand(_Command):
+    """Several hosts made on one machine: ``--hosts N --rate-mbit N --ranks N``."""
+
+    module = "ddl.rank.hosts"
+    hosts: int
+    rate_mbit: int
+    ranks: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class HorovodrunCommand(_Command):
+    """All ranks of one host: ``[--timeout-s S]``, then horovodrun's own options."""
+
+    module = "ddl.rank.horovodrun"
+    processes: int
+    controller: str = "gloo"
+    timeout_s: float = 0.0  # none
+
+    @property
+    def own_options(self) -> tuple[str, ...]:
+        """What horovodrun itself reads."""
+        return (
+            f"--{self.controller}",
+            # All ranks are on this host. Left to itself, horovodrun takes any interface that is up, and
+            # a laptop's may go away in the middle of a run.
+            *("--network-interfaces", "lo"),
+            *("--gloo-timeout-seconds", str(GLOO_TIMEOUT_S)),
+            *("-np", str(self.processes)),
+        )
+
+    @classmethod
+    def parse(cls, words):
+        words = list(words)
+        try:
+            at = words.index(RankCommand.module) - 2  # the interpreter, and -m
+            options, command = words[:at], words[at:]
+            processes = int(options[options.index("-np") + 1])
+            timeout_s = float(options[options.index("--timeout-s") + 1]) if "--timeout-s" in options else 0.0
+        except (ValueError, IndexError):
+            raise ValueError(f"{cls.module} needs -np with a number, and a command of {RankCommand.module}") from None
+        controller = "mpi" if "--mpi" in options else "gloo"
+        return cls(processes=processes, controller=controller, timeout_s=timeout_s, command=tuple(command))
+
+    def _options(self):
+        if self.timeout_s:
+            yield from ("--timeout-s", f"{self.timeout_s:.15g}")
+        yield from self.own_options

@@ -1,0 +1,176 @@
+"""Looks after the processes of a run: the base of `ddl.rank.horovodrun`, `ddl.rank.task` and `ddl.rank.hosts`."""
+
+import json
+import os
+import re
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+from ddl.rank import cluster
+from ddl.records.folder import RunFolder, StorageError, stack_of
+from ddl.records.jsonfiles import read_json
+
+__all__ = ["Supervisor", "shell_status", "waits"]
+
+STACK_S = 0.5
+LIBRARY = re.compile(r"/(horovod|tensorflow|keras)/|horovod_")
+
+
+class Supervisor:
+    """Ends the processes of a run early when there is a reason to; one in a process.
+
+    Reasons are SIGTERM and SIGINT, a launcher that is gone, the time limit, and ranks that never
+    joined a cluster of tf.distribute. A subclass starts the processes, and says how they are asked
+    to end and how they are killed.
+
+    Attributes
+    ----------
+    reason : str or None
+        Why the processes were ended early; `details` has what the record says besides.
+    stopping : threading.Event
+        Set once there is a reason.
+    """
+
+    grace_s = 1.0  # between asking the processes to end and killing them
+
+    def __init__(self, watch_launcher: bool = True):
+        self.run_id = os.environ["DDL_RUN_ID"]
+        self.folder = RunFolder(Path(os.environ["DDL_RUN_DIR"]))
+        self.reason: str | None = None
+        self.details: dict = {}
+        self.stopping = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda number, frame: self.end(signal.Signals(number).name))
+        lifeline = os.environ.pop("DDL_LIFELINE", "")  # not for the processes started from here
+        if lifeline and watch_launcher:
+            self.watch(self._await_launcher, _take_standard_input())
+
+    # ---------------------------------------------------------------- what a subclass says
+
+    def terminate(self) -> None:
+        """Ask the processes to end."""
+        raise NotImplementedError
+
+    def kill(self) -> None:
+        """Kill the processes that are left."""
+        raise NotImplementedError
+
+    def launcher_gone(self) -> None:
+        self.end("launcher gone")
+
+    def diagnose(self, reason: str) -> dict:
+        """Look at the ranks before they are ended; return what the record is to say of them."""
+        return {}
+
+    def has_exited(self, rank: int) -> bool:
+        return self.folder.exit(rank).exists()
+
+    # ---------------------------------------------------------------- reasons to end early
+
+    def end(self, reason: str, **details) -> None:
+        """End the processes; of several reasons the first one is kept."""
+        if self.reason is None:
+            self.reason, self.details = reason, details
+        self.stopping.set()
+        self.end_processes()
+
+    def end_processes(self) -> None:
+        """Ask the processes to end, and kill those that are left after `grace_s`."""
+        self.terminate()
+        self.watch(self._kill_after_grace)
+
+    def limit(self, timeout_s: float, started: float) -> None:
+        """End the processes `timeout_s` after `started` (seconds since the epoch)."""
+        self.watch(self._await_time_limit, timeout_s, started)
+
+    def watch_cluster(self) -> None:
+        """End the processes when ranks of a cluster of tf.distribute do not join it."""
+        job = read_json(self.folder.job)
+        roles = cluster.roles(job["cluster"], job["workers"], job["parameter_servers"])
+        if roles:
+            self.watch(self._await_cluster, roles)
+
+    def _await_launcher(self, lifeline):
+        os.read(lifeline, 1)  # returns when the other end is closed
+        self.launcher_gone()
+
+    def _await_time_limit(self, timeout_s, started):
+        if not self.stopping.wait(max(0.0, started + timeout_s - time.time())):
+            self.end("timeout", timeout_s=timeout_s, **self.diagnose("timeout"))
+
+    def _await_cluster(self, roles):
+        if missing := cluster.first_absent(self.folder, roles):
+            gone = [rank for rank in missing if self.has_exited(rank)]
+            self.end("absent", missing=missing, gone=gone, **self.diagnose("absent"))
+
+    def _kill_after_grace(self):
+        time.sleep(self.grace_s)
+        self.kill()
+
+    def watch(self, function: Callable, *arguments) -> None:
+        """Call a function in a thread that ends with this process."""
+        threading.Thread(target=function, args=arguments, daemon=True).start()
+
+    # ---------------------------------------------------------------- records
+
+    def record(self, event: str, **fields) -> None:
+        """Append an event to ``launcher.jsonl``."""
+        self._write(self.folder.append, self.folder.launcher, {"event": event, "time": time.time(), **fields})
+
+    def record_exit(self, rank: int, code: int, **fields) -> None:
+        """Write ``exit-<rank>.json``."""
+        record = {"rank": rank, "code": shell_status(code), "time": time.time(), **fields}
+        self._write(self.folder.write_json, self.folder.exit(rank), record)
+
+    def _write(self, write, path, record):
+        try:
+            write(path, record)
+        except StorageError as error:  # the ranks go on; who follows them sees how this ends
+            print(f"{error}: {json.dumps(record)}", file=sys.stderr, flush=True)
+
+
+def _take_standard_input() -> int:
+    """Move standard input to a new descriptor, so that no process started from here reads it.
+
+    It is the read end of a pipe whose write end the launcher holds: Slurm, Docker and Singularity
+    all pass standard input on.
+    """
+    lifeline = os.dup(0)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    return lifeline
+
+
+def shell_status(code: int) -> int:
+    """The exit status that a shell shows: 128 and the signal's number for a killed process."""
+    return 128 - code if code < 0 else code
+
+
+def waits(pid: int, stack: Path) -> bool:
+    """Whether a rank waits for others; it takes half a second to find out.
+
+    Horovod only says so in a log. A rank that waits in a collective operation, or in ``hvd.init()``,
+    is inside Horovod or TensorFlow and uses hardly any processor time. ``ddl.rank`` answers SIGUSR1
+    with its stack, in the file `stack`.
+    """
+    try:
+        process = psutil.Process(pid)
+        process.send_signal(signal.SIGUSR1)
+        before = _cpu_seconds(process)
+        time.sleep(STACK_S)
+        idle = _cpu_seconds(process) - before < STACK_S / 2
+    except psutil.NoSuchProcess:
+        return False
+    return idle and bool(LIBRARY.search(stack_of(stack).split("\n")[0]))
+
+
+def _cpu_seconds(process):
+    times = process.cpu_times()
+    return times.user + times.system

@@ -1,0 +1,63 @@
+"""What is written on a planned line is what its programs read there."""
+
+import sys
+
+import pytest
+from ddl.launcher.commands import HorovodrunCommand, HostsCommand, RankCommand, TaskCommand
+
+SCRIPT = ("/c/x.py", "a", "--threads", "9", "-np", "--timeout-s", "")
+RANK = RankCommand(threads=2, command=SCRIPT)
+RANKS = ("python", *RANK.words)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        RANK,
+        RankCommand(threads=1, cluster="parameter_server", parameter_servers=3, command=SCRIPT),
+        TaskCommand(controller="none", command=RANKS),
+        TaskCommand(controller="gloo", network_interface="ib0", timeout_s=1234567.5, command=RANKS),
+        HostsCommand(hosts=2, rate_mbit=0, ranks=4, command=RANKS),
+        HorovodrunCommand(processes=2, command=RANKS),
+        HorovodrunCommand(processes=8, controller="mpi", timeout_s=7.5, command=RANKS),
+    ],
+)
+def test_what_is_written_is_read(command):
+    dash_m, module, *words = command.words
+    assert (dash_m, module) == ("-m", command.module)
+    assert type(command).parse(words) == command
+    assert type(command).within(["srun", "python", *command.words]) == command
+
+
+def test_a_script_is_told_from_its_options():
+    assert (RANK.script, RANK.arguments) == (SCRIPT[0], SCRIPT[1:])
+
+
+@pytest.mark.parametrize("cluster, servers, workers", [("horovod", 0, 6), ("parameter_server", 2, 3)])
+def test_workers_are_those_that_compute(cluster, servers, workers):
+    assert RankCommand(threads=1, cluster=cluster, parameter_servers=servers, command=SCRIPT).workers(6) == workers
+
+
+@pytest.mark.parametrize(
+    "command, line, message",
+    [
+        (RankCommand, "--threads 2", "ddl.rank needs a script"),
+        (RankCommand, "x.py", "ddl.rank needs --threads"),
+        (RankCommand, "--threads two x.py", "ddl.rank --threads 'two': a number is needed"),
+        (
+            TaskCommand,
+            "--controler gloo x",
+            "--controler is not an option of ddl.rank.task; there are: --controller, --net",
+        ),
+        (HostsCommand, "--ranks 2 x", "ddl.rank.hosts needs --hosts and --rate-mbit"),
+        (HorovodrunCommand, "-np 2 x.py", "ddl.rank.horovodrun needs -np with a number, and a command of ddl.rank"),
+        (HorovodrunCommand, "python -m ddl.rank x.py -np 2", "ddl.rank.horovodrun needs -np"),
+    ],
+)
+def test_a_line_that_cannot_be_read_is_refused(command, line, message, monkeypatch, capsys):
+    with pytest.raises(ValueError, match=message):
+        command.parse(line.split())
+    monkeypatch.setattr(sys, "argv", ["program", *line.split()])
+    with pytest.raises(SystemExit, match="2"):
+        command.of_this_process()
+    assert capsys.readouterr().err.startswith(message)

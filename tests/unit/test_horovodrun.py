@@ -1,0 +1,71 @@
+"""What is changed in Horovod's launcher."""
+
+import sys
+
+import horovod
+import pytest
+from ddl.launcher.commands import HorovodrunCommand
+from ddl.rank import horovodrun
+from horovod.runner import gloo_run, launch
+from horovod.runner.http.http_server import RendezvousHTTPServer
+
+COMMAND = HorovodrunCommand(
+    processes=2, command=("python", "-m", "ddl.rank", "--threads", "1", "x.py", "--m", "3", "-np", "9")
+)
+
+
+class Supervisor:
+    stopping = object()
+
+    def __init__(self):
+        self.ranks = {}
+
+    def record_rank(self, rank, code):
+        self.ranks[rank] = code
+
+
+def state():
+    return (
+        RendezvousHTTPServer.request_queue_size,
+        launch.gloo_built,
+        launch.parse_args,
+        gloo_run.env_util.is_exportable,
+        gloo_run.register_shutdown_event,
+        gloo_run._exec_command_fn,
+        sys.argv,
+    )
+
+
+def test_all_that_is_changed_is_put_back():
+    before = state()
+    with pytest.raises(ZeroDivisionError), horovodrun.adapted(Supervisor(), COMMAND):
+        assert not any(one is other for one, other in zip(before, state(), strict=True))
+        raise ZeroDivisionError
+    assert all(one is other for one, other in zip(before, state(), strict=True))
+
+
+def test_the_parser_leaves_the_script_its_options():
+    with horovodrun.adapted(Supervisor(), COMMAND):
+        options = launch.parse_args()
+    assert options.num_proc == 2 and options.command == list(COMMAND.command)
+
+
+def test_how_each_rank_ends_is_recorded(monkeypatch):
+    monkeypatch.setattr(gloo_run, "_exec_command_fn", lambda settings: lambda command, slot, events: (3, 0.0))
+
+    class Slot:
+        rank = 1
+
+    supervisor = Supervisor()
+    with horovodrun.adapted(supervisor, COMMAND):
+        assert gloo_run._exec_command_fn(None)("command", Slot, []) == (3, 0.0)
+    assert supervisor.ranks == {1: 3}
+
+
+def test_an_unknown_horovod_is_refused_and_left_as_it_is(monkeypatch):
+    monkeypatch.setattr(horovod, "__version__", "9.9.9")
+    before = state()
+    with pytest.raises(horovodrun.UnknownHorovod, match=r"Horovod 9\.9\.9 is installed.*knows 0\.28\.1 only"):
+        with horovodrun.adapted(Supervisor(), COMMAND):
+            pass
+    assert all(one is other for one, other in zip(before, state(), strict=True))
