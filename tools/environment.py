@@ -4,15 +4,15 @@
     make setup VENV=DIR         another folder than .venv, for example VENV=$CONDA_PREFIX
     environment.py DIR STEP…    only these steps: what the container images are built with
 
-Each finished step leaves a stamp in the environment that says what it was made from. An interrupted
-set-up therefore goes on where it stopped, a changed lock repeats what depends on it, and a finished
-set-up costs one look at the stamps. Only the standard library is used: nothing is installed yet.
+uv installs what the lock pins. What uv alone cannot do is here: install uv itself, compile Horovod against the
+packages installed before it, and cache that wheel by all that the binary depends on. A finished step leaves a
+stamp that says what it was made from, so an interrupted set-up resumes and a changed lock repeats what depends
+on it. Only the standard library is used: nothing is installed yet.
 
-Environment variables: DDL_ACCELERATOR=cpu|gpu overrules what `nvidia-smi -L` says, DDL_MPI=1 lets
-Horovod's ranks find each other through MPI too (a site file's controller = "mpi" needs that),
-DDL_DATA_DIR is where data sets go, XDG_CACHE_HOME moves the user's cache. Certificates are those that
-the system knows, or of SSL_CERT_FILE, SSL_CERT_DIR or PIP_CERT. The GPU's lock resolves,
-but has not been measured on a machine with a GPU yet.
+Environment variables: DDL_ACCELERATOR=cpu|gpu overrules what `nvidia-smi -L` says, DDL_MPI=1 builds Horovod with
+MPI (a site file's controller = "mpi" needs that), DDL_DATA_DIR is where data sets go, XDG_CACHE_HOME moves the
+user's cache. Certificates are the system's, or those of SSL_CERT_FILE, SSL_CERT_DIR or PIP_CERT. The GPU's lock
+resolves, but has not been measured on a machine with a GPU yet.
 """
 
 import contextlib
@@ -27,6 +27,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,8 +36,7 @@ from line import CommandError, Line, last_lines
 
 ROOT = Path(__file__).resolve().parent.parent
 GIB = 2**30
-# Where Linux distributions keep the certificates that a system knows: Debian, Fedora, openSUSE, Alpine.
-STORES = (
+STORES = (  # the system's certificates on Debian, Fedora, openSUSE and Alpine
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
     "/etc/ssl/ca-bundle.pem",
@@ -60,8 +60,7 @@ class Setup:
     mpi: bool = False
 
     def __post_init__(self) -> None:
-        if self.accelerator not in NEED_GIB:
-            raise SetupError(f"DDL_ACCELERATOR={self.accelerator} is neither cpu nor gpu.")
+        require(self.accelerator in NEED_GIB, f"DDL_ACCELERATOR={self.accelerator} is neither cpu nor gpu.")
 
     @property
     def python(self) -> Path:
@@ -73,12 +72,11 @@ class Setup:
 
     @property
     def lock(self) -> Path:
-        suffix = "" if self.accelerator == "cpu" else "-gpu"
-        return self.root / f"requirements{suffix}.lock"
+        return self.root / ("requirements.lock" if self.accelerator == "cpu" else "requirements-gpu.lock")
 
     @property
     def collectives(self) -> str:
-        """How Horovod is built: with NCCL where nvcc and NCCL's header are, else Gloo."""
+        """How Horovod is built: with NCCL where nvcc and NCCL's header are, else with Gloo."""
         if self.accelerator == "cpu":
             return "cpu"
         cuda = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"))
@@ -90,27 +88,39 @@ class Setup:
     @property
     def wheel(self) -> Path:
         """Where Horovod's wheel is cached: its folder names all that the binary depends on."""
-        lock = self.lock.read_text()
         tensorflow = "tensorflow-cpu" if self.accelerator == "cpu" else "tensorflow"
-        horovod, tag = version(lock, "horovod"), "cp{}{}".format(*sys.version_info)
-        parts = (tag, tensorflow, version(lock, tensorflow), "horovod", horovod, self.collectives)
-        mpi = ("mpi",) if self.mpi else ()
-        key = "-".join((*parts, *mpi, platform.machine(), *platform.libc_ver()))
-        return (
-            cache_dir() / "wheels" / key
-            / f"horovod-{horovod}-{tag}-{tag}-linux_{platform.machine()}.whl"
-        )  # fmt: skip
+        tag, horovod = "cp{}{}".format(*sys.version_info), self.version("horovod")
+        key = [tag, tensorflow, self.version(tensorflow), "horovod", horovod, self.collectives]
+        key += [*(["mpi"] if self.mpi else []), platform.machine(), *platform.libc_ver()]
+        name = f"horovod-{horovod}-{tag}-{tag}-linux_{platform.machine()}.whl"
+        return cache_dir() / "wheels" / "-".join(key) / name
 
-    def run(self, line: Line, command: list, **environment: str) -> None:
+    def entry(self, package: str) -> str:
+        """The lines of the lock that pin one package: its version and its hashes."""
+        found = re.search(rf"^{re.escape(package)}==.*\n(?:[ \t].*\n)*", self.lock.read_text(), re.MULTILINE)
+        if not found:
+            raise SetupError(f"{self.lock} has no {package}: `make lock` pins everything anew.")
+        return found.group()
+
+    def version(self, package: str) -> str:
+        return self.entry(package).split()[0].partition("==")[2]
+
+    def requirement(self, package: str) -> Path:
+        """A requirements file with one package of the lock."""
+        path = self.root / "build" / "setup" / f"{package}.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(self.entry(package))
+        return path
+
+    def run(self, line: Line, command: list, **variables: str) -> None:
         """Run a command with the environment's own programs first, its output in the step's log."""
         env = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
         env |= {"PATH": f"{self.venv / 'bin'}:{env['PATH']}", "PYTHONNOUSERSITE": "1"}
         env |= {"PYTHONUNBUFFERED": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-        # A site's mirror and certificates: uv does not read them from where pip does.
-        for uvs, pips in (("UV_DEFAULT_INDEX", "PIP_INDEX_URL"), ("SSL_CERT_FILE", "PIP_CERT")):
-            if pips in env:
-                env.setdefault(uvs, env[pips])
-        # Each has certificates of its own, and looks into the system's only when told to.
+        # uv does not read a mirror and certificates from where pip does, and neither looks into the system's by itself.
+        for uv, pip in (("UV_DEFAULT_INDEX", "PIP_INDEX_URL"), ("SSL_CERT_FILE", "PIP_CERT")):
+            if pip in env:
+                env.setdefault(uv, env[pip])
         bundle = next(filter(os.path.exists, STORES), "")
         if bundle:
             env.setdefault("UV_SYSTEM_CERTS", "1")
@@ -119,19 +129,18 @@ class Setup:
             env.setdefault("REQUESTS_CA_BUNDLE", chosen)
         log = self.root / "build" / "setup" / f"{line.name}.log"
         try:
-            line.run(command, log, env | environment)
+            line.run(command, log, env | variables)
         except CommandError as error:
             if REFUSED.search("\n".join(last_lines(log)[-40:])):
                 error.args = (
-                    f"{error}\n{line.name}: a server's certificate was refused. If this network has "
-                    "certificates of its own, add them to the system's, or name the file that has "
-                    "them: SSL_CERT_FILE=/path/to/certificates.pem make setup",
+                    f"{error}\n{line.name}: a server's certificate was refused. If this network has certificates of "
+                    "its own, add them to the system's, or name the file that has them: "
+                    "SSL_CERT_FILE=/path/to/certificates.pem make setup",
                 )
             raise
 
     def install(self, line: Line, *arguments: str | Path) -> None:
-        uv = [self.python, "-m", "uv", "pip", "install", "--python", self.python]
-        self.run(line, [*uv, *arguments])
+        self.run(line, [self.python, "-m", "uv", "pip", "install", "--python", self.python, *arguments])
 
 
 @dataclass(frozen=True)
@@ -142,56 +151,51 @@ class Step:
     key: str
     make: Callable[[Setup, Line], str | None]
 
+    def done(self, setup: Setup) -> bool:
+        with contextlib.suppress(OSError):
+            return (setup.stamps / self.name).read_text() == self.key
+        return False
+
 
 def steps(setup: Setup) -> list[Step]:
     def digest(path: Path) -> str:
         return hashlib.sha256(path.read_bytes()).hexdigest()
 
-    data = os.environ.get("DDL_DATA_DIR") or cache_dir() / "data"
     return [
         Step("python", str(setup.venv), make_python),
         Step("dependencies", f"{setup.lock.name} {digest(setup.lock)}", make_dependencies),
         Step("horovod", setup.wheel.parent.name, make_horovod),
         Step("package", f"{setup.root} {digest(setup.root / 'pyproject.toml')}", make_package),
-        Step("data", str(data), make_data),
+        Step("data", str(os.environ.get("DDL_DATA_DIR") or cache_dir() / "data"), make_data),
     ]
 
 
 def pending(setup: Setup, names: Sequence[str] = ()) -> list[Step]:
-    def stamp(step: Step) -> str | None:
-        with contextlib.suppress(OSError):
-            return (setup.stamps / step.name).read_text()
-        return None
-
     known = {step.name: step for step in steps(setup)}
-    if unknown := set(names) - known.keys():
-        raise SetupError(f"{min(unknown)} is not one of the steps: {', '.join(known)}.")
-    return [step for name, step in known.items()
-            if name in (names or known) and stamp(step) != step.key]  # fmt: skip
+    for name in names:
+        require(name in known, f"{name} is not one of the steps: {', '.join(known)}.")
+    return [step for name, step in known.items() if name in (names or known) and not step.done(setup)]
 
 
 def make_python(setup: Setup, line: Line) -> None:
     """A virtual environment. One that is there and works, from conda say, is used as it is."""
     moved = (setup.stamps / "python").exists()  # its programs name the place where it was made
-    probe = "import sys, pip; assert sys.version_info[:2] == (3, 11)"
-    if not moved and succeeds(setup.python, "-c", probe):
+    if not moved and succeeds(setup.python, "-c", "import sys, pip; assert sys.version_info[:2] == (3, 11)"):
         return
-    if setup.venv.exists() and setup.venv != setup.root / ".venv":
-        raise SetupError(f"{setup.venv} is no working Python 3.11 with pip: delete it, or name another VENV.")
+    require(
+        not setup.venv.exists() or setup.venv == setup.root / ".venv",
+        f"{setup.venv} is no working Python 3.11 with pip: delete it, or name another VENV.",
+    )
     setup.run(line, [sys.executable, "-m", "venv", "--clear", setup.venv])
 
 
 def make_dependencies(setup: Setup, line: Line) -> None:
     """All that the lock pins but Horovod, which is compiled against the rest."""
-    lock = setup.lock.read_text()
     begun = setup.stamps / "dependencies.begun"
     repair = ["--reinstall"] if begun.exists() else []  # one may be half there
     begun.touch()
-    with requirements(entry(lock, "uv")) as uv:
-        pip = [setup.python, "-m", "pip", "install", "--require-hashes", "-r", uv]
-        setup.run(line, pip)
-    with requirements(lock.replace(entry(lock, "horovod"), "")) as rest:
-        setup.install(line, *repair, "--require-hashes", "-r", rest)
+    setup.run(line, [setup.python, "-m", "pip", "install", "--require-hashes", "-r", setup.requirement("uv")])
+    setup.install(line, *repair, "--require-hashes", "--excludes", setup.requirement("horovod"), "-r", setup.lock)
     begun.unlink()
 
 
@@ -204,8 +208,7 @@ def make_horovod(setup: Setup, line: Line) -> str:
             build_horovod(setup, line)
         setup.install(line, "--no-deps", "--reinstall", wheel)
         try:
-            probe = "import horovod.tensorflow as hvd; assert hvd.gloo_built()"
-            setup.run(line, [setup.python, "-c", probe])
+            setup.run(line, [setup.python, "-c", "import horovod.tensorflow as hvd; assert hvd.gloo_built()"])
         except CommandError:
             wheel.unlink()  # so that the next set-up compiles it afresh
             raise
@@ -213,24 +216,27 @@ def make_horovod(setup: Setup, line: Line) -> str:
 
 
 def build_horovod(setup: Setup, line: Line) -> None:
-    check_compiler()
+    check_compilers(setup)
     memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB
     jobs = max(1, min(len(os.sched_getaffinity(0)), int(memory_gib / 2)))  # 1.5 GiB a compiler
-    mpi = "WITH_MPI" if setup.mpi else "WITHOUT_MPI"
-    flags = {f"HOROVOD_{what}": "1" for what in ("WITH_TENSORFLOW", "WITH_GLOO", mpi)}
-    flags |= {"HOROVOD_WITHOUT_PYTORCH": "1", "HOROVOD_WITHOUT_MXNET": "1"}
+    on = [
+        "WITH_TENSORFLOW",
+        "WITH_GLOO",
+        "WITHOUT_PYTORCH",
+        "WITHOUT_MXNET",
+        "WITH_MPI" if setup.mpi else "WITHOUT_MPI",
+    ]
+    flags = {f"HOROVOD_{name}": "1" for name in on}
     if setup.collectives == "gpu-nccl":
         flags["HOROVOD_GPU_OPERATIONS"] = "NCCL"
-    lock = setup.lock.read_text()
     with (
-        requirements(entry(lock, "horovod")) as horovod,
         tempfile.TemporaryDirectory(dir=setup.wheel.parent) as building,
         tempfile.TemporaryDirectory() as plain,  # Horovod's build files bear no blank in a path
     ):
         venv = Path(plain) / "venv"
         venv.symlink_to(setup.venv)
-        pip = [venv / "bin" / "python", "-m", "pip", "wheel", "-v", "--no-build-isolation"]
-        pip += ["--no-deps", "--no-cache-dir", "--require-hashes", "-r", horovod, "-w", building]
+        pip = [venv / "bin" / "python", "-m", "pip", "wheel", "-v", "--no-build-isolation", "--no-deps"]
+        pip += ["--no-cache-dir", "--require-hashes", "-r", setup.requirement("horovod"), "-w", building]
         setup.run(line, pip, MAKEFLAGS=f"-j{jobs}", TMPDIR=plain, **flags)
         os.replace(next(Path(building).glob("horovod-*.whl")), setup.wheel)
 
@@ -253,85 +259,59 @@ def make_data(setup: Setup, line: Line) -> str:
 def check(setup: Setup, names: set[str]) -> None:
     """Find what is missing before minutes are spent on the steps in front of it."""
     if "python" in names and not setup.python.exists():
-        if not succeeds(sys.executable, "-c", "import ensurepip, venv"):
-            raise SetupError(
-                f"{sys.executable} cannot make virtual environments: `apt install python3.11-venv` "
-                "adds that, or name another Python with PYTHON=/path/to/python3.11."
-            )
+        require(
+            succeeds(sys.executable, "-c", "import ensurepip, venv"),
+            f"{sys.executable} cannot make virtual environments: `apt install python3.11-venv` adds that, "
+            "or name another Python with PYTHON=/path/to/python3.11.",
+        )
     if "horovod" in names and not setup.wheel.exists():
-        check_compiler()
-        if setup.mpi and not shutil.which("mpicxx"):
-            raise SetupError(
-                "DDL_MPI=1 asks for Horovod with MPI and there is no mpicxx: `apt install "
-                "libopenmpi-dev` or your cluster's `module load` of an MPI gets one."
-            )
+        check_compilers(setup)
     if "dependencies" in names:
         need_gib = NEED_GIB[setup.accelerator]
         for folder in (setup.venv, cache_dir()):
-            there = next(path for path in (folder, *folder.parents) if path.exists())
-            free_gib = shutil.disk_usage(there).free / GIB
-            if free_gib < need_gib:
-                raise SetupError(
-                    f"{folder} has {free_gib:.1f} GiB of free disk space and needs {need_gib} GiB: "
-                    "free some, or choose another place with VENV=DIR or XDG_CACHE_HOME=DIR."
-                )
-
-
-def check_compiler() -> None:
-    for what, names in (("C++ compiler", (os.environ.get("CXX", "c++"), "g++", "clang++")), ("make", ("make",))):
-        if not any(map(shutil.which, names)):
-            raise SetupError(
-                f"Horovod has to be compiled and there is no {what}: `apt install "
-                "build-essential`, `dnf install gcc-c++ make` or `conda install cxx-compiler "
-                "make` gets one."
+            free_gib = shutil.disk_usage(next(path for path in (folder, *folder.parents) if path.exists())).free / GIB
+            require(
+                free_gib >= need_gib,
+                f"{folder} has {free_gib:.1f} GiB of free disk space and needs {need_gib} GiB: "
+                "free some, or choose another place with VENV=DIR or XDG_CACHE_HOME=DIR.",
             )
 
 
-def accelerator(venv: Path) -> str:
-    """cpu or gpu: what is asked for, else what the environment was made for, else what is here."""
-    if chosen := os.environ.get("DDL_ACCELERATOR"):
-        return chosen
+def check_compilers(setup: Setup) -> None:
+    compilers = (os.environ.get("CXX", "c++"), "g++", "clang++")
+    for what, names in (("C++ compiler", compilers), ("make", ("make",))):
+        require(
+            any(map(shutil.which, names)),
+            f"Horovod has to be compiled and there is no {what}: `apt install build-essential`, "
+            "`dnf install gcc-c++ make` or `conda install cxx-compiler make` gets one.",
+        )
+    require(
+        not setup.mpi or shutil.which("mpicxx"),
+        "DDL_MPI=1 asks for Horovod with MPI and there is no mpicxx: `apt install libopenmpi-dev` "
+        "or your cluster's `module load` of an MPI gets one.",
+    )
+
+
+def chosen(venv: Path) -> Setup:
+    """What is asked for, else what the environment was made for, else what this machine has."""
+    stamps = venv / "ddl-setup"
+    accelerator, mpi = os.environ.get("DDL_ACCELERATOR"), os.environ.get("DDL_MPI")
     with contextlib.suppress(OSError):  # so that one home serves login nodes and GPU nodes alike
-        return (venv / "ddl-setup" / "accelerator").read_text()
+        accelerator = accelerator or (stamps / "accelerator").read_text()
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, timeout=30, check=False)
-        if listed.stdout.startswith(b"GPU "):
-            return "gpu"
-    return "cpu"
-
-
-def mpi(venv: Path) -> bool:
-    """Whether Horovod is to have MPI: asked for now, or when the environment was made."""
-    return bool(os.environ.get("DDL_MPI")) or (venv / "ddl-setup" / "mpi").exists()
+        smi = ["nvidia-smi", "-L"]
+        if not accelerator and subprocess.run(smi, capture_output=True, timeout=30).stdout.startswith(b"GPU "):
+            accelerator = "gpu"
+    return Setup(venv, accelerator or "cpu", mpi=bool(mpi) or (stamps / "mpi").exists())
 
 
 def cache_dir() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ddl"
 
 
-def entry(lock: str, package: str) -> str:
-    """The lines of a lock that pin one package: its version and its hashes."""
-    found = re.search(rf"^{re.escape(package)}==.*\n(?:[ \t].*\n)*", lock, re.MULTILINE)
-    if not found:
-        raise SetupError(f"The lock has no {package}: `make lock` pins everything anew.")
-    return found.group()
-
-
-def version(lock: str, package: str) -> str:
-    return entry(lock, package).split()[0].partition("==")[2]
-
-
-@contextlib.contextmanager
-def requirements(text: str) -> Iterator[str]:
-    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
-        file.write(text)
-        file.flush()
-        yield file.name
-
-
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold a lock, so that two set-ups never make the same thing at once."""
+    """Hold a lock, so that two set-ups never make the same thing at once. (`ddl.records.files` is not installed yet.)"""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
         try:
@@ -347,7 +327,7 @@ def intact(wheel: Path) -> bool:
     try:
         with zipfile.ZipFile(wheel) as archive:
             return archive.testzip() is None
-    except (OSError, EOFError, ValueError, zipfile.BadZipFile, zipfile.zlib.error):
+    except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error):
         return False
 
 
@@ -355,6 +335,11 @@ def succeeds(*command: str | Path) -> bool:
     with contextlib.suppress(OSError):
         return not subprocess.run(command, capture_output=True, check=False).returncode
     return False
+
+
+def require(condition: object, sentence: str) -> None:
+    if not condition:
+        raise SetupError(sentence)
 
 
 def set_up(setup: Setup, names: Sequence[str] = ()) -> None:
@@ -378,7 +363,7 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         venv = Path(os.path.abspath(arguments[0] if arguments else ROOT / ".venv"))
-        set_up(Setup(venv, accelerator(venv), mpi=mpi(venv)), arguments[1:])
+        set_up(chosen(venv), arguments[1:])
     except SetupError as error:
         print(f"set-up: {error}", file=sys.stderr)
     except CommandError as error:

@@ -13,12 +13,13 @@ from pathlib import Path
 
 __all__ = ["CommandError", "Line", "last_lines"]
 
+POLL_S = 0.5
 SILENCE_S = 10  # where no terminal redraws the line, print one this often
 GRACE_S = 10  # what an interrupted command gets to end by itself
 
 
 class CommandError(Exception):
-    """A command failed: `log` has all it said."""
+    """A command failed: `log` has all its output."""
 
     def __init__(self, name: str, code: int, log: Path) -> None:
         tail = "\n".join(f"    {line}" for line in last_lines(log)[-15:])
@@ -32,7 +33,7 @@ class Line:
     def __init__(self, title: str, name: str) -> None:
         self.title, self.name = title, name
         self.started = self.shown = time.monotonic()
-        self.begun = False
+        self.mode = "wb"  # the first command of a line begins its log anew
         self.terminal = sys.stdout.isatty()
         if self.terminal:
             self.show("")
@@ -46,8 +47,7 @@ class Line:
         self.shown = now
         text = f"{self.title}  {self.name:<14} {now - self.started:4.0f} s  {detail}".rstrip()
         if self.terminal:
-            width = shutil.get_terminal_size().columns - 1
-            print(f"\r\033[K{text[:width]}", end="", flush=True)
+            print(f"\r\033[K{text[: shutil.get_terminal_size().columns - 1]}", end="", flush=True)
         else:
             print(text[:160], flush=True)
 
@@ -58,21 +58,20 @@ class Line:
             print(flush=True)
 
     def run(self, command: list, log: Path, env: Mapping[str, str], **options) -> None:
-        """Run a command: what it prints goes to the log, its latest line to the screen.
+        """Run a command: its output goes to the log, its latest line to the screen.
 
-        The first command of a line begins its log anew. Raises CommandError where the command
-        fails. Interrupted, it ends the command and all that this started.
+        Interrupted, it ends the command and all that this started. Raises CommandError where the command fails.
         """
         log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("ab" if self.begun else "wb") as file:
-            self.begun = True
+        with log.open(self.mode) as file:
+            self.mode = "ab"
             file.write(f"\n$ {' '.join(map(str, command))}\n".encode())
             file.flush()
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=env, start_new_session=True, **options
             )
             try:
-                while (code := wait(process, 0.5)) is None:
+                while (code := wait(process, POLL_S)) is None:
                     self.show(latest(log))
             except BaseException:
                 os.killpg(process.pid, signal.SIGTERM)
@@ -101,10 +100,10 @@ def last_lines(log: Path) -> list[str]:
 
 def latest(log: Path) -> str:
     """The last line of the last command; of a compiler, rather its last line of progress."""
-    said = [line.strip() for line in last_lines(log)]
-    for line in reversed(said):
+    lines = [line.strip() for line in last_lines(log)]
+    for line in reversed(lines):
         if re.match(r"\[ *\d+%\]", line):
             return line
         if line.startswith("$ "):
             break
-    return said[-1]
+    return lines[-1]

@@ -1,17 +1,16 @@
 """The course folder: where each step of an assignment finds and leaves what it works on."""
 
-import fcntl
 import glob
 import json
 import logging
-import os
 import re
 import tempfile
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
+from ddl.records import files
 from nbgrader.api import Gradebook
 from nbgrader.apps.baseapp import NbGrader
 
@@ -149,11 +148,11 @@ class Course:
                 f"COURSE={name}: nbgrader takes some of * ? [ ] {{ }} in a folder's path for a "
                 "pattern: choose a name without them"
             )
-        with open(self.folder / ".lock", "w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise MarkingError(f"another grading command is at work in {self.folder}: wait for its end") from None
+
+        def busy():
+            raise MarkingError(f"another grading command is at work in {self.folder}: wait for its end") from None
+
+        with files.locked(self.folder / ".lock", busy):
             yield
 
     def check_room(self, more_bytes: int = 0) -> None:
@@ -203,15 +202,7 @@ def one(beginning: str, names: list[str], where: str, otherwise: str) -> str:
 def write(path: Path, content: str | bytes) -> None:
     """Write a file so that whoever reads it finds the old or the new one, never a part."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.part")
-    try:
-        part.write_bytes(content.encode() if isinstance(content, str) else content)
-        os.replace(part, path)
-    except OSError as error:
-        error.filename = str(path)  # a full disk is said without one
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
-        raise
+    files.write(path, content)
 
 
 def plain(text: str) -> str:

@@ -314,8 +314,6 @@ def test_a_disk_without_room_for_a_page_is_said(taken, hand_in, tiny, full_disk,
 
 @pytest.mark.parametrize("place", ["collected", "submitted", "notes"])
 def test_a_disk_that_fills_up_in_between_loses_nothing(taken, hand_in, tiny, monkeypatch, place):
-    from marking import course
-
     hand_in("ann.ipynb", tiny.untouched())
     taken()
     before = collected(taken, tiny)
@@ -327,7 +325,7 @@ def test_a_disk_that_fills_up_in_between_loses_nothing(taken, hand_in, tiny, mon
             raise OSError(errno.ENOSPC, "No space left on device")
         return replaced(part, path)
 
-    monkeypatch.setattr(course.os, "replace", full)
+    monkeypatch.setattr(os, "replace", full)
     with pytest.raises(OSError, match="No space left on device") as error:
         taken()
     assert place in error.value.filename

@@ -141,6 +141,7 @@ def test_generated_pictures_repeat_and_a_smaller_set_is_the_beginning():
         assert not np.array_equal(images[:500], synthetic.generate(part, 500, seed)[0])
 
 
+@pytest.mark.slow
 def test_linear_model_does_badly_and_colour_says_nothing():
     """Softmax regression on raw pixels, Adam, to the end of its progress: under 45 %."""
     data = load("synthetic", train_samples=3000, test_samples=1000)

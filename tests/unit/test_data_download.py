@@ -15,7 +15,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
 from ddl.data import DataError, catalogue, cifar10, download, fetch, load
 
 
@@ -338,8 +337,8 @@ def test_two_processes_at_once_download_once(folder, server):
 
 def test_lock_of_a_killed_process_is_free(folder, server):
     code = (
-        "import os, sys, pathlib; from ddl.data import store\n"
-        "with store.locked(pathlib.Path(sys.argv[1])): os.kill(os.getpid(), 9)"
+        "import os, sys, pathlib; from ddl.records.files import locked\n"
+        "with locked(pathlib.Path(sys.argv[1])): os.kill(os.getpid(), 9)"
     )
     subprocess.run([sys.executable, "-c", code, folder / "cifar10.lock"])
     lines = []

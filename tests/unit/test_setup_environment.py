@@ -5,8 +5,8 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,80 +16,98 @@ from environment import Setup, SetupError, Step
 from line import CommandError
 
 ROOT = Path(__file__).resolve().parents[2]
+LINE = SimpleNamespace(name="step", log=None)
 
 
 @pytest.fixture
 def setup(tmp_path, monkeypatch):
     """A set-up in an empty folder, with the course's own locks and a cache of its own."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.delenv("DDL_ACCELERATOR", raising=False)
+    for name in ("CXX", "DDL_ACCELERATOR", "DDL_MPI"):
+        monkeypatch.delenv(name, raising=False)
     root = tmp_path / "course"
-    root.mkdir()
+    (root / ".venv" / "ddl-setup").mkdir(parents=True)
     for name in ("requirements.lock", "requirements-gpu.lock", "pyproject.toml"):
         shutil.copy(ROOT / name, root)
     return Setup(root / ".venv", "cpu", root)
 
 
 @pytest.fixture
-def commands(monkeypatch):
-    """The commands that a set-up would run, recorded instead of run."""
-    ran = []
-    monkeypatch.setattr(Setup, "run", lambda self, line, command, **env: ran.append((command, env)))
-    return ran
+def ran(monkeypatch):
+    """The commands of a set-up as (command, variables), recorded; `act` may do something in their place."""
+
+    class Commands(list):
+        def act(self, command, variables):
+            pass
+
+    commands = Commands()
+
+    def run(setup, line, command, **variables):
+        commands.append(([str(word) for word in command], variables))
+        commands.act(command, variables)
+
+    monkeypatch.setattr(Setup, "run", run)
+    return commands
 
 
-LINE = SimpleNamespace(name="step", log=None)
+def fails(setup):
+    (setup.root / "log").touch()
+    raise CommandError("step", 1, setup.root / "log")
 
 
-def stamp_all(setup, monkeypatch):
-    """Finish a set-up whose every step does nothing."""
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+
+@pytest.fixture
+def finish(monkeypatch):
+    """A function that finishes a set-up whose every step does nothing."""
     real = environment.steps
-    monkeypatch.setattr(
-        environment, "steps", lambda setup: [Step(s.name, s.key, lambda setup, line: None) for s in real(setup)]
-    )
     monkeypatch.setattr(environment, "check", lambda setup, names: None)
-    setup.venv.mkdir()
-    environment.set_up(setup)
+
+    def run(setup):
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                environment, "steps", lambda setup: [replace(s, make=lambda setup, line: None) for s in real(setup)]
+            )
+            environment.set_up(setup)
+
+    return run
+
+
+def names(steps):
+    return [step.name for step in steps]
 
 
 # What is missing
 
 
-def test_a_python_that_makes_no_environments_names_the_package(setup, monkeypatch):
+@pytest.mark.parametrize(
+    ("step", "mpi", "lost", "sentence"),
+    [
+        ("python", False, "", r"python3\.11-venv"),
+        ("horovod", False, "c++ g++ clang++", r"no C\+\+ compiler: .*build-essential"),
+        ("horovod", False, "make", "no make: .*build-essential"),
+        ("horovod", True, "mpicxx", "DDL_MPI=1 .* no mpicxx: `apt install libopenmpi-dev`"),
+        ("dependencies", False, "", r"\.venv has 1\.5 GiB .* needs 4 GiB"),
+    ],
+)
+def test_what_is_missing_is_named_in_a_line_before_anything_is_done(setup, monkeypatch, step, mpi, lost, sentence):
     monkeypatch.setattr(environment, "succeeds", lambda *command: False)
-    with pytest.raises(SetupError, match=r"python3\.11-venv"):
-        environment.check(setup, {"python"})
-
-
-@pytest.mark.parametrize(("gone", "named"), [("c++ g++ clang++", r"C\+\+ compiler"), ("make", "make")])
-def test_a_missing_compiler_is_named_before_anything_is_installed(setup, monkeypatch, gone, named):
-    monkeypatch.delenv("CXX", raising=False)
-    monkeypatch.setattr(shutil, "which", lambda name: None if name in gone.split() else name)
-    with pytest.raises(SetupError, match=f"no {named}: .*build-essential") as error:
-        environment.check(setup, {"horovod"})
+    monkeypatch.setattr(shutil, "which", lambda name: None if name in lost.split() else name)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=1.5 * environment.GIB))
+    with pytest.raises(SetupError, match=sentence) as error:
+        environment.check(replace(setup, mpi=mpi), {step})
     assert "\n" not in str(error.value)
 
 
 def test_a_cached_wheel_needs_no_compiler(setup, monkeypatch):
-    setup.wheel.parent.mkdir(parents=True)
-    setup.wheel.touch()
+    write_wheel(setup.wheel)
     monkeypatch.setattr(shutil, "which", lambda name: None)
     environment.check(setup, {"horovod"})
 
 
-def test_too_little_disk_space_is_told_with_place_and_amount(setup, monkeypatch):
-    usage = SimpleNamespace(free=1.5 * 2**30)
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
-    with pytest.raises(SetupError, match=r"\.venv has 1\.5 GiB .* needs 4 GiB"):
-        environment.check(setup, {"dependencies"})
-
-
-def test_another_accelerator_than_cpu_and_gpu_is_refused(tmp_path):
-    with pytest.raises(SetupError, match="DDL_ACCELERATOR=tpu"):
-        Setup(tmp_path, "tpu")
-
-
-def test_what_is_missing_is_one_line_without_a_traceback(tmp_path):
+def test_a_wrong_request_is_one_line_without_a_traceback(tmp_path):
     result = subprocess.run(
         [sys.executable, ROOT / "tools" / "environment.py", tmp_path],
         env=os.environ | {"DDL_ACCELERATOR": "tpu"},
@@ -103,165 +121,109 @@ def test_what_is_missing_is_one_line_without_a_traceback(tmp_path):
 # Steps
 
 
-def test_a_finished_set_up_has_nothing_left_to_do(setup, monkeypatch):
-    stamp_all(setup, monkeypatch)
-    assert environment.pending(setup) == []
-
-
-def test_an_interrupted_set_up_goes_on_where_it_stopped(setup, monkeypatch):
-    made, interrupt = [], True
+def test_an_interrupted_set_up_resumes_and_a_finished_one_has_nothing_to_do(setup, monkeypatch):
+    made, interrupted = [], [True]
 
     def make(name):
         def run(setup, line):
-            if name == "second" and interrupt:
+            if name == "second" and interrupted.pop():
                 raise KeyboardInterrupt
             made.append(name)
 
         return Step(name, "key", run)
 
+    steps = [make(name) for name in ("first", "second", "third")]
     monkeypatch.setattr(environment, "check", lambda setup, names: None)
-    monkeypatch.setattr(environment, "steps", lambda setup: list(map(make, ["first", "second", "third"])))
-    setup.venv.mkdir()
+    monkeypatch.setattr(environment, "steps", lambda setup: steps)
     with pytest.raises(KeyboardInterrupt):
         environment.set_up(setup)
-    interrupt = False
+    interrupted[:] = [False]
     environment.set_up(setup)
-    assert made == ["first", "second", "third"]
+    assert made == ["first", "second", "third"] and environment.pending(setup) == []
 
 
 def test_some_steps_can_be_asked_for_and_an_unknown_one_is_refused(setup):
-    some = environment.pending(setup, ["horovod", "python"])
-    assert [step.name for step in some] == ["python", "horovod"]
+    assert names(environment.pending(setup, ["horovod", "python"])) == ["python", "horovod"]
     with pytest.raises(SetupError, match="date is not one of the steps: python, dependencies, "):
         environment.set_up(setup, ["date"])
 
 
-def test_mpi_is_asked_for_and_remembered_and_has_a_wheel_of_its_own(setup, monkeypatch):
-    monkeypatch.delenv("DDL_MPI", raising=False)
-    assert not environment.mpi(setup.venv)
-    monkeypatch.setenv("DDL_MPI", "1")
-    assert environment.mpi(setup.venv)
-    with_mpi = Setup(setup.venv, "cpu", setup.root, mpi=True)
-    assert with_mpi.wheel.parent != setup.wheel.parent
-    stamp_all(with_mpi, monkeypatch)
-    monkeypatch.delenv("DDL_MPI")
-    assert environment.mpi(setup.venv)
-
-
-def test_mpi_without_its_compiler_is_refused_before_anything_is_done(setup, monkeypatch):
-    monkeypatch.setattr(environment, "check_compiler", lambda: None)
-    monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(SetupError, match="DDL_MPI=1 .* no mpicxx: `apt install libopenmpi-dev`"):
-        environment.check(Setup(setup.venv, "cpu", setup.root, mpi=True), {"horovod"})
-
-
 @pytest.mark.parametrize(
-    ("change", "repeated"),
+    ("old", "new", "repeated"),
     [
-        (lambda text: text + "# changed\n", {"dependencies"}),
-        (lambda text: text.replace("horovod==0.28.1", "horovod==0.28.2"), {"dependencies", "horovod"}),
-        (lambda text: text.replace("tensorflow-cpu==2.15.1", "tensorflow-cpu==2.15.0"), {"dependencies", "horovod"}),
+        ("absl-py==", "# changed\nabsl-py==", ["dependencies"]),
+        ("horovod==0.28.1", "horovod==0.28.2", ["dependencies", "horovod"]),
+        ("tensorflow-cpu==2.15.1", "tensorflow-cpu==2.15.0", ["dependencies", "horovod"]),
     ],
 )
-def test_a_changed_lock_repeats_what_depends_on_it(setup, monkeypatch, change, repeated):
-    stamp_all(setup, monkeypatch)
-    setup.lock.write_text(change(setup.lock.read_text()))
-    assert {step.name for step in environment.pending(setup)} == repeated
+def test_a_changed_lock_repeats_what_depends_on_it(setup, finish, old, new, repeated):
+    finish(setup)
+    setup.lock.write_text(setup.lock.read_text().replace(old, new))
+    assert names(environment.pending(setup)) == repeated
 
 
-def test_a_moved_course_is_set_up_anew(setup, monkeypatch):
-    stamp_all(setup, monkeypatch)
+def test_a_moved_course_is_set_up_anew(setup, finish):
+    finish(setup)
     moved = setup.root.rename(setup.root.with_name("elsewhere"))
-    again = Setup(moved / ".venv", "cpu", moved)
-    assert {step.name for step in environment.pending(again)} == {"python", "package"}
+    assert names(environment.pending(Setup(moved / ".venv", "cpu", moved))) == ["python", "package"]
 
 
-def test_an_environment_that_works_is_used_as_it_is(setup, commands, tmp_path):
+@pytest.mark.parametrize("works", [True, False])
+def test_an_environment_of_someone_else_is_used_as_it_is_or_left_alone(setup, ran, tmp_path, works):
     python = tmp_path / "conda" / "bin" / "python"
     python.parent.mkdir(parents=True)
-    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
-    python.chmod(0o755)
-    environment.make_python(Setup(tmp_path / "conda", "cpu", setup.root), LINE)
-    assert commands == []
+    if works:
+        python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+        python.chmod(0o755)
+        environment.make_python(replace(setup, venv=tmp_path / "conda"), LINE)
+    else:
+        with pytest.raises(SetupError, match="conda is no working Python"):
+            environment.make_python(replace(setup, venv=tmp_path / "conda"), LINE)
+    assert ran == []
 
 
-def test_a_folder_of_someone_else_is_not_overwritten(setup, commands, tmp_path):
-    (tmp_path / "mine").mkdir()
-    with pytest.raises(SetupError, match="mine is no working Python"):
-        environment.make_python(Setup(tmp_path / "mine", "cpu", setup.root), LINE)
-
-
-def test_dependencies_are_checked_against_their_hashes_and_leave_horovod_out(setup, monkeypatch):
-    installed = []
-
-    def run(self, line, command, **env):
-        installed.append((command, Path(command[-1]).read_text()))
-
-    monkeypatch.setattr(Setup, "run", run)
-    setup.stamps.mkdir(parents=True)
+def test_dependencies_are_checked_against_their_hashes_and_leave_horovod_out(setup, ran):
     environment.make_dependencies(setup, LINE)
-    (pip, uv), (rest, packages) = installed
-    assert all("--require-hashes" in command for command in (pip, rest))
-    assert uv.startswith("uv==") and uv.count("==") == 1
-    assert "\ntensorflow-cpu==" in packages and "\nhorovod==" not in packages
-    assert "--reinstall" not in rest
+    (pip, _), (uv, _) = ran
+    assert "--require-hashes" in pip and Path(pip[-1]).read_text().split()[0].startswith("uv==")
+    excluded = Path(uv[uv.index("--excludes") + 1]).read_text()
+    assert excluded.startswith("horovod==") and excluded.count("==") == 1
+    assert "--require-hashes" in uv and uv[-1] == str(setup.lock) and "--reinstall" not in uv
 
 
-def test_dependencies_that_were_interrupted_are_installed_again(setup, monkeypatch, commands):
-    setup.stamps.mkdir(parents=True)
-    with monkeypatch.context() as patch:
-
-        def interrupted(self, line, command, **env):
-            raise KeyboardInterrupt
-
-        patch.setattr(Setup, "run", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            environment.make_dependencies(setup, LINE)
+def test_dependencies_that_were_interrupted_are_installed_again(setup, ran):
+    ran.act = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        environment.make_dependencies(setup, LINE)
+    del ran.act
     environment.make_dependencies(setup, LINE)
-    assert "--reinstall" in commands[-1][0]
+    assert "--reinstall" in ran[-1][0]
 
 
-def test_the_accelerator_is_asked_for_remembered_or_found(tmp_path, monkeypatch):
-    smi = tmp_path / "nvidia-smi"
+def test_accelerator_and_mpi_are_asked_for_remembered_or_found(setup, finish, tmp_path, monkeypatch):
+    def chosen():
+        setup = environment.chosen(venv)
+        return setup.accelerator, setup.mpi
+
+    venv, smi = setup.venv, tmp_path / "nvidia-smi"
     smi.write_text("#!/bin/sh\necho 'GPU 0: some model'\n")
     smi.chmod(0o755)
-    monkeypatch.delenv("DDL_ACCELERATOR", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
-    assert environment.accelerator(tmp_path) == "cpu"
+    assert chosen() == ("cpu", False)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    assert environment.accelerator(tmp_path) == "gpu"
-    (tmp_path / "ddl-setup").mkdir()
-    (tmp_path / "ddl-setup" / "accelerator").write_text("cpu")
-    assert environment.accelerator(tmp_path) == "cpu"
+    monkeypatch.setenv("DDL_MPI", "1")
+    assert chosen() == ("gpu", True)
+    finish(replace(setup, mpi=True))
+    monkeypatch.delenv("DDL_MPI")
+    assert chosen() == ("cpu", True)
     monkeypatch.setenv("DDL_ACCELERATOR", "gpu")
-    assert environment.accelerator(tmp_path) == "gpu"
+    assert chosen() == ("gpu", True)
 
 
-def test_data_that_cannot_be_had_is_generated(setup, monkeypatch):
-    asked = []
-
-    def run(self, line, command, **env):
-        asked.append(command[-1])
-        if command[-1] == "cifar10":
-            (setup.root / "log").touch()
-            raise CommandError("data", 1, setup.root / "log")
-
-    monkeypatch.setattr(Setup, "run", run)
+def test_data_that_cannot_be_had_is_generated(setup, ran):
+    ran.act = lambda command, variables: command[-1] == "cifar10" and fails(setup)
     assert "generated" in environment.make_data(setup, LINE)
-    assert asked == ["cifar10", "synthetic"]
-
-
-def test_a_mirror_and_certificates_that_pip_knows_reach_uv(setup, monkeypatch):
-    monkeypatch.setenv("PIP_INDEX_URL", "mirror")
-    monkeypatch.setenv("PIP_CERT", "certificates")
-    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
-    monkeypatch.setenv("MAKEFLAGS", "n")
-    seen = []
-    line = SimpleNamespace(name="step", run=lambda command, log, env: seen.append(env))
-    setup.run(line, ["true"])
-    assert seen[0]["UV_DEFAULT_INDEX"] == "mirror"
-    assert seen[0]["SSL_CERT_FILE"] == "certificates"
-    assert seen[0]["PYTHONNOUSERSITE"] == "1" and "MAKEFLAGS" not in seen[0]
+    assert [command[-1] for command, _ in ran] == ["cifar10", "synthetic"]
 
 
 # Horovod's wheel
@@ -274,97 +236,71 @@ def write_wheel(path):
 
 
 def test_the_wheel_is_kept_by_all_that_the_binary_depends_on(setup, tmp_path, monkeypatch):
-    gpu = Setup(setup.venv, "gpu", setup.root)
-    places = {setup.wheel, gpu.wheel}
+    gpu = replace(setup, accelerator="gpu")
+    wheels = {setup.wheel, gpu.wheel, replace(setup, mpi=True).wheel}
     (tmp_path / "cuda" / "include").mkdir(parents=True)
     (tmp_path / "cuda" / "include" / "nccl.h").touch()
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "cuda"))
     monkeypatch.setattr(shutil, "which", lambda name: name)
-    places.add(gpu.wheel)
+    wheels.add(gpu.wheel)
     for old, new in (("horovod==0.28.1", "horovod==0.28.2"), ("-cpu==2.15.1", "-cpu==2.15.0")):
         setup.lock.write_text(setup.lock.read_text().replace(old, new))
-        places.add(setup.wheel)
-    assert len(places) == 5
-    assert all("cp311" in str(place) and str(tmp_path / "cache") in str(place) for place in places)
+        wheels.add(setup.wheel)
+    assert len({wheel.parent for wheel in wheels}) == 6
+    assert all("cp311" in wheel.name and wheel.is_relative_to(tmp_path / "cache") for wheel in wheels)
 
 
-def test_a_damaged_wheel_is_noticed(tmp_path):
-    wheel = tmp_path / "some.whl"
-    assert not environment.intact(wheel)
-    write_wheel(wheel)
-    assert environment.intact(wheel)
-    whole = wheel.read_bytes()
-    for damaged in (whole[:-30], whole[: len(whole) // 2], b"", whole[:60] + b"\0\0" + whole[62:]):
-        wheel.write_bytes(damaged)
-        assert not environment.intact(wheel)
-
-
-def test_a_wheel_is_built_once_and_appears_only_when_it_is_whole(setup, monkeypatch):
-    builds, installs = [], []
-    setup.wheel.parent.mkdir(parents=True)
-
-    def run(self, line, command, **env):
+def test_a_wheel_is_built_once_and_appears_only_when_it_is_whole(setup, ran):
+    def build(command, variables):
         if "wheel" in command:
-            assert not environment.intact(setup.wheel)
-            assert list(Path(command[-1]).iterdir()) == []
-            assert env["HOROVOD_WITH_GLOO"] == "1" and env["MAKEFLAGS"].startswith("-j")
-            builds.append(command)
+            assert not environment.intact(setup.wheel) and list(Path(command[-1]).iterdir()) == []
+            assert variables["HOROVOD_WITH_GLOO"] == "1" and variables["MAKEFLAGS"].startswith("-j")
             write_wheel(Path(command[-1]) / setup.wheel.name)
-        elif "install" in command:
-            installs.append(command[-1])
 
-    monkeypatch.setattr(Setup, "run", run)
+    ran.act = build
     assert "compiled" in environment.make_horovod(setup, LINE)
     assert environment.make_horovod(setup, LINE) == "from the cache"
-    assert len(builds) == 1 and installs == [setup.wheel] * 2
+    assert sum("wheel" in command for command, _ in ran) == 1
+    assert [command[-1] for command, _ in ran if "install" in command] == [str(setup.wheel)] * 2
     assert sorted(path.name for path in setup.wheel.parent.iterdir()) == [setup.wheel.name, "lock"]
-    setup.wheel.write_bytes(b"damaged")
-    assert "compiled" in environment.make_horovod(setup, LINE)
+    whole = setup.wheel.read_bytes()
+    for damaged in (whole[:-30], whole[: len(whole) // 2], b"", whole[:60] + b"\0\0" + whole[62:]):
+        setup.wheel.write_bytes(damaged)
+        assert "compiled" in environment.make_horovod(setup, LINE)
 
 
-def test_a_failed_build_leaves_no_wheel(setup, monkeypatch):
-    def run(self, line, command, **env):
-        (Path(command[-1]) / setup.wheel.name).write_bytes(b"half")
-        raise KeyboardInterrupt
+@pytest.mark.parametrize("cached", [True, False])
+def test_a_wheel_that_does_not_work_or_is_half_built_is_not_kept(setup, ran, cached):
+    def act(command, variables):
+        if cached and "-c" in command:
+            fails(setup)
+        if "wheel" in command:
+            (Path(command[-1]) / setup.wheel.name).write_bytes(b"half")
+            interrupt()
 
-    monkeypatch.setattr(Setup, "run", run)
-    with pytest.raises(KeyboardInterrupt):
-        environment.make_horovod(setup, LINE)
-    assert not setup.wheel.exists()
-
-
-def test_a_wheel_that_does_not_work_is_not_kept(setup, monkeypatch):
-    write_wheel(setup.wheel)
-    (setup.root / "log").touch()
-
-    def run(self, line, command, **env):
-        if "-c" in command:
-            raise CommandError("horovod", 1, setup.root / "log")
-
-    monkeypatch.setattr(Setup, "run", run)
-    with pytest.raises(CommandError):
+    if cached:
+        write_wheel(setup.wheel)
+    ran.act = act
+    with pytest.raises(CommandError if cached else KeyboardInterrupt):
         environment.make_horovod(setup, LINE)
     assert not setup.wheel.exists()
 
 
 def test_two_set_ups_do_not_make_the_same_thing_at_once(tmp_path):
     program = (
-        "import sys, time; sys.path.insert(0, sys.argv[1]); import environment as e; "
-        "from pathlib import Path\n"
-        "with e.locked(Path(sys.argv[2])):\n"
-        "    print('got it', flush=True); time.sleep(float(sys.argv[3]))"
+        "import sys, time; sys.path.insert(0, sys.argv[1]); import environment as e; from pathlib import Path\n"
+        "with e.locked(Path(sys.argv[2])): print(Path(sys.argv[3]).exists(), flush=True); time.sleep(int(sys.argv[4]))"
     )
-    argv = [sys.executable, "-c", program, ROOT / "tools", tmp_path / "lock"]
-    first = subprocess.Popen([*argv, "30"], stdout=subprocess.PIPE, text=True)
+    marker = tmp_path / "marker"
+    argv = [sys.executable, "-c", program, ROOT / "tools", tmp_path / "lock", marker]
+    first = subprocess.Popen([*argv, "60"], stdout=subprocess.PIPE, text=True)
     try:
-        assert first.stdout.readline() == "got it\n"
+        assert first.stdout.readline() == "False\n"
         second = subprocess.Popen([*argv, "0"], stdout=subprocess.PIPE, text=True)
         assert "waiting for another set-up" in second.stdout.readline()
-        time.sleep(0.3)
-        assert second.poll() is None
+        marker.touch()
         first.send_signal(signal.SIGKILL)  # a lock does not outlive its holder
-        assert second.communicate(timeout=10)[0] == "got it\n"
+        assert second.communicate(timeout=10)[0] == "True\n"
     finally:
         first.kill()
-        first.wait()
-        first.stdout.close()
+        first.communicate()

@@ -22,16 +22,15 @@ def test_a_fresh_clone_is_set_up_and_an_interrupted_one_resumes(tmp_path):
     for name in filter(None, tracked):
         (course / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, course / name)
-    here = Path(sys.prefix)
-    accelerator = environment.accelerator(here)
-    wheel = environment.Setup(here, accelerator).wheel
+    setup = environment.chosen(Path(sys.prefix))
+    wheel = setup.wheel
     cache = tmp_path / "cache"
     lent = cache / "ddl" / "wheels" / wheel.parent.name / wheel.name
     lent.parent.mkdir(parents=True)
     shutil.copy(wheel, lent)
     user_cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     env = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL", "VENV")}
-    env |= {"XDG_CACHE_HOME": str(cache), "DDL_ACCELERATOR": accelerator}
+    env |= {"XDG_CACHE_HOME": str(cache), "DDL_ACCELERATOR": setup.accelerator}
     env.setdefault("UV_CACHE_DIR", str(user_cache / "uv"))
 
     def start():

@@ -16,15 +16,11 @@ from line import CommandError, Line
 TOOLS = Path(line.__file__).parent
 
 
-def shell(text):
-    return ["/bin/sh", "-c", text]
-
-
-def test_a_failing_command_is_told_with_its_log_and_last_lines(tmp_path, capsys):
+def test_a_failing_command_is_told_with_its_log_and_last_lines(tmp_path):
     log = tmp_path / "logs" / "step.log"
+    program = "for n in $(seq 40); do echo line $n; done; printf '\\377 bytes\\n'; exit 7"
     with pytest.raises(CommandError) as error:
-        said = "for n in $(seq 40); do echo line $n; done; printf '\\377 bytes\\n'; exit 7"
-        Line("set-up", "step").run(shell(said), log, os.environ)
+        Line("set-up", "step").run(["/bin/sh", "-c", program], log, os.environ)
     text = str(error.value)
     assert "step failed (exit code 7)" in text and str(log) in text
     assert "line 40" in text and "line 20" not in text
@@ -32,14 +28,24 @@ def test_a_failing_command_is_told_with_its_log_and_last_lines(tmp_path, capsys)
 
 
 def test_a_long_command_keeps_saying_where_it_is(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(line, "SILENCE_S", 0.2)
-    step = Line("set-up", "horovod")
-    step.run(shell("echo '[ 23%] Building'; echo g++ -c x.cc; sleep 1.2"), tmp_path / "log", os.environ)
+    monkeypatch.setattr(line, "SILENCE_S", 0)
+    monkeypatch.setattr(line, "POLL_S", 0.02)
+    program = "echo '[ 23%] Building'; echo g++ -c x.cc; until [ -e go ]; do sleep 0.02; done"
+    step, shown = Line("set-up", "horovod"), []
+
+    def show(detail, show=step.show):
+        show(detail)
+        shown.append(detail)
+        if shown.count("[ 23%] Building") == 2:
+            (tmp_path / "go").touch()
+
+    monkeypatch.setattr(step, "show", show)
+    step.run(["/bin/sh", "-c", program], tmp_path / "log", os.environ, cwd=tmp_path)
     step.end("compiled")
-    said = capsys.readouterr().out.splitlines()
-    assert said[0] == "set-up  horovod …"
-    assert said[1].startswith("set-up  horovod") and said[1].endswith("s  [ 23%] Building")
-    assert said[-1].endswith("s  compiled") and len(said) >= 3
+    first, *lines = capsys.readouterr().out.splitlines()
+    assert first == "set-up  horovod …" and all(text.startswith("set-up  horovod") for text in lines)
+    assert sum(text.endswith("s  [ 23%] Building") for text in lines) >= 2
+    assert lines[-1].endswith("s  compiled")
 
 
 def test_one_line_is_redrawn_in_a_terminal(tmp_path, capsys, monkeypatch):
@@ -48,9 +54,9 @@ def test_one_line_is_redrawn_in_a_terminal(tmp_path, capsys, monkeypatch):
     step = Line("set-up", "data")
     step.show("x" * 100)
     step.end()
-    said = capsys.readouterr().out
-    assert said.count("\n") == 1 and said.count("\r\033[K") == 3
-    assert max(len(part) for part in said.split("\r\033[K")) < 40
+    printed = capsys.readouterr().out
+    assert printed.count("\n") == 1 and printed.count("\r\033[K") == 3
+    assert max(len(part) for part in printed.split("\r\033[K")) < 40
 
 
 def test_progress_that_is_redrawn_shows_its_last_state(tmp_path):
@@ -64,7 +70,7 @@ def test_an_interrupted_command_ends_with_all_it_started(tmp_path, number):
         "import os, signal, sys; sys.path.insert(0, sys.argv[1]); from line import Line\n"
         "from pathlib import Path\n"
         # A shell's background job ignores SIGINT, and so would a test that was started as one.
-        "for one in (signal.SIGINT, signal.SIGTERM): signal.signal(one, signal.default_int_handler)\n"
+        "for number in (signal.SIGINT, signal.SIGTERM): signal.signal(number, signal.default_int_handler)\n"
         "Line('a', 'b').run(['/bin/sh', '-c', 'sleep 61 & echo $!; wait'], Path('log'), os.environ)"
     )
     outer = subprocess.Popen([sys.executable, "-c", program, TOOLS], cwd=tmp_path, stderr=subprocess.DEVNULL)

@@ -25,6 +25,7 @@ from pathlib import Path
 
 import numpy
 
+from ddl.records.files import replacing
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import read_json, read_json_lines
 
@@ -85,10 +86,8 @@ class Witness:
         if not self.folder:
             return None
         path = self.folder.weights
-        # One rename, or two ranks that write at the same time would leave a file of both.
-        part = path.with_name(f"{self.rank}.part.npz")
-        numpy.savez(part, *weights)
-        part.replace(path)
+        with replacing(path) as file:  # two ranks that write at the same time would leave a file of both
+            numpy.savez(file, *weights)
         return path.name
 
 

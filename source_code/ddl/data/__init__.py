@@ -1,9 +1,8 @@
 """Data sets, and the order in which a distributed run reads them.
 
-Pictures: CIFAR-10 (``cifar10``), Street View House Numbers (``svhn``), and generated ones of the
-same shape (``synthetic``) for machines that have neither. Questions: Quora's (``quora``) and
-generated ones (``questions``). Nothing here imports TensorFlow except `ddl.data.augment`, which
-runs inside the graph.
+Pictures: CIFAR-10 (``cifar10``), Street View House Numbers (``svhn``), and generated ones of the same shape
+(``synthetic``) for machines that have neither. Questions: Quora's (``quora``) and generated ones (``questions``).
+Nothing here imports TensorFlow except `ddl.data.augment`, which runs inside the graph.
 """
 
 from ddl.data.batches import Order, shard

@@ -1,9 +1,7 @@
 """Which samples each rank reads, and when.
 
-The order belongs to the whole world, not to a rank: step *t* of epoch *e* has
-one global batch whatever the number of ranks, and each rank takes its slice of
-it. Two ranks with batch B therefore see what one rank with batch 2B sees, and
-two slices can not overlap.
+The order belongs to the world, not to a rank: a step has one global batch whatever the number of ranks, and each rank
+takes its slice of it. Two ranks with batch B see what one rank with batch 2B sees, and no two slices overlap.
 """
 
 from dataclasses import dataclass
@@ -17,22 +15,7 @@ __all__ = ["Order", "shard"]
 
 @dataclass(frozen=True)
 class Order:
-    """The global batches of every epoch, from a seed.
-
-    Parameters
-    ----------
-    samples : int
-        Samples in the training part.
-    global_batch : int
-        Samples that all ranks together use in one step.
-    seed : int
-        The same seed gives the same order, on any number of ranks.
-
-    Raises
-    ------
-    DataError
-        When an epoch would not have a single whole batch.
-    """
+    """The global batches of every epoch, from a seed; DataError where not even one batch is whole."""
 
     samples: int
     global_batch: int
@@ -48,53 +31,29 @@ class Order:
             )
 
     @property
-    def steps(self):
+    def steps(self) -> int:
         """Whole batches in an epoch."""
         return self.samples // self.global_batch
 
     @property
-    def left_over(self):
-        """Samples that an epoch leaves out; they are others in each epoch."""
+    def left_over(self) -> int:
+        """Samples that an epoch leaves out, others in each epoch."""
         return self.samples % self.global_batch
 
-    def epoch(self, epoch):
-        """Return the batches of one epoch.
+    def epoch(self, epoch: int) -> np.ndarray:
+        """Return the batches of an epoch, counted from 0.
 
-        Parameters
-        ----------
-        epoch : int
-            Counted from 0.
-
-        Returns
-        -------
-        numpy.ndarray
-            int32, shape ``[steps, global_batch]``: positions in the training
-            part, no position twice.
+        Positions in the training part, none of them twice: int32, shape ``[steps, global_batch]``.
         """
         shuffled = np.random.default_rng([self.seed, epoch]).permutation(self.samples)
         used = shuffled[: self.steps * self.global_batch]
         return used.astype(np.int32).reshape(self.steps, self.global_batch)
 
 
-def shard(batch, rank, size):
-    """Return one rank's contiguous part of a global batch, or of many.
+def shard(batch: np.ndarray, rank: int, size: int) -> np.ndarray:
+    """Return a rank's contiguous part of a global batch, or of many, as a view.
 
-    Parameters
-    ----------
-    batch : numpy.ndarray
-        Shape ``[..., global_batch]``.
-    rank, size : int
-        This rank, and the number of ranks.
-
-    Returns
-    -------
-    numpy.ndarray
-        Shape ``[..., global_batch / size]``, a view of `batch`.
-
-    Raises
-    ------
-    DataError
-        When the global batch can not be split evenly.
+    Shape ``[..., global_batch]`` becomes ``[..., global_batch / size]``; DataError where it does not divide evenly.
     """
     if not 0 <= rank < size:
         raise DataError(f"Rank {rank} of {size} ranks: ranks are numbered 0 to {size - 1}.")

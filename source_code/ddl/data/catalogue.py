@@ -1,12 +1,14 @@
 """The data sets by name: load one, fetch or add one, list them."""
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ddl.data import cifar10, quora, store, svhn, synthetic
-from ddl.data.dataset import DataError, balanced_subset
+from ddl.data import cifar10, quora, svhn, synthetic
+from ddl.data.dataset import DataError, DataSet, balanced_subset
 from ddl.data.download import download, sha256
+from ddl.records.files import locked
 from ddl.records.paths import data_dir
 
 __all__ = ["Entry", "add", "fetch", "is_there", "listing", "load", "load_questions"]
@@ -17,29 +19,31 @@ NAMES = ("cifar10", "synthetic", "svhn")
 TEXTS = ("quora", "questions")
 
 
-def load(name, *, train_samples=None, test_samples=None, seed=0, prefer="cifar10"):
+def load(
+    name: str,
+    *,
+    train_samples: int | None = None,
+    test_samples: int | None = None,
+    seed: int = 0,
+    prefer: str = "cifar10",
+) -> DataSet:
     """Return a data set of pictures, or a class-balanced part of one. Nothing is downloaded.
 
     Parameters
     ----------
-    name : str
-        ``"cifar10"``, ``"svhn"``, ``"synthetic"``, or ``"auto"``: the one to `prefer` where it is
-        there, else the generated one, with the reason in the result's `note`.
-    train_samples, test_samples : int, optional
-        Sizes of the parts; by default all. A smaller part is the beginning of a larger one.
-    seed : int
-        Chooses the part of a real data set, or the generated pictures. Keep it the same for runs
-        that are compared: it is not the seed of a run.
-    prefer : {"cifar10", "svhn"}
-
-    Returns
-    -------
-    DataSet
+    name
+        ``"cifar10"``, ``"svhn"``, ``"synthetic"``, or ``"auto"``: the one to `prefer` where it is there, else the
+        generated one, with the reason in the result's `note`.
+    train_samples, test_samples
+        By default all; a smaller part is the beginning of a larger one.
+    seed
+        Chooses the part of a real data set, or the generated pictures. Keep it the same for runs that are compared: it
+        is not the seed of a run.
 
     Raises
     ------
     DataError
-        When the data set is not there, is damaged, or has fewer samples.
+        Where the data set is missing or damaged, or has fewer samples.
     """
     folder, note = data_dir(), None
     if name == "auto":
@@ -58,31 +62,26 @@ def load(name, *, train_samples=None, test_samples=None, seed=0, prefer="cifar10
             raise DataError(f"{name} has {len(labels)} {part} samples: {samples} is not possible.")
         if samples < len(labels):
             chosen = balanced_subset(labels, samples, seed)
-            parts = {f"{part}_images": images[chosen], f"{part}_labels": labels[chosen]}
-            data = replace(data, **parts)
+            data = replace(data, **{f"{part}_images": images[chosen], f"{part}_labels": labels[chosen]})
     return data
 
 
-def load_questions(name="auto", *, samples=None, seed=0):
+def load_questions(name: str = "auto", *, samples: int | None = None, seed: int = 0) -> quora.Questions:
     """Return questions to classify, or a part of them with the same share of each class.
 
     Parameters
     ----------
-    name : {"auto", "quora", "questions"}
-        The real ones, generated ones, or the real ones where they are there.
-    samples : int, optional
-        How many; by default all real ones, or 20,000 generated ones.
-    seed : int
+    name
+        ``"quora"``, the real ones; ``"questions"``, generated ones; ``"auto"``, the real ones where they are there.
+    samples
+        By default all real ones, or 20,000 generated ones.
+    seed
         Chooses the part, or the generated questions. Keep it the same for runs that are compared.
-
-    Returns
-    -------
-    Questions
 
     Raises
     ------
     DataError
-        When the real ones are not there, or there are fewer.
+        Where the real ones are missing, or fewer.
     """
     folder, note = data_dir(), None
     if name == "auto":
@@ -96,8 +95,8 @@ def load_questions(name="auto", *, samples=None, seed=0):
     return replace(quora.generate(samples or quora.SAMPLES, seed), note=note)
 
 
-def is_there(name):
-    """Say whether `load` or `load_questions` would find a data set; a real one is not opened."""
+def is_there(name: str) -> bool:
+    """Whether `load` or `load_questions` would find a data set; a real one is not opened."""
     folder = data_dir()
     if name == "quora":
         return quora.count(folder) > 0
@@ -107,21 +106,10 @@ def is_there(name):
     return synthetic.cached(folder) is not None
 
 
-def add(name, path, progress=None):
-    """Keep a data set that can only be had by hand.
+def add(name: str, path: str | Path, progress: Callable[[str], object] | None = None) -> None:
+    """Keep a data set that can only be had by hand: Quora's questions, from ``train.csv`` or a zip archive with it.
 
-    Parameters
-    ----------
-    name : {"quora"}
-    path : str or Path
-        ``train.csv`` of Quora's insincere questions, or a zip archive with it.
-    progress : callable, optional
-        Called with a line of text; by default it is printed.
-
-    Raises
-    ------
-    DataError
-        When it is not that file; the message says where and why.
+    `progress` gets a line of text; by default it is printed. DataError says where and why it is not that file.
     """
     if name != "quora":
         raise DataError(f"Only quora can be added; fetch {name!r} instead.")
@@ -133,30 +121,30 @@ def add(name, path, progress=None):
     )
 
 
-def fetch(name, progress=None, address=None):
-    """Make a data set be there: download a real one, or generate the synthetic one.
+def fetch(name: str, progress: Callable[[str], object] | None = None, address: str | None = None) -> None:
+    """Download a real data set, or generate the synthetic one, unless it is there.
 
-    One process does it, others that ask meanwhile wait and find it done. A damaged archive is
-    replaced, a broken download continued.
+    One process does it; others wait for it. A damaged archive is replaced, a broken download continued.
 
     Parameters
     ----------
-    name : {"cifar10", "svhn", "synthetic"}
-    progress : callable, optional
+    name
+        ``"cifar10"``, ``"svhn"`` or ``"synthetic"``.
+    progress
         Called with lines of text; by default they are printed.
-    address : str, optional
-        Of a mirror: of CIFAR-10's archive, or of the folder with SVHN's two files; by default
-        ``DDL_CIFAR10_URL`` or ``DDL_SVHN_URL``, else the official one.
+    address
+        Of a mirror: of CIFAR-10's archive, or of the folder with SVHN's two files; by default ``DDL_CIFAR10_URL`` or
+        ``DDL_SVHN_URL``, else the official one.
 
     Raises
     ------
     DataError
-        When it can not be done; the message says what can.
+        Where it can not be done; the message says what can.
     """
     _known(name)
     say = progress or (lambda line: print(line, flush=True))
     with _usable(data_dir()) as folder:
-        with store.locked(folder / f"{name}.lock", lambda: say(f"{name}: another process fetches it; waiting")):
+        with locked(folder / f"{name}.lock", lambda: say(f"{name}: another process fetches it; waiting")):
             if name in REAL:
                 _fetch_real(name, folder, say, address)
             else:
@@ -164,7 +152,7 @@ def fetch(name, progress=None, address=None):
 
 
 @contextmanager
-def _usable(folder):
+def _usable(folder: Path) -> Iterator[Path]:
     """Say what to do where the folder can not be used."""
     try:
         yield folder
@@ -202,8 +190,8 @@ def _fetch_synthetic(folder, say):
 class Entry:
     """One line of `listing`: a data set and its state on this machine.
 
-    `form` is as in `DataSet`, or what is wrong; `samples` and `size_bytes` are 0 where it is not
-    there. The size is that of the folder's files for it, the mapped copy included.
+    `form` is as in `DataSet`, or what is wrong; `samples` and `size_bytes` are 0 where it is not there. The size
+    includes the mapped copy.
     """
 
     name: str
@@ -214,13 +202,13 @@ class Entry:
     size_bytes: int = 0
     unit: str = "pictures"
 
-    def __str__(self):
+    def __str__(self) -> str:
         if not self.there:
             return f"{self.name:10} not here: {self.form}"
         return f"{self.name:10} {self.samples} {self.unit}, {self.form}, {self.size_bytes / 2**20:.0f} MiB, {self.path}"
 
 
-def listing():
+def listing() -> list[Entry]:
     """Return an `Entry` for each data set: CIFAR-10, synthetic, SVHN, Quora's questions."""
     folder = data_dir()
     generated = synthetic.path(folder)

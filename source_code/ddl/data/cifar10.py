@@ -1,7 +1,7 @@
 """Reads CIFAR-10, the official archive or the folder that it unpacks to.
 
-The data set is described at https://www.cs.toronto.edu/~kriz/cifar.html: six pickled batches of
-10,000 rows, a row being a 32 x 32 picture, all red values first, then green, then blue.
+The data set is described at https://www.cs.toronto.edu/~kriz/cifar.html: six pickled batches of 10,000 rows, a row
+being a 32 x 32 picture, all red values first, then green, then blue.
 """
 
 import hashlib
@@ -9,6 +9,7 @@ import io
 import os
 import pickle
 import tarfile
+from pathlib import Path
 
 import numpy as np
 
@@ -22,9 +23,9 @@ FOLDER = "cifar-10-batches-py"
 TRAIN = tuple(f"data_batch_{number}" for number in range(1, 6))
 TEST = "test_batch"
 META = "batches.meta"
-FORMAT = 1  # Of the decoded arrays. A change counts up, so that kept ones are decoded anew.
+FORMAT = 1  # of the decoded arrays; a change counts up, so that kept ones are decoded anew
 
-# MD5 of the unpacked official files: they tell a copy that was unpacked earlier.
+# MD5 of the unpacked official files, which tell a copy that was unpacked earlier.
 OFFICIAL_MD5 = {
     "data_batch_1": "c99cafc152244af753f735de768cd75f",
     "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
@@ -43,42 +44,28 @@ ARCHIVE = Archive(
 )
 
 
-def archives(address=None):
+def archives(address: str | None = None) -> list[Archive]:
     """Return what to download, from the official place or a mirror's `address`."""
     address = address or os.environ.get(ARCHIVE.mirror)
     return [ARCHIVE.at(address) if address else ARCHIVE]
 
 
-def sources(folder):
+def sources(folder: Path) -> list[Path]:
     """Return the archive in `folder`, else the unpacked batches: a list of one, or of none."""
     there = [path for path in (folder / ARCHIVE.file, folder / FOLDER) if path.exists()]
     return there[:1]
 
 
-def mapped(folder):
+def mapped(folder: Path) -> Path:
     """Return the file that keeps the decoded arrays."""
     return folder / "cifar10.npy"
 
 
-def read(folder):
-    """Return the whole data set.
+def read(folder: Path) -> DataSet:
+    """Return the whole data set, from ``cifar-10-python.tar.gz`` or else ``cifar-10-batches-py`` in `folder`.
 
-    The first call keeps the arrays in a file beside the source, when the folder can be written;
-    later calls map that file, until the source changes.
-
-    Parameters
-    ----------
-    folder : Path
-        Holds ``cifar-10-python.tar.gz`` or ``cifar-10-batches-py``; the archive goes first.
-
-    Returns
-    -------
-    DataSet
-
-    Raises
-    ------
-    DataError
-        When there is neither, or a file is damaged; the message names the file.
+    The first call keeps the arrays in a file beside the source, where the folder can be written; later calls map that
+    file, until the source changes. DataError names what is missing or damaged.
     """
     paths = sources(folder)
     if not paths:
@@ -91,15 +78,7 @@ def read(folder):
     files = sorted(path.iterdir()) if path.is_dir() else [path]
     source = store.fingerprint(files, FORMAT)
     arrays = store.kept(mapped(folder), source, lambda: _decode(path))
-    return DataSet(
-        name="cifar10",
-        form=str(arrays["form"]),
-        train_images=arrays["train_images"],
-        train_labels=arrays["train_labels"],
-        test_images=arrays["test_images"],
-        test_labels=arrays["test_labels"],
-        class_names=tuple(str(arrays["class_names"]).splitlines()),
-    )
+    return DataSet.of("cifar10", arrays, tuple(str(arrays["class_names"]).splitlines()))
 
 
 def _decode(path):
@@ -178,7 +157,7 @@ class _Unpickler(pickle.Unpickler):
 def _unpickle(content, where):
     try:
         return _Unpickler(io.BytesIO(content), encoding="bytes").load()
-    except Exception as problem:  # A damaged pickle can raise nearly anything.
+    except Exception as problem:  # a damaged pickle can raise nearly anything
         raise _damaged(where, f"it can not be unpickled ({problem})") from problem
 
 

@@ -1,10 +1,14 @@
 """What every data set of the course looks like in memory."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 __all__ = ["DataError", "DataSet", "balanced_subset"]
+
+PARTS = ("train", "test")
 
 
 class DataError(ValueError):
@@ -13,29 +17,21 @@ class DataError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class DataSet:
-    """Pictures and labels, split into a training and a test part.
+    """Pictures and labels, split into a training and a test part; DataError where the arrays do not fit together.
 
     Attributes
     ----------
-    name : str
+    name
         ``"cifar10"``, ``"svhn"`` or ``"synthetic"``.
-    form : str
-        Where the pictures came from: ``"official"`` (checksums agree),
-        ``"official layout, JPEG re-encoded"``, ``"official layout, unverified"``
-        or ``"generated"``.
-    train_images, test_images : numpy.ndarray
-        uint8, shape ``[samples, 32, 32, 3]``, red-green-blue. They may be
-        mapped from a file, so treat them as read-only.
-    train_labels, test_labels : numpy.ndarray
+    form
+        Where the pictures came from: ``"official"`` (checksums agree), ``"official layout, JPEG re-encoded"``,
+        ``"official layout, unverified"`` or ``"generated"``.
+    train_images, test_images
+        uint8, shape ``[samples, 32, 32, 3]``, red-green-blue. They may be mapped from a file: treat them as read-only.
+    train_labels, test_labels
         int32, shape ``[samples]``, each an index into `class_names`.
-    class_names : tuple of str
-    note : str or None
-        Why this data set was chosen where that is not obvious.
-
-    Raises
-    ------
-    DataError
-        When the arrays do not fit together.
+    note
+        Why this data set was chosen, where that is not obvious.
     """
 
     name: str
@@ -44,11 +40,11 @@ class DataSet:
     train_labels: np.ndarray
     test_images: np.ndarray
     test_labels: np.ndarray
-    class_names: tuple
+    class_names: tuple[str, ...]
     note: str | None = None
 
     def __post_init__(self):
-        for part in ("train", "test"):
+        for part in PARTS:
             images = getattr(self, f"{part}_images")
             labels = getattr(self, f"{part}_labels")
             if images.dtype != np.uint8 or images.shape[1:] != (32, 32, 3):
@@ -67,17 +63,21 @@ class DataSet:
                     f"outside 0 to {len(self.class_names) - 1}."
                 )
 
+    @classmethod
+    def of(cls, name: str, arrays: Mapping[str, Any], class_names: tuple[str, ...]) -> "DataSet":
+        """Return the data set of arrays that are named like its fields."""
+        train, test = ((arrays[f"{part}_images"], arrays[f"{part}_labels"]) for part in PARTS)
+        return cls(name, str(arrays["form"]), *train, *test, class_names=class_names)
+
     @property
-    def train_samples(self):
-        """Number of training pictures."""
+    def train_samples(self) -> int:
         return len(self.train_labels)
 
     @property
-    def test_samples(self):
-        """Number of test pictures."""
+    def test_samples(self) -> int:
         return len(self.test_labels)
 
-    def describe(self):
+    def describe(self) -> dict:
         """Return the record of this data set that goes into ``result.json``."""
         return {
             "name": self.name,
@@ -87,25 +87,11 @@ class DataSet:
         }
 
 
-def balanced_subset(labels, samples, seed):
-    """Return the positions of a random subset in which the classes are even.
+def balanced_subset(labels: np.ndarray, samples: int, seed: int) -> np.ndarray:
+    """Return the positions, int64, of a random subset in which the classes are even.
 
-    The classes take turns, so that a smaller subset is the beginning of a
-    larger one of the same seed and class counts differ by at most one while
-    every class lasts.
-
-    Parameters
-    ----------
-    labels : numpy.ndarray
-        int32, shape ``[n]``.
-    samples : int
-        Size of the subset, at most ``n``.
-    seed : int
-
-    Returns
-    -------
-    numpy.ndarray
-        int64, shape ``[samples]``.
+    The classes take turns: a smaller subset is the beginning of a larger one of the same seed, and class counts differ
+    by at most one while every class lasts.
     """
     shuffled = np.random.default_rng(seed).permutation(len(labels))
     turn = np.empty(len(labels), np.int64)

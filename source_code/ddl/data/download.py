@@ -1,7 +1,8 @@
 """Downloads one large file so that a break costs nothing but time.
 
-What has arrived is kept in ``<file>.part`` and continued from there; the file gets its name only
-after its checksum agrees. Proxy settings of the environment are followed (``urllib`` does that).
+What has arrived is kept in ``<file>.part`` and continued from there; the file gets its name once its checksum agrees.
+(pooch and Keras' `get_file` check a file too, but start from its first byte after a break.) Proxy settings of the
+environment are followed: ``urllib`` does that.
 """
 
 import hashlib
@@ -14,16 +15,19 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from http.client import HTTPResponse
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from ddl.data.dataset import DataError
 
 __all__ = ["Archive", "download", "sha256"]
 
-CONNECT_S = 6  # Until the server's first answer: no network is then noticed in seconds.
-SILENCE_S = 20  # Without a byte in the middle of a download: it is broken, so reconnect.
-PAUSES_S = (1, 3)  # Before each new try that follows one without progress.
+CONNECT_S = 6  # until the server's first answer: no network is then noticed in seconds
+SILENCE_S = 20  # without a byte in the middle of a download: it is broken, so reconnect
+PAUSES_S = (1, 3)  # before each new try that follows one without progress
 REPORT_S = 2
 CHUNK_BYTES = 1 << 18
 BLANKS = b"\xef\xbb\xbf\xff\xfe\0 \t\r\n\f"  # and the marks that begin UTF-8 and UTF-16
@@ -34,154 +38,140 @@ NETWORK = (urllib.error.URLError, ConnectionError, TimeoutError, http.client.HTT
 
 @dataclass(frozen=True)
 class Archive:
-    """A file to download, and how to know it."""
+    """A file to download, and how to know it. `mirror` is the environment variable that may name another address."""
 
     file: str
     address: str
     size_bytes: int
     sha256: str
-    mirror: str  # the environment variable that may name another place to get it from
+    mirror: str
 
-    def at(self, address):
+    def at(self, address: str) -> "Archive":
         """Return the same file at another address."""
         return replace(self, address=address)
 
 
-def sha256(path):
-    """Return the SHA-256 of a file, in hexadecimal."""
+def sha256(path: Path) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def download(archive, folder, say):
+def download(archive: Archive, folder: Path, say: Callable[[str], object]) -> None:
     """Download `archive` into `folder`; what is there already is replaced at the end.
 
-    One process at a time: the caller holds a lock.
-
-    Parameters
-    ----------
-    archive : Archive
-    folder : Path
-    say : callable
-        Called with a line of text about every two seconds.
+    The caller holds a lock. `say` gets a line of text about every two seconds.
 
     Raises
     ------
     DataError
-        When there is no network, the server sends something else, or the disk is full. What has
-        arrived stays in the ``.part`` file, unless it is wrong.
+        When there is no network, the server sends something else, or the disk is full. What has arrived stays in the
+        ``.part`` file, unless it is wrong.
     """
-    path, part = folder / archive.file, folder / f"{archive.file}.part"
+    part = folder / f"{archive.file}.part"
     if _size(part) > archive.size_bytes:
         part.unlink()
     while True:
-        resumed = _size(part) > 0
+        resumed, missing = _size(part) > 0, archive.size_bytes - _size(part)
         free = shutil.disk_usage(folder).free
-        if free < archive.size_bytes - _size(part):
+        if free < missing:
             raise DataError(
-                f"{folder} has {_mib(free)} free and {archive.file} needs "
-                f"{_mib(archive.size_bytes - _size(part))} more. Free some space, or set "
-                "DDL_DATA_DIR to a folder on another disk."
+                f"{folder} has {_mib(free)} free and {archive.file} needs {_mib(missing)} more. "
+                "Free some space, or set DDL_DATA_DIR to a folder on another disk."
             )
         try:
             _transfer(archive, part, say)
             if sha256(part) == archive.sha256:
-                os.replace(part, path)
+                os.replace(part, folder / archive.file)
                 say(f"{archive.file}: complete, checksum agrees")
                 return
             part.unlink()
         except OSError as problem:
             raise DataError(
-                f"{part} can not be written: {problem.strerror or problem}. Free some space, or "
-                "set DDL_DATA_DIR to a folder on another disk, and fetch again."
+                f"{part} can not be written: {problem.strerror or problem}. Free some space, or set DDL_DATA_DIR to "
+                "a folder on another disk, and fetch again."
             ) from problem
         if not resumed:
             raise DataError(
-                f"What {archive.address} sent is not the official {archive.file}: its checksum "
-                f"differs, so it was deleted. Fetch again later, or set {archive.mirror} to a "
-                "mirror of the official file."
+                f"What {archive.address} sent is not the official {archive.file}: its checksum differs, so it was "
+                f"deleted. Fetch again later, or set {archive.mirror} to a mirror of the official file."
             )
         say(f"{archive.file}: the continued download is altered; starting over")
 
 
-def _transfer(archive, part, say):
+def _transfer(archive: Archive, part: Path, say: Callable[[str], object]) -> None:
     """Fill `part` up to the archive's size, reconnecting while that makes progress."""
-    best, failures = _size(part), 0
-    connected = False
+    best, failures, connected = _size(part), 0, False
     while _size(part) < archive.size_bytes:
         problem = "the connection ended early"
         try:
-            with _connect(archive.address, _size(part)) as answer:
+            with _connect(archive.address, _size(part)) as response:
                 connected = True
-                _copy(answer, archive, part, say)
+                _copy(response, archive, part, say)
         except urllib.error.HTTPError as error:
             raise DataError(
-                f"{archive.address} answers {error.code} {' '.join(str(error.reason).split())}. "
-                f"Set {archive.mirror} to a mirror, or put {archive.file} into {part.parent} "
-                "yourself."
+                f"{archive.address} answers {error.code} {_line(error.reason)}. Set {archive.mirror} to a mirror, or "
+                f"put {archive.file} into {part.parent} yourself."
             ) from error
         except NETWORK as error:
-            problem = " ".join(str(getattr(error, "reason", None) or error).split())
+            problem = _line(getattr(error, "reason", None) or error)
         if _size(part) > best:
             best, failures = _size(part), 0
         elif not connected or failures == len(PAUSES_S):
-            host = urlsplit(archive.address).hostname
             kept = f" {_mib(best)} are kept; fetching again continues." if best else ""
             raise DataError(
-                f"{archive.file} can not be downloaded from {host}: {problem}.{kept} Without a "
-                f"network, put the file into {part.parent}, set DDL_DATA_DIR to a folder that "
-                "has it, or use the data set `synthetic`."
+                f"{archive.file} can not be downloaded from {urlsplit(archive.address).hostname}: {problem}.{kept} "
+                f"Without a network, put the file into {part.parent}, set DDL_DATA_DIR to a folder that has it, or "
+                "use the data set `synthetic`."
             )
         else:
             time.sleep(PAUSES_S[failures])
             failures += 1
 
 
-def _connect(address, start):
+def _connect(address: str, start: int) -> HTTPResponse:
     """Ask for the file from byte `start` on, and wait for the answer for a few seconds only."""
     request = urllib.request.Request(address, headers={"User-Agent": "ddl-course"})
     if start:
         request.add_header("Range", f"bytes={start}-")
-    answers = queue.SimpleQueue()
+    responses: queue.SimpleQueue[HTTPResponse | Exception] = queue.SimpleQueue()
 
     def ask():
         try:
-            answers.put(urllib.request.urlopen(request, timeout=SILENCE_S))
+            responses.put(urllib.request.urlopen(request, timeout=SILENCE_S))
         except ValueError as problem:  # of an address that it was led on to
-            answers.put(urllib.error.URLError(problem))
+            responses.put(urllib.error.URLError(problem))
         except Exception as problem:
-            answers.put(problem)
+            responses.put(problem)
 
     # In a thread, since looking up a name without a network takes as long as it likes.
     threading.Thread(target=ask, daemon=True).start()
     try:
-        answer = answers.get(timeout=CONNECT_S)
+        response = responses.get(timeout=CONNECT_S)
     except queue.Empty:
         raise TimeoutError(f"no answer in {CONNECT_S} s") from None
-    if isinstance(answer, Exception):
-        raise answer
-    return answer
+    if isinstance(response, Exception):
+        raise response
+    return response
 
 
-def _copy(answer, archive, part, say):
-    """Write an answer to `part`, at the place that the server says it begins."""
-    span = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", answer.headers.get("Content-Range", ""))
-    if answer.status == 206 and span:
+def _copy(response: HTTPResponse, archive: Archive, part: Path, say: Callable[[str], object]) -> None:
+    """Write a response to `part`, at the place that the server says it begins."""
+    span = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", ""))
+    if response.status == 206 and span:
         start, total = int(span[1]), span[2]
-    else:  # The server ignores ranges and sends the whole file.
-        start, total = 0, answer.headers.get("Content-Length", "*")
-    chunk = _receive(answer)
-    if _is_page(answer, chunk, start):
+    else:  # the server ignores ranges and sends the whole file
+        start, total = 0, response.headers.get("Content-Length", "*")
+    chunk = _receive(response)
+    if _is_page(response, chunk, start):
         raise DataError(
-            f"{archive.address} answers with a web page instead of {archive.file}: a login page of "
-            f"this network, or a message of the server. Log in with a browser, or set "
-            f"{archive.mirror} to a mirror, and fetch again. Nothing of the page was kept."
+            f"{archive.address} answers with a web page instead of {archive.file}: a login page of this network, or a "
+            f"message of the server. Log in with a browser, or set {archive.mirror} to a mirror, and fetch again. "
+            "Nothing of the page was kept."
         )
     if total not in ("*", str(archive.size_bytes)) or start > _size(part):
         raise DataError(
-            f"{archive.address} offers {total} bytes and the official {archive.file} has "
-            f"{archive.size_bytes}: it is another file. Set {archive.mirror} to a mirror of the "
-            "official one."
+            f"{archive.address} offers {total} bytes and the official {archive.file} has {archive.size_bytes}: it is "
+            f"another file. Set {archive.mirror} to a mirror of the official one."
         )
     began, reported, done = time.monotonic(), 0.0, start
     with open(part, "r+b" if start else "wb") as file:
@@ -194,41 +184,38 @@ def _copy(answer, archive, part, say):
                 reported = now
                 rate = (done - start) / max(now - began, 1e-3)
                 say(f"{archive.file}: {_mib(done)} of {_mib(archive.size_bytes)}, {_mib(rate)}/s")
-            chunk = _receive(answer) if done < archive.size_bytes else b""
+            chunk = _receive(response) if done < archive.size_bytes else b""
 
 
-def _is_page(answer, chunk, start):
-    """Whether an answer is a page for people, in place of the file or of its rest.
+def _is_page(response: HTTPResponse, chunk: bytes, start: int) -> bool:
+    """Whether a response is a page for people, in place of the file or of its rest.
 
-    That is markup or, at the file's beginning, text of a length that nobody told. The rest of an
-    archive may begin with any byte.
+    That is markup or, at the file's beginning, text of unknown length. The rest of an archive may begin with any byte.
     """
-    told = answer.headers.get_content_type() if "Content-Type" in answer.headers else ""
+    content_type = response.headers.get_content_type() if "Content-Type" in response.headers else ""
     if start:
-        return told in ("text/html", "application/xhtml+xml") or bool(PAGE.match(chunk))
-    return (
-        chunk.lstrip(BLANKS).startswith(b"<")
-        or "Content-Length" not in answer.headers
-        and (
-            told.startswith("text/")
-            or told in ("application/json", "application/xhtml+xml")
-            or bool(chunk)
-            and not CONTROL.search(chunk)
-        )
-    )
+        return content_type in ("text/html", "application/xhtml+xml") or bool(PAGE.match(chunk))
+    if chunk.lstrip(BLANKS).startswith(b"<"):
+        return True
+    text = content_type.startswith("text/") or content_type in ("application/json", "application/xhtml+xml")
+    return "Content-Length" not in response.headers and (text or bool(chunk) and not CONTROL.search(chunk))
 
 
-def _receive(answer):
+def _receive(response: HTTPResponse) -> bytes:
     """Read on; what fails here is the network's fault and not the disk's, and says so."""
     try:
-        return answer.read(CHUNK_BYTES)
+        return response.read(CHUNK_BYTES)
     except OSError as problem:
         raise ConnectionError(problem.strerror or str(problem)) from problem
 
 
-def _size(path):
+def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def _mib(size_bytes):
+def _mib(size_bytes: float) -> str:
     return f"{size_bytes / 2**20:.1f} MiB"
+
+
+def _line(text: object) -> str:
+    return " ".join(str(text).split())

@@ -1,60 +1,58 @@
 """Questions in the form of Quora's insincere-questions file, the real ones or generated ones.
 
-The real file is a CSV with the columns ``qid``, ``question_text`` and ``target``, where 1 marks a
-question that is a statement in disguise: about 6 % of 1.3 million. Its owner asks for a login, so
-it is added by hand. The generated questions have the same form and the same imbalance: harmless
-sentences about invented places and products, of which some blame a group of people. Tone and label
-agree mostly, not always, so that no classifier is perfect; names are so many that a network can
-learn its training questions by heart.
+The real file is a CSV with the columns ``qid``, ``question_text`` and ``target``, where 1 marks a question that is a
+statement in disguise: about 6 % of 1.3 million. Its owner asks for a login, so it is added by hand. The generated
+questions have the same form and the same imbalance: harmless sentences about invented places and products, some of
+which blame a group of people. Tone and label mostly agree, so that no classifier is perfect; names are so many that a
+network can learn its training questions by heart.
 """
 
 import csv
 import io
 import random
 import zipfile
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice, product
+from pathlib import Path
+from typing import TextIO
 
 import numpy as np
 
 from ddl.data import store
 from ddl.data.dataset import DataError
+from ddl.records.files import locked
 
 __all__ = ["Parts", "Questions", "count", "generate", "keep", "mapped", "read", "read_csv", "stratified"]
 
 COLUMNS = ("qid", "question_text", "target")
-FORMAT = 1  # Of the kept file. A change counts up.
+FORMAT = 1  # of the kept file; a change counts up
 SAMPLES = 20_000  # generated, unless so many are asked for
 MOST = 500_000
 
 # Of the generated questions. With these no classifier reaches an F1 above 0.75.
 POSITIVE = 0.062  # the share of target 1, as in the real file
-# How often a question of each target is loaded in its beginning and its end, or only in the first.
+# How often a question of each target is loaded in its beginning and its end, or only in its beginning.
 LOADED = {1: (0.4, 0.4), 0: (0.003, 0.02)}
 
 
 @dataclass(frozen=True, eq=False)
 class Questions:
-    """Questions and their targets.
+    """Questions and their targets; DataError where they do not fit together or one of the two targets is missing.
 
     Attributes
     ----------
-    name : str
+    name
         ``"quora"``, or ``"questions"`` for generated ones.
-    form : str
+    form
         ``"official layout"`` or ``"generated"``.
-    texts : numpy.ndarray
+    texts
         str objects, shape ``[samples]``.
-    targets : numpy.ndarray
+    targets
         int32, shape ``[samples]``: 1 for an insincere question, else 0.
-    note : str or None
-        Why these were chosen where that is not obvious.
-
-    Raises
-    ------
-    DataError
-        When texts and targets do not fit together, or one of the two targets is missing.
+    note
+        Why these were chosen, where that is not obvious.
     """
 
     name: str
@@ -73,35 +71,26 @@ class Questions:
                 "small may have no question of target 1: use more samples."
             )
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.targets)
 
-    def at(self, positions):
+    def at(self, positions: np.ndarray) -> "Questions":
         """Return the questions at these positions."""
         return replace(self, texts=self.texts[positions], targets=self.targets[positions])
 
-    def parts(self, validation=0.1, test=0.1, seed=0):
-        """Split into three parts in which each target has the same share.
+    def parts(self, validation: float = 0.1, test: float = 0.1, seed: int = 0) -> "Parts":
+        """Split into parts of these shares, the rest for training, in which each target has the same share.
 
-        Parameters
-        ----------
-        validation, test : float
-            Their shares; the rest is for training.
-        seed : int
-            Keep it the same for runs that are compared: it is not the seed of a run.
-
-        Returns
-        -------
-        Parts
+        Keep `seed` the same for runs that are compared: it is not the seed of a run.
         """
-        held = [round(share * len(self)) for share in (test, validation)]
-        if min(held) < 1 or sum(held) >= len(self):
+        held_out = [round(share * len(self)) for share in (test, validation)]
+        if min(held_out) < 1 or sum(held_out) >= len(self):
             raise DataError(
                 f"{self.name}: {len(self)} questions can not be split into three parts "
                 f"with shares {validation} and {test} for validation and test."
             )
-        test, validation, train = np.split(stratified(self.targets, seed), np.cumsum(held))
-        return Parts(self.at(train), self.at(validation), self.at(test))
+        testing, validating, training = np.split(stratified(self.targets, seed), np.cumsum(held_out))
+        return Parts(self.at(training), self.at(validating), self.at(testing))
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +101,7 @@ class Parts:
     validation: Questions
     test: Questions
 
-    def describe(self):
+    def describe(self) -> dict:
         """Return the record of these data that goes into ``result.json``."""
         return {
             "name": self.train.name,
@@ -125,20 +114,10 @@ class Parts:
         }
 
 
-def stratified(targets, seed):
-    """Return all positions in an order of which every stretch has each target's share.
+def stratified(targets: np.ndarray, seed: int) -> np.ndarray:
+    """Return all positions, int64, in an order of which every stretch has each target's share.
 
-    Parameters
-    ----------
-    targets : numpy.ndarray
-        Whole numbers, shape ``[n]``.
-    seed : int
-
-    Returns
-    -------
-    numpy.ndarray
-        int64, shape ``[n]``. A stretch of length k has, of a target of share s, between k s - 2
-        and k s + 2.
+    Of a target of share s, a stretch of length k has between k s - 2 and k s + 2.
     """
     shuffled = np.random.default_rng(seed).permutation(len(targets))
     place = np.empty(len(targets))
@@ -151,21 +130,23 @@ def stratified(targets, seed):
 # ---------------------------------------------------------------- the real questions
 
 
-def mapped(folder):
+def mapped(folder: Path) -> Path:
     """Return the file that keeps what was added."""
     return folder / "quora.npy"
 
 
-def read(folder, samples=None, seed=0):
+def _kept(folder: Path) -> store.Arrays | None:
+    arrays = store.read(mapped(folder))
+    return arrays if arrays and arrays.get("version") == FORMAT else None
+
+
+def read(folder: Path, samples: int | None = None, seed: int = 0) -> Questions:
     """Return the questions that were added, or a part with the same share of each target.
 
-    Raises
-    ------
-    DataError
-        When none were added, or fewer than are asked for.
+    DataError where none were added, or fewer than are asked for.
     """
-    kept = store.read(mapped(folder))
-    if kept is None or kept.get("version") != FORMAT:
+    kept = _kept(folder)
+    if kept is None:
         raise DataError(
             f"Quora's questions are not in {folder}. Download train.csv of the competition "
             "'Quora Insincere Questions Classification' from Kaggle, which asks for a login, and "
@@ -182,22 +163,16 @@ def read(folder, samples=None, seed=0):
     return Questions("quora", "official layout", texts, targets[chosen])
 
 
-def count(folder):
+def count(folder: Path) -> int:
     """Return how many questions were added; 0 for none."""
-    kept = store.read(mapped(folder))
-    return len(kept["targets"]) if kept and kept.get("version") == FORMAT else 0
+    kept = _kept(folder)
+    return len(kept["targets"]) if kept else 0
 
 
-def keep(folder, questions):
-    """Keep real questions in `folder`, in place of those that are there.
-
-    Parameters
-    ----------
-    folder : Path
-    questions : Questions
-    """
+def keep(folder: Path, questions: Questions) -> None:
+    """Keep real questions in `folder`, in place of those that are there."""
     encoded = [text.encode() for text in questions.texts]
-    with store.locked(folder / "quora.lock"):
+    with locked(folder / "quora.lock"):
         store.write(
             mapped(folder),
             version=FORMAT,
@@ -207,21 +182,10 @@ def keep(folder, questions):
         )
 
 
-def read_csv(path):
+def read_csv(path: Path) -> Questions:
     """Return the questions of a CSV file, or of the ``train.csv`` in a zip archive.
 
-    Parameters
-    ----------
-    path : Path
-
-    Returns
-    -------
-    Questions
-
-    Raises
-    ------
-    DataError
-        When it is not that file; with the line, where a row is not as it should be.
+    DataError where it is not that file, with the line where a row is not as it should be.
     """
     texts, targets = [], []
     try:
@@ -250,7 +214,7 @@ def read_csv(path):
 
 
 @contextmanager
-def _opened(path):
+def _opened(path: Path) -> Iterator[TextIO]:
     """Open a CSV file as text, or the ``train.csv`` of a zip archive."""
     if not zipfile.is_zipfile(path):
         with open(path, encoding="utf-8-sig", newline="") as file:
@@ -268,31 +232,18 @@ def _opened(path):
 # ---------------------------------------------------------------- generated questions
 
 
-def generate(samples=SAMPLES, seed=0):
+def generate(samples: int = SAMPLES, seed: int = 0) -> Questions:
     """Make questions; fewer are the beginning of more, and each is the same on every machine.
 
-    Parameters
-    ----------
-    samples : int
-    seed : int
-
-    Returns
-    -------
-    Questions
-
-    Raises
-    ------
-    DataError
-        When none are asked for, or more than memory is a good place for.
+    DataError where none are asked for, or more than memory is a good place for.
     """
     if not 0 < samples <= MOST:
         raise DataError(f"1 to {MOST:,} questions can be generated: {samples:,} is not possible.")
-    made = list(islice(_rows(seed), samples))
-    texts, targets = zip(*made, strict=True)
+    texts, targets = zip(*islice(_rows(seed), samples), strict=True)
     return Questions("questions", "generated", np.array(texts, object), np.array(targets, np.int32))
 
 
-def _rows(seed):
+def _rows(seed: int) -> Iterator[tuple[str, int]]:
     """Yield questions and targets without end."""
     draw = random.Random(seed)
     while True:
@@ -319,47 +270,9 @@ class _Words(dict):
         return chosen.format_map(self) if "{" in chosen else chosen
 
 
-FIRST = (
-    "Ba",
-    "Cor",
-    "Del",
-    "Fen",
-    "Gal",
-    "Hol",
-    "Jas",
-    "Kel",
-    "Lo",
-    "Mar",
-    "Nor",
-    "Pel",
-    "Quin",
-    "Ros",
-    "Sel",
-    "Tar",
-    "Ul",
-    "Vel",
-    "Wes",
-    "Zan",
-)
-MIDDLE = ("be", "da", "fi", "go", "la", "mi", "no", "ra", "se", "ti", "vo", "zu")
-LAST = (
-    "burg",
-    "dale",
-    "don",
-    "fax",
-    "gate",
-    "ka",
-    "land",
-    "lia",
-    "mont",
-    "nex",
-    "port",
-    "ra",
-    "soft",
-    "ton",
-    "tron",
-    "ville",
-)
+FIRST = "Ba Cor Del Fen Gal Hol Jas Kel Lo Mar Nor Pel Quin Ros Sel Tar Ul Vel Wes Zan".split()
+MIDDLE = "be da fi go la mi no ra se ti vo zu".split()
+LAST = "burg dale don fax gate ka land lia mont nex port ra soft ton tron ville".split()
 NAMES = ["".join(parts) for parts in product(FIRST, MIDDLE, LAST)]
 random.Random(0).shuffle(NAMES)
 
@@ -419,164 +332,47 @@ LOADED_ENDS = (
     " while the rest of {name} has to pay for it?",
 )
 WORDS = {
-    "act": (
-        "repair",
-        "build",
-        "clean",
-        "sell",
-        "choose",
-        "paint",
-        "carry",
-        "insure",
-        "test",
-        "design",
-        "move",
-        "rent",
-        "store",
-        "buy",
-        "replace",
-        "measure",
-    ),
-    "thing": (
-        "bicycle",
-        "kettle",
-        "camera",
-        "laptop",
-        "guitar",
-        "tent",
-        "lamp",
-        "boat",
-        "phone",
-        "printer",
-        "garden",
-        "roof",
-        "engine",
-        "violin",
-        "oven",
-        "chair",
-        "watch",
-        "stove",
-        "piano",
-        "drone",
-        "kite",
-        "telescope",
-        "heater",
-        "bridge",
-        "battery",
-        "carpet",
-    ),
-    "vehicle": ("train", "bus", "bicycle", "ferry", "car", "night train", "boat"),
-    "fault": ("stop", "leak", "rattle", "overheat", "restart", "fade", "bend", "freeze"),
-    "while": ("week", "month", "year", "day", "summer", "weekend", "winter"),
-    "quality": (
-        "good",
-        "cheap",
-        "small",
-        "modern",
-        "quiet",
-        "famous",
-        "used",
-        "light",
-        "simple",
-        "reliable",
-        "large",
-        "decent",
-        "fast",
-    ),
-    "job": (
-        "teacher",
-        "nurse",
-        "baker",
-        "pilot",
-        "engineer",
-        "farmer",
-        "tailor",
-        "lawyer",
-        "carpenter",
-        "driver",
-        "chemist",
-        "cook",
-        "painter",
-        "clerk",
-        "sailor",
-        "musician",
-    ),
-    "skill": (
-        "algebra",
-        "cooking",
-        "statistics",
-        "chess",
-        "history",
-        "sailing",
-        "painting",
-        "programming",
-        "grammar",
-        "geology",
-        "dancing",
-        "gardening",
-        "physics",
-        "law",
-    ),
-    "group": (
-        "tea drinkers",
-        "cyclists",
-        "people from {name}",
-        "{job}s",
-        "cat owners",
-        "tourists",
-        "left-handed people",
-        "early risers",
-        "gardeners",
-        "people who like {skill}",
-        "coffee drinkers",
-        "hikers",
-        "dog owners",
-        "{name} users",
-        "night owls",
-    ),
-    "habit": (
-        "get up early",
-        "wear hats",
-        "travel to {name}",
-        "like {skill}",
-        "walk to work",
-        "collect stamps",
-        "read on the {vehicle}",
-        "talk about {skill}",
-        "sleep late",
-    ),
-    "flaw": ("stubborn", "slow", "noisy", "greedy with power", "expensive", "loud", "dull"),
-    "mood": ("loud", "stubborn", "slow", "lazy in winter", "noisy", "cold"),
-    "deed": (
-        "lie about {skill}",
-        "ruin {name}",
-        "cheat",
-        "blame the {job}s",
-        "waste our money",
-        "hate {group}",
-        "pretend to know {skill}",
-        "steal every {thing}",
-        "spoil the {skill}",
-        "refuse to work",
-        "complain about {name}",
-        "ignore the law",
-        "push in",
-        "make noise",
-    ),
-    "vice": (
-        "arrogant",
-        "lazy",
-        "greedy",
-        "stubborn",
-        "dishonest",
-        "rude",
-        "loud",
-        "ignorant",
-        "selfish",
-        "boring",
-        "dull",
-        "slow",
-        "useless",
-        "cruel",
-    ),
+    kind: words.split(", ")
+    for kind, words in {
+        "act": (
+            "repair, build, clean, sell, choose, paint, carry, insure, test, design, move, rent, store, buy, "
+            "replace, measure"
+        ),
+        "thing": (
+            "bicycle, kettle, camera, laptop, guitar, tent, lamp, boat, phone, printer, garden, roof, engine, "
+            "violin, oven, chair, watch, stove, piano, drone, kite, telescope, heater, bridge, battery, carpet"
+        ),
+        "vehicle": "train, bus, bicycle, ferry, car, night train, boat",
+        "fault": "stop, leak, rattle, overheat, restart, fade, bend, freeze",
+        "while": "week, month, year, day, summer, weekend, winter",
+        "quality": "good, cheap, small, modern, quiet, famous, used, light, simple, reliable, large, decent, fast",
+        "job": (
+            "teacher, nurse, baker, pilot, engineer, farmer, tailor, lawyer, carpenter, driver, chemist, cook, "
+            "painter, clerk, sailor, musician"
+        ),
+        "skill": (
+            "algebra, cooking, statistics, chess, history, sailing, painting, programming, grammar, geology, "
+            "dancing, gardening, physics, law"
+        ),
+        "group": (
+            "tea drinkers, cyclists, people from {name}, {job}s, cat owners, tourists, left-handed people, early "
+            "risers, gardeners, people who like {skill}, coffee drinkers, hikers, dog owners, {name} users, night "
+            "owls"
+        ),
+        "habit": (
+            "get up early, wear hats, travel to {name}, like {skill}, walk to work, collect stamps, read on the "
+            "{vehicle}, talk about {skill}, sleep late"
+        ),
+        "flaw": "stubborn, slow, noisy, greedy with power, expensive, loud, dull",
+        "mood": "loud, stubborn, slow, lazy in winter, noisy, cold",
+        "deed": (
+            "lie about {skill}, ruin {name}, cheat, blame the {job}s, waste our money, hate {group}, pretend to "
+            "know {skill}, steal every {thing}, spoil the {skill}, refuse to work, complain about {name}, ignore "
+            "the law, push in, make noise"
+        ),
+        "vice": (
+            "arrogant, lazy, greedy, stubborn, dishonest, rude, loud, ignorant, selfish, boring, dull, slow, "
+            "useless, cruel"
+        ),
+    }.items()
 }

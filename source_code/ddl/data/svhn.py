@@ -1,11 +1,12 @@
 """Reads SVHN, the Street View House Numbers, in its form of cropped digits.
 
 Netzer et al. 2011, "Reading Digits in Natural Images with Unsupervised Feature Learning", and
-http://ufldl.stanford.edu/housenumbers/: two MATLAB files, in each ``X``, 32 x 32 pictures along
-the last axis, and ``y``, the digit, where 10 stands for the digit 0.
+http://ufldl.stanford.edu/housenumbers/: two MATLAB files, each with ``X``, 32 x 32 pictures along the last axis, and
+``y``, the digit, where 10 stands for 0.
 """
 
 import os
+from pathlib import Path
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from ddl.data.download import Archive, sha256
 
 __all__ = ["TEST", "TRAIN", "archives", "mapped", "pictures", "read", "sources"]
 
-FORMAT = 1  # Of the decoded arrays. A change counts up, so that kept ones are decoded anew.
+FORMAT = 1  # of the decoded arrays; a change counts up, so that kept ones are decoded anew
 MIRROR = "DDL_SVHN_URL"
 
 TRAIN = Archive(
@@ -34,42 +35,28 @@ TEST = Archive(
 )
 
 
-def archives(address=None):
+def archives(address: str | None = None) -> list[Archive]:
     """Return what to download, from the official place or the folder `address` of a mirror."""
     address = address or os.environ.get(MIRROR)
     return [archive.at(f"{address.rstrip('/')}/{archive.file}") if address else archive for archive in (TRAIN, TEST)]
 
 
-def sources(folder):
+def sources(folder: Path) -> list[Path]:
     """Return the two files in `folder`, or an empty list where one of them is not there."""
     paths = [folder / archive.file for archive in (TRAIN, TEST)]
     return paths if all(path.exists() for path in paths) else []
 
 
-def mapped(folder):
+def mapped(folder: Path) -> Path:
     """Return the file that keeps the decoded arrays."""
     return folder / "svhn.npy"
 
 
-def read(folder):
-    """Return the whole data set.
+def read(folder: Path) -> DataSet:
+    """Return the whole data set, from ``train_32x32.mat`` and ``test_32x32.mat`` in `folder`, official or like them.
 
-    The first call keeps the arrays in a file beside the two, when the folder can be written;
-    later calls map that file, until one of the two changes.
-
-    Parameters
-    ----------
-    folder : Path
-        Holds ``train_32x32.mat`` and ``test_32x32.mat``, the official ones or others like them.
-
-    Returns
-    -------
-    DataSet
-
-    Raises
-    ------
-    DataError
-        When a file is missing or damaged; the message names it.
+    The first call keeps the arrays in a file beside the two, where the folder can be written; later calls map that
+    file, until one of the two changes. DataError names what is missing or damaged.
     """
     paths = sources(folder)
     if not paths:
@@ -79,15 +66,7 @@ def read(folder):
         )
     source = store.fingerprint(paths, FORMAT)
     arrays = store.kept(mapped(folder), source, lambda: _decode(paths))
-    return DataSet(
-        name="svhn",
-        form=str(arrays["form"]),
-        train_images=arrays["train_images"],
-        train_labels=arrays["train_labels"],
-        test_images=arrays["test_images"],
-        test_labels=arrays["test_labels"],
-        class_names=tuple("0123456789"),
-    )
+    return DataSet.of("svhn", arrays, tuple("0123456789"))
 
 
 def _decode(paths):
@@ -98,32 +77,17 @@ def _decode(paths):
     return {"form": "official" if official else "official layout, unverified", **arrays}
 
 
-def pictures(path):
-    """Return the pictures and labels of one file.
+def pictures(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Return the pictures, uint8 ``[n, 32, 32, 3]``, and the digits 0 to 9, int32 ``[n]``, of a MATLAB file.
 
-    Parameters
-    ----------
-    path : Path
-        A MATLAB file (of version 4 to 7.2) with ``X``, uint8 ``[32, 32, 3, n]``, and ``y``,
-        whole numbers from 1 to 10, ``[n, 1]``.
-
-    Returns
-    -------
-    images : numpy.ndarray
-        uint8, shape ``[n, 32, 32, 3]``.
-    labels : numpy.ndarray
-        int32, shape ``[n]``: the digit, 0 to 9.
-
-    Raises
-    ------
-    DataError
-        When it is not such a file.
+    Of version 4 to 7.2, with ``X``, uint8 ``[32, 32, 3, n]``, and ``y``, whole numbers from 1 to 10, ``[n, 1]``; else
+    DataError.
     """
     from scipy.io import loadmat
 
     try:
         content = loadmat(path, variable_names=("X", "y"))
-    except Exception as problem:  # A damaged file can raise nearly anything.
+    except Exception as problem:  # a damaged file can raise nearly anything
         raise _damaged(path, f"it can not be read as a MATLAB file ({problem})") from problem
     missing = [name for name in ("X", "y") if name not in content]
     if missing:

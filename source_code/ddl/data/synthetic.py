@@ -1,25 +1,30 @@
 """A generated data set of CIFAR-10's shape, for machines without the real one.
 
-Each picture shows one of ten figures, shifted, turned, stretched, in any colour on any other, with
-a streak and a blob in front of it and noise over all. Colour and single pixels say little about the
-class, so a linear model does badly, and a convolutional network has to be trained well to do well:
-what the comparisons of the course need. Measured on the test part: nearest mean colour 10 %,
-softmax regression on pixels 22 %, the course's network with batch norm 49 % after two epochs of
-10,000 pictures and 91 % after four of 50,000 (batch 128, momentum, one seed).
+Each picture shows one of ten figures, shifted, turned, stretched, in any colour on any other, with a streak and a blob
+in front of it and noise over all. Colour and single pixels say little about the class, so a linear model does badly and
+a convolutional network has to be trained well, as the comparisons of the course need. Measured on the test part:
+nearest mean colour 10 %, softmax regression on pixels 22 %, the course's network with batch norm 49 % after two epochs
+of 10,000 pictures and 91 % after four of 50,000 (batch 128, momentum, one seed).
 """
+
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ddl.data import store
 from ddl.data.dataset import DataError, DataSet
+from ddl.records.files import locked
 
 __all__ = ["CLASS_NAMES", "cached", "generate", "make", "path", "read"]
 
-VERSION = 2  # A change of the pictures counts up, so that stored ones are made anew.
+VERSION = 2  # of the pictures; a change counts up, so that kept ones are made anew
 WHOLE = {"train": 50_000, "test": 10_000}
 SIDE = 32
-SMALL = 5_000  # Up to so many samples take less than a second, and are made when asked for.
-CHUNK = 500  # Pictures at a time: their float32 arrays stay in the processor's cache.
+SMALL = 5_000  # up to so many samples take less than a second and are made when asked for
+CHUNK = 500  # pictures at a time: their float32 arrays stay in the processor's cache
 
 
 def _square(u, v, _):
@@ -36,8 +41,8 @@ def _cross(u, v, _):
     return np.minimum(0.3 - np.minimum(u, v), 1 - np.maximum(u, v))
 
 
-# Each figure as a function that is positive inside and falls by about one per radius: of the
-# place (u, v) in the figure's own axes, and its distance r from the middle.
+# Each figure as a function that is positive inside and falls by about one per radius, of the place (u, v) in the
+# figure's own axes and its distance r from the middle.
 FIGURES = {
     "disc": lambda u, v, r: 0.95 - r,
     "ring": lambda u, v, r: 0.25 - np.abs(r - 0.75),
@@ -53,23 +58,11 @@ FIGURES = {
 CLASS_NAMES = tuple(FIGURES)
 
 
-def generate(part, samples, seed=0):
-    """Make pictures and labels; fewer samples are the beginning of more.
+def generate(part: str, samples: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Make pictures, uint8 ``[samples, 32, 32, 3]``, and labels, int32 ``[samples]``, of "train" or "test".
 
-    The same on every run with the same NumPy version and kind of processor.
-
-    Parameters
-    ----------
-    part : {"train", "test"}
-    samples : int
-    seed : int
-
-    Returns
-    -------
-    images : numpy.ndarray
-        uint8, shape ``[samples, 32, 32, 3]``.
-    labels : numpy.ndarray
-        int32, shape ``[samples]``; every run of 500 samples has 50 of each class.
+    Fewer samples are the beginning of more, and every 500 have 50 of each class. The same on every run with the same
+    NumPy version and kind of processor.
     """
     images = np.empty((samples, SIDE, SIDE, 3), np.uint8)
     labels = np.empty(samples, np.int32)
@@ -95,13 +88,13 @@ def _chunk(rng):
 
         More often brighter than darker: the first sign of the classes that training finds.
         """
-        way = rng.standard_normal((n, 3), np.float32) + np.float32(0.6)
-        return way * (contrast / np.linalg.norm(way, axis=1))[:, None]
+        direction = rng.standard_normal((n, 3), np.float32) + np.float32(0.6)
+        return direction * (contrast / np.linalg.norm(direction, axis=1))[:, None]
 
     middle, angle = between(11, 20, 2), between(-0.4, 0.4)
     radius, stretch = between(7, 11.5), between(0.8, 1.25)
     u, v = _turned(middle, angle)
-    side = rng.choice(np.array([-1, 1], np.float32), n)  # Mirrored ones are as frequent.
+    side = rng.choice(np.array([-1, 1], np.float32), n)  # mirrored ones are as frequent
     u = u / (side * radius * stretch)[:, None, None]
     v = v / (radius / stretch)[:, None, None]
     inside = np.empty((n, SIDE, SIDE), np.float32)
@@ -150,75 +143,49 @@ def _uneven(rng, n, spread):
 BLEND = np.maximum(0, 1 - np.abs(np.linspace(0, 3, SIDE)[:, None] - np.arange(4)[None, :])).astype(np.float32)
 
 
-def path(folder, seed=0):
+def path(folder: Path, seed: int = 0) -> Path:
     """Return the file that keeps the whole data set."""
     return folder / f"synthetic-{seed}.npy"
 
 
-def cached(folder, seed=0):
+def cached(folder: Path, seed: int = 0) -> store.Arrays | None:
     """Return the kept arrays of the whole data set, mapped into memory, or None."""
     arrays = store.read(path(folder, seed))
     return arrays if arrays and arrays.get("version") == VERSION else None
 
 
-def make(folder, seed=0):
+def make(folder: Path, seed: int = 0) -> None:
     """Generate the whole data set and keep it; about ten seconds. The caller holds the lock."""
     arrays = _parts(WHOLE, seed)
     store.write(path(folder, seed), version=VERSION, **arrays)
 
 
-def read(folder, train_samples=None, test_samples=None, seed=0):
-    """Return the data set, or the beginning of each of its parts.
+def read(folder: Path, train_samples: int | None = None, test_samples: int | None = None, seed: int = 0) -> DataSet:
+    """Return the data set (50,000 and 10,000 samples), or the beginning of each of its parts.
 
-    A request for more than a few thousand samples makes and keeps the whole data set, in one
-    process while others wait for it. Where the folder can not be written, what is asked for is
-    generated each time.
-
-    Parameters
-    ----------
-    folder : Path
-    train_samples, test_samples : int, optional
-        By default 50,000 and 10,000.
-    seed : int
-
-    Returns
-    -------
-    DataSet
-
-    Raises
-    ------
-    DataError
-        When more samples are asked for than there are, or none.
+    A request for more than a few thousand samples makes and keeps the whole data set, in one process while others wait
+    for it. Where the folder can not be written, what is asked for is generated each time. DataError where more samples
+    are asked for than there are, or none.
     """
-    sizes = {"train": train_samples, "test": test_samples}
+    requested = {"train": train_samples, "test": test_samples}
+    sizes = {part: WHOLE[part] if samples is None else samples for part, samples in requested.items()}
     for part, samples in sizes.items():
-        sizes[part] = WHOLE[part] if samples is None else samples
-        if not 0 < sizes[part] <= WHOLE[part]:
+        if not 0 < samples <= WHOLE[part]:
             raise DataError(f"synthetic has {WHOLE[part]} {part} samples: {samples} is not possible.")
-    arrays = cached(folder, seed)
+    arrays: dict[str, Any] | None = cached(folder, seed)
     if arrays is None and sum(sizes.values()) > SMALL:
-        try:
-            with store.locked(folder / "synthetic.lock"):
+        with suppress(OSError):
+            with locked(folder / "synthetic.lock"):
                 if cached(folder, seed) is None:
                     make(folder, seed)
             arrays = cached(folder, seed)
-        except OSError:
-            pass
     if arrays is None:
         arrays = _parts(sizes, seed)
-    return DataSet(
-        name="synthetic",
-        form="generated",
-        class_names=CLASS_NAMES,
-        **{
-            f"{part}_{what}": arrays[f"{part}_{what}"][:samples]
-            for part, samples in sizes.items()
-            for what in ("images", "labels")
-        },
-    )
+    parts = {name: array[: sizes[name.partition("_")[0]]] for name, array in arrays.items() if name != "version"}
+    return DataSet.of("synthetic", parts | {"form": "generated"}, CLASS_NAMES)
 
 
-def _parts(sizes, seed):
+def _parts(sizes: Mapping[str, int], seed: int) -> dict[str, Any]:
     arrays = {}
     for part, samples in sizes.items():
         arrays[f"{part}_images"], arrays[f"{part}_labels"] = generate(part, samples, seed)

@@ -34,7 +34,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ddl.errors import CourseError
-from ddl.records.jsonfiles import FULL, append_json_line, read_json, write_json, write_text
+from ddl.records import files
+from ddl.records.jsonfiles import FULL, append_json_line, read_json, write_json
 from ddl.records.paths import runs_dir
 
 __all__ = ["RunFolder", "StorageError", "processes_of", "stack_of", "start_of"]
@@ -113,7 +114,7 @@ class RunFolder:
 
     def write_text(self, path, text):
         """Write one file of this folder whole or not at all."""
-        self._keep(path, lambda: write_text(path, text))
+        self._keep(path, lambda: files.write(path, text))
 
     def write_json(self, path, mapping):
         """Write one JSON file of this folder whole or not at all."""

@@ -1,6 +1,5 @@
 """JSON files: whole ones, and files of lines that grow."""
 
-import contextlib
 import errno
 import json
 import math
@@ -8,6 +7,7 @@ import os
 from pathlib import Path
 
 from ddl.errors import CourseError
+from ddl.records import files
 
 __all__ = [
     "DamagedFile",
@@ -57,18 +57,7 @@ def _finite(value):
 
 def write_json(path, mapping):
     """Write `mapping` to `path` whole or not at all: a reader never sees half a file."""
-    write_text(path, json.dumps(_finite(mapping), indent=1, allow_nan=False) + "\n")
-
-
-def write_text(path, text):
-    path = Path(path)
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        part.write_text(text)
-        os.replace(part, path)
-    finally:
-        with contextlib.suppress(OSError):  # such as a read-only disk, where there is none
-            part.unlink()
+    files.write(path, json.dumps(_finite(mapping), indent=1, allow_nan=False) + "\n")
 
 
 def read_json(path, needs=None):

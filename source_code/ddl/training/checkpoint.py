@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ddl.records.files import replacing
 from ddl.records.folder import RunFolder, StorageError
 from ddl.records.paths import runs_dir
 from ddl.training.recipes import SettingError
@@ -77,18 +78,12 @@ def save(variables, state, settings):
         If it cannot be written, as on a full disk; the one before is still there.
     """
     path = folder() / FILE
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
     arrays = {f"variable_{index}": variable.numpy() for index, variable in enumerate(variables)}
     try:
-        with open(part, "wb") as file:
+        with replacing(path, durable=True) as file:
             np.savez(file, text=json.dumps({"state": state, "settings": settings}), **arrays)
-            file.flush()
-            os.fsync(file.fileno())  # a node that fails must not leave the name of an empty file
-        os.replace(part, path)
     except OSError as error:
         raise StorageError(error, path) from error
-    finally:
-        part.unlink(missing_ok=True)
     return path
 
 

@@ -1,0 +1,78 @@
+"""Files that appear whole or not at all, and one lock for the processes of a machine."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from ddl.records import files
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "kept"
+    path.write_text("old")
+    return path
+
+
+@pytest.mark.parametrize("content", ["grün\n", b"\xff\0"])
+def test_a_file_is_replaced(path, content):
+    files.write(path, content)
+    assert path.read_bytes() == (content.encode() if isinstance(content, str) else content)
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_a_reader_finds_the_old_file_until_the_new_one_is_whole(path):
+    with files.replacing(path, durable=True) as file:
+        file.write(b"new")
+        file.flush()
+        assert path.read_text() == "old"
+    assert path.read_text() == "new"
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(errno.ENOSPC, "No space left on device")])
+def test_a_block_that_fails_leaves_the_old_file_alone(path, error):
+    with pytest.raises(type(error)) as raised:
+        with files.replacing(path) as file:
+            file.write(b"half")
+            raise error
+    assert path.read_text() == "old" and os.listdir(path.parent) == [path.name]
+    assert getattr(raised.value, "filename", str(path)) == str(path)
+
+
+def test_a_folder_that_is_missing_is_told_by_the_files_name(tmp_path):
+    with pytest.raises(FileNotFoundError, match="nowhere/kept'"):
+        files.write(tmp_path / "nowhere" / "kept", "new")
+
+
+def test_another_file_of_the_block_that_fails_keeps_its_name(path):
+    with pytest.raises(FileNotFoundError, match="/source"):
+        with files.replacing(path) as file:
+            file.write((path.parent / "source").read_bytes())
+
+
+HOLD = "import sys, time; from ddl.records.files import locked\nwith locked(sys.argv[1]): print(flush=True); time.sleep(60)"
+
+
+def test_a_lock_that_is_held_is_told_and_free_when_its_holder_dies(tmp_path):
+    class Busy(Exception):
+        pass
+
+    def busy():
+        raise Busy
+
+    path = tmp_path / "new folder" / "lock"
+    holder = subprocess.Popen([sys.executable, "-c", HOLD, path], stdout=subprocess.PIPE)
+    try:
+        holder.stdout.readline()
+        with pytest.raises(Busy), files.locked(path, busy):
+            pytest.fail("it is held by another process")
+        with files.locked(path, lambda: holder.send_signal(signal.SIGKILL)):
+            assert holder.wait(10) == -signal.SIGKILL
+    finally:
+        holder.kill()
+        holder.communicate()
+    with files.locked(path, busy):
+        pass
