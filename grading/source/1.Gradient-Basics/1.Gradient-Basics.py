@@ -9,21 +9,21 @@
 # | hardware | two cores |
 # | before this | [Start_Here](../Start_Here.ipynb); school calculus; Python |
 #
-# You train the smallest model there is, one weight, by hand. Then you
-# average: over points, over batches, over workers, round a ring, and at the
-# end on two real Horovod ranks, whose numbers must equal yours.
+# You train the smallest model there is, a single weight, by hand. Then you
+# average: over points, over batches, over workers, round a ring, and finally on
+# two real Horovod ranks, whose numbers must equal yours.
 
 # %% [markdown]
 # ## How this lesson works
 #
-# - **Questions** are numbered, with their points. Write code where it says
-#   `YOUR CODE HERE` and words where it says `YOUR ANSWER HERE`. The cell after
-#   your code has tests: no error means passed. There are further tests that you
-#   don't see.
+# - **Questions** are numbered and show their points. Write code where it says
+#   `YOUR CODE HERE`, and words where it says `YOUR ANSWER HERE`. The cell after
+#   your code contains tests: if it raises no error, you have passed them. There
+#   are more tests, which you don't see.
 # - **Predict first**: put your guess into a `guess` cell before you run on. It
-#   is shown beside what came out, and it is not marked.
+#   is shown beside the result. Guesses are not marked.
 # - Cells that draw do not need your answers, so you can look ahead.
-# - `check()` at the end says which questions pass so far.
+# - `check()` at the end tells you which questions pass so far.
 
 # %% tags=["parameters"]
 size = "reader"  # "smoke" only checks that everything runs
@@ -52,15 +52,15 @@ print("ddl", ddl.__version__)
 # %% [markdown]
 # ## 1. A model of one weight, and its loss
 #
-# The model is a line through the origin: $y_\text{pred} = m x$. There is one
-# weight, $m$, to learn. The first data set has four points, `easy` above. Which
-# $m$ predicts it best?
+# The model is a line through the origin: $y_\text{pred} = m x$. It has one
+# weight to learn, $m$. The first data set is `easy`, the four points above.
+# Which $m$ predicts it best?
 
 # %% [markdown] nbgrader={"grade": false, "grade_id": "q01_best_weight_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # **Question 1** (1 point)
 #
 # The best weight for `easy` is $m = 1$. How can you see that from the four
-# points alone, without any further mathematics?
+# points alone, without any calculation?
 #
 # === BEGIN MARK SCHEME ===
 # 1 point: says that y equals x at every point, so that m = 1 predicts all four
@@ -70,46 +70,47 @@ print("ddl", ddl.__version__)
 
 # %% [markdown] nbgrader={"grade": true, "grade_id": "q01_best_weight", "locked": false, "points": 1, "schema_version": 3, "solution": true, "task": false}
 # ### BEGIN SOLUTION
-# At each of the four points y is equal to x. With m = 1 the model predicts
-# y = x, so it is right at all four; and being right everywhere cannot be beaten.
+# At each of the four points y equals x. With m = 1 the model predicts y = x, so
+# it is right at all four points, and nothing can be better than that.
 # ### END SOLUTION
 
 # %% [markdown]
 # Usually no weight is right everywhere. So we choose a number that says how
-# wrong a weight is, the **loss**, and look for the weight with the lowest. Ours
-# is the mean squared error over the $N$ points:
+# wrong a weight is, the **loss**, and look for the weight with the lowest loss.
+# Ours is the mean squared error over the $N$ points:
 #
 # $$\text{loss}(m) = \frac{1}{N}\sum_{i=1}^{N} (y_i - m x_i)^2
 # = \sum_{i=1}^{N} \underbrace{\frac{(y_i - m x_i)^2}{N}}_{\text{point } i}$$
 #
-# So the loss is a sum of parts, one for each point. Everything below rests on
+# So the loss is a sum with one part for each point. Everything below rests on
 # that.
 
 # %% [markdown] nbgrader={"grade": false, "grade_id": "q02_never_negative_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # **Question 2** (1 point)
 #
-# Can the loss be negative, or one point's part of it? Say why or why not, and
-# whether that makes sense for a number that measures how wrong a model is.
+# Can the loss be negative? Can one point's part of it? Explain why or why not,
+# and whether that makes sense for a number that measures how wrong a model is.
 #
 # === BEGIN MARK SCHEME ===
-# Half a point: a square of a real number is never negative; N is positive, so
-# neither are the parts, nor their sum. Half a point: sense of it, such as
-# "0 means right everywhere, and nothing is better than that".
+# Half a point: the square of a real number is never negative, and N is
+# positive, so neither the parts nor their sum can be negative. Half a point: a
+# sensible interpretation, such as "0 means right everywhere, and nothing is
+# better than that".
 # === END MARK SCHEME ===
 
 # %% [markdown] nbgrader={"grade": true, "grade_id": "q02_never_negative", "locked": false, "points": 1, "schema_version": 3, "solution": true, "task": false}
 # ### BEGIN SOLUTION
-# No. Each part is a square divided by the positive number N, so it is 0 or
-# more, and so is the sum of them. That makes sense: 0 means that all predictions
-# are right, and there is no way to be better than right.
+# No. Each part is a square divided by the positive number N, so it is at least
+# 0, and so is their sum. That makes sense: 0 means that all predictions are
+# right, and nothing is better than right.
 # ### END SOLUTION
 
 # %% [markdown]
-# **Predict first.** At $m = 2$ the model is twice too steep for `easy`. Which
-# share of the loss comes from the point with $x = 4$ alone, in percent?
+# **Predict first.** At $m = 2$ the model is twice as steep as `easy`. What
+# percentage of the loss comes from the point with $x = 4$ alone?
 
 # %% tags=["demo"]
-guess_share = None  # a number of percent
+guess_share = None  # a percentage
 
 # %% tags=["demo"]
 last = descent.loss(2, easy[3:]) / 4
@@ -122,12 +123,12 @@ beside(guess_share, share, "share of the point x = 4, in percent")
 #
 # **Question 3** (2 points)
 #
-# Compute by hand, for $m = 2$ and the four points of `easy` in their order
-# ($N = 4$):
+# Compute these by hand, for $m = 2$ and the four points of `easy` in their
+# order ($N = 4$):
 #
 # - `table_ypred`: a list of the four predictions;
 # - `table_loss_point`: a list of each point's part of the loss;
-# - `table_loss_mse`: the loss, one number.
+# - `table_loss_mse`: the loss, a single number.
 
 # %% nbgrader={"grade": false, "grade_id": "q03_table", "locked": false, "schema_version": 3, "solution": true, "task": false} tags=["raises-exception"]
 # table_ypred = [?, ?, ?, ?]
@@ -161,8 +162,8 @@ assert math.isclose(table_loss_mse, 7.5)
 # **Question 4** (2 points)
 #
 # Write `loss_mse(m, dataset)`. It takes a weight and a list of points
-# `[(x, y), ...]`, and returns the loss, a float. The mean of no points means
-# nothing: for an empty list, raise a `ValueError`.
+# `[(x, y), ...]`, and returns the loss as a float. A mean over no points is not
+# defined: for an empty list, raise a `ValueError`.
 
 # %% nbgrader={"grade": false, "grade_id": "q04_loss_mse", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def loss_mse(m, dataset):
@@ -193,16 +194,16 @@ try:
 except ValueError:
     pass
 else:
-    raise AssertionError("an empty data set should be a ValueError")
+    raise AssertionError("an empty data set should raise a ValueError")
 ### END HIDDEN TESTS
 
 # %% [markdown]
 # ## 2. The gradient
 #
-# Which way is down? The slope of the loss tells: where it is positive, a smaller
-# $m$ has a lower loss. With many weights there is a slope for each, and all of
-# them together are the **gradient**. Here it is one number. By the chain rule,
-# for one point's part,
+# Which way is down? The slope of the loss tells you: where it is positive, a
+# smaller $m$ has a lower loss. A model with many weights has a slope for each
+# of them; together they are the **gradient**. Here it is a single number. By
+# the chain rule, the gradient of one point's part is
 #
 # $$\frac{\partial}{\partial m}\,\frac{(y - m x)^2}{N}
 # = \frac{-2x\,(y - m x)}{N}.$$
@@ -225,9 +226,9 @@ beside(guess_gradient, descent.gradient(1.5, easy), "gradient at m = 1.5")
 # Write two functions:
 #
 # - `grad_point(m, data, N)`: the gradient of one point's part. `data` is one
-#   pair `(x, y)`, and `N` the number that the loss divides by.
+#   pair `(x, y)`, and `N` is the number by which the loss divides.
 # - `grad_multi(m, data)`: the gradient of the whole loss. `data` is a list of
-#   pairs. An empty list is a `ValueError`, as before.
+#   pairs. As before, raise a `ValueError` for an empty list.
 
 # %% nbgrader={"grade": false, "grade_id": "q05_gradients", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def grad_point(m, data, N):
@@ -268,14 +269,14 @@ try:
 except ValueError:
     pass
 else:
-    raise AssertionError("an empty data set should be a ValueError")
+    raise AssertionError("an empty data set should raise a ValueError")
 ### END HIDDEN TESTS
 
 # %% [markdown] nbgrader={"grade": false, "grade_id": "q05_sum_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # **Question 5, in words** (1 point)
 #
-# May `grad_multi` be written by calling `grad_point` for each point and adding
-# up? Which rule of calculus allows it, or forbids it?
+# Is it correct to write `grad_multi` by calling `grad_point` for each point and
+# adding up the results? Which rule of calculus allows or forbids it?
 #
 # === BEGIN MARK SCHEME ===
 # 1 point: yes, because the loss is a sum of the points' parts, and the
@@ -297,20 +298,20 @@ else:
 #
 # $$m \leftarrow m - \text{lr} \cdot \text{gradient}$$
 #
-# The **learning rate** lr says how long a step is. Where the slope is steep the
-# step is long; near the minimum, where it is flat, it is short.
+# The **learning rate** lr scales the step. Where the slope is steep, the step
+# is long; near the minimum, where the slope is flat, it is short.
 #
 # **Question 6** (3 points)
 #
 # Write `train_loop(m, lr, dataset, iterations)`, which returns the weight after
-# so many iterations. An iteration takes **one** point, computes its gradient
-# with $N = 1$, and steps. The points come in order, and from the first again
-# after the last. No iterations leave `m` as it was; with an empty `dataset`
-# there is nothing to train on: a `ValueError`.
+# that many iterations. Each iteration takes **one** point, computes its
+# gradient with $N = 1$, and steps. Take the points in order; after the last
+# one, start again with the first. With zero iterations, return `m` unchanged.
+# With an empty `dataset` there is nothing to train on: raise a `ValueError`.
 
 # %% nbgrader={"grade": false, "grade_id": "q06_train_loop", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def train_loop(m, lr, dataset, iterations):
-    """Return the weight after so many steps, a point each, in turn."""
+    """Return the weight after `iterations` steps, one point each."""
     ### BEGIN SOLUTION
     if not dataset:
         raise ValueError("there are no points to train on")
@@ -339,7 +340,7 @@ value = train_loop(m, 0.1, mixed, 8)
 for x, y in mixed + mixed[:2]:
     m += 0.2 * x * (y - m * x)
 assert math.isclose(value, m, rel_tol=1e-6)
-# No gradient, small ones and huge ones: it goes on.
+# Zero, tiny and huge gradients: training goes on.
 assert math.isclose(train_loop(0, 0.25, [(1, 0), (1, 2)], 4), 1.25)
 value = train_loop(0, 1000, [(0.01, 0.02)], 20)
 assert math.isclose(value, 2 - 2 * 0.8**20, rel_tol=1e-5)
@@ -352,16 +353,16 @@ try:
 except ValueError:
     pass
 else:
-    raise AssertionError("an empty data set should be a ValueError")
+    raise AssertionError("an empty data set should raise a ValueError")
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Look at it. In the next picture every step takes all four points of `easy`,
-# so that the steps lie on the loss curve.
+# Now look at it. In the next figure every step uses all four points of `easy`,
+# so the steps lie on the loss curve.
 #
 # **Predict first.** The curve is a parabola. At a small learning rate the steps
-# creep down one side. As it grows they jump across, and at some rate they climb
-# out. At which learning rate does that begin?
+# creep down one side. At larger rates they jump from side to side, and at some
+# rate they start to climb out. At which learning rate does that begin?
 
 # %% tags=["demo"]
 guess_limit = None  # a learning rate
@@ -375,59 +376,61 @@ plot.slider(
 beside(guess_limit, descent.rate_limit(easy), "learning rate, diverges from")
 
 # %% [markdown]
-# Why there? With $\text{loss}'(m) = 2\,\overline{x^2}\,(m - m^*)$, a step
-# multiplies the distance to the best weight $m^*$ by the same number every time:
+# Why there? Since $\text{loss}'(m) = 2\,\overline{x^2}\,(m - m^*)$, each step
+# multiplies the distance to the best weight $m^*$ by the same number:
 #
 # $$m - m^* \;\to\; (1 - 2\,\text{lr}\,\overline{x^2})\,(m - m^*).$$
 #
-# That factor stands over the right panel. Between 0 and 1 the steps creep,
-# between −1 and 0 they jump across and still get closer. Beyond −1, from
+# The right panel shows that factor as its title. Between 0 and 1 the steps
+# creep; between −1 and 0 they jump across and still get closer. Beyond −1, from
 # $\text{lr} = 1/\overline{x^2}$ on, every jump is longer than the one before:
 # training **diverges**.
 #
-# The same holds point by point. Training that takes one point at a time
-# multiplies the distance by $1 - 2\,\text{lr}\,x^2$ in each step, with the
-# $x$ of that step.
+# The same holds point by point. If training takes one point at a time, each
+# step multiplies the distance by $1 - 2\,\text{lr}\,x^2$, with the $x$ of that
+# step.
 
 # %% [markdown] nbgrader={"grade": false, "grade_id": "q07_tiny_rate_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # **Question 7** (1 point)
 #
 # Run `train_loop(0, 1e-9, [(1, 2), (2, 6), (3, 7), (4, 4)], 4)` in a cell of
 # your own. What happens when the learning rate is far too low? Describe it, and
-# say what it costs in practice.
+# say what that costs in practice.
 #
 # === BEGIN MARK SCHEME ===
-# Half a point: the weight hardly moves from 0 (about 1e-7): each step is lr
-# times the gradient. Half a point: it is going the right way but would need a
-# huge number of iterations, so time or compute is wasted.
+# Half a point: the weight hardly moves from 0 (to about 1e-7), since each step
+# is lr times the gradient. Half a point: it moves in the right direction but
+# would need a huge number of iterations, so time or compute is wasted.
 # === END MARK SCHEME ===
 
 # %% [markdown] nbgrader={"grade": true, "grade_id": "q07_tiny_rate", "locked": false, "points": 1, "schema_version": 3, "solution": true, "task": false}
 # ### BEGIN SOLUTION
-# The weight ends at about 1e-7: it hardly moved. Every step has the right
-# direction, but its length is the gradient times 1e-9. It would take hundreds of
-# millions of steps to arrive. Nothing fails; the time is wasted.
+# The weight ends at about 1e-7, so it hardly moved. Every step has the right
+# direction, but its length is the gradient times 1e-9. It would take hundreds
+# of millions of steps to arrive. Nothing fails; the time is just wasted.
 # ### END SOLUTION
 
 # %% [markdown] nbgrader={"grade": false, "grade_id": "q08_huge_rate_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # **Question 8** (2 points)
 #
 # Run `train_loop(0, 10, [(1, 1), (2, 2), (3, 3), (4, 4)], 4)` in a cell of your
-# own. What happens when the learning rate is far too high? Describe the weights
-# on the way, and use the factor $1 - 2\,\text{lr}\,x^2$ to say why.
+# own. What happens when the learning rate is far too high? Describe how the
+# weight changes along the way, and use the factor $1 - 2\,\text{lr}\,x^2$ to
+# explain it.
 #
 # === BEGIN MARK SCHEME ===
-# 1 point: every step jumps over the best weight and lands farther away, on the
+# 1 point: every step jumps over the best weight and lands farther away on the
 # other side; about -86 million after four steps. 1 point: the factors are -19,
-# -79, -179, -319; their size is over 1, so distances grow.
+# -79, -179, -319; their absolute values exceed 1, so the distance grows.
 # === END MARK SCHEME ===
 
 # %% [markdown] nbgrader={"grade": true, "grade_id": "q08_huge_rate", "locked": false, "points": 2, "schema_version": 3, "solution": true, "task": false}
 # ### BEGIN SOLUTION
 # The weight explodes: 20, −1500, about 269,000, about −86 million. Each step
 # points the right way but jumps over the best weight and lands farther out on
-# the other side. The factors are 1 − 20x²: −19, −79, −179, −319. Their sizes are
-# all over 1, so the distance to the best weight grows in every step.
+# the other side. The factors are 1 − 20x²: −19, −79, −179, −319. Their absolute
+# values are all above 1, so the distance to the best weight grows in every
+# step.
 # ### END SOLUTION
 
 # %% [markdown]
@@ -435,7 +438,7 @@ beside(guess_limit, descent.rate_limit(easy), "learning rate, diverges from")
 #
 # The points of `noisy` lie around the same line, and its best weight is still
 # exactly 1. But no weight is right everywhere any more, so each point pulls the
-# weight its own way.
+# weight in its own direction.
 #
 # **Predict first.** At learning rate 0.128, single-point training on `easy`
 # ends at 1. Where does it end on `noisy`?
@@ -452,24 +455,24 @@ beside(guess_noisy, ends, "weight after 1000 steps on `noisy`")
 # **Question 9** (2 points)
 #
 # With your own `train_loop`, train on `noisy` from $m = 0$ for 1000 iterations
-# with the learning rates 0.001, 0.002, 0.004, and so on, doubling up to 0.256.
-# Which diverge? Which end at the best weight, 1, or very near it? What do those
-# in between do? Try to say why.
+# at the learning rates 0.001, 0.002, 0.004, and so on, doubling up to 0.256.
+# Which rates diverge? Which end at or very near the best weight, 1? What
+# happens at those in between? Try to explain why.
 #
 # === BEGIN MARK SCHEME ===
-# Half a point: only 0.256 diverges. Half a point: the lowest (0.001 to about
-# 0.004) end within a few percent of 1. 1 point: those in between end at a fixed
-# wrong weight (0.016: 1.23; 0.128: 5.68), because single points pull
-# differently, the last one most recently. Don't accept that labels cause the
-# divergence.
+# Half a point: only 0.256 diverges. Half a point: the lowest rates (0.001 to
+# about 0.004) end within a few percent of 1. 1 point: those in between end at a
+# fixed wrong weight (0.016: 1.23; 0.128: 5.68), because each point pulls in a
+# different direction, and the last one pulled most recently. Don't accept that
+# labels cause the divergence.
 # === END MARK SCHEME ===
 
 # %% [markdown] nbgrader={"grade": true, "grade_id": "q09_rates", "locked": false, "points": 2, "schema_version": 3, "solution": true, "task": false}
 # ### BEGIN SOLUTION
 # Only 0.256 diverges. 0.001, 0.002 and 0.004 end at 1.01 to 1.05. In between,
-# training settles, but aside: 1.10, 1.23, 1.58, 3.04, 5.68. There the weight
-# goes round in a cycle: each point pulls it towards its own best weight, the
-# longer the step the farther, and we look after the pull of the last point,
+# training settles, but away from 1: 1.10, 1.23, 1.58, 3.04, 5.68. There the
+# weight goes round in a cycle: each point pulls it towards its own best weight,
+# farther with longer steps, and we look just after the pull of the last point,
 # (4, 6.25).
 # ### END SOLUTION
 
@@ -477,14 +480,14 @@ beside(guess_noisy, ends, "weight after 1000 steps on `noisy`")
 plot.plot_training({"easy": easy, "noisy": noisy}, lr=0.016)
 
 # %% [markdown]
-# The two data sets have the same $x$ and different $y$. Both trainings arrive
-# equally fast. `easy` comes to rest; `noisy` goes round in a **limit cycle** and
-# never rests. Is noise what makes training diverge, then? Compute it: over a
-# pass, the distance from the cycle is multiplied by
+# The two data sets have the same $x$ and different $y$. Training settles
+# equally fast on both. On `easy` it comes to rest; on `noisy` it goes round in
+# a **limit cycle** and never rests. So is it noise that makes training diverge?
+# Compute it: each pass multiplies the distance from the cycle by
 #
 # $$\prod_i \left(1 - 2\,\text{lr}\,x_i^2\right),$$
 #
-# and there is no $y$ in it.
+# and there is no $y$ in that product.
 
 # %% tags=["demo"]
 rates = [0.001 * 2**k for k in range(9)]
@@ -500,27 +503,27 @@ for name, data in (("easy", easy), ("noisy", noisy)):
 pd.DataFrame(table).round(3)
 
 # %% [markdown]
-# The factors agree, row by row: **what diverges is set by the $x$ alone**, and
-# labels, however noisy, change nothing about it. What the labels set is **where
-# training settles**: the higher the rate, the farther aside. The rows near the
-# end still *settle*, only nowhere useful.
+# The factors agree, row by row: **the $x$ alone decide what diverges**. Labels,
+# however noisy, make no difference to it. What the labels decide is **where
+# training settles**: the higher the rate, the farther from the best weight. The
+# last rows before divergence still *settle*, but nowhere useful.
 #
-# So noise does limit the learning rate, long before divergence does. Make the
-# noise smaller, and a higher rate becomes usable. That is what averaging does.
+# So noise does limit the learning rate, long before divergence does. Reduce the
+# noise, and a higher rate becomes usable. That is what averaging does.
 
 # %% [markdown]
 # ## 5. Batches: averaging over points
 #
 # Instead of stepping after every point, take the gradients of several points at
-# one and the same weight, average them, and take one step. Those points are a
+# the same weight, average them, and take one step. Those points are a
 # **batch**.
 #
 # **Question 10** (2 points)
 #
 # By hand or by code, at $m = 2$ for the four points of `noisy`:
 #
-# - `table_grad_point`: a list of `grad_point` of each point, with $N = 1$;
-# - `table_grad_multi`: a list of `grad_multi` of two batches, the first two
+# - `table_grad_point`: a list with `grad_point` of each point, where $N = 1$;
+# - `table_grad_multi`: a list with `grad_multi` of two batches: the first two
 #   points and the last two.
 
 # %% nbgrader={"grade": false, "grade_id": "q10_table", "locked": false, "schema_version": 3, "solution": true, "task": false} tags=["raises-exception"]
@@ -553,36 +556,36 @@ for given, right in zip(table_grad_multi, [8, 22], strict=True):
 # %% [markdown] nbgrader={"grade": false, "grade_id": "q10_scale_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # **Question 10, in words** (1 point)
 #
-# How many times larger is the largest gradient than the smallest, in the first
-# list and in the second? What did averaging do, and what did it leave as it was?
+# In each of the two lists, how many times larger is the largest gradient than
+# the smallest? What did averaging change, and what did it leave unchanged?
 #
 # === BEGIN MARK SCHEME ===
 # Half a point: 30/4 = 7.5 against 22/8 = 2.75. Half a point: averaging brings
-# gradients closer together (less noise), while their mean, the gradient of the
-# whole data set (15), stays. Accept any clear words for one of the two effects
-# if the numbers are right.
+# the gradients closer together (less noise), while their mean, the gradient of
+# the whole data set (15), stays the same. Accept any clear description of one
+# of the two effects if the numbers are right.
 # === END MARK SCHEME ===
 
 # %% [markdown] nbgrader={"grade": true, "grade_id": "q10_scale", "locked": false, "points": 1, "schema_version": 3, "solution": true, "task": false}
 # ### BEGIN SOLUTION
-# 7.5 times (30 against 4), and 2.75 times (22 against 8). Averaging pulled the
-# gradients together: a large and a small one partly cancel. Their mean stayed:
-# 15, the gradient of all four points.
+# 7.5 times (30 against 4) and 2.75 times (22 against 8). Averaging pulled the
+# gradients together, because large and small ones partly cancel. Their mean
+# stayed the same: 15, the gradient of all four points.
 # ### END SOLUTION
 
 # %% tags=["demo"]
 plot.plot_average(many, m=1.5, sizes=sizes)
 
 # %% [markdown]
-# The same with 64 generated points: batch gradients crowd around the gradient of
-# all points. How fast?
+# Now the same with 64 generated points. The batch gradients crowd around the
+# gradient of all points. How fast?
 #
-# **Predict first.** Draw batches of 16 points at random. How many times narrower
-# is the spread (the standard deviation) of their gradients than that of single
-# points?
+# **Predict first.** Draw batches of 16 points at random. How many times
+# narrower is the spread (the standard deviation) of their gradients than the
+# spread of single-point gradients?
 
 # %% tags=["demo"]
-guess_narrower = None  # a number of times
+guess_narrower = None  # how many times
 
 # %% tags=["demo"]
 one, sixteen = (
@@ -595,26 +598,27 @@ beside(guess_narrower, one / sixteen, "times narrower, measured")
 plot.plot_spread(many, m=1.5, sizes=sizes, draws=draws)
 
 # %% [markdown]
-# Sixteen points, about a quarter of the spread: averaging $B$ independent
-# gradients divides the spread by $\sqrt{B}$. Half the noise costs four times the
-# points.
+# With sixteen points the spread is about a quarter: averaging $B$ independent
+# gradients divides the spread by $\sqrt{B}$. To halve the noise you need four
+# times the points.
 #
-# Without replacement, as an epoch deals its points out, the spread falls faster
-# still, by $\sqrt{(n-B)/(n-1)}$, and a batch of all $n$ points has none. While
-# batches are small against the data set, the two are alike.
+# If points are drawn without replacement, as in an epoch, the spread is smaller
+# still, by a factor of $\sqrt{(n-B)/(n-1)}$, and a batch of all $n$ points has
+# none. As long as batches are small compared with the data set, the two are
+# alike.
 
 # %% [markdown]
 # **Question 11** (2 points)
 #
-# Write `train_loop_batches(m, lr, dataset, iterations)`. It is `train_loop`, but
-# `dataset` is now a list of **batches**, each a list of points. An iteration
-# takes the next batch and steps once, along the gradient of the batch. After the
-# last batch comes the first again. Batches may differ in size. No batches at all
-# are a `ValueError`.
+# Write `train_loop_batches(m, lr, dataset, iterations)`. It works like
+# `train_loop`, but `dataset` is now a list of **batches**, each of them a list
+# of points. Each iteration takes the next batch and steps once, along that
+# batch's gradient. After the last batch, start again with the first. Batches
+# may differ in size. If there are no batches at all, raise a `ValueError`.
 
 # %% nbgrader={"grade": false, "grade_id": "q11_train_loop_batches", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def train_loop_batches(m, lr, dataset, iterations):
-    """Return the weight after so many steps, a batch each, in turn."""
+    """Return the weight after `iterations` steps, one batch each."""
     ### BEGIN SOLUTION
     if not dataset:
         raise ValueError("there are no batches to train on")
@@ -653,18 +657,18 @@ try:
 except ValueError:
     pass
 else:
-    raise AssertionError("no batches should be a ValueError")
+    raise AssertionError("no batches should raise a ValueError")
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# What do larger batches buy? The map below computes, for each learning rate and
-# batch size, where training on the 64 points ends.
+# What do larger batches buy? For each learning rate and batch size, the map
+# below shows where training on the 64 points ends.
 #
-# **Predict first.** Single points diverge from some learning rate on. Batches of
-# 64 diverge from how many times that rate on?
+# **Predict first.** Training on single points diverges from some learning rate
+# on. From how many times that rate on do batches of 64 diverge?
 
 # %% tags=["demo"]
-guess_times = None  # a number of times
+guess_times = None  # how many times
 
 # %% tags=["demo"]
 def highest(size):
@@ -680,35 +684,36 @@ beside(guess_times, highest(64) / highest(1), "times the learning rate")
 plot.plot_map(many, sizes)
 
 # %% [markdown]
-# - The border to **diverges** hardly moves with the batch size; it may even come
-#   closer. It is set by the $x$, and averaging does not change those.
-# - The border to **converges** runs along the dashed line: twice the batch,
-#   twice the learning rate, equally far from the best weight. A batch of $B$ at
-#   rate $B\,\text{lr}$ does in one step about what $B$ points did in $B$.
+# - The border to **diverges** hardly moves with the batch size; it may even
+#   come closer. It depends on the $x$, and averaging does not change those.
+# - The border to **converges** runs along the dashed line: with twice the batch
+#   and twice the learning rate, training ends equally far from the best weight.
+#   A batch of $B$ at rate $B\,\text{lr}$ does in one step about what $B$ single
+#   points do in $B$ steps.
 #
-# That is why averaging speeds training up: not because higher rates become
-# *possible*, but because they become *usable*. Goyal et al. (2017) call the
-# dashed line the **linear scaling rule**, and on the map you see it end, at the
+# That is why averaging speeds up training: it does not make higher rates
+# *possible*, it makes them *usable*. Goyal et al. (2017) call the dashed line
+# the **linear scaling rule**. On the map you can see where it ends: at the
 # other border.
 
 # %% [markdown]
 # ## 6. What ends linear scaling
 #
-# Often memory is blamed: a larger batch does not fit. But memory only limits
-# what is computed *at once* (section 8). What ends the rule is that noise has
-# been averaged away. Once it is small against the gradient, the curvature of the
-# loss limits the step, and averaging more changes nothing.
+# People often blame memory: a larger batch does not fit. But memory only limits
+# what is computed *at once* (section 8). The rule ends where the noise has been
+# averaged away. Once the noise is small compared with the gradient, the
+# curvature of the loss limits the step, and more averaging changes nothing.
 #
-# The **gradient noise scale** says when: the variance of single-point gradients
-# over the squared gradient. McCandlish et al. (2018, equation 2.6) give the best
-# learning rate for a single step, $1/(1 + \text{noise scale}/B)$ of the best
-# without noise.
+# The **gradient noise scale** tells you when: it is the variance of
+# single-point gradients divided by the squared gradient. McCandlish et al.
+# (2018, equation 2.6) give the best learning rate for a single step as
+# $1/(1 + \text{noise scale}/B)$ times the best rate without noise.
 #
-# **Predict first.** Far from the minimum, at $m = 0$, the batch grows from 16 to
-# 256. How many times larger is the best learning rate?
+# **Predict first.** Far from the minimum, at $m = 0$, the batch grows from 16
+# to 256. How many times larger does the best learning rate become?
 
 # %% tags=["demo"]
-guess_best = None  # a number of times
+guess_best = None  # how many times
 
 # %% tags=["demo"]
 b16, b256 = (descent.best_rate(0, many, count) for count in (16, 256))
@@ -718,22 +723,23 @@ beside(guess_best, b256 / b16, "times the learning rate, tried")
 plot.plot_best_rate(many, weights=(0, 1.5, 1.15), sizes=(1, 4, 16, 64, 256))
 
 # %% [markdown]
-# Far from the minimum all points agree, the noise scale is below 1, and hardly
-# any batch is worth it. Near the minimum the gradient shrinks while the points
-# go on disagreeing. The noise scale is large, and the best rate grows in
-# proportion to the batch, until the batch reaches the noise scale. Beyond it, a
-# larger batch costs more and brings little.
+# Far from the minimum all points agree: the noise scale is below 1, and hardly
+# any batch is worth its cost. Near the minimum the gradient shrinks, while the
+# points disagree as much as before. The noise scale is large, and the best rate
+# grows in proportion to the batch, until the batch reaches the noise scale.
+# Beyond that, a larger batch costs more and brings little.
 #
-# In this model one number does it all. In a network noise and curvature differ
-# by direction, and the noise scale is an estimate. Lesson 4 measures it.
+# In this model one number describes it all. In a network, noise and curvature
+# depend on the direction, and the noise scale is only an estimate. Lesson 4
+# measures it.
 
 # %% [markdown]
 # ## 7. Workers: averaging over shards
 #
-# **Data-parallel training**: each worker has a copy of the weight and its own
-# part of the data, a **shard**. In each step every worker computes the gradient
-# of a batch of its own; the workers average their gradients; each takes the same
-# step. So the copies stay equal.
+# In **data-parallel training**, each worker has a copy of the weight and its
+# own part of the data, a **shard**. In each step every worker computes the
+# gradient of one of its own batches. The workers average their gradients, and
+# all take the same step. So the copies stay equal.
 #
 # **Question 12** (4 points)
 #
@@ -741,15 +747,15 @@ plot.plot_best_rate(many, weights=(0, 1.5, 1.15), sizes=(1, 4, 16, 64, 256))
 #
 # - `worker_gradient(m, data)`: one worker's gradient of one batch;
 # - `average_gradients(gradients)`: the mean of the workers' gradients. **Each
-#   worker counts the same**, however large its batch: so does Horovod. No
-#   gradients are a `ValueError`;
+#   worker counts the same**, however large its batch, as in Horovod. If there
+#   are no gradients, raise a `ValueError`;
 # - `train_loop_distributed(m, lr, shards, iterations)`: returns the weight. A
-#   shard is a list of batches; there is a worker for each shard, and each goes
-#   through its own batches in turn, from its first again after its last.
+#   shard is a list of batches. There is one worker per shard, and each goes
+#   through its own batches in turn, starting again after its last.
 
 # %% nbgrader={"grade": false, "grade_id": "q12_distributed", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def worker_gradient(m, data):
-    """Return one worker's gradient at the weight m, of one batch."""
+    """Return one worker's gradient of one batch, at the weight m."""
     ### BEGIN SOLUTION
     return grad_multi(m, data)
     ### END SOLUTION
@@ -765,7 +771,7 @@ def average_gradients(gradients):
 
 
 def train_loop_distributed(m, lr, shards, iterations):
-    """Return the weight after so many steps of one worker a shard."""
+    """Return the weight after `iterations` steps, one worker per shard."""
     ### BEGIN SOLUTION
     for i in range(iterations):
         own = [worker_gradient(m, s[i % len(s)]) for s in shards]
@@ -816,12 +822,12 @@ try:
 except ValueError:
     pass
 else:
-    raise AssertionError("no gradients should be a ValueError")
+    raise AssertionError("no gradients should raise a ValueError")
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Step by step, with two workers: worker 0 has the first two points of `noisy`,
-# worker 1 the last two. Each row is one step.
+# Here it is step by step with two workers: worker 0 has the first two points of
+# `noisy`, worker 1 the last two. Each row is one step.
 
 # %% tags=["demo"]
 m, exchanges = 0.0, []
@@ -837,15 +843,16 @@ own.join(rest).round(4)
 plot.plot_exchange(exchanges)
 
 # %% [markdown]
-# **Predict first.** Is that the same training as one worker with all four points
-# in a batch? And if worker 0 has one point and worker 1 has three?
+# **Predict first.** Is this the same training as with one worker that has all
+# four points in its batch? And if worker 0 has one point and worker 1 has
+# three?
 
 # %% tags=["demo"]
 guess_same = None  # "both the same", "only the first", or "neither"
 
 # %% tags=["demo"]
 def gap(cut):
-    """How far one step differs from that of one worker with all points."""
+    """Return how far one step is from one worker's with all points."""
     together = descent.exchange(0, 0.02, [noisy]).after
     apart = descent.exchange(0, 0.02, [noisy[:cut], noisy[cut:]]).after
     return abs(apart - together)
@@ -857,41 +864,41 @@ beside(guess_same, came, "the same step as one worker?")
 # %% [markdown] nbgrader={"grade": false, "grade_id": "q12_same_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # **Question 12, in words** (2 points)
 #
-# Train the shards of the test above with `train_loop_distributed`, and their
-# points with `train_loop_batches`, where each batch has the points of both
-# workers' batches together. Why are the results equal? When would they not be?
+# Train the shards of the test above with `train_loop_distributed`. Then train
+# with `train_loop_batches`, where each batch joins the points of both workers'
+# batches. Why are the results equal? When would they differ?
 #
 # === BEGIN MARK SCHEME ===
 # 1 point: the mean of equally many means is the mean of all points: each point
-# is divided by 2 and by 2 again, instead of by 4; so every step is equal. 1
+# is divided by 2 and by 2 again, instead of by 4, so every step is equal. 1
 # point: only if the workers' batches have equal sizes; otherwise a point in a
 # small batch counts more (example: one point against three).
 # === END MARK SCHEME ===
 
 # %% [markdown] nbgrader={"grade": true, "grade_id": "q12_same", "locked": false, "points": 2, "schema_version": 3, "solution": true, "task": false}
 # ### BEGIN SOLUTION
-# Each worker divides by its 2 points, and the average divides by 2 workers:
-# every point counts a quarter, exactly as in a batch of four. So each step is
-# equal, and with it the weight. With unequal batches a point counts
-# 1/(workers × its worker's batch): those in small batches count more, and the
+# Each worker divides by its 2 points, and the average divides by 2 workers. So
+# every point counts a quarter, exactly as in a batch of four: each step is
+# equal, and so is the weight. With unequal batches a point counts 1/(workers ×
+# size of its worker's batch): points in small batches count more, and the
 # results differ.
 # ### END SOLUTION
 
 # %% [markdown]
-# Averages of averages are right for **equal** shards only. Real data rarely
-# divide evenly, so trainers drop the rest, pad it, or weigh it. The course's own
+# Averaging averages is right for **equal** shards only. Real data rarely divide
+# evenly, so trainers drop the rest, pad it, or weight it. The course's own
 # script drops it.
 #
 # ## 8. Gradient aggregation: averaging over time
 #
-# One worker can also average over several batches before it steps. Memory then
-# holds one small batch at a time, and the step is that of the large one. So **a
-# batch larger than memory is trained by aggregation**. With several workers it
-# saves messages too: one all-reduce for $k$ batches.
+# A single worker can also average over several batches before it steps. Memory
+# then holds one small batch at a time, but the step is that of the large batch.
+# So **aggregation lets you train with a batch larger than memory**. With
+# several workers it saves messages too: one all-reduce for $k$ batches.
 #
-# **Predict first.** Memory holds 8 of the 64 points. Twenty steps of all 64, in
-# 8 passes each: how far does the weight end from that of a machine that holds
-# them all?
+# **Predict first.** Memory holds 8 of the 64 points. One worker takes twenty
+# steps of all 64 points, in 8 passes each. How far is its final weight from
+# that of a machine that holds all points at once?
 
 # %% tags=["demo"]
 guess_apart = None  # a difference in weight
@@ -906,20 +913,20 @@ whole = descent.descend(0, 0.02, [many], 20)[-1]
 beside(guess_apart, abs(m - whole), "distance between the two weights")
 
 # %% [markdown]
-# Nothing but rounding: it is section 7 with time in place of workers, and equal
-# parts again. In Horovod it is `backward_passes_per_step`; in `train_cifar.py`,
-# `--backward-passes-per-step`. What it does not save is time: the 8 passes are
-# computed one after another.
+# Only rounding: this is section 7 with time in place of workers, and again with
+# equal parts. In Horovod the option is `backward_passes_per_step`; in
+# `train_cifar.py` it is `--backward-passes-per-step`. It does not save time,
+# since the 8 passes are computed one after another.
 #
-# ## 9. The ring: averaging without a boss
+# ## 9. The ring: averaging without a central worker
 #
-# Who computes the average? If all send to one worker, that one drowns: with $N$
-# workers it receives $N - 1$ times the gradient. Horovod uses a **ring**. Each
-# rank sends to the next one only, and the last to the first. The gradient is cut
-# into $N$ chunks:
+# Who computes the average? If all workers send to one, that one drowns: with
+# $N$ workers it receives $N - 1$ gradients. Horovod uses a **ring** instead.
+# Each rank sends only to the next one, and the last sends to the first. The
+# gradient is cut into $N$ chunks:
 #
-# 1. **reduce-scatter**, $N - 1$ steps: each rank sends one chunk, and *adds* the
-#    one that arrives to its own;
+# 1. **reduce-scatter**, $N - 1$ steps: each rank sends one chunk, and *adds*
+#    the chunk that arrives to its own;
 # 2. **all-gather**, $N - 1$ steps: each rank sends one chunk, and *keeps* the
 #    one that arrives.
 #
@@ -928,35 +935,36 @@ beside(guess_apart, abs(m - whole), "distance between the two weights")
 # of six steps.](../images/ring.svg)
 
 # %% [markdown]
-# **Predict first.** Four ranks have 1000 numbers each, and want the sum on every
-# rank. How many numbers does each rank send, all steps together?
+# **Predict first.** Four ranks have 1000 numbers each, and every rank is to get
+# the sum. How many numbers does each rank send, over all steps?
 
 # %% tags=["demo"]
-guess_sent = None  # a number of numbers
+guess_sent = None  # how many numbers
 
 # %% tags=["demo"]
 states = ring.contributions(4)  # step, rank, chunk: how many ranks' data
-arrived = (np.diff(states, axis=0) != 0).sum() / 4  # chunks, at each rank
+arrived = (np.diff(states, axis=0) != 0).sum() / 4  # chunks per rank
 beside(guess_sent, arrived * 1000 / 4, "numbers sent by each rank")
 
 # %% tags=["demo"]
 plot.plot_ring(4)
 
 # %% [markdown]
-# Each rank sends $2(N-1)$ chunks of one $N$-th: $2\frac{N-1}{N}$ of the data,
-# under twice the gradient **however many ranks there are**. No all-reduce can do
-# with less (Patarasuk and Yuan, 2009). Now make it work yourself.
+# Each rank sends $2(N-1)$ chunks, each one $N$-th of the data: $2\frac{N-1}{N}$
+# of the gradient in all. That is less than twice the gradient, **however many
+# ranks there are**. No all-reduce can do with less (Patarasuk and Yuan, 2009).
+# Now write your own.
 #
 # **Question 13** (2 points)
 #
-# Write `split(values, ranks)`: cut a 1-D NumPy array into a list of `ranks`
-# chunks that follow each other. Their sizes differ by one at most, larger ones
+# Write `split(values, ranks)`. It cuts a 1-D NumPy array into a list of `ranks`
+# consecutive chunks. Their sizes differ by at most one, the larger chunks
 # first: 10 values for 4 ranks make chunks of 3, 3, 2, 2. With fewer values than
 # ranks, the last chunks are empty.
 
 # %% nbgrader={"grade": false, "grade_id": "q13_split", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def split(values, ranks):
-    """Return a list of `ranks` chunks of the array, in its order."""
+    """Return a list of `ranks` consecutive chunks of the array."""
     ### BEGIN SOLUTION
     size, larger = divmod(len(values), ranks)
     chunks, first = [], 0
@@ -989,18 +997,18 @@ for count in (0, 1, 3, 7, 24):
 # %% [markdown]
 # **Question 14** (4 points)
 #
-# All $2(N-1)$ steps are counted from 0: the first $N - 1$ are the
+# The $2(N-1)$ steps are numbered from 0; the first $N - 1$ are the
 # reduce-scatter. Write
 #
 # - `chunk_to_send(step, rank, ranks)`: the number (0 to `ranks - 1`) of the
-#   chunk that this rank sends to the next in this step. In one step, all ranks
-#   send different chunks;
-# - `combine(mine, received, step, ranks)`: what a rank has of that chunk
-#   afterwards. `mine` is its own version and `received` the one that arrived, two
-#   arrays of one size.
+#   chunk that `rank` sends to the next rank in this step. In any one step, all
+#   ranks send different chunks;
+# - `combine(mine, received, step, ranks)`: the receiving rank's version of that
+#   chunk after the step. `mine` is its own version and `received` is the one
+#   that arrived; both are arrays of the same size.
 #
-# In the end every rank must have the **sum**. Read the picture above: what has
-# just arrived at rank 1 was sent by rank 0. `%` is your friend.
+# In the end every rank must have the **sum**. Look at the figure above:
+# whatever has just arrived at rank 1 was sent by rank 0. `%` is your friend.
 
 # %% nbgrader={"grade": false, "grade_id": "q14_ring", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def chunk_to_send(step, rank, ranks):
@@ -1023,7 +1031,7 @@ from ddl.analysis.ring import all_reduce
 
 
 def reduced(ranks, count):
-    """Drive the ring, compare with the sum; return what each rank sent."""
+    """Run the ring, check the sum, and return what each rank sent."""
     data = np.random.default_rng(ranks).normal(size=(ranks, count))
     done = all_reduce(list(data), np.array_split, chunk_to_send, combine)
     for rank, array in enumerate(done.arrays):
@@ -1043,18 +1051,18 @@ for ranks in range(1, 9):
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Divide the sum by $N$, and it is the average. Two phases, one formula: did you
-# notice?
+# Divide the sum by $N$ to get the average. Did you notice that one formula
+# covers both phases?
 #
 # ## 10. Two real ranks
 #
-# `average_gradients.py` trains our one weight with Horovod. Each rank has every
-# second of the 64 points (with more workers, every so many-th). Rank 0 writes
-# down all gradients, and what Horovod made of them. After training it times
-# all-reduces of four sizes.
+# `average_gradients.py` trains our single weight with Horovod. Each rank has
+# every second of the 64 points (with $N$ workers, every $N$-th). Rank 0 records
+# all gradients and the average that Horovod made of them. After training it
+# times all-reduces of four sizes.
 #
-# **Predict first.** How long does an all-reduce of 4 KiB between two ranks on
-# this machine take at best, in microseconds?
+# **Predict first.** At best, how long does an all-reduce of 4 KiB between two
+# ranks take on this machine, in microseconds?
 
 # %% tags=["demo"]
 guess_latency = None  # microseconds
@@ -1069,9 +1077,9 @@ took = dict(run.result["all_reduce_seconds"])
 beside(guess_latency, 1e6 * took[4096], "µs for an all-reduce of 4 KiB")
 
 # %% [markdown]
-# Now the promise of the title page: what Horovod averaged must equal what we
-# average by hand. Every step is computed again here, and the cell fails if any
-# differs.
+# Now for the promise made at the start: what Horovod averaged must equal what
+# we average by hand. The next cell computes every step again, and fails if any
+# of them differs.
 
 # %% tags=["demo"]
 m, rows = 0.0, []
@@ -1087,29 +1095,29 @@ assert np.allclose(run.result["weights"], m), "the ranks' weights differ"
 pd.DataFrame(rows).head()
 
 # %% [markdown]
-# Equal, and all ranks end with the same weight. So what you computed by hand is
-# what two processes did over a network, and what every later lesson does with a
-# million weights in place of one.
+# They are equal, and all ranks end with the same weight. So two processes did
+# over a network exactly what you computed by hand. Every later lesson does the
+# same with a million weights in place of one.
 #
 # ## 11. What an average costs
 #
-# A message takes a fixed time, the **latency** $\alpha$, and a time for each
+# A message takes a fixed time, the **latency** $\alpha$, plus a time for each
 # byte, one over the **bandwidth** $\beta$. A ring of $N$ ranks sends $2(N-1)$
-# messages of an $N$-th of the data each, one after another:
+# messages one after another, each with an $N$-th of the data:
 #
 # $$T(N) = 2(N-1)\left(\alpha + \frac{\text{bytes}}{N\,\beta}\right)$$
 #
-# Your run timed some all-reduces, from which $\alpha$ and $\beta$ follow.
-# What is missing is the time of a gradient. It is measured below for our one
-# weight, and for one dense layer of 1024 × 1024 weights with 256 samples; once
-# also for 32 such passes to a message, as in section 8.
+# Your run timed some all-reduces, which give us $\alpha$ and $\beta$. We still
+# need the time that a gradient takes. Below it is measured for our single
+# weight and for a dense layer of 1024 × 1024 weights with 256 samples; and once
+# more for 32 passes of that layer per message, as in section 8.
 
 # %% [markdown]
-# **Predict first.** Our model of one weight on 64 ranks: how many times as many
-# samples a second as on one rank?
+# **Predict first.** Train our model of one weight on 64 ranks. How many times
+# as many samples a second does it process as on one rank?
 
 # %% tags=["demo"]
-guess_speedup = None  # a number of times
+guess_speedup = None  # how many times
 
 # %% tags=["demo"]
 from timeit import repeat
@@ -1124,7 +1132,7 @@ batch, weights = (
     for shape in ((256, 1024), (1024, 1024))
 )
 layer_s = seconds(lambda: batch.T @ (batch @ weights))
-costs = {  # seconds of a gradient, and its bytes
+costs = {  # seconds per gradient, and its bytes
     "one weight": (seconds(lambda: descent.gradient(1, many)), 8),
     "one layer": (layer_s, weights.nbytes),
     "one layer, 32 passes": (32 * layer_s, weights.nbytes),
@@ -1142,22 +1150,23 @@ plot.plot_cost(costs, *links)
 
 # %% [markdown]
 # One weight on many workers is *slower* than on one: the gradient is ready long
-# before the first message is. That is what has happened when someone says "I
-# went to two GPUs and it got slower". Communication pays where a gradient takes
-# long against its message: large layers, large per-rank batches, aggregation
-# (one message for $k$ batches), fast links.
+# before the first message arrives. That is what happened whenever someone says
+# "I went to two GPUs and it got slower". Communication pays where computing a
+# gradient takes long compared with sending it: large layers, large per-rank
+# batches, aggregation (one message for $k$ batches), fast links.
 #
-# This is an estimate. The ranks here share one machine; 64 would have other
-# links between them. Horovod looks for work about every millisecond, so $\alpha$ holds
-# some of that waiting. And a trainer overlaps messages with computing, which the
-# formula leaves out. Lesson 2 measures real links.
+# This is an estimate. The ranks here share one machine; 64 ranks would have
+# other links between them. Horovod looks for work about once per millisecond,
+# and $\alpha$ includes some of that waiting. And a real trainer overlaps
+# messages with computation, which the formula leaves out. Lesson 2 measures
+# real links.
 
 # %% [markdown]
 # ## Your answers so far
 #
-# The button runs the tests that you can see on what your cells have defined so
-# far, and says for each question whether it passes. Written answers are read by
-# a person.
+# The button runs the tests that you can see on everything that your cells have
+# defined so far. For each question it says whether it passes. A person reads
+# the written answers.
 
 # %% tags=["demo"]
 from ddl import check
@@ -1168,15 +1177,16 @@ check()
 # ## What to take away
 #
 # - The loss is a sum over points, so its gradient is one too: **batches,
-#   workers and aggregation are all averages of the same gradients**.
-# - Whether training **diverges** is set by learning rate and $x$,
-#   $\prod(1 - 2\,\text{lr}\,x^2)$. Labels set **where it settles**.
-# - Averaging $B$ gradients narrows them by $\sqrt{B}$. That makes higher
-#   learning rates *usable*, in proportion to $B$, up to the **noise scale**.
-# - Sharded equals batched **for equal shards**. Aggregation trains batches
-#   larger than memory.
-# - A ring sends $2(N-1)/N$ of the gradient per rank; whether that pays depends on
-#   how long the gradient takes.
+#   workers and aggregation all average the same gradients**.
+# - The learning rate and $x$ decide whether training **diverges**, through
+#   $\prod(1 - 2\,\text{lr}\,x^2)$. The labels decide **where it settles**.
+# - Averaging $B$ gradients divides their spread by $\sqrt{B}$. That makes
+#   higher learning rates *usable*, in proportion to $B$, up to the **noise
+#   scale**.
+# - Sharded training equals batched training **if shards are equal**.
+#   Aggregation trains with batches larger than memory.
+# - In a ring each rank sends $2(N-1)/N$ of the gradient. Whether that pays
+#   depends on how long the gradient takes to compute.
 #
 # Not shown: networks, whose curvature changes while they train. One weight has
 # one minimum, and no generalisation to speak of.
@@ -1186,9 +1196,10 @@ check()
 #
 # - Launch `average_gradients.py` with `points=63`. Is the average still the
 #   gradient of all points? Is it still the mean of the two gradients?
-# - `plot.plot_map(noisy, (1, 2, 4))`: which batch size allows the highest
-#   learning rate, and can you get it from the product?
-# - Shuffle the points in each pass of `train_loop`. What becomes of the cycle?
+# - Run `plot.plot_map(noisy, (1, 2, 4))`. Which batch size allows the highest
+#   learning rate? Can you derive that from the product?
+# - Shuffle the points before each pass of `train_loop`. What happens to the
+#   cycle?
 
 # %% [markdown]
 # ## Sources

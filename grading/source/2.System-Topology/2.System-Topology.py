@@ -6,26 +6,27 @@
 # | | |
 # | --- | --- |
 # | time | two and a half hours with the exercises; the runs alone take about four minutes on two cores |
-# | hardware | two cores; GPUs and a network make it richer |
+# | hardware | two cores; with GPUs and a network there is more to see |
 # | before this | [Start_Here](../Start_Here.ipynb), [1. Gradient basics](1.Gradient-Basics.ipynb) |
 #
-# You look at what is in your machine, and in four famous ones. You measure its
-# links, make a model of two numbers from the measurements, predict how fast your
-# training will be on more workers, and check. Then you predict clusters that you
-# don't have, and check against what others have published.
+# You look inside your own machine and inside four famous ones. You measure its
+# links and fit a model of two numbers to the measurements. With it you predict
+# how fast your training will run on more workers, and check the prediction.
+# Then you predict clusters that you don't have, and compare with what others
+# have published.
 
 # %% [markdown]
 # ## How this lesson works
 #
-# - **Questions** are numbered, with their points. Write code where it says
-#   `YOUR CODE HERE` and words where it says `YOUR ANSWER HERE`. The cell after
-#   your code has tests; there are further ones that you don't see.
+# - **Questions** are numbered and show their points. Write code where it says
+#   `YOUR CODE HERE`, and words where it says `YOUR ANSWER HERE`. The cell after
+#   your code contains tests; there are more, which you don't see.
 # - **Predict first**: put your guess into a `guess` cell before you run on. It
-#   is shown beside what came out, and it is not marked.
+#   is shown beside the result. Guesses are not marked.
 # - Cells that launch and draw do not need your answers, so you can look ahead.
-# - `check()` at the end says which questions pass so far.
-# - Units: 1 GB is $10^9$ bytes, as vendors count; 1 GiB is $2^{30}$. A *bit* rate
-#   (Gbit/s) is eight times the *byte* rate.
+# - `check()` at the end tells you which questions pass so far.
+# - Units: 1 GB is $10^9$ bytes, as vendors count; 1 GiB is $2^{30}$ bytes. A
+#   *bit* rate (Gbit/s) is eight times the *byte* rate.
 
 # %% tags=["parameters"]
 size = "reader"  # "smoke" only checks that everything runs
@@ -45,7 +46,7 @@ from ddl import bandwidth, clusters, cost, hierarchy, hosts
 from ddl import prediction, topology
 
 smoke = size == "smoke"
-messages = dict(  # the largest in bytes, seconds for each size
+messages = dict(  # largest message in bytes, seconds per size
     max_bytes=2**20 if smoke else 2**28, seconds=0.05 if smoke else 0.5
 )
 print("ddl", ddl.__version__)
@@ -53,12 +54,13 @@ print("ddl", ddl.__version__)
 # %% [markdown]
 # ## 1. What is in this machine?
 #
-# Workers are processes. Each runs on cores or on a GPU, keeps its data in a
-# memory, and reaches the others through caches, memory, buses or a network. Which
-# of these lies between two workers decides what talking costs.
+# Workers are processes. Each one runs on CPU cores or on a GPU, keeps its data
+# in some memory, and reaches the others through caches, memory, buses or a
+# network. What it costs two workers to communicate depends on which of these
+# lie between them.
 #
-# The picture below is drawn from what your system says of itself: `hwloc` if it
-# is installed, else `/sys` and `/proc`; for GPUs, NVIDIA's driver.
+# The figure below is drawn from what your system reports: from `hwloc` if it is
+# installed, otherwise from `/sys` and `/proc`; for GPUs, from NVIDIA's driver.
 #
 # **Predict first.** How many MiB does this machine's largest cache have?
 
@@ -78,63 +80,64 @@ beside(
 # %% [markdown]
 # From the inside out:
 #
-# - A **core** has small caches of its own. Two hardware threads of one core share
-#   them, and its arithmetic units.
-# - Cores of a **socket** (package) share the last cache and the memory's channels.
-#   Two workers on one socket compete for both.
-# - A **NUMA node** is a memory with the cores that are near it. Another node's
-#   memory can be read too, more slowly, over the link between sockets.
-# - **PCIe** is a tree: devices (GPUs, network cards) hang from switches, switches
-#   from a *host bridge*, which belongs to a socket.
+# - A **core** has small caches of its own. If it runs two hardware threads,
+#   they share these caches and its arithmetic units.
+# - The cores of a **socket** (package) share the last-level cache and the
+#   memory channels. Two workers on one socket compete for both.
+# - A **NUMA node** is a block of memory with the cores near it. A core can also
+#   read another node's memory, more slowly, over the link between sockets.
+# - **PCIe** is a tree: devices (GPUs, network cards) hang from switches, and
+#   switches from a *host bridge*, which belongs to a socket.
 #
-# In a virtual machine or a container some of that may be hidden, or made up.
+# In a virtual machine or a container, some of this may be hidden or made up.
 
 # %% [markdown]
 # ### Machines with eight GPUs
 #
 # `topology.load` reads a recorded machine: a small text file, written from
-# published facts, which names its sources. `topology.names()` lists them. Here is
-# an 8-GPU server of 2017, NVIDIA's DGX-1.
+# published facts, that names its sources. `topology.names()` lists all of them.
+# Here is an 8-GPU server from 2017, NVIDIA's DGX-1.
 
 # %% tags=["demo"]
 dgx = topology.load("dgx-1")
 plot.plot_topology(dgx)
 
 # %% [markdown]
-# `nvidia-smi topo -m` prints the same as a **matrix**: how does traffic get from
-# one GPU to another?
+# `nvidia-smi topo -m` prints the same information as a **matrix**: how does
+# traffic get from one GPU to another?
 
 # %% tags=["demo"]
 print(dgx.matrix_text().expandtabs(7))
 
 # %% [markdown]
-# | word | the path between two devices |
+# | entry | the path between two devices |
 # | --- | --- |
 # | `X` | the device itself |
 # | `NV4` | four NVLinks, used as one |
-# | `PIX` | one PCIe switch at most |
-# | `PXB` | several PCIe switches, and no host bridge |
+# | `PIX` | at most one PCIe switch |
+# | `PXB` | several PCIe switches, but no host bridge |
 # | `PHB` | a host bridge, that is, through the CPU |
 # | `NODE` | two host bridges of the same NUMA node |
 # | `SYS` | two NUMA nodes, over the link between sockets |
 #
-# ![A server with two sockets. On each, two host bridges: one leads to PCIe switches
-# with four GPUs, the other to one GPU. PIX is between GPUs on one switch, PXB over
-# several switches, NODE between two host bridges of a socket, SYS between
-# sockets.](../images/distances.svg)
+# ![A server with two sockets. Each has two host bridges: one leads to PCIe
+# switches with four GPUs, the other to one GPU. PIX connects GPUs on one
+# switch, PXB crosses several switches, NODE crosses two host bridges of a
+# socket, SYS crosses sockets.](../images/distances.svg)
 
 # %% [markdown]
 # **Question 1** (2 points)
 #
-# Write `connection(text, one, other)`. `text` is a matrix as printed above: a line
-# with the devices' names, then a line for each device. Return the word between
-# two devices, such as `"NV2"`. Columns are separated by spaces or tabs. Real output
-# has network cards among the devices, more columns at the end (`CPU Affinity`), and
-# a legend after an empty line. Where a device is not there, raise a `ValueError`.
+# Write `connection(text, one, other)`. `text` is a matrix as printed above: a
+# line with the devices' names, then one line for each device. Return the entry
+# for the two devices, such as `"NV2"`. Columns are separated by spaces or tabs.
+# Real output also lists network cards as devices, has more columns at the end
+# (`CPU Affinity`), and a legend after an empty line. If a device is not in the
+# matrix, raise a `ValueError`.
 
 # %% nbgrader={"grade": false, "grade_id": "q01_connection", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def connection(text, one, other):
-    """Return how two devices are connected, as the matrix says."""
+    """Return the matrix's entry for two devices."""
     ### BEGIN SOLUTION
     head, *lines = text.strip().split("\n\n")[0].splitlines()
     rows = {line.split()[0]: line.split()[1:] for line in lines}
@@ -156,7 +159,7 @@ Legend: X = Self
 for devices, word in (("GPU0 GPU1", "PIX"), ("GPU2 mlx5_0", "PXB"),
                       ("mlx5_0 GPU0", "NODE"), ("GPU1 GPU1", "X")):
     found = connection(box, *devices.split())
-    assert found == word, f"{devices}: {found!r}, and it is {word}"
+    assert found == word, f"{devices}: {found!r}, but it is {word}"
 ### BEGIN HIDDEN TESTS
 two = "      GPU0 GPU1\nGPU0   X   NV12\nGPU1  NV12  X\n"
 assert connection(two, "GPU1", "GPU0") == "NV12"
@@ -184,11 +187,11 @@ for pair in (("GPU3", "GPU0"), ("GPU0", "GPU3"), ("GPU0", "Affinity"),
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# **Predict first.** The DGX-1's eight GPUs make 28 pairs, and each GPU has six
+# **Predict first.** The DGX-1's eight GPUs form 28 pairs, and each GPU has six
 # NVLinks. How many pairs have no NVLink between them?
 
 # %% tags=["demo"]
-guess_apart = None  # a number of pairs
+guess_apart = None  # how many pairs
 
 # %% tags=["demo"]
 matrix = dgx.matrix()
@@ -204,9 +207,10 @@ apart = [
 beside(guess_apart, len(apart), "pairs without an NVLink")
 
 # %% [markdown]
-# Those pairs talk over PCIe and the link between the sockets, unless the library
-# (NCCL may) passes data on through a GPU that both have a link to. Later machines put an **NVSwitch** between: every GPU
-# reaches every other at full speed, and the question is gone.
+# Those pairs communicate over PCIe and the link between the sockets, unless the
+# library forwards the data through a GPU that has a link to both (NCCL may do
+# so). Later machines put an **NVSwitch** in between: every GPU reaches every
+# other at full speed, and the question no longer arises.
 
 # %% tags=["demo"]
 topology.compare(
@@ -216,50 +220,51 @@ topology.compare(
 # %% [markdown]
 # ## 2. Links, and what they carry
 #
-# Every link has a **bandwidth** (bytes a second, once it flows) and a **latency**
-# (until the first byte is there). Data sheets like to give the sum of *both
-# directions*; what a transfer gets is one. PCIe 3.0 ×16 carries 15.75 GB/s **per
-# direction**, not in all.
+# Every link has a **bandwidth** (bytes per second, once data flows) and a
+# **latency** (the time until the first byte arrives). Data sheets like to add
+# up *both directions*, but a transfer uses only one. PCIe 3.0 ×16 carries 15.75
+# GB/s **per direction**, not in total.
 #
-# **Predict first.** How many times as fast as a network of 1 Gbit/s is one
-# direction of one H100's NVLinks together?
+# **Predict first.** Take one direction of all NVLinks of an H100 together. How
+# many times as fast is it as a network of 1 Gbit/s?
 
 # %% tags=["demo"]
-guess_times = None  # a number of times
+guess_times = None  # how many times
 
 # %% tags=["demo"]
 plot.plot_links()
 
 # %% [markdown]
-# These are what links are built for, before headers and waiting. `topology.links()`
-# is the same as a table, with both directions, latencies, and each one's source.
+# These are design rates, before headers and waiting. `topology.links()` gives
+# the same as a table, with both directions, latencies, and the source of each.
 #
-# GPUs reach each other in three ways:
+# GPUs can reach each other by three paths:
 #
-# - **Host staging**: the data is copied to the host's memory and from there to the
-#   other GPU. It crosses PCIe twice, and the memory as well.
-# - **Peer to peer** (P2P): one GPU writes into the other's memory, over NVLink or
-#   across PCIe switches. No copy in between, no work for the CPU.
-# - **GPUDirect RDMA**: the same with a network card as the peer, so that data goes
-#   from GPU memory to the wire.
+# - **Host staging**: the data is copied to the host's memory, and from there to
+#   the other GPU. It crosses PCIe twice, and the memory as well.
+# - **Peer to peer** (P2P): one GPU writes into the other's memory, over NVLink
+#   or across PCIe switches. There is no copy in between and no work for the
+#   CPU.
+# - **GPUDirect RDMA**: the same with a network card as the peer, so data goes
+#   from GPU memory straight to the wire.
 #
-# How far apart may two GPUs be for NCCL to use P2P? `NCCL_P2P_LEVEL` says: it is a
-# **maximum distance**. `PXB` does not mean "via PXB"; it means "up to PXB":
-# NVLink and PIX too. For GPUs farther apart NCCL goes through the host's memory.
+# How far apart may two GPUs be for NCCL to use P2P? `NCCL_P2P_LEVEL` sets a
+# **maximum distance**. `PXB` does not mean "via PXB" but "up to PXB": NVLink
+# and PIX too. For GPUs farther apart, NCCL goes through the host's memory.
 
 # %% [markdown]
 # **Question 2** (2 points)
 #
-# From near to far: `NV#` (any number of NVLinks), `PIX`, `PXB`, then `PHB` and
-# `NODE` (both are "the same NUMA node" to NCCL), then `SYS`. The levels are `LOC`
-# (never), `NVL`, `PIX`, `PXB`, `PHB`, `SYS`.
+# From near to far, the entries are: `NV#` (any number of NVLinks), `PIX`,
+# `PXB`, then `PHB` and `NODE` (to NCCL, both mean "the same NUMA node"), then
+# `SYS`. The levels are `LOC` (never), `NVL`, `PIX`, `PXB`, `PHB`, `SYS`.
 #
-# Write `peer_to_peer(word, level)`: may NCCL use P2P between two GPUs whose entry
-# in the matrix is `word`?
+# Write `peer_to_peer(word, level)`: may NCCL use P2P between two GPUs whose
+# entry in the matrix is `word`?
 
 # %% nbgrader={"grade": false, "grade_id": "q02_peer_to_peer", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def peer_to_peer(word, level):
-    """Return whether GPUs so far apart may use P2P at this level."""
+    """Return whether two GPUs may use P2P at this level."""
     ### BEGIN SOLUTION
     far = ["LOC", "NVL", "PIX", "PXB", "PHB", "SYS"]
     if word.startswith("NV"):
@@ -285,14 +290,15 @@ for level, near in wanted.items():
 # %% [markdown]
 # **Question 3** (3 points)
 #
-# Arithmetic with units.
+# Calculate with units.
 #
-# - `gib_per_s(size_kib, taken_us)`: the bandwidth, in GiB/s, of a transfer.
-#   (A published course gives 1.6 GiB/s for 64 KiB in 4 µs. It is not.)
-# - `microseconds(size_bytes, gbit_per_s, latency_us)`: how long a message takes on
-#   a link of so many Gbit/s: the latency, then the bytes.
-# - `staged_gb_per_s(up, down)`: the bandwidth of a copy through the host, one step
-#   *after* the other, if the way up carries `up` GB/s and the way down `down`.
+# - `gib_per_s(size_kib, taken_us)`: the bandwidth of a transfer, in GiB/s. (A
+#   published course gives 1.6 GiB/s for 64 KiB in 4 µs. That is wrong.)
+# - `microseconds(size_bytes, gbit_per_s, latency_us)`: how long a message takes
+#   on a link of `gbit_per_s`: the latency, then the bytes.
+# - `staged_gb_per_s(up, down)`: the bandwidth of a copy through the host, where
+#   one step follows *after* the other, if the way up carries `up` GB/s and the
+#   way down `down`.
 
 # %% nbgrader={"grade": false, "grade_id": "q03_units", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def gib_per_s(size_kib, taken_us):
@@ -346,19 +352,21 @@ beside(guess_times, ratio, "times as fast, one direction each")
 # %% [markdown]
 # ## 3. Rings and trees
 #
-# An all-reduce can go round a ring (lesson 1), or up and down a tree, or by
-# exchanging with partners at distance 1, 2, 4, ... (**recursive doubling**).
+# An all-reduce can go round a ring (lesson 1), up and down a tree, or exchange
+# data with partners at distance 1, 2, 4, ... (**recursive doubling**).
 #
-# ![Three ways for eight ranks. Ring: each sends to the next; 14 steps of an eighth
-# of the data. Recursive doubling: pairs at distance 1, 2, 4; 3 steps of all of it.
-# Tree: up to rank 0 and down again; 6 steps of all of it.](../images/collectives.svg)
+# ![Three algorithms for eight ranks. Ring: each sends to the next; 14 steps of
+# an eighth of the data. Recursive doubling: pairs at distance 1, 2, 4; 3 steps
+# of all of it. Tree: up to rank 0 and down again; 6 steps of all of
+# it.](../images/collectives.svg)
 #
-# In a ring all links carry at the same time, and each step takes as long as its
-# **slowest link**. So a ring is as fast as its slowest neighbours, and the *order*
-# of the ring matters. NCCL looks at the topology and searches for good rings.
+# In a ring all links carry data at the same time, and each step takes as long
+# as its **slowest link**. So a ring is only as fast as its slowest pair of
+# neighbours, and the *order* of the ring matters. NCCL inspects the topology
+# and searches for good rings.
 #
-# **Predict first.** GPUs 0, 1, 2, ... 7 of the DGX-1, in that order and back to 0:
-# how many GB/s does the slowest hop carry?
+# **Predict first.** Go round the DGX-1's GPUs 0, 1, 2, ... 7 in that order and
+# back to 0. How many GB/s does the slowest hop carry?
 
 # %% tags=["demo"]
 guess_slowest = None  # GB/s in one direction
@@ -366,9 +374,10 @@ guess_slowest = None  # GB/s in one direction
 # %% [markdown]
 # **Question 4** (2 points)
 #
-# Write `slowest(ring, gb_per_s)`. `ring` lists the GPUs in order, the last sends to
-# the first; `gb_per_s` is a dictionary from (sender, receiver) to bandwidth. Return
-# the slowest hop, as a pair (sender, receiver). Of equally slow ones, the first.
+# Write `slowest(ring, gb_per_s)`. `ring` lists the GPUs in order; the last one
+# sends to the first. `gb_per_s` is a dictionary from (sender, receiver) to
+# bandwidth. Return the slowest hop as a pair (sender, receiver). If several
+# hops are equally slow, return the first of them.
 
 # %% nbgrader={"grade": false, "grade_id": "q04_slowest", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def slowest(ring, gb_per_s):
@@ -412,10 +421,10 @@ beside(guess_slowest, min(gb_per_s[hop] for hop in hops), "GB/s, slowest hop")
 # %% [markdown]
 # **Question 5** (3 points)
 #
-# Write `best_ring(gpus, gb_per_s)`: of all rings through all of the GPUs (up to
-# eight), one whose slowest hop is fastest. Return it as a list that begins with the
-# first GPU. (There are 5,040 orders of eight GPUs that begin with the first: try
-# them all.)
+# Write `best_ring(gpus, gb_per_s)`. Of all rings through all of the GPUs (up to
+# eight), return one whose slowest hop is as fast as possible, as a list that
+# begins with the first GPU. (Eight GPUs have 5,040 orders that begin with the
+# first one: try them all.)
 
 # %% nbgrader={"grade": false, "grade_id": "q05_best_ring", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def best_ring(gpus, gb_per_s):
@@ -468,17 +477,19 @@ for names, links, most in cases:
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Try yours on the DGX-1: `best_ring(gpus, gb_per_s)`. Its NVLinks were laid so that
-# there is a ring, in fact several at once, without a single hop over PCIe.
+# Try yours on the DGX-1: `best_ring(gpus, gb_per_s)`. Its NVLinks are laid out
+# so that there is a ring, in fact several at once, without a single hop over
+# PCIe.
 #
 # ## 4. Measure: what do your links carry?
 #
-# First from one worker to another: a message goes there and back many times, and
-# half of a round trip is the **one-way time**. Three ways: sockets (what Gloo
-# uses), memory that two processes share, and what Horovod itself offers.
+# First, from one worker to another. A message goes back and forth many times;
+# half of a round trip is the **one-way time**. You measure three paths: sockets
+# (which Gloo uses), memory that two processes share, and what Horovod itself
+# offers.
 #
-# **Predict first.** How many µs does a message of 4 bytes take from one worker to
-# the other through a socket?
+# **Predict first.** How many µs does a message of 4 bytes take from one worker
+# to another through a socket?
 
 # %% tags=["demo"]
 guess_one_way = None  # µs
@@ -495,8 +506,8 @@ plot.plot_pairs(p2p)
 bandwidth.pairs(p2p)
 
 # %% [markdown]
-# Now all workers at once: an **all-reduce**, as training does it, a **broadcast**
-# and an **all-gather**. By Horovod, then by TensorFlow's own collectives.
+# Now all workers at once: an **all-reduce**, as in training, a **broadcast**
+# and an **all-gather**; first by Horovod, then by TensorFlow's own collectives.
 
 # %% tags=["demo"]
 measured = launch(
@@ -510,13 +521,14 @@ other = launch(
 )
 
 # %% [markdown]
-# Two kinds of bandwidth are in use, and confusing them is common. For an operation
-# on $S$ bytes that takes $t$:
+# People use two kinds of bandwidth, and often confuse them. For an operation on
+# $S$ bytes that takes time $t$:
 #
-# - **algorithm bandwidth**: $S / t$. What your program sees.
-# - **bus bandwidth**: algorithm bandwidth times a factor that depends on the
-#   operation and on the number of ranks $N$, so that it can be compared with the
-#   links' own: what each rank must send at least, over the time.
+# - **algorithm bandwidth** is $S / t$: what your program sees.
+# - **bus bandwidth** is algorithm bandwidth times a factor that depends on the
+#   operation and the number of ranks $N$. It is the least that each rank must
+#   send, divided by the time, so you can compare it with the bandwidth of the
+#   links.
 #
 # | operation | $S$ | factor |
 # | --- | --- | --- |
@@ -527,9 +539,9 @@ other = launch(
 # %% [markdown]
 # **Question 6** (2 points)
 #
-# Write `bus_gb_per_s(operation, size_bytes, seconds, ranks)`, with the operations
-# `"all_reduce"`, `"all_gather"` and `"broadcast"`, in GB/s. Another operation is a
-# `ValueError`.
+# Write `bus_gb_per_s(operation, size_bytes, seconds, ranks)`. It returns GB/s
+# for the operations `"all_reduce"`, `"all_gather"` and `"broadcast"`. For any
+# other operation, raise a `ValueError`.
 
 # %% nbgrader={"grade": false, "grade_id": "q06_bus_bandwidth", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def bus_gb_per_s(operation, size_bytes, seconds, ranks):
@@ -589,38 +601,41 @@ beside(guess_one_way, 1e6 * least["seconds"]["median"], "µs, one way")
 # %% [markdown] nbgrader={"grade": false, "grade_id": "q07_figure_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # **Question 7** (3 points)
 #
-# Read the figure of Horovod's all-reduce. (a) Up to about which size does the time
-# hardly depend on the size, and what is spent there? (b) What is the largest bus
-# bandwidth, at which size, and does it stay until the largest size? (c) Name two
-# reasons why an all-reduce of few bytes takes longer than a message of few bytes
-# from worker to worker. (d) What do these numbers not tell about two hosts?
+# Look at the figure of Horovod's all-reduce. (a) Up to about which size does
+# the time hardly depend on the size, and what takes the time there? (b) What is
+# the largest bus bandwidth, at which size, and does it last up to the largest
+# size? (c) Name two reasons why an all-reduce of a few bytes takes longer than
+# a message of a few bytes between two workers. (d) What do these numbers not
+# tell you about two hosts?
 #
 # === BEGIN MARK SCHEME ===
-# 1 point: (a) and (b) with sizes and figures from the reader's own figure, and a
-# word on them (latency; caches). 1 point: two of: several messages in turn, Horovod's
-# cycle (1 ms), negotiation, copies, arithmetic, waiting for the slower rank. 1 point:
-# (d) no network card or wire was used: neither its latency nor its bandwidth is here.
+# 1 point: (a) and (b) with sizes and figures from the reader's own figure, and
+# a word of explanation (latency; caches). 1 point: two of: several messages in
+# turn, Horovod's cycle (1 ms), negotiation, copies, arithmetic, waiting for the
+# slower rank. 1 point: (d) no network card or wire was used, so neither its
+# latency nor its bandwidth is measured here.
 # === END MARK SCHEME ===
 
 # %% [markdown] nbgrader={"grade": true, "grade_id": "q07_figure", "locked": false, "points": 3, "schema_version": 3, "solution": true, "task": false}
 # ### BEGIN SOLUTION
-# (a) Up to about 256 KiB the time stays near its smallest, some 2.5 ms: that is
-# latency, the start of messages and Horovod's own work. (b) The bus bandwidth is
-# highest, 1.3 GB/s, at the largest size, and still rises a little there;
-# TensorFlow's has its highest at 64 MiB and falls beyond, where copies of the data
-# no longer fit into the shared cache. (c) Horovod's background thread looks for
-# ready tensors once per cycle, and the ranks first agree on what is ready, which
-# are messages too; and an all-reduce is at least two rounds of messages. (d)
-# Nothing here crossed a network card or a wire: loopback copies memory. Both
-# latency and bandwidth of a network have to be measured on one.
+# (a) Up to about 256 KiB the time stays near its minimum of about 2.5 ms. That
+# is latency: starting messages, and Horovod's own work. (b) The bus bandwidth
+# is highest, 1.3 GB/s, at the largest size, and is still rising a little there.
+# TensorFlow's peaks at 64 MiB and falls beyond, where copies of the data no
+# longer fit into the shared cache. (c) Horovod's background thread looks for
+# ready tensors once per cycle, and the ranks first agree on what is ready,
+# which takes messages too; and an all-reduce takes at least two rounds of
+# messages. (d) Nothing here crossed a network card or a wire: loopback copies
+# memory. A network's latency and bandwidth have to be measured on that network.
 # ### END SOLUTION
 
 # %% [markdown]
 # ## 5. Model: two numbers for a link
 #
 # Hockney's model gives every message a start-up time **α** and a time **β** for
-# each byte: $t(n) = \alpha + n \beta$. (Lessons 1 and 3 wrote the bandwidth,
-# $1/\beta$.) Of collectives on $N$ ranks and $n$ bytes:
+# each byte: $t(n) = \alpha + n \beta$. (Lessons 1 and 3 write $\beta$ for the
+# bandwidth, which is $1/\beta$ here.) For collectives on $N$ ranks and $n$
+# bytes:
 #
 # | algorithm | time |
 # | --- | --- |
@@ -628,11 +643,11 @@ beside(guess_one_way, 1e6 * least["seconds"]["median"], "µs, one way")
 # | recursive doubling | $\log_2 N\,(\alpha + n\beta)$ |
 # | binary tree, up and down | $2\log_2 N\,(\alpha + n\beta)$ |
 #
-# Few bytes on many ranks: recursive doubling. Many bytes: the ring, whose second
-# term hardly grows with $N$.
+# For few bytes on many ranks, use recursive doubling. For many bytes, use the
+# ring, whose second term hardly grows with $N$.
 #
-# **Predict first.** On 64 ranks with α = 10 µs and 10 GB/s, up to how many KiB is
-# recursive doubling faster than the ring?
+# **Predict first.** On 64 ranks with α = 10 µs and 10 GB/s, up to how many KiB
+# is recursive doubling faster than the ring?
 
 # %% tags=["demo"]
 guess_switch = None  # KiB
@@ -641,9 +656,9 @@ guess_switch = None  # KiB
 # **Question 8** (3 points)
 #
 # Write `all_reduce_s(algorithm, size_bytes, ranks, alpha, beta)` for `"ring"`,
-# `"recursive doubling"` and `"tree"`: seconds, with α in seconds and β in seconds
-# per byte. Where $N$ is not a power of two, round $\log_2 N$ up. One rank takes no
-# time.
+# `"recursive doubling"` and `"tree"`. It returns seconds; α is in seconds, and
+# β in seconds per byte. If $N$ is not a power of two, round $\log_2 N$ up. A
+# single rank takes no time.
 
 # %% nbgrader={"grade": false, "grade_id": "q08_all_reduce", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
@@ -699,11 +714,11 @@ beside(guess_switch, sizes[doubling_s < ring_s].max() / 1024, "KiB")
 # %% [markdown]
 # **Question 9** (4 points)
 #
-# Write `fit_link(points, ranks)`: `points` is a list of pairs (bytes, seconds) of
-# **ring** all-reduces. Return the α and β for which the model's **relative** errors
-# have the least sum of squares: 10 % off counts the same at 50 µs and at 50 ms. The
-# model is linear in α and β, so dividing each equation by its time and
-# `np.linalg.lstsq` will do.
+# Write `fit_link(points, ranks)`. `points` is a list of pairs (bytes, seconds)
+# of **ring** all-reduces. Return the α and β that minimize the sum of squares
+# of the model's **relative** errors: 10 % off counts the same at 50 µs and at
+# 50 ms. The model is linear in α and β, so you can divide each equation by its
+# time and use `np.linalg.lstsq`.
 
 # %% nbgrader={"grade": false, "grade_id": "q09_fit_link", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def fit_link(points, ranks):
@@ -735,7 +750,7 @@ assert math.isclose(beta, 2e-10, rel_tol=0.02), f"beta: 2e-10, not {beta}"
 alpha, beta = fit_link(ring_points(2, 1e-6, 1e-11, sizes), 2)
 assert math.isclose(alpha, 1e-6, rel_tol=0.02)
 assert math.isclose(beta, 1e-11, rel_tol=0.02)
-# Points beside the line: every one of them counts.
+# Points off the line: every one of them counts.
 for ranks, alpha, beta, some in ((8, 5e-5, 1e-9, sizes),
                                  (3, 0.5, 0.1, [50, 1, 700, 4, 50, 20, 9])):
     factors = 1.2, 0.9, 1, 0.85, 1.1, 1.3, 0.7
@@ -748,8 +763,8 @@ for ranks, alpha, beta, some in ((8, 5e-5, 1e-9, sizes),
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# The course's own fit is the same, except that a few points far off (somebody else
-# used the machine) don't pull it away. Which algorithm's form do your points have?
+# The course's own fit is the same, except that a few outliers (from others who
+# use the machine) don't distort it. Which algorithm fits your points best?
 
 # %% tags=["demo"]
 fit = cost.fit(prediction.points(measured), workers)
@@ -759,34 +774,38 @@ print(fit)
 plot.plot_fit(measured, [fit])
 
 # %% [markdown]
-# Two numbers, over eight powers of ten. Where the points leave the line, look for
-# a reason: the algorithm changes with the size, or the data leaves the cache. On
-# two ranks, ring and recursive doubling differ by a factor only, so the form can't
-# tell them apart: more ranks would.
+# Two numbers cover eight powers of ten. Where the points leave the line, look
+# for a reason: the algorithm changes with the size, or the data no longer fits
+# in the cache. On two ranks, ring and recursive doubling differ only by a
+# factor, so the shape of the curve can't tell them apart; with more ranks it
+# could.
 
 # %% [markdown]
 # ## 6. Predict your training, then run it
 #
-# The convergence model of lesson 4 has about 250,000 weights. A step on $N$ ranks
-# is a rank's computation for its part of the batch, then an all-reduce of 1 MB:
+# The convergence model of lesson 4 has about 250,000 weights. A step on $N$
+# ranks is one rank's computation for its part of the batch, then an all-reduce
+# of 1 MB:
 #
 # - **no overlap**: computation + communication;
-# - **full overlap**: the longer of the two. Gradients of the last layers are ready
-#   first, and can travel while the others are computed.
+# - **full overlap**: the longer of the two. Gradients of the last layers are
+#   ready first, and can travel while the others are still being computed.
 #
-# The estimate lies between. What is measured need not: what the model leaves out
-# comes on top.
+# The estimate lies between the two. The measured time need not: whatever the
+# model leaves out is added to it.
 #
-# Computation is measured on *one* rank. Two things are easily forgotten. Ranks on
-# one chip share its caches and its memory, so it is measured while neighbours
-# compute too, **without exchanging anything**. And all wait for the slowest, so
-# the mean of one rank is not enough: the expected *maximum* of $N$ counts.
+# Computation is measured on *one* rank, and two things are easy to forget.
+# Ranks on one chip share its caches and its memory, so we measure while the
+# neighbours compute too, **without exchanging anything**. And all ranks wait
+# for the slowest, so the mean of one rank is not enough: what counts is the
+# expected *maximum* of $N$.
 
-# **Predict first.** How many per cent scaling efficiency will your machine reach, with
-# a global batch of 64 shared out among the workers?
+# %% [markdown]
+# **Predict first.** Your workers share a global batch of 64. What scaling
+# efficiency will your machine reach, in percent?
 
 # %% tags=["demo"]
-guess_efficiency = None  # per cent
+guess_efficiency = None  # percent
 
 # %% tags=["demo"]
 step = dict(threads=1, global_batch=64, seed=seed)
@@ -809,8 +828,9 @@ predicted = {
 print(predicted["ranks in company"])
 
 # %% [markdown]
-# That is the prediction; its efficiency is against the rank alone. Now the training
-# itself: the same network, the same batch, as lesson 4 launches it.
+# That is the prediction; its efficiency is relative to the rank alone. Now the
+# training itself, with the same network and the same batch, launched as in
+# lesson 4.
 
 # %% tags=["demo"]
 training = launch(
@@ -831,56 +851,60 @@ prediction.report(predicted, training)
 # %% tags=["demo"]
 more = [
     prediction.predict_step(company, fit, ranks, one=alone)
-    for ranks in (2, 4, 8)  # each with as many pictures as one of two has
+    for ranks in (2, 4, 8)  # each with as many pictures as one rank of two
 ]
 plot.plot_prediction(more, [training])
 
 # %% [markdown] nbgrader={"grade": false, "grade_id": "q10_error_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # **Question 10** (2 points)
 #
-# How far was the prediction off, and does the measured time lie between no overlap
-# and full overlap? Name two things that the model leaves out, and say for each
-# whether it makes the prediction too low or too high, and on which machine it would
-# matter most.
+# How far off was the prediction? Does the measured time lie between no overlap
+# and full overlap? Name two things that the model leaves out. For each, say
+# whether it makes the prediction too low or too high, and on which machine it
+# would matter most.
 #
 # === BEGIN MARK SCHEME ===
-# 1 point: the error with its sign from the reader's own table, compared with no and
-# full overlap and with the spread of the repetitions. 1 point (half each): two of, with a
-# right direction: Horovod's cycle time and negotiation (too low, small models);
-# contention for cores by the background thread, the launcher and the browser (too
-# low, few cores); overlap (too high where the sum was predicted, GPUs); input
-# pipeline and updates that do not shrink (too low); other users; clock rates that
-# fall when all cores work (too low, where one rank was measured alone).
+# 1 point: the error with its sign from the reader's own table, compared with no
+# and full overlap and with the spread of the repetitions. 1 point (half each):
+# two of these, with the right direction: Horovod's cycle time and negotiation
+# (too low, small models); contention for cores by the background thread, the
+# launcher and the browser (too low, few cores); overlap (too high where the sum
+# was predicted, GPUs); input pipeline and updates that do not shrink (too low);
+# other users; clock rates that fall when all cores work (too low, where one
+# rank was measured alone).
 # === END MARK SCHEME ===
 
 # %% [markdown] nbgrader={"grade": true, "grade_id": "q10_error", "locked": false, "points": 2, "schema_version": 3, "solution": true, "task": false}
 # ### BEGIN SOLUTION
 # In my table the prediction is 9 % too low, and the measured time lies a little
-# above no overlap: so something is left out, for overlap could only make it
-# shorter. Horovod's background thread and its agreeing on what is ready need a core
-# too, and take it from a rank that computes (too low; matters most on few cores).
-# And overlap: if gradients travel while others are still computed, part of the
-# communication costs nothing, so a sum is too high (matters most on GPUs, where the
-# network card copies by itself).
+# above no overlap. So something is left out that takes time, since overlap
+# could only shorten the step. Horovod's background thread and its negotiation
+# of what is ready need a core too, and take it from a rank that computes (too
+# low; matters most on few cores). Overlap is the other: if gradients travel
+# while others are still being computed, part of the communication costs
+# nothing, so a sum is too high (matters most on GPUs, where the network card
+# copies by itself).
 # ### END SOLUTION
 
 # %% [markdown]
 # ## 7. Clusters that you don't have
 #
-# The same model, with numbers from data sheets: NVLink inside a server, InfiniBand
-# or Ethernet between servers, and a **hierarchical** all-reduce. How right is it?
-# Some published results say what was run on what:
+# The same model works with numbers from data sheets: NVLink inside a server,
+# InfiniBand or Ethernet between servers, and a **hierarchical** all-reduce. How
+# good is it? Some published results name the hardware that they were measured
+# on:
 #
-# - Horovod's authors: 128 servers with 4 Pascal GPUs each on a 25 Gbit/s network.
-#   About 90 % efficiency for Inception V3 and ResNet-101.
-# - Goyal et al.: ResNet-50 on 256 P100 GPUs in 32 servers on 50 Gbit/s. About 90 %
-#   from 8 GPUs to 256.
+# - Horovod's authors: 128 servers with 4 Pascal GPUs each on a 25 Gbit/s
+#   network. About 90 % efficiency for Inception V3 and ResNet-101.
+# - Goyal et al.: ResNet-50 on 256 P100 GPUs in 32 servers on 50 Gbit/s. About
+#   90 % going from 8 GPUs to 256.
 #
-# **Predict first.** VGG-16 has six times the weights of Inception V3, most of them
-# in dense layers, which compute little. Its efficiency on those 512 GPUs?
+# **Predict first.** VGG-16 has six times the weights of Inception V3, most of
+# them in dense layers, which need little computation. What is its efficiency on
+# those 512 GPUs?
 
 # %% tags=["demo"]
-guess_vgg = None  # per cent
+guess_vgg = None  # percent
 
 # %% tags=["demo"]
 published = clusters.published()
@@ -895,21 +919,21 @@ plot.plot_published(published)
 published
 
 # %% [markdown]
-# The bars reach from no overlap to full overlap, with the estimate as a mark. They
-# are no bounds: some published figures lie below them. Predictions are too high,
-# since everything that is left out costs time. The one that is far off ran over
-# TCP, without RDMA, where sockets do not reach what the network is built for: data
-# sheets do not know that, a measurement does.
+# The bars reach from no overlap to full overlap, with a mark at the estimate.
+# They are not bounds: some published figures lie below them. The predictions
+# are too high, since everything that they leave out costs time. The one that is
+# far off ran over TCP, without RDMA, and sockets do not reach the rate that the
+# network is built for. A data sheet does not tell you that; a measurement does.
 
 # %% [markdown]
 # **Question 11** (3 points)
 #
-# - `efficiencies(compute_s, exchange_s)`: the efficiency without any overlap and
-#   with full overlap, as a pair, of a training whose step is so much computation
-#   and so much communication.
-# - `gbit_per_s_needed(compute_s, size_bytes, ranks, wanted)`: how many Gbit/s each
-#   rank's link must have so that a **ring** of ranks reaches the efficiency
-#   `wanted` *without overlap*, latency left out.
+# - `efficiencies(compute_s, exchange_s)`: the efficiency without overlap and
+#   with full overlap, as a pair, of a training step with `compute_s` of
+#   computation and `exchange_s` of communication.
+# - `gbit_per_s_needed(compute_s, size_bytes, ranks, wanted)`: how many Gbit/s
+#   each rank's link must have so that a **ring** of ranks reaches the
+#   efficiency `wanted` *without overlap*. Ignore latency.
 
 # %% nbgrader={"grade": false, "grade_id": "q11_efficiencies", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def efficiencies(compute_s, exchange_s):
@@ -956,16 +980,18 @@ assert near(gbit_per_s_needed(2, 10, 3, 0.25), 320 / 18 * 1e-9)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# And a cluster of today? In a terminal: `ddl predict --topology dgx-a100 --nodes 128
-# --model resnet50 --batch 256`. Here, up to a thousand A100s that train ResNet-50:
+# And a cluster of today? In a terminal, try
+# `ddl predict --topology dgx-a100 --nodes 128 --model resnet50 --batch 256`.
+# Here are up to a thousand A100s that train ResNet-50:
 
 # %% tags=["demo"]
 thousand = clusters.scaling("dgx-a100", 128, "resnet50", batch=256)
 prediction.table(thousand)
 
 # %% [markdown]
-# Eight fast network cards make that easy. Now a network of a billion weights that
-# takes as long for a batch, in servers with one card of 25 Gbit/s:
+# Eight fast network cards make that easy. Now take a network with a billion
+# weights that needs the same time for a batch, in servers with a single 25
+# Gbit/s card:
 
 # %% tags=["demo"]
 billion = clusters.scaling(
@@ -974,25 +1000,27 @@ billion = clusters.scaling(
 plot.plot_prediction(billion)
 
 # %% [markdown]
-# What such a figure leaves out: stragglers among thousands, other jobs on the
-# network, switches that are oversubscribed, reading the data, and whether a global
-# batch of that size still learns anything (lesson 4).
+# What such a figure leaves out: stragglers among thousands of workers, other
+# jobs on the network, oversubscribed switches, reading the data, and whether a
+# global batch of that size still learns anything (lesson 4).
 #
 # ## 8. Several hosts, for real, on one machine
 #
-# The kernel can give processes a network of their own (a **network namespace**),
-# join two of them by a virtual cable, and limit its rate. To the processes that
-# *is* two hosts on a slow network: `site=hosts.site(rate_mbit=100)`. It needs the
-# right to make namespaces, which root has, and on many systems everyone. Where it
-# is refused, the cells below show recorded runs.
+# The kernel can give processes a network of their own (a **network
+# namespace**), join two of these networks by a virtual cable, and limit its
+# rate. To the processes this *is* two hosts on a slow network:
+# `site=hosts.site(rate_mbit=100)`. You need permission to make namespaces; root
+# has it, and on many systems everyone does. Where it is refused, the cells
+# below show recorded runs.
 
 # %% tags=["demo"]
-refused = hosts.permitted()  # empty, or why not
+refused = hosts.permitted()  # empty, or the reason why not
 print(refused or "two hosts can be made on this machine")
 
 # %% [markdown]
-# First a training step of two networks, a narrow and a wide one, on two ranks: both
-# on this host, then one on each of two hosts with 100 Mbit/s between.
+# First, a training step of two networks, one narrow and one wide, on two ranks:
+# both ranks on this host, then one rank on each of two hosts with 100 Mbit/s
+# between them.
 
 # %% tags=["demo"]
 steps = dict(workers=2, threads=1, widths=[8, 32], seed=seed,
@@ -1011,9 +1039,9 @@ else:
 plot.plot_step_times(apart)
 
 # %% [markdown]
-# **Predict first.** Now four ranks, two on each host, and an all-reduce of 1 MiB by
-# Horovod's ring. In a ring each of the two directions of the cable carries
-# $2(N-1)/N$ of the data. At 100 Mbit/s: how many ms?
+# **Predict first.** Now take four ranks, two on each host, and an all-reduce of
+# 1 MiB by Horovod's ring. In a ring each of the two directions of the cable
+# carries $2(N-1)/N$ of the data. How many ms does that take at 100 Mbit/s?
 
 # %% tags=["demo"]
 guess_ring = None  # ms
@@ -1040,27 +1068,28 @@ beside(guess_ring, took[2**20], "ms for 1 MiB round the ring at 100 Mbit/s")
 
 # %% [markdown]
 # In Horovod's ring over four ranks, two hops cross the cable. If ranks were
-# numbered so that neighbours are never on the same host, all four would. Better:
-# a **hierarchical** all-reduce. Each host's ranks first share out and add up their
-# data among themselves; then each rank exchanges its *part* with its counterpart on
-# the other host; then parts are gathered inside each host.
+# numbered so that neighbours are never on the same host, all four would. A
+# **hierarchical** all-reduce does better. The ranks of each host first split
+# their data and add it up among themselves. Then each rank exchanges its *part*
+# with its counterpart on the other host. Finally the parts are gathered inside
+# each host.
 #
-# ![Left, a ring over two hosts: each direction of the cable carries 1.5 times the
-# data. Right, hierarchical: halves are exchanged, and the cable carries the data
-# once.](../images/hierarchy.svg)
+# ![Left, a ring over two hosts: each direction of the cable carries 1.5 times
+# the data. Right, the hierarchical all-reduce: halves are exchanged, and the
+# cable carries the data once.](../images/hierarchy.svg)
 
 # %% [markdown]
 # **Question 12** (3 points)
 #
-# How much crosses the cable between two hosts, in **one direction**, in an
+# How many bytes cross the cable between two hosts, in **one direction**, in an
 # all-reduce of `size_bytes`?
 #
-# - `ring_crossing(host_of, size_bytes)`: for a ring in rank order; `host_of` lists
-#   each rank's host (0 or 1), such as `[0, 0, 1, 1]`. Count hops from host 0 to
-#   host 1; each hop carries $2(N-1)/N$ of the data.
-# - `hierarchical_crossing(local_size, size_bytes)`: for two hosts with `local_size`
-#   ranks each. Each rank exchanges one part of `local_size` with its counterpart,
-#   by a ring of two.
+# - `ring_crossing(host_of, size_bytes)`: for a ring in rank order. `host_of`
+#   lists each rank's host (0 or 1), such as `[0, 0, 1, 1]`. Count the hops from
+#   host 0 to host 1; each hop carries $2(N-1)/N$ of the data.
+# - `hierarchical_crossing(local_size, size_bytes)`: for two hosts with
+#   `local_size` ranks each. The data has `local_size` parts; each rank
+#   exchanges one of them with its counterpart, by a ring of two.
 
 # %% nbgrader={"grade": false, "grade_id": "q12_crossing", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def ring_crossing(host_of, size_bytes):
@@ -1109,10 +1138,11 @@ assert near(hierarchical_crossing(3, 1_000), 1_000)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# That script measured it: Horovod's ring (*flat*), the same ring over plain
-# sockets, once with ranks in a bad order (*crossing ring*), the hierarchical way,
-# and one in which a single *leader* of each host exchanges everything. The table
-# has what the cable's own counters say beside what arithmetic says.
+# That script measured all of these: Horovod's ring (*flat*), the same ring over
+# plain sockets, once with the ranks in a bad order (*crossing ring*), the
+# hierarchical all-reduce, and a variant in which a single *leader* on each host
+# exchanges everything. The table compares the cable's own counters with the
+# calculated bytes.
 
 # %% tags=["demo"]
 plot.plot_variants(slow)
@@ -1123,38 +1153,39 @@ slowest_link
 # %% [markdown] nbgrader={"grade": false, "grade_id": "q13_hosts_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # **Question 13** (2 points)
 #
-# At which rate and from which size on is the hierarchical way faster than the flat
-# ring in your figure (or in the recorded one), and by how much? Compare with the
-# ratio of the bytes that crossed. Why does it not win for small messages, nor on a
-# fast link? And what would it bring on two hosts with one GPU each?
+# In your figure (or in the recorded one), at which rate and from which size on
+# is the hierarchical all-reduce faster than the flat ring, and by how much?
+# Compare that with the ratio of the bytes that crossed. Why does it not win for
+# small messages or on a fast link? What would it bring on two hosts with one
+# GPU each?
 #
 # === BEGIN MARK SCHEME ===
-# 1 point: rate, size and factor from the reader's own figure or table, beside the
-# ratio of bytes (1.5 for two hosts with two ranks; less in time, since the steps
-# inside the host cost, too). Half a point: small messages are latency: three
-# operations one after another, each negotiated; on a fast link those three cost
-# more than the bytes that are saved. Half a point: with one rank on each host there
-# is nothing to add up inside; both ways send the same.
+# 1 point: rate, size and factor from the reader's own figure or table, beside
+# the ratio of bytes (1.5 for two hosts with two ranks; less in time, since the
+# steps inside the host also cost time). Half a point: small messages are
+# latency: three operations one after another, each negotiated; on a fast link
+# those three cost more than the saved bytes. Half a point: with one rank per
+# host there is nothing to add up inside; both send the same.
 # === END MARK SCHEME ===
 
 # %% [markdown] nbgrader={"grade": true, "grade_id": "q13_hosts", "locked": false, "points": 2, "schema_version": 3, "solution": true, "task": false}
 # ### BEGIN SOLUTION
-# At 100 Mbit/s it is faster from about 1 MB on, by 1.2 to 1.4; at 1000 Mbit/s there
-# is no clear difference on this machine. The cable carries 1.5 times the data in
-# the ring and the data once in the hierarchical form, so 1.5 is the most that can
-# be won, when nothing but the cable counts. Small messages are all latency, and
-# three operations have three latencies, each with its own negotiation; on a fast
-# link these and the copies inside the host outweigh the bytes saved. With one rank
-# on each host there is nothing to share inside a host: the ring of two ranks
-# already sends the data once.
+# At 100 Mbit/s it is faster from about 1 MB on, by a factor of 1.2 to 1.4; at
+# 1000 Mbit/s there is no clear difference on this machine. The cable carries
+# 1.5 times the data in the ring and the data once in the hierarchical form. So
+# 1.5 is the most that can be gained, when nothing but the cable counts. Small
+# messages are all latency, and three operations have three latencies, each with
+# its own negotiation. On a fast link these, and the copies inside the host,
+# outweigh the bytes saved. With one rank on each host there is nothing to share
+# inside a host: the ring of two ranks already sends the data once.
 # ### END SOLUTION
 
 # %% [markdown]
 # ## Your answers so far
 #
-# The button runs the tests that you can see on what your cells have defined so
-# far, and says for each question whether it passes. Written answers are read by
-# a person.
+# The button runs the tests that you can see on everything that your cells have
+# defined so far. For each question it says whether it passes. A person reads
+# the written answers.
 
 # %% tags=["demo"]
 from ddl import check
@@ -1165,14 +1196,14 @@ check()
 # ## What to take away
 #
 # - **Look first**: sockets, NUMA nodes, PCIe and NVLink decide what two workers
-#   can exchange. `nvidia-smi topo -m` and `ddl topology` say it.
-# - Figures are **per direction**, bytes are not bits, GB are not GiB.
+#   can exchange. `nvidia-smi topo -m` and `ddl topology` show them.
+# - Bandwidths are **per direction**, bytes are not bits, and GB are not GiB.
 # - A ring is as fast as its **slowest hop**; its order matters.
-# - **Bus bandwidth** is compared with links, **algorithm bandwidth** is what your
+# - Compare **bus bandwidth** with links. **Algorithm bandwidth** is what your
 #   program sees.
 # - **Two numbers**, fitted to a minute of measurements, predict a step on more
-#   workers, but for what is left out.
-# - On slow links between fast hosts, add up **inside** first.
+#   workers, apart from what the model leaves out.
+# - On slow links between fast hosts, add up **inside** each host first.
 #
 # Not shown: your cluster's real network, unless you ran this there. Loopback is
 # memory, and namespaces share one machine's cores.
@@ -1180,12 +1211,14 @@ check()
 # %% [markdown]
 # ## Things to try
 #
-# - `ddl topology` in a terminal, on a login node and in a job on a compute node.
-# - Launch `bench_allreduce.py` with `threads=1` and with `oversubscribe=True` and
-#   four workers. What do ranks that share a core cost?
-# - `hosts.site(rate_mbit=100)`: at which rate does the model of section 6 train no
-#   faster on two hosts than on one?
-# - On GPUs: `nccl=["NCCL_P2P_LEVEL=LOC"]` against none, in `bench_allreduce.py`.
+# - Run `ddl topology` in a terminal, on a login node and in a job on a compute
+#   node.
+# - Launch `bench_allreduce.py` with `threads=1` and with `oversubscribe=True`
+#   and four workers. What is the cost when ranks share a core?
+# - `hosts.site(rate_mbit=100)`: at which rate does the model of section 6 train
+#   no faster on two hosts than on one?
+# - On GPUs: launch `bench_allreduce.py` with `nccl=["NCCL_P2P_LEVEL=LOC"]` and
+#   without it.
 
 # %% [markdown]
 # ## Sources
@@ -1203,7 +1236,7 @@ check()
 # - Thakur, Rabenseifner, Gropp (2005), *Optimization of Collective Communication
 #   Operations in MPICH*
 #
-# Of each recorded machine and each link, the source stands in its file under
+# The source of each recorded machine and each link is named in its file under
 # `results/reference/`.
 #
 # **Next:** [3. Multi-GPU](3.Multi-GPU.ipynb), where a script is made distributed.

@@ -6,10 +6,10 @@
 # | | |
 # | --- | --- |
 # | time | three hours with the exercises; the runs alone take about 10 minutes on two cores |
-# | hardware | two cores; on a machine with GPUs the same cells use those |
+# | hardware | two cores; on a machine with GPUs the same cells use the GPUs |
 # | before this | [Start_Here](../Start_Here.ipynb), [1. Gradient basics](1.Gradient-Basics.ipynb) |
 #
-# You take one training script and make it distributed in six ways: four of
+# You take one training script and distribute it with five strategies: four of
 # TensorFlow's own, and Horovod. Then you look for what goes wrong, measure
 # where the time goes, find out when two workers are worth it, and do it all
 # once more with text.
@@ -17,19 +17,19 @@
 # %% [markdown]
 # ## How this lesson works
 #
-# - **Questions** are numbered, with their points. Write code where it says
-#   `YOUR CODE HERE` and words where it says `YOUR ANSWER HERE`. The cell after
-#   your code has tests; there are further ones that you don't see.
+# - **Questions** are numbered and show their points. Write code where it says
+#   `YOUR CODE HERE`, and words where it says `YOUR ANSWER HERE`. The cell after
+#   your code contains tests; there are more, which you don't see.
 # - **Predict first**: put your guess into a `guess` cell before you run on. It
-#   is shown beside what came out, and it is not marked.
+#   is shown beside the result. Guesses are not marked.
 # - Cells that launch and draw do not need your answers, so you can look ahead.
-# - `check()` at the end says which questions pass so far.
-# - Stuck in a run? The square button of the toolbar stops it, all its processes
-#   included.
+# - `check()` at the end tells you which questions pass so far.
+# - Stuck in a run? The square button in the toolbar stops it, with all its
+#   processes.
 
 # %% tags=["parameters"]
 size = "reader"  # "smoke" only checks that everything runs
-data_set = "auto"  # CIFAR-10 where it is there, else the generated pictures
+data_set = "auto"  # CIFAR-10 if it is here, else generated pictures
 workers = 2
 seed = 0
 
@@ -58,15 +58,16 @@ print("ddl", ddl.__version__, "·", part[0], "pictures to train on")
 # ## 1. Who computes what, and who waits for whom
 #
 # In **data-parallel** training every worker has the whole model and a part of
-# each batch. Two questions tell the ways apart:
+# each batch. Two questions tell the strategies apart:
 #
-# - **Where are the workers?** Threads of one process, each with its own device
-#   (`MirroredStrategy`), or processes of their own, on one host or on many (all
-#   others).
-# - **Who waits?** *Synchronous*: each step ends with an **all-reduce** that sums
-#   the gradients of all workers, so all have the same weights at all times.
-#   *Asynchronous*: a **parameter server** keeps the weights; each worker reads
-#   them, computes, sends its gradient, and waits for nobody.
+# - **Where are the workers?** They are either threads of one process, each with
+#   its own device (`MirroredStrategy`), or processes of their own, on one host
+#   or on many (all others).
+# - **Who waits?** In *synchronous* training, each step ends with an
+#   **all-reduce** that sums the gradients of all workers, so all have the same
+#   weights at all times. In *asynchronous* training, a **parameter server**
+#   keeps the weights. Each worker reads them, computes, sends its gradient, and
+#   waits for nobody.
 #
 # ![Four panels. Mirrored: one process with two replicas, gradients summed inside.
 # Multi-worker and Horovod: two processes, gradients summed between them. Parameter
@@ -74,7 +75,7 @@ print("ddl", ddl.__version__, "·", part[0], "pictures to train on")
 # send gradients to it.](../images/ways.svg)
 
 # %% [markdown]
-# | way | workers | gradients | you change |
+# | strategy | workers | gradients | you change |
 # | --- | --- | --- | --- |
 # | one device | one | stay | nothing |
 # | `MirroredStrategy`, `Model.fit` | replicas in one process | all-reduce | where the model is made |
@@ -83,17 +84,17 @@ print("ddl", ddl.__version__, "·", part[0], "pictures to train on")
 # | `ParameterServerStrategy` | processes, any host | to the server | the loop: steps are handed out |
 # | Horovod | processes, any host | all-reduce | six steps |
 #
-# All-reduce between GPUs goes through NCCL by default; on CPUs, TensorFlow has
+# Between GPUs, all-reduce goes through NCCL by default. On CPUs, TensorFlow has
 # its own over gRPC, and Horovod uses Gloo.
 
 # %% [markdown]
-# ## 2. One model, six ways
+# ## 2. One model, six strategies
 #
 # The network is a small convolutional one, without dropout, and with group norm
-# in place of batch norm: nothing in it looks at more than one picture at a time.
-# Data, order of pictures, initial weights, optimizer and global batch are the same
-# in all runs, down to the seed. So a way that is *right* makes the same updates as
-# a single device.
+# instead of batch norm: nothing in it looks at more than one picture at a time.
+# All runs have the same data, order of pictures, initial weights, optimizer and
+# global batch, down to the seed. So a *correct* strategy makes the same updates
+# as a single device.
 #
 # First, one device. The script is `source_code/strategies/single.py`: Keras'
 # `Model.fit` and nothing else.
@@ -106,8 +107,8 @@ single = launch(
 # %% [markdown]
 # ### MirroredStrategy with `Model.fit`
 #
-# What must change in that script? Both files are real and run; these are the
-# lines in which they differ.
+# What has to change in that script? Both files are real scripts that run; these
+# are the lines in which they differ.
 
 # %% tags=["demo"]
 difference("strategies/single.py", "strategies/mirrored.py")
@@ -118,13 +119,13 @@ difference("strategies/single.py", "strategies/mirrored.py")
 # gradients before the optimizer sees them. Without a list of devices it takes
 # all GPUs of the host.
 #
-# On a machine without GPUs the CPU is split into **logical devices**. They share
-# its cores. So you see that the *results* are right, and nothing about speed:
-# one device could use all cores by itself.
+# On a machine without GPUs, the CPU is split into **logical devices** that
+# share its cores. So you see that the *results* are right, but learn nothing
+# about speed: one device could use all cores by itself.
 #
-# **Predict first.** After the first four updates, how large is the largest
-# difference between the mirrored run's weights and the single device's, relative
-# to the largest weight? 0, about 1e-6, about 1e-2?
+# **Predict first.** Take the weights of the mirrored run and of the single
+# device after the first four updates. How large is their largest difference,
+# relative to the largest weight: 0, about 1e-6, or about 1e-2?
 
 # %% tags=["demo"]
 guess_difference = None  # a number, such as 1e-3
@@ -143,14 +144,15 @@ beside(
 )
 
 # %% [markdown]
-# Not 0: the sum of 64 numbers rounds differently when it is made of two sums of
-# 32. But it is rounding, and no more.
+# It is not 0: the sum of 64 numbers rounds differently when it is made of two
+# sums of 32. But it is only rounding.
 #
 # ### MirroredStrategy with your own loop
 #
-# `fit` hides the step. Where you need to see it (two optimizers, a penalty on
-# gradients, a special loss), you write the loop, and the strategy runs it on
-# each replica with `strategy.run`. First on one device, then mirrored:
+# `fit` hides the step. If you need control over it (two optimizers, a penalty
+# on gradients, a special loss), you write the loop yourself, and the strategy
+# runs its step on each replica with `strategy.run`. First look at it on one
+# device, then mirrored:
 
 # %% tags=["demo"]
 difference("strategies/loop.py", "strategies/mirrored_loop.py")
@@ -167,21 +169,21 @@ mirrored_loop = launch(
 #
 # ### MultiWorkerMirroredStrategy
 #
-# Now the workers are processes, perhaps on several hosts. Somebody has to tell
-# each of them who the others are, and which of them it is itself. That is the
-# environment variable `TF_CONFIG`: JSON with the addresses of all workers, in
-# the same order everywhere, and this one's own type and index.
+# Now the workers are processes, perhaps on several hosts. Each of them has to
+# be told who the others are, and which of them it is itself. The environment
+# variable `TF_CONFIG` does that: it is JSON with the addresses of all workers,
+# in the same order everywhere, and the type and index of this worker.
 
 # %% [markdown]
 # **Question 1** (2 points)
 #
-# Write `tf_config(addresses, index)`. It returns the text of `TF_CONFIG` for one
-# worker: JSON of the form
+# Write `tf_config(addresses, index)`. It returns the text of `TF_CONFIG` for
+# one worker, which is JSON of the form
 #
 # `{"cluster": {"worker": [...]}, "task": {"type": "worker", "index": 0}}`
 #
-# where `addresses` is the list of all workers' `"host:port"`. An index that no
-# worker has is a `ValueError`.
+# where `addresses` is the list of all workers' `"host:port"`. For an index that
+# no worker has, raise a `ValueError`.
 
 # %% nbgrader={"grade": false, "grade_id": "q01_tf_config", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def tf_config(addresses, index):
@@ -220,10 +222,11 @@ for hosts in (["b:1", "c:2", "a:3", "a:1"], ["Node7:41"], hosts):
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Typing that for each process is where most first attempts end: a port that is
-# taken, two workers with the same index, a host that does not answer. Here the
+# Most first attempts fail when people type this for each process: a port is
+# taken, two workers have the same index, or a host does not answer. Here the
 # launcher does it (`cluster="multi_worker"`): each process picks a free port,
-# writes it down, and waits until all are there. The script needs little:
+# writes it down, and waits until all are there. The script itself needs few
+# changes:
 
 # %% tags=["demo"]
 difference("strategies/mirrored.py", "strategies/multi_worker.py")
@@ -237,22 +240,22 @@ multi_worker = launch(
 # %% [markdown]
 # ### ParameterServerStrategy
 #
-# Four processes now: a **coordinator** that makes the model and hands out steps,
-# two **workers** that compute them, and a **parameter server** that keeps the
-# variables. Workers and server run `tf.distribute.Server` and wait for work; all
-# of your script's logic runs in the coordinator.
+# Now there are four processes: a **coordinator** that makes the model and hands
+# out steps, two **workers** that compute them, and a **parameter server** that
+# keeps the variables. The workers and the server run `tf.distribute.Server` and
+# wait for work. All of your script's logic runs in the coordinator.
 
 # %% tags=["demo"]
 difference("strategies/loop.py", "strategies/parameter_server.py")
 
 # %% [markdown]
 # **Predict first.** Nobody waits for anybody. While a worker computes its
-# gradient, the other one may change the weights that it started from. How many
-# updates, on average, happen in between? That number is the **staleness** of a
-# gradient. In synchronous training it is 0.
+# gradient, the other one may change the weights that the first one started
+# from. How many updates happen in between, on average? That number is the
+# **staleness** of a gradient. In synchronous training it is 0.
 
 # %% tags=["demo"]
-guess_staleness = None  # a number of updates
+guess_staleness = None  # how many updates
 
 # %% tags=["demo"]
 server = launch(
@@ -269,16 +272,19 @@ beside(guess_staleness, mean, "updates by others, on average")
 plot.plot_staleness(server)
 
 # %% [markdown]
-# With two workers, one of the other's updates comes in between or none. With a
-# hundred workers a hundred do, and the gradient is of weights that are long gone. The reward: a slow worker slows nobody, and a lost one stops
-# nothing. That is why it is used where workers come and go, and hardly where
-# they are equal and close, as GPUs in a node are.
+# With two workers, either no update or one update by the other worker comes in
+# between. With a hundred workers there are about a hundred, and the gradient
+# belongs to weights that are long gone. The reward: a slow worker delays
+# nobody, and losing a worker stops nothing. That is why this strategy is used
+# where workers come and go, and rarely where they are equal and close together,
+# like the GPUs in a node.
 
 # %% [markdown]
 # ### Horovod
 #
-# One process per device, and no strategy object: the script itself says what is
-# averaged, and when. Six steps, each a line or two.
+# There is one process per device, and no strategy object: the script itself
+# says what is averaged, and when. That takes six steps, each of one or two
+# lines.
 
 # %% tags=["demo"]
 difference("strategies/loop.py", "strategies/horovod_loop.py")
@@ -296,16 +302,18 @@ ways = [single, mirrored, mirrored_loop, multi_worker, server, horovod]
 agreement(ways, step=4)
 
 # %% [markdown]
-# And later? Each script keeps its weights after 1, 4, 16, 64, ... updates.
+# And later in training? Each script keeps its weights after 1, 4, 16, 64, ...
+# updates.
 
 # %% tags=["demo"]
 plot.plot_agreement(ways)
 
 # %% [markdown]
-# Rounding does not stay small. Where a ReLU is just on or just off, or two pixels
-# compete for a maximum, a difference in the last digit decides, and from then on
-# the runs part: training a network is a chaotic system. So "equal at the end" is
-# too much to ask of two right programs; "equal after a few updates" is not.
+# Rounding errors do not stay small. Where a ReLU is barely on or off, or two
+# pixels compete for a maximum, a difference in the last digit decides, and from
+# then on the runs diverge: training a network is a chaotic system. So "equal at
+# the end" is too much to ask of two correct programs; "equal after a few
+# updates" is not.
 
 # %% tags=["demo"]
 compare(ways)
@@ -313,56 +321,58 @@ compare(ways)
 # %% [markdown] nbgrader={"grade": false, "grade_id": "q02_agree_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # **Question 2** (2 points)
 #
-# In the first table, five of the six ways have the same weights up to rounding
-# after four updates, and one does not. Which one, and why? Is its result wrong?
-# Name one thing in your own tables that supports your answer.
+# In the first table, five of the six runs have the same weights after four
+# updates, up to rounding, and one does not. Which one, and why? Is its result
+# wrong? Name one thing in your own tables that supports your answer.
 #
 # === BEGIN MARK SCHEME ===
-# 1 point: ParameterServer; its updates are asynchronous: gradients are of older
-# weights, and the order of updates is chance. Half a point: not wrong as such:
-# another path, about the same loss or accuracy (or worse, if the tables say so).
-# Half a point for a figure from the tables (difference, accuracy, staleness).
+# 1 point: ParameterServer; its updates are asynchronous: gradients belong to
+# older weights, and the order of updates is random. Half a point: not wrong as
+# such, but another path to about the same loss or accuracy (or worse, if the
+# tables say so). Half a point for a figure from the tables (difference,
+# accuracy, staleness).
 # === END MARK SCHEME ===
 
 # %% [markdown] nbgrader={"grade": true, "grade_id": "q02_agree", "locked": false, "points": 2, "schema_version": 3, "solution": true, "task": false}
 # ### BEGIN SOLUTION
-# ParameterServer. Its workers do not wait for each other: a gradient is computed
-# from weights that the other worker has changed by the time it is applied, and
-# which of them comes first is chance, so two runs differ as well. The others sum
-# the same gradients at the same weights and differ by rounding only (1e-4 or less
-# in the first table, against about 1e-2). The result is not wrong: it is another
-# path of descent, and its held-out accuracy is near that of the others.
+# ParameterServer. Its workers do not wait for each other. By the time a
+# gradient is applied, the other worker has changed the weights that it was
+# computed from, and it is random which worker comes first, so even two such
+# runs differ. The others sum the same gradients at the same weights and differ
+# only by rounding (1e-4 or less in the first table, against about 1e-2). The
+# result is not wrong: it is another path of descent, and its held-out accuracy
+# is close to that of the others.
 # ### END SOLUTION
 
 # %% [markdown]
-# What the last table does *not* show: which way is fastest on GPUs. On a CPU,
+# The last table does *not* show which strategy is fastest on GPUs. On a CPU,
 # one process with all cores does the same arithmetic without sending anything.
-# Compare rows with the same *ranks × threads* only; section 5 does it properly.
+# Compare only rows with the same *ranks × threads*; section 5 does it properly.
 
 # %% [markdown]
 # ## 3. Why the loss is divided by the global batch
 #
-# Replicas *sum* their gradients. If each takes the **mean** over its own
-# pictures, the sum over $N$ replicas is $N$ times the gradient of the mean over
-# the global batch: as if the learning rate were $N$ times as high. So each
+# Replicas *sum* their gradients. If each of them takes the **mean** over its
+# own pictures, the sum over $N$ replicas is $N$ times the gradient of the mean
+# over the global batch, as if the learning rate were $N$ times as high. So each
 # replica has to divide by the global batch $B$:
 #
 # $$\nabla \frac{1}{B} \sum_{i=1}^{B} \ell_i
 # = \sum_{r=1}^{N} \nabla \frac{1}{B} \sum_{i \in r} \ell_i$$
 #
-# `tf.nn.compute_average_loss(per_example, global_batch_size=B)` is just that. For
-# the same reason Keras' loss classes refuse their default reduction inside a
-# strategy's scope (`AUTO`, `SUM_OVER_BATCH_SIZE`): in your own loop you say
-# `reduction="none"` and divide yourself. `Model.fit` does it for you.
+# `tf.nn.compute_average_loss(per_example, global_batch_size=B)` does exactly
+# that. For the same reason Keras' loss classes refuse their default reductions
+# (`AUTO`, `SUM_OVER_BATCH_SIZE`) inside a strategy's scope: in your own loop
+# you pass `reduction="none"` and divide yourself. `Model.fit` does it for you.
 
 # %% [markdown]
-# **Predict first.** The script `loss_scaling.py` takes one step on two replicas,
-# scaled in several ways, and compares each gradient with that of a single device
-# with the same pictures. With the mean over each replica, how many times too
-# long is the gradient?
+# **Predict first.** The script `loss_scaling.py` takes one step on two
+# replicas, with the loss scaled in several ways, and compares each gradient
+# with that of a single device on the same pictures. If each replica takes its
+# own mean, how many times too long is the gradient?
 
 # %% tags=["demo"]
-guess_ratio = None  # a number of times
+guess_ratio = None  # how many times
 
 # %% tags=["demo"]
 scaled = launch(
@@ -378,26 +388,28 @@ beside(
 )
 
 # %% [markdown]
-# The wrong ones are of different kinds. A factor $N$ on everything is a learning
-# rate that is $N$ times too high: with SGD you may notice, with Adam, which
-# divides by the gradient's size, hardly ever. An uneven last batch is worse: the
-# *direction* is wrong, because pictures of the smaller share weigh more.
-# And a penalty on the weights is the same on every replica: it is counted $N$
-# times unless it is divided by $N$ (`tf.nn.scale_regularization_loss`).
+# The wrong gradients are wrong in different ways. A factor $N$ on everything is
+# a learning rate that is $N$ times too high. With SGD you may notice; with
+# Adam, which divides by the gradient's size, hardly ever. An uneven last batch
+# is worse: the *direction* is wrong, because pictures in the smaller part weigh
+# more. And a penalty on the weights is the same on every replica, so it is
+# counted $N$ times unless you divide it by $N$
+# (`tf.nn.scale_regularization_loss`).
 
 # %% [markdown]
 # **Question 3** (3 points)
 #
-# Without TensorFlow, for one replica of a strategy that sums:
+# Without TensorFlow, write two functions for one replica of a strategy that
+# sums:
 #
 # - `replica_loss(per_example, global_batch)`: what the replica returns.
-#   `per_example` is a NumPy array of shape `[samples]`, or `[samples, ...]` where
-#   each sample has several values (such as one for each pixel): then a sample
-#   counts with the mean of its own. A replica with no samples returns 0.
-# - `replica_penalty(penalty, replicas)`: what it adds for a penalty on the weights
-#   that all replicas share.
+#   `per_example` is a NumPy array of shape `[samples]`, or `[samples, ...]` if
+#   each sample has several values (such as one per pixel); such a sample counts
+#   with the mean of its values. A replica with no samples returns 0.
+# - `replica_penalty(penalty, replicas)`: what it adds for a penalty on the
+#   weights that all replicas share.
 #
-# Both return one number.
+# Both return a single number.
 
 # %% nbgrader={"grade": false, "grade_id": "q03_replica_loss", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def replica_loss(per_example, global_batch):
@@ -446,16 +458,18 @@ assert math.isclose(replica_penalty(7, 3), 7 / 3, rel_tol=1e-6)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Horovod *averages* instead of summing, so there a rank takes the mean over its
-# own part: the average of means is the mean, **if all parts are equally large**.
+# Horovod *averages* instead of summing, so there each rank takes the mean over
+# its own part. The average of these means is the overall mean **if all parts
+# are equally large**.
 #
 # **Question 4** (2 points)
 #
-# Ranks have unequal parts. Write `averaged(gradients, samples)`: `gradients` is
-# a list of each rank's gradient (NumPy arrays of one shape, each the mean over
-# the rank's own samples), `samples` how many each had. Return the gradient of
-# the mean over all samples, of the same shape. A rank without samples has a
-# gradient of NaN, and must not spoil the rest.
+# Now the ranks have unequal parts. Write `averaged(gradients, samples)`.
+# `gradients` is a list of the ranks' gradients (NumPy arrays of the same shape,
+# each the mean over that rank's own samples), and `samples` lists how many
+# samples each rank had. Return the gradient of the mean over all samples, in
+# the same shape. A rank without samples has a gradient of NaN, which must not
+# spoil the result.
 
 # %% nbgrader={"grade": false, "grade_id": "q04_averaged", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def averaged(gradients, samples):
@@ -503,16 +517,16 @@ for counts in ((0, 5, 2, 0, 7, 1), (9,), (3, 1, 0), (0, 0, 4), (2, 3, 4)):
 # | 5 wrap | `DistributedGradientTape`, `DistributedOptimizer` | ? |
 # | 6 broadcast | rank 0's weights to all, before the first step | ? |
 #
-# And two habits: **metrics are averaged** over ranks before anybody reads them,
-# and only **rank 0 writes** files.
+# There are two more habits: **average metrics** over ranks before anybody reads
+# them, and let only **rank 0 write** files.
 #
-# None of the question marks raises an error. The loss falls in all of them. So
-# you have to look for them, in what each rank wrote down of itself.
+# None of the question marks raises an error, and the loss falls in all of these
+# cases. So you have to look for the mistakes in what each rank has recorded.
 
 # %% [markdown]
 # `bug_hunt.py` is a small, quick training with Horovod. `case="none"` is
-# right; in each of the cases A to F one thing is missing or wrong. In every run,
-# each rank keeps a record of what it saw itself.
+# correct; in each of the cases A to F one thing is missing or wrong. In every
+# run, each rank records what it has seen itself.
 
 # %% tags=["demo"]
 hunted = {
@@ -522,8 +536,8 @@ hunted = {
 }
 
 # %% [markdown]
-# **Predict first.** In how many of the six cases is the loss at the end clearly
-# worse (by a tenth or more) than in the right one?
+# **Predict first.** In how many of the six cases is the final loss clearly
+# worse (by a tenth or more) than in the correct one?
 
 # %% tags=["demo"]
 guess_worse = None  # a number from 0 to 6
@@ -537,30 +551,32 @@ beside(guess_worse, len(worse), "cases with a clearly higher loss")
 pd.Series(losses, name="loss at the end").to_frame().round(4)
 
 # %% [markdown]
-# The loss alone does not tell. Here is what the ranks themselves wrote
-# down in their first two steps.
+# The loss alone does not reveal the mistakes. Here is what the ranks themselves
+# recorded in their first two steps.
 
 # %% tags=["demo"]
 mistakes.excerpt(hunted["none"])
 
 # %% [markdown]
-# `mistakes.witnesses(run)` has all of it, as plain data: a list with a dictionary for
-# each rank, rank 0's first, with
+# `mistakes.witnesses(run)` has all of it as plain data: a list with one dictionary
+# per rank, rank 0's first, with these keys:
 #
-# - `"rank"`, `"rate_of_one_rank"`, and `"weights"`: a checksum as it began;
-# - `"steps"`: for each step a dictionary with `"samples"` (numbers of those it
-#   trained on), `"rate"`, `"update"` and `"weights"` (checksums of the gradients
-#   that it applied, and of its weights after that);
-# - `"samples_counted"` (its own, as it says) and `"wrote"` (a file, or `None`).
+# - `"rank"`, `"rate_of_one_rank"`, and `"weights"`: a checksum of the initial
+#   weights;
+# - `"steps"`: for each step a dictionary with `"samples"` (the numbers of the
+#   samples it trained on), `"rate"`, `"update"` and `"weights"` (checksums of
+#   the gradients that it applied, and of its weights after that);
+# - `"samples_counted"` (how many samples it says it processed) and `"wrote"` (a
+#   file, or `None`).
 #
 # **Question 5** (3 points)
 #
-# Write three checks. Each takes such a list and returns `True` where something is
+# Write three checks. Each takes such a list and returns `True` if something is
 # wrong:
 #
-# - `shared_samples(ranks)`: in some step, a sample was on two ranks;
-# - `began_apart(ranks)`: not all began with the same weights;
-# - `drifting(ranks)`: in some step, not all applied the same update.
+# - `shared_samples(ranks)`: in some step, two ranks had the same sample;
+# - `began_apart(ranks)`: not all ranks began with the same weights;
+# - `drifting(ranks)`: in some step, not all ranks applied the same update.
 
 # %% nbgrader={"grade": false, "grade_id": "q05_checks", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def shared_samples(ranks):
@@ -605,7 +621,7 @@ assert shared_samples([one, two, witness([8, 9], [7, 8])])
 assert not shared_samples([witness([0, 0]), witness([1, 1])])
 assert not shared_samples([one]) and not drifting([one])
 assert drifting([one, witness([1], [2], updates=("u2", "u1"))])
-for k in range(4):  # one rank is apart, or in one step
+for k in range(4):  # one rank differs, at first or in one step
     ranks = [witness([j], began="ab"[k == j]) for j in range(4)]
     assert began_apart(ranks) and not drifting(ranks)
     for i in range(3):
@@ -627,13 +643,14 @@ assert not began_apart([one, later]) and not drifting([one, later])
 # %% [markdown]
 # **Question 6** (3 points)
 #
-# Three more:
+# Write three more:
 #
-# - `miscounted(ranks)`: the samples that all ranks together *counted* are not as
-#   many as they trained on;
-# - `not_scaled(ranks)`: in some step, a rank's `"rate"` is not the
-#   `"rate_of_one_rank"` times the number of ranks (up to one part in 10,000);
-# - `second_writer(ranks)`: another rank than rank 0 wrote a file.
+# - `miscounted(ranks)`: the number of samples that all ranks together *counted*
+#   is not the number that they trained on;
+# - `not_scaled(ranks)`: in some step, a rank's `"rate"` is not
+#   `"rate_of_one_rank"` times the number of ranks (to within one part in
+#   10,000);
+# - `second_writer(ranks)`: a rank other than rank 0 wrote a file.
 
 # %% nbgrader={"grade": false, "grade_id": "q06_more_checks", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def miscounted(ranks):
@@ -699,8 +716,8 @@ for k in (1, 2, 3):
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# The course has such checks too. Here is what they say of the right script, and
-# below it the records of one case.
+# The course has such checks too. Here is what they say about the correct
+# script, followed by the records of one case.
 
 # %% tags=["demo"]
 mistakes.examine(hunted["none"])
@@ -714,11 +731,11 @@ mistakes.excerpt(hunted["A"])
 #
 # **Question 7** (3 points)
 #
-# Fill in `bugs`, from the letters A to F to these words: `"shard"` (all ranks
-# have the same batches), `"wrap"` (gradients are not averaged), `"broadcast"`
-# (ranks begin with different weights), `"throughput"` (counted too often),
-# `"scale"` (the learning rate is not), `"write"` (every rank writes the
-# checkpoint).
+# Fill in `bugs`. It maps the letters A to F to these words: `"shard"` (all
+# ranks have the same batches), `"wrap"` (gradients are not averaged),
+# `"broadcast"` (ranks begin with different weights), `"throughput"` (samples
+# are counted too often), `"scale"` (the learning rate is not scaled), `"write"`
+# (every rank writes the checkpoint).
 
 # %% nbgrader={"grade": false, "grade_id": "q07_bugs", "locked": false, "schema_version": 3, "solution": true, "task": false} tags=["raises-exception"]
 # bugs = {"A": ?, "B": ?, "C": ?, "D": ?, "E": ?, "F": ?}
@@ -743,36 +760,37 @@ assert bugs == {
 # %% [markdown]
 # ## 5. Scaling efficiency
 #
-# Twice the workers, twice the speed? **Scaling efficiency** is the part of that
-# which you get:
+# Are twice the workers twice as fast? **Scaling efficiency** is the fraction of
+# the ideal speed-up that you get:
 #
 # $$\text{efficiency} = \frac{\text{samples/s on } N \text{ ranks}}
 # {N \times \text{samples/s on one rank}}$$
 #
-# - **Strong scaling**: the global batch stays, each rank gets a smaller part.
-#   The training is the same one, sooner.
-# - **Weak scaling**: the per-rank batch stays, the global batch grows with $N$.
-#   Devices stay full; the training is another one (lesson 4).
+# - **Strong scaling**: the global batch stays the same, so each rank gets a
+#   smaller part. It is the same training, finished sooner.
+# - **Weak scaling**: the per-rank batch stays the same, so the global batch
+#   grows with $N$. Devices stay full, but it is a different training (lesson
+#   4).
 #
-# Two things must be equal for it to mean anything. The samples must be those
-# **really processed**, and the hardware of "one rank" must be one $N$-th of what
-# $N$ ranks have: on this machine, one rank with *one* thread.
+# For this to mean anything, two things must hold. Count only samples that were
+# **really processed**. And the hardware of "one rank" must be one $N$-th of
+# what $N$ ranks have: on this machine, one rank with *one* thread.
 
 # %% [markdown]
 # **Question 8** (3 points)
 #
-# An epoch of `samples` pictures takes whole steps only, each of
-# `ranks × per_rank_batch` pictures; what is left over is not trained on.
+# An epoch of `samples` pictures consists of whole steps, each of
+# `ranks × per_rank_batch` pictures. The remainder is not trained on.
 #
-# - `samples_processed(samples, per_rank_batch, ranks)`: pictures that an epoch
-#   really trains on.
-# - `efficiency_of(one, many, ranks)`: `one` and `many` are pairs of (samples
-#   processed, seconds) on one rank and on `ranks` ranks. Where the job processed
-#   nothing, the efficiency is 0.
+# - `samples_processed(samples, per_rank_batch, ranks)`: how many pictures an
+#   epoch really trains on.
+# - `efficiency_of(one, many, ranks)`: the scaling efficiency. `one` and `many`
+#   are pairs of (samples processed, seconds) on one rank and on `ranks` ranks.
+#   If the job processed nothing, the efficiency is 0.
 
 # %% nbgrader={"grade": false, "grade_id": "q08_efficiency", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def samples_processed(samples, per_rank_batch, ranks):
-    """Return how many samples the whole steps of an epoch have."""
+    """Return how many samples an epoch's whole steps process."""
     ### BEGIN SOLUTION
     global_batch = per_rank_batch * ranks
     return samples // global_batch * global_batch
@@ -814,15 +832,17 @@ assert near(value, 7 / 13)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Now your own. The script is the course's own, `train_cifar.py`, with one thread
-# for each rank: one rank, and two ranks both ways. One more run has a single rank
-# with as many threads as all ranks together: the same hardware, without messages.
+# Now measure your own. The script is the course's `train_cifar.py` with one
+# thread for each rank. You run it on one rank, and on two ranks with strong and
+# with weak scaling. One more run gives a single rank as many threads as all
+# ranks have together: the same hardware, without messages.
 #
-# **Predict first.** Efficiency in per cent, for strong and for weak scaling?
+# **Predict first.** What efficiency, in percent, will strong and weak scaling
+# reach?
 
 # %% tags=["demo"]
-guess_strong = None  # per cent
-guess_weak = None  # per cent
+guess_strong = None  # percent
+guess_weak = None  # percent
 
 # %% tags=["demo"]
 scaled_runs = dict(
@@ -873,55 +893,57 @@ table = efficiency.scaling(weak, "weak")
 beside(guess_weak, 100 * table["efficiency"].iloc[-1], "weak, %")
 
 # %% [markdown]
-# Published figures are worth the same care. A public workshop's multi-GPU
+# Published figures deserve the same care. A public workshop's multi-GPU
 # notebook measures the time of an epoch and divides 60,000 pictures by it. But
-# whole steps only are run: with large batches on many devices a good part of the
-# 60,000 never is. Counted right, its efficiencies become these:
+# an epoch runs only whole steps: with large batches on many devices, a good
+# part of the 60,000 is never processed. Counted correctly, its efficiencies
+# become:
 
 # %% tags=["demo"]
 efficiency.published()
 
 # %% [markdown]
-# The same slip has an end that nobody could miss: 8,192 pictures on each of 8
-# devices make zero steps an epoch. It *was* missed: an empty epoch takes no
-# time, and 60,000 divided by it is a splendid throughput.
+# Taken to the extreme, nobody could miss the mistake: 8,192 pictures on each of
+# 8 devices make zero steps per epoch. But it *was* missed: an empty epoch takes
+# no time, and 60,000 divided by next to nothing is a splendid throughput.
 
 # %% [markdown] nbgrader={"grade": false, "grade_id": "q09_scaling_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # **Question 9** (2 points)
 #
 # Compare strong and weak efficiency in *your* tables. Which one is higher, and
-# why would you expect that? Then: someone measures one rank with all cores of
-# the machine, and two ranks with half of them each. Which efficiency can they
-# reach at most, and what would be a fair question to ask of those two runs?
+# why would you expect that? Then suppose that someone measures one rank with
+# all cores of the machine, and two ranks with half of the cores each. What
+# efficiency can they reach at most? What would be a fair question to ask of
+# those two runs?
 #
 # === BEGIN MARK SCHEME ===
-# 1 point: names the figures, and a reason: in strong scaling each rank's
+# 1 point: names the figures and a reason: in strong scaling each rank's
 # computation shrinks while the message stays as large, so communication weighs
-# more (if the figures say otherwise: says so, and names noise or spread).
-# 1 point: the hardware is the same in both, so at most about 50 % "efficiency"
-# (or a ratio of about 1): the fair question is whether two processes use the same
+# more (if the figures say otherwise: says so, and names noise or spread). 1
+# point: both have the same hardware, so at most about 50 % "efficiency" (or a
+# ratio of about 1): the fair question is whether two processes use the same
 # cores better than one.
 # === END MARK SCHEME ===
 
 # %% [markdown] nbgrader={"grade": true, "grade_id": "q09_scaling", "locked": false, "points": 2, "schema_version": 3, "solution": true, "task": false}
 # ### BEGIN SOLUTION
-# In my tables weak scaling is the higher one. In strong scaling a rank computes
+# In my tables weak scaling is more efficient. In strong scaling a rank computes
 # half as much per step and still exchanges the whole gradient, so the exchange
-# has a larger share; in weak scaling the computation per rank stays as long.
+# has a larger share. In weak scaling the computation per rank stays as long.
 # One rank with all cores has the hardware of both ranks together. At best two
-# ranks are as fast, which the formula calls 50 %. It is fairer to ask for the
-# ratio of the two speeds: does splitting the same cores into two processes gain
-# or lose anything?
+# ranks are just as fast, which the formula calls 50 %. It is fairer to ask for
+# the ratio of the two speeds: does splitting the same cores into two processes
+# gain or lose anything?
 # ### END SOLUTION
 
 # %% [markdown]
 # ## 6. Where the time goes
 #
-# `step_times.py` takes a training step apart on each rank: waiting for *input*,
-# *computation* of the gradient, *communication* (the all-reduce, with waiting for
-# the slower rank), and *update* of the weights. Taking it apart costs something:
-# in a real step TensorFlow and Horovod overlap some of these. Read the shares,
-# not the sum.
+# `step_times.py` splits a training step on each rank into four parts: waiting
+# for *input*, *computation* of the gradient, *communication* (the all-reduce,
+# including the wait for the slower rank), and *update* of the weights.
+# Splitting has a cost: in a real step TensorFlow and Horovod overlap some of
+# these. Look at the shares, not at the sum.
 
 # %% tags=["demo"]
 widths = [8, 16, 32] if smoke else [8, 16, 32, 64, 96]
@@ -939,8 +961,8 @@ two = launch(
 plot.plot_step_times([one, two])
 
 # %% [markdown]
-# Before the first step there is a time that no epoch shows. For a run of minutes
-# it matters more than any knob below:
+# Before the first step, time passes that no epoch shows. For a run of a few
+# minutes, this start-up matters more than any knob below:
 
 # %% tags=["demo"]
 efficiency.start_times([one, two])
@@ -948,14 +970,14 @@ efficiency.start_times([one, two])
 # %% [markdown]
 # ### Knobs
 #
-# Horovod has a background thread. It wakes up every **cycle time** (1 ms), sees
-# which gradients are ready on *all* ranks, copies them into one buffer (**tensor
-# fusion**, up to 128 MiB), and reduces that in one go. Two more ways to send
-# less: **aggregate** gradients of several batches before sending, and
-# **compress** them to 16 bits.
+# Horovod has a background thread. It wakes up once per **cycle time** (1 ms),
+# sees which gradients are ready on *all* ranks, copies them into one buffer
+# (**tensor fusion**, up to 128 MiB), and reduces that buffer in one go. There
+# are two more ways to send less: **aggregate** the gradients of several batches
+# before sending, and **compress** them to 16 bits.
 #
-# **Predict first.** Which one of these makes the step of the widest network
-# fastest: no fusion, a longer cycle, aggregation over four batches, fp16?
+# **Predict first.** Which of these makes a step of the widest network fastest:
+# no fusion, a longer cycle, aggregation over four batches, or fp16?
 
 # %% tags=["demo"]
 guess_knob = None  # "no fusion", "longer cycle", "aggregation" or "fp16"
@@ -984,10 +1006,10 @@ beside(guess_knob, fastest, "the knob with the most images/s")
 table
 
 # %% [markdown]
-# Differences within the spread are no differences. On one host with little to
-# send, most knobs do nothing, or harm: fp16 has to be converted twice by the same
-# cores that train, to halve a message that never leaves memory. On a slow network
-# the same knobs pay. That is why you measure where you train.
+# Differences within the spread don't count. On one host with little to send,
+# most knobs do nothing, or do harm: fp16 makes the cores that train convert
+# every gradient twice, only to halve a message that never leaves memory. On a
+# slow network the same knobs pay. That is why you measure where you train.
 #
 # ### The timeline
 #
@@ -1000,53 +1022,55 @@ plot.plot_timeline(turned[0])
 # %% [markdown] nbgrader={"grade": false, "grade_id": "q10_knobs_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # **Question 10** (2 points)
 #
-# Which knob changed your step time by more than its spread, in which direction,
-# and which part of the step did it change? Explain with the timeline or with the
-# figure of step times. Then name one change of hardware or model that would make
-# a *different* knob the best one, and say why.
+# Which knob changed your step time by more than its spread, and in which
+# direction? Which part of the step did it change? Use the timeline or the
+# figure of step times to explain it. Then name one change of hardware or model
+# that would make a *different* knob the best one, and say why.
 #
 # === BEGIN MARK SCHEME ===
 # 1 point: a knob (or "none") with its figure and spread from the table, and the
-# part of the step that it acts on (communication; aggregation: once in k batches).
-# 1 point: a sensible change with its reason: slow network or large dense layers →
-# compression; many small layers → fusion and cycle time; per-rank batch small →
-# aggregation.
+# part of the step that it affects (communication; aggregation: once in k
+# batches). 1 point: a sensible change with its reason: slow network or large
+# dense layers → compression; many small layers → fusion and cycle time; small
+# per-rank batch → aggregation.
 # === END MARK SCHEME ===
 
 # %% [markdown] nbgrader={"grade": true, "grade_id": "q10_knobs", "locked": false, "points": 2, "schema_version": 3, "solution": true, "task": false}
 # ### BEGIN SOLUTION
-# In my table aggregation is clearly faster per batch, because the all-reduce is
-# paid once in four batches; the other knobs differ from the first row by no more
-# than the spread, except the longer cycle, in which gradients wait for the next
-# wake-up (in the timeline: negotiation is longer). Over a slow network between two
-# hosts the message itself would take most of the step, and fp16, which halves it,
-# would pay although it computes more.
+# In my table aggregation is clearly faster per batch, because it pays for the
+# all-reduce only once in four batches. The other knobs differ from the first
+# row by no more than the spread, except for the longer cycle, in which
+# gradients wait for the next wake-up (in the timeline, negotiation takes
+# longer). Over a slow network between two hosts the message itself would take
+# most of the step. Then fp16, which halves it, would pay although it computes
+# more.
 # ### END SOLUTION
 
 # %% [markdown]
 # ## 7. When does it pay?
 #
 # Two workers halve the computation of a step (strong scaling) and add an
-# exchange. A first model: with $c$ the computation of one rank for its part,
-# and a message of $n$ bytes,
+# exchange. Here is a first model. If one rank's computation for its part takes
+# $c$, and a message has $n$ bytes,
 #
 # $$t(N) = c + \underbrace{2(N-1)\,\alpha}_{\text{latency}}
 # + \underbrace{\frac{2(N-1)}{N}\,\frac{n}{\beta}}_{\text{bandwidth}}$$
 #
-# with latency $\alpha$ and bandwidth $\beta$ of a link, and a ring (lesson 1).
-# A wider network has more to compute *and* more to send. A convolution computes
-# with each weight once for every pixel and every picture; a dense layer, once for
-# every picture. So width, pictures per rank and kind of layer decide.
+# where $\alpha$ and $\beta$ are the latency and the bandwidth of a link, for a
+# ring (lesson 1). A wider network has more to compute *and* more to send. A
+# convolution uses each weight once for every pixel of every picture; a dense
+# layer, once for every picture. So the outcome depends on width, pictures per
+# rank and kind of layer.
 
 # %% [markdown]
 # **Question 11** (3 points)
 #
-# - `step_seconds(compute_s, size_bytes, ranks, alpha_s, beta)`: the time of a step
-#   by the formula. `compute_s` is one rank's computation for its part; with one
-#   rank, there is no exchange.
-# - `pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta)`: whether `ranks`
-#   ranks take less time for a step than one. `whole_s` is the computation of the
-#   whole batch on one rank, `part_s` that of a rank's part.
+# - `step_seconds(compute_s, size_bytes, ranks, alpha_s, beta)`: the time of a
+#   step by the formula. `compute_s` is one rank's computation for its part;
+#   with one rank, there is no exchange.
+# - `pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta)`: whether a step
+#   takes less time on `ranks` ranks than on one. `whole_s` is the computation
+#   of the whole batch on one rank, `part_s` that of a rank's part.
 
 # %% nbgrader={"grade": false, "grade_id": "q11_pays", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def step_seconds(compute_s, size_bytes, ranks, alpha_s, beta):
@@ -1058,7 +1082,7 @@ def step_seconds(compute_s, size_bytes, ranks, alpha_s, beta):
 
 
 def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
-    """Say whether the ranks are faster than one."""
+    """Return whether `ranks` ranks are faster than one."""
     ### BEGIN SOLUTION
     many = step_seconds(part_s, size_bytes, ranks, alpha_s, beta)
     return many < whole_s
@@ -1084,7 +1108,7 @@ assert near(value, 0.05 + 14 * 0.0001 + 14 * 0.001)
 assert near(step_seconds(0, 0, 4, 0.5, 1.0), 3)
 assert near(step_seconds(5, 1_000, 3, 0.25, 1.0), 6 + 4_000 / 3)
 assert not pays(1, 1, 0, 2, 0.0001, 1e9)
-assert not pays(1, 0.5, 0, 2, 0.25, 1e9)  # as long as on one rank: no less
+assert not pays(1, 0.5, 0, 2, 0.25, 1e9)  # equal to one rank: not faster
 assert not pays(3, 3, 1e9, 1, 0.25, 1e9)
 assert pays(10.5, 1, 4e9, 4, 0.5, 1e9)  # 1 + 3 + 6 s
 assert not pays(9.5, 1, 4e9, 4, 0.5, 1e9)
@@ -1095,15 +1119,15 @@ assert not pays(2, 1, 1e9, 2, 0.0001, 1e9)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# And in truth? The runs of section 6 have the step times of networks of several
-# widths on one rank and on two. The figure fits latency and bandwidth to
-# *some* of the widths and predicts the others.
+# And in reality? Section 6 measured the step times of networks of several
+# widths on one rank and on two. The figure fits latency and bandwidth to *some*
+# of the widths and predicts the others.
 #
-# **Predict first.** From how many bytes of gradient on are two ranks faster than
-# one, in this family of networks?
+# **Predict first.** In this family of networks, from how many bytes of gradient
+# on are two ranks faster than one?
 
 # %% tags=["demo"]
-guess_bytes = None  # a number of bytes, or "never"
+guess_bytes = None  # how many bytes, or "never"
 
 # %% tags=["demo"]
 payoff = efficiency.payoff(one, two)
@@ -1117,27 +1141,29 @@ plot.plot_payoff(one, two)
 
 # %% [markdown]
 # Change `widths` in section 6, or its batch size (`global_batch=256`), and look
-# again. What the model leaves out: overlap of communication with computation,
-# the slower rank that all wait for, cores and caches that the ranks share.
+# again. The model leaves out the overlap of communication with computation, the
+# slower rank that all others wait for, and the cores and caches that the ranks
+# share.
 
 # %% [markdown]
 # ## 8. Once more, with text
 #
-# A website wants to find insincere questions: those that make a statement instead
-# of asking. Quora published 1.3 million labelled ones for a competition (its owner
-# asks for a login: download `train.csv` there, then `ddl data add quora
-# train.csv`). Where the file is not here, a generated stand-in of the same form
-# takes its place, and every table says so.
+# A website wants to find insincere questions: those that make a statement
+# instead of asking. Quora published 1.3 million labelled ones for a
+# competition. (The download needs a login: get `train.csv` there, then run
+# `ddl data add quora train.csv`.) If the file is not here, a generated stand-in
+# in the same format takes its place, and every table says so.
 #
 # The network reads a sentence through an **embedding** (a vector for each
-# sentence), then dense layers of 256, 64 and 1. The embedding can be a pretrained
-# one from TensorFlow Hub (`embedding="https://tfhub.dev/google/nnlm-en-dim128/2"`,
-# or the folder of one), or, as here, one that is trained on the spot.
+# sentence), followed by dense layers of 256, 64 and 1. The embedding can be a
+# pretrained one from TensorFlow Hub
+# (`embedding="https://tfhub.dev/google/nnlm-en-dim128/2"`, or a folder that
+# holds one). Here it is trained on the spot.
 
 # %% [markdown]
-# **Predict first.** About 94 of 100 questions are sincere. By how many percentage
-# points of accuracy will the trained network beat one that answers "sincere" to
-# everything?
+# **Predict first.** About 94 of 100 questions are sincere. By how many
+# percentage points will the trained network's accuracy beat that of a model
+# that answers "sincere" to everything?
 
 # %% tags=["demo"]
 guess_gain = None  # percentage points
@@ -1161,29 +1187,31 @@ beside(guess_gain, gain, "points of accuracy gained")
 classification.report([plain])
 
 # %% [markdown]
-# Without having read a single question, one is right in 94 of 100 (the column
-# *majority*). So accuracy alone says next to nothing here. **Precision**: of
-# those that the model called insincere, how many are? **Recall**: of those that
-# are, how many did it find? **F1** is their harmonic mean. Each threshold gives
-# another pair:
+# Without reading a single question, you would be right about 94 of 100 (the
+# column *majority*). So accuracy alone says next to nothing here.
+# **Precision**: of the questions that the model called insincere, how many are?
+# **Recall**: of the questions that are insincere, how many did it find? **F1**
+# is their harmonic mean. Each threshold gives another pair:
 
 # %% tags=["demo"]
 plot.plot_precision_recall([plain])
 
 # %% [markdown]
-# That run did not stop early (`patience=0`), to show what stopping early is for:
+# That run did not stop early (`patience=0`), in order to show what early
+# stopping is for:
 
 # %% tags=["demo"]
 plot.plot_overfitting(plain)
 
 # %% [markdown]
-# Training loss falls to the end. Validation loss turns: from there on, the network
-# learns the training questions by heart. Accuracy hardly moves meanwhile, which is
-# how a rise of the validation loss by two thirds can pass without a word in a
-# published log. With `patience=2`, training stops two epochs after the turn and
-# goes back to the best weights.
+# Training loss falls to the end. Validation loss turns: from there on, the
+# network learns the training questions by heart. Accuracy hardly moves
+# meanwhile. That is how a published log could show a validation loss rising by
+# two thirds without a word about it. With `patience=2`, training stops two
+# epochs after the turn and goes back to the best weights.
 #
-# Now the same on two replicas, by `fit` and by your own loop, and on two processes.
+# Now run the same on two replicas, with `fit` and with your own loop, and on
+# two processes.
 
 # %% tags=["demo"]
 stopped = dict(sentences, patience=2)
@@ -1212,56 +1240,56 @@ classification.report(texts)
 plot.plot_precision_recall(texts)
 
 # %% [markdown]
-# TensorBoard's logs of each run are in its folder:
-# `tensorboard --logdir runs/<id>/tensorboard` in a terminal shows them.
+# Each run keeps its TensorBoard logs in its folder. To see them, run
+# `tensorboard --logdir runs/<id>/tensorboard` in a terminal.
 
 # %% [markdown] nbgrader={"grade": false, "grade_id": "q12_faster_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # **Question 12** (3 points)
 #
-# *Which one is faster?* Look at your table: time for an epoch on one device, and
-# on two replicas. With four GPUs and this network, would you expect
-# `MirroredStrategy` to be faster than one GPU to which everything is pinned? Give
-# the two or three things that decide it, and what you would change in the
-# training (not in the network) to make four GPUs worth it. What does that change
-# besides the time?
+# *Which one is faster?* In your table, compare the time for an epoch on one
+# device and on two replicas. With four GPUs and this network, would you expect
+# `MirroredStrategy` to be faster than pinning everything to one GPU? Name the
+# two or three things that decide it, and what you would change in the training
+# (not in the network) to make four GPUs worth it. What does that change besides
+# the time?
 #
 # === BEGIN MARK SCHEME ===
-# 1 point: the reader's figures, read rightly (equal cores: no gain expected).
-# 1 point: the network is tiny: computation per step is short against launching
-# kernels, exchanging gradients and reading strings on the CPU, so four GPUs may
-# well be slower. 1 point: a larger per-replica batch (fewer, larger steps; input
-# pipeline prefetched), and its price: fewer updates an epoch, so another learning
-# rate and possibly other accuracy.
+# 1 point: the reader's figures, read correctly (equal cores: no gain expected).
+# 1 point: the network is tiny: computation per step is short compared with
+# launching kernels, exchanging gradients and reading strings on the CPU, so
+# four GPUs may well be slower. 1 point: a larger per-replica batch (fewer,
+# larger steps; input pipeline prefetched), and its price: fewer updates per
+# epoch, so another learning rate and possibly another accuracy.
 # === END MARK SCHEME ===
 
 # %% [markdown] nbgrader={"grade": true, "grade_id": "q12_faster", "locked": false, "points": 3, "schema_version": 3, "solution": true, "task": false}
 # ### BEGIN SOLUTION
-# In my table two replicas are no faster than one device: both have the same cores,
-# and the two replicas also exchange gradients. With four GPUs I would expect one
-# GPU to win or nearly so: a step of three small dense layers takes far less than
-# the all-reduce and the start of its kernels, and the embedding looks up strings
-# on the CPU, which four GPUs share. A much larger per-replica batch makes the
-# computation longer against that fixed cost. But then there are fewer updates in
-# an epoch: the learning rate has to follow, and the model may need more epochs
-# for the same F1.
+# In my table two replicas are no faster than one device: both have the same
+# cores, and the two replicas also exchange gradients. With four GPUs I would
+# expect one GPU to win, or nearly so. A step of three small dense layers takes
+# far less time than the all-reduce and the launch of its kernels, and the
+# embedding looks up strings on the CPU, which four GPUs share. A much larger
+# per-replica batch makes the computation longer compared with that fixed cost.
+# But then there are fewer updates per epoch: the learning rate has to follow,
+# and the model may need more epochs for the same F1.
 # ### END SOLUTION
 
 # %% [markdown]
 # ### Evaluating by hand
 #
-# In your own loop nobody computes the metrics for you. Three things go wrong
-# there: the last batch is shorter, so a mean of the batches' accuracies is not the
-# accuracy; a metric is updated twice; and the test set is evaluated with the
-# training data's threshold for a class that is rare.
+# In your own loop nobody computes the metrics for you. Three things often go
+# wrong: the last batch is shorter, so the mean of the batches' accuracies is
+# not the accuracy; a metric is updated twice; and the test set is evaluated
+# with the training data's threshold for a rare class.
 #
 # **Question 13** (3 points)
 #
 # Write `evaluate(batches)`. It takes a list of pairs (labels, probabilities) of
 # NumPy arrays; batches may differ in length. Return a dictionary with
-# `"accuracy"`, `"precision"`, `"recall"` and `"f1"` over all samples, each counted
-# once; 1 is predicted where the probability is at least 0.5. Where nothing was
-# predicted as 1, precision is 0; where nothing is to be found, recall is 0; F1 is 0
-# where both are.
+# `"accuracy"`, `"precision"`, `"recall"` and `"f1"` over all samples, each
+# counted once. Predict 1 where the probability is at least 0.5. If nothing was
+# predicted as 1, precision is 0; if no label is 1, recall is 0; if both are 0,
+# so is F1.
 
 # %% nbgrader={"grade": false, "grade_id": "q13_evaluate", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def evaluate(batches):
@@ -1289,7 +1317,7 @@ value = evaluate([(labels[:4], given[:4]), (labels[4:], given[4:])])
 right = {"accuracy": 4 / 7, "precision": 1 / 2, "recall": 1 / 3, "f1": 0.4}
 for name in right:
     assert math.isclose(value[name], right[name], rel_tol=1e-6), (
-        f"{name} is {right[name]:.3f}: 1 of the 2 found, of 3; not {value}"
+        f"{name}: {value[name]}, not {right[name]:.3f} (1 of 3 found)"
     )
 ### BEGIN HIDDEN TESTS
 for labels in ([1, 0], [0, 0], [1, 1]):
@@ -1317,17 +1345,17 @@ for rare, lift in ((0.3, 0.1), (0.6, -0.2)):
 # %% [markdown]
 # ### Your own loop, for house numbers
 #
-# SVHN (Netzer et al., 2011) is 73,257 coloured pictures of house-number digits
-# for training and 26,032 for testing, 32 × 32 like CIFAR-10's, in MATLAB files.
-# `ddl data fetch svhn` downloads them (250 MB); where they are not, a generated
-# file of the same form is used.
+# SVHN (Netzer et al., 2011) is a set of coloured pictures of house-number
+# digits: 73,257 for training and 26,032 for testing, 32 × 32 like CIFAR-10's,
+# in MATLAB files. `ddl data fetch svhn` downloads them (250 MB). If they are
+# not here, a generated file in the same format is used.
 #
 # **Question 14** (2 points)
 #
-# Write `pictures_of(mat)`. `mat` is what such a file holds: a dictionary with
-# `"X"`, uint8 of shape `[32, 32, 3, n]`, and `"y"`, of shape `[n, 1]` with labels
-# from 1 to 10, where 10 stands for the digit 0. Return the pictures as uint8
-# `[n, 32, 32, 3]` and the labels as int32 `[n]`, from 0 to 9.
+# Write `pictures_of(mat)`. `mat` is the content of such a file: a dictionary
+# with `"X"`, uint8 of shape `[32, 32, 3, n]`, and `"y"`, of shape `[n, 1]`,
+# with labels from 1 to 10, where 10 stands for the digit 0. Return the pictures
+# as uint8 `[n, 32, 32, 3]` and the labels as int32 `[n]`, from 0 to 9.
 
 # %% nbgrader={"grade": false, "grade_id": "q14_pictures_of", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def pictures_of(mat):
@@ -1362,22 +1390,24 @@ assert digits.tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9, 0]
 # %% [markdown] nbgrader={"grade": false, "grade_id": "q15_svhn_loop_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # **Question 15** (4 points)
 #
-# The script `svhn_loop.py` has everything but the heart: your file, written by the
-# next cell, has to define `make_step(strategy, model, optimizer, global_batch)`.
-# It returns a function of a distributed batch (pictures and labels) that takes one
-# training step on all replicas and returns the mean loss over the global batch.
+# The script `svhn_loop.py` is complete except for its core. Your file, written
+# by the next cell, has to define
+# `make_step(strategy, model, optimizer, global_batch)`. It returns a function
+# of a distributed batch (pictures and labels) that takes one training step on
+# all replicas and returns the mean loss over the global batch.
 # The model gives logits for ten classes. Look at `strategies/mirrored_loop.py` for help.
 #
-# Before it trains, the script compares one step of yours with the same step on a
-# single device, and says whether they agree.
+# Before it trains, the script compares one of your steps with the same step on
+# a single device, and says whether they agree.
 #
 # === BEGIN MARK SCHEME ===
-# 1 point: the loss is taken per picture (no reduction) and divided by the global
-# batch.
-# 1 point: gradients and update happen inside strategy.run, in replica context.
+# 1 point: the loss is taken per picture (no reduction) and divided by the
+# global batch.
+# 1 point: gradients and update are computed inside strategy.run, in replica
+# context.
 # 1 point: the per-replica losses are summed (not averaged) by strategy.reduce.
-# 1 point: it runs: compiled with tf.function, and the run's record says that the
-# step agrees with a single device's.
+# 1 point: it runs: it is compiled with tf.function, and the run's record says
+# that the step agrees with a single device's.
 # === END MARK SCHEME ===
 
 # %% nbgrader={"grade": true, "grade_id": "q15_svhn_loop", "locked": false, "points": 4, "schema_version": 3, "solution": true, "task": false} tags=["raises-exception"]
@@ -1418,9 +1448,9 @@ print("agrees with a single device:", svhn.result["agrees"])
 # %% [markdown]
 # ## Your answers so far
 #
-# The button runs the tests that you can see on what your cells have defined so
-# far, and says for each question whether it passes. Written answers, and your
-# loop, are read by a person.
+# The button runs the tests that you can see on everything that your cells have
+# defined so far. For each question it says whether it passes. A person reads
+# the written answers and your loop.
 
 # %% tags=["demo"]
 from ddl import check
@@ -1430,30 +1460,33 @@ check()
 # %% [markdown]
 # ## What to take away
 #
-# - **Synchronous ways agree**: mirrored, multi-worker and Horovod make a single
-#   device's updates, up to rounding. A parameter server does not, by design.
-# - A strategy **sums**: divide the loss by the **global batch**, penalties by the
-#   replicas. Horovod **averages**: mean over the rank's part, equal parts.
+# - **Synchronous strategies agree**: mirrored, multi-worker and Horovod make a
+#   single device's updates, up to rounding. A parameter server does not, by
+#   design.
+# - `tf.distribute` strategies **sum**: divide the loss by the **global batch**,
+#   and penalties by the number of replicas. Horovod **averages**: take the mean
+#   over the rank's part, with equal parts.
 # - None of the usual mistakes raises an error. **Ask each rank what it saw**:
 #   samples, weights, rates, files.
 # - Efficiency counts **samples really processed** on **equal hardware**.
-# - Two workers pay when computation is long against the message, which you can
-#   predict from a few measurements.
+# - Two workers pay when computation is long compared with the message. You can
+#   predict that from a few measurements.
 # - Where one class has 94 %, accuracy is not a result.
 #
-# Not shown: several real GPUs or hosts. Logical devices and ranks here share one
-# machine's cores.
+# Not shown: several real GPUs or hosts. Logical devices and ranks here share
+# one machine's cores.
 
 # %% [markdown]
 # ## Things to try
 #
-# - `launch("strategies/horovod_loop.py", workers=2, ...)` with twice the `global_batch`:
-#   do the ways still agree with each other? With the single device's run of 64?
+# - `launch("strategies/horovod_loop.py", workers=2, ...)` with twice the
+#   `global_batch`: do the strategies still agree with each other? And with the
+#   single device's run of 64?
 # - `launch("strategies/parameter_server.py", ...)` twice. Are the two runs equal?
 # - Launch `train_text.py` with `strategy="multi_worker"` and
 #   `cluster="multi_worker"`.
-# - Stop one worker: launch with `wait=False`, then end the process that
-#   `run.progress().ranks[1].pid` names, and read what the launcher says.
+# - Stop one worker: launch with `wait=False`, then end the process whose number
+#   is `run.progress().ranks[1].pid`, and read what the launcher says.
 
 # %% [markdown]
 # ## Sources
@@ -1473,8 +1506,8 @@ check()
 #   Operations in MPICH*
 # - Wu, He (2018), *Group Normalization*
 #
-# **Next:** [4. Convergence](4.Convergence.ipynb): what the larger global batch
-# does to training.
+# **Next:** [4. Convergence](4.Convergence.ipynb): how the larger global batch
+# affects training.
 #
 # ---
 # Text and diagrams: CC BY 4.0. Code: Apache-2.0.

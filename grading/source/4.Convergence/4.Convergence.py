@@ -6,25 +6,26 @@
 # | | |
 # | --- | --- |
 # | time | 30 minutes; the runs alone take 5 to 15 on two cores |
-# | hardware | two cores; the same cells scale up to GPUs through the parameters |
+# | hardware | two cores; to use GPUs, change the parameters and run the same cells |
 # | before this | [Start_Here](../Start_Here.ipynb) |
 #
-# Add workers and you process more pictures a second. Often the model also gets
-# worse. This lesson takes that apart: what a larger batch does to training,
-# how to see it coming, and which four remedies help how much. The runs are
-# yours; beside them stand runs that were recorded on real CIFAR-10 pictures.
+# Add workers, and you process more pictures a second. Often the model also gets
+# worse. This lesson finds out why: what a larger batch does to training, how to
+# see trouble coming, and how much each of four remedies helps. You launch the
+# runs yourself, and compare them with runs recorded on real CIFAR-10 pictures.
 
 # %% tags=["parameters"]
 size = "reader"  # "smoke" only checks that everything runs
-data_set = "auto"  # CIFAR-10 where it is there, else the generated pictures
+data_set = "auto"  # CIFAR-10 if it is here, else generated pictures
 workers = 2
 small_batch = 64
 large_batch = 1024
 seed = 0
 
 # %% [markdown]
-# With GPUs, raise `workers` to their number, `large_batch` to 8192, and set
-# `size = "full"`, which takes all 50,000 pictures. Everything else follows.
+# On a machine with GPUs, set `workers` to their number, `large_batch` to 8192,
+# and `size` to `"full"`, which takes all 50,000 pictures. Everything else
+# follows from these.
 
 # %%
 import ddl
@@ -50,19 +51,20 @@ print("ddl", ddl.__version__, "·", large_steps, "steps at the large batch")
 #
 # $$\text{global batch} = \text{ranks} \times \text{per-rank batch}.$$
 #
-# Usually the per-rank batch stays at what fills a device, and the global batch
-# grows: 16 workers with 64 pictures each make steps of 1024. The optimizer sees
-# one averaged gradient. It cannot tell 16 ranks × 64 from 2 ranks × 512, so two
-# cores are enough to study what 16 workers would do. (Only batch norm can tell;
-# section 5.)
+# Usually the per-rank batch stays at the size that fills a device, and the
+# global batch grows: 16 workers with 64 pictures each take steps of 1024. The
+# optimizer sees one averaged gradient. It cannot tell 16 ranks × 64 from 2
+# ranks × 512, so two cores are enough to study what 16 workers would do. (Only
+# batch norm can tell the difference; see section 5.)
 #
-# The course's own script makes sure of it: the pictures of a step are the same
-# whatever the number of ranks, and its tests compare the weights.
+# The course's own script guarantees this: each step uses the same pictures,
+# whatever the number of ranks, and its tests compare the resulting weights.
 
 # %% [markdown]
 # **Predict first.** Both runs below see the same 10,000 pictures eight times.
-# One takes 64 at a time, the other 1024. Same network, same learning rate, same
-# seed. Which one has learned more at the end: small, large, or the same?
+# One takes 64 at a time, the other 1024. The network, the learning rate and the
+# seed are the same. Which one has learned more at the end, or have both learned
+# the same?
 
 # %%
 small = launch(
@@ -80,10 +82,10 @@ large = launch(
 compare([small, large])
 
 # %% [markdown]
-# Both saw the same number of pictures, so by the usual measure (epochs) they
-# trained equally long. Look at the column *steps*, though: the large batch made
-# 16 times fewer updates. Is that all there is to it? Then a small-batch run
-# that is stopped after as many *steps* should be no better.
+# Both runs saw the same number of pictures, so by the usual measure, epochs,
+# they trained equally long. But look at the column *steps*: the large batch
+# made 16 times fewer updates. Is that the whole story? If so, a small-batch run
+# that stops after as many *steps* should do no better.
 
 # %%
 short = launch(
@@ -96,12 +98,12 @@ short = launch(
 compare([large, short])
 
 # %% [markdown]
-# At equal *epochs* the large batch is far behind; at equal *steps* it should be
+# At equal *epochs* the large batch is far behind. At equal *steps* it should be
 # level or ahead, since each of its steps averages over more pictures. Neither
-# view is the right one: equal epochs is what a fixed budget of samples buys,
-# equal steps is what a fixed time buys if you have the workers. A comparison
-# that shows only one of them hides half of the answer. From here on you get
-# both.
+# view is the right one: equal epochs tell you what a fixed budget of samples
+# buys, equal steps what a fixed time buys if you have enough workers. A
+# comparison that shows only one of them hides half of the answer. From here on
+# you get both.
 
 # %%
 plot.plot_convergence([small, large])
@@ -109,17 +111,18 @@ plot.plot_convergence([small, large])
 # %% [markdown]
 # ## 2. Steps to a target, and where larger stops helping
 #
-# Shallue et al. (2019) trained many networks to a fixed target, with batch sizes
-# from 1 to over 65,000, each tuned anew. All showed three regions:
+# Shallue et al. (2019) trained many networks to a fixed target, with batch
+# sizes from 1 to over 65,000, tuning each one separately. All of them showed
+# three regions:
 #
 # 1. *perfect scaling*: twice the batch, half the steps;
-# 2. *diminishing returns*: twice the batch, fewer steps, but not half;
-# 3. *maximal data parallelism*: more batch does not save a single step.
+# 2. *diminishing returns*: twice the batch, fewer steps, but more than half;
+# 3. *maximal data parallelism*: a larger batch does not save a single step.
 #
-# Where the bend lies differs by orders of magnitude between networks and data.
-# McCandlish et al. (2018) give a simple model of it, with one number, the
-# **critical batch size**: there, training takes twice the fewest possible steps
-# and twice the fewest possible samples.
+# Where the bend lies differs by orders of magnitude between networks and data
+# sets. McCandlish et al. (2018) describe it by a simple model with one number,
+# the **critical batch size**. At that batch size, training takes twice the
+# fewest possible steps and twice the fewest possible samples.
 
 # %%
 plot.plot_batch_size_tradeoff(
@@ -127,63 +130,67 @@ plot.plot_batch_size_tradeoff(
 )
 
 # %% [markdown]
-# The figure assumes a critical batch size of 500. What is yours? It need not be
-# found by trying every batch size: it can be estimated while training, from how
-# much gradients differ from one batch to the next.
+# The figure assumes a critical batch size of 500. What is yours? You don't have
+# to try every batch size to find out. You can estimate it while you train, from
+# how much the gradients of different batches differ.
 
 # %% [markdown]
 # ## 3. The gradient noise scale, measured live
 #
 # A mini-batch gradient is the true gradient $G$ plus noise that shrinks as the
-# batch grows: $\mathbb{E}\,|G_B|^2 = |G|^2 + S/B$, with $S$ the summed variance
-# over samples. The ratio $S/|G|^2$ is the **simple noise scale** (McCandlish et
-# al., equation 2.9): the batch size at which signal and noise are equal.
+# batch grows: $\mathbb{E}\,|G_B|^2 = |G|^2 + S/B$, where $S$ is the summed
+# variance over samples. The ratio $S/|G|^2$ is the **simple noise scale**
+# (McCandlish et al., equation 2.9): the batch size at which signal and noise
+# are equal.
 #
-# Data-parallel training gives it away for free. Each rank knows its own
+# Data-parallel training measures it at no extra cost. Each rank knows its own
 # gradient (small batch) and, after the all-reduce, the averaged one (large
-# batch): two equations, two unknowns. Single steps are useless, so $S$ and
-# $|G|^2$ are each averaged over many steps and divided last.
+# batch): two equations, two unknowns. A single step tells you nothing, so $S$
+# and $|G|^2$ are each averaged over many steps before one is divided by the
+# other.
 #
-# **Predict first.** Your small-batch run has measured it. As the network learns,
-# does the noise scale rise or fall?
+# **Predict first.** Your small-batch run has measured the noise scale. Does it
+# rise or fall as the network learns?
 
 # %%
 plot.plot_noise_scale(small, batches=(small_batch, large_batch))
 
 # %% [markdown]
-# Early on all pictures agree on what to learn first, so a few are enough. Later
-# the true gradient shrinks, while the pictures go on disagreeing: the noise
-# scale rises. Compare it with the two batches that are marked. A batch far below
-# the curve is in the first region, one far above it in the third.
+# Early in training all pictures agree on what to learn first, so a few are
+# enough. Later the true gradient shrinks, while the pictures disagree as much
+# as before, so the noise scale rises. Compare the curve with the two batch
+# sizes marked in the figure. A batch far below the curve is in the first
+# region; one far above it is in the third.
 #
-# Towards the end $|G|^2$ can become too small to tell from zero; the curve then
+# Towards the end $|G|^2$ can become too small to tell from zero. The curve then
 # jumps, or stops.
 #
 # What the figure does not show: the simple noise scale ignores curvature, and
-# McCandlish et al. found it right within a factor of a few only. A short run of
-# one network on a small machine is an estimate, not a law.
+# McCandlish et al. found it right only to within a small factor. A short run of
+# one network on a small machine gives an estimate, not a law.
 
 # %% [markdown]
 # ## 4. Held-out accuracy against batch size
 #
-# You et al. (2018) saw held-out accuracy of ImageNet networks fall as the batch
-# grew beyond 8,192, unless the optimizer was changed. Keskar et al. (2017) gave
-# a picture for it: small batches are noisy, get thrown out of *sharp* minima and
-# end in *flat* ones; large batches stay in sharp ones. If held-out loss is the
-# training loss shifted a little, a sharp minimum pays more for the shift.
+# You et al. (2018) saw the held-out accuracy of ImageNet networks fall when the
+# batch grew beyond 8,192, unless they changed the optimizer. Keskar et al.
+# (2017) offered a picture to explain this: small batches are noisy, so they get
+# thrown out of *sharp* minima and end in *flat* ones, while large batches stay
+# in sharp ones. If the held-out loss is the training loss shifted a little, the
+# shift costs more in a sharp minimum.
 
 # %%
 plot.plot_minima()
 
 # %% [markdown]
-# It is a picture, not a proof. Dinh et al. (2017) show that a flat minimum can
-# be made as sharp as you like by rescaling weights, without changing what the
-# network computes. Hoffer et al. (2017) close most of the gap simply by training
-# longer. Sharpness itself (the largest eigenvalues of the Hessian) is not
-# measured in this lesson.
+# This is a picture, not a proof. Dinh et al. (2017) show that you can make a
+# flat minimum as sharp as you like by rescaling weights, without changing what
+# the network computes. Hoffer et al. (2017) close most of the gap simply by
+# training longer. This lesson does not measure sharpness itself (the largest
+# eigenvalues of the Hessian).
 #
-# What you can check is *which* gap you have. A generalisation gap would show a
-# large batch with a training accuracy as good as the small one's, and a worse
+# What you can check is *which* gap you have. In a generalisation gap, the large
+# batch would have a training accuracy as good as the small one's, but a worse
 # held-out accuracy.
 
 # %%
@@ -191,28 +198,30 @@ compare([small, large])[["arm", "train_accuracy", "test_accuracy"]]
 
 # %% [markdown]
 # If training accuracy is low too, the large batch has not found a bad minimum:
-# it has not arrived at any. Then it is an *optimization* problem, too few steps
-# that are too short, and that is what the remedies below are for.
+# it has not reached any. Then the problem is one of *optimization*: too few
+# steps, and each of them too short. That is what the remedies below address.
 
 # %% [markdown]
 # ## 5. Remedy one: batch norm, per worker
 #
-# Batch normalisation gives each layer inputs of mean 0 and variance 1, computed
-# over the batch. It makes larger steps possible. On several workers there is a
-# choice: statistics of each worker's own part, or of the whole global batch
-# (`--sync-bn`, one more message per layer).
+# Batch normalisation gives each layer inputs with mean 0 and variance 1,
+# computed over the batch. This makes larger steps possible. With several
+# workers you have a choice: compute the statistics over each worker's own part,
+# or over the whole global batch (`--sync-bn`, which costs one more message per
+# layer).
 #
-# ![Left: each rank normalises with mean and variance of its own 512 pictures.
-# Right: sums are exchanged in every layer, so that all ranks normalise over all
-# 1,024.](../images/batch_norm.svg)
+# ![Left: each rank normalises with the mean and variance of its own 512
+# pictures. Right: sums are exchanged in every layer, so that all ranks
+# normalise over all 1,024.](../images/batch_norm.svg)
 #
 # Hoffer et al. (2017) found the small "ghost" batches *better*, even where the
-# whole batch fits: their noise regularises. So per worker is the default here.
-# One trap: each rank then has its own moving averages, so before an evaluation
-# they are averaged, or every rank would evaluate another model.
-#
-# One change from the large-batch run, then; and, because a baseline deserves the
-# same help, one from the small-batch run.
+# whole batch fits: their noise regularises. So the default here is per worker.
+# There is one trap: each rank then has its own moving averages. They have to be
+# averaged before an evaluation, or every rank would evaluate a different model.
+
+# %% [markdown]
+# So we make one change to the large-batch run. And because a baseline deserves
+# the same help, we make it to the small-batch run as well.
 
 # %%
 small_bn = launch(
@@ -230,21 +239,21 @@ large_bn = launch(
 compare([small, small_bn, large, large_bn])
 
 # %% [markdown]
-# How many percentage points did the same change give to the small batch, and how
-# many to the large one? If the large batch gains more, batch norm does something
-# that a large batch needs in particular. Had you compared *large with* against
-# *small without*, you could not have told.
+# How many percentage points did this change bring to the small batch, and how
+# many to the large one? If the large batch gains more, batch norm does
+# something that a large batch in particular needs. Had you compared *large
+# with* against *small without*, you could not have told.
 
 # %% [markdown]
 # ## 6. Remedy two: scale the learning rate
 #
 # With a batch $k$ times as large, one step replaces $k$ steps. If the gradient
-# hardly changes over those, one step of $k\eta$ gets as far. This is the linear
-# scaling rule of Goyal et al. (2017, section 2.1): *when the minibatch is
-# multiplied by k, multiply the learning rate by k.*
+# hardly changes over those $k$ steps, one step of $k\eta$ gets just as far.
+# This is the linear scaling rule of Goyal et al. (2017, section 2.1): *when the
+# minibatch is multiplied by k, multiply the learning rate by k.*
 #
-# **Predict first.** Here $k$ is 16. The rule rests on the gradient hardly
-# changing over those steps. When during training is that least true?
+# **Predict first.** Here $k$ is 16. The rule assumes that the gradient hardly
+# changes over those steps. When during training is that least true?
 
 # %%
 scaled = launch(
@@ -256,21 +265,22 @@ scaled = launch(
 plot.plot_convergence([large_bn, scaled], x="epochs")
 
 # %% [markdown]
-# At the start the network changes fastest, and the rule is at its worst: the
-# first steps can throw it somewhere that takes epochs to return from. A single
-# seed can also be lucky. The recorded runs in section 9 have three.
+# The network changes fastest at the start, and there the rule is at its worst:
+# the first steps can throw the network somewhere from which it takes epochs to
+# return. A single seed can also be lucky. The recorded runs in section 9 have
+# three.
 
 # %% [markdown]
 # ## 7. Remedy three: warm up
 #
 # Goyal et al. (section 2.2) start at the unscaled rate $\eta$ and climb to
-# $k\eta$ in equal steps over the first epochs. They took 5 epochs of about 90;
-# with 8 epochs in all, this recipe takes 2.
+# $k\eta$ in equal steps over the first epochs. They spent 5 of about 90 epochs
+# on this; with 8 epochs in all, this recipe spends 2.
 #
-# In Horovod's Keras callback, `LearningRateWarmupCallback(initial_lr=…)` wants
-# the rate that is *already scaled*. Older examples show the opposite, and are
-# off by the number of ranks without any error. Here the rate is a pure function
-# of the epoch, which can be drawn before anything is run.
+# Horovod's Keras callback, `LearningRateWarmupCallback(initial_lr=…)`, expects
+# the rate *after* scaling. Older examples pass the unscaled rate, and are off
+# by a factor of the number of ranks without any error. Here the rate is a pure
+# function of the epoch, so you can plot it before you run anything.
 
 # %%
 from ddl.training.recipes import BASE_RATES, RECIPES, REFERENCE_BATCH
@@ -301,14 +311,14 @@ plot.plot_convergence([large_bn, scaled, warm], x="epochs")
 # ## 8. Remedy four: a step size for each layer
 #
 # One learning rate has to suit all layers. You, Gitman and Ginsburg (2017)
-# looked at $\|w\| / \|\nabla w\|$ layer by layer and found it to differ by
+# looked at $\|w\| / \|\nabla w\|$ layer by layer and found that it differs by
 # orders of magnitude: a rate that is right for one layer makes another diverge.
-# Their **LARS** gives each layer a step in proportion to its weights' norm.
-# **LAMB** (You et al., 2020) does the same to Adam's direction; it trained BERT
-# with batches of 32,768.
+# Their **LARS** gives each layer a step in proportion to the norm of its
+# weights. **LAMB** (You et al., 2020) does the same to Adam's direction; it
+# trained BERT with batches of 32,768.
 #
-# Each starts from the warm-up recipe and changes the optimizer only. Their base
-# rates come from the same grid that SGD's comes from (section 9).
+# Both start from the warm-up recipe and change only the optimizer. Their base
+# rates come from the same grid as SGD's (section 9).
 
 # %%
 lars = launch(
@@ -325,7 +335,8 @@ lamb = launch(
 # %% [markdown]
 # ## 9. The comparison
 #
-# All your arms, one row each: first at equal epochs, then at equal steps.
+# Here are all your arms, one per row: first at equal epochs, then at equal
+# steps.
 
 # %%
 runs = [small, short, large, small_bn, large_bn, scaled, warm, lars, lamb]
@@ -335,18 +346,18 @@ compare(runs)
 compare(runs, at="steps", steps=large_steps)
 
 # %% [markdown]
-# In the second table the small-batch arms show their last evaluation at or
-# before that many steps. Where an epoch of small batches is longer than the
-# whole large-batch training, there is none, except for the run that was stopped
-# there on purpose.
+# In the second table, each small-batch arm shows its last evaluation within
+# that many steps. If one epoch of small batches takes longer than the whole
+# large-batch training, there is no such evaluation, except in the run that was
+# stopped there on purpose.
 
 # %%
 plot.plot_convergence([small, small_bn, large, large_bn, warm, lars, lamb])
 
 # %% [markdown]
-# One seed is an anecdote. These runs were recorded with three seeds, on real
-# CIFAR-10 pictures, with the cells of this very notebook; the table says on
-# which hardware and in which form of the data.
+# One seed is an anecdote. The runs below were recorded with three seeds on real
+# CIFAR-10 pictures, by the cells of this very notebook. The table names the
+# hardware and the form of the data.
 
 # %% tags=["recorded"]
 recorded = ddl.recorded("convergence-cifar10")
@@ -363,9 +374,9 @@ plot.plot_convergence(
 )
 
 # %% [markdown]
-# Optimizers were compared only after the same grid for each: the base rate of
-# the recipe, half of it, and twice it, with another seed. The small batch has
-# the same grid, to see what its rate costs it.
+# The optimizers were compared only after each had been given the same grid,
+# with another seed: the recipe's base rate, half of it, and twice it. The small
+# batch got the same grid, to show what its choice of rate costs it.
 
 # %% tags=["recorded"]
 grid = ddl.recorded("convergence-grid")
@@ -374,45 +385,47 @@ compare(grid)[["arm", "test_accuracy", "train_accuracy"]]
 # %% [markdown]
 # ## 10. What it shows, and what it does not
 #
-# Read from the recorded tables, and worth checking against your own:
+# This is what the recorded tables show. Check it against your own:
 #
 # - **At equal epochs** the large batch is far behind, in training accuracy as
-#   much as in held-out accuracy. That is no generalisation gap. **At equal
-#   steps** it is ahead: its steps are better, there are too few of them.
+#   much as in held-out accuracy. So this is no generalisation gap. **At equal
+#   steps** it is ahead: its steps are better, but there are too few of them.
 # - **Batch norm** lifts the small batch about as much as the large one. A table
-#   with batch norm in the large arms only would have called it a cure.
-# - **Linear scaling** helps, and much less than its rule promises.
+#   with batch norm only in the large arms would have called it a cure.
+# - **Linear scaling** helps, but much less than its rule promises.
 # - **Warm-up** adds as much again.
-# - **LARS and LAMB** differ from warmed-up SGD by no more than their own spread.
+# - **LARS and LAMB** differ from SGD with warm-up by no more than their own
+#   spread.
 # - **Nothing closes the gap** to the small batch with batch norm.
 
 # %% [markdown]
-# The last two points are not what the papers report. Why? Goyal et al. train for
-# 90 epochs of ImageNet: about 14,000 steps at batch 8,192. Here there are 72, at
-# a batch beyond most of the noise scale that section 3 measured. Warm-up takes a
-# quarter of them. LARS and LAMB were made for batches where warmed-up SGD fails;
-# at 1,024 it does not.
+# The last two points are not what the papers report. Why? Goyal et al. train on
+# ImageNet for 90 epochs: about 14,000 steps at batch 8,192. Here there are 72
+# steps, at a batch beyond most of the noise scale that section 3 measured.
+# Warm-up takes a quarter of them. LARS and LAMB were made for batches where SGD
+# with warm-up fails; at 1,024 it does not.
 #
 # Not shown: other networks and data, more than 10,000 pictures, more than two
 # workers, any GPU. All SGD arms share one base rate, so that each differs from
-# the one before in one thing; the grid shows what another rate would do, also
-# to the small batch without norm. Dips of held-out accuracy in mid-training are
-# partly batch norm's moving averages, which lag behind fast weights. Other work
-# ran on the machine while it recorded: compare accuracies, not seconds.
+# the one before in exactly one thing. The grid shows what another rate would
+# do, also for the small batch without batch norm. Dips of held-out accuracy in
+# mid-training come partly from batch norm's moving averages, which lag behind
+# fast weights. The machine did other work during the recording, so compare
+# accuracies, not seconds.
 
 # %% [markdown]
 # ## Things to try
 #
-# - Start `scaled` and `warm` again with `learning_rate=0.1`, twice the base rate.
-#   What does warm-up rescue now?
+# - Launch `scaled` and `warm` again with `learning_rate=0.1`, twice the base
+#   rate. What does warm-up rescue now?
 # - Give the large batch eight times the epochs (`epochs=64`). Does the gap
-#   close, as Hoffer et al. say it does?
-# - Launch `large_bn` with `sync_bn=True`. Are ghost batches of 512 different
-#   from one batch of 1024?
+#   close, as Hoffer et al. say?
+# - Launch `large_bn` with `sync_bn=True`. Do ghost batches of 512 behave
+#   differently from one batch of 1024?
 # - Launch `small` with `identical_data=True` and `noise_scale=True`: every rank
 #   gets the same pictures, a common mistake. What does the noise scale read?
 #
-# Any of these is one cell: copy a `launch` from above, change one argument and
+# Each of these is one cell: copy a `launch` from above, change one argument and
 # the name, and compare.
 
 # %% [markdown]

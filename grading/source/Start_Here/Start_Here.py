@@ -9,17 +9,17 @@
 # | hardware | anything from a laptop with two cores to a GPU cluster |
 # | before this | nothing |
 #
-# This course trains real networks on several workers at once. Every lesson asks
-# a question, has you predict the answer, launches a real run with
-# [Horovod](https://horovod.readthedocs.io), and answers from that run's own
-# records. Nothing that you see as a result was typed into a notebook.
+# This course trains real networks on several workers at once. Each lesson asks
+# a question, lets you predict the answer, launches a real run with
+# [Horovod](https://horovod.readthedocs.io), and finds the answer in that run's
+# own records. No result that you see was typed into a notebook.
 
 # %% [markdown]
 # ## The map
 #
 # ![The lessons in order: gradient basics, system topology, multi-GPU,
-# convergence, challenge; the challenge is being written, the others are
-# there.](images/course_map.svg)
+# convergence, challenge. The challenge is still being written; the others are
+# ready.](images/course_map.svg)
 #
 # | lesson | the question it answers |
 # | --- | --- |
@@ -28,19 +28,20 @@
 # | [3. Multi-GPU](notebooks/3.Multi-GPU.ipynb) | How do I make my script distributed? |
 # | [4. Convergence](notebooks/4.Convergence.ipynb) | Why does my model learn worse on more workers, and what fixes it? |
 #
-# Lessons 1 to 3 have exercises, which check themselves as you go. The challenge is
-# being written. Lesson 4 stands on its own: it explains what it needs.
+# Lessons 1 to 3 have exercises that check themselves as you go. The challenge
+# is still being written. Lesson 4 stands on its own: it explains everything
+# that it needs.
 
 # %% tags=["parameters"]
 size = "reader"  # "smoke" only checks that everything runs
 workers = 2
 
 # %% [markdown]
-# ## What is here
+# ## What do I have here?
 #
-# `doctor()` looks at this machine: cores, memory, GPUs, how Horovod was built,
-# which data sets are there. Whatever is missing comes with what to do about it.
-# What is only optional may stay missing.
+# `doctor()` looks at this machine: its cores, memory and GPUs, how Horovod was
+# built, and which data sets are installed. For whatever is missing, it tells
+# you what to do. You can do without anything marked as optional.
 
 # %%
 from ddl import doctor
@@ -51,16 +52,17 @@ doctor()
 # ## A first run
 #
 # The next cell trains a small network on two workers. Each worker (a **rank**)
-# is a process of its own, with its own copy of the network and its own half of
-# every batch. After each step the ranks average their gradients: an
-# **all-reduce**.
+# is a separate process with its own copy of the network and its own half of
+# every batch. After each step the ranks average their gradients. That exchange
+# is called an **all-reduce**.
 #
 # ![A notebook cell becomes one shell line; horovodrun starts one process per
-# worker; the ranks average gradients and write into the run's folder; what you
+# worker; the ranks average gradients and write to the run's folder; what you
 # see is read from that folder.](images/run_flow.svg)
 #
-# **Predict first.** The network has ten classes to tell apart, and sees a few
-# thousand pictures, twice. Guessing gets 10 %. What will it get?
+# **Predict first.** The network has to tell ten classes apart, and it sees a
+# few thousand pictures twice. Guessing gets 10 % right. What percentage will
+# the network get right?
 
 # %%
 from ddl import launch
@@ -78,25 +80,25 @@ first = launch(
 )
 
 # %% [markdown]
-# What you saw, from the top:
+# What you saw, from top to bottom:
 #
-# - the **shell line**. It is what really ran. Copy it into a terminal and the
-#   same run starts again;
+# - the **shell line**: exactly what was run. Copy it into a terminal to start
+#   the same run again;
 # - **starting**: each worker loads TensorFlow. On a laptop this takes longer
-#   than the training;
-# - **images/s, loss, held-out accuracy**. Held-out means measured on pictures
-#   that the network never trained on. It is the only accuracy that this course
-#   draws conclusions from.
+#   than the training itself;
+# - **images/s, loss, held-out accuracy**: *held-out* means measured on pictures
+#   that the network never trained on. It is the only accuracy from which this
+#   course draws conclusions.
 
 # %%
 first.history[["epoch", "samples", "loss", "test_accuracy"]]
 
 # %% [markdown]
-# ## Where it ran, and on what
+# ## Where it ran, and on which data
 #
-# Every run leaves a folder with what was asked for, what each rank printed, and
-# what came out. These are the first words of rank 1, and the part of the result
-# that says which pictures it learned from.
+# Every run leaves a folder that says what was asked for, what each rank
+# printed, and what came out. Below are the output of rank 1 and the part of the
+# result that says which pictures the network learned from.
 
 # %%
 print(first.folder.name)
@@ -104,16 +106,17 @@ print(first.logs(rank=1) or "rank 1 printed nothing: only rank 0 reports")
 first.result["data"]
 
 # %% [markdown]
-# If the data set is called *synthetic*, CIFAR-10 was not on this machine: the
-# course then makes pictures of the same shape and number by itself. To get the
-# real ones, type `ddl data fetch cifar10` in a terminal (File → New → Terminal),
-# and run the cells again.
+# If the data set is called *synthetic*, CIFAR-10 was not found on this machine,
+# so the course generated the same number of pictures in the same format. To get
+# the real ones, type `ddl data fetch cifar10` in a terminal (File → New →
+# Terminal) and run the cells again.
 #
 # ## When something goes wrong
 #
-# Stop a run with the Stop button, or interrupt the cell (■ in the toolbar). Try
-# it: no process stays behind. When a worker fails, you see which one, and its
-# own traceback first. In a terminal, `ddl list` shows all runs, `ddl show` one.
+# To stop a run, press its Stop button or interrupt the cell (■ in the toolbar).
+# Try it: no process stays behind. If a worker fails, you see which one it was,
+# and its own traceback comes first. In a terminal, `ddl list` lists all runs,
+# and `ddl show` shows one of them.
 #
 # **Next:** [1. Gradient basics](notebooks/1.Gradient-Basics.ipynb)
 #
