@@ -30,7 +30,7 @@ export PYTHONNOUSERSITE := 1
 export JUPYTER_PREFER_ENV_PATH := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help lab setup test test-all run notebooks check lock reference bench images image sif clean distclean
+.PHONY: help lab setup lint test test-all run notebooks check lock reference bench images image sif clean distclean
 .PHONY: release collect autograde feedback grades formgrader
 
 help:  ## list the targets
@@ -44,12 +44,15 @@ lab: setup  ## set up, then open JupyterLab at Start_Here.ipynb (PORT=8888, NO_B
 setup:  ## make the environment in .venv (VENV=DIR for another folder); it resumes
 	@python="$$(sh tools/python.sh "$(VENV)")" && exec "$$python" tools/environment.py "$(VENV)"
 
+lint: setup  ## set up, then check layout, types and notebooks (ruff, mypy, tools/lessons.py)
+	@$(PY) -m pre_commit run --all-files
+
 test: setup  ## set up, then run the fast tests
-	@$(PY) -m pytest -m "not slow"
+	@$(PY) -m pytest --durations=10 -m "not slow"
 
 test-all: setup  ## set up, then run every test; a skipped test is a failure
 	@sh tools/debian.sh
-	@$(PY) -m pytest -p tests.plugins.no_skips --continue-on-collection-errors
+	@$(PY) -m pytest --durations=10 -p tests.plugins.no_skips --continue-on-collection-errors
 
 run: setup  ## execute the lessons into build/ (LESSON=4 for one, SIZE=smoke|reader)
 	@$(PY) tools/lessons.py run --size "$(SIZE)" $(LESSON)
@@ -84,7 +87,7 @@ lock: setup  ## pin everything that pyproject.toml's pins bring with them
 	@for accelerator in cpu gpu; do \
 		suffix="$${accelerator#cpu}"; \
 		($(PY) -m uv pip compile pyproject.toml --quiet --no-header --generate-hashes \
-			--python-version 3.11 --extra "$$accelerator" --extra test --extra build \
+			--python-version 3.11 --extra "$$accelerator" --extra test --extra lint --extra build \
 			--output-file "requirements$${suffix:+-$$suffix}.lock") || exit 1; \
 	done
 
@@ -107,7 +110,7 @@ sif:  ## build the same for Apptainer or Singularity (BASE=, SIF=FILE, CA=FILE)
 	@BASE="$(BASE)" SIF="$(SIF)" CA="$(CA)" BUILDER="$(BUILDER)" sh containers/build.sh sif
 
 clean:  ## delete what was built or executed, but neither runs/ nor the environment
-	rm -rf build .pytest_cache
+	rm -rf build .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 
 distclean: clean  ## delete the environment too: runs/ and the user's cache stay

@@ -23,12 +23,13 @@ import time
 from pathlib import Path
 from statistics import median
 
+from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer, RendezvousServer
+
 from ddl import launch
 from ddl.rank.place import places
 from ddl.rank.rendezvous import BACKLOG, host_plan
 from ddl.records.jsonfiles import write_json
 from ddl.records.machine import hardware, versions
-from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer, RendezvousServer
 
 SCRIPT = """
 import json, os, time

@@ -101,6 +101,7 @@ def plain_keras_fit(model, batch, steps):
     import time
 
     import tensorflow as tf
+
     from ddl.data import load
     from ddl.training import models
 
@@ -142,7 +143,8 @@ def pairs(model, steps):
 def main():
     if sys.argv[1:2] == ["--plain-keras"]:
         model, batch, steps = sys.argv[2:]
-        return plain_keras_fit(model, int(batch), int(steps))
+        plain_keras_fit(model, int(batch), int(steps))
+        return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--steps", type=int, default=24, help="of each measurement (default: 24)")

@@ -9,9 +9,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from marking.preprocessors import Examine, Withhold  # noqa: E402
-from nbconvert.preprocessors import CSSHTMLHeaderPreprocessor  # noqa: E402
-from nbgrader import preprocessors as steps  # noqa: E402
+from nbconvert.preprocessors import CSSHTMLHeaderPreprocessor
+from nbgrader import preprocessors as steps
+
+from marking.preprocessors import Examine, Withhold
 
 c = get_config()  # noqa: F821 - what nbgrader reads a settings file with
 

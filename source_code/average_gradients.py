@@ -38,6 +38,7 @@ import time
 
 import horovod.tensorflow as hvd
 import tensorflow as tf
+
 from ddl.analysis.descent import generated
 from ddl.records.machine import hardware, versions
 from ddl.records.recorder import Recorder

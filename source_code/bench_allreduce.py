@@ -49,6 +49,7 @@ import sys
 import time
 
 import tensorflow as tf
+
 from ddl.rank import cluster
 from ddl.records.machine import hardware, threads_per_rank, versions
 from ddl.records.recorder import Recorder

@@ -41,6 +41,7 @@ import time
 import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
+
 from ddl.records.machine import hardware, threads_per_rank, versions
 from ddl.records.recorder import Recorder
 from ddl.training.bench import BenchError, address, link, refuse_what_does_not_fit, repeats, sizes, timing

@@ -32,6 +32,7 @@ import time
 import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
+
 from ddl.analysis.mistakes import Witness, checksum
 from ddl.data import DataError, Order, shard
 from ddl.records.machine import hardware, threads_per_rank, versions

@@ -13,6 +13,7 @@ import os
 
 import horovod.tensorflow as hvd
 import tensorflow as tf
+
 from ddl.records.machine import host_name
 from ddl.records.recorder import Recorder
 

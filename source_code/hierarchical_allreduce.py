@@ -41,6 +41,7 @@ import horovod.tensorflow as hvd
 import numpy as np
 import psutil
 import tensorflow as tf
+
 from ddl.analysis.efficiency import spread
 from ddl.analysis.hierarchy import link_bytes
 from ddl.rank import hosts

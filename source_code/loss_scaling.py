@@ -36,11 +36,12 @@ if __name__ == "__main__":
     parse()  # wrong options end here: what is imported below takes seconds
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Callable
 
 import numpy as np
 import tensorflow as tf
+
 from ddl.data import DataError, Order, load
 from ddl.data.augment import normalise
 from ddl.records.machine import hardware, versions

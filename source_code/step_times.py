@@ -78,6 +78,8 @@ import horovod.tensorflow as hvd
 import numpy as np
 import psutil
 import tensorflow as tf
+from tensorflow.keras import layers
+
 from ddl.analysis.efficiency import PARTS, spread
 from ddl.analysis.timeline import FILE
 from ddl.data import DataError, Order, shard
@@ -88,7 +90,6 @@ from ddl.records.machine import hardware, threads_per_rank, versions
 from ddl.records.recorder import Recorder
 from ddl.training import models
 from ddl.training import optimizer as optimizers
-from tensorflow.keras import layers
 
 CLASSES = 10
 WARM_UP = 3  # steps of each model

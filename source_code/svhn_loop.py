@@ -49,6 +49,7 @@ import sys
 
 import numpy as np
 import tensorflow as tf
+
 from ddl.data import DataError, Order, load, shard
 from ddl.data.augment import normalise
 from ddl.records.machine import threads_per_rank

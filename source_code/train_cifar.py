@@ -83,6 +83,7 @@ import sys
 import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
+
 from ddl.data import DataError, Order, load
 from ddl.data.augment import augment, normalise
 from ddl.records.folder import StorageError

@@ -83,6 +83,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
+
 from ddl.analysis import classification
 from ddl.data import DataError, Order, load_questions, shard
 from ddl.rank import cluster

@@ -4,6 +4,7 @@ import shutil
 import textwrap
 
 import pytest
+
 from ddl.launcher import processes
 from ddl.records.paths import data_dir
 

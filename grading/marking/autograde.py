@@ -9,12 +9,13 @@ import sys
 import time
 import traceback
 from dataclasses import dataclass, replace
+from functools import partial
 
 import nbformat
-from line import Line
 from nbgrader.api import MissingEntry
 from nbgrader.converters import Autograde
 
+from line import Line
 from marking import aside, sandbox
 from marking.course import Course, MarkingError
 from marking.preprocessors import LIMITS
@@ -88,7 +89,7 @@ def autograde(course: Course, lesson: str) -> list[str]:
         )
         aside.set_aside(course, lesson, student)
         with course.log(f"autograde-{lesson}-{student}", app) as log:
-            failure = _apart(lambda: _mark(course, app, lesson, student), log, line)
+            failure = _apart(partial(_mark, course, app, lesson, student), log, line)
         if failure:
             course.check_room()
             notes = (f"it could not be marked: {failure}; see {log}",)

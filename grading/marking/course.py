@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
-from ddl.records import files
 from nbgrader.api import Gradebook
 from nbgrader.apps.baseapp import NbGrader
 
+from ddl.records import files
 from marking import formulas
 
 __all__ = ["GRADING", "Course", "MarkingError", "Notes", "one", "plain", "write"]

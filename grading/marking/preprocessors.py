@@ -6,11 +6,11 @@ tests to those whose work it returns.
 
 import re
 
-from ddl.grader import CellError, Limits, examine
 from nbformat import v4
 from nbgrader import utils
 from nbgrader.preprocessors import NbGraderPreprocessor
 
+from ddl.grader import CellError, Limits, examine
 from marking import sandbox
 
 __all__ = ["LIMITS", "Examine", "Withhold"]

@@ -5,11 +5,11 @@ import re
 import shutil
 from pathlib import Path
 
-import lessons
 import nbformat
 from nbgrader import utils
 from nbgrader.converters import GenerateAssignment
 
+import lessons
 from marking.course import Course, MarkingError, one, write
 
 __all__ = ["leaks", "release", "secrets"]

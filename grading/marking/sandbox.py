@@ -19,12 +19,13 @@ import threading
 from functools import cache
 from pathlib import Path
 
-import ddl
 import psutil
+
+import ddl
 from ddl.grader import Limits, WorkerProcess, worker_command
 from ddl.grader.channel import start
 
-__all__ = ["SandboxMissing", "bubblewrap", "apptainer", "find", "start_worker"]
+__all__ = ["SandboxMissing", "apptainer", "bubblewrap", "find", "start_worker"]
 
 ROOT = Path(__file__).resolve().parents[2]
 NOBODY = 65534  # who a submission is when root marks it: no limit of processes binds root
@@ -99,7 +100,7 @@ def bubblewrap(limits, command, seccomp):
     program, root = _program("bwrap"), os.geteuid() == 0
     # Root makes the sandbox as root, who reaches folders that are closed to others, and is nobody
     # inside: as root in a user namespace it would be exempt from the limit of processes.
-    spaces = "ipc pid net uts cgroup-try".split() if root else ["all", "user"]
+    spaces = ["ipc", "pid", "net", "uts", "cgroup-try"] if root else ["all", "user"]
     # A few more than the watcher allows, bubblewrap's own among them: it then sees the bomb.
     most = limits.processes + 8 + _threads_of(NOBODY if root else os.geteuid())
     line = [

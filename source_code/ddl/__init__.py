@@ -6,7 +6,7 @@ The names below are all that a notebook needs. They are imported on first use, s
 
 from importlib import import_module
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"  # CHANGELOG.md says what is new
 
 # No public name is a module's name: importing the module would put it in the name's place.
 _HOME = {

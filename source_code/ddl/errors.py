@@ -6,7 +6,7 @@ __all__ = ["CourseError", "OneLine"]
 class OneLine:
     """An exception that a notebook shows as one line: the package's own frames would say nothing."""
 
-    def _render_traceback_(self):  # asked for by IPython
+    def _render_traceback_(self) -> list[str]:  # asked for by IPython
         return [f"{type(self).__name__}: {self}"]
 
 

@@ -14,6 +14,7 @@ if __name__ == "__main__":
 
 import horovod.tensorflow as hvd
 import tensorflow as tf
+
 from ddl.training.strategy import MOMENTUM, Way, losses_and_hits
 
 

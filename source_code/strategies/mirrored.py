@@ -13,6 +13,7 @@ if __name__ == "__main__":
     options.way(__doc__, replicas=2)  # wrong ones end here: what is imported below takes seconds
 
 import tensorflow as tf
+
 from ddl.training.strategy import MOMENTUM, Way
 
 

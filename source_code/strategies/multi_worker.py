@@ -14,6 +14,7 @@ if __name__ == "__main__":
     options.way(__doc__)  # wrong ones end here: what is imported below takes seconds
 
 import tensorflow as tf
+
 from ddl.rank import cluster
 from ddl.training.strategy import MOMENTUM, Way
 

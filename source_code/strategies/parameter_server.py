@@ -18,6 +18,7 @@ from collections import deque
 
 import numpy as np
 import tensorflow as tf
+
 from ddl.rank import cluster
 from ddl.training.strategy import MOMENTUM, Way, losses_and_hits
 

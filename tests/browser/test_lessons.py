@@ -3,9 +3,10 @@
 import shutil
 from pathlib import Path
 
-import lessons
 import nbformat
 import pytest
+
+import lessons
 
 pytestmark = pytest.mark.slow
 COURSE = Path(__file__).resolve().parents[2]

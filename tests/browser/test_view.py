@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+
 from ddl.launcher import processes
 
 pytestmark = pytest.mark.slow
@@ -32,7 +33,7 @@ def folders(lab):
     return {path.name for path in lab.runs.iterdir()} if lab.runs.exists() else set()
 
 
-def test_a_run_is_shown_live_and_ends_as_summary_and_chart(course, open_notebook):
+def test_a_run_is_shown_live_and_ends_as_summary_and_chart(course, open_notebook, wait_until):
     path = course.notebook("live.ipynb", launching("name='watched', epochs=12"))
     tab = open_notebook(path)
     tab.run_all()
@@ -43,9 +44,11 @@ def test_a_run_is_shown_live_and_ends_as_summary_and_chart(course, open_notebook
     curve = panel.locator("polyline.ddl-loss")
     curve.wait_for(state="attached", timeout=20_000)
     points = len(curve.get_attribute("points"))
-    tab.page.wait_for_timeout(2_500)
-    assert int(bar.get_attribute("aria-valuenow")) > before
-    assert len(curve.get_attribute("points")) > points
+
+    def grown():
+        return int(bar.get_attribute("aria-valuenow")) > before and len(curve.get_attribute("points")) > points
+
+    wait_until(grown, 20, "bar or chart stands still", tab.page.wait_for_timeout)
     assert not tab.widens_the_page()
     tab.screenshot("live")
     saved = tab.wait_until_idle(60)
@@ -59,7 +62,7 @@ def test_a_run_is_shown_live_and_ends_as_summary_and_chart(course, open_notebook
 
 def test_stop_button_ends_the_run_while_its_cell_is_busy(course, open_notebook):
     # The second run tells: what handles the button must not be worn out by the first.
-    cells = launching("name='first', epochs=1", "name='endless', epochs=5000") + ["print('after')"]
+    cells = [*launching("name='first', epochs=1", "name='endless', epochs=5000"), "print('after')"]
     tab = open_notebook(course.notebook("stop.ipynb", cells))
     before = folders(course)
     tab.run_all()
@@ -134,8 +137,7 @@ def test_nothing_scrolls_sideways_in_the_dark_theme_either(dark, open_notebook, 
     path = dark.notebook(f"dark-{width}.ipynb", launching(long))
     tab = open_notebook(path, width=width, server=dark)
     tab.run_all()
-    live_panel(tab)
-    tab.page.wait_for_timeout(3_000)
+    live_panel(tab).locator("polyline.ddl-loss").wait_for(state="attached")
     assert not tab.widens_the_page()
     tab.screenshot(f"dark-{width}")
     assert tab.wait_until_idle(60).errors == []

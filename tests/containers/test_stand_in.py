@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from ddl import launch
 from ddl.launcher.site import Site
 

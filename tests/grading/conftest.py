@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "grading"))
 sys.path.insert(0, str(Path(__file__).parent))
 
-import lessons  # noqa: E402
+import lessons
 
 TINY = "1.Tiny-Lesson"
 REAL = "1.Gradient-Basics"
@@ -189,6 +189,21 @@ def empty_gradebook(tmp_path_factory):
         patch.setenv("PATH", f"{sys.prefix}/bin:{os.environ['PATH']}")
         Gradebook(f"sqlite:///{path}").close()
     return path
+
+
+@pytest.fixture
+def computing():
+    """Return a function that says whether a sandbox below a process is past its start, and computes."""
+    here = os.readlink("/proc/self/ns/pid")
+
+    def computes(pid):
+        for process in psutil.Process(pid).children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess, OSError):  # it ended meanwhile
+                if os.readlink(f"/proc/{process.pid}/ns/pid") != here and process.cpu_times().user > 1:
+                    return True
+        return False
+
+    return computes
 
 
 @pytest.fixture(scope="module")

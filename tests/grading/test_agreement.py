@@ -5,6 +5,7 @@ import json
 
 import nbformat
 import pytest
+
 from ddl.grader import examine
 from ddl.grader.check import _check_names, check_file
 from marking import answers

@@ -1,6 +1,7 @@
 """A class of submissions, hostile ones among them, marked in one `make autograde`."""
 
 import ast
+import contextlib
 import html
 import json
 import os
@@ -278,10 +279,8 @@ def marked(request, tmp_path_factory, orphans, course_folder):
 
         def listen():
             while not stop.is_set():
-                try:
+                with contextlib.suppress(TimeoutError):
                     called.append(server.accept())
-                except TimeoutError:
-                    pass
 
         listener = threading.Thread(target=listen)
         listener.start()

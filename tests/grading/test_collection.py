@@ -14,6 +14,7 @@ import zipfile
 
 import nbformat
 import pytest
+
 from marking import __main__ as commands
 from marking import answers, students
 from marking.collect import collect as take_in

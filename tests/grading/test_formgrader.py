@@ -1,7 +1,6 @@
 """nbgrader's formgrader in a real browser: a mark is entered, and comes out at the other end."""
 
 import csv
-import os
 import socket
 import subprocess
 import sys

@@ -4,6 +4,7 @@ import shutil
 
 import nbformat
 import pytest
+
 from marking import release
 
 

@@ -11,6 +11,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+
 from marking.course import Course
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -87,7 +88,7 @@ def test_a_new_hand_in_takes_the_place_of_the_mark(course, hand_in, tiny):
     assert course.totals()["ann"] == 3
 
 
-def test_killed_and_started_again_it_marks_everyone(course, hand_in, tiny, orphans):
+def test_killed_and_started_again_it_marks_everyone(course, hand_in, tiny, orphans, computing):
     slow = tiny.right()
     tiny.answer(slow, "q04_double").source = "while True:\n    pass"
     take_in(course, hand_in, ann=tiny.right(), bob=slow, cyd=tiny.right())
@@ -101,10 +102,9 @@ def test_killed_and_started_again_it_marks_everyone(course, hand_in, tiny, orpha
         if "marking   2 of 3" in line:
             break
     deadline = time.monotonic() + 60
-    while not (course.folder / "autograded" / "bob").exists() and time.monotonic() < deadline:
+    while not computing(process.pid) and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert (course.folder / "autograded" / "bob").exists()
-    time.sleep(2)  # now it is in the middle of it
+    assert computing(process.pid) and (course.folder / "autograded" / "bob").exists()
     process.send_signal(signal.SIGKILL)
     process.communicate()
     deadline = time.monotonic() + 20

@@ -1,9 +1,11 @@
 """How a sandbox is chosen and asked for."""
 
+import itertools
 import struct
 import sys
 
 import pytest
+
 from ddl.grader import Limits
 from marking import sandbox
 
@@ -93,7 +95,7 @@ def test_an_image_that_is_not_there_is_named(programs, monkeypatch):
         sandbox.find()
 
 
-@pytest.mark.parametrize("user", (0, 1000))
+@pytest.mark.parametrize("user", [0, 1000])
 def test_bubblewrap_command(programs, monkeypatch, user):
     for name in ("bwrap", "prlimit", "setpriv"):
         programs(name, "")
@@ -114,7 +116,7 @@ def test_bubblewrap_command(programs, monkeypatch, user):
     assert "--size 77 --tmpfs /tmp " in text and "--size 77 --tmpfs /dev/shm " in text
     assert text.count("--tmpfs") == 2
     assert text.index("--remount-ro /dev --remount-ro /") > text.index("--dir /tmp/work")
-    bound = {source for flag, source in zip(line, line[1:]) if flag == "--ro-bind"}
+    bound = {source for flag, source in itertools.pairwise(line) if flag == "--ro-bind"}
     assert not {"/", "/home", "/root", str(sandbox.ROOT), str(sandbox.ROOT / "grading")} & bound
     assert sys.prefix in bound
     # Nothing can be written but what lies in memory.

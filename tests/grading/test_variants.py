@@ -18,14 +18,15 @@ from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
 
-import lessons
 import nbformat
 import pytest
+from mutation import mutants
+
+import lessons
 from ddl import grader
 from ddl.grader import Limits, check, examine, grade
 from ddl.grader.judge import judge
 from ddl.grader.worker import Kept, respond
-from mutation import mutants
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted((Path(__file__).parent / "variants").glob("*.py"))

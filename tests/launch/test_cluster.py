@@ -9,6 +9,7 @@ import sys
 import time
 
 import pytest
+
 from ddl import launch, runs
 from ddl.rank.cluster import Cluster, answers
 from ddl.records.jsonfiles import read_json

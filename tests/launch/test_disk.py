@@ -4,6 +4,7 @@ import os
 import subprocess
 
 import pytest
+
 from ddl import attach, launch, runs
 from ddl.cli import main
 from ddl.records.folder import StorageError

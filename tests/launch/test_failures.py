@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+
 from ddl import RunFailed, attach, launch, runs
 from ddl.cli import main
 from ddl.display.view import final_html
@@ -282,16 +283,16 @@ def test_the_cell_is_interrupted(script, nothing_left, stage):
         "except KeyboardInterrupt as error:\n"
         "    sys.exit(42 if 'was stopped' in error._render_traceback_()[0] else 1)\n"
     )
-    cell = subprocess.Popen([sys.executable, "-c", code, str(path)])
-    until(lambda: runs() and (runs()[0].folder / "launcher.log").exists())
-    (run,) = runs()
-    until(lambda: reached(run))
-    time.sleep(0.3)
-    cell.send_signal(signal.SIGINT)
+    cell = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True)
     try:
-        assert cell.wait(30) == 42
+        assert cell.stdout.readline().startswith("$ ")  # it follows the run
+        (run,) = runs()
+        until(lambda: reached(run))
+        cell.send_signal(signal.SIGINT)
+        cell.communicate(timeout=30)
     finally:
         cell.kill()
+    assert cell.returncode == 42
     assert run.state == "stopped" and run.failure is None
     nothing_left(run)
 

@@ -1,5 +1,6 @@
 """Real hosts on this machine: real `ip` and `tc`, real ranks, and nothing left of them."""
 
+import contextlib
 import json
 import os
 import pwd
@@ -12,6 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from ddl import attach, launch
 from ddl.analysis.hierarchy import VARIANTS, variants
 from ddl.launcher import processes
@@ -67,10 +69,8 @@ def networks():
     """The network namespaces that any process is in."""
     found = set()
     for path in Path("/proc").glob("[0-9]*/ns/net"):
-        try:
+        with contextlib.suppress(OSError):  # it has ended
             found.add(os.readlink(path))
-        except OSError:
-            pass  # it has ended
     return found
 
 
@@ -136,7 +136,8 @@ def test_three_hosts_reach_each_other(two_hosts, script, nothing_left):
                 time.sleep(0.1)
         else:
             raise SystemExit(f"host{other} does not answer")
-    time.sleep(1)
+    for _ in range(3):  # nobody leaves before all have called
+        door.accept()
     """),
         workers=3,
         nodes=3,

@@ -6,8 +6,10 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
+
 from ddl import attach, launch, runs
 from ddl.cli import main
 from ddl.launcher import processes
@@ -121,23 +123,32 @@ def test_the_printed_line_pasted_into_a_terminal_is_the_same_run(script, capfd):
     assert [said["argv"] for said in lines(run)] == [[str(path), "a b"]] * 2
 
 
-def test_the_environment_reaches_ranks_but_no_command_line(script, monkeypatch):
+UNTIL = """
+    import os, sys, time
+    while not os.path.exists(sys.argv[1]):
+        time.sleep(0.02)
+"""
+
+
+def test_the_environment_reaches_ranks_but_no_command_line(script, tmp_path, monkeypatch):
     monkeypatch.setenv("MY_API_TOKEN", "hush-4711")
-    path = script("""
-        import json, os, time
-        time.sleep(2)
-        print(json.dumps({"secret": os.environ["MY_API_TOKEN"]}))
-    """)
-    run = launch(path, wait=False, oversubscribe=True)
+    path = script(
+        UNTIL
+        + """
+    import json
+    print(json.dumps({"secret": os.environ["MY_API_TOKEN"]}))
+    """
+    )
+    looked = tmp_path / "looked"
+    run = launch(path, args=[looked], timeout_s=60, wait=False, oversubscribe=True)
+    while run.state in ("queued", "starting"):
+        time.sleep(0.05)
     seen = ""
-    while not run.progress().over:
-        for pid in processes.of_run(run.id):
-            try:
-                seen += open(f"/proc/{pid}/cmdline").read()
-            except OSError:
-                continue
-        time.sleep(0.2)
-    assert "ddl.rank" in seen and "hush-4711" not in seen
+    for pid in processes.of_run(run.id):
+        seen += Path(f"/proc/{pid}/cmdline").read_text()
+    looked.touch()
+    run.wait()
+    assert seen.count("ddl.rank") >= 2 and "hush-4711" not in seen
     assert [said["secret"] for said in lines(run)] == ["hush-4711"] * 2
     assert all(
         b"hush-4711" not in file.read_bytes() for file in run.folder.iterdir() if not file.name.startswith("rank-")
@@ -193,10 +204,13 @@ def test_a_run_is_followed_and_stopped_from_another_process(script, nothing_left
     nothing_left(run)
 
 
-def test_a_detached_run_outlives_its_kernel_and_an_interrupt(script, nothing_left):
-    path = script("import time; print('up', flush=True); time.sleep(6); print('through')")
-    code = "import sys; from ddl import launch; print(launch(sys.argv[1], oversubscribe=True, detach=True).id)"
-    kernel = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True)
+def test_a_detached_run_outlives_its_kernel_and_an_interrupt(script, tmp_path, nothing_left):
+    path, interrupted = script("    print('up', flush=True)" + UNTIL + "    print('through')"), tmp_path / "interrupted"
+    code = (
+        "import sys; from ddl import launch; "
+        "print(launch(sys.argv[1], args=sys.argv[2:], timeout_s=60, oversubscribe=True, detach=True).id)"
+    )
+    kernel = subprocess.run([sys.executable, "-c", code, path, interrupted], capture_output=True, text=True)
     run = attach(kernel.stdout.strip())
     follower = subprocess.Popen(
         [
@@ -214,6 +228,7 @@ def test_a_detached_run_outlives_its_kernel_and_an_interrupt(script, nothing_lef
         assert line, follower.stderr.read()
     follower.send_signal(signal.SIGINT)
     assert "goes on by itself: attach" in follower.communicate(timeout=30)[1]
+    interrupted.touch()
     assert run.wait().state == "done"
     assert [run.logs(rank).split() for rank in (0, 1)] == [["up", "through"]] * 2
     nothing_left(run)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from ddl import launch
 from ddl.records.jsonfiles import read_json
 from ddl.training.strategy import agreement, kept_weights

@@ -5,9 +5,10 @@ import re
 from pathlib import Path
 
 import jupytext
-import lessons
 import nbformat
 import pytest
+
+import lessons
 from ddl.grader import visible_part
 
 ROOT = Path(__file__).resolve().parents[2]

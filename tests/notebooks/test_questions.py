@@ -9,8 +9,9 @@ from pathlib import Path
 import jupytext
 import nbformat
 import pytest
-from ddl.grader.cells import names_in
 from nbclient import NotebookClient
+
+from ddl.grader.cells import names_in
 
 ROOT = Path(__file__).resolve().parents[2]
 

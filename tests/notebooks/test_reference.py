@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from ddl.records.jsonfiles import read_json_lines
 
 ROOT = Path(__file__).resolve().parents[2]

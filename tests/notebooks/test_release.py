@@ -6,9 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import lessons
 import nbformat
 import pytest
+
+import lessons
 
 ROOT = Path(__file__).resolve().parents[2]
 GRADED = [source for source in lessons.sources(ROOT) if '"grade": true' in source.read_text()]

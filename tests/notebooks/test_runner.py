@@ -5,8 +5,9 @@ import os
 import sys
 import textwrap
 
-import lessons
 import pytest
+
+import lessons
 
 GOOD = """\
 # %% [markdown]

@@ -7,7 +7,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import cluster  # noqa: E402
+import cluster
 
 
 @pytest.fixture(scope="session")

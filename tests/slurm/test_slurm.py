@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from ddl import attach, launch, runs
 from ddl.launcher import processes
 from ddl.launcher.run import RunFailed

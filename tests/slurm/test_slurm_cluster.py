@@ -3,6 +3,7 @@
 import json
 
 import pytest
+
 from ddl import launch
 from ddl.launcher import processes
 

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+
 from ddl.analysis.bandwidth import (
     OPERATIONS,
     algorithm_bandwidth,

@@ -3,6 +3,7 @@
 import argparse
 
 import pytest
+
 from ddl.records import machine
 from ddl.training import bench
 from ddl.training.bench import BenchError

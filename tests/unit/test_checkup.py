@@ -1,15 +1,16 @@
 """The report on this machine."""
 
-from importlib import import_module
-
 import pytest
+
 from ddl.diagnose.machine import doctor
 from ddl.diagnose.report import Check, Report
 from ddl.launcher.site import Site
 from ddl.rank import hosts
 from ddl.records import machine
 
-module = import_module("ddl.diagnose.machine")
+
+def check(name, site=None):
+    return next(check for check in doctor(site).checks if check.name == name)
 
 
 def test_report_names_what_is_missing_and_what_to_do():
@@ -63,9 +64,8 @@ def test_this_machine_is_looked_at():
 @pytest.mark.parametrize("here, state", [(Site(), "optional"), (hosts.site(), "missing")])
 def test_hosts_that_cannot_be_made_are_missed_where_runs_need_them(monkeypatch, here, state):
     monkeypatch.setattr(hosts, "permitted", lambda: "the kernel said no")
-    check = module._hosts(here)
-    assert (check.state, check.name) == (state, "several hosts")
-    assert "the kernel said no" in check.detail and check.advice
+    found = check("several hosts", here)
+    assert found.state == state and "the kernel said no" in found.detail and found.advice
 
 
 def test_a_control_groups_limit_counts(tmp_path, monkeypatch):
@@ -73,21 +73,21 @@ def test_a_control_groups_limit_counts(tmp_path, monkeypatch):
     (tmp_path / "memory.current").write_text(f"{2**30}\n")
     monkeypatch.setattr(machine, "CGROUP", tmp_path)
     assert machine.available_bytes() / 2**30 == pytest.approx(1, abs=0.01)
-    assert module._memory().state == "missing"
+    assert check("memory").state == "missing"
 
 
 def test_a_folder_that_cannot_be_written_is_named(monkeypatch):
     monkeypatch.setenv("DDL_RUNS_DIR", "/proc/runs")
-    check = module._disk()
-    assert check.state == "missing" and "DDL_RUNS_DIR" in check.advice
+    found = check("disk")
+    assert found.state == "missing" and "DDL_RUNS_DIR" in found.advice
 
 
 def test_a_container_command_is_not_taken_for_one_that_works(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert module._containers().state == "optional"
+    assert check("containers").state == "optional"
     (tmp_path / "docker").write_text("")
     (tmp_path / "docker").chmod(0o755)
-    assert module._containers().detail == ("on the path: docker; whether an image can be run was not tried")
+    assert check("containers").detail == ("on the path: docker; whether an image can be run was not tried")
 
 
 def test_data_sets_are_listed_once(monkeypatch):
@@ -101,12 +101,13 @@ def test_data_sets_are_listed_once(monkeypatch):
 
 def test_horovod_needs_the_sites_controller(monkeypatch):
     monkeypatch.setattr("ddl.rank.horovodrun.built_with", lambda: {"gloo": True})
-    assert module._horovod("gloo").state == "OK"
-    assert "HOROVOD_WITH_MPI=1" in module._horovod("mpi").advice
+    assert check("Horovod build").state == "OK"
+    cluster = Site(scheduler="slurm", controller="mpi")
+    assert "HOROVOD_WITH_MPI=1" in check("Horovod build", cluster).advice
 
 
 def test_a_container_around_this_process_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(machine, "MARKS", {"podman": ((), (tmp_path / "mark",))})
-    assert module._inside().detail.startswith("not in a known container, ")
+    assert check("this process").detail.startswith("not in a known container, ")
     (tmp_path / "mark").touch()
-    assert module._inside().detail.startswith("in a Podman container, ")
+    assert check("this process").detail.startswith("in a Podman container, ")

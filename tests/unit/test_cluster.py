@@ -1,5 +1,6 @@
 """Clusters of tf.distribute: who is who, what is wrong with a TF_CONFIG, and who is missing."""
 
+import contextlib
 import json
 import os
 import socket
@@ -8,6 +9,7 @@ import sys
 import threading
 
 import pytest
+
 from ddl import launch
 from ddl.cli import main
 from ddl.rank import cluster
@@ -29,11 +31,11 @@ def ports():
     """Return a function that finds free ports."""
 
     def find(count):
-        held = [cluster._socket() for _ in range(count)]
-        numbers = [each.getsockname()[1] for each in held]
-        for each in held:
-            each.close()
-        return numbers
+        with contextlib.ExitStack() as stack:
+            held = [stack.enter_context(socket.socket()) for _ in range(count)]
+            for each in held:
+                each.bind(("", 0))
+            return [each.getsockname()[1] for each in held]
 
     return find
 
@@ -179,18 +181,20 @@ def test_workers_wait_for_each_other(ports):
 
 def test_a_worker_that_does_not_answer_is_named(ports):
     first, second, third = (f"127.0.0.1:{port}" for port in ports(3))
-    with socket.create_server(("127.0.0.1", int(second.rpartition(":")[2]))):
-        with pytest.raises(ClusterError) as caught:
-            cluster.await_all(Cluster("worker", 0, (first, second, third)), seconds=0.2)
+    with socket.create_server(("127.0.0.1", int(second.rpartition(":")[2]))), pytest.raises(ClusterError) as caught:
+        cluster.await_all(Cluster("worker", 0, (first, second, third)), seconds=0.2)
     assert f"worker 0 waited 0.2 s for worker 2 at {third}: nobody" in str(caught.value)
 
 
 def test_nothing_answers_at_the_first_tasks_port_before_its_server(ports):
     """TensorFlow's servers would call it, and give up when it closes."""
     addresses = tuple(f"127.0.0.1:{port}" for port in ports(2))
-    waiting = threading.Thread(
-        target=lambda: pytest.raises(ClusterError, cluster.await_all, Cluster("worker", 0, addresses), 0.5)
-    )
+
+    def wait():
+        with pytest.raises(ClusterError):
+            cluster.await_all(Cluster("worker", 0, addresses), 0.5)
+
+    waiting = threading.Thread(target=wait)
     waiting.start()
     while waiting.is_alive():
         assert not cluster.answers(addresses[0])

@@ -3,6 +3,7 @@
 import sys
 
 import pytest
+
 from ddl.launcher.commands import HorovodrunCommand, HostsCommand, RankCommand, TaskCommand
 
 SCRIPT = ("/c/x.py", "a", "--threads", "9", "-np", "--timeout-s", "")

@@ -100,7 +100,7 @@ def make(tmp_path):
         programs.mkdir()
         needed = ("make", "sh", "env", "id", "mktemp", "rm", "cp", "cat")
         for name in needed:
-            found = next(p for p in os.defpath.split(":") + ["/usr/bin"] if Path(p, name).exists())
+            found = next(p for p in [*os.defpath.split(":"), "/usr/bin"] if Path(p, name).exists())
             (programs / name).symlink_to(Path(found, name))
         record = tmp_path / "record"
         for name in (*there, *silent):

@@ -5,6 +5,7 @@ import sys
 
 import numpy
 import pytest
+
 from ddl.analysis import cost
 from ddl.analysis.cost import ALGORITHMS, Link, fit, fits, hierarchical, line, ring_over_nodes, terms
 

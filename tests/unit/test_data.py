@@ -8,8 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from ddl.data import DataError, DataSet, Order, fetch, is_there, listing, load, shard
-from ddl.data import store, synthetic
+from ddl.data import DataError, DataSet, Order, fetch, is_there, listing, load, shard, store, synthetic
 from ddl.data.dataset import balanced_subset
 
 
@@ -244,6 +243,6 @@ def test_store_takes_a_damaged_file_as_missing(tmp_path, content):
 
 def test_store_leaves_nothing_behind_where_writing_fails(tmp_path):
     (tmp_path / "a.npy").mkdir()
-    with pytest.raises(OSError):
+    with pytest.raises(IsADirectoryError):
         store.write(tmp_path / "a.npy", grid=np.zeros(3))
     assert os.listdir(tmp_path) == ["a.npy"]

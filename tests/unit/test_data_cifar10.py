@@ -11,8 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ddl.data import DataError, is_there, listing, load
-from ddl.data import cifar10
+from ddl.data import DataError, cifar10, is_there, listing, load
 
 ROWS = 40
 NAMES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]

@@ -15,6 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+
 from ddl.data import DataError, catalogue, cifar10, download, fetch, load
 
 
@@ -70,9 +71,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if server.leads_to:
             self.send_response(server.status)
             self.send_header("Location", server.leads_to)
-            return self.end_headers()
+            self.end_headers()
+            return
         if server.status != 200:
-            return self.send_error(server.status)
+            self.send_error(server.status)
+            return
         start = int(re.fullmatch(r"bytes=(\d+)-", wanted)[1]) if wanted and server.ranges else 0
         self.send_response(206 if start else 200)
         if start:

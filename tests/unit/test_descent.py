@@ -2,6 +2,7 @@
 
 import numpy
 import pytest
+
 from ddl.analysis import descent
 from ddl.analysis.descent import EASY, NOISY
 

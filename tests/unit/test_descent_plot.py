@@ -3,6 +3,7 @@
 import ipywidgets
 import numpy
 import pytest
+
 from ddl import plot
 from ddl.analysis import descent, ring
 from ddl.analysis.descent import EASY, NOISY

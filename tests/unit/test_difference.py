@@ -1,6 +1,7 @@
 """The difference of two scripts: the lines that count, and nothing else."""
 
 import pytest
+
 from ddl.analysis.difference import difference
 from ddl.launcher.job import JobError
 

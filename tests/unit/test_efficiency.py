@@ -4,6 +4,7 @@ import json
 from types import SimpleNamespace
 
 import pytest
+
 from ddl import plot
 from ddl.analysis.efficiency import (
     PARTS,

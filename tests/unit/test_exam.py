@@ -10,6 +10,7 @@ import sys
 import numpy as np
 import psutil
 import pytest
+
 from ddl.grader import CellError, Examination, Limits, Verdict, examine, visible_part
 from ddl.grader.cells import asked_names
 from ddl.grader.channel import Channel, Ended, Late, WorkerProcess, start
@@ -194,7 +195,7 @@ def test_a_test_that_cannot_go_on_without_an_answer_does_not():
         ({"nonsense": 1}, "no answer that can be read"),
     ):
         replies = iter([{"names": {"double": {"function": True}}}, answer])
-        assert message in judge(source, lambda request: next(replies))["message"]
+        assert message in judge(source, lambda request, replies=replies: next(replies))["message"]
 
 
 def test_what_a_test_prints_is_kept_and_bounded():
@@ -381,7 +382,7 @@ def test_killing_reaches_children():
     children = psutil.Process(one.pid).children()
     assert children
     one.kill()
-    gone, left = psutil.wait_procs(children, timeout=2)
+    _, left = psutil.wait_procs(children, timeout=2)
     assert all(child.status() == psutil.STATUS_ZOMBIE for child in left)
 
 

@@ -4,9 +4,10 @@ import os
 
 import nbformat
 import pytest
+from nbformat import v4
+
 from ddl import cli
 from ddl.grader.check import check_file, find_notebook
-from nbformat import v4
 
 SOLVED = {"q01_double": "def double(x):\n    return 2 * x", "q02_table": "table = [1, 4, 9]"}
 STUBS = {"q01_double": "def double(x):\n    raise NotImplementedError()", "q02_table": "raise NotImplementedError()"}

@@ -14,6 +14,7 @@ from types import MappingProxyType
 import numpy as np
 import pandas as pd
 import pytest
+
 from ddl.grader import BoundaryError
 from ddl.grader.serialize import decode, encode
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+
 from ddl.records import files
 
 
@@ -34,10 +35,9 @@ def test_a_reader_finds_the_old_file_until_the_new_one_is_whole(path):
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(errno.ENOSPC, "No space left on device")])
 def test_a_block_that_fails_leaves_the_old_file_alone(path, error):
-    with pytest.raises(type(error)) as raised:
-        with files.replacing(path) as file:
-            file.write(b"half")
-            raise error
+    with pytest.raises(type(error)) as raised, files.replacing(path) as file:
+        file.write(b"half")
+        raise error
     assert path.read_text() == "old" and os.listdir(path.parent) == [path.name]
     assert getattr(raised.value, "filename", str(path)) == str(path)
 
@@ -48,9 +48,8 @@ def test_a_folder_that_is_missing_is_told_by_the_files_name(tmp_path):
 
 
 def test_another_file_of_the_block_that_fails_keeps_its_name(path):
-    with pytest.raises(FileNotFoundError, match="/source"):
-        with files.replacing(path) as file:
-            file.write((path.parent / "source").read_bytes())
+    with pytest.raises(FileNotFoundError, match="/source"), files.replacing(path) as file:
+        file.write((path.parent / "source").read_bytes())
 
 
 HOLD = "import sys, time; from ddl.records.files import locked\nwith locked(sys.argv[1]): print(flush=True); time.sleep(60)"

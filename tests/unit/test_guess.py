@@ -2,6 +2,7 @@
 
 import numpy
 import pytest
+
 from ddl.display.guess import beside
 
 

@@ -1,6 +1,7 @@
 """All-reduce over hosts: arithmetic against counting, the table and the figure."""
 
 import pytest
+
 from ddl.analysis.hierarchy import FLAT, VARIANTS, link_bytes, variants
 from ddl.plot.hierarchy import plot_variants
 from ddl.records.reference import Recorded, recorded

@@ -4,10 +4,11 @@ import sys
 
 import horovod
 import pytest
-from ddl.launcher.commands import HorovodrunCommand
-from ddl.rank import horovodrun
 from horovod.runner import gloo_run, launch
 from horovod.runner.http.http_server import RendezvousHTTPServer
+
+from ddl.launcher.commands import HorovodrunCommand
+from ddl.rank import horovodrun
 
 COMMAND = HorovodrunCommand(
     processes=2, command=("python", "-m", "ddl.rank", "--threads", "1", "x.py", "--m", "3", "-np", "9")
@@ -36,12 +37,21 @@ def state():
     )
 
 
+def same(before, after):
+    return [one is other for one, other in zip(before, after, strict=True)]
+
+
+def fail(before):
+    with horovodrun.adapted(Supervisor(), COMMAND):
+        assert not any(same(before, state()))
+        raise ZeroDivisionError
+
+
 def test_all_that_is_changed_is_put_back():
     before = state()
-    with pytest.raises(ZeroDivisionError), horovodrun.adapted(Supervisor(), COMMAND):
-        assert not any(one is other for one, other in zip(before, state(), strict=True))
-        raise ZeroDivisionError
-    assert all(one is other for one, other in zip(before, state(), strict=True))
+    with pytest.raises(ZeroDivisionError):
+        fail(before)
+    assert all(same(before, state()))
 
 
 def test_the_parser_leaves_the_script_its_options():
@@ -66,6 +76,5 @@ def test_an_unknown_horovod_is_refused_and_left_as_it_is(monkeypatch):
     monkeypatch.setattr(horovod, "__version__", "9.9.9")
     before = state()
     with pytest.raises(horovodrun.UnknownHorovod, match=r"Horovod 9\.9\.9 is installed.*knows 0\.28\.1 only"):
-        with horovodrun.adapted(Supervisor(), COMMAND):
-            pass
-    assert all(one is other for one, other in zip(before, state(), strict=True))
+        horovodrun.adapted(Supervisor(), COMMAND).__enter__()
+    assert all(same(before, state()))

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from ddl.launcher.job import Job
 from ddl.launcher.plan import job_of, plan
 from ddl.launcher.site import SiteError

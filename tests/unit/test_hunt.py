@@ -5,6 +5,7 @@ import json
 
 import numpy
 import pytest
+
 from ddl.analysis import mistakes
 from ddl.analysis.mistakes import CHECKS, Witness, checksum, examine, witnesses
 from ddl.records.folder import RunFolder

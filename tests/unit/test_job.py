@@ -1,4 +1,5 @@
 import pytest
+
 from ddl.launcher.job import Job, JobError, option_arguments, resolve_script
 
 

@@ -1,6 +1,7 @@
 import json
 
 import pytest
+
 from ddl.training import journal
 from ddl.training.journal import Journal
 

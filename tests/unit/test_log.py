@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+
 from ddl.records.log import LogTail, last_lines
 
 

@@ -4,8 +4,9 @@ import subprocess
 import sys
 from importlib import import_module
 
-import ddl
 import pytest
+
+import ddl
 
 
 @pytest.mark.parametrize("name", ddl._HOME)
@@ -21,7 +22,7 @@ def test_a_lessons_module_is_found_by_its_own_name(name):
 
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="nonsense"):
-        ddl.nonsense
+        ddl.nonsense  # noqa: B018
 
 
 def test_importing_the_package_imports_nothing_heavy():

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+
 from ddl.training.noise import DECAY, NoiseScale, estimate
 from ddl.training.recipes import SettingError
 

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from ddl.training.options import Integer, Number
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "source_code"

@@ -6,6 +6,7 @@ import matplotlib
 import numpy
 import pandas
 import pytest
+
 from ddl import plot
 from ddl.records.reference import Recorded
 

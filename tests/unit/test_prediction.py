@@ -1,11 +1,13 @@
 """Predictions: the rule of overlap, the slowest rank, clusters, and what was published."""
 
+import itertools
 import math
 import re
 from types import SimpleNamespace
 
 import numpy
 import pytest
+
 from ddl import topology
 from ddl.analysis import cost
 from ddl.analysis.clusters import FUSION_BYTES, LATENCY_S, SHARE, cluster, models, published, scaling, server
@@ -153,7 +155,7 @@ def test_more_ranks_keep_each_ones_batch_and_wait_longer():
     steps = [predict_step(computing(), FIT, ranks) for ranks in (1, 2, 4, 8)]
     assert [one.batch for one in steps] == [32, 64, 128, 256]
     assert steps[0].communication_s == steps[0].waiting_s == 0
-    assert all(a.computation_s < b.computation_s for a, b in zip(steps, steps[1:]))
+    assert all(a.computation_s < b.computation_s for a, b in itertools.pairwise(steps))
     assert steps[3].computation_s < 0.04  # the slowest that was ever seen
 
 
@@ -263,7 +265,7 @@ def test_scaling_goes_over_gpus_and_then_over_servers():
     steps = scaling("dgx-a100", 600, "resnet50", 64)
     ranks = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 4800]
     assert [one.ranks for one in steps] == ranks
-    assert all(a.efficiency >= b.efficiency for a, b in zip(steps, steps[1:]))
+    assert all(a.efficiency >= b.efficiency for a, b in itertools.pairwise(steps))
     assert steps[0].efficiency == pytest.approx(1)
     assert steps[-1] == cluster("dgx-a100", 600, "resnet50", 64)
     slow = scaling("pcie-4gpu", 6, parameters=10**8, images_per_s=300)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+
 from ddl.launcher import processes
 
 RUN_ID = "19990101-000000-abcd"

@@ -1,4 +1,5 @@
 import pytest
+
 from ddl.display.view import summary
 from ddl.launcher.progress import progress_of
 from ddl.records.jsonfiles import append_json_line, write_json

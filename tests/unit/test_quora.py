@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from ddl.cli import main
-from ddl.data import DataError, Questions, add, fetch, is_there, listing, load, load_questions
-from ddl.data import quora
+from ddl.data import DataError, Questions, add, fetch, is_there, listing, load, load_questions, quora
 
 # What a real file has: quotes, commas, line ends inside a question, letters of other languages.
 TEXTS = ['What is "love"?', "Why, oh why?", "Is this\none question?", "¿Qué es esto? 你好", "  So? "]

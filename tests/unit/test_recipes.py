@@ -1,6 +1,7 @@
 from argparse import Namespace
 
 import pytest
+
 from ddl.training.recipes import BASE_RATES, RECIPES, REFERENCE_BATCH, Recipe, SettingError, micro_batch, recipe, settle
 
 

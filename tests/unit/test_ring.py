@@ -5,6 +5,7 @@ import sys
 
 import numpy
 import pytest
+
 from ddl.analysis.ring import all_reduce, contributions, latency_and_bandwidth, ring_seconds
 
 

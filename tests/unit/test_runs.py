@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from ddl import attach, launch, runs
 from ddl.cli import main
 from ddl.launcher.run import run_pasted
@@ -208,7 +209,7 @@ def test_errors_of_a_launch_are_one_line_in_a_notebook(tmp_path, monkeypatch):
         with pytest.raises(ValueError, match=says) as caught:
             launch(*arguments)
         assert caught.value._render_traceback_() == [f"JobError: {caught.value}"]
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises(ValueError, match="64") as caught:
         launch("hello.py", workers=64)
     assert caught.value._render_traceback_() == [f"SiteError: {caught.value}"]
 

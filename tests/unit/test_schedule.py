@@ -1,6 +1,7 @@
 import math
 
 import pytest
+
 from ddl.training.recipes import SettingError
 from ddl.training.schedule import Schedule
 

@@ -10,8 +10,9 @@ import threading
 import zipfile
 from pathlib import Path
 
-import environment
 import pytest
+
+import environment
 from environment import Setup
 from line import CommandError, Line
 

@@ -10,8 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
-import environment
 import pytest
+
+import environment
 from environment import Setup, SetupError, Step
 from line import CommandError
 

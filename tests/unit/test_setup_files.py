@@ -24,7 +24,7 @@ def pins(requirements):
 
 
 def direct(accelerator):
-    wanted = PROJECT["dependencies"] + EXTRAS[accelerator] + EXTRAS["test"] + EXTRAS["build"]
+    wanted = PROJECT["dependencies"] + EXTRAS[accelerator] + EXTRAS["test"] + EXTRAS["lint"] + EXTRAS["build"]
     return pins(wanted)
 
 

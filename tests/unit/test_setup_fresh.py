@@ -7,8 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import environment
 import pytest
+
+import environment
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -3,6 +3,7 @@
 import subprocess
 
 import pytest
+
 from ddl.launcher import site
 from ddl.launcher.job import Job
 from ddl.records import machine

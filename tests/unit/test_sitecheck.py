@@ -1,9 +1,12 @@
 """What is said about a site, with stand-ins for the programs that are asked."""
 
 import getpass
+from collections import namedtuple
 from dataclasses import replace
 
+import psutil
 import pytest
+
 from ddl.diagnose import site as diagnose
 from ddl.diagnose.machine import doctor
 from ddl.launcher import run
@@ -32,13 +35,19 @@ END"""
 ACCEPTED = "echo 'srun: Job 7 to start at once' >&2"
 
 
+def mounts(monkeypatch, kinds):
+    """Let file systems of these kinds be mounted, by path."""
+    mount = namedtuple("mount", "mountpoint fstype")
+    monkeypatch.setattr(psutil, "disk_partitions", lambda all: [mount(*each) for each in kinds.items()])
+
+
 @pytest.fixture
 def programs(tmp_path, monkeypatch):
     """Put only these on the path: every Slurm command, doing nothing until it is told what."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
-    monkeypatch.setattr(diagnose, "_file_system", lambda path: "nfs4")
+    mounts(monkeypatch, {"/": "nfs4"})
 
     def install(**texts):
         for name, text in texts.items():
@@ -248,17 +257,12 @@ def test_inside_the_container_its_image_is_not_looked_for(programs):
 
 
 def test_folders_of_this_machine_alone_are_named(programs, monkeypatch):
-    monkeypatch.setattr(diagnose, "_file_system", lambda path: "ext4" if "runs" in str(path) else "fuse.beegfs")
-    monkeypatch.setenv("DDL_RUNS_DIR", "/somewhere/runs")
+    mounts(monkeypatch, {"/": "fuse.beegfs", "/somewhere": "ext4"})
+    monkeypatch.setenv("DDL_RUNS_DIR", "/somewhere/to/come/runs")
     found = check(CLUSTER, "shared folders")
     assert found.state == "optional"
-    assert "runs in /somewhere/runs (ext4)" in found.detail
+    assert "runs in /somewhere/to/come/runs (ext4)" in found.detail
     assert found.advice.startswith("runs: may be this machine's own")
-
-
-def test_a_file_system_is_found_for_a_folder_to_come(tmp_path):
-    assert diagnose._file_system(tmp_path / "to" / "come") == diagnose._file_system(tmp_path)
-    assert diagnose._file_system(diagnose.Path("/proc/self")) == "proc"
 
 
 # ---------------------------------------------------------------- the run of two ranks

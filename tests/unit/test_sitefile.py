@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from ddl.launcher import site
 from ddl.launcher.site import Site, SiteError
 from ddl.launcher.sitefile import seconds

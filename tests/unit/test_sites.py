@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from ddl.launcher.site import CONTAINER, HOSTS, KEYS, SLURM, Site
 
 SITES = Path(__file__).resolve().parents[2] / "containers" / "sites"

@@ -1,6 +1,7 @@
 """What is read from Slurm's programs: stand-ins print what real ones print (`tests/slurm`: real)."""
 
 import pytest
+
 from ddl.launcher.slurm import JobState, SlurmError, SlurmJob, submit
 
 

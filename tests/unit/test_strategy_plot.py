@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+
 from ddl.plot.strategies import plot_agreement, plot_loss_scaling, plot_staleness
 from ddl.records.folder import RunFolder
 

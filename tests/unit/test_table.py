@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pandas
 import pytest
+
 from ddl.analysis.comparison import compare
 from ddl.records.reference import Recorded
 

@@ -2,8 +2,11 @@
 
 import contextlib
 import socket
+from collections import namedtuple
 
+import psutil
 import pytest
+
 from ddl.rank import rendezvous, task
 from ddl.rank.place import Place, places
 
@@ -52,15 +55,48 @@ def test_a_task_that_nobody_placed_says_who_does_so():
         Place.here({})
 
 
-def test_an_interface_that_is_not_there_is_refused_with_those_that_are(monkeypatch):
+@pytest.fixture
+def interfaces(monkeypatch):
+    """Give this host, gpu7, a loopback and three more interfaces, one of which is down."""
+    addresses = {"lo": "127.0.0.1", "eth0": "10.0.0.7", "ib0": "10.1.0.7", "ib1": "10.2.0.7"}
+    entry = namedtuple("entry", "family address")
+    stats = namedtuple("stats", "isup")
     monkeypatch.setenv("SLURMD_NODENAME", "gpu7")
-    with pytest.raises(OSError, match=r"gpu7 has no interface 'ib9' .* it has: .*lo"):
-        task._own_address("ib9")
+    monkeypatch.setattr(
+        psutil,
+        "net_if_addrs",
+        lambda: {name: [entry(socket.AF_INET6, "::7"), entry(socket.AF_INET, at)] for name, at in addresses.items()},
+    )
+    monkeypatch.setattr(psutil, "net_if_stats", lambda: {name: stats(name != "eth0") for name in addresses})
+    return addresses
 
 
-def test_the_interface_that_leads_to_an_address():
-    assert task._interface_towards("127.0.0.1") == "lo"
-    assert task._own_address("lo") == "127.0.0.1"
+def test_an_address_is_the_interfaces(interfaces):
+    assert task.own_address("ib1") == "10.2.0.7"
+    with pytest.raises(OSError, match=r"gpu7 has no interface 'ib9' .* it has: lo, eth0, ib0, ib1"):
+        task.own_address("ib9")
+
+
+@pytest.mark.parametrize("named, address", [("10.0.0.7", "10.0.0.7"), ("127.0.1.1", "10.1.0.7"), (None, "10.1.0.7")])
+def test_without_an_interface_an_address_is_the_names_unless_only_this_host_reaches_it(
+    interfaces, monkeypatch, named, address
+):
+    def look_up(name):
+        if named is None:
+            raise OSError("no such name")
+        return named
+
+    monkeypatch.setattr(socket, "gethostbyname", look_up)
+    assert task.own_address("") == address
+
+
+def test_the_interface_that_leads_to_an_address(interfaces):
+    interfaces["ib0"] = "127.0.0.1"  # from where this host would call itself
+    del interfaces["lo"]
+    assert task.interface_towards("127.0.0.1") == "ib0"
+    del interfaces["ib0"]
+    with pytest.raises(OSError, match="no interface of this host has the address 127.0.0.1 .*network_interfaces"):
+        task.interface_towards("127.0.0.1")
 
 
 def test_the_server_keeps_more_callers_waiting_than_python_does():

@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+
 from ddl import plot
 from ddl.analysis import classification
 from ddl.records.reference import Recorded

@@ -1,6 +1,9 @@
 """Horovod's timeline is read as it is written, also where its job was ended in the middle."""
 
+import json
+
 import pytest
+
 from ddl.analysis.timeline import Span, read, rounds
 
 # Two gradients that travel together, twice; then something else. Times in microseconds.
@@ -14,21 +17,26 @@ HEAD = """[
 
 def tensor(row, start):
     """One all-reduce: 100 µs of negotiation, 20 of copying, 50 of reducing, 10 beside them."""
-    begin = '{{"ph": "B", "name": "{}", "ts": {}, "pid": %d}}' % row
-    end = '{{"ph": "E", "ts": {}, "pid": %d}}' % row
+
+    def begin(name, time):
+        return json.dumps({"ph": "B", "name": name, "ts": time, "pid": row})
+
+    def end(time):
+        return json.dumps({"ph": "E", "ts": time, "pid": row})
+
     return ",".join(
         [
-            begin.format("NEGOTIATE_ALLREDUCE", start),
-            '{"ph": "X", "name": "0", "ts": %d, "pid": %d, "dur": 0}' % (start, row),
-            end.format(start + 100),
-            begin.format("ALLREDUCE", start + 110),
-            begin.format("MEMCPY_IN_FUSION_BUFFER", start + 115),
-            end.format(start + 125),
-            begin.format("GLOO_ALLREDUCE", start + 125),
-            end.format(start + 175),
-            begin.format("MEMCPY_OUT_FUSION_BUFFER", start + 175),
-            end.format(start + 185),
-            end.format(start + 190),
+            begin("NEGOTIATE_ALLREDUCE", start),
+            json.dumps({"ph": "X", "name": "0", "ts": start, "pid": row, "dur": 0}),
+            end(start + 100),
+            begin("ALLREDUCE", start + 110),
+            begin("MEMCPY_IN_FUSION_BUFFER", start + 115),
+            end(start + 125),
+            begin("GLOO_ALLREDUCE", start + 125),
+            end(start + 175),
+            begin("MEMCPY_OUT_FUSION_BUFFER", start + 175),
+            end(start + 185),
+            end(start + 190),
         ]
     )
 

@@ -156,6 +156,7 @@ def test_evaluation_over_ranks_is_that_of_a_single_process(two, monkeypatch):
     monkeypatch.syspath_prepend(str(WORKER.parent))
     import tensorflow as tf
     import train_worker
+
     from ddl.data.augment import normalise
     from ddl.training import models
 
@@ -277,8 +278,9 @@ def test_settings_that_can_not_work_are_refused(arguments, said, monkeypatch):
     monkeypatch.delenv("DDL_RUN_DIR", raising=False)
     monkeypatch.syspath_prepend(str(SCRIPT.parent))
     monkeypatch.syspath_prepend(str(WORKER.parent))
-    import train_cifar
     import train_worker
+
+    import train_cifar
 
     monkeypatch.setattr(train_cifar, "load", train_worker.small_data)
     with pytest.raises((train_cifar.SettingError, train_cifar.DataError), match=said):

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+
 from ddl.display import chart, style, view
 from ddl.launcher.failure import Failure
 from ddl.launcher.progress import Progress, RankInfo
@@ -257,7 +258,7 @@ def test_chart_of_almost_nothing(losses):
 def test_ticks_cover_what_is_drawn(low, high):
     ticks = chart.ticks(low, high)
     assert 2 <= len(ticks) <= 9
-    assert ticks[0] <= low and ticks[-1] >= high or math.isclose(ticks[-1], high)
+    assert (ticks[0] <= low and ticks[-1] >= high) or math.isclose(ticks[-1], high)
 
 
 # ---------------------------------------------------------------- the live panel

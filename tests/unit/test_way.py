@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+
 from ddl.data import Order
 from ddl.records.folder import RunFolder
 from ddl.training.strategy import Way, agreement, kept_weights

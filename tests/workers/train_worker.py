@@ -7,6 +7,7 @@ steps and at the end, and the samples that the rank used in every step. Rank 0 a
 FOLDER/<case>-<ranks>.json, the result.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -112,10 +113,8 @@ def main():
     hvd.init()
     for case in cases:
         if case == "resumed":
-            try:
+            with contextlib.suppress(KeyboardInterrupt):
                 run(case, folder, ["--checkpoint-every", "4"], stop_at=9)
-            except KeyboardInterrupt:
-                pass
             run(case, folder, ["--checkpoint-every", "4", "--resume", os.environ["DDL_RUN_DIR"]])
         elif case == "noticed_at_the_end":
             run(case, folder, notice_at=10)  # it travels with the 12th step, which is the last

@@ -205,7 +205,7 @@ def _row(name, results):
         "seeds": len(results),
         "epochs": mean(lambda result: result["epochs"]),
         **{
-            key: mean(lambda result: result["test"][key])
+            key: mean(lambda result, key=key: result["test"][key])
             for key in ("accuracy", "majority", "precision", "recall", "f1")
         },
         "f1_sd": float(np.std(scores, ddof=1)) if len(scores) > 1 else math.nan,

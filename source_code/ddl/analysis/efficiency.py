@@ -248,24 +248,23 @@ def step_parts(runs):
         Medians in milliseconds; ``step_ms`` is the median of whole steps, with its quartiles, from
         which the sum of the parts' medians may differ a little.
     """
-    rows = []
-    for result in _measured(runs):
-        for size in result["sizes"]:
-            rows.append(
-                {
-                    "name": result["name"],
-                    "ranks": result["ranks"],
-                    "threads": result["threads_per_rank"],
-                    "width": size["width"],
-                    "gradient_bytes": size["gradient_bytes"],
-                    **{f"{part}_ms": 1e3 * size[f"{part}_s"]["median"] for part in PARTS},
-                    **{
-                        f"step{suffix}_ms": 1e3 * size["step_s"][key]
-                        for suffix, key in (("", "median"), ("_low", "low"), ("_high", "high"))
-                    },
-                    "images_per_s": size["images_per_s"],
-                }
-            )
+    rows = [
+        {
+            "name": result["name"],
+            "ranks": result["ranks"],
+            "threads": result["threads_per_rank"],
+            "width": size["width"],
+            "gradient_bytes": size["gradient_bytes"],
+            **{f"{part}_ms": 1e3 * size[f"{part}_s"]["median"] for part in PARTS},
+            **{
+                f"step{suffix}_ms": 1e3 * size["step_s"][key]
+                for suffix, key in (("", "median"), ("_low", "low"), ("_high", "high"))
+            },
+            "images_per_s": size["images_per_s"],
+        }
+        for result in _measured(runs)
+        for size in result["sizes"]
+    ]
     labels = {
         "name": ("run", "s"),
         "ranks": ("ranks", "d"),

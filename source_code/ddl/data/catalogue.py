@@ -143,12 +143,12 @@ def fetch(name: str, progress: Callable[[str], object] | None = None, address: s
     """
     _known(name)
     say = progress or (lambda line: print(line, flush=True))
-    with _usable(data_dir()) as folder:
-        with locked(folder / f"{name}.lock", lambda: say(f"{name}: another process fetches it; waiting")):
-            if name in REAL:
-                _fetch_real(name, folder, say, address)
-            else:
-                _fetch_synthetic(folder, say)
+    waiting = f"{name}: another process fetches it; waiting"
+    with _usable(data_dir()) as folder, locked(folder / f"{name}.lock", lambda: say(waiting)):
+        if name in REAL:
+            _fetch_real(name, folder, say, address)
+        else:
+            _fetch_synthetic(folder, say)
 
 
 @contextmanager

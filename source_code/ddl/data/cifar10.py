@@ -138,15 +138,17 @@ def _archived(path):
 class _Unpickler(pickle.Unpickler):
     """Admits NumPy arrays and nothing else: a pickle could otherwise run any program."""
 
-    ADMITTED = {
-        ("numpy", "ndarray"),
-        ("numpy", "dtype"),
-        ("numpy.core.multiarray", "_reconstruct"),
-        ("numpy._core.multiarray", "_reconstruct"),
-        ("numpy.core.numeric", "_frombuffer"),
-        ("numpy._core.numeric", "_frombuffer"),
-        ("_codecs", "encode"),
-    }
+    ADMITTED = frozenset(
+        {
+            ("numpy", "ndarray"),
+            ("numpy", "dtype"),
+            ("numpy.core.multiarray", "_reconstruct"),
+            ("numpy._core.multiarray", "_reconstruct"),
+            ("numpy.core.numeric", "_frombuffer"),
+            ("numpy._core.numeric", "_frombuffer"),
+            ("_codecs", "encode"),
+        }
+    )
 
     def find_class(self, module, name):
         if (module, name) not in self.ADMITTED:

@@ -198,7 +198,7 @@ def _is_page(response: HTTPResponse, chunk: bytes, start: int) -> bool:
     if chunk.lstrip(BLANKS).startswith(b"<"):
         return True
     text = content_type.startswith("text/") or content_type in ("application/json", "application/xhtml+xml")
-    return "Content-Length" not in response.headers and (text or bool(chunk) and not CONTROL.search(chunk))
+    return "Content-Length" not in response.headers and (text or (bool(chunk) and not CONTROL.search(chunk)))
 
 
 def _receive(response: HTTPResponse) -> bytes:

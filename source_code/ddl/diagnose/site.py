@@ -1,7 +1,7 @@
-"""Whether a site can be what its file says: Slurm, the container and the file systems are asked.
+"""Whether a site is what its file says, according to Slurm, the container and the file systems.
 
-Programs are asked in the forms that are meant for programs (``sinfo -h -o``, ``scontrol -o``,
-``sacctmgr -P``), and what they say in refusal is passed on in their own words.
+Programs are asked for output that programs read (``sinfo -h -o``, ``scontrol -o``, ``sacctmgr -P``),
+and their refusals are passed on in their own words.
 """
 
 import getpass
@@ -17,6 +17,7 @@ from pathlib import Path
 from ddl.diagnose.report import Check
 from ddl.launcher.job import Job
 from ddl.launcher.plan import plan
+from ddl.launcher.site import Site
 from ddl.launcher.sitefile import seconds
 from ddl.records.paths import data_dir, runs_dir, source_dir
 
@@ -59,17 +60,8 @@ SHARED = (
 )
 
 
-def checks(site):
-    """Check what can be checked without running anything.
-
-    Parameters
-    ----------
-    site : Site
-
-    Returns
-    -------
-    list of Check
-    """
+def checks(site: Site) -> list[Check]:
+    """Check what can be checked without running anything."""
     found = [_origin(site), _place(site)]
     if site.modules:
         found.append(_modules(site))
@@ -87,13 +79,10 @@ def checks(site):
     return found
 
 
-def two_ranks(site):
+def two_ranks(site: Site) -> Check:
     """Launch `hello.py` on two ranks of the site, on two nodes where it has them.
 
-    Returns
-    -------
-    Check
-        Where they ran and how long it took, or why they didn't.
+    The check says where they ran and how long it took, or why they didn't.
     """
     from ddl.launcher.run import launch
 
@@ -120,15 +109,15 @@ def two_ranks(site):
             ": ".join(dict.fromkeys(what)),
             f"{advice}`ddl show {run.id}` has the details; logs are in {run.folder}",
         )
-    said = [event for event in run.events() if event["event"] == "all_reduced"]
-    if len(said) != 1 or said[0]["ranks"] != 2:
+    reduced = [event for event in run.events() if event["event"] == "all_reduced"]
+    if len(reduced) != 1 or reduced[0]["ranks"] != 2:
         return Check(
             name,
             "missing",
             "each rank was alone: two jobs of one rank, not one of two",
             "scheduler_arguments must not set a number of tasks",
         )
-    places = [tuple(place) for place in said[0]["places"]]
+    places = [tuple(place) for place in reduced[0]["places"]]
     where = " and ".join(f"{host} ({device})" for host, device in places)
     if site.gpus_per_node and not all(device.startswith("GPU") for _, device in places):
         return Check(
@@ -150,7 +139,7 @@ def two_ranks(site):
     return Check(
         name,
         "OK",
-        f"on {where}, first all-reduce after {said[0]['time'] - created:.1f} s"
+        f"on {where}, first all-reduce after {reduced[0]['time'] - created:.1f} s"
         f" ({started:.1f} s until the ranks started), run {run.id}",
     )
 
@@ -313,22 +302,22 @@ def _account(site):
 
 def _reservation(site):
     name = "Slurm reservation"
-    there = _reserved(site)
-    if isinstance(there, str):
-        return Check(name, "missing", there, "`scontrol show reservation` lists what there is")
-    when = f"from {there['StartTime']} to {there['EndTime']}"
-    if there["State"] == "ACTIVE":
+    reservation = _reserved(site)
+    if isinstance(reservation, str):
+        return Check(name, "missing", reservation, "`scontrol show reservation` lists what there is")
+    when = f"from {reservation['StartTime']} to {reservation['EndTime']}"
+    if reservation["State"] == "ACTIVE":
         return Check(name, "OK", f"{site.reservation}, {when}")
     return Check(
         name,
         "OK",
-        f"{site.reservation} is {there['State'].lower()} now: {when}",
+        f"{site.reservation} is {reservation['State'].lower()} now: {when}",
         "jobs wait until it begins; a file without it can be tried at once",
     )
 
 
 def _reserved(site):
-    """What Slurm knows of the reservation, as a dictionary; its words where it knows none."""
+    """What Slurm says of the reservation, as a dictionary; its refusal where it knows none."""
     answer = _ask("scontrol", "-o", "show", "reservation", site.reservation)
     if answer.refused:
         return answer.words
@@ -414,12 +403,12 @@ def _folders(site):
     detail = ", ".join(f"{what} in {paths[what]} ({kind})" for what, kind in kinds.items())
     if all(kind.removeprefix("fuse.") in SHARED for kind in kinds.values()):
         return Check("shared folders", "OK", detail)
-    own = [what for what, kind in kinds.items() if kind.removeprefix("fuse.") not in SHARED]
+    local = [what for what, kind in kinds.items() if kind.removeprefix("fuse.") not in SHARED]
     return Check(
         "shared folders",
         "optional",
         detail,
-        f"{', '.join(own)}: may be this machine's "
+        f"{', '.join(local)}: may be this machine's "
         "own, and the nodes must see them at the same path; `ddl doctor --submit` shows "
         "whether they do",
     )
@@ -439,7 +428,7 @@ def _file_system(path):
 
 @dataclass(frozen=True)
 class _Answer:
-    """What a program said: whether it refused, its output, and its words for people."""
+    """A program's answer: whether it refused, its output, and its words for people."""
 
     refused: bool
     text: str

@@ -214,7 +214,7 @@ def _walk(codes, tests, start_worker, limits, clock):
     except _OutOfTime as error:
         walk.notes.append(str(error))
         late = {"passed": False, "message": str(error), "printed": ""}
-        walk.outcomes = {index: late for index in tests} | walk.outcomes
+        walk.outcomes = dict.fromkeys(tests, late) | walk.outcomes
     finally:
         session.close()
         examiner.close()

@@ -5,8 +5,9 @@ line is pasted into a terminal. Every rank imports this: the standard library on
 """
 
 import sys
-from dataclasses import MISSING, dataclass, fields
-from typing import ClassVar
+from collections.abc import Iterable, Iterator
+from dataclasses import MISSING, Field, dataclass, fields
+from typing import Any, ClassVar, Self
 
 __all__ = ["HorovodrunCommand", "HostsCommand", "RankCommand", "TaskCommand"]
 
@@ -27,7 +28,7 @@ class _Command:
         return ("-m", self.module, *self._options(), *self.command)
 
     @classmethod
-    def parse(cls, words) -> "_Command":
+    def parse(cls, words: Iterable[str]) -> Self:
         """Read the words after the module's name.
 
         Raises
@@ -36,13 +37,14 @@ class _Command:
             If an option is unknown, missing, or not the number that it should be.
         """
         rest, values = list(words), {}
-        kinds = {f"--{field.name.replace('_', '-')}": field for field in cls._fields()}
+        kinds = cls._kinds()
         while len(rest) > 1 and rest[0].startswith("--"):
             if rest[0] not in kinds:
                 raise ValueError(f"{rest[0]} is not an option of {cls.module}; there are: {', '.join(kinds)}")
             field = kinds[rest[0]]
+            kind: Any = field.type
             try:
-                values[field.name] = field.type(rest[1])
+                values[field.name] = kind(rest[1])
             except ValueError:
                 raise ValueError(f"{cls.module} {rest[0]} {rest[1]!r}: a number is needed") from None
             del rest[:2]
@@ -52,13 +54,13 @@ class _Command:
         return cls(**values, command=tuple(rest))
 
     @classmethod
-    def within(cls, words) -> "_Command":
+    def within(cls, words: Iterable[str]) -> Self:
         """Read this module's command where it stands in a longer line."""
         words = list(words)
         return cls.parse(words[words.index(cls.module) + 1 :])
 
     @classmethod
-    def of_this_process(cls) -> "_Command":
+    def of_this_process(cls) -> Self:
         """Read this process' own command; one that can't be read ends it, with the reason."""
         try:
             return cls.parse(sys.argv[1:])
@@ -66,16 +68,16 @@ class _Command:
             print(error, file=sys.stderr)
             sys.exit(2)
 
-    def _options(self):
-        for field in self._fields():
+    def _options(self) -> Iterator[str]:
+        for name, field in self._kinds().items():
             value = getattr(self, field.name)
             if field.default is MISSING or value != field.default:
-                yield f"--{field.name.replace('_', '-')}"
-                yield f"{value:.15g}" if isinstance(value, float) else str(value)
+                yield from (name, f"{value:.15g}" if isinstance(value, float) else str(value))
 
     @classmethod
-    def _fields(cls):
-        return [field for field in fields(cls) if field.name != "command"]
+    def _kinds(cls) -> dict[str, Field]:
+        """The field of each option."""
+        return {f"--{field.name.replace('_', '-')}": field for field in fields(cls) if field.name != "command"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +89,7 @@ class RankCommand(_Command):
     cluster: str = "horovod"
     parameter_servers: int = 0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not self.command:
             raise ValueError(f"{self.module} needs a script")
 
@@ -147,7 +149,7 @@ class HorovodrunCommand(_Command):
         )
 
     @classmethod
-    def parse(cls, words):
+    def parse(cls, words: Iterable[str]) -> Self:
         words = list(words)
         try:
             at = words.index(RankCommand.module) - 2  # the interpreter, and -m
@@ -159,7 +161,7 @@ class HorovodrunCommand(_Command):
         controller = "mpi" if "--mpi" in options else "gloo"
         return cls(processes=processes, controller=controller, timeout_s=timeout_s, command=tuple(command))
 
-    def _options(self):
+    def _options(self) -> Iterator[str]:
         if self.timeout_s:
             yield from ("--timeout-s", f"{self.timeout_s:.15g}")
         yield from self.own_options

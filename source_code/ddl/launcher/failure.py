@@ -5,7 +5,8 @@
 
 import re
 import signal
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -111,7 +112,7 @@ class Failure:
     logs: tuple[Path, ...] = ()
 
     @property
-    def last_words(self):
+    def last_words(self) -> tuple[str, ...]:
         """What the sentence leaves to be said in short: an exception's line, or the rank's last ones."""
         if self.message and self.traceback:
             return tuple(self.traceback.rstrip().splitlines()[-1:])
@@ -127,16 +128,16 @@ class Ending:
     host: str
     started: float | None
     code: int | None = None
-    error: dict | None = None
+    error: dict = field(default_factory=dict)
     words: tuple[str, ...] = ()  # the last lines that it wrote
 
     @property
-    def bad(self):
+    def bad(self) -> bool:
         """Whether the rank failed, as far as is known."""
         return bool(self.error or self.code)
 
     @property
-    def signal(self):
+    def signal(self) -> str:
         """Name of the signal that killed it; empty where none did."""
         number = (self.code or 0) - 128
         if self.error or number <= 0:
@@ -145,7 +146,7 @@ class Ending:
         return signal.Signals(number).name if known else f"signal {number}"
 
     @property
-    def secondary(self):
+    def secondary(self) -> bool:
         """Whether it merely noticed that another rank was gone."""
         if self.error:
             return _is_secondary(self.error)
@@ -158,36 +159,35 @@ class Evidence:
 
     Parameters
     ----------
-    folder : RunFolder
-    job : dict
+    job
         What was asked for.
-    launcher, events : list of dict
+    launcher, events
         What the launching side and the script wrote down.
-    state : str
+    state
         The run's state.
-    end : dict
+    end
         The event that ended it; empty while it goes on.
     """
 
     folder: RunFolder
     job: dict
-    launcher: list
-    events: list
+    launcher: list[dict]
+    events: list[dict]
     state: str
     end: dict
 
     @property
-    def world(self):
+    def world(self) -> int:
         return processes_of(self.job)
 
     @cached_property
-    def logs(self):
+    def logs(self) -> tuple[Path, ...]:
         """Paths of all logs that there are."""
         logs = tuple(path for rank in range(self.world) if (path := self.folder.log(rank)).exists())
         return logs + (self.folder.launcher_log,) * self.folder.launcher_log.exists()
 
     @cached_property
-    def exits(self):
+    def exits(self) -> dict[int, tuple[int, float]]:
         """Status of each rank that ended by itself, and when: (code, time) by rank."""
         return {
             event["rank"]: (event["code"], event["time"])
@@ -196,14 +196,14 @@ class Evidence:
         }
 
     @cached_property
-    def endings(self):
+    def endings(self) -> list[Ending]:
         """The ranks that have ended, the first one first."""
         found = []
         for rank in range(self.world):
-            error = read_json(self.folder.error(rank), ERROR)
-            code, time = self.exits.get(rank, (None, None))
-            if error is None and code is None:
+            error = read_json(self.folder.error(rank), ERROR) or {}
+            if not error and rank not in self.exits:
                 continue
+            code, time = self.exits.get(rank, (0, 0.0))
             there = read_json(self.folder.rank(rank)) or {}
             if error:
                 code, time = error.get("status", 1), error["time"]
@@ -214,19 +214,19 @@ class Evidence:
             )
         return sorted(found, key=lambda ending: ending.time)
 
-    def _words(self, rank, error):
+    def _words(self, rank: int, error: dict) -> tuple[str, ...]:
         """The last lines that a rank wrote, without the traceback that its error holds."""
         if error and "log_bytes" not in error:
             return ()
         before = error["log_bytes"] if error else None
         return tuple(last_lines(self.folder.log(rank), before=before))
 
-    def who(self, rank):
+    def who(self, rank: int) -> str:
         """Name a rank, and its task in a cluster of tf.distribute: "rank 2 of 4 (worker 1)"."""
         role = role_of(self.job, rank)
         return f"rank {rank} of {self.world}{f' ({role})' * bool(role)}"
 
-    def when(self, ending):
+    def when(self, ending: Ending) -> str:
         """Say when a rank ended: "3.2 s into epoch 2", or since the rank's start."""
         at, started = ending.time, ending.started
         began = next((event["time"] for event in self.events if event["event"] in ("start", "step")), None)
@@ -236,12 +236,12 @@ class Evidence:
         epoch = int(past[-1].get("epoch") or 0) + 1 if past else 1
         return f"{at - (past[-1]['time'] if past else began):.1f} s into epoch {epoch}"
 
-    def others(self, first):
+    def others(self, first: Ending) -> str:
         """Say what became of the ranks besides `first`, those that fared alike together."""
         if self.world == 1:
             return ""
         became = {ending.rank: _became(ending) for ending in self.endings if ending.time}
-        fates = {}
+        fates: dict[str, list[int]] = {}
         for rank in range(self.world):
             if rank != first.rank:
                 fates.setdefault(became.get(rank) or ENDED, []).append(rank)
@@ -249,7 +249,7 @@ class Evidence:
             return "the other ranks were ended"
         return "; ".join(f"{_ranks(ranks)} {_were(fate, ranks)}" for fate, ranks in fates.items())
 
-    def stacks(self, ranks):
+    def stacks(self, ranks: Iterable[int]) -> str:
         """Say where ranks were, as far as they have left that."""
         return "\n".join(
             f"rank {rank} was here (innermost call first):\n{stack}"
@@ -262,13 +262,12 @@ ERROR = {"rank": int, "host": str, "type": str, "message": str, "traceback": str
 ENDED = "was ended"
 
 
-def failure_of(folder, job, launcher, events, state, end):
+def failure_of(
+    folder: RunFolder, job: dict, launcher: list[dict], events: list[dict], state: str, end: dict
+) -> Failure | None:
     """Find the first cause of a run's failure; the parameters are those of `Evidence`.
 
-    Returns
-    -------
-    Failure or None
-        None unless the run has failed or is lost, or one of its ranks has failed already.
+    None unless the run has failed or is lost, or one of its ranks has failed already.
     """
     if state in ("done", "stopped"):
         return None
@@ -282,7 +281,7 @@ def failure_of(folder, job, launcher, events, state, end):
 # ---------------------------------------------------------------- rules, the first that answers
 
 
-def _lost(e):
+def _lost(e: Evidence) -> Failure | None:
     if e.state != "lost":
         return None
     full = _full(e)
@@ -293,7 +292,7 @@ def _lost(e):
     )
 
 
-def _ended_by_slurm(e):
+def _ended_by_slurm(e: Evidence) -> Failure | None:
     if e.end.get("slurm") not in SLURM_ENDS:
         return None
     why, advice = SLURM_ENDS[e.end["slurm"]]
@@ -309,7 +308,7 @@ def _ended_by_slurm(e):
     )
 
 
-def _timed_out(e):
+def _timed_out(e: Evidence) -> Failure | None:
     if e.end.get("reason") != "timeout":
         return None
     missing = e.end.get("missing") or []
@@ -337,7 +336,7 @@ def _timed_out(e):
     )
 
 
-def _absent(e):
+def _absent(e: Evidence) -> Failure | None:
     if e.end.get("reason") != "absent":
         return None
     missing = e.end["missing"]
@@ -356,7 +355,7 @@ def _absent(e):
     )
 
 
-def _launcher_killed(e):
+def _launcher_killed(e: Evidence) -> Failure | None:
     if e.end.get("reason") != "launcher killed":
         return None
     return Failure(
@@ -366,7 +365,7 @@ def _launcher_killed(e):
     )
 
 
-def _left_early(e):
+def _left_early(e: Evidence) -> Failure | None:
     """One rank ends as if all were done, and the others fail because it is gone."""
     bad = [ending for ending in e.endings if ending.bad]
     left = next((ending for ending in e.endings if not ending.bad), None)
@@ -388,7 +387,7 @@ def _left_early(e):
     )
 
 
-def _first_rank(e):
+def _first_rank(e: Evidence) -> Failure | None:
     """The first rank that failed of its own accord; if all only noticed something, the first."""
     bad = [ending for ending in e.endings if ending.bad]
     first = next((ending for ending in bad if not ending.secondary), bad[0] if bad else None)
@@ -399,7 +398,7 @@ def _first_rank(e):
     return _killed(e, first) if first.signal else _exited(e, first)
 
 
-def _launch(e):
+def _launch(e: Evidence) -> Failure | None:
     if e.end.get("reason") != "launch" or any(ending.error for ending in e.endings):
         return None
     if is_full(e.folder.path):
@@ -413,7 +412,7 @@ def _launch(e):
     )
 
 
-def _no_room(e):
+def _no_room(e: Evidence) -> Failure | None:
     if e.end.get("reason") != "storage" and not is_full(e.folder.path):
         return None
     return Failure(
@@ -424,7 +423,7 @@ def _no_room(e):
     )
 
 
-def _unknown(e):
+def _unknown(e: Evidence) -> Failure:
     return Failure("the run failed and no rank said why", logs=e.logs, advice="See the launcher's log.")
 
 
@@ -445,7 +444,7 @@ RULES = (
 # ---------------------------------------------------------------- what became of one rank
 
 
-def _raised(e, first):
+def _raised(e: Evidence, first: Ending) -> Failure:
     error = first.error
     found_full = any(sign in error["message"] for sign in NO_ROOM)
     status = error.get("status", 1)
@@ -473,7 +472,7 @@ def _raised(e, first):
     )
 
 
-def _killed(e, first):
+def _killed(e: Evidence, first: Ending) -> Failure:
     name, words = first.signal, first.words
     advice = SIGNAL_ADVICE.get(name, "")
     if not e.events and first.secondary and not role_of(e.job, first.rank):
@@ -494,7 +493,7 @@ def _killed(e, first):
     )
 
 
-def _exited(e, first):
+def _exited(e: Evidence, first: Ending) -> Failure:
     full = _full(e)
     on = f" on {first.host}" if first.host else ""
     return Failure(
@@ -509,12 +508,12 @@ def _exited(e, first):
     )
 
 
-def _full(e):
+def _full(e: Evidence) -> str:
     """What to add to a sentence where the run's disk is full."""
     return f"; the disk that holds {e.folder.path} is full" if is_full(e.folder.path) else ""
 
 
-def _became(ending):
+def _became(ending: Ending) -> str:
     if ending.secondary:
         return "lost touch"
     if ending.error and ending.error["type"] != "SystemExit":
@@ -525,20 +524,20 @@ def _became(ending):
     return ENDED if ending.signal in ("SIGTERM", "SIGKILL") else f"was killed by {ending.signal}"
 
 
-def _were(fate, ranks):
+def _were(fate: str, ranks: list[int]) -> str:
     return fate.replace("was ", "were ") if len(ranks) > 1 else fate
 
 
-def _ranks(ranks):
+def _ranks(ranks: Iterable[int]) -> str:
     """Name ranks: "rank 1", "ranks 0, 2 and 3"."""
     *most, last = map(str, ranks)
     return f"ranks {', '.join(most)} and {last}" if most else f"rank {last}"
 
 
-def _is_secondary(error):
+def _is_secondary(error: dict) -> bool:
     return any(sign in error["type"] or sign in error["message"] for sign in SECONDARY)
 
 
-def _what(line):
+def _what(line: str) -> str:
     """What C++ says of its uncaught exception, without the place in the source."""
     return re.sub(r"^\s*what\(\):\s*(\[\S+:\d+\] )?", "", line).strip()

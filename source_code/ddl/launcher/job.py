@@ -1,7 +1,9 @@
 """What to run: a script, its arguments, and how many workers."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ddl.errors import CourseError
 from ddl.rank.cluster import CLUSTERS
@@ -20,27 +22,27 @@ class Job:
 
     Parameters
     ----------
-    script : str
+    script
         Path of a Python script; any script for Horovod or tf.distribute will do.
-    args : tuple of str
+    args
         Its command-line arguments, passed on as they are.
-    workers : int
+    workers
         Number of ranks that compute, each with cores or a GPU of its own.
-    cwd : str
+    cwd
         Working directory of every rank.
-    name : str
+    name
         What tables and figures call this run; runs with one name are seeds of one arm.
-    threads : int or None
+    threads
         Threads per rank; None shares the cores out equally.
-    timeout_s : float or None
+    timeout_s
         The run is ended after this many seconds; None never.
-    oversubscribe : bool
+    oversubscribe
         Allow more ranks than there are cores or GPUs.
-    nodes : int or None
+    nodes
         How many nodes the ranks are spread over, the same number on each; None the fewest.
     cluster : {"horovod", "multi_worker", "parameter_server"}
         What the ranks are to each other: Horovod's, or a cluster of tf.distribute (`ddl.rank.cluster`).
-    parameter_servers : int or None
+    parameter_servers
         Ranks that keep the weights of a "parameter_server" cluster; None one there, else none.
     """
 
@@ -56,7 +58,7 @@ class Job:
     cluster: str = "horovod"
     parameter_servers: int | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         object.__setattr__(self, "args", tuple(str(argument) for argument in self.args))
         object.__setattr__(self, "name", self.name or Path(self.script).stem)
         for field in ("workers", "threads", "nodes"):
@@ -82,13 +84,13 @@ class Job:
         object.__setattr__(self, "parameter_servers", servers)
 
     @property
-    def processes(self):
+    def processes(self) -> int:
         """Number of ranks: the workers, and those that coordinate them or keep their weights."""
         coordinator = int(self.cluster == "parameter_server")
-        return coordinator + self.workers + self.parameter_servers
+        return coordinator + self.workers + (self.parameter_servers or 0)
 
 
-def resolve_script(script, cwd):
+def resolve_script(script: str | Path, cwd: str | Path) -> str:
     """Return the absolute path of `script`, looked for in `cwd`, then in ``source_code/``.
 
     Raises
@@ -110,13 +112,13 @@ def resolve_script(script, cwd):
     raise JobError(f"no script {str(script)!r} in {cwd} or in {course}; the course's own scripts are: {known}")
 
 
-def option_arguments(options):
+def option_arguments(options: Mapping[str, Any]) -> tuple[str, ...]:
     """Turn keyword options into command-line arguments.
 
     ``recipe="warmup", sync_bn=True, seed=None`` gives ``("--recipe", "warmup", "--sync-bn")``:
     True is a bare flag, False and None leave the option out, and a list gives several values.
     """
-    arguments = []
+    arguments: list[str] = []
     for name, value in options.items():
         if value is None or value is False:
             continue

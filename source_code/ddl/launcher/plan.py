@@ -1,23 +1,24 @@
-"""From a job and a site to the exact command: no side effects, so it can be read and tested.
+"""From a job and a site to the exact command, without side effects.
 
-A command is built in layers, each a function that puts its own words in front of the next::
+A command is built in layers, each in front of the next::
 
     modules [ slurm or hosts [ container [ horovodrun or a task [ ddl.rank [ script ] ] ] ] ]
 
-On a laptop the outer three are empty. On one node ``horovodrun`` starts all ranks; on several,
-Slurm does, or `ddl.rank.hosts` where this machine stands for them, and a task (`ddl.rank.task`) looks after
-each.
+On a laptop the outer three are empty. On one node ``horovodrun`` starts all ranks. On several nodes
+Slurm starts a task (`ddl.rank.task`) for each rank, or `ddl.rank.hosts` does on hosts made on this machine.
 """
 
 import json
 import os
 import shlex
 import sys
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ddl.launcher.commands import HorovodrunCommand, HostsCommand, RankCommand, TaskCommand
 from ddl.launcher.job import Job
+from ddl.launcher.site import Site
 from ddl.launcher.slurm import job_name
 from ddl.rank import hosts
 from ddl.records.folder import RunFolder
@@ -26,12 +27,12 @@ from ddl.records.paths import source_dir
 __all__ = ["HERE", "Plan", "job_of", "plan"]
 
 HERE = "on this machine"
+Words = tuple[str, ...]  # of a command line
 
-# What a run needs of its launcher's environment, wherever it goes. Names only: a value on a
-# command line is there for all to see.
+# What a run needs of its launcher's environment. Names only: everybody can see a command line.
 RUN = ("DDL_RUN_ID", "DDL_RUN_DIR", "DDL_RUNS_DIR", "DDL_DATA_DIR", "DDL_LIFELINE", "PYTHONNOUSERSITE")
 LOGIN = ("HOME", "LANG", "LD_LIBRARY_PATH", "LOGNAME", "PATH", "SHELL", "USER", "XDG_CACHE_HOME")
-# What Slurm tells each task, and a container would hide.
+# What Slurm tells each task, and a container hides.
 TASK = (
     "CUDA_VISIBLE_DEVICES",
     "SLURM_CPUS_PER_TASK",
@@ -50,43 +51,47 @@ TASK = (
 
 @dataclass(frozen=True)
 class Plan:
-    """What starting a run means: the command, where, with what, and what is written first."""
+    """A command, where it runs and in which environment, and the files that are written first."""
 
-    argv: tuple[str, ...]
+    argv: Words
     cwd: str
     environment: tuple[tuple[str, str], ...]
     files: tuple[tuple[Path, str], ...]
     where: str
 
     @property
-    def shell_line(self):
+    def shell_line(self) -> str:
         """The line that, pasted into a terminal, runs the same command."""
         return f"cd {shlex.quote(self.cwd)} && {shlex.join(self.argv)}"
 
 
-def plan(job, site, *, run_id, folder, created=0.0, detach=False, needs=(), user=""):
+def plan(
+    job: Job,
+    site: Site,
+    *,
+    run_id: str,
+    folder: str | Path,
+    created: float = 0.0,
+    detach: bool = False,
+    needs: Sequence[str] = (),
+    user: str = "",
+) -> Plan:
     """Plan a run.
 
     Parameters
     ----------
-    job : Job
-    site : Site
-    run_id : str
+    run_id
         Every process of the run carries it as ``DDL_RUN_ID``.
-    folder : Path
+    folder
         The run's folder, which its ranks know as ``DDL_RUN_DIR``.
-    created : float
+    created
         Time of the launch, in seconds since the epoch.
-    detach : bool
+    detach
         Whether the run goes on without its launcher.
-    needs : sequence of str
+    needs
         Folders that a container must see, at the same place: the course, data, runs.
-    user : str
+    user
         ``uid:gid`` that a Docker container runs as.
-
-    Returns
-    -------
-    Plan
 
     Raises
     ------
@@ -145,7 +150,7 @@ def plan(job, site, *, run_id, folder, created=0.0, detach=False, needs=(), user
     )
 
 
-def _environment(site, run_id, folder, needs):
+def _environment(site: Site, run_id: str, folder: str | Path, needs: Sequence[str]) -> tuple[tuple[str, str], ...]:
     environment = {"DDL_RUN_ID": run_id, "DDL_RUN_DIR": str(folder)}
     if site.scheduler == "slurm" or _entered(site):
         environment["PYTHONNOUSERSITE"] = "1"  # ~/.local is not what was tested, there or inside
@@ -155,8 +160,8 @@ def _environment(site, run_id, folder, needs):
     return tuple(environment.items())
 
 
-def _where(job, site, detach):
-    """Say where the ranks run, and whether a container is entered or we are in it already."""
+def _where(job: Job, site: Site, detach: bool) -> str:
+    """Say where the ranks run, and in which container."""
     nodes = site.nodes_for(job)
     place = HERE
     if site.scheduler == "slurm":
@@ -176,21 +181,21 @@ def _where(job, site, detach):
 # ---------------------------------------------------------------- the layers, from inside out
 
 
-def _python(site):
+def _python(site: Site) -> str:
     return site.python or ("python" if _entered(site) else sys.executable)
 
 
-def _rank(job, site):
+def _rank(job: Job, site: Site) -> Words:
     command = RankCommand(
         threads=site.threads_per_rank(job),
         cluster=job.cluster,
-        parameter_servers=job.parameter_servers,
+        parameter_servers=job.parameter_servers or 0,
         command=(job.script, *job.args),
     )
     return (_python(site), *command.words)
 
 
-def _ranks(job, site):
+def _ranks(job: Job, site: Site) -> Words:
     """What starts the ranks of one host, or one of them and looks after it."""
     command, timeout_s = _rank(job, site), job.timeout_s or 0.0
     if site.one_task(job):
@@ -208,7 +213,7 @@ def _ranks(job, site):
     return (_python(site), *task.words)
 
 
-def _hosts(job, site, command):
+def _hosts(job: Job, site: Site, command: Words) -> Words:
     """Put in front what makes several hosts of this machine; nothing where it is one."""
     if site.one_task(job):
         return command
@@ -216,21 +221,21 @@ def _hosts(job, site, command):
     return (_python(site), *several.words)
 
 
-def _controller(job, site):
-    """What brings the ranks of several tasks together: nothing, where tf.distribute does."""
+def _controller(job: Job, site: Site) -> str:
+    """What brings the ranks of several tasks together; "none" where tf.distribute does."""
     return site.controller if job.cluster == "horovod" else "none"
 
 
-def _entered(site):
-    """Whether the command enters a container, rather than being in one, or in none."""
+def _entered(site: Site) -> bool:
+    """Whether the command enters a container: a site may have none, or this process be in it already."""
     return site.container != "none" and not site.inside
 
 
-def _container(job, site, run_id, needs, user):
+def _container(job: Job, site: Site, run_id: str, needs: Sequence[str], user: str) -> Words:
     if not _entered(site):
         return ()
     folders = _outermost([*needs, job.cwd, os.path.dirname(job.script)])
-    names = (*RUN, "PYTHONPATH", *site.pass_environment)
+    names: Words = (*RUN, "PYTHONPATH", *site.pass_environment)
     if site.container == "docker":
         binds = [f"{folder}:{folder}" for folder in folders]
         return (
@@ -276,24 +281,24 @@ def _container(job, site, run_id, needs, user):
     )
 
 
-def _outermost(folders):
+def _outermost(folders: Iterable[str]) -> list[str]:
     """Drop folders that lie in another of them, and repetitions."""
-    kept = []
+    kept: list[str] = []
     for folder in sorted({str(folder) for folder in folders}):
         if not any(folder == outer or folder.startswith(f"{outer.rstrip('/')}/") for outer in kept):
             kept.append(folder)
     return kept
 
 
-def _both_ends(bind):
+def _both_ends(bind: str) -> str:
     return bind if ":" in bind else f"{bind}:{bind}"
 
 
-def _each(option, values):
+def _each(option: str, values: Iterable[str]) -> Words:
     return tuple(word for value in values for word in (option, value))
 
 
-def _allocation(site, run_id):
+def _allocation(site: Site, run_id: str) -> Words:
     """What is asked of Slurm's queue."""
     options = {
         "job-name": job_name(run_id),
@@ -307,17 +312,19 @@ def _allocation(site, run_id):
     return (*(f"--{name}={value}" for name, value in options.items() if value), *site.scheduler_arguments)
 
 
-def _tasks(job, site):
-    """How many tasks, with what: the same for a job and for the step in it."""
+def _tasks(job: Job, site: Site) -> Words:
+    """The number of tasks and their resources: the same for a job and for the step in it."""
     nodes, ranks = site.nodes_for(job), site.ranks_per_node(job)
     threads = site.threads_per_rank(job)
     gpus = min(job.workers, ranks, site.gpus_per_node)  # tasks fill one node after the other
     count = f"{site.gpu_type}:{gpus}" if site.gpu_type else str(gpus)
+    total: Words = ()
     if site.one_task(job):
-        tasks, cores, total = 1, threads * job.workers, ()
+        tasks, cores = 1, threads * job.workers
     else:
         tasks, cores = ranks, threads
-        total = () if job.processes == nodes * ranks else (f"--ntasks={job.processes}",)
+        if job.processes != nodes * ranks:
+            total = (f"--ntasks={job.processes}",)
     return (
         f"--nodes={nodes}",
         *total,
@@ -328,8 +335,8 @@ def _tasks(job, site):
     )
 
 
-def _srun(job, site, allocation):
-    together = ()
+def _srun(job: Job, site: Site, allocation: Words) -> Words:
+    together: Words = ()
     if not site.one_task(job):
         mpi = "pmix" if _controller(job, site) == "mpi" else "none"
         together = ("--distribution=block", "--kill-on-bad-exit=1", f"--mpi={mpi}")
@@ -343,12 +350,12 @@ def _srun(job, site, allocation):
     )
 
 
-def _exported(site):
+def _exported(site: Site) -> Words:
     # Slurm passes its own variables (SLURM_*) in any case.
     return tuple(dict.fromkeys((*LOGIN, *RUN, *(("PYTHONPATH",) if _entered(site) else ()), *site.pass_environment)))
 
 
-def _sbatch(job, site, run_id, paths):
+def _sbatch(job: Job, site: Site, run_id: str, paths: RunFolder) -> Words:
     return (
         "sbatch",
         "--parsable",
@@ -361,7 +368,7 @@ def _sbatch(job, site, run_id, paths):
     )
 
 
-def _batch(job, site, run_id, contained):
+def _batch(job: Job, site: Site, run_id: str, contained: Words) -> str:
     """The script of a batch job; a run that made way at the time limit is queued again."""
     modules = f"module load {shlex.join(site.modules)}\n" if site.modules else ""
     step = shlex.join((*_srun(job, site, ()), *contained))
@@ -377,7 +384,7 @@ exit $status
 """
 
 
-def _modules(site):
+def _modules(site: Site) -> Words:
     if not site.modules:
         return ()
     return ("bash", "-lc", f'module load {shlex.join(site.modules)} && exec "$@"', "ddl")
@@ -386,25 +393,17 @@ def _modules(site):
 # ---------------------------------------------------------------- and back
 
 
-def job_of(argv, cwd):
-    """Read the job back out of a planned command, for a line pasted into a terminal.
+def job_of(argv: Sequence[str], cwd: str) -> Job | None:
+    """Read the job back out of a pasted line: the words after ``ddl.rank.horovodrun`` or ``ddl.rank.hosts``.
 
-    Parameters
-    ----------
-    argv : sequence of str
-        The words after ``ddl.rank.horovodrun``, or after ``ddl.rank.hosts``.
-
-    Returns
-    -------
-    Job or None
-        None where the command was not planned here (its ranks do not start with ``ddl.rank``).
+    Return None for a command that was not planned here.
     """
     nodes = None
     try:
         if list(argv[:1]) == ["--hosts"]:
             several = HostsCommand.parse(argv)
             nodes, processes = several.hosts, several.ranks
-            starter = TaskCommand.within(several.command)
+            starter: TaskCommand | HorovodrunCommand = TaskCommand.within(several.command)
         else:
             starter = HorovodrunCommand.parse(argv)
             processes = starter.processes

@@ -1,8 +1,10 @@
 """Where a run stands, computed from the files in its folder and from nothing else."""
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from ddl.launcher.failure import Failure, failure_of
 from ddl.rank.cluster import role_of
@@ -70,17 +72,25 @@ class Progress:
     failure: Failure | None = field(default=None, repr=False)
 
     @property
-    def over(self):
+    def over(self) -> bool:
         """Whether the run has ended, one way or another."""
         return self.state in OVER
 
 
-def events_of(folder):
+def events_of(folder: RunFolder) -> JsonLines:
     """What reads the script's events, from a `RunFolder`."""
     return JsonLines(folder.events, EVENT)
 
 
-def progress_of(folder, *, alive=True, now=None, waiting="", events=None, told=()):
+def progress_of(
+    folder: str | Path,
+    *,
+    alive: bool = True,
+    now: float | None = None,
+    waiting: str = "",
+    events: JsonLines | None = None,
+    told: Iterable[dict] = (),
+) -> Progress:
     """Read a run folder.
 
     A file that is damaged makes the run "damaged", and says which one and how; while its processes
@@ -88,34 +98,29 @@ def progress_of(folder, *, alive=True, now=None, waiting="", events=None, told=(
 
     Parameters
     ----------
-    folder : Path
-    alive : bool
+    alive
         Whether processes of the run are still there; without any, a run whose end was never
         written down is "lost".
-    now : float, optional
+    now
         Seconds since the epoch.
-    waiting : str
+    waiting
         What the run waits for in a queue; empty when it does not wait.
-    events : JsonLines, optional
+    events
         `events_of` the folder, where it is looked at again and again.
-    told : sequence of dict
+    told
         Events of the launching side that it could not write down.
-
-    Returns
-    -------
-    Progress
     """
-    folder = RunFolder(Path(folder))
+    paths = RunFolder(Path(folder))
     now = time.time() if now is None else now
     try:
-        return _read(folder, alive, now, waiting, events or events_of(folder), list(told))
+        return _read(paths, alive, now, waiting, events or events_of(paths), list(told))
     except DamagedFile as error:
         state = "running" if alive else "damaged"
         return Progress(
-            id=folder.path.name,
-            name=folder.path.name,
+            id=paths.path.name,
+            name=paths.path.name,
             state=state,
-            folder=folder.path,
+            folder=paths.path,
             notes=(str(error),),
             failure=None
             if alive
@@ -129,7 +134,7 @@ def progress_of(folder, *, alive=True, now=None, waiting="", events=None, told=(
         )
 
 
-def _read(folder, alive, now, waiting, script, told):
+def _read(folder: RunFolder, alive: bool, now: float, waiting: str, script: JsonLines, told: list[dict]) -> Progress:
     job = read_json(folder.job, JOB)
     if job is None:
         raise DamagedFile(f"{folder.job} is missing")
@@ -177,7 +182,7 @@ def _read(folder, alive, now, waiting, script, told):
     )
 
 
-def _gone(launcher, now):
+def _gone(launcher: list[dict], now: float) -> tuple[str, ...]:
     """Name ranks that ended a while ago as if all were done: the others may wait for them."""
     began = max((event["time"] for event in launcher if event["event"] == "launched"), default=0.0)
     return tuple(
@@ -187,29 +192,23 @@ def _gone(launcher, now):
     )
 
 
-def launcher_events(folder, world, alive):
+def launcher_events(folder: RunFolder, world: int, alive: bool) -> list[dict]:
     """What the launching side wrote down: the launcher, and on several nodes each rank's task.
 
-    Parameters
-    ----------
-    folder : RunFolder
-    world : int
-        Number of ranks.
-    alive : bool
-        Whether tasks may still be there to write.
+    `world` is the number of ranks, `alive` whether tasks may still be there to write.
     """
     events = read_json_lines(folder.launcher, EVENT)
     exits = [said for rank in range(world) if (said := read_json(folder.exit(rank), EXIT))]
     if exits:
         events = sorted([*events, *({"event": "rank_exit", **said} for said in exits)], key=lambda event: event["time"])
         # Where one ended badly the others may have been killed before they could say anything.
-        told = len(exits) == world or not alive and any(said["code"] for said in exits)
+        told = len(exits) == world or (not alive and any(said["code"] for said in exits))
         if told and not end_of(events):
             events.append({"event": "ended", "time": events[-1]["time"], **_end_by_tasks(exits)})
     return events
 
 
-def _end_by_tasks(exits):
+def _end_by_tasks(exits: list[dict]) -> dict:
     """How a run ended whose ranks were looked after one by one."""
     reasons = {said.get("reason"): said for said in exits}
     if "timeout" in reasons:
@@ -233,7 +232,7 @@ def _end_by_tasks(exits):
     return {"state": "done"}
 
 
-def end_of(launcher):
+def end_of(launcher: Iterable[dict]) -> dict | None:
     """The event that ended the run's last start; None while it goes on."""
     last = None
     for event in launcher:
@@ -244,15 +243,12 @@ def end_of(launcher):
     return last
 
 
-def one_record(events):
+def one_record(events: Iterable[dict]) -> list[dict]:
     """Drop what a resumed training did over again: all that came after its checkpoint.
 
-    Parameters
-    ----------
-    events : list of dict
-        All events, in the order of writing; a ``start`` says after which step it goes on.
+    Of all `events`, in the order of writing, a ``start`` says after which step it goes on.
     """
-    kept = []
+    kept: list[dict] = []
     for event in events:
         if event["event"] == "start":
             done = event.get("step") or 0
@@ -261,7 +257,9 @@ def one_record(events):
     return kept
 
 
-def _state(end, launcher, events, ranks, job, alive):
+def _state(
+    end: dict | None, launcher: list[dict], events: list[dict], ranks: tuple[RankInfo, ...], job: dict, alive: bool
+) -> str:
     if end:
         return end["state"]
     if not launcher and not ranks:
@@ -273,9 +271,9 @@ def _state(end, launcher, events, ranks, job, alive):
     return "running" if len(ranks) == processes_of(job) else "starting"
 
 
-def _training(events, began):
+def _training(events: list[dict], began: float | None) -> dict[str, Any]:
     """Fold the training script's events into the fields of `Progress`."""
-    facts = {"history": [], "losses": [], "notes": []}
+    facts: dict[str, Any] = {"history": [], "losses": [], "notes": []}
     for event in events:
         kind = event["event"]
         if kind == "start":
@@ -305,7 +303,7 @@ def _training(events, began):
     return {name: tuple(value) if isinstance(value, list) else value for name, value in facts.items()}
 
 
-def _remaining(facts, events, now):
+def _remaining(facts: dict[str, Any], events: list[dict], now: float) -> float | None:
     start = max((i for i, event in enumerate(events) if event["event"] == "start"), default=0)
     steps = [event for event in events[start:] if event["event"] == "step"]
     done = facts["step"] - steps[0]["step"] if steps else 0

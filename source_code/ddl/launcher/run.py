@@ -10,21 +10,26 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ddl.errors import CourseError, OneLine
 from ddl.launcher import processes, slurm
-from ddl.launcher.failure import SLURM_ENDS
+from ddl.launcher.failure import SLURM_ENDS, Failure
 from ddl.launcher.job import Job, option_arguments, resolve_script
-from ddl.launcher.plan import HERE, job_of, plan
-from ddl.launcher.progress import EVENT, JOB, end_of, events_of, launcher_events, one_record, progress_of
+from ddl.launcher.plan import HERE, Plan, job_of, plan
+from ddl.launcher.progress import EVENT, JOB, Progress, end_of, events_of, launcher_events, one_record, progress_of
 from ddl.launcher.site import Site
 from ddl.records.folder import RunFolder, StorageError, processes_of
 from ddl.records.jsonfiles import FULL, DamagedFile, is_full, read_json, read_json_lines
 from ddl.records.log import last_lines
 from ddl.records.paths import course_root, data_dir, runs_dir, source_dir
+
+if TYPE_CHECKING:
+    import pandas
 
 __all__ = [
     "NoSuchRun",
@@ -50,61 +55,61 @@ CANCEL_GRACE_S = 60.0
 
 
 def launch(
-    script,
+    script: str | Path,
     *,
-    workers=2,
-    nodes=None,
-    args=(),
-    name=None,
-    threads=None,
-    timeout_s=None,
-    oversubscribe=False,
-    cluster="horovod",
-    parameter_servers=None,
-    dry_run=False,
-    wait=True,
-    detach=False,
-    check=True,
-    site=None,
-    **options,
-):
+    workers: int = 2,
+    nodes: int | None = None,
+    args: Iterable[Any] = (),
+    name: str | None = None,
+    threads: int | None = None,
+    timeout_s: float | None = None,
+    oversubscribe: bool = False,
+    cluster: str = "horovod",
+    parameter_servers: int | None = None,
+    dry_run: bool = False,
+    wait: bool = True,
+    detach: bool = False,
+    check: bool = True,
+    site: Site | str | Path | None = None,
+    **options: Any,
+) -> "Run | None":
     """Run a script on several workers, and show it as it goes.
 
     Parameters
     ----------
-    script : str or Path
+    script
         Any script for Horovod or tf.distribute: a path, or the name of one of the course's own.
-    workers : int
+    workers
         Number of ranks that compute.
-    nodes : int, optional
+    nodes
         How many nodes they are spread over; by default the fewest that hold them.
-    args : sequence of str
+    args
         Arguments of the script, passed on as they are.
-    name : str, optional
+    name
         What tables and figures call the run; runs of one name are seeds of one arm.
-    threads : int, optional
+    threads
         Threads per rank; by default the cores are shared out equally.
-    timeout_s : float, optional
+    timeout_s
         End the run after this many seconds.
-    oversubscribe : bool
+    oversubscribe
         Allow more ranks than this machine has cores or GPUs.
     cluster : {"horovod", "multi_worker", "parameter_server"}
         What the ranks are to each other. The last two are clusters of tf.distribute: ``TF_CONFIG``
         is set in every rank before its script runs, and the last has two more kinds of ranks, a
         coordinator (rank 0) and parameter servers (the last ones).
-    parameter_servers : int, optional
+    parameter_servers
         How many of these; by default one where there are any.
-    dry_run : bool
+    dry_run
         Print the shell line and do nothing else.
-    wait : bool
+    wait
         Return when the run is over; otherwise at once, and `Run.wait` follows it later.
-    detach : bool
+    detach
         Return as soon as the run is on its way, and let it go on without this process: through
         the night, on a cluster as a batch job. ``attach(run.id)`` finds it again.
-    check : bool
+    check
         Raise `RunFailed` where the run fails, so that the cells after it don't go on without it.
         A run that was stopped on purpose is returned.
-    site : Site or str, optional
+    site
         Where to run: a site, or the path of a site file. By default ``Site.here()`` finds it.
     **options
         Options of the script: ``recipe="warmup", sync_bn=True`` becomes
@@ -163,15 +168,17 @@ class NoSuchRun(CourseError, LookupError):
 class RunFailed(CourseError, RuntimeError):
     """A run failed. What happened has been shown already: this says it in short."""
 
-    def __init__(self, run):
-        super().__init__("\n".join([f"run {run.id}: {run.failure.sentence}", *run.failure.last_words]))
+    def __init__(self, run: "Run") -> None:
+        failure = run.failure
+        assert failure, f"run {run.id} has not failed"
+        super().__init__("\n".join([f"run {run.id}: {failure.sentence}", *failure.last_words]))
         self.run = run
 
 
 class RunInterrupted(OneLine, KeyboardInterrupt):
     """The cell (or the terminal) was interrupted, and the run was stopped."""
 
-    def __init__(self, run):
+    def __init__(self, run: "Run") -> None:
         super().__init__(f"run {run.id} was stopped, and none of its processes is left")
         self.run = run
 
@@ -179,7 +186,7 @@ class RunInterrupted(OneLine, KeyboardInterrupt):
 class RunLeft(OneLine, KeyboardInterrupt):
     """Following a detached run was interrupted; the run goes on."""
 
-    def __init__(self, run):
+    def __init__(self, run: "Run") -> None:
         super().__init__(
             f"run {run.id} goes on by itself: attach({run.id!r}).wait() follows it "
             f"again, attach({run.id!r}).stop() ends it"
@@ -187,7 +194,7 @@ class RunLeft(OneLine, KeyboardInterrupt):
         self.run = run
 
 
-def start(job, site, detach=False):
+def start(job: Job, site: Site, detach: bool = False) -> "Run":
     """Write the run folder and start the job's processes; return the `Run` without waiting."""
     run_id, folder = _new_folder()
     paths = RunFolder(folder)
@@ -208,7 +215,7 @@ def start(job, site, detach=False):
         return _spawn(planned, environment, paths, log, detach)
 
 
-def _submit(planned, environment, paths):
+def _submit(planned: Plan, environment: dict[str, str], paths: RunFolder) -> "Run":
     """Put a batch job into Slurm's queue."""
     try:
         number = slurm.submit(planned.argv, planned.cwd, environment)
@@ -223,7 +230,7 @@ def _submit(planned, environment, paths):
     return Run(paths.path)
 
 
-def _spawn(planned, environment, paths, log, detach):
+def _spawn(planned: Plan, environment: dict[str, str], paths: RunFolder, log: BinaryIO, detach: bool) -> "Run":
     """Start the process that starts the ranks, and whatever stands in front of it.
 
     Unless the run is detached, this process holds one end of a pipe: when it dies, even by SIGKILL,
@@ -256,21 +263,21 @@ def _spawn(planned, environment, paths, log, detach):
     return Run(paths.path, process)
 
 
-def _see_off(process, lifeline):
+def _see_off(process: subprocess.Popen, lifeline: int | None) -> None:
     """Collect a process when it has ended, and close our end of its pipe: no `Run` need be left."""
     process.wait()
     if lifeline is not None:
         os.close(lifeline)
 
 
-def _open_log(path):
+def _open_log(path: Path) -> BinaryIO:
     try:
         return open(path, "wb")
     except OSError as error:
         raise StorageError(error, path) from error
 
 
-def _surroundings():
+def _surroundings() -> dict[str, Any]:
     """What a plan needs to know of this side: folders that the run must see, and for whom."""
     needs = [course_root(), source_dir(), runs_dir()]
     with contextlib.suppress(OSError):  # who loads data says what is wrong, where it matters
@@ -279,7 +286,7 @@ def _surroundings():
     return {"needs": [str(path) for path in needs], "user": f"{os.getuid()}:{os.getgid()}"}
 
 
-def _new_folder():
+def _new_folder() -> tuple[str, Path]:
     """Make a run folder that nothing else has: a readable time and a few random letters."""
     try:
         runs_dir().mkdir(parents=True, exist_ok=True)
@@ -302,23 +309,22 @@ class Run:
 
     Attributes
     ----------
-    id, name : str
-    folder : Path
-    job : dict
+    id, name, folder
+    job
         What was asked for (``job.json``); empty where that is damaged.
-    unwritten : StorageError or None
+    unwritten
         Why it could not be written down how the run ended, if that is so.
     """
 
     recorded = False
 
-    def __init__(self, folder, process=None):
+    def __init__(self, folder: str | Path, process: subprocess.Popen | None = None) -> None:
         self.folder = Path(folder)
         self._paths = RunFolder(self.folder)
         self._process = process
         self._events = events_of(self._paths)
-        self._told = []  # how the run ended, where that could not be written down
-        self.unwritten = None
+        self._told: list[dict] = []  # how the run ended, where that could not be written down
+        self.unwritten: StorageError | None = None
         try:
             self.job = read_json(self._paths.job, JOB) or {}
         except DamagedFile:
@@ -334,7 +340,7 @@ class Run:
 
     # ------------------------------------------------------------ looking
 
-    def progress(self):
+    def progress(self) -> Progress:
         """Return a `Progress`: everything that can be known now."""
         job = self._look_at_queue()
         self._notice_death(job)
@@ -346,7 +352,7 @@ class Run:
             told=self._told,
         )
 
-    def _look_at_queue(self, fresh=False):
+    def _look_at_queue(self, fresh: bool = False) -> slurm.JobState | None:
         """What Slurm says, as far as it matters: not while our own srun is seen to run ranks."""
         if not self._queue or self._settled():
             return None
@@ -358,17 +364,17 @@ class Run:
             return None  # a controller that does not answer for a while: the files say the rest
 
     @property
-    def state(self):
+    def state(self) -> str:
         """queued, starting, running, training, done, failed, stopped, lost or damaged."""
         return self.progress().state
 
     @property
-    def failure(self):
+    def failure(self) -> Failure | None:
         """What went wrong (`Failure`), or None."""
         return self.progress().failure
 
     @property
-    def status(self):
+    def status(self) -> int:
         """What the run leaves to the shell: 0 when done, else the status of the first rank to fail.
 
         A rank that a signal killed counts as 128 and the signal's number, as in a shell; a run that
@@ -377,21 +383,21 @@ class Run:
         progress = self.progress()
         if progress.state == "done":
             return 0
-        return progress.failure and progress.failure.status or 1
+        return (progress.failure and progress.failure.status) or 1
 
     @property
-    def result(self):
+    def result(self) -> dict | None:
         """What the script recorded at its end, as a dictionary; None without one."""
         return read_json(self._paths.result)
 
-    def events(self):
+    def events(self) -> list[dict]:
         """Return all events that the script has recorded so far, as dictionaries.
 
         What a resumed training did over again is there once.
         """
         return one_record(self._events.look())
 
-    def witness(self, rank=0):
+    def witness(self, rank: int = 0) -> list[dict]:
         """Return what one rank itself saw, step by step, as dictionaries; empty if it told nothing.
 
         `events` are rank 0's account of the whole run; this is each rank's own.
@@ -399,7 +405,7 @@ class Run:
         return read_json_lines(self._paths.witness(rank))
 
     @property
-    def history(self):
+    def history(self) -> "pandas.DataFrame":
         """The evaluations so far, one row each, as a pandas data frame."""
         import pandas
 
@@ -410,7 +416,7 @@ class Run:
         ]
         return pandas.DataFrame(rows)
 
-    def logs(self, rank=0):
+    def logs(self, rank: int = 0) -> str:
         """Return all that one rank has printed."""
         path = self._paths.log(rank)
         if not path.exists():
@@ -418,27 +424,23 @@ class Run:
             raise FileNotFoundError(f"run {self.id} has no log of rank {rank}; there are: {', '.join(there) or 'none'}")
         return path.read_text(errors="replace")
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         from ddl.display.view import summary
 
         return summary(self.progress())
 
-    def _repr_html_(self):
+    def _repr_html_(self) -> str:
         from ddl.display.view import summary_html
 
         return summary_html(self.progress())
 
     # ------------------------------------------------------------ following and stopping
 
-    def wait(self, view=None):
+    def wait(self, view: Any = None) -> "Run":
         """Show the run until it is over; interrupting this stops the run.
 
-        A detached run is only left alone by an interrupt, and goes on.
-
-        Returns
-        -------
-        Run
-            This run, whichever way it ended.
+        A detached run is only left alone by an interrupt, and goes on. The run itself is returned,
+        whichever way it ended.
         """
         if view is None:
             from ddl.display import view as views
@@ -462,7 +464,7 @@ class Run:
         view.close(self.progress())
         return self
 
-    def _reap(self):
+    def _reap(self) -> None:
         """Wait for the launcher's last breath after it has written down the run's end."""
         deadline = time.monotonic() + (CANCEL_GRACE_S if self._queue else STOP_GRACE_S)
         while processes.of_run(self.id) and time.monotonic() < deadline:
@@ -474,11 +476,11 @@ class Run:
             self._notice_death(self._look_at_queue(fresh=True))
             time.sleep(POLL_S)
 
-    def stop(self):
+    def stop(self) -> None:
         """End the run and wait until its processes are gone. A run that is over stays as it is."""
         if self.progress().over:
             return
-        if not (self._queue and self._cancel()):
+        if not (self._queue and self._cancel(self._queue)):
             pid = self._launcher_pid()
             if pid:
                 processes.send(pid, signal.SIGTERM)
@@ -486,7 +488,7 @@ class Run:
         self._reap()
         self._record_end({"state": "stopped", "reason": "stopped"})
 
-    def _kill(self):
+    def _kill(self) -> None:
         """End the run at once, without asking its processes first."""
         if self._queue:
             with contextlib.suppress(slurm.SlurmError):
@@ -494,57 +496,57 @@ class Run:
         processes.end(self.id, grace_s=0.1)
         self._record_end({"state": "stopped", "reason": "killed"})
 
-    def _cancel(self):
+    def _cancel(self, queue: slurm.SlurmJob) -> bool:
         """Cancel the job in Slurm's queue and wait until it is gone; False if there is none."""
-        if not self._queue.cancel():
+        if not queue.cancel():
             return False
         deadline = time.monotonic() + CANCEL_GRACE_S
         while time.monotonic() < deadline:
-            state = self._queue.state(fresh=True)
+            state = queue.state(fresh=True)
             if not (state and state.active):
                 break
             time.sleep(POLL_S)
         return True
 
-    def _await_end(self, seconds):
+    def _await_end(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and not self._end():
             time.sleep(POLL_S / 4)
 
-    def _launcher_pid(self):
+    def _launcher_pid(self) -> int:
         if self._process:
             return self._process.pid
-        launched = next(
+        launched: dict = next(
             (event for event in read_json_lines(self._paths.launcher, EVENT) if event["event"] == "launched"), {}
         )
         return launched["pid"] if launched.get("pid") in processes.of_run(self.id) else 0
 
-    def _alive(self, job):
+    def _alive(self, job: slurm.JobState | None) -> bool:
         if self._process:
             return self._process.poll() is None
         if self._queue:
             return bool(job and job.active)
         return bool(processes.of_run(self.id)) if not self._end() else False
 
-    def _end(self):
+    def _end(self) -> dict | None:
         return end_of([*read_json_lines(self._paths.launcher, EVENT), *self._told])
 
-    def _launcher_events(self):
+    def _launcher_events(self) -> list[dict]:
         return [*launcher_events(self._paths, processes_of(self.job), alive=False), *self._told]
 
-    def _settled(self):
+    def _settled(self) -> bool:
         """Whether the run's end is written down for good."""
         end = self._end()
-        return bool(end) and (not self._queue or "job" in end)
+        return end is not None and (not self._queue or "job" in end)
 
-    def _notice_death(self, job):
+    def _notice_death(self, job: slurm.JobState | None) -> None:
         """Write down an end that the launcher could not, or did not know the reason of."""
         if self._settled():
             return
         if self._queue:
             gone = self._process.poll() is not None if self._process else True
             if gone and not (job and job.active):
-                self._settle()
+                self._settle(self._queue)
             return
         status = self._process.poll() if self._process else None
         if status is not None and not end_of(self._launcher_events()):
@@ -558,7 +560,7 @@ class Run:
             else:
                 self._record_end(self._launch_failure(status))
 
-    def _launch_failure(self, status):
+    def _launch_failure(self, status: int) -> dict:
         log = self._paths.launcher_log
         text = "\n".join(last_lines(log, 100))
         return {
@@ -568,10 +570,10 @@ class Run:
             "message": text.splitlines()[-1] if text else f"exit {status}",
         }
 
-    def _settle(self):
+    def _settle(self, queue: slurm.SlurmJob) -> None:
         """Write down how Slurm says that the job ended, beside what the ranks say."""
         try:
-            job = self._queue.ended()
+            job = queue.ended()
         except slurm.SlurmError:
             return  # asked again at the next look
         if job and job.active:
@@ -587,7 +589,7 @@ class Run:
         else:
             self._record_end(_end_by_slurm(job, end_of(events) or {}))
 
-    def _record_end(self, fields):
+    def _record_end(self, fields: dict) -> None:
         end = {"event": "ended", "time": time.time(), **fields}
         try:
             self._paths.append(self._paths.launcher, end)
@@ -598,7 +600,7 @@ class Run:
         self._paths.give_up_reserve()
 
 
-def _end_by_slurm(job, end):
+def _end_by_slurm(job: slurm.JobState, end: dict) -> dict:
     """Put together how a run ended from what Slurm says and what the run's own side wrote down."""
     known = {key: value for key, value in end.items() if key not in ("event", "time")}
     by_slurm = {"job": job.id, "slurm": job.state, "nodes": job.nodes, "by": job.by}
@@ -611,7 +613,7 @@ def _end_by_slurm(job, end):
     return by_slurm | {"state": "lost" if job.state == "COMPLETED" else "failed"}
 
 
-def runs():
+def runs() -> list[Run]:
     """Return all runs in the runs folder, the oldest first, the damaged ones included.
 
     Raises
@@ -622,7 +624,7 @@ def runs():
     return [Run(folder) for folder in _folders()]
 
 
-def _folders():
+def _folders() -> list[Path]:
     """The folders of runs, in the order of their names."""
     try:
         with os.scandir(runs_dir()) as entries:
@@ -634,11 +636,11 @@ def _folders():
     return [
         folder
         for folder in found
-        if os.path.lexists(RunFolder(folder).job) or FOLDER.fullmatch(folder.name) and _age_s(folder) > YOUNG_S
+        if os.path.lexists(RunFolder(folder).job) or (FOLDER.fullmatch(folder.name) and _age_s(folder) > YOUNG_S)
     ]
 
 
-def _age_s(folder):
+def _age_s(folder: Path) -> float:
     """Seconds since a folder was last changed; 0 for one that is gone meanwhile."""
     try:
         return time.time() - folder.stat().st_mtime
@@ -646,7 +648,7 @@ def _age_s(folder):
         return 0.0
 
 
-def attach(run_id):
+def attach(run_id: str) -> Run:
     """Return a run by its id (or the beginning of it), wherever it was started from.
 
     Call `Run.wait` to follow one that is still going.
@@ -670,15 +672,11 @@ def attach(run_id):
     raise NoSuchRun(f"{run_id!r} is the beginning of {len(found)} runs: {', '.join(path.name for path in found)}")
 
 
-def run_pasted(arguments, site=None):
+def run_pasted(arguments: Sequence[str], site: Site | None = None) -> int:
     """Run a planned command that was pasted into a terminal; return its exit status.
 
-    Parameters
-    ----------
-    arguments : list of str
-        The words after ``ddl.rank.horovodrun``, or after ``ddl.rank.hosts``.
-    site : Site, optional
-        Where; by default right here.
+    `arguments` are the words after ``ddl.rank.horovodrun``, or after ``ddl.rank.hosts``; `site` is where, by
+    default right here.
     """
     job = job_of(arguments, os.getcwd())
     if job is None:

@@ -75,30 +75,30 @@ class Site:
     )
     cores_per_node: int = key(
         1,
-        "cores that one node gives to a job; with Slurm needed, or else one per GPU is taken, which starves them",
+        "cores that one node gives to a job; set it with Slurm, or you get one per GPU, which starves them",
         least=1,
-        shown="local: all there are; namespaces: a share, two at least",
+        shown="local: all there are; namespaces: a share, at least two",
     )
     gpus_per_node: int = key(
         0, "GPUs of one node; with none, ranks run on cores (with `namespaces` always)", shown="local: all there are"
     )
-    python: str = key("", "the interpreter of every rank", shown="this one; `python` in a container")
+    python: str = key("", "the interpreter for every rank", shown="this one; `python` in a container")
     modules: tuple[str, ...] = key((), "what `module load` loads first", form=WORD)
     pass_environment: tuple[str, ...] = key(
         (), "names of variables that cross into the job and the container; nothing else does", form=VARIABLE
     )
 
     partition: str = key("", "where jobs are queued", form=WORD, needs=SLURM, shown="the cluster's")
-    account: str = key("", "whom they are charged to", form=WORD, needs=SLURM, shown="the cluster's")
+    account: str = key("", "which account jobs are charged to", form=WORD, needs=SLURM, shown="the cluster's")
     reservation: str = key("", "nodes kept for the class", form=WORD, needs=SLURM, shown="none")
     time_limit: str = key(
         "", '`"30"` minutes, `"1:00:00"`, `"1-12"` days-hours', form=TIME, needs=SLURM, shown="the partition's"
     )
     time_limit_warning_s: int = key(
-        120, "so long before the limit, a script is told to write a checkpoint", least=1, needs=SLURM
+        120, "how long before the limit a script is told to write a checkpoint", least=1, needs=SLURM
     )
     nodes: int = key(
-        1, "the most nodes that one run may have; namespaces: how many hosts are made, 2 unless it is said", least=1
+        1, "the most nodes that one run may have; namespaces: how many hosts are made, 2 by default", least=1
     )
     controller: str = key(
         "gloo",
@@ -107,13 +107,13 @@ class Site:
     )
     gpu_option: str = key(
         "--gres=gpu:{n}",
-        "how GPUs are asked for; `{n}` is their number on a node",
+        "the option that asks for GPUs; `{n}` is their number on a node",
         form=GPU_OPTION,
         never_empty=True,
         needs=SLURM,
     )
     gpu_type: str = key(
-        "", 'put in front of that number: `"a100"` gives `--gres=gpu:a100:4`', form=GPU_TYPE, needs=SLURM, shown="any"
+        "", 'goes before that number: `"a100"` gives `--gres=gpu:a100:4`', form=GPU_TYPE, needs=SLURM, shown="any"
     )
     scheduler_arguments: tuple[str, ...] = key((), "any other options of `srun` and `sbatch`", form=OPTION, needs=SLURM)
     network_interfaces: tuple[str, ...] = key(
@@ -125,11 +125,14 @@ class Site:
     )
 
     image: str = key(
-        "", "a `.sif` file (or a path from the site file's folder), or Docker's name of an image", needs=CONTAINER
+        "",
+        "a `.sif` file (or a path relative to the site file's folder), or the name of a Docker image",
+        needs=CONTAINER,
     )
     binds: tuple[str, ...] = key(
         (),
-        'folders that it sees besides the course\'s, runs and data: `"/host"`, `"/host:/inside"`, `"/host:/inside:ro"`',
+        "folders that the container sees besides the course's, runs and data: "
+        '`"/host"`, `"/host:/inside"`, `"/host:/inside:ro"`',
         form=BIND,
         needs=CONTAINER,
     )
@@ -141,7 +144,7 @@ class Site:
     inside: str = ""
     allocation: str = ""
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name, field in KEYS.items():
             object.__setattr__(self, name, validated(field, getattr(self, name)))
         if self.nodes > 1 and self.scheduler == "local":
@@ -181,7 +184,7 @@ class Site:
                 "time_limit",
             )
 
-    def _refuse_in_namespaces(self):
+    def _refuse_in_namespaces(self) -> None:
         if not 2 <= self.nodes <= MOST_HOSTS:
             raise SiteError(
                 f'nodes = {self.nodes}: scheduler = "namespaces" makes 2 to {MOST_HOSTS} hosts; "local" is for one',
@@ -288,7 +291,7 @@ class Site:
         except SiteError as error:
             raise SiteError(f"{file.place(error.field)}: {error}", error.field) from None
 
-    def _at(self, allocation, joint):
+    def _at(self, allocation: Allocation | None, joint: str) -> "Site":
         """This site for a process that is where this one is: in a job of Slurm, in a container."""
         site = self
         if allocation:
@@ -297,7 +300,7 @@ class Site:
             site = site._within(allocation)
         return replace(site, inside="" if site.scheduler == "slurm" else container_around())
 
-    def _within(self, allocation):
+    def _within(self, allocation: Allocation) -> "Site":
         """This site with the nodes of a job; without Slurm where they are the one we are on."""
         if allocation.around:
             return replace(
@@ -388,10 +391,10 @@ class Site:
 KEYS = keys(Site)
 
 
-def _near(name):
+def _near(name: str) -> str | None:
     """Return the key of a site file that somebody may have meant; None where there is none."""
 
-    def words(text):
+    def words(text: str) -> set[str]:
         return {word.rstrip("s") for word in re.split(r"[-_\s]+", text.lower())}
 
     same = [known for known in KEYS if words(name) == words(known)]

@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NoReturn
 
 from ddl.errors import CourseError
 from ddl.records.paths import course_root
@@ -23,7 +24,7 @@ class SiteError(CourseError, ValueError):
     `field` is the field of `ddl.launcher.site.Site`, and key of the file, that is wrong.
     """
 
-    def __init__(self, message: str, field: str = ""):
+    def __init__(self, message: str, field: str = "") -> None:
         super().__init__(message)
         self.field = field
 
@@ -100,7 +101,7 @@ def find() -> tuple[Path, str] | None:
 
 
 def key(
-    default: object,
+    default: Any,
     meaning: str,
     *,
     choices: tuple[str, ...] = (),
@@ -109,7 +110,7 @@ def key(
     never_empty: bool = False,
     needs: tuple[str, ...] = (),
     shown: str = "",
-) -> dataclasses.Field:
+) -> Any:
     """Describe a key of a site file, as a field of `ddl.launcher.site.Site`.
 
     Parameters
@@ -148,11 +149,11 @@ def keys(site: type) -> dict[str, dataclasses.Field]:
     return {field.name: field for field in dataclasses.fields(site) if field.metadata}
 
 
-def validated(field: dataclasses.Field, value: object) -> object:
+def validated(field: dataclasses.Field, value: Any) -> int | str | tuple[str, ...]:
     """Return the value of a key, a list as a tuple; raise `SiteError` with what it can be."""
     name, rules = field.name, field.metadata
 
-    def refuse(wrong, problem):
+    def refuse(wrong: Any, problem: str) -> NoReturn:
         raise SiteError(f"{name} = {_shown(wrong)}{problem}", name)
 
     if field.type is int:
@@ -164,7 +165,7 @@ def validated(field: dataclasses.Field, value: object) -> object:
             refuse(value, ": text in quotes is needed")
         if rules["choices"] and value not in rules["choices"]:
             refuse(value, f" is not one of: {', '.join(rules['choices'])}")
-        texts = (value,) if value or rules["never_empty"] else ()
+        texts: tuple[str, ...] = (value,) if value or rules["never_empty"] else ()
     else:
         if not isinstance(value, (list, tuple)) or not all(type(text) is str for text in value):
             refuse(value, f': a list of texts is needed, {name} = ["…"]')
@@ -197,7 +198,7 @@ def seconds(time_limit: str) -> int:
     return int(days or 0) * 86400 + hours * 3600 + minutes * 60 + rest
 
 
-def _shown(value):
+def _shown(value: Any) -> str:
     """A value as a site file has it, near enough to find it there."""
     if isinstance(value, str):
         return f'"{value}"'

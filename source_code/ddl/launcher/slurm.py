@@ -1,11 +1,13 @@
-"""Ask Slurm about a run's job, and cancel it. What is asked for is meant for programs to read."""
+"""Slurm: submit a run's job, ask about it, cancel it; and the job that this process runs in."""
 
 import os
 import pwd
 import re
 import subprocess
 import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ddl.errors import CourseError
 
@@ -39,19 +41,15 @@ class SlurmError(CourseError, RuntimeError):
 
 @dataclass(frozen=True)
 class JobState:
-    """What Slurm says about a job.
+    """What Slurm says about a job, in its own words: PENDING, RUNNING, TIMEOUT, OUT_OF_MEMORY, ...
 
     Parameters
     ----------
-    id : str
-    state : str
-        In Slurm's own words: PENDING, RUNNING, COMPLETED, TIMEOUT, OUT_OF_MEMORY, ...
-    reason : str
+    reason
         Why it waits, or why it ended.
-    start : str
+    start
         When it is expected to start, as an ISO time; empty where Slurm has not worked it out.
-    nodes : str
-    by : str
+    by
         Who cancelled it, where accounting knows.
     """
 
@@ -63,13 +61,13 @@ class JobState:
     by: str = ""
 
     @property
-    def active(self):
+    def active(self) -> bool:
         """Whether the job waits or runs."""
         return self.state in ACTIVE
 
     @property
-    def waiting(self):
-        """Say what the job waits for; empty when it doesn't."""
+    def waiting(self) -> str:
+        """What the job waits for, in words; empty when it doesn't wait."""
         if self.state != "PENDING":
             return ""
         start = f", expected to start at {self.start.replace('T', ' ')}" if self.start else ""
@@ -109,23 +107,23 @@ class Allocation:
         """Whether all of it is the one node that this process is on."""
         return self.nodes == 1 and bool(self.node)
 
-    def __str__(self):
+    def __str__(self) -> str:
         where = f"on {self.node}" if self.around else (f"on {self.nodes} node{'s' * (self.nodes > 1)}")
         return f"inside Slurm job {self.job} {where}"
 
 
-def _least(name):
+def _least(name: str) -> int | None:
     """The smallest number in a variable such as ``4``, ``8(x2)`` or ``72(x2),36``; or None."""
     counts = re.findall(r"(?:^|,)(\d+)", os.environ.get(name, ""))
     return min(map(int, counts), default=None)
 
 
-def job_name(run_id):
+def job_name(run_id: str) -> str:
     """Name of a run's job: how Slurm finds it before anyone knows its number."""
     return f"ddl-{run_id}"
 
 
-def submit(argv, cwd, environment):
+def submit(argv: Sequence[str], cwd: str, environment: Mapping[str, str]) -> str:
     """Run a planned ``sbatch --parsable``; return the job's id.
 
     Raises
@@ -137,23 +135,16 @@ def submit(argv, cwd, environment):
 
 
 class SlurmJob:
-    """The job of one run, found by its name.
+    """The job of one run, found by its name."""
 
-    Parameters
-    ----------
-    run_id : str
-    clock : callable, optional
-        Seconds; for tests.
-    """
-
-    def __init__(self, run_id, clock=time.monotonic):
+    def __init__(self, run_id: str, clock: Callable[[], float] = time.monotonic) -> None:
         self.name = job_name(run_id)
         self._clock = clock
-        self._asked = None
-        self._state = None
+        self._asked: float | None = None
+        self._state: JobState | None = None
 
-    def state(self, fresh=False):
-        """Return the job's `JobState`, at most `ASK_EVERY_S` old; None where Slurm has none."""
+    def state(self, fresh: bool = False) -> JobState | None:
+        """Return the job's state, at most `ASK_EVERY_S` old; None where Slurm knows no such job."""
         now = self._clock()
         every = ASK_EVERY_S if self._state else FIRST_ASK_EVERY_S
         if fresh or self._asked is None or now - self._asked >= every:
@@ -161,15 +152,15 @@ class SlurmJob:
             self._state = self._squeue()
         return self._state
 
-    def ended(self):
-        """Return how the job ended, with who cancelled it; None where nobody knows any more."""
+    def ended(self) -> JobState | None:
+        """Return how the job ended, and who cancelled it; None where Slurm has forgotten it."""
         state = self.state(fresh=True)
-        known = self._sacct()
-        if known and state and known.id == state.id and state.state != known.state:
+        account = self._sacct()
+        if account and state and account.id == state.id and state.state != account.state:
             return state  # accounting lags behind
-        return known or state
+        return account or state
 
-    def cancel(self):
+    def cancel(self) -> bool:
         """Cancel the job, waiting or running; return whether there was one."""
         state = self.state(fresh=True)
         if not (state and state.active):
@@ -177,7 +168,7 @@ class SlurmJob:
         _ask(["scancel", state.id])
         return True
 
-    def _squeue(self):
+    def _squeue(self) -> JobState | None:
         listed = _ask(
             [
                 "squeue",
@@ -200,7 +191,7 @@ class SlurmJob:
             nodes,
         )
 
-    def _sacct(self):
+    def _sacct(self) -> JobState | None:
         """Ask the accounting, which many small clusters don't keep."""
         try:
             listed = _ask(
@@ -224,7 +215,7 @@ class SlurmJob:
         return JobState(number, word, nodes=nodes, by=_user(by))
 
 
-def _user(number):
+def _user(number: str) -> str:
     """Name of the user with that id; the id itself where this host does not know it."""
     try:
         return pwd.getpwuid(int(number)).pw_name
@@ -232,16 +223,15 @@ def _user(number):
         return number and f"user {number}"
 
 
-def _ask(argv, **options):
+def _ask(argv: Sequence[str], **options: Any) -> str:
     try:
-        asked = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S, **options)
+        answer = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S, **options)
     except FileNotFoundError:
         raise SlurmError(
             f"{argv[0]} is not on this machine's path: is this a host that Slurm takes jobs from?"
         ) from None
     except subprocess.TimeoutExpired:
         raise SlurmError(f"{argv[0]} did not answer within {PATIENCE_S} s") from None
-    if asked.returncode:
-        said = " ".join(asked.stderr.split()) or f"exit status {asked.returncode}"
-        raise SlurmError(said)
-    return asked.stdout
+    if answer.returncode:
+        raise SlurmError(" ".join(answer.stderr.split()) or f"exit status {answer.returncode}")
+    return answer.stdout

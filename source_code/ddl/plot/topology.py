@@ -313,13 +313,13 @@ class _Drawing:
         self.centres[device.name] = (x + width / 2, y)
 
     def draw_socket_links(self, edges, y):
-        links = [link for link in self.topology.socket_links if link.b == link.a + 1]
-        for link in links:
-            left, right = edges[link.a][1], edges[link.b][0]
-            self.panel.plot([left, right], [y, y], color="#555555", linewidth=1 + link.count)
-            text = f"{link.count} × {link.kind}" if link.count > 1 else link.kind
-            if link.gb_per_s:
-                text += f"\n{link.gb_per_s:g} GB/s\neach"
+        neighbours = [edge for edge in self.topology.socket_links if edge.b == edge.a + 1]
+        for edge in neighbours:
+            left, right = edges[edge.a][1], edges[edge.b][0]
+            self.panel.plot([left, right], [y, y], color="#555555", linewidth=1 + edge.count)
+            text = f"{edge.count} × {edge.kind}" if edge.count > 1 else edge.kind
+            if edge.gb_per_s:
+                text += f"\n{edge.gb_per_s:g} GB/s\neach"
             self.text((left + right) / 2, y - 0.06, text, size=7, centre="top")
 
     def draw_switched(self, bottom):

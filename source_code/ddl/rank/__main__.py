@@ -1,10 +1,10 @@
 """What every worker runs first: ``python -m ddl.rank --threads N [OPTIONS] SCRIPT [ARGUMENT ...]``.
 
-It sends the rank's output to its own log file, sets its threads, says that it is there, takes its
-place in a cluster of tf.distribute where there is one (``--cluster``), and then becomes the script,
-with arguments, working directory and ``__main__`` as if python had started it. An exception is kept
-as ``error-<k>.json``. Any script will do; none has to know of this. On a full disk the rank goes
-on without the files that it cannot write.
+It sends the rank's output to its own log file, sets its threads, records that the rank has started,
+joins a cluster of tf.distribute where there is one (``--cluster``), and then becomes the script, with
+arguments, working directory and ``__main__`` as if python had started it. An exception is kept as
+``error-<k>.json``. Any script will do. On a full disk the rank goes on without the files that it
+cannot write.
 
 Output goes to a file and not through horovodrun's pipes, because a crashed rank's child that holds
 a pipe open, or one byte that is not UTF-8, makes horovodrun wait for ever.
@@ -40,13 +40,13 @@ def main():
     _set_threads(str(command.threads))
     folder = os.environ.get("DDL_RUN_DIR")
     folder = RunFolder(Path(folder)) if folder else None
-    # A warning of the time limit may come while the script imports: `ddl.training.checkpoint.Notice` lets
-    # it through. Who makes none would have ignored it, and still does.
+    # A warning of the time limit may come while the script imports: `ddl.training.checkpoint.Notice` unblocks
+    # it. Scripts without a Notice would have ignored it, and still do.
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGURG])
-    here = {}
+    record = {}
     if folder:
         _open_files(folder, rank)
-        here = {
+        record = {
             "rank": rank,
             "host": host_name(),
             "pid": os.getpid(),
@@ -54,18 +54,18 @@ def main():
             "threads": command.threads,
             **(cluster.reserve() if roles else {}),
         }
-        _record(folder, folder.rank(rank), here)
+        _record(folder, folder.rank(rank), record)
     try:
         if roles:
             _join(folder, rank, roles)
         _become(command.script, command.arguments)
         if roles and roles[rank][0] == "chief":
             cluster.dismiss()  # or the others would serve for ever
-        _say_done(folder, here)
+        _record_end(folder, record)
     except BaseException as error:
         code = _exit_code(error)
         if not code:
-            _say_done(folder, here)
+            _record_end(folder, record)
         else:
             _report(error, code, rank, folder)
             timer = threading.Timer(EXIT_GRACE_S, os._exit, [code])
@@ -82,14 +82,14 @@ def _set_threads(threads):
 
 
 def _join(folder, rank, roles):
-    """Wait for the other ranks, and leave to the script's process what tf.distribute reads."""
-    there = cluster.assemble(folder, rank, roles)
-    os.environ["TF_CONFIG"] = there.tf_config
+    """Wait for the other ranks, and set the environment that tf.distribute reads."""
+    joined = cluster.assemble(folder, rank, roles)
+    os.environ["TF_CONFIG"] = joined.tf_config
     local_rank = int(os.environ.get("HOROVOD_LOCAL_RANK", "0"))
     os.environ["CUDA_VISIBLE_DEVICES"] = cluster.visible_devices(rank, local_rank, roles, gpu_numbers())
-    if there.chief:
+    if joined.chief:
         # A step waits inside a server for other steps, one thread each: with fewer it hangs.
-        least = max(len(there.workers) + 1, int(os.environ["DDL_THREADS"]))
+        least = max(len(joined.workers) + 1, int(os.environ["DDL_THREADS"]))
         os.environ["TF_NUM_INTEROP_THREADS"] = str(least)
 
 
@@ -112,14 +112,14 @@ def _open_files(folder, rank):
     faulthandler.enable(stacks)
 
 
-def _say_done(folder, here):
-    """Say that the script has come to its end: its exit handlers may wait for other ranks."""
+def _record_end(folder, record):
+    """Record that the script has ended: its exit handlers may wait for other ranks."""
     if folder:
-        _record(folder, folder.rank(here["rank"]), {**here, "ended": time.time()})
+        _record(folder, folder.rank(record["rank"]), {**record, "ended": time.time()})
 
 
 def _record(folder, path, mapping):
-    """Write a record; without it this rank can do its work, but nobody else can see it."""
+    """Write a record; without it this rank does its work, but nobody can see it."""
     try:
         folder.write_json(path, mapping)
     except StorageError as error:
@@ -157,7 +157,7 @@ def _report(error, status, rank, folder):
         while frames and frames.tb_frame.f_code.co_filename == __file__:
             frames = frames.tb_next
         text = "".join(traceback.format_exception(type(error), error, frames))
-    # A script may have closed its output, or sent it elsewhere: that is no reason to lose the error.
+    # A script may have closed its output, or redirected it: keep the error all the same.
     if folder:
         with contextlib.suppress(AttributeError, OSError, ValueError):
             sys.stdout.flush()
@@ -181,7 +181,7 @@ def _report(error, status, rank, folder):
 
 
 def _text(error):
-    """What an exception says; its own way to say it may fail, too."""
+    """An exception's message; its own `__str__` may fail, too."""
     try:
         return str(error)
     except Exception:

@@ -1,23 +1,24 @@
-"""Clusters of tf.distribute: which task a process is, where the others are, and who is missing.
+"""Clusters of tf.distribute: which task a process is, where the others are, and which are missing.
 
-``launch(..., cluster="multi_worker")`` starts processes as for Horovod. Each says its address in
+``launch(..., cluster="multi_worker")`` starts processes as for Horovod. Each writes its address to
 its rank's file, waits for the others, and sets ``TF_CONFIG`` before the script runs::
 
     multi_worker        rank k is worker k
     parameter_server    rank 0 is the chief (the coordinator), then the workers, then the servers
 
-A script asks `read` which task it is, and waits with `await_all` before it makes its strategy. Both
-work as well where somebody has set ``TF_CONFIG`` by hand. `serve` is the whole life of a worker and
-of a parameter server under ``ParameterServerStrategy``.
+A script asks `read` which task it is, and calls `await_all` before it makes its strategy. Both also
+work where ``TF_CONFIG`` was set by hand. Workers and parameter servers of a
+``ParameterServerStrategy`` do nothing but `serve`.
 
-TensorFlow's own servers listen on every interface of the host and ask nobody who they are: use them
-in a network that you trust.
+TensorFlow's own servers listen on every interface, without authentication: use them in a network
+that you trust.
 """
 
 import json
 import os
 import socket
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,6 +38,7 @@ __all__ = [
     "reserve",
     "role_of",
     "roles",
+    "roles_of",
     "serve",
     "timeout_s",
     "visible_devices",
@@ -44,6 +46,7 @@ __all__ = [
 
 CLUSTERS = ("horovod", "multi_worker", "parameter_server")
 TYPES = ("chief", "worker", "ps")
+Roles = tuple[tuple[str, int], ...]  # type and index of each rank's task
 LOOK_EVERY_S = 0.1
 CONNECT_S = 1.0
 # A script that waits by itself says more than its launcher can: it goes first.
@@ -57,21 +60,14 @@ class ClusterError(ValueError):
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster as one of its tasks sees it.
+    """A cluster as one of its tasks sees it: task `index` of a type, "chief", "worker" or "ps".
 
-    Parameters
-    ----------
-    type : {"chief", "worker", "ps"}
-        What this process is.
-    index : int
-        Which of its type.
-    workers, chief, ps : tuple of str
-        Addresses, ``host:port``, of the tasks of each type; at most one chief.
+    `workers`, `chief` and `ps` are addresses, ``host:port``; there is at most one chief.
 
     Raises
     ------
     ClusterError
-        For a cluster that can't work; the message says why, and what to do.
+        For a cluster that can't work.
     """
 
     type: str
@@ -80,16 +76,16 @@ class Cluster:
     chief: tuple[str, ...] = ()
     ps: tuple[str, ...] = ()
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name in ("workers", "chief", "ps"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         if self.type not in TYPES:
             raise ClusterError(f"TF_CONFIG: the task's type {self.type!r} is not one of: {', '.join(TYPES)}")
-        there = self.spec.get(self.type, [])
-        if type(self.index) is not int or not 0 <= self.index < len(there):
-            have = f"{len(there)} task{'s' * (len(there) != 1)} of that type"
+        alike = self.spec.get(self.type, [])
+        if type(self.index) is not int or not 0 <= self.index < len(alike):
+            have = f"{len(alike)} task{'s' * (len(alike) != 1)} of that type"
             valid = (
-                f": an index from 0 to {len(there) - 1} works" if there else f': give "cluster" a list "{self.type}"'
+                f": an index from 0 to {len(alike) - 1} works" if alike else f': give "cluster" a list "{self.type}"'
             )
             raise ClusterError(
                 f"TF_CONFIG: the task's type is {self.type!r} and its index "
@@ -114,13 +110,13 @@ class Cluster:
                 )
 
     @property
-    def spec(self):
+    def spec(self) -> dict[str, list[str]]:
         """Addresses by type, as ``tf.train.ClusterSpec`` takes them."""
-        listed = {"chief": self.chief, "worker": self.workers, "ps": self.ps}
-        return {name: list(addresses) for name, addresses in listed.items() if addresses}
+        by_type = {"chief": self.chief, "worker": self.workers, "ps": self.ps}
+        return {name: list(addresses) for name, addresses in by_type.items() if addresses}
 
     @property
-    def tasks(self):
+    def tasks(self) -> dict[str, str]:
         """Addresses by the task's name ("chief", "worker 1"), in the order of ranks."""
         return {
             task_name(name, index): address
@@ -129,33 +125,33 @@ class Cluster:
         }
 
     @property
-    def name(self):
-        """What this task is called: "chief", "worker 1", "ps 0"."""
+    def name(self) -> str:
+        """This task's name: "chief", "worker 1", "ps 0"."""
         return task_name(self.type, self.index)
 
     @property
-    def address(self):
+    def address(self) -> str:
         """This task's own address."""
         return self.tasks[self.name]
 
     @property
-    def writes(self):
+    def writes(self) -> bool:
         """Whether this task writes the records: the chief, or worker 0 where there is none."""
         return self.index == 0 and self.type == ("chief" if self.chief else "worker")
 
     @property
-    def local_rank(self):
-        """This worker's number among the workers of its host; 0 for the other tasks."""
+    def local_rank(self) -> int:
+        """This worker's number among those of its host; 0 for the other tasks."""
         hosts = [address.rpartition(":")[0] for address in self.workers]
         return hosts[: self.index].count(hosts[self.index]) if self.type == "worker" else 0
 
     @property
-    def tf_config(self):
+    def tf_config(self) -> str:
         """The text of ``TF_CONFIG`` for this task."""
         return json.dumps({"cluster": self.spec, "task": {"type": self.type, "index": self.index}})
 
 
-def task_name(type, index):
+def task_name(type: str, index: int) -> str:
     """Name a task: there is one chief, and the others are counted."""
     return type if type == "chief" else f"{type} {index}"
 
@@ -172,21 +168,13 @@ def _host_and_port(address, task):
 # ---------------------------------------------------------------- in a script
 
 
-def read(environment=os.environ):
+def read(environment: Mapping[str, str] = os.environ) -> Cluster:
     """Return the cluster that ``TF_CONFIG`` describes.
-
-    Parameters
-    ----------
-    environment : mapping
-
-    Returns
-    -------
-    Cluster
 
     Raises
     ------
     ClusterError
-        If it is not set, is no JSON, describes a cluster that can't work, or gives this task a
+        If it is not set, is not JSON, describes a cluster that can't work, or gives this task a
         port that another program uses.
     """
     text = environment.get("TF_CONFIG")
@@ -196,23 +184,23 @@ def read(environment=os.environ):
             f'"multi_worker"), or set it in every process, as in {EXAMPLE}'
         )
     try:
-        said = json.loads(text)
+        config = json.loads(text)
     except json.JSONDecodeError as error:
         raise ClusterError(
             f"TF_CONFIG is no JSON: {error.msg} at character {error.pos + 1} of {text!r}. It looks like this: {EXAMPLE}"
         ) from None
     try:
-        listed, task = dict(said["cluster"]), dict(said["task"])
-        unknown = sorted(set(listed) - set(TYPES))
+        spec, task = dict(config["cluster"]), dict(config["task"])
+        unknown = sorted(set(spec) - set(TYPES))
         if unknown:
             raise ClusterError(
                 f'TF_CONFIG: "cluster" has the type {unknown[0]!r}, which is not one of: {", ".join(TYPES)}'
             )
-        for name, addresses in listed.items():
+        for name, addresses in spec.items():
             if not isinstance(addresses, list):
                 raise ClusterError(f'TF_CONFIG: "{name}" is {addresses!r}: a list of addresses is needed')
         cluster = Cluster(
-            task["type"], task["index"], listed.get("worker", ()), listed.get("chief", ()), listed.get("ps", ())
+            task["type"], task["index"], spec.get("worker", ()), spec.get("chief", ()), spec.get("ps", ())
         )
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, ClusterError):
@@ -226,15 +214,15 @@ def read(environment=os.environ):
 
 
 def _check_own_port(cluster):
-    """Refuse a port that another process listens on; this one's own server may, from before."""
+    """Refuse a port that another process listens on; a server of this process may."""
     _, port = _host_and_port(cluster.address, cluster.name)
     try:
         _socket(port).close()
     except OSError as error:
         import psutil
 
-        own = psutil.Process().net_connections("tcp")
-        if any(each.status == psutil.CONN_LISTEN and each.laddr.port == port for each in own):
+        connections = psutil.Process().net_connections("tcp")
+        if any(each.status == psutil.CONN_LISTEN and each.laddr.port == port for each in connections):
             return
         raise ClusterError(
             f"TF_CONFIG: {cluster.name}, this task, cannot have port {port}: "
@@ -246,7 +234,7 @@ def _check_own_port(cluster):
 def _socket(port=0):
     """A TCP socket bound to `port` on all interfaces, as TensorFlow's server does it."""
     bound = socket.socket()
-    # While nobody listens, others that say the same may bind as well: TensorFlow's server does.
+    # Until somebody listens, others with this option may bind, too: TensorFlow's server does.
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind(("", port))
@@ -256,44 +244,34 @@ def _socket(port=0):
     return bound
 
 
-def timeout_s():
-    """How long tasks wait for each other, in seconds: ``DDL_CLUSTER_TIMEOUT_S``, else 180."""
+def timeout_s() -> float:
+    """How long tasks wait for each other: ``DDL_CLUSTER_TIMEOUT_S``, else 180."""
     return float(os.environ.get("DDL_CLUSTER_TIMEOUT_S") or 180)
 
 
-def await_all(cluster=None, seconds=None):
-    """Wait until every other task of the cluster answers on its port.
+def await_all(cluster: Cluster | None = None, seconds: float | None = None) -> Cluster:
+    """Wait until every other task of the cluster (by default `read`'s) answers on its port.
 
-    Call it before making the strategy, which would wait too, but without end and without saying
-    for whom. The first task (the chief, or worker 0) goes ahead when all others answer, and the
-    others when it does. Those that `serve` wait for nobody, and return at once.
-
-    Parameters
-    ----------
-    cluster : Cluster, optional
-        By default what `read` returns.
-    seconds : float, optional
-        By default `timeout_s`.
-
-    Returns
-    -------
-    Cluster
+    Call it before making the strategy, which would wait, too, but for ever and without saying for
+    whom. The first task (the chief, or worker 0) goes ahead when all others answer, and the others
+    when it does. Tasks that `serve` return at once.
 
     Raises
     ------
     ClusterError
-        If a task does not answer in time; the message names all that don't.
+        If a task does not answer within `seconds` (by default `timeout_s`); the message names all
+        that don't.
     """
     cluster = cluster or read()
     seconds = timeout_s() if seconds is None else seconds
     if cluster.ps and not cluster.writes:
         return cluster
     absent = {task: address for task, address in cluster.tasks.items() if task != cluster.name}
-    with _socket(_host_and_port(cluster.address, cluster.name)[1]) as door:
-        # TensorFlow's servers call the first task's, and take it ill when it closes. So there is
-        # nothing at its port before its real server, and when that is there all doors can close.
+    with _socket(_host_and_port(cluster.address, cluster.name)[1]) as port:
+        # TensorFlow's servers connect to the first task's, and fail when that connection closes. So
+        # nothing listens on its port before its real server, and then all other ports can close.
         if not cluster.writes:
-            door.listen(socket.SOMAXCONN)  # being there is enough: nobody is let in
+            port.listen(socket.SOMAXCONN)  # listening is enough: no connection is accepted
         deadline = time.monotonic() + seconds
         while True:
             absent = {task: address for task, address in absent.items() if not answers(address)}
@@ -309,7 +287,7 @@ def await_all(cluster=None, seconds=None):
             time.sleep(LOOK_EVERY_S)
 
 
-def answers(address):
+def answers(address: str) -> bool:
     """Whether anything accepts connections at ``host:port``."""
     try:
         socket.create_connection(_host_and_port(address, "task"), timeout=CONNECT_S).close()
@@ -318,16 +296,11 @@ def answers(address):
     return True
 
 
-def serve(cluster):
-    """Do what the coordinator says until it is done: all that a worker or parameter server does.
+def serve(cluster: Cluster) -> None:
+    """Do what the coordinator says, as a worker or a parameter server, until it is done.
 
-    In a launched run it returns when the coordinator has called `dismiss`, or its script has come
-    to its end. Elsewhere nobody can say so, and it serves until it is ended.
-
-    Parameters
-    ----------
-    cluster : Cluster
-        Of a task of the type "worker" or "ps".
+    In a launched run it returns when the coordinator has called `dismiss`, or its script has ended.
+    Elsewhere it serves until it is killed.
     """
     import tensorflow as tf
 
@@ -350,8 +323,8 @@ def serve(cluster):
         time.sleep(LOOK_EVERY_S)
 
 
-def dismiss():
-    """Let the tasks in `serve` go: the coordinator is done. Outside a launched run it does nothing.
+def dismiss() -> None:
+    """Let `serve` return in the other tasks; outside a launched run, do nothing.
 
     `ddl.rank` calls it, too, when the coordinator's script has ended without an error.
     """
@@ -367,84 +340,58 @@ def _folder():
 # ---------------------------------------------------------------- in a launched run
 
 
-def roles(cluster, workers, parameter_servers=0):
-    """Say which task each rank is.
-
-    Parameters
-    ----------
-    cluster : {"horovod", "multi_worker", "parameter_server"}
-    workers, parameter_servers : int
-
-    Returns
-    -------
-    tuple of (str, int)
-        Type and index of each rank, in order; empty for Horovod, whose ranks are all alike.
-    """
-    them = tuple(("worker", index) for index in range(workers))
+def roles(cluster: str, workers: int, parameter_servers: int = 0) -> Roles:
+    """Return each rank's task, in order; empty for Horovod, whose ranks are all alike."""
+    computing = tuple(("worker", index) for index in range(workers))
     if cluster == "parameter_server":
-        return (("chief", 0), *them, *(("ps", index) for index in range(parameter_servers)))
-    return them if cluster == "multi_worker" else ()
+        return (("chief", 0), *computing, *(("ps", index) for index in range(parameter_servers)))
+    return computing if cluster == "multi_worker" else ()
 
 
-def role_of(job, rank):
-    """Name the task that a rank of a run is: "worker 1"; empty for Horovod.
-
-    Parameters
-    ----------
-    job : dict
-        The run's ``job.json``.
-    rank : int
-    """
-    them = roles(job.get("cluster"), job.get("workers", 0), job.get("parameter_servers", 0))
-    return task_name(*them[rank]) if rank < len(them) else ""
+def roles_of(job: dict) -> Roles:
+    """Return `roles` of a run, from its ``job.json``."""
+    return roles(job.get("cluster", ""), job.get("workers", 0), job.get("parameter_servers", 0))
 
 
-def attempt():
-    """Name this start of this run: a requeued job of Slurm has the same folder, but starts anew."""
+def role_of(job: dict, rank: int) -> str:
+    """Name the task that a rank of a run is ("worker 1"), from its ``job.json``; empty for Horovod."""
+    by_rank = roles_of(job)
+    return task_name(*by_rank[rank]) if rank < len(by_rank) else ""
+
+
+def attempt() -> str:
+    """Name this start of this run: a requeued job of Slurm starts again in the same folder."""
     return "-".join(os.environ.get(name, "0") for name in ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"))
 
 
 _reserved = []  # sockets that keep this process' port for its server until the process ends
 
 
-def reserve():
+def reserve() -> dict[str, str]:
     """Reserve a port for this process' server; return what its rank's file says of it.
 
-    Nothing else is given the port while this process lives, and TensorFlow can still have it.
+    While this process lives nothing else is given the port, and TensorFlow can still bind it.
     """
     _reserved.append(_socket())
     host = os.environ.get("DDL_ADDRESS", "127.0.0.1")  # a task of Slurm's says which
     return {"address": f"{host}:{_reserved[-1].getsockname()[1]}", "attempt": attempt()}
 
 
-def assemble(folder, rank, them, seconds=None):
-    """Wait until every rank has said where it is.
-
-    Parameters
-    ----------
-    folder : RunFolder
-    rank : int
-        This process'.
-    them : tuple of (str, int)
-        The `roles`.
-    seconds : float, optional
-        By default `timeout_s`.
-
-    Returns
-    -------
-    Cluster
-        As this rank sees it.
+def assemble(folder: RunFolder, rank: int, roles: Roles, seconds: float | None = None) -> Cluster:
+    """Wait until every rank has written its address; return the cluster as this rank sees it.
 
     Raises
     ------
     ClusterError
-        If a rank says nothing in time; the message names all that don't.
+        If a rank does not within `seconds` (by default `timeout_s`); the message names all that don't.
     """
     seconds = timeout_s() if seconds is None else seconds
     deadline = time.monotonic() + seconds
     while True:
-        addresses = [_address(folder, other) for other in range(len(them))]
-        absent = [_who(other, them) for other, address in enumerate(addresses) if not address]
+        addresses = [_address(folder, other) for other in range(len(roles))]
+        absent = [
+            f"{task_name(*roles[other])} (rank {other})" for other, address in enumerate(addresses) if not address
+        ]
         if not absent:
             break
         if time.monotonic() > deadline:
@@ -455,39 +402,30 @@ def assemble(folder, rank, them, seconds=None):
             )
         os.listdir(folder.path)  # a shared file system remembers that a file was not there
         time.sleep(LOOK_EVERY_S)
-    listed = {
-        kind: tuple(address for address, (type, _) in zip(addresses, them, strict=True) if type == kind)
+    by_type = {
+        kind: tuple(address for address, (type, _) in zip(addresses, roles, strict=True) if type == kind)
         for kind in TYPES
     }
-    return Cluster(*them[rank], listed["worker"], listed["chief"], listed["ps"])
+    return Cluster(*roles[rank], by_type["worker"], by_type["chief"], by_type["ps"])
 
 
 def _address(folder, rank):
-    said = read_json(folder.rank(rank)) or {}
-    return said.get("address") if said.get("attempt") == attempt() else None
+    record = read_json(folder.rank(rank)) or {}
+    return record.get("address") if record.get("attempt") == attempt() else None
 
 
-def _who(rank, them):
-    return f"{task_name(*them[rank])} (rank {rank})"
+def first_absent(folder: RunFolder, roles: Roles, seconds: float | None = None) -> list[int]:
+    """Wait until every rank has opened its port; return the ranks that did not in time.
 
-
-def first_absent(folder, them, seconds=None):
-    """Wait until every rank has opened its port; return those that did not in time.
-
-    A task that waits for another one in tf.distribute does so without end, and lets no other
-    thread of its Python run: so a run's launcher watches. Time counts from when the first one is
-    there. (A script that makes no strategy opens no port, and nobody waits.)
-
-    Returns
-    -------
-    list of int
-        Ranks; empty when all were there.
+    A task that waits for another one in tf.distribute waits for ever, and lets no other thread of
+    its Python run: so the supervisor watches. Time counts from when the first port is open. (A
+    script that makes no strategy opens none, and nobody waits.)
     """
     seconds = timeout_s() if seconds is None else seconds
-    absent, deadline = list(range(len(them))), None
+    absent, deadline = list(range(len(roles))), None
     while absent:
         absent = [rank for rank in absent if not ((address := _address(folder, rank)) and answers(address))]
-        if len(absent) < len(them):
+        if len(absent) < len(roles):
             deadline = deadline or time.monotonic() + seconds + LAUNCHER_GRACE_S
             if time.monotonic() > deadline:
                 break
@@ -495,24 +433,9 @@ def first_absent(folder, them, seconds=None):
     return absent
 
 
-def visible_devices(rank, local_rank, them, devices):
-    """Which GPUs a task may see: a worker one of its own, those that only coordinate none.
-
-    Parameters
-    ----------
-    rank, local_rank : int
-        Among all ranks, and among those of this host.
-    them : tuple of (str, int)
-        The `roles`.
-    devices : list of str
-        This host's GPUs, as ``CUDA_VISIBLE_DEVICES`` names them.
-
-    Returns
-    -------
-    str
-        The value of ``CUDA_VISIBLE_DEVICES``.
-    """
-    if not devices or them[rank][0] != "worker":
+def visible_devices(rank: int, local_rank: int, roles: Roles, devices: Sequence[str]) -> str:
+    """Return ``CUDA_VISIBLE_DEVICES`` for a task: one of its host's `devices` for a worker, else none."""
+    if not devices or roles[rank][0] != "worker":
         return ""
-    before = sum(type == "worker" for type, _ in them[rank - local_rank : rank])
+    before = sum(type == "worker" for type, _ in roles[rank - local_rank : rank])
     return devices[before % len(devices)]

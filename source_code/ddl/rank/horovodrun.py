@@ -177,11 +177,11 @@ def adapted(supervisor: Horovodrun, command: HorovodrunCommand):
         yield launch
 
 
-def built_with():
+def built_with() -> dict[str, bool]:
     """What this Horovod was built with: ``{"gloo": bool, "mpi": bool, "nccl": bool, ...}``.
 
-    Asking means importing TensorFlow in another process, so the answer is kept, for as long as
-    Horovod's library is the same file. Where it cannot be kept, it is asked for each time.
+    Asking means importing TensorFlow in another process, so the answer is kept as long as Horovod's
+    library is the same file.
     """
     from importlib.util import find_spec
 
@@ -215,10 +215,10 @@ def _ask_build():
         "import json, horovod.tensorflow as hvd; print(json.dumps({n: bool(getattr(hvd, "
         "n + '_built')()) for n in ('gloo', 'mpi', 'nccl', 'cuda')}))"
     )
-    asked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    if asked.returncode:
-        raise RuntimeError(f"Horovod cannot be loaded: {asked.stderr.strip().splitlines()[-1]}")
-    return json.loads(asked.stdout.splitlines()[-1])
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    if answer.returncode:
+        raise RuntimeError(f"Horovod cannot be loaded: {answer.stderr.strip().splitlines()[-1]}")
+    return json.loads(answer.stdout.splitlines()[-1])
 
 
 if __name__ == "__main__":

@@ -2,17 +2,16 @@
 
     python -m ddl.rank.hosts --hosts 2 --rate-mbit 1000 --ranks 4 python -m ddl.rank.task ... COMMAND
 
-Each host is a network namespace (and has a name of its own): ranks on one of them reach those on
-another only through an interface, `INTERFACE`, that sends no faster than the rate. Two hosts are
-joined by a pair of such interfaces, more by a bridge. Processor, memory and disk are this
-machine's, shared by all.
+Each host is a network namespace with a name of its own: ranks on one host reach those on another
+only through an interface, `INTERFACE`, that sends no faster than the rate. A pair of such interfaces
+joins two hosts, a bridge more. All hosts share this machine's processor, memory and disk.
 
-All of it is made inside a namespace that this process makes for itself, so that the machine's own
-network is never touched, and root is not needed where the kernel lets users make namespaces. The
-kernel takes it all away when the last of these processes has ended, however it ended.
+They are made inside a namespace of this process, so that the machine's own network is never touched,
+and root is not needed where the kernel lets users make namespaces. The kernel removes them with the
+last of these processes, however it ends.
 
-It does for its tasks what Slurm does on a cluster: places them, ends the others when one has
-failed, and passes on a request to stop. Linux only.
+Like Slurm on a cluster, this process places its tasks, ends the others when one has failed, and
+passes on a request to stop. Linux only.
 """
 
 import os
@@ -21,6 +20,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ddl.launcher import processes
 from ddl.launcher.commands import HostsCommand
@@ -28,33 +28,26 @@ from ddl.rank.place import places
 from ddl.rank.supervisor import Supervisor
 from ddl.records.log import keep_writing
 
+if TYPE_CHECKING:
+    from ddl.launcher.site import Site
+
 __all__ = ["INTERFACE", "address", "link", "main", "permitted", "site"]
 
 INTERFACE = "eth0"
 PROGRAMS = {"unshare": "util-linux", "nsenter": "util-linux", "mount": "mount", "ip": "iproute2", "tc": "iproute2"}
-RATE = "DDL_RATE_MBIT"  # what each rank is told of the link
+RATE = "DDL_RATE_MBIT"  # tells each rank of the link
 INSIDE = "DDL_HOSTS_INSIDE"  # set in the process that has a namespace of its own already
-# What may pass at full speed after a pause. A message that is smaller is not slowed down, so it has
-# to be small; below 16 KiB the kernel was busy enough with waking up to miss the rate.
+# What may pass at full speed after a pause; with less, the kernel wakes up too rarely to reach the rate.
 BURST_BYTES = 16 * 1024
 QUEUE_MS = 50  # what waits longer than this is dropped, and TCP slows down
-FAILURE_GRACE_S = 1.0  # when one rank ends badly, let the others say first what they saw
+FAILURE_GRACE_S = 1.0  # when one rank has failed, let the others record what they saw
 
 
-def site(rate_mbit=1000, hosts=2):
-    """Return a site where this machine stands for several hosts.
+def site(rate_mbit: int = 1000, hosts: int = 2) -> "Site":
+    """Return a site where this machine stands for several hosts, for ``launch(..., site=hosts.site())``.
 
-    Parameters
-    ----------
-    rate_mbit : int
-        Megabits a second between hosts, in each direction; 0: as fast as this machine can.
-    hosts : int
-
-    Returns
-    -------
-    Site
-        For ``launch(..., workers=4, site=hosts.site())``. With ``nodes=1`` the same site starts all
-        ranks on this machine itself, with no slow network.
+    Between them pass `rate_mbit` megabits a second in each direction; 0 is no limit. With ``nodes=1``
+    the same site starts all ranks on this machine itself, without a slow network.
     """
     from ddl.launcher.site import Site
     from ddl.records.machine import cores_of_host
@@ -68,39 +61,34 @@ def site(rate_mbit=1000, hosts=2):
     )
 
 
-def permitted():
-    """Say why hosts cannot be made here; empty where they can. It takes a tenth of a second.
-
-    Returns
-    -------
-    str
-        In words for a reader: what is missing, or what the kernel refuses.
-    """
+def permitted() -> str:
+    """Say why hosts cannot be made here: what is missing, or what the kernel refuses; else empty."""
     missing = [name for name in PROGRAMS if not _found(name)]
     if missing:
         packages = dict.fromkeys(PROGRAMS[name] for name in missing)
         return f"{' and '.join(missing)} not here (Debian and Ubuntu: apt-get install {' '.join(packages)})"
+    veth = "ip link add one type veth"
     attempts = {
         "this user may not make network namespaces here": "true",
         "this user may not give a process an /etc/hosts of its own": "mount --bind /etc/passwd /etc/hosts",
-        "the kernel has no pairs of virtual interfaces (veth)": "ip link add one type veth",
-        "the kernel cannot limit the rate of an interface (tbf)": f"ip link add one type veth && tc qdisc add dev one root {_limit(1000)}",
+        "the kernel has no pairs of virtual interfaces (veth)": veth,
+        "the kernel cannot limit the rate of an interface (tbf)": f"{veth} && tc qdisc add dev one root {_limit(1000)}",
     }
     for reason, attempt in attempts.items():
         tried = subprocess.run([*_unshare(), "sh", "-c", attempt], env=_environment(), capture_output=True, text=True)
         if tried.returncode:
-            said = " ".join(tried.stderr.split())
-            return f"{reason}{f': {said}' if said else ''}"
+            message = " ".join(tried.stderr.split())
+            return f"{reason}{f': {message}' if message else ''}"
     return ""
 
 
-def address(host):
-    """IPv4 address of a host, counted from 0: from a block that is set aside for examples."""
+def address(host: int) -> str:
+    """IPv4 address of a host, counted from 0, in a block that is reserved for examples."""
     return f"192.0.2.{host + 1}"
 
 
-def link():
-    """Say in words what joins this rank's host to others; empty on a host that was not made here.
+def link() -> str:
+    """Describe what joins this rank's host to others; empty on a host that was not made here.
 
     The interface's driver would say 10,000 Mbit/s, whatever the limit.
     """
@@ -121,7 +109,7 @@ def _environment():
 
 
 def _unshare():
-    """What starts a command with a network, a name and mounts of its own."""
+    """What starts a command with its own network, name and mounts."""
     user = () if os.geteuid() == 0 else ("--user", "--map-root-user")
     return ("unshare", *user, "--net", "--uts", "--mount")
 
@@ -183,13 +171,13 @@ class Hosts(Supervisor):
     def _make(self):
         """Make the hosts and what joins them."""
         names = [f"host{number}" for number in range(self.options.hosts)]
-        # Every host knows all names. Gloo asks for its own host's address by name: Horovod 0.28.1
+        # Every host knows all names. Gloo looks up its own host's address by name: Horovod 0.28.1
         # loses the interface that it was given (gloo_context.cc, InitializeForProcessSet).
-        known = self.folder.path / "hosts"
-        known.write_text(
+        names_file = self.folder.path / "hosts"
+        names_file.write_text(
             "127.0.0.1 localhost\n" + "".join(f"{address(number)} {name}\n" for number, name in enumerate(names))
         )
-        _run("mount", "--bind", known, "/etc/hosts")
+        _run("mount", "--bind", names_file, "/etc/hosts")
         self.holders = [_holder(name) for name in names]
         if len(self.holders) == 2:
             one, two = (holder.pid for holder in self.holders)
@@ -204,7 +192,7 @@ class Hosts(Supervisor):
                 _run("ip", "link", "set", port, "master", "bridge", "up")
                 self._slow(port)  # several may send to one host at a time
             inside = _enter(holder)
-            # Without addresses of IPv6 there is one way to a host, which any library finds.
+            # Without IPv6 addresses there is one route to a host, which any library finds.
             _run(*inside, "ip", "link", "set", INTERFACE, "addrgenmode", "none")
             _run(*inside, "ip", "address", "add", f"{address(number)}/24", "dev", INTERFACE)
             _run(*inside, "ip", "link", "set", INTERFACE, "up")
@@ -279,7 +267,7 @@ class Hosts(Supervisor):
 
 def _holder(name):
     """Start the process whose namespaces are a host: it does nothing, and ends with this one."""
-    own = Path("/proc/self/ns/net").readlink()
+    namespace = Path("/proc/self/ns/net").readlink()
     holder = subprocess.Popen(
         [
             "unshare",
@@ -293,8 +281,8 @@ def _holder(name):
         stdout=subprocess.PIPE,
         text=True,
     )
-    holder.stdout.readline()  # it is there
-    if holder.poll() is not None or Path(f"/proc/{holder.pid}/ns/net").readlink() == own:
+    holder.stdout.readline()  # it has started
+    if holder.poll() is not None or Path(f"/proc/{holder.pid}/ns/net").readlink() == namespace:
         raise OSError(f"{name} did not start")
     return holder
 

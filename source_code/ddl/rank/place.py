@@ -1,7 +1,9 @@
-"""Where a rank is among the others, as the one who starts its task says: Slurm, or `ddl.rank.hosts`."""
+"""A rank's place among the others, as told by what started its task: Slurm, or `ddl.rank.hosts`."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import astuple, dataclass
+from typing import Self
 
 __all__ = ["VARIABLE", "Place", "places"]
 
@@ -11,16 +13,9 @@ SLURMS = ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NODEID", "SLUR
 
 @dataclass(frozen=True)
 class Place:
-    """One rank's place.
+    """One rank's place: among `size` ranks, among those of its node, and on which of the nodes.
 
-    Parameters
-    ----------
-    rank, size : int
-        Among all ranks, and how many these are.
-    local_rank : int
-        Among the ranks of its node.
-    node, nodes : int
-        Which node, and how many there are. Nodes are filled one after the other.
+    Nodes are filled one after the other.
     """
 
     rank: int
@@ -30,7 +25,7 @@ class Place:
     nodes: int
 
     @classmethod
-    def here(cls, variables=os.environ):
+    def here(cls, variables: Mapping[str, str] = os.environ) -> Self:
         """Read the place of this task from its environment.
 
         Raises
@@ -48,13 +43,13 @@ class Place:
         return cls(*(int(variables[name]) for name in SLURMS))
 
     @property
-    def variables(self):
-        """What `here` reads, as a dictionary."""
+    def variables(self) -> dict[str, str]:
+        """The environment that `here` reads."""
         return {VARIABLE: " ".join(map(str, astuple(self)))}
 
     @property
-    def horovod(self):
-        """The same as Horovod's variables, by name: HOROVOD_RANK, HOROVOD_SIZE and others."""
+    def horovod(self) -> dict[str, str]:
+        """The same as Horovod's variables: HOROVOD_RANK, HOROVOD_SIZE and others."""
         return {
             "HOROVOD_RANK": str(self.rank),
             "HOROVOD_SIZE": str(self.size),
@@ -66,12 +61,7 @@ class Place:
         }
 
 
-def places(ranks, nodes):
-    """Every rank's place, where nodes are filled one after the other.
-
-    Returns
-    -------
-    list of Place
-    """
-    each = -(-ranks // nodes)
-    return [Place(rank, ranks, rank % each, rank // each, nodes) for rank in range(ranks)]
+def places(ranks: int, nodes: int) -> list[Place]:
+    """Return every rank's place."""
+    per_node = -(-ranks // nodes)
+    return [Place(rank, ranks, rank % per_node, rank // per_node, nodes) for rank in range(ranks)]

@@ -1,6 +1,11 @@
 """Horovod's rendezvous server, where Gloo's ranks learn each other's addresses."""
 
 import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from horovod.runner.http.http_server import RendezvousServer
 
 __all__ = ["BACKLOG", "host_plan", "replaced", "server"]
 
@@ -10,7 +15,7 @@ BACKLOG = 1024
 
 
 @contextlib.contextmanager
-def replaced(*changes):
+def replaced(*changes: tuple[object, str, object]) -> Iterator[None]:
     """Change attributes, each given as (object, name, value), and put them back at the end."""
     with contextlib.ExitStack() as stack:
         for owner, name, value in changes:
@@ -19,7 +24,7 @@ def replaced(*changes):
         yield
 
 
-def server(size: int, nodes: int):
+def server(size: int, nodes: int) -> "tuple[RendezvousServer, int]":
     """Start a server for `size` ranks, evenly on `nodes`; return it and its port."""
     from horovod.runner.http.http_server import RendezvousHTTPServer, RendezvousServer
 

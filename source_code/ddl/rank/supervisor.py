@@ -73,7 +73,7 @@ class Supervisor:
 
     # ---------------------------------------------------------------- reasons to end early
 
-    def end(self, reason: str, **details) -> None:
+    def end(self, reason: str, **details: object) -> None:
         """End the processes; of several reasons the first one is kept."""
         if self.reason is None:
             self.reason, self.details = reason, details
@@ -91,44 +91,42 @@ class Supervisor:
 
     def watch_cluster(self) -> None:
         """End the processes when ranks of a cluster of tf.distribute do not join it."""
-        job = read_json(self.folder.job)
-        roles = cluster.roles(job["cluster"], job["workers"], job["parameter_servers"])
-        if roles:
+        if roles := cluster.roles_of(read_json(self.folder.job) or {}):
             self.watch(self._await_cluster, roles)
 
-    def _await_launcher(self, lifeline):
+    def _await_launcher(self, lifeline: int) -> None:
         os.read(lifeline, 1)  # returns when the other end is closed
         self.launcher_gone()
 
-    def _await_time_limit(self, timeout_s, started):
+    def _await_time_limit(self, timeout_s: float, started: float) -> None:
         if not self.stopping.wait(max(0.0, started + timeout_s - time.time())):
             self.end("timeout", timeout_s=timeout_s, **self.diagnose("timeout"))
 
-    def _await_cluster(self, roles):
+    def _await_cluster(self, roles: tuple) -> None:
         if missing := cluster.first_absent(self.folder, roles):
             gone = [rank for rank in missing if self.has_exited(rank)]
             self.end("absent", missing=missing, gone=gone, **self.diagnose("absent"))
 
-    def _kill_after_grace(self):
+    def _kill_after_grace(self) -> None:
         time.sleep(self.grace_s)
         self.kill()
 
-    def watch(self, function: Callable, *arguments) -> None:
+    def watch(self, function: Callable, *arguments: object) -> None:
         """Call a function in a thread that ends with this process."""
         threading.Thread(target=function, args=arguments, daemon=True).start()
 
     # ---------------------------------------------------------------- records
 
-    def record(self, event: str, **fields) -> None:
+    def record(self, event: str, **fields: object) -> None:
         """Append an event to ``launcher.jsonl``."""
         self._write(self.folder.append, self.folder.launcher, {"event": event, "time": time.time(), **fields})
 
-    def record_exit(self, rank: int, code: int, **fields) -> None:
+    def record_exit(self, rank: int, code: int, **fields: object) -> None:
         """Write ``exit-<rank>.json``."""
         record = {"rank": rank, "code": shell_status(code), "time": time.time(), **fields}
         self._write(self.folder.write_json, self.folder.exit(rank), record)
 
-    def _write(self, write, path, record):
+    def _write(self, write: Callable[[Path, dict], None], path: Path, record: dict) -> None:
         try:
             write(path, record)
         except StorageError as error:  # the ranks go on; who follows them sees how this ends
@@ -171,6 +169,6 @@ def waits(pid: int, stack: Path) -> bool:
     return idle and bool(LIBRARY.search(stack_of(stack).split("\n")[0]))
 
 
-def _cpu_seconds(process):
+def _cpu_seconds(process: psutil.Process) -> float:
     times = process.cpu_times()
     return times.user + times.system

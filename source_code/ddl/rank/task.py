@@ -4,16 +4,13 @@
 
 `ddl.rank.hosts` starts it, too, on hosts that it makes on this machine.
 
-Without ssh and without MPI: rank, local rank and size come from who starts it (`ddl.rank.place`), and
-the ranks meet through Horovod's own rendezvous server, which rank 0's task runs. Its address
-travels in the run's folder, which all nodes see. (With ``--controller mpi`` they meet through PMIx
-instead, and nothing of this is needed.)
+It needs neither ssh nor MPI: rank, local rank and size come from what starts it (`ddl.rank.place`), and
+the ranks meet through Horovod's own rendezvous server, which rank 0's task runs and whose address
+it writes to the run's folder. (With ``--controller mpi`` they meet through PMIx.) The ranks of a
+cluster of tf.distribute (``--controller none``) find each other through their files in that folder;
+all that they need to be told is this host's address.
 
-The ranks of a cluster of tf.distribute (``--controller none``) find each other through their files
-in that folder; all that they need to be told is this host's address.
-
-Each task looks after its rank: says how it ended in ``exit-<k>.json``, ends it at the time limit,
-and ends it when the notebook that started the job is gone.
+Each task supervises its rank (`ddl.rank.supervisor`), and records in ``exit-<k>.json`` how it ended.
 """
 
 import os
@@ -37,9 +34,9 @@ from ddl.records.log import keep_writing
 from ddl.records.machine import host_name
 from ddl.records.paths import runs_dir
 
-__all__ = ["main"]
+__all__ = ["interface_towards", "main", "own_address"]
 
-HOLD_S = 3.0  # when one rank ends, so do the others: let all say first where they are
+HOLD_S = 3.0  # when one rank ends, so do the others: let all record first where they are
 MEET_S = 180  # as long as Gloo waits for a rank that starts late
 LOOK_EVERY_S = 0.1
 
@@ -94,7 +91,7 @@ class Task(Supervisor):
     grace_s = 2.0
 
     def __init__(self, place):
-        # Where one rank ends Slurm ends the others, so rank 0's task will do; `ddl.rank.hosts` may be what is gone.
+        # Rank 0's task is enough under Slurm, which ends the others; `ddl.rank.hosts` itself may be gone.
         super().__init__(watch_launcher=place.rank == 0 or VARIABLE in os.environ)
         self.place = place
         self.rank = place.rank
@@ -108,7 +105,7 @@ class Task(Supervisor):
         environment = {**os.environ, **self.place.horovod, "PYTHONUNBUFFERED": "1", "DDL_RANKS_OF": self.run_id}
         try:
             if options.controller == "none":
-                environment["DDL_ADDRESS"] = _own_address(options.network_interface)
+                environment["DDL_ADDRESS"] = own_address(options.network_interface)
             else:
                 environment |= {"HOROVOD_CONTROLLER": options.controller, "HOROVOD_CPU_OPERATIONS": options.controller}
             if options.controller == "gloo":
@@ -163,7 +160,7 @@ class Task(Supervisor):
         if self.rank == 0:
             self.server, port = rendezvous.server(self.place.size, self.place.nodes)
             meeting = {
-                "address": _own_address(interface),
+                "address": own_address(interface),
                 "port": port,
                 "attempt": cluster.attempt(),
                 "time": time.time(),
@@ -172,7 +169,7 @@ class Task(Supervisor):
         else:
             meeting = self._find_rendezvous()
         self.started = meeting["time"]  # one for all, so that a time limit ends all at once
-        interface = interface or _interface_towards(meeting["address"])
+        interface = interface or interface_towards(meeting["address"])
         return {
             "HOROVOD_GLOO_RENDEZVOUS_ADDR": meeting["address"],
             "HOROVOD_GLOO_RENDEZVOUS_PORT": str(meeting["port"]),
@@ -195,8 +192,8 @@ class Task(Supervisor):
         )
 
 
-def _own_address(interface):
-    """This host's address that other nodes reach: the interface's, or what its name stands for."""
+def own_address(interface: str) -> str:
+    """This host's address that other nodes reach: the interface's, or the one of its name."""
     addresses = {
         name: [entry.address for entry in entries if entry.family == socket.AF_INET]
         for name, entries in psutil.net_if_addrs().items()
@@ -221,16 +218,16 @@ def _own_address(interface):
     return others[0] if others else named
 
 
-def _interface_towards(address):
+def interface_towards(address: str) -> str:
     """Name of the interface that leads to `address`; nothing is sent."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((address, 9))
-        own = probe.getsockname()[0]
+        local = probe.getsockname()[0]
     for name, entries in psutil.net_if_addrs().items():
-        if any(entry.address == own for entry in entries):
+        if any(entry.address == local for entry in entries):
             return name
     raise OSError(
-        f"no interface of this host has the address {own} that leads to {address}; "
+        f"no interface of this host has the address {local} that leads to {address}; "
         "name one in the site file: network_interfaces"
     )
 

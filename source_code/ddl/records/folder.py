@@ -30,6 +30,7 @@ This module is imported by every rank before its script, so it needs the standar
 
 import contextlib
 import errno
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,88 +49,88 @@ class RunFolder:
     path: Path
 
     @property
-    def job(self):
+    def job(self) -> Path:
         return self.path / "job.json"
 
     @property
-    def command(self):
+    def command(self) -> Path:
         return self.path / "command.sh"
 
     @property
-    def launcher(self):
+    def launcher(self) -> Path:
         return self.path / "launcher.jsonl"
 
     @property
-    def launcher_log(self):
+    def launcher_log(self) -> Path:
         return self.path / "launcher.log"
 
     @property
-    def events(self):
+    def events(self) -> Path:
         return self.path / "events.jsonl"
 
     @property
-    def result(self):
+    def result(self) -> Path:
         return self.path / "result.json"
 
     @property
-    def weights(self):
+    def weights(self) -> Path:
         return self.path / "weights.npz"
 
     @property
-    def reserve(self):
+    def reserve(self) -> Path:
         return self.path / "reserve"
 
     @property
-    def requeue(self):
+    def requeue(self) -> Path:
         return self.path / "requeue"
 
     @property
-    def dismissed(self):
+    def dismissed(self) -> Path:
         return self.path / "dismissed"
 
     @property
-    def rendezvous(self):
+    def rendezvous(self) -> Path:
         return self.path / "rendezvous.json"
 
-    def rank(self, rank):
+    def rank(self, rank: int) -> Path:
         return self.path / f"rank-{rank}.json"
 
-    def exit(self, rank):
+    def exit(self, rank: int) -> Path:
         return self.path / f"exit-{rank}.json"
 
-    def log(self, rank):
+    def log(self, rank: int) -> Path:
         return self.path / f"rank-{rank}.log"
 
-    def error(self, rank):
+    def error(self, rank: int) -> Path:
         return self.path / f"error-{rank}.json"
 
-    def stack(self, rank):
+    def stack(self, rank: int) -> Path:
         return self.path / f"stack-{rank}.txt"
 
-    def witness(self, rank):
+    def witness(self, rank: int) -> Path:
         return self.path / f"witness-{rank}.jsonl"
 
     # ------------------------------------------------------------ writing
     # All of it raises `StorageError`; where the disk is full, once `reserve` has been given up.
 
-    def write_text(self, path, text):
+    def write_text(self, path: Path, text: str) -> None:
         """Write one file of this folder whole or not at all."""
         self._keep(path, lambda: files.write(path, text))
 
-    def write_json(self, path, mapping):
+    def write_json(self, path: Path, mapping: Mapping) -> None:
         """Write one JSON file of this folder whole or not at all."""
         self._keep(path, lambda: write_json(path, mapping))
 
-    def append(self, path, mapping):
+    def append(self, path: Path, mapping: Mapping) -> None:
         """Append one line to a JSON-lines file of this folder."""
         self._keep(path, lambda: append_json_line(path, mapping))
 
-    def set_aside(self):
+    def set_aside(self) -> None:
         """Keep some room, as far as there is any, for the last records of a run on a full disk."""
         with contextlib.suppress(OSError):
             self.reserve.write_bytes(bytes(RESERVE_BYTES))
 
-    def give_up_reserve(self):
+    def give_up_reserve(self) -> bool:
         """Free the room that `set_aside` keeps; return whether there was any."""
         try:
             self.reserve.unlink()
@@ -137,7 +138,7 @@ class RunFolder:
             return False
         return True
 
-    def _keep(self, path, write):
+    def _keep(self, path: Path, write: Callable[[], object]) -> None:
         try:
             try:
                 write()
@@ -156,24 +157,17 @@ RESERVE_BYTES = 64 * 1024
 class StorageError(CourseError, OSError):
     """A run's folder cannot be written (or read): where, why, and what to do.
 
-    Parameters
-    ----------
-    error : OSError
-        What the system said.
-    path : Path
-        What was to be written.
-    doing : str
-        What could not be done to it.
+    `error` is what the system said, `path` what was to be written, `doing` what could not be done to it.
     """
 
-    def __init__(self, error, path, doing="written"):
+    def __init__(self, error: OSError, path: str | Path, doing: str = "written") -> None:
         super().__init__(
             f"{path} cannot be {doing}: {error.strerror or error}. {_way_out(error)} (runs are kept in {runs_dir()})"
         )
         self.errno = error.errno
 
 
-def _way_out(error):
+def _way_out(error: OSError) -> str:
     if error.errno in FULL:
         return "Free some space there, or set DDL_RUNS_DIR to a folder on another disk"
     if error.errno == errno.EROFS:
@@ -185,22 +179,15 @@ def _way_out(error):
     return "Set DDL_RUNS_DIR to a folder that can be used"
 
 
-def processes_of(job):
+def processes_of(job: Mapping) -> int:
     """How many ranks a run has, from its ``job.json``; one recorded long ago says its workers."""
     return job.get("processes", job.get("workers", 0))
 
 
-def start_of(folder):
+def start_of(folder: RunFolder) -> float | None:
     """When a run began, in seconds since the epoch: its launch, or after a queue its first rank.
 
-    Parameters
-    ----------
-    folder : RunFolder
-
-    Returns
-    -------
-    float or None
-        None where nothing has begun.
+    None where nothing has begun.
     """
     job = read_json(folder.job) or {}
     if job.get("site", {}).get("scheduler") == "slurm":
@@ -208,7 +195,7 @@ def start_of(folder):
     return job.get("created")
 
 
-def stack_of(path):
+def stack_of(path: str | Path) -> str:
     """Return the main thread's frames in a rank's stack dump, from the script's own down.
 
     The innermost frame comes first; empty where the rank left no dump.

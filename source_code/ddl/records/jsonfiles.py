@@ -4,7 +4,9 @@ import errno
 import json
 import math
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from ddl.errors import CourseError
 from ddl.records import files
@@ -29,7 +31,7 @@ class DamagedFile(CourseError, ValueError):
     """A file that is there, and does not hold what it should: empty, cut off, overwritten."""
 
 
-def is_full(path):
+def is_full(path: Path) -> bool:
     """Whether the disk that holds `path` has no room left: less than a record takes."""
     try:
         disk = os.statvfs(path)
@@ -38,7 +40,7 @@ def is_full(path):
     return disk.f_bavail * disk.f_frsize < 4096 or bool(disk.f_files and not disk.f_favail)
 
 
-def _finite(value):
+def _finite(value: Any) -> Any:
     """Replace NaN and infinities by None, and NumPy scalars by Python's: strict JSON."""
     if isinstance(value, dict):
         return {str(key): _finite(item) for key, item in value.items()}
@@ -55,19 +57,15 @@ def _finite(value):
     return value
 
 
-def write_json(path, mapping):
+def write_json(path: str | Path, mapping: Mapping) -> None:
     """Write `mapping` to `path` whole or not at all: a reader never sees half a file."""
     files.write(path, json.dumps(_finite(mapping), indent=1, allow_nan=False) + "\n")
 
 
-def read_json(path, needs=None):
+def read_json(path: str | Path, needs: Mapping[str, Any] | None = None) -> dict | None:
     """Return the object in `path`, or None while the file is not there.
 
-    Parameters
-    ----------
-    path : Path
-    needs : dict from str to type, optional
-        Keys that it must have.
+    `needs` are keys that it must have, with their types.
 
     Raises
     ------
@@ -89,7 +87,7 @@ def read_json(path, needs=None):
     return value
 
 
-def _lacks(value, needs):
+def _lacks(value: object, needs: Mapping[str, Any]) -> str:
     """Say what an object should have and has not; empty where nothing is missing."""
     if not isinstance(value, dict):
         return "not a JSON object"
@@ -99,7 +97,7 @@ def _lacks(value, needs):
     return f"without a proper {' and '.join(wrong)}" if wrong else ""
 
 
-def append_json_line(path, mapping):
+def append_json_line(path: str | Path, mapping: Mapping) -> None:
     """Append one line in a single write, so that a reader never sees two lines mixed.
 
     A line that the disk has room for only in part is taken back, before the error is raised.
@@ -108,7 +106,7 @@ def append_json_line(path, mapping):
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
         end = os.fstat(descriptor).st_size
-        if (written := os.write(descriptor, line)) < len(line):
+        if os.write(descriptor, line) < len(line):
             os.ftruncate(descriptor, end)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
     finally:
@@ -119,26 +117,21 @@ class JsonLines:
     """The objects in a file of JSON lines that grows: each look reads on where the last one ended.
 
     A last line that is still being written is left for the next look. A damaged one is left out,
-    and counted.
-
-    Parameters
-    ----------
-    path : Path
-    needs : dict from str to type, optional
-        Keys that a line must have, or it is damaged.
+    and counted; so is one without the keys that it `needs`, of their types.
     """
 
-    def __init__(self, path, needs=None):
+    def __init__(self, path: str | Path, needs: Mapping[str, Any] | None = None) -> None:
         self.path = Path(path)
         self._needs = needs or {}
         self._start_over()
 
-    def _start_over(self):
-        self.read = []
+    def _start_over(self) -> None:
+        self.read: list[dict] = []
         self.damaged = 0
-        self._file, self._offset = None, 0
+        self._file: int | None = None
+        self._offset = 0
 
-    def look(self):
+    def look(self) -> list[dict]:
         """Return all objects so far: the same list each time, grown."""
         try:
             with open(self.path, "rb") as file:
@@ -169,6 +162,6 @@ class JsonLines:
         return self.read
 
 
-def read_json_lines(path, needs=None):
+def read_json_lines(path: str | Path, needs: Mapping[str, Any] | None = None) -> list[dict]:
     """Return the complete, undamaged lines of `path` as objects; see `JsonLines`."""
     return JsonLines(path, needs).look()

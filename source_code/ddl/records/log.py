@@ -7,6 +7,9 @@ import io
 import os
 import re
 import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 from ddl.records.jsonfiles import FULL
 
@@ -25,7 +28,7 @@ MOVES = re.compile(rb"[\r\b\0\x1b]")  # what makes a line other than its bytes
 class _Tolerant(io.FileIO):
     """A descriptor whose disk may be full: what finds no room is dropped, and the writer goes on."""
 
-    def write(self, data):
+    def write(self, data: Any) -> int:
         try:
             return super().write(data)
         except OSError as error:
@@ -34,7 +37,7 @@ class _Tolerant(io.FileIO):
             return len(data)
 
 
-def keep_writing():
+def keep_writing() -> None:
     """Make this process' own output go out at once, and outlive a full disk.
 
     What is printed just before ``os._exit`` or a crash is then there, too.
@@ -45,7 +48,7 @@ def keep_writing():
         stream = io.TextIOWrapper(
             _Tolerant(descriptor, "w", closefd=False), write_through=True, encoding=old.encoding, errors=old.errors
         )
-        stream.mode = "w"
+        stream.mode = "w"  # type: ignore[misc]  # a plain attribute here, as the interpreter sets it
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
 
@@ -58,29 +61,29 @@ class LogTail:
 
     Parameters
     ----------
-    path : Path
-    last_bytes : int, optional
+    path
+    last_bytes
         Never read more than that at a look, and pass over what came before; by default all is read.
 
     Attributes
     ----------
-    current : str
+    current
         The last line, which has no end yet.
     """
 
-    def __init__(self, path, last_bytes=None):
+    def __init__(self, path: Path, last_bytes: int | None = None) -> None:
         self._path = path
         self._last_bytes = last_bytes
         self._offset = 0
         self._line = _Line()
         self.current = ""
 
-    def lines(self, before=None):
+    def lines(self, before: int | None = None) -> Iterator[str]:
         """Yield the lines that have come to their end since the last look.
 
         Parameters
         ----------
-        before : int, optional
+        before
             Read no further than this offset in bytes.
         """
         try:
@@ -102,7 +105,7 @@ class LogTail:
                 self._line.draw(rest)
         self.current = self._line.text()
 
-    def take_current(self):
+    def take_current(self) -> str:
         """Return the line without an end as if it had come to it: no more is expected."""
         text, self.current = self._line.end(), ""
         return text
@@ -111,23 +114,24 @@ class LogTail:
 class _Line:
     """One line of a terminal, with its cursor."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._bytes = b""  # not drawn yet
-        self._text, self._cursor = [], 0
+        self._text: list[str] = []
+        self._cursor = 0
 
-    def draw(self, data):
+    def draw(self, data: bytes) -> "_Line":
         self._bytes += data
         if len(self._bytes) > CHUNK_BYTES:  # a line without end, or a bar that is redrawn for ever
             self.text()
         return self
 
-    def text(self):
+    def text(self) -> str:
         """What stands on the line now; half a character or escape at its end is still to come."""
         cut = _incomplete(self._bytes)
         self._draw(len(self._bytes) - cut)
         return "".join(self._text).rstrip()
 
-    def end(self):
+    def end(self) -> str:
         """Return the line, and begin the next one."""
         if not self._text and not MOVES.search(self._bytes):  # nearly always
             text, self._bytes = self._bytes.decode(errors="replace").rstrip(), b""
@@ -137,7 +141,7 @@ class _Line:
         self._text, self._cursor = [], 0
         return text
 
-    def _draw(self, count):
+    def _draw(self, count: int) -> None:
         data, self._bytes = self._bytes[:count], self._bytes[count:]
         text = ESCAPES.sub("", ERASE.sub("\0", data.decode(errors="replace")))
         for part in re.split("([\r\b\0])", text):
@@ -153,7 +157,7 @@ class _Line:
                 self._cursor += len(part)
 
 
-def _incomplete(data):
+def _incomplete(data: bytes) -> int:
     """How many bytes at the end belong to a character or an escape that is not whole yet."""
     if at := re.search(rb"\x1b(\[[0-?]*[ -/]*)?$", data[-32:]):
         return len(data[-32:]) - at.start()
@@ -166,14 +170,12 @@ def _incomplete(data):
     return 0
 
 
-def last_lines(path, count=8, before=None):
+def last_lines(path: Path, count: int = 8, before: int | None = None) -> list[str]:
     """Return the last lines of a log that say something, as a list; what it ends with included.
 
     Parameters
     ----------
-    path : Path
-    count : int
-    before : int, optional
+    before
         Look at what stands before this offset in bytes only.
     """
     tail = LogTail(path, last_bytes=TAIL_BYTES)

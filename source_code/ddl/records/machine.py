@@ -9,6 +9,9 @@ import shutil
 import subprocess
 from importlib import metadata
 from pathlib import Path
+from typing import Any
+
+import ddl
 
 __all__ = [
     "available_bytes",
@@ -31,7 +34,7 @@ MARKS = {  # of a container that this process may be in: variables, files
 }
 
 
-def usable_cores():
+def usable_cores() -> int:
     """Number of processor cores that this process may use: affinity, cgroup and Slurm counted."""
     cores = len(os.sched_getaffinity(0))
     given = os.environ.get("SLURM_CPUS_ON_NODE", "")  # not every Slurm enforces what it gives
@@ -46,7 +49,7 @@ def usable_cores():
     return cores
 
 
-def cores_of_host(hosts):
+def cores_of_host(hosts: int) -> int:
     """Cores that each of several hosts made on this machine counts as its own.
 
     Its share, or two where that is less: ranks then take turns on them, and each host still holds
@@ -55,7 +58,7 @@ def cores_of_host(hosts):
     return max(2, usable_cores() // max(1, hosts))
 
 
-def available_bytes():
+def available_bytes() -> int:
     """Memory that can still be taken, by this machine's count and by the control group's limit."""
     import psutil
 
@@ -72,13 +75,13 @@ def available_bytes():
     return min(free, left + (int(cache[1]) if cache else 0))  # cached files give way
 
 
-def threads_per_rank():
+def threads_per_rank() -> int:
     """Number of threads that TensorFlow computes with in this process, as records state it."""
     return int(os.environ.get("TF_NUM_INTRAOP_THREADS") or usable_cores())
 
 
 @functools.cache
-def gpu_names():
+def gpu_names() -> tuple[str, ...]:
     """Names of the GPUs that this process may use, as ``nvidia-smi -L`` lists them."""
     if not shutil.which("nvidia-smi"):
         return ()
@@ -93,19 +96,19 @@ def gpu_names():
     return tuple(names if visible is None else names[: len(visible)])
 
 
-def gpu_numbers():
+def gpu_numbers() -> list[str]:
     """The GPUs that this process may use, as ``CUDA_VISIBLE_DEVICES`` names them."""
     count = len(gpu_names())  # asked, and kept, before a rank narrows what it sees
     visible = _visible_devices()
     return [str(number) for number in range(count)] if visible is None else visible
 
 
-def _visible_devices():
+def _visible_devices() -> list[str] | None:
     said = os.environ.get("CUDA_VISIBLE_DEVICES")
     return None if said is None else [name.strip() for name in said.split(",") if name.strip()]
 
 
-def container_around():
+def container_around() -> str:
     """The kind of container that this process is in; empty outside of any."""
     for kind, (names, files) in MARKS.items():
         if any(map(os.environ.get, names)) or any(Path(file).exists() for file in files):
@@ -113,7 +116,7 @@ def container_around():
     return ""
 
 
-def host_name():
+def host_name() -> str:
     """What this host is called: Slurm's name of the node in a job, else the host's own.
 
     Each host made on this machine (`ddl.rank.hosts`) has a name of its own.
@@ -121,7 +124,7 @@ def host_name():
     return os.environ.get("SLURMD_NODENAME") or platform.node()
 
 
-def hardware():
+def hardware() -> dict[str, Any]:
     """Describe this host: name, processor, usable cores, memory in GiB, GPUs."""
     processor = platform.processor() or platform.machine()
     for line in _lines("/proc/cpuinfo"):
@@ -138,28 +141,27 @@ def hardware():
     }
 
 
-def _lines(path):
+def _lines(path: str) -> list[str]:
     try:
         return Path(path).read_text().splitlines()
     except OSError:
         return []
 
 
-def versions():
+def versions() -> dict[str, str | None]:
     """Versions of what a result depends on, without importing any of it."""
-    found = {"python": platform.python_version()}
+    found: dict[str, str | None] = {"python": platform.python_version()}
     names = {
         "tensorflow": ("tensorflow", "tensorflow-cpu"),
         "horovod": ("horovod",),
         "tensorflow_addons": ("tensorflow-addons",),
-        "ddl": ("ddl-course",),
     }
     for key, distributions in names.items():
         found[key] = next(filter(None, map(_version, distributions)), None)
-    return found
+    return found | {"ddl": ddl.__version__}  # on PYTHONPATH alone, as in a container, it is not installed
 
 
-def _version(distribution):
+def _version(distribution: str) -> str | None:
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:

@@ -4,7 +4,9 @@ import contextlib
 import os
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from ddl.records.folder import RunFolder, StorageError
 from ddl.records.jsonfiles import append_json_line, read_json
@@ -19,12 +21,12 @@ class Recorder:
     under plain ``python`` or ``horovodrun``. Make one on rank 0 only.
     """
 
-    def __init__(self, folder=None):
+    def __init__(self, folder: str | Path | None = None) -> None:
         folder = folder or os.environ.get("DDL_RUN_DIR")
         self.folder = RunFolder(Path(folder)) if folder else None
         self._lost = 0  # events since the last one that could be written
 
-    def event(self, name, **fields):
+    def event(self, name: str, **fields: Any) -> None:
         """Append ``{"event": name, "time": now, **fields}`` to ``events.jsonl``.
 
         Where it cannot be written, as on a full disk, the training goes on without it: the rank's
@@ -34,24 +36,24 @@ class Recorder:
             return
         try:
             if self._lost:
-                self._append("note", message=f"{self._lost} records could not be written meanwhile")
+                self._append(self.folder, "note", message=f"{self._lost} records could not be written meanwhile")
                 self._lost = 0
-            self._append(name, **fields)
+            self._append(self.folder, name, **fields)
         except OSError as error:
             if not self._lost:
-                self._complain(error)
+                self._complain(self.folder, error)
             self._lost += 1
 
-    def _append(self, name, **fields):
-        append_json_line(self.folder.events, {"event": name, "time": time.time(), **fields})
+    def _append(self, folder: RunFolder, name: str, **fields: Any) -> None:
+        append_json_line(folder.events, {"event": name, "time": time.time(), **fields})
 
-    def _complain(self, error):
-        said = f"{StorageError(error, self.folder.events)}. The training goes on, and records of it are lost"
+    def _complain(self, folder: RunFolder, error: OSError) -> None:
+        said = f"{StorageError(error, folder.events)}. The training goes on, and records of it are lost"
         print(said, file=sys.stderr, flush=True)
         with contextlib.suppress(StorageError):
-            self.folder.append(self.folder.events, {"event": "note", "time": time.time(), "message": said})
+            folder.append(folder.events, {"event": "note", "time": time.time(), "message": said})
 
-    def result(self, mapping):
+    def result(self, mapping: Mapping) -> None:
         """Write ``result.json``, with the run's id and name added from its job."""
         if self.folder:
             job = read_json(self.folder.job) or {}

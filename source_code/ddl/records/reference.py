@@ -1,5 +1,7 @@
 """Results recorded earlier and kept with the course."""
 
+from typing import Any
+
 from ddl.records.jsonfiles import DamagedFile, JsonLines
 from ddl.records.paths import reference_dir
 
@@ -12,35 +14,28 @@ class Recorded:
     recorded = True
     state = "done"
 
-    def __init__(self, result):
+    def __init__(self, result: dict) -> None:
         self.result = result
         self.id = result.get("id")
         self.name = result["name"]
 
     @property
-    def history(self):
+    def history(self) -> Any:
         """The run's evaluations, one row each, as a pandas data frame."""
         import pandas
 
         return pandas.DataFrame(self.result["history"])
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         accuracy = self.result.get("test_accuracy")
-        accuracy = "diverged" if accuracy is None else f"held-out accuracy {accuracy:.1%}"
-        return f"<recorded {self.name}, seed {self.result.get('seed')}: {accuracy}>"
+        reached = "diverged" if accuracy is None else f"held-out accuracy {accuracy:.1%}"
+        return f"<recorded {self.name}, seed {self.result.get('seed')}: {reached}>"
 
 
-def recorded(name):
+def recorded(name: str) -> list[Recorded]:
     """Return the runs kept in ``results/reference/<name>.jsonl``.
 
-    Parameters
-    ----------
-    name : str
-        For example ``"convergence-cifar10"``.
-
-    Returns
-    -------
-    list of Recorded
+    `name` is for example ``"convergence-cifar10"``.
 
     Raises
     ------

@@ -4,6 +4,7 @@ Bandwidths are nominal ones, in GB/s (10^9 bytes a second) and PER DIRECTION: wh
 for. No program reaches all of it.
 """
 
+import itertools
 import math
 from collections import Counter, deque
 from dataclasses import dataclass, field
@@ -592,7 +593,7 @@ def _other(link, end):
 
 
 def _pairs(stops):
-    return list(zip(stops, stops[1:], strict=False))
+    return list(itertools.pairwise(stops))
 
 
 def _nvlink_hop(a, b, links):

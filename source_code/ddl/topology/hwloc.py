@@ -246,7 +246,7 @@ class _Reader:
             kind = element.attributes["type"]
             if kind == "Bridge" and self.attribute(element, "bridge_type") not in ("0-1", "1-1"):
                 self.fail(element, "bridge_type=0-1 (host to PCI) or 1-1 (PCI to PCI) was expected")
-            if kind == "PCIDev" or kind == "Bridge" and "pci_busid" in element.attributes:
+            if kind == "PCIDev" or (kind == "Bridge" and "pci_busid" in element.attributes):
                 yield self.function(element, above, numas)
 
     def function(self, element, above, numas):

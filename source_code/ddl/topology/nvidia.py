@@ -352,14 +352,14 @@ def _numas(matrix):
     notes, by_threads = [], {}
     for name, own in matrix.threads.items():
         by_threads.setdefault(own, []).append(name)
-    for own, names in sorted(by_threads.items()):
+    for _, names in sorted(by_threads.items()):
         known = sorted({near[name] for name in names if name in near})
         open_ = [name for name in names if name not in matrix.numas]
         if open_ and not known:
             known = [next(number for number in range(len(matrix.names) + 1) if number not in near.values())]
             notes = ["the matrix does not tell the number of each NUMA node: those are counted"]
         near |= {name: known[0] for name in open_ if len(known) == 1}
-    threads = {numa: () for numa in near.values()}
+    threads = dict.fromkeys(near.values(), ())
     for name in reversed([name for name in matrix.threads if name in near]):
         threads[near[name]] = matrix.threads[name]
     found = True

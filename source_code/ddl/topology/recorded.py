@@ -43,15 +43,15 @@ TABLES = {
     "nvlink": {"a": list, "b": list, "count": int, "generation": int},
     "network": {"kind": str, "nics": int, "gbit_per_s": float},
 }
+DEVICES = ("root", "switch", "gpu", "nic", "nvswitch", "disk", "other")
 NEEDED = {
     "socket": {"cores"},
     "cache": {"level", "kib"},
     "socket_link": {"a", "b", "kind"},
-    **dict.fromkeys(("root", "switch", "gpu", "nic", "nvswitch", "disk", "other"), {"name"}),
+    **{kind: {"name"} for kind in DEVICES},
     "nvlink": {"a", "b"},
     "network": {"kind", "nics", "gbit_per_s"},
 }
-DEVICES = ("root", "switch", "gpu", "nic", "nvswitch", "disk", "other")
 TOP = {"title": str, "sources": list, "notes": list, "all": dict, "network": dict}
 
 

@@ -13,10 +13,10 @@ from ddl.records.machine import available_bytes
 from ddl.training.options import Integer, Number
 
 __all__ = [
-    "BenchError",
     "DEFAULT_SIZES",
     "FLAT",
     "VARIANTS",
+    "BenchError",
     "add_options",
     "address",
     "interface_of",

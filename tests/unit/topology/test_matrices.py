@@ -4,6 +4,7 @@ import codecs
 from dataclasses import dataclass, field
 
 import pytest
+
 from ddl import topology
 from ddl.plot.topology import plot_topology
 from ddl.topology import TopologyError, nvidia
@@ -153,7 +154,7 @@ MACHINES = {
         switch=True,
     ),
     "AMD host with four nodes a socket": Machine(
-        gpus(4) + ("mlx5_0", "mlx5_1"),
+        (*gpus(4), "mlx5_0", "mlx5_1"),
         rows(every(4, "NV4"), "SYS PXB SYS SYS", "SYS SYS SYS PXB SYS"),
         (("48-63,176-191", "3"), ("16-31,144-159", "1"), ("112-127,240-255", "7"), ("80-95,208-223", "5")),
         (3, 1, 7, 5, 1, 5),
@@ -189,7 +190,7 @@ MACHINES = {
         ("GPU0", "GPU1", "NIC0", "NIC1"), "SYS\nNODE SYS\nNODE SYS PIX", (("0-7", "2"), ("8-15", "3")), (2, 3, 2, 2)
     ),
     "Grace Blackwell, whose GPUs' memory is nodes as well": Machine(
-        gpus(4) + ("mlx5_0",),
+        (*gpus(4), "mlx5_0"),
         rows(every(4, "NV18"), "SYS SYS NODE NODE"),
         (("0-71", "0,2-17"),) * 2 + (("72-143", "1,18-33"),) * 2,
         (0, 0, 1, 1, 1),

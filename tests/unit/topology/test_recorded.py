@@ -4,6 +4,7 @@ import math
 from pathlib import Path
 
 import pytest
+
 from ddl import cli, topology
 from ddl.plot.topology import plot_links, plot_topology
 from ddl.topology import TopologyError, link, recorded
@@ -146,7 +147,7 @@ def test_links_have_figures_per_direction_and_sources():
 def test_figures_of_machines_say_what_they_show(name):
     machine = topology.load(name)
     picture = plot_topology(machine)
-    assert machine.title in picture.alt and "8 GPUs" in picture.alt or name == "pcie-4gpu"
+    assert (machine.title in picture.alt and "8 GPUs" in picture.alt) or name == "pcie-4gpu"
     texts = [text.get_text() for text in picture.axes[0].texts]
     for gpu in machine.gpus:
         assert any(text.startswith(gpu.name) for text in texts)

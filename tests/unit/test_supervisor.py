@@ -1,0 +1,115 @@
+"""Reasons to end a run early; the programs that it is built into run in tests/launch."""
+
+import queue
+import signal
+import time
+from types import SimpleNamespace
+
+import psutil
+import pytest
+
+from ddl.rank import supervisor
+from ddl.records.folder import RunFolder
+from ddl.records.jsonfiles import read_json, write_json
+
+INSIDE = "File /env/horovod/ops.py, line 1 in allreduce\nFile /course/script.py, line 2 in main"
+
+
+class Recording(supervisor.Supervisor):
+    """Has no processes, and says what would happen to them."""
+
+    grace_s = 0.0
+
+    def __init__(self):
+        self.happened = queue.Queue()
+        super().__init__()
+
+    def terminate(self):
+        self.happened.put("terminate")
+
+    def kill(self):
+        self.happened.put("kill")
+
+    def diagnose(self, reason):
+        return {"found": reason}
+
+
+@pytest.fixture
+def supervise(tmp_path, monkeypatch):
+    """Return a function that makes a supervisor, whose signals are handled by nobody else."""
+    monkeypatch.setenv("DDL_RUN_ID", "r1")
+    monkeypatch.setenv("DDL_RUN_DIR", str(tmp_path))
+    monkeypatch.delenv("DDL_LIFELINE", raising=False)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield Recording
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def ended(one):
+    return [one.happened.get(timeout=30) for _ in range(2)]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_request_to_stop_ends_the_processes(supervise, number):
+    one = supervise()
+    signal.raise_signal(number)
+    assert ended(one) == ["terminate", "kill"]
+    assert (one.reason, one.details) == (number.name, {})
+
+
+def test_the_first_reason_counts(supervise):
+    one = supervise()
+    one.end("absent", missing=[1])
+    one.end("launcher gone")
+    assert (one.reason, one.details) == ("absent", {"missing": [1]})
+
+
+def test_a_time_limit_counts_from_the_start(supervise):
+    one = supervise()
+    one.limit(60, started=time.time() - 61)
+    assert ended(one) == ["terminate", "kill"]
+    assert (one.reason, one.details) == ("timeout", {"timeout_s": 60, "found": "timeout"})
+
+
+def test_ranks_that_never_joined_their_cluster_are_named(supervise, monkeypatch, tmp_path):
+    folder = RunFolder(tmp_path)
+    write_json(folder.job, {"cluster": "multi_worker", "workers": 3, "parameter_servers": 0})
+    write_json(folder.exit(2), {"rank": 2})
+    monkeypatch.setattr(supervisor.cluster, "first_absent", lambda folder, roles: [1, 2])
+    one = supervise()
+    one.watch_cluster()
+    assert ended(one) == ["terminate", "kill"]
+    assert (one.reason, one.details) == ("absent", {"missing": [1, 2], "gone": [2], "found": "absent"})
+
+
+def test_how_a_rank_ended_is_recorded_as_a_shell_would_say_it(supervise, tmp_path):
+    supervise().record_exit(3, -signal.SIGKILL, host="n1")
+    record = read_json(RunFolder(tmp_path).exit(3))
+    assert (record["rank"], record["code"], record["host"]) == (3, 137, "n1")
+
+
+@pytest.mark.parametrize(
+    "used_s, stack, answer",
+    [(0.01, INSIDE, True), (0.01, INSIDE.split("\n")[1], False), (0.45, INSIDE, False), (None, INSIDE, False)],
+)
+def test_a_rank_waits_that_is_idle_inside_horovod(monkeypatch, used_s, stack, answer):
+    sent = []
+
+    class Rank:
+        def __init__(self, pid):
+            if used_s is None:
+                raise psutil.NoSuchProcess(pid)
+            self.used_s = iter((7.0, 7.0 + used_s))
+
+        def send_signal(self, number):
+            sent.append(number)
+
+        def cpu_times(self):
+            return SimpleNamespace(user=next(self.used_s), system=1.0)
+
+    monkeypatch.setattr(psutil, "Process", Rank)
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(supervisor, "stack_of", lambda path: stack)
+    assert supervisor.waits(4711, "stack-0.txt") is answer
+    assert sent == ([] if used_s is None else [signal.SIGUSR1])
