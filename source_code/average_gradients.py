@@ -31,24 +31,21 @@ def parse(arguments=None):
 
 
 if __name__ == "__main__":
-    parse()  # wrong options end here: what is imported below takes seconds
+    config = parse()  # before the slow imports: a wrong option is refused at once
 
-import sys
 import time
 
 import horovod.tensorflow as hvd
 import tensorflow as tf
 
 from ddl.analysis.descent import generated
-from ddl.records.machine import hardware, versions
 from ddl.records.recorder import Recorder
+from ddl.training.journal import provenance
 
-REPEATS = 40  # of each all-reduce that is timed: the fastest is the least disturbed by others
+REPEATS = 40  # of each timed all-reduce: the fastest is the least disturbed
 
 
-def main(arguments=None):
-    config = parse(arguments)
-
+def main(config):
     # Horovod: initialise, and pin each rank to one GPU, where there are any.
     hvd.init()
     rank, ranks = hvd.rank(), hvd.size()
@@ -56,7 +53,7 @@ def main(arguments=None):
     if gpus:
         tf.config.set_visible_devices(gpus[hvd.local_rank() % len(gpus)], "GPU")
 
-    # Horovod: shard. A rank without a point would have no gradient to bring.
+    # Horovod: shard. A rank without a point would have no gradient.
     if config.points < ranks:
         raise SystemExit(
             f"average_gradients.py: {config.points} points are too few for {ranks} "
@@ -65,6 +62,7 @@ def main(arguments=None):
     x, y = generated(config.points, config.noise, config.seed)[rank::ranks].T
 
     m = tf.Variable(config.weight, dtype=tf.float64)
+    # Horovod: write on rank 0 only.
     if rank == 0:
         recorder = Recorder()
         recorder.event("start", steps=config.steps, world=ranks)
@@ -74,7 +72,7 @@ def main(arguments=None):
             loss = tf.reduce_mean(tf.square(y - m * x))
         own = tape.gradient(loss, m)
 
-        # Horovod: average. Each rank counts the same, however many points it has.
+        # Horovod: average. Each rank's gradient weighs the same, however many points it has.
         average = hvd.allreduce(own, op=hvd.Average, name="gradient")
         everyones = hvd.allgather(tf.reshape(own, [1]), name="gradients").numpy().tolist()
 
@@ -88,25 +86,16 @@ def main(arguments=None):
     if rank == 0:
         print(f"{ranks} ranks, {config.steps} steps: the weight is {weights[0]:.6f}", flush=True)
         recorder.result(
-            {
-                "script": "average_gradients.py",
-                "argv": sys.argv[1:],
-                "config": vars(config),
-                "ranks": ranks,
-                "weights": weights,
-                "all_reduce_seconds": measured,
-                "hardware": hardware(),
-                "versions": versions(),
-            }
+            {**provenance(), "config": vars(config), "ranks": ranks, "weights": weights, "all_reduce_seconds": measured}
         )
 
 
 def all_reduce_seconds(size_bytes):
-    """Return the least time of an all-reduce of so many bytes, as this rank sees it."""
+    """Return the shortest time of an all-reduce of so many bytes, as this rank sees it."""
     values = tf.ones([size_bytes // 4])
     taken = []
     for _ in range(REPEATS):
-        hvd.allreduce(tf.zeros([1]), name="ready")  # so that no rank waits for another's start
+        hvd.allreduce(tf.zeros([1]), name="ready")  # so that no rank's start is waited for
         start = time.perf_counter()
         hvd.allreduce(values, op=hvd.Sum, name=f"timed.{size_bytes}").numpy()
         taken.append(time.perf_counter() - start)
@@ -114,4 +103,4 @@ def all_reduce_seconds(size_bytes):
 
 
 if __name__ == "__main__":
-    main()
+    main(config)

@@ -8,8 +8,8 @@
 Under Horovod it times Horovod's operations, with whatever carries them: Gloo, MPI, or NCCL on GPUs.
 In a cluster of tf.distribute (--cluster multi_worker) it times that library's collectives.
 
-Before each repetition all ranks wait for each other; it took as long as its slowest rank says. The
-first ones, which open connections and build graphs, are not kept. All sizes take turns, so that
+Before each repetition all ranks wait for each other; its time is that of the slowest. The first
+repetitions, which open connections and build graphs, are not kept. All sizes take turns, so that
 what else the machine is doing hits all alike. A size is that of the result: each of N ranks brings
 1/N of an all-gather's, as the nccl-tests count it.
 """
@@ -42,7 +42,7 @@ def parse(arguments=None):
 
 
 if __name__ == "__main__":
-    parse()  # wrong options end here: what is imported below takes seconds
+    config = parse()  # before the slow imports: a wrong option is refused at once
 
 import os
 import sys
@@ -51,7 +51,6 @@ import time
 import tensorflow as tf
 
 from ddl.rank import cluster
-from ddl.records.machine import hardware, threads_per_rank, versions
 from ddl.records.recorder import Recorder
 from ddl.training.bench import (
     BenchError,
@@ -63,75 +62,76 @@ from ddl.training.bench import (
     sizes,
     timing,
 )
+from ddl.training.journal import provenance
 
 TURNS = 3  # of each size; one repetition at the beginning of a turn is not kept
 
 
-def main(arguments=None):
-    config = parse(arguments)
+def main(config):
     to_measure = sizes(config)
     settings = nccl_settings(config.nccl)
     os.environ.update(settings)  # NCCL reads them when it is first used
     library = TFDistribute(config) if os.environ.get("TF_CONFIG") else Horovod(config)
     refuse_what_does_not_fit(max(to_measure), library.COPIES, library.local_ranks)
-
-    recorder = Recorder() if library.rank == 0 else None
-    points = [
-        (operation, size)
+    messages = [
+        Message(library, operation, size)
         for operation in config.operations
         for size in dict.fromkeys(whole(operation, size, library.ranks) for size in to_measure)
     ]
+
+    recorder = Recorder() if library.rank == 0 else None
     if recorder:
-        recorder.event("start", steps=TURNS * len(points), world=library.ranks)
-        if settings and library.backend != "nccl":
-            recorder.event("note", message=f"settings of NCCL change nothing here: {library.backend} carries the bytes")
-        if library.ranks == 1:
-            recorder.event(
-                "note",
-                message="on one rank nothing travels: what is timed is what "
-                "the library does with a message all the same",
-            )
-        print(f"{library.name}, {library.backend}, {library.ranks} ranks: {library.transport}", flush=True)
-    messages = [Message(library, *point) for point in points]
+        recorder.event("start", steps=TURNS * len(messages), world=library.ranks)
+        announce(recorder, library, settings)
     for turn in range(TURNS):
         for step, message in enumerate(messages, start=1 + turn * len(messages)):
             message.take(turn, config)
             if recorder:
                 recorder.event("step", step=step, operation=message.operation, size_bytes=message.size_bytes)
-    measured = [message.measured() for message in messages]
-    for point in measured if recorder else ():
+    points = [message.measured() for message in messages]
+    if not recorder:
+        return
+
+    for point in points:
         print(
             f"{point['operation']} {point['size_bytes']:,} bytes: "
             f"{1e6 * point['seconds']['median']:,.1f} µs, median of {point['repeats']}",
             flush=True,
         )
-    if recorder:
-        recorder.result(
-            {
-                "script": "bench_allreduce.py",
-                "argv": sys.argv[1:],
-                "config": vars(config),
-                "library": library.name,
-                "backend": library.backend,
-                "transport": library.transport,
-                "hosts": library.hosts,
-                "ranks": library.ranks,
-                "threads_per_rank": threads_per_rank(),
-                "settings": {
-                    name: value
-                    for name, value in sorted(os.environ.items())
-                    if name.startswith("NCCL_") or name in Horovod.SETTINGS
-                },
-                "points": measured,
-                "history": [],
-                "versions": versions(),
-                "hardware": hardware(),
-            }
+    recorder.result(
+        {
+            **provenance(),
+            "config": vars(config),
+            "library": library.name,
+            "backend": library.backend,
+            "transport": library.transport,
+            "hosts": library.hosts,
+            "ranks": library.ranks,
+            "settings": {
+                name: value
+                for name, value in sorted(os.environ.items())
+                if name.startswith("NCCL_") or name in Horovod.SETTINGS
+            },
+            "points": points,
+            "history": [],
+        }
+    )
+
+
+def announce(recorder, library, settings):
+    """Say what is about to be measured, and what it cannot show."""
+    if settings and library.backend != "nccl":
+        recorder.event("note", message=f"settings of NCCL change nothing here: {library.backend} carries the bytes")
+    if library.ranks == 1:
+        recorder.event(
+            "note",
+            message="on one rank nothing travels: what is timed is what the library does with a message all the same",
         )
+    print(f"{library.name}, {library.backend}, {library.ranks} ranks: {library.transport}", flush=True)
 
 
 def whole(operation, size_bytes, ranks):
-    """Return the size that is really measured: each rank brings whole numbers to an all-gather."""
+    """Return the size to measure: each rank brings whole numbers to an all-gather."""
     parts = ranks if operation == "all_gather" else 1
     return max(1, size_bytes // (4 * parts)) * 4 * parts
 
@@ -340,7 +340,7 @@ class TFDistribute:
 
 
 def transport(backend, ranks, hosts, interface):
-    """Say in words where the bytes go, as far as it is known to a script."""
+    """Say in words where the bytes go, as far as a script can know."""
     if ranks == 1:
         return "nothing travels: there is one rank"
     if backend == "nccl":
@@ -358,6 +358,6 @@ def transport(backend, ranks, hosts, interface):
 
 if __name__ == "__main__":
     try:
-        main()
+        main(config)
     except (BenchError, cluster.ClusterError) as error:
         sys.exit(f"bench_allreduce.py: {error}")

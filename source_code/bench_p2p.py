@@ -4,12 +4,12 @@
     ddl run --workers 2 bench_p2p.py --paths tcp shared_memory --sizes 4 4096 4194304
     ddl run --workers 1 bench_p2p.py --paths device         # where there are GPUs
 
-Two ranks throw a message back and forth while all others wait; half a round trip is one way. With N
-ranks there are N (N − 1) / 2 pairs, one after another: --seconds 0.05 goes through many faster.
+Two ranks send a message back and forth while all others wait; half a round trip is one way. N ranks
+make N (N − 1) / 2 pairs, one after another: --seconds 0.05 goes through many faster.
 
 tcp            a socket, on the interface that --interface names
-shared_memory  both copy through a piece of memory that they share: on the same host only, and as
-               fast as the processor's caches where a message fits into them
+shared_memory  both copy through memory that they share: on the same host only, and as fast as the
+               processor's caches where a message fits into them
 horovod        what Horovod offers between two ranks: a broadcast each way, in a set of the two
 device         copies by TensorFlow between rank 0's host memory and its GPUs, and between these
                (written without a GPU at hand: not run on one)
@@ -29,7 +29,7 @@ def parse(arguments=None):
 
 
 if __name__ == "__main__":
-    parse()  # wrong options end here: what is imported below takes seconds
+    config = parse()  # before the slow imports: a wrong option is refused at once
 
 import itertools
 import mmap
@@ -42,26 +42,20 @@ import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
 
-from ddl.records.machine import hardware, threads_per_rank, versions
 from ddl.records.recorder import Recorder
 from ddl.training.bench import BenchError, address, link, refuse_what_does_not_fit, repeats, sizes, timing
+from ddl.training.journal import provenance
 
 WARM_UP = 3  # round trips of each size
 COPIES = 5  # of a message in a rank's memory at the most
 PATIENCE_S = 60.0  # for the other rank to call or to answer
 
 
-def main(arguments=None):
-    config = parse(arguments)
+def main(config):
     to_measure = sizes(config)
     if config.interface:
         os.environ["HOROVOD_GLOO_IFACE"] = config.interface
-    gpus = tf.config.list_physical_devices("GPU") if "device" in config.paths else []
-    if "device" in config.paths and not gpus:
-        raise BenchError(
-            "--paths device: TensorFlow sees no GPU here, so there is nothing to copy "
-            "to; tcp, shared_memory and horovod work without"
-        )
+    gpus = gpus_to_copy_to() if "device" in config.paths else []
 
     # Horovod: initialise. Process sets are added for each pair.
     os.environ["HOROVOD_DYNAMIC_PROCESS_SETS"] = "1"
@@ -80,77 +74,88 @@ def main(arguments=None):
         if path != "device"
         for pair in (near if path == "shared_memory" else pairs)
     ]
-    copies = (
-        [
-            (source, target)
-            for source, target in itertools.permutations(["host", *(f"GPU {number}" for number in range(len(gpus)))], 2)
-        ]
-        if gpus
-        else []
-    )
+    devices = ["host", *(f"GPU {number}" for number in range(len(gpus)))]
+    copies = list(itertools.permutations(devices, 2))
     if not between and not copies:
-        raise BenchError(
-            f"--paths {' '.join(config.paths)}: nothing can be measured, as "
-            + (
-                "one rank has no other to talk to: launch it with workers=2"
-                if ranks == 1
-                else "no two ranks are on the same host"
-            )
-        )
+        lonely = "one rank has no other to talk to: launch it with workers=2"
+        why = lonely if ranks == 1 else "no two ranks are on the same host"
+        raise BenchError(f"--paths {' '.join(config.paths)}: nothing can be measured, as {why}")
 
-    recorder = Recorder() if rank == 0 else None
-    if recorder:
-        recorder.event("start", steps=(len(between) + len(copies)) * len(to_measure), world=ranks)
-        if len(near) < len(pairs) and "shared_memory" in config.paths:
-            recorder.event("note", message=f"shared memory: {len(near)} of {len(pairs)} pairs are on the same host")
-    points = []
-
-    def note(path, pair, size, measured):
-        points.append({"path": path, "pair": list(pair), "size_bytes": size, **measured})
-        if recorder:
-            recorder.event("step", step=len(points), **points[-1])
-            print(
-                f"{path} {pair[0]} to {pair[1]}, {size:,} bytes: "
-                f"{1e6 * measured['seconds']['median']:,.1f} µs one way, median of "
-                f"{measured['repeats']}",
-                flush=True,
-            )
-
+    # Horovod: write on rank 0 only.
+    record = Points(Recorder() if rank == 0 else None)
+    record.start((len(between) + len(copies)) * len(to_measure), ranks)
+    if len(near) < len(pairs) and "shared_memory" in config.paths:
+        record.note(f"shared memory: {len(near)} of {len(pairs)} pairs are on the same host")
     for path, pair in between:
         channel = CHANNELS[path](pair, config.interface)
         for size in to_measure:
-            note(path, pair, size, round_trips(channel, pair, size, config))
+            record.add(path, pair, size, round_trips(channel, pair, size, config))
         channel.close()
     if rank == 0:
         for pair, size in itertools.product(copies, to_measure):
-            note("device", pair, size, device_copies(*pair, size, config))
+            record.add("device", pair, size, device_copies(*pair, size, config))
     barrier()
-    if recorder:
-        hosts = len(set(nodes))
+    record.finish(config, ranks, len(set(nodes)))
+
+
+def gpus_to_copy_to():
+    """Return the GPUs that TensorFlow sees; refuse the path to them where there are none."""
+    gpus = tf.config.list_physical_devices("GPU")
+    if not gpus:
+        raise BenchError(
+            "--paths device: TensorFlow sees no GPU here, so there is nothing to copy "
+            "to; tcp, shared_memory and horovod work without"
+        )
+    return gpus
+
+
+class Points:
+    """What was measured so far; the one rank that has a recorder writes it down."""
+
+    def __init__(self, recorder):
+        self.recorder, self.points = recorder, []
+
+    def start(self, steps, ranks):
+        if self.recorder:
+            self.recorder.event("start", steps=steps, world=ranks)
+
+    def note(self, message):
+        if self.recorder:
+            self.recorder.event("note", message=message)
+
+    def add(self, path, pair, size, measured):
+        point = {"path": path, "pair": list(pair), "size_bytes": size, **measured}
+        self.points.append(point)
+        if self.recorder:
+            self.recorder.event("step", step=len(self.points), **point)
+            print(
+                f"{path} {pair[0]} to {pair[1]}, {size:,} bytes: "
+                f"{1e6 * measured['seconds']['median']:,.1f} µs one way, median of {measured['repeats']}",
+                flush=True,
+            )
+
+    def finish(self, config, ranks, hosts):
+        if not self.recorder:
+            return
         tcp = link(own_interface(config.interface), hosts)
-        recorder.result(
+        paths = dict.fromkeys(point["path"] for point in self.points)
+        self.recorder.result(
             {
-                "script": "bench_p2p.py",
-                "argv": sys.argv[1:],
+                **provenance(),
                 "config": vars(config),
                 "library": "horovod",
                 "backend": controller(),
                 "hosts": hosts,
                 "ranks": ranks,
-                "transport": "; ".join(
-                    f"{path}: {transport(path, tcp)}" for path in dict.fromkeys(point["path"] for point in points)
-                ),
-                "threads_per_rank": threads_per_rank(),
-                "points": points,
+                "transport": "; ".join(f"{path}: {transport(path, tcp)}" for path in paths),
+                "points": self.points,
                 "history": [],
-                "versions": versions(),
-                "hardware": hardware(),
             }
         )
 
 
 def transport(path, tcp):
-    """Say in words where the bytes of a path go; `tcp` says it of TCP's."""
+    """Say in words where the bytes of a path go; `tcp` does so for TCP's."""
     if path == "horovod":
         return f"{controller()}, {tcp if controller() == 'gloo' else 'MPI chooses'}"
     return {"tcp": tcp, "shared_memory": "memory of this host", "device": "PCIe, or NVLink between GPUs that have it"}[
@@ -164,12 +169,12 @@ def barrier():
 
 
 def controller():
-    """What carries Horovod's operations on host memory."""
+    """Return what carries Horovod's operations on host memory."""
     return "mpi" if hvd.mpi_enabled() else "gloo"
 
 
 def own_interface(chosen):
-    """The interface to use: the chosen one, between hosts Horovod's, loopback inside a host."""
+    """Return the interface to use: the chosen one, else Horovod's between hosts, loopback inside one."""
     if chosen or hvd.cross_size() == 1:
         return chosen or "lo"
     return os.environ.get("HOROVOD_GLOO_IFACE", "")
@@ -179,9 +184,9 @@ def own_interface(chosen):
 
 
 def round_trips(channel, pair, size_bytes, config):
-    """Time messages to and fro between a pair; return repeats and times of one way.
+    """Time messages back and forth between a pair; return repeats and times of one way.
 
-    Every rank calls it: those that are not of the pair wait.
+    Every rank calls it; those outside the pair wait.
 
     Raises
     ------
@@ -194,7 +199,7 @@ def round_trips(channel, pair, size_bytes, config):
         other = pair[1] if first else pair[0]
         own, room = channel.message(size_bytes, 1 + rank % 255), channel.message(size_bytes, 0)
 
-    def throw(count):
+    def send_and_receive(count):
         seconds = []
         for _ in range(count):
             start = time.perf_counter()
@@ -212,16 +217,16 @@ def round_trips(channel, pair, size_bytes, config):
         return seconds
 
     if rank in pair:
-        taken = throw(WARM_UP)
-    # The one who throws first decides how often; all others hear of it.
+        taken = send_and_receive(WARM_UP)
+    # The rank that sends first decides how often, and tells the others.
     count = int(hvd.broadcast(tf.constant(repeats(config, 2 * taken[-1])), root_rank=pair[0], name="count"))
     if rank in pair:
-        taken = throw(count)
+        taken = send_and_receive(count)
     return hvd.broadcast_object({"repeats": count, "seconds": timing(taken)}, root_rank=pair[0], name="measured")
 
 
 class Socket:
-    """A TCP connection between a pair of ranks. All ranks make one together; two of them use it."""
+    """A TCP connection between a pair of ranks. All ranks take part in making it."""
 
     def __init__(self, pair, interface):
         rank, name = hvd.rank(), own_interface(interface)
@@ -265,10 +270,10 @@ class Socket:
 class SharedMemory:
     """Two queues of pieces in memory that a pair of ranks maps, one for each direction.
 
-    One rank copies a piece in while the other one copies the piece before out. How many have been
-    written and read stands beside them; each number has one writer, and who waits for it looks
-    again and again. (x86 processors show writes to others in the order in which they were made,
-    which this needs; elsewhere the check of what arrived would tell.)
+    One rank copies a piece in while the other copies the piece before it out. Beside the pieces
+    stand how many have been written and read: each number has one writer, and the other rank polls
+    it. (This needs writes to be seen in the order in which they were made, as on x86; elsewhere the
+    check of what arrived would fail.)
     """
 
     PIECE_BYTES, PIECES = 2**18, 4
@@ -306,7 +311,7 @@ class SharedMemory:
         return room
 
     def _pieces(self, view, queue, ahead, mine):
-        """Give each part of a message and its place in the queue, as soon as it is this one's turn.
+        """Yield each part of a message and its place in the queue, as soon as it can be copied.
 
         The writer (`mine` 0) waits while it is as many pieces `ahead` as there are, the reader
         (`mine` 1) while it has read all that was written.
@@ -331,7 +336,7 @@ class SharedMemory:
 
 
 class Broadcast:
-    """Horovod's broadcast, to and fro, in a process set of a pair of ranks."""
+    """Horovod's broadcast, back and forth, in a process set of a pair of ranks."""
 
     def __init__(self, pair, interface):
         self.pair = pair
@@ -364,18 +369,9 @@ CHANNELS = {"tcp": Socket, "shared_memory": SharedMemory, "horovod": Broadcast}
 def device_copies(source, target, size_bytes, config):
     """Time TensorFlow's copies of a tensor from one device of this process to another.
 
-    Parameters
-    ----------
-    source, target : str
-        "host" or "GPU 0", "GPU 1", …
-    size_bytes : int
-    config : argparse.Namespace
-
-    Returns
-    -------
-    dict
-        Repeats and times. What a copy costs to start is in it, as for every operation of
-        TensorFlow's; the host's memory is what TensorFlow gets for a tensor, not always pinned.
+    `source` and `target` are "host", "GPU 0", "GPU 1", … Returns repeats and times, in which the
+    start of an operation counts, as for all of TensorFlow's; the host's memory is what TensorFlow
+    allocates for a tensor, not always pinned.
     """
     names = ["CPU:0" if end == "host" else end.replace(" ", ":") for end in (source, target)]
     with tf.device(names[0]):
@@ -395,6 +391,6 @@ def device_copies(source, target, size_bytes, config):
 
 if __name__ == "__main__":
     try:
-        main()
+        main(config)
     except BenchError as error:
         sys.exit(f"bench_p2p.py: {error}")

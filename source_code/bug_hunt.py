@@ -3,12 +3,11 @@
     ddl run --workers 2 bug_hunt.py              # the correct script
     ddl run --workers 2 bug_hunt.py --case A     # or B, C, D, E, F: one step is missing or wrong
 
-It trains on generated points for a few seconds, and ends well whatever the case. Each rank writes
-down what it itself saw in witness-<k>.jsonl (ddl/hunt.py): that is where to look.
+It trains on generated points for a few seconds, and ends well in every case. Each rank writes down
+what it saw in witness-<k>.jsonl (ddl/witness.py): that is where to look.
 """
 
-from ddl.analysis.mistakes import CASES
-from ddl.training.options import SEED, Integer, Number, parser
+from ddl.training.options import CASES, SEED, Integer, Number, parser
 
 
 def parse(arguments=None):
@@ -24,7 +23,7 @@ def parse(arguments=None):
 
 
 if __name__ == "__main__":
-    parse()  # wrong options end here: what is imported below takes seconds
+    config = parse()  # before the slow imports: a wrong option is refused at once
 
 import sys
 import time
@@ -33,16 +32,15 @@ import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
 
-from ddl.analysis.mistakes import Witness, checksum
 from ddl.data import DataError, Order, shard
-from ddl.records.machine import hardware, threads_per_rank, versions
 from ddl.records.recorder import Recorder
+from ddl.training.journal import provenance
+from ddl.training.witness import Witness, checksum
 
 FEATURES, CLASSES, TEST_SAMPLES = 16, 4, 1024
 
 
-def main(arguments=None):
-    config = parse(arguments)
+def main(config):
     case = config.case
 
     # 1. Initialise: from here on this process knows its rank and how many there are.
@@ -96,76 +94,82 @@ def main(arguments=None):
         recorder.event("start", steps=config.steps, world=ranks)
     gradients_on(np.arange(config.batch))  # not applied: what a first call builds takes a while
     counted, start = 0, time.perf_counter()
-    for step in range(1, config.steps + 1):
-        epoch, row = divmod(step - 1, order.steps)
-        numbers = shard(order.epoch(epoch)[row], my_part, ranks)
+    for step, batch in order.batches(0, config.steps):
+        numbers = shard(batch, my_part, ranks)
         gradients, loss = gradients_on(numbers)
         optimizer.apply_gradients(zip(gradients, model.trainable_variables))
 
-        # What is counted here is added over ranks in the end.
+        # What is counted here is summed over ranks at the end.
         counted += len(numbers) * (ranks if case == "B" else 1)
         witness.tell(
             "step",
-            step=step,
+            step=step + 1,
             samples=numbers,
             rate=float(optimizer.learning_rate),
             update=checksum(gradients),
             weights=checksum(model.get_weights()),
         )
-        # Metrics are averaged: each rank's own loss is that of its own part.
+        # 7. Average metrics: each rank's own loss is that of its own part.
         loss = float(hvd.allreduce(loss, op=hvd.Average, name="loss"))
         if recorder:
-            recorder.event("step", step=step, loss=loss, samples=step * config.batch * ranks)
+            recorder.event("step", step=step + 1, loss=loss, samples=(step + 1) * config.batch * ranks)
     seconds = time.perf_counter() - start
     processed = float(hvd.allreduce(tf.constant(float(counted)), op=hvd.Sum, name="counted"))
 
-    # Only rank 0 writes.
-    wrote = None
-    if rank == 0 or case == "D":
-        wrote = witness.keep_weights(model.get_weights())
+    # 8. Write on rank 0 only.
+    wrote = witness.keep_weights(model.get_weights()) if rank == 0 or case == "D" else None
     witness.tell("end", samples_counted=counted, seconds=seconds, images_per_s=processed / seconds, wrote=wrote)
-    if not recorder:
-        return None
+    if recorder:
+        end = {
+            "step": config.steps,
+            "epoch": config.steps / order.steps,
+            "samples": processed,
+            "seconds": seconds,
+            "images_per_s": processed / seconds,
+            "loss": loss,
+            **evaluate(model, test),
+        }
+        finish(recorder, config, ranks, rate, end)
+
+
+def evaluate(model, test):
+    """Return held-out loss and accuracy."""
     logits = model(test[0])
-    accuracy = float(tf.reduce_mean(tf.cast(tf.argmax(logits, 1) == test[1], tf.float32)))
-    end = {
-        "step": config.steps,
-        "epoch": config.steps / order.steps,
-        "samples": processed,
-        "seconds": seconds,
-        "images_per_s": processed / seconds,
-        "loss": loss,
-        "test_loss": float(loss_of(logits, test[1])),
-        "test_accuracy": accuracy,
-    }
+    hits = tf.cast(tf.argmax(logits, 1) == test[1], tf.float32)
+    return {"test_loss": float(loss_of(logits, test[1])), "test_accuracy": float(tf.reduce_mean(hits))}
+
+
+def finish(recorder, config, ranks, rate, end):
+    """Write the last evaluation and the result, and print what came out."""
     recorder.event("evaluation", **end)
     print(
-        f"{ranks} ranks, {config.steps} steps: loss {loss:.3f}, held-out accuracy "
-        f"{accuracy:.1%}, {processed / seconds:,.0f} samples/s",
+        f"{ranks} ranks, {config.steps} steps: loss {end['loss']:.3f}, held-out accuracy "
+        f"{end['test_accuracy']:.1%}, {end['images_per_s']:,.0f} samples/s",
         flush=True,
     )
-    result = {
-        "script": "bug_hunt.py",
-        "argv": sys.argv[1:],
-        "config": vars(config),
-        "case": case,
-        "ranks": ranks,
-        "threads_per_rank": threads_per_rank(),
-        "per_rank_batch": config.batch,
-        "global_batch": config.batch * ranks,
-        "learning_rate": rate,
-        "seed": config.seed,
-        "steps": config.steps,
-        "epochs": end["epoch"],
-        "train_seconds": seconds,
-        "history": [end],
-        **{key: end[key] for key in ("samples", "images_per_s", "loss", "test_loss", "test_accuracy")},
-        "data": {"name": "points", "form": "generated", "train_samples": config.samples, "test_samples": TEST_SAMPLES},
-        "versions": versions(),
-        "hardware": hardware(),
-    }
-    recorder.result(result)
-    return result
+    recorder.result(
+        {
+            **provenance(),
+            "config": vars(config),
+            "case": config.case,
+            "ranks": ranks,
+            "per_rank_batch": config.batch,
+            "global_batch": config.batch * ranks,
+            "learning_rate": rate,
+            "seed": config.seed,
+            "steps": config.steps,
+            "epochs": end["epoch"],
+            "train_seconds": end["seconds"],
+            "history": [end],
+            **{key: end[key] for key in ("samples", "images_per_s", "loss", "test_loss", "test_accuracy")},
+            "data": {
+                "name": "points",
+                "form": "generated",
+                "train_samples": config.samples,
+                "test_samples": TEST_SAMPLES,
+            },
+        }
+    )
 
 
 def points(samples, seed):
@@ -183,6 +187,6 @@ def loss_of(logits, labels):
 
 if __name__ == "__main__":
     try:
-        main()
+        main(config)
     except DataError as error:
         sys.exit(f"bug_hunt.py: {error}")

@@ -7,7 +7,7 @@ horovodrun --gloo -np 2 python source_code/hello.py
 from ddl.training.options import parser
 
 if __name__ == "__main__":
-    parser(__doc__).parse_args()  # it has none: any end here, as what is imported takes seconds
+    parser(__doc__).parse_args()  # before the slow imports: there is no option, and any is refused at once
 
 import os
 

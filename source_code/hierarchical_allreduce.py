@@ -3,10 +3,10 @@
     ddl run --site containers/sites/two-hosts.toml --workers 4 hierarchical_allreduce.py
     ddl run --workers 8 --nodes 2 hierarchical_allreduce.py --max-bytes 67108864   # on a cluster
 
-The ways are those of ddl/hierarchy.py: Horovod's own ring; a ring over plain sockets, once host by
-host and once so that every step changes the host; and two hierarchies of Horovod's operations,
-which do a part inside each host so that less has to cross. Each result is compared with Horovod's
-own, number by number. What crossed is read from the counters of the hosts' interfaces.
+These are Horovod's own ring; a ring over plain sockets, once host by host and once so that every
+step changes the host; and two hierarchies of Horovod's operations, which do a part inside each host
+so that less has to cross. Each result is compared with Horovod's own, number by number. What
+crossed is read from the counters of the hosts' interfaces.
 """
 
 from ddl.training import bench
@@ -29,7 +29,7 @@ def parse(arguments=None):
 
 
 if __name__ == "__main__":
-    parse()  # wrong options end here: what is imported below takes seconds
+    config = parse()  # before the slow imports: a wrong option is refused at once
 
 import os
 import socket
@@ -42,24 +42,21 @@ import numpy as np
 import psutil
 import tensorflow as tf
 
-from ddl.analysis.efficiency import spread
-from ddl.analysis.hierarchy import link_bytes
 from ddl.rank import hosts
-from ddl.records.machine import hardware, threads_per_rank, versions
 from ddl.records.recorder import Recorder
-from ddl.training.bench import BenchError, address, refuse_what_does_not_fit, repeats, sizes, timing
+from ddl.training.bench import BenchError, address, link_bytes, refuse_what_does_not_fit, repeats, sizes, spread, timing
+from ddl.training.journal import provenance
 
 WARM_UP = 2  # turns of each size
-LEAST = 5  # turns that are measured, however long they take: quartiles need some
+LEAST = 5  # turns to measure, however long they take: quartiles need some
 COPIES = 6  # of a message that a rank holds at once
 ITEM = np.dtype(np.float32)
 
 
-def main(arguments=None):
-    config = parse(arguments)
+def main(config):
     to_measure = sizes(config)
 
-    # Horovod: initialise. Groups of ranks are made later, when it is known who is where.
+    # Horovod: initialise. Process sets are made later, when it is known which rank is where.
     hvd.init(process_sets="dynamic")
     rank, ranks, each = hvd.rank(), hvd.size(), hvd.local_size()
     if hvd.cross_size() < 2 or each < 2:
@@ -69,16 +66,16 @@ def main(arguments=None):
             "site=hosts.site() this machine stands for two, where that is permitted."
         )
     refuse_what_does_not_fit(max(to_measure), COPIES, each)
-    ways = Ways(config.interface)
+    variants = Variants(config.interface)
     chosen = [variant for variant in VARIANTS if variant == FLAT or variant in config.variants]
 
     recorder = Recorder() if rank == 0 else None
     if recorder:
         recorder.event("start", steps=len(to_measure), world=ranks)
-        print(f"{ranks} ranks on {hvd.cross_size()} hosts: {ways.transport}", flush=True)
+        print(f"{ranks} ranks on {hvd.cross_size()} hosts: {variants.transport}", flush=True)
     points = []
     for step, size in enumerate(dict.fromkeys(whole(size, each) for size in to_measure), start=1):
-        measured = measure(ways, chosen, size, config)
+        measured = measure(variants, chosen, size, config)
         points += measured
         if recorder:
             recorder.event("step", step=step, size_bytes=size)
@@ -91,32 +88,28 @@ def main(arguments=None):
         rate = os.environ.get(hosts.RATE)
         recorder.result(
             {
-                "script": "hierarchical_allreduce.py",
-                "argv": sys.argv[1:],
+                **provenance(),
                 "config": vars(config),
                 "library": "horovod",
                 "backend": "gloo",
-                "transport": ways.transport,
+                "transport": variants.transport,
                 "rate_mbit": int(rate) if rate else None,
                 "hosts": hvd.cross_size(),
                 "ranks_per_host": each,
                 "ranks": ranks,
-                "threads_per_rank": threads_per_rank(),
                 "points": points,
                 "history": [],
-                "versions": versions(),
-                "hardware": hardware(),
             }
         )
 
 
 def whole(size_bytes, ranks_per_host):
-    """Return the size that is measured: every rank of a host gets a part of the same size."""
+    """Return the size to measure: one that splits evenly over the ranks of a host."""
     part = ITEM.itemsize * ranks_per_host
     return max(1, size_bytes // part) * part
 
 
-def measure(ways, chosen, size_bytes, config):
+def measure(variants, chosen, size_bytes, config):
     """Time all variants in turns on messages of one size; return their points.
 
     Raises
@@ -130,16 +123,16 @@ def measure(ways, chosen, size_bytes, config):
     message = tf.constant(values)
     right = hvd.allreduce(message, op=hvd.Sum, name=f"right.{size_bytes}").numpy()
     for variant in chosen:
-        if not np.array_equal(ways.act(variant, message), right):
+        if not np.array_equal(variants.act(variant, message), right):
             raise RuntimeError(
                 f"{variant}: on rank {hvd.rank()} the sum of {size_bytes:,} bytes "
                 "is not that of Horovod's own all-reduce"
             )
     for _ in range(WARM_UP):
-        turn = [ways.timed(variant, message)[0] for variant in chosen]
+        turn = [variants.timed(variant, message)[0] for variant in chosen]
     slowest = gather([[sum(turn)]]).max()
     count = max(LEAST, repeats(config, slowest))
-    turns = [[ways.timed(variant, message) for variant in chosen] for _ in range(count)]
+    turns = [[variants.timed(variant, message) for variant in chosen] for _ in range(count)]
     own = np.array(turns)  # turns × variants × (seconds, bytes)
     everyones = gather(own.reshape(1, -1)).reshape(hvd.size(), *own.shape)
     seconds = everyones[..., 0].max(axis=0)  # a repetition took as long as its slowest rank
@@ -162,17 +155,14 @@ def measure(ways, chosen, size_bytes, config):
 
 
 def gather(values):
-    """Return the rows of all ranks, one below the other."""
+    """Return the rows of all ranks, one below another."""
     return hvd.allgather(tf.constant(values, tf.float64), name="measured").numpy()
 
 
-class Ways:
-    """All variants, ready to be used.
+class Variants:
+    """All variants, ready to use.
 
-    Parameters
-    ----------
-    interface : str or None
-        The one that leads to the other hosts; by default the one that Horovod's ranks met through.
+    `interface` leads to the other hosts; by default it is the one through which Horovod's ranks met.
     """
 
     def __init__(self, interface=None):
@@ -239,15 +229,7 @@ class Ways:
 
 
 class Ring:
-    """A ring over TCP, in any order of ranks.
-
-    Parameters
-    ----------
-    order : list of int
-        All ranks, each followed by the one that it sends to.
-    address : str
-        This rank's, at which others reach it.
-    """
+    """A ring over TCP: in `order` each rank sends to the next. `address` is this rank's."""
 
     def __init__(self, order, address):
         self.place, self.ranks = order.index(hvd.rank()), len(order)
@@ -287,6 +269,6 @@ class Ring:
 
 if __name__ == "__main__":
     try:
-        main()
+        main(config)
     except BenchError as error:
         sys.exit(f"hierarchical_allreduce.py: {error}")

@@ -33,7 +33,7 @@ def parse(arguments=None):
 
 
 if __name__ == "__main__":
-    parse()  # wrong options end here: what is imported below takes seconds
+    config = parse()  # before the slow imports: a wrong option is refused at once
 
 import sys
 from collections.abc import Callable
@@ -44,37 +44,25 @@ import tensorflow as tf
 
 from ddl.data import DataError, Order, load
 from ddl.data.augment import normalise
-from ddl.records.machine import hardware, versions
 from ddl.records.recorder import Recorder
 from ddl.training import models
+from ddl.training.journal import provenance
 from ddl.training.strategy import devices_for, losses_and_hits
 
 
 @dataclass(frozen=True)
 class Case:
-    """One way to scale the loss.
-
-    Parameters
-    ----------
-    name, how : str
-        What is done, in words and as an expression.
-    batch : {"whole", "short"}
-        A full global batch, or a last one with fewer samples.
-    loss : callable
-        Of a replica's losses, samples in the whole batch, and L2 penalty; gives its loss.
-    penalty : bool
-        Whether the loss to reproduce has the L2 penalty.
-    """
+    """One way to scale the loss."""
 
     name: str
-    how: str
-    batch: str
-    loss: Callable
-    penalty: bool = False
+    how: str  # as an expression
+    batch: str  # "whole", or "short": a last one with fewer samples
+    loss: Callable  # of a replica's losses, the samples in the batch, and the L2 penalty
+    penalty: bool = False  # whether the loss to reproduce has the L2 penalty
 
 
 def cases(global_batch, replicas):
-    """Return the ways to scale, for that many samples in a full batch."""
+    """Return the ways to scale, with so many samples in a whole batch."""
     total, mean = tf.reduce_sum, tf.reduce_mean
     return (
         Case(
@@ -126,22 +114,18 @@ def cases(global_batch, replicas):
     )
 
 
-def main(arguments=None):
-    config = parse(arguments)
-    tf.get_logger().setLevel("ERROR")  # it would say at each step that one should trace steps
-    # float32 in earnest: GPUs would round every factor to TF32's ten bits.
+def main(config):
+    tf.get_logger().setLevel("ERROR")  # at each step it would advise tracing
+    # True float32: GPUs would round every factor to TF32's ten bits.
     tf.config.experimental.enable_tensor_float_32_execution(False)
-    names, note = devices_for(config.replicas)
-    strategy = tf.distribute.MirroredStrategy(names)
-    try:
-        data = load(config.data_set, train_samples=config.global_batch, test_samples=1)
-    except DataError as error:
-        sys.exit(f"loss_scaling.py: {error}")
+    devices, note = devices_for(config.replicas)
+    strategy = tf.distribute.MirroredStrategy(devices)
+    data = load(config.data_set, train_samples=config.global_batch, test_samples=1)
     numbers = Order(data.train_samples, config.global_batch, config.seed).epoch(0)[0]
     samples = {"whole": config.global_batch, "short": config.short_batch}
     batches = {
-        name: (normalise(data.train_images[some]), data.train_labels[some])
-        for name, some in ((name, numbers[:size]) for name, size in samples.items())
+        name: (normalise(data.train_images[numbers[:size]]), data.train_labels[numbers[:size]])
+        for name, size in samples.items()
     }
 
     with strategy.scope():
@@ -185,30 +169,30 @@ def main(arguments=None):
         )
         print("{name:42} off by {relative_error:.1e}, {ratio:.3f} times as long".format(**found[-1]), flush=True)
 
-    result = {
-        "script": "loss_scaling.py",
-        "argv": sys.argv[1:] if arguments is None else arguments,
-        "config": vars(config),
-        "data": data.describe(),
-        "ranks": 1,
-        "replicas": config.replicas,
-        "devices": names,
-        "note": note,
-        "global_batch": config.global_batch,
-        "samples_per_replica": sizes,
-        "cases": found,
-        "seed": config.seed,
-        "hardware": hardware(),
-        "versions": versions(),
-    }
-    Recorder().result(result)
-    return result
+    Recorder().result(
+        {
+            **provenance(),
+            "config": vars(config),
+            "data": data.describe(),
+            "ranks": 1,
+            "replicas": config.replicas,
+            "devices": devices,
+            "note": note,
+            "global_batch": config.global_batch,
+            "samples_per_replica": sizes,
+            "cases": found,
+            "seed": config.seed,
+        }
+    )
 
 
 def flat(gradients):
-    """All gradients as one vector, float64: what is compared must not be rounded any more."""
+    """Return all gradients as one vector, float64: rounding must not add to what is compared."""
     return np.concatenate([np.asarray(each, np.float64).ravel() for each in gradients])
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main(config)
+    except DataError as error:
+        sys.exit(f"loss_scaling.py: {error}")

@@ -6,14 +6,12 @@
     ddl run --workers 2 step_times.py --model cnn            # train_cifar.py's step, as a whole
 
 Each step is taken in parts, one after another, and each part is timed on every rank: input, forward
-and backward pass, averaging the gradients, update. (A training that is not being timed lets the
-averaging of one gradient overlap with computing the next.) The pictures are random numbers: their
-time is measured, nothing is learned. On one rank nothing is averaged, and a part of the batch is
-timed as well: what one of several ranks would have to do.
+and backward pass, averaging the gradients, update. (A training that is not timed averages one
+gradient while it computes the next.) The pictures are random numbers: nothing is learned. On one
+rank nothing is averaged, and a part of the batch is timed as well: the work of one of several ranks.
 
-With --model the step is train_cifar.py's, in one piece. Several ranks take it in two ways, in
-turns: together, and apart: side by side, each at its own pace, averaging nothing. That is what
-computing costs in company.
+With --model the step is train_cifar.py's, in one piece. Several ranks take it together and, in
+turns, apart: each at its own pace, averaging nothing. That is what computing costs in company.
 """
 
 from ddl.training.options import MODELS, SEED, Integer, Number, parser
@@ -66,7 +64,7 @@ def parse(arguments=None):
 
 
 if __name__ == "__main__":
-    parse()  # wrong options end here: what is imported below takes seconds
+    config = parse()  # before the slow imports: a wrong option is refused at once
 
 import math
 import os
@@ -80,25 +78,24 @@ import psutil
 import tensorflow as tf
 from tensorflow.keras import layers
 
-from ddl.analysis.efficiency import PARTS, spread
 from ddl.analysis.timeline import FILE
 from ddl.data import DataError, Order, shard
 from ddl.data.augment import augment, normalise
 from ddl.records.folder import RunFolder, start_of
 from ddl.records.jsonfiles import read_json
-from ddl.records.machine import hardware, threads_per_rank, versions
 from ddl.records.recorder import Recorder
 from ddl.training import models
 from ddl.training import optimizer as optimizers
+from ddl.training.bench import PARTS, spread
+from ddl.training.journal import provenance
 
 CLASSES = 10
-WARM_UP = 3  # steps of each model
+WARM_UP = 3  # steps of each model, which build the graph and fill caches
 TURN = 5  # steps of one model before it is another's turn
 
 
-def main(arguments=None):
-    started = time.time()  # all that is imported has been
-    config = parse(arguments)
+def main(config):
+    imported = time.time()
     set_knobs(config)
 
     # Horovod: initialise, and pin each rank to one GPU, where there are any.
@@ -110,108 +107,85 @@ def main(arguments=None):
         tf.config.set_visible_devices(gpus[hvd.local_rank() % len(gpus)], "GPU")
 
     # Horovod: shard.
-    order = Order(SAMPLES, config.global_batch, config.seed)
-    batches = shard(order.epoch(0), rank, ranks)
-    draw = np.random.default_rng(config.seed)
-    images = draw.integers(256, size=(SAMPLES, 32, 32, 3), dtype=np.uint8)
-    labels = draw.integers(CLASSES, size=SAMPLES, dtype=np.int32)
+    batches = shard(Order(SAMPLES, config.global_batch, config.seed).epoch(0), rank, ranks)
+    pictures = random_pictures(config.seed)
 
+    # Horovod: write on rank 0 only.
     recorder = Recorder() if rank == 0 else None
     widths = [None] if config.model else config.widths
     total = len(widths) * config.steps
     if recorder:
         recorder.event("start", steps=total, world=ranks, global_batch=config.global_batch)
-    tasks, sizes, first_step = [], [], None
-    for width in widths:
-        if config.model:
-            training, alone = (Whole(config, images, labels, many) for many in (ranks > 1, False))
-        else:
-            training = alone = Training(width, config)
-        built = time.time()
-        tasks.append(Task(training, images, labels, batches))
-        first_step = first_step or time.time()
-        sizes.append(
-            {
-                "width": width,
-                "model": config.model,
-                "tensors": len(training.weights),
-                "all_reduces": training.all_reduces,
-                "parameters": training.parameters,
-                "gradient_bytes": 4 * training.parameters,
-                "sent_bytes": (2 if config.fp16_compression else 4) * training.parameters,
-                "first_step_s": time.time() - built,
-            }
-        )
-        if ranks == 1 and config.part > 1:
-            tasks.append(Task(alone, images, labels, shard(batches, 0, config.part)))
-        elif config.model:
-            tasks.append(Task(alone, images, labels, batches))
+
+    # Horovod: wrap and broadcast, in Training and Whole.
+    sizes = [Size(width, config, pictures, batches) for width in widths]
     # In turns: what else this machine is doing hits all sizes alike.
     for done in range(0, config.steps, TURN):
-        for task in tasks:
-            hvd.allreduce(tf.zeros([1]), name="turn")  # all begin it at the same time
-            for _ in range(min(TURN, config.steps - done)):
-                task.step()
+        for size in sizes:
+            size.steps(min(TURN, config.steps - done))
         if recorder:
             recorder.event("step", step=len(sizes) * min(done + TURN, config.steps))
-    measured = iter([task.measured() for task in tasks])
-    for size in sizes:
-        size |= next(measured)
-        if ranks == 1 and config.part > 1:
-            size["part"] = {"of": config.part, **next(measured)}
-        elif config.model:
-            size["apart"] = next(measured)
-        if recorder:
-            which = f"model {config.model}" if config.model else f"width {size['width']}"
-            parts = (
-                "in one piece"
-                if config.model
-                else "of which " + ", ".join(f"{name} {1000 * size[f'{name}_s']['median']:.2f}" for name in PARTS)
-            )
-            print(
-                f"{which}: {size['parameters']:,} parameters, {1000 * size['step_s']['median']:.2f} ms a step, {parts}",
-                flush=True,
-            )
-    if recorder:
-        began, launched = beginnings(recorder.folder)
-        recorder.result(
-            {
-                "script": "step_times.py",
-                "argv": sys.argv[1:],
-                "config": vars(config),
-                "ranks": ranks,
-                "threads_per_rank": threads_per_rank(),
-                "per_rank_batch": config.global_batch // ranks * config.aggregate,
-                "global_batch": config.global_batch * config.aggregate,
-                "steps": total,
-                "samples": total * config.global_batch * config.aggregate,
-                "images_per_s": sizes[-1]["images_per_s"],
-                "time_to_first_step_s": first_step - launched,
-                "start_s": {
-                    "launch": began - launched,
-                    "import": started - began,
-                    "init": initialised - started,
-                    "first step": first_step - initialised,
-                },
-                "sizes": sizes,
-                "history": [],
-                "data": {"name": "random pictures", "form": "generated", "train_samples": SAMPLES},
-                "versions": versions(),
-                "hardware": hardware(),
-            }
-        )
+    measured = [size.measured() for size in sizes]
+    if not recorder:
+        return
+
+    for figures in measured:
+        print(in_words(figures), flush=True)
+    launched, began = beginnings(recorder.folder)
+    first_step = sizes[0].first_step
+    samples = config.global_batch * config.aggregate
+    recorder.result(
+        {
+            **provenance(),
+            "config": vars(config),
+            "ranks": ranks,
+            "per_rank_batch": samples // ranks,
+            "global_batch": samples,
+            "steps": total,
+            "samples": total * samples,
+            "images_per_s": measured[-1]["images_per_s"],
+            "time_to_first_step_s": first_step - launched,
+            "start_s": {
+                "launch": began - launched,
+                "import": imported - began,
+                "init": initialised - imported,
+                "first step": first_step - initialised,
+            },
+            "sizes": measured,
+            "history": [],
+            "data": {"name": "random pictures", "form": "generated", "train_samples": SAMPLES},
+        }
+    )
+
+
+def random_pictures(seed):
+    """Return pictures, uint8 ``[samples, 32, 32, 3]``, and labels, int32 ``[samples]``."""
+    draw = np.random.default_rng(seed)
+    images = draw.integers(256, size=(SAMPLES, 32, 32, 3), dtype=np.uint8)
+    return images, draw.integers(CLASSES, size=SAMPLES, dtype=np.int32)
+
+
+def in_words(size):
+    """Say in a line what was measured of a model."""
+    which = f"model {size['model']}" if size["model"] else f"width {size['width']}"
+    parts = (
+        "in one piece"
+        if size["model"]
+        else "of which " + ", ".join(f"{name} {1000 * size[f'{name}_s']['median']:.2f}" for name in PARTS)
+    )
+    return f"{which}: {size['parameters']:,} parameters, {1000 * size['step_s']['median']:.2f} ms a step, {parts}"
 
 
 def beginnings(folder):
-    """Return when this process began and when it was launched, in seconds since the epoch."""
+    """Return when the run was launched and when this process began, in seconds since the epoch."""
     if not folder:
         began = psutil.Process().create_time()
         return began, began
-    return read_json(folder.rank(0))["started"], start_of(folder)
+    return start_of(folder), read_json(folder.rank(0))["started"]
 
 
 def set_knobs(config):
-    """Tell Horovod what it reads from the environment, when it is initialised and never again."""
+    """Set what Horovod reads from the environment: once, when it is initialised."""
     if config.fusion_threshold_mb is not None:
         os.environ["HOROVOD_FUSION_THRESHOLD"] = str(int(config.fusion_threshold_mb * 2**20))
     if config.cycle_time_ms is not None:
@@ -219,6 +193,52 @@ def set_knobs(config):
     if config.timeline:
         folder = RunFolder(Path(os.environ.get("DDL_RUN_DIR", "."))).path
         os.environ["HOROVOD_TIMELINE"] = str(folder / FILE)
+
+
+class Size:
+    """One model and what is measured of it.
+
+    That is its step, and on one rank the same with a part of the batch, or with --model the same
+    without the exchange.
+    """
+
+    def __init__(self, width, config, pictures, batches):
+        if config.model:
+            training, alone = (Whole(config, *pictures, exchange) for exchange in (hvd.size() > 1, False))
+        else:
+            training = alone = Training(width, config)
+        built = time.time()
+        self.tasks = {"whole": Task(training, pictures, batches)}
+        self.first_step = time.time()
+        self.facts = {
+            "width": width,
+            "model": config.model,
+            "tensors": len(training.weights),
+            "all_reduces": training.all_reduces,
+            "parameters": training.parameters,
+            "gradient_bytes": 4 * training.parameters,
+            "sent_bytes": (2 if config.fp16_compression else 4) * training.parameters,
+            "first_step_s": self.first_step - built,
+        }
+        self.part = config.part
+        if hvd.size() == 1 and config.part > 1:
+            self.tasks["part"] = Task(alone, pictures, shard(batches, 0, config.part))
+        elif config.model:
+            self.tasks["apart"] = Task(alone, pictures, batches)
+
+    def steps(self, count):
+        """Take so many steps of each kind."""
+        for task in self.tasks.values():
+            hvd.allreduce(tf.zeros([1]), name="turn")  # all ranks begin at the same time
+            for _ in range(count):
+                task.step()
+
+    def measured(self):
+        """Return what the record keeps of this model."""
+        measured = {name: task.measured() for name, task in self.tasks.items()}
+        if "part" in measured:
+            measured["part"] = {"of": self.part, **measured["part"]}
+        return {**self.facts, **measured.pop("whole"), **measured}
 
 
 class Training:
@@ -286,8 +306,8 @@ class Training:
 class Whole:
     """The step of train_cifar.py with the recipe batch_norm, in one piece: its parts are not known.
 
-    With `exchange` the gradients are averaged over the ranks, with what the script reports, for
-    which Horovod takes one message; else each rank's model learns for itself.
+    With `exchange`, gradients and metrics are averaged over the ranks, the gradients in one
+    message; else each rank's model learns by itself.
     """
 
     all_reduces = 1
@@ -329,19 +349,16 @@ class Whole:
 
 
 def wait():
-    """Return the time when all devices are done with what they were given."""
+    """Wait for all devices, and return the time."""
     tf.test.experimental.sync_devices()
     return time.perf_counter()
 
 
 class Task:
-    """One model on batches of one size: takes its steps, and keeps their times.
+    """One model on batches of one size: takes its steps, and keeps their times, the warm-up's left out."""
 
-    The first steps, which build the graph and fill caches, are taken at once and not kept.
-    """
-
-    def __init__(self, training, images, labels, batches):
-        self.training, self.data, self.batches = training, (images, labels), batches
+    def __init__(self, training, pictures, batches):
+        self.training, self.pictures, self.batches = training, pictures, batches
         self.seconds = []
         for _ in range(WARM_UP):
             self.step()
@@ -350,13 +367,13 @@ class Task:
     def step(self):
         first = len(self.seconds) * self.training.passes
         rows = np.arange(first, first + self.training.passes) % len(self.batches)
-        self.seconds.append(self.training.step(*self.data, self.batches[rows]))
+        self.seconds.append(self.training.step(*self.pictures, self.batches[rows]))
 
     def measured(self):
         """Return medians and quartiles of the parts of a step, in seconds, over all ranks.
 
-        A rank that is done first waits for the others inside the all-reduce: what the last one
-        spends there is communication, what the others spend more is waiting.
+        A rank that is early waits for the others inside the all-reduce: what the last one spends
+        there is communication, and what the others spend beyond that is waiting.
         """
         every = hvd.allgather(tf.constant([self.seconds]), name="seconds").numpy()
         mean, least = every.mean(axis=0), every[:, :, 2].min(axis=0)
@@ -373,6 +390,6 @@ class Task:
 
 if __name__ == "__main__":
     try:
-        main()
+        main(config)
     except DataError as error:
         sys.exit(f"step_times.py: {error}")

@@ -3,7 +3,7 @@
     ddl run --workers 1 svhn_loop.py --loop my_loop.py --epochs 4
     python source_code/svhn_loop.py --loop my_loop.py --replicas 2 --steps 100
 
-The file has to define ``make_step(strategy, model, optimizer, global_batch)``: it returns a function
+The file must define ``make_step(strategy, model, optimizer, global_batch)``: it returns a function
 of a distributed batch (normalised pictures, labels) that takes one training step on all replicas
 and returns the mean loss over the global batch. All else is here. Before training, one such step is
 compared with the same step on a single device; the record says whether they agree.
@@ -40,10 +40,9 @@ def parse(arguments=None):
 
 
 if __name__ == "__main__":
-    parse()  # wrong options end here: what is imported below takes seconds
+    config = parse()  # before the slow imports: a wrong option is refused at once
 
 import math
-import os
 import runpy
 import sys
 
@@ -52,7 +51,6 @@ import tensorflow as tf
 
 from ddl.data import DataError, Order, load, shard
 from ddl.data.augment import normalise
-from ddl.records.machine import threads_per_rank
 from ddl.training import models
 from ddl.training.journal import Journal
 from ddl.training.strategy import devices_for, losses_and_hits
@@ -66,29 +64,20 @@ class LoopError(ValueError):
     """The file of the training step is not what it has to be."""
 
 
-def main(arguments=None):
+def main(config):
     """Train, and return what goes into result.json."""
-    config = parse(arguments)
     make_step = step_maker(config.loop)
     devices, note = devices_for(config.replicas)
     strategy = tf.distribute.MirroredStrategy(devices)
 
     data = load(config.data_set, train_samples=config.train_samples, test_samples=config.test_samples, prefer="svhn")
     order = Order(data.train_samples, config.global_batch, config.seed)
-    shard(np.empty(config.global_batch), 0, config.replicas)  # says so where it can't be split
+    shard(np.empty(config.global_batch), 0, config.replicas)  # refuses uneven parts
     steps = config.steps or config.epochs * order.steps
+    batches = make_batches(data, order, steps)
 
     def network():
         return models.build("cnn", norm="group", seed=config.seed, classes=len(data.class_names))
-
-    numbers = np.concatenate([order.epoch(e) for e in range(math.ceil(steps / order.steps))])
-    with tf.device("CPU:0"):  # pictures wait in the host's memory, not in a GPU's
-        images, labels = tf.constant(data.train_images), tf.constant(data.train_labels)
-    batches = (
-        tf.data.Dataset.from_tensor_slices(numbers[:steps])
-        .map(lambda some: (normalise(tf.gather(images, some)), tf.gather(labels, some)))
-        .prefetch(2)
-    )
 
     checked = compare_step(make_step, strategy, network, batches, config.global_batch)
     # What has variables is made in the strategy's scope: each replica gets them.
@@ -96,18 +85,7 @@ def main(arguments=None):
         model = network()
         optimizer = tf.keras.optimizers.Adam(config.learning_rate)
     train_step = make_step(strategy, model, optimizer, config.global_batch)
-    judge = network()  # a model's own variables may lie on several devices: this one's do not
-
-    @tf.function
-    def sums(pictures, labels):
-        return tf.reduce_sum(losses_and_hits(labels, judge(normalise(pictures))), axis=1)
-
-    def evaluate(pictures, labels):
-        """Return the mean loss and the accuracy; a last, shorter batch counts by its samples."""
-        judge.set_weights(model.get_weights())
-        parts = [slice(i, i + TEST_BATCH) for i in range(0, len(labels), TEST_BATCH)]
-        total = sum(sums(pictures[part], labels[part]) for part in parts)
-        return (total / len(labels)).numpy().tolist()
+    evaluate = make_evaluation(model, network())
 
     journal = Journal(True, steps, order.steps, config.global_batch)
     for text in filter(None, [data.note, note, checked["note"]]):
@@ -115,7 +93,7 @@ def main(arguments=None):
     journal.start(world=1, per_rank_batch=config.global_batch, data=data.describe())
     for step, batch in enumerate(strategy.experimental_distribute_dataset(batches), start=1):
         journal.step(step, train_step(*batch), config.learning_rate)
-        if step % order.steps == 0 or step == steps:
+        if journal.epoch_ends(step):
             with journal.paused():
                 seen = slice(0, data.test_samples)  # as many training as test pictures
                 loss, accuracy = evaluate(data.train_images[seen], data.train_labels[seen])
@@ -130,15 +108,12 @@ def main(arguments=None):
             )
 
     return journal.result(
-        script=os.path.basename(sys.argv[0]),
-        argv=sys.argv[1:] if arguments is None else list(arguments),
         config=vars(config),
         model="cnn",
         parameters=sum(int(np.prod(weight.shape)) for weight in model.trainable_variables),
         data=data.describe(),
         ranks=1,
         replicas=config.replicas,
-        threads_per_rank=threads_per_rank(),
         per_rank_batch=config.global_batch,
         global_batch=config.global_batch,
         seed=config.seed,
@@ -146,6 +121,37 @@ def main(arguments=None):
         agrees=checked["agrees"],
         first_step=checked,
     )
+
+
+def make_batches(data, order, steps):
+    """Return a data set of the whole training's batches: normalised pictures and labels."""
+    numbers = np.stack([batch for _, batch in order.batches(0, steps)])
+    with tf.device("CPU:0"):  # pictures wait in the host's memory, not in a GPU's
+        images, labels = tf.constant(data.train_images), tf.constant(data.train_labels)
+    return (
+        tf.data.Dataset.from_tensor_slices(numbers)
+        .map(lambda some: (normalise(tf.gather(images, some)), tf.gather(labels, some)))
+        .prefetch(2)
+    )
+
+
+def make_evaluation(model, copy):
+    """Return a function of pictures and labels that gives mean loss and accuracy of `model`.
+
+    It evaluates a `copy` on one device, as the model's own variables may be on several.
+    """
+
+    @tf.function
+    def sums(pictures, labels):
+        return tf.reduce_sum(losses_and_hits(labels, copy(normalise(pictures))), axis=1)
+
+    def evaluate(pictures, labels):
+        copy.set_weights(model.get_weights())
+        parts = [slice(first, first + TEST_BATCH) for first in range(0, len(labels), TEST_BATCH)]
+        total = sum(sums(pictures[part], labels[part]) for part in parts)
+        return (total / len(labels)).numpy().tolist()
+
+    return evaluate
 
 
 def step_maker(path):
@@ -159,13 +165,9 @@ def step_maker(path):
 def compare_step(make_step, strategy, network, batches, global_batch):
     """Compare one step on all replicas with the same step on a single device, both by SGD.
 
-    Returns
-    -------
-    dict
-        ``agrees``; the ``loss`` that the step returned and that of a single device
-        (``single_loss``); the length of the weights' update over the single device's
-        (``ratio``); their distance over the same (``relative_error``); ``note``, what to say of a
-        step that does not agree, else None.
+    Returns a dictionary: ``agrees``; the ``loss`` that the step returned, and ``single_loss``; the
+    length of the weights' update over the single device's (``ratio``); their distance over the same
+    (``relative_error``); ``note``, what to say of a step that does not agree, else None.
     """
     with strategy.scope():
         model = network()
@@ -219,6 +221,6 @@ def flat(model):
 
 if __name__ == "__main__":
     try:
-        main()
+        main(config)
     except (DataError, LoopError) as error:
         sys.exit(f"svhn_loop.py: {error}")

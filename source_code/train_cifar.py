@@ -74,10 +74,9 @@ def parse(arguments=None):
 
 
 if __name__ == "__main__":
-    parse()  # wrong options end here: what is imported below takes seconds
+    config = parse()  # before the slow imports: a wrong option is refused at once
 
 import math
-import os
 import sys
 
 import horovod.tensorflow as hvd
@@ -86,23 +85,21 @@ import tensorflow as tf
 
 from ddl.data import DataError, Order, load
 from ddl.data.augment import augment, normalise
-from ddl.records.folder import StorageError
-from ddl.records.machine import threads_per_rank
-from ddl.training import checkpoint, models, optimizer
-from ddl.training.journal import Journal
+from ddl.training import models, optimizer
+from ddl.training.checkpoint import Checkpoints, Notice
+from ddl.training.journal import Journal, Means
 from ddl.training.noise import NoiseScale
 from ddl.training.recipes import SettingError, settle
 from ddl.training.schedule import Schedule
 
 TEST_BATCH = 500  # small enough for any device, large enough to keep it busy
-# Look whether the training diverged or must make room: a look waits for the GPU, so not each step.
+# Whether the training diverged or must make room is checked now and then: a check waits for the GPU.
 CHECK_EVERY_STEPS = 10
 
 
-def main(arguments=None):
+def main(config):
     """Train, and return what goes into result.json, or None where the job must be requeued."""
-    config = parse(arguments)
-    notice = checkpoint.Notice()  # from now on, what the scheduler says is heard
+    notice = Notice()  # from now on, the scheduler's warning of the time limit is heard
 
     # Horovod: initialise. From here on this process knows its rank and how many there are.
     hvd.init()
@@ -136,113 +133,59 @@ def main(arguments=None):
     # Horovod: broadcast rank 0's weights and optimizer state, fresh or from a checkpoint: this
     # run's own if it was interrupted, or another's.
     variables = model.variables + optim.variables()
-    same = ("model", "recipe", "optimizer", "sync_bn", "seed", "global_batch", "no_augment")
-    same = {name: getattr(config, name) for name in same} | data.describe()
-    fresh = {"step": 0, "since": 0, "totals": [0.0, 0.0], "noise": None, "journal": None}
-    state = checkpoint.resume(config.resume, variables, same) or fresh
+    checkpoints = Checkpoints(
+        variables, comparable(config, data), config.checkpoint_every, agree=lambda: average_statistics(model)
+    )
+    state = checkpoints.resume(config.resume)
     hvd.broadcast_variables(variables, root_rank=0)
 
     # Horovod: write on rank 0 only.
-    journal = Journal(rank == 0, steps, order.steps, config.global_batch, state["journal"])
+    journal = Journal(rank == 0, steps, order.steps, config.global_batch, state.get("journal"))
     announce(journal, config, arm, data, schedule, ranks)
+    means = Means()
+    means.restore(state)
     noise = NoiseScale(part.stop - part.start, config.global_batch) if config.noise_scale else None
-    if noise and state["noise"]:  # its averages go on, with as many ranks as there are now
-        vars(noise).update(state["noise"], batches=noise.batches)
-    if config.checkpoint_every:
-        checkpoint.folder()  # rather a refusal now than one after so many steps
-    journal.start(state["step"], world=ranks, per_rank_batch=config.global_batch // ranks, data=data.describe())
+    if noise:
+        noise.restore(state.get("noise"))
+    first = state.get("step", 0)
+    journal.start(first, world=ranks, per_rank_batch=config.global_batch // ranks, data=data.describe())
 
     stopped_by = "steps" if config.steps else "epochs"
     check_every = max(1, min(CHECK_EVERY_STEPS, steps // 10))  # at least ten times in a training
-    totals, since = tf.constant(state["totals"]), state["since"]
-    for step in range(state["step"], steps):
-        epoch, row = divmod(step, order.steps)
-        if row == 0 or step == state["step"]:
-            batches = order.epoch(epoch)
+    for step, batch in order.batches(first, steps):
         rate = schedule(step / order.steps)
-        metrics = train_step(batches[row, part], step, rate, float(notice.given))
-
+        metrics = train_step(batch[part], step, rate, float(notice.given))
         done = step + 1
-        totals, since = totals + metrics[:2], since + 1
+
+        means.add(metrics[:2])  # loss and accuracy
         if noise:
             noise.update(float(metrics[3]), float(metrics[4]))
         if journal.step(done, metrics[0], rate) and noise:
-            journal.event(
-                "noise_scale",
-                step=done,
-                noise_scale=noise.value,
-                gradient_sq=noise.gradient_sq,
-                variance=noise.variance,
-            )
+            journal.event("noise_scale", step=done, **noise.figures())
+
         # All ranks see the same averages, so all of them leave the loop together.
         check = done % check_every == 0
         diverged = check and not math.isfinite(metrics[0])
         leaving = check and done < steps and bool(metrics[2])
-        if (
-            done % order.steps == 0
-            or done == steps
-            or diverged
-            or config.evaluate_every
-            and done % config.evaluate_every == 0
-        ):
-            loss, accuracy = (totals / since).numpy().tolist()
-            with journal.paused():
-                test_loss, test_accuracy = evaluate()
-            journal.evaluation(
-                done, loss=loss, accuracy=accuracy, test_loss=test_loss, test_accuracy=test_accuracy, learning_rate=rate
-            )
-            totals, since = tf.zeros(2), 0
-            diverged = diverged or not math.isfinite(loss)
-            if diverged:
-                stopped_by = "diverged"
-                journal.note(f"diverged: the loss is not a finite number at step {done}")
-                break
-            if config.target_accuracy and test_accuracy >= config.target_accuracy:
-                stopped_by = "target"
-                break
-        if leaving or config.checkpoint_every and done % config.checkpoint_every == 0:
-            reason = "time limit" if leaving else f"every {config.checkpoint_every} steps"
-            now = {
-                "step": done,
-                "since": since,
-                "totals": totals.numpy().tolist(),
-                "noise": vars(noise) if noise else None,
-            }
-            with journal.paused():
-                average_statistics(model)
-                if rank == 0:
-                    try:
-                        path = checkpoint.save(variables, now | {"journal": journal.state()}, same)
-                        journal.event("checkpoint", step=done, reason=reason, path=path)
-                    except StorageError as error:
-                        if leaving:
-                            raise
-                        journal.note(f"{error}. The training goes on without this checkpoint")
+
+        row = journal.evaluate_if_due(
+            done, evaluate, means, every=config.evaluate_every, at_once=diverged, learning_rate=rate
+        )
+        if diverged or row and not math.isfinite(row["loss"]):
+            stopped_by = "diverged"
+            journal.note(f"diverged: the loss is not a finite number at step {done}")
+            break
+        if row and config.target_accuracy and row["test_accuracy"] >= config.target_accuracy:
+            stopped_by = "target"
+            break
+        checkpoints.save_if_due(
+            done, journal, lambda: {**means.state(), "noise": noise and noise.state()}, at_once=leaving
+        )
         if leaving:
-            journal.note(
-                f"stopped after step {done} of {steps}, because the job's time limit is "
-                "near; started again, it goes on from there"
-            )
-            if rank == 0:
-                checkpoint.requeue(done, reason)
-            return None
+            return checkpoints.leave(done, journal)
 
     return journal.result(
-        script=os.path.basename(sys.argv[0]),
-        argv=sys.argv[1:] if arguments is None else list(arguments),
-        config=vars(config),
-        recipe=config.recipe,
-        model=config.model,
-        parameters=sum(int(np.prod(weight.shape)) for weight in model.trainable_variables),
-        data=data.describe(),
-        ranks=ranks,
-        threads_per_rank=threads_per_rank(),
-        per_rank_batch=config.global_batch // ranks,
-        global_batch=config.global_batch,
-        backward_passes_per_step=config.backward_passes_per_step,
-        identical_data=config.identical_data,
-        seed=config.seed,
-        learning_rate=schedule.peak,
+        **facts(config, model, data, schedule, ranks),
         stopped_by=stopped_by,
         diverged=stopped_by == "diverged",
         noise_scale=noise.value if noise else None,
@@ -382,6 +325,30 @@ def average_statistics(model):
             variable.assign(mean)
 
 
+def comparable(config, data):
+    """Return what a training that goes on from a checkpoint must agree with."""
+    names = ("model", "recipe", "optimizer", "sync_bn", "seed", "global_batch", "no_augment")
+    return {name: getattr(config, name) for name in names} | data.describe()
+
+
+def facts(config, model, data, schedule, ranks):
+    """Return what result.json says of the settings."""
+    return {
+        "config": vars(config),
+        "recipe": config.recipe,
+        "model": config.model,
+        "parameters": sum(int(np.prod(weight.shape)) for weight in model.trainable_variables),
+        "data": data.describe(),
+        "ranks": ranks,
+        "per_rank_batch": config.global_batch // ranks,
+        "global_batch": config.global_batch,
+        "backward_passes_per_step": config.backward_passes_per_step,
+        "identical_data": config.identical_data,
+        "seed": config.seed,
+        "learning_rate": schedule.peak,
+    }
+
+
 def announce(journal, config, arm, data, schedule, ranks):
     """Say what is about to be trained, and on what."""
     facts = data.describe()
@@ -404,6 +371,6 @@ def announce(journal, config, arm, data, schedule, ranks):
 
 if __name__ == "__main__":
     try:
-        main()
+        main(config)
     except (SettingError, DataError) as error:
         sys.exit(f"train_cifar.py: {error}")

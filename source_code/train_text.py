@@ -1,4 +1,4 @@
-"""Tell insincere questions from sincere ones, in one process or in several, in five ways.
+"""Tell insincere questions from sincere ones, in one process or in several, with five strategies.
 
     ddl run --workers 1 train_text.py --strategy single
     ddl run --workers 1 train_text.py --strategy mirrored --replicas 2
@@ -6,9 +6,9 @@
     ddl run --workers 2 --cluster multi_worker train_text.py --strategy multi_worker
     ddl run --workers 2 train_text.py --strategy horovod --embedding FOLDER_OR_ADDRESS
 
-A sentence embedding and three dense layers, trained until the validation loss has stopped falling.
-All ways see the same batches, and keep the same records; under `ddl run` TensorBoard's logs are in
-the run's folder, too. `--export FOLDER` writes our own embedding as a folder for `--embedding`.
+A sentence embedding and three dense layers, trained until the validation loss stops falling. All
+strategies see the same batches and keep the same records; under `ddl run` the run's folder has
+TensorBoard's logs as well. `--export FOLDER` writes our own embedding as a folder for `--embedding`.
 """
 
 from pathlib import Path
@@ -26,7 +26,7 @@ def parse(arguments=None):
         "--replicas",
         type=Integer(),
         default=2,
-        help="of the mirrored ways: GPUs, or logical devices where there are fewer",
+        help="of the mirrored strategies: GPUs, or logical devices where there are fewer",
     )
     # Data
     add("--data-set", default="auto", choices=("auto", "quora", "questions"))
@@ -75,19 +75,17 @@ def parse(arguments=None):
 
 
 if __name__ == "__main__":
-    parse()  # wrong options end here: what is imported below takes seconds
+    config = parse()  # before the slow imports: a wrong option is refused at once
 
-import os
 import sys
 from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
 
-from ddl.analysis import classification
+from ddl.analysis.scores import best_threshold, figures, loss_and_accuracy, precision_recall
 from ddl.data import DataError, Order, load_questions, shard
 from ddl.rank import cluster
-from ddl.records.machine import threads_per_rank
 from ddl.training import embedding
 from ddl.training.journal import Journal
 from ddl.training.strategy import devices_for, mean_so_far
@@ -97,13 +95,13 @@ CURVE_POINTS = 200
 FULL_METRICS_EVERY = 100  # epochs, between which --verbose dots prints a dot each
 
 
-def main(arguments=None):
+def main(config):
     """Train, and return what goes into result.json."""
-    config = parse(arguments)
     place = take_place(config)
     parts = load_questions(config.data_set, samples=config.samples).parts()
     order = Order(len(parts.train), config.global_batch, config.seed)
-    shard(np.empty(config.global_batch), 0, place.replicas)  # says so where it can't be split
+    shard(np.empty(config.global_batch), 0, place.replicas)  # refuses uneven parts
+    batches = make_batches(config, parts.train, order)
 
     with place.strategy.scope():  # what has variables is made here: each replica gets them
         model = build(config)
@@ -113,12 +111,13 @@ def main(arguments=None):
     journal = Journal(place.rank == 0, config.epochs * order.steps, order.steps, config.global_batch, line=None)
     announce(journal, config, place, parts)
     callbacks = make_callbacks(config, place, model, parts, journal)
-    (loop if config.strategy == "mirrored_loop" else fit)(
-        config, place, model, optimizer, make_batches(config, parts.train, order), order, callbacks
-    )
+
+    train = loop if config.strategy == "mirrored_loop" else fit
+    train(config, place, model, optimizer, batches, order, callbacks)
+
     if config.export and place.rank == 0:
         embedding.export(model.layers[0], config.export)
-    return finish(config, place, model, parts, journal, sys.argv[1:] if arguments is None else list(arguments))
+    return finish(config, place, model, parts, journal)
 
 
 # ---------------------------------------------------------------- where this process computes
@@ -277,7 +276,7 @@ def make_scores(place, model):
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
     def forward(texts):
-        # On the replicas, where the variables are; all of them compute the same.
+        # On the replicas, where the variables are: all compute the same.
         return place.strategy.run(model, (texts,), {"training": False})
 
     def scores(texts):
@@ -291,7 +290,7 @@ def make_scores(place, model):
 class Validation(tf.keras.callbacks.Callback):
     """Adds the validation part's loss and accuracy to an epoch's figures, on every rank.
 
-    Every rank computes all of them, so that all ranks stop after the same epoch. The clock stands.
+    Every rank computes them all, so that all ranks stop after the same epoch. The clock stops.
     """
 
     def __init__(self, scores, part, journal):
@@ -300,13 +299,11 @@ class Validation(tf.keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         with self.journal.paused():
-            logs["val_loss"], logs["val_accuracy"] = classification.loss_and_accuracy(
-                self.part.targets, self.scores(self.part.texts)
-            )
+            logs["val_loss"], logs["val_accuracy"] = loss_and_accuracy(self.part.targets, self.scores(self.part.texts))
 
 
 class Records(tf.keras.callbacks.Callback):
-    """Keeps time on every rank, and writes steps and epochs down on rank 0."""
+    """Keeps time on every rank, and records steps and epochs on rank 0."""
 
     def __init__(self, scores, part, journal, rate, **facts):
         super().__init__()
@@ -326,7 +323,7 @@ class Records(tf.keras.callbacks.Callback):
         if not self.journal.recorder:
             return
         with self.journal.paused():
-            test_loss, test_accuracy = classification.loss_and_accuracy(self.part.targets, self.scores(self.part.texts))
+            test_loss, test_accuracy = loss_and_accuracy(self.part.targets, self.scores(self.part.texts))
         self.journal.evaluation(
             self.done,
             loss=logs["loss"],
@@ -366,7 +363,7 @@ class Epochs(tf.keras.callbacks.Callback):
 
 
 def make_callbacks(config, place, model, parts, journal):
-    """Return Keras' callbacks and ours, in the order in which they need each other's figures."""
+    """Return Keras' callbacks and ours, each after those whose figures it needs."""
     scores = make_scores(place, model)
     callbacks = [Validation(scores, parts.validation, journal)]
     if config.strategy == "horovod":
@@ -414,16 +411,16 @@ def announce(journal, config, place, parts):
         journal.note(note)
 
 
-def finish(config, place, model, parts, journal, arguments):
-    """Judge the model that is left on the test part, and write the result on rank 0."""
+def finish(config, place, model, parts, journal):
+    """Evaluate the final model on the test part, and write the result on rank 0."""
     if place.rank:
         return None
     scores = make_scores(place, model)
     of_validation, of_test = scores(parts.validation.texts), scores(parts.test.texts)
-    threshold = classification.best_threshold(parts.validation.targets, of_validation)
-    test = classification.figures(parts.test.targets, of_test)
-    tuned = classification.figures(parts.test.targets, of_test, threshold)
-    curve = classification.precision_recall(parts.test.targets, of_test, CURVE_POINTS)
+    threshold = best_threshold(parts.validation.targets, of_validation)
+    test = figures(parts.test.targets, of_test)
+    tuned = figures(parts.test.targets, of_test, threshold)
+    curve = precision_recall(parts.test.targets, of_test, CURVE_POINTS)
     losses = [row["validation_loss"] for row in journal.history]
     best, last = int(np.argmin(losses)), len(losses) - 1
     kept = journal.history[best if config.patience else last]
@@ -439,8 +436,6 @@ def finish(config, place, model, parts, journal, arguments):
     if journal.recorder.folder:
         np.savez(journal.recorder.folder.weights, *[weight.numpy() for weight in model.trainable_weights])
     return journal.result(
-        script=os.path.basename(sys.argv[0]),
-        argv=arguments,
         config=vars(config),
         strategy=config.strategy,
         embedding=config.embedding,
@@ -448,7 +443,6 @@ def finish(config, place, model, parts, journal, arguments):
         data=parts.describe(),
         ranks=place.ranks,
         replicas=place.replicas,
-        threads_per_rank=threads_per_rank(),
         per_rank_batch=config.global_batch // place.ranks,
         global_batch=config.global_batch,
         seed=config.seed,
@@ -464,6 +458,6 @@ def finish(config, place, model, parts, journal, arguments):
 
 if __name__ == "__main__":
     try:
-        main()
+        main(config)
     except (DataError, cluster.ClusterError, embedding.EmbeddingError) as error:
         sys.exit(f"train_text.py: {error}")

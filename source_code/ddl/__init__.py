@@ -22,7 +22,7 @@ _HOME = {
     "compare": "analysis.comparison",
     "doctor": "diagnose.machine",
     "check": "grader.check",
-    "agreement": "training.strategy",
+    "agreement": "analysis.agreement",
     "difference": "analysis.difference",
     "beside": "display.guess",
 }

@@ -10,7 +10,7 @@ over its own part of the batch.
 from ddl.training import options
 
 if __name__ == "__main__":
-    options.way(__doc__)  # wrong ones end here: what is imported below takes seconds
+    config = options.way(__doc__)  # before the slow imports: a wrong option is refused at once
 
 import horovod.tensorflow as hvd
 import tensorflow as tf
@@ -18,7 +18,7 @@ import tensorflow as tf
 from ddl.training.strategy import MOMENTUM, Way, losses_and_hits
 
 
-def main():
+def main(config):
     # Horovod 1: initialise. From here on this process knows its rank and how many there are.
     hvd.init()
     # Horovod 2: pin each rank to one GPU, where there are any.
@@ -26,7 +26,7 @@ def main():
     if gpus:  # a scheduler may show each rank only its own, under number 0: hence the remainder
         tf.config.set_visible_devices(gpus[hvd.local_rank() % len(gpus)], "GPU")
     # Only rank 0 evaluates and writes.
-    way = Way(__doc__, rank=hvd.rank(), ranks=hvd.size())
+    way = Way(config, rank=hvd.rank(), ranks=hvd.size())
     # Horovod 3: shard. Each rank takes its part of every batch.
     dataset = way.dataset(hvd.rank(), hvd.size())
 
@@ -57,4 +57,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    main(config)

@@ -10,15 +10,15 @@ gradients are summed before every replica makes the same update.
 from ddl.training import options
 
 if __name__ == "__main__":
-    options.way(__doc__, replicas=2)  # wrong ones end here: what is imported below takes seconds
+    config = options.way(__doc__, replicas=2)  # before the slow imports: a wrong option is refused at once
 
 import tensorflow as tf
 
 from ddl.training.strategy import MOMENTUM, Way
 
 
-def main():
-    way = Way(__doc__, replicas=2)
+def main(config):
+    way = Way(config)
     strategy = tf.distribute.MirroredStrategy(way.devices())
 
     # What has variables is made in the strategy's scope: each replica gets them.
@@ -40,4 +40,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    main(config)

@@ -11,7 +11,7 @@ Every process runs this file. TF_CONFIG says where all of them are and which one
 from ddl.training import options
 
 if __name__ == "__main__":
-    options.way(__doc__)  # wrong ones end here: what is imported below takes seconds
+    config = options.way(__doc__)  # before the slow imports: a wrong option is refused at once
 
 import tensorflow as tf
 
@@ -19,9 +19,9 @@ from ddl.rank import cluster
 from ddl.training.strategy import MOMENTUM, Way
 
 
-def main():
+def main(config):
     task = cluster.await_all()
-    way = Way(__doc__, rank=task.index, ranks=len(task.workers))
+    way = Way(config, rank=task.index, ranks=len(task.workers))
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
 
     # What has variables is made in the strategy's scope: each replica gets them.
@@ -43,4 +43,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    main(config)

@@ -12,7 +12,7 @@ An update is of one worker's batch: as many updates and samples as in the other 
 from ddl.training import options
 
 if __name__ == "__main__":
-    options.way(__doc__)  # wrong ones end here: what is imported below takes seconds
+    config = options.way(__doc__)  # before the slow imports: a wrong option is refused at once
 
 from collections import deque
 
@@ -23,14 +23,14 @@ from ddl.rank import cluster
 from ddl.training.strategy import MOMENTUM, Way, losses_and_hits
 
 
-def main():
+def main(config):
     task = cluster.await_all()
     if task.type != "chief":
         cluster.serve(task)  # does what the coordinator says, until it is done
         return
     strategy = tf.distribute.ParameterServerStrategy(tf.distribute.cluster_resolver.TFConfigClusterResolver())
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
-    way = Way(__doc__, ranks=len(task.workers), splits=False)
+    way = Way(config, ranks=len(task.workers), splits=False)
     dataset = way.dataset()
 
     # What has variables is made in the strategy's scope: the parameter server gets them.
@@ -74,4 +74,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    main(config)

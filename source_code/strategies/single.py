@@ -10,15 +10,15 @@ another way; `ddl.training.strategy` has what all of them share.
 from ddl.training import options
 
 if __name__ == "__main__":
-    options.way(__doc__)  # wrong ones end here: what is imported below takes seconds
+    config = options.way(__doc__)  # before the slow imports: a wrong option is refused at once
 
 import tensorflow as tf
 
 from ddl.training.strategy import MOMENTUM, Way
 
 
-def main():
-    way = Way(__doc__)
+def main(config):
+    way = Way(config)
 
     model = way.model()
     model.compile(
@@ -37,4 +37,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    main(config)

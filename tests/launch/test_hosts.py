@@ -15,12 +15,13 @@ from pathlib import Path
 import pytest
 
 from ddl import attach, launch
-from ddl.analysis.hierarchy import VARIANTS, variants
+from ddl.analysis.hierarchy import variants
 from ddl.launcher import processes
 from ddl.launcher.run import RunInterrupted
 from ddl.plot.hierarchy import plot_variants
 from ddl.rank import hosts
 from ddl.records.jsonfiles import read_json, read_json_lines
+from ddl.training.bench import VARIANTS
 
 # It takes iproute2, and a machine that lets them make networks: not every one that runs fast tests.
 pytestmark = pytest.mark.slow

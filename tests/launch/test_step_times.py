@@ -7,8 +7,9 @@ pytest.importorskip("horovod.tensorflow")
 
 from ddl import RunFailed, launch
 from ddl.analysis import timeline
-from ddl.analysis.efficiency import PARTS, payoff, tuning
+from ddl.analysis.efficiency import payoff, tuning
 from ddl.plot.efficiency import plot_step_times, plot_timeline
+from ddl.training.bench import PARTS
 
 pytestmark = pytest.mark.slow
 

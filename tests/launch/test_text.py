@@ -9,6 +9,7 @@ pytest.importorskip("tensorflow_hub")
 
 from ddl import RunFailed, compare, launch, plot
 from ddl.analysis import classification
+from ddl.analysis.scores import majority
 from ddl.data import load_questions
 
 pytestmark = pytest.mark.slow
@@ -68,9 +69,7 @@ def test_records_say_what_was_trained(ways, way):
         "positive_share": load_questions("questions", samples=2000).parts().train.targets.mean(),
     }
     assert result["steps"] == 36 and result["samples"] == 36 * 128
-    assert result["test"]["majority"] == classification.majority(
-        load_questions("questions", samples=2000).parts().test.targets
-    )
+    assert result["test"]["majority"] == majority(load_questions("questions", samples=2000).parts().test.targets)
     assert list((ways[way].folder / "tensorboard").rglob("events.out.*"))
     assert "epoch 0: loss" in ways[way].logs(0) and ".." in ways[way].logs(0)
     if processes == 2:

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from ddl import launch
+from ddl.analysis.agreement import agreement, kept_weights
 from ddl.records.jsonfiles import read_json
-from ddl.training.strategy import agreement, kept_weights
 
 pytestmark = pytest.mark.slow
 

@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 import signal
@@ -9,7 +10,10 @@ import pytest
 
 tf = pytest.importorskip("tensorflow")
 
+from ddl.records.folder import StorageError
+from ddl.records.jsonfiles import read_json_lines
 from ddl.training import checkpoint
+from ddl.training.journal import Journal
 from ddl.training.recipes import SettingError
 
 SETTINGS = {"model": "cnn", "seed": 0}
@@ -80,6 +84,48 @@ def test_a_damaged_checkpoint_is_named_and_changes_nothing(damage, folder):
     with pytest.raises(SettingError, match=f"{path} can not be resumed: it is damaged"):
         checkpoint.restore(path, other, SETTINGS)
     assert not np.any(other[0])
+
+
+@pytest.fixture
+def kept(folder):
+    """Return a function that takes five steps, and gives the steps of checkpoints and all notes."""
+
+    def train(every, at_once=None):
+        journal = Journal(True, steps=9, steps_per_epoch=9, global_batch=1)
+        checkpoints = checkpoint.Checkpoints(weights := variables(0), SETTINGS, every, lambda: weights[1].assign(7))
+        journal.start()
+        for step in range(1, 6):
+            weights[0].assign_add(tf.ones([2, 3]))
+            checkpoints.save_if_due(step, journal, lambda: {"totals": [0.5]}, at_once=step == at_once)
+        events = read_json_lines(folder / "events.jsonl")
+        notes = [event["message"] for event in events if event["event"] == "note"]
+        return [(event["step"], event["reason"]) for event in events if event["event"] == "checkpoint"], notes
+
+    return train
+
+
+def test_checkpoints_are_written_every_so_many_steps_and_at_once(kept, folder):
+    assert kept(every=2, at_once=5) == ([(2, "every 2 steps"), (4, "every 2 steps"), (5, "time limit")], [])
+    state = checkpoint.restore(folder / checkpoint.FILE, last := variables(0), SETTINGS)
+    assert state["step"] == 5 and state["totals"] == [0.5] and state["journal"]["history"] == []
+    # The ranks have agreed before: their variables are those of the checkpoint.
+    assert last[0].numpy()[0, 0] == 5 and last[1].numpy() == 7
+
+
+def test_without_an_interval_only_a_time_limit_leaves_one(kept):
+    assert kept(every=0) == ([], [])
+    assert kept(every=0, at_once=3) == ([(3, "time limit")], [])
+
+
+def test_a_full_disk_costs_the_checkpoint_and_ends_only_who_must_stop(kept, monkeypatch):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(checkpoint.np, "savez", full)
+    written, notes = kept(every=2)
+    assert written == [] and len(notes) == 1 and notes[0].endswith("The training goes on without this checkpoint")
+    with pytest.raises(StorageError):
+        kept(every=0, at_once=3)
 
 
 @pytest.fixture

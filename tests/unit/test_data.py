@@ -53,6 +53,15 @@ def test_order_follows_seed_and_epoch_only():
     assert not np.array_equal(same[0], Order(64, 8, seed=6).epoch(2))
 
 
+def test_steps_go_through_the_epochs_from_any_step_on():
+    order = Order(20, 6, seed=1)  # three steps an epoch
+    whole = np.concatenate([order.epoch(0), order.epoch(1), order.epoch(2)])
+    for first in (0, 2, 3):
+        steps, batches = zip(*order.batches(first, 8))
+        assert steps == tuple(range(first, 8))
+        np.testing.assert_array_equal(batches, whole[first:8])
+
+
 def test_order_is_the_same_in_another_process():
     ask = "shard(Order(50, 6, 9).epoch(1), 1, 2).tolist()"
     code = f"from ddl.data import Order, shard; print({ask})"

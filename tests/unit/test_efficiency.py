@@ -7,18 +7,17 @@ import pytest
 
 from ddl import plot
 from ddl.analysis.efficiency import (
-    PARTS,
     efficiency,
     payoff,
     published,
     samples_processed,
     scaling,
-    spread,
     start_times,
     step_parts,
     tuning,
 )
 from ddl.analysis.timeline import FILE
+from ddl.training.bench import PARTS, spread
 
 HARDWARE = {"host": "here", "cpu": "a processor", "cores": 4, "memory_gib": 8.0, "gpus": []}
 

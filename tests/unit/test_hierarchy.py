@@ -2,9 +2,10 @@
 
 import pytest
 
-from ddl.analysis.hierarchy import FLAT, VARIANTS, link_bytes, variants
+from ddl.analysis.hierarchy import variants
 from ddl.plot.hierarchy import plot_variants
 from ddl.records.reference import Recorded, recorded
+from ddl.training.bench import FLAT, VARIANTS, link_bytes
 
 
 def counted(order, hosts, each, size):

@@ -7,8 +7,10 @@ import numpy
 import pytest
 
 from ddl.analysis import mistakes
-from ddl.analysis.mistakes import CHECKS, Witness, checksum, examine, witnesses
+from ddl.analysis.mistakes import CHECKS, examine, witnesses
 from ddl.records.folder import RunFolder
+from ddl.training.options import CASES
+from ddl.training.witness import Witness, checksum
 
 RANKS, STEPS, BATCH, RATE = 3, 4, 8, 0.05
 
@@ -193,4 +195,4 @@ def test_a_witness_starts_a_new_record_and_needs_a_run(tmp_path, monkeypatch):
 
 
 def test_the_reader_is_not_told_which_case_is_which():
-    assert mistakes.CASES == ("none", "A", "B", "C", "D", "E", "F")
+    assert CASES == ("none", "A", "B", "C", "D", "E", "F")

@@ -1,9 +1,10 @@
 import json
 
+import numpy as np
 import pytest
 
 from ddl.training import journal
-from ddl.training.journal import Journal
+from ddl.training.journal import Journal, Means
 
 
 @pytest.fixture
@@ -210,3 +211,40 @@ def test_a_journal_carries_on_another(clock, folder):
     assert rest.history == whole.history
     assert rest.epoch_seconds == whole.epoch_seconds
     assert rest.result()["train_seconds"] == whole.result()["train_seconds"]
+
+
+def test_an_evaluation_is_due_where_an_epoch_ends_every_so_often_and_at_once(clock, folder):
+    diary = Journal(True, steps=10, steps_per_epoch=4, global_batch=10)
+    diary.start()
+    means, rows = Means(), []
+
+    def evaluate():
+        clock.now += 1000
+        return 2.5, 0.125
+
+    for step in range(1, 11):
+        clock.now += 1
+        means.add(np.float32([step, 2 * step]))
+        diary.step(step, 2.0, 0.1)
+        row = diary.evaluate_if_due(step, evaluate, means, every=3, at_once=step == 7, learning_rate=0.1)
+        rows += [row] if row else []
+    assert rows == diary.history and [row["step"] for row in rows] == [3, 4, 6, 7, 8, 9, 10]
+    assert [row["loss"] for row in rows] == [2, 4, 5.5, 7, 8, 9, 10]
+    assert rows[0]["accuracy"] == 4 and rows[0]["test_accuracy"] == 0.125 and rows[0]["learning_rate"] == 0.1
+    assert diary.seconds == pytest.approx(10)
+
+
+def test_means_go_on_from_a_state_to_the_last_bit():
+    whole, half, rest = Means(), Means(), Means()
+    figures = np.random.default_rng(0).random((7, 2), np.float32)
+    for step, row in enumerate(figures):
+        whole.add(row)
+        (half if step < 3 else rest).add(row)
+        if step == 2:
+            rest.restore(json.loads(json.dumps(half.state())))
+    assert rest.take() == whole.take()
+    fresh = Means()
+    fresh.restore({})
+    fresh.add(figures[0])
+    rest.add(figures[0])
+    assert fresh.take() == rest.take() == figures[0].tolist()

@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pytest
 
@@ -63,3 +65,15 @@ def test_identical_gradients_have_no_noise_and_none_has_no_scale():
 def test_one_rank_is_refused():
     with pytest.raises(SettingError, match="two ranks or more"):
         NoiseScale(64, 64)
+
+
+def test_averages_go_on_from_a_state_with_the_batches_of_now():
+    whole, half, rest = NoiseScale(32, 64), NoiseScale(32, 64), NoiseScale(16, 64)
+    for noise in (whole, half):
+        noise.update(5.0, 3.0)
+    rest.restore(json.loads(json.dumps(half.state())))
+    assert rest.figures() == whole.figures() and rest.batches == (16, 64)
+    rest.update(9.0, 4.0)
+    assert half.figures() == whole.figures() != rest.figures()
+    half.restore(None)
+    assert half.figures() == whole.figures()

@@ -8,6 +8,7 @@ import pytest
 
 from ddl import plot
 from ddl.analysis import classification
+from ddl.analysis.scores import best_threshold, figures, loss_and_accuracy, majority, precision_recall
 from ddl.records.reference import Recorded
 
 RNG = np.random.default_rng(0)
@@ -19,7 +20,7 @@ SCORES = np.round(np.clip(0.3 * TARGETS + 0.6 * RNG.random(400), 0, 1), 2)  # wi
 
 
 def test_figures_count_what_was_found_and_missed():
-    judged = classification.figures(
+    judged = figures(
         np.array([1, 1, 1, 0, 0, 0, 0, 0, 0, 0]), np.array([0.9, 0.6, 0.2, 0.8, 0.5, 0.1, 0.1, 0.1, 0.1, 0.1])
     )
     assert judged == {
@@ -37,19 +38,19 @@ def test_figures_count_what_was_found_and_missed():
 
 
 def test_saying_always_no_is_accurate_and_finds_nothing():
-    judged = classification.figures(TARGETS, np.zeros(400))
-    assert judged["accuracy"] == judged["majority"] == classification.majority(TARGETS) > 0.85
+    judged = figures(TARGETS, np.zeros(400))
+    assert judged["accuracy"] == judged["majority"] == majority(TARGETS) > 0.85
     assert judged["precision"] is None and judged["recall"] == judged["f1"] == 0
 
 
 def test_majority_is_of_either_class():
-    assert classification.majority([1, 1, 1, 0]) == classification.majority([0, 0, 1, 0]) == 0.75
+    assert majority([1, 1, 1, 0]) == majority([0, 0, 1, 0]) == 0.75
 
 
 def test_loss_is_kerass_cross_entropy():
     scores = np.append(SCORES, [0.0, 1.0]).astype(np.float32)
     targets = np.append(TARGETS, [1, 1])
-    loss, accuracy = classification.loss_and_accuracy(targets, scores)
+    loss, accuracy = loss_and_accuracy(targets, scores)
     tf = pytest.importorskip("tensorflow")
     assert loss == pytest.approx(
         float(tf.keras.losses.BinaryCrossentropy()(targets.astype(np.float32)[:, None], scores[:, None])), rel=1e-4
@@ -58,39 +59,39 @@ def test_loss_is_kerass_cross_entropy():
 
 
 def test_curve_is_what_each_threshold_gives():
-    thresholds, precision, recall = classification.precision_recall(TARGETS, SCORES)
+    thresholds, precision, recall = precision_recall(TARGETS, SCORES)
     assert thresholds.tolist() == sorted(set(SCORES.tolist()), reverse=True)
     for threshold, p, r in zip(thresholds, precision, recall):
-        judged = classification.figures(TARGETS, SCORES, threshold - 1e-9)
+        judged = figures(TARGETS, SCORES, threshold - 1e-9)
         assert (p, r) == pytest.approx((judged["precision"], judged["recall"]))
     assert recall[-1] == 1 and precision[-1] == TARGETS.mean()
 
 
 def test_thinned_curve_is_part_of_the_whole_and_keeps_its_ends():
-    whole = np.stack(classification.precision_recall(TARGETS, SCORES), axis=1).tolist()
-    few = np.stack(classification.precision_recall(TARGETS, SCORES, points=8), axis=1).tolist()
+    whole = np.stack(precision_recall(TARGETS, SCORES), axis=1).tolist()
+    few = np.stack(precision_recall(TARGETS, SCORES, points=8), axis=1).tolist()
     assert 5 <= len(few) <= 8 and all(row in whole for row in few)
     assert few[0] == whole[0] and few[-1][2] == 1
 
 
 def test_best_threshold_has_no_better_one():
-    best = classification.figures(TARGETS, SCORES, classification.best_threshold(TARGETS, SCORES))["f1"]
-    assert best == max(classification.figures(TARGETS, SCORES, limit)["f1"] for limit in np.linspace(-0.005, 1, 400))
+    best = figures(TARGETS, SCORES, best_threshold(TARGETS, SCORES))["f1"]
+    assert best == max(figures(TARGETS, SCORES, limit)["f1"] for limit in np.linspace(-0.005, 1, 400))
 
 
 def test_perfect_and_hopeless_scores():
-    assert classification.figures(TARGETS, TARGETS, classification.best_threshold(TARGETS, TARGETS))["f1"] == 1
-    thresholds, precision, recall = classification.precision_recall(TARGETS, np.full(400, 0.3))
+    assert figures(TARGETS, TARGETS, best_threshold(TARGETS, TARGETS))["f1"] == 1
+    thresholds, precision, recall = precision_recall(TARGETS, np.full(400, 0.3))
     assert (thresholds.tolist(), recall.tolist()) == ([0.3], [1])
     assert precision.tolist() == [TARGETS.mean()]
 
 
 def test_what_does_not_fit_is_refused():
     with pytest.raises(ValueError, match="nothing to recall"):
-        classification.precision_recall(np.zeros(3), np.ones(3))
+        precision_recall(np.zeros(3), np.ones(3))
     for targets, scores in (([1, 0], [0.5]), ([], []), ([[1]], [[0.5]])):
         with pytest.raises(ValueError, match="not two lists of the same length"):
-            classification.figures(targets, scores)
+            figures(targets, scores)
 
 
 # ---------------------------------------------------------------- tables and pictures
@@ -98,7 +99,7 @@ def test_what_does_not_fit_is_refused():
 
 def run(name, shift, seed=0, losses=(0.3, 0.2, 0.25)):
     scores = np.clip(SCORES + shift * TARGETS, 0, 1)
-    curve = classification.precision_recall(TARGETS, scores, 50)
+    curve = precision_recall(TARGETS, scores, 50)
     return Recorded(
         {
             "name": name,
@@ -113,8 +114,8 @@ def run(name, shift, seed=0, losses=(0.3, 0.2, 0.25)):
             "train_seconds": 2.0,
             "time_to_first_step_s": 6.0,
             "data": {"name": "questions", "form": "generated", "train_samples": 4000},
-            "test": classification.figures(TARGETS, scores),
-            "tuned": classification.figures(TARGETS, scores, 0.4),
+            "test": figures(TARGETS, scores),
+            "tuned": figures(TARGETS, scores, 0.4),
             "precision_recall": dict(zip(("thresholds", "precision", "recall"), curve)),
             "history": [
                 {
@@ -141,7 +142,7 @@ def test_report_has_a_row_an_arm_and_the_baseline_beside_accuracy():
     assert table["f1"][0] == pytest.approx(np.mean(scores))
     assert table["f1_sd"][0] == pytest.approx(np.std(scores, ddof=1))
     assert np.isnan(table["f1_sd"][1])
-    assert table["majority"][0] == classification.majority(TARGETS)
+    assert table["majority"][0] == majority(TARGETS)
     shown = repr(table)
     assert f"{np.mean(scores):.3f} ± {np.std(scores, ddof=1):.3f}" in shown
     assert "questions (generated), 4,000 to train on" in shown and "majority, %" in shown
@@ -150,7 +151,7 @@ def test_report_has_a_row_an_arm_and_the_baseline_beside_accuracy():
 
 def test_report_of_a_run_that_finds_nothing_has_no_precision():
     nothing = run("nothing", 0.0)
-    nothing.result["test"] = classification.figures(TARGETS, np.zeros(400))
+    nothing.result["test"] = figures(TARGETS, np.zeros(400))
     table = classification.report([nothing])
     assert np.isnan(table["precision"][0]) and table.readable()["precision, %"][0] == "–"
 
@@ -181,7 +182,7 @@ def test_overfitting_marks_the_lowest_validation_loss():
     loss, accuracy = picture.axes
     assert loss.lines[1].get_ydata().tolist() == [0.3, 0.2, 0.25]
     assert loss.lines[2].get_xdata() == [2, 2]
-    assert accuracy.lines[-1].get_ydata()[0] == pytest.approx(100 * classification.majority(TARGETS))
+    assert accuracy.lines[-1].get_ydata()[0] == pytest.approx(100 * majority(TARGETS))
     assert "lowest after epoch 2, 0.200 (training 0.150), and 0.250 at the end" in picture.alt
 
 

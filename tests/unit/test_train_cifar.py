@@ -284,7 +284,7 @@ def test_settings_that_can_not_work_are_refused(arguments, said, monkeypatch):
 
     monkeypatch.setattr(train_cifar, "load", train_worker.small_data)
     with pytest.raises((train_cifar.SettingError, train_cifar.DataError), match=said):
-        train_cifar.main([*train_worker.SMALL, *arguments])
+        train_cifar.main(train_cifar.parse([*train_worker.SMALL, *arguments]))
 
 
 # ---------------------------------------------------------------- slow

@@ -7,9 +7,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from ddl.analysis.agreement import agreement, kept_weights
 from ddl.data import Order
 from ddl.records.folder import RunFolder
-from ddl.training.strategy import Way, agreement, kept_weights
+from ddl.training import options
+from ddl.training.strategy import Way
 
 SMALL = [
     "--data-set",
@@ -25,8 +27,8 @@ SMALL = [
 ]
 
 
-def way(*arguments, **options):
-    return Way("", arguments=[*SMALL, *arguments], **options)
+def way(*arguments, replicas=None, **places):
+    return Way(options.way("", replicas, [*SMALL, *arguments]), **places)
 
 
 def run(folder, name, kept, **result):
@@ -67,10 +69,10 @@ def test_the_rate_grows_with_the_batch():
     assert ours.rate(64) == pytest.approx(0.1) and ours.rate(16) == pytest.approx(0.025)
 
 
-@pytest.mark.parametrize("options", [{"ranks": 3}, {"replicas": 3}, {"ranks": 2, "replicas": 3}])
-def test_a_batch_that_does_not_split_evenly_is_refused(options, capsys):
+@pytest.mark.parametrize("places", [{"ranks": 3}, {"replicas": 3}, {"ranks": 2, "replicas": 3}])
+def test_a_batch_that_does_not_split_evenly_is_refused(places, capsys):
     with pytest.raises(SystemExit) as end:
-        way(**options)
+        way(**places)
     said = f"{end.value} {capsys.readouterr().err}"
     assert "can not be split evenly over" in said or "does not split evenly over" in said
 

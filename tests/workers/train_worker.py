@@ -98,7 +98,7 @@ def run(case, folder, extra=(), stop_at=None, notice_at=None):
     train_cifar.load = small_data
     train_cifar.make_train_step, train_cifar.models.build = spying_make, spying_build
     try:
-        result = train_cifar.main([*SMALL, *CASES[case], *extra])
+        result = train_cifar.main(train_cifar.parse([*SMALL, *CASES[case], *extra]))
     finally:
         train_cifar.make_train_step, train_cifar.models.build = make, build
     keep("final")

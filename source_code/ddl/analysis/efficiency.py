@@ -14,30 +14,19 @@ import numpy
 from ddl.analysis import cost
 from ddl.display.table import Table
 from ddl.records.paths import reference_dir
+from ddl.training.bench import PARTS
 
 __all__ = [
-    "PARTS",
     "Payoff",
     "efficiency",
     "payoff",
     "published",
     "samples_processed",
     "scaling",
-    "spread",
     "start_times",
     "step_parts",
     "tuning",
 ]
-
-# Of a step, in their order. Waiting and communication happen inside the same all-reduce.
-PARTS = ("input", "computation", "waiting", "communication", "update")
-
-
-def spread(values):
-    """Return median and quartiles of values: ``{"median": …, "low": …, "high": …}``."""
-    low, median, high = numpy.percentile(values, (25, 50, 75)).tolist()
-    return {"median": median, "low": low, "high": high}
-
 
 # ---------------------------------------------------------------- counting right
 

@@ -1,48 +1,12 @@
 """All-reduce over hosts with a slow network between them: what crosses it, and how long it took.
 
-`hierarchical_allreduce.py` measures; here are the arithmetic, the table and the figure. Sizes are
-in bytes, times in seconds, and 1 MB is 10^6 bytes.
+`hierarchical_allreduce.py` measures; here are the table and the figure. 1 MB is 10^6 bytes.
 """
 
 from ddl.display.table import Table
 from ddl.training.bench import FLAT, VARIANTS
 
-__all__ = ["FLAT", "VARIANTS", "link_bytes", "variants"]
-
-
-def link_bytes(variant, size_bytes, hosts, ranks_per_host):
-    """Return how many bytes one host has to send to others, headers not counted.
-
-    A ring of N ranks passes on 2 (N − 1)/N of the message from each rank to the next (Patarasuk &
-    Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of workstations", section 3.2:
-    N − 1 steps of reduce-scatter and as many of all-gather, of 1/N of the message each). How much
-    of it leaves a host is a matter of order: one of its ranks has its neighbour elsewhere, or all.
-    In a hierarchy rings have one rank of each host: H of them, each for 1/n of the message, or one
-    for all of it.
-
-    Parameters
-    ----------
-    variant : str
-        One of `VARIANTS`.
-    size_bytes : float
-        Of the message.
-    hosts, ranks_per_host : int
-        H and n; N = H n.
-
-    Returns
-    -------
-    float
-        Bytes from one host, which with a ring are as many as those to it.
-    """
-    if variant not in VARIANTS:
-        raise ValueError(f"variant {variant!r} is not one of: {', '.join(VARIANTS)}")
-    ranks = hosts * ranks_per_host
-    round_ = 2 * (ranks - 1) / ranks * size_bytes
-    if variant == "crossing ring":
-        return ranks_per_host * round_ if hosts > 1 else 0.0
-    if variant in ("hierarchical", "leaders"):
-        return 2 * (hosts - 1) / hosts * size_bytes
-    return round_ if hosts > 1 else 0.0
+__all__ = ["variants"]
 
 
 def variants(run):

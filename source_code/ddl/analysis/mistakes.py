@@ -1,7 +1,7 @@
-"""What each rank of a training saw, and what it gives away about mistakes in the script.
+"""What each rank of a training saw, and which mistakes in the script it gives away.
 
-`bug_hunt.py` has every rank write ``witness-<k>.jsonl``: a line as it begins, one a step, one at
-the end. `witnesses` gathers them as plain dictionaries and lists, one a rank::
+In `bug_hunt.py` every rank writes ``witness-<k>.jsonl`` (`ddl.training.witness`): a line as it begins, one a
+step, one at the end. `witnesses` gathers them as plain dictionaries and lists, one a rank::
 
     {"rank": 0, "ranks": 2, "batch": 32, "rate_of_one_rank": 0.05, "weights": "1a2b3c4d",
      "steps": [{"step": 1, "samples": [5, 17, …], "rate": 0.1, "update": "…", "weights": "…"},
@@ -10,34 +10,26 @@ the end. `witnesses` gathers them as plain dictionaries and lists, one a rank::
 
 ``weights`` and ``update`` are checksums: of the rank's weights, as it begins and after each step,
 and of the gradients that it applied. ``samples`` are the numbers of the samples that it trained on,
-``samples_counted`` how many it says they were, ``images_per_s`` the throughput that it reports,
+``samples_counted`` is how many it says they were, ``images_per_s`` the throughput that it reports,
 ``wrote`` the file in which it kept its weights, or None.
 
-Each check takes that list and returns a `Finding`; `examine` makes all of them.
+A check takes that list and returns a `Finding`; `examine` makes all checks.
 """
 
 import math
-import os
-import zlib
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-import numpy
-
-from ddl.records.files import replacing
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import read_json, read_json_lines
 
 __all__ = [
-    "CASES",
     "CHECKS",
     "Examination",
     "Finding",
-    "Witness",
     "applied_alike",
     "began_alike",
-    "checksum",
     "counted_once",
     "examine",
     "excerpt",
@@ -47,67 +39,16 @@ __all__ = [
     "witnesses",
 ]
 
-CASES = ("none", *"ABCDEF")  # of bug_hunt.py; which mistake is which is the reader's to find out
 
+def witnesses(run) -> list[dict]:
+    """Return what each rank of a run of `bug_hunt.py` saw, in their order; the keys are those above.
 
-# ---------------------------------------------------------------- what is written down
-
-
-def checksum(arrays):
-    """Return the CRC-32 of arrays, one after another, as eight hexadecimal digits."""
-    value = 0
-    for array in arrays:
-        value = zlib.crc32(numpy.ascontiguousarray(array).tobytes(), value)
-    return f"{value:08x}"
-
-
-class Witness:
-    """A rank's pen for what it itself saw; outside a launched run it writes nothing.
-
-    Parameters
-    ----------
-    rank : int
-    """
-
-    def __init__(self, rank):
-        folder = os.environ.get("DDL_RUN_DIR")
-        self.rank = rank
-        self.folder = RunFolder(Path(folder)) if folder else None
-        if self.folder:
-            self.folder.witness(rank).unlink(missing_ok=True)  # of an earlier start of this job
-
-    def tell(self, event, **fields):
-        """Append ``{"event": event, **fields}`` to ``witness-<rank>.jsonl``."""
-        if self.folder:
-            self.folder.append(self.folder.witness(self.rank), {"event": event, **fields})
-
-    def keep_weights(self, weights):
-        """Write the arrays to the run's ``weights.npz``; return its name, or None outside a run."""
-        if not self.folder:
-            return None
-        path = self.folder.weights
-        with replacing(path) as file:  # two ranks that write at the same time would leave a file of both
-            numpy.savez(file, *weights)
-        return path.name
-
-
-def witnesses(run):
-    """Return what each rank of a run saw.
-
-    Parameters
-    ----------
-    run : Run or path
-        A run of `bug_hunt.py`, or its folder.
-
-    Returns
-    -------
-    list of dict
-        One a rank, in their order; see above for the keys. Plain data, as read from the records.
+    `run` is a Run or a run's folder.
 
     Raises
     ------
     ValueError
-        If there are none, or one of them has no end: the script does not write them, or failed.
+        If there are none, or one has no end: the script does not write them, or it failed.
     """
     folder = RunFolder(Path(getattr(run, "folder", run)))
     job = read_json(folder.job) or {}
@@ -130,21 +71,11 @@ def witnesses(run):
     return seen
 
 
-def excerpt(run, steps=2):
-    """Tabulate the beginning of what each rank of a run saw, for a reader to look at.
+def excerpt(run, steps: int = 2):
+    """Tabulate the first `steps` of what each rank of a run saw, for a reader to look at.
 
-    Parameters
-    ----------
-    run : Run or path
-        As for `witnesses`.
-    steps : int
-        How many of the first steps.
-
-    Returns
-    -------
-    pandas.DataFrame
-        A row for each step and rank; of the samples the first three. What a rank says once, of the
-        whole run, stands in its every row.
+    Returns a pandas DataFrame: a row for each step and rank, with the first three samples. What a
+    rank says once, of the whole run, stands in each of its rows.
     """
     rows = []
     for rank in witnesses(run):
@@ -163,7 +94,7 @@ def excerpt(run, steps=2):
                     "wrote": rank["wrote"] or "–",
                 }
             )
-    import pandas  # here, as bug_hunt.py needs none of it
+    import pandas  # takes a while, and only this needs it
 
     return pandas.DataFrame(rows).sort_values(["step", "rank"], ignore_index=True)
 
@@ -173,25 +104,15 @@ def excerpt(run, steps=2):
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check says.
+    """What one check says."""
 
-    Parameters
-    ----------
-    name : str
-        What was looked for.
-    found : bool
-        Whether the mistake is there.
-    sentence : str
-        What the records show, with numbers.
-    """
-
-    name: str
-    found: bool
-    sentence: str
+    name: str  # what was looked for
+    found: bool  # whether the mistake is there
+    sentence: str  # what the records show, with numbers
 
 
-def own_samples(witnesses):
-    """Look for samples that several ranks trained on in one and the same step."""
+def own_samples(witnesses: list[dict]) -> Finding:
+    """Look for samples that several ranks trained on in the same step."""
     steps = [[set(step["samples"]) for step in ranks] for ranks in _step_by_step(witnesses)]
     every = sum(len(part) for parts in steps for part in parts)
     different = sum(len(set().union(*parts)) for parts in steps)
@@ -203,7 +124,7 @@ def own_samples(witnesses):
     )
 
 
-def began_alike(witnesses):
+def began_alike(witnesses: list[dict]) -> Finding:
     """Look for ranks that begin with other weights than rank 0."""
     models = _different(rank["weights"] for rank in witnesses)
     return Finding(
@@ -213,7 +134,7 @@ def began_alike(witnesses):
     )
 
 
-def applied_alike(witnesses):
+def applied_alike(witnesses: list[dict]) -> Finding:
     """Look for steps in which ranks apply different gradients, which drives them apart."""
     steps = _step_by_step(witnesses)
     apart = [step[0]["step"] for step in steps if _different(rank["update"] for rank in step) > 1]
@@ -227,8 +148,8 @@ def applied_alike(witnesses):
     )
 
 
-def counted_once(witnesses):
-    """Look for a throughput from more samples than the ranks trained on."""
+def counted_once(witnesses: list[dict]) -> Finding:
+    """Look for a throughput that counts more samples than the ranks trained on."""
     counted = sum(rank["samples_counted"] for rank in witnesses)
     processed = sum(len(step["samples"]) for rank in witnesses for step in rank["steps"])
     return Finding(
@@ -239,7 +160,7 @@ def counted_once(witnesses):
     )
 
 
-def scaled_rate(witnesses):
+def scaled_rate(witnesses: list[dict]) -> Finding:
     """Look for steps without the linearly scaled learning rate (Goyal et al. 2017, section 2.1)."""
     wanted = witnesses[0]["rate_of_one_rank"] * len(witnesses)
     rates = {step["rate"] for rank in witnesses for step in rank["steps"]}
@@ -254,8 +175,8 @@ def scaled_rate(witnesses):
     )
 
 
-def one_writer(witnesses):
-    """Look for a file that another rank than rank 0 writes."""
+def one_writer(witnesses: list[dict]) -> Finding:
+    """Look for a file that a rank other than rank 0 writes."""
     writers = [rank["rank"] for rank in witnesses if rank["wrote"]]
     names = " and ".join(sorted({rank["wrote"] for rank in witnesses if rank["wrote"]}))
     who = ", ".join(map(str, writers)) or "none"
@@ -283,16 +204,9 @@ def _different(values):
 
 @dataclass(frozen=True)
 class Examination:
-    """All checks of one run: a table that prints and that a notebook shows.
+    """All checks of one run: a table that prints, and that a notebook shows."""
 
-    Parameters
-    ----------
-    name : str
-        Of the run.
-    findings : tuple of Finding
-    """
-
-    name: str
+    name: str  # of the run
     findings: tuple[Finding, ...]
 
     @property
@@ -324,17 +238,8 @@ def _sign(finding):
     return "✗ found" if finding.found else "✓ right"
 
 
-def examine(run):
-    """Make all checks on a run of `bug_hunt.py`.
-
-    Parameters
-    ----------
-    run : Run or path
-
-    Returns
-    -------
-    Examination
-    """
+def examine(run) -> Examination:
+    """Make all checks on a run of `bug_hunt.py`, or on its folder."""
     seen = witnesses(run)
     name = getattr(run, "name", None) or Path(run).name
     return Examination(name, tuple(check(seen) for check in CHECKS))

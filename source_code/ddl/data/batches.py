@@ -1,9 +1,11 @@
 """Which samples each rank reads, and when.
 
-The order belongs to the world, not to a rank: a step has one global batch whatever the number of ranks, and each rank
-takes its slice of it. Two ranks with batch B see what one rank with batch 2B sees, and no two slices overlap.
+The order belongs to the whole world, not to a rank: step *t* of epoch *e* has one global batch
+whatever the number of ranks, and each rank takes its slice of it. So two ranks with batch B see
+what one rank with batch 2B sees, and slices cannot overlap.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,11 +17,17 @@ __all__ = ["Order", "shard"]
 
 @dataclass(frozen=True)
 class Order:
-    """The global batches of every epoch, from a seed; DataError where not even one batch is whole."""
+    """The global batches of every epoch, from a seed.
 
-    samples: int
-    global_batch: int
-    seed: int = 0
+    Raises
+    ------
+    DataError
+        When an epoch would not have a single whole batch.
+    """
+
+    samples: int  # in the training part
+    global_batch: int  # samples of one step on all ranks together
+    seed: int = 0  # the same order for the same seed, on any number of ranks
 
     def __post_init__(self):
         if self.global_batch < 1:
@@ -37,13 +45,21 @@ class Order:
 
     @property
     def left_over(self) -> int:
-        """Samples that an epoch leaves out, others in each epoch."""
+        """How many samples an epoch leaves out; they are others in each epoch."""
         return self.samples % self.global_batch
 
-    def epoch(self, epoch: int) -> np.ndarray:
-        """Return the batches of an epoch, counted from 0.
+    def batches(self, first: int, last: int) -> Iterator[tuple[int, np.ndarray]]:
+        """Yield each step from `first` up to `last`, counted from 0, and its global batch, int32 ``[global_batch]``."""
+        for step in range(first, last):
+            epoch, row = divmod(step, self.steps)
+            if row == 0 or step == first:
+                batches = self.epoch(epoch)
+            yield step, batches[row]
 
-        Positions in the training part, none of them twice: int32, shape ``[steps, global_batch]``.
+    def epoch(self, epoch: int) -> np.ndarray:
+        """Return the batches of an epoch, counted from 0: int32 ``[steps, global_batch]``.
+
+        They are positions in the training part, no position twice.
         """
         shuffled = np.random.default_rng([self.seed, epoch]).permutation(self.samples)
         used = shuffled[: self.steps * self.global_batch]
@@ -51,9 +67,14 @@ class Order:
 
 
 def shard(batch: np.ndarray, rank: int, size: int) -> np.ndarray:
-    """Return a rank's contiguous part of a global batch, or of many, as a view.
+    """Return one rank's contiguous part of a global batch, or of many: a view.
 
-    Shape ``[..., global_batch]`` becomes ``[..., global_batch / size]``; DataError where it does not divide evenly.
+    Of shape ``[..., global_batch]`` it leaves ``[..., global_batch / size]``.
+
+    Raises
+    ------
+    DataError
+        When the global batch cannot be split evenly.
     """
     if not 0 <= rank < size:
         raise DataError(f"Rank {rank} of {size} ranks: ranks are numbered 0 to {size - 1}.")

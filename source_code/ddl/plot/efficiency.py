@@ -8,8 +8,9 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from ddl.analysis import timeline
-from ddl.analysis.efficiency import PARTS, payoff, scaling, step_parts
+from ddl.analysis.efficiency import payoff, scaling, step_parts
 from ddl.plot.picture import COLOURS, LINES, MARKERS, Picture, styled
+from ddl.training.bench import PARTS
 
 __all__ = ["plot_payoff", "plot_scaling", "plot_step_times", "plot_timeline"]
 

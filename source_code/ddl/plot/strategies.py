@@ -2,9 +2,9 @@
 
 import numpy
 
+from ddl.analysis.agreement import differences, kept_weights
 from ddl.display.style import data_label
 from ddl.plot.picture import COLOURS, LINES, MARKERS, Picture, styled
-from ddl.training.strategy import differences, kept_weights
 
 __all__ = ["plot_agreement", "plot_loss_scaling", "plot_staleness"]
 
@@ -29,7 +29,7 @@ def plot_agreement(runs):
     Raises
     ------
     ValueError
-        As `ddl.training.strategy.differences` does; or if there is nothing to compare the first run with.
+        As `ddl.analysis.agreement.differences` does; or if there is nothing to compare the first run with.
     """
     first, *others = runs
     if not others:

@@ -1,6 +1,6 @@
-"""What `bench_allreduce.py` and its like share: sizes, repeats, memory, and where bytes went.
+"""What the benchmarks share: message sizes, repeats, statistics of times, and where bytes went.
 
-The scripts do the measuring; this module needs neither TensorFlow nor Horovod.
+The scripts measure; this needs neither TensorFlow nor Horovod.
 """
 
 import re
@@ -15,21 +15,24 @@ from ddl.training.options import Integer, Number
 __all__ = [
     "DEFAULT_SIZES",
     "FLAT",
+    "PARTS",
     "VARIANTS",
     "BenchError",
     "add_options",
     "address",
     "interface_of",
     "link",
+    "link_bytes",
     "nccl_settings",
     "parse",
     "refuse_what_does_not_fit",
     "repeats",
     "sizes",
+    "spread",
     "timing",
 ]
 
-# From one float32 number to 256 MiB, each four times the one before.
+# From one float32 number to 256 MiB, each four times the one before it.
 DEFAULT_SIZES = {"min_bytes": 4, "max_bytes": 2**28, "factor": 4}
 ITEM_BYTES = 4  # of a float32, which all messages are made of
 LEAST_REPEATS = 3
@@ -43,12 +46,16 @@ VARIANTS = {
 }
 
 
+# Of a training step, in their order. Waiting and communication happen inside the same all-reduce.
+PARTS = ("input", "computation", "waiting", "communication", "update")
+
+
 class BenchError(ValueError):
     """Something cannot be measured as it was asked for."""
 
 
 def add_options(parser):
-    """Give an argparse parser the options that both benchmarks have."""
+    """Give an argparse parser the options that all benchmarks have."""
     add = parser.add_argument
     a_size = Integer(ITEM_BYTES, 2**40)
     add("--min-bytes", type=a_size, default=DEFAULT_SIZES["min_bytes"], help="the smallest size")
@@ -66,7 +73,7 @@ def add_options(parser):
 
 
 def parse(parser, arguments):
-    """Parse a benchmark's options, and refuse there what could not be measured anywhere."""
+    """Parse a benchmark's options; refuse at once what cannot be measured."""
     config = parser.parse_args(arguments)
     try:
         sizes(config)
@@ -78,22 +85,13 @@ def parse(parser, arguments):
     return config
 
 
-def sizes(config):
-    """Return the sizes to measure, in bytes, growing.
-
-    Parameters
-    ----------
-    config : argparse.Namespace
-        With the options of `add_options`.
-
-    Returns
-    -------
-    list of int
+def sizes(config) -> list[int]:
+    """Return the sizes to measure, in bytes, ascending. `config` has the options of `add_options`.
 
     Raises
     ------
     BenchError
-        If a size is no whole number of float32 values, or there is no size between the limits.
+        If a size is no whole number of float32 values, or the limits leave no size.
     """
     if config.sizes:
         found = sorted(set(config.sizes))
@@ -113,33 +111,28 @@ def sizes(config):
     return found
 
 
-def repeats(config, seconds):
-    """How often to repeat what took so many `seconds` once: as the budget allows, within limits."""
+def repeats(config, seconds: float) -> int:
+    """Return how often to repeat what took `seconds` once: as the budget allows, within limits."""
     return min(config.repeats, max(LEAST_REPEATS, int(config.seconds / max(seconds, 1e-9))))
 
 
-def timing(seconds):
-    """Return what a record keeps of repeated times: median, quartiles and the least, in seconds.
+def spread(values) -> dict:
+    """Return median and quartiles: ``{"median": …, "low": …, "high": …}``."""
+    import numpy  # here, as options need none of it
 
-    Parameters
-    ----------
-    seconds : sequence of float
-        At least one.
+    low, median, high = numpy.percentile(values, (25, 50, 75)).tolist()
+    return {"median": median, "low": low, "high": high}
 
-    Returns
-    -------
-    dict
-        ``{"median": …, "low": …, "high": …, "least": …}``; low and high are quartiles.
-    """
-    from ddl.analysis.efficiency import spread  # here, as options need none of it
 
+def timing(seconds) -> dict:
+    """Return what a record keeps of repeated times, in seconds: their `spread`, and the ``least``."""
     return {**spread(seconds), "least": float(min(seconds))}
 
 
 # ---------------------------------------------------------------- what is allowed
 
 
-def nccl_settings(texts):
+def nccl_settings(texts) -> dict[str, str]:
     """Read settings of NCCL: ``["NCCL_ALGO=Ring"]`` gives ``{"NCCL_ALGO": "Ring"}``.
 
     Raises
@@ -159,18 +152,18 @@ def nccl_settings(texts):
     return found
 
 
-def refuse_what_does_not_fit(size_bytes, copies, ranks, free=None):
+def refuse_what_does_not_fit(size_bytes: int, copies: int, ranks: int, free: int | None = None):
     """Refuse messages that would not fit into memory.
 
     Parameters
     ----------
-    size_bytes : int
+    size_bytes
         Of the largest.
-    copies : int
+    copies
         That each rank holds at once: what is sent, what comes, and what the library needs.
-    ranks : int
+    ranks
         On this host.
-    free : int, optional
+    free
         By default `ddl.records.machine.available_bytes`.
 
     Raises
@@ -192,20 +185,16 @@ def refuse_what_does_not_fit(size_bytes, copies, ranks, free=None):
 # ---------------------------------------------------------------- where the bytes go
 
 
-def link(interface, hosts=2):
+def link(interface: str, hosts: int = 2) -> str:
     """Say in words over what TCP's bytes travel, as far as this host knows.
 
     Parameters
     ----------
-    interface : str
+    interface
         Name of the network interface; empty where it is not known.
-    hosts : int
-        How many hosts take part. On one the kernel takes the way through memory whatever
-        interface an address belongs to.
-
-    Returns
-    -------
-    str
+    hosts
+        How many take part. On one the kernel goes through memory, whichever interface an address
+        belongs to.
 
     Raises
     ------
@@ -226,7 +215,7 @@ def link(interface, hosts=2):
     return f"TCP between hosts over {interface} ({said})"
 
 
-def address(interface):
+def address(interface: str) -> str:
     """Return the IPv4 address of a network interface of this host.
 
     Raises
@@ -243,16 +232,37 @@ def address(interface):
     return there[interface]
 
 
-def interface_of(address):
-    """Return the name of the interface that has this IPv4 address; empty where none has."""
+def interface_of(address: str) -> str:
+    """Return the name of the interface that has this IPv4 address; empty where there is none."""
     return {own: name for name, own in _addresses().items()}.get(address, "")
 
 
 def _addresses():
-    """The IPv4 address of each network interface of this host that has one."""
+    """Return the IPv4 address of each network interface of this host that has one."""
     return {
         name: entry.address
         for name, entries in psutil.net_if_addrs().items()
         for entry in entries
         if entry.family == socket.AF_INET
     }
+
+
+def link_bytes(variant: str, size_bytes: float, hosts: int, ranks_per_host: int) -> float:
+    """Return how many bytes one host has to send to others, headers not counted.
+
+    A ring of N ranks passes on 2 (N − 1)/N of the message from each rank to the next (Patarasuk &
+    Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of workstations", section 3.2:
+    N − 1 steps of reduce-scatter and as many of all-gather, of 1/N of the message each). How much
+    of it leaves a host depends on the order: one of its ranks has its neighbour elsewhere, or all.
+    In a hierarchy a ring has one rank of each host: there are n rings, each for 1/n of the message,
+    or one for all of it. N is `hosts` × n, and n `ranks_per_host`.
+    """
+    if variant not in VARIANTS:
+        raise ValueError(f"variant {variant!r} is not one of: {', '.join(VARIANTS)}")
+    ranks = hosts * ranks_per_host
+    round_ = 2 * (ranks - 1) / ranks * size_bytes
+    if variant == "crossing ring":
+        return ranks_per_host * round_ if hosts > 1 else 0.0
+    if variant in ("hierarchical", "leaders"):
+        return 2 * (hosts - 1) / hosts * size_bytes
+    return round_ if hosts > 1 else 0.0

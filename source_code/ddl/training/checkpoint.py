@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,33 +17,97 @@ from ddl.records.folder import RunFolder, StorageError
 from ddl.records.paths import runs_dir
 from ddl.training.recipes import SettingError
 
-__all__ = ["Notice", "find", "folder", "requeue", "restore", "resume", "save"]
+__all__ = ["Checkpoints", "Notice", "find", "folder", "requeue", "restore", "resume", "save"]
 
 FILE = "checkpoint.npz"
 
 
 class Notice:
-    """Whether this process has been told that its job is about to be ended: by SIGURG.
+    """Whether this process has been told, by SIGURG, that its job will soon be ended.
 
     A scheduler sends it to every process of the job some time before the limit. Shells and
-    launchers ignore that signal, and so does a script outside a run, which has no folder to leave
-    a checkpoint in. Make one in the main thread only: Python handles signals nowhere else.
+    launchers ignore that signal, and so does a script outside a run: it has no folder for a
+    checkpoint. Make one in the main thread only: Python handles signals nowhere else.
     """
 
     def __init__(self):
         self.given = False
         if "DDL_RUN_DIR" in os.environ:
             signal.signal(signal.SIGURG, self._give)
-            # What a library waits for at that moment goes on instead of failing with EINTR.
+            # A library's system call that waits at that moment goes on instead of failing with EINTR.
             signal.siginterrupt(signal.SIGURG, False)
-            # `ddl.rank` holds the signal back from the start: one that came before now is heard.
+            # `ddl.rank` blocks the signal from the start: one that came earlier is delivered now.
             signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGURG])
 
     def _give(self, number, frame):
         self.given = True
 
 
-def folder():
+class Checkpoints:
+    """The checkpoints of one training.
+
+    Parameters
+    ----------
+    variables : list of tf.Variable
+        Everything that a step changes: weights, batch statistics, optimizer slots.
+    settings
+        What a training that goes on from one must agree with.
+    every
+        Steps from one to the next; 0 for none but that of a job which must make room.
+    agree
+        Called on every rank before one is written, so that rank 0's variables stand for all ranks.
+
+    Raises
+    ------
+    SettingError
+        When there is no run's folder to write them to: now rather than after so many steps.
+    """
+
+    def __init__(self, variables, settings: dict, every: int = 0, agree: Callable[[], None] = lambda: None):
+        self.variables, self.settings, self.every, self._agree = variables, settings, every, agree
+        if every:
+            folder()
+
+    def resume(self, place: str | None) -> dict:
+        """Restore one on rank 0, and return its state on every rank; empty for a fresh start (see `resume`)."""
+        return resume(place, self.variables, self.settings) or {}
+
+    def save_if_due(self, step: int, journal, state: Callable[[], dict], at_once: bool = False):
+        """Write one every so many steps, or at once because the job's time limit is near. The clock stops.
+
+        Every rank calls this, and rank 0 writes. A disk that is full costs the checkpoint, and the
+        training only where it must stop: StorageError.
+        """
+        if not (at_once or self.every and step % self.every == 0):
+            return
+        state = {"step": step, **state()}
+        with journal.paused():
+            self._agree()
+            if not journal.recorder:
+                return
+            try:
+                path = save(self.variables, {**state, "journal": journal.state()}, self.settings)
+            except StorageError as error:
+                if at_once:
+                    raise
+                journal.note(f"{error}. The training goes on without this checkpoint")
+            else:
+                journal.event("checkpoint", step=step, reason=self._reason(at_once), path=path)
+
+    def leave(self, step: int, journal):
+        """Ask for the job to be started again, from the checkpoint of this step."""
+        journal.note(
+            f"stopped after step {step} of {journal.steps}, because the job's time limit is "
+            "near; started again, it goes on from there"
+        )
+        if journal.recorder:
+            requeue(step, self._reason(at_once=True))
+
+    def _reason(self, at_once):
+        return "time limit" if at_once else f"every {self.every} steps"
+
+
+def folder() -> Path:
     """Return the folder that checkpoints go to: the run's.
 
     Raises
@@ -55,22 +120,10 @@ def folder():
     return Path(os.environ["DDL_RUN_DIR"])
 
 
-def save(variables, state, settings):
-    """Write a checkpoint whole or not at all; the one before stays until the new one is there.
+def save(variables, state: dict, settings: dict) -> Path:
+    """Write a checkpoint into the run's folder, whole or not at all, and return its path.
 
-    Parameters
-    ----------
-    variables : list of tf.Variable
-        Everything that a step changes: weights, batch statistics, optimizer slots.
-    state : dict
-        Where the training stands, as JSON can say it.
-    settings : dict
-        What a training that goes on from here must agree with.
-
-    Returns
-    -------
-    Path
-        The file, in the run's folder.
+    `state` says where the training stands, in values that JSON has; for the rest see `Checkpoints`.
 
     Raises
     ------
@@ -87,33 +140,20 @@ def save(variables, state, settings):
     return path
 
 
-def requeue(step, reason):
+def requeue(step: int, reason: str):
     """Ask for the job to be started again: it stopped with a checkpoint to go on from."""
     kept = RunFolder(folder())
     kept.append(kept.requeue, {"step": step, "reason": reason})
 
 
-def resume(place, variables, settings):
-    """Restore a checkpoint on rank 0 and return its state on every rank.
+def resume(place: str | None, variables, settings: dict) -> dict | None:
+    """Restore a checkpoint on rank 0 and return its state on every rank; None where there is none.
 
-    A checkpoint of this very run is always the one: it is there only when the run has been started
-    before, and it is later than the one that the run may have set out from. With it goes the
-    request to start the run again, which has been granted.
+    A run's own checkpoint comes before that at `place` (see `find`): it exists only where the run
+    was started before, and is later. The request to start the run again, now granted, goes.
 
-    All ranks must call it. A failure is raised by all of them: if only rank 0 ended, the others
-    would wait for it. The weights reach the other ranks with the broadcast that follows anyway.
-
-    Parameters
-    ----------
-    place : str or None
-        Where else to look (see `find`).
-    variables, settings
-        As for `save`.
-
-    Returns
-    -------
-    dict or None
-        None where there is nothing to go on from.
+    All ranks must call it, and all raise what fails: if rank 0 alone ended, the others would wait
+    for it. The weights reach the other ranks with the broadcast that follows.
 
     Raises
     ------
@@ -136,7 +176,7 @@ def resume(place, variables, settings):
 
 
 def _own():
-    """Return the checkpoint that this run has left, if any, and forget that it asked for more."""
+    """Return the checkpoint that this run has left, if any; drop its request to be started again."""
     if "DDL_RUN_DIR" not in os.environ:
         return None
     RunFolder(folder()).requeue.unlink(missing_ok=True)
@@ -144,14 +184,13 @@ def _own():
     return path if path.is_file() else None
 
 
-def restore(path, variables, settings):
+def restore(path: Path, variables, settings: dict) -> dict:
     """Put a checkpoint's values into `variables` and return its state.
 
     Raises
     ------
     SettingError
-        When the file is damaged, or was made by a training with other settings; the message names
-        them.
+        When the file is damaged, or the training that made it had other settings.
     """
     try:
         with np.load(path) as file:
@@ -174,8 +213,8 @@ def restore(path, variables, settings):
     return text["state"]
 
 
-def find(place):
-    """Return the checkpoint in a folder, in a run of that id, or the file itself.
+def find(place: str | Path) -> Path:
+    """Return the checkpoint in a folder or in the run of that id, or the file itself.
 
     Raises
     ------

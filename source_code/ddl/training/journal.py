@@ -2,18 +2,20 @@
 
 import contextlib
 import os
+import sys
 import time
 from datetime import datetime
 from pathlib import Path
 
+import numpy as np
 import psutil
 
 from ddl.records.folder import RunFolder, start_of
 from ddl.records.jsonfiles import read_json_lines
-from ddl.records.machine import hardware, versions
+from ddl.records.machine import hardware, threads_per_rank, versions
 from ddl.records.recorder import Recorder
 
-__all__ = ["Journal"]
+__all__ = ["Journal", "Means", "provenance"]
 
 LINE = (
     "epoch {epoch:6.2f}  step {step:5d}  {images_per_s:6.0f} images/s  "
@@ -23,31 +25,78 @@ LINE = (
 EVENT_EVERY_S = 0.5  # fast enough for a view that moves, too slow to cost anything
 
 
+def provenance() -> dict:
+    """Return what every result says of its origin: script and command line, threads, versions, hardware."""
+    return {
+        "script": os.path.basename(sys.argv[0]),
+        "argv": sys.argv[1:],
+        "threads_per_rank": threads_per_rank(),
+        "versions": versions(),
+        "hardware": hardware(),
+    }
+
+
+class Means:
+    """The means of a step's figures since the last evaluation.
+
+    They are added where they are, and read once: reading a figure waits for the device.
+    """
+
+    def __init__(self):
+        self._totals, self._steps = np.zeros((), np.float32), 0
+
+    def add(self, figures):
+        """Add a step's figures, float32 ``[n]``."""
+        self._totals, self._steps = self._totals + figures, self._steps + 1
+
+    def take(self) -> list[float]:
+        """Return the means, and begin anew."""
+        means = self._totals / self._steps
+        self._totals, self._steps = np.zeros((), np.float32), 0
+        return np.asarray(means).tolist()
+
+    def state(self) -> dict:
+        """Return what a resumed training goes on from."""
+        return {"since": self._steps, "totals": np.asarray(self._totals).tolist()}
+
+    def restore(self, state: dict):
+        """Go on from another's `state`; from an empty one nothing changes."""
+        if state:
+            self._totals, self._steps = np.array(state["totals"], np.float32), state["since"]
+
+
 class Journal:
-    """Keeps time on every rank; writes and prints on the one rank that is told to.
+    """Keeps time on every rank; writes and prints on one.
 
-    The clock runs while training and stands during evaluations. The first epoch (or the first
-    quarter of a training of one epoch) counts as warm-up and is left out of the speed.
+    The clock runs during training and stops during evaluations. The first epoch (or the first
+    quarter of a training of one epoch) is warm-up, and left out of the speed.
 
-    A training that was interrupted has several parts and one record. The clock goes on from where
-    the checkpoint was, so that what was lost is not counted. Each part leaves out a warm-up of its
-    own, and the speed is that of all the rest together. The first step of a resumed part builds the
-    graph again, for which the clock stands: it counts as the mean of all steps before it.
+    A training that was interrupted has several parts and one record. The clock goes on from the
+    checkpoint, so that lost steps are not counted. Each part leaves out its own warm-up; the speed
+    is that of all the rest. The first step of a resumed part builds the graph again: its time is
+    counted as the mean of all steps before it.
 
     Parameters
     ----------
-    writes : bool
-        Whether this rank writes: rank 0 and no other.
-    steps, steps_per_epoch, global_batch : int
+    writes
+        Whether this rank writes: rank 0 alone.
+    steps, steps_per_epoch, global_batch
         The plan.
-    state : dict, optional
+    state
         The `state` of the journal that this one carries on.
-    line : str, optional
-        What to print of an evaluation, with its figures in braces; None for a script that prints
-        them itself.
+    line
+        What to print of an evaluation, its figures in braces; None where the script prints them.
     """
 
-    def __init__(self, writes, steps, steps_per_epoch, global_batch, state=None, line=LINE):
+    def __init__(
+        self,
+        writes: bool,
+        steps: int,
+        steps_per_epoch: int,
+        global_batch: int,
+        state: dict | None = None,
+        line: str | None = LINE,
+    ):
         self.recorder = Recorder() if writes else None
         self.steps, self.steps_per_epoch, self.global_batch = steps, steps_per_epoch, global_batch
         self.line = line
@@ -77,7 +126,7 @@ class Journal:
             self.recorder.event(name, **fields)
 
     def note(self, message):
-        """Say something that a reader of the run must know; the record says it once."""
+        """Tell a reader of the run something; the record has it once."""
         self.print(f"note: {message}")
         if message not in (event["message"] for event in self._recorded("note")):
             self.event("note", message=message)
@@ -142,24 +191,17 @@ class Journal:
         self._seen[mark] = step, now
         return (step - before) * self.global_batch / (now - then)
 
-    def step(self, step, loss, learning_rate):
+    def step(self, step: int, loss, learning_rate: float) -> bool:
         """Count a finished step; return whether it was written down.
 
-        Parameters
-        ----------
-        step : int
-            Steps done.
-        loss : convertible to float
-            Read only where it is needed: reading waits for the device.
-        learning_rate : float
+        The loss is read (``float(loss)``) only where it is needed: reading waits for the device.
         """
         first = step == self._start + 1
-        epoch_ends = step % self.steps_per_epoch == 0
-        if first or epoch_ends or step in (self._warm_step, self.steps):
+        if first or self.epoch_ends(step) or step == self._warm_step:
             loss = float(loss)  # a device may still be busy: without this the clock would flatter
         if first:
             self._count_first(step)
-        if epoch_ends:
+        if step % self.steps_per_epoch == 0:
             self.epoch_seconds.append(self.seconds - self._epoch_start)
             self._epoch_start = self.seconds
         if step == self._warm_step:
@@ -181,7 +223,7 @@ class Journal:
         return True
 
     def _count_first(self, step):
-        """Note when the training began, or set the clock to what a resumed part's step counts."""
+        """Note when the training began, or count a resumed part's first step as the mean of those before."""
         if self.first_step_s is None:
             self.first_step_s = time.time() - _began()
         if self._start:
@@ -191,7 +233,25 @@ class Journal:
     def _where(self, step):
         return {"step": step, "epoch": step / self.steps_per_epoch, "samples": step * self.global_batch}
 
-    def evaluation(self, step, **figures):
+    def epoch_ends(self, step: int) -> bool:
+        """Whether an epoch, or the training, ends with this step."""
+        return step % self.steps_per_epoch == 0 or step == self.steps
+
+    def evaluate_if_due(self, step: int, evaluate, means: Means, *, every=0, at_once=False, **figures) -> dict | None:
+        """Evaluate where an epoch ends, every so many steps, or at once; return the row, or None.
+
+        `evaluate` returns held-out loss and accuracy; `means` has the training's. The clock stops.
+        """
+        if not (at_once or self.epoch_ends(step) or every and step % every == 0):
+            return None
+        loss, accuracy = means.take()
+        with self.paused():
+            test_loss, test_accuracy = evaluate()
+        return self.evaluation(
+            step, loss=loss, accuracy=accuracy, test_loss=test_loss, test_accuracy=test_accuracy, **figures
+        )
+
+    def evaluation(self, step: int, **figures) -> dict:
         """Write an evaluation down, and return its row."""
         row = {
             **self._where(step),
@@ -207,7 +267,7 @@ class Journal:
 
     # ------------------------------------------------------------ interrupting and ending
 
-    def state(self):
+    def state(self) -> dict:
         """Return what a resumed training needs to carry on this journal."""
         return {
             "seconds": self.seconds,
@@ -222,22 +282,21 @@ class Journal:
 
     @property
     def images_per_s(self):
-        """The speed without warm-ups; None before there is anything else."""
+        """The speed without warm-ups; None while there is nothing else."""
         steps, seconds = self._timed
         return steps * self.global_batch / seconds if steps else None
 
-    def result(self, **fields):
+    def result(self, **fields) -> dict:
         """Write ``result.json`` and return it.
 
-        Figures among the `fields` take the place of the last evaluation's: a training may go back
+        Figures among the `fields` take the place of the last evaluation's: a training may return
         to earlier weights at its end.
         """
         last = self.history[-1]
         result = {
             **{key: last[key] for key in ("loss", "accuracy", "test_loss", "test_accuracy")},
+            **provenance(),
             **fields,
-            "versions": versions(),
-            "hardware": hardware(),
             "steps": last["step"],
             "epochs": last["epoch"],
             "samples": last["samples"],

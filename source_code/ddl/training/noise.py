@@ -10,7 +10,7 @@ __all__ = ["NoiseScale", "estimate"]
 DECAY = 0.98  # of the moving averages, per step
 
 
-def estimate(small_sq, big_sq, small_batch, big_batch):
+def estimate(small_sq: float, big_sq: float, small_batch: int, big_batch: int) -> tuple[float, float]:
     """Estimate the squared true gradient and the gradient's variance from one step.
 
     With ``E|G_B|² = |G|² + S/B`` at two batch sizes (equation A.1), equation A.2 is
@@ -19,20 +19,16 @@ def estimate(small_sq, big_sq, small_batch, big_batch):
 
     ``S ≈ (|G_small|² − |G_big|²) / (1/B_small − 1/B_big)``
 
-    Both are unbiased, and both are very noisy: a single step's ``|G|²`` is often negative.
+    Both are unbiased, and very noisy: a single step's ``|G|²`` is often negative.
 
     Parameters
     ----------
-    small_sq : float
+    small_sq
         Squared norm of a rank's own gradient, averaged over ranks.
-    big_sq : float
+    big_sq
         Squared norm of the gradient that is averaged over ranks.
-    small_batch, big_batch : int
+    small_batch, big_batch
         Samples behind the one and the other.
-
-    Returns
-    -------
-    gradient_sq, variance : float
 
     Raises
     ------
@@ -58,22 +54,34 @@ class NoiseScale:
 
     Parameters
     ----------
-    small_batch, big_batch : int
+    small_batch, big_batch
         Samples behind one rank's gradient and behind the averaged one.
     """
 
-    def __init__(self, small_batch, big_batch):
-        estimate(1.0, 1.0, small_batch, big_batch)  # refuses sizes that can not work, at once
+    def __init__(self, small_batch: int, big_batch: int):
+        estimate(1.0, 1.0, small_batch, big_batch)  # refuses sizes that cannot work, at once
         self.batches = small_batch, big_batch
         self.steps = 0
         self._gradient_sq = self._variance = 0.0
 
-    def update(self, small_sq, big_sq):
+    def update(self, small_sq: float, big_sq: float):
         """Add one step's squared norms (see `estimate`)."""
         gradient_sq, variance = estimate(small_sq, big_sq, *self.batches)
         self._gradient_sq += (1 - DECAY) * (gradient_sq - self._gradient_sq)
         self._variance += (1 - DECAY) * (variance - self._variance)
         self.steps += 1
+
+    def figures(self) -> dict:
+        """Return what a record says of the averages so far."""
+        return {"noise_scale": self.value, "gradient_sq": self.gradient_sq, "variance": self.variance}
+
+    def state(self) -> dict:
+        """Return what a resumed training goes on from."""
+        return dict(vars(self))
+
+    def restore(self, state: dict | None):
+        """Go on from another's averages, if any; the batch sizes stay those of the ranks there are now."""
+        vars(self).update(state or {}, batches=self.batches)
 
     @property
     def gradient_sq(self):

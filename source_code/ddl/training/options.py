@@ -1,7 +1,7 @@
-"""Options of the course's scripts, whose numbers are checked while they are read.
+"""Options of the course's scripts, whose numbers are checked as they are read.
 
-A script parses its command line before it imports TensorFlow, which takes seconds: so nothing that
-this imports goes beyond the standard library.
+A script parses its command line before it imports TensorFlow, which takes seconds: so this imports
+nothing beyond the standard library.
 """
 
 import argparse
@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 from ddl.training.recipes import REFERENCE_BATCH
 
-__all__ = ["Integer", "MODELS", "Number", "OWN", "SEED", "parser", "split_evenly", "way"]
+__all__ = ["CASES", "Integer", "MODELS", "Number", "OWN", "SEED", "parser", "split_evenly", "way"]
 
 MODELS = ("cnn", "resnet")  # the networks of ddl.training.models
+CASES = ("none", *"ABCDEF")  # of bug_hunt.py; which mistake is which is the reader's to find out
 OWN = "own"  # what --embedding calls the embedding of ddl.training.embedding
 # On 5,000 generated pictures, batch 64, 3 epochs, one seed: 0.02 gives 38 % held-out accuracy on
 # one device and 28 % with a parameter server and two workers; 0.05 gives 36 % and 23 %.
@@ -21,12 +22,7 @@ LEARNING_RATE = 0.02
 
 @dataclass(frozen=True)
 class Integer:
-    """Reads a whole number, for argparse.
-
-    Parameters
-    ----------
-    least, most : int
-    """
+    """Reads a whole number, for argparse."""
 
     least: int = 1
     most: int = 10**9
@@ -41,14 +37,7 @@ class Integer:
 
 @dataclass(frozen=True)
 class Number:
-    """Reads a finite number, for argparse.
-
-    Parameters
-    ----------
-    least, most : float
-    above : float
-        It must be greater than this.
-    """
+    """Reads a finite number, for argparse: from `least` to `most`, and greater than `above`."""
 
     least: float = -math.inf
     most: float = math.inf
@@ -80,24 +69,25 @@ def split_evenly(ours, config):
         ours.error(f"--global-batch {config.global_batch} does not split evenly over {config.replicas} replicas")
 
 
-SEED = Integer(0, 4_000_000)  # a thousand times as much must be a seed, too, which has 32 bits
+SEED = Integer(0, 4_000_000)  # a thousand times as much must be a seed, too, of 32 bits
 
 
-def parser(description):
+def parser(description: str) -> argparse.ArgumentParser:
     """Return a parser whose ``--help`` shows a script's docstring as it stands."""
     return argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
 
 
-def way(description, replicas=None, arguments=None):
-    """Parse the options that the scripts in ``source_code/ways`` have.
+def way(description: str, replicas: int | None = None, arguments=None) -> argparse.Namespace:
+    """Parse the options of a script in ``source_code/ways``.
 
     Parameters
     ----------
-    description : str
-        The script's docstring.
-    replicas : int, optional
-        As for `ddl.training.strategy.Way`.
-    arguments : sequence of str, optional
+    description
+        The script's docstring, for ``--help``.
+    replicas
+        How many each process has unless ``--replicas`` says otherwise; None for a script without
+        that option, and one replica.
+    arguments
         Command line; by default this process's own.
     """
     ours = parser(description)

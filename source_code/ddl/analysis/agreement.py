@@ -1,0 +1,114 @@
+"""Whether several strategies compute the same: their weights after as many updates, compared."""
+
+import numpy as np
+
+from ddl.display.table import Table
+from ddl.records.folder import RunFolder
+
+__all__ = ["agreement", "differences", "kept_weights"]
+
+
+def agreement(runs, step: int | None = None) -> Table:
+    """Compare the weights of several strategies after the same number of updates.
+
+    Strategies that compute the same differ by rounding: by about 1e-7 of the largest weight after
+    one update. Every later update enlarges it (`ddl.plot.strategies.plot_agreement`), so whether a
+    strategy is right shows after a few updates, and no longer after hundreds.
+
+    Parameters
+    ----------
+    runs
+        Finished runs of the scripts in ``ways``; the others are compared with the first.
+    step
+        After how many updates: one of `ddl.training.strategy.KEPT`, or the last, which is the default.
+
+    Returns
+    -------
+    Table
+        A row a run: the largest difference of any weight from the first run's, and the same divided
+        by the largest absolute weight of the first run; held-out accuracy at the end (%), images/s,
+        processes and threads.
+
+    Raises
+    ------
+    ValueError
+        If there are no runs, one has left no weights of that step, or they trained different
+        networks.
+    """
+    runs = list(runs)
+    if not runs:
+        raise ValueError("there are no runs to compare")
+    rows = []
+    apart = differences(runs, [kept_weights(run) for run in runs], step)
+    for run, (updates, absolute, relative) in zip(runs, apart, strict=True):
+        result = run.result
+        rows.append(
+            {
+                "way": run.name,
+                "processes × threads": f"{result['ranks']} × {result['threads_per_rank']}",
+                "replicas": result["replicas"],
+                "updates": updates,
+                "largest difference of a weight": absolute,
+                "÷ the largest weight": relative,
+                "held-out accuracy, %": 100 * result["test_accuracy"],
+                "images/s": result["images_per_s"],
+            }
+        )
+    forms = ("s", "s", "d", "d", ".1e", ".1e", ".1f", ",.0f")
+    when = "at the end" if step is None else f"after {step} updates"
+    return Table.of(
+        rows,
+        {name: (name, form) for name, form in zip(rows[0], forms, strict=True)},
+        f"Weights {when}, against those of “{runs[0].name}”. Accuracy and images/s are of the whole run.",
+    )
+
+
+def differences(runs, kept, step: int | None = None) -> list[tuple[int, float, float]]:
+    """Return how far the weights of each run, its `kept_weights`, are from the first run's.
+
+    For each run: after how many updates, the largest difference of any weight, and the same divided
+    by the largest absolute weight of the first run.
+
+    Raises
+    ------
+    ValueError
+        If a run has no weights of that step, or trained another network than the first.
+    """
+    apart = []
+    for run, weights in zip(runs, kept, strict=True):
+        at = max(weights) if step is None else step
+        if at not in weights or at not in kept[0]:
+            there = ", ".join(map(str, sorted(set(weights) & set(kept[0])))) or "none"
+            raise ValueError(
+                f"run {run.id} ({run.name}) and run {runs[0].id} ({runs[0].name}) did "
+                f"not both keep their weights after {at} updates; both kept: {there}"
+            )
+        ours, first = weights[at], kept[0][at]
+        if [weight.shape for weight in ours] != [weight.shape for weight in first]:
+            raise ValueError(
+                f"run {run.id} ({run.name}) trained another network than run "
+                f"{runs[0].id} ({runs[0].name}): their weights can't be compared"
+            )
+        gap = max(float(np.abs(a - b).max()) for a, b in zip(ours, first, strict=True))
+        apart.append((at, gap, gap / max(float(np.abs(each).max()) for each in first)))
+    return apart
+
+
+def kept_weights(run) -> dict[int, list[np.ndarray]]:
+    """Return the weights that a run of a script in ``ways`` kept, float32, by the updates done.
+
+    Raises
+    ------
+    ValueError
+        If it kept none.
+    """
+    path = RunFolder(run.folder).weights
+    if run.result is None or not path.exists():
+        raise ValueError(
+            f"run {run.id} ({run.name}, {run.state}) has left no weights: only a finished run of a script in strategies/ has"
+        )
+    kept = {}
+    with np.load(path) as file:
+        for name in file.files:  # in the order in which they were saved
+            kept.setdefault(int(name.split(".")[0]), []).append(file[name])
+    return kept

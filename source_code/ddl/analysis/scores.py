@@ -1,0 +1,99 @@
+"""How good a classifier of rare things is: accuracy, precision, recall and F1.
+
+Where 94 % of all questions are of one class, a constant answer is 94 % accurate. Precision is the
+share of what was found that is right; recall, the share of what is right that was found; F1, their
+harmonic mean.
+"""
+
+import numpy as np
+
+__all__ = ["best_threshold", "figures", "loss_and_accuracy", "majority", "precision_recall"]
+
+EPSILON = 1e-7  # Keras' own, which avoids the logarithm of 0
+
+
+def loss_and_accuracy(targets, scores) -> tuple[float, float]:
+    """Return the mean cross-entropy, and the share of scores on the right side of a half.
+
+    `targets` are 0 or 1, shape ``[n]``; `scores` are probabilities of 1, shape ``[n]``.
+    """
+    targets, scores = _checked(targets, scores)
+    inside = np.clip(scores.astype(np.float64), EPSILON, 1 - EPSILON)
+    losses = -np.log(np.where(targets, inside, 1 - inside) + EPSILON)
+    return float(losses.mean()), float(np.mean((scores > 0.5) == targets))
+
+
+def majority(targets) -> float:
+    """Return the accuracy of always giving the more frequent answer."""
+    share = float(np.mean(targets))
+    return max(share, 1 - share)
+
+
+def figures(targets, scores, threshold: float = 0.5) -> dict:
+    """Judge scores at one threshold: what scores above it is taken for a 1.
+
+    Returns ``threshold``, ``accuracy``, ``majority``, ``precision``, ``recall``, ``f1``, and the
+    numbers of ``true_positives``, ``false_positives``, ``false_negatives`` and ``true_negatives``.
+    Precision is None where nothing was found, recall where there was nothing to find; F1 is then 0.
+    """
+    targets, scores = _checked(targets, scores)
+    found = scores > threshold
+    hits, wrong = int(np.sum(found & targets)), int(np.sum(found & ~targets))
+    missed, rest = int(np.sum(~found & targets)), int(np.sum(~found & ~targets))
+    return {
+        "threshold": float(threshold),
+        "accuracy": (hits + rest) / len(targets),
+        "majority": majority(targets),
+        "precision": hits / (hits + wrong) if hits + wrong else None,
+        "recall": hits / (hits + missed) if hits + missed else None,
+        "f1": 2 * hits / max(2 * hits + wrong + missed, 1),
+        "true_positives": hits,
+        "false_positives": wrong,
+        "false_negatives": missed,
+        "true_negatives": rest,
+    }
+
+
+def precision_recall(targets, scores, points: int | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return thresholds, and precision and recall at each: float64, shape ``[k]``.
+
+    They are all thresholds that make a difference, from the highest to the lowest, or at most
+    `points` of them, evenly spread over recall. What scores at or above a threshold is taken for a 1.
+
+    Raises
+    ------
+    ValueError
+        If no target is 1: there is nothing to recall.
+    """
+    targets, scores = _checked(targets, scores)
+    if not targets.any():
+        raise ValueError("no target is 1, so there is nothing to recall")
+    order = np.argsort(-scores, kind="stable")
+    ranked = scores[order]
+    last = np.append(ranked[1:] != ranked[:-1], True)  # of the samples that share a score
+    hits, found = np.cumsum(targets[order])[last], np.flatnonzero(last) + 1
+    thresholds, precision, recall = ranked[last], hits / found, hits / targets.sum()
+    if points and len(recall) > points:
+        wanted = np.searchsorted(recall, np.linspace(recall[0], 1, points))
+        keep = np.unique(wanted)
+        thresholds, precision, recall = thresholds[keep], precision[keep], recall[keep]
+    return thresholds.astype(float), precision, recall
+
+
+def best_threshold(targets, scores) -> float:
+    """Return the threshold with the highest F1; choose it on other data than it is judged on.
+
+    It is half-way between the lowest score that it finds and the next one below.
+    """
+    thresholds, precision, recall = precision_recall(targets, scores)
+    f1 = 2 * precision * recall / np.maximum(precision + recall, EPSILON)
+    best = int(np.argmax(f1))
+    below = thresholds[best + 1] if best + 1 < len(thresholds) else 0.0
+    return float((thresholds[best] + below) / 2)
+
+
+def _checked(targets, scores):
+    targets, scores = np.asarray(targets), np.asarray(scores)
+    if targets.shape != scores.shape or targets.ndim != 1 or not len(targets):
+        raise ValueError(f"targets {targets.shape} and scores {scores.shape} are not two lists of the same length")
+    return targets.astype(bool), scores
