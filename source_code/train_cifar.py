@@ -171,7 +171,7 @@ def main(config):
         row = journal.evaluate_if_due(
             done, evaluate, means, every=config.evaluate_every, at_once=diverged, learning_rate=rate
         )
-        if diverged or row and not math.isfinite(row["loss"]):
+        if diverged or (row and not math.isfinite(row["loss"])):
             stopped_by = "diverged"
             journal.note(f"diverged: the loss is not a finite number at step {done}")
             break

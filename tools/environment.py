@@ -311,7 +311,7 @@ def cache_dir() -> Path:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold a lock, so that two set-ups never make the same thing at once. (`ddl.records.files` is not installed yet.)"""
+    """Hold a lock, so that two set-ups never make one thing at once. (`ddl.records.files` is not installed yet.)"""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
         try:

@@ -42,7 +42,7 @@ _MODULES = {
     "hosts": "rank.hosts",
 }
 
-__all__ = [*_HOME, *_MODULES]
+__all__ = [*_HOME, *_MODULES]  # noqa: PLE0604 - all are strings
 
 
 def __getattr__(name):

@@ -10,7 +10,9 @@ import pytest
 from ddl.training.options import Integer, Number
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "source_code"
-WITH_OPTIONS = sorted(str(path.relative_to(SCRIPTS)) for path in (*SCRIPTS.glob("*.py"), *SCRIPTS.glob("strategies/*.py")))
+WITH_OPTIONS = sorted(
+    str(path.relative_to(SCRIPTS)) for path in (*SCRIPTS.glob("*.py"), *SCRIPTS.glob("strategies/*.py"))
+)
 HEAVY = ("tensorflow", "horovod", "pandas", "matplotlib")
 WHOLE = ("", "x", "1.5", "nan", "9" * 30)
 NUMBER = ("", "x", "nan", "inf", "-inf", "1e999")

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
 from ddl.launcher.job import Job
 from ddl.launcher.plan import job_of, plan
 from ddl.launcher.site import Site, SiteError

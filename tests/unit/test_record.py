@@ -2,6 +2,7 @@ import json
 import math
 
 import pytest
+
 from ddl.records import folder, jsonfiles, machine, paths, reference
 from ddl.records.recorder import Recorder
 

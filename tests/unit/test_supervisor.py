@@ -46,30 +46,30 @@ def supervise(tmp_path, monkeypatch):
         signal.signal(number, handler)
 
 
-def ended(one):
-    return [one.happened.get(timeout=30) for _ in range(2)]
+def ended(supervised):
+    return [supervised.happened.get(timeout=30) for _ in range(2)]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_request_to_stop_ends_the_processes(supervise, number):
-    one = supervise()
+    supervised = supervise()
     signal.raise_signal(number)
-    assert ended(one) == ["terminate", "kill"]
-    assert (one.reason, one.details) == (number.name, {})
+    assert ended(supervised) == ["terminate", "kill"]
+    assert (supervised.reason, supervised.details) == (number.name, {})
 
 
 def test_the_first_reason_counts(supervise):
-    one = supervise()
-    one.end("absent", missing=[1])
-    one.end("launcher gone")
-    assert (one.reason, one.details) == ("absent", {"missing": [1]})
+    supervised = supervise()
+    supervised.end("absent", missing=[1])
+    supervised.end("launcher gone")
+    assert (supervised.reason, supervised.details) == ("absent", {"missing": [1]})
 
 
 def test_a_time_limit_counts_from_the_start(supervise):
-    one = supervise()
-    one.limit(60, started=time.time() - 61)
-    assert ended(one) == ["terminate", "kill"]
-    assert (one.reason, one.details) == ("timeout", {"timeout_s": 60, "found": "timeout"})
+    supervised = supervise()
+    supervised.limit(60, started=time.time() - 61)
+    assert ended(supervised) == ["terminate", "kill"]
+    assert (supervised.reason, supervised.details) == ("timeout", {"timeout_s": 60, "found": "timeout"})
 
 
 def test_ranks_that_never_joined_their_cluster_are_named(supervise, monkeypatch, tmp_path):
@@ -77,10 +77,10 @@ def test_ranks_that_never_joined_their_cluster_are_named(supervise, monkeypatch,
     write_json(folder.job, {"cluster": "multi_worker", "workers": 3, "parameter_servers": 0})
     write_json(folder.exit(2), {"rank": 2})
     monkeypatch.setattr(supervisor.cluster, "first_absent", lambda folder, roles: [1, 2])
-    one = supervise()
-    one.watch_cluster()
-    assert ended(one) == ["terminate", "kill"]
-    assert (one.reason, one.details) == ("absent", {"missing": [1, 2], "gone": [2], "found": "absent"})
+    supervised = supervise()
+    supervised.watch_cluster()
+    assert ended(supervised) == ["terminate", "kill"]
+    assert (supervised.reason, supervised.details) == ("absent", {"missing": [1, 2], "gone": [2], "found": "absent"})
 
 
 def test_how_a_rank_ended_is_recorded_as_a_shell_would_say_it(supervise, tmp_path):

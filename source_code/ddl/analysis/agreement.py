@@ -105,7 +105,7 @@ def kept_weights(run) -> dict[int, list[np.ndarray]]:
     path = RunFolder(run.folder).weights
     if run.result is None or not path.exists():
         raise ValueError(
-            f"run {run.id} ({run.name}, {run.state}) has left no weights: only a finished run of a script in strategies/ has"
+            f"run {run.id} ({run.name}, {run.state}) has left no weights: only finished runs of strategies/*.py do"
         )
     kept = {}
     with np.load(path) as file:

@@ -12,7 +12,6 @@ a pipe open, or one byte that is not UTF-8, makes horovodrun wait for ever.
 
 import contextlib
 import faulthandler
-import importlib.util
 import os
 import signal
 import sys
@@ -59,7 +58,6 @@ def main():
     try:
         if roles:
             _join(folder, rank, roles)
-        _import_on_demand("pandas")  # Keras imports it in every process, to know a table when it is given one
         _become(command.script, command.arguments)
         if roles and roles[rank][0] == "chief":
             cluster.dismiss()  # or the others would serve for ever
@@ -126,23 +124,6 @@ def _record(folder, path, mapping):
         folder.write_json(path, mapping)
     except StorageError as error:
         print(f"{error}. The rank goes on without this record", file=sys.stderr, flush=True)
-
-
-class OnDemand(types.ModuleType):
-    """A package that is loaded when something in it is first used."""
-
-    def __getattr__(self, name):
-        self.__class__, self.__path__ = types.ModuleType, self.__spec__.submodule_search_locations
-        self.__spec__.loader.exec_module(self)
-        return getattr(self, name)
-
-
-def _import_on_demand(name):
-    """Let ``import name`` of a package cost nothing before something in it is used."""
-    if spec := importlib.util.find_spec(name):
-        package = sys.modules[name] = importlib.util.module_from_spec(spec)
-        del package.__path__  # which an import of something inside it asks for
-        package.__class__ = OnDemand
 
 
 def _become(script, arguments):

@@ -70,8 +70,8 @@ class Horovodrun(Supervisor):
                 self.reason, self.details = "launch", {"message": str(error)}
         # What is left are children that a rank left behind. (This process's own child is
         # multiprocessing's tracker, which ends with it.)
-        own = {child.pid for child in psutil.Process().children()}
-        processes.end(self.run_id, besides=own, mark="DDL_RANKS_OF")
+        children = {child.pid for child in psutil.Process().children()}
+        processes.end(self.run_id, besides=children, mark="DDL_RANKS_OF")
         state = self._state()
         self.record("ended", state=state, **({"reason": self.reason, **self.details} if self.reason else {}))
         self.folder.give_up_reserve()

@@ -180,8 +180,8 @@ class Hosts(Supervisor):
         _run("mount", "--bind", names_file, "/etc/hosts")
         self.holders = [_holder(name) for name in names]
         if len(self.holders) == 2:
-            one, two = (holder.pid for holder in self.holders)
-            _run("ip", "link", "add", INTERFACE, "netns", one, "type", "veth", "peer", "name", INTERFACE, "netns", two)
+            first, second = (("name", INTERFACE, "netns", holder.pid) for holder in self.holders)
+            _run("ip", "link", "add", *first, "type", "veth", "peer", *second)
         else:
             _run("ip", "link", "add", "bridge", "type", "bridge")
             _run("ip", "link", "set", "bridge", "up")

@@ -36,7 +36,7 @@ def server(size: int, nodes: int) -> "tuple[RendezvousServer, int]":
 
 
 def host_plan(size: int, nodes: int) -> list:
-    """Horovod's own list of who sits where, for its rendezvous server.
+    """Horovod's own list of which rank is on which node, for its rendezvous server.
 
     The server only counts the ranks of each group (all, of one node, across nodes). Any names will
     do for the nodes, as long as the ranks use the same (`Place.horovod`).

@@ -1,1 +1,1 @@
-"""A run's folder, and the host it runs on. Standard library and psutil only: every rank imports it before its script."""
+"""A run's folder, and the host it runs on. Ranks import this before their script: standard library and psutil only."""

@@ -12,8 +12,8 @@ from ddl.errors import CourseError
 from ddl.records import files
 
 __all__ = [
-    "DamagedFile",
     "FULL",
+    "DamagedFile",
     "JsonLines",
     "append_json_line",
     "is_full",

@@ -78,7 +78,7 @@ class Checkpoints:
         Every rank calls this, and rank 0 writes. A disk that is full costs the checkpoint, and the
         training only where it must stop: StorageError.
         """
-        if not (at_once or self.every and step % self.every == 0):
+        if not (at_once or (self.every and step % self.every == 0)):
             return
         state = {"step": step, **state()}
         with journal.paused():

@@ -242,7 +242,7 @@ class Journal:
 
         `evaluate` returns held-out loss and accuracy; `means` has the training's. The clock stops.
         """
-        if not (at_once or self.epoch_ends(step) or every and step % every == 0):
+        if not (at_once or self.epoch_ends(step) or (every and step % every == 0)):
             return None
         loss, accuracy = means.take()
         with self.paused():

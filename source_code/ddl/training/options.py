@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ddl.training.recipes import REFERENCE_BATCH
 
-__all__ = ["CASES", "Integer", "MODELS", "Number", "OWN", "SEED", "parser", "split_evenly", "way"]
+__all__ = ["CASES", "MODELS", "OWN", "SEED", "Integer", "Number", "parser", "split_evenly", "way"]
 
 MODELS = ("cnn", "resnet")  # the networks of ddl.training.models
 CASES = ("none", *"ABCDEF")  # of bug_hunt.py; which mistake is which is the reader's to find out
