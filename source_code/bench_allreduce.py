@@ -51,17 +51,9 @@ import time
 import tensorflow as tf
 
 from ddl.rank import cluster
+from ddl.records.network import interface_of
 from ddl.records.recorder import Recorder
-from ddl.training.bench import (
-    BenchError,
-    interface_of,
-    link,
-    nccl_settings,
-    refuse_what_does_not_fit,
-    repeats,
-    sizes,
-    timing,
-)
+from ddl.training.bench import BenchError, link, nccl_settings, refuse_what_does_not_fit, repeats, sizes, timing
 from ddl.training.journal import provenance
 
 TURNS = 3  # of each size; one repetition at the beginning of a turn is not kept

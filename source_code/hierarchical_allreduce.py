@@ -42,7 +42,7 @@ import numpy as np
 import psutil
 import tensorflow as tf
 
-from ddl.rank import hosts
+from ddl.records.network import RATE, link_made_here
 from ddl.records.recorder import Recorder
 from ddl.training.bench import BenchError, address, link_bytes, refuse_what_does_not_fit, repeats, sizes, spread, timing
 from ddl.training.journal import provenance
@@ -85,7 +85,7 @@ def main(config):
                 flush=True,
             )
     if recorder:
-        rate = os.environ.get(hosts.RATE)
+        rate = os.environ.get(RATE)
         recorder.result(
             {
                 **provenance(),
@@ -175,7 +175,7 @@ class Variants:
         self.leads = rank % each == 0
         self.leader = by_host[rank // each][0]
         self.interface = interface or os.environ["HOROVOD_GLOO_IFACE"]
-        self.transport = hosts.link() or f"TCP over {self.interface}"
+        self.transport = link_made_here() or f"TCP over {self.interface}"
         own = address(self.interface)
         self.rings = {
             "ring": Ring(list(range(ranks)), own),

@@ -39,7 +39,7 @@ _MODULES = {
     "mistakes": "analysis.mistakes",
     "prediction": "analysis.prediction",
     "ring": "analysis.ring",
-    "hosts": "rank.hosts",
+    "hosts": "launcher.hosts",
 }
 
 __all__ = [*_HOME, *_MODULES]  # noqa: PLE0604 - all are strings

@@ -5,8 +5,8 @@ import os
 import signal
 import sys
 
+from ddl.launcher.roles import CLUSTERS
 from ddl.launcher.slurm import SlurmError
-from ddl.rank.cluster import CLUSTERS
 
 __all__ = ["main"]
 

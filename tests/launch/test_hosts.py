@@ -16,10 +16,9 @@ import pytest
 
 from ddl import attach, launch
 from ddl.analysis.hierarchy import variants
-from ddl.launcher import processes
+from ddl.launcher import hosts, processes
 from ddl.launcher.run import RunInterrupted
 from ddl.plot.hierarchy import plot_variants
-from ddl.rank import hosts
 from ddl.records.jsonfiles import read_json, read_json_lines
 from ddl.training.bench import VARIANTS
 
@@ -153,7 +152,7 @@ def test_the_link_is_as_slow_as_it_should_be(two_hosts, script, nothing_left):
     run = launch(
         script("""
     import json, os, psutil, socket, time
-    from ddl import hosts
+    from ddl.records.network import link_made_here
     size, rank = 2_000_000, int(os.environ["HOROVOD_RANK"])
     if rank:
         with socket.create_server(("", 7000)) as door:
@@ -174,7 +173,7 @@ def test_the_link_is_as_slow_as_it_should_be(two_hosts, script, nothing_left):
         caller.recv(1)
         seconds = time.perf_counter() - start
         sent = psutil.net_io_counters(pernic=True)["eth0"].bytes_sent - before
-    print(json.dumps({"seconds": seconds, "sent": sent, "link": hosts.link()} if not rank else {}))
+    print(json.dumps({"seconds": seconds, "sent": sent, "link": link_made_here()} if not rank else {}))
     """),
         workers=2,
         nodes=2,

@@ -5,6 +5,7 @@ import argparse
 import pytest
 
 from ddl.records import machine
+from ddl.records.network import interface_of
 from ddl.training import bench
 from ddl.training.bench import BenchError
 
@@ -103,7 +104,7 @@ def test_it_is_said_where_bytes_go(monkeypatch):
     monkeypatch.setenv("DDL_RATE_MBIT", "1000")  # as on a host that was made on this machine
     assert "limited to 1,000 Mbit/s" in bench.link("lo", hosts=2)
     assert bench.address("lo") == "127.0.0.1"
-    assert bench.interface_of("127.0.0.1") == "lo" and bench.interface_of("192.0.2.1") == ""
+    assert interface_of("127.0.0.1") == "lo" and interface_of("192.0.2.1") == ""
 
 
 def test_an_interface_that_is_not_there_is_named_along_with_those_that_are():

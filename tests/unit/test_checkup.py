@@ -4,8 +4,8 @@ import pytest
 
 from ddl.diagnose.machine import doctor
 from ddl.diagnose.report import Check, Report
+from ddl.launcher import hosts
 from ddl.launcher.site import Site
-from ddl.rank import hosts
 from ddl.records import machine
 
 

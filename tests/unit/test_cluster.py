@@ -12,6 +12,7 @@ import pytest
 
 from ddl import launch
 from ddl.cli import main
+from ddl.launcher.roles import assign_roles, role_of
 from ddl.rank import cluster
 from ddl.rank.cluster import Cluster, ClusterError
 from ddl.records import machine
@@ -44,21 +45,21 @@ def ports():
 
 
 def test_ranks_of_a_multi_worker_cluster_are_its_workers():
-    assert cluster.roles("multi_worker", 2) == (("worker", 0), ("worker", 1))
+    assert assign_roles("multi_worker", 2) == (("worker", 0), ("worker", 1))
 
 
 def test_the_coordinator_comes_first_and_the_parameter_servers_last():
-    assert cluster.roles("parameter_server", 2, 2) == (("chief", 0), ("worker", 0), ("worker", 1), ("ps", 0), ("ps", 1))
+    assert assign_roles("parameter_server", 2, 2) == (("chief", 0), ("worker", 0), ("worker", 1), ("ps", 0), ("ps", 1))
 
 
 def test_horovods_ranks_have_no_roles():
-    assert cluster.roles("horovod", 4) == ()
-    assert cluster.role_of({"workers": 4}, 1) == ""
+    assert assign_roles("horovod", 4) == ()
+    assert role_of({"workers": 4}, 1) == ""
 
 
 def test_a_role_is_named():
     job = {"cluster": "parameter_server", "workers": 2, "parameter_servers": 1}
-    assert [cluster.role_of(job, rank) for rank in range(4)] == ["chief", "worker 0", "worker 1", "ps 0"]
+    assert [role_of(job, rank) for rank in range(4)] == ["chief", "worker 0", "worker 1", "ps 0"]
 
 
 def test_a_cluster_knows_its_tasks():
@@ -217,7 +218,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_ranks_find_each_other_through_their_files(folder):
-    them = cluster.roles("parameter_server", 2, 1)
+    them = assign_roles("parameter_server", 2, 1)
     for rank in range(4):
         says(folder, rank, f"10.0.0.{rank}:2222")
     assert cluster.assemble(folder, 3, them) == Cluster(
@@ -226,7 +227,7 @@ def test_ranks_find_each_other_through_their_files(folder):
 
 
 def test_a_rank_that_does_not_start_is_named(folder):
-    them = cluster.roles("parameter_server", 2, 1)
+    them = assign_roles("parameter_server", 2, 1)
     for rank in (0, 1, 3):
         says(folder, rank, f"10.0.0.{rank}:2222")
     with pytest.raises(ClusterError, match=r"^worker 1 \(rank 2\) did not start within 0.1 s"):
@@ -238,7 +239,7 @@ def test_what_an_earlier_start_of_a_requeued_job_left_does_not_count(folder, mon
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
     with pytest.raises(ClusterError, match=r"worker 0 \(rank 0\) did not start"):
-        cluster.assemble(folder, 0, cluster.roles("multi_worker", 1), seconds=0)
+        cluster.assemble(folder, 0, assign_roles("multi_worker", 1), seconds=0)
 
 
 def test_the_launcher_sees_who_never_joined(folder, ports, monkeypatch):
@@ -247,14 +248,14 @@ def test_the_launcher_sees_who_never_joined(folder, ports, monkeypatch):
     for rank in (0, 1):
         says(folder, rank, addresses[rank])
     with socket.create_server(("127.0.0.1", int(addresses[1].rpartition(":")[2]))):
-        assert cluster.first_absent(folder, cluster.roles("multi_worker", 3), 0.2) == [0, 2]
+        assert cluster.first_absent(folder, assign_roles("multi_worker", 3), 0.2) == [0, 2]
 
 
 def test_the_launcher_sees_that_all_joined(folder, ports):
     (port,) = ports(1)
     says(folder, 0, f"127.0.0.1:{port}")
     with socket.create_server(("127.0.0.1", port)):
-        assert cluster.first_absent(folder, cluster.roles("multi_worker", 1), 0) == []
+        assert cluster.first_absent(folder, assign_roles("multi_worker", 1), 0) == []
 
 
 def test_who_coordinates_lets_the_others_go(folder, monkeypatch):
@@ -272,12 +273,12 @@ def test_who_coordinates_lets_the_others_go(folder, monkeypatch):
 )
 def test_each_worker_sees_one_gpu_of_its_host_and_the_others_none(rank, local_rank, seen):
     """Three tasks on each of two hosts: chief, worker, worker; worker, worker, server."""
-    them = cluster.roles("parameter_server", 4, 1)
+    them = assign_roles("parameter_server", 4, 1)
     assert cluster.visible_devices(rank, local_rank, them, ["4", "5"]) == seen
 
 
 def test_more_workers_than_gpus_share_them():
-    them = cluster.roles("multi_worker", 3)
+    them = assign_roles("multi_worker", 3)
     assert [cluster.visible_devices(k, k, them, ["0", "1"]) for k in range(3)] == ["0", "1", "0"]
     assert cluster.visible_devices(1, 1, them, []) == ""
 

@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from ddl.launcher import hosts
 from ddl.launcher.job import Job
 from ddl.launcher.plan import job_of, plan
 from ddl.launcher.site import SiteError
-from ddl.rank import hosts
+from ddl.rank import hosts as program
+from ddl.records import network
 
 FOLDER = Path("/runs/r1")
 
@@ -78,12 +80,12 @@ def test_more_ranks_than_a_host_has_cores_are_refused(site):
 
 
 def test_a_rank_is_told_of_its_link(monkeypatch):
-    monkeypatch.delenv(hosts.RATE, raising=False)
-    assert hosts.link() == ""
-    monkeypatch.setenv(hosts.RATE, "1000")
-    assert hosts.link() == "eth0, limited to 1,000 Mbit/s, between hosts made on this machine"
-    monkeypatch.setenv(hosts.RATE, "0")
-    assert "without a limit" in hosts.link()
+    monkeypatch.delenv(network.RATE, raising=False)
+    assert network.link_made_here() == ""
+    monkeypatch.setenv(network.RATE, "1000")
+    assert network.link_made_here() == "eth0, limited to 1,000 Mbit/s, between hosts made on this machine"
+    monkeypatch.setenv(network.RATE, "0")
+    assert "without a limit" in network.link_made_here()
 
 
 # ---------------------------------------------------------------- where it cannot be done
@@ -98,7 +100,7 @@ def stand_ins(tmp_path, monkeypatch):
             (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
             (tmp_path / name).chmod(0o755)
 
-    monkeypatch.setattr(hosts, "_environment", lambda: {**os.environ, "PATH": str(tmp_path)})
+    monkeypatch.setattr(hosts, "environment", lambda: {**os.environ, "PATH": str(tmp_path)})
     return install
 
 
@@ -125,10 +127,10 @@ def test_what_the_kernel_refuses_is_said_in_its_words(stand_ins, fails, reason):
 
 def test_a_run_fails_with_the_reason(monkeypatch, tmp_path):
     monkeypatch.setenv("DDL_RUN_DIR", str(tmp_path))
-    monkeypatch.setattr(hosts, "permitted", lambda: "the kernel said no")
+    monkeypatch.setattr(program, "permitted", lambda: "the kernel said no")
     monkeypatch.setattr(sys, "argv", ["ddl.rank.hosts", "--hosts", "2", "--rate-mbit", "0", "--ranks", "2", "true"])
     with pytest.raises(SystemExit, match="cannot be made on this machine: the kernel said no"):
-        hosts.main()
+        program.main()
 
 
 def test_a_line_that_was_not_planned_here_is_refused(tmp_path):

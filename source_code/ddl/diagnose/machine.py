@@ -169,7 +169,7 @@ def _slurm():
 
 
 def _hosts(site):
-    from ddl.rank import hosts
+    from ddl.launcher import hosts
 
     name, reason = "several hosts", hosts.permitted()
     if not reason:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from ddl.rank.cluster import role_of
+from ddl.launcher.roles import role_of
 from ddl.records.folder import RunFolder, processes_of, stack_of
 from ddl.records.jsonfiles import is_full, read_json
 from ddl.records.log import last_lines

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ddl.errors import CourseError
-from ddl.rank.cluster import CLUSTERS
+from ddl.launcher.roles import CLUSTERS
 from ddl.records.paths import source_dir
 
 __all__ = ["Job", "JobError", "option_arguments", "resolve_script"]

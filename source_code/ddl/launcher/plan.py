@@ -20,8 +20,8 @@ from ddl.launcher.commands import HorovodrunCommand, HostsCommand, RankCommand, 
 from ddl.launcher.job import Job
 from ddl.launcher.site import Site
 from ddl.launcher.slurm import job_name
-from ddl.rank import hosts
 from ddl.records.folder import RunFolder
+from ddl.records.network import INTERFACE
 from ddl.records.paths import source_dir
 
 __all__ = ["HERE", "Plan", "job_of", "plan"]
@@ -203,7 +203,7 @@ def _ranks(job: Job, site: Site) -> Words:
             processes=job.processes, controller=site.controller, timeout_s=timeout_s, command=command
         )
         return (_python(site), *horovodrun.words)
-    interfaces = site.network_interfaces if site.scheduler == "slurm" else (hosts.INTERFACE,)
+    interfaces = site.network_interfaces if site.scheduler == "slurm" else (INTERFACE,)
     task = TaskCommand(
         controller=_controller(job, site),
         network_interface=next(iter(interfaces), ""),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ddl.launcher.failure import Failure, failure_of
-from ddl.rank.cluster import role_of
+from ddl.launcher.roles import role_of
 from ddl.records.folder import RunFolder, processes_of, start_of
 from ddl.records.jsonfiles import DamagedFile, JsonLines, read_json, read_json_lines
 

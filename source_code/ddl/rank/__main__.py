@@ -23,6 +23,7 @@ from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 from ddl.launcher.commands import RankCommand
+from ddl.launcher.roles import assign_roles
 from ddl.rank import cluster
 from ddl.records.folder import RunFolder, StorageError
 from ddl.records.log import keep_writing
@@ -36,7 +37,7 @@ def main():
     command = RankCommand.of_this_process()
     rank = int(os.environ.get("HOROVOD_RANK", "0"))
     workers = command.workers(int(os.environ.get("HOROVOD_SIZE", "1")))
-    roles = cluster.roles(command.cluster, workers, command.parameter_servers)
+    roles = assign_roles(command.cluster, workers, command.parameter_servers)
     _set_threads(str(command.threads))
     folder = os.environ.get("DDL_RUN_DIR")
     folder = RunFolder(Path(folder)) if folder else None

@@ -22,11 +22,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ddl.launcher.roles import TYPES, Roles, task_name
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import read_json
 
 __all__ = [
-    "CLUSTERS",
     "Cluster",
     "ClusterError",
     "assemble",
@@ -36,17 +36,11 @@ __all__ = [
     "first_absent",
     "read",
     "reserve",
-    "role_of",
-    "roles",
-    "roles_of",
     "serve",
     "timeout_s",
     "visible_devices",
 ]
 
-CLUSTERS = ("horovod", "multi_worker", "parameter_server")
-TYPES = ("chief", "worker", "ps")
-Roles = tuple[tuple[str, int], ...]  # type and index of each rank's task
 LOOK_EVERY_S = 0.1
 CONNECT_S = 1.0
 # A script that waits by itself says more than its launcher can: it goes first.
@@ -149,11 +143,6 @@ class Cluster:
     def tf_config(self) -> str:
         """The text of ``TF_CONFIG`` for this task."""
         return json.dumps({"cluster": self.spec, "task": {"type": self.type, "index": self.index}})
-
-
-def task_name(type: str, index: int) -> str:
-    """Name a task: there is one chief, and the others are counted."""
-    return type if type == "chief" else f"{type} {index}"
 
 
 def _host_and_port(address, task):
@@ -338,25 +327,6 @@ def _folder():
 
 
 # ---------------------------------------------------------------- in a launched run
-
-
-def roles(cluster: str, workers: int, parameter_servers: int = 0) -> Roles:
-    """Return each rank's task, in order; empty for Horovod, whose ranks are all alike."""
-    computing = tuple(("worker", index) for index in range(workers))
-    if cluster == "parameter_server":
-        return (("chief", 0), *computing, *(("ps", index) for index in range(parameter_servers)))
-    return computing if cluster == "multi_worker" else ()
-
-
-def roles_of(job: dict) -> Roles:
-    """Return `roles` of a run, from its ``job.json``."""
-    return roles(job.get("cluster", ""), job.get("workers", 0), job.get("parameter_servers", 0))
-
-
-def role_of(job: dict, rank: int) -> str:
-    """Name the task that a rank of a run is ("worker 1"), from its ``job.json``; empty for Horovod."""
-    by_rank = roles_of(job)
-    return task_name(*by_rank[rank]) if rank < len(by_rank) else ""
 
 
 def attempt() -> str:

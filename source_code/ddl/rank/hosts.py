@@ -15,108 +15,23 @@ passes on a request to stop. Linux only.
 """
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ddl.launcher import processes
 from ddl.launcher.commands import HostsCommand
+from ddl.launcher.hosts import address, environment, limit, permitted, site, unshare
 from ddl.rank.place import places
 from ddl.rank.supervisor import Supervisor
 from ddl.records.log import keep_writing
+from ddl.records.network import INTERFACE, RATE
 
-if TYPE_CHECKING:
-    from ddl.launcher.site import Site
+__all__ = ["INSIDE", "Hosts", "main"]
 
-__all__ = ["INTERFACE", "address", "link", "main", "permitted", "site"]
-
-INTERFACE = "eth0"
-PROGRAMS = {"unshare": "util-linux", "nsenter": "util-linux", "mount": "mount", "ip": "iproute2", "tc": "iproute2"}
-RATE = "DDL_RATE_MBIT"  # tells each rank of the link
 INSIDE = "DDL_HOSTS_INSIDE"  # set in the process that has a namespace of its own already
-# What may pass at full speed after a pause; with less, the kernel wakes up too rarely to reach the rate.
-BURST_BYTES = 16 * 1024
-QUEUE_MS = 50  # what waits longer than this is dropped, and TCP slows down
 FAILURE_GRACE_S = 1.0  # when one rank has failed, let the others record what they saw
-
-
-def site(rate_mbit: int = 1000, hosts: int = 2) -> "Site":
-    """Return a site where this machine stands for several hosts, for ``launch(..., site=hosts.site())``.
-
-    Between them pass `rate_mbit` megabits a second in each direction; 0 is no limit. With ``nodes=1``
-    the same site starts all ranks on this machine itself, without a slow network.
-    """
-    from ddl.launcher.site import Site
-    from ddl.records.machine import cores_of_host
-
-    return Site(
-        scheduler="namespaces",
-        nodes=hosts,
-        rate_mbit=rate_mbit,
-        cores_per_node=cores_of_host(hosts),
-        origin=f"this machine as {hosts} hosts",
-    )
-
-
-def permitted() -> str:
-    """Say why hosts cannot be made here: what is missing, or what the kernel refuses; else empty."""
-    missing = [name for name in PROGRAMS if not _found(name)]
-    if missing:
-        packages = dict.fromkeys(PROGRAMS[name] for name in missing)
-        return f"{' and '.join(missing)} not here (Debian and Ubuntu: apt-get install {' '.join(packages)})"
-    veth = "ip link add one type veth"
-    attempts = {
-        "this user may not make network namespaces here": "true",
-        "this user may not give a process an /etc/hosts of its own": "mount --bind /etc/passwd /etc/hosts",
-        "the kernel has no pairs of virtual interfaces (veth)": veth,
-        "the kernel cannot limit the rate of an interface (tbf)": f"{veth} && tc qdisc add dev one root {_limit(1000)}",
-    }
-    for reason, attempt in attempts.items():
-        tried = subprocess.run([*_unshare(), "sh", "-c", attempt], env=_environment(), capture_output=True, text=True)
-        if tried.returncode:
-            message = " ".join(tried.stderr.split())
-            return f"{reason}{f': {message}' if message else ''}"
-    return ""
-
-
-def address(host: int) -> str:
-    """IPv4 address of a host, counted from 0, in a block that is reserved for examples."""
-    return f"192.0.2.{host + 1}"
-
-
-def link() -> str:
-    """Describe what joins this rank's host to others; empty on a host that was not made here.
-
-    The interface's driver would say 10,000 Mbit/s, whatever the limit.
-    """
-    rate = os.environ.get(RATE)
-    if rate is None:
-        return ""
-    limit = f"limited to {int(rate):,} Mbit/s" if int(rate) else "without a limit"
-    return f"{INTERFACE}, {limit}, between hosts made on this machine"
-
-
-def _found(name):
-    return shutil.which(name, path=_environment()["PATH"])
-
-
-def _environment():
-    """This environment, with the folders that administrators' programs are in."""
-    return {**os.environ, "PATH": f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"}
-
-
-def _unshare():
-    """What starts a command with its own network, name and mounts."""
-    user = () if os.geteuid() == 0 else ("--user", "--map-root-user")
-    return ("unshare", *user, "--net", "--uts", "--mount")
-
-
-def _limit(rate_mbit):
-    """The words of ``tc`` for a rate: a token bucket filter."""
-    return f"tbf rate {rate_mbit}mbit burst {BURST_BYTES} latency {QUEUE_MS}ms"
 
 
 # ---------------------------------------------------------------- the command
@@ -131,8 +46,8 @@ def main():
     if INSIDE not in os.environ:
         if reason := permitted():
             sys.exit(f"several hosts cannot be made on this machine: {reason}")
-        argv = [*_unshare(), sys.executable, "-m", "ddl.rank.hosts", *sys.argv[1:]]
-        os.execvpe(argv[0], argv, {**_environment(), INSIDE: "1"})
+        argv = [*unshare(), sys.executable, "-m", "ddl.rank.hosts", *sys.argv[1:]]
+        os.execvpe(argv[0], argv, {**environment(), INSIDE: "1"})
     keep_writing()
     sys.exit(Hosts(command).run())
 
@@ -201,7 +116,7 @@ class Hosts(Supervisor):
 
     def _slow(self, interface, inside=()):
         if self.options.rate_mbit:
-            _run(*inside, "tc", "qdisc", "add", "dev", interface, "root", *_limit(self.options.rate_mbit).split())
+            _run(*inside, "tc", "qdisc", "add", "dev", interface, "root", *limit(self.options.rate_mbit).split())
 
     # ---------------------------------------------------------------- the ranks
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 
+from ddl.launcher.roles import roles_of
 from ddl.rank import cluster
 from ddl.records.folder import RunFolder, StorageError, stack_of
 from ddl.records.jsonfiles import read_json
@@ -91,7 +92,7 @@ class Supervisor:
 
     def watch_cluster(self) -> None:
         """End the processes when ranks of a cluster of tf.distribute do not join it."""
-        if roles := cluster.roles_of(read_json(self.folder.job) or {}):
+        if roles := roles_of(read_json(self.folder.job) or {}):
             self.watch(self._await_cluster, roles)
 
     def _await_launcher(self, lifeline: int) -> None:

@@ -13,8 +13,9 @@ import pandas
 
 from ddl.topology.error import TopologyError
 from ddl.topology.link import nvlink_gb_per_s, pcie_gb_per_s
+from ddl.topology.text import matrix_text, tree
 
-__all__ = ["Cache", "Core", "Device", "Hop", "Network", "Numa", "NvLink", "Socket", "SocketLink", "Topology", "ranges"]
+__all__ = ["Cache", "Core", "Device", "Hop", "Network", "Numa", "NvLink", "Socket", "SocketLink", "Topology"]
 
 DEVICE_KINDS = ("root", "switch", "gpu", "nic", "disk", "memory", "nvswitch", "other")
 
@@ -328,7 +329,6 @@ class Topology:
         return f"<Topology {self.name}: {self.summary()}>"
 
     def __str__(self):
-        from ddl.topology.text import tree
 
         return tree(self)
 
@@ -495,7 +495,6 @@ class Topology:
 
     def matrix_text(self):
         """Return the matrix of GPUs and network cards laid out as ``nvidia-smi topo -m`` does."""
-        from ddl.topology.text import matrix_text
 
         return matrix_text(self)
 
@@ -575,17 +574,6 @@ class Topology:
                     seen.add(there)
                     ways.append((there, [*way, (there, link)]))
         return []
-
-
-def ranges(numbers):
-    """Return numbers as the kernel lists processors: ``0-3,8``."""
-    runs = []
-    for number in sorted(numbers):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ",".join(f"{a}" if a == b else f"{a}-{b}" for a, b in runs)
 
 
 def _other(link, end):

@@ -3,9 +3,7 @@
 import math
 from collections import Counter
 
-from ddl.topology.graph import ranges
-
-__all__ = ["amount", "matrix_text", "tree"]
+__all__ = ["amount", "matrix_text", "ranges", "tree"]
 
 
 def tree(topology):
@@ -158,3 +156,14 @@ def matrix_text(topology):
             cells += [ranges(threads) or "N/A", "N/A" if numa is None else str(numa)]
         lines.append("\t".join([name, *cells]))
     return "\n".join(lines) + "\n"
+
+
+def ranges(numbers):
+    """Return numbers as the kernel lists processors: ``0-3,8``."""
+    runs = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(f"{a}" if a == b else f"{a}-{b}" for a, b in runs)

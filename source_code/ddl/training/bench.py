@@ -4,12 +4,11 @@ The scripts measure; this needs neither TensorFlow nor Horovod.
 """
 
 import re
-import socket
 
 import psutil
 
-from ddl.rank.hosts import link as link_made_here
 from ddl.records.machine import available_bytes
+from ddl.records.network import addresses, link_made_here
 from ddl.training.options import Integer, Number
 
 __all__ = [
@@ -20,7 +19,6 @@ __all__ = [
     "BenchError",
     "add_options",
     "address",
-    "interface_of",
     "link",
     "link_bytes",
     "nccl_settings",
@@ -223,28 +221,13 @@ def address(interface: str) -> str:
     BenchError
         If it has none, or isn't there.
     """
-    there = _addresses()
+    there = addresses()
     if interface not in there:
         raise BenchError(
             f"--interface {interface}: there is none with an IPv4 address on this "
             f"host; there are: {', '.join(sorted(there))}"
         )
     return there[interface]
-
-
-def interface_of(address: str) -> str:
-    """Return the name of the interface that has this IPv4 address; empty where there is none."""
-    return {own: name for name, own in _addresses().items()}.get(address, "")
-
-
-def _addresses():
-    """Return the IPv4 address of each network interface of this host that has one."""
-    return {
-        name: entry.address
-        for name, entries in psutil.net_if_addrs().items()
-        for entry in entries
-        if entry.family == socket.AF_INET
-    }
 
 
 def link_bytes(variant: str, size_bytes: float, hosts: int, ranks_per_host: int) -> float:

@@ -7,8 +7,9 @@ import pytest
 
 from ddl import topology
 from ddl.topology import Topology, TopologyError
-from ddl.topology.graph import Device, Network, Numa, NvLink, Socket, SocketLink, ranges
+from ddl.topology.graph import Device, Network, Numa, NvLink, Socket, SocketLink
 from ddl.topology.link import nvlink_gb_per_s, pcie_gb_per_s
+from ddl.topology.text import ranges
 
 
 @pytest.fixture(scope="module")
