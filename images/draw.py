@@ -193,7 +193,7 @@ def ring():
     return drawing
 
 
-def ways():
+def strategies():
     """Where the workers of each way are, and what they send to whom."""
     drawing = Drawing(
         1010,
@@ -384,7 +384,7 @@ DRAWINGS = {
     "distances.svg": distances,
     "collectives.svg": collectives,
     "hierarchy.svg": hierarchy,
-    "ways.svg": ways,
+    "strategies.svg": strategies,
 }
 
 

@@ -10,12 +10,12 @@ over its own part of the batch.
 from ddl.training import options
 
 if __name__ == "__main__":
-    config = options.way(__doc__)  # before the slow imports: a wrong option is refused at once
+    config = options.strategy(__doc__)  # before the slow imports: a wrong option is refused at once
 
 import horovod.tensorflow as hvd
 import tensorflow as tf
 
-from ddl.training.strategy import MOMENTUM, Way, losses_and_hits
+from ddl.training.strategy import MOMENTUM, Experiment, losses_and_hits
 
 
 def main(config):
@@ -26,14 +26,14 @@ def main(config):
     if gpus:  # a scheduler may show each rank only its own, under number 0: hence the remainder
         tf.config.set_visible_devices(gpus[hvd.local_rank() % len(gpus)], "GPU")
     # Only rank 0 evaluates and writes.
-    way = Way(config, rank=hvd.rank(), ranks=hvd.size())
+    experiment = Experiment(config, rank=hvd.rank(), ranks=hvd.size())
     # Horovod 3: shard. Each rank takes its part of every batch.
-    dataset = way.dataset(hvd.rank(), hvd.size())
+    dataset = experiment.dataset(hvd.rank(), hvd.size())
 
-    model = way.model()
+    model = experiment.model()
     # Horovod 4: scale. The rate is that of all ranks' samples together.
-    per_rank_batch = way.global_batch // hvd.size()
-    optimizer = tf.keras.optimizers.SGD(way.rate(per_rank_batch * hvd.size()), MOMENTUM)
+    per_rank_batch = experiment.global_batch // hvd.size()
+    optimizer = tf.keras.optimizers.SGD(experiment.rate(per_rank_batch * hvd.size()), MOMENTUM)
 
     @tf.function
     def train_step(pictures, labels):
@@ -50,10 +50,10 @@ def main(config):
     # Horovod 6: broadcast rank 0's weights and optimizer state, so that all ranks begin alike.
     optimizer.build(model.trainable_variables)
     hvd.broadcast_variables(model.variables + optimizer.variables, root_rank=0)
-    way.start()
+    experiment.start()
     for pictures, labels in dataset:
-        way.step(model, train_step(pictures, labels))
-    way.finish(model)
+        experiment.step(model, train_step(pictures, labels))
+    experiment.finish(model)
 
 
 if __name__ == "__main__":

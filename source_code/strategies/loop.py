@@ -10,19 +10,19 @@ to change.
 from ddl.training import options
 
 if __name__ == "__main__":
-    config = options.way(__doc__)  # before the slow imports: a wrong option is refused at once
+    config = options.strategy(__doc__)  # before the slow imports: a wrong option is refused at once
 
 import tensorflow as tf
 
-from ddl.training.strategy import MOMENTUM, Way, losses_and_hits
+from ddl.training.strategy import MOMENTUM, Experiment, losses_and_hits
 
 
 def main(config):
-    way = Way(config)
-    dataset = way.dataset()
+    experiment = Experiment(config)
+    dataset = experiment.dataset()
 
-    model = way.model()
-    optimizer = tf.keras.optimizers.SGD(way.rate(way.global_batch), MOMENTUM)
+    model = experiment.model()
+    optimizer = tf.keras.optimizers.SGD(experiment.rate(experiment.global_batch), MOMENTUM)
 
     @tf.function
     def train_step(pictures, labels):
@@ -33,10 +33,10 @@ def main(config):
         optimizer.apply_gradients(zip(gradients, model.trainable_variables))
         return tf.stack([loss, tf.reduce_mean(hits)])
 
-    way.start()
+    experiment.start()
     for pictures, labels in dataset:
-        way.step(model, train_step(pictures, labels))
-    way.finish(model)
+        experiment.step(model, train_step(pictures, labels))
+    experiment.finish(model)
 
 
 if __name__ == "__main__":

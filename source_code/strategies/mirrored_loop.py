@@ -10,41 +10,41 @@ are summed: so each replica divides its loss by the size of the whole batch, not
 from ddl.training import options
 
 if __name__ == "__main__":
-    config = options.way(__doc__, replicas=2)  # before the slow imports: a wrong option is refused at once
+    config = options.strategy(__doc__, replicas=2)  # before the slow imports: a wrong option is refused at once
 
 import tensorflow as tf
 
-from ddl.training.strategy import MOMENTUM, Way, losses_and_hits
+from ddl.training.strategy import MOMENTUM, Experiment, losses_and_hits
 
 
 def main(config):
-    way = Way(config)
-    strategy = tf.distribute.MirroredStrategy(way.devices())
-    dataset = strategy.experimental_distribute_dataset(way.dataset())
+    experiment = Experiment(config)
+    strategy = tf.distribute.MirroredStrategy(experiment.devices())
+    dataset = strategy.experimental_distribute_dataset(experiment.dataset())
 
     # What has variables is made in the strategy's scope: each replica gets them.
     with strategy.scope():
-        model = way.model()
-        optimizer = tf.keras.optimizers.SGD(way.rate(way.global_batch), MOMENTUM)
+        model = experiment.model()
+        optimizer = tf.keras.optimizers.SGD(experiment.rate(experiment.global_batch), MOMENTUM)
 
     @tf.function
     def train_step(pictures, labels):
         with tf.GradientTape() as tape:
             losses, hits = losses_and_hits(labels, model(pictures, training=True))
-            loss = tf.reduce_sum(losses) / way.global_batch
+            loss = tf.reduce_sum(losses) / experiment.global_batch
         gradients = tape.gradient(loss, model.trainable_variables)
         optimizer.apply_gradients(zip(gradients, model.trainable_variables))
-        return tf.stack([loss, tf.reduce_sum(hits) / way.global_batch])
+        return tf.stack([loss, tf.reduce_sum(hits) / experiment.global_batch])
 
     @tf.function
     def everywhere(pictures, labels):
         figures = strategy.run(train_step, args=(pictures, labels))
         return strategy.reduce(tf.distribute.ReduceOp.SUM, figures, axis=None)
 
-    way.start()
+    experiment.start()
     for pictures, labels in dataset:
-        way.step(model, everywhere(pictures, labels))
-    way.finish(model)
+        experiment.step(model, everywhere(pictures, labels))
+    experiment.finish(model)
 
 
 if __name__ == "__main__":

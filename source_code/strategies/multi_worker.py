@@ -11,35 +11,35 @@ Every process runs this file. TF_CONFIG says where all of them are and which one
 from ddl.training import options
 
 if __name__ == "__main__":
-    config = options.way(__doc__)  # before the slow imports: a wrong option is refused at once
+    config = options.strategy(__doc__)  # before the slow imports: a wrong option is refused at once
 
 import tensorflow as tf
 
 from ddl.rank import cluster
-from ddl.training.strategy import MOMENTUM, Way
+from ddl.training.strategy import MOMENTUM, Experiment
 
 
 def main(config):
     task = cluster.await_all()
-    way = Way(config, rank=task.index, ranks=len(task.workers))
+    experiment = Experiment(config, rank=task.index, ranks=len(task.workers))
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
 
     # What has variables is made in the strategy's scope: each replica gets them.
     with strategy.scope():
-        model = way.model()
+        model = experiment.model()
         model.compile(
-            optimizer=tf.keras.optimizers.SGD(way.rate(way.global_batch), MOMENTUM),
+            optimizer=tf.keras.optimizers.SGD(experiment.rate(experiment.global_batch), MOMENTUM),
             loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
             metrics=["accuracy"],
         )
     model.fit(
-        way.dataset(),
-        epochs=way.epochs,
-        steps_per_epoch=way.steps_per_epoch,
-        callbacks=[way.callback(model)],
+        experiment.dataset(),
+        epochs=experiment.epochs,
+        steps_per_epoch=experiment.steps_per_epoch,
+        callbacks=[experiment.callback(model)],
         verbose=0,
     )
-    way.finish(model)
+    experiment.finish(model)
 
 
 if __name__ == "__main__":

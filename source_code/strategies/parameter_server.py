@@ -6,13 +6,13 @@ Every process runs this file; TF_CONFIG says which one it is. The coordinator (`
 one batch after the other to whichever worker is free. That worker reads the weights from the
 parameter server, computes a gradient and applies it there, whatever the others do meanwhile: so
 its gradient may belong to weights that are no more. How many updates late it came is counted.
-An update is of one worker's batch: as many updates and samples as in the other ways.
+An update is of one worker's batch: as many updates and samples as in the other strategies.
 """
 
 from ddl.training import options
 
 if __name__ == "__main__":
-    config = options.way(__doc__)  # before the slow imports: a wrong option is refused at once
+    config = options.strategy(__doc__)  # before the slow imports: a wrong option is refused at once
 
 from collections import deque
 
@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 from ddl.rank import cluster
-from ddl.training.strategy import MOMENTUM, Way, losses_and_hits
+from ddl.training.strategy import MOMENTUM, Experiment, losses_and_hits
 
 
 def main(config):
@@ -30,13 +30,13 @@ def main(config):
         return
     strategy = tf.distribute.ParameterServerStrategy(tf.distribute.cluster_resolver.TFConfigClusterResolver())
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
-    way = Way(config, ranks=len(task.workers), splits=False)
-    dataset = way.dataset()
+    experiment = Experiment(config, ranks=len(task.workers), splits=False)
+    dataset = experiment.dataset()
 
     # What has variables is made in the strategy's scope: the parameter server gets them.
     with strategy.scope():
-        model = way.model()
-        optimizer = tf.keras.optimizers.SGD(way.rate(way.global_batch), MOMENTUM)
+        model = experiment.model()
+        optimizer = tf.keras.optimizers.SGD(experiment.rate(experiment.global_batch), MOMENTUM)
         updates = tf.Variable(0, dtype=tf.int32, trainable=False)
     optimizer.build(model.trainable_variables)
 
@@ -60,16 +60,16 @@ def main(config):
         return strategy.run(train_step, args=(pictures, labels))
 
     late, under_way = [], deque()
-    way.start()
+    experiment.start()
     for handed_out, (pictures, labels) in enumerate(dataset, start=1):
         # From here, so that each sample is used once: a worker's own data set would have them all.
         under_way.append(coordinator.schedule(on_a_worker, args=(pictures, labels)))
         # A second batch for each worker waits. Before an evaluation all are waited for.
-        while len(under_way) > (0 if way.epoch_ends(handed_out) else 2 * len(task.workers)):
+        while len(under_way) > (0 if experiment.epoch_ends(handed_out) else 2 * len(task.workers)):
             figures, others = under_way.popleft().fetch()
             late.append(others)
-            way.step(model, figures)
-    way.finish(model, staleness=np.bincount(late).tolist())
+            experiment.step(model, figures)
+    experiment.finish(model, staleness=np.bincount(late).tolist())
     cluster.dismiss()
 
 

@@ -4,36 +4,36 @@
     python source_code/strategies/single.py --steps 20        # no run folder
 
 The files beside this one train the same network on the same pictures in the same order, each in
-another way; `ddl.training.strategy` has what all of them share.
+another strategy; `ddl.training.strategy` has what all of them share.
 """
 
 from ddl.training import options
 
 if __name__ == "__main__":
-    config = options.way(__doc__)  # before the slow imports: a wrong option is refused at once
+    config = options.strategy(__doc__)  # before the slow imports: a wrong option is refused at once
 
 import tensorflow as tf
 
-from ddl.training.strategy import MOMENTUM, Way
+from ddl.training.strategy import MOMENTUM, Experiment
 
 
 def main(config):
-    way = Way(config)
+    experiment = Experiment(config)
 
-    model = way.model()
+    model = experiment.model()
     model.compile(
-        optimizer=tf.keras.optimizers.SGD(way.rate(way.global_batch), MOMENTUM),
+        optimizer=tf.keras.optimizers.SGD(experiment.rate(experiment.global_batch), MOMENTUM),
         loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         metrics=["accuracy"],
     )
     model.fit(
-        way.dataset(),
-        epochs=way.epochs,
-        steps_per_epoch=way.steps_per_epoch,
-        callbacks=[way.callback(model)],
+        experiment.dataset(),
+        epochs=experiment.epochs,
+        steps_per_epoch=experiment.steps_per_epoch,
+        callbacks=[experiment.callback(model)],
         verbose=0,
     )
-    way.finish(model)
+    experiment.finish(model)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ def runs(tmp_path_factory):
 @pytest.mark.parametrize("step", TOLERANCES)
 def test_all_synchronous_ways_reach_the_same_weights(runs, step):
     table = agreement(runs.values(), step)
-    assert table["way"].tolist() == list(WAYS)
+    assert table["strategy"].tolist() == list(WAYS)
     assert table["÷ the largest weight"].max() < TOLERANCES[step], table.to_string()
 
 
@@ -62,7 +62,7 @@ def test_they_have_learned_and_could_have_disagreed(runs):
 def test_every_way_leaves_the_same_record(runs, name):
     result, single = runs[name].result, runs["single"].result
     assert set(result) == set(single)
-    assert result["way"] == name and result["model"] == single["model"]
+    assert result["strategy"] == name and result["model"] == single["model"]
     assert (result["steps"], result["samples"], result["global_batch"]) == (5, 320, 64)
     assert result["replicas"] == (1 if name in ("single", "loop") else 2)
     assert result["ranks"] * result["per_rank_batch"] == 64

@@ -81,7 +81,7 @@ def test_a_script_that_is_not_there_is_named():
 def test_mirroring_a_fit_takes_a_few_lines():
     found = difference("strategies/single.py", "strategies/mirrored.py")
     texts = {line.text.strip() for line in found.lines if line.kind == "added"}
-    assert "strategy = tf.distribute.MirroredStrategy(way.devices())" in texts
+    assert "strategy = tf.distribute.MirroredStrategy(experiment.devices())" in texts
     assert found.added <= 4
 
 

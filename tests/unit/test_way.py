@@ -1,4 +1,4 @@
-"""What the ways of training share: options, the order of samples, and comparing their weights."""
+"""What the strategies share: options, the order of samples, and comparing their weights."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ from ddl.analysis.agreement import agreement, kept_weights
 from ddl.data import Order
 from ddl.records.folder import RunFolder
 from ddl.training import options
-from ddl.training.strategy import Way
+from ddl.training.strategy import Experiment
 
 SMALL = [
     "--data-set",
@@ -27,8 +27,8 @@ SMALL = [
 ]
 
 
-def way(*arguments, replicas=None, **places):
-    return Way(options.way("", replicas, [*SMALL, *arguments]), **places)
+def prepared(*arguments, replicas=None, **places):
+    return Experiment(options.strategy("", replicas, [*SMALL, *arguments]), **places)
 
 
 def run(folder, name, kept, **result):
@@ -58,39 +58,39 @@ def run(folder, name, kept, **result):
 
 
 def test_steps_and_epochs():
-    ours = way()
+    ours = prepared()
     assert (ours.steps_per_epoch, ours.steps, ours.epochs) == (4, 6, 2)
     assert [done for done in range(1, 7) if ours.epoch_ends(done)] == [4, 6]
-    assert (way("--steps", "9").steps, way("--steps", "9").epochs) == (9, 3)
+    assert (prepared("--steps", "9").steps, prepared("--steps", "9").epochs) == (9, 3)
 
 
 def test_the_rate_grows_with_the_batch():
-    ours = way("--learning-rate", "0.1")
+    ours = prepared("--learning-rate", "0.1")
     assert ours.rate(64) == pytest.approx(0.1) and ours.rate(16) == pytest.approx(0.025)
 
 
 @pytest.mark.parametrize("places", [{"ranks": 3}, {"replicas": 3}, {"ranks": 2, "replicas": 3}])
 def test_a_batch_that_does_not_split_evenly_is_refused(places, capsys):
     with pytest.raises(SystemExit) as end:
-        way(**places)
+        prepared(**places)
     said = f"{end.value} {capsys.readouterr().err}"
     assert "can not be split evenly over" in said or "does not split evenly over" in said
 
 
 def test_a_way_of_whole_batches_splits_none():
-    assert way(ranks=3, splits=False).replicas == 3
+    assert prepared(ranks=3, splits=False).replicas == 3
 
 
 @pytest.mark.parametrize("arguments", [["--steps", "0"], ["--global-batch", "-1"], ["--replicas", "2"], ["--nonsense"]])
 def test_an_impossible_option_is_refused(arguments, capsys):
     with pytest.raises(SystemExit) as refused:
-        way(*arguments)
+        prepared(*arguments)
     assert refused.value.code == 2 and arguments[0] in capsys.readouterr().err
 
 
 def test_more_samples_in_a_batch_than_there_are(capsys):
     with pytest.raises(SystemExit, match="70 samples do not fill one global batch of 71"):
-        way("--global-batch", "71")
+        prepared("--global-batch", "71")
 
 
 def test_importing_it_brings_no_tensorflow():
@@ -108,7 +108,7 @@ def tf():
 
 
 def test_the_batches_are_those_of_the_order(tf):
-    ours = way("--seed", "3")
+    ours = prepared("--seed", "3")
     order = Order(70, 16, 3)
     rows = [*order.epoch(0), *order.epoch(1)[:2]]
     labels = [batch.numpy().tolist() for _, batch in ours.dataset()]
@@ -118,7 +118,7 @@ def test_the_batches_are_those_of_the_order(tf):
 
 
 def test_the_ranks_share_every_batch(tf):
-    ours = way()
+    ours = prepared()
     whole = [labels.numpy() for _, labels in ours.dataset()]
     parts = [[labels.numpy() for _, labels in ours.dataset(rank, 2)] for rank in range(2)]
     assert all(len(labels) == 8 for part in parts for labels in part)
@@ -127,14 +127,14 @@ def test_the_ranks_share_every_batch(tf):
 
 
 def test_the_model_looks_at_one_sample_at_a_time_and_is_the_same_for_a_seed(tf):
-    ours = way("--seed", "5")
+    ours = prepared("--seed", "5")
     first, second = ours.model(), ours.model()
     assert all(np.array_equal(a, b) for a, b in zip(first.get_weights(), second.get_weights(), strict=True))
     assert len(first.trainable_weights) == len(first.weights)  # no moving statistics
     pictures = tf.random.stateless_normal([8, 32, 32, 3], [1, 2])
     alone = np.concatenate([first(pictures[k : k + 1], training=True) for k in range(8)])
     assert np.allclose(first(pictures, training=True), alone, atol=1e-5)
-    other = way("--seed", "6").model().get_weights()
+    other = prepared("--seed", "6").model().get_weights()
     assert not np.array_equal(first.get_weights()[0], other[0])
 
 

@@ -72,7 +72,7 @@ print("ddl", ddl.__version__, "·", part[0], "pictures to train on")
 # ![Four panels. Mirrored: one process with two replicas, gradients summed inside.
 # Multi-worker and Horovod: two processes, gradients summed between them. Parameter
 # server: a coordinator hands out steps, workers read weights from a server and
-# send gradients to it.](../images/ways.svg)
+# send gradients to it.](../images/strategies.svg)
 
 # %% [markdown]
 # | strategy | workers | gradients | you change |
@@ -298,15 +298,15 @@ horovod = launch(
 # ### Do they agree?
 
 # %% tags=["demo"]
-ways = [single, mirrored, mirrored_loop, multi_worker, server, horovod]
-agreement(ways, step=4)
+trained = [single, mirrored, mirrored_loop, multi_worker, server, horovod]
+agreement(trained, step=4)
 
 # %% [markdown]
 # And later in training? Each script keeps its weights after 1, 4, 16, 64, ...
 # updates.
 
 # %% tags=["demo"]
-plot.plot_agreement(ways)
+plot.plot_agreement(trained)
 
 # %% [markdown]
 # Rounding errors do not stay small. Where a ReLU is barely on or off, or two
@@ -316,7 +316,7 @@ plot.plot_agreement(ways)
 # updates" is not.
 
 # %% tags=["demo"]
-compare(ways)
+compare(trained)
 
 # %% [markdown] nbgrader={"grade": false, "grade_id": "q02_agree_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # **Question 2** (2 points)

@@ -18,7 +18,7 @@ def agreement(runs, step: int | None = None) -> Table:
     Parameters
     ----------
     runs
-        Finished runs of the scripts in ``ways``; the others are compared with the first.
+        Finished runs of the scripts in ``strategies``; the others are compared with the first.
     step
         After how many updates: one of `ddl.training.strategy.KEPT`, or the last, which is the default.
 
@@ -44,7 +44,7 @@ def agreement(runs, step: int | None = None) -> Table:
         result = run.result
         rows.append(
             {
-                "way": run.name,
+                "strategy": run.name,
                 "processes × threads": f"{result['ranks']} × {result['threads_per_rank']}",
                 "replicas": result["replicas"],
                 "updates": updates,
@@ -95,7 +95,7 @@ def differences(runs, kept, step: int | None = None) -> list[tuple[int, float, f
 
 
 def kept_weights(run) -> dict[int, list[np.ndarray]]:
-    """Return the weights that a run of a script in ``ways`` kept, float32, by the updates done.
+    """Return the weights that a run of a script in ``strategies`` kept, float32, by the updates done.
 
     Raises
     ------

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ddl.training.recipes import REFERENCE_BATCH
 
-__all__ = ["CASES", "MODELS", "OWN", "SEED", "Integer", "Number", "parser", "split_evenly", "way"]
+__all__ = ["CASES", "MODELS", "OWN", "SEED", "Integer", "Number", "parser", "split_evenly", "strategy"]
 
 MODELS = ("cnn", "resnet")  # the networks of ddl.training.models
 CASES = ("none", *"ABCDEF")  # of bug_hunt.py; which mistake is which is the reader's to find out
@@ -77,8 +77,8 @@ def parser(description: str) -> argparse.ArgumentParser:
     return argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
 
 
-def way(description: str, replicas: int | None = None, arguments=None) -> argparse.Namespace:
-    """Parse the options of a script in ``source_code/ways``.
+def strategy(description: str, replicas: int | None = None, arguments=None) -> argparse.Namespace:
+    """Parse the options of a script in ``source_code/strategies``.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What the scripts in ``source_code/ways`` share: data, model, evaluation and records.
+"""What the scripts in ``source_code/strategies`` share: data, model, evaluation and records.
 
 They train one network on one order of samples, each with another strategy. What a reader has to
 see of a strategy is in its file, and everything else is here: so the files differ in nothing else.
@@ -14,14 +14,14 @@ from ddl.data import DataError, Order, load, shard
 from ddl.training.journal import Journal, Means
 from ddl.training.recipes import REFERENCE_BATCH
 
-__all__ = ["KEPT", "MOMENTUM", "Way", "devices_for", "losses_and_hits", "mean_so_far"]
+__all__ = ["KEPT", "MOMENTUM", "Experiment", "devices_for", "losses_and_hits", "mean_so_far"]
 
 MOMENTUM = 0.9
 KEPT = tuple(4**power for power in range(6))  # weights after so many updates are kept, and the last
 TEST_BATCH = 500
 
 
-class Way:
+class Experiment:
     """One training: its data and model, its clock and its records.
 
     Making one touches neither TensorFlow's devices nor its threads, which a strategy may still
@@ -30,7 +30,7 @@ class Way:
     Parameters
     ----------
     config : argparse.Namespace
-        The script's options (`ddl.training.options.way`).
+        The script's options (`ddl.training.options.strategy`).
     rank, ranks
         This process among those that compute. Rank 0 evaluates and writes.
     splits
@@ -240,7 +240,7 @@ class Way:
             )
         return self._journal.result(
             config=vars(self.config),
-            way=Path(sys.argv[0]).stem,
+            strategy=Path(sys.argv[0]).stem,
             model="cnn, group norm",
             parameters=model.count_params(),
             data=self.data.describe(),
