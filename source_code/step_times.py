@@ -70,7 +70,6 @@ import math
 import os
 import sys
 import time
-from pathlib import Path
 
 import horovod.tensorflow as hvd
 import numpy as np
@@ -191,8 +190,8 @@ def set_knobs(config):
     if config.cycle_time_ms is not None:
         os.environ["HOROVOD_CYCLE_TIME"] = str(config.cycle_time_ms)
     if config.timeline:
-        folder = RunFolder(Path(os.environ.get("DDL_RUN_DIR", "."))).path
-        os.environ["HOROVOD_TIMELINE"] = str(folder / FILE)
+        run = RunFolder.here()
+        os.environ["HOROVOD_TIMELINE"] = str(run.path / FILE if run else FILE)
 
 
 class Size:

@@ -39,8 +39,7 @@ def main():
     workers = command.workers(int(os.environ.get("HOROVOD_SIZE", "1")))
     roles = assign_roles(command.cluster, workers, command.parameter_servers)
     _set_threads(str(command.threads))
-    folder = os.environ.get("DDL_RUN_DIR")
-    folder = RunFolder(Path(folder)) if folder else None
+    folder = RunFolder.here()
     # A warning of the time limit may come while the script imports: `ddl.training.checkpoint.Notice` unblocks
     # it. Scripts without a Notice would have ignored it, and still do.
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGURG])

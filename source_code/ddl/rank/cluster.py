@@ -20,7 +20,6 @@ import socket
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from ddl.launcher.roles import TYPES, Roles, task_name
 from ddl.records.folder import RunFolder
@@ -304,7 +303,7 @@ def serve(cluster: Cluster) -> None:
         protocol="grpc",
         config=config,
     )
-    folder = _folder()
+    folder = RunFolder.here()
     if not folder:
         server.join()
     while (read_json(folder.dismissed) or {}).get("attempt") != attempt():
@@ -317,13 +316,8 @@ def dismiss() -> None:
 
     `ddl.rank` calls it, too, when the coordinator's script has ended without an error.
     """
-    if folder := _folder():
+    if folder := RunFolder.here():
         folder.write_json(folder.dismissed, {"attempt": attempt()})
-
-
-def _folder():
-    path = os.environ.get("DDL_RUN_DIR")
-    return RunFolder(Path(path)) if path else None
 
 
 # ---------------------------------------------------------------- in a launched run

@@ -23,6 +23,7 @@ from ddl.launcher import processes
 from ddl.launcher.commands import HorovodrunCommand
 from ddl.rank import rendezvous
 from ddl.rank.supervisor import Supervisor, waits
+from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import DamagedFile, read_json, write_json
 from ddl.records.log import keep_writing
 from ddl.records.paths import cache_dir
@@ -37,7 +38,7 @@ class UnknownHorovod(CourseError, RuntimeError):
 
 
 def main():
-    if "DDL_RUN_DIR" not in os.environ:
+    if RunFolder.here() is None:
         from ddl.launcher.run import run_pasted
 
         sys.exit(run_pasted(sys.argv[1:]))

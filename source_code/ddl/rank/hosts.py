@@ -25,6 +25,7 @@ from ddl.launcher.commands import HostsCommand
 from ddl.launcher.hosts import address, environment, limit, permitted, site, unshare
 from ddl.rank.place import places
 from ddl.rank.supervisor import Supervisor
+from ddl.records.folder import RunFolder
 from ddl.records.log import keep_writing
 from ddl.records.network import INTERFACE, RATE
 
@@ -39,7 +40,7 @@ FAILURE_GRACE_S = 1.0  # when one rank has failed, let the others record what th
 
 def main():
     command = HostsCommand.of_this_process()
-    if "DDL_RUN_DIR" not in os.environ:
+    if RunFolder.here() is None:
         from ddl.launcher.run import run_pasted
 
         sys.exit(run_pasted(sys.argv[1:], site(command.rate_mbit, command.hosts)))

@@ -28,7 +28,7 @@ from ddl.launcher.commands import RankCommand, TaskCommand
 from ddl.rank import cluster, rendezvous
 from ddl.rank.place import VARIABLE, Place
 from ddl.rank.supervisor import Supervisor, shell_status, waits
-from ddl.records.folder import StorageError
+from ddl.records.folder import RunFolder, StorageError
 from ddl.records.jsonfiles import read_json
 from ddl.records.log import keep_writing
 from ddl.records.machine import host_name
@@ -54,7 +54,7 @@ def main():
 
 def _enter_run():
     """Make a run of a line that was pasted into a terminal: the same one in every task."""
-    if "DDL_RUN_DIR" not in os.environ:
+    if RunFolder.here() is None:
         run_id = f"slurm-{cluster.attempt()}"
         folder = runs_dir() / run_id
         try:

@@ -30,6 +30,7 @@ This module is imported by every rank before its script, so it needs the standar
 
 import contextlib
 import errno
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +48,12 @@ class RunFolder:
     """The paths inside one run's folder."""
 
     path: Path
+
+    @classmethod
+    def here(cls) -> "RunFolder | None":
+        """Return the folder of the run that this process belongs to (``DDL_RUN_DIR``); None outside a run."""
+        path = os.environ.get("DDL_RUN_DIR")
+        return cls(Path(path)) if path else None
 
     @property
     def job(self) -> Path:

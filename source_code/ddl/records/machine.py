@@ -11,6 +11,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 import ddl
 
 __all__ = [
@@ -60,8 +62,6 @@ def cores_of_host(hosts: int) -> int:
 
 def available_bytes() -> int:
     """Memory that can still be taken, by this machine's count and by the control group's limit."""
-    import psutil
-
     free = psutil.virtual_memory().available
     try:
         left = int((CGROUP / "memory.max").read_text()) - int((CGROUP / "memory.current").read_text())
@@ -131,12 +131,11 @@ def hardware() -> dict[str, Any]:
         if line.startswith("model name"):
             processor = line.split(":", 1)[1].strip()
             break
-    memory_kib = next((int(line.split()[1]) for line in _lines("/proc/meminfo") if line.startswith("MemTotal")), 0)
     return {
         "host": host_name(),
         "cpu": processor,
         "cores": usable_cores(),
-        "memory_gib": round(memory_kib / 2**20, 1),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
         "gpus": list(gpu_names()),
     }
 

@@ -1,7 +1,6 @@
 """Rank 0's pen."""
 
 import contextlib
-import os
 import sys
 import time
 from collections.abc import Mapping
@@ -22,8 +21,7 @@ class Recorder:
     """
 
     def __init__(self, folder: str | Path | None = None) -> None:
-        folder = folder or os.environ.get("DDL_RUN_DIR")
-        self.folder = RunFolder(Path(folder)) if folder else None
+        self.folder = RunFolder(Path(folder)) if folder else RunFolder.here()
         self._lost = 0  # events since the last one that could be written
 
     def event(self, name: str, **fields: Any) -> None:

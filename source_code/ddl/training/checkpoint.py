@@ -4,7 +4,6 @@ A run that is started again in its own folder (a requeued or preempted job) goes
 """
 
 import json
-import os
 import signal
 import zipfile
 from collections.abc import Callable
@@ -32,7 +31,7 @@ class Notice:
 
     def __init__(self):
         self.given = False
-        if "DDL_RUN_DIR" in os.environ:
+        if RunFolder.here():
             signal.signal(signal.SIGURG, self._give)
             # A library's system call that waits at that moment goes on instead of failing with EINTR.
             signal.siginterrupt(signal.SIGURG, False)
@@ -115,9 +114,9 @@ def folder() -> Path:
     SettingError
         When this process belongs to no run.
     """
-    if "DDL_RUN_DIR" not in os.environ:
-        raise SettingError("checkpoints go into a run's folder, and there is none: use `ddl run`")
-    return Path(os.environ["DDL_RUN_DIR"])
+    if run := RunFolder.here():
+        return run.path
+    raise SettingError("checkpoints go into a run's folder, and there is none: use `ddl run`")
 
 
 def save(variables, state: dict, settings: dict) -> Path:
@@ -177,10 +176,11 @@ def resume(place: str | None, variables, settings: dict) -> dict | None:
 
 def _own():
     """Return the checkpoint that this run has left, if any; drop its request to be started again."""
-    if "DDL_RUN_DIR" not in os.environ:
+    run = RunFolder.here()
+    if run is None:
         return None
-    RunFolder(folder()).requeue.unlink(missing_ok=True)
-    path = folder() / FILE
+    run.requeue.unlink(missing_ok=True)
+    path = run.path / FILE
     return path if path.is_file() else None
 
 

@@ -5,7 +5,6 @@ import os
 import sys
 import time
 from datetime import datetime
-from pathlib import Path
 
 import numpy as np
 import psutil
@@ -315,6 +314,6 @@ class Journal:
 
 def _began():
     """When this run began, or outside a run this process (epoch seconds)."""
-    folder = os.environ.get("DDL_RUN_DIR")
-    began = start_of(RunFolder(Path(folder))) if folder else None
+    folder = RunFolder.here()
+    began = start_of(folder) if folder else None
     return psutil.Process().create_time() if began is None else began

@@ -1,8 +1,6 @@
 """What each rank of `bug_hunt.py` writes down as it trains; `ddl.analysis.mistakes` reads it."""
 
-import os
 import zlib
-from pathlib import Path
 
 import numpy
 
@@ -24,9 +22,8 @@ class Witness:
     """Writes down what a rank itself saw; outside a run it writes nothing."""
 
     def __init__(self, rank: int):
-        folder = os.environ.get("DDL_RUN_DIR")
         self.rank = rank
-        self.folder = RunFolder(Path(folder)) if folder else None
+        self.folder = RunFolder.here()
         if self.folder:
             self.folder.witness(rank).unlink(missing_ok=True)  # of an earlier start of this job
 
