@@ -7,13 +7,13 @@ import subprocess
 import sys
 import time
 import urllib.request
-from pathlib import Path
 
 import nbformat
 import pytest
 
-COURSE = Path(__file__).resolve().parents[2]
-SCREENSHOTS = COURSE / "build" / "screenshots"
+from helpers import ROOT
+
+SCREENSHOTS = ROOT / "build" / "screenshots"
 TOKEN = "browser-test"
 
 

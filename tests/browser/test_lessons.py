@@ -1,15 +1,14 @@
 """The lessons in a real JupyterLab: open, run all cells, look."""
 
 import shutil
-from pathlib import Path
 
 import nbformat
 import pytest
 
 import lessons
+from helpers import ROOT
 
 pytestmark = pytest.mark.slow
-COURSE = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -17,8 +16,8 @@ def lesson(lab):
     """Return a function that puts a smoke-sized copy of a lesson on the server."""
 
     def copy(name):
-        shutil.copytree(COURSE / "images", lab.root / "images", dirs_exist_ok=True)
-        notebook = nbformat.read(COURSE / name, as_version=4)
+        shutil.copytree(ROOT / "images", lab.root / "images", dirs_exist_ok=True)
+        notebook = nbformat.read(ROOT / name, as_version=4)
         parameters = next(c for c in notebook.cells if "parameters" in c.metadata.get("tags", ()))
         assert 'size = "reader"' in parameters.source
         parameters.source = parameters.source.replace('size = "reader"', 'size = "smoke"')
@@ -78,7 +77,7 @@ def solved(lab, lesson):
 
     def copy(name):
         path = lesson(f"notebooks/{name}.ipynb")
-        notebook = lessons.master((COURSE / f"grading/source/{name}/{name}.py").read_text())
+        notebook = lessons.master((ROOT / f"grading/source/{name}/{name}.py").read_text())
         parameters = next(c for c in notebook.cells if "parameters" in c.metadata.get("tags", ()))
         parameters.source = parameters.source.replace('size = "reader"', 'size = "smoke"')
         nbformat.write(notebook, path)

@@ -12,7 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from helpers import ROOT
+
 SITE_CERTIFICATES = Path(os.environ.get("SSL_CERT_FILE", "/etc/ssl/certs/ca-certificates.crt"))
 BASE, TAG = "localhost/debian:bookworm", "ddl-course-test"
 ANYONE = "4242:4242"  # an id that the image has never heard of, as `docker run --user` brings along

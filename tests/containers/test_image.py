@@ -8,11 +8,11 @@ import re
 import socket
 import subprocess
 import time
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from helpers import ROOT
+
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 
@@ -90,7 +90,7 @@ def test_the_fast_tests_pass_in_it_as_its_user(image):
     said = image.run(
         "python", "-m", "pytest", "-q", "-m", "not slow", "-p", "tests.plugins.no_skips",
         "-p", "no:cacheprovider", "tests/unit", "tests/launch",
-        "--ignore-glob=*/test_setup_*", "--ignore=tests/unit/test_containers.py",
+        "--ignore=tests/unit/setup",
         user="attendee", folders=[f"{ROOT / 'tests'}:/course/tests:ro"], timeout_s=600,
         IPYTHONDIR="/tmp/ipython",  # not in the home folder, which others start from below
     )  # fmt: skip

@@ -14,7 +14,8 @@ import nbformat
 import psutil
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from helpers import ROOT
+
 sys.path.insert(0, str(ROOT / "grading"))
 sys.path.insert(0, str(Path(__file__).parent))
 

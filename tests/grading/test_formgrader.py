@@ -7,14 +7,14 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from pathlib import Path
 
 import pytest
 from nbgrader.api import Gradebook
 
+from helpers import ROOT
+
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).resolve().parents[2]
 SCREENSHOTS = ROOT / "build" / "screenshots"
 TOKEN = "formgrader-test"
 OUTSIDE = "http://192.0.2.1"  # an address that is nobody's

@@ -8,13 +8,12 @@ import subprocess
 import sys
 import time
 import zipfile
-from pathlib import Path
 
 import pytest
 
+from helpers import ROOT
 from marking.course import Course
 
-ROOT = Path(__file__).resolve().parents[2]
 PATHS = os.pathsep.join([str(ROOT / "grading"), str(ROOT / "tools")])
 
 pytestmark = pytest.mark.slow

@@ -27,8 +27,8 @@ from ddl import grader
 from ddl.grader import Limits, check, examine, grade
 from ddl.grader.judge import judge
 from ddl.grader.worker import Kept, respond
+from helpers import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted((Path(__file__).parent / "variants").glob("*.py"))
 CPU_S = 0.5  # of an answer with all its calls: right ones need a tenth of it
 ENDLESS = "it does not end"

@@ -21,11 +21,11 @@ from ddl.launcher.run import RunInterrupted
 from ddl.plot.hierarchy import plot_variants
 from ddl.records.jsonfiles import read_json, read_json_lines
 from ddl.training.bench import VARIANTS
+from helpers import ROOT
 
 # It takes iproute2, and a machine that lets them make networks: not every one that runs fast tests.
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).resolve().parents[2]
 WHERE = """
     import json, os, socket, subprocess, sys
     from pathlib import Path

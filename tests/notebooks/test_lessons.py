@@ -2,7 +2,6 @@
 
 import ast
 import re
-from pathlib import Path
 
 import jupytext
 import nbformat
@@ -10,8 +9,8 @@ import pytest
 
 import lessons
 from ddl.grader import visible_part
+from helpers import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 SOURCES = lessons.sources(ROOT)
 by_name = pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
 

@@ -4,7 +4,6 @@ import ast
 import functools
 import re
 from dataclasses import dataclass
-from pathlib import Path
 
 import jupytext
 import nbformat
@@ -12,8 +11,7 @@ import pytest
 from nbclient import NotebookClient
 
 from ddl.grader.cells import names_in
-
-ROOT = Path(__file__).resolve().parents[2]
+from helpers import ROOT
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,11 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from ddl.records.jsonfiles import read_json_lines
-
-ROOT = Path(__file__).resolve().parents[2]
+from helpers import ROOT
 
 
 @pytest.mark.slow

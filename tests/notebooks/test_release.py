@@ -4,14 +4,13 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import nbformat
 import pytest
 
 import lessons
+from helpers import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 GRADED = [source for source in lessons.sources(ROOT) if '"grade": true' in source.read_text()]
 
 LESSON = """\

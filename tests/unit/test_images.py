@@ -2,11 +2,12 @@
 
 import importlib.util
 import xml.etree.ElementTree as ElementTree
-from pathlib import Path
 
 import pytest
 
-IMAGES = Path(__file__).resolve().parents[2] / "images"
+from helpers import ROOT
+
+IMAGES = ROOT / "images"
 SPEC = importlib.util.spec_from_file_location("draw", IMAGES / "draw.py")
 draw = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(draw)

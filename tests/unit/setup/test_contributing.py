@@ -1,11 +1,11 @@
 """CONTRIBUTING.md sends people to files, commands and rooms that there are."""
 
 import re
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from helpers import ROOT
+
 PACKAGE = ROOT / "source_code" / "ddl"
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 import environment
-
-ROOT = Path(__file__).resolve().parents[2]
+from helpers import ROOT
 
 
 @pytest.mark.slow

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from ddl.training.options import Integer, Number
+from helpers import ROOT
 
-SCRIPTS = Path(__file__).resolve().parents[2] / "source_code"
+SCRIPTS = ROOT / "source_code"
 WITH_OPTIONS = sorted(
     str(path.relative_to(SCRIPTS)) for path in (*SCRIPTS.glob("*.py"), *SCRIPTS.glob("strategies/*.py"))
 )

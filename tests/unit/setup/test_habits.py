@@ -1,15 +1,14 @@
 """What a contributor is told agrees with what there is."""
 
 import re
-from pathlib import Path
 
 import pytest
 import yaml
 
 import ddl
 from ddl.records.machine import versions
+from helpers import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 TARGETS = set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 GITHUB = ROOT / ".github"
 

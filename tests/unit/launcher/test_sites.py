@@ -1,13 +1,13 @@
 """The example site files, and the page about them."""
 
 import re
-from pathlib import Path
 
 import pytest
 
 from ddl.launcher.site import CONTAINER, HOSTS, KEYS, SLURM, Site
+from helpers import ROOT
 
-SITES = Path(__file__).resolve().parents[2] / "containers" / "sites"
+SITES = ROOT / "containers" / "sites"
 EXAMPLES = {
     "laptop": ("local", "none"),
     "gpu-node-docker": ("local", "docker"),

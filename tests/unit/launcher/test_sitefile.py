@@ -1,14 +1,13 @@
 """What a site file may say, and what is said about one that is wrong."""
 
-from pathlib import Path
-
 import pytest
 
 from ddl.launcher import site
 from ddl.launcher.site import Site, SiteError
 from ddl.launcher.sitefile import seconds
+from helpers import ROOT
 
-SITES = Path(__file__).resolve().parents[2] / "containers" / "sites"
+SITES = ROOT / "containers" / "sites"
 
 FULL = """\
 # Every key of a cluster, none at its default.

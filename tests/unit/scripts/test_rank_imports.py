@@ -4,14 +4,15 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+
+from helpers import ROOT
 
 pytest.importorskip("tensorflow")
 pytest.importorskip("horovod.tensorflow")
 
-SCRIPTS = Path(__file__).resolve().parents[2] / "source_code"
+SCRIPTS = ROOT / "source_code"
 
 # Runs one script after another, short of their main(), and notes which of the course's own modules ask for
 # pandas or matplotlib. (Keras imports pandas by itself, where it is installed.)

@@ -2,11 +2,11 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from helpers import ROOT
+
 HERE = f'exec "{sys.executable}" "$@"'
 OTHER = "exit 0"  # runs, but is not 3.11: prints no path
 SHIM = "echo 'not installed in this version' >&2; exit 127"

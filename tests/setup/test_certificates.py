@@ -128,7 +128,7 @@ def test_the_system_s_own_store_serves_both_installers(setup, network):
         pytest.skip("no store of certificates, or no mount namespace (unshare --mount) here")
     modules = [str(Path(module).parent) for module in (environment.__file__, __file__)]
     code = (
-        f"import sys; from pathlib import Path; sys.path[:0] = {modules}; from test_setup_certificates import *; "
+        f"import sys; from pathlib import Path; sys.path[:0] = {modules}; from test_certificates import *; "
         "setup = Setup(Path(sys.prefix), 'cpu', Path(sys.argv[1])); with_uv(setup); with_pip(setup)"
     )
     mount = ["sh", "-c", 'mount --bind "$0" "$1" && shift && exec "$@"', network[0] / "ca.pem", store]

@@ -13,6 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from helpers import ROOT
+
 pytest.importorskip("tensorflow")
 pytest.importorskip("horovod.tensorflow")
 
@@ -21,7 +23,6 @@ from ddl.launcher import processes
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import read_json, read_json_lines
 
-ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "source_code" / "train_cifar.py"
 WORKER = ROOT / "tests" / "workers" / "train_worker.py"
 ENVIRONMENT = {

@@ -14,9 +14,9 @@ import pytest
 
 import environment
 from environment import Setup, SetupError, Step
+from helpers import ROOT
 from line import CommandError
 
-ROOT = Path(__file__).resolve().parents[2]
 LINE = SimpleNamespace(name="step", log=None)
 
 
