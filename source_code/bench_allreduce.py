@@ -14,6 +14,7 @@ what else the machine is doing hits all alike. A size is that of the result: eac
 1/N of an all-gather's, as the nccl-tests count it.
 """
 
+from ddl.errors import CourseError
 from ddl.training import bench
 from ddl.training.options import Number, parser
 
@@ -351,5 +352,5 @@ def transport(backend, ranks, hosts, interface):
 if __name__ == "__main__":
     try:
         main(config)
-    except (BenchError, cluster.ClusterError) as error:
+    except CourseError as error:
         sys.exit(f"bench_allreduce.py: {error}")

@@ -15,6 +15,7 @@ device         copies by TensorFlow between rank 0's host memory and its GPUs, a
                (written without a GPU at hand: not run on one)
 """
 
+from ddl.errors import CourseError
 from ddl.training import bench
 from ddl.training.options import parser
 
@@ -392,5 +393,5 @@ def device_copies(source, target, size_bytes, config):
 if __name__ == "__main__":
     try:
         main(config)
-    except BenchError as error:
+    except CourseError as error:
         sys.exit(f"bench_p2p.py: {error}")

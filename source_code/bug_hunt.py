@@ -32,7 +32,8 @@ import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
 
-from ddl.data import DataError, Order, shard
+from ddl.data import Order, shard
+from ddl.errors import CourseError
 from ddl.records.recorder import Recorder
 from ddl.training.journal import provenance
 from ddl.training.witness import Witness, checksum
@@ -188,5 +189,5 @@ def loss_of(logits, labels):
 if __name__ == "__main__":
     try:
         main(config)
-    except DataError as error:
+    except CourseError as error:
         sys.exit(f"bug_hunt.py: {error}")

@@ -9,6 +9,7 @@ so that less has to cross. Each result is compared with Horovod's own, number by
 crossed is read from the counters of the hosts' interfaces.
 """
 
+from ddl.errors import CourseError
 from ddl.training import bench
 from ddl.training.bench import FLAT, VARIANTS
 from ddl.training.options import parser
@@ -44,7 +45,7 @@ import tensorflow as tf
 
 from ddl.records.network import RATE, link_made_here
 from ddl.records.recorder import Recorder
-from ddl.training.bench import BenchError, address, link_bytes, refuse_what_does_not_fit, repeats, sizes, spread, timing
+from ddl.training.bench import address, link_bytes, refuse_what_does_not_fit, repeats, sizes, spread, timing
 from ddl.training.journal import provenance
 
 WARM_UP = 2  # turns of each size
@@ -270,5 +271,5 @@ class Ring:
 if __name__ == "__main__":
     try:
         main(config)
-    except BenchError as error:
+    except CourseError as error:
         sys.exit(f"hierarchical_allreduce.py: {error}")

@@ -42,8 +42,9 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
-from ddl.data import DataError, Order, load
+from ddl.data import Order, load
 from ddl.data.augment import normalise
+from ddl.errors import CourseError
 from ddl.records.recorder import Recorder
 from ddl.training import models
 from ddl.training.journal import provenance
@@ -194,5 +195,5 @@ def flat(gradients):
 if __name__ == "__main__":
     try:
         main(config)
-    except DataError as error:
+    except CourseError as error:
         sys.exit(f"loss_scaling.py: {error}")

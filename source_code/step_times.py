@@ -78,8 +78,9 @@ import tensorflow as tf
 from tensorflow.keras import layers
 
 from ddl.analysis.timeline import FILE
-from ddl.data import DataError, Order, shard
+from ddl.data import Order, shard
 from ddl.data.augment import augment, normalise
+from ddl.errors import CourseError
 from ddl.records.folder import RunFolder, start_of
 from ddl.records.jsonfiles import read_json
 from ddl.records.recorder import Recorder
@@ -390,5 +391,5 @@ class Task:
 if __name__ == "__main__":
     try:
         main(config)
-    except DataError as error:
+    except CourseError as error:
         sys.exit(f"step_times.py: {error}")

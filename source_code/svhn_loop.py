@@ -49,8 +49,9 @@ import sys
 import numpy as np
 import tensorflow as tf
 
-from ddl.data import DataError, Order, load, shard
+from ddl.data import Order, load, shard
 from ddl.data.augment import normalise
+from ddl.errors import CourseError
 from ddl.training import models
 from ddl.training.journal import Journal
 from ddl.training.strategy import devices_for, losses_and_hits
@@ -60,7 +61,7 @@ CHECK_RATE = 0.1  # of plain SGD: any factor on the gradient is then a factor on
 TOLERANCE = 1e-3  # of the update's length: float32 sums in another order are off by about 1e-6
 
 
-class LoopError(ValueError):
+class LoopError(CourseError, ValueError):
     """The file of the training step is not what it has to be."""
 
 
@@ -222,5 +223,5 @@ def flat(model):
 if __name__ == "__main__":
     try:
         main(config)
-    except (DataError, LoopError) as error:
+    except CourseError as error:
         sys.exit(f"svhn_loop.py: {error}")

@@ -83,8 +83,9 @@ import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
 
-from ddl.data import DataError, Order, load
+from ddl.data import Order, load
 from ddl.data.augment import augment, normalise
+from ddl.errors import CourseError
 from ddl.training import models, optimizer
 from ddl.training.checkpoint import Checkpoints, Notice
 from ddl.training.journal import Journal, Means
@@ -372,5 +373,5 @@ def announce(journal, config, arm, data, schedule, ranks):
 if __name__ == "__main__":
     try:
         main(config)
-    except (SettingError, DataError) as error:
+    except CourseError as error:
         sys.exit(f"train_cifar.py: {error}")

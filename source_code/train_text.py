@@ -84,7 +84,8 @@ import numpy as np
 import tensorflow as tf
 
 from ddl.analysis.scores import best_threshold, figures, loss_and_accuracy, precision_recall
-from ddl.data import DataError, Order, load_questions, shard
+from ddl.data import Order, load_questions, shard
+from ddl.errors import CourseError
 from ddl.rank import cluster
 from ddl.training import embedding
 from ddl.training.journal import Journal
@@ -459,5 +460,5 @@ def finish(config, place, model, parts, journal):
 if __name__ == "__main__":
     try:
         main(config)
-    except (DataError, cluster.ClusterError, embedding.EmbeddingError) as error:
+    except CourseError as error:
         sys.exit(f"train_text.py: {error}")

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from sqlalchemy.exc import OperationalError
 
-from marking.course import Course, MarkingError
+from ddl.errors import CourseError
+from marking.course import Course
 
 HERE = Path(__file__).resolve().parents[1]
 
@@ -35,7 +36,7 @@ def main(arguments):
         with course.alone():
             course.check_room()
             return COMMANDS[given.command](course, given)
-    except MarkingError as error:
+    except CourseError as error:
         print(f"{given.command}: {error}", file=sys.stderr)
         return 2
     except (OSError, OperationalError) as error:

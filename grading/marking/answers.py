@@ -12,6 +12,8 @@ from mistune.util import escape_url
 from nbformat import v4
 from nbgrader import utils
 
+from ddl.errors import CourseError
+
 __all__ = ["Unreadable", "answered", "cells", "recognized"]
 
 OWN_CELLS = 500  # more of them than anybody writes
@@ -29,7 +31,7 @@ DEFINED = re.compile(r"^(?:(?:async\s+)?def|class)\s+(\w+)|^(\w+)\s*(?::[^=\n]*)
 NO_SPACE = "\u200b"  # parts it and is not seen
 
 
-class Unreadable(ValueError):
+class Unreadable(CourseError, ValueError):
     """What was handed in is no notebook; the text says why."""
 
 

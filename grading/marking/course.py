@@ -13,6 +13,7 @@ from urllib.parse import quote
 from nbgrader.api import Gradebook
 from nbgrader.apps.baseapp import NbGrader
 
+from ddl.errors import CourseError
 from ddl.records import files
 from marking import formulas
 
@@ -34,7 +35,7 @@ load_subconfig("nbgrader_config.py", path={grading!r})
 ROOM_BYTES = 2**20  # what any step of one student's may take
 
 
-class MarkingError(Exception):
+class MarkingError(CourseError):
     """A command cannot do its work; the text says why, and what to do."""
 
 

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from ddl.errors import CourseError
+
 __all__ = ["FILE_BYTES", "Piece", "Refused", "in_archive", "in_folder"]
 
 FILE_BYTES = 20 * 2**20  # a notebook with many pictures has a tenth of it
@@ -18,7 +20,7 @@ FILES = 10_000
 NAME_BYTES = 200  # of a part of a path; more is cut
 
 
-class Refused(Exception):
+class Refused(CourseError):
     """A file or an archive is not looked at; the text says why."""
 
 

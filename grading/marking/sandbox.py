@@ -22,6 +22,7 @@ from pathlib import Path
 import psutil
 
 import ddl
+from ddl.errors import CourseError
 from ddl.grader import Limits, WorkerProcess, worker_command
 from ddl.grader.channel import start
 
@@ -38,7 +39,7 @@ ADVICE = (
 )
 
 
-class SandboxMissing(OSError):
+class SandboxMissing(CourseError, OSError):
     """There is no way to run a submission safely here; the text says what to install."""
 
 

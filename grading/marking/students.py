@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from ddl.errors import InputError
 from marking.course import Course, MarkingError
 
 __all__ = ["Student", "enrol", "enrol_list", "read", "students"]
@@ -28,11 +29,11 @@ class Student:
 
     def __post_init__(self):
         if not ID.fullmatch(self.id):
-            raise ValueError(
+            raise InputError(
                 f"the id {self.id!r}: it can have letters, digits and any of . _ @ - after the first of them"
             )
         if len(self.id.encode()) > ID_BYTES:
-            raise ValueError(
+            raise InputError(
                 f"the id {self.id[:20]}… has {len(self.id)} characters: it can have "
                 f"{ID_BYTES}, fewer where they are not English letters"
             )
@@ -53,11 +54,11 @@ def read(path: Path, left_out: list[str] | None = None) -> list[Student]:
     for line, values in _rows(path):
         try:
             if isinstance(values, csv.Error):
-                raise ValueError(str(values))
+                raise InputError(str(values))
             student = Student(**values)
             if student.id.casefold() in found:
-                raise ValueError(f"the id {student.id} is there twice")
-        except ValueError as error:
+                raise InputError(f"the id {student.id} is there twice")
+        except InputError as error:
             wrong.append(f"{path}, line {line}: {error}")
         else:
             found[student.id.casefold()] = student
@@ -163,5 +164,5 @@ def students(course: Course) -> list[Student]:
 def _is_id(text):
     try:
         return bool(Student(text))
-    except ValueError:
+    except InputError:
         return False

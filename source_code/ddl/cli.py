@@ -5,8 +5,8 @@ import os
 import signal
 import sys
 
+from ddl.errors import CourseError, InputError
 from ddl.launcher.roles import CLUSTERS
-from ddl.launcher.slurm import SlurmError
 
 __all__ = ["main"]
 
@@ -26,7 +26,7 @@ def main(argv=None):
     except BrokenPipeError:  # who reads this, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the rest goes nowhere
         return 128 + signal.SIGPIPE
-    except (ValueError, LookupError, OSError, SlurmError) as error:
+    except (CourseError, OSError) as error:
         print(f"ddl: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -219,12 +219,12 @@ def _topology(arguments):
 
     machine = topology.load(arguments.machine) if arguments.machine else topology.here()
     if arguments.matrix and not (machine.gpus or machine.nics):
-        raise LookupError(f"{machine.name} has neither GPUs nor network cards to compare")
+        raise InputError(f"{machine.name} has neither GPUs nor network cards to compare")
     print(machine.matrix_text() if arguments.matrix else machine)
     if arguments.figure:
         from ddl.plot.topology import plot_topology
 
-        plot_topology(machine).savefig(arguments.figure, dpi=150)
+        _save(plot_topology(machine), arguments.figure, dpi=150)
 
 
 def _predict(arguments):
@@ -256,7 +256,14 @@ def _predict(arguments):
     if arguments.figure:
         from ddl.plot.prediction import plot_prediction
 
-        plot_prediction(predictions).savefig(arguments.figure)
+        _save(plot_prediction(predictions), arguments.figure)
+
+
+def _save(figure, path, **options):
+    try:
+        figure.savefig(path, **options)
+    except ValueError as error:  # of a suffix that Matplotlib does not write
+        raise InputError(f"--figure {path}: {error}") from None
 
 
 def _check(arguments):

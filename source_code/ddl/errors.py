@@ -1,6 +1,6 @@
 """What a user did or has, said in one sentence: the errors that this package raises on purpose."""
 
-__all__ = ["CourseError", "OneLine"]
+__all__ = ["CourseError", "InputError", "NotFound", "OneLine"]
 
 
 class OneLine:
@@ -12,3 +12,11 @@ class OneLine:
 
 class CourseError(OneLine, Exception):
     """Something that the user can put right; the message says what was wrong, where, what to do."""
+
+
+class InputError(CourseError, ValueError):
+    """A value that cannot be used: an argument, an option, or a run without what was asked of it."""
+
+
+class NotFound(CourseError, LookupError):
+    """A name that nothing has: a notebook, a recorded result, a rank's log."""

@@ -3,6 +3,7 @@
 import numpy as np
 
 from ddl.display.table import Table
+from ddl.errors import InputError
 from ddl.records.folder import RunFolder
 
 __all__ = ["agreement", "differences", "kept_weights"]
@@ -37,7 +38,7 @@ def agreement(runs, step: int | None = None) -> Table:
     """
     runs = list(runs)
     if not runs:
-        raise ValueError("there are no runs to compare")
+        raise InputError("there are no runs to compare")
     rows = []
     apart = differences(runs, [kept_weights(run) for run in runs], step)
     for run, (updates, absolute, relative) in zip(runs, apart, strict=True):
@@ -79,13 +80,13 @@ def differences(runs, kept, step: int | None = None) -> list[tuple[int, float, f
         at = max(weights) if step is None else step
         if at not in weights or at not in kept[0]:
             there = ", ".join(map(str, sorted(set(weights) & set(kept[0])))) or "none"
-            raise ValueError(
+            raise InputError(
                 f"run {run.id} ({run.name}) and run {runs[0].id} ({runs[0].name}) did "
                 f"not both keep their weights after {at} updates; both kept: {there}"
             )
         ours, first = weights[at], kept[0][at]
         if [weight.shape for weight in ours] != [weight.shape for weight in first]:
-            raise ValueError(
+            raise InputError(
                 f"run {run.id} ({run.name}) trained another network than run "
                 f"{runs[0].id} ({runs[0].name}): their weights can't be compared"
             )
@@ -104,7 +105,7 @@ def kept_weights(run) -> dict[int, list[np.ndarray]]:
     """
     path = RunFolder(run.folder).weights
     if run.result is None or not path.exists():
-        raise ValueError(
+        raise InputError(
             f"run {run.id} ({run.name}, {run.state}) has left no weights: only finished runs of strategies/*.py do"
         )
     kept = {}

@@ -6,6 +6,7 @@ in tables 1 GB is 10^9 bytes, and 1 MB 10^6.
 """
 
 from ddl.display.table import Table
+from ddl.errors import InputError
 
 __all__ = ["OPERATIONS", "algorithm_bandwidth", "bandwidths", "bus_bandwidth", "bus_factor", "measured", "pairs"]
 
@@ -62,9 +63,9 @@ def bus_factor(operation, ranks):
         For an unknown operation or less than one rank.
     """
     if operation not in OPERATIONS:
-        raise ValueError(f"operation {operation!r} is not one of: {', '.join(OPERATIONS)}")
+        raise InputError(f"operation {operation!r} is not one of: {', '.join(OPERATIONS)}")
     if ranks < 1:
-        raise ValueError(f"ranks={ranks!r}: at least 1 is needed")
+        raise InputError(f"ranks={ranks!r}: at least 1 is needed")
     return OPERATIONS[operation](ranks)
 
 
@@ -109,12 +110,12 @@ def measured(runs, kind):
     script = {"operation": "bench_allreduce.py", "path": "bench_p2p.py"}[kind]
     runs = [runs] if hasattr(runs, "result") else list(runs)
     if not runs:
-        raise ValueError(f"there are no runs to show: launch {script}")
+        raise InputError(f"there are no runs to show: launch {script}")
     for run in runs:
         if run.result is None:
-            raise ValueError(f"run {run.name!r} has no result: it is {run.state}")
+            raise InputError(f"run {run.name!r} has no result: it is {run.state}")
         if not all(kind in point for point in run.result.get("points") or [{}]):
-            raise ValueError(
+            raise InputError(
                 f"run {run.name!r} is none of {script}, which measures "
                 f"{'operations' if kind == 'operation' else 'paths between pairs'}"
             )
@@ -159,7 +160,7 @@ def bandwidths(runs, operations=None):
                 }
             )
     if not rows:
-        raise ValueError(f"none of these runs measured {' or '.join(operations or ['anything'])}")
+        raise InputError(f"none of these runs measured {' or '.join(operations or ['anything'])}")
     labels = {
         "name": ("run", ""),
         "backend": ("carried by", ""),

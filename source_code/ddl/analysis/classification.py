@@ -6,6 +6,7 @@ import numpy as np
 import pandas
 
 from ddl.display.table import Shown
+from ddl.errors import InputError
 
 __all__ = ["Report", "data_of", "report"]
 
@@ -31,7 +32,7 @@ def report(runs):
         if run.result is not None and "test" in run.result:
             arms.setdefault(run.name, []).append(run.result)
     if not arms:
-        raise ValueError("none of these is a finished run of train_text.py")
+        raise InputError("none of these is a finished run of train_text.py")
     return Report([_row(name, results) for name, results in arms.items()])
 
 

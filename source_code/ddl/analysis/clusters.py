@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from ddl.analysis import cost
 from ddl.analysis.prediction import BYTES, REFERENCE, Prediction
 from ddl.display.table import Table
+from ddl.errors import InputError
 from ddl.topology.graph import Network
 from ddl.topology.link import pcie_gb_per_s
 
@@ -71,7 +72,7 @@ class Server:
         """
         ways = {"ring": cost.ring_over_nodes, "hierarchical": cost.hierarchical}
         if algorithm not in ("best", *ways):
-            raise ValueError(f"algorithm={algorithm!r} is not one of: best, {', '.join(ways)}")
+            raise InputError(f"algorithm={algorithm!r} is not one of: best, {', '.join(ways)}")
         names = ways if algorithm == "best" else (algorithm,)
         return min(ways[name](size_bytes, self.gpus, nodes, self.inside, self.between) for name in names)
 
@@ -109,10 +110,10 @@ def server(topology, network=None, link_gb_per_s=None):
         topology = topologies.load(topology)
     names = [gpu.name for gpu in topology.gpus]
     if not names:
-        raise ValueError(f"topology {topology.name!r} has no GPU: predictions are of GPU clusters")
+        raise InputError(f"topology {topology.name!r} has no GPU: predictions are of GPU clusters")
     network = _network(network) if isinstance(network, str) else network or topology.network
     if network is None:
-        raise ValueError(
+        raise InputError(
             f"topology {topology.name!r} doesn't say what joins such machines: it "
             "needs a [network] with kind, nics and gbit_per_s, or say it beside the "
             'topology: network="8x200", --network 8x200, for 8 cards of 200 Gbit/s'
@@ -121,7 +122,7 @@ def server(topology, network=None, link_gb_per_s=None):
     if link_gb_per_s is not None:
         gb_per_s, assumed = _checked("link_gb_per_s", link_gb_per_s), ""
     if math.isnan(gb_per_s):
-        raise ValueError(
+        raise InputError(
             f"topology {topology.name!r}: how fast its GPUs are joined is not known; "
             "say it: link_gb_per_s, --link-gb-per-s"
         )
@@ -138,7 +139,7 @@ def server(topology, network=None, link_gb_per_s=None):
 def _network(text):
     match = re.fullmatch(r"\s*(?:(\d{1,6})\s*[x×*]\s*)?(\d{1,9}(?:\.\d{1,9})?)\s*", text)
     if not match:
-        raise ValueError(f"network={text!r}: cards × Gbit/s of each is needed, such as 8x200")
+        raise InputError(f"network={text!r}: cards × Gbit/s of each is needed, such as 8x200")
     return Network("network", int(match[1] or 1), float(match[2]))
 
 
@@ -206,7 +207,7 @@ def models():
 def _known(model):
     known = _models()
     if model not in known:
-        raise ValueError(
+        raise InputError(
             f"there is no model {model!r}; there are: {', '.join(known)}. For "
             "another, say its parameters and one GPU's images/s"
         )
@@ -218,7 +219,7 @@ def _speed(model, gpu, batch):
     speeds = [speed for speed in _known(model)["speed"] if speed["gpu"] in gpu]
     if not speeds:
         there = ", ".join(dict.fromkeys(speed["gpu"] for speed in _known(model)["speed"]))
-        raise ValueError(
+        raise InputError(
             f"how fast one {gpu or 'unnamed GPU'} trains {model} is not known here (but of: {there}); say its images/s"
         )
     return min(speeds, key=lambda speed: abs(math.log(speed["batch"] / batch)))["images_per_s"]
@@ -230,9 +231,9 @@ def _checked(name, value, least=None):
     fits = isinstance(value, numbers.Integral if whole else numbers.Real)
     if not fits or isinstance(value, bool) or not (value >= least if whole else value > 0):
         needed = f"a whole number, {least} or more," if whole else "a number above 0"
-        raise ValueError(f"{name}={value!r}: {needed} is needed")
+        raise InputError(f"{name}={value!r}: {needed} is needed")
     if value > MOST:
-        raise ValueError(f"{name}={value!r}: that is more than there can be")
+        raise InputError(f"{name}={value!r}: that is more than there can be")
     return value
 
 
@@ -268,9 +269,9 @@ class _Training:
             return None
         own, most = self.server.gpus, nodes * self.server.gpus
         if _checked("baseline", gpus, 1) > most:
-            raise ValueError(f"baseline={gpus}: that is more than the {most} GPUs of {nodes} × {self.server.name}")
+            raise InputError(f"baseline={gpus}: that is more than the {most} GPUs of {nodes} × {self.server.name}")
         if gpus > own and gpus % own:
-            raise ValueError(f"baseline={gpus}: whole servers of {self.server.name} have a multiple of {own} GPUs")
+            raise InputError(f"baseline={gpus}: whole servers of {self.server.name} have a multiple of {own} GPUs")
         return self.on(1, gpus) if gpus <= own else self.on(gpus // own, own)
 
 
@@ -293,11 +294,11 @@ def _training(
     _checked("nodes", nodes, 1)
     _checked("batch", batch, 1)
     if _checked("fusion_bytes", fusion_bytes) < 1:
-        raise ValueError(f"fusion_bytes={fusion_bytes!r}: at least one byte is needed")
+        raise InputError(f"fusion_bytes={fusion_bytes!r}: at least one byte is needed")
     if gradient_bytes not in (1, 2, 4, 8):
-        raise ValueError(f"gradient_bytes={gradient_bytes!r}: 1, 2, 4 or 8 is needed")
+        raise InputError(f"gradient_bytes={gradient_bytes!r}: 1, 2, 4 or 8 is needed")
     if model is not None and parameters is not None:
-        raise ValueError(
+        raise InputError(
             f"model={model!r} and parameters={parameters!r}: say one of them, as the "
             "model has its own number of parameters"
         )
@@ -306,7 +307,7 @@ def _training(
     if images_per_s is not None:
         _checked("images_per_s", images_per_s)
     if model is None and (parameters is None or images_per_s is None):
-        raise ValueError("a model is needed, or its parameters and one GPU's images/s")
+        raise InputError("a model is needed, or its parameters and one GPU's images/s")
     if model is not None:
         parameters = _known(model)["parameters"]
     one = server(topology, network, link_gb_per_s)

@@ -7,6 +7,7 @@ import pandas
 
 from ddl.display.style import data_label
 from ddl.display.table import Shown, cell, is_number
+from ddl.errors import InputError
 
 __all__ = ["Comparison", "compare"]
 
@@ -38,10 +39,10 @@ def compare(runs, at=None, steps=None, epochs=None):
         ``sqrt((s1² + s2²) / 2)``; with one seed there is no spread to judge by.
     """
     if at not in (None, "epochs", "steps"):
-        raise ValueError(f"at={at!r}: compare at 'epochs', at 'steps', or leave it out for the end")
+        raise InputError(f"at={at!r}: compare at 'epochs', at 'steps', or leave it out for the end")
     runs = list(runs)
     if not runs:
-        raise ValueError("there are no runs to compare")
+        raise InputError("there are no runs to compare")
     unit = at or ("steps" if steps is not None else "epochs" if epochs is not None else None)
     limit = steps if unit == "steps" else epochs
     if unit and limit is None:

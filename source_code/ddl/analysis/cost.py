@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 import numpy
 
+from ddl.errors import InputError
+
 __all__ = [
     "ALGORITHMS",
     "Fit",
@@ -49,7 +51,7 @@ class Link:
         for name in ("alpha_s", "beta_s_per_byte"):
             value = getattr(self, name)
             if not value >= 0:
-                raise ValueError(f"{name}={value!r}: it is a time, 0 or more")
+                raise InputError(f"{name}={value!r}: it is a time, 0 or more")
 
     @property
     def bandwidth_gb_per_s(self):
@@ -62,7 +64,7 @@ class Link:
 
 def _ranks(ranks):
     if ranks < 1 or int(ranks) != ranks:
-        raise ValueError(f"ranks={ranks!r}: a whole number, 1 or more, is needed")
+        raise InputError(f"ranks={ranks!r}: a whole number, 1 or more, is needed")
     return int(ranks)
 
 
@@ -149,7 +151,7 @@ ALGORITHMS = {
 
 def _algorithm(name):
     if name not in ALGORITHMS:
-        raise ValueError(f"there is no algorithm {name!r}; there are: {', '.join(ALGORITHMS)}")
+        raise InputError(f"there is no algorithm {name!r}; there are: {', '.join(ALGORITHMS)}")
     return ALGORITHMS[name]
 
 
@@ -256,7 +258,7 @@ class Fit:
         """Return the seconds of an all-reduce of so many bytes, by default on as many ranks."""
         if ranks is None:
             if len(set(self.ranks)) > 1:
-                raise ValueError(
+                raise InputError(
                     "the points are of several numbers of ranks: say of how many the "
                     "all-reduce is, fit(size_bytes, ranks)"
                 )
@@ -322,11 +324,11 @@ def fit(points, ranks, algorithm="ring"):
     )
     every = numpy.broadcast_to(numpy.asarray(ranks, int), len(points))
     if len(set(zip(size_bytes, every))) < 2:
-        raise ValueError(f"{len(points)} points: to tell latency from bandwidth takes two of different sizes, or more")
+        raise InputError(f"{len(points)} points: to tell latency from bandwidth takes two of different sizes, or more")
     if not (seconds > 0).all() or not (size_bytes >= 0).all() or not numpy.isfinite(seconds).all():
-        raise ValueError("points are (bytes, seconds): no size may be negative, and all times must be above 0 s")
+        raise InputError("points are (bytes, seconds): no size may be negative, and all times must be above 0 s")
     if (every < 2).any():
-        raise ValueError("on one rank nothing travels: measure with two or more")
+        raise InputError("on one rank nothing travels: measure with two or more")
     counts = numpy.array([terms(algorithm, int(number)) for number in every])
     columns = counts * numpy.stack([numpy.ones(len(points)), size_bytes], axis=1)
     weights = numpy.ones(len(points))

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 import numpy
 
+from ddl.errors import InputError
+
 __all__ = [
     "EASY",
     "NOISY",
@@ -45,7 +47,7 @@ def _columns(data):
     """The x and the y of a data set, as two float arrays."""
     points = numpy.asarray(data, float)
     if points.ndim != 2 or points.shape[1] != 2 or not len(points):
-        raise ValueError(f"a data set is one or more points (x, y), not {data!r}")
+        raise InputError(f"a data set is one or more points (x, y), not {data!r}")
     return points.T
 
 
@@ -72,7 +74,7 @@ def generated(count, noise=1.5, seed=0):
 def batches_of(data, size):
     """Cut a data set into batches of `size` points, in order; the last one may be smaller."""
     if size < 1:
-        raise ValueError(f"a batch has at least one point, not {size}")
+        raise InputError(f"a batch has at least one point, not {size}")
     return [data[first : first + size] for first in range(0, len(data), size)]
 
 
@@ -216,7 +218,7 @@ def batch_gradients(m, data, size, draws, seed=0, replace=True):
     if replace:
         return random.choice(each, (draws, size)).mean(axis=1)
     if size > len(each):
-        raise ValueError(f"a batch of {size} cannot be drawn from {len(each)} points without replacement")
+        raise InputError(f"a batch of {size} cannot be drawn from {len(each)} points without replacement")
     shuffled = random.permuted(numpy.tile(each, (draws, 1)), axis=1)
     return shuffled[:, :size].mean(axis=1)
 

@@ -13,6 +13,7 @@ import numpy
 
 from ddl.analysis import cost
 from ddl.display.table import Table
+from ddl.errors import InputError
 from ddl.records.paths import reference_dir
 from ddl.training.bench import PARTS
 
@@ -52,11 +53,11 @@ def samples_processed(samples, per_rank_batch, ranks):
     """
     for name, value in (("samples", samples), ("per_rank_batch", per_rank_batch), ("ranks", ranks)):
         if value < 1:
-            raise ValueError(f"{name}={value!r}: at least 1 is needed")
+            raise InputError(f"{name}={value!r}: at least 1 is needed")
     global_batch = per_rank_batch * ranks
     steps = samples // global_batch
     if not steps:
-        raise ValueError(
+        raise InputError(
             f"{ranks} ranks × {per_rank_batch:,} samples are {global_batch:,} in a "
             f"step, and there are {samples:,} in all: not one step is whole"
         )
@@ -137,7 +138,7 @@ def scaling(runs, kind="strong"):
     """
     held = {"strong": "global_batch", "weak": "per_rank_batch"}.get(kind)
     if not held:
-        raise ValueError(f"kind={kind!r}: 'strong' or 'weak' is needed")
+        raise InputError(f"kind={kind!r}: 'strong' or 'weak' is needed")
     results = _results(runs)
     _same(results, held, f"in {kind} scaling it is the same in all runs")
     _same(results, "script", "different scripts do different work")
@@ -148,7 +149,7 @@ def scaling(runs, kind="strong"):
         speeds.setdefault((result["ranks"], result["threads_per_rank"]), []).append(result)
     speed = {key: statistics.median(result["images_per_s"] for result in group) for key, group in speeds.items()}
     if not any(ranks == 1 for ranks, _ in speed):
-        raise ValueError("one of the runs must have one rank: the others are compared with it")
+        raise InputError("one of the runs must have one rank: the others are compared with it")
     rows = []
     for (ranks, threads), value in sorted(speed.items()):
         one = speed.get((1, threads), math.nan)
@@ -190,14 +191,14 @@ def _results(runs):
     results = []
     for run in runs:
         if run.result is None:
-            raise ValueError(f"run {run.name!r} has no result: it is {run.state}")
+            raise InputError(f"run {run.name!r} has no result: it is {run.state}")
         if not run.result.get("images_per_s"):
-            raise ValueError(
+            raise InputError(
                 f"run {run.name!r} has no throughput: it had no step after its warm-up; more steps give it one"
             )
         results.append({**run.result, "name": run.name})
     if not results:
-        raise ValueError("there are no runs to compare")
+        raise InputError("there are no runs to compare")
     return results
 
 
@@ -212,7 +213,7 @@ def _same(results, key, why):
 
     for result in results[1:]:
         if value(result) != value(results[0]):
-            raise ValueError(
+            raise InputError(
                 f"{key} is {value(results[0])!r} in run {results[0]['name']!r} and "
                 f"{value(result)!r} in run {result['name']!r}: {why}"
             )
@@ -299,7 +300,7 @@ def _measured(runs):
     results = _results(runs)
     for result in results:
         if not result.get("sizes"):
-            raise ValueError(f"run {result['name']!r} timed no parts of a step: step_times.py does")
+            raise InputError(f"run {result['name']!r} timed no parts of a step: step_times.py does")
     return results
 
 
@@ -391,7 +392,7 @@ def _size(result, width):
         if size["width"] == width:
             return size
     there = ", ".join(str(size["width"]) for size in result["sizes"])
-    raise ValueError(f"run {result['name']!r} has no width {width}; there are: {there}")
+    raise InputError(f"run {result['name']!r} has no width {width}; there are: {there}")
 
 
 # ---------------------------------------------------------------- when does it pay?
@@ -499,19 +500,19 @@ def payoff(one, many):
     """
     alone, together = _measured([one, many])
     if alone["ranks"] != 1 or together["ranks"] < 2:
-        raise ValueError(
+        raise InputError(
             f"payoff(one, many): one rank and several are needed, here {alone['ranks']} and {together['ranks']}"
         )
     for key in ("global_batch", "threads_per_rank", "parameters", "hardware"):
         _same([alone, together], key, "only the number of ranks may differ")
     if len(alone["sizes"]) < 3:
-        raise ValueError(
+        raise InputError(
             f"{len(alone['sizes'])} sizes are too few: two to fit latency and "
             "bandwidth, and another to test them; give three widths or more"
         )
     ranks = together["ranks"]
     if any(size.get("part", {}).get("of") != ranks for size in alone["sizes"]):
-        raise ValueError(f"the run on one rank did not time 1/{ranks} of the batch: launch it with part={ranks}")
+        raise InputError(f"the run on one rank did not time 1/{ranks} of the batch: launch it with part={ranks}")
     pairs = sorted(zip(alone["sizes"], together["sizes"], strict=True), key=lambda pair: pair[0]["gradient_bytes"])
     size_bytes = [size["sent_bytes"] for _, size in pairs]
     communication = [size["communication_s"]["median"] for _, size in pairs]

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
+from ddl.errors import InputError
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import read_json, read_json_lines
 
@@ -60,11 +61,11 @@ def witnesses(run) -> list[dict]:
         for line in lines:
             of[line["event"]].append({key: value for key, value in line.items() if key != "event"})
         if not (of["begin"] and of["end"]):
-            raise ValueError(f"{path}: its rank did not come to the end; see rank-{path.stem[8:]}.log beside it")
+            raise InputError(f"{path}: its rank did not come to the end; see rank-{path.stem[8:]}.log beside it")
         seen.append({**of["begin"][0], "steps": of["step"], **of["end"][0]})
     ranks = seen[0]["ranks"] if seen else job.get("workers", "any")
     if len(seen) != ranks:
-        raise ValueError(
+        raise InputError(
             f"{folder.path} has {len(seen)} witness records, of {ranks} ranks; "
             "bug_hunt.py writes them: did it run to its end?"
         )

@@ -23,6 +23,7 @@ import numpy
 
 from ddl.analysis.efficiency import efficiency
 from ddl.display.table import Table
+from ddl.errors import InputError
 from ddl.records.paths import reference_dir
 
 __all__ = ["Prediction", "points", "predict_step", "report", "slowest", "table"]
@@ -70,12 +71,12 @@ class Prediction:
     def __post_init__(self):
         for name in ("ranks", "batch", "all_reduces"):
             if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)!r}: at least 1 is needed")
+                raise InputError(f"{name}={getattr(self, name)!r}: at least 1 is needed")
         for name in ("computation_s", "one_images_per_s"):
             if not 0 < getattr(self, name) < math.inf:
-                raise ValueError(f"{name}={getattr(self, name)!r}: it must be above 0, and finite")
+                raise InputError(f"{name}={getattr(self, name)!r}: it must be above 0, and finite")
         if not 0 <= self.communication_s < math.inf:
-            raise ValueError(f"communication_s={self.communication_s!r}: a time, 0 or more")
+            raise InputError(f"communication_s={self.communication_s!r}: a time, 0 or more")
 
     @property
     def seconds(self):
@@ -188,7 +189,7 @@ def points(run):
         if point.get("operation") == "all_reduce" and point["size_bytes"]
     ]
     if not found:
-        raise ValueError(f"run {run.name!r} timed no all-reduce: bench_allreduce.py does")
+        raise InputError(f"run {run.name!r} timed no all-reduce: bench_allreduce.py does")
     return found
 
 
@@ -225,7 +226,7 @@ def predict_step(run, fit=None, ranks=None, one=None):
     result = _result(run)
     size = (result.get("sizes") or [{}])[-1]
     if not size.get("model"):
-        raise ValueError(
+        raise InputError(
             f'run {run.name!r} did not measure train_cifar.py\'s step: step_times.py does with model="cnn"'
         )
     each = result["per_rank_batch"]
@@ -235,7 +236,7 @@ def predict_step(run, fit=None, ranks=None, one=None):
     if result["ranks"] == 1 and part and ranks in (None, part["of"]):
         many, each, times = part["of"], each // part["of"], part["rank_steps_s"]
     if many > 1 and fit is None:
-        raise ValueError(
+        raise InputError(
             f"{many} ranks talk: a fit of their all-reduces is needed, ddl.analysis.cost.fit(points(run), ranks)"
         )
     mean = float(numpy.mean(times))
@@ -256,7 +257,7 @@ def predict_step(run, fit=None, ranks=None, one=None):
 
 def _result(run):
     if run.result is None:
-        raise ValueError(f"run {run.name!r} has no result: it is {run.state}")
+        raise InputError(f"run {run.name!r} has no result: it is {run.state}")
     return run.result
 
 
@@ -265,7 +266,7 @@ def _measured_s(run, ranks=None, batch=None):
     result = _result(run)
     for name, wanted in (("ranks", ranks), ("global_batch", batch)):
         if wanted is not None and result[name] != wanted:
-            raise ValueError(f"run {run.name!r} has {name} {result[name]}, and {wanted} is what was predicted")
+            raise InputError(f"run {run.name!r} has {name} {result[name]}, and {wanted} is what was predicted")
     return result["global_batch"] / result["images_per_s"]
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy
 
 from ddl.analysis import cost
+from ddl.errors import InputError
 
 __all__ = ["Reduced", "all_reduce", "contributions", "latency_and_bandwidth", "ring_seconds"]
 
@@ -73,7 +74,7 @@ def all_reduce(arrays, split, chunk_to_send, combine):
             number, received = messages[rank - 1]
             new = _copy(combine(_copy(have[rank][number]), received, step, ranks))
             if new.shape != received.shape:
-                raise ValueError(
+                raise InputError(
                     f"combine(mine, received, step={step}, ranks={ranks}) made "
                     f"{new.shape} of {received.shape}: the shape must stay"
                 )
@@ -88,11 +89,11 @@ def _copy(values):
 def _chunks(chunks, values, ranks):
     chunks = [_copy(chunk) for chunk in chunks]
     if len(chunks) != ranks:
-        raise ValueError(f"split(values, ranks={ranks}) made {len(chunks)} chunks, not {ranks}")
+        raise InputError(f"split(values, ranks={ranks}) made {len(chunks)} chunks, not {ranks}")
     if any(chunk.ndim != 1 for chunk in chunks):
-        raise ValueError(f"split(values, ranks={ranks}) made chunks that are not 1-D arrays")
+        raise InputError(f"split(values, ranks={ranks}) made chunks that are not 1-D arrays")
     if not numpy.array_equal(numpy.concatenate(chunks), _copy(values)):
-        raise ValueError(
+        raise InputError(
             f"split(values, ranks={ranks}): its chunks, one after another, are not "
             f"the {len(values)} values in their order"
         )
@@ -101,7 +102,7 @@ def _chunks(chunks, values, ranks):
 
 def _number(number, step, rank, ranks):
     if not 0 <= number < ranks or int(number) != number:
-        raise ValueError(
+        raise InputError(
             f"chunk_to_send(step={step}, rank={rank}, ranks={ranks}) is {number!r}: "
             f"chunks are numbered from 0 to {ranks - 1}"
         )
@@ -159,7 +160,7 @@ def latency_and_bandwidth(measured, ranks):
     """
     (small, least_s), *_, (large, most_s) = sorted(measured)
     if ranks < 2 or most_s <= least_s:
-        raise ValueError(
+        raise InputError(
             "to tell latency from bandwidth takes two ranks or more, and a large message that "
             f"takes longer than a small one; here: {ranks} ranks, {least_s:g} s for {small:,} "
             f"bytes, {most_s:g} s for {large:,}. On a busy machine, measure again."

@@ -7,6 +7,8 @@ harmonic mean.
 
 import numpy as np
 
+from ddl.errors import InputError
+
 __all__ = ["best_threshold", "figures", "loss_and_accuracy", "majority", "precision_recall"]
 
 EPSILON = 1e-7  # Keras' own, which avoids the logarithm of 0
@@ -67,7 +69,7 @@ def precision_recall(targets, scores, points: int | None = None) -> tuple[np.nda
     """
     targets, scores = _checked(targets, scores)
     if not targets.any():
-        raise ValueError("no target is 1, so there is nothing to recall")
+        raise InputError("no target is 1, so there is nothing to recall")
     order = np.argsort(-scores, kind="stable")
     ranked = scores[order]
     last = np.append(ranked[1:] != ranked[:-1], True)  # of the samples that share a score
@@ -95,5 +97,5 @@ def best_threshold(targets, scores) -> float:
 def _checked(targets, scores):
     targets, scores = np.asarray(targets), np.asarray(scores)
     if targets.shape != scores.shape or targets.ndim != 1 or not len(targets):
-        raise ValueError(f"targets {targets.shape} and scores {scores.shape} are not two lists of the same length")
+        raise InputError(f"targets {targets.shape} and scores {scores.shape} are not two lists of the same length")
     return targets.astype(bool), scores

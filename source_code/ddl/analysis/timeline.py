@@ -16,6 +16,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from ddl.errors import InputError
+
 __all__ = ["FILE", "PHASES", "Span", "read", "rounds"]
 
 FILE = "timeline.json"  # in a run's folder
@@ -46,9 +48,9 @@ class Span:
 
     def __post_init__(self):
         if self.phase not in PHASES:
-            raise ValueError(f"phase {self.phase!r} is none of: {', '.join(PHASES)}")
+            raise InputError(f"phase {self.phase!r} is none of: {', '.join(PHASES)}")
         if self.end_s < self.start_s:
-            raise ValueError(
+            raise InputError(
                 f"{self.tensor}: {self.phase} ends at {self.end_s:g} s, before it begins at {self.start_s:g} s"
             )
 
@@ -72,7 +74,7 @@ def read(path):
     """
     path = Path(path)
     if not path.exists():
-        raise ValueError(
+        raise InputError(
             f"there is no timeline {path}: was the run launched with timeline=True? "
             "(A run of one rank has nothing to write.)"
         )
@@ -92,7 +94,7 @@ def read(path):
             if phase:
                 spans.append(Span(names.get(row, str(row)), operation, phase, start / 1e6, event["ts"] / 1e6))
     if not events:
-        raise ValueError(f"{path} has no event of a timeline in it")
+        raise InputError(f"{path} has no event of a timeline in it")
     return spans
 
 

@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from ddl.errors import CourseError
+
 __all__ = ["DataError", "DataSet", "balanced_subset"]
 
 PARTS = ("train", "test")
 
 
-class DataError(ValueError):
+class DataError(CourseError, ValueError):
     """A data set that is missing, damaged or asked for in a way that cannot work."""
 
 

@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 
 from ddl.diagnose.report import Check, Report
+from ddl.errors import CourseError
 
 __all__ = ["doctor"]
 
@@ -108,7 +109,7 @@ def _horovod(controller):
 
     try:
         built = built_with()
-    except (RuntimeError, ImportError, AttributeError) as problem:
+    except CourseError as problem:
         return Check("Horovod build", "missing", str(problem), "`make setup` builds it again")
     with_, without = (
         [name for name in ("gloo", "mpi", "nccl", "cuda") if bool(built.get(name)) is there] for there in (True, False)

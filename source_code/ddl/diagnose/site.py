@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ddl.diagnose.report import Check
+from ddl.errors import CourseError
 from ddl.launcher.job import Job
 from ddl.launcher.plan import plan
 from ddl.launcher.site import Site
@@ -97,7 +98,7 @@ def two_ranks(site: Site) -> Check:
             timeout_s=HELLO_S,
             check=False,
         )
-    except (ValueError, RuntimeError, OSError) as error:
+    except (CourseError, OSError) as error:
         return Check(name, "missing", str(error), "what is missing above may be why")
     if run.state != "done":
         failure = run.failure

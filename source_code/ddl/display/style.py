@@ -4,6 +4,8 @@ import os
 import sys
 from pathlib import Path
 
+from ddl.errors import InputError
+
 __all__ = ["STYLE", "data_label", "is_live"]
 
 
@@ -14,7 +16,7 @@ def is_live():
     """Whether what is shown may move: ``DDL_VIEW`` (plain or live), or what fits this process."""
     chosen = os.environ.get("DDL_VIEW")
     if chosen not in (None, "", "live", "plain"):
-        raise ValueError(f"DDL_VIEW is {chosen!r}; it can be 'plain' or 'live'")
+        raise InputError(f"DDL_VIEW is {chosen!r}; it can be 'plain' or 'live'")
     if chosen:
         return chosen == "live"
     # Jupyter's server names the session of every kernel that it starts for a person;

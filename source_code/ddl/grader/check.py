@@ -14,6 +14,7 @@ from html import escape
 from pathlib import Path
 
 import ddl
+from ddl.errors import CourseError, InputError, NotFound
 from ddl.grader.cells import as_answered, source_of, test_cells, unmarked_names
 from ddl.grader.channel import start_worker
 from ddl.grader.grade import Examiner, Verdict, examine, visible_part
@@ -121,7 +122,7 @@ def check(notebook=None):
 
     shell = get_ipython()
     if shell is None:
-        raise ValueError("check() works in a notebook; in a terminal: `ddl check LESSON`")
+        raise InputError("check() works in a notebook; in a terminal: `ddl check LESSON`")
     path = find_notebook(notebook) if notebook else _this_notebook(shell.user_ns)
     if not style.is_live():
         print(_check_names(path, shell.user_ns))
@@ -136,13 +137,13 @@ def find_notebook(name):
 
     Raises
     ------
-    LookupError
+    NotFound
         When there is none, or more than one begins so.
     """
     path = Path(name)
     if path.suffix == SUFFIX:
         if not path.is_file():
-            raise LookupError(f"there is no notebook {path}")
+            raise NotFound(f"there is no notebook {path}")
         return path
     lessons = _lessons()
     found = [lesson for stem, lesson in lessons.items() if stem == str(name)] or [
@@ -151,7 +152,7 @@ def find_notebook(name):
     if len(found) != 1:
         what = "more than one lesson begins" if found else "no lesson begins"
         have = ", ".join(sorted(lessons)) or "none: say the notebook's path"
-        raise LookupError(f"{what} with {str(name)!r}; there are: {have}")
+        raise NotFound(f"{what} with {str(name)!r}; there are: {have}")
     return found[0]
 
 
@@ -173,11 +174,11 @@ def _this_notebook(names):
     run = {source.strip() for source in names.get("In", ())} - {""}
     counts = {}
     for path in _lessons().values():
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(InputError):
             counts[path] = sum("".join(cell["source"]).strip() in run for cell in _read(path)[0]["cells"])
     best = max(counts, key=counts.get, default=None)
     if best is None or not counts[best]:
-        raise ValueError("say which lesson this is, for example: check('1.Gradient-Basics')")
+        raise InputError("say which lesson this is, for example: check('1.Gradient-Basics')")
     return best
 
 
@@ -190,12 +191,12 @@ def _read(path):
         tests = test_cells(notebook)
     except Exception as error:  # nbformat has no common type for what it does not understand
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ValueError(
+        raise InputError(
             f"{path} cannot be read as a notebook ({textwrap.shorten(reason, 100)}): "
             "open it in JupyterLab and save it, or get a fresh copy"
         ) from None
     if not tests:
-        raise ValueError(f"{path} has no questions with tests")
+        raise InputError(f"{path} has no questions with tests")
     return notebook, notes
 
 
@@ -259,7 +260,7 @@ def _show_button(path, names):
         button.disabled, button.description = True, "Checking…"
         try:
             table.value = _check_names(path, names)._repr_html_()
-        except (ValueError, OSError) as error:
+        except (CourseError, OSError) as error:
             table.value = f"<p>{escape(str(error))}</p>"
         finally:
             button.disabled, button.description = False, "Check my answers"

@@ -9,6 +9,7 @@ import sys
 import time
 from dataclasses import asdict, dataclass
 
+from ddl.errors import CourseError
 from ddl.grader.cells import code_cells, source_of, test_cells
 from ddl.grader.channel import Channel, Ended, Late, start
 from ddl.grader.channel import start_worker as start_plain_worker
@@ -129,7 +130,7 @@ def examine(notebook, *, hidden, start_worker=start_plain_worker, limits=Limits(
 
     Raises
     ------
-    OSError
+    StartError
         When no worker or examiner can be started: nothing is known about the notebook then.
     """
     cells = notebook["cells"]
@@ -171,6 +172,10 @@ def _safe(outcome):
     if outcome["passed"] or outcome["message"].startswith(NOT_EXAMINED):
         return outcome["message"]
     return HIDDEN_MESSAGE
+
+
+class StartError(CourseError, OSError):
+    """The process for a notebook's code does not start."""
 
 
 class _OutOfTime(Exception):
@@ -283,7 +288,7 @@ class _Session:
             except (Ended, Late) as error:
                 said = self._worker.said().strip().splitlines()[-1:]
                 self.close()
-                raise OSError(
+                raise StartError(
                     f"the process for a notebook's code did not start: "
                     f"{': '.join([str(error) or 'it is too slow', *said])}"
                 ) from None

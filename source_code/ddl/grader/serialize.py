@@ -21,6 +21,8 @@ from types import MappingProxyType
 
 import numpy as np
 
+from ddl.errors import CourseError
+
 __all__ = ["BoundaryError", "decode", "encode"]
 
 DEPTH = 32  # of lists in lists; JSON's own parser gives up later
@@ -32,7 +34,7 @@ ROUNDED = {"g": "<f8", "G": "<c16"}  # longdouble, and the complex number of two
 SERIES = (range, deque, array.array, memoryview, Iterator, MappingView)
 
 
-class BoundaryError(TypeError):
+class BoundaryError(CourseError, TypeError):
     """A value that cannot cross: it says which type, and what can."""
 
 

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, Field, dataclass, fields
 from typing import Any, ClassVar, Self
 
+from ddl.errors import InputError
+
 __all__ = ["HorovodrunCommand", "HostsCommand", "RankCommand", "TaskCommand"]
 
 # Ranks that import on a busy or cold machine can start minutes apart; Gloo's own limit is 30 s.
@@ -33,24 +35,24 @@ class _Command:
 
         Raises
         ------
-        ValueError
+        InputError
             If an option is unknown, missing, or not the number that it should be.
         """
         rest, values = list(words), {}
         kinds = cls._kinds()
         while len(rest) > 1 and rest[0].startswith("--"):
             if rest[0] not in kinds:
-                raise ValueError(f"{rest[0]} is not an option of {cls.module}; there are: {', '.join(kinds)}")
+                raise InputError(f"{rest[0]} is not an option of {cls.module}; there are: {', '.join(kinds)}")
             field = kinds[rest[0]]
             kind: Any = field.type
             try:
                 values[field.name] = kind(rest[1])
             except ValueError:
-                raise ValueError(f"{cls.module} {rest[0]} {rest[1]!r}: a number is needed") from None
+                raise InputError(f"{cls.module} {rest[0]} {rest[1]!r}: a number is needed") from None
             del rest[:2]
         missing = [name for name, field in kinds.items() if field.default is MISSING and field.name not in values]
         if missing:
-            raise ValueError(f"{cls.module} needs {' and '.join(missing)}")
+            raise InputError(f"{cls.module} needs {' and '.join(missing)}")
         return cls(**values, command=tuple(rest))
 
     @classmethod
@@ -64,7 +66,7 @@ class _Command:
         """Read this process' own command; one that can't be read ends it, with the reason."""
         try:
             return cls.parse(sys.argv[1:])
-        except ValueError as error:
+        except InputError as error:
             print(error, file=sys.stderr)
             sys.exit(2)
 
@@ -91,7 +93,7 @@ class RankCommand(_Command):
 
     def __post_init__(self) -> None:
         if not self.command:
-            raise ValueError(f"{self.module} needs a script")
+            raise InputError(f"{self.module} needs a script")
 
     @property
     def script(self) -> str:
@@ -157,7 +159,7 @@ class HorovodrunCommand(_Command):
             processes = int(options[options.index("-np") + 1])
             timeout_s = float(options[options.index("--timeout-s") + 1]) if "--timeout-s" in options else 0.0
         except (ValueError, IndexError):
-            raise ValueError(f"{cls.module} needs -np with a number, and a command of {RankCommand.module}") from None
+            raise InputError(f"{cls.module} needs -np with a number, and a command of {RankCommand.module}") from None
         controller = "mpi" if "--mpi" in options else "gloo"
         return cls(processes=processes, controller=controller, timeout_s=timeout_s, command=tuple(command))
 

@@ -16,7 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from ddl.errors import CourseError, OneLine
+from ddl.errors import CourseError, NotFound, OneLine
 from ddl.launcher import processes, slurm
 from ddl.launcher.failure import SLURM_ENDS, Failure
 from ddl.launcher.job import Job, option_arguments, resolve_script
@@ -421,7 +421,7 @@ class Run:
         path = self._paths.log(rank)
         if not path.exists():
             there = sorted(file.name for file in self.folder.glob("rank-*.log"))
-            raise FileNotFoundError(f"run {self.id} has no log of rank {rank}; there are: {', '.join(there) or 'none'}")
+            raise NotFound(f"run {self.id} has no log of rank {rank}; there are: {', '.join(there) or 'none'}")
         return path.read_text(errors="replace")
 
     def __repr__(self) -> str:

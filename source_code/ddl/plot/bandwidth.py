@@ -6,6 +6,7 @@ import numpy
 from matplotlib.ticker import LogLocator, NullLocator
 
 from ddl.analysis.bandwidth import algorithm_bandwidth, bus_bandwidth, measured
+from ddl.errors import InputError
 from ddl.plot.picture import COLOURS, LINES, MARKERS, Picture, styled
 
 __all__ = ["plot_bandwidth", "plot_pairs"]
@@ -43,7 +44,7 @@ def plot_bandwidth(runs, operations=None):
             if points:
                 curves.append((result, operation, points))
     if not curves:
-        raise ValueError(
+        raise InputError(
             f"none of these runs measured {' or '.join(operations or there)}; they "
             f"have: {', '.join(there) or 'no operation'}"
         )

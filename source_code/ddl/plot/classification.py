@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import numpy
 
 from ddl.analysis.classification import data_of
+from ddl.errors import InputError
 from ddl.plot.picture import COLOURS, LINES, MARKERS, Picture, styled
 
 __all__ = ["plot_overfitting", "plot_precision_recall"]
@@ -37,7 +38,7 @@ def plot_precision_recall(runs):
         if run.result is not None and "precision_recall" in run.result
     ]
     if not runs:
-        raise ValueError("none of these is a finished run of train_text.py")
+        raise InputError("none of these is a finished run of train_text.py")
     picture = Picture(7.5, 4.6)
     panel = picture.subplots()
     texts = []
@@ -115,7 +116,7 @@ def plot_overfitting(run):
         If the run has no validation losses.
     """
     if run.result is None or "validation_loss" not in run.history:
-        raise ValueError(f"run {run.name} has no validation losses: is it a finished run of train_text.py?")
+        raise InputError(f"run {run.name} has no validation losses: is it a finished run of train_text.py?")
     rows = run.history.astype(float)
     turn = rows.loc[rows["validation_loss"].idxmin()]
     picture = Picture(9.0, 4.0)

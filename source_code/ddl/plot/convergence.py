@@ -12,6 +12,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from ddl.display.chart import short
 from ddl.display.style import data_label
+from ddl.errors import InputError
 from ddl.plot.picture import COLOURS, LINES, MARKERS, Picture, styled
 
 __all__ = [
@@ -44,14 +45,14 @@ def _arms(runs):
         if run.result is not None and len(run.history):
             arms.setdefault((run.name, bool(run.recorded)), []).append(run)
     if not arms:
-        raise ValueError("none of these runs has both evaluations and a result to draw")
+        raise InputError("none of these runs has both evaluations and a result to draw")
     return arms
 
 
 def _listed(runs):
     runs = list(runs) if isinstance(runs, Iterable) else [runs]
     if not runs:
-        raise ValueError("there are no runs to draw")
+        raise InputError("there are no runs to draw")
     return runs
 
 
@@ -115,7 +116,7 @@ def plot_convergence(runs, x=None):
     Picture
     """
     if x is not None and x not in X_AXES:
-        raise ValueError(f"x={x!r} is not one of: {', '.join(X_AXES)}")
+        raise InputError(f"x={x!r} is not one of: {', '.join(X_AXES)}")
     arms = _arms(runs)
     axes_names = [x] if x else list(X_AXES)
     picture = Picture(9.0, 6.6) if x is None else Picture(7.5, 4.2)
@@ -244,7 +245,7 @@ def plot_noise_scale(runs, batches=()):
             else f"{run.name} too short a run to tell"
         )
     if not drawn:
-        raise ValueError("no run here recorded a noise scale: launch one with noise_scale=True")
+        raise InputError("no run here recorded a noise scale: launch one with noise_scale=True")
     for batch, colour in (dict.fromkeys(batches, "#555555") | marks).items():
         panel.axhline(batch, color=colour, linewidth=1, linestyle=":")
         panel.annotate(

@@ -9,6 +9,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from ddl.analysis import timeline
 from ddl.analysis.efficiency import payoff, scaling, step_parts
+from ddl.errors import InputError
 from ddl.plot.picture import COLOURS, LINES, MARKERS, Picture, styled
 from ddl.training.bench import PARTS
 
@@ -250,7 +251,7 @@ def plot_timeline(run, steps=1, last=None, width=None):
     rounds = timeline.rounds(spans, prefix=f"width{width}." if width else "")
     last = max(1, len(rounds) - 1) if last is None else last
     if not (1 <= steps <= last <= len(rounds)):
-        raise ValueError(
+        raise InputError(
             f"steps={steps}, last={last}: the timeline has {len(rounds)} steps in which gradients were averaged"
         )
     spans = [span for step in rounds[last - steps : last] for span in step]

@@ -1,6 +1,7 @@
 """Figures of hierarchical all-reduces."""
 
 from ddl.analysis.hierarchy import setting
+from ddl.errors import InputError
 from ddl.plot.picture import COLOURS, LINES, MARKERS, Picture, styled
 from ddl.training.bench import FLAT, VARIANTS
 
@@ -22,7 +23,7 @@ def plot_variants(runs):
     """
     runs = list(runs) if isinstance(runs, (list, tuple)) else [runs]
     if not runs:
-        raise ValueError("there are no runs to draw")
+        raise InputError("there are no runs to draw")
     picture = Picture(9.0, 6.4)
     first = runs[0].result
     picture.suptitle(

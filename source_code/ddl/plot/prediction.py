@@ -4,6 +4,7 @@ import numpy
 
 from ddl.analysis.clusters import published
 from ddl.analysis.prediction import Prediction, points
+from ddl.errors import InputError
 from ddl.plot.picture import COLOURS, LINES, MARKERS, Picture, styled
 
 __all__ = ["plot_fit", "plot_prediction", "plot_published"]
@@ -99,7 +100,7 @@ def plot_prediction(predictions, runs=()):
     """
     predictions = [predictions] if isinstance(predictions, Prediction) else list(predictions)
     if not predictions:
-        raise ValueError("there are no predictions to draw")
+        raise InputError("there are no predictions to draw")
     predictions.sort(key=lambda one: one.ranks)
     ranks = [one.ranks for one in predictions]
     picture = Picture(9.0, 4.0)

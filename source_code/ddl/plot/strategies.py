@@ -4,6 +4,7 @@ import numpy
 
 from ddl.analysis.agreement import differences, kept_weights
 from ddl.display.style import data_label
+from ddl.errors import InputError
 from ddl.plot.picture import COLOURS, LINES, MARKERS, Picture, styled
 
 __all__ = ["plot_agreement", "plot_loss_scaling", "plot_staleness"]
@@ -33,7 +34,7 @@ def plot_agreement(runs):
     """
     first, *others = runs
     if not others:
-        raise ValueError("one run alone has nothing to agree with: give at least two")
+        raise InputError("one run alone has nothing to agree with: give at least two")
     runs = [first, *others]
     kept = [kept_weights(run) for run in runs]
     steps = sorted(set.intersection(*map(set, kept)))
@@ -186,5 +187,5 @@ def plot_loss_scaling(run):
 def _from(run, key, script):
     found = (run.result or {}).get(key)
     if not found:
-        raise ValueError(f"run {run.id} ({run.name}, {run.state}) has no {key!r} in its result: launch {script}")
+        raise InputError(f"run {run.id} ({run.name}, {run.state}) has no {key!r} in its result: launch {script}")
     return found

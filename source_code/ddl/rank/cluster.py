@@ -21,6 +21,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ddl.errors import CourseError
 from ddl.launcher.roles import TYPES, Roles, task_name
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import read_json
@@ -47,7 +48,7 @@ LAUNCHER_GRACE_S = 5.0
 EXAMPLE = '{"cluster": {"worker": ["host1:2222", "host2:2222"]}, "task": {"type": "worker", "index": 0}}'
 
 
-class ClusterError(ValueError):
+class ClusterError(CourseError, ValueError):
     """``TF_CONFIG`` is wrong, or a task of the cluster is missing."""
 
 

@@ -28,9 +28,13 @@ from ddl.records.jsonfiles import DamagedFile, read_json, write_json
 from ddl.records.log import keep_writing
 from ddl.records.paths import cache_dir
 
-__all__ = ["UnknownHorovod", "adapted", "built_with", "main"]
+__all__ = ["BrokenHorovod", "UnknownHorovod", "adapted", "built_with", "main"]
 
 KNOWN_VERSIONS = ("0.28.1",)
+
+
+class BrokenHorovod(CourseError, RuntimeError):
+    """Horovod is not installed, cannot be loaded, or does not know TensorFlow."""
 
 
 class UnknownHorovod(CourseError, RuntimeError):
@@ -186,9 +190,12 @@ def built_with() -> dict[str, bool]:
     """
     from importlib.util import find_spec
 
-    library = sorted(Path(find_spec("horovod").origin).parent.glob("tensorflow/mpi_lib*.so"))
+    spec = find_spec("horovod")
+    if not spec:
+        raise BrokenHorovod("Horovod is not installed: run `make setup`")
+    library = sorted(Path(spec.origin).parent.glob("tensorflow/mpi_lib*.so"))
     if not library:
-        raise RuntimeError(
+        raise BrokenHorovod(
             "this Horovod was built without TensorFlow: remove it and its cached wheel, then run `make setup` again"
         )
     stat = library[0].stat()
@@ -218,7 +225,7 @@ def _ask_build():
     )
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     if answer.returncode:
-        raise RuntimeError(f"Horovod cannot be loaded: {answer.stderr.strip().splitlines()[-1]}")
+        raise BrokenHorovod(f"Horovod cannot be loaded: {answer.stderr.strip().splitlines()[-1]}")
     return json.loads(answer.stdout.splitlines()[-1])
 
 

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import astuple, dataclass
 from typing import Self
 
+from ddl.errors import NotFound
+
 __all__ = ["VARIABLE", "Place", "places"]
 
 VARIABLE = "DDL_PLACE"
@@ -30,16 +32,14 @@ class Place:
 
         Raises
         ------
-        LookupError
+        NotFound
             Where neither Slurm nor `ddl.rank.hosts` has started this process.
         """
         if VARIABLE in variables:
             return cls(*map(int, variables[VARIABLE].split()))
         missing = [name for name in SLURMS if name not in variables]
         if missing:
-            raise LookupError(
-                f"{', '.join(missing)} not set: a task is started by srun, or by python -m ddl.rank.hosts"
-            )
+            raise NotFound(f"{', '.join(missing)} not set: a task is started by srun, or by python -m ddl.rank.hosts")
         return cls(*(int(variables[name]) for name in SLURMS))
 
     @property

@@ -23,6 +23,7 @@ from pathlib import Path
 
 import psutil
 
+from ddl.errors import CourseError
 from ddl.launcher import processes
 from ddl.launcher.commands import RankCommand, TaskCommand
 from ddl.rank import cluster, rendezvous
@@ -34,11 +35,15 @@ from ddl.records.log import keep_writing
 from ddl.records.machine import host_name
 from ddl.records.paths import runs_dir
 
-__all__ = ["interface_towards", "main", "own_address"]
+__all__ = ["MeetingError", "interface_towards", "main", "own_address"]
 
 HOLD_S = 3.0  # when one rank ends, so do the others: let all record first where they are
 MEET_S = 180  # as long as Gloo waits for a rank that starts late
 LOOK_EVERY_S = 0.1
+
+
+class MeetingError(CourseError, OSError):
+    """The ranks cannot meet: there is no address, no way to it, or no word from rank 0."""
 
 
 def main():
@@ -111,7 +116,7 @@ class Task(Supervisor):
             if options.controller == "gloo":
                 environment |= self._meet(options.network_interface)
             self.child = subprocess.Popen(options.command, env=environment, stdin=subprocess.DEVNULL)
-        except (OSError, TimeoutError) as error:
+        except (CourseError, OSError) as error:
             self._record(1, reason="launch", message=str(error))
             raise
         if self.stopping.is_set():  # asked to stop before there was a child to tell
@@ -186,7 +191,7 @@ class Task(Supervisor):
                 return meeting
             os.listdir(self.folder.path)  # NFS remembers that a file was not there: look again
             time.sleep(LOOK_EVERY_S)
-        raise TimeoutError(
+        raise MeetingError(
             f"rank 0 did not say within {MEET_S} s where the ranks meet, in "
             f"{self.folder.rendezvous}: do all nodes share that folder?"
         )
@@ -200,7 +205,7 @@ def own_address(interface: str) -> str:
     }
     if interface:
         if not addresses.get(interface):
-            raise OSError(
+            raise MeetingError(
                 f"network_interfaces: {host_name()} has no interface "
                 f"{interface!r} with an IPv4 address; it has: {', '.join(addresses)}"
             )
@@ -226,7 +231,7 @@ def interface_towards(address: str) -> str:
     for name, entries in psutil.net_if_addrs().items():
         if any(entry.address == local for entry in entries):
             return name
-    raise OSError(
+    raise MeetingError(
         f"no interface of this host has the address {local} that leads to {address}; "
         "name one in the site file: network_interfaces"
     )

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ddl.errors import NotFound
 from ddl.records.jsonfiles import DamagedFile, JsonLines
 from ddl.records.paths import reference_dir
 
@@ -39,16 +40,14 @@ def recorded(name: str) -> list[Recorded]:
 
     Raises
     ------
-    FileNotFoundError
+    NotFound
         If there is no such file; the message lists those that there are.
     """
     folder = reference_dir()
     path = folder / f"{name}.jsonl"
     if not path.exists():
         there = sorted(file.stem for file in folder.glob("*.jsonl"))
-        raise FileNotFoundError(
-            f"no recorded results named {name!r} in {folder}; there are: {', '.join(there) or 'none'}"
-        )
+        raise NotFound(f"no recorded results named {name!r} in {folder}; there are: {', '.join(there) or 'none'}")
     lines = JsonLines(path)
     results = [Recorded(line) for line in lines.look()]
     if lines.damaged:

@@ -1,9 +1,11 @@
 """The error of whatever cannot be read as a topology."""
 
+from ddl.errors import CourseError
+
 __all__ = ["TopologyError"]
 
 
-class TopologyError(ValueError):
+class TopologyError(CourseError, ValueError):
     """Something that describes a machine cannot be read; says which file and line, and why."""
 
     @classmethod

@@ -7,6 +7,7 @@ import re
 
 import psutil
 
+from ddl.errors import CourseError
 from ddl.records.machine import available_bytes
 from ddl.records.network import addresses, link_made_here
 from ddl.training.options import Integer, Number
@@ -48,7 +49,7 @@ VARIANTS = {
 PARTS = ("input", "computation", "waiting", "communication", "update")
 
 
-class BenchError(ValueError):
+class BenchError(CourseError, ValueError):
     """Something cannot be measured as it was asked for."""
 
 
@@ -241,7 +242,7 @@ def link_bytes(variant: str, size_bytes: float, hosts: int, ranks_per_host: int)
     or one for all of it. N is `hosts` × n, and n `ranks_per_host`.
     """
     if variant not in VARIANTS:
-        raise ValueError(f"variant {variant!r} is not one of: {', '.join(VARIANTS)}")
+        raise BenchError(f"variant {variant!r} is not one of: {', '.join(VARIANTS)}")
     ranks = hosts * ranks_per_host
     round_ = 2 * (ranks - 1) / ranks * size_bytes
     if variant == "crossing ring":

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
+from ddl.errors import CourseError
 from ddl.records.paths import data_dir
 from ddl.training.options import OWN
 
@@ -27,7 +28,7 @@ NO_NETWORK = (
 )
 
 
-class EmbeddingError(ValueError):
+class EmbeddingError(CourseError, ValueError):
     """An embedding that can't be had, or is none."""
 
 

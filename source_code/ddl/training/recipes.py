@@ -8,6 +8,8 @@
 
 from dataclasses import dataclass, fields, replace
 
+from ddl.errors import CourseError
+
 __all__ = ["BASE_RATES", "RECIPES", "REFERENCE_BATCH", "Recipe", "SettingError", "micro_batch", "recipe", "settle"]
 
 # Learning rates hold for this global batch. A recipe with the linear rule multiplies them by
@@ -31,7 +33,7 @@ BASE_RATES = {
 }
 
 
-class SettingError(ValueError):
+class SettingError(CourseError, ValueError):
     """A setting that does not exist, or that does not go with the others."""
 
 

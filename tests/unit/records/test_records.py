@@ -3,6 +3,7 @@ import math
 
 import pytest
 
+from ddl.errors import NotFound
 from ddl.records import folder, jsonfiles, machine, paths, reference
 from ddl.records.recorder import Recorder
 
@@ -73,7 +74,7 @@ def test_hardware_is_described():
 
 
 def test_unknown_recorded_results_name_those_that_there_are():
-    with pytest.raises(FileNotFoundError, match="there are: "):
+    with pytest.raises(NotFound, match="there are: "):
         reference.recorded("nonsense")
 
 
