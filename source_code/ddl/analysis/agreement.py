@@ -1,4 +1,4 @@
-"""Whether several strategies compute the same: their weights after as many updates, compared."""
+"""Whether several strategies compute the same thing: their weights compared after equally many updates."""
 
 import numpy as np
 
@@ -10,31 +10,19 @@ __all__ = ["agreement", "differences", "kept_weights"]
 
 
 def agreement(runs, step: int | None = None) -> Table:
-    """Compare the weights of several strategies after the same number of updates.
+    """Compare the weights of several strategies after the same number of updates, a row a run.
 
-    Strategies that compute the same differ by rounding: by about 1e-7 of the largest weight after
-    one update. Every later update enlarges it (`ddl.plot.strategies.plot_agreement`), so whether a
-    strategy is right shows after a few updates, and no longer after hundreds.
+    Strategies that compute the same thing differ only by rounding: by about 1e-7 of the largest weight after one
+    update. Every further update amplifies the difference (`ddl.plot.strategies.plot_agreement`), so a mistake shows
+    after a few updates and no longer after hundreds.
 
-    Parameters
-    ----------
-    runs
-        Finished runs of the scripts in ``strategies``; the others are compared with the first.
-    step
-        After how many updates: one of `ddl.training.strategy.KEPT`, or the last, which is the default.
-
-    Returns
-    -------
-    Table
-        A row a run: the largest difference of any weight from the first run's, and the same divided
-        by the largest absolute weight of the first run; held-out accuracy at the end (%), images/s,
-        processes and threads.
+    `runs` are finished runs of the scripts in ``strategies``; the first is what the others are compared with. `step` is
+    one of `ddl.training.strategy.KEPT`; by default the last.
 
     Raises
     ------
     ValueError
-        If there are no runs, one has left no weights of that step, or they trained different
-        networks.
+        If there are no runs, one kept no weights of that step, or they trained different networks.
     """
     runs = list(runs)
     if not runs:
@@ -67,8 +55,8 @@ def agreement(runs, step: int | None = None) -> Table:
 def differences(runs, kept, step: int | None = None) -> list[tuple[int, float, float]]:
     """Return how far the weights of each run, its `kept_weights`, are from the first run's.
 
-    For each run: after how many updates, the largest difference of any weight, and the same divided
-    by the largest absolute weight of the first run.
+    For each run: the number of updates, the largest difference of any weight, and that over the largest absolute weight
+    of the first run.
 
     Raises
     ------
@@ -96,7 +84,7 @@ def differences(runs, kept, step: int | None = None) -> list[tuple[int, float, f
 
 
 def kept_weights(run) -> dict[int, list[np.ndarray]]:
-    """Return the weights that a run of a script in ``strategies`` kept, float32, by the updates done.
+    """Return the weights that a run of a script in ``strategies`` kept, float32, by the number of updates.
 
     Raises
     ------

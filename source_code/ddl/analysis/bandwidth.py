@@ -1,8 +1,8 @@
-"""Bandwidths, as NVIDIA's nccl-tests define them, and tables of what the benchmarks measured.
+"""Bandwidths as NVIDIA's nccl-tests define them, and tables of what the benchmarks measured.
 
 The definitions are those of "Performance reported by NCCL tests", doc/PERFORMANCE.md in
-https://github.com/NVIDIA/nccl-tests. Sizes are in bytes, times in seconds, bandwidths in bytes/s;
-in tables 1 GB is 10^9 bytes, and 1 MB 10^6.
+https://github.com/NVIDIA/nccl-tests. Sizes are in bytes, times in seconds, bandwidths in bytes/s; in tables 1 GB is
+10^9 bytes and 1 MB is 10^6.
 """
 
 from ddl.display.table import Table
@@ -25,37 +25,19 @@ OPERATIONS = {
 
 
 def algorithm_bandwidth(size_bytes, seconds):
-    """Return ``S / t``: the size of a message over the time of the operation.
+    """Return ``S / t`` in bytes/s: the size of a message over the time of the operation, floats or arrays.
 
-    Parameters
-    ----------
-    size_bytes : float or ndarray
-        Of an all-gather or a reduce-scatter: what all ranks have together.
-    seconds : float or ndarray
-
-    Returns
-    -------
-    float or ndarray
-        Bytes/s. How long an operation takes is the size over this; but it shrinks as ranks are
-        added, on links that are as fast as before.
+    The size of an all-gather or a reduce-scatter is what all ranks hold together. On links of the same speed this
+    bandwidth shrinks as ranks are added.
     """
     return size_bytes / seconds
 
 
-def bus_factor(operation, ranks):
-    """Return by how much the algorithm bandwidth is multiplied to compare it with a link's.
+def bus_factor(operation: str, ranks: int) -> float:
+    """Return the factor that makes an algorithm bandwidth comparable with a link's, for one of `OPERATIONS`.
 
-    Parameters
-    ----------
-    operation : str
-        One of `OPERATIONS`.
-    ranks : int
-
-    Returns
-    -------
-    float
-        2 (N − 1) / N for an all-reduce on N ranks; 0 on one rank, where nothing has to travel
-        (1 for a broadcast and a reduce, whatever N is).
+    2 (N − 1) / N for an all-reduce on N ranks; 0 on one rank, where nothing has to travel (but 1 for a broadcast or a
+    reduce, whatever N is).
 
     Raises
     ------
@@ -69,18 +51,11 @@ def bus_factor(operation, ranks):
     return OPERATIONS[operation](ranks)
 
 
-def bus_bandwidth(operation, size_bytes, seconds, ranks):
-    """Return the algorithm bandwidth times the bus factor, in bytes/s.
+def bus_bandwidth(operation: str, size_bytes, seconds, ranks: int):
+    """Return the algorithm bandwidth times the bus factor, in bytes/s; sizes and seconds are floats or arrays.
 
-    Where each rank sends and receives at the rate B at best, the operation cannot take less than
-    ``bus_factor · S / B``: so this is to be compared with B, the bandwidth of a link in one
-    direction, on any number of ranks.
-
-    Parameters
-    ----------
-    operation : str
-    size_bytes, seconds : float or ndarray
-    ranks : int
+    If each rank sends and receives at a rate of at most B, the operation takes at least ``bus_factor · S / B``. So this
+    compares with B, a link's bandwidth in one direction, on any number of ranks.
     """
     return algorithm_bandwidth(size_bytes, seconds) * bus_factor(operation, ranks)
 
@@ -88,19 +63,10 @@ def bus_bandwidth(operation, size_bytes, seconds, ranks):
 # ---------------------------------------------------------------- tables
 
 
-def measured(runs, kind):
-    """Return the results of runs of a benchmark, with each run's name.
+def measured(runs, kind) -> list[dict]:
+    """Return the results of one or several runs of a benchmark, each with its run's name.
 
-    Parameters
-    ----------
-    runs : Run, Recorded, or an iterable of them
-    kind : {"operation", "path"}
-        What tells its points apart: operations are those of `bench_allreduce.py`, paths those of
-        `bench_p2p.py`.
-
-    Returns
-    -------
-    list of dict
+    `kind` is "operation" for `bench_allreduce.py` and "path" for `bench_p2p.py`.
 
     Raises
     ------
@@ -122,20 +88,12 @@ def measured(runs, kind):
     return [{**run.result, "name": run.name} for run in runs]
 
 
-def bandwidths(runs, operations=None):
-    """Tabulate runs of `bench_allreduce.py`: a row for each operation and size of each run.
+def bandwidths(runs, operations=None) -> Table:
+    """Tabulate one or several runs of `bench_allreduce.py`: a row for each operation and size of each run.
 
-    Parameters
-    ----------
-    runs : Run, Recorded, or an iterable of them
-    operations : iterable of str, optional
-        Which to show; by default all that were measured.
-
-    Returns
-    -------
-    Table
-        ``seconds`` is the median over repetitions, ``seconds_low`` and ``seconds_high`` the
-        quartiles, ``seconds_least`` the least. Bandwidths are those of the median.
+    `operations` selects some; by default all that were measured are shown. ``seconds`` is the median over repetitions,
+    ``seconds_low`` and ``seconds_high`` are quartiles, ``seconds_least`` is the minimum. Bandwidths are those of the
+    median.
     """
     results, rows = measured(runs, "operation"), []
     for result in results:
@@ -183,18 +141,11 @@ def bandwidths(runs, operations=None):
     )
 
 
-def pairs(runs):
-    """Tabulate runs of `bench_p2p.py`: a row for each path between each two ranks.
+def pairs(runs) -> Table:
+    """Tabulate one or several runs of `bench_p2p.py`: a row for each path between each two ranks.
 
-    Parameters
-    ----------
-    runs : Run, Recorded, or an iterable of them
-
-    Returns
-    -------
-    Table
-        ``latency_s``: one way, of the smallest message, median; ``gb_per_s``: the highest
-        bandwidth over the sizes, of medians; ``best_bytes``: at which size that was.
+    ``latency_s`` is the one-way median of the smallest message; ``gb_per_s`` the highest median bandwidth, reached at
+    ``best_bytes``.
     """
     results, rows = measured(runs, "path"), []
     for result in results:

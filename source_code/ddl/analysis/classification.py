@@ -11,16 +11,12 @@ from ddl.errors import InputError
 __all__ = ["Report", "data_of", "report"]
 
 
-def report(runs):
+def report(runs) -> "Report":
     """Tabulate runs of ``train_text.py``, a row an arm; runs of one name are its seeds.
 
-    Returns
-    -------
-    Report
-        A pandas DataFrame with plain values, which a notebook shows rounded. ``accuracy``,
-        ``majority``, ``precision``, ``recall`` and ``f1`` are means over the seeds' test parts at
-        a threshold of a half, ``f1_tuned`` at the threshold that is best on the validation part;
-        ``f1_sd`` is a sample standard deviation, NaN for one seed.
+    ``accuracy``, ``majority``, ``precision``, ``recall`` and ``f1`` are means over the seeds' test parts at a threshold
+    of one half, ``f1_tuned`` at the threshold that is best on the validation part; ``f1_sd`` is a sample standard
+    deviation, NaN for one seed.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The time of a training step on clusters that are known from data sheets, or were published."""
+"""The time of a training step on clusters that are known from data sheets or were published."""
 
 import math
 import numbers
@@ -19,17 +19,17 @@ __all__ = ["Server", "cluster", "models", "published", "scaling", "server"]
 FUSION_BYTES = 64 * 2**20  # Horovod's default: its documentation, page Tensor Fusion
 
 
-# NCCL's own model has these. Shares of the nominal bandwidth: src/graph/topo.h (20 of an NVLink's
-# 25 GB/s, 12 of PCIe 3 x16's 15.75, 12 of 100 Gbit/s); latencies in seconds of the ring's Simple
-# protocol: src/graph/tuning.cc, hwLat, commit 01afd20. None of them is fitted to what is published.
+# NCCL's own model has these. Shares of the nominal bandwidth: src/graph/topo.h (20 of an NVLink's 25 GB/s, 12 of PCIe 3
+# x16's 15.75, 12 of 100 Gbit/s); latencies in seconds of the ring's Simple protocol: src/graph/tuning.cc, hwLat, commit
+# 01afd20. None of them is fitted to what is published.
 SHARE = {"NVLink": 20 / 25, "PCIe": 12 / 15.75, "network": 12 / 12.5}
 
 
 LATENCY_S = {"NVLink": 3.4e-6, "PCIe": 5.7e-6, "network": 9.6e-6}
 
 
-# Taken for links of which a matrix of nvidia-smi tells the kind and no rate, in GB/s per direction:
-# an NVLink of the generations 2 to 4, and PCIe 3 x16.
+# Taken for links of which a matrix of nvidia-smi tells the kind and no rate, in GB/s per direction: an NVLink of the
+# generations 2 to 4, and PCIe 3 x16.
 ASSUMED = {"NVLink": 25.0, "PCIe": pcie_gb_per_s(3, 16)}
 
 
@@ -38,37 +38,24 @@ MOST = 1e15  # of anything: far above what can be, far below what floats can't h
 
 @dataclass(frozen=True)
 class Server:
-    """What a server of a cluster is to an all-reduce.
+    """A server of a cluster, as an all-reduce sees it.
 
-    Parameters
-    ----------
-    name : str
-    gpus : int
-    gpu : str
-        Model.
-    inside, between : ddl.analysis.cost.Link
-        From a GPU to the next, and from a server to the others with all its network cards.
-    assumed : str
-        What its topology does not say, and was taken to be so.
+    `inside` is the link from a GPU to the next, `between` the one from a server to the others with all its network
+    cards.
     """
 
     name: str
     gpus: int
-    gpu: str
+    gpu: str  # model
     inside: cost.Link
     between: cost.Link
-    assumed: str = ""
+    assumed: str = ""  # what its topology does not say, and was taken to be so
 
-    def all_reduce_s(self, size_bytes, nodes, algorithm="best"):
-        """Return the seconds of an all-reduce over all GPUs of so many servers.
+    def all_reduce_s(self, size_bytes: float, nodes: int, algorithm="best"):
+        """Return the seconds of an all-reduce over all GPUs of `nodes` servers.
 
-        Parameters
-        ----------
-        size_bytes : float
-        nodes : int
-        algorithm : {"best", "ring", "hierarchical"}
-            One ring through all GPUs, or a ring inside and halving and doubling between
-            (`ddl.analysis.cost`); the best is the faster, as libraries choose by size.
+        `algorithm` is "ring", one ring through all GPUs; "hierarchical", a ring inside and halving and doubling between
+        (`ddl.analysis.cost`); or "best", the faster of the two, as libraries choose by size.
         """
         ways = {"ring": cost.ring_over_nodes, "hierarchical": cost.hierarchical}
         if algorithm not in ("best", *ways):
@@ -77,32 +64,20 @@ class Server:
         return min(ways[name](size_bytes, self.gpus, nodes, self.inside, self.between) for name in names)
 
 
-def server(topology, network=None, link_gb_per_s=None):
-    """Return what a topology is to an all-reduce.
+def server(topology, network=None, link_gb_per_s=None) -> Server:
+    """Return a topology, or what `ddl.topology.load` takes, as the `Server` that an all-reduce sees.
 
-    Between GPUs with NVLinks count all NVLinks of the GPU that has the fewest: as many rings use
-    them. Without, the slowest way from a GPU to the next one in their order counts. Of nominal
-    bandwidths as much is taken as NCCL takes (`SHARE`).
+    Between GPUs with NVLinks, all NVLinks of the GPU with the fewest count, since as many rings use them; without, the
+    slowest path from a GPU to the next. Of nominal bandwidths the shares that NCCL assumes are used (`SHARE`).
 
-    Parameters
-    ----------
-    topology : ddl.topology.Topology, str or path
-        Or what `ddl.topology.load` takes.
-    network : ddl.topology.graph.Network or str, optional
-        What joins such machines, instead of what the topology says: cards × Gbit/s of each,
-        ``"8x200"``. A matrix of nvidia-smi does not say it.
-    link_gb_per_s : float, optional
-        Of the way from a GPU to the next, per direction, instead of what the topology says. Where
-        it says only what kinds of links there are, as a matrix does, `ASSUMED` is taken.
-
-    Returns
-    -------
-    Server
+    `network` (a `Network`, or cards × Gbit/s of each as in ``"8x200"``) and `link_gb_per_s` (from a GPU to the next,
+    per direction) override what the topology says. A matrix of nvidia-smi names only the kinds of links: it needs
+    `network`, and the rates of its links are `ASSUMED`.
 
     Raises
     ------
     ValueError
-        If it has no GPU, no known way between two of them, or doesn't say its network.
+        If it has no GPU, no known path between two of them, or does not say its network.
     """
     from ddl import topology as topologies
 
@@ -144,7 +119,7 @@ def _network(text):
 
 
 def _inside(topology, names):
-    """Return the kind of links between GPUs, their GB/s, and what was taken for it unsaid."""
+    """Return the kind of links between GPUs, their GB/s, and the assumption behind it, if any."""
     if len(names) == 1:
         return "PCIe", math.inf, ""
     links = [[link for link in topology.nvlinks if name in (link.a, link.b)] for name in names]
@@ -172,13 +147,8 @@ def _models():
     return tomllib.loads((REFERENCE / "models.toml").read_text())["model"]
 
 
-def models():
-    """Tabulate the networks that `cluster` knows: parameters, and one GPU's speed with its source.
-
-    Returns
-    -------
-    Table
-    """
+def models() -> Table:
+    """Tabulate the networks that `cluster` knows: parameters, and one GPU's speed with its source."""
     rows = [
         {
             "model": name,
@@ -215,7 +185,7 @@ def _known(model):
 
 
 def _speed(model, gpu, batch):
-    """Return one GPU's images/s with a model, measured at the nearest batch."""
+    """Return one GPU's images/s with a model, measured at the nearest batch size."""
     speeds = [speed for speed in _known(model)["speed"] if speed["gpu"] in gpu]
     if not speeds:
         there = ", ".join(dict.fromkeys(speed["gpu"] for speed in _known(model)["speed"]))
@@ -226,7 +196,7 @@ def _speed(model, gpu, batch):
 
 
 def _checked(name, value, least=None):
-    """Return a number, which must be finite and above 0, or a whole one from `least` on."""
+    """Return a number if it is finite and above 0, or with `least` a whole number from there on."""
     whole = least is not None
     fits = isinstance(value, numbers.Integral if whole else numbers.Real)
     if not fits or isinstance(value, bool) or not (value >= least if whole else value > 0):
@@ -239,7 +209,7 @@ def _checked(name, value, least=None):
 
 @dataclass(frozen=True)
 class _Training:
-    """What is trained, on what kind of server."""
+    """A training on a kind of server."""
 
     server: Server
     parameters: int
@@ -250,7 +220,7 @@ class _Training:
     gradient_bytes: int
 
     def on(self, nodes, gpus, baseline=None):
-        """Predict for so many servers with so many GPUs each, which are the server's or fewer."""
+        """Predict a step on `nodes` servers with `gpus` GPUs each, at most the server's own."""
         size_bytes = self.gradient_bytes * self.parameters
         each_s = replace(self.server, gpus=gpus).all_reduce_s(size_bytes / self.all_reduces, nodes, self.algorithm)
         return Prediction(
@@ -264,7 +234,7 @@ class _Training:
         )
 
     def baseline(self, gpus, nodes):
-        """Predict what the efficiency is compared with; None: a GPU alone."""
+        """Predict a step of the baseline of the efficiency; None for a single GPU."""
         if gpus is None:
             return None
         own, most = self.server.gpus, nodes * self.server.gpus
@@ -290,7 +260,7 @@ def _training(
     network=None,
     link_gb_per_s=None,
 ):
-    """Check what is asked for, and find out what is not said of it."""
+    """Check the options and fill in those that are not given."""
     _checked("nodes", nodes, 1)
     _checked("batch", batch, 1)
     if _checked("fusion_bytes", fusion_bytes) < 1:
@@ -320,55 +290,23 @@ def _training(
     )
 
 
-def cluster(topology, nodes, model=None, batch=64, *, baseline=None, **options):
-    """Predict a step of a training with Horovod on a cluster of equal servers.
+def cluster(topology, nodes: int, model=None, batch: int = 64, *, baseline=None, **options) -> Prediction:
+    """Predict a step of training with Horovod on a cluster of equal servers, one rank a GPU.
 
-    Parameters
-    ----------
-    topology : ddl.topology.Topology, str or path
-        Of a server, with its ``[network]``.
-    nodes : int
-        Servers, with a rank a GPU.
-    model : str, optional
-        One of `models`; or say `parameters` and `images_per_s`.
-    batch : int
-        Of each GPU.
-    baseline : int, optional
-        So many GPUs, of whose predicted speed the efficiency is a share; by default one alone.
-    parameters : int, optional
-        Of a network of your own, instead of a model.
-    images_per_s : float, optional
-        Of one GPU; by default what is published of the model.
-    gradient_bytes : int
-        Of each parameter: 4 by default, 2 where gradients travel in half precision.
-    fusion_bytes : float
-        Up to so many bytes are averaged in one message; by default Horovod's 64 MiB.
-    all_reduces : int, optional
-        Messages a step, instead.
-    algorithm : {"best", "ring", "hierarchical"}
-    network, link_gb_per_s : optional
-        As for `server`.
+    `topology` is that of a server, as for `server` (so are `network` and `link_gb_per_s`), and `model` one of `models`,
+    or None with `parameters` and `images_per_s`. `batch` is each GPU's. The efficiency is relative to the predicted
+    speed of `baseline` GPUs, by default to one GPU alone.
 
-    Returns
-    -------
-    Prediction
+    Further options: `images_per_s` of one GPU (default: as published for the model); `gradient_bytes` of a parameter
+    (4, or 2 for gradients in half precision); `fusion_bytes`, the most that one message averages (Horovod's 64 MiB), or
+    `all_reduces`, the number of messages a step; `algorithm`, as for `Server.all_reduce_s`.
     """
     training = _training(topology, nodes, model, batch, **options)
     return training.on(nodes, training.server.gpus, training.baseline(baseline, nodes))
 
 
-def scaling(topology, nodes, model=None, batch=64, *, baseline=None, **options):
-    """Predict steps of 1, 2, 4 … GPUs of a server, and then of 2, 4 … servers, up to `nodes`.
-
-    Parameters
-    ----------
-    topology, nodes, model, batch, baseline, options
-        As for `cluster`.
-
-    Returns
-    -------
-    list of Prediction
-    """
+def scaling(topology, nodes, model=None, batch=64, *, baseline=None, **options) -> list[Prediction]:
+    """Predict steps on 1, 2, 4 … GPUs of a server, then on 2, 4 … servers up to `nodes`; options as for `cluster`."""
     training = _training(topology, nodes, model, batch, **options)
     base = training.baseline(baseline, nodes)
     counts = [(1, gpus) for gpus in _doubling(training.server.gpus)]
@@ -381,17 +319,12 @@ def _doubling(last):
     return [*(1 << power for power in range(last.bit_length()) if 1 << power < last), last]
 
 
-def published():
-    """Predict scaling efficiencies that others published, and compare.
+def published() -> Table:
+    """Predict published scaling efficiencies and compare, a row a figure, in percent.
 
-    Nothing is fitted to them: one GPU's speed is published, too, and links cost what NCCL's own
-    model says (`SHARE`, `LATENCY_S`). Where they used TCP, without RDMA, the model does not know
-    that sockets reach less of a fast network.
-
-    Returns
-    -------
-    Table
-        A row a published figure, in percent. ``error_points``: predicted less published.
+    ``error_points`` is predicted less published. Nothing is fitted: one GPU's speed is published, too, and links cost
+    what NCCL's own model says (`SHARE`, `LATENCY_S`). For TCP without RDMA the model does not know that sockets reach
+    less of a fast network.
     """
     said = tomllib.loads((REFERENCE / "published-scaling.toml").read_text())
     rows = []

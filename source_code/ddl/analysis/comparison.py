@@ -1,4 +1,4 @@
-"""Tables of runs: how they are shown, and the comparison with one row an arm."""
+"""The comparison of runs: a table with one row an arm."""
 
 import math
 import statistics
@@ -12,31 +12,18 @@ from ddl.errors import InputError
 __all__ = ["Comparison", "compare"]
 
 
-def compare(runs, at=None, steps=None, epochs=None):
+def compare(runs, at=None, steps=None, epochs=None) -> "Comparison":
     """Tabulate runs, one row an arm; runs with the same name are the seeds of one arm.
 
-    Parameters
-    ----------
-    runs : iterable of Run or Recorded
-        Rows come in the order in which the names first appear. Recorded runs make rows of
-        their own. A run without a result (failed, stopped) is counted in its row's note.
-    at : {None, "epochs", "steps"}
-        None compares final results. The others compare after the same number of samples seen
-        or of optimizer steps: each run's last evaluation at or before that many; the step
-        that was really used stands in the table.
-    steps, epochs : number, optional
-        How many. The default is the most that every run reached.
+    Rows are in the order in which names first appear; recorded runs make rows of their own, and a run without a result
+    (failed, stopped) is counted in its row's note. By default final results are compared; ``at="epochs"`` and
+    ``at="steps"`` compare after equally many samples or optimizer steps, at each run's last evaluation up to there.
+    `steps` or `epochs` says how many; by default the most that every run reached.
 
-    Returns
-    -------
-    Comparison
-        A pandas DataFrame with plain values, which a notebook shows rounded and labelled.
-        Accuracies are fractions; ``test_accuracy_sd`` is the sample standard deviation over
-        the `seeds` runs, NaN for one. ``ratio`` is throughput over the first arm's, NaN where
-        the hardware or ranks × threads differ. ``verdict`` compares held-out accuracy with the
-        best arm on the same data, recorded arms among themselves: the gap in points, or "no
-        difference" where the means lie no further apart than the pooled standard deviation
-        ``sqrt((s1² + s2²) / 2)``; with one seed there is no spread to judge by.
+    Accuracies are fractions; ``test_accuracy_sd`` is the sample standard deviation over the `seeds`, NaN for one.
+    ``ratio`` is throughput over the first arm's, NaN where the hardware or ranks × threads differ. ``verdict`` compares
+    held-out accuracy with the best arm on the same data (recorded arms among themselves): the gap in points, or "no
+    difference" where the means are no further apart than the pooled standard deviation ``sqrt((s1² + s2²) / 2)``.
     """
     if at not in (None, "epochs", "steps"):
         raise InputError(f"at={at!r}: compare at 'epochs', at 'steps', or leave it out for the end")
@@ -120,7 +107,7 @@ def _row(name, recorded, arm, unit, limit):
 
 
 def _point(run, unit, limit):
-    """The evaluation that counts: the end of the run, or the last one within the limit."""
+    """Return the evaluation to compare: the end of the run, or the last one within the limit."""
     if unit is None:
         result = run.result
         keys = {"step": "steps", "epoch": "epochs", "seconds": "train_seconds"}
@@ -136,7 +123,7 @@ def _point(run, unit, limit):
 
 
 def _of_job(run, key, asked):
-    """A fact from the result, or for a run without one from what was asked for."""
+    """Return a fact from the result or, for a run without one, from the job."""
     return run.result.get(key) if run.result is not None else run.job.get(asked)
 
 
@@ -193,7 +180,7 @@ def _hardware(result):
 
 
 def _same(values):
-    """The one value that all share, or all of them: an arm that is not one arm must show it."""
+    """Return the value that all share, or all values: an arm that is not one arm must show it."""
     different = list(dict.fromkeys(value for value in values if value is not None))
     if len(different) > 1:
         return " / ".join(f"{v:g}" if is_number(v) else str(v) for v in different)
@@ -209,10 +196,10 @@ class Comparison(Shown):
     """The table of `compare`, with spreads."""
 
     def readable(self):
-        """Return the table as text cells, the way that it is shown.
+        """Return the table as text cells, as it is shown.
 
-        What is the same in all rows, or said in none, is left to the caption: the table has to
-        fit beside a reader's file browser.
+        What is the same in all rows, or absent from all, is left to the caption, so that the table fits beside a
+        reader's file browser.
         """
         cells = self._cells()
         return cells[[name for name in cells if name not in self._common(cells)]]

@@ -1,14 +1,14 @@
-"""What an all-reduce costs: the alpha-beta model of several algorithms, and fitting it to points.
+"""What an all-reduce costs: the alpha-beta model of several algorithms, and fitting it to measurements.
 
-A message of n bytes takes ``alpha + beta n`` seconds: a latency, and the inverse of a bandwidth
-(Hockney 1994, "The communication challenge for MPP"). An algorithm then costs as many alphas as it
-sends messages one after another, as many betas as bytes go through one rank's link, and where it is
-asked for a gamma for each byte that a rank adds. Messages of a step are taken to travel at the same
-time, in both directions, without hindering each other.
+A message of n bytes takes ``alpha + beta n`` seconds: a latency, and the inverse of a bandwidth (Hockney 1994, "The
+communication challenge for MPP"). An algorithm then costs an alpha for each message in sequence, a beta for each byte
+through one rank's link and, optionally, a gamma for each byte that a rank adds. The messages of a step travel at the
+same time, in both directions, without hindering each other.
 
-This module imports NumPy only, so that tests of the lessons can use it wherever they run.
+This module imports only NumPy, so that the lessons' tests can use it wherever they run.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy
@@ -34,18 +34,10 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Link:
-    """What a message costs on a link: ``alpha_s + beta_s_per_byte * size``.
+    """What a message costs on a link: ``alpha_s + beta_s_per_byte * size``."""
 
-    Parameters
-    ----------
-    alpha_s : float
-        Latency in seconds.
-    beta_s_per_byte : float
-        Inverse of the bandwidth in bytes/s.
-    """
-
-    alpha_s: float
-    beta_s_per_byte: float
+    alpha_s: float  # latency in seconds
+    beta_s_per_byte: float  # inverse of the bandwidth in bytes/s
 
     def __post_init__(self):
         for name in ("alpha_s", "beta_s_per_byte"):
@@ -68,26 +60,13 @@ def _ranks(ranks):
     return int(ranks)
 
 
-def ring(size_bytes, ranks, alpha_s, beta_s_per_byte, gamma_s_per_byte=0.0):
-    """Return the seconds of a ring all-reduce: 2 (p − 1) messages of n / p bytes, one by one.
+def ring(size_bytes, ranks: int, alpha_s: float, beta_s_per_byte: float, gamma_s_per_byte: float = 0.0):
+    """Return the seconds of a ring all-reduce: 2 (p − 1) messages of n / p bytes in sequence.
 
-    ``2 (p − 1) alpha + 2 (p − 1)/p n beta + (p − 1)/p n gamma``. Patarasuk and Yuan 2009,
-    "Bandwidth optimal all-reduce algorithms for clusters of workstations": no algorithm sends
-    fewer bytes.
+    ``2 (p − 1) alpha + 2 (p − 1)/p n beta + (p − 1)/p n gamma``; no time on one rank. Patarasuk and Yuan 2009,
+    "Bandwidth optimal all-reduce algorithms for clusters of workstations": no algorithm sends fewer bytes.
 
-    Parameters
-    ----------
-    size_bytes : float or ndarray
-        n, the data of one rank.
-    ranks : int
-        p; one rank has nothing to send and takes no time.
-    alpha_s, beta_s_per_byte, gamma_s_per_byte : float
-        Latency, inverse bandwidth, time of adding up a byte.
-
-    Returns
-    -------
-    float or ndarray
-        Like `size_bytes`.
+    `size_bytes`, n, is the data of one rank, a float or an array, as is the result.
     """
     p = _ranks(ranks)
     share = (p - 1) / p * size_bytes
@@ -95,14 +74,11 @@ def ring(size_bytes, ranks, alpha_s, beta_s_per_byte, gamma_s_per_byte=0.0):
 
 
 def recursive_doubling(size_bytes, ranks, alpha_s, beta_s_per_byte, gamma_s_per_byte=0.0):
-    """Return the seconds of recursive doubling: in each of lg p steps, all n bytes with a partner.
+    """Return the seconds of recursive doubling: in each of lg p steps, all n bytes with a partner; as for `ring`.
 
-    ``lg p (alpha + n beta + n gamma)``. Thakur, Rabenseifner and Gropp 2005, "Optimization of
-    collective communication operations in MPICH", on all-reduce. Where p is no power of two, some
-    ranks first hand their data to another and get the result at the end: two messages and one
-    addition more, around the steps of the largest power of two below p (ibid.).
-
-    Parameters and returned value as for `ring`.
+    ``lg p (alpha + n beta + n gamma)``. Thakur, Rabenseifner and Gropp 2005, "Optimization of collective communication
+    operations in MPICH", on all-reduce. If p is not a power of two, some ranks first hand their data to another and get
+    the result at the end: two messages and one addition around the steps of the largest power of two below p (ibid.).
     """
     p = _ranks(ranks)
     steps = p.bit_length() - 1
@@ -112,13 +88,10 @@ def recursive_doubling(size_bytes, ranks, alpha_s, beta_s_per_byte, gamma_s_per_
 
 
 def halving_doubling(size_bytes, ranks, alpha_s, beta_s_per_byte, gamma_s_per_byte=0.0):
-    """Return the seconds of Rabenseifner's algorithm: recursive halving, then doubling.
+    """Return the seconds of Rabenseifner's algorithm: recursive halving, then doubling; as for `ring`.
 
-    ``2 lg p alpha + 2 (p − 1)/p n beta + (p − 1)/p n gamma``: as few bytes as a ring, in fewer
-    messages. Thakur, Rabenseifner and Gropp 2005, on all-reduce. Where p is no power of two, as
-    for `recursive_doubling`.
-
-    Parameters and returned value as for `ring`.
+    ``2 lg p alpha + 2 (p − 1)/p n beta + (p − 1)/p n gamma``: as few bytes as a ring, in fewer messages. Thakur,
+    Rabenseifner and Gropp 2005, on all-reduce. If p is not a power of two, as for `recursive_doubling`.
     """
     p = _ranks(ranks)
     steps = p.bit_length() - 1
@@ -130,12 +103,10 @@ def halving_doubling(size_bytes, ranks, alpha_s, beta_s_per_byte, gamma_s_per_by
 
 
 def tree(size_bytes, ranks, alpha_s, beta_s_per_byte, gamma_s_per_byte=0.0):
-    """Return the seconds of a binomial tree: all add up towards rank 0, which sends the sum back.
+    """Return the seconds of a binomial tree: all add up towards rank 0, which sends the sum back; as for `ring`.
 
-    ``2 ⌈lg p⌉ (alpha + n beta) + ⌈lg p⌉ n gamma``, not cut into pieces that could follow each other
-    through the tree. Thakur, Rabenseifner and Gropp 2005, on reduce and on broadcast.
-
-    Parameters and returned value as for `ring`.
+    ``2 ⌈lg p⌉ (alpha + n beta) + ⌈lg p⌉ n gamma``, without pipelining. Thakur, Rabenseifner and Gropp 2005, on reduce
+    and on broadcast.
     """
     depth = (_ranks(ranks) - 1).bit_length()
     return depth * (2 * alpha_s + size_bytes * (2 * beta_s_per_byte + gamma_s_per_byte))
@@ -155,19 +126,8 @@ def _algorithm(name):
     return ALGORITHMS[name]
 
 
-def terms(algorithm, ranks):
-    """Return how many alphas an algorithm costs, and how many betas for each byte of the data.
-
-    Parameters
-    ----------
-    algorithm : str
-        One of `ALGORITHMS`.
-    ranks : int
-
-    Returns
-    -------
-    messages, bytes_sent_per_byte : float
-    """
+def terms(algorithm: str, ranks: int):
+    """Return how many messages an algorithm sends in sequence, and how many bytes per byte of data."""
     seconds = _algorithm(algorithm)
     return float(seconds(0, ranks, 1.0, 0.0)), float(seconds(1, ranks, 0.0, 1.0))
 
@@ -175,23 +135,14 @@ def terms(algorithm, ranks):
 # ---------------------------------------------------------------- nodes
 
 
-def ring_over_nodes(size_bytes, ranks_per_node, nodes, inside, between):
+def ring_over_nodes(size_bytes: float, ranks_per_node: int, nodes: int, inside: Link, between: Link) -> float:
     """Return the seconds of one ring through all ranks of all nodes, in the nodes' order.
 
-    A ring is as fast as its slowest link, and of its 2 (p − 1) messages 2 (nodes − 1) wait for a
-    network: the count of NCCL's own tuning model (src/graph/tuning.cc, `ncclTopoTuneModel`).
+    A ring is as fast as its slowest link, and 2 (nodes − 1) of its 2 (p − 1) messages wait for a network, as NCCL's own
+    tuning model counts (src/graph/tuning.cc, `ncclTopoTuneModel`).
 
-    Parameters
-    ----------
-    size_bytes : float
-    ranks_per_node, nodes : int
-    inside, between : Link
-        Between neighbours in a node, and between nodes: there of all network cards of a node
-        together, which as many rings side by side keep busy.
-
-    Returns
-    -------
-    float
+    `inside` is the link between neighbours in a node; `between` that between nodes, with all network cards of a node
+    together, which as many parallel rings keep busy.
     """
     p = _ranks(ranks_per_node) * _ranks(nodes)
     far = 2 * (nodes - 1)
@@ -202,28 +153,23 @@ def ring_over_nodes(size_bytes, ranks_per_node, nodes, inside, between):
     return near * inside.alpha_s + far * between.alpha_s + 2 * (p - 1) / p * size_bytes * slowest
 
 
-def hierarchical(size_bytes, ranks_per_node, nodes, inside, between, algorithm="halving and doubling"):
-    """Return the seconds of an all-reduce in three steps: inside nodes, between them, inside.
+def hierarchical(
+    size_bytes: float,
+    ranks_per_node: int,
+    nodes: int,
+    inside: Link,
+    between: Link,
+    algorithm: str = "halving and doubling",
+) -> float:
+    """Return the seconds of an all-reduce in three steps: inside nodes, between them, inside again.
 
-    Each node's ranks add up so that each has one piece of the sum (reduce-scatter), the pieces are
-    all-reduced between nodes at the same time, through the network cards that the ranks share, and
-    gathered inside. The first and third step together cost what a ring does, so that
-    ``ring(inside) + algorithm(between)``. Goyal et al. 2017, "Accurate, large minibatch SGD",
-    section 4, does so with halving and doubling between nodes; trees that both send all the time,
-    as NCCL's since 2.4, cost nearly the same.
+    The ranks of a node add up so that each holds one piece of the sum (reduce-scatter); the pieces are all-reduced
+    between nodes at the same time, through the network cards that the ranks share, and gathered inside. The first and
+    the third step together cost a ring's time: ``ring(inside) + algorithm(between)``. Goyal et al. 2017, "Accurate,
+    large minibatch SGD", section 4, uses halving and doubling between nodes; NCCL's double trees (since 2.4) cost
+    nearly the same.
 
-    Parameters
-    ----------
-    size_bytes : float
-    ranks_per_node, nodes : int
-    inside, between : Link
-        As for `ring_over_nodes`.
-    algorithm : str
-        Between nodes: one of `ALGORITHMS`.
-
-    Returns
-    -------
-    float
+    `inside` and `between` as for `ring_over_nodes`.
     """
     return ring(size_bytes, ranks_per_node, inside.alpha_s, inside.beta_s_per_byte) + _algorithm(algorithm)(
         size_bytes, nodes, between.alpha_s, between.beta_s_per_byte
@@ -235,27 +181,17 @@ def hierarchical(size_bytes, ranks_per_node, nodes, inside, between, algorithm="
 
 @dataclass(frozen=True)
 class Fit:
-    """Latency and inverse bandwidth that make an algorithm cost what was measured.
-
-    Parameters
-    ----------
-    algorithm : str
-    ranks : tuple of int
-        Of each point.
-    size_bytes, seconds : tuple of float
-        The points.
-    alpha_s, beta_s_per_byte : float
-    """
+    """Latency and inverse bandwidth with which an algorithm costs what was measured at some points."""
 
     algorithm: str
-    ranks: tuple[int, ...]
+    ranks: tuple[int, ...]  # of each point
     size_bytes: tuple[float, ...]
     seconds: tuple[float, ...]
     alpha_s: float
     beta_s_per_byte: float
 
     def __call__(self, size_bytes, ranks=None):
-        """Return the seconds of an all-reduce of so many bytes, by default on as many ranks."""
+        """Return the seconds of an all-reduce, by default on as many ranks as were measured."""
         if ranks is None:
             if len(set(self.ranks)) > 1:
                 raise InputError(
@@ -272,7 +208,7 @@ class Fit:
 
     @property
     def residuals(self):
-        """Relative error of each point: the fit's time over the measured one, minus 1."""
+        """Relative error of each point: fitted over measured time, minus 1."""
         return tuple(
             float(self(size, ranks) / taken - 1)
             for size, ranks, taken in zip(self.size_bytes, self.ranks, self.seconds, strict=True)
@@ -292,32 +228,20 @@ class Fit:
         )
 
 
-def fit(points, ranks, algorithm="ring"):
-    """Fit alpha and beta of an algorithm to measured all-reduces.
+def fit(points, ranks, algorithm: str = "ring") -> Fit:
+    """Fit alpha and beta of one of `ALGORITHMS` to measured all-reduces.
 
-    Least squares of the relative errors (by absolute ones the largest message alone would decide),
-    with neither alpha nor beta below 0. From five points on those that lie far off weigh less: after
-    each solution a point gets the weight of Huber 1964, "Robust estimation of a location
-    parameter", by its distance in units of the typical one, and the fit is made again.
+    Least squares of the relative errors (with absolute errors the largest message would decide alone), with neither
+    alpha nor beta below 0. From five points on, outliers weigh less: the fit is repeated with the weights of Huber
+    1964, "Robust estimation of a location parameter", by each point's error in units of the typical one.
 
-    Parameters
-    ----------
-    points : sequence of (float, float)
-        Bytes of the data of a rank, and seconds of an all-reduce of it.
-    ranks : int or sequence of int
-        How many took part, in all points or in each: two or more.
-    algorithm : str
-        One of `ALGORITHMS`. At one number of ranks all are the same straight line, and which it was
-        cannot be told; points of several numbers tell (`fits`).
-
-    Returns
-    -------
-    Fit
+    `points` are (bytes of a rank's data, seconds); `ranks`, two or more, is the same for all points or a sequence. With
+    only one number of ranks all algorithms are the same straight line; several numbers tell them apart (`fits`).
 
     Raises
     ------
     ValueError
-        If there are fewer than two different points, or what is not a time or a size.
+        If there are fewer than two different points, or one is not a size and a time.
     """
     size_bytes, seconds = (
         (numpy.array(column, float) for column in zip(*points)) if len(points) else (numpy.array([]),) * 2
@@ -347,40 +271,20 @@ HUBER = 1.345  # in units of the typical error: Huber's own constant
 
 
 def fits(points, ranks):
-    """Fit every algorithm, and return the fits, the best one first.
-
-    Parameters
-    ----------
-    points, ranks
-        As for `fit`.
-
-    Returns
-    -------
-    list of Fit
-        By their median relative error. At one number of ranks all have the same.
-    """
+    """Fit every algorithm, as `fit` does; return the fits by their median relative error, the best first."""
     # Rounded, so that lines which are the same stay in the order of `ALGORITHMS`.
     every = (fit(points, ranks, name) for name in ALGORITHMS)
     return sorted(every, key=lambda one: round(one.error, 6))
 
 
-def line(size_bytes, seconds):
-    """Fit ``seconds = alpha + beta × bytes`` by least squares of relative errors, none below 0.
-
-    Parameters
-    ----------
-    size_bytes, seconds : sequence of float
-
-    Returns
-    -------
-    alpha_s, beta_s_per_byte : float
-    """
+def line(size_bytes: Sequence[float], seconds: Sequence[float]):
+    """Fit ``seconds = alpha + beta × bytes`` by least squares of relative errors, neither below 0."""
     columns = numpy.stack([numpy.ones(len(seconds)), numpy.asarray(size_bytes, float)], axis=1)
     return tuple(_positive(columns, numpy.asarray(seconds, float), 1.0).tolist())
 
 
 def _positive(columns, seconds, weights):
-    """Solve for two factors, 0 or above, that make the columns' sum the seconds."""
+    """Solve for two factors, 0 or above, with which the columns add up to the seconds."""
     root = numpy.sqrt(weights) * numpy.ones(len(seconds))
     scaled = columns * (root / seconds)[:, None]
     both, *_ = numpy.linalg.lstsq(scaled, root, rcond=None)

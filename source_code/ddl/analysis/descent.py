@@ -1,13 +1,12 @@
-"""Gradient descent on a model of one weight, ``prediction = m * x``, where all can be computed.
+"""Gradient descent on a model of one weight, ``prediction = m * x``, for which everything can be computed.
 
-A data set is a sequence of points ``(x, y)``, and its loss is the mean squared error. One step
-with the points of a batch is ``m - lr * gradient``, a straight line in `m`:
+A data set is a sequence of points ``(x, y)``, and its loss is the mean squared error. One step with a batch is ``m - lr
+* gradient``, a straight line in `m`:
 
     m  →  (1 - 2 lr mean(x²)) m + 2 lr mean(x y)
 
-So is a pass over all batches, with the product of those factors as its slope. Whether training
-diverges depends on that product alone, which contains no `y`; where it settles is the line's
-fixed point, which does.
+So is a pass over all batches, its slope the product of those factors. Whether training diverges depends on that product
+alone, which contains no `y`; where it settles is the line's fixed point, which does.
 """
 
 from dataclasses import dataclass
@@ -44,27 +43,16 @@ NEAR = 0.05  # so far from the best weight still counts as converged
 
 
 def _columns(data):
-    """The x and the y of a data set, as two float arrays."""
+    """Return the x and the y of a data set, as two float arrays."""
     points = numpy.asarray(data, float)
     if points.ndim != 2 or points.shape[1] != 2 or not len(points):
         raise InputError(f"a data set is one or more points (x, y), not {data!r}")
     return points.T
 
 
-def generated(count, noise=1.5, seed=0):
-    """Make points around the line ``y = x``.
-
-    Parameters
-    ----------
-    count : int
-    noise : float
-        Standard deviation of `y` around the line.
-    seed : int
-
-    Returns
-    -------
-    ndarray of float, shape (count, 2)
-        `x` lies between 1 and 4.
+def generated(count: int, noise: float = 1.5, seed: int = 0):
+    """Make points around the line ``y = x``, with x from 1 to 4: float, shape (count, 2); `noise` is y's standard
+    deviation.
     """
     random = numpy.random.default_rng(seed)
     x = random.uniform(1, 4, count)
@@ -88,7 +76,7 @@ def loss(m, data):
 
 
 def gradients(m, data):
-    """Return the gradient of each point's squared error, an array of one number a point."""
+    """Return the gradient of each point's squared error, an array with one number per point."""
     x, y = _columns(data)
     return 2 * x * (m * x - y)
 
@@ -107,22 +95,11 @@ def best_weight(data):
 # ---------------------------------------------------------------- training
 
 
-def descend(m, lr, batches, iterations):
-    """Train, a batch an iteration, from the first again after the last.
+def descend(m: float, lr: float, batches, iterations: int):
+    """Train from the weight `m`, a batch an iteration, starting over after the last batch.
 
-    Parameters
-    ----------
-    m : float
-        The weight to begin with.
-    lr : float
-    batches : sequence of data sets
-    iterations : int
-
-    Returns
-    -------
-    ndarray of float, shape (iterations + 1,)
-        The weight before the first iteration and after each. A training that diverges ends in
-        infinities or NaN.
+    Returns the weight before the first iteration and after each: float, shape (iterations + 1,). If training diverges
+    they end in infinities or NaN.
     """
     weights = [float(m)]
     with numpy.errstate(over="ignore", invalid="ignore"):
@@ -133,29 +110,23 @@ def descend(m, lr, batches, iterations):
 
 
 def _lines(lr, batches):
-    """Slope and offset of each batch's step, which is a straight line in the weight."""
+    """Return slope and offset of each batch's step, a straight line in the weight."""
     means = [(numpy.mean(x * x), numpy.mean(x * y)) for x, y in map(_columns, batches)]
     return [(1 - 2 * lr * xx, 2 * lr * xy) for xx, xy in means]
 
 
 def pass_factor(lr, batches):
-    """Return what a pass over all batches multiplies the distance from its fixed point by.
+    """Return the factor by which a pass over all batches multiplies the distance from its fixed point.
 
-    The product of ``1 - 2 lr mean(x²)`` over the batches. Training diverges where its absolute
-    value is over 1.
+    The product of ``1 - 2 lr mean(x²)`` over the batches. Training diverges if its absolute value is above 1.
     """
     return float(numpy.prod([slope for slope, _ in _lines(lr, batches)]))
 
 
 def cycle(lr, batches):
-    """Return the weights that training settles on.
+    """Return the limit cycle of training: the weight after each batch of a pass, float, shape (len(batches),).
 
-    Returns
-    -------
-    ndarray of float, shape (len(batches),)
-        The weight after each batch of a pass, the same in every pass: a limit cycle. Where
-        training diverges this is the cycle that it runs away from. NaN where there is none,
-        because a pass neither shrinks nor grows (``pass_factor`` is 1).
+    If training diverges, it runs away from this cycle. NaN if a pass neither shrinks nor grows (`pass_factor` is 1).
     """
     lines = _lines(lr, batches)
     slope, offset = 1.0, 0.0
@@ -170,9 +141,9 @@ def cycle(lr, batches):
 
 
 def outcome(lr, batches, near=NEAR):
-    """Say where training ends: "converges", "settles aside" or "diverges".
+    """Return how training ends: "converges", "settles aside" or "diverges".
 
-    It converges where no weight of its limit cycle is farther than `near` from the best one.
+    It converges if no weight of its limit cycle is farther than `near` from the best one.
     """
     if not abs(pass_factor(lr, batches)) < 1:
         return "diverges"
@@ -192,26 +163,11 @@ def rate_limit(data):
 # ---------------------------------------------------------------- noise
 
 
-def batch_gradients(m, data, size, draws, seed=0, replace=True):
-    """Return the gradients of randomly drawn batches.
+def batch_gradients(m: float, data, size: int, draws: int, seed: int = 0, replace: bool = True):
+    """Return the gradients of `draws` randomly drawn batches of `size` points: float, shape (draws,).
 
-    Parameters
-    ----------
-    m : float
-    data : sequence of points
-    size : int
-        Points in a batch; without replacement not more than there are.
-    draws : int
-        Number of batches.
-    seed : int
-    replace : bool
-        Whether a point can be in a batch twice.
-
-    Returns
-    -------
-    ndarray of float, shape (draws,)
-        Their standard deviation is ``s / sqrt(size)``, with `s` that of the points' gradients;
-        without replacement it is smaller by ``sqrt((n - size) / (n - 1))``.
+    Their standard deviation is ``s / sqrt(size)``, with `s` that of the points' gradients; without replacement it is
+    smaller by ``sqrt((n - size) / (n - 1))``, and a batch has at most all n points.
     """
     each = gradients(m, data)
     random = numpy.random.default_rng(seed)
@@ -226,31 +182,18 @@ def batch_gradients(m, data, size, draws, seed=0, replace=True):
 def noise_scale(m, data):
     """Return the gradient noise scale: the points' variance over the squared gradient.
 
-    McCandlish et al. 2018, "An Empirical Model of Large-Batch Training", equation 2.9. With one
-    weight, as here, the curvature cancels, and it is exact.
+    McCandlish et al. 2018, "An Empirical Model of Large-Batch Training", equation 2.9. It is exact here: with one
+    weight the curvature cancels.
     """
     each = gradients(m, data)
     return float(each.var() / each.mean() ** 2)
 
 
-def best_rate(m, data, size, draws=20_000, seed=0):
-    """Return the learning rate whose one step from `m` lowers the loss most, on average: tried.
+def best_rate(m: float, data, size: int, draws: int = 20_000, seed: int = 0) -> float:
+    """Return the learning rate whose one step from `m` lowers the loss most on average, over `draws` random batches.
 
-    Parameters
-    ----------
-    m : float
-    data : sequence of points
-    size : int
-        Points in a batch, drawn with replacement.
-    draws : int
-        Batches for the average.
-    seed : int
-
-    Returns
-    -------
-    float
-        One of 401 rates from 0 to `rate_limit`. Equation 2.6 of McCandlish et al. 2018 says
-        ``(rate_limit / 2) / (1 + noise_scale / size)``.
+    One of 401 rates from 0 to `rate_limit`. Equation 2.6 of McCandlish et al. 2018 predicts ``(rate_limit / 2) / (1 +
+    noise_scale / size)``.
     """
     steps = batch_gradients(m, data, size, draws, seed)
     rates = numpy.linspace(0, rate_limit(data), 401)
@@ -265,39 +208,16 @@ def best_rate(m, data, size, draws=20_000, seed=0):
 
 @dataclass(frozen=True)
 class Exchange:
-    """One step of data-parallel training.
+    """One step of data-parallel training."""
 
-    Attributes
-    ----------
-    m : float
-        The weight before the step, the same on all workers.
-    gradients : tuple of float
-        Each worker's own.
-    average : float
-        Their mean: every worker counts the same, as in Horovod.
-    after : float
-        The weight after the step, again the same on all workers.
-    """
-
-    m: float
-    gradients: tuple
-    average: float
-    after: float
+    m: float  # the weight before the step, the same on all workers
+    gradients: tuple  # each worker's own
+    average: float  # their mean: every worker counts the same, as in Horovod
+    after: float  # the weight after the step, again the same on all workers
 
 
-def exchange(m, lr, batches):
-    """Let one worker for each batch compute its gradient, average them, and take the step.
-
-    Parameters
-    ----------
-    m, lr : float
-    batches : sequence of data sets
-        One for each worker.
-
-    Returns
-    -------
-    Exchange
-    """
+def exchange(m: float, lr: float, batches) -> Exchange:
+    """Take one data-parallel step: one worker per batch computes its gradient, and the average is applied."""
     own = tuple(gradient(m, batch) for batch in batches)
     average = sum(own) / len(own)
     return Exchange(m, own, average, m - lr * average)

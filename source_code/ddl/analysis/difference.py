@@ -1,4 +1,4 @@
-"""What one script has that another has not: the lines that a way of training really needs."""
+"""What one script has that another has not: the lines that a strategy really needs."""
 
 import ast
 import difflib
@@ -25,36 +25,18 @@ STYLE = """<style>
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a comparison.
-
-    Parameters
-    ----------
-    kind : {"added", "removed", "same", "gap"}
-        A gap stands for the lines between two changes that are the same in both files.
-    number : int or None
-        Line of the second file, or of the first for a removed one.
-    text : str
-    """
+    """A line of a comparison; a "gap" stands for the lines between two changes, the same in both files."""
 
     kind: str
-    number: int | None
+    number: int | None  # line of the second file, or of the first for a removed one
     text: str
 
 
 @dataclass(frozen=True)
 class Difference:
-    """How a script becomes another one.
+    """How one script becomes another.
 
-    Parameters
-    ----------
-    first, second : str
-        Names of the two files.
-    lines : tuple of Line
-
-    Notes
-    -----
-    Docstrings and empty lines are left out, and a line that has only moved to the right, into a
-    scope, is the same line.
+    Docstrings and empty lines are left out; a line that is only indented further, into a scope, is the same line.
     """
 
     first: str
@@ -97,17 +79,8 @@ def _text(line):
     return f"{number} {SIGNS[line.kind]} {line.text}".rstrip()
 
 
-def difference(first, second):
-    """Compare two scripts line by line.
-
-    Parameters
-    ----------
-    first, second : str or Path
-        Paths, or names of the course's own scripts, such as ``"strategies/single.py"``.
-
-    Returns
-    -------
-    Difference
+def difference(first: str | Path, second: str | Path) -> Difference:
+    """Compare two scripts line by line: paths, or names of the course's own, such as ``"strategies/single.py"``.
 
     Raises
     ------
@@ -135,12 +108,12 @@ def difference(first, second):
 
 
 def _short(script):
-    """The file's name with its folder's: enough to tell it from the other."""
+    """Return the file's name with its folder's, enough to tell it from the other."""
     return "/".join(Path(script).parts[-2:])
 
 
 def _lines(path):
-    """Number and text of each line with code or a comment; docstrings say what, not how."""
+    """Return number and text of each line with code or a comment, without docstrings."""
     source = Path(path).read_text()
     silent = set()
     for node in ast.walk(ast.parse(source)):

@@ -1,7 +1,7 @@
 """How well a training uses several workers, and where its time goes: tables from run records.
 
-Everything here is computed from what runs recorded: of `train_cifar.py` and others how many samples
-they processed in a second, of `step_times.py` how long each part of a step took.
+`train_cifar.py` and others record how many samples they processed in a second, `step_times.py` how long each part of a
+step took.
 """
 
 import json
@@ -32,19 +32,8 @@ __all__ = [
 # ---------------------------------------------------------------- counting right
 
 
-def samples_processed(samples, per_rank_batch, ranks):
-    """Count the samples that an epoch of whole steps really processes.
-
-    Parameters
-    ----------
-    samples : int
-        In the training set.
-    per_rank_batch, ranks : int
-
-    Returns
-    -------
-    int
-        ``per_rank_batch * ranks`` times the number of whole steps.
+def samples_processed(samples: int, per_rank_batch: int, ranks: int) -> int:
+    """Return how many of a training set's samples an epoch of whole steps really processes.
 
     Raises
     ------
@@ -65,25 +54,20 @@ def samples_processed(samples, per_rank_batch, ranks):
 
 
 def efficiency(samples_per_s, ranks, samples_per_s_of_one):
-    """Return the scaling efficiency: throughput of N ranks over N times that of one.
+    """Return the scaling efficiency: throughput of N ranks over N times that of one; 1 is perfect.
 
-    1 is perfect. It is the same for strong and for weak scaling: what differs is which of the two
-    batch sizes, the global or each rank's own, stays the same as ranks are added.
+    It is the same for strong and weak scaling. These differ in which batch size stays the same as ranks are added: the
+    global one or each rank's own.
     """
     return samples_per_s / (ranks * samples_per_s_of_one)
 
 
-def published():
-    """Tabulate a published course's scaling efficiencies, as stated and with samples counted right.
+def published() -> Table:
+    """Tabulate a published course's scaling efficiencies in percent, as stated and with samples counted right.
 
-    Its throughput is that of all samples of the data set, though an epoch of whole steps processes
-    fewer, and of several ranks' larger steps fewer still. ``computed_percent`` repeats the
-    correction from the throughputs, where what was run is known (NaN elsewhere).
-
-    Returns
-    -------
-    Table
-        A row a published figure; percentages.
+    Its throughput counts all samples of the data set, though an epoch of whole steps processes fewer, and with several
+    ranks' larger steps fewer still. ``computed_percent`` repeats the correction from the throughputs where the run is
+    known (NaN elsewhere).
     """
     path = reference_dir() / "published-efficiency.jsonl"
     rows = []
@@ -101,7 +85,7 @@ def published():
 
 
 def _corrected(row):
-    """Return a published efficiency with whole steps counted, or NaN where it is not known how."""
+    """Return a published efficiency with whole steps counted, or NaN where the run is not known."""
     if not row["ranks"]:
         return math.nan
     many, one = (
@@ -113,23 +97,15 @@ def _corrected(row):
 # ---------------------------------------------------------------- scaling
 
 
-def scaling(runs, kind="strong"):
-    """Tabulate how throughput grows with ranks.
+def scaling(runs, kind="strong") -> Table:
+    """Tabulate how throughput grows with ranks, for runs of one training on one kind of machine.
 
-    Parameters
-    ----------
-    runs : iterable of Run or Recorded
-        Of one training on one kind of machine; runs of the same ranks and threads are repetitions,
-        of which the median counts. One rank has to be among them.
-    kind : {"strong", "weak"}
-        Strong: the global batch is the same in all runs, and ranks share it. Weak: each rank's own.
+    Of runs with the same ranks and threads the median counts; one rank has to be among them. In "strong" scaling all
+    runs have the same global batch, in "weak" scaling the same batch on each rank.
 
-    Returns
-    -------
-    Table
-        ``speedup``: images/s over those of one rank with as many threads. ``efficiency``: that over
-        the number of ranks (`efficiency`). ``equal_hardware``: images/s over those of one rank that
-        has all the cores of the row (ranks × threads); NaN where no such run is there.
+    ``speedup`` is images/s over those of one rank with as many threads, and ``efficiency`` that over the number of
+    ranks. ``equal_hardware`` is images/s over those of one rank with all the row's cores (ranks × threads); NaN if no
+    such run is there.
 
     Raises
     ------
@@ -229,14 +205,11 @@ def _machine(result):
 # ---------------------------------------------------------------- the parts of a step
 
 
-def step_parts(runs):
+def step_parts(runs) -> Table:
     """Tabulate where the time of a step goes: a row for each model of each run of `step_times.py`.
 
-    Returns
-    -------
-    Table
-        Medians in milliseconds; ``step_ms`` is the median of whole steps, with its quartiles, from
-        which the sum of the parts' medians may differ a little.
+    Medians in milliseconds; ``step_ms`` is that of whole steps, with its quartiles, and may differ a little from the
+    sum of the parts' medians.
     """
     rows = [
         {
@@ -268,15 +241,11 @@ def step_parts(runs):
     return Table.of(rows, labels, "Medians over steps. Waiting: for the slowest rank.")
 
 
-def start_times(runs):
+def start_times(runs) -> Table:
     """Tabulate what happens before the first step of runs of `step_times.py`, in seconds.
 
-    Returns
-    -------
-    Table
-        ``launch_s``: until rank 0's process is there; ``import_s``: until it has TensorFlow and
-        Horovod; ``init_s``: until the ranks have found each other; ``first_step_s``: until the
-        first model is built and has taken a step.
+    ``launch_s`` lasts until rank 0's process exists, ``import_s`` until it has TensorFlow and Horovod, ``init_s`` until
+    the ranks have found each other, ``first_step_s`` until the first model is built and has taken a step.
     """
     rows = []
     for result in _measured(runs):
@@ -304,21 +273,11 @@ def _measured(runs):
     return results
 
 
-def tuning(runs, width=None):
-    """Compare ways of communicating: runs of `step_times.py` that differ in nothing else.
+def tuning(runs, width=None) -> Table:
+    """Compare runs of `step_times.py` that differ only in how they communicate with the first of them.
 
-    Parameters
-    ----------
-    runs : iterable of Run
-        The first is what the others are compared with.
-    width : int, optional
-        Of which model; by default the last.
-
-    Returns
-    -------
-    Table
-        ``ratio``: images/s over the first run's. ``verdict`` calls a difference none where the
-        quartiles of the time of one image overlap.
+    `width` selects the model, by default the last. ``ratio`` is images/s over the first run's. ``verdict`` is "no
+    difference" where the quartiles of the time per image overlap.
 
     Raises
     ------
@@ -402,30 +361,17 @@ def _size(result, width):
 class Payoff:
     """Measured and predicted time of a step over the size of the model.
 
-    Parameters
-    ----------
-    ranks : int
-        Of the second run; the first has one.
-    bytes : tuple of int
-        Of the gradient, growing.
-    one_s, many_s : tuple of float
-        Measured median time of a step of the whole global batch, on one rank and on `ranks`.
-    work_s : tuple of float
-        One rank's part of the batch, measured on one rank alone: input, computation and update.
-    communication_s : tuple of float
-        Measured on `ranks`, without waiting.
-    fitted : tuple of bool
-        Which sizes `alpha_s` and `beta_s_per_byte` are fitted to; the others test the prediction.
-    alpha_s, beta_s_per_byte : float
-        Of the communication: time of an all-reduce = alpha + beta × bytes.
+    An all-reduce takes `alpha_s` + `beta_s_per_byte` × bytes, fitted to the sizes that are `fitted`; the others test
+    the prediction. `one_s` and `many_s` are measured median times of a step of the whole global batch, on one rank and
+    on `ranks`.
     """
 
-    ranks: int
-    bytes: tuple[int, ...]
+    ranks: int  # of the second run; the first has one
+    bytes: tuple[int, ...]  # of the gradient, growing
     one_s: tuple[float, ...]
     many_s: tuple[float, ...]
-    work_s: tuple[float, ...]
-    communication_s: tuple[float, ...]
+    work_s: tuple[float, ...]  # one rank's part of the batch, measured on one rank alone: input, computation and update
+    communication_s: tuple[float, ...]  # measured on `ranks`, without waiting
     fitted: tuple[bool, ...]
     alpha_s: float
     beta_s_per_byte: float
@@ -475,23 +421,15 @@ class Payoff:
         )
 
 
-def payoff(one, many):
-    """Find from which size of the model on several ranks are faster than one, and predict it.
+def payoff(one, many) -> Payoff:
+    """Find the model size from which several ranks are faster than one, and predict it.
 
-    Of every second size, from the smallest, the measured communication is fitted by least squares
-    with alpha + beta × bytes; with what one rank alone needs for its part of the batch this
-    predicts a step of all ranks. The sizes between test it. What it leaves out: waiting for the
-    slowest rank, and that ranks share a machine's memory.
+    `one` and `many` are runs of `step_times.py` with the same widths, global batch and threads per rank, on one rank
+    with ``part`` set to the number of ranks of the other.
 
-    Parameters
-    ----------
-    one, many : Run
-        Of `step_times.py` with the same widths, global batch and threads per rank, on one rank and
-        on several, the first with ``part`` equal to the number of the others.
-
-    Returns
-    -------
-    Payoff
+    ``alpha + beta × bytes`` is fitted by least squares to the measured communication of every second size, from the
+    smallest; with the time that one rank alone needs for its part of the batch this predicts a step of all ranks. The
+    sizes between test it. Waiting for the slowest rank and sharing a machine's memory are left out.
 
     Raises
     ------
@@ -534,7 +472,7 @@ def payoff(one, many):
 
 
 def _crossing(sizes, one, many):
-    """Return the size from which on `many` stays below `one`, between sizes on a log scale."""
+    """Return the size from which `many` stays below `one`, interpolated on a log scale; None if never."""
     gain = numpy.log(numpy.array(one) / numpy.array(many))
     if gain[-1] <= 0:
         return None

@@ -9,20 +9,12 @@ from ddl.training.bench import FLAT, VARIANTS
 __all__ = ["variants"]
 
 
-def variants(run):
-    """Return a table of one run of ``hierarchical_allreduce.py``: a row a size and variant.
+def variants(run) -> Table:
+    """Tabulate a run of ``hierarchical_allreduce.py``: a row for each size and variant.
 
-    Parameters
-    ----------
-    run : Run or Recorded
-
-    Returns
-    -------
-    Table
-        Columns: size_bytes, variant, milliseconds (median), spread, faster (than Horovod's own ring
-        in the same turn: median), faster_spread, verdict ("faster" or "slower" where both quartiles
-        say so, else "no difference"), counted_mb and expected_mb (from one host to the
-        other, an all-reduce), repeats.
+    ``faster`` is relative to Horovod's own ring in the same turn (median); ``verdict`` is "faster" or "slower" where
+    both quartiles agree, else "no difference"; ``counted_mb`` and ``expected_mb`` travel from one host to the other in
+    an all-reduce.
     """
     result = run.result
     rows = [

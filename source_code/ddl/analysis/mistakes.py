@@ -1,17 +1,16 @@
 """What each rank of a training saw, and which mistakes in the script it gives away.
 
-In `bug_hunt.py` every rank writes ``witness-<k>.jsonl`` (`ddl.training.witness`): a line as it begins, one a
-step, one at the end. `witnesses` gathers them as plain dictionaries and lists, one a rank::
+In `bug_hunt.py` every rank writes ``witness-<k>.jsonl`` (`ddl.training.witness`): a line as it begins, one a step, one
+at the end. `witnesses` gathers them as plain dictionaries and lists, one a rank::
 
     {"rank": 0, "ranks": 2, "batch": 32, "rate_of_one_rank": 0.05, "weights": "1a2b3c4d",
      "steps": [{"step": 1, "samples": [5, 17, …], "rate": 0.1, "update": "…", "weights": "…"},
                …],
      "samples_counted": 640, "seconds": 0.4, "images_per_s": 3200.0, "wrote": "weights.npz"}
 
-``weights`` and ``update`` are checksums: of the rank's weights, as it begins and after each step,
-and of the gradients that it applied. ``samples`` are the numbers of the samples that it trained on,
-``samples_counted`` is how many it says they were, ``images_per_s`` the throughput that it reports,
-``wrote`` the file in which it kept its weights, or None.
+``weights`` and ``update`` are checksums: of the rank's weights, as it begins and after each step, and of the gradients
+that it applied. ``samples`` are the numbers of the samples that it trained on, ``samples_counted`` is how many it says
+they were, ``images_per_s`` the throughput that it reports, ``wrote`` the file in which it kept its weights, or None.
 
 A check takes that list and returns a `Finding`; `examine` makes all checks.
 """
@@ -75,8 +74,8 @@ def witnesses(run) -> list[dict]:
 def excerpt(run, steps: int = 2):
     """Tabulate the first `steps` of what each rank of a run saw, for a reader to look at.
 
-    Returns a pandas DataFrame: a row for each step and rank, with the first three samples. What a
-    rank says once, of the whole run, stands in each of its rows.
+    Returns a pandas DataFrame: a row for each step and rank, with the first three samples. What a rank says once, of
+    the whole run, stands in each of its rows.
     """
     rows = []
     for rank in witnesses(run):

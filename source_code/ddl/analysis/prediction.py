@@ -1,22 +1,21 @@
-"""Predict the time of a training step on many ranks, from what computing and communicating cost.
+"""Predict the time of a training step on many ranks from the cost of computation and communication.
 
-A step is computation, which all ranks do at the same time, and communication: all-reduces of the
-gradients, whose time `ddl.analysis.cost` models. With no overlap the two add up, and with full overlap the
-longer one decides. Between these lies the estimate, by a rule: backward takes two thirds of the
-computation; gradients become ready evenly during it, and are averaged in B messages of one size,
-each as soon as it is ready and the one before is through. So the first message can start when 1/B
-of the backward pass is done, and the last no earlier than at its end: with one message nothing
-overlaps.
+A step is computation, which all ranks do at the same time, and communication: all-reduces of the gradients, whose time
+`ddl.analysis.cost` models. Without overlap the two add up; with full overlap the longer one decides. The estimate lies
+between, by a rule: the backward pass takes two thirds of the computation; gradients become ready evenly during it and
+are averaged in B messages of equal size, each as soon as it is ready and the previous one is through. So the first
+message can start when 1/B of the backward pass is done, and the last no earlier than at its end; a single message
+overlaps with nothing.
 
-What is left out: the time that ranks need to agree on what is ready, input that comes late,
-computation that slows down while messages pass, networks that others use too, and on clusters that
-are not measured the wait for the slowest rank. All of that makes steps longer, not shorter: what
-is measured may well be slower than the model without overlap, which is no bound.
+Left out are the time in which ranks agree on what is ready, late input, computation slowed down by messages, other
+users of the network and, on clusters that are not measured, the wait for the slowest rank. All of these make steps
+longer: a measured step may well be slower than the model without overlap, which is no bound.
 
-1 MB is 10⁶ bytes and 1 GB/s 10⁹ bytes/s; times are seconds.
+1 MB is 10⁶ bytes and 1 GB/s 10⁹ bytes/s; times are in seconds.
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy
@@ -38,35 +37,16 @@ REFERENCE = reference_dir()
 
 @dataclass(frozen=True)
 class Prediction:
-    """A predicted training step.
-
-    Parameters
-    ----------
-    ranks : int
-    batch : int
-        Samples in a step of all ranks together.
-    computation_s : float
-        Until the slowest rank is done computing, without any exchange.
-    communication_s : float
-        Of all all-reduces of a step, one after another.
-    all_reduces : int
-        In how many messages the gradients are averaged.
-    one_images_per_s : float
-        What the efficiency compares with: a single rank's speed.
-    waiting_s : float
-        How much of `computation_s` is the others' wait for the slowest.
-    baseline : Prediction, optional
-        What the efficiency compares with instead: a rank's speed in this one.
-    """
+    """A predicted training step."""
 
     ranks: int
-    batch: int
-    computation_s: float
-    communication_s: float
-    all_reduces: int
-    one_images_per_s: float
-    waiting_s: float = 0.0
-    baseline: "Prediction | None" = None
+    batch: int  # samples in a step of all ranks together
+    computation_s: float  # until the slowest rank is done computing, without any exchange
+    communication_s: float  # of all all-reduces of a step, one after another
+    all_reduces: int  # in how many messages the gradients are averaged
+    one_images_per_s: float  # what the efficiency compares with: a single rank's speed
+    waiting_s: float = 0.0  # how much of `computation_s` is the others' wait for the slowest
+    baseline: "Prediction | None" = None  # what the efficiency compares with instead: a rank's speed in this one
 
     def __post_init__(self):
         for name in ("ranks", "batch", "all_reduces"):
@@ -84,8 +64,8 @@ class Prediction:
         forward = FORWARD * self.computation_s
         backward = self.computation_s - forward
         each = self.communication_s / self.all_reduces
-        # Between the first message that is held up by the network and the last by the computation
-        # the end grows or falls evenly: it is latest at one of the two.
+        # Between the first message that is held up by the network and the last by the computation the end grows or
+        # falls evenly: it is latest at one of the two.
         end = forward + max(backward + each, backward / self.all_reduces + self.communication_s)
         return min(max(end, self.full_overlap_s), self.no_overlap_s)  # rounding may step over
 
@@ -106,27 +86,24 @@ class Prediction:
 
     @property
     def efficiency(self):
-        """`ddl.analysis.efficiency.efficiency` of the estimate."""
+        """Scaling efficiency of the estimate."""
         return self.efficiency_at(self.seconds)
 
     @property
     def efficiency_no_overlap(self):
-        """Of a step whose communication follows its computation, as the baseline's does."""
+        """Efficiency if communication follows computation, in the baseline too."""
         return self.efficiency_at(self.no_overlap_s, "no_overlap_s")
 
     @property
     def efficiency_full_overlap(self):
-        """Of a step whose communication hides behind its computation, as the baseline's does."""
+        """Efficiency if communication hides behind computation, in the baseline too."""
         return self.efficiency_at(self.full_overlap_s, "full_overlap_s")
 
-    def efficiency_at(self, seconds, of_baseline="seconds"):
+    def efficiency_at(self, seconds: float, of_baseline="seconds"):
         """Return the scaling efficiency if a step took so many seconds.
 
-        Parameters
-        ----------
-        seconds : float
-        of_baseline : {"seconds", "no_overlap_s", "full_overlap_s"}
-            How long the baseline's steps take, where there is one.
+        `of_baseline` names the baseline's time of a step, if there is one: "seconds", "no_overlap_s" or
+        "full_overlap_s".
         """
         one, base = self.one_images_per_s, self.baseline
         if base:
@@ -144,23 +121,14 @@ class Prediction:
 # ---------------------------------------------------------------- from measurements
 
 
-def slowest(times, ranks=None):
-    """Return how long the slowest of several ranks takes on average, each at its own pace.
+def slowest(times, ranks=None) -> float:
+    """Return the mean time in seconds of the slowest of several ranks, each at its own pace.
 
-    Each rank's time is drawn from what was measured of it, whatever the others' are:
-    ``E[max] = Σ x (F(x) − F(x−))``, where F is the product of the ranks' distribution functions.
+    Each rank's time is drawn from its measured ones, independently: ``E[max] = Σ x (F(x) − F(x−))``, where F is the
+    product of the ranks' distribution functions.
 
-    Parameters
-    ----------
-    times : array_like, shape (measured ranks, steps)
-        Seconds of steps that ranks took without waiting for each other.
-    ranks : int, optional
-        Of as many, each like all that were measured together; by default those measured.
-
-    Returns
-    -------
-    float
-        Seconds.
+    `times`, shape (measured ranks, steps), are seconds of steps of ranks that did not wait for each other. Another
+    number of `ranks` are each like all measured ones together.
     """
     times = numpy.sort(numpy.atleast_2d(numpy.asarray(times, float)), axis=1)
     values = numpy.sort(times.ravel())
@@ -171,18 +139,8 @@ def slowest(times, ranks=None):
     return float((values * numpy.diff(below, prepend=0.0)).sum())
 
 
-def points(run):
-    """Return the all-reduces of a run of `bench_allreduce.py`, for `ddl.analysis.cost.fit`.
-
-    Parameters
-    ----------
-    run : Run or Recorded
-
-    Returns
-    -------
-    list of (int, float)
-        Bytes, and the median of the seconds.
-    """
+def points(run) -> list[tuple[int, float]]:
+    """Return (bytes, median seconds) of a run's all-reduces, measured by `bench_allreduce.py`, for `cost.fit`."""
     found = [
         (point["size_bytes"], point["seconds"]["median"])
         for point in _result(run).get("points", ())
@@ -193,30 +151,17 @@ def points(run):
     return found
 
 
-def predict_step(run, fit=None, ranks=None, one=None):
-    """Predict a step of `train_cifar.py` from a run of `step_times.py` with its model.
+def predict_step(run, fit=None, ranks=None, one=None) -> Prediction:
+    """Predict a step of `train_cifar.py` from a run of `step_times.py` with ``model="cnn"``.
 
-    All its gradients are averaged in one message, which so has to wait for the whole backward pass.
-    The run says what computing costs. One on several ranks has it of ranks side by side that
-    exchange nothing: it contains that they share caches and memory, and the wait for the slowest
-    (`slowest`); what it can't contain is that ranks which wait for each other compute in step. One
-    on a single rank contains neither sharing nor, where it has no neighbours, their waiting.
+    All gradients are averaged in one message, which waits for the whole backward pass. The run gives the cost of
+    computing. With several ranks, which computed side by side and exchanged nothing, this includes shared caches and
+    memory and the wait for the slowest (`slowest`), but not that ranks which wait for each other compute in step. With
+    a single rank it includes neither sharing nor, without neighbours, their waiting.
 
-    Parameters
-    ----------
-    run : Run or Recorded
-        ``step_times.py`` with ``model="cnn"``.
-    fit : ddl.analysis.cost.Fit, optional
-        Of all-reduces; one rank needs none.
-    ranks : int, optional
-        By default those of the run, or of which one did its part. For others, the batch of each
-        rank stays the same.
-    one : Run or Recorded, optional
-        On one rank, for the efficiency; by default a rank of `run`, in its company.
-
-    Returns
-    -------
-    Prediction
+    `fit` is that of all-reduces; one rank needs none. `ranks` is by default the run's, or the number of ranks whose
+    part of the batch it timed; with another number each rank's batch stays the same. The efficiency is relative to
+    `one`, a run on one rank, by default to a rank of `run` among the others.
 
     Raises
     ------
@@ -270,21 +215,11 @@ def _measured_s(run, ranks=None, batch=None):
     return result["global_batch"] / result["images_per_s"]
 
 
-def report(predictions, run):
-    """Compare predictions with a run.
+def report(predictions, run) -> Table:
+    """Compare one prediction, or a dictionary of them by name, with a run of as many ranks and samples.
 
-    Parameters
-    ----------
-    predictions : Prediction or dict of str to Prediction
-        With what each is called.
-    run : Run or Recorded
-        Of `train_cifar.py`, or of `step_times.py` with its model, with as many ranks and samples.
-
-    Returns
-    -------
-    Table
-        ``error``: predicted over measured time, minus 1. Measured is the mean over steps, without
-        the warm-up.
+    The run is one of `train_cifar.py`, or of `step_times.py` with its model; measured is the mean over steps without
+    the warm-up. ``error`` is predicted over measured time, minus 1.
     """
     if isinstance(predictions, Prediction):
         predictions = {"prediction": predictions}
@@ -329,19 +264,8 @@ def report(predictions, run):
 # ---------------------------------------------------------------- clusters
 
 
-def table(predictions, title=""):
-    """Tabulate predictions over ranks.
-
-    Parameters
-    ----------
-    predictions : iterable of Prediction
-    title : str
-        Begins the caption.
-
-    Returns
-    -------
-    Table
-    """
+def table(predictions: Iterable[Prediction], title: str = "") -> Table:
+    """Tabulate predictions over ranks; `title` begins the caption."""
     rows = [
         {
             "ranks": one.ranks,

@@ -1,10 +1,9 @@
 """A ring all-reduce in one process: who sends what, when, and how much.
 
-Each of N ranks sends to the next one only, and the last to the first. The data are cut into N
-chunks. In the first N - 1 steps (reduce-scatter) a rank adds what it receives to its own chunk; in
-N - 1 more (all-gather) it keeps what it receives. What is sent, and how it is combined, comes from
-three functions that the lesson has its readers write. Patarasuk and Yuan 2009, "Bandwidth optimal
-all-reduce algorithms for clusters of workstations".
+Each of N ranks sends to the next one only, and the last to the first. The data are cut into N chunks. In the first N -
+1 steps (reduce-scatter) a rank adds what it receives to its own chunk; in N - 1 more (all-gather) it keeps what it
+receives. What is sent, and how it is combined, comes from three functions that the lesson has its readers write.
+Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of workstations".
 
 This module imports NumPy only, so that tests of the lesson can use it wherever they run.
 """
@@ -21,44 +20,24 @@ __all__ = ["Reduced", "all_reduce", "contributions", "latency_and_bandwidth", "r
 
 @dataclass(frozen=True)
 class Reduced:
-    """What an all-reduce left.
+    """The result of an all-reduce."""
 
-    Attributes
-    ----------
-    arrays : tuple of ndarray
-        Each rank's, when all steps are over.
-    sent : tuple of int
-        How many elements each rank has sent.
-    """
-
-    arrays: tuple
-    sent: tuple
+    arrays: tuple  # each rank's, when all steps are over
+    sent: tuple  # how many elements each rank has sent
 
 
-def all_reduce(arrays, split, chunk_to_send, combine):
-    """Drive a ring all-reduce with somebody's three functions.
+def all_reduce(arrays, split, chunk_to_send, combine) -> Reduced:
+    """Drive a ring all-reduce of each rank's 1-D array, all of one size, with the reader's three functions.
 
-    Parameters
-    ----------
-    arrays : sequence of 1-D arrays
-        Each rank's own data, all of one size. They are not changed.
-    split : function of (values, ranks)
-        Returns `ranks` chunks, which together are the values in their order.
-    chunk_to_send : function of (step, rank, ranks)
-        Returns the number of the chunk that the rank sends to the next one. Steps count from 0 to
-        ``2 * ranks - 3``; in all steps together it is asked for every rank.
-    combine : function of (mine, received, step, ranks)
-        Returns what a rank has of a chunk after it received the previous rank's version of it.
-
-    Returns
-    -------
-    Reduced
+    ``split(values, ranks)`` returns `ranks` chunks, which together are the values in their order. ``chunk_to_send(step,
+    rank, ranks)`` returns the number of the chunk to send to the next rank, for steps 0 to ``2 * ranks - 3``.
+    ``combine(mine, received, step, ranks)`` returns a rank's new chunk after it received the previous rank's.
 
     Raises
     ------
     ValueError
-        If a function returns what cannot be right: too few chunks, a chunk that is not there,
-        another number of elements.
+        If a function returns what cannot be right: too few chunks, a chunk that is not there, another number of
+        elements.
     """
     ranks = len(arrays)
     have = [_chunks(split(_copy(array), ranks), array, ranks) for array in arrays]
@@ -109,17 +88,9 @@ def _number(number, step, rank, ranks):
     return int(number)
 
 
-def contributions(ranks):
-    """Count how many ranks' data each chunk on each rank holds, at the start and after each step.
-
-    Parameters
-    ----------
-    ranks : int
-
-    Returns
-    -------
-    ndarray of int, shape (2 * ranks - 1, ranks, ranks)
-        Step, rank, chunk.
+def contributions(ranks: int):
+    """Count how many ranks' data each chunk holds, initially and after each step: int, ``[2 * ranks - 1, rank,
+    chunk]``.
     """
     count = numpy.ones((ranks, ranks), int)
     states = [count]
@@ -136,27 +107,17 @@ def contributions(ranks):
 
 
 def ring_seconds(size_bytes, ranks, latency_s, bandwidth_bytes_per_s):
-    """Return the time of a ring all-reduce: 2 (N - 1) messages of 1/N of the data, one by one.
+    """Return the time of a ring all-reduce: 2 (N - 1) messages of 1/N of the data in sequence.
 
-    ``2 (N - 1) (latency + size / (N bandwidth))``: `ddl.analysis.cost.ring` for a bandwidth, with the term
-    for adding left out; 0 for one rank.
+    ``2 (N - 1) (latency + size / (N bandwidth))``: `ddl.analysis.cost.ring` for a bandwidth, without the additions.
     """
     return cost.ring(size_bytes, ranks, latency_s, 1 / bandwidth_bytes_per_s)
 
 
-def latency_and_bandwidth(measured, ranks):
-    """Return what makes `ring_seconds` right for the smallest and the largest measured message.
+def latency_and_bandwidth(measured, ranks: int):
+    """Return the latency (s) and bandwidth (bytes/s) that make `ring_seconds` right at both ends.
 
-    Parameters
-    ----------
-    measured : sequence of (int, float)
-        Size of the data in bytes, and seconds of an all-reduce of it.
-    ranks : int
-        How many took part: two or more.
-
-    Returns
-    -------
-    latency_s, bandwidth_bytes_per_s : float
+    These are the smallest and the largest message of `measured`, pairs of (bytes, seconds) on two ranks or more.
     """
     (small, least_s), *_, (large, most_s) = sorted(measured)
     if ranks < 2 or most_s <= least_s:

@@ -1,8 +1,8 @@
 """Horovod's timeline: what it did with each tensor, and when.
 
-With ``HOROVOD_TIMELINE`` set to a file, rank 0 writes Chrome trace events as they happen: a row
-(``pid``) a tensor, with nested begin and end events, times in microseconds. A job that is ended
-leaves the file without its end, so it is read event by event. The phases of a tensor:
+With ``HOROVOD_TIMELINE`` set to a file, rank 0 writes Chrome trace events as they happen: a row (``pid``) a tensor,
+with nested begin and end events, times in microseconds. A job that is ended leaves the file without its end, so it is
+read event by event. The phases of a tensor:
 
 ============  =====================================================================================
 negotiation   one rank has it ready, until rank 0 knows that all have it ready
@@ -26,23 +26,11 @@ PHASES = ("negotiation", "queued", "copying", "reducing")
 
 @dataclass(frozen=True)
 class Span:
-    """One phase of one tensor.
+    """One phase of one tensor. A queued span contains the spans of copying and reducing."""
 
-    Parameters
-    ----------
-    tensor : str
-        As Horovod calls it.
-    operation : str
-        What was asked for: ``ALLREDUCE``, ``BROADCAST``, …
-    phase : str
-        One of `PHASES`. A span that is queued contains the spans of copying and reducing.
-    start_s, end_s : float
-        Seconds since Horovod began.
-    """
-
-    tensor: str
-    operation: str
-    phase: str
+    tensor: str  # as Horovod calls it
+    operation: str  # what was asked for: ``ALLREDUCE``, ``BROADCAST``, …
+    phase: str  # one of `PHASES`. A span that is queued contains the spans of copying and reducing.
     start_s: float
     end_s: float
 
@@ -55,17 +43,8 @@ class Span:
             )
 
 
-def read(path):
-    """Read a timeline.
-
-    Parameters
-    ----------
-    path : str or Path
-
-    Returns
-    -------
-    list of Span
-        In the order in which they end. What had not ended when the file was cut off is left out.
+def read(path: str | Path):
+    """Read a timeline, its spans in the order in which they end; what a cut-off file left open is omitted.
 
     Raises
     ------
@@ -122,19 +101,10 @@ def _phase(activity, outermost):
     return "reducing" if activity.startswith(("GLOO_", "MPI_", "NCCL_", "CCL_")) else None
 
 
-def rounds(spans, operation="ALLREDUCE", prefix=""):
-    """Cut spans into rounds, in each of which every tensor is there once: the steps of a training.
+def rounds(spans, operation: str = "ALLREDUCE", prefix: str = ""):
+    """Divide spans into rounds, the steps of a training, in each of which every tensor appears once.
 
-    Parameters
-    ----------
-    spans : list of Span
-    operation, prefix : str
-        Spans of other operations are left out, and of tensors whose names begin otherwise: of
-        several models that take turns, one.
-
-    Returns
-    -------
-    list of list of Span
+    Only tensors whose names begin with `prefix` count: one of several models that take turns.
     """
     found, seen = [], set()
     for span in sorted(spans, key=lambda span: span.start_s):

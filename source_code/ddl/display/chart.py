@@ -1,7 +1,7 @@
 """The small chart of a run's live view, as SVG written by hand.
 
-That takes a millisecond of cores that are busy training, where a plotting library takes fifty;
-and unlike a picture, an element of the page takes its colours from JupyterLab's theme (style.css).
+That takes a millisecond of cores that are busy training, where a plotting library takes fifty; and unlike a picture, an
+element of the page takes its colours from JupyterLab's theme (style.css).
 """
 
 import math

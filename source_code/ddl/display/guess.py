@@ -9,17 +9,9 @@ __all__ = ["Beside", "beside"]
 
 @dataclass(frozen=True)
 class Beside:
-    """A guess and an outcome, which a notebook shows as a small table and a terminal as a line.
+    """A guess (None: none made) and an outcome: a small table in a notebook, a line in a terminal."""
 
-    Attributes
-    ----------
-    what : str
-        What was to be guessed, with its unit.
-    guess, outcome : object
-        `guess` is None where none was made.
-    """
-
-    what: str
+    what: str  # what was to be guessed, with its unit
     guess: object
     outcome: object
 
@@ -36,22 +28,8 @@ class Beside:
         return "no guess made" if self.guess is None else f"your guess: {_shown(self.guess)}"
 
 
-def beside(guess, outcome, what):
-    """Put a guess beside the outcome.
-
-    Parameters
-    ----------
-    guess : object
-        A number, a word, or None for none.
-    outcome : object
-        What was computed or measured.
-    what : str
-        What was to be guessed, with its unit.
-
-    Returns
-    -------
-    Beside
-    """
+def beside(guess: object, outcome: object, what: str) -> Beside:
+    """Put a guess, a number or a word or None, beside what was computed or measured."""
     return Beside(what, guess, outcome)
 
 

@@ -1,4 +1,4 @@
-"""What all that is shown shares: the style sheet, whether it may move, and how data is named."""
+"""What every display shares: the style sheet, whether it may move, and how data is named."""
 
 import os
 import sys
@@ -19,8 +19,8 @@ def is_live():
         raise InputError(f"DDL_VIEW is {chosen!r}; it can be 'plain' or 'live'")
     if chosen:
         return chosen == "live"
-    # Jupyter's server names the session of every kernel that it starts for a person;
-    # papermill and nbconvert start kernels without one.
+    # Jupyter's server names the session of every kernel that it starts for a person; papermill and nbconvert start
+    # kernels without one.
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython else None
     return "JPY_SESSION_NAME" in os.environ and getattr(shell, "kernel", None) is not None

@@ -1,9 +1,9 @@
 """What a run looks like while it runs: a live panel in JupyterLab, plain lines elsewhere.
 
-`of(run)` picks the view; the launcher then calls ``update(progress)`` a few times a second and
-``close(progress)`` once. A view decides by itself how often it draws: the cores are training.
-The live panel is made of widgets only while the run goes on. At the end it is replaced by plain
-HTML, so that a saved or exported notebook still shows the summary, the chart or the failure.
+`of(run)` picks the view; the launcher then calls ``update(progress)`` a few times a second and ``close(progress)``
+once. Each view decides how often it draws, since the cores are training. The live panel consists of widgets only while
+the run goes on. At the end plain HTML replaces it, so that a saved or exported notebook still shows the summary, the
+chart or the failure.
 """
 
 import shutil
@@ -70,7 +70,7 @@ def summary_html(progress):
 
 
 def _speed_unit(data):
-    """What samples are called in a speed; records and tables keep ``images_per_s`` for all."""
+    """Return the unit of a speed; records and tables keep ``images_per_s`` for every kind of sample."""
     return f"{(data or {}).get('unit', 'images')}/s"
 
 
@@ -139,8 +139,7 @@ def _number(value, form):
 class PlainView:
     """Lines for terminals, papermill and logs: changes, evaluations, a heartbeat, the end.
 
-    In a terminal a progress bar of the script's is redrawn as it is there; elsewhere the heartbeat
-    says how far it is.
+    In a terminal a script's progress bar is redrawn as it stands; elsewhere the heartbeat reports it.
     """
 
     def __init__(self, run, clock=time.monotonic):
@@ -209,7 +208,7 @@ class PlainView:
         self._print(summary(progress))
 
     def _echo(self, progress):
-        """Print what the ranks print, as long as the script keeps no records that say it better."""
+        """Print the ranks' output if the script keeps no records that say it better."""
         folder = RunFolder(progress.folder)
         for rank in range(progress.world):
             tail = self._tails.setdefault(rank, LogTail(folder.log(rank)))
@@ -219,7 +218,7 @@ class PlainView:
                 self._print(f"[{rank}] {line}")
 
     def _current(self):
-        """The line that a rank is still writing, such as its progress bar."""
+        """Return the line that a rank is still writing, such as its progress bar."""
         return next((f"[{rank}] {tail.current}" for rank, tail in self._tails.items() if tail.current.strip()), "")
 
     def _draw(self, progress):
@@ -242,9 +241,9 @@ class PlainView:
 
 
 def _before_traceback(folder, rank):
-    """Offset in a rank's log of its traceback, which is shown by itself; all there is without one.
+    """Return the offset of a rank's traceback in its log, which is shown separately; without one, the log's size.
 
-    The rank records its error first and prints it then: the log's size has to be asked first, too.
+    The rank records its error before it prints it, so the log's size is read first, too.
     """
     try:
         size = folder.log(rank).stat().st_size
@@ -306,7 +305,7 @@ class LiveView:
             widget.close()
 
     def _last_lines(self, progress):
-        """What rank 0 printed last, of a script that keeps no records that say it better."""
+        """Return what rank 0 printed last, if the script keeps no records that say it better."""
         if progress.steps or progress.step:
             return ()
         if self._tail is None:
@@ -333,9 +332,9 @@ class LiveView:
             layout=dict(width="auto", flex="0 0 auto", margin="0"),
         )
         self._stop.on_click(self._stop_clicked)
-        # JupyterLab sends a widget's messages to a subshell of the kernel, where they are handled
-        # while the cell is busy. But ipykernel (7.4) sends those of a widget that a cell has made
-        # back to that cell, where a click would wait for the run to end. Make it forget who did.
+        # JupyterLab sends a widget's messages to a subshell of the kernel, where they are handled while the cell is
+        # busy. But ipykernel (7.4) sends those of a widget that a cell has made back to that cell, where a click would
+        # wait for the run to end. Make it forget who did.
         vars(self._stop.comm).pop("_reply_subshell_id", None)
         row = ipywidgets.HBox([self._status, self._stop], layout=dict(align_items="center", width="100%"))
         self._box = ipywidgets.VBox(

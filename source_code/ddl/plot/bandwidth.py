@@ -13,27 +13,17 @@ __all__ = ["plot_bandwidth", "plot_pairs"]
 
 
 @styled
-def plot_bandwidth(runs, operations=None):
-    """Draw time and bus bandwidth over message sizes, both axes logarithmic.
+def plot_bandwidth(runs, operations=None) -> Picture:
+    """Draw time and bus bandwidth of runs of `bench_allreduce.py` over message sizes, both axes logarithmic.
 
-    Parameters
-    ----------
-    runs : Run, Recorded, or an iterable of them
-        Of `bench_allreduce.py`. A run has a colour, an operation a marker and a line style; where
-        there is one run only, operations have colours.
-    operations : iterable of str, optional
-        Which to draw; by default all that were measured.
-
-    Returns
-    -------
-    Picture
-        Lines join medians, bands reach from quartile to quartile. On one rank nothing has to
-        travel, so that a bus bandwidth of 0 is not drawn.
+    A run has a colour, an operation a marker and a line style; with one run only, operations have colours. `operations`
+    selects some. Lines join medians, bands reach from quartile to quartile; the bus bandwidth of one rank, 0, is not
+    drawn.
 
     Raises
     ------
     ValueError
-        If there is nothing of these operations.
+        If these operations were not measured.
     """
     curves = []
     results = measured(runs, "operation")
@@ -76,20 +66,11 @@ def plot_bandwidth(runs, operations=None):
 
 
 @styled
-def plot_pairs(run):
-    """Draw one-way time and bandwidth between pairs of ranks over message sizes.
+def plot_pairs(run) -> Picture:
+    """Draw one-way time and bandwidth between pairs of ranks over message sizes, from a run of `bench_p2p.py`.
 
-    Parameters
-    ----------
-    run : Run or Recorded
-        Of `bench_p2p.py`.
-
-    Returns
-    -------
-    Picture
-        A line for each path: the median over pairs, its band from the fastest pair to the slowest
-        (from quartile to quartile where there is one pair). With more pairs there is, below, a
-        matrix for each path: the highest bandwidth of each pair in GB/s.
+    A line for each path: the median over pairs, in a band from the fastest pair to the slowest (of one pair: from
+    quartile to quartile). With more pairs, a matrix for each path below has each pair's highest bandwidth in GB/s.
     """
     (result,) = results = measured(run, "path")
     paths = {}
@@ -129,7 +110,7 @@ def plot_pairs(run):
 
 
 def _panels(time, speed, matrices=()):
-    """Make a picture of two panels side by side, with as many more below as asked for."""
+    """Make a picture of two panels side by side, with a panel below for each of `matrices`."""
     picture = Picture(9.0, 4.4 + (3.0 if matrices else 0.0))
     rows = picture.add_gridspec(2 if matrices else 1, 1, height_ratios=(4, 3) if matrices else None)
     above = rows[0].subgridspec(1, 2)
@@ -166,7 +147,7 @@ def _finish(picture, times, speeds, results, columns):
 
 
 def _curve(points):
-    """Sizes (bytes) and times (s) of some points, as arrays in the order of sizes."""
+    """Return sizes (bytes) and times (s) of some points, as arrays in the order of sizes."""
     points = sorted(points, key=lambda point: point["size_bytes"])
     sizes = numpy.array([point["size_bytes"] for point in points], float)
     return sizes, {
@@ -211,7 +192,7 @@ def _draw_matrix(panel, by_pair, path):
 
 
 def _of(result, results):
-    """Name a run in a legend: what tells it from the others."""
+    """Name a run in a legend by what tells it from the others."""
     ranks = f"{result['ranks']} rank{'s' * (result['ranks'] > 1)}"
     if len(results) == 1:
         return f"{result['backend']}, {ranks}"
@@ -221,7 +202,7 @@ def _of(result, results):
 
 
 def _size(size_bytes):
-    """A size as people say it: 4 B, 16 KiB, 256 MiB."""
+    """Return a size as people write it: 4 B, 16 KiB, 256 MiB."""
     for unit, name in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
         if size_bytes >= unit:
             return f"{size_bytes / unit:.3g} {name}"

@@ -12,20 +12,11 @@ __all__ = ["plot_overfitting", "plot_precision_recall"]
 
 
 @styled
-def plot_precision_recall(runs):
-    """Draw precision against recall on the test part, a line a run.
+def plot_precision_recall(runs) -> Picture:
+    """Draw precision against recall on the test part, a line for each finished run of ``train_text.py``.
 
-    A dot marks a threshold of a half, a cross the one that was best on the validation part. The
-    dotted line is what guessing has: the share of the class that is sought.
-
-    Parameters
-    ----------
-    runs : Run, Recorded, or an iterable of them
-        Finished runs of ``train_text.py``.
-
-    Returns
-    -------
-    Picture
+    A dot marks a threshold of one half, a cross the best one on the validation part. The dotted line is the precision
+    of guessing: the share of the class that is sought.
 
     Raises
     ------
@@ -95,20 +86,11 @@ def _at(figures):
 
 
 @styled
-def plot_overfitting(run):
-    """Draw loss and accuracy of the training and validation parts over epochs.
+def plot_overfitting(run) -> Picture:
+    """Draw loss and accuracy of the training and validation parts of a run of ``train_text.py`` over epochs.
 
-    A vertical line marks the epoch with the lowest validation loss: after it the network goes on
-    learning its training questions, and gets worse on others.
-
-    Parameters
-    ----------
-    run : Run or Recorded
-        A finished run of ``train_text.py``; with ``patience=0`` it does not stop there.
-
-    Returns
-    -------
-    Picture
+    A vertical line marks the lowest validation loss: after it the network goes on learning its training questions and
+    gets worse on others (with ``patience=0`` the run does not stop there).
 
     Raises
     ------

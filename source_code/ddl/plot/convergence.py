@@ -1,10 +1,10 @@
 """Figures of the course, each a function from runs or numbers to one `Picture`.
 
-A picture knows what it shows in words (``picture.alt``), which a notebook attaches to the image
-and a terminal prints. Nothing here is shown by itself, and matplotlib's global state stays alone.
+A picture knows what it shows in words (``picture.alt``), which a notebook attaches to the image and a terminal prints.
+No figure shows itself or changes matplotlib's global state.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy
 import pandas
@@ -99,21 +99,11 @@ def _percent(values):
 
 
 @styled
-def plot_convergence(runs, x=None):
-    """Draw held-out accuracy against epochs, steps, samples and seconds.
+def plot_convergence(runs, x=None) -> Picture:
+    """Draw held-out accuracy against epochs, steps, samples and seconds of training, or against one of them, `x`.
 
-    Parameters
-    ----------
-    runs : Run, Recorded, or an iterable of them
-        Runs with the same name are seeds of one arm: a line for their mean, a band from the
-        lowest to the highest. Recorded runs are drawn lighter and named with their hardware.
-    x : {None, "epochs", "steps", "samples", "seconds"}
-        One of the four, or None for a panel of each. Seconds are training time: evaluation,
-        start-up and waiting are left out.
-
-    Returns
-    -------
-    Picture
+    Runs with the same name are seeds of one arm: a line for their mean, a band from the lowest to the highest. Recorded
+    runs are lighter and labelled with their hardware. Seconds leave out evaluation, start-up and waiting.
     """
     if x is not None and x not in X_AXES:
         raise InputError(f"x={x!r} is not one of: {', '.join(X_AXES)}")
@@ -152,7 +142,7 @@ def plot_convergence(runs, x=None):
 
 
 def _over_seeds(arm, column):
-    """Mean position, and mean, lowest and highest accuracy (%) at each step that seeds share."""
+    """Return mean position, and mean, lowest and highest accuracy (%) at each step that seeds share."""
     rows = pandas.concat([run.history for run in arm]).astype(float)
     rows = rows.groupby(rows["step"])
     accuracy = 100 * rows["test_accuracy"].agg(["mean", "min", "max"])
@@ -164,17 +154,8 @@ def _columns(labels):
 
 
 @styled
-def plot_arms(runs):
-    """Draw the final held-out accuracy of every arm: a dot a seed, a bar at the mean.
-
-    Parameters
-    ----------
-    runs : Run, Recorded, or an iterable of them
-
-    Returns
-    -------
-    Picture
-    """
+def plot_arms(runs) -> Picture:
+    """Draw the final held-out accuracy of every arm of some runs: a dot a seed, a bar at the mean."""
     arms = _arms(runs)
     picture = Picture(8.0, 1.3 + 0.42 * len(arms))
     panel = picture.subplots()
@@ -203,27 +184,16 @@ def plot_arms(runs):
 
 
 @styled
-def plot_noise_scale(runs, batches=()):
-    """Draw the gradient noise scale over training, with batch sizes to compare it with.
+def plot_noise_scale(runs, batches: Sequence[int] = ()) -> Picture:
+    """Draw the gradient noise scale over training, beside the runs' own global batches and other `batches`.
 
-    McCandlish et al. 2018, "An Empirical Model of Large-Batch Training", section 2.2: batches far
-    below the noise scale gain from growing; batches far above it mostly don't.
-
-    Parameters
-    ----------
-    runs : Run or an iterable of them
-        Runs made with ``noise_scale=True``. Their own global batches are marked.
-    batches : sequence of int
-        Other batch sizes to mark.
-
-    Returns
-    -------
-    Picture
+    McCandlish et al. 2018, "An Empirical Model of Large-Batch Training", section 2.2: batches far below the noise scale
+    gain from growing; batches far above it mostly don't.
 
     Raises
     ------
     ValueError
-        If none of the runs measured the noise scale.
+        If none of the runs measured the noise scale (``noise_scale=True``).
     """
     picture = Picture(8.0, 4.2)
     panel = picture.subplots()
@@ -274,19 +244,10 @@ def plot_noise_scale(runs, batches=()):
 
 
 @styled
-def plot_schedule(schedules, xlabel="epochs", title="computed from the schedules, no run needed"):
-    """Draw learning-rate schedules.
-
-    Parameters
-    ----------
-    schedules : dict of str to (sequence, sequence)
-        Label to positions and learning rates.
-    xlabel, title : str
-
-    Returns
-    -------
-    Picture
-    """
+def plot_schedule(
+    schedules, xlabel: str = "epochs", title: str = "computed from the schedules, no run needed"
+) -> Picture:
+    """Draw learning-rate schedules: a dictionary from labels to (positions, learning rates)."""
     picture = Picture(8.0, 3.6)
     panel = picture.subplots()
     texts = []
@@ -302,23 +263,12 @@ def plot_schedule(schedules, xlabel="epochs", title="computed from the schedules
 
 
 @styled
-def plot_batch_size_tradeoff(noise_scale=1000.0, batches=()):
-    """Draw what a larger batch buys and what it costs, according to the noise-scale model.
+def plot_batch_size_tradeoff(noise_scale: float = 1000.0, batches: Sequence[int] = ()) -> Picture:
+    """Draw what a larger batch buys and costs by the noise-scale model, with some batch sizes marked.
 
-    ``S / S_min = 1 + B_noise / B`` optimizer steps and ``E / E_min = 1 + B / B_noise`` samples
-    reach the same loss. The two together are equation 2.11 of McCandlish et al. 2018, "An
-    Empirical Model of Large-Batch Training": ``(S / S_min − 1) (E / E_min − 1) = 1``.
-
-    Parameters
-    ----------
-    noise_scale : float
-        ``B_noise`` in samples.
-    batches : sequence of int
-        Batch sizes to mark.
-
-    Returns
-    -------
-    Picture
+    ``S / S_min = 1 + B_noise / B`` optimizer steps and ``E / E_min = 1 + B / B_noise`` samples reach the same loss;
+    together these are equation 2.11 of McCandlish et al. 2018, "An Empirical Model of Large-Batch Training": ``(S /
+    S_min − 1) (E / E_min − 1) = 1``. `noise_scale` is ``B_noise`` in samples.
     """
     batch = noise_scale * numpy.geomspace(1 / 64, 64, 200)
     picture = Picture(9.0, 3.8)
@@ -352,21 +302,12 @@ def plot_batch_size_tradeoff(noise_scale=1000.0, batches=()):
 
 
 @styled
-def plot_minima(shift=0.25):
+def plot_minima(shift: float = 0.25) -> Picture:
     """Draw a sharp and a flat minimum, and what a shift of the loss does to each.
 
-    The training loss is ``1 − exp(−(w+1)²/(2·0.12²)) − exp(−(w−1)²/(2·0.7²))`` of one weight
-    ``w``; the held-out loss is the same function moved by `shift`. The argument is that of Keskar
-    et al. 2017, "On Large-Batch Training for Deep Learning", figure 1.
-
-    Parameters
-    ----------
-    shift : float
-        How far the held-out loss lies beside the training loss.
-
-    Returns
-    -------
-    Picture
+    The training loss of one weight ``w`` is ``1 − exp(−(w+1)²/(2·0.12²)) − exp(−(w−1)²/(2·0.7²))``; the held-out loss
+    is the same function moved by `shift`. Keskar et al. 2017, "On Large-Batch Training for Deep Learning", figure 1,
+    argue so.
     """
     w = numpy.linspace(-2.2, 3.2, 1081)
 

@@ -1,8 +1,11 @@
 """Figures of the gradient lesson, each a function from data to one `Picture`.
 
-All of them are computed from `ddl.analysis.descent` and `ddl.analysis.ring`, except where they say that they are
-measured. `slider` lets a reader move one of a figure's numbers.
+They are computed from `ddl.analysis.descent` and `ddl.analysis.ring`, except where they say that they are measured.
+`slider` lets a reader move one of a figure's numbers. A data set is a sequence of points; `sizes` are points in a
+batch.
 """
+
+from collections.abc import Callable, Sequence
 
 import numpy
 from matplotlib.colors import BoundaryNorm, ListedColormap
@@ -31,22 +34,11 @@ GREY = "#555555"
 WEIGHTS = (-1.0, 3.0)  # the part of the loss curve that is drawn
 
 
-def slider(figure, name, low, high, start):
+def slider(figure: Callable, name: str, low: float, high: float, start: float):
     """Show a figure with a slider for one of its numbers, on a logarithmic scale.
 
-    Parameters
-    ----------
-    figure : function
-        Returns a `Picture`; takes the number by keyword.
-    name : str
-        What it is called.
-    low, high, start : float
-
-    Returns
-    -------
-    ipywidgets.VBox or Picture
-        The figure alone, at `start`, where nobody can move a slider: under papermill, or with
-        ``DDL_VIEW=plain``.
+    `figure` is a function that returns a `Picture` and takes the number by keyword as `name`. Where nobody can move a
+    slider (papermill, ``DDL_VIEW=plain``), the result is the `Picture` at `start` alone.
     """
     if not is_live():
         return figure(**{name: start})
@@ -75,22 +67,8 @@ def slider(figure, name, low, high, start):
 
 
 @styled
-def plot_descent(data, lr, m=-0.5, iterations=12):
-    """Draw the loss curve with the steps of a descent on it, and the weight over the steps.
-
-    Parameters
-    ----------
-    data : sequence of points
-        All of them in each step.
-    lr : float
-    m : float
-        The weight to begin with.
-    iterations : int
-
-    Returns
-    -------
-    Picture
-    """
+def plot_descent(data, lr: float, m: float = -0.5, iterations: int = 12) -> Picture:
+    """Draw the loss curve with the steps of a descent from `m`, each with all data, and the weight over steps."""
     path = descent.descend(m, lr, [data], iterations)
     picture = Picture(9.0, 3.8)
     curve, time = picture.subplots(1, 2, width_ratios=(3, 2))
@@ -126,22 +104,8 @@ def plot_descent(data, lr, m=-0.5, iterations=12):
 
 
 @styled
-def plot_training(data_sets, lr, passes=40, m=0.0):
-    """Draw the weight over single-point training, for data sets that share a learning rate.
-
-    Parameters
-    ----------
-    data_sets : dict of str to sequence of points
-    lr : float
-    passes : int
-        Over the data.
-    m : float
-        The weight to begin with.
-
-    Returns
-    -------
-    Picture
-    """
+def plot_training(data_sets, lr: float, passes: int = 40, m: float = 0.0) -> Picture:
+    """Draw the weight over single-point training from `m`, for several data sets by name at one learning rate."""
     picture = Picture(8.0, 3.8)
     panel = picture.subplots()
     texts = []
@@ -169,21 +133,8 @@ def plot_training(data_sets, lr, passes=40, m=0.0):
 
 
 @styled
-def plot_average(data, m, sizes):
-    """Draw the gradients of all batches in their order, for several batch sizes.
-
-    Parameters
-    ----------
-    data : sequence of points
-    m : float
-        The weight at which they are taken.
-    sizes : sequence of int
-        Points in a batch.
-
-    Returns
-    -------
-    Picture
-    """
+def plot_average(data, m: float, sizes: Sequence[int]) -> Picture:
+    """Draw the gradients of all batches at the weight `m`, in their order, for several batch sizes."""
     picture = Picture(8.0, 0.9 + 0.6 * len(sizes))
     panel = picture.subplots()
     texts = []
@@ -214,23 +165,8 @@ def plot_average(data, m, sizes):
 
 
 @styled
-def plot_spread(data, m, sizes, draws=2000):
-    """Draw how averaging narrows gradients: measured on random batches, and as 1/√B says.
-
-    Parameters
-    ----------
-    data : sequence of points
-    m : float
-        The weight at which gradients are taken.
-    sizes : sequence of int
-        Points in a batch, up to those that there are.
-    draws : int
-        Random batches of each size.
-
-    Returns
-    -------
-    Picture
-    """
+def plot_spread(data, m: float, sizes: Sequence[int], draws: int = 2000) -> Picture:
+    """Draw how averaging narrows gradients at the weight `m`: measured on `draws` random batches, and by 1/√B."""
     sizes = numpy.asarray(sizes)
     one, count = descent.gradients(m, data).std(), len(data)
     picture = Picture(8.0, 4.2)
@@ -274,22 +210,8 @@ def plot_spread(data, m, sizes, draws=2000):
 
 
 @styled
-def plot_map(data, sizes, low=0.0005, high=0.512):
-    """Draw a map of learning rate and batch size: converges, settles aside, or diverges.
-
-    Parameters
-    ----------
-    data : sequence of points
-        Taken in their order.
-    sizes : sequence of int
-        Points in a batch.
-    low, high : float
-        Learning rates between which to look.
-
-    Returns
-    -------
-    Picture
-    """
+def plot_map(data, sizes: Sequence[int], low: float = 0.0005, high: float = 0.512) -> Picture:
+    """Draw a map of learning rate and batch size: converges, settles aside, or diverges."""
     kinds = {"converges": GREEN, "settles aside": COLOURS[6], "diverges": ORANGE}
     rates = numpy.geomspace(low, high, 181)
     edges = numpy.sqrt(rates[1:] * rates[:-1])
@@ -342,22 +264,10 @@ def plot_map(data, sizes, low=0.0005, high=0.512):
 
 
 @styled
-def plot_best_rate(data, weights, sizes, draws=20_000):
-    """Draw the learning rate of the best single step against batch size, tried and by formula.
+def plot_best_rate(data, weights: Sequence[float], sizes: Sequence[int], draws: int = 20_000) -> Picture:
+    """Draw the learning rate of the best single step from some weights against batch size.
 
-    Parameters
-    ----------
-    data : sequence of points
-    weights : sequence of float
-        The weights to step from.
-    sizes : sequence of int
-        Points in a batch.
-    draws : int
-        Random batches for each dot.
-
-    Returns
-    -------
-    Picture
+    It is tried on `draws` random batches for each dot, and computed by the noise-scale model.
     """
     sizes = numpy.asarray(sizes)
     most = descent.rate_limit(data) / 2
@@ -415,17 +325,8 @@ def plot_best_rate(data, weights, sizes, draws=20_000):
 
 
 @styled
-def plot_exchange(exchanges):
-    """Draw data-parallel steps: each worker's gradient, their average, and the weight.
-
-    Parameters
-    ----------
-    exchanges : sequence of Exchange
-
-    Returns
-    -------
-    Picture
-    """
+def plot_exchange(exchanges) -> Picture:
+    """Draw data-parallel steps, `Exchange`s: each worker's gradient, their average, and the weight."""
     workers = len(exchanges[0].gradients)
     steps = numpy.arange(1, len(exchanges) + 1)
     picture = Picture(9.0, 3.8)
@@ -456,17 +357,8 @@ def plot_exchange(exchanges):
 
 
 @styled
-def plot_ring(ranks=4):
-    """Draw a ring all-reduce step by step: how many ranks' data each chunk on each rank holds.
-
-    Parameters
-    ----------
-    ranks : int
-
-    Returns
-    -------
-    Picture
-    """
+def plot_ring(ranks: int = 4) -> Picture:
+    """Draw a ring all-reduce step by step: how many ranks' data each chunk on each rank holds."""
     states = ring.contributions(ranks)
     columns = ranks
     rows = -(-len(states) // columns)
@@ -507,20 +399,13 @@ def _frame(column, row):
 
 
 @styled
-def plot_cost(models, latency_s, bandwidth_bytes_per_s, ranks=(1, 2, 4, 8, 16, 32, 64)):
+def plot_cost(
+    models, latency_s: float, bandwidth_bytes_per_s: float, ranks: Sequence[int] = (1, 2, 4, 8, 16, 32, 64)
+) -> Picture:
     """Draw how much faster samples are processed on more ranks, by the alpha-beta model.
 
-    Parameters
-    ----------
-    models : dict of str to (float, int)
-        Seconds of a gradient, and its size in bytes.
-    latency_s, bandwidth_bytes_per_s : float
-        Of a message between two ranks.
-    ranks : sequence of int
-
-    Returns
-    -------
-    Picture
+    `models` maps names to the seconds of a gradient and its size in bytes; latency and bandwidth are those of a message
+    between two ranks.
     """
     ranks = numpy.asarray(ranks)
     picture = Picture(8.5, 4.2)

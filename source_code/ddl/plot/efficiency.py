@@ -20,18 +20,11 @@ GREY = "#555555"
 
 
 @styled
-def plot_scaling(strong_runs, weak_runs):
-    """Draw throughput and efficiency over ranks, strong and weak scaling, beside the ideal.
+def plot_scaling(strong_runs, weak_runs) -> Picture:
+    """Draw throughput and efficiency over ranks, for runs of strong and of weak scaling, beside the ideal.
 
-    Parameters
-    ----------
-    strong_runs, weak_runs : iterable of Run or Recorded
-        As for `ddl.analysis.efficiency.scaling`; the lines are of the rows with the fewest threads, marks
-        without a line are one rank with as many cores as several ranks have together.
-
-    Returns
-    -------
-    Picture
+    The lines join the rows of `ddl.analysis.efficiency.scaling` with the fewest threads; marks without a line are one
+    rank with as many cores as several ranks have together.
     """
     picture = Picture(9.0, 4.0)
     speed, efficient = picture.subplots(1, 2)
@@ -91,17 +84,10 @@ def plot_scaling(strong_runs, weak_runs):
 
 
 @styled
-def plot_step_times(runs):
-    """Draw the parts of a step, stacked: a bar for each model of each run of `step_times.py`.
+def plot_step_times(runs) -> Picture:
+    """Draw the parts of a step: a bar of stacked medians for each model of each run of `step_times.py`.
 
-    Parameters
-    ----------
-    runs : iterable of Run
-
-    Returns
-    -------
-    Picture
-        Bars are stacked medians; the mark beside is the median of whole steps, with quartiles.
+    The mark is the median of whole steps, with quartiles.
     """
     table = step_parts(runs)
     picture = Picture(9.0, 1.6 + 0.42 * len(table))
@@ -150,18 +136,10 @@ def plot_step_times(runs):
 
 
 @styled
-def plot_payoff(one, many):
-    """Draw the time of a step on one rank and on several over the size of the model.
+def plot_payoff(one, many) -> Picture:
+    """Draw the time of a step on one rank and on several over the size of the model, from `efficiency.payoff`.
 
-    Parameters
-    ----------
-    one, many : Run
-        As for `ddl.analysis.efficiency.payoff`.
-
-    Returns
-    -------
-    Picture
-        The right panel shows the communication that the prediction is fitted to and tested with.
+    The right panel shows the communication that the prediction is fitted to and tested with.
     """
     found = payoff(one, many)
     sizes, fitted = numpy.array(found.bytes), numpy.array(found.fitted)
@@ -229,23 +207,11 @@ def plot_payoff(one, many):
 
 
 @styled
-def plot_timeline(run, steps=1, last=None, width=None):
-    """Draw what Horovod did with each gradient in a few steps.
+def plot_timeline(run, steps: int = 1, last=None, width=None) -> Picture:
+    """Draw what Horovod did with each gradient in some successive steps of a run (or its folder) with a timeline.
 
-    Parameters
-    ----------
-    run : Run or path
-        A run with a timeline in its folder, or its folder.
-    steps : int
-        How many, one after another.
-    last : int, optional
-        The number of the last of them, from 1; by default the last but one that is recorded.
-    width : int, optional
-        Of a run of `step_times.py` with several models: which one.
-
-    Returns
-    -------
-    Picture
+    `last` is the number of the last of these steps, from 1, by default the last but one recorded. `width` selects one
+    of several models of a run of `step_times.py`.
     """
     spans = timeline.read(Path(getattr(run, "folder", run)) / timeline.FILE)
     rounds = timeline.rounds(spans, prefix=f"width{width}." if width else "")

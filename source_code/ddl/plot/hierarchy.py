@@ -9,17 +9,9 @@ __all__ = ["plot_variants"]
 
 
 @styled
-def plot_variants(runs):
-    """Draw the times of all variants over message sizes, and how they compare with a flat ring.
-
-    Parameters
-    ----------
-    runs : Run or Recorded, or a list of them
-        Of ``hierarchical_allreduce.py``; each gets a column of its own.
-
-    Returns
-    -------
-    Picture
+def plot_variants(runs) -> Picture:
+    """Draw the times of ``hierarchical_allreduce.py``'s variants over message sizes, and against a flat ring; a run a
+    column.
     """
     runs = list(runs) if isinstance(runs, (list, tuple)) else [runs]
     if not runs:

@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 __all__ = ["Picture", "styled"]
 
 
-# Okabe and Ito's colour-blind safe palette, without the yellow that is lost on white. Line and
-# marker styles change along with the colour, so that print and greyscale keep arms apart.
+# Okabe and Ito's colour-blind safe palette, without the yellow that is lost on white. Line and marker styles change
+# along with the colour, so that print and greyscale keep arms apart.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9")
 
 
@@ -39,13 +39,7 @@ STYLE = {
 
 
 class Picture(Figure):
-    """A matplotlib figure with a text alternative, which Jupyter shows along with it.
-
-    Attributes
-    ----------
-    alt : str
-        What the picture shows, in words and numbers.
-    """
+    """A matplotlib figure with a text alternative, `alt`: what it shows, in words and numbers."""
 
     def __init__(self, width=9.0, height=4.0):
         super().__init__(figsize=(width, height), layout="constrained", facecolor="white")

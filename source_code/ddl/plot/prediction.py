@@ -1,5 +1,7 @@
 """Figures of predictions: the fitted cost of all-reduces, steps over ranks, published scaling."""
 
+from collections.abc import Iterable
+
 import numpy
 
 from ddl.analysis.clusters import published
@@ -13,21 +15,11 @@ GREY = "#555555"
 
 
 @styled
-def plot_fit(measured, fits):
-    """Draw measured all-reduces and what fitted models say of them.
+def plot_fit(measured, fits) -> Picture:
+    """Draw measured all-reduces, what one or several fits say of them and, below, each point's relative error.
 
-    Parameters
-    ----------
-    measured : Run, Recorded, or sequence of (float, float)
-        Of `bench_allreduce.py`, with the spread of its repeats; or bytes and seconds.
-    fits : ddl.analysis.cost.Fit or iterable of them
-        Of as many ranks as the points are. Fits of one number of ranks are the same line: of
-        those that are, one is drawn for all.
-
-    Returns
-    -------
-    Picture
-        Below, the relative error of each point.
+    `measured` is a run of `bench_allreduce.py`, drawn with the quartiles of its repeats, or pairs of (bytes, seconds).
+    Fits that coincide, as those of one number of ranks do, are drawn once.
     """
     fits = list(fits) if not hasattr(fits, "algorithm") else [fits]
     spread = None
@@ -84,19 +76,10 @@ def plot_fit(measured, fits):
 
 
 @styled
-def plot_prediction(predictions, runs=()):
-    """Draw predicted steps and efficiency over ranks, and what was measured.
+def plot_prediction(predictions: Iterable[Prediction], runs=()) -> Picture:
+    """Draw predicted steps and efficiency over ranks, in a band from no overlap to full overlap.
 
-    Parameters
-    ----------
-    predictions : iterable of Prediction
-        Over ranks; the band reaches from no overlap to full overlap.
-    runs : iterable of Run or Recorded
-        Measured ones, with the batches that were predicted.
-
-    Returns
-    -------
-    Picture
+    `runs` are measured ones with the predicted batches.
     """
     predictions = [predictions] if isinstance(predictions, Prediction) else list(predictions)
     if not predictions:
@@ -165,20 +148,8 @@ def plot_prediction(predictions, runs=()):
 
 
 @styled
-def plot_published(compared=None):
-    """Draw published scaling efficiencies beside what is predicted of them.
-
-    Parameters
-    ----------
-    compared : Table, optional
-        Of `ddl.analysis.clusters.published`, which it is by default.
-
-    Returns
-    -------
-    Picture
-        A row a published figure: a mark for it, a mark for the estimate, a bar from no overlap to
-        full overlap.
-    """
+def plot_published(compared=None) -> Picture:
+    """Draw published scaling efficiencies beside the predicted: a mark each, and a bar from no to full overlap."""
     compared = published() if compared is None else compared
     rows = compared.to_dict("records")
     picture = Picture(9.0, 1.4 + 0.32 * len(rows))

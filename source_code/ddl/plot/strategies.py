@@ -1,4 +1,4 @@
-"""Pictures of tf.distribute: how late a parameter server's updates come, how to scale a loss."""
+"""Figures of tf.distribute: how late a parameter server's updates come, how to scale a loss."""
 
 import numpy
 
@@ -14,23 +14,15 @@ ROUNDING = 1e-4
 
 
 @styled
-def plot_agreement(runs):
-    """Draw how far the weights of several ways are from the first one's, update by update.
+def plot_agreement(runs) -> Picture:
+    """Draw how far the weights of several strategies are from the first run's, update by update.
 
-    Parameters
-    ----------
-    runs : iterable of Run
-        Finished runs of the scripts in ``strategies``.
-
-    Returns
-    -------
-    Picture
-        Logarithmic both ways. A run whose weights are the same bit for bit has no point.
+    Both axes are logarithmic. A run with bitwise equal weights has no point.
 
     Raises
     ------
     ValueError
-        As `ddl.analysis.agreement.differences` does; or if there is nothing to compare the first run with.
+        As `ddl.analysis.agreement.differences` does, or if there is nothing to compare the first run with.
     """
     first, *others = runs
     if not others:
@@ -77,17 +69,10 @@ def plot_agreement(runs):
 
 
 @styled
-def plot_staleness(run):
-    """Draw how many updates of others came between reading the weights and updating them.
+def plot_staleness(run) -> Picture:
+    """Draw how many updates by others came between reading the weights and updating them.
 
-    Parameters
-    ----------
-    run : Run
-        A finished run of ``strategies/parameter_server.py``.
-
-    Returns
-    -------
-    Picture
+    `run` is a finished run of ``strategies/parameter_server.py``.
 
     Raises
     ------
@@ -126,18 +111,10 @@ def plot_staleness(run):
 
 
 @styled
-def plot_loss_scaling(run):
-    """Draw how far each way of scaling the loss is from one device's gradient.
+def plot_loss_scaling(run) -> Picture:
+    """Draw how far each way to scale the loss is from one device's gradient, from a run of ``loss_scaling.py``.
 
-    Parameters
-    ----------
-    run : Run
-        A finished run of ``loss_scaling.py``.
-
-    Returns
-    -------
-    Picture
-        A row a way: the relative error of the gradient, logarithmic, and its length in numbers.
+    A row for each: the relative error of the gradient, logarithmic, and its length in numbers.
 
     Raises
     ------

@@ -60,18 +60,11 @@ class Box:
 
 
 @styled
-def plot_topology(topology):
+def plot_topology(topology) -> Picture:
     """Draw a machine: sockets, NUMA nodes, cores and caches, the PCIe tree, GPUs and NVLinks.
 
-    Parameters
-    ----------
-    topology : ddl.topology.Topology
-
-    Returns
-    -------
-    Picture
-        Eight cores and fewer are drawn one by one, more are counted. NVLinks are lines, the wider
-        the more of them; a line of the legend says how many and how fast.
+    Up to eight cores are drawn one by one, more are counted. NVLinks are lines, wider where there are more of them; the
+    legend gives their number and speed.
     """
     # Many NUMA nodes are narrow: a line of text each for what else stands together in one.
     narrow = len(topology.numas) > 2 * max(1, len(topology.sockets))
@@ -450,14 +443,8 @@ def _words(topology):
 
 
 @styled
-def plot_links():
-    """Draw what kinds of links can move in one direction, on a logarithmic axis.
-
-    Returns
-    -------
-    Picture
-        A bar a link of `ddl.topology.links`, those of one kind together.
-    """
+def plot_links() -> Picture:
+    """Draw what kinds of links can move in one direction: a bar for each of `ddl.topology.links`, logarithmic."""
     rows = link.rows()
     groups = list(dict.fromkeys(row["group"] for row in rows))
     rows = sorted(rows, key=lambda row: (groups.index(row["group"]), row["gb_per_s"]))
