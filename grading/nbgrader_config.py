@@ -1,7 +1,7 @@
 """nbgrader's settings for this course: a course folder's own nbgrader_config.py leads here.
 
-They hold for `make autograde` and the others, for nbgrader's own commands in a course folder, and
-for the formgrader's buttons alike.
+They hold for `make autograde` and the others, for nbgrader's own commands in a course folder, and for the formgrader's
+buttons alike.
 """
 
 import sys

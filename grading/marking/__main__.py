@@ -1,7 +1,7 @@
 """The grading commands: `make release`, `make collect` and the others lead here.
 
-They end with 0 when all is well, with 1 when somebody's hand-in needs a look, and with 2 when
-they could not do their work.
+They end with 0 when all is well, with 1 when somebody's hand-in needs a look, and with 2 when they could not do their
+work.
 """
 
 import argparse

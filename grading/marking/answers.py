@@ -60,16 +60,16 @@ def recognized(release, handed_in: list[dict]) -> int:
 def answered(release, handed_in: list[dict]):
     """Return the lesson with a student's work in it, and what a person should look at.
 
-    Run from top to bottom, it does what the student's notebook does: answers and the lesson's
-    ungraded cells are as the student left them, and the student's own cells, parts of a split cell
-    among them, stay behind the cell of ours that they stood behind. Test cells and questions are
-    as they were handed out. Cells of ours are found by their `grade_id`, id or text.
+    Run from top to bottom, it does what the student's notebook does: answers and the lesson's ungraded cells are as the
+    student left them, and the student's own cells, parts of a split cell among them, stay behind the cell of ours that
+    they stood behind. Test cells and questions are as they were handed out. Cells of ours are found by their
+    `grade_id`, id or text.
 
     Parameters
     ----------
     release : notebook
         As handed out.
-    handed_in : list of dict
+    handed_in
         From `cells`.
     """
     notebook, notes, odd = copy.deepcopy(release), [], defaultdict(list)

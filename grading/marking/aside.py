@@ -12,8 +12,8 @@ __all__ = ["set_aside"]
 def set_aside(course: Course, lesson: str, student: str) -> None:
     """Take marks and comments out of the gradebook whose answers are not those that they are for.
 
-    They are kept, with the answer that they were given for, in ``aside/``; the notes say so. Where
-    the answer is as it was, they stay.
+    They are kept, with the answer that they were given for, in ``aside/``; the notes say so. Where the answer is as it
+    was, they stay.
     """
     submitted = course.notebook("submitted", lesson, student)
     marked = course.notebook("marked", lesson, student)  # the hand-in that was marked last

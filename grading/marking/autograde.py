@@ -31,27 +31,14 @@ DIE_WITH_PARENT = 1  # prctl's PR_SET_PDEATHSIG
 
 @dataclass(frozen=True)
 class Row:
-    """One student's marks in one lesson, in points.
-
-    Parameters
-    ----------
-    student : Student
-    auto, manual : float or None
-        Given by tests, and by a person; None without a hand-in that was marked.
-    max : float
-        What the lesson is worth.
-    waiting : int
-        Written answers that nobody has given a mark yet.
-    reasons : list of str
-        Why a person should look at it.
-    """
+    """One student's marks in one lesson, in points."""
 
     student: object
-    auto: float | None
+    auto: float | None  # auto, manual: given by tests, and by a person; None without a hand-in that was marked
     manual: float | None
-    max: float
-    waiting: int
-    reasons: list[str]
+    max: float  # what the lesson is worth
+    waiting: int  # written answers that nobody has given a mark yet
+    reasons: list[str]  # why a person should look at it
 
     @property
     def total(self) -> float | None:
@@ -61,8 +48,8 @@ class Row:
 def autograde(course: Course, lesson: str) -> list[str]:
     """Mark every hand-in of a lesson anew; what went wrong with one is in its notes.
 
-    Each is marked in a process of its own by nbgrader's converter, with a line that shows how far
-    it has got. Marks that a person gave stay where the answer did.
+    Each is marked in a process of its own by nbgrader's converter, with a line that shows how far it has got. Marks
+    that a person gave stay where the answer did.
 
     Returns
     -------

@@ -39,9 +39,9 @@ class Stray:
 def collect(course: Course, lesson: str, where: Path) -> tuple[list[str], list[Stray]]:
     """Take in all hand-ins of a folder or zip archive.
 
-    The original is kept byte for byte under collected/; under submitted/ is the lesson as it was
-    handed out, with the student's answers in it. An earlier hand-in of the same student is
-    replaced; those of students who are not in `where` stay.
+    The original is kept byte for byte under collected/; under submitted/ is the lesson as it was handed out, with the
+    student's answers in it. An earlier hand-in of the same student is replaced; those of students who are not in
+    `where` stay.
 
     Returns
     -------

@@ -41,24 +41,14 @@ class MarkingError(CourseError):
 
 @dataclass(frozen=True)
 class Notes:
-    """What is known of one student's hand-in beside its marks.
+    """What is known of one student's hand-in beside its marks."""
 
-    Parameters
-    ----------
-    came_as : str
-        The name under which it came: of a learning platform's folder, for example.
-    collected, marked : tuple of str
-        Why a person should look at it, as collecting and marking found out.
-    failed : bool
-        Whether marking it did not come to an end: what the gradebook has is not of this hand-in.
-    aside : dict
-        Why marks that a person gave do not count any more, by the `grade_id` of their answers.
-    """
-
-    came_as: str = ""
+    came_as: str = ""  # the name under which it came: of a learning platform's folder, for example
+    # collected, marked: why a person should look at it, as collecting and marking found out
     collected: tuple[str, ...] = ()
     marked: tuple[str, ...] = ()
-    failed: bool = False
+    failed: bool = False  # whether marking it did not come to an end: what the gradebook has is not of this hand-in
+    # why marks that a person gave do not count any more, by the `grade_id` of their answers
     aside: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -68,15 +58,9 @@ class Notes:
 
 @dataclass(frozen=True)
 class Course:
-    """One course's folder, laid out as nbgrader has it.
+    """One course's folder, laid out as nbgrader has it."""
 
-    Parameters
-    ----------
-    folder : pathlib.Path
-        Absolute. Made when something is first put into it.
-    """
-
-    folder: Path
+    folder: Path  # absolute. Made when something is first put into it.
 
     def step(self, step: str, lesson: str, student: str = ".") -> Path:
         """A folder of nbgrader's: `step` is source, release, submitted, autograded, feedback."""

@@ -35,8 +35,8 @@ ERROR = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Entry|Notebook): .*", 
 def feedback(course: Course, lesson: str) -> tuple[int, dict[str, str]]:
     """Generate everyone's feedback with nbgrader, and a zip archive of all of it.
 
-    In the archive every page has the name of the folder that its hand-in came in, so that a
-    learning platform that named those folders knows whose it is.
+    In the archive every page has the name of the folder that its hand-in came in, so that a learning platform that
+    named those folders knows whose it is.
 
     Returns
     -------

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Sequence
 
 from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
 
@@ -26,13 +27,12 @@ class NoKernels(KernelSpecManager):
         raise NoSuchKernel(kernel_name)
 
 
-def open_formgrader(course: Course, arguments=()) -> None:
+def open_formgrader(course: Course, arguments: Sequence[str] = ()) -> None:
     """Become a Jupyter server with the formgrader; its address has a token. Does not return.
 
     Parameters
     ----------
-    course : Course
-    arguments : sequence of str
+    arguments
         The server's own, such as ``--port=8889``.
     """
     course.settle()

@@ -1,7 +1,7 @@
 """MathJax for the formgrader's and the feedback's pages: in the page, so that none loads anything.
 
-A formula is an attendee's text: no command that makes a link, an attribute or a style works in it,
-nor one that fetches an extension.
+A formula is an attendee's text: no command that makes a link, an attribute or a style works in it, nor one that fetches
+an extension.
 """
 
 from importlib.resources import files

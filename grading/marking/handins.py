@@ -26,18 +26,10 @@ class Refused(CourseError):
 
 @dataclass(frozen=True)
 class Piece:
-    """One file of what was handed in.
+    """One file of what was handed in."""
 
-    Parameters
-    ----------
-    parts : tuple of str
-        Its path, each part a name that is safe to make a file of.
-    content : callable
-        Gives its bytes, or raises Refused.
-    """
-
-    parts: tuple[str, ...]
-    content: Callable[[], bytes]
+    parts: tuple[str, ...]  # its path, each part a name that is safe to make a file of
+    content: Callable[[], bytes]  # gives its bytes, or raises Refused
 
     @property
     def name(self) -> str:
@@ -68,8 +60,8 @@ def in_folder(folder: Path) -> Iterator[Piece]:
 def in_archive(content: bytes | Path) -> Iterator[Piece]:
     """The files in a zip archive.
 
-    A file whose path leads out of the archive keeps the last part of it as its name, and is
-    refused. Raises Refused where the archive as a whole cannot be looked at.
+    A file whose path leads out of the archive keeps the last part of it as its name, and is refused. Raises Refused
+    where the archive as a whole cannot be looked at.
     """
     try:
         archive = zipfile.ZipFile(io.BytesIO(content) if isinstance(content, bytes) else content)

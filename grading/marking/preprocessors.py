@@ -1,7 +1,7 @@
 """The two of nbgrader's steps that are this course's own.
 
-`Examine` stands where nbgrader would execute a hand-in, `Withhold` where it would show hidden
-tests to those whose work it returns.
+`Examine` stands where nbgrader would execute a hand-in, `Withhold` where it would show hidden tests to those whose work
+it returns.
 """
 
 import re

@@ -24,8 +24,8 @@ IMAGE = re.compile(r"(!\[[^\]]*\]\()(?:\.\./)?(images/[^)\s]+)")
 def release(course: Course, beginning: str, sources: Path) -> str:
     """Generate a lesson's assignment with nbgrader; return the lesson's name.
 
-    Raises MarkingError, and leaves the release as it was before, where nbgrader does not take the
-    lesson, or where what it made holds anything that is not to be handed out.
+    Raises MarkingError, and leaves the release as it was before, where nbgrader does not take the lesson, or where what
+    it made holds anything that is not to be handed out.
     """
     lesson, source = _graded(beginning, sources)
     app = course.nbgrader()
@@ -75,9 +75,9 @@ def leaks(source, released: Path, names: set[str]) -> list[str]:
     ----------
     source : notebook
         The lesson with all its solutions.
-    released : pathlib.Path
+    released
         The folder.
-    names : set of str
+    names
         The files that belong into it, seen from there.
     """
     there = {str(path.relative_to(released)) for path in released.rglob("*") if not path.is_dir()}

@@ -1,9 +1,8 @@
 """Where a submission's code runs while it is marked: apart from all that is the instructor's.
 
-`start_worker` is what `ddl.grader.examine` takes. With bubblewrap, the process sees a read-only
-system, the Python environment and the course's package, has a private folder of limited size, no
-network, no process but its own, and a few system calls less. Without it, Apptainer and the
-course's image do; with neither, nothing is run.
+`start_worker` is what `ddl.grader.examine` takes. With bubblewrap, the process sees a read-only system, the Python
+environment and the course's package, has a private folder of limited size, no network, no process but its own, and a
+few system calls less. Without it, Apptainer and the course's image do; with neither, nothing is run.
 
 A sandbox ends with the thread that started it, so examine a submission in one thread.
 """
@@ -43,12 +42,8 @@ class SandboxMissing(CourseError, OSError):
     """There is no way to run a submission safely here; the text says what to install."""
 
 
-def start_worker(limits):
+def start_worker(limits: Limits) -> WorkerProcess:
     """Start a worker in a sandbox.
-
-    Parameters
-    ----------
-    limits : Limits
 
     Returns
     -------
@@ -87,15 +82,14 @@ def find():
     raise SandboxMissing(f"{ADVICE} ({'; '.join(troubles)})")
 
 
-def bubblewrap(limits, command, seccomp):
+def bubblewrap(limits: Limits, command: list[str], seccomp: int):
     """Return the command line that runs `command` in bubblewrap.
 
     Parameters
     ----------
-    limits : Limits
-    command : list of str
+    command
         Of a program of the system or of this Python environment.
-    seccomp : int
+    seccomp
         The file descriptor from which bubblewrap reads `system_calls`.
     """
     program, root = _program("bwrap"), os.geteuid() == 0
@@ -145,8 +139,8 @@ def bubblewrap(limits, command, seccomp):
 def apptainer(limits, command, seccomp):
     """Return the command line that runs `command` in the course's image.
 
-    The image brings its own Python environment. The size of its private folder is Apptainer's own
-    (`sessiondir max size`); `seccomp` is bubblewrap's.
+    The image brings its own Python environment. The size of its private folder is Apptainer's own (`sessiondir max
+    size`); `seccomp` is bubblewrap's.
     """
     image = os.environ.get("DDL_GRADING_IMAGE") or str(ROOT / "ddl-course.sif")
     program = _program("apptainer")

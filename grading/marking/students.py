@@ -44,10 +44,9 @@ def read(path: Path, left_out: list[str] | None = None) -> list[Student]:
 
     Parameters
     ----------
-    path : pathlib.Path
-    left_out : list of str, optional
-        What is wrong with a row is put there, and the others are read. Without it, the first
-        wrong row is a MarkingError, as is a file in which no row is right.
+    left_out
+        What is wrong with a row is put there, and the others are read. Without it, the first wrong row is a
+        MarkingError, as is a file in which no row is right.
     """
     wrong = [] if left_out is None else left_out
     found: dict[str, Student] = {}

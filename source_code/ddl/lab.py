@@ -4,6 +4,7 @@ import os
 import socket
 import sys
 import tempfile
+from collections.abc import Sequence
 
 from jupyter_core.paths import jupyter_runtime_dir
 
@@ -14,17 +15,16 @@ START = "Start_Here.ipynb"
 SOCKET_NAME = f"kernel-{'0' * 36}-ipc-5"
 
 
-def open_lab(arguments=()):
+def open_lab(arguments: Sequence[str] = ()):
     """Become a JupyterLab server at ``Start_Here.ipynb``; does not return.
 
-    Kernels are reached through sockets in a folder of the user's own, not over TCP: nobody else
-    on a shared machine can reach them there. Nor can the server meet Horovod: it goes on looking
-    for a kernel that has ended, several times a second, and Gloo takes the first connection to a
-    port of its own for the other rank's.
+    Kernels are reached through sockets in a folder of the user's own, not over TCP: nobody else on a shared machine can
+    reach them there. Nor can the server meet Horovod: it goes on looking for a kernel that has ended, several times a
+    second, and Gloo takes the first connection to a port of its own for the other rank's.
 
     Parameters
     ----------
-    arguments : sequence of str
+    arguments
         JupyterLab's own, such as ``--port=8889``.
     """
     if not _takes_sockets(jupyter_runtime_dir()):

@@ -11,14 +11,14 @@ from ddl.errors import CourseError
 __all__ = ["doctor"]
 
 
-def doctor(site=None, submit=False):
+def doctor(site=None, submit: bool = False) -> Report:
     """Look at this site and this machine: what the course needs, and what is missing.
 
     Parameters
     ----------
     site : Site or str, optional
         The site, or the path of its file; by default ``Site.here()`` finds it.
-    submit : bool
+    submit
         Also launch a run of two ranks through the site, which shows what no question can.
 
     Returns

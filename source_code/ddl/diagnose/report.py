@@ -10,23 +10,13 @@ SIGNS = {"OK": "✓", "missing": "✗", "optional": "–"}
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked for.
-
-    Parameters
-    ----------
-    name : str
-    state : {"OK", "missing", "optional"}
-        Optional things are not here, and nothing in the course breaks without them.
-    detail : str
-        What was found.
-    advice : str
-        What to do; empty where nothing needs doing.
-    """
+    """One thing that was looked for."""
 
     name: str
+    # {"OK", "missing", "optional"}: Optional things are not here, and nothing in the course breaks without them
     state: str
-    detail: str
-    advice: str = ""
+    detail: str  # what was found
+    advice: str = ""  # what to do; empty where nothing needs doing
 
     def __post_init__(self):
         if self.state not in SIGNS:

@@ -1,7 +1,7 @@
 """Whether a site is what its file says, according to Slurm, the container and the file systems.
 
-Programs are asked for output that programs read (``sinfo -h -o``, ``scontrol -o``, ``sacctmgr -P``),
-and their refusals are passed on in their own words.
+Programs are asked for output that programs read (``sinfo -h -o``, ``scontrol -o``, ``sacctmgr -P``), and their refusals
+are passed on in their own words.
 """
 
 import getpass

@@ -1,8 +1,8 @@
 """Examining a notebook: run its cells in one process, its tests in another, and judge.
 
-`examine` is used by `ddl check`, on the attendee's own machine, and by the instructor's marking,
-where the process that runs the notebook is started in a sandbox. Either way the verdict is decided
-where none of the notebook's own code runs: see `ddl.grader.serialize` for what can cross.
+`examine` is used by `ddl check`, on the attendee's own machine, and by the instructor's marking, where the process that
+runs the notebook is started in a sandbox. Either way the verdict is decided where none of the notebook's own code runs:
+see `ddl.grader.serialize` for what can cross.
 """
 
 from importlib import import_module

@@ -48,8 +48,8 @@ def test_cells(notebook):
 def code_cells(notebook):
     """Return what is run of a notebook beside its tests: from a cell's place to its code.
 
-    Of a cell tagged ``demo``, which shows something, only what the other cells use is run: its
-    imports, and the functions, classes and constants that it defines.
+    Of a cell tagged ``demo``, which shows something, only what the other cells use is run: its imports, and the
+    functions, classes and constants that it defines.
     """
     sources, shows, wanted = {}, {}, set()
     for index, cell in enumerate(notebook["cells"]):
@@ -71,8 +71,8 @@ def as_answered(notebook):
     Returns
     -------
     tuple of dict and tuple of str
-        An answer that was made text is code again. The notes say what marking puts back as it was
-        handed out: test cells that were changed, deleted or copied.
+        An answer that was made text is code again. The notes say what marking puts back as it was handed out: test
+        cells that were changed, deleted or copied.
     """
     notebook, odd, seen = copy.deepcopy(notebook), {}, set()
     cells = []
@@ -147,9 +147,9 @@ def _number(cell):
 def unmarked_names(notebook):
     """Return, for each test cell's place, the names that nothing stands for when it is judged.
 
-    Of those that answers and tests use. In a kernel they can stand for something all the same:
-    for what is computed by a cell that only shows something, by one that was deleted since, or by
-    one below the test. The place None has those that stand for nothing in the end.
+    Of those that answers and tests use. In a kernel they can stand for something all the same: for what is computed by
+    a cell that only shows something, by one that was deleted since, or by one below the test. The place None has those
+    that stand for nothing in the end.
     """
     tests, codes = test_cells(notebook), code_cells(notebook)
     used, bound, missing = set(), set(KERNELS), {}

@@ -1,7 +1,7 @@
 """The other processes of an examination, as seen by the one that mediates between them.
 
-Nothing that such a process does can make this one wait for longer, or read more, than it is told
-to. A process that breaks the conversation is ended with all that it started, and not asked again.
+Nothing that such a process does can make this one wait for longer, or read more, than it is told to. A process that
+breaks the conversation is ended with all that it started, and not asked again.
 """
 
 import contextlib
@@ -35,11 +35,11 @@ class Channel:
 
     Parameters
     ----------
-    process : subprocess.Popen
+    process
         Started with pipes for standard input, output and error, in a session of its own.
     """
 
-    def __init__(self, process):
+    def __init__(self, process: subprocess.Popen):
         self._process = process
         self._rest = bytearray()
         self.why = None  # it was ended, if somebody watches it

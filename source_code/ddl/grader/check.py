@@ -1,7 +1,7 @@
 """An attendee's own check: which questions of a lesson pass their visible tests, and why not.
 
-`ddl check` runs the saved notebook in a process of its own; `check()` in a notebook looks at the
-names as they are there and then. Both judge as marking does, without its hidden tests.
+`ddl check` runs the saved notebook in a process of its own; `check()` in a notebook looks at the names as they are
+there and then. Both judge as marking does, without its hidden tests.
 """
 
 import contextlib
@@ -29,20 +29,11 @@ UNDEFINED = re.compile(r"[`'](\w+)[`'] is not defined")
 
 @dataclass(frozen=True)
 class Answers:
-    """How the questions of a notebook stand, as lines in a terminal and as a table in a notebook.
+    """How the questions of a notebook stand, as lines in a terminal and as a table in a notebook."""
 
-    Parameters
-    ----------
-    name : str
-        The notebook's.
-    verdicts : tuple of Verdict
-    troubles : tuple of str
-        Cells that ended with an error, which may be why, and what marking does otherwise.
-    """
-
-    name: str
+    name: str  # the notebook's
     verdicts: tuple[Verdict, ...]
-    troubles: tuple[str, ...] = ()
+    troubles: tuple[str, ...] = ()  # cells that ended with an error, which may be why, and what marking does otherwise
 
     @property
     def passed(self):
@@ -106,14 +97,14 @@ def check_file(path, limits=Limits()):
     return Answers(Path(path).stem, found.verdicts, (*troubles, *notes))
 
 
-def check(notebook=None):
+def check(notebook: str | Path | None = None):
     """Say which questions of this notebook pass so far; in JupyterLab, show a button that does.
 
     It looks at what your cells have defined when you press the button, saved or not.
 
     Parameters
     ----------
-    notebook : str or pathlib.Path, optional
+    notebook
         The lesson's name, its beginning, or a path. Left out, it is the notebook it is called in.
     """
     from IPython import get_ipython

@@ -1,12 +1,13 @@
 """Examine a notebook: run its cells, judge its test cells, each at its place.
 
-The process that does this mediates: it starts a worker for the submission's code and an examiner
-for the tests, and passes questions and answers on. It runs the code of neither.
+The process that does this mediates: it starts a worker for the submission's code and an examiner for the tests, and
+passes questions and answers on. It runs the code of neither.
 """
 
 import re
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 from ddl.errors import CourseError
@@ -25,35 +26,21 @@ HIDDEN_MESSAGE = "A hidden test did not pass."
 
 @dataclass(frozen=True)
 class Verdict:
-    """How one test cell was judged.
+    """How one test cell was judged."""
 
-    Parameters
-    ----------
-    grade_id : str
-        The test cell's, from its nbgrader metadata.
-    points : float
-        What the test cell is worth.
-    passed : bool
-        All or nothing.
-    message : str
-        Why not; empty when passed. Safe to show: of a hidden test it only says that there is one.
-    printed : str
-        What the visible part of the test cell itself printed.
-    """
-
-    grade_id: str
-    points: float
-    passed: bool
-    message: str = ""
-    printed: str = ""
+    grade_id: str  # the test cell's, from its nbgrader metadata
+    points: float  # what the test cell is worth
+    passed: bool  # all or nothing
+    message: str = ""  # why not; empty when passed. Safe to show: of a hidden test it only says that there is one.
+    printed: str = ""  # what the visible part of the test cell itself printed
 
 
 @dataclass(frozen=True)
 class CellError:
     """What went wrong in a cell: an exception's type, message and traceback, as plain text.
 
-    `type` is ``TimeLimit`` for a cell that did not end in time, and ``ProcessEnded`` for one that
-    ended the process it ran in.
+    `type` is ``TimeLimit`` for a cell that did not end in time, and ``ProcessEnded`` for one that ended the process it
+    ran in.
     """
 
     type: str
@@ -63,39 +50,21 @@ class CellError:
 
 @dataclass(frozen=True)
 class CellResult:
-    """What one of the notebook's other code cells did when it was run.
+    """What one of the notebook's other code cells did when it was run."""
 
-    Parameters
-    ----------
-    index : int
-        The cell's place among all cells of the notebook, from 0.
-    printed : str
-        The beginning of what it printed, warnings and shown values included.
-    error : CellError or None
-    """
-
-    index: int
-    printed: str = ""
+    index: int  # the cell's place among all cells of the notebook, from 0
+    printed: str = ""  # the beginning of what it printed, warnings and shown values included
     error: CellError | None = None
 
 
 @dataclass(frozen=True)
 class Examination:
-    """All that came of examining a notebook.
+    """All that came of examining a notebook."""
 
-    Parameters
-    ----------
-    verdicts : tuple of Verdict
-        One a test cell, in the notebook's order.
-    cells : tuple of CellResult
-        One for every other code cell that was run.
-    notes : tuple of str
-        What a person should look at: a cell over its time, one that ended its process. Without
-        any value of a hidden test.
-    """
-
-    verdicts: tuple[Verdict, ...]
-    cells: tuple[CellResult, ...]
+    verdicts: tuple[Verdict, ...]  # one a test cell, in the notebook's order
+    cells: tuple[CellResult, ...]  # one for every other code cell that was run
+    # what a person should look at: a cell over its time, one that ended its process. Without any value of a hidden
+    # test.
     notes: tuple[str, ...] = ()
 
     @property
@@ -108,25 +77,21 @@ class Examination:
         return sum(verdict.points for verdict in self.verdicts)
 
 
-def examine(notebook, *, hidden, start_worker=start_plain_worker, limits=Limits()):
+def examine(
+    notebook: dict, *, hidden: bool, start_worker: Callable = start_plain_worker, limits: Limits = Limits()
+) -> Examination:
     """Run a notebook's cells in a worker and judge its test cells where none of them runs.
 
     Parameters
     ----------
-    notebook : dict
-        A notebook of format 4, as nbformat reads it. Its test cells (nbgrader's `grade` without
-        `solution`) have to be the course's own: they are run as they stand here. All other code
-        cells are the submission's, and run in the worker; of those tagged ``demo``, see
-        `ddl.grader.cells.code_cells`.
-    hidden : bool
+    notebook
+        A notebook of format 4, as nbformat reads it. Its test cells (nbgrader's `grade` without `solution`) have to be
+        the course's own: they are run as they stand here. All other code cells are the submission's, and run in the
+        worker; of those tagged ``demo``, see `ddl.grader.cells.code_cells`.
+    hidden
         Whether to run what stands between ``### BEGIN HIDDEN TESTS`` and ``### END HIDDEN TESTS``.
-    start_worker : callable
+    start_worker
         From `Limits` to `WorkerProcess`. The default runs the notebook's code without a sandbox.
-    limits : Limits
-
-    Returns
-    -------
-    Examination
 
     Raises
     ------
@@ -330,15 +295,13 @@ class Examiner:
         self._limits = limits
         self._channel = None
 
-    def judge(self, source, answer, timeout_s):
+    def judge(self, source: str, answer: Callable, timeout_s: float):
         """Run a test cell; return ``passed``, ``message`` and ``printed``.
 
         Parameters
         ----------
-        source : str
-        answer : callable
+        answer
             From the examiner's question to the answer, both dictionaries.
-        timeout_s : float
         """
         due = time.monotonic() + timeout_s
         try:

@@ -1,8 +1,8 @@
 """The clean process that judges: it runs test cells, and no code of the submission's.
 
-`python -m ddl.grader.judge` runs trusted test code only. What a test cell uses and neither
-defines nor imports is asked of the submission, across `ddl.grader.serialize`: a function is called
-there and its result comes back as plain data, so that a comparison here is between plain values.
+`python -m ddl.grader.judge` runs trusted test code only. What a test cell uses and neither defines nor imports is asked
+of the submission, across `ddl.grader.serialize`: a function is called there and its result comes back as plain data, so
+that a comparison here is between plain values.
 """
 
 import ast
@@ -11,6 +11,7 @@ import contextlib
 import io
 import resource
 import sys
+from collections.abc import Callable
 
 from ddl.grader.cells import asked_names
 from ddl.grader.serialize import BoundaryError, decode, encode
@@ -25,17 +26,17 @@ ERRORS = {name: kind for name, kind in vars(builtins).items() if isinstance(kind
 SEEN = "@seen"  # no test cell can have this name for something of its own
 
 
-def judge(source, ask, printed_bytes=2**16):
+def judge(source: str, ask: Callable, printed_bytes: int = 2**16):
     """Run one test cell; return ``passed``, ``message`` and ``printed`` as a dictionary.
 
     Parameters
     ----------
-    source : str
+    source
         Trusted code: it is run in this process.
-    ask : callable
-        From a request that `ddl.grader.worker.respond` answers to its answer; or to
-        ``{"late": seconds}`` or ``{"ended": why}`` when there is none.
-    printed_bytes : int
+    ask
+        From a request that `ddl.grader.worker.respond` answers to its answer; or to ``{"late": seconds}`` or
+        ``{"ended": why}`` when there is none.
+    printed_bytes
         How much to keep of what the cell prints.
     """
     kept = Kept(printed_bytes)

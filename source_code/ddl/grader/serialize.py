@@ -1,10 +1,9 @@
 """Plain data, as text: all that crosses between a submission and the tests that examine it.
 
-A submission runs in one process, the tests in another. What one returns to the other is written
-down here as JSON and read again strictly, so that nothing arrives but numbers, text, lists,
-tuples, sets, dictionaries and NumPy arrays: no class of the submission's, and so no method of its
-own. An instance of a subclass of these types arrives as the plain type, with the value it really
-has; what stands for a list or a number, such as a range or a fraction, arrives as that.
+A submission runs in one process, the tests in another. What one returns to the other is written down here as JSON and
+read again strictly, so that nothing arrives but numbers, text, lists, tuples, sets, dictionaries and NumPy arrays: no
+class of the submission's, and so no method of its own. An instance of a subclass of these types arrives as the plain
+type, with the value it really has; what stands for a list or a number, such as a range or a fraction, arrives as that.
 """
 
 import array
@@ -44,10 +43,10 @@ def encode(value):
     Parameters
     ----------
     value : None, bool, int, float, complex, str, bytes, or a NumPy scalar or array
-        Also lists, tuples, sets and dictionaries of these, nested up to 32 deep. Arrays are of
-        booleans, numbers or text, or of objects that could cross by themselves. A fraction or a
-        decimal number becomes a float; a range, an iterator, a view of a dictionary, a deque or
-        an `array.array` becomes a list; a pandas series or index becomes an array.
+        Also lists, tuples, sets and dictionaries of these, nested up to 32 deep. Arrays are of booleans, numbers or
+        text, or of objects that could cross by themselves. A fraction or a decimal number becomes a float; a range, an
+        iterator, a view of a dictionary, a deque or an `array.array` becomes a list; a pandas series or index becomes
+        an array.
 
     Raises
     ------

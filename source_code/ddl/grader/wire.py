@@ -9,8 +9,8 @@ __all__ = ["Wire"]
 class Wire:
     """This process's standard input and output, taken away from the code that it is to run.
 
-    From then on that code reads nothing from standard input, and what it or its children write to
-    standard output and error is lost; what Python prints is for the process to redirect.
+    From then on that code reads nothing from standard input, and what it or its children write to standard output and
+    error is lost; what Python prints is for the process to redirect.
     """
 
     def __init__(self):

@@ -1,8 +1,8 @@
 """The process in which a submission's code runs; `python -m ddl.grader.worker` is all it does.
 
-It runs cells as a notebook does, says what names stand for, and calls functions: see `respond`.
-Nothing that it says is trusted to be more than the submission's answer. Whoever starts it sees to
-its surroundings; the limits that a process can set for itself come with the first request.
+It runs cells as a notebook does, says what names stand for, and calls functions: see `respond`. Nothing that it says is
+trusted to be more than the submission's answer. Whoever starts it sees to its surroundings; the limits that a process
+can set for itself come with the first request.
 """
 
 import builtins
@@ -90,18 +90,16 @@ class Shell:
         return {"printed": kept.text(), "error": error and error_of(error)}
 
 
-def respond(names, request):
+def respond(names: dict, request: dict):
     """Answer one question about the names that a submission has defined.
 
     Parameters
     ----------
-    names : dict
-    request : dict
-        ``{"do": "describe", "names": [...]}``, which is answered by a dictionary of what each
-        stands for: ``{"function": true}``, ``{"value": text}`` as `encode` writes it,
-        ``{"refused": why}`` or ``{"missing": true}``. Or ``{"do": "call", "name": ...,
-        "args": text, "kwargs": text}``, which is answered by ``value``, ``refused`` or
-        ``raised``, an error as `error_of` gives it.
+    request
+        ``{"do": "describe", "names": [...]}``, which is answered by a dictionary of what each stands for:
+        ``{"function": true}``, ``{"value": text}`` as `encode` writes it, ``{"refused": why}`` or ``{"missing":
+        true}``. Or ``{"do": "call", "name": ..., "args": text, "kwargs": text}``, which is answered by ``value``,
+        ``refused`` or ``raised``, an error as `error_of` gives it.
     """
     if request["do"] == "describe":
         return {"names": {name: _described(names, name) for name in request["names"]}}
@@ -120,8 +118,8 @@ def respond(names, request):
 def error_of(error):
     """Return an exception's type, message, traceback and last line, as text of bounded length.
 
-    The traceback begins at the submission's own code; ``bases`` are the built-in exceptions among
-    the type and its ancestors, the nearest first.
+    The traceback begins at the submission's own code; ``bases`` are the built-in exceptions among the type and its
+    ancestors, the nearest first.
     """
     try:
         frames = traceback.extract_tb(error.__traceback__)

@@ -95,8 +95,8 @@ LEFT_ADVICE = (
 class Failure:
     """Why a run failed, in the order in which a reader needs it.
 
-    `output` holds the last lines that the rank wrote before, and `status` what it left to the shell:
-    its exit status, or 128 and the number of a signal.
+    `output` holds the last lines that the rank wrote before, and `status` what it left to the shell: its exit status,
+    or 128 and the number of a signal.
     """
 
     sentence: str
@@ -155,26 +155,14 @@ class Ending:
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that is known about how a run ended.
-
-    Parameters
-    ----------
-    job
-        What was asked for.
-    launcher, events
-        What the launching side and the script wrote down.
-    state
-        The run's state.
-    end
-        The event that ended it; empty while it goes on.
-    """
+    """All that is known about how a run ended."""
 
     folder: RunFolder
-    job: dict
-    launcher: list[dict]
+    job: dict  # what was asked for
+    launcher: list[dict]  # launcher, events: what the launching side and the script wrote down
     events: list[dict]
-    state: str
-    end: dict
+    state: str  # the run's state
+    end: dict  # the event that ended it; empty while it goes on
 
     @property
     def world(self) -> int:

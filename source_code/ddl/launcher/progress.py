@@ -37,9 +37,9 @@ class RankInfo:
 class Progress:
     """A snapshot of a run: all that a view draws.
 
-    Times are in seconds, `samples` and `steps` count from the start of training; `history` holds
-    the evaluation events and `losses` pairs of (samples, loss). `waiting` says what a queued run
-    waits for, in the scheduler's words; `stopped_by` who cancelled it, where accounting knows.
+    Times are in seconds, `samples` and `steps` count from the start of training; `history` holds the evaluation events
+    and `losses` pairs of (samples, loss). `waiting` says what a queued run waits for, in the scheduler's words;
+    `stopped_by` who cancelled it, where accounting knows.
     """
 
     id: str
@@ -93,14 +93,13 @@ def progress_of(
 ) -> Progress:
     """Read a run folder.
 
-    A file that is damaged makes the run "damaged", and says which one and how; while its processes
-    are there, it is a note of a run that goes on.
+    A file that is damaged makes the run "damaged", and says which one and how; while its processes are there, it is a
+    note of a run that goes on.
 
     Parameters
     ----------
     alive
-        Whether processes of the run are still there; without any, a run whose end was never
-        written down is "lost".
+        Whether processes of the run are still there; without any, a run whose end was never written down is "lost".
     now
         Seconds since the epoch.
     waiting

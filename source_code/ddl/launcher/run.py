@@ -93,10 +93,10 @@ def launch(
         End the run after this many seconds.
     oversubscribe
         Allow more ranks than this machine has cores or GPUs.
-    cluster : {"horovod", "multi_worker", "parameter_server"}
-        What the ranks are to each other. The last two are clusters of tf.distribute: ``TF_CONFIG``
-        is set in every rank before its script runs, and the last has two more kinds of ranks, a
-        coordinator (rank 0) and parameter servers (the last ones).
+    cluster
+        "horovod", or a cluster of tf.distribute: "multi_worker" or "parameter_server". The latter two set
+        ``TF_CONFIG`` in every rank before its script runs; "parameter_server" adds a coordinator (rank 0) and
+        parameter servers (the last ranks).
     parameter_servers
         How many of these; by default one where there are any.
     dry_run
@@ -104,16 +104,15 @@ def launch(
     wait
         Return when the run is over; otherwise at once, and `Run.wait` follows it later.
     detach
-        Return as soon as the run is on its way, and let it go on without this process: through
-        the night, on a cluster as a batch job. ``attach(run.id)`` finds it again.
+        Return as soon as the run is on its way, and let it go on without this process: through the night, on a cluster
+        as a batch job. ``attach(run.id)`` finds it again.
     check
-        Raise `RunFailed` where the run fails, so that the cells after it don't go on without it.
-        A run that was stopped on purpose is returned.
+        Raise `RunFailed` where the run fails, so that the cells after it don't go on without it. A run that was stopped
+        on purpose is returned.
     site
         Where to run: a site, or the path of a site file. By default ``Site.here()`` finds it.
     **options
-        Options of the script: ``recipe="warmup", sync_bn=True`` becomes
-        ``--recipe warmup --sync-bn``.
+        Options of the script: ``recipe="warmup", sync_bn=True`` becomes ``--recipe warmup --sync-bn``.
 
     Returns
     -------
@@ -233,9 +232,8 @@ def _submit(planned: Plan, environment: dict[str, str], paths: RunFolder) -> "Ru
 def _spawn(planned: Plan, environment: dict[str, str], paths: RunFolder, log: BinaryIO, detach: bool) -> "Run":
     """Start the process that starts the ranks, and whatever stands in front of it.
 
-    Unless the run is detached, this process holds one end of a pipe: when it dies, even by SIGKILL,
-    the run ends. The other end is standard input, which Slurm and containers pass on to where the
-    ranks are.
+    Unless the run is detached, this process holds one end of a pipe: when it dies, even by SIGKILL, the run ends. The
+    other end is standard input, which Slurm and containers pass on to where the ranks are.
     """
     read_end = write_end = None
     if not detach:
@@ -309,7 +307,6 @@ class Run:
 
     Attributes
     ----------
-    id, name, folder
     job
         What was asked for (``job.json``); empty where that is damaged.
     unwritten
@@ -377,8 +374,8 @@ class Run:
     def status(self) -> int:
         """What the run leaves to the shell: 0 when done, else the status of the first rank to fail.
 
-        A rank that a signal killed counts as 128 and the signal's number, as in a shell; a run that
-        ended badly without any rank's doing as 1.
+        A rank that a signal killed counts as 128 and the signal's number, as in a shell; a run that ended badly without
+        any rank's doing as 1.
         """
         progress = self.progress()
         if progress.state == "done":
@@ -439,8 +436,8 @@ class Run:
     def wait(self, view: Any = None) -> "Run":
         """Show the run until it is over; interrupting this stops the run.
 
-        A detached run is only left alone by an interrupt, and goes on. The run itself is returned,
-        whichever way it ended.
+        A detached run is only left alone by an interrupt, and goes on. The run itself is returned, whichever way it
+        ended.
         """
         if view is None:
             from ddl.display import view as views
@@ -675,8 +672,8 @@ def attach(run_id: str) -> Run:
 def run_pasted(arguments: Sequence[str], site: Site | None = None) -> int:
     """Run a planned command that was pasted into a terminal; return its exit status.
 
-    `arguments` are the words after ``ddl.rank.horovodrun``, or after ``ddl.rank.hosts``; `site` is where, by
-    default right here.
+    `arguments` are the words after ``ddl.rank.horovodrun``, or after ``ddl.rank.hosts``; `site` is where, by default
+    right here.
     """
     job = job_of(arguments, os.getcwd())
     if job is None:

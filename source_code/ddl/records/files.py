@@ -15,8 +15,8 @@ def replacing(path: str | os.PathLike, durable: bool = False) -> Iterator[Binary
     """Open a file that takes the place of `path` when the block ends.
 
     Whoever reads `path` finds the old or the new file, never a part; where the block fails, the old one stays and
-    nothing else is left. An OSError names `path`. `durable` syncs the content first, so that a host that fails
-    does not leave the name of an empty file.
+    nothing else is left. An OSError names `path`. `durable` syncs the content first, so that a host that fails does not
+    leave the name of an empty file.
     """
     path = Path(path)
     part = path.with_name(f".{path.name}.{os.urandom(4).hex()}.part")
@@ -46,8 +46,8 @@ def write(path: str | os.PathLike, content: str | bytes) -> None:
 def locked(path: str | os.PathLike, busy: Callable[[], object] = lambda: None) -> Iterator[None]:
     """Hold the lock file `path`, made with its folder where it is missing.
 
-    Where another process holds it, `busy` is called once before waiting; what it raises ends the wait. The system
-    frees the lock when its holder dies.
+    Where another process holds it, `busy` is called once before waiting; what it raises ends the wait. The system frees
+    the lock when its holder dies.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -116,8 +116,8 @@ def append_json_line(path: str | Path, mapping: Mapping) -> None:
 class JsonLines:
     """The objects in a file of JSON lines that grows: each look reads on where the last one ended.
 
-    A last line that is still being written is left for the next look. A damaged one is left out,
-    and counted; so is one without the keys that it `needs`, of their types.
+    A last line that is still being written is left for the next look. A damaged one is left out, and counted; so is one
+    without the keys that it `needs`, of their types.
     """
 
     def __init__(self, path: str | Path, needs: Mapping[str, Any] | None = None) -> None:

@@ -56,12 +56,11 @@ def keep_writing() -> None:
 class LogTail:
     """A log that grows, read on from where the last look ended.
 
-    A line that a progress bar redraws (with a carriage return or backspaces) is one line, as a
-    terminal shows it: `current` while it is still being drawn.
+    A line that a progress bar redraws (with a carriage return or backspaces) is one line, as a terminal shows it:
+    `current` while it is still being drawn.
 
     Parameters
     ----------
-    path
     last_bytes
         Never read more than that at a look, and pass over what came before; by default all is read.
 

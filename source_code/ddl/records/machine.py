@@ -54,8 +54,8 @@ def usable_cores() -> int:
 def cores_of_host(hosts: int) -> int:
     """Cores that each of several hosts made on this machine counts as its own.
 
-    Its share, or two where that is less: ranks then take turns on them, and each host still holds
-    two, without which nothing could be told of what is inside a host and what is between them.
+    Its share, or two where that is less: ranks then take turns on them, and each host still holds two, without which
+    nothing could be told of what is inside a host and what is between them.
     """
     return max(2, usable_cores() // max(1, hosts))
 

@@ -16,8 +16,8 @@ __all__ = ["Recorder"]
 class Recorder:
     """Rank 0's pen: events while training, and the result at the end.
 
-    Outside a launched run (no ``DDL_RUN_DIR``) it writes nothing, so that a script also works
-    under plain ``python`` or ``horovodrun``. Make one on rank 0 only.
+    Outside a launched run (no ``DDL_RUN_DIR``) it writes nothing, so that a script also works under plain ``python`` or
+    ``horovodrun``. Make one on rank 0 only.
     """
 
     def __init__(self, folder: str | Path | None = None) -> None:
@@ -27,8 +27,8 @@ class Recorder:
     def event(self, name: str, **fields: Any) -> None:
         """Append ``{"event": name, "time": now, **fields}`` to ``events.jsonl``.
 
-        Where it cannot be written, as on a full disk, the training goes on without it: the rank's
-        log says so, and a note of the run.
+        Where it cannot be written, as on a full disk, the training goes on without it: the rank's log says so, and a
+        note of the run.
         """
         if not self.folder:
             return

@@ -45,8 +45,8 @@ those that have to be there:
     nics* = 4                   # used for training, each
     gbit_per_s* = 100           # of each, per direction
 
-Units: GB/s are 10^9 bytes a second and per direction, Gbit/s are 10^9 bits a second, KiB and GiB
-are powers of two. `Topology.network` is None where the file has no ``[network]``.
+Units: GB/s are 10^9 bytes a second and per direction, Gbit/s are 10^9 bits a second, KiB and GiB are powers of two.
+`Topology.network` is None where the file has no ``[network]``.
 """
 
 import codecs
@@ -64,18 +64,14 @@ from ddl.topology.recorded import names
 __all__ = ["Topology", "TopologyError", "compare", "here", "links", "load", "names"]
 
 
-def load(name_or_path):
+def load(name_or_path: str | Path) -> Topology:
     """Load a topology.
 
     Parameters
     ----------
-    name_or_path : str or Path
-        A recorded name (see `names`) or a file: TOML in the format above, XML of hwloc's
-        ``lstopo --of xml``, or the text that ``nvidia-smi topo -m`` printed.
-
-    Returns
-    -------
-    Topology
+    name_or_path
+        A recorded name (see `names`) or a file: TOML in the format above, XML of hwloc's ``lstopo --of xml``, or the
+        text that ``nvidia-smi topo -m`` printed.
 
     Raises
     ------
@@ -121,9 +117,9 @@ def compare(topologies):
     Returns
     -------
     ddl.display.table.Table
-        A row a machine. ``slowest_gb_per_s`` and ``fastest_gb_per_s``: of all pairs of its GPUs,
-        per direction and nominal, NaN with fewer than two GPUs or where no rate is known.
-        ``network_gb_per_s``: all its network cards for training, per direction.
+        A row a machine. ``slowest_gb_per_s`` and ``fastest_gb_per_s``: of all pairs of its GPUs, per direction and
+        nominal, NaN with fewer than two GPUs or where no rate is known. ``network_gb_per_s``: all its network cards for
+        training, per direction.
     """
     from ddl.display.table import Table
 

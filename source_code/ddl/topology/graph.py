@@ -1,7 +1,7 @@
 """A machine as boxes in boxes with links between them, and what follows from that.
 
-Bandwidths are nominal ones, in GB/s (10^9 bytes a second) and PER DIRECTION: what a link is built
-for. No program reaches all of it.
+Bandwidths are nominal ones, in GB/s (10^9 bytes a second) and PER DIRECTION: what a link is built for. No program
+reaches all of it.
 """
 
 import itertools
@@ -22,55 +22,28 @@ DEVICE_KINDS = ("root", "switch", "gpu", "nic", "disk", "memory", "nvswitch", "o
 
 @dataclass(frozen=True)
 class Socket:
-    """A processor chip.
+    """A processor chip."""
 
-    Attributes
-    ----------
-    number : int
-        As the operating system counts.
-    model : str
-    """
-
-    number: int
+    number: int  # as the operating system counts
     model: str = ""
 
 
 @dataclass(frozen=True)
 class Numa:
-    """Memory, and the cores that are near to it.
-
-    Attributes
-    ----------
-    number : int
-    socket : int or None
-        None where it is not known.
-    memory_bytes : int or None
-    memory_gb_per_s : float or None
-        Reading and writing together: memory has one bus for both.
-    threads : tuple of int
-        Processor threads, where it is not known which cores they are of.
-    """
+    """Memory, and the cores that are near to it."""
 
     number: int
-    socket: int | None
+    socket: int | None  # none where it is not known
     memory_bytes: int | None = None
-    memory_gb_per_s: float | None = None
-    threads: tuple = ()
+    memory_gb_per_s: float | None = None  # reading and writing together: memory has one bus for both
+    threads: tuple = ()  # processor threads, where it is not known which cores they are of
 
 
 @dataclass(frozen=True)
 class Core:
-    """A core, and the threads that the operating system counts as processors.
+    """A core, and the threads that the operating system counts as processors."""
 
-    Attributes
-    ----------
-    number : int
-        In the order of sockets, and in each of the lowest thread.
-    socket, numa : int
-    threads : tuple of int
-    """
-
-    number: int
+    number: int  # in the order of sockets, and in each of the lowest thread
     socket: int
     numa: int
     threads: tuple
@@ -78,64 +51,33 @@ class Core:
 
 @dataclass(frozen=True, order=True)
 class Cache:
-    """A cache.
-
-    Attributes
-    ----------
-    level : int
-    kind : {"data", "instruction", "unified"}
-    size_bytes : int
-    cores : tuple of int
-        Those that share it.
-    """
+    """A cache."""
 
     level: int
-    kind: str
+    kind: str  # {"data", "instruction", "unified"}
     size_bytes: int
-    cores: tuple
+    cores: tuple  # those that share it
 
 
 @dataclass(frozen=True)
 class Device:
-    """A part of the PCIe tree: a root complex, a switch, a GPU, a network card and so on.
-
-    Attributes
-    ----------
-    name : str
-    kind : {"root", "switch", "gpu", "nic", "disk", "memory", "nvswitch", "other"}
-        "memory" is plugged in, as CXL's is.
-    under : str
-        The switch or root complex that it is plugged into; empty for a root complex, and where it
-        is not known.
-    numa : int or None
-        Where it hangs; None: as what it is under, or not known.
-    model, address : str
-    generation, width : int or None
-        Of its PCIe link upwards.
-    gb_per_s : float or None
-        Of that link; worked out from generation and width where it is not given.
-    gbit_per_s : float or None
-        Of a network card's cable, in 10^9 bits a second.
-    network : str
-        "Ethernet" or "InfiniBand".
-    memory_bytes : int or None
-    memory_gb_per_s : float or None
-        Of a GPU's own memory.
-    """
+    """A part of the PCIe tree: a root complex, a switch, a GPU, a network card and so on."""
 
     name: str
+    # {"root", "switch", "gpu", "nic", "disk", "memory", "nvswitch", "other"}: "memory" is plugged in, as CXL's is
     kind: str
+    # the switch or root complex that it is plugged into; empty for a root complex, and where it is not known
     under: str = ""
-    numa: int | None = None
+    numa: int | None = None  # where it hangs; None: as what it is under, or not known
     model: str = ""
     address: str = ""
-    generation: int | None = None
+    generation: int | None = None  # generation, width: of its PCIe link upwards
     width: int | None = None
-    gb_per_s: float | None = None
-    gbit_per_s: float | None = None
-    network: str = ""
+    gb_per_s: float | None = None  # of that link; worked out from generation and width where it is not given
+    gbit_per_s: float | None = None  # of a network card's cable, in 10^9 bits a second
+    network: str = ""  # "Ethernet" or "InfiniBand"
     memory_bytes: int | None = None
-    memory_gb_per_s: float | None = None
+    memory_gb_per_s: float | None = None  # of a GPU's own memory
 
     def __post_init__(self):
         if self.kind not in DEVICE_KINDS:
@@ -152,22 +94,13 @@ class Device:
 
 @dataclass(frozen=True)
 class NvLink:
-    """The NVLinks between two GPUs, or between a GPU and an NVSwitch.
-
-    Attributes
-    ----------
-    a, b : str
-    count : int
-    generation : int or None
-    each_gb_per_s : float or None
-        Of one, per direction, where that is told and not the generation.
-    """
+    """The NVLinks between two GPUs, or between a GPU and an NVSwitch."""
 
     a: str
     b: str
     count: int
     generation: int | None = None
-    each_gb_per_s: float | None = None
+    each_gb_per_s: float | None = None  # of one, per direction, where that is told and not the generation
 
     def __post_init__(self):
         if self.count < 1 or self.a == self.b:
@@ -186,42 +119,22 @@ class NvLink:
 
 @dataclass(frozen=True)
 class SocketLink:
-    """What joins two sockets.
-
-    Attributes
-    ----------
-    a, b : int
-    kind : str
-        "QPI", "UPI", "xGMI" or the like.
-    count : int
-    gb_per_s : float or None
-        Of each, per direction.
-    """
+    """What joins two sockets."""
 
     a: int
     b: int
-    kind: str
+    kind: str  # "QPI", "UPI", "xGMI" or the like
     count: int = 1
-    gb_per_s: float | None = None
+    gb_per_s: float | None = None  # of each, per direction
 
 
 @dataclass(frozen=True)
 class Network:
-    """What a machine of a cluster has for talking to the others.
+    """What a machine of a cluster has for talking to the others."""
 
-    Attributes
-    ----------
-    kind : str
-        "InfiniBand EDR", "Ethernet" or the like.
-    nics : int
-        Ports that training uses; those for storage and management are not counted.
-    gbit_per_s : float
-        Of each, in 10^9 bits a second, per direction.
-    """
-
-    kind: str
-    nics: int
-    gbit_per_s: float
+    kind: str  # "InfiniBand EDR", "Ethernet" or the like
+    nics: int  # ports that training uses; those for storage and management are not counted
+    gbit_per_s: float  # of each, in 10^9 bits a second, per direction
 
     def __post_init__(self):
         if self.nics < 1 or not self.gbit_per_s > 0:
@@ -238,44 +151,17 @@ class Network:
 
 @dataclass(frozen=True)
 class Hop:
-    """A stretch of a way from one part to another.
-
-    Attributes
-    ----------
-    start, end : str
-    kind : str
-        "NV2", "PCIe 3 x16", "host bridge", "on chip", "QPI" or the like.
-    gb_per_s : float
-        Per direction. Infinite where it limits nothing, NaN where it is not known.
-    """
+    """A stretch of a way from one part to another."""
 
     start: str
     end: str
-    kind: str
-    gb_per_s: float
+    kind: str  # "NV2", "PCIe 3 x16", "host bridge", "on chip", "QPI" or the like
+    gb_per_s: float  # per direction. Infinite where it limits nothing, NaN where it is not known.
 
 
 @dataclass(frozen=True)
 class Topology:
     """A machine, and the links in it.
-
-    Attributes
-    ----------
-    name : str
-    origin : str
-        How it became known: "measured here by …" or "recorded".
-    sockets, numas, cores, caches, devices, nvlinks, socket_links : tuple
-        Of `Socket`, `Numa`, `Core`, `Cache`, `Device`, `NvLink`, `SocketLink`.
-    network : Network or None
-        How it is joined to others of its kind, where that was recorded.
-    title : str
-        A line for people.
-    usable : int or None
-        Processor threads that a process may use here; None: all.
-    told : dict of (str, str) to str
-        What was said of pairs of devices that the tree calls otherwise: `kind` then answers that.
-    sources, notes : tuple of str
-        Where the facts come from; what could not be found out.
 
     Raises
     ------
@@ -284,7 +170,9 @@ class Topology:
     """
 
     name: str
-    origin: str
+    origin: str  # how it became known: "measured here by …" or "recorded"
+    # sockets, numas, cores, caches, devices, nvlinks, socket_links: of `Socket`, `Numa`, `Core`, `Cache`, `Device`,
+    # `NvLink`, `SocketLink`
     sockets: tuple = ()
     numas: tuple = ()
     cores: tuple = ()
@@ -292,11 +180,12 @@ class Topology:
     devices: tuple = ()
     nvlinks: tuple = ()
     socket_links: tuple = ()
-    network: Network | None = None
-    title: str = ""
-    usable: int | None = None
+    network: Network | None = None  # how it is joined to others of its kind, where that was recorded
+    title: str = ""  # A line for people
+    usable: int | None = None  # processor threads that a process may use here; None: all
+    # what was said of pairs of devices that the tree calls otherwise: `kind` then answers that
     told: dict = field(default_factory=dict, hash=False)
-    sources: tuple = ()
+    sources: tuple = ()  # sources, notes: where the facts come from; what could not be found out
     notes: tuple = ()
     _named: dict = field(init=False, repr=False, compare=False)
 
@@ -404,15 +293,15 @@ class Topology:
 
     # ------------------------------------------------------------ ways and what they are called
 
-    def path(self, a, b):
+    def path(self, a: str, b: str) -> tuple[Hop, ...]:
         """Return the way that data take between two parts.
 
-        NVLinks between the two come first, then those over NVSwitches that both have, and then the
-        way up the PCIe tree and down again. A third GPU passes nothing on: no driver does.
+        NVLinks between the two come first, then those over NVSwitches that both have, and then the way up the PCIe tree
+        and down again. A third GPU passes nothing on: no driver does.
 
         Parameters
         ----------
-        a, b : str
+        a, b
             Names of devices, or "numa0", "numa1", … for the memory of a NUMA node.
 
         Returns
@@ -433,19 +322,19 @@ class Topology:
             return (_nvlink_hop(a, middle, self._nvlinks(a, shared)), _nvlink_hop(middle, b, self._nvlinks(b, shared)))
         return self._host_path(a, b)
 
-    def bandwidth(self, a, b):
+    def bandwidth(self, a: str, b: str) -> float:
         """Return the bandwidth of the best way between two parts.
 
         Parameters
         ----------
-        a, b : str
+        a, b
             As for `path`.
 
         Returns
         -------
         float
-            GB/s per direction, of the narrowest known stretch: an upper bound. NaN where nothing
-            is known; infinite for a part and itself.
+            GB/s per direction, of the narrowest known stretch: an upper bound. NaN where nothing is known; infinite for
+            a part and itself.
         """
         if a == b:
             return math.inf
@@ -455,9 +344,9 @@ class Topology:
     def kind(self, a, b):
         """Return what ``nvidia-smi topo -m`` calls the way between two devices.
 
-        "X": itself. "NV#": so many NVLinks. "PIX": one PCIe switch. "PXB": several, and no
-        root complex. "PHB": the root complex, near the processor. "NODE": between root complexes
-        of one NUMA node. "SYS": between NUMA nodes. "?": not known.
+        "X": itself. "NV#": so many NVLinks. "PIX": one PCIe switch. "PXB": several, and no root complex. "PHB": the
+        root complex, near the processor. "NODE": between root complexes of one NUMA node. "SYS": between NUMA nodes.
+        "?": not known.
         """
         if a == b:
             return "X"
@@ -475,12 +364,12 @@ class Topology:
             return "PHB"
         return "PIX" if all(way.index(common) <= 1 for way in ways) else "PXB"
 
-    def matrix(self, nics=False):
+    def matrix(self, nics: bool = False) -> pandas.DataFrame:
         """Return how any two GPUs are joined, as ``nvidia-smi topo -m`` writes it.
 
         Parameters
         ----------
-        nics : bool
+        nics
             Network cards, too.
 
         Returns

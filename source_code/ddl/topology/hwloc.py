@@ -1,9 +1,8 @@
 """Reading the XML that hwloc's ``lstopo --of xml`` writes, of its versions 1 to 3.
 
-Version 1 puts NUMA nodes above sockets or below them and a machine's only memory nowhere; later
-ones put them beside what they are near to. All say of each object which processors it belongs to,
-and that is what is read here. What the system makes of a device (OSDev) is one of several types in
-versions 1 and 2, and a set of them, in bits, in version 3.
+Version 1 puts NUMA nodes above sockets or below them and a machine's only memory nowhere; later ones put them beside
+what they are near to. All say of each object which processors it belongs to, and that is what is read here. What the
+system makes of a device (OSDev) is one of several types in versions 1 and 2, and a set of them, in bits, in version 3.
 """
 
 import re
@@ -53,20 +52,15 @@ class Element:
         )
 
 
-def parse(text, name="hwloc", file="lstopo --of xml"):
+def parse(text: str | bytes, name: str = "hwloc", file: str = "lstopo --of xml") -> Topology:
     """Read a topology.
 
     Parameters
     ----------
-    text : str or bytes
-    name : str
+    name
         What the machine shall be called.
-    file : str
+    file
         For errors.
-
-    Returns
-    -------
-    Topology
 
     Raises
     ------
@@ -326,8 +320,8 @@ class _Reader:
     def nvlinks(self, known):
         """NVLinks between devices, and notes on those that lead elsewhere.
 
-        hwloc tells them as a matrix of MB/s in one direction, of all links between two together,
-        whose rows and columns are objects, by type and number.
+        hwloc tells them as a matrix of MB/s in one direction, of all links between two together, whose rows and columns
+        are objects, by type and number.
 
         Parameters
         ----------

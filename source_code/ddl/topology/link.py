@@ -15,14 +15,14 @@ FILE = reference_dir() / "links.toml"
 PCIE = {1: (2.5, 8 / 10), 2: (5, 8 / 10), 3: (8, 128 / 130), 4: (16, 128 / 130), 5: (32, 128 / 130), 6: (64, 242 / 256)}
 
 
-def pcie_gb_per_s(generation, width):
+def pcie_gb_per_s(generation: int, width: int):
     """Return the bandwidth of a PCIe link in GB/s per direction, before packet headers.
 
     Parameters
     ----------
-    generation : int
+    generation
         1 to 6.
-    width : int
+    width
         Number of lanes.
     """
     if generation not in PCIE or width < 1:
@@ -33,13 +33,8 @@ def pcie_gb_per_s(generation, width):
     return rate * share * width / 8
 
 
-def nvlink_gb_per_s(generation):
-    """Return the bandwidth of one NVLink in GB/s per direction.
-
-    Parameters
-    ----------
-    generation : int
-    """
+def nvlink_gb_per_s(generation: int):
+    """Return the bandwidth of one NVLink in GB/s per direction."""
     known = {row["generation"]: row["gb_per_s"] for row in rows() if row.get("generation")}
     if generation not in known:
         raise TopologyError(f"NVLink {generation}: generations {', '.join(map(str, known))} are known")
@@ -58,8 +53,8 @@ def links():
     Returns
     -------
     ddl.display.table.Table
-        A row a kind. ``gb_per_s``: GB/s (10^9 bytes a second) per direction; ``both_gb_per_s``:
-        both directions together (memory has one bus for both: the two are the same).
+        A row a kind. ``gb_per_s``: GB/s (10^9 bytes a second) per direction; ``both_gb_per_s``: both directions
+        together (memory has one bus for both: the two are the same).
     """
     from ddl.display.table import Table
 

@@ -15,24 +15,22 @@ from ddl.topology.graph import Device, NvLink
 __all__ = ["here"]
 
 
-def here(root="/"):
+def here(root: str | Path = "/"):
     """Find out the topology of this machine.
 
-    Processors, memory and PCIe come from hwloc's ``lstopo`` where it is installed, and from /sys
-    and /proc otherwise; GPUs, NVLinks and NVSwitches from NVML, and from ``nvidia-smi topo -m``
-    where NVML doesn't say.
+    Processors, memory and PCIe come from hwloc's ``lstopo`` where it is installed, and from /sys and /proc otherwise;
+    GPUs, NVLinks and NVSwitches from NVML, and from ``nvidia-smi topo -m`` where NVML doesn't say.
 
     Parameters
     ----------
-    root : str or Path
-        The folder in which /sys and /proc are; of one that is not the system's own, hwloc is not
-        asked.
+    root
+        The folder in which /sys and /proc are; of one that is not the system's own, hwloc is not asked.
 
     Returns
     -------
     Topology
-        ``origin`` says who was asked, `notes` what nobody could say, `usable` how many processor
-        threads this process may use.
+        ``origin`` says who was asked, `notes` what nobody could say, `usable` how many processor threads this process
+        may use.
     """
     own = sysfs.read(root, name=os.uname().nodename)
     asked, notes = ["/sys and /proc"], []

@@ -1,12 +1,12 @@
 """Reading the matrix that ``nvidia-smi topo -m`` prints, of any of its generations.
 
-The matrix says how far any two of GPUs and network cards are from each other, and not what lies
-between them: the tree is the simplest one that gives such a matrix. NVLinks hide how far apart two
-GPUs are on PCIe; the network cards beside them often tell. NUMA nodes are those that its columns
-name, whatever the distances: a virtual machine has one node and calls all its GPUs far apart.
+The matrix says how far any two of GPUs and network cards are from each other, and not what lies between them: the tree
+is the simplest one that gives such a matrix. NVLinks hide how far apart two GPUs are on PCIe; the network cards beside
+them often tell. NUMA nodes are those that its columns name, whatever the distances: a virtual machine has one node and
+calls all its GPUs far apart.
 
-Such a text seldom comes as it was printed: it was quoted in a mail, wrapped, or lost the escape
-bytes of its underlined heading.
+Such a text seldom comes as it was printed: it was quoted in a mail, wrapped, or lost the escape bytes of its underlined
+heading.
 """
 
 import html
@@ -44,20 +44,11 @@ ALL_NVLINKS = (6, 12, 18)
 
 @dataclass(frozen=True)
 class Matrix:
-    """What the text says.
+    """What the text says."""
 
-    Attributes
-    ----------
-    names : tuple of str
-        GPUs and network cards, these by the names of the "NIC Legend".
-    kinds : dict of (str, str) to str
-        "X", "NV#", "PIX", "PXB", "PHB", "NODE" or "SYS".
-    threads, numas : dict of str to tuple of int
-        Of GPUs: processor threads and NUMA nodes that are near. Missing where it is not said.
-    """
-
-    names: tuple
-    kinds: dict
+    names: tuple  # GPUs and network cards, these by the names of the "NIC Legend"
+    kinds: dict  # "X", "NV#", "PIX", "PXB", "PHB", "NODE" or "SYS"
+    # threads, numas: of GPUs: processor threads and NUMA nodes that are near. Missing where it is not said.
     threads: dict
     numas: dict
 
@@ -67,16 +58,16 @@ def looks_like(text):
     return any(_header(line) for line in _lines(text))
 
 
-def parse(text, name="nvidia-smi", file="nvidia-smi topo -m"):
+def parse(text: str, name: str = "nvidia-smi", file: str = "nvidia-smi topo -m") -> Topology:
     """Read the matrix, and make the topology of it that it allows.
 
     Parameters
     ----------
-    text : str
+    text
         All that the tool printed; what stands before the matrix is left aside.
-    name : str
+    name
         What the machine shall be called.
-    file : str
+    file
         For errors.
 
     Returns
@@ -92,13 +83,8 @@ def parse(text, name="nvidia-smi", file="nvidia-smi topo -m"):
     return tree(read_matrix(text, file), name)
 
 
-def read_matrix(text, file="nvidia-smi topo -m"):
-    """Read the matrix as it stands; see `parse` for the arguments and errors.
-
-    Returns
-    -------
-    Matrix
-    """
+def read_matrix(text, file="nvidia-smi topo -m") -> Matrix:
+    """Read the matrix as it stands; see `parse` for the arguments and errors."""
     lines = _lines(text)
     try:  # a terminal cuts lines wherever it ends
         return _matrix(_uncut(lines), file)
@@ -264,13 +250,8 @@ def _without_gpu_memory(nodes):
 # ---------------------------------------------------------------- the simplest tree
 
 
-def tree(matrix, name):
+def tree(matrix: Matrix, name: str) -> Topology:
     """Return the simplest topology that gives a matrix.
-
-    Parameters
-    ----------
-    matrix : Matrix
-    name : str
 
     Returns
     -------
@@ -336,9 +317,8 @@ def _disagreements(topology, told):
 def _numas(matrix):
     """NUMA nodes as the matrix's columns name them.
 
-    Where there is no number, GPUs near to the same processor threads are at one node. What has no
-    such columns, network cards above all, is at the node of what is nearest to it, if that is
-    nearer than another node (SYS).
+    Where there is no number, GPUs near to the same processor threads are at one node. What has no such columns, network
+    cards above all, is at the node of what is nearest to it, if that is nearer than another node (SYS).
 
     Returns
     -------

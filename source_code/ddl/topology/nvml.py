@@ -17,50 +17,30 @@ LEVELS = {0: "PIX", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU.
+    """A GPU."""
 
-    Attributes
-    ----------
-    address, model : str
-        "0000:06:00.0", "Tesla V100-SXM2-16GB".
-    memory_bytes : int or None
-    generation, width : int or None
-        The most that GPU and slot can have on PCIe: an idle GPU runs its link slower.
-    nvlink_generation : int or None
-    links : tuple of (str, str)
-        An end of each active NVLink: ("gpu", address), ("nvswitch", address) or ("nvswitch", "")
-        where a virtual machine hides it.
-    """
-
-    address: str
+    address: str  # address, model: "0000:06:00.0", "Tesla V100-SXM2-16GB"
     model: str
     memory_bytes: int | None
+    # generation, width: the most that GPU and slot can have on PCIe: an idle GPU runs its link slower
     generation: int | None
     width: int | None
     nvlink_generation: int | None
+    # an end of each active NVLink: ("gpu", address), ("nvswitch", address) or ("nvswitch", "") where a virtual machine
+    # hides it
     links: tuple
 
 
 @dataclass(frozen=True)
 class Report:
-    """What the library said.
+    """What the library said."""
 
-    Attributes
-    ----------
-    gpus : tuple of Gpu
-        In the order in which nvidia-smi counts.
-    distances : dict of (int, int) to str
-        "PIX" to "SYS" for pairs of their numbers; missing where the library doesn't know.
-    notes : tuple of str
-        What it could not say.
-    """
-
-    gpus: tuple = ()
-    distances: dict | None = None
-    notes: tuple = ()
+    gpus: tuple = ()  # in the order in which nvidia-smi counts
+    distances: dict | None = None  # "PIX" to "SYS" for pairs of their numbers; missing where the library doesn't know
+    notes: tuple = ()  # what it could not say
 
 
-def read():
+def read() -> Report:
     """Ask the library.
 
     Returns

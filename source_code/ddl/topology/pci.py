@@ -1,11 +1,12 @@
 """From PCI functions, as the system lists them, to root complexes, switches and devices.
 
-A PCIe switch shows itself as bridges below bridges: one upwards, and below it one for each of its
-ports. On the way down from a root complex, bridges are by turns a port and the upper end of a
-switch: root port, switch, port of the switch, next switch, its port, and so on.
+A PCIe switch shows itself as bridges below bridges: one upwards, and below it one for each of its ports. On the way
+down from a root complex, bridges are by turns a port and the upper end of a switch: root port, switch, port of the
+switch, next switch, its port, and so on.
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ddl.topology.graph import Device
@@ -17,45 +18,22 @@ NVIDIA, AMD = 0x10DE, 0x1002
 
 @dataclass(frozen=True)
 class Function:
-    """A function of a PCI device, or a bridge.
+    """A function of a PCI device, or a bridge."""
 
-    Attributes
-    ----------
-    address : str
-        "0000:81:00.0".
-    root : str
-        The host bridge's domain and bus: "0000:80".
-    above : tuple of str
-        Addresses of the bridges above it, from the root port down.
-    pci_class, vendor : int
-        The class in its 16-bit form: 0x0302.
-    numa : int or None
-    model : str
-    generation, width : int or None
-    gb_per_s : float or None
-        Of its link, where only that is known.
-    nic, disk, memory : str
-        The system's name for what it is, if it is one.
-    memory_bytes : int or None
-        Of a GPU, or of memory that is plugged in.
-    gbit_per_s : float or None
-    network : str
-    """
-
-    address: str
-    root: str
-    above: tuple = ()
-    pci_class: int = 0
+    address: str  # "0000:81:00.0"
+    root: str  # the host bridge's domain and bus: "0000:80"
+    above: tuple = ()  # addresses of the bridges above it, from the root port down
+    pci_class: int = 0  # pci_class, vendor: the class in its 16-bit form: 0x0302
     vendor: int = 0
     numa: int | None = None
     model: str = ""
     generation: int | None = None
     width: int | None = None
-    gb_per_s: float | None = None
-    nic: str = ""
+    gb_per_s: float | None = None  # of its link, where only that is known
+    nic: str = ""  # nic, disk, memory: the system's name for what it is, if it is one
     disk: str = ""
     memory: str = ""
-    memory_bytes: int | None = None
+    memory_bytes: int | None = None  # of a GPU, or of memory that is plugged in
     gbit_per_s: float | None = None
     network: str = ""
 
@@ -80,14 +58,13 @@ def address(text):
     return f"{int(match[1] or '0', 16):04x}:{match[2]}:{match[3]}.{match[4]}".lower()
 
 
-def devices(functions):
+def devices(functions: Iterable[Function]) -> tuple[Device, ...]:
     """Return root complexes, switches and devices, each after what it is under.
 
     Parameters
     ----------
-    functions : iterable of Function
-        Bridges among them. Only what leads to a GPU, NVSwitch, network card, disk or memory is
-        kept.
+    functions
+        Bridges among them. Only what leads to a GPU, NVSwitch, network card, disk or memory is kept.
 
     Returns
     -------

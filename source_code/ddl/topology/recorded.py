@@ -60,21 +60,17 @@ def names():
     return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 
-def parse(text, name, file):
+def parse(text: str, name: str, file) -> Topology:
     """Read a recorded topology.
 
     Parameters
     ----------
-    text : str
+    text
         TOML.
-    name : str
+    name
         What the machine shall be called.
     file : str or Path
         For errors.
-
-    Returns
-    -------
-    Topology
 
     Raises
     ------

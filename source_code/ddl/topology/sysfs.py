@@ -1,6 +1,7 @@
 """A machine as Linux describes it in /sys and /proc, with no tool that would have to be there."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from ddl.topology.error import TopologyError
@@ -26,19 +27,15 @@ MOST_NUMBERS = 1 << 20  # of processors or NUMA nodes: Linux is built for 8,192 
 KINDS = {"Data": "data", "Instruction": "instruction", "Unified": "unified"}
 
 
-def read(root="/", name="here"):
+def read(root: str | Path = "/", name: str = "here") -> Topology:
     """Read the topology of the machine whose /sys and /proc stand under a folder.
 
     Parameters
     ----------
-    root : str or Path
+    root
         The folder; the system's own by default.
-    name : str
+    name
         What the machine shall be called.
-
-    Returns
-    -------
-    Topology
 
     Raises
     ------
@@ -112,19 +109,13 @@ def _caches(cpu, number_of):
                 yield cache
 
 
-def functions(root="/", nodes=()):
+def functions(root: str | Path = "/", nodes: Sequence[int] = ()) -> list[Function]:
     """Return the PCI functions that /sys lists, bridges among them.
 
     Parameters
     ----------
-    root : str or Path
-    nodes : sequence of int
-        Numbers of the NUMA nodes. Where there is one only, all devices are near to it, whatever
-        the firmware says.
-
-    Returns
-    -------
-    list of Function
+    nodes
+        Numbers of the NUMA nodes. Where there is one only, all devices are near to it, whatever the firmware says.
     """
     found = []
     for link in sorted((Path(root) / "sys/bus/pci/devices").glob("*")):

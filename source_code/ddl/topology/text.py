@@ -6,16 +6,12 @@ from collections import Counter
 __all__ = ["amount", "matrix_text", "ranges", "tree"]
 
 
-def tree(topology):
+def tree(topology) -> str:
     """Return a topology's parts as an indented tree, a line each.
 
     Parameters
     ----------
     topology : ddl.topology.Topology
-
-    Returns
-    -------
-    str
     """
     lines = [f"{topology.title or topology.name}  ({topology.origin})"]
     for socket in topology.sockets:
@@ -133,7 +129,7 @@ def _nvlinks(topology):
             yield (f"  NVLinks of {gpu.name}  " + ", ".join(f"{count} to {end}" for end, count in ends.items()))
 
 
-def matrix_text(topology):
+def matrix_text(topology) -> str:
     """Return the matrix of GPUs and network cards, tab-separated as ``nvidia-smi topo -m`` does.
 
     Parameters
