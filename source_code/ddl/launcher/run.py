@@ -1,4 +1,4 @@
-"""Start a run, follow it, stop it: the only module that starts processes."""
+"""Start, follow and stop runs: the only module that starts processes."""
 
 import contextlib
 import os
@@ -45,13 +45,11 @@ __all__ = [
 ]
 
 POLL_S = 0.2
-# What a run's folder is called: here, and by the tasks of a line pasted into a job of Slurm.
+# A run folder's name, as made here or by the tasks of a line pasted into a Slurm job.
 FOLDER = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}|slurm-.+")
-YOUNG_S = 5.0  # a folder without its job may be in the making
-# horovodrun ends its ranks within a second or two; after this the launcher does it itself.
-STOP_GRACE_S = 6.0
-# Slurm asks first and kills after KillWait, 30 s as a rule.
-CANCEL_GRACE_S = 60.0
+YOUNG_S = 5.0  # a younger folder may not have its job yet
+STOP_GRACE_S = 6.0  # horovodrun ends its ranks within a second or two; after this the launcher does
+CANCEL_GRACE_S = 60.0  # Slurm sends SIGTERM, and SIGKILL after KillWait, usually 30 s
 
 
 def launch(
@@ -73,22 +71,22 @@ def launch(
     site: Site | str | Path | None = None,
     **options: Any,
 ) -> "Run | None":
-    """Run a script on several workers, and show it as it goes.
+    """Run a script on several workers and show its progress.
 
     Parameters
     ----------
     script
-        Any script for Horovod or tf.distribute: a path, or the name of one of the course's own.
+        A script for Horovod or tf.distribute: a path, or the name of one of the course's scripts.
     workers
-        Number of ranks that compute.
+        Number of ranks that train.
     nodes
-        How many nodes they are spread over; by default the fewest that hold them.
+        Number of nodes to use; by default the fewest that hold the ranks.
     args
-        Arguments of the script, passed on as they are.
+        Arguments of the script, passed on unchanged.
     name
-        What tables and figures call the run; runs of one name are seeds of one arm.
+        The run's name in tables and figures; runs with the same name are seeds of one arm.
     threads
-        Threads per rank; by default the cores are shared out equally.
+        Threads per rank; by default the cores are shared equally.
     timeout_s
         End the run after this many seconds.
     oversubscribe
@@ -98,33 +96,27 @@ def launch(
         ``TF_CONFIG`` in every rank before its script runs; "parameter_server" adds a coordinator (rank 0) and
         parameter servers (the last ranks).
     parameter_servers
-        How many of these; by default one where there are any.
+        Number of parameter servers; by default one, with "parameter_server".
     dry_run
-        Print the shell line and do nothing else.
+        Only print the shell line, and return None.
     wait
         Return when the run is over; otherwise at once, and `Run.wait` follows it later.
     detach
-        Return as soon as the run is on its way, and let it go on without this process: through the night, on a cluster
-        as a batch job. ``attach(run.id)`` finds it again.
+        Return as soon as the run is started, and let it outlive this process; on a cluster as a batch job.
+        ``attach(run.id)`` finds it again.
     check
-        Raise `RunFailed` where the run fails, so that the cells after it don't go on without it. A run that was stopped
-        on purpose is returned.
+        Raise `RunFailed` if the run fails, so that later cells don't run. A run that was stopped is returned.
     site
         Where to run: a site, or the path of a site file. By default ``Site.here()`` finds it.
     **options
         Options of the script: ``recipe="warmup", sync_bn=True`` becomes ``--recipe warmup --sync-bn``.
 
-    Returns
-    -------
-    Run or None
-        None for a dry run.
-
     Raises
     ------
     JobError, SiteError
-        If the script is not there, or the site cannot hold that many workers.
+        If the script does not exist, or the site cannot hold that many workers.
     SlurmError
-        If Slurm does not take a batch job.
+        If Slurm rejects a batch job.
     StorageError
         If the run's folder cannot be written.
     RunFailed
@@ -161,11 +153,11 @@ def launch(
 
 
 class NoSuchRun(CourseError, LookupError):
-    """No run, or more than one, has the id that was asked for."""
+    """No run, or more than one, has the id asked for."""
 
 
 class RunFailed(CourseError, RuntimeError):
-    """A run failed. What happened has been shown already: this says it in short."""
+    """A run failed; a short version of what has been shown already."""
 
     def __init__(self, run: "Run") -> None:
         failure = run.failure
@@ -175,7 +167,7 @@ class RunFailed(CourseError, RuntimeError):
 
 
 class RunInterrupted(OneLine, KeyboardInterrupt):
-    """The cell (or the terminal) was interrupted, and the run was stopped."""
+    """The cell or terminal was interrupted, and the run was stopped."""
 
     def __init__(self, run: "Run") -> None:
         super().__init__(f"run {run.id} was stopped, and none of its processes is left")
@@ -183,7 +175,7 @@ class RunInterrupted(OneLine, KeyboardInterrupt):
 
 
 class RunLeft(OneLine, KeyboardInterrupt):
-    """Following a detached run was interrupted; the run goes on."""
+    """Following a detached run was interrupted; the run continues."""
 
     def __init__(self, run: "Run") -> None:
         super().__init__(
@@ -205,7 +197,7 @@ def start(job: Job, site: Site, detach: bool = False) -> "Run":
         paths.set_aside()
         log = _open_log(paths.launcher_log)
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)  # nothing has been started yet
+        shutil.rmtree(folder, ignore_errors=True)  # nothing is running yet
         raise
     environment = {**os.environ, **dict(planned.environment)}
     with log:
@@ -215,7 +207,7 @@ def start(job: Job, site: Site, detach: bool = False) -> "Run":
 
 
 def _submit(planned: Plan, environment: dict[str, str], paths: RunFolder) -> "Run":
-    """Put a batch job into Slurm's queue."""
+    """Submit a batch job to Slurm."""
     try:
         number = slurm.submit(planned.argv, planned.cwd, environment)
     except slurm.SlurmError as error:
@@ -230,10 +222,10 @@ def _submit(planned: Plan, environment: dict[str, str], paths: RunFolder) -> "Ru
 
 
 def _spawn(planned: Plan, environment: dict[str, str], paths: RunFolder, log: BinaryIO, detach: bool) -> "Run":
-    """Start the process that starts the ranks, and whatever stands in front of it.
+    """Start the process that starts the ranks.
 
     Unless the run is detached, this process holds one end of a pipe: when it dies, even by SIGKILL, the run ends. The
-    other end is standard input, which Slurm and containers pass on to where the ranks are.
+    other end is standard input, which Slurm and containers forward to the ranks.
     """
     read_end = write_end = None
     if not detach:
@@ -247,11 +239,11 @@ def _spawn(planned: Plan, environment: dict[str, str], paths: RunFolder, log: Bi
             stdout=log,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL if detach else read_end,
-            start_new_session=True,  # Ctrl-C is for this process, which then stops the run
+            start_new_session=True,  # Ctrl-C reaches only this process, which then stops the run
         )
-        threading.Thread(target=_see_off, args=(process, write_end), daemon=True).start()
+        threading.Thread(target=_reap, args=(process, write_end), daemon=True).start()
         write_end = None
-    except BaseException:  # an interrupt, too: closing the pipe ends what may have been started
+    except BaseException:  # interrupts too: closing the pipe ends what may have been started
         processes.end(paths.path.name)
         raise
     finally:
@@ -261,8 +253,8 @@ def _spawn(planned: Plan, environment: dict[str, str], paths: RunFolder, log: Bi
     return Run(paths.path, process)
 
 
-def _see_off(process: subprocess.Popen, lifeline: int | None) -> None:
-    """Collect a process when it has ended, and close our end of its pipe: no `Run` need be left."""
+def _reap(process: subprocess.Popen, lifeline: int | None) -> None:
+    """Wait for a process to end and close our end of its pipe, even if its `Run` is gone."""
     process.wait()
     if lifeline is not None:
         os.close(lifeline)
@@ -276,16 +268,16 @@ def _open_log(path: Path) -> BinaryIO:
 
 
 def _surroundings() -> dict[str, Any]:
-    """What a plan needs to know of this side: folders that the run must see, and for whom."""
+    """What a plan needs to know of this machine: folders that the run must see, and the user."""
     needs = [course_root(), source_dir(), runs_dir()]
-    with contextlib.suppress(OSError):  # who loads data says what is wrong, where it matters
+    with contextlib.suppress(OSError):  # loading data reports it, where it matters
         data_dir().mkdir(parents=True, exist_ok=True)
         needs.append(data_dir())
     return {"needs": [str(path) for path in needs], "user": f"{os.getuid()}:{os.getgid()}"}
 
 
 def _new_folder() -> tuple[str, Path]:
-    """Make a run folder that nothing else has: a readable time and a few random letters."""
+    """Make a new run folder, named by the time and a few random digits."""
     try:
         runs_dir().mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -303,14 +295,14 @@ def _new_folder() -> tuple[str, Path]:
 
 
 class Run:
-    """One run, going on or over; all that it knows is in its folder.
+    """One run, active or over; all its state is in its folder.
 
     Attributes
     ----------
     job
-        What was asked for (``job.json``); empty where that is damaged.
+        The content of ``job.json``; empty if it is damaged.
     unwritten
-        Why it could not be written down how the run ended, if that is so.
+        Why the run's end could not be recorded, if so.
     """
 
     recorded = False
@@ -320,7 +312,7 @@ class Run:
         self._paths = RunFolder(self.folder)
         self._process = process
         self._events = events_of(self._paths)
-        self._told: list[dict] = []  # how the run ended, where that could not be written down
+        self._unrecorded: list[dict] = []  # the run's end, if it could not be written
         self.unwritten: StorageError | None = None
         try:
             self.job = read_json(self._paths.job, JOB) or {}
@@ -329,16 +321,14 @@ class Run:
         self.id = self.job.get("id", self.folder.name)
         self.name = self.job.get("name", self.folder.name)
 
-        # Steps in a job that this process runs in have no queue of their own.
         site = self.job.get("site", {})
-        self._queue = (
-            slurm.SlurmJob(self.id) if site.get("scheduler") == "slurm" and not site.get("allocation") else None
-        )
+        queued = site.get("scheduler") == "slurm" and not site.get("allocation")  # job steps are not queued
+        self._queue = slurm.SlurmJob(self.id) if queued else None
 
     # ------------------------------------------------------------ looking
 
     def progress(self) -> Progress:
-        """Return a `Progress`: everything that can be known now."""
+        """Return everything that can be known now."""
         job = self._look_at_queue()
         self._notice_death(job)
         return progress_of(
@@ -346,11 +336,11 @@ class Run:
             alive=self._alive(job),
             events=self._events,
             waiting=job.waiting if job else "",
-            told=self._told,
+            told=self._unrecorded,
         )
 
     def _look_at_queue(self, fresh: bool = False) -> slurm.JobState | None:
-        """What Slurm says, as far as it matters: not while our own srun is seen to run ranks."""
+        """The job's state in Slurm, unless it doesn't matter: while our srun visibly runs ranks."""
         if not self._queue or self._settled():
             return None
         if self._process and self._process.poll() is None and self._paths.rank(0).exists():
@@ -358,7 +348,7 @@ class Run:
         try:
             return self._queue.state(fresh=fresh)
         except slurm.SlurmError:
-            return None  # a controller that does not answer for a while: the files say the rest
+            return None  # the controller doesn't answer for a while: the files have to do
 
     @property
     def state(self) -> str:
@@ -367,15 +357,14 @@ class Run:
 
     @property
     def failure(self) -> Failure | None:
-        """What went wrong (`Failure`), or None."""
+        """What went wrong, or None."""
         return self.progress().failure
 
     @property
     def status(self) -> int:
-        """What the run leaves to the shell: 0 when done, else the status of the first rank to fail.
+        """The run's exit status: 0 when done, else that of the first rank to fail.
 
-        A rank that a signal killed counts as 128 and the signal's number, as in a shell; a run that ended badly without
-        any rank's doing as 1.
+        As in a shell, that is 128 plus the signal's number for a killed rank; 1 if no rank is to blame.
         """
         progress = self.progress()
         if progress.state == "done":
@@ -384,26 +373,20 @@ class Run:
 
     @property
     def result(self) -> dict | None:
-        """What the script recorded at its end, as a dictionary; None without one."""
+        """What the script recorded at its end, or None."""
         return read_json(self._paths.result)
 
     def events(self) -> list[dict]:
-        """Return all events that the script has recorded so far, as dictionaries.
-
-        What a resumed training did over again is there once.
-        """
+        """Return all events that the script has recorded so far; repeated steps of a resumed training once."""
         return one_record(self._events.look())
 
     def witness(self, rank: int = 0) -> list[dict]:
-        """Return what one rank itself saw, step by step, as dictionaries; empty if it told nothing.
-
-        `events` are rank 0's account of the whole run; this is each rank's own.
-        """
+        """Return one rank's own record, step by step; `events` are rank 0's record of the whole run."""
         return read_json_lines(self._paths.witness(rank))
 
     @property
     def history(self) -> "pandas.DataFrame":
-        """The evaluations so far, one row each, as a pandas data frame."""
+        """The evaluations so far, one row each."""
         import pandas
 
         rows = [
@@ -414,7 +397,7 @@ class Run:
         return pandas.DataFrame(rows)
 
     def logs(self, rank: int = 0) -> str:
-        """Return all that one rank has printed."""
+        """Return everything that one rank has printed."""
         path = self._paths.log(rank)
         if not path.exists():
             there = sorted(file.name for file in self.folder.glob("rank-*.log"))
@@ -434,10 +417,9 @@ class Run:
     # ------------------------------------------------------------ following and stopping
 
     def wait(self, view: Any = None) -> "Run":
-        """Show the run until it is over; interrupting this stops the run.
+        """Show the run until it is over, and return it however it ended.
 
-        A detached run is only left alone by an interrupt, and goes on. The run itself is returned, whichever way it
-        ended.
+        An interrupt stops the run, but only stops following a detached one.
         """
         if view is None:
             from ddl.display import view as views
@@ -453,16 +435,16 @@ class Run:
                 raise RunLeft(self) from None
             try:
                 self.stop()
-            except KeyboardInterrupt:  # asked twice: at once, then
+            except KeyboardInterrupt:  # a second interrupt: end it at once
                 self._kill()
             view.close(self.progress())
             raise RunInterrupted(self) from None
-        self._reap()
+        self._await_launcher()
         view.close(self.progress())
         return self
 
-    def _reap(self) -> None:
-        """Wait for the launcher's last breath after it has written down the run's end."""
+    def _await_launcher(self) -> None:
+        """Wait until the launcher is gone, after it has recorded the run's end."""
         deadline = time.monotonic() + (CANCEL_GRACE_S if self._queue else STOP_GRACE_S)
         while processes.of_run(self.id) and time.monotonic() < deadline:
             time.sleep(POLL_S / 4)
@@ -474,19 +456,21 @@ class Run:
             time.sleep(POLL_S)
 
     def stop(self) -> None:
-        """End the run and wait until its processes are gone. A run that is over stays as it is."""
+        """End the run and wait until its processes are gone; leaves a run that is over as it is."""
         if self.progress().over:
             return
         if not (self._queue and self._cancel(self._queue)):
             pid = self._launcher_pid()
             if pid:
                 processes.send(pid, signal.SIGTERM)
-                self._await_end(STOP_GRACE_S)
-        self._reap()
+                deadline = time.monotonic() + STOP_GRACE_S
+                while time.monotonic() < deadline and not self._end():
+                    time.sleep(POLL_S / 4)
+        self._await_launcher()
         self._record_end({"state": "stopped", "reason": "stopped"})
 
     def _kill(self) -> None:
-        """End the run at once, without asking its processes first."""
+        """Kill the run without asking its processes first."""
         if self._queue:
             with contextlib.suppress(slurm.SlurmError):
                 self._queue.cancel()
@@ -494,7 +478,7 @@ class Run:
         self._record_end({"state": "stopped", "reason": "killed"})
 
     def _cancel(self, queue: slurm.SlurmJob) -> bool:
-        """Cancel the job in Slurm's queue and wait until it is gone; False if there is none."""
+        """Cancel the job in Slurm and wait until it is gone; False if there is none."""
         if not queue.cancel():
             return False
         deadline = time.monotonic() + CANCEL_GRACE_S
@@ -504,11 +488,6 @@ class Run:
                 break
             time.sleep(POLL_S)
         return True
-
-    def _await_end(self, seconds: float) -> None:
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline and not self._end():
-            time.sleep(POLL_S / 4)
 
     def _launcher_pid(self) -> int:
         if self._process:
@@ -523,21 +502,21 @@ class Run:
             return self._process.poll() is None
         if self._queue:
             return bool(job and job.active)
-        return bool(processes.of_run(self.id)) if not self._end() else False
+        return not self._end() and bool(processes.of_run(self.id))
 
     def _end(self) -> dict | None:
-        return end_of([*read_json_lines(self._paths.launcher, EVENT), *self._told])
+        return end_of([*read_json_lines(self._paths.launcher, EVENT), *self._unrecorded])
 
     def _launcher_events(self) -> list[dict]:
-        return [*launcher_events(self._paths, processes_of(self.job), alive=False), *self._told]
+        return [*launcher_events(self._paths, processes_of(self.job), alive=False), *self._unrecorded]
 
     def _settled(self) -> bool:
-        """Whether the run's end is written down for good."""
+        """Whether the run's end is recorded for good."""
         end = self._end()
         return end is not None and (not self._queue or "job" in end)
 
     def _notice_death(self, job: slurm.JobState | None) -> None:
-        """Write down an end that the launcher could not, or did not know the reason of."""
+        """Record an end that the launcher could not record or explain."""
         if self._settled():
             return
         if self._queue:
@@ -552,7 +531,7 @@ class Run:
                 self._record_end(
                     {"state": "failed", "reason": "launcher killed", "signal": signal.Signals(-status).name}
                 )
-            elif status == 0 or is_full(self.folder):  # it knew, and could not write it down
+            elif status == 0 or is_full(self.folder):  # it knew, but could not record it
                 self._record_end({"state": "failed" if status else "done", "reason": "storage"})
             else:
                 self._record_end(self._launch_failure(status))
@@ -568,11 +547,11 @@ class Run:
         }
 
     def _settle(self, queue: slurm.SlurmJob) -> None:
-        """Write down how Slurm says that the job ended, beside what the ranks say."""
+        """Record how the job ended according to Slurm, beside what the ranks recorded."""
         try:
             job = queue.ended()
         except slurm.SlurmError:
-            return  # asked again at the next look
+            return  # asked again next time
         if job and job.active:
             return
         events = self._launcher_events()
@@ -593,12 +572,12 @@ class Run:
         except StorageError as error:
             self.unwritten = error
             why = {"reason": "storage"} if error.errno in FULL and "reason" not in fields else {}
-            self._told.append({**end, **why})  # as long as this process is there, it is known
+            self._unrecorded.append({**end, **why})  # known as long as this process lives
         self._paths.give_up_reserve()
 
 
 def _end_by_slurm(job: slurm.JobState, end: dict) -> dict:
-    """Put together how a run ended from what Slurm says and what the run's own side wrote down."""
+    """Combine what Slurm says of a run's end with what the run recorded itself."""
     known = {key: value for key, value in end.items() if key not in ("event", "time")}
     by_slurm = {"job": job.id, "slurm": job.state, "nodes": job.nodes, "by": job.by}
     if job.state in SLURM_ENDS and known.get("state") != "done":
@@ -611,18 +590,18 @@ def _end_by_slurm(job: slurm.JobState, end: dict) -> dict:
 
 
 def runs() -> list[Run]:
-    """Return all runs in the runs folder, the oldest first, the damaged ones included.
+    """Return all runs in the runs folder, oldest first, damaged ones included.
 
     Raises
     ------
     StorageError
-        If the runs folder is there and cannot be read.
+        If the runs folder exists and cannot be read.
     """
     return [Run(folder) for folder in _folders()]
 
 
 def _folders() -> list[Path]:
-    """The folders of runs, in the order of their names."""
+    """The folders of runs, sorted by name."""
     try:
         with os.scandir(runs_dir()) as entries:
             found = sorted(Path(entry.path) for entry in entries if entry.is_dir())
@@ -638,7 +617,7 @@ def _folders() -> list[Path]:
 
 
 def _age_s(folder: Path) -> float:
-    """Seconds since a folder was last changed; 0 for one that is gone meanwhile."""
+    """Seconds since a folder was last changed; 0 if it is gone."""
     try:
         return time.time() - folder.stat().st_mtime
     except OSError:
@@ -646,25 +625,23 @@ def _age_s(folder: Path) -> float:
 
 
 def attach(run_id: str) -> Run:
-    """Return a run by its id (or the beginning of it), wherever it was started from.
-
-    Call `Run.wait` to follow one that is still going.
+    """Return a run by its id or the beginning of it, wherever it was started; `Run.wait` follows it.
 
     Raises
     ------
     NoSuchRun
         If no run, or more than one, has an id that begins so.
     StorageError
-        If the runs folder is there and cannot be read.
+        If the runs folder exists and cannot be read.
     """
-    there = _folders()
-    found = [folder for folder in there if folder.name == run_id] or [
-        folder for folder in there if folder.name.startswith(run_id)
+    folders = _folders()
+    found = [folder for folder in folders if folder.name == run_id] or [
+        folder for folder in folders if folder.name.startswith(run_id)
     ]
     if len(found) == 1:
         return Run(found[0])
     if not found:
-        latest = ", ".join(folder.name for folder in there[-3:]) or "none yet"
+        latest = ", ".join(folder.name for folder in folders[-3:]) or "none yet"
         raise NoSuchRun(f"no run {run_id!r} in {runs_dir()}; the latest are: {latest}")
     raise NoSuchRun(f"{run_id!r} is the beginning of {len(found)} runs: {', '.join(path.name for path in found)}")
 
@@ -672,8 +649,7 @@ def attach(run_id: str) -> Run:
 def run_pasted(arguments: Sequence[str], site: Site | None = None) -> int:
     """Run a planned command that was pasted into a terminal; return its exit status.
 
-    `arguments` are the words after ``ddl.rank.horovodrun``, or after ``ddl.rank.hosts``; `site` is where, by default
-    right here.
+    `arguments` are the words after ``ddl.rank.horovodrun`` or ``ddl.rank.hosts``; `site` is this machine by default.
     """
     job = job_of(arguments, os.getcwd())
     if job is None:
@@ -682,7 +658,7 @@ def run_pasted(arguments: Sequence[str], site: Site | None = None) -> int:
             "To run a script, type:\n  ddl run --workers 2 SCRIPT [ARGUMENT ...]"
         )
         return 2
-    # The line is running where it was meant to, whatever layers stood in front of it.
+    # The line already runs where it was meant to, behind any srun or container.
     here = site or replace(Site.detect(), scheduler="local", nodes=1, allocation="")
     try:
         run = start(job, here).wait()

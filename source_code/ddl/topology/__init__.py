@@ -1,15 +1,14 @@
-"""What a machine is made of and how its parts are joined: found out here, or loaded from a file.
+"""A machine's parts and the links between them: of this machine, or loaded from a file.
 
     topology.here()                  # this machine
-    topology.load("dgx-a100")        # a recorded one (`names()` lists them), or a file
-    topology.compare([...])          # a table, a row a machine
-    topology.links()                 # a table of kinds of links, with their figures and sources
+    topology.load("dgx-a100")        # a recorded one (listed by `names()`), or a file
+    topology.compare([...])          # a table with a row for each machine
+    topology.links()                 # a table of kinds of links with rates and sources
 
 Recorded topologies
 -------------------
-``results/reference/topologies/NAME.toml``, written from published facts. A file of one's own in the
-same format is loaded by its path (``load("my-server.toml")``). Tables and keys, where "*" marks
-those that have to be there:
+``results/reference/topologies/NAME.toml``, written from published facts. Your own file in the same format is loaded by
+its path (``load("my-server.toml")``). Tables and keys ("*" marks the required ones):
 
     title* = "NVIDIA DGX-1 with eight Tesla V100"
     sources* = ["Who, year, title, section, table or figure; or a page's name and address"]
@@ -65,18 +64,14 @@ __all__ = ["Topology", "TopologyError", "compare", "here", "links", "load", "nam
 
 
 def load(name_or_path: str | Path) -> Topology:
-    """Load a topology.
+    """Load a topology by its recorded name (see `names`) or from a file.
 
-    Parameters
-    ----------
-    name_or_path
-        A recorded name (see `names`) or a file: TOML in the format above, XML of hwloc's ``lstopo --of xml``, or the
-        text that ``nvidia-smi topo -m`` printed.
+    A file is TOML in the format above, XML of ``lstopo --of xml``, or the text of ``nvidia-smi topo -m``.
 
     Raises
     ------
     TopologyError
-        If there is no such name or file, or it cannot be read; says in which line where it can.
+        If there is no such name or file, or it cannot be read; names the line where possible.
     """
     path = Path(name_or_path)
     if str(name_or_path) in names():
@@ -94,7 +89,7 @@ def load(name_or_path: str | Path) -> Topology:
 
 
 def _text(path):
-    """Text of a file in UTF-8 or, as editors on Windows write it, with a BOM or in UTF-16."""
+    """Text of a file in UTF-8, or with a BOM or in UTF-16, as editors on Windows write it."""
     data = path.read_bytes()
     encoding = "utf-8-sig"
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -108,18 +103,10 @@ def _text(path):
 
 
 def compare(topologies):
-    """Tabulate machines side by side.
+    """Tabulate machines, given as `Topology` or as what `load` takes.
 
-    Parameters
-    ----------
-    topologies : iterable of Topology, or of what `load` takes
-
-    Returns
-    -------
-    ddl.display.table.Table
-        A row a machine. ``slowest_gb_per_s`` and ``fastest_gb_per_s``: of all pairs of its GPUs, per direction and
-        nominal, NaN with fewer than two GPUs or where no rate is known. ``network_gb_per_s``: all its network cards for
-        training, per direction.
+    ``slowest_gb_per_s`` and ``fastest_gb_per_s`` are those of all pairs of GPUs, nominal and per direction; NaN with
+    fewer than two GPUs or where no rate is known. ``network_gb_per_s`` is that of all its network cards for training.
     """
     from ddl.display.table import Table
 

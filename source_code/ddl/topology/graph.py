@@ -1,7 +1,6 @@
-"""A machine as boxes in boxes with links between them, and what follows from that.
+"""A machine as nested parts with links between them.
 
-Bandwidths are nominal ones, in GB/s (10^9 bytes a second) and PER DIRECTION: what a link is built for. No program
-reaches all of it.
+Bandwidths are nominal, in GB/s (10^9 bytes a second) and PER DIRECTION; no program reaches all of it.
 """
 
 import itertools
@@ -24,29 +23,29 @@ DEVICE_KINDS = ("root", "switch", "gpu", "nic", "disk", "memory", "nvswitch", "o
 class Socket:
     """A processor chip."""
 
-    number: int  # as the operating system counts
+    number: int  # the operating system's
     model: str = ""
 
 
 @dataclass(frozen=True)
 class Numa:
-    """Memory, and the cores that are near to it."""
+    """A NUMA node: memory, and the cores near it."""
 
     number: int
-    socket: int | None  # none where it is not known
+    socket: int | None  # None: not known
     memory_bytes: int | None = None
-    memory_gb_per_s: float | None = None  # reading and writing together: memory has one bus for both
-    threads: tuple = ()  # processor threads, where it is not known which cores they are of
+    memory_gb_per_s: float | None = None  # reads and writes together, which share one bus
+    threads: tuple = ()  # processor threads whose cores are not known
 
 
 @dataclass(frozen=True)
 class Core:
-    """A core, and the threads that the operating system counts as processors."""
+    """A core and its threads."""
 
-    number: int  # in the order of sockets, and in each of the lowest thread
+    number: int  # sorted by socket, then by lowest thread
     socket: int
     numa: int
-    threads: tuple
+    threads: tuple  # as the operating system numbers processors
 
 
 @dataclass(frozen=True, order=True)
@@ -54,27 +53,25 @@ class Cache:
     """A cache."""
 
     level: int
-    kind: str  # {"data", "instruction", "unified"}
+    kind: str  # "data", "instruction" or "unified"
     size_bytes: int
-    cores: tuple  # those that share it
+    cores: tuple  # numbers of the cores that share it
 
 
 @dataclass(frozen=True)
 class Device:
-    """A part of the PCIe tree: a root complex, a switch, a GPU, a network card and so on."""
+    """A part of the PCIe tree: a root complex, switch, GPU, network card and so on."""
 
     name: str
-    # {"root", "switch", "gpu", "nic", "disk", "memory", "nvswitch", "other"}: "memory" is plugged in, as CXL's is
-    kind: str
-    # the switch or root complex that it is plugged into; empty for a root complex, and where it is not known
-    under: str = ""
-    numa: int | None = None  # where it hangs; None: as what it is under, or not known
+    kind: str  # one of DEVICE_KINDS; "memory" is plugged in, like CXL's
+    under: str = ""  # the switch or root complex it is plugged into; empty for a root complex, or not known
+    numa: int | None = None  # None: that of `under`, or not known
     model: str = ""
     address: str = ""
-    generation: int | None = None  # generation, width: of its PCIe link upwards
+    generation: int | None = None  # PCIe generation and width of its upstream link
     width: int | None = None
-    gb_per_s: float | None = None  # of that link; worked out from generation and width where it is not given
-    gbit_per_s: float | None = None  # of a network card's cable, in 10^9 bits a second
+    gb_per_s: float | None = None  # of that link; computed from generation and width if not given
+    gbit_per_s: float | None = None  # of a network card's port, in 10^9 bits a second
     network: str = ""  # "Ethernet" or "InfiniBand"
     memory_bytes: int | None = None
     memory_gb_per_s: float | None = None  # of a GPU's own memory
@@ -87,7 +84,7 @@ class Device:
 
     @property
     def pcie(self):
-        """What its link upwards is called: "PCIe 3 x16", or "PCIe" where no more is known."""
+        """Its upstream link: "PCIe 3 x16", or "PCIe" where no more is known."""
         known = self.generation and self.width
         return f"PCIe {self.generation} x{self.width}" if known else "PCIe"
 
@@ -100,7 +97,7 @@ class NvLink:
     b: str
     count: int
     generation: int | None = None
-    each_gb_per_s: float | None = None  # of one, per direction, where that is told and not the generation
+    each_gb_per_s: float | None = None  # of one link, per direction; used if the generation is not known
 
     def __post_init__(self):
         if self.count < 1 or self.a == self.b:
@@ -119,7 +116,7 @@ class NvLink:
 
 @dataclass(frozen=True)
 class SocketLink:
-    """What joins two sockets."""
+    """A link between two sockets."""
 
     a: int
     b: int
@@ -130,10 +127,10 @@ class SocketLink:
 
 @dataclass(frozen=True)
 class Network:
-    """What a machine of a cluster has for talking to the others."""
+    """How a machine is joined to the others of its cluster."""
 
     kind: str  # "InfiniBand EDR", "Ethernet" or the like
-    nics: int  # ports that training uses; those for storage and management are not counted
+    nics: int  # ports used for training, without those for storage and management
     gbit_per_s: float  # of each, in 10^9 bits a second, per direction
 
     def __post_init__(self):
@@ -145,18 +142,18 @@ class Network:
 
     @property
     def gb_per_s(self):
-        """All cards of a machine together, per direction."""
+        """Of all cards of a machine, per direction."""
         return self.nics * self.gbit_per_s / 8
 
 
 @dataclass(frozen=True)
 class Hop:
-    """A stretch of a way from one part to another."""
+    """One link of a path between two parts."""
 
     start: str
     end: str
     kind: str  # "NV2", "PCIe 3 x16", "host bridge", "on chip", "QPI" or the like
-    gb_per_s: float  # per direction. Infinite where it limits nothing, NaN where it is not known.
+    gb_per_s: float  # per direction; infinite where it limits nothing, NaN where not known
 
 
 @dataclass(frozen=True)
@@ -166,27 +163,24 @@ class Topology:
     Raises
     ------
     TopologyError
-        If names are not unique, or a part refers to one that is not there.
+        If names are not unique, or a part refers to one that does not exist.
     """
 
     name: str
-    origin: str  # how it became known: "measured here by …" or "recorded"
-    # sockets, numas, cores, caches, devices, nvlinks, socket_links: of `Socket`, `Numa`, `Core`, `Cache`, `Device`,
-    # `NvLink`, `SocketLink`
-    sockets: tuple = ()
-    numas: tuple = ()
-    cores: tuple = ()
-    caches: tuple = ()
-    devices: tuple = ()
-    nvlinks: tuple = ()
-    socket_links: tuple = ()
-    network: Network | None = None  # how it is joined to others of its kind, where that was recorded
-    title: str = ""  # A line for people
-    usable: int | None = None  # processor threads that a process may use here; None: all
-    # what was said of pairs of devices that the tree calls otherwise: `kind` then answers that
-    told: dict = field(default_factory=dict, hash=False)
-    sources: tuple = ()  # sources, notes: where the facts come from; what could not be found out
-    notes: tuple = ()
+    origin: str  # "measured here by …" or "recorded"
+    sockets: tuple[Socket, ...] = ()
+    numas: tuple[Numa, ...] = ()
+    cores: tuple[Core, ...] = ()
+    caches: tuple[Cache, ...] = ()
+    devices: tuple[Device, ...] = ()
+    nvlinks: tuple[NvLink, ...] = ()
+    socket_links: tuple[SocketLink, ...] = ()
+    network: Network | None = None
+    title: str = ""
+    usable: int | None = None  # processor threads this process may use; None: all
+    told: dict = field(default_factory=dict, hash=False)  # {(a, b): kind}, where `kind` reports other than the tree
+    sources: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what could not be found out
     _named: dict = field(init=False, repr=False, compare=False)
 
     def __post_init__(self):
@@ -212,7 +206,7 @@ class Topology:
                     f"there are: {', '.join(map(str, among)) or 'none'}"
                 )
         for device in self.devices:
-            self.above(device.name)  # raises when it goes round in a circle
+            self.above(device.name)  # raises on a cycle
 
     def __repr__(self):
         return f"<Topology {self.name}: {self.summary()}>"
@@ -222,7 +216,7 @@ class Topology:
         return tree(self)
 
     def summary(self):
-        """Return its parts in a line."""
+        """Return a one-line count of its parts."""
         threads = sum(len(self.threads_of(numa.number)) for numa in self.numas)
         counts = [
             (len(self.sockets), "socket"),
@@ -238,27 +232,19 @@ class Topology:
         )
 
     def of(self, kind):
-        """Return the devices of a kind (see `Device.kind`), in their order."""
+        """Return the devices of a kind (see `Device.kind`), in order."""
         return tuple(device for device in self.devices if device.kind == kind)
 
     @property
     def gpus(self):
-        """The GPUs."""
         return self.of("gpu")
 
     @property
     def nics(self):
-        """The network cards."""
         return self.of("nic")
 
     def device(self, name):
-        """Return the device of that name.
-
-        Raises
-        ------
-        TopologyError
-            If there is none; the message lists all.
-        """
+        """Return the device of that name; TopologyError if there is none."""
         try:
             return self._named[name]
         except KeyError:
@@ -267,7 +253,7 @@ class Topology:
             ) from None
 
     def above(self, name):
-        """Return the device, what it is under, and so on up to the root complex."""
+        """Return the device and everything above it, up to the root complex."""
         chain = [self.device(name)]
         while chain[-1].under:
             chain.append(self._named[chain[-1].under])
@@ -276,38 +262,23 @@ class Topology:
         return chain
 
     def numa_of(self, name):
-        """Return the number of the NUMA node that a device hangs at; None where not known."""
-        for device in self.above(name):
-            if device.numa is not None:
-                return device.numa
-        return None
+        """Return the number of a device's NUMA node; None where not known."""
+        return next((device.numa for device in self.above(name) if device.numa is not None), None)
 
     def threads_of(self, numa):
-        """Return the processor threads of a NUMA node, in order."""
-        own = [
-            one.threads
-            for one in (*self.cores, *self.numas)
-            if numa == (one.numa if isinstance(one, Core) else one.number)
-        ]
-        return tuple(sorted(thread for threads in own for thread in threads))
+        """Return the processor threads of a NUMA node, sorted."""
+        holders = [core for core in self.cores if core.numa == numa]
+        holders += [node for node in self.numas if node.number == numa]
+        return tuple(sorted(thread for holder in holders for thread in holder.threads))
 
-    # ------------------------------------------------------------ ways and what they are called
+    # ------------------------------------------------------------ paths and their names
 
     def path(self, a: str, b: str) -> tuple[Hop, ...]:
-        """Return the way that data take between two parts.
+        """Return the path that data take between two parts.
 
-        NVLinks between the two come first, then those over NVSwitches that both have, and then the way up the PCIe tree
-        and down again. A third GPU passes nothing on: no driver does.
-
-        Parameters
-        ----------
-        a, b
-            Names of devices, or "numa0", "numa1", … for the memory of a NUMA node.
-
-        Returns
-        -------
-        tuple of Hop
-            Empty for a part and itself, and where it is not known how the two are joined.
+        `a` and `b` name devices, or the memory of a NUMA node: "numa0", "numa1", …. Direct NVLinks come first, then
+        NVLinks through shared NVSwitches, then the PCIe tree. Nothing is routed through a third GPU: no driver does
+        that. The path is empty from a part to itself, and where it is not known.
         """
         if a == b:
             return ()
@@ -323,18 +294,9 @@ class Topology:
         return self._host_path(a, b)
 
     def bandwidth(self, a: str, b: str) -> float:
-        """Return the bandwidth of the best way between two parts.
+        """Return the bandwidth of the `path` between two parts in GB/s per direction.
 
-        Parameters
-        ----------
-        a, b
-            As for `path`.
-
-        Returns
-        -------
-        float
-            GB/s per direction, of the narrowest known stretch: an upper bound. NaN where nothing is known; infinite for
-            a part and itself.
+        That of the narrowest known link: an upper bound. NaN where nothing is known, infinite from a part to itself.
         """
         if a == b:
             return math.inf
@@ -342,41 +304,29 @@ class Topology:
         return min(known, default=math.nan)
 
     def kind(self, a, b):
-        """Return what ``nvidia-smi topo -m`` calls the way between two devices.
+        """Return what ``nvidia-smi topo -m`` calls the path between two devices.
 
-        "X": itself. "NV#": so many NVLinks. "PIX": one PCIe switch. "PXB": several, and no root complex. "PHB": the
-        root complex, near the processor. "NODE": between root complexes of one NUMA node. "SYS": between NUMA nodes.
-        "?": not known.
+        "X": itself. "NV#": that many NVLinks. "PIX": one PCIe switch. "PXB": several switches, no root complex. "PHB":
+        the root complex. "NODE": two root complexes of one NUMA node. "SYS": two NUMA nodes. "?": not known.
         """
         if a == b:
             return "X"
         if (a, b) in self.told:
             return self.told[a, b]
         hops = self.path(a, b)
-        if hops and hops[0].kind.startswith("NV"):  # to a switch each end has its own links
+        if hops and hops[0].kind.startswith("NV"):  # the ends may have different numbers of links to a switch
             return min((hops[0].kind, hops[-1].kind), key=lambda kind: int(kind[2:]))
-        ways = [[device.name for device in self.above(name)] for name in (a, b)]
-        common = next((name for name in ways[0] if name in ways[1]), None)
+        chains = [[device.name for device in self.above(name)] for name in (a, b)]
+        common = next((name for name in chains[0] if name in chains[1]), None)
         if common is None:
             nodes = {self.numa_of(a), self.numa_of(b)}
             return "?" if None in nodes else "NODE" if len(nodes) == 1 else "SYS"
         if self._named[common].kind == "root":
             return "PHB"
-        return "PIX" if all(way.index(common) <= 1 for way in ways) else "PXB"
+        return "PIX" if all(chain.index(common) <= 1 for chain in chains) else "PXB"
 
     def matrix(self, nics: bool = False) -> pandas.DataFrame:
-        """Return how any two GPUs are joined, as ``nvidia-smi topo -m`` writes it.
-
-        Parameters
-        ----------
-        nics
-            Network cards, too.
-
-        Returns
-        -------
-        pandas.DataFrame
-            Rows and columns are names of devices, cells see `kind`.
-        """
+        """Return the `kind` of path between any two GPUs, and network cards if `nics`, by their names."""
         names = [device.name for device in self.gpus + (self.nics if nics else ())]
         return pandas.DataFrame(
             [[self.kind(a, b) for b in names] for a in names], index=names, columns=names, dtype=object
@@ -395,15 +345,15 @@ class Topology:
         if not up or not down:
             return ()
         while len(up) > 1 and len(down) > 1 and up[-2][0] == down[-2][0]:
-            up.pop(), down.pop()  # they meet further below
-        hops = [Hop(here, there, kind, gb) for (here, kind, gb), (there, *_) in _pairs(up)]
+            up.pop(), down.pop()  # they meet further down
+        hops = [Hop(low, high, kind, rate) for (low, kind, rate), (high, *_) in itertools.pairwise(up)]
         if up[-1][0] != down[-1][0]:
             hops += self._between(up[-1][0], down[-1][0])
-        hops += [Hop(there, here, kind, gb) for (here, kind, gb), (there, *_) in reversed(_pairs(down))]
-        return tuple(hops)
+        descent = [Hop(high, low, kind, rate) for (low, kind, rate), (high, *_) in itertools.pairwise(down)]
+        return (*hops, *reversed(descent))
 
     def _to_host(self, name):
-        """Stops on the way to memory: (name, kind and GB/s of the link that leads on)."""
+        """Stops on the path to memory: (name, kind and GB/s of the link that leads on)."""
         if name.startswith("numa") and name not in self._named:
             self._numa(name)
             return [(name, "", math.inf)]
@@ -428,7 +378,7 @@ class Topology:
         )
 
     def _between(self, a, b):
-        """Hops between the tops of two ways: NUMA nodes, or, unknown where, something else."""
+        """Hops between the tops of two paths, which are NUMA nodes where those are known."""
         if not (a.startswith("numa") and b.startswith("numa")):
             return [Hop(a, b, "not known", math.nan)]
         sockets = [self._numa(name).socket for name in (a, b)]
@@ -436,41 +386,37 @@ class Topology:
             return [Hop(a, b, "between NUMA nodes", math.nan)]
         if sockets[0] == sockets[1]:
             return [Hop(a, b, "on chip", math.inf)]
-        found = self._socket_links(*sockets)
-        if not found:
+        route = self._socket_links(*sockets)
+        if not route:
             return [Hop(a, b, "between sockets", math.nan)]
-        stops = [a, *(f"socket{number}" for number, _ in found[:-1]), b]
+        stops = [a, *(f"socket{number}" for number, _ in route[:-1]), b]
         return [
             Hop(
-                here,
-                there,
+                start,
+                end,
                 f"{link.count}×{link.kind}" if link.count > 1 else link.kind,
                 link.count * link.gb_per_s if link.gb_per_s else math.nan,
             )
-            for here, there, (_, link) in zip(stops, stops[1:], found, strict=False)
+            for (start, end), (_, link) in zip(itertools.pairwise(stops), route)
         ]
 
     def _socket_links(self, start, goal):
-        """The fewest links between sockets that lead there: [(socket reached, link), …]."""
-        ways = deque([(start, [])])
+        """The shortest route between two sockets: [(socket reached, link), …]."""
+        routes = deque([(start, [])])
         seen = {start}
-        while ways:
-            at, way = ways.popleft()
-            if at == goal:
-                return way
+        while routes:
+            socket, route = routes.popleft()
+            if socket == goal:
+                return route
             for link in self.socket_links:
-                if at in (link.a, link.b) and (there := _other(link, at)) not in seen:
-                    seen.add(there)
-                    ways.append((there, [*way, (there, link)]))
+                if socket in (link.a, link.b) and (neighbour := _other(link, socket)) not in seen:
+                    seen.add(neighbour)
+                    routes.append((neighbour, [*route, (neighbour, link)]))
         return []
 
 
 def _other(link, end):
     return link.b if link.a == end else link.a
-
-
-def _pairs(stops):
-    return list(itertools.pairwise(stops))
 
 
 def _nvlink_hop(a, b, links):

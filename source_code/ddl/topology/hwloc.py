@@ -1,8 +1,8 @@
-"""Reading the XML that hwloc's ``lstopo --of xml`` writes, of its versions 1 to 3.
+"""Read the XML of hwloc's ``lstopo --of xml``, versions 1 to 3.
 
-Version 1 puts NUMA nodes above sockets or below them and a machine's only memory nowhere; later ones put them beside
-what they are near to. All say of each object which processors it belongs to, and that is what is read here. What the
-system makes of a device (OSDev) is one of several types in versions 1 and 2, and a set of them, in bits, in version 3.
+Version 1 puts NUMA nodes above or below sockets, and has none for a machine's only memory; later versions put them
+beside what they are near. All versions list the processors of each object, so that is what is read here. An operating
+system device (OSDev) has one type in versions 1 and 2, and a bit set of types in version 3.
 """
 
 import re
@@ -21,52 +21,33 @@ DEEPEST = 200  # levels of objects: a machine has about 15
 KINDS = {"0": "unified", "1": "data", "2": "instruction"}
 VERSIONS = (1, 2, 3)
 DISK, MEMORY, GPU, COPROCESSOR, NETWORK, INFINIBAND = (1 << bit for bit in range(6))
-# What version 3 calls each type of versions 1 and 2; DMA engines, the type 4, have no part here.
+# Version 3's types for those of versions 1 and 2; type 4, DMA engines, is not used here.
 OLD_TYPES = {0: DISK, 1: GPU, 2: NETWORK, 3: INFINIBAND, 5: COPROCESSOR}
-CXL = ("CXLMem", "NVM", "SPM")  # subtypes of what versions 1 and 2 call a disk, and is memory
+CXL = ("CXLMem", "NVM", "SPM")  # subtypes of memory that versions 1 and 2 call a disk
 NVLINKS = re.compile(r"(?:(P100)|(V100)|(A100|A800)|(H100|H200|H800|H20)|(B100|B200|B300))(?!\d)")
 
 
 class Element:
-    """An element of the file, with the line that it begins in."""
+    """An XML element and its line number."""
 
     def __init__(self, tag, attributes, line):
         self.tag, self.attributes, self.line = tag, attributes, line
         self.children, self.text = [], ""
 
     def walk(self, *above):
-        """This object and all below it, each with the objects that it is in."""
+        """Yield this object and all below it, each with its ancestors, outermost first."""
         yield self, above
         for child in self.children:
             if child.tag == "object":
                 yield from child.walk(*above, self)
 
     def info(self, name):
-        return next(
-            (
-                child.attributes.get("value", "")
-                for child in self.children
-                if child.tag == "info" and child.attributes.get("name") == name
-            ),
-            "",
-        )
+        facts = (child.attributes for child in self.children if child.tag == "info")
+        return next((fact.get("value", "") for fact in facts if fact.get("name") == name), "")
 
 
 def parse(text: str | bytes, name: str = "hwloc", file: str = "lstopo --of xml") -> Topology:
-    """Read a topology.
-
-    Parameters
-    ----------
-    name
-        What the machine shall be called.
-    file
-        For errors.
-
-    Raises
-    ------
-    TopologyError
-        Names the line, and says what was expected.
-    """
+    """Read a topology and call it `name`; a TopologyError names `file`, the line and what was expected."""
     top, machine = _elements(text, file)
     version = top.attributes.get("version", "1.0")
     if not re.fullmatch(r"\d+(\.\d+)*", version) or int(version.split(".")[0]) not in VERSIONS:
@@ -82,11 +63,11 @@ def parse(text: str | bytes, name: str = "hwloc", file: str = "lstopo --of xml")
 
 
 def ask():
-    """Return what hwloc writes of this machine, or None where it is not installed."""
+    """Return hwloc's XML of this machine, or None where it is not installed."""
     command = shutil.which("lstopo-no-graphics") or shutil.which("lstopo")
     if not command:
         return None
-    # Version 1 calls it --whole-system to show what this process may not use, too.
+    # Also show what this process may not use; version 1 calls the option --whole-system.
     for everything in ("--disallowed", "--whole-system"):
         try:
             done = subprocess.run([command, "--of", "xml", "--whole-io", everything], capture_output=True, timeout=60)
@@ -131,7 +112,7 @@ def _elements(text, file):
 
 
 def _nvlink(a, b, gb_per_s):
-    """NVLinks of so much bandwidth, as many as their generation or else their rate allows."""
+    """NVLinks of a total bandwidth, counted by the generation's rate, or by a usual one."""
     match = NVLINKS.search(f"{a.model} {b.model}")
     if match and gb_per_s % nvlink_gb_per_s(match.lastindex) == 0:
         return NvLink(a.name, b.name, int(gb_per_s / nvlink_gb_per_s(match.lastindex)), match.lastindex)
@@ -161,14 +142,14 @@ class _Reader:
         return int(value)
 
     def cpuset(self, element):
-        """Processors of an object, from ``0x0000ffff,,0xffffffff``: 32 of them a word."""
+        """Processors of an object, from ``0x0000ffff,,0xffffffff``: 32 to a word."""
         text = self.attribute(element, "cpuset")
         bits = 0
         for word in text.split(","):
             if word and not re.fullmatch(r"0x[0-9a-f]{1,8}", word):
                 self.fail(element, f"cpuset={text!r}, and words like 0x0000ffff were expected")
             bits = bits << 32 | int(word or "0", 16)
-        return frozenset(at for at in range(bits.bit_length()) if bits >> at & 1)
+        return frozenset(cpu for cpu in range(bits.bit_length()) if bits >> cpu & 1)
 
     def of(self, *types):
         return [(element, above) for element, above in self.objects if self.attribute(element, "type") in types]
@@ -196,8 +177,8 @@ class _Reader:
         functions = list(self.functions(numas))
         parts = devices(functions)
         nvlinks, notes = self.nvlinks({part.address: part for part in parts})
-        ordered = sorted((package_of.get(min(own), min(packages)), sorted(own)) for own in cores.values())
-        number_of = {thread: at for at, (_, own) in enumerate(ordered) for thread in own}
+        ordered = sorted((package_of.get(min(threads), min(packages)), sorted(threads)) for threads in cores.values())
+        number_of = {thread: number for number, (_, threads) in enumerate(ordered) for thread in threads}
         return Topology(
             name,
             "measured by hwloc",
@@ -210,8 +191,8 @@ class _Reader:
                 for number, (cpus, memory) in sorted(numas.items())
             ),
             cores=tuple(
-                Core(at, package, numa_of.get(own[0], min(numas)), tuple(own))
-                for at, (package, own) in enumerate(ordered)
+                Core(number, package, numa_of.get(threads[0], min(numas)), tuple(threads))
+                for number, (package, threads) in enumerate(ordered)
             ),
             caches=tuple(sorted({cache for element, _ in self.objects if (cache := self.cache(element, number_of))})),
             devices=parts,
@@ -220,8 +201,7 @@ class _Reader:
         )
 
     def memory(self, element):
-        known = "local_memory" in element.attributes
-        return self.number(element, "local_memory") if known else None
+        return self.number(element, "local_memory") if "local_memory" in element.attributes else None
 
     def cache(self, element, number_of):
         if not re.fullmatch(r"(L\di?)?Cache", element.attributes["type"]):
@@ -235,7 +215,7 @@ class _Reader:
         )
 
     def functions(self, numas):
-        """PCI devices and bridges; their NUMA node is that of the object that they hang below."""
+        """PCI devices and bridges; their NUMA node is that of the object above them."""
         for element, above in self.objects:
             kind = element.attributes["type"]
             if kind == "Bridge" and self.attribute(element, "bridge_type") not in ("0-1", "1-1"):
@@ -260,7 +240,7 @@ class _Reader:
         named = self.named(element)
         network = "InfiniBand" if INFINIBAND in named else "Ethernet" if NETWORK in named else ""
         pci_class, vendor = int(match[1], 16), int(match[2], 16)
-        if element.attributes.get("subtype") == "NVSwitch":  # one that hides says no class
+        if element.attributes.get("subtype") == "NVSwitch":  # its class may be hidden
             pci_class, vendor = 0x0680, NVIDIA
         return Function(
             at,
@@ -269,13 +249,13 @@ class _Reader:
             pci_class,
             vendor,
             numa,
-            self.told(element, "GPUModel") or element.info("PCIDevice"),
+            self.fact(element, "GPUModel") or element.info("PCIDevice"),
             gb_per_s=self.link(element),
             nic=named.get(INFINIBAND) or named.get(NETWORK, ""),
             disk=named.get(DISK, ""),
             memory=named.get(MEMORY, ""),
             network=network,
-            memory_bytes=self.own_memory(element),
+            memory_bytes=self.device_memory(element),
         )
 
     def host(self, bridge):
@@ -285,57 +265,49 @@ class _Reader:
         return match[1] + match[2] if match and bridge.attributes["bridge_type"] == "0-1" else ""
 
     def named(self, device):
-        """{type: name} of what the system makes of a PCI device."""
+        """{type: name} of a PCI device's operating system devices."""
         names = {}
-        for element in self.of_system(device):
+        for element in self.os_devices(device):
             types = self.number(element, "osdev_type")
             if self.version < 3:
                 types = OLD_TYPES.get(types, 0)
                 if types == DISK and element.attributes.get("subtype") in CXL:
                     types = MEMORY
-            if types & MEMORY:  # some of it can be used as a disk, too
+            if types & MEMORY:  # some memory is a disk, too
                 types = MEMORY
-            if types & INFINIBAND:  # which version 3 counts among networks as well
+            if types & INFINIBAND:  # in version 3 also a network
                 types = INFINIBAND
             names.setdefault(types, self.attribute(element, "name"))
         return names
 
-    def of_system(self, device):
-        """What the system makes of a PCI device; of a bridge, nothing."""
+    def os_devices(self, device):
         return [element for element in device.children if element.attributes.get("type") == "OSDev"]
 
-    def told(self, device, *names):
-        """The first of these facts that what the system makes of a device tells."""
-        return next(filter(None, (element.info(name) for element in self.of_system(device) for name in names)), "")
+    def fact(self, device, name):
+        """The first non-empty value of an info of a device's operating system devices."""
+        return next(filter(None, (element.info(name) for element in self.os_devices(device))), "")
 
-    def own_memory(self, device):
-        """Bytes of a GPU's memory, or of CXL memory, which are told in KiB."""
-        sizes = [
-            re.match(r"\d+", self.told(device, name)) for name in ("CUDAGlobalMemorySize", "CXLRAMSize", "CXLPMEMSize")
-        ]
+    def device_memory(self, device):
+        """Bytes of a GPU's or CXL device's memory, which the file gives in KiB."""
+        names = ("CUDAGlobalMemorySize", "CXLRAMSize", "CXLPMEMSize")
+        sizes = [re.match(r"\d+", self.fact(device, name)) for name in names]
         return sum(int(size[0]) << 10 for size in sizes if size) or None
 
     # ------------------------------------------------------------ NVLinks
 
     def nvlinks(self, known):
-        """NVLinks between devices, and notes on those that lead elsewhere.
+        """NVLinks between devices (`known` by address), and notes on those that lead elsewhere.
 
-        hwloc tells them as a matrix of MB/s in one direction, of all links between two together, whose rows and columns
-        are objects, by type and number.
-
-        Parameters
-        ----------
-        known : dict of str to Device
-            By address.
+        hwloc lists them as a matrix of MB/s in one direction, over all links of a pair; its rows and columns are
+        objects, by type and number.
         """
-        found = {}  # devices, and what others are called
+        found = {}  # devices, or the names of other objects
         for element, above in self.objects:
             kind, facts = element.attributes["type"], element.attributes
-            at = next(
-                (one.attributes["pci_busid"] for one in (element, *reversed(above)) if "pci_busid" in one.attributes),
-                "",
-            )
-            found[kind, facts.get("gp_index")] = known.get(address(at), f"{kind} {facts.get('os_index', '')}".strip())
+            around = (part.attributes for part in (element, *reversed(above)))
+            busid = next((part["pci_busid"] for part in around if "pci_busid" in part), "")
+            name = f"{kind} {facts.get('os_index', '')}".strip()
+            found[kind, facts.get("gp_index")] = known.get(address(busid), name)
         links, elsewhere = [], []
         for matrix in self.top.children:
             if matrix.attributes.get("name") != "NVLinkBandwidth":
@@ -354,7 +326,7 @@ class _Reader:
         return tuple(links), (note,) * bool(elsewhere)
 
     def matrix(self, element):
-        """Ends, as (type, number), and values of one of hwloc's matrices."""
+        """Ends, as (type, number), and values of an hwloc matrix."""
         words = {
             tag: " ".join(child.text for child in element.children if child.tag == tag).split()
             for tag in ("indexes", "u64values")

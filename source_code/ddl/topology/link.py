@@ -1,4 +1,4 @@
-"""Kinds of links and their published figures: what each can move, per direction and both."""
+"""Kinds of links and their published bandwidths."""
 
 import functools
 import tomllib
@@ -10,21 +10,13 @@ __all__ = ["links", "nvlink_gb_per_s", "pcie_gb_per_s", "rows"]
 
 FILE = reference_dir() / "links.toml"
 
-# PCI Express: billion transfers a second and lane, and what of them is left for bytes after the
-# line code (8b/10b, then 128b/130b; PCIe 6 sends flits of 256 bytes, of which 242 are for packets).
+# PCI Express: billion transfers per second and lane, and the share that is data after the line code
+# (8b/10b, then 128b/130b; of PCIe 6's flits of 256 bytes, 242 are for packets).
 PCIE = {1: (2.5, 8 / 10), 2: (5, 8 / 10), 3: (8, 128 / 130), 4: (16, 128 / 130), 5: (32, 128 / 130), 6: (64, 242 / 256)}
 
 
-def pcie_gb_per_s(generation: int, width: int):
-    """Return the bandwidth of a PCIe link in GB/s per direction, before packet headers.
-
-    Parameters
-    ----------
-    generation
-        1 to 6.
-    width
-        Number of lanes.
-    """
+def pcie_gb_per_s(generation: int, width: int) -> float:
+    """Return the bandwidth of a PCIe link of `width` lanes in GB/s per direction, before packet headers."""
     if generation not in PCIE or width < 1:
         raise TopologyError(
             f"PCIe {generation} x{width}: generations {min(PCIE)} to {max(PCIE)} are known, of one lane or more"
@@ -33,7 +25,7 @@ def pcie_gb_per_s(generation: int, width: int):
     return rate * share * width / 8
 
 
-def nvlink_gb_per_s(generation: int):
+def nvlink_gb_per_s(generation: int) -> float:
     """Return the bandwidth of one NVLink in GB/s per direction."""
     known = {row["generation"]: row["gb_per_s"] for row in rows() if row.get("generation")}
     if generation not in known:
@@ -43,18 +35,15 @@ def nvlink_gb_per_s(generation: int):
 
 @functools.cache
 def rows():
-    """Return the links of ``results/reference/links.toml`` as dictionaries, in their order."""
+    """Return the links of ``results/reference/links.toml`` as dictionaries, in order."""
     return tuple(tomllib.loads(FILE.read_text(encoding="utf-8"))["link"])
 
 
 def links():
-    """Tabulate kinds of links, with the source of each figure.
+    """Tabulate kinds of links with their sources.
 
-    Returns
-    -------
-    ddl.display.table.Table
-        A row a kind. ``gb_per_s``: GB/s (10^9 bytes a second) per direction; ``both_gb_per_s``: both directions
-        together (memory has one bus for both: the two are the same).
+    ``gb_per_s`` is in GB/s (10^9 bytes a second) per direction, ``both_gb_per_s`` both directions together (the same
+    for memory, which has one bus for both).
     """
     from ddl.display.table import Table
 

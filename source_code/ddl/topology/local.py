@@ -1,4 +1,4 @@
-"""The machine that this process is on, from all that it says of itself."""
+"""The topology of this machine, from every source on it."""
 
 import os
 import shutil
@@ -10,71 +10,61 @@ from pathlib import Path
 from ddl.records.machine import usable_cores
 from ddl.topology import hwloc, nvidia, nvml, sysfs
 from ddl.topology.error import TopologyError
-from ddl.topology.graph import Device, NvLink
+from ddl.topology.graph import Device, NvLink, Topology
 
 __all__ = ["here"]
 
 
-def here(root: str | Path = "/"):
-    """Find out the topology of this machine.
+def here(root: str | Path = "/") -> Topology:
+    """Find out the topology of this machine, or of the one whose /sys and /proc are under `root`.
 
-    Processors, memory and PCIe come from hwloc's ``lstopo`` where it is installed, and from /sys and /proc otherwise;
-    GPUs, NVLinks and NVSwitches from NVML, and from ``nvidia-smi topo -m`` where NVML doesn't say.
-
-    Parameters
-    ----------
-    root
-        The folder in which /sys and /proc are; of one that is not the system's own, hwloc is not asked.
-
-    Returns
-    -------
-    Topology
-        ``origin`` says who was asked, `notes` what nobody could say, `usable` how many processor threads this process
-        may use.
+    Processors, memory and PCIe come from hwloc's ``lstopo`` if it is installed (and `root` is the system's), otherwise
+    from /sys and /proc; GPUs, NVLinks and NVSwitches from NVML, or from ``nvidia-smi topo -m`` where NVML doesn't know.
+    The topology's `origin` names the sources, its `notes` what is missing.
     """
-    own = sysfs.read(root, name=os.uname().nodename)
+    topology = sysfs.read(root, name=os.uname().nodename)
     asked, notes = ["/sys and /proc"], []
     text = hwloc.ask() if Path(root) == Path("/") else None
     if text:
         try:
-            own = _with_links(hwloc.parse(text, own.name), own)
+            topology = _with_links(hwloc.parse(text, topology.name), topology)
             asked.insert(0, "hwloc")
         except TopologyError as error:
             notes.append(f"hwloc's answer was not read: {error}")
     report = nvml.read()
     if report.gpus:
         asked.append("NVML")
-        own = _with_gpus(own, report, asked)
-    if own.gpus and not report.gpus:
+        topology = _with_gpus(topology, report, asked)
+    if topology.gpus and not report.gpus:
         notes.append("GPUs are listed as PCI devices only: whether NVLinks join them is not known")
-    threads = sum(len(core.threads) for core in own.cores)
+    threads = sum(len(core.threads) for core in topology.cores)
     return replace(
-        own,
+        topology,
         origin=f"measured here by {', '.join(asked)}",
         usable=min(threads, usable_cores()),
-        notes=(*own.notes, *notes, *dict.fromkeys(report.notes)),
+        notes=(*topology.notes, *notes, *dict.fromkeys(report.notes)),
     )
 
 
-def _with_links(topology, own):
-    """hwloc's topology with the links' generation and width, and cables' rate, from /sys.
+def _with_links(topology, system):
+    """hwloc's topology with PCIe generations and widths, and network rates, from /sys.
 
-    hwloc tells a link's rate of this moment, which an idle GPU lowers.
+    hwloc reports a link's current rate, which an idle GPU lowers.
     """
-    known = {device.address: device for device in own.devices if device.address}
+    known = {device.address: device for device in system.devices if device.address}
     return replace(
         topology,
-        notes=(*own.notes, *topology.notes),
+        notes=(*system.notes, *topology.notes),
         devices=tuple(
             replace(
                 device,
-                generation=said.generation,
-                width=said.width,
-                gb_per_s=said.gb_per_s or device.gb_per_s,
-                gbit_per_s=said.gbit_per_s,
-                network=said.network or device.network,
+                generation=listed.generation,
+                width=listed.width,
+                gb_per_s=listed.gb_per_s or device.gb_per_s,
+                gbit_per_s=listed.gbit_per_s,
+                network=listed.network or device.network,
             )
-            if (said := known.get(device.address))
+            if (listed := known.get(device.address))
             else device
             for device in topology.devices
         ),
@@ -87,7 +77,7 @@ def _with_gpus(topology, report, asked):
         topology = _from_matrix(topology, report, asked)
         addresses = {gpu.address: f"GPU{at}" for at, gpu in enumerate(report.gpus)}
     facts = {addresses[gpu.address]: gpu for gpu in report.gpus}
-    # nvidia-smi's numbers count; they follow the addresses unless a variable says otherwise.
+    # nvidia-smi's numbering, which follows the addresses unless a variable says otherwise.
     names = {addresses[gpu.address]: f"GPU{at}" for at, gpu in enumerate(report.gpus)}
     others = [device for device in topology.gpus if device.name not in facts]
     names |= {device.name: f"GPU{at}" for at, device in enumerate(others, len(names))}
@@ -114,7 +104,7 @@ def _filled(device, gpu, names):
 
 
 def _from_matrix(topology, report, asked):
-    """Give GPUs that are no PCI devices here the simplest tree that NVML's distances allow."""
+    """Give GPUs that are not among the PCI devices the simplest tree that NVML's distances allow."""
     names = tuple(f"GPU{at}" for at in range(len(report.gpus)))
     numas = {numa.number for numa in topology.numas}
     text = None
@@ -130,8 +120,8 @@ def _from_matrix(topology, report, asked):
             for j, b in enumerate(names)
         }
         made = nvidia.tree(nvidia.Matrix(names, kinds, {}, {}), "NVML")
-    own = tuple(device for device in topology.devices if device.kind != "gpu")
-    taken = {device.name for device in own}
+    others = tuple(device for device in topology.devices if device.kind != "gpu")
+    taken = {device.name for device in others}
     kept = [
         replace(device, numa=device.numa if text and device.numa in numas else None)
         for device in made.devices
@@ -145,7 +135,7 @@ def _from_matrix(topology, report, asked):
         for pair, kind in made.told.items()
         if text or tuple(int(name[3:]) for name in pair) in report.distances
     }
-    return replace(topology, devices=(*own, *kept), nvlinks=(), told=told, notes=(*topology.notes, note))
+    return replace(topology, devices=(*others, *kept), nvlinks=(), told=told, notes=(*topology.notes, note))
 
 
 def _matrix_text():
@@ -159,7 +149,7 @@ def _matrix_text():
 
 
 def _nvlinks(report, switches):
-    """NVLinks by the names of their ends, and the NVSwitches that no one listed."""
+    """NVLinks by the names of their ends, and NVSwitches not listed so far."""
     names = {gpu.address: f"GPU{at}" for at, gpu in enumerate(report.gpus)}
     counts, added = Counter(), {}
     for at, gpu in enumerate(report.gpus):
@@ -172,7 +162,7 @@ def _nvlinks(report, switches):
                 added[end] = Device(name, "nvswitch", address=end)
             name = switches.get(end) or added[end].name
             counts[(f"GPU{at}", name), gpu.nvlink_generation] += 1
-    # Both GPUs of a link tell of it.
+    # Both GPUs of a link report it.
     links = tuple(
         NvLink(a, b, count // 2 if b.startswith("GPU") else count, generation)
         for ((a, b), generation), count in counts.items()
@@ -183,9 +173,8 @@ def _nvlinks(report, switches):
 
 def _disagreements(topology, report):
     for (a, b), distance in report.distances.items():
-        ways = [[device.name for device in topology.above(f"GPU{at}")] for at in (a, b)]
-        common = set(ways[0]) & set(ways[1])
-        if a < b and not common and distance in ("PIX", "PXB", "PHB"):
+        above, above_other = ({device.name for device in topology.above(f"GPU{number}")} for number in (a, b))
+        if a < b and not above & above_other and distance in ("PIX", "PXB", "PHB"):
             yield (
                 f"NVML says {distance} for GPU{a} and GPU{b}, and the PCIe tree that the system "
                 "shows joins them nowhere below the processor"

@@ -1,15 +1,14 @@
-"""Reading the matrix that ``nvidia-smi topo -m`` prints, of any of its generations.
+"""Read the matrix that ``nvidia-smi topo -m`` prints, of any driver generation.
 
-The matrix says how far any two of GPUs and network cards are from each other, and not what lies between them: the tree
-is the simplest one that gives such a matrix. NVLinks hide how far apart two GPUs are on PCIe; the network cards beside
-them often tell. NUMA nodes are those that its columns name, whatever the distances: a virtual machine has one node and
-calls all its GPUs far apart.
+The matrix gives the distances between GPUs and network cards, but not what lies between them: the tree is the simplest
+one with such a matrix. NVLinks hide the PCIe distance of two GPUs; the network cards beside them often reveal it. NUMA
+nodes are those in its columns, whatever the distances: a virtual machine has one node and calls all its GPUs far apart.
 
-Such a text seldom comes as it was printed: it was quoted in a mail, wrapped, or lost the escape bytes of its underlined
-heading.
+Such a text is seldom as it was printed: it was quoted in a mail, wrapped, or lost the escape bytes of its heading.
 """
 
 import html
+import itertools
 import re
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -20,7 +19,7 @@ from ddl.topology.sysfs import numbers
 
 __all__ = ["Matrix", "looks_like", "parse", "read_matrix", "tree"]
 
-# Colours and underlines; the escape byte may be lost, or written in one of the ways to show it.
+# Colours and underlines; the escape byte may be lost or spelled out.
 ESCAPES = re.compile(
     r"(?:\x1b|\x9b|[␛←\ufffd]|\^\[|\\(?:x1b|u001b|033|e))?\[[0-9;?]*[mK]"
     r"|\x1b(?:\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07|[()][A-Z0-9])"
@@ -35,58 +34,39 @@ DISTANCES = ("PIX", "PXB", "PHB", "NODE", "SYS")
 CELL = re.compile(rf"X|C2C|SOC|{'|'.join(DISTANCES)}|NV[1-9]\d*")
 AFFINITY = re.compile(r"(?:[\d,-]+|N/A|all|\s)+")
 COLUMNS = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
-OLD = {"SOC": "SYS"}  # what drivers before NODE was told apart called it
-# No GPU has more NVLinks than this: a row that adds up to more is one of an NVSwitch.
-MOST_NVLINKS = 18
-# All NVLinks of a GPU of the generations that there are NVSwitches for: V100, A100, H100.
-ALL_NVLINKS = (6, 12, 18)
+OLD = {"SOC": "SYS"}  # its name in drivers that did not have NODE
+MOST_NVLINKS = 18  # of a GPU: a row that adds up to more goes through an NVSwitch
+ALL_NVLINKS = (6, 12, 18)  # of a GPU of the generations with NVSwitches: V100, A100, H100
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """What the text says."""
+    """The content of the text."""
 
-    names: tuple  # GPUs and network cards, these by the names of the "NIC Legend"
-    kinds: dict  # "X", "NV#", "PIX", "PXB", "PHB", "NODE" or "SYS"
-    # threads, numas: of GPUs: processor threads and NUMA nodes that are near. Missing where it is not said.
-    threads: dict
-    numas: dict
+    names: tuple[str, ...]  # GPUs and network cards, the latter named by the "NIC Legend"
+    kinds: dict[tuple[str, str], str]  # "X", "NV#", "PIX", "PXB", "PHB", "NODE" or "SYS"
+    threads: dict[str, tuple[int, ...]]  # processor threads near each GPU, where given
+    numas: dict[str, tuple[int, ...]]  # NUMA nodes near each GPU, where given
 
 
 def looks_like(text):
-    """Whether a text has a line that begins such a matrix."""
+    """Whether a text contains the heading of such a matrix."""
     return any(_header(line) for line in _lines(text))
 
 
 def parse(text: str, name: str = "nvidia-smi", file: str = "nvidia-smi topo -m") -> Topology:
-    """Read the matrix, and make the topology of it that it allows.
+    """Read the matrix and build a topology from it, called `name`.
 
-    Parameters
-    ----------
-    text
-        All that the tool printed; what stands before the matrix is left aside.
-    name
-        What the machine shall be called.
-    file
-        For errors.
-
-    Returns
-    -------
-    Topology
-        Its `notes` say what the matrix leaves open, and where a tree cannot give it.
-
-    Raises
-    ------
-    TopologyError
-        Names the line, and says what was expected.
+    `text` is everything that the tool printed; what comes before the matrix is ignored. The topology's `notes` say what
+    the matrix leaves open, and where no tree fits it. A TopologyError names `file`, the line and what was expected.
     """
     return tree(read_matrix(text, file), name)
 
 
 def read_matrix(text, file="nvidia-smi topo -m") -> Matrix:
-    """Read the matrix as it stands; see `parse` for the arguments and errors."""
+    """Read the matrix as it is; arguments and errors are those of `parse`."""
     lines = _lines(text)
-    try:  # a terminal cuts lines wherever it ends
+    try:  # a terminal may have broken lines at its width
         return _matrix(_uncut(lines), file)
     except TopologyError:
         return _matrix(lines, file)
@@ -116,7 +96,7 @@ def _matrix(lines, file):
 
 
 def _lines(text):
-    """Lines without what mail, terminals and editors put around them."""
+    """Lines without what mail, terminals and editors add."""
     return [
         QUOTES.sub("", ESCAPES.sub("", TAGS.sub("", html.unescape(line)).translate(MARKS)))
         for line in text.splitlines()
@@ -124,7 +104,7 @@ def _lines(text):
 
 
 def _uncut(lines):
-    """Lines, the longest of which go on in the next, in the middle of a word or not."""
+    """Lines, of which the longest continue in the next, even in the middle of a word."""
     width, whole, cut = max(map(len, lines), default=0), [], False
     for line in lines:
         if cut:
@@ -136,18 +116,18 @@ def _uncut(lines):
 
 
 def _header(line):
-    """Names of the devices and of the further columns; None if the line is no heading."""
+    """Names of the devices and of the other columns; None if the line is no heading."""
     line = " ".join(line.split())
-    end = min((at for column in COLUMNS if (at := line.find(column)) >= 0), default=len(line))
+    end = min((start for column in COLUMNS if (start := line.find(column)) >= 0), default=len(line))
     names = line[:end].split()
-    # A row of GPU0 begins with it, too, and has an X.
+    # The row of GPU0 also begins with GPU0, but has an X.
     if not names or not re.fullmatch(r"GPU\d+", names[0]) or _cells(line) or not all(map(DEVICE.fullmatch, names)):
         return None
     return names, [column for column in COLUMNS if column in line[end:]]
 
 
 def _heading(lines, file):
-    """Where the heading begins, where the rows do, and the heading, which may go over lines."""
+    """Where the heading and the rows begin, and the heading, which may span lines."""
     found = None
     for start, line in enumerate(lines):
         if not _header(line):
@@ -159,7 +139,7 @@ def _heading(lines, file):
         if not _header(line):
             continue
         found = found or (start, end, line)
-        # In what stands before, a line may look like a heading; a row follows the right one.
+        # A line above the matrix may look like a heading; a row follows the real one.
         if end < len(lines) and _cells(lines[end]):
             return start, end, line
     if not found:
@@ -174,7 +154,7 @@ def _cells(line):
 
 
 def _rows(lines, start, names, file):
-    """{device: (number of its line, its row)}, rows in one piece, and the NIC legend."""
+    """{device: (line number, whole row)}, and the NIC legend."""
     rows, renamed, row = {}, {}, None
     for number, line in enumerate(lines[start:], start + 1):
         first = line.split()[:1]
@@ -186,7 +166,7 @@ def _rows(lines, start, names, file):
                 raise TopologyError.at(file, number, f"a second row of {row}")
             rows[row] = number, line
         elif row and (CELL.fullmatch(first[0]) or AFFINITY.fullmatch(line)):
-            rows[row] = rows[row][0], f"{rows[row][1]} {line}"  # goes on in the next line
+            rows[row] = rows[row][0], f"{rows[row][1]} {line}"  # a continuation
         elif match := re.match(r"\s*(NIC\d+)\s*:\s*(\S+)\s*$", line):
             renamed[match[1]] = match[2]
         elif len(rows) < len(names):
@@ -206,22 +186,22 @@ def _rows(lines, start, names, file):
 def _row(line, names, file, number):
     """Cells of a row, and the text after them."""
     cells, words = [], re.compile(r"\s*(\S*)")
-    at = words.match(line).end()
+    end = words.match(line).end()
     for column in names:
-        match = words.match(line, at)
-        cell, at = OLD.get(match[1], match[1]), match.end()
+        match = words.match(line, end)
+        cell, end = OLD.get(match[1], match[1]), match.end()
         if not CELL.fullmatch(cell):
             raise TopologyError.at(
                 file, number, f"{cell!r} under {column}; expected X, NV# or one of {', '.join(DISTANCES)}"
             )
         cells.append(cell)
-    return cells, re.sub(r"^ *\t?", "", line[at:])
+    return cells, re.sub(r"^ *\t?", "", line[end:])
 
 
 def _affinity(name, rest, extra, threads, numas, file, number):
     if not name.startswith("GPU"):
         return
-    # The tool puts tabs between columns, of which the first may be empty; pasted text has spaces.
+    # The tool separates columns by tabs, and the first may be empty; pasted text has spaces.
     rest = re.sub(r", +", ",", rest)
     fields = [field.strip() for field in rest.split("\t")] if "\t" in rest else rest.split()
     if "CPU Affinity" in extra and fields:
@@ -235,50 +215,45 @@ def _affinity(name, rest, extra, threads, numas, file, number):
 
 
 def _numbers(text, file, number):
-    """Numbers as the tool lists them: ``0-3,8``; none for an empty text and for N/A."""
+    """Numbers as the tool lists them: ``0-3,8``; none for an empty text or N/A."""
     listed = ",".join(part for part in text.split(",") if part.strip() not in ("N/A", "all"))
     return tuple(sorted(numbers(listed, file, number)))
 
 
 def _without_gpu_memory(nodes):
-    """The processor's node, where those of its GPUs' memory follow: eight of each, on Grace."""
+    """The processor's node alone where nodes of GPU memory follow it: on Grace, eight for each GPU."""
     memory = nodes[1:]
-    many = memory and len(memory) % 8 == 0 and memory[-1] - memory[0] == len(memory) - 1
-    return nodes[:1] if many else nodes
+    grace = memory and len(memory) % 8 == 0 and memory[-1] - memory[0] == len(memory) - 1
+    return nodes[:1] if grace else nodes
 
 
 # ---------------------------------------------------------------- the simplest tree
 
 
 def tree(matrix: Matrix, name: str) -> Topology:
-    """Return the simplest topology that gives a matrix.
-
-    Returns
-    -------
-    Topology
-        Where no tree gives what the matrix says of a pair, its `told` has it.
-    """
+    """Return the simplest topology with that matrix; its `told` has the pairs that fit no tree."""
     gpus = [device for device in matrix.names if device.startswith("GPU")]
     near, threads, notes = _numas(matrix)
     devices = []
-    for at, group in enumerate(_groups(matrix, "PHB")):
+    for number, group in enumerate(_groups(matrix, "PHB")):
         numa = next((near[name] for name in group if name in near), None)
-        devices.append(Device(f"root{at}", "root", numa=numa))
+        devices.append(Device(f"root{number}", "root", numa=numa))
         devices += [
             replace(device, numa=near[device.name]) if near.get(device.name, numa) != numa else device
-            for device in _below(matrix, group, f"root{at}")
+            for device in _below(matrix, group, f"root{number}")
         ]
-    # What others count by their order, GPUs above all, keeps that of the matrix.
+    # GPUs and cards are counted in the matrix's order.
     devices.sort(key=lambda device: matrix.names.index(device.name) if device.name in matrix.names else -1)
-    links, switches = _nvlinks(matrix, gpus)
+    counts = _nvlink_counts(matrix, gpus)
+    links, switches = _nvlinks(counts, gpus)
     notes += ["made from a matrix: links' rates, models, memory, cores and sockets are not known"]
-    joined = [(a, b) for at, a in enumerate(gpus) for b in gpus[at + 1 :] if matrix.kinds[a, b].startswith("NV")]
+    joined = list(counts)
     if joined:
         notes.append(
             f"how far apart {joined[0][0]} and {joined[0][1]}"
             f"{' and other pairs' * (len(joined) > 1)} are on PCIe is hidden by NVLinks"
         )
-    if not switches and _may_have_a_switch(matrix, gpus, joined):
+    if not switches and _may_have_a_switch(counts, gpus):
         notes.append(
             f"an NVSwitch may lie between {' and '.join(joined[0])}"
             f"{' and other pairs' * (len(joined) > 1)}: a matrix shows it only where a "
@@ -296,7 +271,7 @@ def tree(matrix: Matrix, name: str) -> Topology:
 
 
 def _disagreements(topology, told):
-    """Say where the tree is not what the matrix says."""
+    """Say where tree and matrix differ."""
     pairs = [pair for pair in told if topology.device(pair[0]) and pair == tuple(sorted(pair))]
     apart = [pair for pair in pairs if (topology.kind(*pair), told[pair]) == ("NODE", "SYS")]
     other = [pair for pair in pairs if pair not in apart and topology.kind(*pair) != "?"]
@@ -315,30 +290,22 @@ def _disagreements(topology, told):
 
 
 def _numas(matrix):
-    """NUMA nodes as the matrix's columns name them.
+    """NUMA nodes from the matrix's columns: {device: node} where known, {node: its threads}, and notes.
 
-    Where there is no number, GPUs near to the same processor threads are at one node. What has no such columns, network
-    cards above all, is at the node of what is nearest to it, if that is nearer than another node (SYS).
-
-    Returns
-    -------
-    near : dict of str to int
-        Devices' nodes, where they can be told.
-    threads : dict of int to tuple of int
-        Of each node.
-    notes : list of str
+    Without numbers, GPUs near the same processor threads share a node. A device without these columns, such as a
+    network card, is at the node of the nearest device that is closer than another node (SYS).
     """
-    near = {name: own[0] for name, own in matrix.numas.items() if len(own) == 1}
+    near = {name: nodes[0] for name, nodes in matrix.numas.items() if len(nodes) == 1}
     notes, by_threads = [], {}
-    for name, own in matrix.threads.items():
-        by_threads.setdefault(own, []).append(name)
+    for name, threads in matrix.threads.items():
+        by_threads.setdefault(threads, []).append(name)
     for _, names in sorted(by_threads.items()):
         known = sorted({near[name] for name in names if name in near})
-        open_ = [name for name in names if name not in matrix.numas]
-        if open_ and not known:
+        unplaced = [name for name in names if name not in matrix.numas]
+        if unplaced and not known:
             known = [next(number for number in range(len(matrix.names) + 1) if number not in near.values())]
             notes = ["the matrix does not tell the number of each NUMA node: those are counted"]
-        near |= {name: known[0] for name in open_ if len(known) == 1}
+        near |= {name: known[0] for name in unplaced if len(known) == 1}
     threads = dict.fromkeys(near.values(), ())
     for name in reversed([name for name in matrix.threads if name in near]):
         threads[near[name]] = matrix.threads[name]
@@ -352,28 +319,27 @@ def _numas(matrix):
             if other
         }
         near |= found
-    if open_ := [name for name in matrix.names if name not in near]:
-        notes.append(
-            f"the matrix does not tell which NUMA node {', '.join(open_)} {'are' if len(open_) > 1 else 'is'} near to"
-        )
+    if unplaced := [name for name in matrix.names if name not in near]:
+        verb = "are" if len(unplaced) > 1 else "is"
+        notes.append(f"the matrix does not tell which NUMA node {', '.join(unplaced)} {verb} near to")
     return near, threads, notes
 
 
 def _nearest(matrix, name, among):
-    """What is nearest to a device on PCIe, and nearer than another NUMA node; None if nothing."""
+    """The device of `among` nearest on PCIe, if nearer than another NUMA node; else None."""
     others = [other for other in matrix.names if other in among and matrix.kinds[name, other] in DISTANCES[:-1]]
     return min(others, key=lambda other: DISTANCES.index(matrix.kinds[name, other]), default=None)
 
 
-def _may_have_a_switch(matrix, gpus, joined):
-    """Whether these NVLinks could be those of a switch: all GPUs have all of theirs to each."""
-    counts = {int(matrix.kinds[pair][2:]) for pair in joined}
-    every = len(joined) == len(gpus) * (len(gpus) - 1) / 2
-    return bool(joined) and every and len(counts) == 1 and (len(gpus) == 2 or counts <= set(ALL_NVLINKS))
+def _may_have_a_switch(counts, gpus):
+    """Whether these could be NVLinks to a switch: every pair of GPUs has all that a GPU has."""
+    different = set(counts.values())
+    every = len(counts) == len(gpus) * (len(gpus) - 1) / 2
+    return bool(counts) and every and len(different) == 1 and (len(gpus) == 2 or different <= set(ALL_NVLINKS))
 
 
 def _groups(matrix, furthest, among=None):
-    """Devices no further from each other than that, each group in the order of the matrix."""
+    """Groups of devices no further apart than `furthest`, in the matrix's order."""
     among = list(among or matrix.names)
     near = DISTANCES[: DISTANCES.index(furthest) + 1]
     groups = []
@@ -393,27 +359,24 @@ def _below(matrix, group, top):
         if len(inner) > 1:
             above = f"{top}.switch{outer}"
             yield Device(above, "switch", under=top)
-        for at, closest in enumerate(inner):
+        for number, closest in enumerate(inner):
             under = above
             if len(closest) > 1 or len(inner) > 1:
-                under = f"{top}.switch{outer}.{at}"
+                under = f"{top}.switch{outer}.{number}"
                 yield Device(under, "switch", under=above)
             for name in closest:
                 yield Device(name, "gpu" if name.startswith("GPU") else "nic", under=under)
 
 
-def _nvlinks(matrix, gpus):
-    counts = {
-        (a, b): int(matrix.kinds[a, b][2:])
-        for at, a in enumerate(gpus)
-        for b in gpus[at + 1 :]
-        if matrix.kinds[a, b].startswith("NV")
-    }
-    of = {gpu: [count for pair, count in counts.items() if gpu in pair] for gpu in gpus}
-    switched = any(sum(own) > MOST_NVLINKS for own in of.values())
-    if not switched:
+def _nvlink_counts(matrix, gpus):
+    pairs = itertools.combinations(gpus, 2)
+    return {pair: int(matrix.kinds[pair][2:]) for pair in pairs if matrix.kinds[pair].startswith("NV")}
+
+
+def _nvlinks(counts, gpus):
+    """NVLinks, and the NVSwitch if GPUs would otherwise have more of them than any GPU has."""
+    rows = {gpu: [count for pair, count in counts.items() if gpu in pair] for gpu in gpus}
+    if all(sum(row) <= MOST_NVLINKS for row in rows.values()):
         return tuple(NvLink(a, b, count) for (a, b), count in counts.items()), ()
-    return (
-        tuple(NvLink(gpu, "NVSwitch", max(own)) for gpu, own in of.items() if own),
-        (Device("NVSwitch", "nvswitch"),),
-    )
+    links = tuple(NvLink(gpu, "NVSwitch", max(row)) for gpu, row in rows.items() if row)
+    return links, (Device("NVSwitch", "nvswitch"),)

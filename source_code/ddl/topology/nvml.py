@@ -1,16 +1,14 @@
-"""What NVIDIA's management library says of GPUs, NVLinks and NVSwitches.
+"""GPUs, NVLinks and NVSwitches as reported by NVML (``libnvidia-ml``), which comes with the driver."""
 
-``libnvidia-ml`` comes with the driver; without it there is nothing to ask, and no GPU to use.
-"""
-
+import itertools
 from dataclasses import dataclass
 
 from ddl.topology.pci import address
 
 __all__ = ["Gpu", "Report", "read"]
 
-# Of a GPU's compute capability: the generation of its NVLinks. That of consumer and workstation
-# chips (8.6 and others) has fewer lanes, so that its rate is another.
+# NVLink generation by compute capability. Consumer and workstation chips (8.6 and others) have links with fewer
+# lanes and other rates.
 GENERATIONS = {(6, 0): 1, (7, 0): 2, (8, 0): 3, (9, 0): 4, (10, 0): 5, (10, 3): 5}
 LEVELS = {0: "PIX", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
 
@@ -19,35 +17,27 @@ LEVELS = {0: "PIX", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
 class Gpu:
     """A GPU."""
 
-    address: str  # address, model: "0000:06:00.0", "Tesla V100-SXM2-16GB"
-    model: str
+    address: str  # "0000:06:00.0"
+    model: str  # "Tesla V100-SXM2-16GB"
     memory_bytes: int | None
-    # generation, width: the most that GPU and slot can have on PCIe: an idle GPU runs its link slower
-    generation: int | None
+    generation: int | None  # of PCIe, the most that GPU and slot support: an idle link runs slower
     width: int | None
     nvlink_generation: int | None
-    # an end of each active NVLink: ("gpu", address), ("nvswitch", address) or ("nvswitch", "") where a virtual machine
-    # hides it
-    links: tuple
+    # other end of each active NVLink: ("gpu", address), ("nvswitch", address), or ("nvswitch", "") if hidden by a VM
+    links: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
 class Report:
-    """What the library said."""
+    """NVML's answers."""
 
-    gpus: tuple = ()  # in the order in which nvidia-smi counts
-    distances: dict | None = None  # "PIX" to "SYS" for pairs of their numbers; missing where the library doesn't know
-    notes: tuple = ()  # what it could not say
+    gpus: tuple[Gpu, ...] = ()  # in nvidia-smi's order
+    distances: dict | None = None  # {(i, j): "PIX" to "SYS"}, by number, where known
+    notes: tuple[str, ...] = ()  # what it could not answer
 
 
 def read() -> Report:
-    """Ask the library.
-
-    Returns
-    -------
-    Report
-        Without GPUs where there is no driver; its `notes` then say so.
-    """
+    """Ask NVML; without a driver, the report has no GPUs and a note."""
     try:
         import pynvml
     except ImportError:
@@ -68,7 +58,7 @@ def _report(pynvml):
     notes = []
 
     def ask(name, *arguments, missing=None):
-        """What the driver may be too old, or the GPU too simple, to know."""
+        """Ask what the driver may be too old, or the GPU too simple, to know."""
         try:
             return getattr(pynvml, f"nvmlDeviceGet{name}")(*arguments)
         except pynvml.NVMLError as error:
@@ -92,16 +82,11 @@ def _report(pynvml):
             )
         )
     distances = {}
-    for a in range(len(handles)):
-        for b in range(a + 1, len(handles)):
-            level = ask(
-                "TopologyCommonAncestor",
-                handles[a],
-                handles[b],
-                missing=f"how far GPU{a} and GPU{b} are from each other",
-            )
-            if level in LEVELS:
-                distances[a, b] = distances[b, a] = LEVELS[level]
+    for a, b in itertools.combinations(range(len(handles)), 2):
+        missing = f"how far GPU{a} and GPU{b} are from each other"
+        level = ask("TopologyCommonAncestor", handles[a], handles[b], missing=missing)
+        if level in LEVELS:
+            distances[a, b] = distances[b, a] = LEVELS[level]
     return Report(tuple(gpus), distances, tuple(notes))
 
 
@@ -114,7 +99,7 @@ def _links(pynvml, ask, handle, name):
         )
         kind = ask("NvLinkRemoteDeviceType", handle, link)
         at = address(_string(remote.busId)) if remote else None
-        # Drivers that cannot say the kind are older than NVSwitches.
+        # Drivers that don't know the kind are older than NVSwitches.
         switch = kind == pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH or not at
         yield ("nvswitch" if switch else "gpu", at or "")
 

@@ -1,8 +1,7 @@
-"""From PCI functions, as the system lists them, to root complexes, switches and devices.
+"""Turn the system's list of PCI functions into root complexes, switches and devices.
 
-A PCIe switch shows itself as bridges below bridges: one upwards, and below it one for each of its ports. On the way
-down from a root complex, bridges are by turns a port and the upper end of a switch: root port, switch, port of the
-switch, next switch, its port, and so on.
+A PCIe switch appears as a bridge (its upstream port) with one bridge below it for each downstream port. So on the path
+down from a root complex, bridges alternate: root port, switch, port of that switch, next switch, its port, and so on.
 """
 
 import re
@@ -22,24 +21,24 @@ class Function:
 
     address: str  # "0000:81:00.0"
     root: str  # the host bridge's domain and bus: "0000:80"
-    above: tuple = ()  # addresses of the bridges above it, from the root port down
-    pci_class: int = 0  # pci_class, vendor: the class in its 16-bit form: 0x0302
+    above: tuple[str, ...] = ()  # addresses of the bridges above it, from the root port down
+    pci_class: int = 0  # in its 16-bit form: 0x0302
     vendor: int = 0
     numa: int | None = None
     model: str = ""
     generation: int | None = None
     width: int | None = None
     gb_per_s: float | None = None  # of its link, where only that is known
-    nic: str = ""  # nic, disk, memory: the system's name for what it is, if it is one
+    nic: str = ""  # the system's name for it, if it is one; likewise disk and memory
     disk: str = ""
     memory: str = ""
-    memory_bytes: int | None = None  # of a GPU, or of memory that is plugged in
+    memory_bytes: int | None = None  # of a GPU, or of plugged-in memory
     gbit_per_s: float | None = None
     network: str = ""
 
     @property
     def kind(self):
-        """The kind of device that it is; empty for what has no part in a training."""
+        """The kind of device; empty if it plays no part in training."""
         if self.pci_class >> 8 == 0x03 and self.vendor in (NVIDIA, AMD):
             return "gpu"
         if self.pci_class == 0x0680 and self.vendor == NVIDIA:
@@ -48,10 +47,7 @@ class Function:
 
 
 def address(text):
-    """Return a PCI address as the kernel writes it, "0000:06:00.0"; None if it is none.
-
-    NVML and nvidia-smi write the domain with eight digits.
-    """
+    """Return a PCI address in the kernel's form, "0000:06:00.0", or None; NVML's domain has eight digits."""
     match = re.fullmatch(r"(?:([0-9a-fA-F]{1,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])", text.strip())
     if not match:
         return None
@@ -61,15 +57,8 @@ def address(text):
 def devices(functions: Iterable[Function]) -> tuple[Device, ...]:
     """Return root complexes, switches and devices, each after what it is under.
 
-    Parameters
-    ----------
-    functions
-        Bridges among them. Only what leads to a GPU, NVSwitch, network card, disk or memory is kept.
-
-    Returns
-    -------
-    tuple of Device
-        GPUs and NVSwitches are counted in the order of their addresses.
+    Bridges are kept only above a GPU, NVSwitch, network card, disk or memory. GPUs and NVSwitches are numbered in the
+    order of their addresses.
     """
     functions = {function.address: function for function in functions}
     kept = [functions[at] for at in sorted(functions) if functions[at].kind]

@@ -1,9 +1,7 @@
-"""Topologies that were written down from published facts, one TOML file each.
-
-The format stands in the docstring of `ddl.topology`.
-"""
+"""Topologies recorded from published facts, one TOML file each; `ddl.topology` documents the format."""
 
 import tomllib
+from pathlib import Path
 
 from ddl.records.paths import reference_dir
 from ddl.topology.error import TopologyError
@@ -26,7 +24,7 @@ DEVICE = {
     "memory_gib": float,
     "memory_gb_per_s": float,
 }
-# What a table may hold: its keys and their types.
+# The tables' keys and their types.
 TABLES = {
     "socket": {
         "model": str,
@@ -60,49 +58,34 @@ def names():
     return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 
-def parse(text: str, name: str, file) -> Topology:
-    """Read a recorded topology.
-
-    Parameters
-    ----------
-    text
-        TOML.
-    name
-        What the machine shall be called.
-    file : str or Path
-        For errors.
-
-    Raises
-    ------
-    TopologyError
-        Names the file, and the line where TOML itself is at fault, the table otherwise.
-    """
+def parse(text: str, name: str, file: str | Path) -> Topology:
+    """Read a recorded topology; a TopologyError names `file`, and the line (of wrong TOML) or the table."""
     try:
-        said = tomllib.loads(text)
+        content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise TopologyError(f"{file}: this is no TOML: {error}") from error
     lists = {table: list for table in TABLES if table not in ("network", "cache")}
-    _check(said, TOP | lists, {"title", "sources"}, file, "the file")
-    common = said.get("all", {})
+    _check(content, TOP | lists, {"title", "sources"}, file, "the file")
+    common = content.get("all", {})
     _check(common, dict.fromkeys(lists, dict), set(), file, "[all]")
     tables = {
         table: [
             _entry(table, common.get(table, {}), entry, file, f"{table} {number}")
-            for number, entry in enumerate(said.get(table, ()), 1)
+            for number, entry in enumerate(content.get(table, ()), 1)
         ]
         for table in lists
     }
-    network = said.get("network")
+    network = content.get("network")
     if network is not None:
         network = _entry("network", {}, network, file, "[network]")
     try:
         return Topology(
             name,
             "recorded from published facts",
-            title=said["title"],
+            title=content["title"],
             network=Network(**network) if network else None,
-            sources=tuple(said["sources"]),
-            notes=tuple(said.get("notes", ())),
+            sources=tuple(content["sources"]),
+            notes=tuple(content.get("notes", ())),
             **_processors(tables["socket"], file),
             devices=tuple(_device(kind, entry) for kind in DEVICES for entry in tables[kind]),
             nvlinks=tuple(_nvlinks(tables["nvlink"])),
@@ -112,10 +95,10 @@ def parse(text: str, name: str, file) -> Topology:
         raise TopologyError(f"{file}: {error}") from error
 
 
-def _entry(table, common, own, file, where):
-    if not isinstance(own, dict):
-        raise TopologyError(f"{file}: {where} is {own!r}, and a table is needed")
-    entry = {**common, **own}
+def _entry(table, common, entry, file, where):
+    if not isinstance(entry, dict):
+        raise TopologyError(f"{file}: {where} is {entry!r}, and a table is needed")
+    entry = {**common, **entry}
     _check(entry, TABLES[table], NEEDED[table], file, where)
     return entry
 
@@ -134,9 +117,9 @@ def _check(entry, types, needed, file, where):
 
 
 def _processors(entries, file):
-    """Sockets, NUMA nodes, cores and caches; threads are numbered as Linux mostly does it.
+    """Sockets, NUMA nodes, cores and caches.
 
-    First one of each core, over all sockets, then the second of each core and so on.
+    Threads are numbered as Linux usually does: the first of each core over all sockets, then the second, and so on.
     """
     sockets, numas, cores, caches = [], [], [], []
     total = sum(entry["cores"] for entry in entries)
@@ -152,15 +135,15 @@ def _processors(entries, file):
             Numa(first + node, number, gib and int(gib * 2**30 / nodes), gb_per_s and gb_per_s / nodes)
             for node in range(nodes)
         ]
-        own = range(len(cores), len(cores) + entry["cores"])
+        numbers = range(len(cores), len(cores) + entry["cores"])
         cores += [
             Core(
                 core,
                 number,
-                first + (core - own.start) // each,
+                first + (core - numbers.start) // each,
                 tuple(range(core, total * entry.get("threads_per_core", 1), total)),
             )
-            for core in own
+            for core in numbers
         ]
         for at, cache in enumerate(entry.get("cache", ()), 1):
             cache = _entry("cache", {}, cache, file, f"{where}, cache {at}")
@@ -170,9 +153,9 @@ def _processors(entries, file):
                     cache["level"],
                     cache.get("kind", "unified"),
                     int(cache["kib"] * 1024),
-                    tuple(own[low : low + shared]),
+                    tuple(numbers[low : low + shared]),
                 )
-                for low in range(0, len(own), shared)
+                for low in range(0, len(numbers), shared)
             ]
     return {"sockets": tuple(sockets), "numas": tuple(numas), "cores": tuple(cores), "caches": tuple(sorted(caches))}
 

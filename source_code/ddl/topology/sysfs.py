@@ -1,4 +1,4 @@
-"""A machine as Linux describes it in /sys and /proc, with no tool that would have to be there."""
+"""The topology that Linux describes in /sys and /proc, read without any tool."""
 
 import re
 from collections.abc import Sequence
@@ -10,37 +10,18 @@ from ddl.topology.pci import Function, address, devices
 
 __all__ = ["functions", "numbers", "read"]
 
-RATES = {
-    "2.5": 1,
-    "5": 2,
-    "5.0": 2,
-    "8": 3,
-    "8.0": 3,
-    "16": 4,
-    "16.0": 4,
-    "32": 5,
-    "32.0": 5,
-    "64": 6,
-    "64.0": 6,
-}  # GT/s to generation of PCIe
-MOST_NUMBERS = 1 << 20  # of processors or NUMA nodes: Linux is built for 8,192 or fewer
+RATES = {2.5: 1, 5: 2, 8: 3, 16: 4, 32: 5, 64: 6}  # GT/s to PCIe generation
+MOST_NUMBERS = 1 << 20  # of processors or NUMA nodes: Linux supports 8,192 or fewer
 KINDS = {"Data": "data", "Instruction": "instruction", "Unified": "unified"}
 
 
 def read(root: str | Path = "/", name: str = "here") -> Topology:
-    """Read the topology of the machine whose /sys and /proc stand under a folder.
-
-    Parameters
-    ----------
-    root
-        The folder; the system's own by default.
-    name
-        What the machine shall be called.
+    """Read the topology of the machine whose /sys and /proc are under `root`, and call it `name`.
 
     Raises
     ------
     TopologyError
-        If a file says what cannot be read, or there is no list of processors.
+        If a file cannot be understood, or there is no list of processors.
     """
     root = Path(root)
     cpu = root / "sys/devices/system/cpu"
@@ -65,7 +46,8 @@ def read(root: str | Path = "/", name: str = "here") -> Topology:
         found.append(Core(number, package, numa_of.get(first, min(nodes)), tuple(sorted(threads))))
         number_of |= dict.fromkeys(threads, number)
     of_node = {
-        node: {package for package, own in packages.items() if own & threads} for node, (threads, _) in nodes.items()
+        node: {package for package, members in packages.items() if members & threads}
+        for node, (threads, _) in nodes.items()
     }
     model = _model(root)
     return Topology(
@@ -110,30 +92,27 @@ def _caches(cpu, number_of):
 
 
 def functions(root: str | Path = "/", nodes: Sequence[int] = ()) -> list[Function]:
-    """Return the PCI functions that /sys lists, bridges among them.
+    """Return the PCI functions in /sys, bridges included.
 
-    Parameters
-    ----------
-    nodes
-        Numbers of the NUMA nodes. Where there is one only, all devices are near to it, whatever the firmware says.
+    `nodes` are the numbers of the NUMA nodes; a single one holds all devices, whatever the firmware says.
     """
     found = []
     for link in sorted((Path(root) / "sys/bus/pci/devices").glob("*")):
         if not address(link.name):
             continue
         folder = link.resolve()
-        way = [part for part in folder.parts if address(part)]
+        chain = [part for part in folder.parts if address(part)]
         host = next(
             (match[1] for part in folder.parts if (match := re.fullmatch(r"pci([0-9a-f]{4,8}:[0-9a-f]{2})", part))), ""
         )
         numa = _number(folder / "numa_node", -1)
         nic, gbit_per_s, network = _nic(folder)
-        generation, width = _link([folder, folder.parent] if len(way) > 1 else [folder])
+        generation, width = _link([folder, folder.parent] if len(chain) > 1 else [folder])
         found.append(
             Function(
                 link.name,
                 host,
-                tuple(way[:-1]),
+                tuple(chain[:-1]),
                 _number(folder / "class", 0) >> 8,
                 _number(folder / "vendor", 0),
                 nodes[0] if len(nodes) == 1 else numa if numa >= 0 else None,
@@ -149,18 +128,19 @@ def functions(root: str | Path = "/", nodes: Sequence[int] = ()) -> list[Functio
 
 
 def _link(folders):
-    """Generation and width of the link that both its ends can have."""
+    """Generation and width that both ends of the link support."""
     ends = []
     for folder in folders:
-        rate = _text(folder / "max_link_speed").split(" ")[0]
+        rate = re.fullmatch(r"(\d+(?:\.\d+)?)(?: .*)?", _text(folder / "max_link_speed"))
+        generation = RATES.get(float(rate[1])) if rate else None
         width = _number(folder / "max_link_width", 0)
-        if rate in RATES and 0 < width < 64:  # a virtual machine's devices say 255
-            ends.append((RATES[rate], width))
+        if generation and 0 < width < 64:  # virtual devices report 255
+            ends.append((generation, width))
     return tuple(map(min, zip(*ends, strict=True))) if ends else (None, None)
 
 
 def _nic(folder):
-    """Name, Gbit/s and kind of network of a network card."""
+    """Name, Gbit/s and network type of a network card."""
     interface, infiniband = _first(folder, "net"), _first(folder, "infiniband")
     if infiniband:
         ports = sorted(folder.glob("infiniband/*/ports/*"))
@@ -175,7 +155,7 @@ def _nic(folder):
 
 
 def _first(folder, kind):
-    """Name of the first thing of a kind that a function is, a virtual one or an NVMe disk too."""
+    """Name of a function's first device of a kind, virtual ones and NVMe disks included."""
     found = [
         *folder.glob(f"{kind}/*"),
         *folder.glob(f"virtio*/{kind}/*"),
@@ -198,7 +178,7 @@ def _text(path):
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
-        return ""  # not there, not allowed, or a driver that answers with an error
+        return ""  # missing, forbidden, or the driver returns an error
 
 
 def _number(path, otherwise):
@@ -216,7 +196,7 @@ def _numbers(path):
 
 
 def numbers(text, file, line=1):
-    """Return the set of numbers of a list as the kernel writes it: ``0-3,8``."""
+    """Return the set of numbers in a list in the kernel's format: ``0-3,8``."""
     found = set()
     for part in filter(None, text.split(",")):
         match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)

@@ -1,4 +1,4 @@
-"""A topology as text: the tree of its parts, and its matrix as ``nvidia-smi topo -m`` has it."""
+"""A topology as text: the tree of its parts, and its matrix in the format of ``nvidia-smi topo -m``."""
 
 import math
 from collections import Counter
@@ -7,12 +7,7 @@ __all__ = ["amount", "matrix_text", "ranges", "tree"]
 
 
 def tree(topology) -> str:
-    """Return a topology's parts as an indented tree, a line each.
-
-    Parameters
-    ----------
-    topology : ddl.topology.Topology
-    """
+    """Return a topology's parts as an indented tree, one per line."""
     lines = [f"{topology.title or topology.name}  ({topology.origin})"]
     for socket in topology.sockets:
         lines.append(f"  socket {socket.number}  {socket.model}".rstrip())
@@ -41,7 +36,7 @@ def tree(topology) -> str:
 
 
 def amount(size_bytes):
-    """Return a number of bytes in the unit that suits it, powers of two: ``32 KiB``."""
+    """Return a number of bytes in a suitable binary unit: ``32 KiB``."""
     power = min(3, int(math.log(max(size_bytes, 1), 1024)))
     return f"{size_bytes / 1024**power:.4g} {('B', 'KiB', 'MiB', 'GiB')[power]}"
 
@@ -65,11 +60,11 @@ def _numa(topology, numa):
 
 
 def _caches(topology, numa):
-    own = {core.number for core in topology.cores if core.numa == numa.number}
+    local = {core.number for core in topology.cores if core.numa == numa.number}
     alike = Counter(
         (cache.level, cache.kind, cache.size_bytes, len(cache.cores))
         for cache in topology.caches
-        if own & set(cache.cores)
+        if local & set(cache.cores)
     )
     for (level, kind, size, cores), count in sorted(alike.items(), reverse=True):
         of = "a core's own" if cores == 1 else f"shared by {cores} cores"
@@ -77,7 +72,7 @@ def _caches(topology, numa):
 
 
 def _devices(topology, numa, depth=3):
-    """Lines of the trees that hang at a NUMA node; None: at none that is known."""
+    """Lines of the trees at a NUMA node; None: at none that is known."""
     under = {}
     for device in topology.devices:
         under.setdefault(device.under, []).append(device)
@@ -130,11 +125,7 @@ def _nvlinks(topology):
 
 
 def matrix_text(topology) -> str:
-    """Return the matrix of GPUs and network cards, tab-separated as ``nvidia-smi topo -m`` does.
-
-    Parameters
-    ----------
-    topology : ddl.topology.Topology
+    """Return the matrix of GPUs and network cards, tab-separated like that of ``nvidia-smi topo -m``.
 
     Returns
     -------
