@@ -9,6 +9,7 @@ import pytest
 
 from ddl.diagnose import site as diagnose
 from ddl.diagnose.machine import doctor
+from ddl.errors import InputError
 from ddl.launcher import run
 from ddl.launcher.failure import Failure
 from ddl.launcher.progress import RankInfo
@@ -327,7 +328,7 @@ def test_a_site_with_one_slot_is_shared(monkeypatch):
             "rank 1 raised X: why",
         ),
         (Finished(state="stopped"), "stopped"),
-        (ValueError("no such thing"), "no such thing"),
+        (InputError("no such thing"), "no such thing"),
     ],
 )
 def test_two_ranks_that_did_not_do_it(monkeypatch, finished, said):
