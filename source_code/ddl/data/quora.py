@@ -11,6 +11,7 @@ import csv
 import io
 import random
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -208,7 +209,7 @@ def read_csv(path: Path) -> Questions:
                     )
                 texts.append(text)
                 targets.append(int(target))
-    except (csv.Error, UnicodeDecodeError, zipfile.BadZipFile) as problem:
+    except (csv.Error, UnicodeDecodeError, zipfile.BadZipFile, zlib.error, EOFError) as problem:
         raise DataError(f"{path} can not be read as a CSV file in UTF-8: {problem}. Download it again.") from problem
     return Questions("quora", "official layout", np.array(texts, object), np.array(targets, np.int32))
 

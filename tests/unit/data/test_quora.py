@@ -82,6 +82,13 @@ def test_files_that_are_no_csv_are_refused(tmp_path, capsys):
         archive.writestr("test.csv", "qid,question_text\n")
     with pytest.raises(DataError, match="holds no train.csv; it holds: test.csv"):
         add("quora", tmp_path / "other.zip", str)
+    with zipfile.ZipFile(tmp_path / "damaged.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.write(write(tmp_path / "train.csv"), "train.csv")
+    content = bytearray((tmp_path / "damaged.zip").read_bytes())
+    content[60:80] = bytes(255 - byte for byte in content[60:80])  # of what is compressed
+    (tmp_path / "damaged.zip").write_bytes(content)
+    with pytest.raises(DataError, match="damaged.zip can not be read as a CSV file in UTF-8: .*Download it again"):
+        add("quora", tmp_path / "damaged.zip", str)
     assert main(["data", "add", "quora", str(tmp_path / "nowhere.csv")]) == 2
     assert "nowhere.csv" in capsys.readouterr().err
 
