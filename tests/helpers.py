@@ -1,5 +1,64 @@
 """What tests of several folders share."""
 
+import contextlib
+import http.client
+import json
+import socket
+import threading
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+
+
+def until(condition, timeout_s=200, message="waited in vain", pause=lambda ms: time.sleep(ms / 1000)):
+    """Wait until `condition()` is true and return its value; fail with `message`, or what it returns.
+
+    `pause` waits for a number of milliseconds, as a browser's page does.
+    """
+    deadline = time.monotonic() + timeout_s
+    while not (value := condition()):
+        assert time.monotonic() < deadline, message() if callable(message) else message
+        pause(50)
+    return value
+
+
+def free_ports(count):
+    """Ports that nothing listens on, no two of them equal."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+def free_port():
+    return free_ports(1)[0]
+
+
+def http_status(port, path):
+    """The status of a local server's answer, as soon as it listens: it may print its address before."""
+
+    def answer():
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port)) as connection:
+            try:
+                connection.request("GET", path)
+                return connection.getresponse().status
+            except ConnectionRefusedError:
+                return None
+
+    return until(answer, 30)
+
+
+@contextlib.contextmanager
+def serving(server):
+    """Let a server of http.server answer in a thread of its own; yield it."""
+    with server:
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+def printed(run, line=-1):
+    """What each rank printed in JSON, in the last line of its log unless another is named."""
+    return [json.loads(run.logs(rank).splitlines()[line]) for rank in range(run.job["processes"])]

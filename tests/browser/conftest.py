@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -11,7 +10,7 @@ import urllib.request
 import nbformat
 import pytest
 
-from helpers import ROOT
+from helpers import ROOT, free_port, until
 
 SCREENSHOTS = ROOT / "build" / "screenshots"
 TOKEN = "browser-test"
@@ -31,7 +30,7 @@ class Lab:
             {"checkForUpdates": False, "fetchNews": "false"},
         )
         self.log = folder / "jupyter.log"
-        self.port = _free_port()
+        self.port = free_port()
         environment = os.environ | {
             "DDL_RUNS_DIR": str(self.runs),
             "JUPYTERLAB_SETTINGS_DIR": str(folder / "settings"),
@@ -60,7 +59,7 @@ class Lab:
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )
-        _until(lambda: self.api("status"), 60, f"JupyterLab did not start: see {self.log}")
+        until(lambda: self.api("status"), 60, f"JupyterLab did not start: see {self.log}")
 
     def api(self, path, method="GET"):
         """Ask the server; None while it does not answer."""
@@ -125,7 +124,7 @@ class Tab:
         self.page, self.lab, self.path = page, lab, path
         page.goto(lab.url(path.relative_to(lab.root).as_posix()))
         page.locator(".jp-NotebookPanel:visible .jp-Cell").first.wait_for(timeout=60_000)
-        _until(lab.idle, 60, "the kernel did not start")
+        until(lab.idle, 60, "the kernel did not start")
 
     def run_all(self):
         self._menu("Run", "Run All Cells")
@@ -155,7 +154,7 @@ class Tab:
         def written():
             return self.path.stat().st_mtime_ns != before and self.path.read_text().endswith("}\n")
 
-        _until(written, 20, "the notebook was not saved", wait=self.page.wait_for_timeout)
+        until(written, 20, "the notebook was not saved", pause=self.page.wait_for_timeout)
         return Saved(self.path)
 
     def screenshot(self, name):
@@ -203,12 +202,6 @@ def lab(start_lab):
 
 
 @pytest.fixture
-def wait_until():
-    """Return the function that waits for a condition: (condition, seconds, message)."""
-    return _until
-
-
-@pytest.fixture
 def open_notebook(browser, lab):
     """Return a function that opens a notebook in a new page; `server` is `lab` unless given."""
     opened = []
@@ -227,16 +220,3 @@ def open_notebook(browser, lab):
 def _write(path, content):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content))
-
-
-def _free_port():
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
-
-
-def _until(condition, timeout_s, message, wait=lambda ms: time.sleep(ms / 1000)):
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, message
-        wait(200)

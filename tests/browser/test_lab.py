@@ -3,12 +3,14 @@
 import psutil
 import pytest
 
+from helpers import until
+
 pytestmark = pytest.mark.slow
 CHANNELS = 5
 
 
 @pytest.mark.parametrize("name", ["short", "a" * 100])
-def test_kernels_are_not_reached_over_tcp(start_lab, wait_until, name, tmp_path):
+def test_kernels_are_not_reached_over_tcp(start_lab, name, tmp_path):
     """Not even where the runtime folder's path is too long for a socket."""
     lab = start_lab(folder=tmp_path / name)
     kernel = lab.api("kernels", method="POST")["id"]
@@ -17,8 +19,8 @@ def test_kernels_are_not_reached_over_tcp(start_lab, wait_until, name, tmp_path)
     def channels():
         return {each.laddr for each in psutil.net_connections(kind="unix") if f"kernel-{kernel}-ipc-" in each.laddr}
 
-    wait_until(lambda: len(channels()) == CHANNELS, 60, "no kernel started")
+    until(lambda: len(channels()) == CHANNELS, 60, "no kernel started")
     assert {each.laddr.port for each in server.net_connections(kind="inet")} == {lab.port}
     lab.stop_kernels()
-    wait_until(lambda: not channels(), 20, "the kernel did not end")
+    until(lambda: not channels(), 20, "the kernel did not end")
     assert {each.laddr.port for each in server.net_connections(kind="inet")} == {lab.port}

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from ddl.launcher import processes
+from helpers import until
 
 pytestmark = pytest.mark.slow
 QUICK = Path(__file__).with_name("quick_train.py")
@@ -33,7 +34,7 @@ def folders(lab):
     return {path.name for path in lab.runs.iterdir()} if lab.runs.exists() else set()
 
 
-def test_a_run_is_shown_live_and_ends_as_summary_and_chart(course, open_notebook, wait_until):
+def test_a_run_is_shown_live_and_ends_as_summary_and_chart(course, open_notebook):
     path = course.notebook("live.ipynb", launching("name='watched', epochs=12"))
     tab = open_notebook(path)
     tab.run_all()
@@ -48,7 +49,7 @@ def test_a_run_is_shown_live_and_ends_as_summary_and_chart(course, open_notebook
     def grown():
         return int(bar.get_attribute("aria-valuenow")) > before and len(curve.get_attribute("points")) > points
 
-    wait_until(grown, 20, "bar or chart stands still", tab.page.wait_for_timeout)
+    until(grown, 20, "bar or chart stands still", tab.page.wait_for_timeout)
     assert not tab.widens_the_page()
     tab.screenshot("live")
     saved = tab.wait_until_idle(60)

@@ -1,17 +1,14 @@
 """What an attendee gets with the image: the course at work, and nothing that is not for them."""
 
 import contextlib
-import http.client
 import json
 import os
 import re
-import socket
 import subprocess
-import time
 
 import pytest
 
-from helpers import ROOT
+from helpers import ROOT, free_port, http_status
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -113,25 +110,6 @@ def test_anyone_trains_on_two_ranks_and_owns_the_run(image, own_folder):
 # JupyterLab
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def status(port, path):
-    """What the server answers, once it does: it prints its address before it listens."""
-    deadline = time.monotonic() + 30
-    while True:
-        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port)) as connection:
-            try:
-                connection.request("GET", path)
-                return connection.getresponse().status
-            except ConnectionRefusedError:
-                assert time.monotonic() < deadline
-                time.sleep(0.1)
-
-
 @contextlib.contextmanager
 def jupyterlab(image, *command, **options):
     """Start it; yield its port, the token that it shows, and the process that Docker knows."""
@@ -153,9 +131,9 @@ def test_by_default_it_serves_the_course_to_whoever_has_the_token(image):
     assert health[0] == "CMD"
     with jupyterlab(image, *image.config["Entrypoint"]) as (port, token, process):
         page = "/api/contents/Start_Here.ipynb?content=0"
-        assert status(port, page) == 403
-        assert status(port, f"{page}&token={'0' * len(token)}") == 403
-        assert status(port, f"{page}&token={token}") == 200
+        assert http_status(port, page) == 403
+        assert http_status(port, f"{page}&token={'0' * len(token)}") == 403
+        assert http_status(port, f"{page}&token={token}") == 200
         image.run(*health[1:], JUPYTER_PORT=port)
         (init,) = [each for each in process.children(recursive=True) if each.name() == "tini"]
         init.terminate()  # what `docker stop` does

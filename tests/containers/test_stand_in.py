@@ -9,6 +9,7 @@ import pytest
 
 from ddl import launch
 from ddl.launcher.site import Site
+from helpers import printed
 
 pytestmark = pytest.mark.slow
 
@@ -39,10 +40,6 @@ def asked(log):
     return [json.loads(line) for line in log.read_text().splitlines()]
 
 
-def said(run):
-    return [json.loads(run.logs(rank).splitlines()[-1]) for rank in range(run.job["workers"])]
-
-
 @pytest.mark.parametrize("program, image", [("singularity", "/images/ddl.sif"), ("docker", "ddl-course:gpu")])
 def test_two_ranks_in_a_container_of_this_machine(stand_in, script, monkeypatch, nothing_left, program, image):
     log = stand_in(program)
@@ -59,7 +56,7 @@ def test_two_ranks_in_a_container_of_this_machine(stand_in, script, monkeypatch,
     else:
         assert call["options"]["--gpus"] == ["all"] and call["options"]["--ipc"] == ["host"]
         assert call["options"]["--user"] == [f"{os.getuid()}:{os.getgid()}"]
-    for rank, shown in enumerate(said(run)):
+    for rank, shown in enumerate(printed(run)):
         variables = shown["variables"]
         assert shown["rank"] == rank and variables["MY_SETTING"] == "seven"
         assert variables["PYTHONNOUSERSITE"] == "1"

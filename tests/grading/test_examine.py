@@ -9,13 +9,13 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import psutil
 import pytest
 
 from ddl.grader import Limits, examine
+from helpers import until
 from marking import sandbox
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not shutil.which("bwrap"), reason="bubblewrap is not installed")]
@@ -54,10 +54,7 @@ def marked():
 
     def starting(limits):
         worker = sandbox.start_worker(limits)
-        due = time.monotonic() + 20
-        while time.monotonic() < due and not (inside := _spaces(worker.pid)):
-            time.sleep(0.01)
-        spaces.update(inside)
+        spaces.update(until(lambda: _spaces(worker.pid), 20))
         return worker
 
     def mark(notebook, limits=SHORT):
@@ -65,10 +62,7 @@ def marked():
 
     yield mark
     assert spaces
-    due = time.monotonic() + 10
-    while (left := _left_in(spaces)) and time.monotonic() < due:
-        time.sleep(0.05)
-    assert left == []
+    until(lambda: not _left_in(spaces), 10, lambda: f"left: {_left_in(spaces)}")
 
 
 def _space(pid):
@@ -402,15 +396,10 @@ examine({{"cells": [cell]}}, hidden=True, start_worker=sandbox.start_worker)
 """)
     examining = subprocess.Popen([sys.executable, script])
     try:
-        due = time.monotonic() + 60
-        while not computing(examining.pid) and time.monotonic() < due:
-            time.sleep(0.02)
+        until(lambda: computing(examining.pid))
         spaces = _spaces(examining.pid)
     finally:
         examining.kill()
         examining.wait()
     assert spaces
-    due = time.monotonic() + 10
-    while (left := _left_in(spaces)) and time.monotonic() < due:
-        time.sleep(0.05)
-    assert left == []
+    until(lambda: not _left_in(spaces), 10, lambda: f"left: {_left_in(spaces)}")

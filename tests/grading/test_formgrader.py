@@ -1,17 +1,15 @@
 """nbgrader's formgrader in a real browser: a mark is entered, and comes out at the other end."""
 
 import csv
-import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 
 import pytest
 from nbgrader.api import Gradebook
 
-from helpers import ROOT
+from helpers import ROOT, free_port, until
 
 pytestmark = pytest.mark.slow
 
@@ -26,9 +24,7 @@ def server(course, tmp_path):
     processes = []
 
     def start():
-        with socket.socket() as sock:
-            sock.bind(("127.0.0.1", 0))
-            port = sock.getsockname()[1]
+        port = free_port()
         log = open(tmp_path / "formgrader.log", "wb")
         env = course.env() | {"JUPYTER_RUNTIME_DIR": str(tmp_path / "runtime")}
         processes.append(
@@ -54,10 +50,7 @@ def server(course, tmp_path):
         )
         log.close()
         url = f"http://127.0.0.1:{port}"
-        deadline = time.monotonic() + 60
-        while not answers(f"{url}/api/status?token={TOKEN}"):
-            assert time.monotonic() < deadline, (tmp_path / "formgrader.log").read_text()
-            time.sleep(0.3)
+        until(lambda: answers(f"{url}/api/status?token={TOKEN}"), 60, (tmp_path / "formgrader.log").read_text)
         return url
 
     yield start
@@ -144,10 +137,12 @@ def test_a_mark_entered_in_the_browser_reaches_feedback_and_table(browser, serve
     comment = page.locator(".nbgrader_cell:has(input#q03_why) textarea.comment")
     comment.fill("Say why the sum is that.")
     comment.press("Tab")
-    deadline = time.monotonic() + 30
-    while course.rows()["ann"].manual != 2.5 or not commented(course, "ann"):
-        assert time.monotonic() < deadline, course.rows()["ann"]
-        page.wait_for_timeout(200)
+    until(
+        lambda: course.rows()["ann"].manual == 2.5 and commented(course, "ann"),
+        30,
+        lambda: course.rows()["ann"],
+        page.wait_for_timeout,
+    )
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=SCREENSHOTS / "formgrader.png")
     course("feedback")

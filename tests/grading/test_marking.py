@@ -6,12 +6,11 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import zipfile
 
 import pytest
 
-from helpers import ROOT
+from helpers import ROOT, until
 from marking.course import Course
 
 PATHS = os.pathsep.join([str(ROOT / "grading"), str(ROOT / "tools")])
@@ -100,16 +99,11 @@ def test_killed_and_started_again_it_marks_everyone(course, hand_in, tiny, orpha
     for line in process.stdout:
         if "marking   2 of 3" in line:
             break
-    deadline = time.monotonic() + 60
-    while not computing(process.pid) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert computing(process.pid) and (course.folder / "autograded" / "bob").exists()
+    until(lambda: computing(process.pid))
+    assert (course.folder / "autograded" / "bob").exists()
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    deadline = time.monotonic() + 20
-    while orphans() and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert orphans() == []
+    until(lambda: orphans() == [], 20)
     said = course("autograde", expect=1)
     assert course.totals() == {"ann": 5, "bob": 3, "cyd": 5}
     assert "did not end within" in said

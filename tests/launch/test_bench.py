@@ -2,9 +2,10 @@
 
 import os
 import signal
-import time
 
 import pytest
+
+from helpers import until
 
 pytest.importorskip("tensorflow")
 pytest.importorskip("horovod.tensorflow")
@@ -176,10 +177,8 @@ def test_a_rank_is_killed(script, cluster, nothing_left):
     run = launch(
         script, workers=2, cluster=cluster, oversubscribe=True, wait=False, max_bytes=4**7, repeats=10**9, seconds=6
     )  # a minute or more, step by step
-    deadline = time.monotonic() + 120
-    while run.state != "training":
-        assert time.monotonic() < deadline and not run.progress().over, run.failure
-        time.sleep(0.1)
+    until(lambda: run.state == "training" or run.progress().over, 120)
+    assert run.state == "training", run.failure
     os.kill(run.progress().ranks[1].pid, signal.SIGKILL)
     run.wait()
     assert run.state == "failed"

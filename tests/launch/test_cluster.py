@@ -6,13 +6,13 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 
 import pytest
 
 from ddl import launch, runs
 from ddl.rank.cluster import Cluster, answers
 from ddl.records.jsonfiles import read_json
+from helpers import until
 
 READ = """
     import os, sys, time
@@ -51,13 +51,6 @@ PARAMETER_SERVER = (
         strategy.run(lambda: count.assign_add(1.0))
 """
 )
-
-
-def until(condition, timeout_s=60):
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.05)
 
 
 def started(path, **options):

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from html import unescape
 from pathlib import Path
 
@@ -17,18 +16,12 @@ from ddl.display.view import final_html
 from ddl.launcher import processes
 from ddl.records.jsonfiles import read_json, read_json_lines
 from ddl.records.machine import host_name
+from helpers import until
 
 WAIT = """
     import os, sys, time
     rank = int(os.environ["HOROVOD_RANK"])
 """
-
-
-def until(condition, timeout_s=60):
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.05)
 
 
 def test_a_rank_raises(script, nothing_left, capfd):

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,7 @@ from ddl.launcher.run import RunInterrupted
 from ddl.plot.hierarchy import plot_variants
 from ddl.records.jsonfiles import read_json, read_json_lines
 from ddl.training.bench import VARIANTS
-from helpers import ROOT
+from helpers import ROOT, printed, until
 
 # It takes iproute2, and a machine that lets them make networks: not every one that runs fast tests.
 pytestmark = pytest.mark.slow
@@ -74,17 +73,6 @@ def networks():
     return found
 
 
-def said(run):
-    return [json.loads(run.logs(rank).splitlines()[-1]) for rank in range(run.job["processes"])]
-
-
-def until(condition, timeout_s=60):
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.05)
-
-
 def up(run):
     """Whether all ranks are in their script."""
     paths = [run.folder / f"rank-{rank}.log" for rank in range(run.job["processes"])]
@@ -97,7 +85,7 @@ def up(run):
 def test_two_hosts_are_two_networks(two_hosts, script, nothing_left, monkeypatch):
     monkeypatch.setenv("SLURM_PROCID", "7")  # a job of Slurm around it is another matter
     run = launch(script(WHERE), workers=4, nodes=2, site=two_hosts)
-    found = said(run)
+    found = printed(run)
     assert [(there["rank"], there["local_rank"], there["cross_rank"], there["host"]) for there in found] == [
         (0, "0", "0", "host0"),
         (1, "1", "0", "host0"),
@@ -179,7 +167,7 @@ def test_the_link_is_as_slow_as_it_should_be(two_hosts, script, nothing_left):
         nodes=2,
         site=two_hosts,
     )
-    found = said(run)[0]
+    found = printed(run)[0]
     print(f"{8e-6 * 2e6 / found['seconds']:.1f} Mbit/s")
     assert found["seconds"] >= 8 * (2e6 - hosts.BURST_BYTES) / 100e6
     assert 2e6 < found["sent"] < 2.3e6

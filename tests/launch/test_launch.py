@@ -1,11 +1,9 @@
 """Launching, with real processes under the real horovodrun."""
 
-import json
 import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,7 @@ from ddl.launcher import processes
 from ddl.launcher.job import JobError
 from ddl.launcher.site import SiteError, usable_cores
 from ddl.records.jsonfiles import read_json
+from helpers import printed, until
 
 HOROVOD = """
     import json, sys
@@ -40,16 +39,12 @@ ECHO = """
 """
 
 
-def lines(run, ranks=2):
-    return [json.loads(run.logs(rank).splitlines()[-1]) for rank in range(ranks)]
-
-
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_horovod_script_runs_unmodified(script, nothing_left, workers):
     run = launch(script(HOROVOD), workers=workers, oversubscribe=True)
     assert run.state == "done", run.failure
     total = sum(range(1, workers + 1))
-    assert [(said["rank"], said["size"], said["sum"]) for said in lines(run, workers)] == [
+    assert [(said["rank"], said["size"], said["sum"]) for said in printed(run)] == [
         (rank, workers, total) for rank in range(workers)
     ]
     nothing_left(run)
@@ -77,7 +72,7 @@ def test_a_script_sees_what_python_would_show_it(script, tmp_path, monkeypatch):
     folder.mkdir()
     monkeypatch.chdir(folder)
     run = launch(path, args=awkward, threads=3, oversubscribe=True)
-    for rank, said in enumerate(lines(run)):
+    for rank, said in enumerate(printed(run)):
         assert said == {
             "rank": rank,
             "size": 2,
@@ -120,7 +115,7 @@ def test_the_printed_line_pasted_into_a_terminal_is_the_same_run(script, capfd):
     assert pasted.returncode == 0, pasted.stdout + pasted.stderr
     (run,) = runs()
     assert run.job["shell_line"] == line
-    assert [said["argv"] for said in lines(run)] == [[str(path), "a b"]] * 2
+    assert [said["argv"] for said in printed(run)] == [[str(path), "a b"]] * 2
 
 
 UNTIL = """
@@ -141,15 +136,14 @@ def test_the_environment_reaches_ranks_but_no_command_line(script, tmp_path, mon
     )
     looked = tmp_path / "looked"
     run = launch(path, args=[looked], timeout_s=60, wait=False, oversubscribe=True)
-    while run.state in ("queued", "starting"):
-        time.sleep(0.05)
+    until(lambda: run.state not in ("queued", "starting"))
     seen = ""
     for pid in processes.of_run(run.id):
         seen += Path(f"/proc/{pid}/cmdline").read_text()
     looked.touch()
     run.wait()
     assert seen.count("ddl.rank") >= 2 and "hush-4711" not in seen
-    assert [said["secret"] for said in lines(run)] == ["hush-4711"] * 2
+    assert [said["secret"] for said in printed(run)] == ["hush-4711"] * 2
     assert all(
         b"hush-4711" not in file.read_bytes() for file in run.folder.iterdir() if not file.name.startswith("rank-")
     )
@@ -160,7 +154,7 @@ def test_two_runs_at_the_same_time_keep_apart(script, nothing_left):
     both = [launch(path, args=[name], wait=False, oversubscribe=True) for name in "ab"]
     for run, name in zip(both, "ab"):
         assert run.wait().state == "done"
-        assert all(said["argv"][1] == name for said in lines(run))
+        assert all(said["argv"][1] == name for said in printed(run))
         nothing_left(run)
     assert [run.id for run in runs()] == sorted(run.id for run in both)
 
@@ -193,8 +187,7 @@ def test_a_run_is_followed_and_stopped_from_another_process(script, nothing_left
         wait=False,
         oversubscribe=True,
     )
-    while run.state != "running":
-        time.sleep(0.1)
+    until(lambda: run.state == "running")
     code = (
         "import sys; from ddl import attach; run = attach(sys.argv[1]); print(run.state); run.stop(); print(run.state)"
     )

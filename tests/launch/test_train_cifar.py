@@ -7,13 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from helpers import ROOT
+from helpers import ROOT, until
 
 pytest.importorskip("tensorflow")
 pytest.importorskip("horovod.tensorflow")
@@ -398,13 +397,6 @@ def start_again(run):
     )
 
 
-def wait_until(condition):
-    deadline = time.monotonic() + 200
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def steps_of(run, name):
     return [event["step"] for event in read_json_lines(run.folder / "events.jsonl") if event["event"] == name]
 
@@ -412,15 +404,15 @@ def steps_of(run, name):
 @pytest.mark.slow
 def test_a_run_warned_then_killed_ends_as_an_uninterrupted_one():
     whole = launch_long()
-    wait_until(lambda: not processes.of_run(whole.id))
+    until(lambda: not processes.of_run(whole.id))
 
     run = launch_long()
     marker, result = RunFolder(run.folder).requeue, run.folder / "result.json"
     # Every process of the run is told, shells and launchers too.
-    wait_until(lambda: steps_of(run, "step"))
+    until(lambda: steps_of(run, "step"))
     for pid in processes.of_run(run.id):
         processes.send(pid, signal.SIGURG)
-    wait_until(lambda: not processes.of_run(run.id))
+    until(lambda: not processes.of_run(run.id))
     (noticed,) = read_json_lines(marker)
     assert 0 < noticed["step"] < 400 and noticed["reason"] == "time limit"
     assert steps_of(run, "checkpoint")[-1] == noticed["step"] and not result.exists()
@@ -430,7 +422,7 @@ def test_a_run_warned_then_killed_ends_as_an_uninterrupted_one():
     # Started again, and killed without a word some time after its next periodic checkpoint.
     before = len(steps_of(run, "checkpoint"))
     again = start_again(run)
-    wait_until(
+    until(
         lambda: (
             len(steps_of(run, "checkpoint")) > before and steps_of(run, "step")[-1] > steps_of(run, "checkpoint")[-1]
         )
@@ -438,7 +430,7 @@ def test_a_run_warned_then_killed_ends_as_an_uninterrupted_one():
     for pid in processes.of_run(run.id):
         processes.send(pid, signal.SIGKILL)
     again.wait()
-    wait_until(lambda: not processes.of_run(run.id))
+    until(lambda: not processes.of_run(run.id))
     assert not marker.exists() and not result.exists()
     kept = steps_of(run, "checkpoint")[-1]
     assert noticed["step"] < kept and kept % 100 == 0 and kept < steps_of(run, "step")[-1] < 400

@@ -6,14 +6,15 @@ import os
 import ssl
 import subprocess
 import sys
-import threading
 import zipfile
 from pathlib import Path
 
 import pytest
 
 import environment
+import helpers
 from environment import Setup
+from helpers import serving
 from line import CommandError, Line
 
 INFO = "tiny_course-1.0.dist-info"
@@ -56,13 +57,11 @@ def network(tmp_path_factory):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "index.pem", folder / "index.key")
     index = functools.partial(Index, directory=folder / "index")
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), index) as server:
-        server.daemon_threads = True
-        server.handle_error = lambda *_: None  # who refuses the certificate hangs up
-        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), index)
+    server.handle_error = lambda *_: None  # who refuses the certificate hangs up
+    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    with serving(server):
         yield folder, f"https://127.0.0.1:{server.server_port}/simple"
-        server.shutdown()
 
 
 @pytest.fixture
@@ -126,7 +125,7 @@ def test_the_system_s_own_store_serves_both_installers(setup, network):
     namespace = ["unshare", "--map-root-user", "--mount"]
     if not store or subprocess.run([*namespace, "true"], capture_output=True).returncode:
         pytest.skip("no store of certificates, or no mount namespace (unshare --mount) here")
-    modules = [str(Path(module).parent) for module in (environment.__file__, __file__)]
+    modules = [str(Path(module).parent) for module in (environment.__file__, __file__, helpers.__file__)]
     code = (
         f"import sys; from pathlib import Path; sys.path[:0] = {modules}; from test_certificates import *; "
         "setup = Setup(Path(sys.prefix), 'cpu', Path(sys.argv[1])); with_uv(setup); with_pip(setup)"

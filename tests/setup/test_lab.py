@@ -1,39 +1,21 @@
 """`make lab` serves Start_Here to the person who has its token, and to nobody else."""
 
 import contextlib
-import http.client
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
-import time
 
 import pytest
 
-from helpers import ROOT
-
-
-def status(port, path):
-    """What the server answers, once it does: it prints its address before it listens."""
-    deadline = time.monotonic() + 30
-    while True:
-        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port)) as connection:
-            try:
-                connection.request("GET", path)
-                return connection.getresponse().status
-            except ConnectionRefusedError:
-                assert time.monotonic() < deadline
-                time.sleep(0.1)
+from helpers import ROOT, free_port, http_status
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_make_lab_prints_an_address_with_a_token(tmp_path):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     env = {k: v for k, v in os.environ.items() if not k.startswith(("JUPYTER_", "MAKE"))}
     env |= {"JUPYTER_CONFIG_DIR": str(tmp_path), "JUPYTER_RUNTIME_DIR": str(tmp_path)}
     lab = subprocess.Popen(
@@ -45,8 +27,8 @@ def test_make_lab_prints_an_address_with_a_token(tmp_path):
         pattern = rf"http://127\.0\.0\.1:{port}/lab/tree/Start_Here\.ipynb\?token=([0-9a-f]{{32,}})"
         token = next(found[1] for line in lab.stdout if (found := re.search(pattern, line)))
         path = "/api/contents/Start_Here.ipynb?content=0"
-        assert status(port, path) == 403
-        assert status(port, f"{path}&token={token}") == 200
+        assert http_status(port, path) == 403
+        assert http_status(port, f"{path}&token={token}") == 200
         lab.terminate()  # make passes it on
         lab.communicate(timeout=60)
     finally:

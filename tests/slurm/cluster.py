@@ -10,11 +10,11 @@ import os
 import platform
 import shutil
 import signal
-import socket
 import stat
 import subprocess
-import time
 from pathlib import Path
+
+from helpers import free_ports, until
 
 PROGRAMS = {"munged": "munge", "slurmctld": "slurmctld", "slurmd": "slurmd", "srun": "slurm-client"}
 NODES = ("node01", "node02")
@@ -67,14 +67,6 @@ def missing():
 
 def which(program):
     return shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
-
-
-def free_ports(count):
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
 
 
 @contextlib.contextmanager
@@ -164,18 +156,14 @@ def end_jobs(environment):
     """Cancel all jobs and wait until the nodes are free, so that no step outlives its daemon."""
     subprocess.run(["scancel", "-p", "gpu,urgent", "--full"], env=environment, capture_output=True)
     subprocess.run(["scancel", "-u", "root"], env=environment, capture_output=True)
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline and idle(environment) < len(NODES):
-        time.sleep(0.2)
+    with contextlib.suppress(AssertionError):  # what still runs then ends with its daemon
+        until(lambda: idle(environment) >= len(NODES), 20)
 
 
 def wait_for(condition, what, folder, timeout_s=60):
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline:
-            logs = "\n".join(
-                f"--- {path.name}\n{path.read_text(errors='replace')[-2000:]}"
-                for path in sorted([*folder.glob("*.log"), *folder.glob("*.out")])
-            )
-            raise RuntimeError(f"waited {timeout_s} s for {what}\n{logs}")
-        time.sleep(0.1)
+    def message():
+        logs = sorted([*folder.glob("*.log"), *folder.glob("*.out")])
+        tails = "\n".join(f"--- {path.name}\n{path.read_text(errors='replace')[-2000:]}" for path in logs)
+        return f"waited {timeout_s} s for {what}\n{tails}"
+
+    until(condition, timeout_s, message)

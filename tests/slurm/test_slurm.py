@@ -14,7 +14,7 @@ from ddl.launcher import processes
 from ddl.launcher.run import RunFailed
 from ddl.launcher.slurm import SlurmError, SlurmJob
 from ddl.records.jsonfiles import read_json
-from helpers import ROOT
+from helpers import ROOT, printed, until
 
 pytestmark = pytest.mark.slow
 
@@ -36,17 +36,6 @@ SLEEP = "import time; print('up', flush=True); time.sleep(600)"
 TRAIN = dict(recipe="batch_norm", data_set="synthetic", train_samples=512, test_samples=200, global_batch=64)
 
 
-def until(condition, timeout_s=90):
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.2)
-
-
-def said(run):
-    return [json.loads(run.logs(rank).splitlines()[-1]) for rank in range(run.job["workers"])]
-
-
 def slurm_state(run):
     state = SlurmJob(run.id).state(fresh=True)
     return state and state.state
@@ -57,7 +46,7 @@ def test_one_node_is_one_task_with_horovodrun_in_it(on_slurm, script):
     assert run.state == "done", run.failure
     assert run.job["shell_line"].partition(" && ")[2].startswith("srun --job-name=ddl-")
     assert "-m ddl.rank.horovodrun --gloo" in run.job["shell_line"]
-    first, second = said(run)
+    first, second = printed(run)
     assert first["node"] == second["node"] and first["gpus"] == second["gpus"] == "0,1"
     assert [(each["rank"], each["size"], each["local_rank"], each["sum"]) for each in (first, second)] == [
         (0, 2, 0, 3.0),
@@ -70,7 +59,7 @@ def test_two_nodes_are_one_task_a_rank(on_slurm, script):
     run = launch(script(WHERE), workers=4)
     assert run.state == "done", run.failure
     assert "-m ddl.rank.task --controller gloo" in run.job["shell_line"]
-    assert said(run) == [
+    assert printed(run) == [
         {
             "rank": rank,
             "size": 4,
@@ -139,17 +128,25 @@ def test_waiting_is_shown_and_a_pending_run_is_cancelled(on_slurm, script, capfd
     until(lambda: processes.of_run(busy.id) == [], 10)
 
 
-def test_a_detached_run_outlives_its_kernel(on_slurm, script):
-    path = script("import time; print('up', flush=True); time.sleep(8); print('through')")
+def test_a_detached_run_outlives_its_kernel(on_slurm, script, tmp_path):
+    killed = tmp_path / "killed"
+    path = script("""
+        import os, sys, time
+        print("up", flush=True)
+        while not os.path.exists(sys.argv[1]):
+            time.sleep(0.05)
+        print("through")
+    """)
     code = (
-        "import sys, time; from ddl import launch; print(launch(sys.argv[1], workers=2, "
+        "import sys, time; from ddl import launch; print(launch(sys.argv[1], args=sys.argv[2:], workers=2, "
         "detach=True).id, flush=True); time.sleep(600)"
     )
-    kernel = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True)
+    kernel = subprocess.Popen([sys.executable, "-c", code, path, killed], stdout=subprocess.PIPE, text=True)
     run = attach(kernel.stdout.readline().strip())
     until(lambda: run.state == "running")
     kernel.kill()
     kernel.wait()
+    killed.touch()
     assert attach(run.id).wait().state == "done"
     assert [run.logs(rank).split() for rank in (0, 1)] == [["up", "through"]] * 2
     assert (run.folder / "batch.sh").exists()
@@ -248,7 +245,7 @@ def test_the_environment_that_is_not_named_stays_here(on_slurm, script, monkeypa
     """),
         workers=2,
     )
-    assert said(run) == [[None, "seven"]] * 2
+    assert printed(run) == [[None, "seven"]] * 2
     assert b"hush-4711" not in b"".join(path.read_bytes() for path in run.folder.iterdir())
 
 
@@ -259,7 +256,7 @@ def test_a_planned_line_pasted_into_a_terminal(on_slurm, script, capfd):
     pasted = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=120)
     assert pasted.returncode == 0, pasted.stdout + pasted.stderr
     (run,) = runs()
-    assert [each["sum"] for each in said(run)] == [10.0] * 4
+    assert [each["sum"] for each in printed(run)] == [10.0] * 4
 
 
 def test_two_nodes_enter_singularity(on_slurm, script, tmp_path, monkeypatch):
@@ -274,7 +271,7 @@ def test_two_nodes_enter_singularity(on_slurm, script, tmp_path, monkeypatch):
     on_slurm(container="singularity", image=str(image))
     run = launch(script(WHERE), workers=4)
     assert run.state == "done", run.failure
-    assert [(each["rank"], each["local_rank"], each["node"], each["gpus"], each["sum"]) for each in said(run)] == [
+    assert [(each["rank"], each["local_rank"], each["node"], each["gpus"], each["sum"]) for each in printed(run)] == [
         (0, 0, "node01", "0,1", 10.0),
         (1, 1, "node01", "0,1", 10.0),
         (2, 0, "node02", "0,1", 10.0),
@@ -318,7 +315,7 @@ def test_in_an_allocation_ranks_start_as_a_step_of_it(on_slurm, script):
     (run,) = runs()
     assert run.state == "done" and run.job["site"]["allocation"]
     assert "srun --nodes=2" in run.job["shell_line"] and "--overlap" in run.job["shell_line"]
-    assert [(each["node"], each["local_rank"], each["sum"]) for each in said(run)] == [
+    assert [(each["node"], each["local_rank"], each["sum"]) for each in printed(run)] == [
         ("node01", 0, 10.0),
         ("node01", 1, 10.0),
         ("node02", 0, 10.0),
@@ -344,10 +341,13 @@ def test_time_limits(on_slurm, script):
     sleeper = launch(script(SLEEP), workers=2, wait=False)
     run = launch("train_cifar.py", workers=2, detach=True, steps=2500, **TRAIN)
     until(lambda: (run.folder / "requeue").exists())
-    while not run.progress().over:
+
+    def over():
         if run.state == "queued":
             start_now(run)
-        time.sleep(1)
+        return run.progress().over
+
+    until(over, 400)
     check_one_record(run, 2500)
     sleeper.wait()
     assert sleeper.failure.type == "TIMEOUT"

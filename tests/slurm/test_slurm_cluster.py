@@ -1,11 +1,10 @@
 """Clusters of tf.distribute over the two nodes of a real Slurm."""
 
-import json
-
 import pytest
 
 from ddl import launch
 from ddl.launcher import processes
+from helpers import printed
 
 pytestmark = pytest.mark.slow
 
@@ -19,16 +18,12 @@ TASK = """
 """
 
 
-def said(run):
-    return [json.loads(run.logs(rank).splitlines()[0]) for rank in range(run.job["processes"])]
-
-
 def test_a_coordinator_workers_and_a_server_on_two_nodes(on_slurm, script):
     run = launch(script(TASK), workers=2, nodes=2, cluster="parameter_server")
     assert run.state == "done", run.failure
     assert "--ntasks-per-node=2 --cpus-per-task=2" in run.job["shell_line"]
     tasks = ["chief", "worker 0", "worker 1", "ps 0"]
-    assert said(run) == [
+    assert printed(run, 0) == [
         {"task": task, "tasks": tasks, "writes": task == "chief", "node": node, "gpus": gpus}
         for task, node, gpus in zip(tasks, ["node01"] * 2 + ["node02"] * 2, ["", "0", "0", ""])
     ]
@@ -38,8 +33,8 @@ def test_a_coordinator_workers_and_a_server_on_two_nodes(on_slurm, script):
 def test_tasks_that_do_not_share_out_evenly_fill_one_node_after_the_other(on_slurm, script):
     run = launch(script(TASK), workers=2, nodes=2, cluster="parameter_server", parameter_servers=2, threads=1)
     assert run.state == "done", run.failure
-    assert [each["task"] for each in said(run)] == ["chief", "worker 0", "worker 1", "ps 0", "ps 1"]
-    nodes = [each["node"] for each in said(run)]
+    assert [each["task"] for each in printed(run, 0)] == ["chief", "worker 0", "worker 1", "ps 0", "ps 1"]
+    nodes = [each["node"] for each in printed(run, 0)]
     assert nodes == sorted(nodes) and set(nodes) == {"node01", "node02"}
 
 

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from ddl.data import DataError, catalogue, cifar10, download, fetch, load
+from helpers import serving, until
 
 
 def archive():
@@ -97,10 +98,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server():
-    with Server() as serving:
-        threading.Thread(target=serving.serve_forever, args=(0.02,), daemon=True).start()
-        yield serving
-        serving.shutdown()
+    with serving(Server()) as server:
+        yield server
 
 
 @pytest.fixture(autouse=True)
@@ -326,8 +325,7 @@ def test_two_processes_at_once_download_once(folder, server):
         return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
     first = start()
-    while not server.asked:
-        time.sleep(0.02)
+    until(lambda: server.asked)
     second = start()
     said = second.stdout.readline()
     server.goes_on.set()

@@ -2,7 +2,6 @@
 
 import hashlib
 import http.server
-import threading
 from dataclasses import replace
 from functools import partial
 
@@ -11,6 +10,7 @@ import pytest
 from scipy.io import savemat
 
 from ddl.data import DataError, fetch, is_there, listing, load, svhn
+from helpers import serving
 
 SAMPLES = {"train": 30, "test": 20}
 
@@ -138,12 +138,10 @@ def mirror(tmp_path, monkeypatch):
         )
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     handler = partial(Handler, directory=there)
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+    with serving(http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)) as server:
         server.asked = []
         server.address = f"http://127.0.0.1:{server.server_port}/"
-        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         yield server
-        server.shutdown()
 
 
 def test_fetch_gets_both_files_once_and_verifies_them(folder, mirror, monkeypatch):

@@ -1,6 +1,5 @@
 """Clusters of tf.distribute: who is who, what is wrong with a TF_CONFIG, and who is missing."""
 
-import contextlib
 import json
 import os
 import socket
@@ -18,6 +17,7 @@ from ddl.rank.cluster import Cluster, ClusterError
 from ddl.records import machine
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import write_json
+from helpers import free_ports
 
 PAIR = {"worker": ["127.0.0.1:1111", "127.0.0.1:1112"]}
 SERVED = {"chief": ["a:1"], "worker": ["a:2", "b:2", "a:3"], "ps": ["b:1"]}
@@ -25,20 +25,6 @@ SERVED = {"chief": ["a:1"], "worker": ["a:2", "b:2", "a:3"], "ps": ["b:1"]}
 
 def config(spec, type="worker", index=0):
     return {"TF_CONFIG": json.dumps({"cluster": spec, "task": {"type": type, "index": index}})}
-
-
-@pytest.fixture
-def ports():
-    """Return a function that finds free ports."""
-
-    def find(count):
-        with contextlib.ExitStack() as stack:
-            held = [stack.enter_context(socket.socket()) for _ in range(count)]
-            for each in held:
-                each.bind(("", 0))
-            return [each.getsockname()[1] for each in held]
-
-    return find
 
 
 # ---------------------------------------------------------------- who is who
@@ -90,8 +76,8 @@ def test_one_task_writes(spec, type, writer):
 # ---------------------------------------------------------------- TF_CONFIG
 
 
-def test_what_a_rank_is_told_is_what_its_script_reads(ports):
-    one, two = ports(2)
+def test_what_a_rank_is_told_is_what_its_script_reads():
+    one, two = free_ports(2)
     there = Cluster("worker", 1, (f"127.0.0.1:{one}", f"127.0.0.1:{two}"))
     assert cluster.read({"TF_CONFIG": there.tf_config}) == there
 
@@ -123,8 +109,8 @@ def test_a_wrong_tf_config_says_what_is_wrong(environment, message):
         cluster.read(environment)
 
 
-def test_a_port_in_use_is_refused(ports):
-    there = Cluster("worker", 0, ("127.0.0.1:" + str(ports(1)[0]),))
+def test_a_port_in_use_is_refused():
+    there = Cluster("worker", 0, ("127.0.0.1:" + str(free_ports(1)[0]),))
     port = there.address.rpartition(":")[2]
     code = f"import socket; s = socket.create_server(('', {port})); print('up', flush=True); input()"
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
@@ -137,8 +123,8 @@ def test_a_port_in_use_is_refused(ports):
     assert cluster.read({"TF_CONFIG": there.tf_config}) == there
 
 
-def test_ones_own_server_is_not_in_the_way(ports):
-    there = Cluster("worker", 0, ("127.0.0.1:" + str(ports(1)[0]),))
+def test_ones_own_server_is_not_in_the_way():
+    there = Cluster("worker", 0, ("127.0.0.1:" + str(free_ports(1)[0]),))
     with socket.create_server(("", int(there.address.rpartition(":")[2]))):
         assert cluster.read({"TF_CONFIG": there.tf_config}) == there
 
@@ -157,8 +143,8 @@ def test_a_reserved_port_is_kept_for_a_server_of_this_process(monkeypatch):
 # ---------------------------------------------------------------- waiting
 
 
-def test_workers_wait_for_each_other(ports):
-    addresses = tuple(f"127.0.0.1:{port}" for port in ports(3))
+def test_workers_wait_for_each_other():
+    addresses = tuple(f"127.0.0.1:{port}" for port in free_ports(3))
     code = (
         "import socket; from ddl.rank import cluster; c = cluster.await_all(seconds=30); "
         "server = socket.create_server(('', int(c.address.rpartition(':')[2]))); "
@@ -180,16 +166,16 @@ def test_workers_wait_for_each_other(ports):
             child.communicate(b"\n")
 
 
-def test_a_worker_that_does_not_answer_is_named(ports):
-    first, second, third = (f"127.0.0.1:{port}" for port in ports(3))
+def test_a_worker_that_does_not_answer_is_named():
+    first, second, third = (f"127.0.0.1:{port}" for port in free_ports(3))
     with socket.create_server(("127.0.0.1", int(second.rpartition(":")[2]))), pytest.raises(ClusterError) as caught:
         cluster.await_all(Cluster("worker", 0, (first, second, third)), seconds=0.2)
     assert f"worker 0 waited 0.2 s for worker 2 at {third}: nobody" in str(caught.value)
 
 
-def test_nothing_answers_at_the_first_tasks_port_before_its_server(ports):
+def test_nothing_answers_at_the_first_tasks_port_before_its_server():
     """TensorFlow's servers would call it, and give up when it closes."""
-    addresses = tuple(f"127.0.0.1:{port}" for port in ports(2))
+    addresses = tuple(f"127.0.0.1:{port}" for port in free_ports(2))
 
     def wait():
         with pytest.raises(ClusterError):
@@ -242,17 +228,17 @@ def test_what_an_earlier_start_of_a_requeued_job_left_does_not_count(folder, mon
         cluster.assemble(folder, 0, assign_roles("multi_worker", 1), seconds=0)
 
 
-def test_the_launcher_sees_who_never_joined(folder, ports, monkeypatch):
+def test_the_launcher_sees_who_never_joined(folder, monkeypatch):
     monkeypatch.setattr(cluster, "LAUNCHER_GRACE_S", 0)
-    addresses = [f"127.0.0.1:{port}" for port in ports(3)]
+    addresses = [f"127.0.0.1:{port}" for port in free_ports(3)]
     for rank in (0, 1):
         says(folder, rank, addresses[rank])
     with socket.create_server(("127.0.0.1", int(addresses[1].rpartition(":")[2]))):
         assert cluster.first_absent(folder, assign_roles("multi_worker", 3), 0.2) == [0, 2]
 
 
-def test_the_launcher_sees_that_all_joined(folder, ports):
-    (port,) = ports(1)
+def test_the_launcher_sees_that_all_joined(folder):
+    (port,) = free_ports(1)
     says(folder, 0, f"127.0.0.1:{port}")
     with socket.create_server(("127.0.0.1", port)):
         assert cluster.first_absent(folder, assign_roles("multi_worker", 1), 0) == []

@@ -6,13 +6,13 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
 import pytest
 
 import line
+from helpers import until
 from line import CommandError, Line
 
 TOOLS = Path(line.__file__).parent
@@ -77,14 +77,9 @@ def test_an_interrupted_command_ends_with_all_it_started(tmp_path, number):
     )
     outer = subprocess.Popen([sys.executable, "-c", program, TOOLS], cwd=tmp_path, stderr=subprocess.DEVNULL)
     log = tmp_path / "log"
-    deadline = time.monotonic() + 20
-    while not (log.exists() and re.search(r"\n\d+\n", log.read_text())):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(lambda: log.exists() and re.search(r"\n\d+\n", log.read_text()), 20)
     child = psutil.Process(int(log.read_text().split()[-1]))
     outer.send_signal(number)
     assert outer.wait(timeout=20) != 0
     with contextlib.suppress(psutil.NoSuchProcess):  # whoever ought to collect it has done so
-        while child.status() != psutil.STATUS_ZOMBIE:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        until(lambda: child.status() == psutil.STATUS_ZOMBIE, 20)

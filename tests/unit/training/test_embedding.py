@@ -3,10 +3,11 @@
 import http.server
 import io
 import tarfile
-import threading
 
 import numpy as np
 import pytest
+
+from helpers import serving
 
 tf = pytest.importorskip("tensorflow")
 pytest.importorskip("tensorflow_hub")
@@ -85,12 +86,10 @@ def test_address_is_downloaded_once_and_kept_beside_the_data(own, folder, tmp_pa
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.setenv("DDL_DATA_DIR", str(tmp_path))
     monkeypatch.delenv("TFHUB_CACHE_DIR", raising=False)
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    with serving(http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as server:
         address = f"http://127.0.0.1:{server.server_port}/somebody/own/1"
         for _ in range(2):
             np.testing.assert_array_equal(embedding.make(address)(TEXTS), own(TEXTS))
-        server.shutdown()
     assert asked == ["/somebody/own/1?tf-hub-format=compressed"]
     assert list((tmp_path / "hub").glob("*/saved_model.pb"))
 
