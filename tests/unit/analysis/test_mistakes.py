@@ -10,7 +10,6 @@ from ddl.analysis import mistakes
 from ddl.analysis.mistakes import CHECKS, examine, witnesses
 from ddl.records.folder import RunFolder
 from ddl.training.options import CASES
-from ddl.training.witness import Witness, checksum
 
 RANKS, STEPS, BATCH, RATE = 3, 4, 8, 0.05
 
@@ -170,28 +169,6 @@ def test_what_is_not_there_is_said(tmp_path):
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
     with pytest.raises(ValueError, match="did not come to the end; see rank-1.log"):
         witnesses(tmp_path)
-
-
-def test_a_checksum_depends_on_every_number_and_their_order():
-    one, two = numpy.arange(6, dtype=numpy.float32).reshape(2, 3), numpy.ones(2, numpy.float32)
-    assert checksum([one, two]) == checksum([one.copy(), two.copy()])
-    assert len({checksum(arrays) for arrays in ([one, two], [two, one], [one.T, two])}) == 3
-    assert checksum([one]) != checksum([numpy.nextafter(one, numpy.float32(9))])
-
-
-def test_a_witness_starts_a_new_record_and_needs_a_run(tmp_path, monkeypatch):
-    monkeypatch.delenv("DDL_RUN_DIR", raising=False)
-    nobody = Witness(0)
-    nobody.tell("begin")
-    assert nobody.keep_weights([]) is None
-    monkeypatch.setenv("DDL_RUN_DIR", str(tmp_path))
-    for value in (1, 2):
-        witness = Witness(1)
-        witness.tell("step", samples=numpy.arange(value, dtype=numpy.int32))
-    assert RunFolder(tmp_path).witness(1).read_text() == '{"event": "step", "samples": [0, 1]}\n'
-    assert witness.keep_weights([numpy.ones(3)]) == "weights.npz"
-    assert numpy.load(tmp_path / "weights.npz")["arr_0"].tolist() == [1, 1, 1]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["weights.npz", "witness-1.jsonl"]
 
 
 def test_the_reader_is_not_told_which_case_is_which():

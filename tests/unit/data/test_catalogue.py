@@ -149,7 +149,6 @@ def test_generated_pictures_repeat_and_a_smaller_set_is_the_beginning():
         assert not np.array_equal(images[:500], synthetic.generate(part, 500, seed)[0])
 
 
-@pytest.mark.slow
 def test_linear_model_does_badly_and_colour_says_nothing():
     """Softmax regression on raw pixels, Adam, to the end of its progress: under 45 %."""
     data = load("synthetic", train_samples=3000, test_samples=1000)
@@ -163,12 +162,14 @@ def test_linear_model_does_badly_and_colour_says_nothing():
     weights, mean, square = (np.zeros((3073, 10), np.float32) for _ in range(3))
     for step in range(1, 151):
         rows = slice(step % 6 * 500, step % 6 * 500 + 500)
-        score = np.exp(x[rows] @ weights - (x[rows] @ weights).max(1, keepdims=True))
+        score = x[rows] @ weights
+        score = np.exp(score - score.max(1, keepdims=True))
         slope = x[rows].T @ (score / score.sum(1, keepdims=True) - y[rows]) / 500
         mean, square = 0.9 * mean + 0.1 * slope, 0.999 * square + 0.001 * slope**2
         scale = np.sqrt(square / (1 - 0.999**step)) + 1e-8
         weights -= 1e-3 * mean / (1 - 0.9**step) / scale
-        best = max(best, np.mean((test @ weights).argmax(1) == data.test_labels))
+        if step % 10 == 0:
+            best = max(best, np.mean((test @ weights).argmax(1) == data.test_labels))
     assert 0.12 < best < 0.45
 
     colour = [images.mean((1, 2)) for images in (data.train_images, data.test_images)]

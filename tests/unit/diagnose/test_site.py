@@ -14,7 +14,6 @@ from ddl.launcher import run
 from ddl.launcher.failure import Failure
 from ddl.launcher.progress import RankInfo
 from ddl.launcher.site import Site
-from ddl.records.machine import host_name
 
 CLUSTER = Site(
     scheduler="slurm",
@@ -334,15 +333,6 @@ def test_a_site_with_one_slot_is_shared(monkeypatch):
 def test_two_ranks_that_did_not_do_it(monkeypatch, finished, said):
     found, _ = two_ranks(monkeypatch, CLUSTER, finished)
     assert found.state == "missing" and said in found.detail and found.advice
-
-
-@pytest.mark.slow
-def test_two_ranks_run_for_real(tmp_path, monkeypatch):
-    monkeypatch.setenv("DDL_RUNS_DIR", str(tmp_path))
-    site = replace(Site.detect(), gpus_per_node=0)
-    found = diagnose.two_ranks(site)
-    assert found.state == "OK", found.detail
-    assert found.detail.count(f"{host_name()} (") == 2
 
 
 # ---------------------------------------------------------------- the whole report

@@ -1,44 +1,19 @@
 """The attendees' own check, by command and in a notebook's kernel."""
 
-import os
+from functools import partial
 
-import nbformat
 import pytest
-from nbformat import v4
 
 from ddl import cli
 from ddl.grader.check import check_file, find_notebook
-
-SOLVED = {"q01_double": "def double(x):\n    return 2 * x", "q02_table": "table = [1, 4, 9]"}
-STUBS = {"q01_double": "def double(x):\n    raise NotImplementedError()", "q02_table": "raise NotImplementedError()"}
-TESTS = {"q01_double": "assert double(2) == 4", "q02_table": "assert table == [1, 4, 9]"}
+from doubling import SOLVED, STUBS, write_lesson
 
 
 @pytest.fixture
 def lesson(tmp_path, monkeypatch):
-    """Return a function that writes a lesson's notebook into this folder's ``notebooks/``."""
+    """Return a function that writes the lesson into this folder's ``notebooks/``."""
     monkeypatch.chdir(tmp_path)
-
-    def write(answers, *more, name="7.Doubling", first=()):
-        cells = [*map(v4.new_code_cell, first)]
-        for question, test in TESTS.items():
-            cells.append(v4.new_code_cell(answers[question]))
-            about = {
-                "grade_id": f"{question}_test",
-                "grade": True,
-                "solution": False,
-                "points": 2,
-                "locked": True,
-                "schema_version": 3,
-            }
-            cells.append(v4.new_code_cell(test, metadata={"nbgrader": about, "tags": ["raises-exception"]}))
-        cells += map(v4.new_code_cell, more)
-        path = tmp_path / "notebooks" / f"{name}.ipynb"
-        path.parent.mkdir(exist_ok=True)
-        nbformat.write(v4.new_notebook(cells=cells), path)
-        return path
-
-    return write
+    return partial(write_lesson, tmp_path)
 
 
 TOTAL = "points; marking has more tests, and people read the rest\n"
@@ -100,54 +75,6 @@ def test_a_lesson_is_found_by_its_beginning(lesson, tmp_path):
         find_notebook("99")
     with pytest.raises(LookupError, match="there is no notebook 9.ipynb"):
         find_notebook("9.ipynb")
-
-
-@pytest.fixture
-def ran():
-    """Return a function that runs a notebook in a real kernel; gives all that it printed."""
-
-    def run(path, **environment):
-        from jupyter_client.manager import KernelManager
-        from nbclient import NotebookClient
-
-        notebook = nbformat.read(path, as_version=4)
-        manager = KernelManager(kernel_name="python3")
-        client = NotebookClient(
-            notebook, km=manager, timeout=120, allow_errors=True, resources={"metadata": {"path": str(path.parent)}}
-        )
-        client.execute(env=os.environ | environment)
-        return "".join(output.get("text", "") for cell in notebook.cells for output in cell.get("outputs", ()))
-
-    return run
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("call", ["check()", "check('7')"])
-def test_in_a_kernel_it_prints(lesson, ran, call):
-    # What counts is what has been run in this kernel, not what is saved.
-    path = lesson(STUBS, "def double(x):\n    print('loud')\n    return 2 * x", f"from ddl import check\n{call}")
-    printed = ran(path)
-    assert "q01_double  passed\nq02_table   not yet: `table` is not defined" in printed
-    assert "loud" not in printed
-
-
-@pytest.mark.slow
-def test_in_jupyterlab_it_shows_a_button(lesson, ran):
-    press = """
-from ipywidgets import HTML, Button
-from ipywidgets.widgets.widget import _instances
-button, = (widget for widget in _instances.values() if isinstance(widget, Button))
-shown, = (widget for widget in _instances.values() if isinstance(widget, HTML))
-print([button.description, shown.value])
-button.click()
-print([button.description, button.disabled], shown.value)
-"""
-    path = lesson(SOLVED | {"q02_table": "table = [1, 4, '<b>']"}, "from ddl import check\ncheck()", press)
-    printed = ran(path, DDL_VIEW="live", JPY_SESSION_NAME=str(path))
-    assert "['Check my answers', '']" in printed
-    assert "['Check my answers', False]" in printed
-    assert "passed" in printed and "1 of 2 questions pass" in printed
-    assert "&#x27;&lt;b&gt;&#x27;" in printed and "'<b>'" not in printed
 
 
 def test_outside_a_notebook_it_says_so():

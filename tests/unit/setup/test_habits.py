@@ -41,3 +41,10 @@ def test_the_changelog_begins_with_this_version():
 @pytest.mark.parametrize("path", sorted(GITHUB.glob("**/*.md")), ids=lambda path: path.name)
 def test_templates_ask_what_the_machine_has(path):
     assert "`ddl doctor`" in path.read_text()
+
+
+def test_unit_tests_lie_in_rooms_as_the_packages_and_none_is_slow():
+    unit = ROOT / "tests" / "unit"
+    rooms = {path.parent.name for path in (ROOT / "source_code" / "ddl").glob("*/__init__.py")}
+    assert {path.parent.name for path in unit.glob("*/test_*.py")} == {*rooms, "scripts", "setup"}
+    assert [path for path in unit.rglob("*.py") if re.search(r"mark\.slow", path.read_text())] == []

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from ddl.topology import TopologyError, hwloc, sysfs
+from ddl.topology import TopologyError, sysfs
 from ddl.topology.graph import Cache, Core
 
 
@@ -77,18 +77,3 @@ def test_what_cannot_be_read_is_named(machine, file, text, expected):
     (machine / file).write_text(text)
     with pytest.raises(TopologyError, match=expected):
         sysfs.read(machine)
-
-
-@pytest.mark.slow  # takes hwloc, which only the full run installs
-def test_the_own_reader_and_hwloc_agree_on_this_machine():
-    text = hwloc.ask()
-    if text is None:
-        pytest.skip("hwloc's lstopo is not installed (Debian: apt-get install hwloc)")
-    own, other = sysfs.read(), hwloc.parse(text)
-    assert [s.number for s in own.sockets] == [s.number for s in other.sockets]
-    assert own.numas == other.numas
-    assert own.cores == other.cores
-    assert own.caches == other.caches
-    assert [(d.name, d.kind, d.under, d.address) for d in own.devices] == [
-        (d.name, d.kind, d.under, d.address) for d in other.devices
-    ]

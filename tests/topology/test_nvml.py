@@ -14,9 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from made_machine import build
+
 pytestmark = pytest.mark.slow  # takes a compiler, which an image of the course has not
 
-SOURCE = Path(__file__).parent / "data" / "stand_in_nvml.cpp"
+SOURCE = Path(__file__).with_name("stand_in_nvml.cpp")
 
 ASK = """
 import json, os, sys
@@ -56,7 +58,7 @@ def both(a, b, count):
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory, make_machine):
+def answers(tmp_path_factory):
     compiler = shutil.which("c++") or shutil.which("g++")
     if not compiler:
         pytest.skip("no C++ compiler is installed (Debian: apt-get install g++)")
@@ -64,7 +66,7 @@ def answers(tmp_path_factory, make_machine):
     subprocess.run(
         [compiler, "-shared", "-fPIC", "-Wall", "-Werror", "-o", folder / "libnvidia-ml.so.1", SOURCE], check=True
     )
-    root = str(make_machine(folder / "machine"))
+    root = str(build(folder / "machine"))
     smi = folder / "bin" / "nvidia-smi"
     smi.parent.mkdir()
     smi.write_text(f"#!/bin/sh\ncat <<'END'\n{MATRIX}END\n")

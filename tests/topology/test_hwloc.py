@@ -1,0 +1,58 @@
+"""What the installed hwloc writes."""
+
+import shutil
+import subprocess
+
+import pytest
+
+from ddl.topology import hwloc, sysfs
+
+pytestmark = pytest.mark.slow  # takes hwloc, which only the full run installs
+
+
+@pytest.mark.parametrize("flags", [(), ("--export-xml-flags", "v1")], ids=["version 2", "version 1"])
+@pytest.mark.parametrize(
+    ("machine", "numas", "cores", "threads"),
+    [
+        ("pack:2 numa:2 l3:2 l2:2 core:1 pu:2", 4, 16, 32),
+        ("pack:2 l3:4 core:16 pu:2", 2, 128, 256),
+        ("numa:1 core:3 pu:1", 1, 3, 3),
+    ],
+)
+def test_what_hwloc_itself_writes_of_larger_machines_is_read(machine, numas, cores, threads, flags):
+    command = shutil.which("lstopo-no-graphics") or shutil.which("lstopo")
+    if not command:
+        pytest.skip("hwloc's lstopo is not installed (Debian: apt-get install hwloc)")
+    written = subprocess.run(
+        [command, "-i", machine, *flags, "--of", "xml"], check=True, capture_output=True, timeout=60
+    ).stdout
+    read = hwloc.parse(written)
+    assert len(read.cores) == cores
+    assert sum(len(core.threads) for core in read.cores) == threads
+    assert sorted(thread for core in read.cores for thread in core.threads) == list(range(threads))
+    nodes = {core.numa for core in read.cores}
+    assert len(nodes) == len(read.numas)
+    if "numa" in machine:
+        assert len(read.numas) == numas
+    for level in {cache.level for cache in read.caches}:
+        shared = [
+            core
+            for cache in read.caches
+            if cache.level == level and cache.kind != "instruction"
+            for core in cache.cores
+        ]
+        assert sorted(shared) == list(range(cores))
+
+
+def test_the_own_reader_and_hwloc_agree_on_this_machine():
+    text = hwloc.ask()
+    if text is None:
+        pytest.skip("hwloc's lstopo is not installed (Debian: apt-get install hwloc)")
+    own, other = sysfs.read(), hwloc.parse(text)
+    assert [s.number for s in own.sockets] == [s.number for s in other.sockets]
+    assert own.numas == other.numas
+    assert own.cores == other.cores
+    assert own.caches == other.caches
+    assert [(d.name, d.kind, d.under, d.address) for d in own.devices] == [
+        (d.name, d.kind, d.under, d.address) for d in other.devices
+    ]
