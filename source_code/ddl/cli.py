@@ -7,6 +7,7 @@ import sys
 
 from ddl.errors import CourseError, InputError
 from ddl.launcher.roles import CLUSTERS
+from ddl.words import plural
 
 __all__ = ["main"]
 
@@ -248,8 +249,7 @@ def _predict(arguments):
     what = arguments.model or f"{arguments.parameters:,} parameters"
     title = (
         f"{what} on {arguments.topology}, {arguments.batch} samples a GPU, gradients of "
-        f"{arguments.gradient_bytes} bytes, efficiency against {arguments.baseline} GPU"
-        f"{'s' * (arguments.baseline > 1)}. "
+        f"{arguments.gradient_bytes} bytes, efficiency against {plural(arguments.baseline, 'GPU')}. "
         f"{clusters.server(machine, **links).assumed}"
     ).strip()
     print(repr(prediction.table(predictions, title)))

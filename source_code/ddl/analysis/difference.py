@@ -8,6 +8,7 @@ from html import escape
 from pathlib import Path
 
 from ddl.launcher.job import resolve_script
+from ddl.words import plural
 
 __all__ = ["Difference", "difference"]
 
@@ -60,7 +61,7 @@ class Difference:
     def caption(self):
         """The counts in words."""
         return (
-            f"{self.first} → {self.second}: {self.added} line{'s' * (self.added != 1)} more, "
+            f"{self.first} → {self.second}: {plural(self.added, 'line')} more, "
             f"{self.removed} fewer, comments not counted"
         )
 

@@ -16,6 +16,7 @@ from ddl.display.table import Table
 from ddl.errors import InputError
 from ddl.records.paths import reference_dir
 from ddl.training.bench import PARTS
+from ddl.words import plural
 
 __all__ = [
     "Payoff",
@@ -333,14 +334,10 @@ def tuning(runs, width=None) -> Table:
         (
             f"Width {first['width']}: {first['tensors']} gradients, together "
             f"{first['gradient_bytes']:,} bytes; {results[0]['ranks']} ranks × "
-            f"{_threads(results[0]['threads_per_rank'])}. –: Horovod's own setting. “No difference”: "
+            f"{plural(results[0]['threads_per_rank'], 'thread')}. –: Horovod's own setting. “No difference”: "
             "the middle halves of the times overlap."
         ),
     )
-
-
-def _threads(number):
-    return f"{number} thread{'s' * (number > 1)}"
 
 
 def _size(result, width):

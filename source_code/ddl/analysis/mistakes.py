@@ -17,17 +17,18 @@ A check takes that list and returns a `Finding`; `examine` makes all checks.
 
 import math
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 
+from ddl.display.html import html_table
 from ddl.errors import InputError
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import read_json, read_json_lines
+from ddl.words import plural
 
 __all__ = [
     "CHECKS",
-    "Examination",
     "Finding",
+    "Findings",
     "applied_alike",
     "began_alike",
     "counted_once",
@@ -130,7 +131,7 @@ def began_alike(witnesses: list[dict]) -> Finding:
     return Finding(
         "ranks begin differently",
         models > 1,
-        f"before the first step {len(witnesses)} ranks have {models} different model{'s' * (models > 1)}",
+        f"before the first step {len(witnesses)} ranks have {plural(models, 'different model')}",
     )
 
 
@@ -144,7 +145,7 @@ def applied_alike(witnesses: list[dict]) -> Finding:
         "ranks drift apart",
         bool(apart),
         f"in {len(apart)} of {len(steps)} steps the ranks applied different gradients{where}; at "
-        f"the end there {'are' if models > 1 else 'is'} {models} model{'s' * (models > 1)}",
+        f"the end there {'are' if models > 1 else 'is'} {plural(models, 'model')}",
     )
 
 
@@ -203,7 +204,7 @@ def _different(values):
 
 
 @dataclass(frozen=True)
-class Examination:
+class Findings:
     """All checks of one run: a table that prints, and that a notebook shows."""
 
     name: str  # of the run
@@ -216,30 +217,20 @@ class Examination:
 
     def __repr__(self):
         width = max(len(finding.name) for finding in self.findings)
-        return "\n".join(
-            [self.name, *(f"{_sign(finding)}  {finding.name:{width}}  {finding.sentence}" for finding in self.findings)]
-        )
+        lines = (f"{_sign(finding)}  {finding.name:{width}}  {finding.sentence}" for finding in self.findings)
+        return "\n".join([self.name, *lines])
 
     def _repr_html_(self):
-        from ddl.display.style import STYLE
-
-        rows = "".join(
-            f"<tr><td>{_sign(finding)}</td><td>{escape(finding.name)}</td><td>{escape(finding.sentence)}</td></tr>"
-            for finding in self.findings
-        )
-        return (
-            f'{STYLE}<div class="ddl ddl-wide"><div class="ddl-scroll"><table><thead><tr>'
-            f"<th></th><th>{escape(self.name)}</th><th>what the records show</th></tr></thead>"
-            f"<tbody>{rows}</tbody></table></div></div>"
-        )
+        rows = [(_sign(finding), finding.name, finding.sentence) for finding in self.findings]
+        return html_table(("", self.name, "what the records show"), rows)
 
 
 def _sign(finding):
     return "✗ found" if finding.found else "✓ right"
 
 
-def examine(run) -> Examination:
+def examine(run) -> Findings:
     """Make all checks on a run of `bug_hunt.py`, or on its folder."""
     seen = witnesses(run)
     name = getattr(run, "name", None) or Path(run).name
-    return Examination(name, tuple(check(seen) for check in CHECKS))
+    return Findings(name, tuple(check(seen) for check in CHECKS))

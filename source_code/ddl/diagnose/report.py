@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from html import escape
 
+from ddl.display.html import html_table
+
 __all__ = ["Check", "Report"]
 
 SIGNS = {"OK": "✓", "missing": "✗", "optional": "–"}
@@ -51,16 +53,9 @@ class Report:
         return "\n".join([*lines, self._conclusion()])
 
     def _repr_html_(self):
-        from ddl.display.style import STYLE
-
-        rows = "".join(
-            f"<tr><td>{SIGNS[check.state]}&nbsp;{check.state}</td><td>{escape(check.name)}</td>"
-            f"<td>{escape(check.detail)}</td><td>{escape(check.advice)}</td></tr>"
+        rows = [
+            (f"{SIGNS[check.state]}\N{NO-BREAK SPACE}{check.state}", check.name, check.detail, check.advice)
             for check in self.checks
-        )
-        heads = "".join(f"<th>{head}</th>" for head in ("", "what", "found", "what to do"))
-        return (
-            f'{STYLE}<div class="ddl ddl-wide"><table class="ddl-doctor">'
-            f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
-            f"<b>{escape(self._conclusion())}</b></div>"
-        )
+        ]
+        conclusion = f"<b>{escape(self._conclusion())}</b>"
+        return html_table(("", "what", "found", "what to do"), rows, conclusion, 'class="ddl-doctor"')

@@ -21,6 +21,7 @@ from ddl.launcher.plan import plan
 from ddl.launcher.site import Site
 from ddl.launcher.sitefile import seconds
 from ddl.records.paths import data_dir, runs_dir, source_dir
+from ddl.words import plural
 
 __all__ = ["checks", "two_ranks"]
 
@@ -164,7 +165,7 @@ def _place(site):
         where = "on this machine"
     gpus = f"{site.gpus_per_node} GPU{'' if site.gpus_per_node == 1 else 's'} and "
     cores = f"{site.cores_per_node} core{'' if site.cores_per_node == 1 else 's'}"
-    parts = [where, f"up to {site.nodes} node{'s' * (site.nodes > 1)} with {gpus * bool(site.gpus_per_node)}{cores}"]
+    parts = [where, f"up to {plural(site.nodes, 'node')} with {gpus * bool(site.gpus_per_node)}{cores}"]
     if site.inside:
         parts.append(f"in the {site.inside} container that this process is in")
     elif site.container != "none":
@@ -336,7 +337,7 @@ def _request(site):
     argv = plan(job, site, run_id="doctor", folder=runs_dir() / "doctor").argv
     at = argv.index("srun") + 1
     answer = _ask(*argv[:at], "--test-only", *argv[at:])
-    whole = f"to a job of {job.workers} workers on {site.nodes} node{'s' * (site.nodes > 1)}"
+    whole = f"to a job of {job.workers} workers on {plural(site.nodes, 'node')}"
     if answer.refused:
         return Check(name, "missing", f"{whole}: {answer.words}", "mend the key of the site file that this is about")
     return Check(name, "OK", f"{whole}: {answer.words}")

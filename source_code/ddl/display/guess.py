@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from html import escape
 from numbers import Real
 
+from ddl.display.html import Markup, html_table
+
 __all__ = ["Beside", "beside"]
 
 
@@ -19,10 +21,8 @@ class Beside:
         return f"{self.what}: {self._guess()} · came out: {_shown(self.outcome)}"
 
     def _repr_html_(self):
-        return (
-            f"<table><tr><th>{escape(self.what)}</th><td>{escape(self._guess())}</td>"
-            f"<td>came out: <b>{escape(_shown(self.outcome))}</b></td></tr></table>"
-        )
+        outcome = Markup(f"came out: <b>{escape(_shown(self.outcome))}</b>")
+        return html_table((), [(Markup(f"<b>{escape(self.what)}</b>"), self._guess(), outcome)])
 
     def _guess(self):
         return "no guess made" if self.guess is None else f"your guess: {_shown(self.guess)}"

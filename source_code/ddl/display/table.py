@@ -6,7 +6,7 @@ from numbers import Real
 
 import pandas
 
-from ddl.display.style import STYLE
+from ddl.display.html import html_table
 
 __all__ = ["Shown", "Table", "cell", "is_number"]
 
@@ -33,10 +33,9 @@ class Shown(pandas.DataFrame):
         return f"{self.readable().to_string(index=False)}\n{self._caption()}"
 
     def _repr_html_(self):
-        html = self.readable().to_html(index=False, border=0)
-        return (
-            f'{STYLE}<div class="ddl ddl-wide"><div class="ddl-scroll">{html}</div>'
-            f'<div class="ddl-under">{escape(self._caption())}</div></div>'
+        cells = self.readable()
+        return html_table(
+            cells.columns, cells.to_numpy(), under=f'<div class="ddl-under">{escape(self._caption())}</div>'
         )
 
 

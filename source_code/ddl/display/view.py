@@ -17,6 +17,7 @@ from ddl.display.style import STYLE, data_label, is_live
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import DamagedFile, read_json
 from ddl.records.log import TAIL_BYTES, LogTail
+from ddl.words import plural
 
 __all__ = ["LiveView", "PlainView", "of", "summary", "summary_html"]
 
@@ -108,11 +109,11 @@ def _position(progress):
 def _ranks(progress):
     world = progress.world or len(progress.ranks)
     if not progress.ranks:
-        return f"{world} rank{'s' * (world != 1)}, not up yet" if world else "no ranks yet"
+        return f"{plural(world, 'rank')}, not up yet" if world else "no ranks yet"
     hosts = {}
     for rank in progress.ranks:
         hosts.setdefault(rank.host, []).append(rank.rank)
-    count = f"{len(progress.ranks)} of {world}" if len(progress.ranks) < world else str(world)
+    count = f"{len(progress.ranks)} of " if len(progress.ranks) < world else ""
     roles = ", ".join(rank.role for rank in progress.ranks if rank.role)
     kinds = f" ({roles})" if roles else ""
     where = (
@@ -120,7 +121,7 @@ def _ranks(progress):
         if len(hosts) == 1
         else "; ".join(f"{', '.join(map(str, ranks))} on {host}" for host, ranks in hosts.items())
     )
-    return f"{count} rank{'s' * (world != 1)}{kinds}{':' * (len(hosts) > 1)} {where}"
+    return f"{count}{plural(world, 'rank')}{kinds}{':' * (len(hosts) > 1)} {where}"
 
 
 def _clock(seconds):

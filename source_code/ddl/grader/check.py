@@ -46,19 +46,15 @@ class Answers:
         return "\n".join([*rows, *self.troubles, self._total()])
 
     def _repr_html_(self):
-        from ddl.display.style import STYLE
+        from ddl.display.html import Markup, html_table
 
-        rows = "".join(
-            f'<tr><td>{escape(question)}</td><td><span class="ddl-chip ddl-'
-            f'{"done" if passed else "failed"}">{escape(said)}</span></td></tr>'
-            for question, passed, said in self._rows()
-        )
-        troubles = "".join(f"<p>{escape(trouble)}</p>" for trouble in self.troubles)
-        return (
-            f'{STYLE}<div class="ddl" role="status"><table><tr><th>question</th>'
-            f"<th>visible tests</th></tr>{rows}</table>{troubles}"
-            f"<p><b>{escape(self._total())}</b></p></div>"
-        )
+        rows = []
+        for question, passed, outcome in self._rows():
+            chip = f'<span class="ddl-chip ddl-{"done" if passed else "failed"}">{escape(outcome)}</span>'
+            rows.append((question, Markup(chip)))
+        under = "".join(f"<p>{escape(trouble)}</p>" for trouble in self.troubles)
+        under += f"<p><b>{escape(self._total())}</b></p>"
+        return f'<div role="status">{html_table(("question", "visible tests"), rows, under)}</div>'
 
     def _rows(self):
         for verdict in self.verdicts:

@@ -23,6 +23,7 @@ from ddl.launcher.slurm import job_name
 from ddl.records.folder import RunFolder
 from ddl.records.network import INTERFACE
 from ddl.records.paths import source_dir
+from ddl.words import plural
 
 __all__ = ["HERE", "Plan", "job_of", "plan"]
 
@@ -165,7 +166,7 @@ def _where(job: Job, site: Site, detach: bool) -> str:
     nodes = site.nodes_for(job)
     place = HERE
     if site.scheduler == "slurm":
-        place = f"in a {'batch ' if detach else ''}job of Slurm, on {nodes} node{'s' * (nodes > 1)}"
+        place = f"in a {'batch ' if detach else ''}job of Slurm, on {plural(nodes, 'node')}"
     elif nodes > 1:
         rate = f"{site.rate_mbit} Mbit/s" if site.rate_mbit else "no limit"
         place = f"on {nodes} hosts made on this machine, with {rate} between them"

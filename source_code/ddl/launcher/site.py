@@ -11,6 +11,7 @@ from ddl.launcher import sitefile
 from ddl.launcher.sitefile import SiteError, key, keys, refuse_idle, seconds, validated
 from ddl.launcher.slurm import Allocation
 from ddl.records.machine import container_around, cores_of_host, gpu_names, usable_cores
+from ddl.words import plural
 
 if TYPE_CHECKING:
     from ddl.launcher.job import Job
@@ -232,7 +233,7 @@ class Site:
         """Return the site that this process is on: a Slurm job, or a machine."""
         cores, gpus = usable_cores(), len(gpu_names())
         allocation = Allocation.here()
-        what = f"with {gpus} GPU{'s' * (gpus > 1)}" if gpus else f"without GPUs, {cores} core{'s' * (cores > 1)} usable"
+        what = f"with {plural(gpus, 'GPU')}" if gpus else f"without GPUs, {plural(cores, 'core')} usable"
         site = cls(
             scheduler="slurm" if allocation else "local",
             cores_per_node=cores,

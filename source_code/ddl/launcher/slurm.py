@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ddl.errors import CourseError
+from ddl.words import plural
 
 __all__ = ["ACTIVE", "Allocation", "JobState", "SlurmError", "SlurmJob", "job_name", "submit"]
 
@@ -108,7 +109,7 @@ class Allocation:
         return self.nodes == 1 and bool(self.node)
 
     def __str__(self) -> str:
-        where = f"on {self.node}" if self.around else (f"on {self.nodes} node{'s' * (self.nodes > 1)}")
+        where = f"on {self.node}" if self.around else f"on {plural(self.nodes, 'node')}"
         return f"inside Slurm job {self.job} {where}"
 
 

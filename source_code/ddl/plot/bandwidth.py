@@ -8,6 +8,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 from ddl.analysis.bandwidth import algorithm_bandwidth, bus_bandwidth, measured
 from ddl.errors import InputError
 from ddl.plot.picture import COLOURS, LINES, MARKERS, Picture, styled
+from ddl.words import plural
 
 __all__ = ["plot_bandwidth", "plot_pairs"]
 
@@ -193,7 +194,7 @@ def _draw_matrix(panel, by_pair, path):
 
 def _of(result, results):
     """Name a run in a legend by what tells it from the others."""
-    ranks = f"{result['ranks']} rank{'s' * (result['ranks'] > 1)}"
+    ranks = plural(result["ranks"], "rank")
     if len(results) == 1:
         return f"{result['backend']}, {ranks}"
     names = len({each["name"] for each in results}) > 1

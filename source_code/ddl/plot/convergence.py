@@ -14,6 +14,7 @@ from ddl.display.chart import short
 from ddl.display.style import data_label
 from ddl.errors import InputError
 from ddl.plot.picture import COLOURS, LINES, MARKERS, Picture, styled
+from ddl.words import plural
 
 __all__ = [
     "plot_arms",
@@ -69,7 +70,7 @@ def _look(arms, key):
 
 def _label(key, arm):
     name, recorded = key
-    seeds = f"{len(arm)} seed{'s' * (len(arm) > 1)}"
+    seeds = plural(len(arm), "seed")
     if not recorded:
         return f"{name} ({seeds})"
     hardware = arm[0].result.get("hardware") or {}

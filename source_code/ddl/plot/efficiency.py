@@ -12,6 +12,7 @@ from ddl.analysis.efficiency import payoff, scaling, step_parts
 from ddl.errors import InputError
 from ddl.plot.picture import COLOURS, LINES, MARKERS, Picture, styled
 from ddl.training.bench import PARTS
+from ddl.words import plural
 
 __all__ = ["plot_payoff", "plot_scaling", "plot_step_times", "plot_timeline"]
 
@@ -93,8 +94,7 @@ def plot_step_times(runs) -> Picture:
     picture = Picture(9.0, 1.6 + 0.42 * len(table))
     panel = picture.subplots()
     labels = [
-        f"{row['name']}: {row['ranks']} rank{'s' * (row['ranks'] > 1)}, width {row['width']}"
-        for row in table.to_dict("records")
+        f"{row['name']}: {plural(row['ranks'], 'rank')}, width {row['width']}" for row in table.to_dict("records")
     ]
     places, left = numpy.arange(len(table)), numpy.zeros(len(table))
     for index, part in enumerate(PARTS):

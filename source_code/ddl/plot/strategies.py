@@ -6,6 +6,7 @@ from ddl.analysis.agreement import differences, kept_weights
 from ddl.display.style import data_label
 from ddl.errors import InputError
 from ddl.plot.picture import COLOURS, LINES, MARKERS, Picture, styled
+from ddl.words import plural
 
 __all__ = ["plot_agreement", "plot_loss_scaling", "plot_staleness"]
 
@@ -96,15 +97,13 @@ def plot_staleness(run) -> Picture:
     )
     workers = run.result["ranks"]
     panel.set_title(
-        f"{counts.sum():,} updates by {workers} asynchronous worker"
-        f"{'s' * (workers > 1)}; data: {data_label(run.result.get('data'))}"
+        f"{counts.sum():,} updates by {plural(workers, 'asynchronous worker')}; "
+        f"data: {data_label(run.result.get('data'))}"
     )
     panel.legend()
     picture.alt = (
-        f"Staleness of {counts.sum():,} updates by {workers} asynchronous workers: "
-        + ", ".join(
-            f"{value:.0f} % came {number} update{'s' if number != 1 else ''} late" for number, value in enumerate(share)
-        )
+        f"Staleness of {counts.sum():,} updates by {plural(workers, 'asynchronous worker')}: "
+        + ", ".join(f"{value:.0f} % came {plural(number, 'update')} late" for number, value in enumerate(share))
         + f"; {mean:.2f} on average. In synchronous training every update is 0 late."
     )
     return picture

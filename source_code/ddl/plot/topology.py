@@ -11,6 +11,7 @@ from matplotlib.path import Path
 from ddl.plot.picture import COLOURS, Picture, styled
 from ddl.topology import link
 from ddl.topology.text import amount
+from ddl.words import plural
 
 __all__ = ["plot_links", "plot_topology"]
 
@@ -409,7 +410,7 @@ class _Drawing:
 
 
 def _nvlinks(count, generation):
-    words = f"{count} NVLink{'s' * (count > 1)}"
+    words = plural(count, "NVLink")
     if not generation:
         return words
     return f"{words}, {count * link.nvlink_gb_per_s(generation):g} GB/s per direction"

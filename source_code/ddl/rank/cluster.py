@@ -25,6 +25,7 @@ from ddl.errors import CourseError
 from ddl.launcher.roles import TYPES, Roles, task_name
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import read_json
+from ddl.words import plural
 
 __all__ = [
     "Cluster",
@@ -77,7 +78,7 @@ class Cluster:
             raise ClusterError(f"TF_CONFIG: the task's type {self.type!r} is not one of: {', '.join(TYPES)}")
         alike = self.spec.get(self.type, [])
         if type(self.index) is not int or not 0 <= self.index < len(alike):
-            have = f"{len(alike)} task{'s' * (len(alike) != 1)} of that type"
+            have = f"{plural(len(alike), 'task')} of that type"
             valid = (
                 f": an index from 0 to {len(alike) - 1} works" if alike else f': give "cluster" a list "{self.type}"'
             )

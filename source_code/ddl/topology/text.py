@@ -3,6 +3,8 @@
 import math
 from collections import Counter
 
+from ddl.words import plural
+
 __all__ = ["amount", "matrix_text", "ranges", "tree"]
 
 
@@ -44,7 +46,7 @@ def amount(size_bytes):
 def _numa(topology, numa):
     cores = [core for core in topology.cores if core.numa == numa.number]
     threads = topology.threads_of(numa.number)
-    facts = [f"{len(cores)} core{'s' * (len(cores) != 1)}"] if cores else []
+    facts = [plural(len(cores), "core")] if cores else []
     if len(threads) != len(cores):
         facts.append(f"{len(threads)} threads")
     if threads:

@@ -11,6 +11,7 @@ from ddl.errors import CourseError
 from ddl.records.machine import available_bytes
 from ddl.records.network import addresses, link_made_here
 from ddl.training.options import Integer, Number
+from ddl.words import plural
 
 __all__ = [
     "DEFAULT_SIZES",
@@ -176,7 +177,7 @@ def refuse_what_does_not_fit(size_bytes: int, copies: int, ranks: int, free: int
         fits = free // (copies * ranks) // ITEM_BYTES * ITEM_BYTES
         raise BenchError(
             f"messages of {size_bytes:,} bytes need about {needed / 1e6:,.0f} MB ({copies} copies "
-            f"on each of {ranks} rank{'s' * (ranks > 1)}), and this host has {free / 1e6:,.0f} MB "
+            f"on each of {plural(ranks, 'rank')}), and this host has {free / 1e6:,.0f} MB "
             f"left: --max-bytes {fits} would fit"
         )
 

@@ -1,0 +1,11 @@
+from ddl.display.html import Markup, html_table
+
+
+def test_cells_and_heads_are_escaped_and_markup_is_not():
+    html = html_table(("<a>",), [("<b>",), (Markup("<i>c</i>"),)], under="<p>d</p>")
+    assert "<th>&lt;a&gt;</th>" in html and "<td>&lt;b&gt;</td>" in html
+    assert "<td><i>c</i></td>" in html and "<p>d</p>" in html
+
+
+def test_without_heads_there_is_no_row_of_them():
+    assert "<thead>" not in html_table((), [("a", "b")])
