@@ -8,10 +8,10 @@ import pandas
 from ddl.display.table import Shown
 from ddl.errors import InputError
 
-__all__ = ["Report", "data_of", "report"]
+__all__ = ["ScoreTable", "data_of", "report"]
 
 
-def report(runs) -> "Report":
+def report(runs) -> "ScoreTable":
     """Tabulate runs of ``train_text.py``, a row an arm; runs of one name are its seeds.
 
     ``accuracy``, ``majority``, ``precision``, ``recall`` and ``f1`` are means over the seeds' test parts at a threshold
@@ -29,7 +29,7 @@ def report(runs) -> "Report":
             arms.setdefault(run.name, []).append(run.result)
     if not arms:
         raise InputError("none of these is a finished run of train_text.py")
-    return Report([_row(name, results) for name, results in arms.items()])
+    return ScoreTable([_row(name, results) for name, results in arms.items()])
 
 
 def _row(name, results):
@@ -67,7 +67,7 @@ def data_of(result):
     return f"{data['name']} ({data['form']}), {data['train_samples']:,} to train on"
 
 
-class Report(Shown):
+class ScoreTable(Shown):
     """The table of `report`."""
 
     def readable(self):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ddl.topology.pci import address
 
-__all__ = ["Gpu", "Report", "read"]
+__all__ = ["Gpu", "Inventory", "read"]
 
 # NVLink generation by compute capability. Consumer and workstation chips (8.6 and others) have links with fewer
 # lanes and other rates.
@@ -28,7 +28,7 @@ class Gpu:
 
 
 @dataclass(frozen=True)
-class Report:
+class Inventory:
     """NVML's answers."""
 
     gpus: tuple[Gpu, ...] = ()  # in nvidia-smi's order
@@ -41,15 +41,15 @@ def read() -> Report:
     try:
         import pynvml
     except ImportError:
-        return Report(notes=("GPUs were not asked for: nvidia-ml-py is not installed",))
+        return Inventory(notes=("GPUs were not asked for: nvidia-ml-py is not installed",))
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
-        return Report(notes=(f"no NVIDIA GPU that NVML could tell of: {error}",))
+        return Inventory(notes=(f"no NVIDIA GPU that NVML could tell of: {error}",))
     try:
         return _report(pynvml)
     except pynvml.NVMLError as error:
-        return Report(notes=(f"NVML stopped answering: {error}",))
+        return Inventory(notes=(f"NVML stopped answering: {error}",))
     finally:
         pynvml.nvmlShutdown()
 
