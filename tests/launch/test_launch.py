@@ -39,7 +39,7 @@ ECHO = """
 """
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_a_horovod_script_runs_unmodified(script, nothing_left, workers):
     run = launch(script(HOROVOD), workers=workers, oversubscribe=True)
     assert run.state == "done", run.failure

@@ -85,7 +85,7 @@ def two(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def one(tmp_path_factory):
-    return start(tmp_path_factory.mktemp("one"), 1, ["plain", "four_passes", "noticed_at_the_end"])
+    return start(tmp_path_factory.mktemp("one"), 1, ["script", "plain", "four_passes", "noticed_at_the_end"])
 
 
 @pytest.fixture(scope="module")
@@ -240,25 +240,12 @@ def test_a_notice_that_comes_with_the_last_step_changes_nothing(one):
     assert not (case.folder / "requeue").exists() and not case.events("checkpoint")
 
 
-def test_plain_python_trains_and_writes_nothing(tmp_path):
-    environment = {**ENVIRONMENT, "DDL_DATA_DIR": str(tmp_path)}
-    command = [
-        sys.executable,
-        str(SCRIPT),
-        "--steps",
-        "3",
-        "--data-set",
-        "synthetic",
-        "--train-samples",
-        "400",
-        "--test-samples",
-        "100",
-    ]
-    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "data: synthetic (generated), 400 training and 100 test pictures" in done.stdout
-    assert "held-out" in done.stdout.splitlines()[-1]
-    assert not list(tmp_path.rglob("*.json*"))
+def test_outside_a_run_it_trains_and_writes_nothing(one):
+    folder = one("plain").folder.parent
+    printed = (folder / "script.txt").read_text()
+    assert "data: synthetic (generated), 400 training and 100 test pictures" in printed
+    assert "held-out" in printed.splitlines()[-1]
+    assert not list((folder / "script").rglob("*.json*"))
 
 
 @pytest.mark.parametrize(

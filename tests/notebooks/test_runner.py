@@ -1,7 +1,6 @@
 """Building, comparing and executing notebooks: one tiny lesson per way in which it can go."""
 
 import json
-import os
 import sys
 import textwrap
 
@@ -101,36 +100,8 @@ def test_what_is_no_lesson_is_refused_before_it_runs(course, capsys):
     assert first == ("notebooks/1.First.ipynb: has no cell with the tag `parameters`, so its size cannot be set.")
     assert second.startswith("notebooks/2.Broken.ipynb: is not a notebook:")
     assert third.startswith("notebooks/3.Old.ipynb: is not a notebook:")
-
-
-def test_the_runner_goes_on_after_a_failure_and_repeats_it_at_the_end(course, capsys, monkeypatch, tmp_path):
-    """A foreign kernel of the same name lies in the user's folders and is not what runs."""
-    foreign = tmp_path / "foreign" / "kernels" / "python3"
-    foreign.mkdir(parents=True)
-    spec = {"argv": ["/bin/false", "{connection_file}"], "display_name": "x", "language": "python"}
-    (foreign / "kernel.json").write_text(json.dumps(spec))
-    monkeypatch.setenv("JUPYTER_PATH", str(foreign.parents[1]))
-    monkeypatch.setenv("JUPYTER_DATA_DIR", str(foreign.parents[1]))
-
-    course("1.Raises", GOOD + "\n# %%\ndef f(x):\n    return 1 / x\n\n\nf(0)\n\n# %%\nprint(3)\n")
-    course("2.Dies", GOOD + "\n# %%\nimport os\n\nos._exit(3)\n\n# %%\nprint(3)\n")
-    course("3.Good")
-    course.main("build")
-    capsys.readouterr()
-    assert course.main("run") == 1
-
-    said = capsys.readouterr().out.splitlines()
-    ends = [line.split()[1] for line in said if line.endswith(("passed", "FAILED"))]
-    assert ends == ["1.Raises", "2.Dies", "3.Good"]
-    assert said[-2:] == [
-        "notebooks/1.Raises.ipynb: cell 4 raised ZeroDivisionError: division by zero",
-        "notebooks/2.Dies.ipynb: cell 4 ended its kernel",
-    ]
-    assert "    f(0)" in said and any("----> 2" in line for line in said[-30:])
-    build = course.root / "build"
-    assert "ZeroDivisionError" in (build / "1.Raises.html").read_text()
-    printed = cells(build / "3.Good.ipynb")[-1]["outputs"][0]["text"][0]
-    assert printed == f"kernel {sys.executable} size smoke\n"
+    assert course.main("run", "2") == 1
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[-1:]] == ["notebooks/2.Broken.ipynb:"]
 
 
 ASKING = (
@@ -147,31 +118,54 @@ assert answer == 42
 )
 
 
-def test_a_lesson_with_questions_runs_with_its_model_answers(course, capsys):
-    course("1.Asks", ASKING)
-    course("2.Wrong", ASKING.replace("6 * 7", "6 + 7"))
-    course.main("build")
-    lost = course("3.Lost", ASKING)
+def test_the_runner_goes_on_after_a_failure_and_repeats_it_at_the_end(course, capsys, monkeypatch, tmp_path):
+    """Lessons run beside their files, and with their model answers.
+
+    A foreign kernel of the same name lies in the user's folders and is not what runs.
+    """
+    foreign = tmp_path / "foreign" / "kernels" / "python3"
+    foreign.mkdir(parents=True)
+    spec = {"argv": ["/bin/false", "{connection_file}"], "display_name": "x", "language": "python"}
+    (foreign / "kernel.json").write_text(json.dumps(spec))
+    monkeypatch.setenv("JUPYTER_PATH", str(foreign.parents[1]))
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(foreign.parents[1]))
+
+    course("1.Raises", GOOD + "\n# %%\ndef f(x):\n    return 1 / x\n\n\nf(0)\n\n# %%\nprint(3)\n")
+    course("2.Dies", GOOD + "\n# %%\nimport os\n\nos._exit(3)\n\n# %%\nprint(3)\n")
+    course("3.Asks", ASKING + "\n# %%\nfrom pathlib import Path\n\nprint(Path.cwd().name, answer)\n")
+    lost = course("4.Lost", ASKING)
     course.main("build")
     lost.unlink()
+    capsys.readouterr()
     assert course.main("run") == 1
-    assert capsys.readouterr().out.splitlines()[-2:] == [
-        "notebooks/2.Wrong.ipynb: cell 5 raised AssertionError: ",
-        "notebooks/3.Lost.ipynb: asks questions, and grading/source/3.Lost/3.Lost.py has no answers to them.",
+
+    said = capsys.readouterr().out.splitlines()
+    ends = [line.split()[1] for line in said if line.endswith(("passed", "FAILED"))]
+    assert ends == ["1.Raises", "2.Dies", "3.Asks", "4.Lost"]
+    assert said[-3:] == [
+        "notebooks/1.Raises.ipynb: cell 4 raised ZeroDivisionError: division by zero",
+        "notebooks/2.Dies.ipynb: cell 4 ended its kernel",
+        "notebooks/4.Lost.ipynb: asks questions, and grading/source/4.Lost/4.Lost.py has no answers to them.",
     ]
+    assert "    f(0)" in said and any("----> 2" in line for line in said[-30:])
+    build = course.root / "build"
+    assert "ZeroDivisionError" in (build / "1.Raises.html").read_text()
+    printed = [cell["outputs"][0]["text"][0] for cell in cells(build / "3.Asks.ipynb") if cell.get("outputs")]
+    assert printed == [f"kernel {sys.executable} size smoke\n", "notebooks 42\n"]
+    assert (build / "3.Asks.html").exists() and not (course.root / "notebooks" / "3.Asks.html").exists()
 
 
+@pytest.mark.slow
+def test_a_wrong_model_answer_is_named(course, capsys):
+    course("1.Wrong", ASKING.replace("6 * 7", "6 + 7"))
+    course.main("build")
+    assert course.main("run") == 1
+    assert capsys.readouterr().out.splitlines()[-1] == "notebooks/1.Wrong.ipynb: cell 5 raised AssertionError: "
+
+
+@pytest.mark.slow
 def test_a_cell_that_is_no_python_is_named(course, capsys):
     course("1.Syntax", GOOD + "\n# %%\ndef f(:\n")
     course.main("build")
     assert course.main("run", "1", "--size", "reader") == 1
     assert "cell 4 raised SyntaxError" in capsys.readouterr().out.splitlines()[-1]
-
-
-def test_lessons_are_executed_beside_their_files(course):
-    course("1.Where", GOOD + "\n# %%\nfrom pathlib import Path\n\nprint(Path.cwd().name)\n")
-    course.main("build")
-    assert course.main("run") == 0
-    output = cells(course.root / "build" / "1.Where.ipynb")[-1]["outputs"][0]
-    assert output["text"] == ["notebooks\n"]
-    assert not os.path.exists(course.root / "notebooks" / "1.Where.html")

@@ -4,12 +4,13 @@
 
 For each case rank k writes FOLDER/<case>-<ranks>-<k>.npz: the weights at the start, after two
 steps and at the end, and the samples that the rank used in every step. Rank 0 adds
-FOLDER/<case>-<ranks>.json, the result.
+FOLDER/<case>-<ranks>.json, the result. The case `script` runs the script itself, outside a run.
 """
 
 import contextlib
 import json
 import os
+import runpy
 import signal
 import sys
 from pathlib import Path
@@ -108,11 +109,24 @@ def run(case, folder, extra=(), stop_at=None, notice_at=None):
     return result
 
 
+def run_script(folder):
+    """Run the script as a person does, outside a run and in an empty folder; keep what it prints."""
+    arguments = ["--steps", "3", "--data-set", "synthetic", "--train-samples", "400", "--test-samples", "100"]
+    work = folder / "script"
+    work.mkdir()
+    os.environ["DDL_DATA_DIR"] = str(work)
+    sys.argv = [train_cifar.__file__, *arguments]
+    with contextlib.chdir(work), open(folder / "script.txt", "w") as out, contextlib.redirect_stdout(out):
+        runpy.run_path(train_cifar.__file__, run_name="__main__")
+
+
 def main():
     folder, cases = Path(sys.argv[1]), sys.argv[2:]
     hvd.init()
     for case in cases:
-        if case == "resumed":
+        if case == "script":
+            run_script(folder)
+        elif case == "resumed":
             with contextlib.suppress(KeyboardInterrupt):
                 run(case, folder, ["--checkpoint-every", "4"], stop_at=9)
             run(case, folder, ["--checkpoint-every", "4", "--resume", os.environ["DDL_RUN_DIR"]])

@@ -129,11 +129,6 @@ def test_auto_says_why_it_is_generated(folder):
     assert load("synthetic", train_samples=40, test_samples=20).note is None
 
 
-def test_package_imports_no_tensorflow():
-    code = "import sys, ddl.data, ddl.data.catalogue; sys.exit('tensorflow' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
-
-
 # ---------------------------------------------------------------- generated pictures
 
 

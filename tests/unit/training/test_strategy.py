@@ -1,8 +1,5 @@
 """What the strategies share: options and the order of samples."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
@@ -65,12 +62,6 @@ def test_an_impossible_option_is_refused(arguments, capsys):
 def test_more_samples_in_a_batch_than_there_are(capsys):
     with pytest.raises(SystemExit, match="70 samples do not fill one global batch of 71"):
         prepared("--global-batch", "71")
-
-
-def test_importing_it_brings_no_tensorflow():
-    code = "import sys, ddl.training.strategy, ddl.analysis.difference, ddl.plot.strategies; print({'tensorflow', 'horovod'} & set(sys.modules))"
-    asked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert asked.stdout.strip() == "set()", asked.stderr
 
 
 # ---------------------------------------------------------------- data and model

@@ -1,0 +1,38 @@
+"""What is light to import stays light: all asked of one process, the lightest first."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+MODELS = {"tensorflow", "horovod"}
+TABLES = {"pandas", "matplotlib", "IPython"}
+LIGHT = {
+    "ddl ddl.rank ddl.launcher.run": {"numpy", *MODELS, *TABLES},
+    "ddl.analysis.ring ddl.analysis.cost": {*MODELS, *TABLES},
+    "ddl.data ddl.data.catalogue": MODELS,
+    "ddl.analysis.classification ddl.plot.classification": MODELS,
+    "ddl.training.strategy ddl.analysis.difference ddl.plot.strategies": MODELS,
+}
+PROBE = """
+import importlib, json, sys
+imported = {}
+for modules in sys.argv[1:]:
+    for module in modules.split():
+        importlib.import_module(module)
+    imported[modules] = list(sys.modules)
+print(json.dumps(imported))
+"""
+
+
+@pytest.fixture(scope="module")
+def imported():
+    asked = subprocess.run([sys.executable, "-c", PROBE, *LIGHT], capture_output=True, text=True)
+    assert asked.returncode == 0, asked.stderr
+    return json.loads(asked.stdout)
+
+
+@pytest.mark.parametrize("modules", LIGHT)
+def test_nothing_heavier_is_imported_with(modules, imported):
+    assert LIGHT[modules] & set(imported[modules]) == set()
