@@ -36,7 +36,7 @@ class Inventory:
     notes: tuple[str, ...] = ()  # what it could not answer
 
 
-def read() -> Report:
+def read() -> Inventory:
     """Ask NVML; without a driver, the report has no GPUs and a note."""
     try:
         import pynvml
@@ -87,7 +87,7 @@ def _report(pynvml):
         level = ask("TopologyCommonAncestor", handles[a], handles[b], missing=missing)
         if level in LEVELS:
             distances[a, b] = distances[b, a] = LEVELS[level]
-    return Report(tuple(gpus), distances, tuple(notes))
+    return Inventory(tuple(gpus), distances, tuple(notes))
 
 
 def _links(pynvml, ask, handle, name):
