@@ -16,8 +16,20 @@ from ddl.words import plural
 __all__ = ["plot_links", "plot_topology"]
 
 WIDTH = 9.0  # inches, of the figure; all lengths below are inches, too
-LINE, LEAF, PAD, GAP = 0.165, 0.44, 0.07, 0.7
+LINE, LEAF, PAD, GAP = 0.165, 0.44, 0.07, 0.7  # a line of text, a device, a margin, between sockets
+INSET = 0.02  # of a core and of a cache in their places; a device has one and a half of it
 FEW_CORES = 8  # so many are drawn one by one, more are counted
+LEAST_COLUMNS, LEAST_COLUMNS_NARROW = 0.9, 1.5  # of a NUMA node without devices; narrow ones hold their text
+WIDEST_COLUMN, WIDEST_COLUMN_ALONE = 9.0, 4.0  # the second where there is one NUMA node
+FONT_SIZES = ((0.78, 8), (0.6, 7), (-math.inf, 6.3))  # points, in columns wider than so many inches
+CACHE_TEXT = 0.9  # a core at least so wide has the size of its L1 caches written out
+MEMORY_TEXT = 0.6  # a device narrower than this breaks its second line
+LONGEST_NAME = 12  # characters of a device's name
+SWITCHES = 0.55  # height of what NVSwitches and their links take up
+CURVES, CURVES_PER_GPU, CURVES_MOST = 0.35, 0.13, 1.4  # height of what NVLinks between GPUs take up
+LEGEND = 0.3
+SHALLOWEST = 0.15  # depth of the shortest NVLink's curve
+EDGE = "#555555"
 FACES = {
     "machine": "#ffffff",
     "socket": "#f4f4f4",
@@ -98,7 +110,7 @@ class _Section:
 
     @property
     def columns(self):
-        return max(sum(box.columns for box in self.boxes), 1.5 if self.narrow else 0.9)
+        return max(sum(box.columns for box in self.boxes), LEAST_COLUMNS_NARROW if self.narrow else LEAST_COLUMNS)
 
     @property
     def levels(self):
@@ -173,33 +185,36 @@ class _Drawing:
 
     def __init__(self, topology, sections):
         self.topology = topology
-        order = [socket.number for socket in topology.sockets]
-        self.sockets = [(number, [s for s in sections if s.numa and s.numa.socket == number]) for number in order]
-        self.sockets = [(number, own) for number, own in self.sockets if own]
-        if lost := [s for s in sections if s.numa is None or s.numa.socket is None]:
-            self.sockets.append((None, lost))
-        self.top = max((s.height for s in sections), default=0)
-        self.tree = max((box.height for s in sections for box in s.boxes), default=0)
         self.switches = topology.of("nvswitch")
-        pairs = self._direct()
-        curves = min(1.4, 0.35 + 0.13 * len(topology.gpus)) if pairs else 0
-        self.links = 0.55 if self.switches else curves
-        self.socket = self.top + self.tree + LINE + 6 * PAD
-        self.height = self.socket + self.links + 3 * LINE + 2 * PAD + (0.3 if pairs else 0)
-        gaps = GAP * (len(self.sockets) - 1)
+        self.sockets = self._by_socket(sections)
+        self.tree = max((box.height for section in sections for box in section.boxes), default=0)
+        above = max((section.height for section in sections), default=0)
+        self.socket = above + self.tree + LINE + 6 * PAD
+        switches = {device.name for device in self.switches}
+        direct = any(not {link.a, link.b} & switches for link in topology.nvlinks)
+        self.links = 0.0
+        if self.switches:
+            self.links = SWITCHES
+        elif direct:
+            self.links = min(CURVES_MOST, CURVES + CURVES_PER_GPU * len(topology.gpus))
+        self.height = self.socket + self.links + 3 * LINE + 2 * PAD + LEGEND * direct
         self.pad = PAD / 2.5 if any(section.narrow for section in sections) else PAD
-        margins = sum(4 * self.pad * len(own) + 2 * PAD for _, own in self.sockets)
-        columns = sum(s.columns for _, own in self.sockets for s in own) or 1
-        self.column = min((WIDTH - 4 * PAD - gaps - margins) / columns, 4.0 if len(sections) == 1 else 9)
-        self.size = 8 if self.column > 0.78 else 7 if self.column > 0.6 else 6.3
-        self.centres = {}
+        self.gaps = GAP * (len(self.sockets) - 1)
+        margins = sum(4 * self.pad * len(nodes) + 2 * PAD for _, nodes in self.sockets)
+        columns = sum(section.columns for _, nodes in self.sockets for section in nodes) or 1
+        widest = WIDEST_COLUMN_ALONE if len(sections) == 1 else WIDEST_COLUMN
+        self.column = min((WIDTH - 4 * PAD - self.gaps - margins) / columns, widest)
+        self.size = next(points for width, points in FONT_SIZES if self.column > width)
+        self.centres = {}  # of the devices, at their lower edges
 
-    def _direct(self):
-        return [
-            (link.a, link.b)
-            for link in self.topology.nvlinks
-            if not {link.a, link.b} & {d.name for d in self.topology.of("nvswitch")}
-        ]
+    def _by_socket(self, sections):
+        """Return (number, NUMA nodes) of each socket that has any; those of no known socket come last, as None."""
+        known = {socket.number: [] for socket in self.topology.sockets}
+        unknown = []
+        for section in sections:
+            socket = section.numa.socket if section.numa else None
+            (unknown if socket is None else known.get(socket, [])).append(section)
+        return [(number, nodes) for number, nodes in (*known.items(), (None, unknown)) if nodes]
 
     def draw(self, panel):
         self.panel = panel
@@ -208,12 +223,11 @@ class _Drawing:
         self.text(2 * PAD, self.height - 2 * PAD, topology.title or topology.name, bold=True, size=10)
         self.text(2 * PAD, self.height - 2 * PAD - 1.2 * LINE, _facts(topology), size=8)
         bottom = self.height - self.socket - 3 * LINE
-        x, edges = 2 * PAD, {}
-        total = sum(self.width(own) for _, own in self.sockets) + GAP * (len(self.sockets) - 1)
-        x += max(0, (WIDTH - 4 * PAD - total) / 2)
-        for number, own in self.sockets:
-            width = self.width(own)
-            self.draw_socket(number, own, x, bottom, width)
+        total = sum(self.width(nodes) for _, nodes in self.sockets) + self.gaps
+        x, edges = max(2 * PAD, (WIDTH - total) / 2), {}
+        for number, nodes in self.sockets:
+            width = self.width(nodes)
+            self.draw_socket(number, nodes, x, bottom, width)
             edges[number] = (x, x + width)
             x += width + GAP
         self.draw_socket_links(edges, bottom + self.socket - 2.5 * LINE)
@@ -258,21 +272,17 @@ class _Drawing:
                     alike.setdefault(cache.cores, []).append(cache)
             for cores, caches in alike.items():
                 columns = [place[core] for core in cores if core in place]
-                text = " + ".join(
-                    f"{amount(c.size_bytes)}{'' if c.kind == 'unified' else ' ' + c.kind}" for c in caches
-                )
-                left = x + min(columns) * each
-                self.box(left + 0.02, y - (row + 1) * bar + 0.02, len(columns) * each - 0.04, bar - 0.04, "cache")
-                self.text(
-                    left + len(columns) * each / 2,
-                    y - (row + 0.5) * bar,
-                    f"L{level}: {text}" if each > 0.9 or level > 1 else f"L{level}",
-                    centre=True,
-                )
+                left, width = x + min(columns) * each, len(columns) * each
+                self.inset_box(left, y - (row + 1) * bar, width, bar, "cache")
+                text = f"L{level}"
+                if each > CACHE_TEXT or level > 1:
+                    sizes = (f"{amount(c.size_bytes)} {c.kind}".removesuffix(" unified") for c in caches)
+                    text += f": {' + '.join(sizes)}"
+                self.text(left + width / 2, y - (row + 0.5) * bar, text, centre=True)
         low = y - (len(section.levels) + 2) * bar
         for core in section.cores:
             left = x + place[core.number] * each
-            self.box(left + 0.02, low + 0.02, each - 0.04, 2 * bar - 0.04, "core")
+            self.inset_box(left, low, each, 2 * bar, "core")
             threads = ", ".join(map(str, core.threads))
             self.text(left + each / 2, low + bar, f"core {core.number}\nthread {threads}", centre=True)
 
@@ -280,29 +290,25 @@ class _Drawing:
         inset = PAD / 2
         self.box(x + inset, y, width - 2 * inset, height, box.kind)
         self.text(x + 1.7 * inset, y + height - 0.2 * PAD, box.label, size=self.size - 0.5)
-        own = max(map(len, box.rows), default=0)
+        columns = max(map(len, box.rows), default=0)
         each = (width - 2 * inset) / max(box.columns, 1)
         for row, devices in enumerate(reversed(box.rows)):
+            left = x + inset + (columns - len(devices)) / 2 * each
             for at, device in enumerate(devices):
-                left = x + inset + (at + (own - len(devices)) / 2) * each
-                self.draw_leaf(device, left + 0.03, y + PAD / 2 + row * (LEAF + PAD), each - 0.06)
-        left = x + inset + own * each
+                self.draw_leaf(device, left + at * each + 0.03, y + PAD / 2 + row * (LEAF + PAD), each - 0.06)
+        left = x + inset + columns * each
         for inner in box.boxes:
             self.draw_box(inner, left, y + PAD / 2, height - LINE - PAD, inner.columns * each)
             left += inner.columns * each
 
     def draw_leaf(self, device, x, y, width):
         self.box(x, y, width, LEAF, device.kind)
-        below = ""
-        if device.kind in ("gpu", "memory") and device.memory_bytes:
-            below = amount(device.memory_bytes)
-        elif device.gbit_per_s:
-            below = f"{device.gbit_per_s:g} Gbit/s"
-        elif device.kind in ("nic", "disk", "memory"):
-            below = "network" if device.kind == "nic" else device.kind
-        if width < 0.6:
+        below = _below(device)
+        if width < MEMORY_TEXT:
             below = below.replace(" ", "\n")
-        name = device.name if len(device.name) < 13 else f"{device.name[:11]}…"
+        name = device.name
+        if len(name) > LONGEST_NAME:
+            name = f"{name[: LONGEST_NAME - 1]}…"
         self.text(x + width / 2, y + LEAF / 2, f"{name}\n{below}".strip(), centre=True)
         self.centres[device.name] = (x + width / 2, y)
 
@@ -310,7 +316,7 @@ class _Drawing:
         neighbours = [edge for edge in self.topology.socket_links if edge.b == edge.a + 1]
         for edge in neighbours:
             left, right = edges[edge.a][1], edges[edge.b][0]
-            self.panel.plot([left, right], [y, y], color="#555555", linewidth=1 + edge.count)
+            self.panel.plot([left, right], [y, y], color=EDGE, linewidth=1 + edge.count)
             text = f"{edge.count} × {edge.kind}" if edge.count > 1 else edge.kind
             if edge.gb_per_s:
                 text += f"\n{edge.gb_per_s:g} GB/s\neach"
@@ -320,11 +326,11 @@ class _Drawing:
         """NVSwitches as one bar that each GPU reaches with so many links."""
         switches = {device.name for device in self.switches}
         links, rates = Counter(), Counter()
-        for one in self.topology.nvlinks:
-            if {one.a, one.b} & switches:
-                gpu = one.a if one.b in switches else one.b
-                links[gpu] += one.count
-                rates[gpu] += one.gb_per_s
+        for nvlink in self.topology.nvlinks:
+            if {nvlink.a, nvlink.b} & switches:
+                gpu = nvlink.a if nvlink.b in switches else nvlink.b
+                links[gpu] += nvlink.count
+                rates[gpu] += nvlink.gb_per_s
         y, high = bottom - self.links, LEAF * 0.7
         self.box(2 * PAD, y, WIDTH - 4 * PAD, high, "nvswitch")
         text = f"{len(self.switches)} × NVSwitch"
@@ -343,44 +349,28 @@ class _Drawing:
     def draw_direct(self, bottom):
         """NVLinks between GPUs as curves below them, wider where there are more."""
         names = {gpu.name for gpu in self.topology.gpus}
-        links = [one for one in self.topology.nvlinks if {one.a, one.b} <= names]
-        counts = sorted({(one.count, one.generation) for one in links}, key=lambda pair: (pair[0], pair[1] or 0))
+        nvlinks = [nvlink for nvlink in self.topology.nvlinks if {nvlink.a, nvlink.b} <= names]
+        if not nvlinks:
+            return
+        kinds = sorted({(nvlink.count, nvlink.generation or 0) for nvlink in nvlinks})
         looks = {
-            pair: {
-                "color": COLOURS[at % len(COLOURS)],
-                "linewidth": 1 + 1.4 * at,
-                "linestyle": "--" if at == 0 and len(counts) > 1 else "-",
-            }
-            for at, pair in enumerate(counts)
+            kind: {"color": COLOURS[at % len(COLOURS)], "linewidth": 1 + 1.4 * at} for at, kind in enumerate(kinds)
         }
-        widest = max((abs(self.centres[one.a][0] - self.centres[one.b][0]) for one in links), default=1)
-        for one in links:
-            (a, y), (b, _) = self.centres[one.a], self.centres[one.b]
-            depth = 0.15 + (self.links + y - bottom - 0.15) * abs(a - b) / widest
-            # A cubic curve reaches three quarters of the way to its inner points.
-            path = Path(
-                [(a, y), (a, y - depth * 4 / 3), (b, y - depth * 4 / 3), (b, y)],
-                [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4],
-            )
-            look = looks[one.count, one.generation]
-            self.panel.add_patch(
-                PathPatch(
-                    path,
-                    facecolor="none",
-                    edgecolor=look["color"],
-                    linewidth=look["linewidth"],
-                    linestyle=look["linestyle"],
-                )
-            )
-        if links:
-            handles = [Line2D([], [], label=_nvlinks(*pair), **look) for pair, look in looks.items()]
-            self.panel.legend(
-                handles=handles,
-                loc="lower center",
-                ncols=len(handles),
-                bbox_to_anchor=(0.5, PAD / self.height),
-                fontsize=8,
-            )
+        if len(kinds) > 1:
+            looks[kinds[0]]["linestyle"] = "--"
+        widest = max(abs(self.centres[nvlink.a][0] - self.centres[nvlink.b][0]) for nvlink in nvlinks)
+        for nvlink in nvlinks:
+            (a, y), (b, _) = self.centres[nvlink.a], self.centres[nvlink.b]
+            depth = SHALLOWEST + (self.links + y - bottom - SHALLOWEST) * abs(a - b) / widest
+            low = y - depth * 4 / 3  # a cubic curve reaches three quarters of the way to its inner points
+            path = Path([(a, y), (a, low), (b, low), (b, y)], [Path.MOVETO, *[Path.CURVE4] * 3])
+            self.panel.add_patch(PathPatch(path, fill=False, **looks[nvlink.count, nvlink.generation or 0]))
+        handles = [Line2D([], [], label=_nvlinks(*kind), **look) for kind, look in looks.items()]
+        place = {"loc": "lower center", "bbox_to_anchor": (0.5, PAD / self.height)}
+        self.panel.legend(handles=handles, ncols=len(handles), fontsize=8, **place)
+
+    def inset_box(self, x, y, width, height, kind):
+        self.box(x + INSET, y + INSET, width - 2 * INSET, height - 2 * INSET, kind)
 
     def box(self, x, y, width, height, kind):
         self.panel.add_patch(
@@ -390,7 +380,7 @@ class _Drawing:
                 height,
                 boxstyle="round,pad=0,rounding_size=0.05",
                 facecolor=FACES[kind],
-                edgecolor="#555555",
+                edgecolor=EDGE,
                 linewidth=0.8,
             )
         )
@@ -407,6 +397,15 @@ class _Drawing:
             va="center" if centre is True else "top",
             linespacing=1.1,
         )
+
+
+def _below(device):
+    """Return the second line of a device: its memory, its speed, or what it is."""
+    if device.kind in ("gpu", "memory") and device.memory_bytes:
+        return amount(device.memory_bytes)
+    if device.gbit_per_s:
+        return f"{device.gbit_per_s:g} Gbit/s"
+    return {"nic": "network", "disk": "disk", "memory": "memory"}.get(device.kind, "")
 
 
 def _nvlinks(count, generation):
@@ -451,19 +450,14 @@ def plot_links() -> Picture:
     rows = sorted(rows, key=lambda row: (groups.index(row["group"]), row["gb_per_s"]))
     picture = Picture(WIDTH, 1.0 + 0.21 * len(rows) + 0.12 * len(groups))
     panel = picture.subplots()
-    places, y = [], 0.0
+    places = []
     for at, row in enumerate(rows):
-        y += 1 if at == 0 or rows[at - 1]["group"] == row["group"] else 1.6
+        group = groups.index(row["group"])
+        y = at + 1 + 0.6 * group  # a group begins a little lower
         places.append(y)
-        panel.barh(
-            y,
-            row["gb_per_s"],
-            height=0.75,
-            color=COLOURS[groups.index(row["group"]) % len(COLOURS)],
-            alpha=0.75,
-            hatch="//" if groups.index(row["group"]) % 2 else "",
-            edgecolor="white",
-        )
+        hatch = "//" if group % 2 else ""
+        look = {"color": COLOURS[group % len(COLOURS)], "alpha": 0.75, "hatch": hatch, "edgecolor": "white"}
+        panel.barh(y, row["gb_per_s"], height=0.75, **look)
         panel.annotate(f" {row['gb_per_s']:,.4g}", (row["gb_per_s"], y), va="center", fontsize=8)
     panel.set_yticks(places, [row["link"] for row in rows], fontsize=8.5)
     panel.set(
@@ -475,10 +469,10 @@ def plot_links() -> Picture:
     panel.grid(axis="y", visible=False)
     panel.xaxis.set_major_formatter("{x:g}")
     for group in groups:
-        own = [place for place, row in zip(places, rows, strict=True) if row["group"] == group]
+        members = [place for place, row in zip(places, rows, strict=True) if row["group"] == group]
         panel.annotate(
             group,
-            (0.995, sum(own) / len(own)),
+            (0.995, sum(members) / len(members)),
             xycoords=("axes fraction", "data"),
             ha="right",
             va="center",
