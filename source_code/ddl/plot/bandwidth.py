@@ -7,7 +7,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 
 from ddl.analysis.bandwidth import algorithm_bandwidth, bus_bandwidth, measured
 from ddl.errors import InputError
-from ddl.plot.picture import COLOURS, LINES, MARKERS, Picture, styled
+from ddl.plot.picture import COLOURS, LINES, MARKERS, Picture, look, styled
 from ddl.words import plural
 
 __all__ = ["plot_bandwidth", "plot_pairs"]
@@ -44,21 +44,21 @@ def plot_bandwidth(runs, operations=None) -> Picture:
     texts = []
     for result, operation, points in curves:
         kind, which = kinds.index(operation), results.index(result)
-        look = {
+        style = {
             "color": COLOURS[(kind if len(results) == 1 else which) % len(COLOURS)],
             "linestyle": LINES[kind % len(LINES)],
             "marker": MARKERS[kind % len(MARKERS)],
         }
         sizes, seconds = _curve(points)
         label = f"{operation}, {_of(result, results)}"
-        _line(times, sizes, seconds, look, label)
+        _line(times, sizes, seconds, style, label)
         texts.append(
             f"{label}: {_time(seconds['median'][0])} for {_size(sizes[0])}, "
             f"{_time(seconds['median'][-1])} for {_size(sizes[-1])}"
         )
         speed = {key: bus_bandwidth(operation, sizes, seconds[key], result["ranks"]) for key in seconds}
         if speed["median"].any():
-            _line(speeds, sizes, speed, look, label)
+            _line(speeds, sizes, speed, style, label)
             best = speed["median"].argmax()
             texts[-1] += f", at best {_rate(speed['median'][best])} with {_size(sizes[best])}"
     _finish(picture, times, speeds, results, 2)
@@ -82,16 +82,12 @@ def plot_pairs(run) -> Picture:
     picture, (times, speeds) = _panels("time, one way", "bandwidth, one way", matrices)
     texts = []
     for index, (path, by_pair) in enumerate(paths.items()):
-        look = {
-            "color": COLOURS[index % len(COLOURS)],
-            "linestyle": LINES[index % len(LINES)],
-            "marker": MARKERS[index % len(MARKERS)],
-        }
+        style = look(index)
         sizes, seconds = _over_pairs(by_pair)
         speed = {key: algorithm_bandwidth(sizes, value) for key, value in seconds.items()}
         label = path.replace("_", " ")
-        _line(times, sizes, seconds, look, label)
-        _line(speeds, sizes, speed, look, label)
+        _line(times, sizes, seconds, style, label)
+        _line(speeds, sizes, speed, style, label)
         best = speed["median"].argmax()
         texts.append(
             f"{label}: {_time(seconds['median'][0])} for {_size(sizes[0])}, at best "
@@ -125,9 +121,9 @@ def _panels(time, speed, matrices=()):
     return picture, panels
 
 
-def _line(panel, sizes, values, look, label):
-    panel.plot(sizes, values["median"], label=label, **look)
-    panel.fill_between(sizes, values["low"], values["high"], color=look["color"], alpha=0.18, linewidth=0)
+def _line(panel, sizes, values, style, label):
+    panel.plot(sizes, values["median"], label=label, **style)
+    panel.fill_between(sizes, values["low"], values["high"], color=style["color"], alpha=0.18, linewidth=0)
 
 
 def _finish(picture, times, speeds, results, columns):

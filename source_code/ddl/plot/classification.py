@@ -6,7 +6,7 @@ import numpy
 
 from ddl.analysis.classification import data_of
 from ddl.errors import InputError
-from ddl.plot.picture import COLOURS, LINES, MARKERS, Picture, styled
+from ddl.plot.picture import GREY, MARKERS, Picture, look, styled
 
 __all__ = ["plot_overfitting", "plot_precision_recall"]
 
@@ -34,26 +34,24 @@ def plot_precision_recall(runs) -> Picture:
     panel = picture.subplots()
     texts = []
     for index, run in enumerate(runs):
-        curve, look = run.result["precision_recall"], index % len(COLOURS)
-        colour = COLOURS[look]
+        curve, colour = run.result["precision_recall"], look(index, "color")
         panel.plot(
             100 * numpy.array(curve["recall"]),
             100 * numpy.array(curve["precision"]),
-            color=colour,
-            linestyle=LINES[look],
+            **look(index, "color", "linestyle"),
             label=run.name,
             drawstyle="steps-pre",
         )
         for point, marker in (("test", MARKERS[0]), ("tuned", MARKERS[-1])):
             figures = run.result[point]
             if figures["precision"] is not None:
-                panel.plot([100 * figures["recall"]], [100 * figures["precision"]], marker, color=colour, markersize=8)
+                panel.plot([100 * figures["recall"]], [100 * figures["precision"]], marker, markersize=8, **colour)
         texts.append(f"{run.name}: {_at(run.result['test'])}; {_at(run.result['tuned'])}")
     guess = [
         100 * (test["true_positives"] + test["false_negatives"]) / _all(test)
         for test in (run.result["test"] for run in runs)
     ]
-    panel.axhline(guess[0], color="#555555", linestyle=":", linewidth=1)
+    panel.axhline(guess[0], color=GREY, linestyle=":", linewidth=1)
     panel.annotate(f"guessing: {guess[0]:.1f} %", (1, guess[0]), va="bottom", fontsize=10)
     panel.set(
         xlabel="recall: share of the insincere ones that were found, %",
@@ -108,18 +106,11 @@ def plot_overfitting(run) -> Picture:
         (panels[1], "accuracy", 100, "accuracy, %"),
     ):
         for index, (prefix, part) in enumerate((("", "training"), ("validation_", "validation"))):
-            panel.plot(
-                rows["epoch"],
-                scale * rows[prefix + name],
-                color=COLOURS[index],
-                linestyle=LINES[index],
-                marker=MARKERS[index],
-                label=part,
-            )
-        panel.axvline(turn["epoch"], color="#555555", linestyle=":", linewidth=1.2)
+            panel.plot(rows["epoch"], scale * rows[prefix + name], **look(index), label=part)
+        panel.axvline(turn["epoch"], color=GREY, linestyle=":", linewidth=1.2)
         panel.set(xlabel="epochs", ylabel=label, xlim=(0, None))
     majority = 100 * run.result["test"]["majority"]
-    panels[1].axhline(majority, color="#555555", linewidth=1, linestyle="-.")
+    panels[1].axhline(majority, color=GREY, linewidth=1, linestyle="-.")
     panels[1].annotate(
         f"majority: {majority:.1f} %", (rows["epoch"].iloc[-1], majority), ha="right", va="bottom", fontsize=10
     )

@@ -8,12 +8,11 @@ from collections.abc import Iterable, Sequence
 
 import numpy
 import pandas
-from matplotlib.ticker import LogLocator, NullFormatter
 
 from ddl.display.chart import short
 from ddl.display.style import data_label
 from ddl.errors import InputError
-from ddl.plot.picture import COLOURS, LINES, MARKERS, Picture, styled
+from ddl.plot.picture import COLOURS, GREY, LINES, Picture, look, round_ticks, styled
 from ddl.words import plural
 
 __all__ = [
@@ -61,11 +60,7 @@ def _look(arms, key):
     """Colour by name, so that a recorded arm is a lighter version of the reader's own."""
     names = list(dict.fromkeys(name for name, _ in arms))
     index = names.index(key[0])
-    return {
-        "color": COLOURS[index % len(COLOURS)],
-        "marker": MARKERS[index % len(MARKERS)],
-        "alpha": RECORDED_ALPHA if key[1] else 1.0,
-    }, LINES[index % len(LINES)]
+    return {**look(index), "alpha": RECORDED_ALPHA if key[1] else 1.0}
 
 
 def _label(key, arm):
@@ -116,11 +111,11 @@ def plot_convergence(runs, x=None) -> Picture:
     for panel, name in zip(panels, axes_names, strict=True):
         column, label = X_AXES[name]
         for key, arm in arms.items():
-            look, line = _look(arms, key)
+            style = _look(arms, key)
             at, mean, low, high = _over_seeds(arm, column)
-            panel.plot(at, mean, linestyle=line, label=_label(key, arm), **look)
+            panel.plot(at, mean, label=_label(key, arm), **style)
             if len(arm) > 1:
-                panel.fill_between(at, low, high, color=look["color"], alpha=0.15, linewidth=0)
+                panel.fill_between(at, low, high, color=style["color"], alpha=0.15, linewidth=0)
         panel.set(xlabel=label, xlim=(0, None))
         panel.xaxis.set_major_formatter(lambda value, _: short(value))
     for panel in picture.axes[:: grid[1]]:
@@ -161,18 +156,10 @@ def plot_arms(runs) -> Picture:
     picture = Picture(8.0, 1.3 + 0.42 * len(arms))
     panel = picture.subplots()
     for row, (key, arm) in enumerate(arms.items()):
-        look, _ = _look(arms, key)
+        style = _look(arms, key) | {"linestyle": ""}
         values = [_final(run) for run in arm]
-        panel.plot(values, [row] * len(values), linestyle="", **look)
-        panel.plot(
-            [numpy.nanmean(values)],
-            [row],
-            marker="|",
-            markersize=18,
-            color=look["color"],
-            alpha=look["alpha"],
-            markeredgewidth=2,
-        )
+        panel.plot(values, [row] * len(values), **style)
+        panel.plot([numpy.nanmean(values)], [row], markersize=18, markeredgewidth=2, **style | {"marker": "|"})
     panel.set_yticks(range(len(arms)), [_label(key, arm) for key, arm in arms.items()])
     panel.set_ylim(len(arms) - 0.5, -0.5)
     every = [run for arm in arms.values() for run in arm]
@@ -217,20 +204,12 @@ def plot_noise_scale(runs, batches: Sequence[int] = ()) -> Picture:
         )
     if not drawn:
         raise InputError("no run here recorded a noise scale: launch one with noise_scale=True")
-    for batch, colour in (dict.fromkeys(batches, "#555555") | marks).items():
+    for batch, colour in (dict.fromkeys(batches, GREY) | marks).items():
         panel.axhline(batch, color=colour, linewidth=1, linestyle=":")
-        panel.annotate(
-            f"global batch {batch:,}",
-            (1, batch),
-            xycoords=("axes fraction", "data"),
-            ha="right",
-            va="bottom",
-            fontsize=10,
-        )
+        place = {"xy": (1, batch), "xycoords": ("axes fraction", "data"), "ha": "right", "va": "bottom"}
+        panel.annotate(f"global batch {batch:,}", fontsize=10, **place)
     panel.set(yscale="log", xlabel="optimizer steps", ylabel="noise scale, samples", xlim=(0, None))
-    panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    panel.yaxis.set_major_formatter("{x:,.0f}")
-    panel.yaxis.set_minor_formatter(NullFormatter())
+    round_ticks(panel.yaxis, "{x:,.0f}")
     panel.set_title(f"data: {_data(drawn)}")
     if len(drawn) > 1:
         panel.legend()
@@ -253,7 +232,7 @@ def plot_schedule(
     panel = picture.subplots()
     texts = []
     for index, (label, (x, y)) in enumerate(schedules.items()):
-        style = {"color": COLOURS[index % len(COLOURS)], "linestyle": LINES[index % len(LINES)]}
+        style = look(index, "color", "linestyle")
         panel.plot(x, y, label=label, **style)
         texts.append(f"{label} starts at {y[0]:.3g}, peaks at {max(y):.3g}, ends at {y[-1]:.3g}")
     panel.set(xlabel=xlabel, ylabel="learning rate", xlim=(0, None), ylim=(0, None))
@@ -280,7 +259,7 @@ def plot_batch_size_tradeoff(noise_scale: float = 1000.0, batches: Sequence[int]
     )
     for index, (panel, (label, curve)) in enumerate(zip(panels, curves, strict=True)):
         panel.plot(batch, curve(batch), color=COLOURS[index])
-        panel.axvline(noise_scale, color="#555555", linestyle=":")
+        panel.axvline(noise_scale, color=GREY, linestyle=":")
         for mark in batches:
             panel.plot([mark], [curve(mark)], "o", color=COLOURS[index], markersize=7)
             panel.annotate(f" {mark:,}", (mark, curve(mark)), va="bottom")

@@ -10,11 +10,10 @@ from collections.abc import Callable, Sequence
 import numpy
 from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import LogLocator, NullFormatter
 
 from ddl.analysis import descent, ring
 from ddl.display.style import is_live
-from ddl.plot.picture import COLOURS, LINES, MARKERS, Picture, styled
+from ddl.plot.picture import COLOURS, GREY, Picture, look, only_ticks, round_ticks, styled
 
 __all__ = [
     "plot_average",
@@ -30,7 +29,6 @@ __all__ = [
 ]
 
 BLUE, ORANGE, GREEN = COLOURS[:3]
-GREY = "#555555"
 WEIGHTS = (-1.0, 3.0)  # the part of the loss curve that is drawn
 
 
@@ -113,9 +111,8 @@ def plot_training(data_sets, lr: float, passes: int = 40, m: float = 0.0) -> Pic
         batches = descent.batches_of(data, 1)
         path = descent.descend(m, lr, batches, passes * len(batches))
         ends, best = path[:: len(batches)], descent.best_weight(data)
-        look = {"color": COLOURS[index % len(COLOURS)]}
-        panel.plot(numpy.arange(len(path)) / len(batches), path, linewidth=0.7, alpha=0.6, **look)
-        panel.plot(ends, linestyle="", marker=MARKERS[index % len(MARKERS)], label=label, **look)
+        panel.plot(numpy.arange(len(path)) / len(batches), path, linewidth=0.7, alpha=0.6, **look(index, "color"))
+        panel.plot(ends, linestyle="", label=label, **look(index, "color", "marker"))
         texts.append(f"{label}: from {m:g} to {ends[-1]:.4g}, best weight {best:.4g}")
         panel.axhline(best, color=GREY, linestyle=":", label=None if index else "the best weight")
     panel.set(
@@ -140,15 +137,7 @@ def plot_average(data, m: float, sizes: Sequence[int]) -> Picture:
     texts = []
     for row, size in enumerate(sizes):
         values = [descent.gradient(m, batch) for batch in descent.batches_of(data, size)]
-        panel.plot(
-            values,
-            [row] * len(values),
-            linestyle="",
-            markersize=7,
-            alpha=0.75,
-            marker=MARKERS[row % len(MARKERS)],
-            color=COLOURS[row % len(COLOURS)],
-        )
+        panel.plot(values, [row] * len(values), linestyle="", markersize=7, alpha=0.75, **look(row, "marker", "color"))
         texts.append(f"batches of {size}: {len(values)} gradients from {min(values):.3g} to {max(values):.3g}")
     panel.axvline(descent.gradient(m, data), color=GREY, linestyle=":")
     panel.axvline(0, color="#bbbbbb", linewidth=1)
@@ -177,14 +166,7 @@ def plot_spread(data, m: float, sizes: Sequence[int], draws: int = 2000) -> Pict
         spread = [descent.batch_gradients(m, data, size, draws, seed=size, replace=replace).std() for size in sizes]
         # A batch of all points has no spread but rounding, and no place on a logarithmic axis.
         some = numpy.array(spread) > 1e-9 * one
-        panel.plot(
-            sizes[some],
-            numpy.array(spread)[some],
-            linestyle=LINES[index],
-            marker=MARKERS[index],
-            color=COLOURS[index],
-            label=label,
-        )
+        panel.plot(sizes[some], numpy.array(spread)[some], **look(index), label=label)
         texts.append(
             f"{label} it falls from {spread[0]:.3g} at batches of {sizes[0]} to "
             f"{spread[-1]:.2g} at batches of {sizes[-1]}"
@@ -196,11 +178,8 @@ def plot_spread(data, m: float, sizes: Sequence[int], draws: int = 2000) -> Pict
         ylabel="standard deviation of the gradient",
         title=f"measured on {draws:,} batches of each size, out of {count} points",
     )
-    panel.set_xticks(sizes, [str(size) for size in sizes])
-    panel.xaxis.set_minor_formatter(NullFormatter())
-    panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    panel.yaxis.set_major_formatter("{x:g}")
-    panel.yaxis.set_minor_formatter(NullFormatter())
+    only_ticks(panel.xaxis, sizes)
+    round_ticks(panel.yaxis)
     panel.legend()
     picture.alt = (
         f"Spread of batch gradients at m = {m:g}: {'; '.join(texts)}. "
@@ -276,18 +255,10 @@ def plot_best_rate(data, weights: Sequence[float], sizes: Sequence[int], draws: 
     texts = []
     for index, m in enumerate(weights):
         scale = descent.noise_scale(m, data)
-        look = {"color": COLOURS[index % len(COLOURS)]}
-        panel.plot(sizes, most / (1 + scale / sizes), linestyle=LINES[index % len(LINES)], **look)
+        panel.plot(sizes, most / (1 + scale / sizes), **look(index, "color", "linestyle"))
         tried = [descent.best_rate(m, data, size, draws, seed=size) for size in sizes]
-        panel.plot(
-            sizes,
-            tried,
-            linestyle="",
-            marker=MARKERS[index % len(MARKERS)],
-            markersize=7,
-            label=f"from m = {m:g}: noise scale {scale:.3g}",
-            **look,
-        )
+        style = {"linestyle": "", "markersize": 7, **look(index, "color", "marker")}
+        panel.plot(sizes, tried, label=f"from m = {m:g}: noise scale {scale:.3g}", **style)
         texts.append(
             f"from m = {m:g}, where the noise scale is {scale:.3g}, it rises from "
             f"{tried[0]:.2g} at batches of {sizes[0]} to {tried[-1]:.2g} at {sizes[-1]}"
@@ -310,10 +281,8 @@ def plot_best_rate(data, weights: Sequence[float], sizes: Sequence[int], draws: 
         ylabel="learning rate of the best step",
         title=f"dots: tried on {draws:,} random batches each; curves: the noise-scale model",
     )
-    panel.set_xticks(sizes, [str(size) for size in sizes])
-    panel.xaxis.set_minor_formatter(NullFormatter())
-    panel.yaxis.set_minor_formatter(NullFormatter())
-    panel.set_yticks([0.001, 0.01, 0.1], ["0.001", "0.01", "0.1"])
+    only_ticks(panel.xaxis, sizes)
+    only_ticks(panel.yaxis, [0.001, 0.01, 0.1])
     panel.legend(loc="lower right")
     picture.alt = (
         f"The learning rate of the best single step. {'; '.join(texts)}. With no noise it would be {most:.2g}."
@@ -415,14 +384,7 @@ def plot_cost(
     for index, (label, (compute_s, size_bytes)) in enumerate(models.items()):
         messages_s = [ring.ring_seconds(size_bytes, n, latency_s, bandwidth_bytes_per_s) for n in ranks]
         speedup = ranks * compute_s / (compute_s + numpy.array(messages_s))
-        panel.plot(
-            ranks,
-            speedup,
-            color=COLOURS[index % len(COLOURS)],
-            linestyle=LINES[index % len(LINES)],
-            marker=MARKERS[index % len(MARKERS)],
-            label=f"{label}: {1000 * compute_s:.3g} ms, {size_bytes:,} bytes",
-        )
+        panel.plot(ranks, speedup, **look(index), label=f"{label}: {1000 * compute_s:.3g} ms, {size_bytes:,} bytes")
         texts.append(f"{label}: {speedup[-1]:.3g} times at {ranks[-1]} ranks")
     panel.axhline(1, color="black", linewidth=1)
     panel.annotate("one worker", (ranks[-1], 1), ha="right", va="bottom")
@@ -434,8 +396,7 @@ def plot_cost(
         title=f"estimated: latency {1e6 * latency_s:,.0f} µs, bandwidth "
         f"{bandwidth_bytes_per_s / 1e9:.2g} GB/s, both measured",
     )
-    panel.set_xticks(ranks, [str(n) for n in ranks])
-    panel.xaxis.set_minor_formatter(NullFormatter())
+    only_ticks(panel.xaxis, ranks)
     panel.yaxis.set_major_formatter("{x:g}")
     picture.legend(loc="outside lower center", ncols=2)
     picture.alt = f"Estimated samples a second relative to one rank. {'; '.join(texts)}."

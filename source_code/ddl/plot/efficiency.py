@@ -5,19 +5,17 @@ from pathlib import Path
 
 import numpy
 from matplotlib.patches import Patch
-from matplotlib.ticker import LogLocator, NullFormatter
 
 from ddl.analysis import timeline
 from ddl.analysis.efficiency import payoff, scaling, step_parts
 from ddl.errors import InputError
-from ddl.plot.picture import COLOURS, LINES, MARKERS, Picture, styled
+from ddl.plot.picture import COLOURS, GREY, Picture, look, round_ticks, styled
 from ddl.training.bench import PARTS
 from ddl.words import plural
 
 __all__ = ["plot_payoff", "plot_scaling", "plot_step_times", "plot_timeline"]
 
 HATCHES = ("", "//", "..", "xx", "\\\\")  # colour is not the only sign
-GREY = "#555555"
 
 
 @styled
@@ -34,24 +32,17 @@ def plot_scaling(strong_runs, weak_runs) -> Picture:
         table = scaling(runs, kind)
         threads = table["threads"].min()
         rows = table[table["threads"] == threads]
-        look = {"color": COLOURS[index], "marker": MARKERS[index], "linestyle": LINES[index]}
+        style = look(index)
         held = "global batch" if kind == "strong" else "batch of each rank"
         batch = rows["global_batch"].iloc[0] // (1 if kind == "strong" else rows["ranks"].iloc[0])
-        speed.plot(rows["ranks"], rows["images_per_s"], label=f"{kind}: {held} {batch:,}", **look)
-        efficient.plot(rows["ranks"], 100 * rows["efficiency"], **look)
+        speed.plot(rows["ranks"], rows["images_per_s"], label=f"{kind}: {held} {batch:,}", **style)
+        efficient.plot(rows["ranks"], 100 * rows["efficiency"], **style)
         one = rows.loc[rows["ranks"] == 1, "images_per_s"]
         if len(one):
             speed.plot(rows["ranks"], rows["ranks"] * one.iloc[0], color=COLOURS[index], linestyle=":", linewidth=1.0)
         other = table[(table["ranks"] == 1) & (table["threads"] > threads)]
-        speed.plot(
-            other["cores"] / threads,
-            other["images_per_s"],
-            linestyle="",
-            marker=MARKERS[index],
-            markerfacecolor="none",
-            color=COLOURS[index],
-            markersize=9,
-        )
+        alone = {"linestyle": "", "markerfacecolor": "none", "markersize": 9}
+        speed.plot(other["cores"] / threads, other["images_per_s"], **look(index, "color", "marker"), **alone)
         texts += [
             f"{kind}, {row['ranks']} × {row['threads']}: "
             f"{row['images_per_s']:,.0f} images/s, efficiency {row['efficiency']:.0%}"
@@ -64,16 +55,7 @@ def plot_scaling(strong_runs, weak_runs) -> Picture:
         ]
         most = max(most, int(rows["ranks"].max()))
     speed.plot([], [], color=GREY, linestyle=":", label="ideal: ranks × one rank")
-    speed.plot(
-        [],
-        [],
-        color=GREY,
-        linestyle="",
-        marker="o",
-        markerfacecolor="none",
-        markersize=9,
-        label="one rank with as many cores",
-    )
+    speed.plot([], [], color=GREY, marker="o", label="one rank with as many cores", **alone)
     efficient.axhline(100, color=GREY, linestyle=":")
     for panel in (speed, efficient):
         panel.set(xlabel="ranks", xticks=range(1, most + 1), ylim=(0, None))
@@ -151,14 +133,7 @@ def plot_payoff(one, many) -> Picture:
         (f"{found.ranks} ranks, predicted", found.predicted_s),
     )
     for index, (label, seconds) in enumerate(lines):
-        steps.plot(
-            sizes,
-            1e3 * numpy.array(seconds),
-            label=label,
-            color=COLOURS[index],
-            linestyle=LINES[index],
-            marker=MARKERS[index],
-        )
+        steps.plot(sizes, 1e3 * numpy.array(seconds), label=label, **look(index))
     for crossing, index, label in (
         (found.measured_crossing_bytes, 1, "crossing, measured"),
         (found.predicted_crossing_bytes, 2, "crossing, predicted"),
@@ -179,17 +154,14 @@ def plot_payoff(one, many) -> Picture:
     messages.plot(
         curve,
         1e3 * (found.alpha_s + found.beta_s_per_byte * curve),
-        color=COLOURS[2],
-        linestyle=LINES[2],
+        **look(2, "color", "linestyle"),
         label="alpha + beta × bytes",
     )
     steps.set(ylabel="time of a step, ms", title="the whole global batch")
     messages.set(ylabel="communication, ms", title="all gradients")
     for panel in (steps, messages):
         panel.set(xscale="log", yscale="log", xlabel="gradient, bytes")
-        panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        panel.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        panel.yaxis.set_minor_formatter(NullFormatter())
+        round_ticks(panel.yaxis)
         panel.legend(fontsize=9)
     beta = "too small to see"
     if found.beta_s_per_byte:

@@ -2,7 +2,7 @@
 
 from ddl.analysis.hierarchy import setting
 from ddl.errors import InputError
-from ddl.plot.picture import COLOURS, LINES, MARKERS, Picture, styled
+from ddl.plot.picture import COLOURS, Picture, look, styled
 from ddl.training.bench import FLAT, VARIANTS
 
 __all__ = ["plot_variants"]
@@ -28,10 +28,10 @@ def plot_variants(runs) -> Picture:
         for number, variant in enumerate(VARIANTS):
             own = [point for point in points if point["variant"] == variant]
             sizes = [point["size_bytes"] for point in own]
-            look = {"color": COLOURS[number], "linestyle": LINES[number], "marker": MARKERS[number], "label": variant}
+            style = {**look(number), "label": variant}
             for panel, key in ((upper, "seconds"), (lower, "faster")):
                 scale = 1e3 if key == "seconds" else 1
-                panel.plot(sizes, [scale * point[key]["median"] for point in own], **look)
+                panel.plot(sizes, [scale * point[key]["median"] for point in own], **style)
                 panel.fill_between(
                     sizes,
                     [scale * point[key]["low"] for point in own],

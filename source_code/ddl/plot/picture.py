@@ -3,12 +3,14 @@
 import base64
 import functools
 import io
+from collections.abc import Sequence
 from html import escape
 
 import matplotlib
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 
-__all__ = ["Picture", "styled"]
+__all__ = ["Picture", "look", "only_ticks", "round_ticks", "styled"]
 
 
 # Okabe and Ito's colour-blind safe palette, without the yellow that is lost on white. Line and marker styles change
@@ -20,6 +22,9 @@ LINES = ("-", "--", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)), "-"
 
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+
+
+GREY = "#555555"  # of what a curve is compared with
 
 
 STYLE = {
@@ -67,3 +72,22 @@ def styled(function):
             return function(*arguments, **options)
 
     return drawn
+
+
+def look(number: int, *keys: str) -> dict:
+    """Return the look of curve `number`: color, linestyle and marker, or those of them that are named."""
+    cycles = {"color": COLOURS, "linestyle": LINES, "marker": MARKERS}
+    return {key: cycles[key][number % len(cycles[key])] for key in keys or cycles}
+
+
+def round_ticks(axis, form: str = "{x:g}") -> None:
+    """Give a logarithmic axis ticks at 1, 2 and 5 times the powers of ten."""
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter(form)
+    axis.set_minor_formatter(NullFormatter())
+
+
+def only_ticks(axis, values: Sequence[float]) -> None:
+    """Give a logarithmic axis ticks at these values, and nowhere else a number."""
+    axis.set_ticks(values, [str(value) for value in values])
+    axis.set_minor_formatter(NullFormatter())

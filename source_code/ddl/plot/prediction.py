@@ -7,11 +7,9 @@ import numpy
 from ddl.analysis.clusters import published
 from ddl.analysis.prediction import Prediction, points
 from ddl.errors import InputError
-from ddl.plot.picture import COLOURS, LINES, MARKERS, Picture, styled
+from ddl.plot.picture import COLOURS, GREY, MARKERS, Picture, look, styled
 
 __all__ = ["plot_fit", "plot_prediction", "plot_published"]
-
-GREY = "#555555"
 
 
 @styled
@@ -53,15 +51,9 @@ def plot_fit(measured, fits) -> Picture:
         drawn = next((key for key in lines if numpy.allclose(key(curve), one(curve), rtol=1e-3)), one)
         lines.setdefault(drawn, []).append(one)
     for index, (one, same) in enumerate(lines.items()):
-        look = {"color": COLOURS[index % len(COLOURS)], "linestyle": LINES[index % len(LINES)]}
-        times.plot(curve, 1e6 * one(curve), label=", ".join(fit.algorithm for fit in same), **look)
-        errors.plot(
-            size_bytes,
-            100 * (one(size_bytes) / seconds - 1),
-            color=look["color"],
-            marker=MARKERS[index % len(MARKERS)],
-            linestyle="",
-        )
+        style = look(index, "color", "linestyle")
+        times.plot(curve, 1e6 * one(curve), label=", ".join(fit.algorithm for fit in same), **style)
+        errors.plot(size_bytes, 100 * (one(size_bytes) / seconds - 1), linestyle="", **look(index, "color", "marker"))
     errors.axhline(0, color=GREY, linewidth=1)
     times.set(xscale="log", yscale="log", ylabel="all-reduce, µs")
     errors.set(xlabel="bytes of each rank", ylabel="error, %")
@@ -88,7 +80,7 @@ def plot_prediction(predictions: Iterable[Prediction], runs=()) -> Picture:
     ranks = [one.ranks for one in predictions]
     picture = Picture(9.0, 4.0)
     steps, efficient = picture.subplots(1, 2)
-    blue = {"color": COLOURS[0], "marker": MARKERS[0]}
+    blue = look(0, "color", "marker")
     for panel, estimate, low, high in (
         (
             steps,
@@ -120,7 +112,7 @@ def plot_prediction(predictions: Iterable[Prediction], runs=()) -> Picture:
     for index, run in enumerate(runs):
         result = run.result
         measured_s = result["global_batch"] / result["images_per_s"]
-        look = {
+        style = {
             "color": COLOURS[1],
             "marker": MARKERS[3],
             "markersize": 8,
@@ -128,9 +120,9 @@ def plot_prediction(predictions: Iterable[Prediction], runs=()) -> Picture:
             "markerfacecolor": "none",
             "label": "measured" if not index else None,
         }
-        steps.plot([result["ranks"]], [1e3 * measured_s], **look)
+        steps.plot([result["ranks"]], [1e3 * measured_s], **style)
         percent = 100 * result["images_per_s"] / result["ranks"] / one_s
-        efficient.plot([result["ranks"]], [percent], **look)
+        efficient.plot([result["ranks"]], [percent], **style)
         texts.append(f"measured on {result['ranks']}: {1e3 * measured_s:.2f} ms, efficiency {percent:.0f} %")
     for panel, label in ((steps, "time of a step, ms"), (efficient, "efficiency, %")):
         panel.set(ylabel=label, xlabel="ranks", ylim=(0, 105 if "%" in label else None))
@@ -169,8 +161,7 @@ def plot_published(compared=None) -> Picture:
         compared["predicted_percent"],
         places,
         linestyle="",
-        marker=MARKERS[0],
-        color=COLOURS[0],
+        **look(0, "marker", "color"),
         markersize=7,
         label="predicted: estimate",
     )

@@ -5,7 +5,7 @@ import numpy
 from ddl.analysis.agreement import differences, kept_weights
 from ddl.display.style import data_label
 from ddl.errors import InputError
-from ddl.plot.picture import COLOURS, LINES, MARKERS, Picture, styled
+from ddl.plot.picture import COLOURS, GREY, Picture, look, styled
 from ddl.words import plural
 
 __all__ = ["plot_agreement", "plot_loss_scaling", "plot_staleness"]
@@ -36,16 +36,9 @@ def plot_agreement(runs) -> Picture:
     panel = picture.subplots()
     for index, run in enumerate(others):
         there = gaps[:, index] > 0
-        panel.plot(
-            numpy.array(steps)[there],
-            gaps[there, index],
-            label=run.name,
-            linestyle=LINES[index % len(LINES)],
-            marker=MARKERS[index % len(MARKERS)],
-            color=COLOURS[index % len(COLOURS)],
-        )
+        panel.plot(numpy.array(steps)[there], gaps[there, index], label=run.name, **look(index))
     precision = numpy.finfo(numpy.float32).eps
-    panel.axhline(precision, color="#555555", linestyle=":")
+    panel.axhline(precision, color=GREY, linestyle=":")
     panel.annotate("one unit of float32's last place", (steps[-1], precision), ha="right", va="top")
     panel.set(
         xscale="log",
@@ -139,7 +132,7 @@ def plot_loss_scaling(run) -> Picture:
             va="center",
             fontsize=10,
         )
-    panel.axvline(ROUNDING, color="#555555", linestyle=":")
+    panel.axvline(ROUNDING, color=GREY, linestyle=":")
     panel.annotate(" rounding is to the left", (ROUNDING, -0.45), va="bottom", fontsize=10)
     panel.set_yticks(range(len(cases)), [case["name"] for case in cases])
     panel.set(
