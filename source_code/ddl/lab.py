@@ -1,4 +1,4 @@
-"""JupyterLab on the course, whose kernels leave Horovod's ports alone."""
+"""JupyterLab for the course, whose kernels leave Horovod's ports alone."""
 
 import os
 import socket
@@ -11,7 +11,7 @@ from jupyter_core.paths import jupyter_runtime_dir
 __all__ = ["open_lab"]
 
 START = "Start_Here.ipynb"
-# A kernel's connection file and the number of its last channel.
+# A kernel's connection file plus the number of its last channel.
 SOCKET_NAME = f"kernel-{'0' * 36}-ipc-5"
 
 
@@ -43,7 +43,7 @@ def open_lab(arguments: Sequence[str] = ()):
 
 
 def _takes_sockets(folder):
-    """Whether sockets can be made there: a path may be too long, a file system without them."""
+    """Whether sockets can be made in a folder: its path may be too long, or its file system lack them."""
     path = os.path.join(folder, f"{SOCKET_NAME}{os.getpid()}")
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What this machine and its site have for the course, and what to do about what is missing."""
+"""Check what the course needs on this machine and its site, and advise on what is missing."""
 
 import os
 import shutil
@@ -12,19 +12,10 @@ __all__ = ["doctor"]
 
 
 def doctor(site=None, submit: bool = False) -> Report:
-    """Look at this site and this machine: what the course needs, and what is missing.
+    """Check this site and this machine for what the course needs.
 
-    Parameters
-    ----------
-    site : Site or str, optional
-        The site, or the path of its file; by default ``Site.here()`` finds it.
-    submit
-        Also launch a run of two ranks through the site, which shows what no question can.
-
-    Returns
-    -------
-    Report
-        Its ``ok`` says whether all that is needed is here.
+    `site` is a site or the path of its file; by default ``Site.here()`` finds it. `submit` also launches a run of two
+    ranks through the site.
     """
     from ddl.diagnose.site import checks, two_ranks
     from ddl.launcher.site import Site, SiteError
@@ -44,7 +35,7 @@ def doctor(site=None, submit: bool = False) -> Report:
 
 
 def _machine(site):
-    """Look at this machine; what only ranks need is not asked of it where they run elsewhere."""
+    """Check this machine, without what only ranks need if they run elsewhere."""
     devices = [] if site.scheduler == "slurm" else [_cores(), _memory(), _gpus(), _slurm(), _hosts(site)]
     software = [_software(), _horovod(site.controller)]
     if site.container != "none" and not site.inside:

@@ -1,4 +1,4 @@
-"""What was looked for, what was found, and what to do about it: a list to read."""
+"""A report of checks: what was found, and what to do about it."""
 
 from dataclasses import dataclass
 from html import escape
@@ -12,13 +12,12 @@ SIGNS = {"OK": "✓", "missing": "✗", "optional": "–"}
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked for."""
+    """The result of one check."""
 
     name: str
-    # {"OK", "missing", "optional"}: Optional things are not here, and nothing in the course breaks without them
-    state: str
+    state: str  # "OK", "missing", or "optional": not found, but the course works without it
     detail: str  # what was found
-    advice: str = ""  # what to do; empty where nothing needs doing
+    advice: str = ""  # what to do, if anything
 
     def __post_init__(self):
         if self.state not in SIGNS:
@@ -33,7 +32,7 @@ class Report:
 
     @property
     def ok(self):
-        """Whether nothing that the course needs is missing."""
+        """Whether everything that the course needs is there."""
         return all(check.state != "missing" for check in self.checks)
 
     def _conclusion(self):

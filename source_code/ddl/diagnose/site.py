@@ -1,7 +1,7 @@
-"""Whether a site is what its file says, according to Slurm, the container and the file systems.
+"""Check a site file against Slurm, the container and the file systems.
 
-Programs are asked for output that programs read (``sinfo -h -o``, ``scontrol -o``, ``sacctmgr -P``), and their refusals
-are passed on in their own words.
+Commands are asked for machine-readable output (``sinfo -h -o``, ``scontrol -o``, ``sacctmgr -P``); their error messages
+are passed on unchanged.
 """
 
 import getpass
@@ -30,40 +30,15 @@ COMMANDS = ("srun", "sbatch", "squeue", "scancel", "scontrol", "sinfo")
 PATIENCE_S = 30
 HELLO_S = 300  # a cold file system takes minutes to import TensorFlow from
 # Node states (`man sinfo`) in which a job can start, now or when others end.
-USABLE = (
-    "allocated",
-    "completing",
-    "idle",
-    "mixed",
-    "planned",
-    "powered_down",
-    "powering_down",
-    "powering_up",
-    "reserved",
-)
+USABLE = "allocated completing idle mixed planned powered_down powering_down powering_up reserved".split()
+# Types of file systems that several machines can share.
 SHARED = (
-    "9p",
-    "afs",
-    "beegfs",
-    "ceph",
-    "cifs",
-    "cvmfs2",
-    "glusterfs",
-    "gpfs",
-    "lustre",
-    "nfs",
-    "nfs4",
-    "orangefs",
-    "panfs",
-    "pvfs2",
-    "smb3",
-    "virtiofs",
-    "wekafs",
+    "9p afs beegfs ceph cifs cvmfs2 glusterfs gpfs lustre nfs nfs4 orangefs panfs pvfs2 smb3 virtiofs wekafs".split()
 )
 
 
 def checks(site: Site) -> list[Check]:
-    """Check what can be checked without running anything."""
+    """Check what can be checked without launching a run."""
     found = [_origin(site), _place(site)]
     if site.modules:
         found.append(_modules(site))
@@ -82,10 +57,7 @@ def checks(site: Site) -> list[Check]:
 
 
 def two_ranks(site: Site) -> Check:
-    """Launch `hello.py` on two ranks of the site, on two nodes where it has them.
-
-    The check says where they ran and how long it took, or why they didn't.
-    """
+    """Launch `hello.py` on two ranks, if possible on two nodes; say where and how fast they ran, or why not."""
     from ddl.launcher.run import launch
 
     name = "two ranks"
@@ -199,7 +171,7 @@ def _commands():
 
 @dataclass(frozen=True)
 class _Node:
-    """One line of ``sinfo -N``: a node in a partition."""
+    """A node in a partition: one line of ``sinfo -N``."""
 
     name: str
     partition: str
@@ -210,7 +182,7 @@ class _Node:
     time_limit: str
 
     def fits(self, site):
-        """Whether it has what the site says that every node has."""
+        """Whether it has the cores and GPUs that the site states."""
         gpus = sum(
             int(count)
             for kind, count in re.findall(r"(?:^|,)gpu(?::([^:,(]+))?:(\d+)", self.gres)
@@ -220,7 +192,7 @@ class _Node:
 
     @property
     def usable(self):
-        """Whether jobs can start on it; a state that ends in * is that of a silent node."""
+        """Whether jobs can start on it; a node whose state ends in * does not respond."""
         return self.state.rstrip("~#!%$@^+-") in USABLE
 
     @property
@@ -319,7 +291,7 @@ def _reservation(site):
 
 
 def _reserved(site):
-    """What Slurm says of the reservation, as a dictionary; its refusal where it knows none."""
+    """Slurm's facts on the reservation as a dictionary, or its error message."""
     answer = _ask("scontrol", "-o", "show", "reservation", site.reservation)
     if answer.refused:
         return answer.words
@@ -327,7 +299,7 @@ def _reserved(site):
 
 
 def _request(site):
-    """Ask Slurm whether it would take the largest job, with all the options of a real one."""
+    """Ask Slurm whether it would accept the largest job, with all the options of a real one."""
     name = "Slurm's answer"
     if site.reservation:
         reserved = _reserved(site)
@@ -395,7 +367,7 @@ def _image(site):
 
 
 def _folders(site):
-    """Say whether the nodes see what runs need, as far as the kinds of file systems tell."""
+    """Check by the types of file systems whether the nodes can see what runs need."""
     paths = {"course": COURSE, "runs": runs_dir(), "data": data_dir()}
     if site.container == "none":
         paths["interpreter"] = Path(site.python or sys.executable)
@@ -417,7 +389,7 @@ def _folders(site):
 
 
 def _file_system(path):
-    """The kind of file system that `path` is on, or will be once it is there."""
+    """The type of file system that holds `path`, even if `path` does not exist yet."""
     import psutil
 
     mounts = {part.mountpoint: part.fstype for part in psutil.disk_partitions(all=True)}
@@ -430,7 +402,7 @@ def _file_system(path):
 
 @dataclass(frozen=True)
 class _Answer:
-    """A program's answer: whether it refused, its output, and its words for people."""
+    """A command's answer: whether it failed, its output, and its message for people."""
 
     refused: bool
     text: str

@@ -1,6 +1,6 @@
-"""Why a run failed, found in the files of its folder: the first cause, then the rest.
+"""Find out from a run's folder why it failed: the first cause, then the rest.
 
-`RULES` are asked in turn, each with all the `Evidence`; the first that knows an answer gives it.
+Each of `RULES` looks at all the `Evidence`; the first that finds an explanation gives it.
 """
 
 import re
@@ -17,7 +17,7 @@ from ddl.records.log import last_lines
 
 __all__ = ["SLURM_ENDS", "Failure", "failure_of"]
 
-# What ranks raise that merely notice that another one is gone: Horovod's, then tf.distribute's.
+# Errors of ranks that only noticed the loss of another rank: Horovod's, then tf.distribute's.
 SECONDARY = (
     "HorovodInternalError",
     "Horovod has been shut down",
@@ -28,7 +28,7 @@ SECONDARY = (
     "The error could be from a previous operation",
 )
 
-# Slurm's words for ends that are nobody's fault in the script, and what to try.
+# Slurm's job states that are not the script's fault: what they mean, and what to try.
 SLURM_ENDS = {
     "OUT_OF_MEMORY": (
         "it needed more memory than it had asked for",
@@ -51,12 +51,12 @@ SLURM_ENDS = {
     ),
 }
 
-# What the system says of a disk without room, whoever passes it on.
+# The system's messages for a full disk, whoever passes them on.
 NO_ROOM = ("No space left on device", "Disk quota exceeded")
 MORE_ROOM = "Free some space there. DDL_RUNS_DIR puts runs, DDL_DATA_DIR data sets, on another disk."
 
 LESS_MEMORY = "Try a smaller batch, fewer workers, or more backward passes per step."
-# What to try, by the type of exception; some say it in their own words.
+# What to try, by type of exception; empty where the message says it.
 ADVICE = {
     "SystemExit": "",
     "StorageError": MORE_ROOM,
@@ -95,8 +95,7 @@ LEFT_ADVICE = (
 class Failure:
     """Why a run failed, in the order in which a reader needs it.
 
-    `output` holds the last lines that the rank wrote before, and `status` what it left to the shell: its exit status,
-    or 128 and the number of a signal.
+    `output` holds the last lines that the rank printed, `status` its exit status, or 128 plus a signal's number.
     """
 
     sentence: str
@@ -113,7 +112,7 @@ class Failure:
 
     @property
     def last_words(self) -> tuple[str, ...]:
-        """What the sentence leaves to be said in short: an exception's line, or the rank's last ones."""
+        """What to add to the sentence: the exception's last line, or the rank's last lines."""
         if self.message and self.traceback:
             return tuple(self.traceback.rstrip().splitlines()[-1:])
         return self.output
@@ -121,7 +120,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Ending:
-    """How one rank ended: what it wrote down itself, what its launcher saw, or both."""
+    """How one rank ended, from its own record, its launcher's, or both."""
 
     rank: int
     time: float
@@ -129,7 +128,7 @@ class Ending:
     started: float | None
     code: int | None = None
     error: dict = field(default_factory=dict)
-    words: tuple[str, ...] = ()  # the last lines that it wrote
+    words: tuple[str, ...] = ()  # the last lines that it printed
 
     @property
     def bad(self) -> bool:
@@ -147,7 +146,7 @@ class Ending:
 
     @property
     def secondary(self) -> bool:
-        """Whether it merely noticed that another rank was gone."""
+        """Whether it only noticed that another rank was gone."""
         if self.error:
             return _is_secondary(self.error)
         return self.signal == "SIGABRT" and any(sign in " ".join(self.words) for sign in SECONDARY)
@@ -155,14 +154,14 @@ class Ending:
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that is known about how a run ended."""
+    """Everything known about how a run ended."""
 
     folder: RunFolder
-    job: dict  # what was asked for
-    launcher: list[dict]  # launcher, events: what the launching side and the script wrote down
-    events: list[dict]
-    state: str  # the run's state
-    end: dict  # the event that ended it; empty while it goes on
+    job: dict
+    launcher: list[dict]  # the launcher's events
+    events: list[dict]  # the script's events
+    state: str
+    end: dict  # the event that ended the run; empty while it is active
 
     @property
     def world(self) -> int:
@@ -170,40 +169,44 @@ class Evidence:
 
     @cached_property
     def logs(self) -> tuple[Path, ...]:
-        """Paths of all logs that there are."""
+        """Paths of all existing logs."""
         logs = tuple(path for rank in range(self.world) if (path := self.folder.log(rank)).exists())
         return logs + (self.folder.launcher_log,) * self.folder.launcher_log.exists()
 
     @cached_property
     def exits(self) -> dict[int, tuple[int, float]]:
-        """Status of each rank that ended by itself, and when: (code, time) by rank."""
+        """(exit status, time) by rank, for ranks that ended by themselves."""
         return {
             event["rank"]: (event["code"], event["time"])
             for event in self.launcher
             if event["event"] == "rank_exit" and not event.get("reason")
         }
 
+    @property
+    def raised(self) -> Ending | None:
+        """The first rank that raised an error of its own."""
+        return next((ending for ending in self.endings if ending.error and not ending.secondary), None)
+
     @cached_property
     def endings(self) -> list[Ending]:
-        """The ranks that have ended, the first one first."""
+        """The ranks that have ended, in order."""
         found = []
         for rank in range(self.world):
             error = read_json(self.folder.error(rank), ERROR) or {}
             if not error and rank not in self.exits:
                 continue
             code, time = self.exits.get(rank, (0, 0.0))
-            there = read_json(self.folder.rank(rank)) or {}
+            info = read_json(self.folder.rank(rank)) or {}
             if error:
                 code, time = error.get("status", 1), error["time"]
-            elif "ended" in there and code - 128 in (signal.SIGTERM, signal.SIGKILL):
-                code, time = 0, there["ended"]  # its script had: it was not yet gone
-            found.append(
-                Ending(rank, time, there.get("host", ""), there.get("started"), code, error, self._words(rank, error))
-            )
+            elif "ended" in info and code - 128 in (signal.SIGTERM, signal.SIGKILL):
+                code, time = 0, info["ended"]  # its script had ended before it was killed
+            words = self._words(rank, error)
+            found.append(Ending(rank, time, info.get("host", ""), info.get("started"), code, error, words))
         return sorted(found, key=lambda ending: ending.time)
 
     def _words(self, rank: int, error: dict) -> tuple[str, ...]:
-        """The last lines that a rank wrote, without the traceback that its error holds."""
+        """The last lines that a rank printed, before the traceback that its error holds."""
         if error and "log_bytes" not in error:
             return ()
         before = error["log_bytes"] if error else None
@@ -225,7 +228,7 @@ class Evidence:
         return f"{at - (past[-1]['time'] if past else began):.1f} s into epoch {epoch}"
 
     def others(self, first: Ending) -> str:
-        """Say what became of the ranks besides `first`, those that fared alike together."""
+        """Say what became of the ranks other than `first`, grouped by fate."""
         if self.world == 1:
             return ""
         became = {ending.rank: _became(ending) for ending in self.endings if ending.time}
@@ -238,7 +241,7 @@ class Evidence:
         return "; ".join(f"{_ranks(ranks)} {_were(fate, ranks)}" for fate, ranks in fates.items())
 
     def stacks(self, ranks: Iterable[int]) -> str:
-        """Say where ranks were, as far as they have left that."""
+        """The stacks of those ranks that left one."""
         return "\n".join(
             f"rank {rank} was here (innermost call first):\n{stack}"
             for rank in ranks
@@ -253,16 +256,15 @@ ENDED = "was ended"
 def failure_of(
     folder: RunFolder, job: dict, launcher: list[dict], events: list[dict], state: str, end: dict
 ) -> Failure | None:
-    """Find the first cause of a run's failure; the parameters are those of `Evidence`.
+    """Find the first cause of a run's failure; for the parameters see `Evidence`.
 
     None unless the run has failed or is lost, or one of its ranks has failed already.
     """
     if state in ("done", "stopped"):
         return None
     evidence = Evidence(folder, job, launcher, events, state, end)
-    if state not in ("failed", "lost"):  # a rank's error is shown while the others still run
-        first = next((one for one in evidence.endings if one.error and not one.secondary), None)
-        return _raised(evidence, first) if first else None
+    if state not in ("failed", "lost"):  # show a rank's error while the others still run
+        return _raised(evidence, evidence.raised) if evidence.raised else None
     return next(filter(None, (rule(evidence) for rule in RULES)))
 
 
@@ -285,11 +287,10 @@ def _ended_by_slurm(e: Evidence) -> Failure | None:
         return None
     why, advice = SLURM_ENDS[e.end["slurm"]]
     where = f" on {e.end['nodes']}" if e.end.get("nodes") else ""
-    first = next((ending for ending in e.endings if ending.error and not ending.secondary), None)
     return Failure(
         f"Slurm ended job {e.end['job']}{where}: {why} ({e.end['slurm']})",
         type=e.end["slurm"],
-        traceback=first.error["traceback"] if first else "",
+        traceback=e.raised.error["traceback"] if e.raised else "",
         others="; ".join(f"rank {rank} ended with status {code}" for rank, (code, _) in e.exits.items() if code),
         advice=advice,
         logs=e.logs,
@@ -303,23 +304,25 @@ def _timed_out(e: Evidence) -> Failure | None:
     gone = [rank for rank in missing if e.exits.get(rank, (1, 0))[0] == 0]
     timeout_s = e.end.get("timeout_s") or e.job.get("timeout_s")
     limit = f" of {timeout_s:g} s" if timeout_s else ""
-    waited = f": the others were waiting for {_ranks(missing)}" if missing else ""
+    waited = others = ""
+    advice = "Give it more time with timeout_s, or look where the ranks were."
+    if missing:
+        waited = f": the others were waiting for {_ranks(missing)}"
+        others = (
+            f"{_ranks(missing)} never joined a collective operation (or hvd.init()) that the other ranks had reached"
+        )
+        advice = "Every rank must call the same collective operations in the same order."
     if gone:
         waited += f"; {_ranks(gone)} had ended before, with status 0"
+        advice = LEFT_ADVICE
     return Failure(
         f"the run was ended at its time limit{limit}{waited}",
         output=tuple(last_lines(e.folder.log(gone[0]))) if gone else (),
         rank=(gone or missing)[0] if missing else None,
         type="timeout",
         traceback=e.stacks(missing or range(e.world)) or (e.stacks(range(e.world)) if gone else ""),
-        others=""
-        if not missing
-        else f"{_ranks(missing)} never joined a collective operation (or hvd.init()) that the other ranks had reached",
-        advice=LEFT_ADVICE
-        if gone
-        else "Every rank must call the same collective operations in the same order."
-        if missing
-        else "Give it more time with timeout_s, or look where the ranks were.",
+        others=others,
+        advice=advice,
         logs=e.logs,
     )
 
@@ -354,7 +357,7 @@ def _launcher_killed(e: Evidence) -> Failure | None:
 
 
 def _left_early(e: Evidence) -> Failure | None:
-    """One rank ends as if all were done, and the others fail because it is gone."""
+    """One rank ends normally too soon, and the others fail because it is gone."""
     bad = [ending for ending in e.endings if ending.bad]
     left = next((ending for ending in e.endings if not ending.bad), None)
     if not left or not bad or not all(ending.secondary for ending in bad):
@@ -376,7 +379,7 @@ def _left_early(e: Evidence) -> Failure | None:
 
 
 def _first_rank(e: Evidence) -> Failure | None:
-    """The first rank that failed of its own accord; if all only noticed something, the first."""
+    """The first rank that failed by itself, or the first that failed at all."""
     bad = [ending for ending in e.endings if ending.bad]
     first = next((ending for ending in bad if not ending.secondary), bad[0] if bad else None)
     if first is None:
@@ -437,13 +440,11 @@ def _raised(e: Evidence, first: Ending) -> Failure:
     found_full = any(sign in error["message"] for sign in NO_ROOM)
     status = error.get("status", 1)
     if error["type"] == "SystemExit":
-        # sys.exit("message") speaks for itself; of a bare status the rank's last lines say more.
+        # sys.exit("message") explains itself; for a bare status the rank's last lines do.
         did = "gave up" if error["traceback"] else f"exited with status {status}"
     else:
         did = "found its disk full" if found_full else f"raised {error['type']}"
-    advice = ADVICE.get(error["type"], ANY_ADVICE)
-    if first.secondary:
-        advice = SECONDARY_ADVICE
+    advice = SECONDARY_ADVICE if first.secondary else ADVICE.get(error["type"], ANY_ADVICE)
     return Failure(
         f"{e.who(first.rank)} on {error['host']} {did} {e.when(first)}"
         f"{': ' * found_full}{error['message'] * found_full}",
@@ -465,10 +466,10 @@ def _killed(e: Evidence, first: Ending) -> Failure:
     advice = SIGNAL_ADVICE.get(name, "")
     if not e.events and first.secondary and not role_of(e.job, first.rank):
         advice = LOST_ADVICE
-    said = next((f": {_what(line)}" for line in reversed(words) if "what():" in line), "")
+    message = next((f": {_what(line)}" for line in reversed(words) if "what():" in line), "")
     elsewhere = (rank for rank in range(e.world) if rank != first.rank)
     return Failure(
-        f"{e.who(first.rank)} on {first.host or 'its host'} was killed by {name} {e.when(first)}{said}",
+        f"{e.who(first.rank)} on {first.host or 'its host'} was killed by {name} {e.when(first)}{message}",
         output=words,
         status=first.code,
         rank=first.rank,
@@ -497,7 +498,7 @@ def _exited(e: Evidence, first: Ending) -> Failure:
 
 
 def _full(e: Evidence) -> str:
-    """What to add to a sentence where the run's disk is full."""
+    """What to add to a sentence if the run's disk is full."""
     return f"; the disk that holds {e.folder.path} is full" if is_full(e.folder.path) else ""
 
 
@@ -508,7 +509,7 @@ def _became(ending: Ending) -> str:
         return f"raised {ending.error['type']}"
     if ending.error or not ending.signal:
         return f"ended with status {ending.code}"
-    # Of its own accord, or because the others were ended: these two are how that is done.
+    # The launcher ends ranks by these two signals.
     return ENDED if ending.signal in ("SIGTERM", "SIGKILL") else f"was killed by {ending.signal}"
 
 
@@ -527,5 +528,5 @@ def _is_secondary(error: dict) -> bool:
 
 
 def _what(line: str) -> str:
-    """What C++ says of its uncaught exception, without the place in the source."""
+    """The message of an uncaught C++ exception, without the place in the source."""
     return re.sub(r"^\s*what\(\):\s*(\[\S+:\d+\] )?", "", line).strip()

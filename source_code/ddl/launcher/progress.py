@@ -1,4 +1,4 @@
-"""Where a run stands, computed from the files in its folder and from nothing else."""
+"""The progress of a run, computed only from the files in its folder."""
 
 import time
 from collections.abc import Iterable
@@ -15,11 +15,13 @@ __all__ = ["JOB", "Progress", "RankInfo", "end_of", "events_of", "launcher_event
 
 GONE_S = 5.0  # ranks that end together do so within a second or two
 OVER = ("done", "failed", "stopped", "lost", "damaged")
-# What these files must hold to be of any use.
+# Required keys of these files.
 JOB = {"id": str, "created": (int, float), "workers": int}
 RANK = {"rank": int, "host": str, "pid": int, "started": (int, float)}
 EXIT = {"rank": int, "code": int, "time": (int, float)}
 EVENT = {"event": str, "time": (int, float)}
+# Fields of `Progress` that step and evaluation events carry.
+MEASURES = ("step", "epoch", "images_per_s", "loss", "accuracy", "test_loss", "test_accuracy", "learning_rate")
 
 
 @dataclass(frozen=True)
@@ -35,11 +37,11 @@ class RankInfo:
 
 @dataclass(frozen=True)
 class Progress:
-    """A snapshot of a run: all that a view draws.
+    """A snapshot of a run: everything that a view shows.
 
-    Times are in seconds, `samples` and `steps` count from the start of training; `history` holds the evaluation events
-    and `losses` pairs of (samples, loss). `waiting` says what a queued run waits for, in the scheduler's words;
-    `stopped_by` who cancelled it, where accounting knows.
+    Times are in seconds; `step` and `steps` count from the start of training; `history` holds the evaluation events and
+    `losses` pairs of (samples, loss). `waiting` says, in the scheduler's words, what a queued run waits for;
+    `stopped_by` who cancelled it, if accounting knows.
     """
 
     id: str
@@ -73,12 +75,12 @@ class Progress:
 
     @property
     def over(self) -> bool:
-        """Whether the run has ended, one way or another."""
+        """Whether the run has ended in any way."""
         return self.state in OVER
 
 
 def events_of(folder: RunFolder) -> JsonLines:
-    """What reads the script's events, from a `RunFolder`."""
+    """Return a reader of the script's events."""
     return JsonLines(folder.events, EVENT)
 
 
@@ -93,21 +95,20 @@ def progress_of(
 ) -> Progress:
     """Read a run folder.
 
-    A file that is damaged makes the run "damaged", and says which one and how; while its processes are there, it is a
-    note of a run that goes on.
+    A damaged file makes the run "damaged" and the failure names it; while the run's processes are alive, it is a note.
 
     Parameters
     ----------
     alive
-        Whether processes of the run are still there; without any, a run whose end was never written down is "lost".
+        Whether processes of the run are alive; without any, a run whose end was never recorded is "lost".
     now
         Seconds since the epoch.
     waiting
-        What the run waits for in a queue; empty when it does not wait.
+        What the run waits for in a queue; empty if it does not wait.
     events
-        `events_of` the folder, where it is looked at again and again.
+        `events_of` the folder, to read only what is new.
     told
-        Events of the launching side that it could not write down.
+        Events that the launcher could not record.
     """
     paths = RunFolder(Path(folder))
     now = time.time() if now is None else now
@@ -140,24 +141,20 @@ def _read(folder: RunFolder, alive: bool, now: float, waiting: str, script: Json
     world = processes_of(job)
     launcher = [*launcher_events(folder, world, alive), *told]
     events = one_record(script.look())
-    ranks = (
-        ()
-        if waiting
-        else tuple(
-            RankInfo(there["rank"], there["host"], there["pid"], there["started"], role_of(job, there["rank"]))
-            for there in (read_json(folder.rank(rank), RANK) for rank in range(world))
-            if there
-        )
+    ranks = tuple(
+        RankInfo(info["rank"], info["host"], info["pid"], info["started"], role_of(job, info["rank"]))
+        for info in (read_json(folder.rank(rank), RANK) for rank in range(0 if waiting else world))
+        if info
     )
     end = end_of(launcher)
     if end and end["state"] == "done" and folder.requeue.exists():
-        end = {**end, "state": "stopped"}  # it made way, with a checkpoint to go on from
+        end = {**end, "state": "stopped"}  # it made way, with a checkpoint to resume from
     if alive and job.get("detached"):
-        end = None  # a batch job goes on after that: it is queued again
+        end = None  # the batch job is queued again
     state = "queued" if waiting else _state(end, launcher, events, ranks, job, alive)
     created = job["created"]
-    last_sign = max([created, *(event["time"] for event in (*launcher, *events))])
-    until = end["time"] if end else (last_sign if state == "lost" else now)
+    latest = max([created, *(event["time"] for event in (*launcher, *events))])
+    until = end["time"] if end else (latest if state == "lost" else now)
     facts = _training(events, start_of(folder))
     if script.damaged:
         facts["notes"] += (f"{script.damaged} lines of {script.path} are damaged and left out",)
@@ -182,7 +179,7 @@ def _read(folder: RunFolder, alive: bool, now: float, waiting: str, script: Json
 
 
 def _gone(launcher: list[dict], now: float) -> tuple[str, ...]:
-    """Name ranks that ended a while ago as if all were done: the others may wait for them."""
+    """Notes on ranks that ended normally a while ago, which the others may wait for."""
     began = max((event["time"] for event in launcher if event["event"] == "launched"), default=0.0)
     return tuple(
         f"rank {event['rank']} has ended with status 0, and others are still there"
@@ -192,60 +189,56 @@ def _gone(launcher: list[dict], now: float) -> tuple[str, ...]:
 
 
 def launcher_events(folder: RunFolder, world: int, alive: bool) -> list[dict]:
-    """What the launching side wrote down: the launcher, and on several nodes each rank's task.
+    """The events of the launcher and, on several nodes, of each rank's task.
 
-    `world` is the number of ranks, `alive` whether tasks may still be there to write.
+    `world` is the number of ranks, `alive` whether tasks may still write.
     """
     events = read_json_lines(folder.launcher, EVENT)
-    exits = [said for rank in range(world) if (said := read_json(folder.exit(rank), EXIT))]
+    exits = [record for rank in range(world) if (record := read_json(folder.exit(rank), EXIT))]
     if exits:
-        events = sorted([*events, *({"event": "rank_exit", **said} for said in exits)], key=lambda event: event["time"])
-        # Where one ended badly the others may have been killed before they could say anything.
-        told = len(exits) == world or (not alive and any(said["code"] for said in exits))
-        if told and not end_of(events):
+        events += [{"event": "rank_exit", **record} for record in exits]
+        events.sort(key=lambda event: event["time"])
+        # After a failure, the other tasks may have been killed before they could write.
+        complete = len(exits) == world or (not alive and any(record["code"] for record in exits))
+        if complete and not end_of(events):
             events.append({"event": "ended", "time": events[-1]["time"], **_end_by_tasks(exits)})
     return events
 
 
 def _end_by_tasks(exits: list[dict]) -> dict:
-    """How a run ended whose ranks were looked after one by one."""
-    reasons = {said.get("reason"): said for said in exits}
+    """How a run ended, from the records of its ranks' tasks."""
+    reasons = {record.get("reason"): record for record in exits}
     if "timeout" in reasons:
-        missing = [said["rank"] for said in exits if not said.get("waits")]
+        missing = [record["rank"] for record in exits if not record.get("waits")]
         return {"state": "failed", "reason": "timeout", "missing": missing if len(missing) < len(exits) else []}
-    if "absent" in reasons:
-        return {
-            "state": "failed",
-            "reason": "absent",
-            "missing": reasons["absent"]["missing"],
-            "gone": reasons["absent"]["gone"],
-        }
+    if absent := reasons.get("absent"):
+        return {"state": "failed", "reason": "absent", "missing": absent["missing"], "gone": absent["gone"]}
     if "launcher gone" in reasons:
         return {"state": "stopped", "reason": "launcher gone"}
     if "launch" in reasons:
         return {"state": "failed", "reason": "launch", "message": reasons["launch"]["message"]}
-    if any(said["code"] and not said.get("reason") for said in exits):
+    if any(record["code"] and not record.get("reason") for record in exits):
         return {"state": "failed"}
-    if any(said["code"] for said in exits):
+    if any(record["code"] for record in exits):
         return {"state": "stopped", "reason": "SIGTERM"}
     return {"state": "done"}
 
 
 def end_of(launcher: Iterable[dict]) -> dict | None:
-    """The event that ended the run's last start; None while it goes on."""
+    """The event that ended the run's last start; None while it is active."""
     last = None
     for event in launcher:
         if event["event"] == "launched":
-            last = None  # queued again, and started again
+            last = None  # queued and started again
         elif event["event"] == "ended":
             last = event
     return last
 
 
 def one_record(events: Iterable[dict]) -> list[dict]:
-    """Drop what a resumed training did over again: all that came after its checkpoint.
+    """Drop what a resumed training repeated: everything after its checkpoint.
 
-    Of all `events`, in the order of writing, a ``start`` says after which step it goes on.
+    `events` are in the order of writing; a ``start`` says from which step training resumes.
     """
     kept: list[dict] = []
     for event in events:
@@ -280,21 +273,10 @@ def _training(events: list[dict], began: float | None) -> dict[str, Any]:
         elif kind == "note":
             facts["notes"].append(str(event.get("message", "")))
         elif kind in ("step", "evaluation"):
-            # A requeued job began anew: what its earlier start did comes before.
+            # Events of a requeued job's earlier start come before `began`.
             if began is not None and event["time"] >= began:
                 facts.setdefault("time_to_first_step_s", event["time"] - began)
-            for name in (
-                "step",
-                "epoch",
-                "images_per_s",
-                "loss",
-                "accuracy",
-                "test_loss",
-                "test_accuracy",
-                "learning_rate",
-            ):
-                if event.get(name) is not None:
-                    facts[name] = event[name]
+            facts |= {name: event[name] for name in MEASURES if event.get(name) is not None}
             if kind == "evaluation":
                 facts["history"].append(event)
             elif event.get("loss") is not None:

@@ -23,16 +23,16 @@ __all__ = [
 ]
 
 
-# What the system says of a disk, or of a user's share of one, that takes no more.
+# Errors of a full disk, or a full quota.
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class DamagedFile(CourseError, ValueError):
-    """A file that is there, and does not hold what it should: empty, cut off, overwritten."""
+    """A file that exists but lacks what it should hold: empty, cut off or overwritten."""
 
 
 def is_full(path: Path) -> bool:
-    """Whether the disk that holds `path` has no room left: less than a record takes."""
+    """Whether the disk that holds `path` has no room left for a record."""
     try:
         disk = os.statvfs(path)
     except OSError:
@@ -41,7 +41,7 @@ def is_full(path: Path) -> bool:
 
 
 def _finite(value: Any) -> Any:
-    """Replace NaN and infinities by None, and NumPy scalars by Python's: strict JSON."""
+    """Make a value strict JSON: None for NaN and infinities, Python's types for NumPy's."""
     if isinstance(value, dict):
         return {str(key): _finite(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -58,19 +58,19 @@ def _finite(value: Any) -> Any:
 
 
 def write_json(path: str | Path, mapping: Mapping) -> None:
-    """Write `mapping` to `path` whole or not at all: a reader never sees half a file."""
+    """Write `mapping` to `path` whole or not at all."""
     files.write(path, json.dumps(_finite(mapping), indent=1, allow_nan=False) + "\n")
 
 
 def read_json(path: str | Path, needs: Mapping[str, Any] | None = None) -> dict | None:
-    """Return the object in `path`, or None while the file is not there.
+    """Return the object in `path`, or None while the file does not exist.
 
-    `needs` are keys that it must have, with their types.
+    `needs` are its required keys with their types.
 
     Raises
     ------
     DamagedFile
-        If it cannot be read, is no JSON object, or lacks a key.
+        If it cannot be read, is not a JSON object, or lacks a key.
     """
     try:
         text = Path(path).read_text()
@@ -88,7 +88,7 @@ def read_json(path: str | Path, needs: Mapping[str, Any] | None = None) -> dict 
 
 
 def _lacks(value: object, needs: Mapping[str, Any]) -> str:
-    """Say what an object should have and has not; empty where nothing is missing."""
+    """Say what an object lacks; empty if nothing."""
     if not isinstance(value, dict):
         return "not a JSON object"
     wrong = [
@@ -98,9 +98,9 @@ def _lacks(value: object, needs: Mapping[str, Any]) -> str:
 
 
 def append_json_line(path: str | Path, mapping: Mapping) -> None:
-    """Append one line in a single write, so that a reader never sees two lines mixed.
+    """Append one line in a single write, so that lines never mix.
 
-    A line that the disk has room for only in part is taken back, before the error is raised.
+    If the disk has room only for a part of the line, that is removed before the error is raised.
     """
     line = (json.dumps(_finite(mapping), allow_nan=False) + "\n").encode()
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
@@ -132,7 +132,7 @@ class JsonLines:
         self._offset = 0
 
     def look(self) -> list[dict]:
-        """Return all objects so far: the same list each time, grown."""
+        """Return all objects so far, in the same growing list."""
         try:
             with open(self.path, "rb") as file:
                 about = os.fstat(file.fileno())

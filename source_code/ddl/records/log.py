@@ -1,4 +1,4 @@
-"""A rank's log: written so that a full disk ends no training, followed without reading it twice.
+"""A rank's log: written so that a full disk ends no training, followed without rereading.
 
 Ranks import this before their script: the standard library only.
 """
@@ -17,16 +17,16 @@ __all__ = ["LogTail", "keep_writing", "last_lines"]
 
 CHUNK_BYTES = 1 << 20
 TAIL_BYTES = 1 << 16  # more than any screen shows
-WIDEST = 4000  # characters of a line without an end that are kept
+WIDEST = 4000  # characters kept of an unfinished line
 # Colours and other movements of a terminal's cursor, and its title; "erase to the end of the line" is
 # what a redrawn line needs.
 ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
 ERASE = re.compile(r"\x1b\[0?K")
-MOVES = re.compile(rb"[\r\b\0\x1b]")  # what makes a line other than its bytes
+MOVES = re.compile(rb"[\r\b\0\x1b]")  # bytes that a terminal does not just print
 
 
 class _Tolerant(io.FileIO):
-    """A descriptor whose disk may be full: what finds no room is dropped, and the writer goes on."""
+    """A descriptor whose disk may be full: what does not fit is dropped."""
 
     def write(self, data: Any) -> int:
         try:
@@ -38,10 +38,7 @@ class _Tolerant(io.FileIO):
 
 
 def keep_writing() -> None:
-    """Make this process' own output go out at once, and outlive a full disk.
-
-    What is printed just before ``os._exit`` or a crash is then there, too.
-    """
+    """Write this process's output at once, even what it prints just before a crash, and survive a full disk."""
     for name, descriptor in (("stdout", 1), ("stderr", 2)):
         old = getattr(sys, name)
         old.flush()
@@ -54,20 +51,11 @@ def keep_writing() -> None:
 
 
 class LogTail:
-    """A log that grows, read on from where the last look ended.
+    """A growing log, read from where the last look ended.
 
-    A line that a progress bar redraws (with a carriage return or backspaces) is one line, as a terminal shows it:
-    `current` while it is still being drawn.
-
-    Parameters
-    ----------
-    last_bytes
-        Never read more than that at a look, and pass over what came before; by default all is read.
-
-    Attributes
-    ----------
-    current
-        The last line, which has no end yet.
+    `current` is the last line, which is still unfinished. A line that a progress bar redraws (with a carriage return or
+    backspaces) is one line, as in a terminal. Each look reads at most `last_bytes` and skips what comes before; by
+    default it reads everything.
     """
 
     def __init__(self, path: Path, last_bytes: int | None = None) -> None:
@@ -78,13 +66,7 @@ class LogTail:
         self.current = ""
 
     def lines(self, before: int | None = None) -> Iterator[str]:
-        """Yield the lines that have come to their end since the last look.
-
-        Parameters
-        ----------
-        before
-            Read no further than this offset in bytes.
-        """
+        """Yield the lines finished since the last look, up to the offset `before` in bytes."""
         try:
             file = open(self._path, "rb")
         except OSError:
@@ -93,7 +75,7 @@ class LogTail:
             end = os.fstat(file.fileno()).st_size if before is None else before
             if self._last_bytes and end - self._offset > self._last_bytes:
                 self._offset, self._line = end - self._last_bytes, _Line()
-                file.seek(self._offset)  # in the middle of a line: skip what is left of it
+                file.seek(self._offset)  # skip the rest of a line
                 self._offset += len(file.readline(self._last_bytes))
             file.seek(self._offset)
             while data := file.read(CHUNK_BYTES if before is None else max(0, min(CHUNK_BYTES, before - self._offset))):
@@ -105,7 +87,7 @@ class LogTail:
         self.current = self._line.text()
 
     def take_current(self) -> str:
-        """Return the line without an end as if it had come to it: no more is expected."""
+        """Return the unfinished line as if it were finished."""
         text, self.current = self._line.end(), ""
         return text
 
@@ -125,13 +107,13 @@ class _Line:
         return self
 
     def text(self) -> str:
-        """What stands on the line now; half a character or escape at its end is still to come."""
+        """The line so far, without half a character or escape at its end."""
         cut = _incomplete(self._bytes)
         self._draw(len(self._bytes) - cut)
         return "".join(self._text).rstrip()
 
     def end(self) -> str:
-        """Return the line, and begin the next one."""
+        """Return the line and begin the next."""
         if not self._text and not MOVES.search(self._bytes):  # nearly always
             text, self._bytes = self._bytes.decode(errors="replace").rstrip(), b""
             return text
@@ -157,7 +139,7 @@ class _Line:
 
 
 def _incomplete(data: bytes) -> int:
-    """How many bytes at the end belong to a character or an escape that is not whole yet."""
+    """The number of bytes at the end that belong to an incomplete character or escape."""
     if at := re.search(rb"\x1b(\[[0-?]*[ -/]*)?$", data[-32:]):
         return len(data[-32:]) - at.start()
     for back in range(1, min(4, len(data) + 1)):
@@ -170,13 +152,7 @@ def _incomplete(data: bytes) -> int:
 
 
 def last_lines(path: Path, count: int = 8, before: int | None = None) -> list[str]:
-    """Return the last lines of a log that say something, as a list; what it ends with included.
-
-    Parameters
-    ----------
-    before
-        Look at what stands before this offset in bytes only.
-    """
+    """Return the last non-blank lines of a log, an unfinished one included, up to the offset `before` in bytes."""
     tail = LogTail(path, last_bytes=TAIL_BYTES)
     lines = list(tail.lines(before))
     return [line for line in (*lines, tail.current) if line.strip()][-count:]

@@ -1,4 +1,4 @@
-"""What the machine that this process is on has for it: cores, GPUs, a container around it."""
+"""This machine: cores, memory and GPUs that this process may use, and the container around it."""
 
 import functools
 import math
@@ -37,7 +37,7 @@ MARKS = {  # of a container that this process may be in: variables, files
 
 
 def usable_cores() -> int:
-    """Number of processor cores that this process may use: affinity, cgroup and Slurm counted."""
+    """Number of cores that this process may use, by affinity, cgroup and Slurm."""
     cores = len(os.sched_getaffinity(0))
     given = os.environ.get("SLURM_CPUS_ON_NODE", "")  # not every Slurm enforces what it gives
     if given.isdigit():
@@ -47,36 +47,32 @@ def usable_cores() -> int:
         if quota != "max":
             cores = min(cores, max(1, math.ceil(int(quota) / int(period))))
     except (OSError, ValueError):
-        pass  # cgroup v1, or no cgroup at all: affinity is all there is to know
+        pass  # cgroup v1, or no cgroup
     return cores
 
 
 def cores_of_host(hosts: int) -> int:
-    """Cores that each of several hosts made on this machine counts as its own.
+    """Cores of each of several hosts made on this machine: its share, but at least two.
 
-    Its share, or two where that is less: ranks then take turns on them, and each host still holds two, without which
-    nothing could be told of what is inside a host and what is between them.
+    Ranks may share cores, but with fewer than two on a host there would be no traffic within it to compare with.
     """
     return max(2, usable_cores() // max(1, hosts))
 
 
 def available_bytes() -> int:
-    """Memory that can still be taken, by this machine's count and by the control group's limit."""
+    """Memory still available on this machine, and within the control group's limit."""
     free = psutil.virtual_memory().available
     try:
         left = int((CGROUP / "memory.max").read_text()) - int((CGROUP / "memory.current").read_text())
     except (OSError, ValueError):
         return free  # no limit ("max"), cgroup v1, or no cgroup
-    try:
-        said = (CGROUP / "memory.stat").read_text()
-    except OSError:
-        said = ""
-    cache = re.search(r"^inactive_file (\d+)", said, re.MULTILINE)
+    statistics = "\n".join(_lines(str(CGROUP / "memory.stat")))
+    cache = re.search(r"^inactive_file (\d+)", statistics, re.MULTILINE)
     return min(free, left + (int(cache[1]) if cache else 0))  # cached files give way
 
 
 def threads_per_rank() -> int:
-    """Number of threads that TensorFlow computes with in this process, as records state it."""
+    """Number of TensorFlow's compute threads in this process, as recorded."""
     return int(os.environ.get("TF_NUM_INTRAOP_THREADS") or usable_cores())
 
 
@@ -88,7 +84,7 @@ def gpu_names() -> tuple[str, ...]:
     try:
         listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20)
     except subprocess.TimeoutExpired:
-        return ()  # a driver that doesn't answer has no GPU to offer
+        return ()  # no driver answers, no GPU
     names = [
         line.split(":", 1)[1].split("(")[0].strip() for line in listed.stdout.splitlines() if line.startswith("GPU ")
     ]
@@ -104,8 +100,8 @@ def gpu_numbers() -> list[str]:
 
 
 def _visible_devices() -> list[str] | None:
-    said = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return None if said is None else [name.strip() for name in said.split(",") if name.strip()]
+    devices = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return None if devices is None else [name.strip() for name in devices.split(",") if name.strip()]
 
 
 def container_around() -> str:
@@ -117,10 +113,7 @@ def container_around() -> str:
 
 
 def host_name() -> str:
-    """What this host is called: Slurm's name of the node in a job, else the host's own.
-
-    Each host made on this machine (`ddl.rank.hosts`) has a name of its own.
-    """
+    """This host's name, in a Slurm job the node's; hosts made by `ddl.rank.hosts` have different names."""
     return os.environ.get("SLURMD_NODENAME") or platform.node()
 
 
@@ -148,7 +141,7 @@ def _lines(path: str) -> list[str]:
 
 
 def versions() -> dict[str, str | None]:
-    """Versions of what a result depends on, without importing any of it."""
+    """Versions of what results depend on, without importing it."""
     found: dict[str, str | None] = {"python": platform.python_version()}
     names = {
         "tensorflow": ("tensorflow", "tensorflow-cpu"),

@@ -1,4 +1,4 @@
-"""Rank 0's pen."""
+"""Rank 0's records of a run."""
 
 import contextlib
 import sys
@@ -14,10 +14,10 @@ __all__ = ["Recorder"]
 
 
 class Recorder:
-    """Rank 0's pen: events while training, and the result at the end.
+    """Writes rank 0's events while training, and the result at the end. Make one on rank 0 only.
 
-    Outside a launched run (no ``DDL_RUN_DIR``) it writes nothing, so that a script also works under plain ``python`` or
-    ``horovodrun``. Make one on rank 0 only.
+    Outside a launched run (no ``DDL_RUN_DIR``) it writes nothing, so that scripts also work under plain ``python`` or
+    ``horovodrun``.
     """
 
     def __init__(self, folder: str | Path | None = None) -> None:
@@ -27,8 +27,7 @@ class Recorder:
     def event(self, name: str, **fields: Any) -> None:
         """Append ``{"event": name, "time": now, **fields}`` to ``events.jsonl``.
 
-        Where it cannot be written, as on a full disk, the training goes on without it: the rank's log says so, and a
-        note of the run.
+        If it cannot be written, as on a full disk, training continues; the rank's log and a note of the run say so.
         """
         if not self.folder:
             return
@@ -46,10 +45,10 @@ class Recorder:
         append_json_line(folder.events, {"event": name, "time": time.time(), **fields})
 
     def _complain(self, folder: RunFolder, error: OSError) -> None:
-        said = f"{StorageError(error, folder.events)}. The training goes on, and records of it are lost"
-        print(said, file=sys.stderr, flush=True)
+        message = f"{StorageError(error, folder.events)}. The training goes on, and records of it are lost"
+        print(message, file=sys.stderr, flush=True)
         with contextlib.suppress(StorageError):
-            folder.append(folder.events, {"event": "note", "time": time.time(), "message": said})
+            folder.append(folder.events, {"event": "note", "time": time.time(), "message": message})
 
     def result(self, mapping: Mapping) -> None:
         """Write ``result.json``, with the run's id and name added from its job."""
