@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from nbconvert.preprocessors import CSSHTMLHeaderPreprocessor
 from nbgrader import preprocessors as steps
 
-from marking.preprocessors import Examine, Withhold
+from marking.preprocessors import GradeHandIn, Withhold
 
 c = get_config()  # noqa: F821 - what nbgrader reads a settings file with
 
@@ -24,7 +24,7 @@ c.ClearMarkScheme.enforce_metadata = False
 
 # In place of nbgrader's Execute, which runs a hand-in beside the hidden tests and the gradebook.
 c.Autograde.autograde_preprocessors = [
-    Examine,
+    GradeHandIn,
     steps.LimitOutput,
     steps.SaveAutoGrades,
     steps.AssignLatePenalties,

@@ -1,7 +1,6 @@
-"""The two of nbgrader's steps that are this course's own.
+"""The two nbgrader preprocessors of this course.
 
-`Examine` stands where nbgrader would execute a hand-in, `Withhold` where it would show hidden tests to those whose work
-it returns.
+`GradeHandIn` replaces nbgrader's execution of a hand-in; `Withhold` keeps hidden tests out of the feedback.
 """
 
 import re
@@ -10,26 +9,26 @@ from nbformat import v4
 from nbgrader import utils
 from nbgrader.preprocessors import NbGraderPreprocessor
 
-from ddl.grader import CellError, Limits, examine
+from ddl.grader import CellError, Limits, grade_notebook
 from marking import sandbox
 
-__all__ = ["LIMITS", "Examine", "Withhold"]
+__all__ = ["LIMITS", "GradeHandIn", "Withhold"]
 
 LIMITS = Limits(cell_s=20, call_s=10, test_s=30, total_s=120)
-# Of a region that only the instructor sees, in a test cell or in a question.
+# What only the instructor sees, in a test cell or a question.
 REGION = re.compile(
     r"^[^\n]*BEGIN (HIDDEN TESTS|MARK SCHEME)[^\n]*$.*?^[^\n]*END \1[^\n]*$\n?", re.MULTILINE | re.DOTALL
 )
 
 
-class Examine(NbGraderPreprocessor):
-    """Examine a hand-in in the sandbox; write the verdicts as the test cells' outputs.
+class GradeHandIn(NbGraderPreprocessor):
+    """Grade a hand-in in the sandbox, and write the verdicts as outputs of its test cells.
 
-    nbgrader gives a test cell without outputs its points, and none to one with an error.
+    nbgrader gives a test cell its points if it has no outputs, and none if it has an error.
     """
 
     def preprocess(self, notebook, resources):
-        found = examine(notebook, hidden=True, start_worker=sandbox.start_worker, limits=LIMITS)
+        found = grade_notebook(notebook, hidden=True, start_worker=sandbox.start_worker, limits=LIMITS)
         verdicts = {verdict.grade_id: verdict for verdict in found.verdicts}
         results = {result.index: result for result in found.cells}
         for index, cell in enumerate(notebook.cells):
@@ -48,7 +47,7 @@ class Examine(NbGraderPreprocessor):
 
 
 class Withhold(NbGraderPreprocessor):
-    """Take hidden tests and mark schemes out of what is returned."""
+    """Remove hidden tests and mark schemes from the feedback."""
 
     def preprocess_cell(self, cell, resources, cell_index):
         cell.source = REGION.sub("", cell.source)
@@ -56,7 +55,7 @@ class Withhold(NbGraderPreprocessor):
 
 
 def _outputs(printed, error):
-    """What a cell shows; on standard error it would cost a test cell its points."""
+    """A cell's outputs; text on standard error would cost a test cell its points."""
     if printed:
         yield v4.new_output("stream", name="stdout", text=printed)
     if error:

@@ -1,10 +1,10 @@
-"""Where a submission's code runs while it is marked: apart from all that is the instructor's.
+"""The sandbox in which a submission's code runs while it is marked.
 
-`start_worker` is what `ddl.grader.examine` takes. With bubblewrap, the process sees a read-only system, the Python
-environment and the course's package, has a private folder of limited size, no network, no process but its own, and a
-few system calls less. Without it, Apptainer and the course's image do; with neither, nothing is run.
+`start_worker` is for `ddl.grader.grade_notebook`. In bubblewrap, a process sees a read-only system, the Python
+environment and the course's package; it has a private folder of limited size, no network, no processes but its own, and
+fewer system calls. Otherwise Apptainer runs it in the course's image; with neither, nothing is run.
 
-A sandbox ends with the thread that started it, so examine a submission in one thread.
+A sandbox ends with the thread that started it, so grade a submission in one thread.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ from ddl.grader.channel import start
 __all__ = ["SandboxMissing", "apptainer", "bubblewrap", "find", "start_worker"]
 
 ROOT = Path(__file__).resolve().parents[2]
-NOBODY = 65534  # who a submission is when root marks it: no limit of processes binds root
+NOBODY = 65534  # a submission's user when root marks it, as no limit of processes binds root
 WATCH_EVERY_S = 0.1
 WORK = "/tmp/work"
 ADVICE = (
@@ -43,12 +43,7 @@ class SandboxMissing(CourseError, OSError):
 
 
 def start_worker(limits: Limits) -> WorkerProcess:
-    """Start a worker in a sandbox.
-
-    Returns
-    -------
-    WorkerProcess
-        Which is watched, and ended when its processes are too many or take too much memory.
+    """Start a worker in a sandbox; it is ended when it has too many processes or uses too much memory.
 
     Raises
     ------
@@ -59,9 +54,7 @@ def start_worker(limits: Limits) -> WorkerProcess:
 
 @cache
 def find():
-    """Return the kind of sandbox that works here, `bubblewrap` or `apptainer`.
-
-    It works when a command has really been run in it.
+    """Return `bubblewrap` or `apptainer`, the first in which a command really runs here.
 
     Raises
     ------
@@ -77,26 +70,22 @@ def find():
             continue
         if process.returncode == 0:
             return kind
-        said = error.decode(errors="replace").strip().splitlines()[-1:]
-        troubles.append(f"{kind.__name__}: {''.join(said) or f'status {process.returncode}'}")
+        last_line = error.decode(errors="replace").strip().splitlines()[-1:]
+        troubles.append(f"{kind.__name__}: {''.join(last_line) or f'status {process.returncode}'}")
     raise SandboxMissing(f"{ADVICE} ({'; '.join(troubles)})")
 
 
 def bubblewrap(limits: Limits, command: list[str], seccomp: int):
     """Return the command line that runs `command` in bubblewrap.
 
-    Parameters
-    ----------
-    command
-        Of a program of the system or of this Python environment.
-    seccomp
-        The file descriptor from which bubblewrap reads `system_calls`.
+    `command` is a program of the system or of this Python environment; `seccomp` is a file descriptor with the
+    `system_calls` filter.
     """
     program, root = _program("bwrap"), os.geteuid() == 0
-    # Root makes the sandbox as root, who reaches folders that are closed to others, and is nobody
-    # inside: as root in a user namespace it would be exempt from the limit of processes.
+    # Root makes the sandbox as root, who can read folders closed to others, and is nobody inside: root in a user
+    # namespace would be exempt from the limit of processes.
     spaces = ["ipc", "pid", "net", "uts", "cgroup-try"] if root else ["all", "user"]
-    # A few more than the watcher allows, bubblewrap's own among them: it then sees the bomb.
+    # A few more than the watcher allows, as bubblewrap has some itself: the watcher then sees a fork bomb.
     most = limits.processes + 8 + _threads_of(NOBODY if root else os.geteuid())
     line = [
         _program("prlimit"),
@@ -117,8 +106,8 @@ def bubblewrap(limits: Limits, command: list[str], seccomp: int):
     for folder in ("/dev/shm", "/tmp"):
         line += ["--perms", "1777", "--size", str(limits.folder_bytes), "--tmpfs", folder]
     line += ["--perms", "1777", "--dir", WORK, "--chdir", WORK]
-    line += _python()  # after the empty folders: it may lie in one of them
-    # What bubblewrap makes itself lies in memory, without a limit of size.
+    line += _python()  # after the empty folders, as it may be in one of them
+    # The files that bubblewrap makes are in memory without a size limit.
     line += ["--remount-ro", "/dev", "--remount-ro", "/"]
     for name, value in _environment().items():
         line += ["--setenv", name, value]
@@ -170,7 +159,7 @@ def _start(kind, limits, command):
     try:
         os.write(descriptor, system_calls())
         os.lseek(descriptor, 0, os.SEEK_SET)
-        # An empty environment: the process that bubblewrap leaves in the sandbox could be read.
+        # An empty environment, because bubblewrap's own process in the sandbox could be read.
         env = {} if kind is bubblewrap else {"PATH": os.environ["PATH"]}
         return start(kind(limits, command, descriptor), env=env, pass_fds=(descriptor,))
     finally:
@@ -185,7 +174,7 @@ def _program(name):
 
 
 def _system():
-    """Return the binds of programs and libraries; /etc holds what finding them takes."""
+    """Return the binds of programs and libraries, with what /etc needs to find them."""
     line = ["--ro-bind", "/usr", "/usr"]
     for folder in ("/bin", "/sbin", "/lib", "/lib32", "/lib64"):
         if os.path.islink(folder):
@@ -199,18 +188,18 @@ def _system():
 
 
 def _python():
-    """Return the binds of this Python, its packages and the course's, wherever they lie."""
+    """Return the binds of this Python, its packages and the course's, wherever they are."""
     folders = [sys.prefix, sys.base_prefix, str(Path(ddl.__file__).parents[1])]
     folders += [os.path.realpath(folder) for folder in folders]
     line, bound = [], [Path("/usr")]
     for folder in sorted(map(Path, set(folders))):
         if not any(folder.is_relative_to(other) for other in bound):
             bound.append(folder)
-            # Made by itself on the way, a folder would be closed to all but its owner.
+            # bubblewrap would make parent folders that only their owner can enter.
             for parent in reversed(folder.parents[:-1]):
                 line += ["--dir", str(parent)]
             line += ["--ro-bind", str(folder), str(folder)]
-    # python is often a link to a link; those on the way lie in folders that stay closed.
+    # python is often a link to a link, and intermediate links are in folders that are not bound.
     hop = Path(sys.executable)
     while hop.is_symlink():
         target = Path(os.readlink(hop))
@@ -228,8 +217,8 @@ def _environment():
         "LANG": "C.UTF-8",
         "DDL_VIEW": "plain",
         "MPLBACKEND": "Agg",
-        # One thread: others are being marked beside this one, and each reserves address space,
-        # as the C library's own memory pools do, of which it would make one a thread.
+        # One thread, as others are marked at the same time; and each thread reserves address space, as does each of
+        # the C library's memory pools, one per thread by default.
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
         "MALLOC_ARENA_MAX": "2",
@@ -237,7 +226,7 @@ def _environment():
 
 
 def _threads_of(uid):
-    """Count what the limit of processes counts: older kernels do so outside the sandbox too."""
+    """Count a user's threads: older kernels apply the limit of processes to those outside the sandbox too."""
     count = 0
     for path in Path("/proc").glob("[0-9]*/status"):
         with contextlib.suppress(OSError, AttributeError):
@@ -273,7 +262,7 @@ def system_calls():
         return struct.pack("=HBBI", code, yes, no, value)
 
     refuse = step(RETURN, ERROR | EPERM)
-    # clone3() hides its flags from a filter; told that there is none, libc uses clone().
+    # clone3() hides its flags from a filter; where it is missing, libc uses clone().
     absent = step(RETURN, ERROR | ENOSYS)
     program = [
         step(LOAD, 4), step(EQUAL, X86_64, yes=1), absent,
@@ -296,7 +285,7 @@ def system_calls():
 
 
 class _Watched(WorkerProcess):
-    """A worker whose processes are counted from outside, where they cannot help it."""
+    """A worker whose processes are counted from outside."""
 
     def __init__(self, process, limits):
         super().__init__(process)
@@ -326,12 +315,12 @@ class _Watched(WorkerProcess):
             with contextlib.suppress(psutil.Error):
                 count += process.num_threads()
                 memory += process.memory_info().rss
-        # Soon there can be no more: it is better ended than left to go on crippled.
+        # Near the hard limit: better ended than crippled.
         if count > self._limits.processes:
             return f"it had more than {self._limits.processes} processes and threads"
         if memory <= self._limits.memory_bytes:
             return None
-        # Pages that processes share were counted for each of them: now share them out.
+        # Shared pages were counted for each process: now count them proportionally.
         memory = 0
         for process in tree:
             with contextlib.suppress(psutil.Error):

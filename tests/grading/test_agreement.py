@@ -6,7 +6,7 @@ import json
 import nbformat
 import pytest
 
-from ddl.grader import examine
+from ddl.grader import grade_notebook
 from ddl.grader.check import _check_names, check_file
 from marking import answers
 
@@ -326,7 +326,7 @@ def test_the_three_ways_agree(change, expected, tmp_path):
     by_button = _check_names(path, kernel(notebook))
     by_command = check_file(path)
     taken, notes = answers.answered(released, answers.cells(path.read_bytes()))
-    by_marking = examine(json.loads(nbformat.writes(taken)), hidden=True)
+    by_marking = grade_notebook(json.loads(nbformat.writes(taken)), hidden=True)
     assert passed(by_marking.verdicts) == expected, notes
     for shown in (by_button, by_command):
         said = passed(shown.verdicts)

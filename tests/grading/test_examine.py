@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ddl.grader import Limits, examine
+from ddl.grader import Limits, grade_notebook
 from helpers import until
 from marking import sandbox
 
@@ -49,7 +49,7 @@ def submission(*attack, asked=QUESTION):
 
 @pytest.fixture
 def marked():
-    """Return a function that examines a notebook, and then finds none of its processes."""
+    """Return a function that grades a notebook, and then finds none of its processes."""
     spaces = set()
 
     def starting(limits):
@@ -58,7 +58,7 @@ def marked():
         return worker
 
     def mark(notebook, limits=SHORT):
-        return examine(notebook, hidden=True, start_worker=starting, limits=limits)
+        return grade_notebook(notebook, hidden=True, start_worker=starting, limits=limits)
 
     yield mark
     assert spaces
@@ -87,8 +87,8 @@ def _left_in(spaces):
     ]
 
 
-def passed(examination):
-    return {verdict.grade_id: verdict.passed for verdict in examination.verdicts}
+def passed(grading):
+    return {verdict.grade_id: verdict.passed for verdict in grading.verdicts}
 
 
 ALWAYS_EQUAL = """
@@ -190,11 +190,11 @@ def square(x):
     "a trace function": WRONG + "import sys, threading\n"
     "sys.settrace(lambda *a: None)\nthreading.settrace(lambda *a: None)",
     "a module in a test's name": "import sys\nsquare = sys",
-    "reading the examiner": """
+    "reading the judge": """
 import glob
 def square(x):
     for path in glob.glob("/proc/[0-9]*/cmdline"):
-        if b"examiner" in open(path, "rb").read():
+        if b"grader.judge" in open(path, "rb").read():
             return 9 if x == 3 else 16
 """,
 }
@@ -381,25 +381,25 @@ def test_the_time_of_a_notebook_is_bounded(marked):
     cells = [code(hang)] + [question(f"q{n}", "assert square(3) == 9") for n in range(20)]
     found = marked({"cells": cells}, Limits(call_s=1, total_s=3))
     assert not any(verdict.passed for verdict in found.verdicts)
-    assert found.verdicts[-1].message == "not examined: the notebook had used up its 3 s"
+    assert found.verdicts[-1].message == "not graded: the notebook had used up its 3 s"
 
 
-def test_a_sandbox_ends_with_who_examines(tmp_path, computing):
-    script = tmp_path / "examine.py"
+def test_a_sandbox_ends_with_its_grader(tmp_path, computing):
+    script = tmp_path / "grade.py"
     script.write_text(f"""
 import sys
 sys.path.insert(0, {str(Path(sandbox.__file__).parents[1])!r})
-from ddl.grader import examine
+from ddl.grader import grade_notebook
 from marking import sandbox
 cell = {{"cell_type": "code", "metadata": {{}}, "source": {ENDLESS + "while True: pass"!r}}}
-examine({{"cells": [cell]}}, hidden=True, start_worker=sandbox.start_worker)
+grade_notebook({{"cells": [cell]}}, hidden=True, start_worker=sandbox.start_worker)
 """)
-    examining = subprocess.Popen([sys.executable, script])
+    grader = subprocess.Popen([sys.executable, script])
     try:
-        until(lambda: computing(examining.pid))
-        spaces = _spaces(examining.pid)
+        until(lambda: computing(grader.pid))
+        spaces = _spaces(grader.pid)
     finally:
-        examining.kill()
-        examining.wait()
+        grader.kill()
+        grader.wait()
     assert spaces
     until(lambda: not _left_in(spaces), 10, lambda: f"left: {_left_in(spaces)}")

@@ -24,7 +24,7 @@ from mutation import mutants
 
 import lessons
 from ddl import grader
-from ddl.grader import Limits, check, examine, grade
+from ddl.grader import Limits, check, grade, grade_notebook
 from ddl.grader.judge import judge
 from ddl.grader.worker import Kept, respond
 from helpers import ROOT
@@ -184,7 +184,7 @@ def test_button_command_and_marking_agree(chosen, tmp_path, monkeypatch):
     path = tmp_path / "variants.ipynb"
     nbformat.write(one_after_another(variants), path)
     by_command = check.check_file(path).verdicts
-    by_marking = examine(nbformat.read(path, as_version=4), hidden=True).verdicts
+    by_marking = grade_notebook(nbformat.read(path, as_version=4), hidden=True).verdicts
     by_button = buttons(variants, tmp_path, monkeypatch)
     said = zip(variants, by_button, by_command, by_marking, strict=True)
     for variant, button, command, marking in said:
@@ -217,9 +217,9 @@ def question(variant, first="", mark=""):
 
 def buttons(variants, folder, monkeypatch):
     """What the notebook's button says of each answer; one process judges them all."""
-    examiner = grade.Examiner(Limits())
-    shared = SimpleNamespace(judge=examiner.judge, close=lambda: None)
-    monkeypatch.setattr(check, "Examiner", lambda limits: shared)
+    judge = grade.Judge(Limits())
+    shared = SimpleNamespace(judge=judge.judge, close=lambda: None)
+    monkeypatch.setattr(check, "Judge", lambda limits: shared)
     path = folder / "button.ipynb"
     try:
         for variant in variants:
@@ -228,7 +228,7 @@ def buttons(variants, folder, monkeypatch):
             (verdict,) = check._check_names(path, names).verdicts
             yield verdict
     finally:
-        examiner.close()
+        judge.close()
 
 
 # ---------------------------------------------------------------- changes to the model answers

@@ -1,8 +1,7 @@
-"""Examining a notebook: run its cells in one process, its tests in another, and judge.
+"""Grade a notebook: run its cells in one process and its tests in another.
 
-`examine` is used by `ddl check`, on the attendee's own machine, and by the instructor's marking, where the process that
-runs the notebook is started in a sandbox. Either way the verdict is decided where none of the notebook's own code runs:
-see `ddl.grader.serialize` for what can cross.
+`grade_notebook` serves `ddl check`, on the attendee's machine, and the instructor's marking, which runs the notebook in
+a sandbox. Either way, verdicts are reached where no code of the notebook runs; see `ddl.grader.serialize`.
 """
 
 from importlib import import_module
@@ -11,10 +10,10 @@ _HOME = {
     "BoundaryError": "serialize",
     "CellError": "grade",
     "CellResult": "grade",
-    "Examination": "grade",
+    "Grading": "grade",
     "Limits": "limits",
     "Verdict": "grade",
-    "examine": "grade",
+    "grade_notebook": "grade",
     "test_cells": "cells",
     "visible_part": "grade",
     "WorkerProcess": "channel",

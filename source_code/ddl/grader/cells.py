@@ -1,7 +1,4 @@
-"""What the cells of a notebook are for, and which names their code uses and defines.
-
-All of it is read from their text: nothing is run here.
-"""
+"""The roles of a notebook's cells, and the names that their code uses and binds; nothing is run here."""
 
 import ast
 import builtins
@@ -10,122 +7,116 @@ import hashlib
 import itertools
 import re
 import symtable
+from collections import defaultdict
 
 __all__ = ["as_answered", "asked_names", "code_cells", "names_in", "source_of", "test_cells", "unmarked_names"]
 
-MOST_CHARACTERS = 200_000  # of a cell that is read as Python
-MOST_LINES = 300  # of a test cell with something merged into it
+MOST_CHARACTERS = 200_000  # of a cell to parse
+MOST_LINES = 300  # of a test cell merged with another cell
 WORD = re.compile(r"[^\W\d]\w*")
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 NOT_PYTHON = (SyntaxError, ValueError, RecursionError, MemoryError)
-# After these, no text says which names there are.
+# With these, the text does not tell which names are bound.
 DYNAMIC = re.compile(r"\b(exec|globals|locals|setattr|user_ns)\b|\bimport\s*\(?\s*\*|^%(run|pylab)", re.MULTILINE)
 MAGIC = re.compile(r"^%%[\s\S]*|^[ \t]*[%!].*", re.MULTILINE)
-GUARDED = (ast.Try, ast.TryStar, ast.With, ast.If, ast.While)  # that may go on without a name
-OWN_NAME = re.compile(r"_+|__\w+__|_i*\d*|_[oid]h")  # a kernel's, for its inputs and outputs
+GUARDED = (ast.Try, ast.TryStar, ast.With, ast.If, ast.While)  # may survive a missing name
+KERNEL_NAME = re.compile(r"_+|__\w+__|_i*\d*|_[oid]h")  # for inputs and outputs
 KERNELS = {"In", "Out", "get_ipython", "display", "exit", "quit"}
 
 
 def source_of(cell):
-    """Return a cell's text; a file may have it as a list of lines."""
+    """Return a cell's text, which a file may hold as a list of lines."""
     source = cell["source"]
     return source if isinstance(source, str) else "".join(source)
 
 
 def test_cells(notebook):
-    """Return a notebook's test cells: from their place to their grade id and points.
-
-    Of two with the same id the first counts.
-    """
+    """Return a notebook's test cells as {index: (grade id, points)}; of two with the same id the first counts."""
     found = {}
     for index, cell in enumerate(notebook["cells"]):
-        about = _about(cell)
-        if cell["cell_type"] == "code" and about.get("grade") and not about.get("solution"):
-            found.setdefault(about["grade_id"], (index, about["points"]))
+        role = _role(cell)
+        if cell["cell_type"] == "code" and role.get("grade") and not role.get("solution"):
+            found.setdefault(role["grade_id"], (index, role["points"]))
     return {index: (name, points) for name, (index, points) in found.items()}
 
 
 def code_cells(notebook):
-    """Return what is run of a notebook beside its tests: from a cell's place to its code.
+    """Return the code that is run beside the tests, as {index: source}.
 
-    Of a cell tagged ``demo``, which shows something, only what the other cells use is run: its imports, and the
-    functions, classes and constants that it defines.
+    Of a cell tagged ``demo``, only what other cells use is run: imports, functions, classes and constants.
     """
-    sources, shows, wanted = {}, {}, set()
+    sources, demos, wanted = {}, {}, set()
     for index, cell in enumerate(notebook["cells"]):
-        source, about = source_of(cell), _about(cell)
+        source, role = source_of(cell), _role(cell)
         if cell["cell_type"] != "code" or not source.strip():
             continue
         if "demo" in cell["metadata"].get("tags", ()):
-            shows[index] = source
+            demos[index] = source
             continue
         wanted.update(WORD.findall(source))
-        if about.get("solution") or not about.get("grade"):
+        if role.get("solution") or not role.get("grade"):
             sources[index] = source
-    return dict(sorted((sources | _defined(shows, wanted)).items()))
+    return dict(sorted((sources | _defined(demos, wanted)).items()))
 
 
 def as_answered(notebook):
-    """Return an attendee's notebook as marking takes it, as far as it tells itself, and notes.
+    """Return an attendee's notebook as marking takes it, as far as the notebook alone shows, and notes.
 
-    Returns
-    -------
-    tuple of dict and tuple of str
-        An answer that was made text is code again. The notes say what marking puts back as it was handed out: test
-        cells that were changed, deleted or copied.
+    An answer that was made text is code again. The notes name test cells that were changed, deleted or copied, which
+    marking puts back.
     """
-    notebook, odd, seen = copy.deepcopy(notebook), {}, set()
+    notebook, odd, seen = copy.deepcopy(notebook), defaultdict(list), set()
     cells = []
     for cell in notebook["cells"]:
-        about = _about(cell)
-        name, kind = about.get("grade_id"), about.get("cell_type")
+        role = _role(cell)
+        name, kind = role.get("grade_id"), role.get("cell_type")
         if name and kind == "code" != cell["cell_type"]:
-            what = "code" if about.get("solution") else "a test"
-            odd.setdefault(f"made text, and is {what} when marking", []).append(name)
+            what = "code" if role.get("solution") else "a test"
+            odd[f"made text, and is {what} when marking"].append(name)
             cell["cell_type"] = kind
-        if name and not about.get("solution"):
-            if about.get("checksum") and about["checksum"] != _checksum(cell):
-                odd.setdefault("changed, and is put back when marking", []).append(name)
+        if name and not role.get("solution"):
+            if role.get("checksum") and role["checksum"] != _checksum(cell):
+                odd["changed, and is put back when marking"].append(name)
                 cells.extend(_parted(cell))
             elif name in seen:
-                odd.setdefault("copied, and the first one counts", []).append(name)
+                odd["copied, and the first one counts"].append(name)
         cells.append(cell)
         seen.add(name)
     odd["deleted, and is put back when marking"] = [
-        f"{about['grade_id']}_test"
-        for about in map(_about, cells)
-        if about.get("solution")
-        and not about.get("grade")
-        and about.get("cell_type") == "code"
-        and f"{about['grade_id']}_test" not in seen
+        test
+        for role in map(_role, cells)
+        if role.get("solution")
+        and not role.get("grade")
+        and role.get("cell_type") == "code"
+        and (test := f"{role['grade_id']}_test") not in seen
     ]
     notebook["cells"] = _in_order(cells)
     return notebook, tuple(f"{', '.join(dict.fromkeys(names))} was {what}" for what, names in odd.items() if names)
 
 
 def _parted(cell):
-    """Give a test cell its own lines back; return the cell that what was merged with it makes."""
+    """Reduce a changed test cell to its own lines; return a cell with the lines that were merged into it."""
     lines = source_of(cell).splitlines()
     if len(lines) > MOST_LINES:
         return []
     for first, last in itertools.combinations(range(len(lines) + 1), 2):
-        own = cell | {"source": "\n".join(lines[first:last])}
-        if _checksum(own) == _about(cell)["checksum"]:
-            cell["source"] = own["source"]
+        original = cell | {"source": "\n".join(lines[first:last])}
+        if _checksum(original) == _role(cell)["checksum"]:
+            cell["source"] = original["source"]
             rest = "\n".join([*lines[:first], *lines[last:]])
             return [{"cell_type": "code", "metadata": {}, "source": rest}]
     return []
 
 
 def _in_order(cells):
-    """Return cells as marking puts them: questions by their numbers, no test before its answer."""
+    """Return cells in marking's order: questions by number, no test before its answer."""
     cells = list(cells)
-    answers = [place for place, cell in enumerate(cells) if _about(cell).get("solution") and _number(cell) is not None]
+    answers = [place for place, cell in enumerate(cells) if _role(cell).get("solution") and _number(cell) is not None]
     by_number = sorted((cells[place] for place in answers), key=_number)
     for place, cell in zip(answers, by_number, strict=True):
         cells[place] = cell
-    for test in [cell for cell in cells if _about(cell).get("grade")]:
-        names = [_about(cell).get("grade_id") for cell in cells]
+    for test in [cell for cell in cells if _role(cell).get("grade")]:
+        names = [_role(cell).get("grade_id") for cell in cells]
         place = next(place for place, cell in enumerate(cells) if cell is test)
         answer = names[place].removesuffix("_test")
         if answer in names[: place + 1] or answer not in names:
@@ -139,17 +130,16 @@ def _in_order(cells):
 
 
 def _number(cell):
-    """The number of a cell's question; None without one."""
-    found = re.match(r"q(\d+)", _about(cell).get("grade_id") or "")
-    return int(found[1]) if found else None
+    """The number of a cell's question, or None."""
+    match = re.match(r"q(\d+)", _role(cell).get("grade_id") or "")
+    return int(match[1]) if match else None
 
 
 def unmarked_names(notebook):
-    """Return, for each test cell's place, the names that nothing stands for when it is judged.
+    """Return, by test cell's index, names used by answers and tests that are undefined when marking reaches it.
 
-    Of those that answers and tests use. In a kernel they can stand for something all the same: for what is computed by
-    a cell that only shows something, by one that was deleted since, or by one below the test. The place None has those
-    that stand for nothing in the end.
+    A kernel may define them all the same: in a ``demo`` cell, a cell deleted since, or a cell below the test. The index
+    None has those that marking never defines.
     """
     tests, codes = test_cells(notebook), code_cells(notebook)
     used, bound, missing = set(), set(KERNELS), {}
@@ -160,20 +150,20 @@ def unmarked_names(notebook):
     for tree in trees.values():
         used |= names_in(ast.unparse(tree))[0]
     used = {
-        name for name in used.union(*asked.values()) if not hasattr(builtins, name) and not OWN_NAME.fullmatch(name)
+        name for name in used.union(*asked.values()) if not hasattr(builtins, name) and not KERNEL_NAME.fullmatch(name)
     }
     for index in sorted(codes | tests):
         if index in tests:
             missing[index] = used - bound
         else:
             bound |= _binds(trees[index], used - bound)
-            for magic in MAGIC.findall(codes[index]):  # it may bind whatever it names
+            for magic in MAGIC.findall(codes[index]):  # may bind any name in it
                 bound.update(WORD.findall(magic))
     return missing | {None: used - bound}
 
 
 def _binds(tree, missing):
-    """Return what a cell binds, up to a statement that needs, at once, a name that is missing."""
+    """Return the names that a cell binds before a statement that fails for lack of a missing name."""
     bound = set()
     for statement in tree.body:
         names = names_in(ast.unparse(statement))[1]
@@ -184,7 +174,7 @@ def _binds(tree, missing):
 
 
 def _needed(node):
-    """The names that a statement uses when it is run, not when a function is called later."""
+    """The names that a statement uses when it runs, not later in a function's body."""
     if isinstance(node, ast.Name):
         return {node.id} if isinstance(node.ctx, ast.Load) else set()
     if isinstance(node, (*DEFINITIONS[:2], ast.Lambda)):
@@ -196,26 +186,26 @@ def _needed(node):
 
 
 def asked_names(source):
-    """Return the names that `source` uses, and neither defines, imports nor has as built-ins."""
+    """Return the names that `source` uses but does not define or import, without built-ins."""
     used, bound = names_in(source)
     return sorted(name for name in used - bound if not hasattr(builtins, name))
 
 
 def names_in(source):
-    """Return the names that `source` uses as global ones, and those that it binds.
+    """Return the global names that `source` uses, and those that it binds.
 
     Raises
     ------
     SyntaxError, ValueError, RecursionError, MemoryError
-        When it is no Python.
+        If it is not Python.
     """
     used, bound = set(), set()
 
     def collect(table, top):
         for symbol in table.get_symbols():
-            own = symbol.is_assigned() or symbol.is_imported()
+            binds = symbol.is_assigned() or symbol.is_imported()
             if top or symbol.is_global():
-                (bound if own else used).add(symbol.get_name())
+                (bound if binds else used).add(symbol.get_name())
         for inner in table.get_children():
             collect(inner, False)
 
@@ -223,24 +213,24 @@ def names_in(source):
     return used, bound
 
 
-def _about(cell):
-    """What nbgrader has written down about a cell."""
+def _role(cell):
+    """A cell's nbgrader metadata."""
     return cell["metadata"].get("nbgrader") or {}
 
 
 def _checksum(cell):
-    """What nbgrader wrote down of a locked cell; to import nbgrader for it takes seconds."""
-    about = _about(cell)
-    graded = bool(about.get("grade"))
-    parts = [source_of(cell), cell["cell_type"], str(graded), "False", "True", about["grade_id"]]
-    parts += [str(float(about.get("points", 0)))] if graded else []
+    """nbgrader's checksum of a locked cell, without the seconds that importing nbgrader takes."""
+    role = _role(cell)
+    graded = bool(role.get("grade"))
+    parts = [source_of(cell), cell["cell_type"], str(graded), "False", "True", role["grade_id"]]
+    parts += [str(float(role.get("points", 0)))] if graded else []
     return hashlib.md5("".join(parts).encode()).hexdigest()
 
 
-def _defined(shows, wanted):
-    """Return of each source the definitions that bring `wanted` names, and those that they use."""
-    candidates = {index: list(_definitions(source)) for index, source in shows.items()}
-    taken = {index: set() for index in shows}
+def _defined(demos, wanted):
+    """Return, of each demo's source, the definitions of `wanted` names and of those that they use."""
+    candidates = {index: list(_definitions(source)) for index, source in demos.items()}
+    taken = {index: set() for index in demos}
     before = None
     while before != wanted:
         before = set(wanted)
@@ -257,10 +247,7 @@ def _defined(shows, wanted):
 
 
 def _definitions(source):
-    """Yield the statements of a cell that compute nothing, each with the names that it binds.
-
-    Not those that bind what another statement of the cell binds, too.
-    """
+    """Yield a cell's statements that compute nothing and bind names that no other one binds, with those names."""
     tree = _parsed(source)
     if tree is None:
         return
@@ -273,7 +260,7 @@ def _definitions(source):
 
 
 def _parts(statement):
-    """An import of several names as several imports."""
+    """Split an import of several names."""
     if isinstance(statement, ast.Import):
         return [ast.Import([alias]) for alias in statement.names]
     if isinstance(statement, ast.ImportFrom):
@@ -284,12 +271,9 @@ def _parts(statement):
 def _bound(statement):
     if isinstance(statement, (ast.Import, ast.ImportFrom)):
         return {alias.asname or alias.name.partition(".")[0] for alias in statement.names} - {"*"}
-    names = {statement.name} if isinstance(statement, DEFINITIONS) else set()
-    if not names:
-        names = {
-            node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-        }
-    return names
+    if isinstance(statement, DEFINITIONS):
+        return {statement.name}
+    return {node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
 
 
 def _computes_nothing(statement):
@@ -307,7 +291,7 @@ def _computes_nothing(statement):
 
 
 def _parsed(source):
-    """Return a cell's syntax tree, magics and shell commands included; None of what has none."""
+    """Return a cell's syntax tree, magics and shell commands included, or None."""
     if len(source) > MOST_CHARACTERS:
         return None
     try:

@@ -1,7 +1,7 @@
-"""The other processes of an examination, as seen by the one that mediates between them.
+"""The grader's other processes, as seen by the one that mediates between them.
 
-Nothing that such a process does can make this one wait for longer, or read more, than it is told to. A process that
-breaks the conversation is ended with all that it started, and not asked again.
+Nothing that such a process does makes this one wait longer, or read more, than the caller allows. A process that breaks
+the protocol is ended with everything it started, and not asked again.
 """
 
 import contextlib
@@ -19,11 +19,11 @@ __all__ = ["Channel", "Ended", "Late", "WorkerProcess", "start_worker", "worker_
 
 CHUNK_BYTES = 64 * 2**10
 ENDS_WITHIN_S = 0.5  # by itself
-GONE_WITHIN_S = 10.0  # killed processes; a thousand of them take a while
+GONE_WITHIN_S = 10.0  # when killed; a thousand processes take a while
 
 
 class Ended(Exception):
-    """The process has ended, or what it says is not a message: the text says what happened."""
+    """The process has ended, or what it sent is not a message; the text says what happened."""
 
 
 class Late(Exception):
@@ -31,18 +31,12 @@ class Late(Exception):
 
 
 class Channel:
-    """A process that is spoken with in lines of JSON.
-
-    Parameters
-    ----------
-    process
-        Started with pipes for standard input, output and error, in a session of its own.
-    """
+    """A process that exchanges lines of JSON, started by `start`."""
 
     def __init__(self, process: subprocess.Popen):
         self._process = process
         self._rest = bytearray()
-        self.why = None  # it was ended, if somebody watches it
+        self.why = None  # it was ended, set by a watcher
         for pipe in (process.stdin, process.stdout, process.stderr):
             os.set_blocking(pipe.fileno(), False)
 
@@ -51,7 +45,7 @@ class Channel:
         return self._process.pid
 
     def send(self, message, timeout_s):
-        """Send a dictionary; raise `Late` when it is not taken in time, `Ended` when it can't."""
+        """Send a dictionary; raise `Late` if it is not read in time, `Ended` if it can't be."""
         data = memoryview(json.dumps(message).encode() + b"\n")
         pipe, due = self._process.stdin, time.monotonic() + timeout_s
         while data:
@@ -69,9 +63,9 @@ class Channel:
         Raises
         ------
         Late
-            When it is not complete in time.
+            If it is not complete in time.
         Ended
-            When the process ends before, or sends more, or what is not a dictionary.
+            If the process ends first, sends more, or sends anything but a dictionary.
         """
         pipe, due = self._process.stdout, time.monotonic() + timeout_s
         searched = 0
@@ -98,13 +92,13 @@ class Channel:
         return message
 
     def said(self):
-        """Return what is on the standard error of a process that has not got to work."""
+        """Return the standard error of a process that failed to start."""
         with contextlib.suppress(OSError):
             return os.read(self._process.stderr.fileno(), CHUNK_BYTES).decode(errors="replace")
         return ""
 
     def kill(self):
-        """End the process and all that it started; return when they are gone."""
+        """End the process and everything it started; return when they are gone."""
         self.kill_all()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
@@ -112,25 +106,25 @@ class Channel:
                 pipe.close()
 
     def kill_all(self):
-        """End the process and all that it started, and keep the connection."""
-        everyone = []
+        """End the process and everything it started, but keep the connection."""
+        descendants = []
         with contextlib.suppress(psutil.Error):
-            everyone = psutil.Process(self.pid).children(recursive=True)
-        for process in everyone:  # a sandbox's first process, and with it the rest, comes first
+            descendants = psutil.Process(self.pid).children(recursive=True)
+        for process in descendants:  # a sandbox's first process comes first, and the rest die with it
             with contextlib.suppress(psutil.Error):
                 process.kill()
-        if everyone:  # a sandbox's last one then takes leave of them, and ends by itself
+        if descendants:  # the sandbox then collects them and ends by itself
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(ENDS_WITHIN_S)
         self._process.kill()
         due = time.monotonic() + GONE_WITHIN_S
-        while any(map(_alive, everyone)) and time.monotonic() < due:
+        while any(map(_alive, descendants)) and time.monotonic() < due:
             time.sleep(0.005)
 
     def _reason(self):
         with contextlib.suppress(subprocess.TimeoutExpired):
             status = self._process.wait(1.0)
-            number = -status if status < 0 else status - 128  # as a sandbox passes a signal on
+            number = -status if status < 0 else status - 128  # how a sandbox reports a signal
             with contextlib.suppress(ValueError):
                 return self.why or f"it was ended by {signal.Signals(number).name}"
             return self.why or f"it ended with status {status}"
@@ -163,35 +157,29 @@ class WorkerProcess(Channel):
         due = time.monotonic() + timeout_s
         self.send(request | {"id": self._asked}, timeout_s)
         answer = self.receive(max(0.0, due - time.monotonic()), limit_bytes)
-        # What was written beforehand, by the code that is being examined, is no answer to this.
+        # The code being graded may have written a line beforehand: that is no answer to this request.
         if answer.pop("id", None) != self._asked:
             raise Ended("it answered what it was not asked")
         return answer
 
 
 def worker_command():
-    """Return the command that a worker is, for whoever starts it."""
-    # -I: neither the folder it is started in nor PYTHON* variables change what is imported.
+    """Return the command that runs a worker."""
+    # -I: neither the working directory nor PYTHON* variables change what is imported.
     return [sys.executable, "-I", "-m", "ddl.grader.worker"]
 
 
 def start_worker(limits, folder=None):
-    """Start a plain worker, for the attendee's own code on the attendee's own machine.
+    """Start a worker in `folder` without a sandbox, for attendees' own code on their own machines.
 
-    Limits of memory, file size and time hold in it; it can read and write all that its user can.
-
-    Parameters
-    ----------
-    limits : Limits
-    folder : pathlib.Path, optional
-        Where it starts, as a notebook does in its own folder.
+    Limits of memory, file size and time hold; it can read and write everything its user can.
     """
     env = os.environ | {"MPLBACKEND": "Agg", "DDL_VIEW": "plain", "OPENBLAS_NUM_THREADS": "1"}
     return WorkerProcess(start(worker_command(), cwd=folder, env=env))
 
 
 def start(command, **options):
-    """Start a process to speak with; its standard input, output and error are pipes."""
+    """Start a process in a new session, with pipes for standard input, output and error."""
     return subprocess.Popen(
         command,
         stdin=subprocess.PIPE,

@@ -1,7 +1,7 @@
-"""An attendee's own check: which questions of a lesson pass their visible tests, and why not.
+"""Check your own answers: which questions of a lesson pass their visible tests, and why not.
 
-`ddl check` runs the saved notebook in a process of its own; `check()` in a notebook looks at the names as they are
-there and then. Both judge as marking does, without its hidden tests.
+`ddl check` runs the saved notebook in a new process; `check()` in a notebook tests the names as they are at that
+moment. Both grade as marking does, without its hidden tests.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ import ddl
 from ddl.errors import CourseError, InputError, NotFound
 from ddl.grader.cells import as_answered, source_of, test_cells, unmarked_names
 from ddl.grader.channel import start_worker
-from ddl.grader.grade import Examiner, Verdict, examine, visible_part
+from ddl.grader.grade import Judge, Verdict, grade_notebook, visible_part
 from ddl.grader.limits import Limits
 from ddl.grader.worker import Kept, respond
 
@@ -29,11 +29,11 @@ UNDEFINED = re.compile(r"[`'](\w+)[`'] is not defined")
 
 @dataclass(frozen=True)
 class Answers:
-    """How the questions of a notebook stand, as lines in a terminal and as a table in a notebook."""
+    """The verdicts on a notebook's questions: lines in a terminal, a table in a notebook."""
 
     name: str  # the notebook's
     verdicts: tuple[Verdict, ...]
-    troubles: tuple[str, ...] = ()  # cells that ended with an error, which may be why, and what marking does otherwise
+    troubles: tuple[str, ...] = ()  # cells that ended with an error, and what marking does differently
 
     @property
     def passed(self):
@@ -42,7 +42,7 @@ class Answers:
 
     def __str__(self):
         width = max(len(question) for question, _, _ in self._rows())
-        rows = [f"{question:{width}}  {said}" for question, _, said in self._rows()]
+        rows = [f"{question:{width}}  {verdict}" for question, _, verdict in self._rows()]
         return "\n".join([*rows, *self.troubles, self._total()])
 
     def _repr_html_(self):
@@ -58,8 +58,8 @@ class Answers:
 
     def _rows(self):
         for verdict in self.verdicts:
-            said = "passed" if verdict.passed else f"not yet: {' '.join(verdict.message.split())}"
-            yield verdict.grade_id.removesuffix("_test"), verdict.passed, said
+            text = "passed" if verdict.passed else f"not yet: {' '.join(verdict.message.split())}"
+            yield verdict.grade_id.removesuffix("_test"), verdict.passed, text
 
     def _total(self):
         count = sum(verdict.passed for verdict in self.verdicts)
@@ -72,18 +72,18 @@ class Answers:
 
 
 def check_file(path, limits=Limits()):
-    """Run a saved notebook in a process of its own; return its `Answers`.
+    """Grade a saved notebook in a new process.
 
     Raises
     ------
     ValueError
-        When it cannot be read, or has no tests.
+        If it cannot be read, or has no tests.
     """
     notebook, notes = _read(path)
-    found = examine(
+    found = grade_notebook(
         notebook, hidden=False, limits=limits, start_worker=partial(start_worker, folder=Path(path).resolve().parent)
     )
-    # What stands in an unanswered question's cell says nothing that its verdict does not.
+    # The stub of an unanswered question says no more than its verdict.
     troubles = [
         f"cell {cell.index + 1} ended with {cell.error.type}: {cell.error.message}"
         for cell in found.cells
@@ -94,14 +94,10 @@ def check_file(path, limits=Limits()):
 
 
 def check(notebook: str | Path | None = None):
-    """Say which questions of this notebook pass so far; in JupyterLab, show a button that does.
+    """Say which questions of a notebook pass so far; in JupyterLab, show a button that does.
 
-    It looks at what your cells have defined when you press the button, saved or not.
-
-    Parameters
-    ----------
-    notebook
-        The lesson's name, its beginning, or a path. Left out, it is the notebook it is called in.
+    The tests run on what your cells have defined when you press the button, saved or not. `notebook` is a lesson's
+    name, its beginning, or a path; by default the notebook that calls this.
     """
     from IPython import get_ipython
 
@@ -118,9 +114,9 @@ def check(notebook: str | Path | None = None):
 
 
 def find_notebook(name):
-    """Return the path of a notebook, from its path, its lesson's name, or the name's beginning.
+    """Return the path of a notebook, given its path, its lesson's name, or the name's beginning.
 
-    Lessons are looked for here, in ``notebooks/`` here, and in the course's own.
+    Lessons are searched in the working directory, its ``notebooks/``, and the course's.
 
     Raises
     ------
@@ -150,11 +146,11 @@ def _lessons():
         for folder in (Path(), Path("notebooks"), course, course / "notebooks")
         for path in sorted(folder.glob(f"*{SUFFIX}"))
     ]
-    return {path.stem: path for path in reversed(paths)}  # what is nearer takes the name
+    return {path.stem: path for path in reversed(paths)}  # the nearest wins
 
 
 def _this_notebook(names):
-    # Jupyter's server tells a kernel which notebook it was started for, others do not.
+    # Jupyter's server tells a kernel which notebook it was started for; others don't.
     session = Path(os.environ.get("JPY_SESSION_NAME", ""))
     if session.suffix == SUFFIX and session.is_file():
         return session
@@ -170,7 +166,7 @@ def _this_notebook(names):
 
 
 def _read(path):
-    """Return a saved notebook as it is marked, and what to know about that."""
+    """Return a saved notebook as marking takes it, and notes on that."""
     import nbformat
 
     try:
@@ -188,7 +184,7 @@ def _read(path):
 
 
 def _check_names(path, names):
-    """Judge what is defined in this process, less what is not when the notebook is marked."""
+    """Judge the names of this process, without those that are not defined when the notebook is marked."""
     (notebook, notes), limits, verdicts = _read(path), Limits(), []
     missing, below = unmarked_names(notebook), {}
     if kernels := sorted(missing[None] & names.keys()):
@@ -196,7 +192,7 @@ def _check_names(path, names):
             f"no cell that is run when marking defines {', '.join(kernels)}: save "
             "the notebook, and define them in a cell of your own",
         )
-    examiner = Examiner(limits)
+    judge = Judge(limits)
 
     def answer(request):
         with contextlib.redirect_stdout(Kept()), contextlib.redirect_stderr(Kept()):
@@ -206,13 +202,13 @@ def _check_names(path, names):
         for index, (name, points) in test_cells(notebook).items():
             source = visible_part(source_of(notebook["cells"][index]))
             with _without(names, missing[index]) as taken:
-                # Calls cannot be stopped from here: interrupting the kernel does that.
-                outcome = examiner.judge(source, answer, limits.total_s)
+                # Calls cannot be stopped from here; interrupting the kernel does.
+                outcome = judge.judge(source, answer, limits.total_s)
             verdicts.append(Verdict(name, points, **outcome))
-            said = set(UNDEFINED.findall(outcome["message"])) & taken - missing[None]
-            below |= dict.fromkeys(said, name)
+            undefined = set(UNDEFINED.findall(outcome["message"])) & taken - missing[None]
+            below |= dict.fromkeys(undefined, name)
     finally:
-        examiner.close()
+        judge.close()
     notes += tuple(
         f"{name} is defined below {test}, and marking goes from top to bottom: move it up"
         for name, test in below.items()
@@ -222,7 +218,7 @@ def _check_names(path, names):
 
 @contextlib.contextmanager
 def _without(names, some):
-    """Take some names out of a kernel's for a while; give those that were there."""
+    """Take some names out of a kernel's for a while; yield those that were defined."""
     taken = {name: names.pop(name) for name in some if name in names}
     try:
         yield taken.keys()

@@ -1,7 +1,7 @@
-"""Examine a notebook: run its cells, judge its test cells, each at its place.
+"""Grade a notebook: run its cells and judge its test cells, in order.
 
-The process that does this mediates: it starts a worker for the submission's code and an examiner for the tests, and
-passes questions and answers on. It runs the code of neither.
+This process only mediates: it starts a worker for the submission's code and a judge for the tests, and passes requests
+and answers between them. It runs the code of neither.
 """
 
 import re
@@ -16,31 +16,31 @@ from ddl.grader.channel import Channel, Ended, Late, start
 from ddl.grader.channel import start_worker as start_plain_worker
 from ddl.grader.limits import Limits
 
-__all__ = ["CellError", "CellResult", "Examination", "Examiner", "Verdict", "examine", "visible_part"]
+__all__ = ["CellError", "CellResult", "Grading", "Judge", "Verdict", "grade_notebook", "visible_part"]
 
-START_S = 60.0  # a worker or an examiner on a busy machine
+START_S = 60.0  # for a worker or judge on a busy machine
 HIDDEN = re.compile(r"^[^\n]*### BEGIN HIDDEN TESTS.*?(### END HIDDEN TESTS[^\n]*\n?|\Z)", re.DOTALL | re.MULTILINE)
-NOT_EXAMINED = "not examined"
+NOT_GRADED = "not graded"
 HIDDEN_MESSAGE = "A hidden test did not pass."
+NOTHING = {"passed": False, "message": "", "printed": ""}
 
 
 @dataclass(frozen=True)
 class Verdict:
     """How one test cell was judged."""
 
-    grade_id: str  # the test cell's, from its nbgrader metadata
+    grade_id: str  # from the cell's nbgrader metadata
     points: float  # what the test cell is worth
     passed: bool  # all or nothing
-    message: str = ""  # why not; empty when passed. Safe to show: of a hidden test it only says that there is one.
-    printed: str = ""  # what the visible part of the test cell itself printed
+    message: str = ""  # why not; safe to show, as it reveals nothing of a hidden test
+    printed: str = ""  # output of the visible part of the test cell
 
 
 @dataclass(frozen=True)
 class CellError:
-    """What went wrong in a cell: an exception's type, message and traceback, as plain text.
+    """An exception's type, message and traceback as plain text.
 
-    `type` is ``TimeLimit`` for a cell that did not end in time, and ``ProcessEnded`` for one that ended the process it
-    ran in.
+    `type` is ``TimeLimit`` for a cell that did not end in time, ``ProcessEnded`` for one that ended its process.
     """
 
     type: str
@@ -50,21 +50,20 @@ class CellError:
 
 @dataclass(frozen=True)
 class CellResult:
-    """What one of the notebook's other code cells did when it was run."""
+    """The outcome of running one of the notebook's other code cells."""
 
-    index: int  # the cell's place among all cells of the notebook, from 0
-    printed: str = ""  # the beginning of what it printed, warnings and shown values included
+    index: int  # among all cells of the notebook, from 0
+    printed: str = ""  # the beginning of its output, warnings and shown values included
     error: CellError | None = None
 
 
 @dataclass(frozen=True)
-class Examination:
-    """All that came of examining a notebook."""
+class Grading:
+    """The result of grading a notebook."""
 
-    verdicts: tuple[Verdict, ...]  # one a test cell, in the notebook's order
-    cells: tuple[CellResult, ...]  # one for every other code cell that was run
-    # what a person should look at: a cell over its time, one that ended its process. Without any value of a hidden
-    # test.
+    verdicts: tuple[Verdict, ...]  # of the test cells, in the notebook's order
+    cells: tuple[CellResult, ...]  # of the other code cells that were run
+    # What a person should look at, such as a cell that ended its process; without values of hidden tests.
     notes: tuple[str, ...] = ()
 
     @property
@@ -74,57 +73,55 @@ class Examination:
 
     @property
     def max_points(self):
+        """The points of all test cells."""
         return sum(verdict.points for verdict in self.verdicts)
 
 
-def examine(
+def grade_notebook(
     notebook: dict, *, hidden: bool, start_worker: Callable = start_plain_worker, limits: Limits = Limits()
-) -> Examination:
-    """Run a notebook's cells in a worker and judge its test cells where none of them runs.
+) -> Grading:
+    """Run a notebook's cells in a worker and its test cells in another process.
 
     Parameters
     ----------
     notebook
-        A notebook of format 4, as nbformat reads it. Its test cells (nbgrader's `grade` without `solution`) have to be
-        the course's own: they are run as they stand here. All other code cells are the submission's, and run in the
-        worker; of those tagged ``demo``, see `ddl.grader.cells.code_cells`.
+        A notebook of format 4, as nbformat reads it. Its test cells (nbgrader's `grade` without `solution`) must be the
+        course's, as they are trusted. All other code cells are the submission's and run in the worker; for those tagged
+        ``demo``, see `ddl.grader.cells.code_cells`.
     hidden
-        Whether to run what stands between ``### BEGIN HIDDEN TESTS`` and ``### END HIDDEN TESTS``.
+        Whether to run tests between ``### BEGIN HIDDEN TESTS`` and ``### END HIDDEN TESTS``.
     start_worker
         From `Limits` to `WorkerProcess`. The default runs the notebook's code without a sandbox.
 
     Raises
     ------
     StartError
-        When no worker or examiner can be started: nothing is known about the notebook then.
+        When no worker or judge can be started: nothing is known about the notebook then.
     """
     cells = notebook["cells"]
     tests = test_cells(notebook)
     codes = code_cells(notebook)
     clock = _Clock(limits)
-    seen = _walk(codes, {index: visible_part(source_of(cells[index])) for index in tests}, start_worker, limits, clock)
-    # Hidden tests have a second run of everything to themselves, and nothing that this run prints
-    # is kept: a submission's functions see the inputs of hidden tests, and could print them in a
-    # later cell. What broke its worker the first time, and what failed anyway, is left out.
+    sources = {index: source_of(cells[index]) for index in tests}
+    visible = {index: visible_part(source) for index, source in sources.items()}
+    first = _walk(codes, visible, start_worker, limits, clock)
+    outcomes, notes = first.outcomes, list(first.notes)
+    # Hidden tests get a second run of their own, whose output is dropped: a submission's functions see the inputs of
+    # hidden tests and could print them in a later cell. It leaves out the cells that broke their worker in the first
+    # run, and the tests that failed anyway.
     unseen = {
-        index: source_of(cells[index])
-        for index in tests
-        if hidden
-        and seen.outcomes[index]["passed"]
-        and visible_part(source_of(cells[index])) != source_of(cells[index])
+        index: source
+        for index, source in sources.items()
+        if hidden and outcomes[index]["passed"] and visible[index] != source
     }
-    judged = seen.outcomes
-    notes = list(seen.notes)
     if unseen:
-        calm = {index: source for index, source in codes.items() if index not in seen.broken and index < max(unseen)}
+        calm = {index: source for index, source in codes.items() if index not in first.broken and index < max(unseen)}
         second = _walk(calm, unseen, start_worker, limits, clock)
-        judged |= {
-            index: outcome | {"printed": seen.outcomes[index]["printed"], "message": _safe(outcome)}
-            for index, outcome in second.outcomes.items()
-        }
+        for index, outcome in second.outcomes.items():
+            outcomes[index] = outcome | {"printed": outcomes[index]["printed"], "message": _safe(outcome)}
         notes += [f"{note} (in the run for hidden tests)" for note in second.notes]
-    verdicts = tuple(Verdict(name, points, **judged[index]) for index, (name, points) in tests.items())
-    return Examination(verdicts, tuple(seen.cells), tuple(dict.fromkeys(notes)))
+    verdicts = tuple(Verdict(name, points, **outcomes[index]) for index, (name, points) in tests.items())
+    return Grading(verdicts, tuple(first.cells), tuple(dict.fromkeys(notes)))
 
 
 def visible_part(source):
@@ -133,8 +130,8 @@ def visible_part(source):
 
 
 def _safe(outcome):
-    """Return of a hidden test's message only what holds no value and no line of it."""
-    if outcome["passed"] or outcome["message"].startswith(NOT_EXAMINED):
+    """A hidden test's message, replaced if it could reveal a value or a line of it."""
+    if outcome["passed"] or outcome["message"].startswith(NOT_GRADED):
         return outcome["message"]
     return HIDDEN_MESSAGE
 
@@ -153,16 +150,16 @@ class _Clock:
         self._due = time.monotonic() + limits.total_s
 
     def at_most(self, seconds):
-        """Return how long something may take that has `seconds` by itself."""
+        """Return `seconds`, or what is left of the notebook's time if that is less."""
         left = self._due - time.monotonic()
         if left <= 0:
-            raise _OutOfTime(f"{NOT_EXAMINED}: the notebook had used up its {self._total_s:g} s")
+            raise _OutOfTime(f"{NOT_GRADED}: the notebook had used up its {self._total_s:g} s")
         return min(seconds, left)
 
 
 @dataclass
 class _Walk:
-    """What one run through a notebook gave."""
+    """The outcome of one run through a notebook."""
 
     outcomes: dict
     cells: list
@@ -171,23 +168,22 @@ class _Walk:
 
 
 def _walk(codes, tests, start_worker, limits, clock):
-    """Run cells and judge test cells, from index to source, in the notebook's order."""
+    """Run code cells and judge test cells, both {index: source}, in the notebook's order."""
     walk = _Walk({}, [], [], set())
-    session, examiner = _Session(start_worker, limits, clock), Examiner(limits)
+    session, judge = _Session(start_worker, limits, clock), Judge(limits)
     try:
         for index, source in sorted((codes | tests).items()):
             if index in tests:
                 seconds = clock.at_most(limits.test_s)
-                walk.outcomes[index] = examiner.judge(source, session.answer, seconds)
+                walk.outcomes[index] = judge.judge(source, session.answer, seconds)
             else:
                 walk.cells.append(_ran(session, index, source, walk))
     except _OutOfTime as error:
         walk.notes.append(str(error))
-        late = {"passed": False, "message": str(error), "printed": ""}
-        walk.outcomes = dict.fromkeys(tests, late) | walk.outcomes
+        walk.outcomes = dict.fromkeys(tests, NOTHING | {"message": str(error)}) | walk.outcomes
     finally:
         session.close()
-        examiner.close()
+        judge.close()
     walk.notes += session.notes
     return walk
 
@@ -204,7 +200,7 @@ def _ran(session, index, source, walk):
 
 
 class _Session:
-    """A worker in which a notebook's cells have been run, or a new one brought to that point."""
+    """A worker that has run a notebook's cells so far; a new one repeats those that were good."""
 
     def __init__(self, start_worker, limits, clock):
         self._start, self._limits, self._clock = start_worker, limits, clock
@@ -215,12 +211,7 @@ class _Session:
     def run(self, source):
         """Run a cell; return what it printed, and its `CellError` or None."""
         self._ready()
-        reply = self._ask(
-            {"do": "run", "source": source},
-            self._limits.cell_s,
-            2**16 + 8 * self._limits.printed_bytes,
-            f"it did not end within {self._limits.cell_s:g} s",
-        )
+        reply = self._run(source)
         self._good.append(source)
         error = reply.get("error")
         if isinstance(error, dict):
@@ -228,7 +219,7 @@ class _Session:
         return _text(reply.get("printed")), error if isinstance(error, CellError) else None
 
     def answer(self, request):
-        """Pass a test's question on; return what `ddl.grader.judge.judge` takes for an answer."""
+        """Pass on a test's request; return the answer for `ddl.grader.judge.judge`."""
         self._ready()
         name = request.get("name", "an answer")
         try:
@@ -259,15 +250,15 @@ class _Session:
                 ) from None
             for source in tuple(self._good):
                 try:
-                    self._ask(
-                        {"do": "run", "source": source},
-                        self._limits.cell_s,
-                        2**16 + 8 * self._limits.printed_bytes,
-                        "late",
-                    )
+                    self._run(source)
                 except (Ended, Late):  # it was good once; the next worker does without it
                     self._good.remove(source)
                     break
+
+    def _run(self, source):
+        limit_bytes = 2**16 + 8 * self._limits.printed_bytes
+        late = f"it did not end within {self._limits.cell_s:g} s"
+        return self._ask({"do": "run", "source": source}, self._limits.cell_s, limit_bytes, late)
 
     def _ask(self, request, seconds, limit_bytes, late):
         seconds = self._clock.at_most(seconds)
@@ -275,47 +266,31 @@ class _Session:
             return self._worker.ask(request, seconds, limit_bytes)
         except Late:
             self.close()
-            self._clock.at_most(seconds)  # when it is the notebook's whole time that is over
+            self._clock.at_most(seconds)  # raises if the notebook's whole time is over
             raise Late(late) from None
-        except Ended:
-            self.close()
-            raise
         except BaseException:
             self.close()
             raise
 
 
-class Examiner:
-    """A process that judges test cells; a new one takes its place when it gets stuck.
+class Judge:
+    """A process that runs test cells, replaced when it gets stuck.
 
-    What a submission returns can be huge where a test expects it small, and so stop a test.
+    A test can get stuck if a submission returns something huge where it expects something small.
     """
 
     def __init__(self, limits):
         self._limits = limits
         self._channel = None
 
-    def judge(self, source: str, answer: Callable, timeout_s: float):
-        """Run a test cell; return ``passed``, ``message`` and ``printed``.
-
-        Parameters
-        ----------
-        answer
-            From the examiner's question to the answer, both dictionaries.
-        """
+    def judge(self, source: str, answer: Callable[[dict], dict], timeout_s: float) -> dict:
+        """Run a test cell; return ``passed``, ``message`` and ``printed``. `answer` serves the test's requests."""
         due = time.monotonic() + timeout_s
         try:
             if self._channel is None:
-                command = [sys.executable, "-I", "-m", "ddl.grader.judge"]
-                self._channel = Channel(start(command))
-            self._channel.send(
-                {
-                    "test": source,
-                    "memory_bytes": self._limits.memory_bytes,
-                    "printed_bytes": self._limits.printed_bytes,
-                },
-                START_S,
-            )
+                self._channel = Channel(start([sys.executable, "-I", "-m", "ddl.grader.judge"]))
+            limits = {name: getattr(self._limits, name) for name in ("memory_bytes", "printed_bytes")}
+            self._channel.send({"test": source, **limits}, START_S)
             while True:
                 left = max(0.0, due - time.monotonic())
                 message = self._channel.receive(left, 2**16 + 8 * self._limits.reply_bytes)
@@ -325,10 +300,10 @@ class Examiner:
                 self._channel.send(reply, max(0.0, due - time.monotonic()))
         except Late:
             self.close()
-            return {"passed": False, "printed": "", "message": f"the test did not end within {timeout_s:g} s"}
+            return NOTHING | {"message": f"the test did not end within {timeout_s:g} s"}
         except Ended as error:
             self.close()
-            return {"passed": False, "printed": "", "message": f"the test could not be carried out: {error}"}
+            return NOTHING | {"message": f"the test could not be carried out: {error}"}
         except BaseException:
             self.close()
             raise

@@ -1,8 +1,8 @@
-"""The clean process that judges: it runs test cells, and no code of the submission's.
+"""The judge: a clean process that runs test cells and no code of the submission's.
 
-`python -m ddl.grader.judge` runs trusted test code only. What a test cell uses and neither defines nor imports is asked
-of the submission, across `ddl.grader.serialize`: a function is called there and its result comes back as plain data, so
-that a comparison here is between plain values.
+`python -m ddl.grader.judge` runs trusted test code only. Names that a test cell neither defines nor imports are
+requested from the submission through `ddl.grader.serialize`: a function is called there and returns plain data, so that
+only plain values are compared here.
 """
 
 import ast
@@ -23,51 +23,50 @@ __all__ = ["judge", "main"]
 MESSAGE_CHARACTERS = 2_000
 SHOWN_CHARACTERS = 200  # of a value, a call or a line
 ERRORS = {name: kind for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, Exception)}
-SEEN = "@seen"  # no test cell can have this name for something of its own
+SEEN = "@seen"  # a name that no test cell can use
 
 
-def judge(source: str, ask: Callable, printed_bytes: int = 2**16):
+def judge(source: str, ask: Callable[[dict], dict], printed_bytes: int = 2**16) -> dict:
     """Run one test cell; return ``passed``, ``message`` and ``printed`` as a dictionary.
 
     Parameters
     ----------
     source
-        Trusted code: it is run in this process.
+        Trusted code, run in this process.
     ask
-        From a request that `ddl.grader.worker.respond` answers to its answer; or to ``{"late": seconds}`` or
-        ``{"ended": why}`` when there is none.
+        Returns what `ddl.grader.worker.respond` answers to a request, or ``{"late": seconds}`` or ``{"ended": why}``.
     printed_bytes
-        How much to keep of what the cell prints.
+        How much to keep of the cell's output.
     """
     kept = Kept(printed_bytes)
     with contextlib.redirect_stdout(kept), contextlib.redirect_stderr(kept):
         message = _Test(source, ask).run()
-    # Parts of it may come from the submission: no longer than it needs to be, and text to write.
+    # Parts of it may come from the submission: bound its length and make it encodable.
     shown = (message or "")[:MESSAGE_CHARACTERS].encode("utf-8", "replace").decode()
     return {"passed": message is None, "message": shown, "printed": kept.text()}
 
 
 class _NoAnswer(BaseException):
-    """The submission does not answer; no `except Exception` of a test goes on without it."""
+    """The submission does not answer; not caught by a test's `except Exception`."""
 
 
 class _Raised:
-    """What makes an exception the submission's: `text` says which call raised it, and where."""
+    """Marks an exception as the submission's; `text` says which call raised it, and where."""
 
     text = ""
 
 
 class _Test:
-    """One test cell while it runs."""
+    """A running test cell."""
 
     def __init__(self, source, ask):
         self._source = source
         self._ask = ask
-        self._last = None  # the last call of the submission's, and what it returned
-        self._seen = []  # parts of the assertion that is being evaluated, and their values
+        self._last = None  # the last call of a submission's function, and its result
+        self._seen = []  # parts of the current assertion, and their values
 
     def run(self):
-        """Return None when the cell runs to its end; else why not."""
+        """Return None if the cell runs to its end, otherwise why not."""
         try:
             tree = ast.parse(self._source)
             names = asked_names(self._source)
@@ -145,28 +144,28 @@ class _Test:
         return value
 
     def _unexpected(self, error):
-        """Say what was expected, and what was there instead."""
+        """Say what was expected and what was found instead."""
         source = self._line(error, ast.Assert)
-        own = error.args[0] if error.args and isinstance(error.args[0], str) else ""
+        message = error.args[0] if error.args and isinstance(error.args[0], str) else ""
         last = self._last_call()
-        if not source:  # a helper's, as numpy.testing's
-            return ": ".join(filter(None, (last, own))) or "the test did not pass"
+        if not source:  # raised by a helper, such as numpy.testing
+            return ": ".join(filter(None, (last, message))) or "the test did not pass"
         values = {
             text: f"`{text}` is {_shown(value)}"
             for text, value in self._seen
-            if not callable(value) and _shown(value) not in own
+            if not callable(value) and _shown(value) not in message
         }
-        got = " and ".join(values.values())
-        if own:  # the test's own words
-            return f"{own} ({got})" if got else own
-        said = f"expected `{source}`" + (f", but {got}" if got else "")
-        return said if not last or self._last[0] in values else f"{said} ({last})"
+        found = " and ".join(values.values())
+        if message:
+            return f"{message} ({found})" if found else message
+        expected = f"expected `{source}`" + (f", but {found}" if found else "")
+        return expected if not last or self._last[0] in values else f"{expected} ({last})"
 
     def _stopped(self, error):
         source = self._line(error, ast.stmt)
-        said = f"the test stopped at `{source}` with {type(error).__name__}: {error}"
+        reason = f"the test stopped at `{source}` with {type(error).__name__}: {error}"
         last = self._last_call()
-        return said if not last else f"{said} ({last})"
+        return f"{reason} ({last})" if last else reason
 
     def _last_call(self):
         if self._last is None:
@@ -176,27 +175,27 @@ class _Test:
         return f"{text} returned {_shown(value)}{hint}"
 
     def _line(self, error, kind):
-        """Return the innermost statement of that kind that an error comes from, as text."""
+        """Return the text of the innermost statement of a kind that an error comes from."""
         number = None
         step = error.__traceback__
         while step:
             if step.tb_frame.f_code.co_filename == "<test>":
                 number = step.tb_lineno
             step = step.tb_next
-        here = [
+        nodes = [
             node
             for node in ast.walk(ast.parse(self._source))
             if isinstance(node, kind) and node.lineno <= (number or 0) <= node.end_lineno
         ]
-        if not here:
+        if not nodes:
             return ""
-        node = min(here, key=lambda node: node.end_lineno - node.lineno)
+        node = min(nodes, key=lambda node: node.end_lineno - node.lineno)
         text = ast.unparse(node.test if isinstance(node, ast.Assert) else node)
         return _short(text.splitlines()[0])
 
 
 class _Watched(ast.NodeTransformer):
-    """Make every assertion note the values that it compares, so that a failure can show them."""
+    """Make every assertion record the values it compares, so that a failure can show them."""
 
     def __init__(self, asked):
         self._asked = set(asked)
@@ -240,7 +239,7 @@ class _Watched(ast.NodeTransformer):
 
 
 def _raised(call, error):
-    """Return the submission's exception as one of ours, of the same built-in ancestors."""
+    """Rebuild the submission's exception here, with the same built-in base classes."""
     name, message, line = (str(error.get(part, ""))[:2_000] for part in ("type", "message", "line"))
     bases = error.get("bases")
     bases = [base for base in bases if isinstance(base, str)] if isinstance(bases, list) else []
@@ -250,10 +249,10 @@ def _raised(call, error):
             kinds.append(kind)
     try:
         kind = type(name, (_Raised, *(kinds or [Exception])), {})
-        raised = kind.__new__(kind, message)  # some want more than a message, but only to begin
+        raised = kind.__new__(kind, message)  # some need more arguments, but only in __init__
     except (TypeError, ValueError):  # types that do not go together; a name that is none
         raised = type("Exception", (_Raised, Exception), {})(message)
-    if name == "NotImplementedError" and not message:  # what stands in place of an answer
+    if name == "NotImplementedError" and not message:  # the stub of an answer
         raised.text = f"`{call.partition('(')[0]}` is still to be written"
         return raised
     raised.text = f"{call} raised {name}" + (f": {message}" if message else "")
@@ -276,7 +275,7 @@ def _short(text):
 
 
 def main():
-    """Judge the test cells that come in, one after another."""
+    """Judge incoming test cells, one after another."""
     wire = Wire()
     sys.stdin, sys.stdout, sys.stderr = io.StringIO(), Kept(), Kept()
 

@@ -1,4 +1,4 @@
-"""What the code of a notebook may use while it is examined."""
+"""What a notebook's code may use while it is graded."""
 
 from dataclasses import dataclass, fields
 
@@ -7,18 +7,18 @@ __all__ = ["Limits"]
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of one examination; each is a positive number."""
+    """The limits of grading one notebook; each is a positive number."""
 
     cell_s: float = 30.0  # for one code cell
     call_s: float = 10.0  # for one call of a function by a test
     test_s: float = 60.0  # for one test cell with all its calls
-    total_s: float = 300.0  # for the whole notebook; what has not been examined by then has not passed
+    total_s: float = 300.0  # for the whole notebook; tests not run by then fail
     memory_bytes: int = 2 * 2**30  # memory of all processes together, and address space of each
-    processes: int = 32  # processes and threads at a time. Binds only in a sandbox, as the next but one.
-    file_bytes: int = 64 * 2**20  # size of a file that is written
-    folder_bytes: int = 128 * 2**20  # size of all files that are written
-    printed_bytes: int = 64 * 2**10  # of a cell's output, what is kept: its beginning
-    reply_bytes: int = 8 * 2**20  # size of what a call returns, as text
+    processes: int = 32  # processes and threads at a time; only in a sandbox
+    file_bytes: int = 64 * 2**20  # size of a written file
+    folder_bytes: int = 128 * 2**20  # size of all written files; only in a sandbox
+    printed_bytes: int = 64 * 2**10  # how much is kept of a cell's output, from its beginning
+    reply_bytes: int = 8 * 2**20  # size of a call's return value as text
 
     def __post_init__(self):
         for field in fields(self):

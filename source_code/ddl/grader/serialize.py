@@ -1,9 +1,8 @@
-"""Plain data, as text: all that crosses between a submission and the tests that examine it.
+"""Plain data as text: all that crosses between a submission and its tests, which run in another process.
 
-A submission runs in one process, the tests in another. What one returns to the other is written down here as JSON and
-read again strictly, so that nothing arrives but numbers, text, lists, tuples, sets, dictionaries and NumPy arrays: no
-class of the submission's, and so no method of its own. An instance of a subclass of these types arrives as the plain
-type, with the value it really has; what stands for a list or a number, such as a range or a fraction, arrives as that.
+Values are written as JSON and read strictly, so that only numbers, text, lists, tuples, sets, dictionaries and NumPy
+arrays arrive: no class of the submission's, and so none of its methods. An instance of a subclass of these arrives as
+the plain type with its real value; a range, a fraction and the like arrive as the list or number they stand for.
 """
 
 import array
@@ -24,12 +23,12 @@ from ddl.errors import CourseError
 
 __all__ = ["BoundaryError", "decode", "encode"]
 
-DEPTH = 32  # of lists in lists; JSON's own parser gives up later
+DEPTH = 32  # of nested lists; JSON's parser gives up later
 ITEMS = 1_000_000  # of all lists and dictionaries together
-# Not longdouble, whose bytes mean something else on every machine.
+# Without longdouble, whose bytes differ between machines.
 DTYPES = {np.dtype(code).newbyteorder("<").str for code in "?bhiqBHIQefdFD"}
-ROUNDED = {"g": "<f8", "G": "<c16"}  # longdouble, and the complex number of two of them
-# What is read item by item and arrives as a list.
+ROUNDED = {"g": "<f8", "G": "<c16"}  # longdouble and its complex type
+# Read item by item; arrive as lists.
 SERIES = (range, deque, array.array, memoryview, Iterator, MappingView)
 
 
@@ -61,13 +60,7 @@ def encode(value):
 
 
 def decode(text):
-    """Return the value that `text` stands for; the opposite of `encode`.
-
-    Raises
-    ------
-    BoundaryError
-        When the text is not what `encode` writes.
-    """
+    """Return the value that `encode` wrote; raise BoundaryError if it cannot have written `text`."""
     try:
         return _value(json.loads(text), DEPTH)
     except BoundaryError:
@@ -77,7 +70,7 @@ def decode(text):
 
 
 def _plain(value, depth, left):
-    """Return what JSON writes for `value`; everything is read through the plain type's methods."""
+    """Return the JSON form of `value`, read only through the plain types' own methods."""
     left[0] -= 1
     if not depth:
         raise BoundaryError(f"a value nested more than {DEPTH} deep: return a flatter one")
@@ -85,7 +78,7 @@ def _plain(value, depth, left):
         raise BoundaryError(f"a value of more than {ITEMS:,} items: return a smaller one, or an array")
     if value is None or value is True or value is False:
         return value
-    if isinstance(value, str):  # first, as NumPy's text is of both kinds
+    if isinstance(value, str):  # first: NumPy's text is both
         return str.__str__(value)
     if isinstance(value, (bytes, bytearray)):
         return {"bytes": base64.b64encode(value).decode()}
@@ -140,7 +133,7 @@ def _plain_array(value, depth, left):
     dtype = np.dtype(ROUNDED.get(value.dtype.char, value.dtype)).newbyteorder("<")
     if dtype.kind in "UO":
         plain = np.array(value, subok=False)
-        # Counted before they are made: an array can show one item in a million places.
+        # Counted before they exist: an array can show one item in a million places.
         if plain.size > left[0]:
             raise BoundaryError(f"a value of more than {ITEMS:,} items: return a smaller one")
         items = [_plain(item, depth - 1, left) for item in plain.ravel().tolist()]
@@ -229,7 +222,7 @@ def _array(dtype, shape, data):
         raise BoundaryError(f"an array of shape {tuple(shape)} with {len(content)} bytes")
     if not expected:
         return np.empty(shape, dtype)
-    # A copy, because what is made on top of bytes cannot be written to.
+    # A copy, as an array on top of bytes is read-only.
     return np.frombuffer(content, dtype).reshape(shape).copy()
 
 

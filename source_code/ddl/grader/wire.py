@@ -1,4 +1,4 @@
-"""The end of a conversation in lines of JSON that a worker or an examiner holds."""
+"""A worker's or judge's end of the exchange of JSON lines."""
 
 import json
 import os
@@ -7,10 +7,10 @@ __all__ = ["Wire"]
 
 
 class Wire:
-    """This process's standard input and output, taken away from the code that it is to run.
+    """This process's standard input and output, taken away from the code that it will run.
 
-    From then on that code reads nothing from standard input, and what it or its children write to standard output and
-    error is lost; what Python prints is for the process to redirect.
+    From then on that code reads nothing from standard input, and what it or its children write to the descriptors of
+    standard output and error is lost; the process itself redirects what Python prints.
     """
 
     def __init__(self):
@@ -21,7 +21,7 @@ class Wire:
             os.dup2(nothing, descriptor)
 
     def read(self):
-        """Return the next message, a dictionary; None when there will be no more."""
+        """Return the next message, a dictionary; None at the end."""
         line = self._in.readline()
         return json.loads(line) if line else None
 

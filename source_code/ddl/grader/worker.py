@@ -1,8 +1,7 @@
-"""The process in which a submission's code runs; `python -m ddl.grader.worker` is all it does.
+"""The process in which a submission's code runs: `python -m ddl.grader.worker`.
 
-It runs cells as a notebook does, says what names stand for, and calls functions: see `respond`. Nothing that it says is
-trusted to be more than the submission's answer. Whoever starts it sees to its surroundings; the limits that a process
-can set for itself come with the first request.
+It runs cells as a notebook does, describes names and calls functions: see `respond`. Its answers are trusted no more
+than the submission. Whoever starts it isolates it; limits that a process can set itself come with the first request.
 """
 
 import builtins
@@ -24,10 +23,10 @@ from ddl.grader.wire import Wire
 __all__ = ["Kept", "Shell", "error_of", "main", "respond"]
 
 MESSAGE_CHARACTERS = 2_000
-FRAMES = 6  # of a traceback: the last ones are what its reader wants
+FRAMES = 6  # the last ones of a traceback
 FILES = 128
 PR_SET_PDEATHSIG = 1
-# Taken here, where the submission has not run yet; by their own names, not their other ones.
+# Taken before the submission runs; by their own names, not their aliases.
 ERRORS = {
     kind: kind.__name__
     for kind in vars(builtins).values()
@@ -36,7 +35,7 @@ ERRORS = {
 
 
 class Kept(io.TextIOBase):
-    """A text stream that keeps the beginning of what is written to it, and drops the rest."""
+    """A text stream that keeps the beginning of its text and drops the rest."""
 
     def __init__(self, limit_bytes=0):
         self._limit_bytes = limit_bytes
@@ -47,7 +46,7 @@ class Kept(io.TextIOBase):
         return True
 
     def write(self, text):
-        """Keep what there is room for; say that all was written, or print() would raise."""
+        """Keep what fits; report that all was written, or print() would raise."""
         if self._left > 0:
             kept = text[: self._left].encode("utf-8", "replace")[: self._left]
             self._left -= len(kept)
@@ -55,7 +54,7 @@ class Kept(io.TextIOBase):
         return len(text)
 
     def text(self):
-        """Return what was kept, and whether that is not all."""
+        """Return what was kept, with a note if that is not all."""
         cut = f"\n… (cut after {self._limit_bytes:,} bytes)\n" if self._left <= 0 else ""
         return "".join(self._parts) + (cut if self._limit_bytes else "")
 
@@ -75,14 +74,14 @@ class Shell:
         # Errors are returned, not printed.
         for name in ("showtraceback", "showsyntaxerror", "showindentationerror"):
             setattr(self._shell, name, lambda *arguments, **options: None)
-        self._shell.enable_gui = lambda gui=None: None  # what `%matplotlib` asks for; there is none
+        self._shell.enable_gui = lambda gui=None: None  # for `%matplotlib`
 
     @property
     def names(self):
         return self._shell.user_ns
 
     def run(self, source, printed_bytes):
-        """Run one cell; return what it printed, and its error or None, as `error_of` gives it."""
+        """Run one cell; return its ``printed`` text and its ``error`` (see `error_of`) or None."""
         kept = Kept(printed_bytes)
         with contextlib.redirect_stdout(kept), contextlib.redirect_stderr(kept):
             result = self._shell.run_cell(source, store_history=False)
@@ -91,21 +90,17 @@ class Shell:
 
 
 def respond(names: dict, request: dict):
-    """Answer one question about the names that a submission has defined.
+    """Answer a request about the `names` that a submission has defined.
 
-    Parameters
-    ----------
-    request
-        ``{"do": "describe", "names": [...]}``, which is answered by a dictionary of what each stands for:
-        ``{"function": true}``, ``{"value": text}`` as `encode` writes it, ``{"refused": why}`` or ``{"missing":
-        true}``. Or ``{"do": "call", "name": ..., "args": text, "kwargs": text}``, which is answered by ``value``,
-        ``refused`` or ``raised``, an error as `error_of` gives it.
+    ``{"do": "describe", "names": [...]}`` is answered by ``{"names": {name: ...}}``, each with ``{"function": true}``,
+    ``{"value": text}`` from `encode`, ``{"refused": why}`` or ``{"missing": true}``. ``{"do": "call", "name": ...,
+    "args": text, "kwargs": text}`` is answered by ``value``, ``refused`` or ``raised``, an error from `error_of`.
     """
     if request["do"] == "describe":
         return {"names": {name: _described(names, name) for name in request["names"]}}
     try:
         args, kwargs = decode(request["args"]), decode(request["kwargs"])
-        # Together, as a generator function's own code runs when what it returned is read.
+        # Both in one `try`: a generator function's code runs while its result is encoded.
         return {"value": encode(names[request["name"]](*args, **kwargs))}
     except KeyboardInterrupt:
         raise
@@ -118,13 +113,13 @@ def respond(names: dict, request: dict):
 def error_of(error):
     """Return an exception's type, message, traceback and last line, as text of bounded length.
 
-    The traceback begins at the submission's own code; ``bases`` are the built-in exceptions among the type and its
-    ancestors, the nearest first.
+    The traceback begins at the submission's code; ``bases`` are the built-in exceptions among the type and its
+    ancestors, nearest first.
     """
     try:
         frames = traceback.extract_tb(error.__traceback__)
-        own = [place for place, frame in enumerate(frames) if _is_cell(frame.filename)]
-        frames = frames[own[0] :][-FRAMES:] if own else []
+        in_cells = [place for place, frame in enumerate(frames) if _is_cell(frame.filename)]
+        frames = frames[in_cells[0] :][-FRAMES:] if in_cells else []
         last = next((frame for frame in reversed(frames) if _is_cell(frame.filename)), None)
         line = last and f"line {last.lineno}: {last.line}"[:200]
         if isinstance(error, SyntaxError) and error.text:
@@ -167,7 +162,7 @@ def _described(names, name):
     if callable(value):
         return {"function": True}
     try:
-        if isinstance(value, Iterator):  # looked at, and left as it was
+        if isinstance(value, Iterator):  # read, and put back
             ahead = list(itertools.islice(value, ITEMS + 1))
             names[name], value = itertools.chain(ahead, value), ahead
         return {"value": encode(value)}
@@ -180,7 +175,7 @@ def _described(names, name):
 
 
 def _limit(limits):
-    """Bind this process and its children; NPROC is for who knows how many its user has."""
+    """Limit this process and its children; NPROC is for a caller who knows how many the user has."""
     for what, most in (
         (resource.RLIMIT_AS, limits["memory_bytes"]),
         (resource.RLIMIT_CPU, math.ceil(limits["total_s"])),
@@ -195,13 +190,13 @@ def _limit(limits):
 
 def main():
     """Answer requests until there are no more."""
-    # A cell without end does not outlive who started this.
+    # An endless cell does not outlive the parent process.
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     shell = Shell()
     wire = Wire()
     sys.stdin, sys.stdout, sys.stderr = io.StringIO(), Kept(), Kept()
-    sys.path.insert(0, "")  # as in a notebook, and only after the imports above
-    limits, own = None, os.getpid()
+    sys.path.insert(0, "")  # as in a notebook, but only after the imports above
+    limits, pid = None, os.getpid()
     while request := wire.read():
         match request["do"]:
             case "start":
@@ -212,7 +207,7 @@ def main():
                 answer = shell.run(request["source"], limits["printed_bytes"])
             case _:
                 answer = respond(shell.names, request)
-        if os.getpid() != own:  # a copy that a cell made: it must not answer, too
+        if os.getpid() != pid:  # forked by a cell: it must not answer, too
             os._exit(0)
         wire.write(answer | {"id": request["id"]})
 

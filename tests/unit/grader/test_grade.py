@@ -1,4 +1,4 @@
-"""Examining a notebook in plain processes: verdicts, their words, and a worker that breaks off."""
+"""Grading a notebook in plain processes: verdicts, their words, and a worker that breaks off."""
 
 import itertools
 import json
@@ -11,7 +11,7 @@ import numpy as np
 import psutil
 import pytest
 
-from ddl.grader import CellError, Examination, Limits, Verdict, examine, visible_part
+from ddl.grader import CellError, Grading, Limits, Verdict, grade_notebook, visible_part
 from ddl.grader.cells import asked_names
 from ddl.grader.channel import Channel, Ended, Late, WorkerProcess, start
 from ddl.grader.judge import judge
@@ -229,7 +229,7 @@ def test_hidden_tests_are_taken_out():
 # ---------------------------------------------------------------- a notebook
 
 
-def test_a_notebook_is_examined_in_its_order():
+def test_a_notebook_is_graded_in_order():
     notebook = {"cells": [
         {"cell_type": "markdown", "source": "def f(): 1", "metadata": {}},
         code(["import math\n", "print('hello')\n", "math.pi"]),
@@ -242,7 +242,7 @@ def test_a_notebook_is_examined_in_its_order():
         question("third", "assert f(1) == -1\n### BEGIN HIDDEN TESTS\nassert f(2) == 777\n"
                           "### END HIDDEN TESTS", 4),
     ]}  # fmt: skip
-    found = examine(notebook, hidden=True)
+    found = grade_notebook(notebook, hidden=True)
     assert found.verdicts == (
         Verdict("first", 2, True, "", "here\n"),
         Verdict("second", 1, False, "expected `f(1) == 1`, but `f(1)` is -1"),
@@ -254,7 +254,7 @@ def test_a_notebook_is_examined_in_its_order():
     assert found.cells[3].error.type == "ZeroDivisionError"
     assert "1 / 0" in found.cells[3].error.traceback
     assert found.notes == ()
-    assert examine(notebook, hidden=False).points == 6
+    assert grade_notebook(notebook, hidden=False).points == 6
 
 
 def test_a_cell_that_ends_its_process_costs_no_other_question():
@@ -264,7 +264,7 @@ def test_a_cell_that_ends_its_process_costs_no_other_question():
         code("def h(x):\n    while True: pass"), question("h", "assert h(1) == 1"),
         code("while True: pass"), question("g again", "assert g(1) == 1"),
     ]}  # fmt: skip
-    found = examine(notebook, hidden=False, limits=Limits(cell_s=2, call_s=1))
+    found = grade_notebook(notebook, hidden=False, limits=Limits(cell_s=2, call_s=1))
     assert [verdict.passed for verdict in found.verdicts] == [True, False, True]
     assert found.verdicts[1].message == "h(1) did not return within 1 s"
     assert found.cells[1].error == CellError("ProcessEnded", "it ended with status 3")
@@ -286,7 +286,7 @@ def test_a_cell_that_copies_its_process_costs_no_question():
             question("end", "assert one() == 1"),
         ]
     }
-    found = examine(notebook, hidden=False)
+    found = grade_notebook(notebook, hidden=False)
     assert [verdict.passed for verdict in found.verdicts] == [True, True] and not found.notes
     assert found.cells[-1].printed == "still here\n"
 
@@ -299,13 +299,13 @@ def test_a_test_that_a_result_keeps_busy_is_ended():
             question("next", "assert f() == 10**15"),
         ]
     }
-    found = examine(notebook, hidden=False, limits=Limits(test_s=2))
+    found = grade_notebook(notebook, hidden=False, limits=Limits(test_s=2))
     assert [verdict.passed for verdict in found.verdicts] == [False, True]
     assert found.verdicts[0].message == "the test did not end within 2 s"
 
 
 def test_an_empty_notebook():
-    assert examine({"cells": []}, hidden=True) == Examination((), ())
+    assert grade_notebook({"cells": []}, hidden=True) == Grading((), ())
 
 
 def test_a_worker_that_does_not_start_is_said():
@@ -313,7 +313,7 @@ def test_a_worker_that_does_not_start_is_said():
         return WorkerProcess(start([sys.executable, "-c", "import nowhere"]))
 
     with pytest.raises(OSError, match="did not start.*status 1.*No module named 'nowhere'"):
-        examine({"cells": [code("1")]}, hidden=False, start_worker=start_worker)
+        grade_notebook({"cells": [code("1")]}, hidden=False, start_worker=start_worker)
 
 
 @pytest.mark.parametrize(
@@ -393,7 +393,7 @@ def test_kept_output():
     assert Kept().text() == ""
 
 
-def test_the_examiner_imports_nothing_of_the_folder_it_is_in(tmp_path):
+def test_the_judge_imports_nothing_of_the_folder_it_is_in(tmp_path):
     (tmp_path / "json.py").write_text("raise SystemExit('hijacked')")
     ran = subprocess.run(
         [sys.executable, "-I", "-m", "ddl.grader.judge"],
