@@ -1,1 +1,1 @@
-"""Marking: collecting, examining and returning what attendees hand in."""
+"""Marking: collect and grade hand-ins, and return feedback."""

@@ -1,7 +1,6 @@
-"""The grading commands: `make release`, `make collect` and the others lead here.
+"""The grading commands behind `make release`, `make collect` and the others.
 
-They end with 0 when all is well, with 1 when somebody's hand-in needs a look, and with 2 when they could not do their
-work.
+They exit with 0 if all is well, 1 if a hand-in needs a look, and 2 if they failed.
 """
 
 import argparse
@@ -26,7 +25,7 @@ def main(arguments):
         parser.error(f"unrecognized arguments: {' '.join(others)}")
     course = Course(given.course.absolute())
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    # nbgrader starts a program that came with it, by its name.
+    # nbgrader starts one of its own programs by name.
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     try:
         if given.command == "formgrader":
@@ -123,14 +122,14 @@ COMMANDS = {command.__name__: command for command in (release, collect, autograd
 
 
 def _left_out(rows):
-    """Name the rows of the list of students that were left out; return the command's status."""
+    """Print the rows of the list of students that were left out; return the command's status."""
     for row in rows:
         print(f"left out of the list of students: {row}")
     return int(bool(rows))
 
 
 def _trouble(course, error):
-    """What the disk or the gradebook did not do, where, and what to do."""
+    """What failed on the disk or in the gradebook, where, and what to do."""
     if isinstance(error, OperationalError):
         where, what = course.folder / "gradebook.db", error.orig
     else:
@@ -160,7 +159,7 @@ def _summary(rows):
 
 
 def _table(header, rows):
-    """Print columns; the last one is a list of reasons, a line each."""
+    """Print columns, the last of which is a list of reasons, one per line."""
     widths = [max(len(str(row[n])) for row in (header, *rows)) for n in range(len(header) - 1)]
     print()
     for *columns, last in (header, *rows):

@@ -1,4 +1,4 @@
-"""A student's work, put into the lesson as it was handed out."""
+"""Put a student's work into the released lesson."""
 
 import base64
 import binascii
@@ -19,8 +19,8 @@ __all__ = ["Unreadable", "answered", "cells", "recognized"]
 OWN_CELLS = 500  # more of them than anybody writes
 # Of these, a browser shows a picture and runs nothing.
 PICTURES = ("image/png", "image/jpeg", "image/gif")
-# What a browser takes for a tag, for another way to write a character, for a link that runs code;
-# it drops line ends and tabs out of a link. And pictures that are neither pasted nor the lesson's.
+# What a browser takes for a tag, a character reference or a link that runs code (it ignores line ends and tabs in a
+# link), and pictures that are neither pasted nor the lesson's.
 ACTIVE = re.compile(
     r"(<(?=[A-Za-z/!?])|&(?=#|\w+;)|(?:s\s*c\s*r\s*i\s*p\s*t|d\s*a\s*t\s*a)[\s\\]*(?=:)"
     r"|!(?=\[)(?!\[[^\]\n]*\]\((?:attachment:|(?:\.\./)?images/[\w-]+\.\w+[\s)])))",
@@ -28,7 +28,7 @@ ACTIVE = re.compile(
 )
 PASTED = re.compile(r"!(?=\[[^\]\n]*\]\(attachment:([^\s)]*))", re.IGNORECASE)
 DEFINED = re.compile(r"^(?:(?:async\s+)?def|class)\s+(\w+)|^(\w+)\s*(?::[^=\n]*)?=(?!=)", re.MULTILINE)
-NO_SPACE = "\u200b"  # parts it and is not seen
+NO_SPACE = "\u200b"  # zero-width: splits it invisibly
 
 
 class Unreadable(CourseError, ValueError):
@@ -36,7 +36,7 @@ class Unreadable(CourseError, ValueError):
 
 
 def cells(content: bytes) -> list[dict]:
-    """The cells of a notebook file that anybody may have written, each of the expected types."""
+    """The cells of an untrusted notebook file, with checked types."""
     if not content.strip():
         raise Unreadable("the file is empty")
     try:
@@ -58,19 +58,11 @@ def recognized(release, handed_in: list[dict]) -> int:
 
 
 def answered(release, handed_in: list[dict]):
-    """Return the lesson with a student's work in it, and what a person should look at.
+    """Return the released lesson with a student's work (from `cells`) in it, and notes for a person.
 
-    Run from top to bottom, it does what the student's notebook does: answers and the lesson's ungraded cells are as the
-    student left them, and the student's own cells, parts of a split cell among them, stay behind the cell of ours that
-    they stood behind. Test cells and questions are as they were handed out. Cells of ours are found by their
-    `grade_id`, id or text.
-
-    Parameters
-    ----------
-    release : notebook
-        As handed out.
-    handed_in
-        From `cells`.
+    It does what the student's notebook does: answers and the lesson's ungraded cells are as the student left them, and
+    the student's own cells, including parts of a split cell, follow the same lesson cell as before. Test cells and
+    questions are as released. Lesson cells are found by `grade_id`, id or text.
     """
     notebook, notes, odd = copy.deepcopy(release), [], defaultdict(list)
     by_grade_id = {_grade_id(cell): cell for cell in notebook.cells if _grade_id(cell)}
@@ -107,7 +99,7 @@ def answered(release, handed_in: list[dict]):
     for cell in [cell for cell in notebook.cells if cell.id not in seen]:
         if utils.is_grade(cell) or utils.is_solution(cell):
             odd["graded cells were deleted"].append(_grade_id(cell))
-            # A stub would take the place of an answer that stands in another cell.
+            # A stub would override an answer in another cell.
             cell.source = cell.source if utils.is_grade(cell) else ""
         elif cell.cell_type == "code" and not _grade_id(cell):
             if all(line.strip() in elsewhere for line in cell.source.splitlines()):
@@ -123,12 +115,12 @@ def answered(release, handed_in: list[dict]):
 
 
 def _in_order(ours, own, seen):
-    """Yield our cells, and behind each the own ones that belong there.
+    """Yield the lesson's cells, each followed by the student's own cells that belong there.
 
-    They come after what was put back, as a part of it may be what they are, but not after a test.
+    Own cells come after cells that were put back, which they may be parts of, but before a test.
     """
     waiting = own.get("", [])
-    if not seen:  # it is no notebook of this lesson
+    if not seen:  # not a notebook of this lesson
         yield from waiting
         waiting = []
     for cell in ours:
@@ -141,7 +133,7 @@ def _in_order(ours, own, seen):
 
 
 def _cell(found):
-    """The parts of a cell that are looked at; None for what is none."""
+    """The parts of a cell that are used; None if it is not a cell."""
     if not isinstance(found, dict):
         return None
     source = found.get("source", "")
@@ -155,7 +147,7 @@ def _cell(found):
     tags = metadata.get("tags") if isinstance(metadata, dict) else None
     return {
         "cell_type": found["cell_type"],
-        # Half a surrogate pair is valid JSON and can be written to no file.
+        # Half a surrogate pair is valid JSON but cannot be written to a file.
         "source": source.encode("utf-8", "replace").decode(),
         "grade_id": grade_id if isinstance(grade_id, str) else None,
         "id": found["id"] if isinstance(found.get("id"), str) else None,
@@ -165,9 +157,9 @@ def _cell(found):
 
 
 def _take(cell, ours):
-    """Put what a student wrote into a cell of ours where it is for that.
+    """Put a student's text into a lesson cell that may change.
 
-    Yield what is odd about it, and the own cells that are made of what has no place in it.
+    Yield oddities, each with the student's own cells made of what has no place in it.
     """
     if "](../images/" not in ours.source:  # the course's own notebooks have pictures elsewhere
         cell = cell | {"source": cell["source"].replace("](../images/", "](images/")}
@@ -183,7 +175,7 @@ def _take(cell, ours):
     if not utils.is_solution(ours) and _grade_id(ours):
         rest = _text(cell["source"]).replace(_text(ours.source), "").strip()
         merged = utils.is_grade(ours) and rest != _text(cell["source"])
-        # With one that was merged with it, or else to be read.
+        # Run what was merged with a test; set aside anything else.
         kept = _own(cell | {"source": rest}) if merged else _set_aside(cell, _grade_id(ours))
         yield "graded cells were changed", [kept]
         return
@@ -195,9 +187,9 @@ def _take(cell, ours):
 
 
 def _again(cell, ours, place):
-    """Return the own cells that a second cell with a question's id makes, and what is odd.
+    """Return the student's own cells made of a second cell with a question's id, and what is odd.
 
-    JupyterLab gives both parts of a cell that it splits the same id.
+    JupyterLab gives both parts of a split cell the same id.
     """
     if _text(cell["source"]) == _text(ours.source):
         return [], ""
@@ -218,7 +210,7 @@ def _again(cell, ours, place):
 
 
 def _names(source):
-    """What a cell defines, as far as its lines begin with it."""
+    """The names that a cell defines at the start of a line."""
     return {name for names in DEFINED.findall(source) for name in names if name}
 
 
@@ -228,7 +220,7 @@ def _graded(cell):
 
 def _own(cell):
     if cell["cell_type"] == "code":
-        # A copy of a cell that only shows something is one, too.
+        # A copy of a demo cell is one, too.
         return v4.new_code_cell(cell["source"], metadata={"tags": ["demo"]} if cell["demo"] else {})
     source, pictures = _shown(cell)
     made = v4.new_markdown_cell(source)
@@ -238,13 +230,13 @@ def _own(cell):
 
 
 def _set_aside(cell, name):
-    """What stood in another cell's place: to be read, not run."""
+    """A cell with the text of a changed one: to be read, not run."""
     text = "\n".join(f"    {line}" for line in cell["source"].splitlines())
     return v4.new_markdown_cell(f"What was in {name}, and does not count:\n\n{_harmless(text)}")
 
 
 def _shown(cell):
-    """A text's Markdown and its pictures; nbconvert makes no page with one that is missing."""
+    """A text's Markdown and its pictures, without missing ones, on which nbconvert fails."""
     pictures = _pictures(cell["attachments"])
 
     def found(match):
@@ -252,19 +244,19 @@ def _shown(cell):
         picture = pictures.get(name) or pictures.get(unquote(name))
         if not picture or "\\" in name:
             return f"!{NO_SPACE}"
-        pictures[escape_url(name)] = picture  # as it is looked for
+        pictures[escape_url(name)] = picture  # nbconvert's key
         return "!"
 
     return PASTED.sub(found, _harmless(cell["source"])), pictures
 
 
 def _harmless(source):
-    """Markdown that the formgrader's page, opened by the instructor, shows and does not run."""
+    """Markdown that the instructor's formgrader page shows but does not run."""
     return ACTIVE.sub(rf"\1{NO_SPACE}", source)
 
 
 def _pictures(attachments):
-    """Of what was pasted into a Markdown cell, the pictures."""
+    """The pictures among a Markdown cell's attachments."""
     kept = {}
     for name, kinds in attachments.items() if isinstance(attachments, dict) else ():
         for kind, data in kinds.items() if isinstance(kinds, dict) else ():

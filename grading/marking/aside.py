@@ -1,4 +1,6 @@
-"""Marks and comments that a person gave to an answer which has been handed in anew since."""
+"""Marks and comments for answers that have been handed in anew since."""
+
+from collections import defaultdict
 
 import nbformat
 from nbgrader import utils
@@ -10,15 +12,14 @@ __all__ = ["set_aside"]
 
 
 def set_aside(course: Course, lesson: str, student: str) -> None:
-    """Take marks and comments out of the gradebook whose answers are not those that they are for.
+    """Remove marks and comments for changed answers from the gradebook.
 
-    They are kept, with the answer that they were given for, in ``aside/``; the notes say so. Where the answer is as it
-    was, they stay.
+    They are kept in ``aside/`` with the earlier answer, and the notes say so. Those for unchanged answers stay.
     """
     submitted = course.notebook("submitted", lesson, student)
-    marked = course.notebook("marked", lesson, student)  # the hand-in that was marked last
+    marked = course.notebook("marked", lesson, student)  # the hand-in marked last
     now = _answers(submitted)
-    # Without one, of a course that was marked before such copies were kept, nothing has changed.
+    # Older courses kept no such copy: then nothing has changed.
     before = _answers(marked) if marked.exists() else now
     changed = {name for name in before | now if before.get(name) != now.get(name)} if now else set()
     with course.gradebook() as gradebook:
@@ -26,29 +27,20 @@ def set_aside(course: Course, lesson: str, student: str) -> None:
         if kept:
             path = course.folder / "aside" / lesson / f"{student}.txt"
             earlier = path.read_text() if path.exists() else ""
-            write(
-                path,
-                earlier
-                + "".join(f"{name}: {said}\n\n{_indented(before.get(name, ''))}\n\n" for name, said in kept.items()),
-            )
+            entries = (f"{name}: {marks}\n\n{_indented(before.get(name, ''))}\n\n" for name, marks in kept.items())
+            write(path, earlier + "".join(entries))
             notes = course.notes(lesson, student)
-            notes.aside.update(
-                {
-                    name: f"{name} was answered anew: {said} for the earlier answer, kept in {path}, "
-                    "waits to be given again"
-                    for name, said in kept.items()
-                }
-            )
+            for name, marks in kept.items():
+                notes.aside[name] = (
+                    f"{name} was answered anew: {marks} for the earlier answer, kept in {path}, waits to be given again"
+                )
             course.note(lesson, student, notes)
             gradebook.db.commit()
     write(marked, submitted.read_bytes())
 
 
 def _answers(path):
-    """The text that each graded or answered cell of a notebook is about, by `grade_id`.
-
-    For a test cell these are the code cells since the test before it.
-    """
+    """The answers of a notebook by `grade_id`; for a test cell, the code cells since the previous test."""
     try:
         notebook = nbformat.read(path, as_version=4)
     except Exception:  # nbformat has no common type; marking it will say what is wrong
@@ -68,25 +60,25 @@ def _answers(path):
 
 
 def _taken(gradebook, lesson, student, names):
-    """Take marks and comments off; return what they were. It is for the caller to commit."""
+    """Remove marks and comments, for the caller to commit; return what they were."""
     try:
         submission = gradebook.find_submission(lesson, student)
     except MissingEntry:
         return {}
-    kept: dict[str, list[str]] = {}
+    kept = defaultdict(list)
     for notebook in submission.notebooks:
         for grade in notebook.grades:
             if grade.name in names and grade.manual_score is not None:
-                kept.setdefault(grade.name, []).append(_points(grade.manual_score))
+                kept[grade.name].append(_points(grade.manual_score))
                 grade.manual_score = None
             if grade.name in names and grade.extra_credit:
-                kept.setdefault(grade.name, []).append(f"{_points(grade.extra_credit)} more")
+                kept[grade.name].append(f"{_points(grade.extra_credit)} more")
                 grade.extra_credit = None
         for comment in notebook.comments:
             if comment.name in names and comment.manual_comment:
-                kept.setdefault(comment.name, []).append(f"the comment “{comment.manual_comment}”")
+                kept[comment.name].append(f"the comment “{comment.manual_comment}”")
                 comment.manual_comment = None
-    return {name: " and ".join(said) for name, said in kept.items()}
+    return {name: " and ".join(parts) for name, parts in kept.items()}
 
 
 def _indented(text):

@@ -1,4 +1,4 @@
-"""Marking hand-ins, each on its own, and what the gradebook then has."""
+"""Mark hand-ins one by one, and read the marks from the gradebook."""
 
 import contextlib
 import ctypes
@@ -23,9 +23,8 @@ from marking.students import students
 
 __all__ = ["Row", "autograde", "rows"]
 
-# An examination, and nbgrader's own work around it.
-STUDENT_S = LIMITS.total_s + 120
-GRACE_S = 15  # in which one that is to end can end its sandbox
+STUDENT_S = LIMITS.total_s + 120  # for grading a hand-in, and nbgrader's work around it
+GRACE_S = 15  # for a process to end its sandbox
 DIE_WITH_PARENT = 1  # prctl's PR_SET_PDEATHSIG
 
 
@@ -34,10 +33,10 @@ class Row:
     """One student's marks in one lesson, in points."""
 
     student: object
-    auto: float | None  # auto, manual: given by tests, and by a person; None without a hand-in that was marked
-    manual: float | None
+    auto: float | None  # given by tests; None without a marked hand-in
+    manual: float | None  # given by a person
     max: float  # what the lesson is worth
-    waiting: int  # written answers that nobody has given a mark yet
+    waiting: int  # written answers without a mark
     reasons: list[str]  # why a person should look at it
 
     @property
@@ -46,15 +45,10 @@ class Row:
 
 
 def autograde(course: Course, lesson: str) -> list[str]:
-    """Mark every hand-in of a lesson anew; what went wrong with one is in its notes.
+    """Mark every hand-in of a lesson anew; return the ids with a hand-in that are not in the gradebook.
 
-    Each is marked in a process of its own by nbgrader's converter, with a line that shows how far it has got. Marks
-    that a person gave stay where the answer did.
-
-    Returns
-    -------
-    list of str
-        Those with a hand-in whom the gradebook does not have.
+    nbgrader's converter marks each in a separate process, with a line that shows the progress. Problems go to the
+    hand-in's notes. A person's marks stay if the answer is unchanged.
     """
     sandbox.find()
     known = {student.id for student in students(course)}
@@ -89,7 +83,7 @@ def autograde(course: Course, lesson: str) -> list[str]:
 
 
 def rows(course: Course, lesson: str, only: str | None = None) -> list[Row]:
-    """The marks of everybody in the gradebook, or of one, as they now are."""
+    """The current marks of everybody in the gradebook, or of one student."""
     people = [person for person in students(course) if only in (None, person.id)]
     with course.gradebook() as gradebook:
         total = gradebook.find_assignment(lesson).max_score
@@ -119,16 +113,16 @@ def _row(course, gradebook, lesson, person, total):
 def _mark(course, app, lesson, student):
     app.coursedir.assignment_id, app.coursedir.student_id = lesson, student
     converter = Autograde(coursedir=app.coursedir, parent=app)
-    # Whatever an earlier marking left behind, also one that did not come to its end.
+    # Overwrite what an earlier marking left, even an interrupted one.
     converter.force = True
     converter.create_student = False
     converter.start()
 
 
 def _apart(work, log, line):
-    """Do `work` in a process of its own, showing the time; return how it failed, if it did.
+    """Do `work` in a separate process, showing the time; return how it failed, or an empty text.
 
-    It costs no start: the process is a copy of this one, with nbgrader already imported.
+    The process is a fork of this one, with nbgrader already imported.
     """
     fork = multiprocessing.get_context("fork")
     told, tell = fork.Pipe(duplex=False)
@@ -152,7 +146,7 @@ def _apart(work, log, line):
 
 @contextlib.contextmanager
 def _interrupts_held():
-    """Let an interrupt come afterwards: Python drops one that comes while a process is copied."""
+    """Delay interrupts: Python loses one that comes during a fork."""
     came = []
     before = {
         number: signal.signal(number, lambda number, frame: came.append(number))
@@ -168,14 +162,14 @@ def _interrupts_held():
 
 
 def _work(work, log, tell, parent):
-    # Killed alone, the command leaves nobody who would go on marking.
+    # If the command is killed, marking ends too.
     ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
-    said = os.open(log, os.O_WRONLY | os.O_APPEND)
-    os.dup2(said, 1)
-    os.dup2(said, 2)
-    # The terminal's interrupt reaches both; the parent sees to it that this one ends.
+    output = os.open(log, os.O_WRONLY | os.O_APPEND)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    # The terminal's interrupt reaches both processes; the parent ends this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("interrupted"))
     try:

@@ -1,4 +1,4 @@
-"""Taking in what a class handed in, from a folder, a zip archive or nbgrader's exchange."""
+"""Collect a class's hand-ins from a folder, a zip archive or nbgrader's exchange."""
 
 import errno
 import re
@@ -21,32 +21,26 @@ __all__ = ["Stray", "collect", "fetch"]
 
 KEPT_BYTES = 5 * FILE_BYTES  # of one hand-in, with all its files
 KEPT_FILES = 1000
-NESTED = 3  # archives in archives that are looked into
-# What is wrong with one file's name, and not with the disk.
+NESTED = 3  # levels of archives in archives
+# Errors of a file's name, not of the disk.
 NAMES = {errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EILSEQ, errno.EINVAL, errno.EEXIST, errno.ENOTEMPTY}
-# How Moodle names what it lets teachers download: “Full name_12345_assignsubmission_file_…”.
+# Moodle's names of downloads: “Full name_12345_assignsubmission_file_…”.
 PLATFORM = re.compile(r"(?P<whole>(?P<person>[^_]+)_\d+_assignsubmission_[a-z]+)(_|$)")
 
 
 @dataclass(frozen=True)
 class Stray:
-    """A file that belongs to nobody on the list, and why it is thought so."""
+    """A file that matches no student, and why."""
 
     name: str
     reason: str
 
 
 def collect(course: Course, lesson: str, where: Path) -> tuple[list[str], list[Stray]]:
-    """Take in all hand-ins of a folder or zip archive.
+    """Collect all hand-ins in a folder or zip archive; return the ids of their students, and the strays.
 
-    The original is kept byte for byte under collected/; under submitted/ is the lesson as it was handed out, with the
-    student's answers in it. An earlier hand-in of the same student is replaced; those of students who are not in
-    `where` stay.
-
-    Returns
-    -------
-    tuple
-        The ids of those whose hand-ins were found, and the files that match nobody.
+    Originals are kept byte for byte under collected/; under submitted/ is the released lesson with the student's
+    answers. An earlier hand-in of the same student is replaced; those of students not in `where` stay.
     """
     people = students(course)
     if not people:
@@ -60,7 +54,7 @@ def collect(course: Course, lesson: str, where: Path) -> tuple[list[str], list[S
 
 
 def fetch(course: Course, lesson: str) -> Path:
-    """Collect from nbgrader's own exchange; return the folder that then holds the hand-ins."""
+    """Collect from nbgrader's exchange; return the folder with the hand-ins."""
     from nbgrader.exchange import ExchangeError
 
     app = course.nbgrader()
@@ -80,7 +74,7 @@ def fetch(course: Course, lesson: str) -> Path:
     where = course.folder / "exchanged" / lesson
     known = {person.id for person in students(course)}
     for path in sorted(where.glob("*")):
-        with suppress(ValueError):  # of another kind; it is listed as a stray
+        with suppress(ValueError):  # not an id: listed as a stray
             enrol(course, [Student(path.name)] if path.name not in known else [])
     return where
 
@@ -97,13 +91,13 @@ def _pieces(where):
 
 
 def _by_student(pieces, people):
-    """Sort files to those they are from, by the first part of their paths."""
+    """Assign files to students by the first part of their paths."""
     found, strays = defaultdict(list), []
     pieces = [piece for piece in pieces if not piece.clutter]
     firsts = {piece.parts[0] for piece in pieces}
     within = all(len(piece.parts) > 1 for piece in pieces)
     if len(firsts) == 1 and within and not _owners(*firsts, people):
-        # The download's own folder, around everything.
+        # The download's folder around everything.
         pieces = [replace(piece, parts=piece.parts[1:]) for piece in pieces]
     for piece in pieces:
         name = piece.parts[0]
@@ -121,7 +115,7 @@ def _by_student(pieces, people):
 
 
 def _owners(name, people):
-    """Those whose hand-in a file or folder of that name can be."""
+    """The students to whom a file or folder of that name may belong."""
     name = unicodedata.normalize("NFKC", name)
     ids = {unicodedata.normalize("NFKC", person.id).casefold(): person for person in people}
     if exact := ids.get(name.casefold()):
@@ -134,7 +128,7 @@ def _owners(name, people):
 
 
 def _words(name):
-    """A person's names in any order, whatever their case and however accents are written."""
+    """A person's names, sorted, without regard to case or the encoding of accents."""
     return sorted(unicodedata.normalize("NFKC", name).casefold().replace(",", " ").split())
 
 
@@ -146,7 +140,7 @@ def _nearest(name, people):
 def _take_in(course, lesson, release, student, pieces):
     folder = course.folder / "collected" / student / lesson
     new, old = (folder.with_name(f".{lesson}.{what}") for what in ("new", "old"))
-    if old.exists() and not folder.exists():  # an earlier command ended just there
+    if old.exists() and not folder.exists():  # an earlier command was interrupted here
         old.rename(folder)
     try:
         kept, refused = _keep(new, pieces)
@@ -161,7 +155,7 @@ def _take_in(course, lesson, release, student, pieces):
 
 
 def _put_together(course, lesson, release, student, pieces, kept, refused):
-    """Write the lesson with a student's answers in it, and what to know about them."""
+    """Write the lesson with a student's answers, and notes on them."""
     notebooks, unread = _notebooks(kept)
     refused |= unread
     notes = [f"{plain(name)} {reason}" for name, reason in refused.items()]
@@ -177,7 +171,7 @@ def _put_together(course, lesson, release, student, pieces, kept, refused):
     elif any(name.endswith(".ipynb") for name in refused):
         notebook = release
     else:
-        notebook = None  # what an earlier hand-in got stays until there is something to mark
+        notebook = None  # an earlier hand-in's marks stay until there is something to mark
         listed = ", ".join(plain(piece.name) for piece in pieces[:5])
         notes.append(f"no notebook in what was handed in ({listed})")
     before = course.notes(lesson, student)
@@ -197,7 +191,7 @@ def _put_together(course, lesson, release, student, pieces, kept, refused):
 
 
 def _keep(new, pieces):
-    """Keep the originals; return those that could be read, and why the others were not."""
+    """Keep the originals; return those that could be read, and {name: reason} for the others."""
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir(parents=True)
     kept, refused, left = [], {}, KEPT_BYTES
@@ -226,7 +220,7 @@ def _keep(new, pieces):
 
 
 def _notebooks(kept):
-    """The notebooks among files and in archives among them, by name; why others are not read."""
+    """The notebooks among files and in archives, by name, and {name: reason} for what was not read."""
     found, refused, left = {}, {}, KEPT_BYTES
     waiting = [(piece, content, 0) for piece, content in reversed(kept)]
     while waiting:
@@ -257,11 +251,10 @@ def _notebooks(kept):
 
 
 def _pick(lesson_name, release, notebooks):
-    """The notebook that counts: the only one, or the one that has the lesson's name."""
+    """The notebook that counts: the only one, or the one with the lesson's name; and notes."""
     if len(notebooks) == 1:
         return *next(iter(notebooks.items())), []
-    own_name = re.compile(rf"(^|[/_]){re.escape(lesson_name)}$")
-    named = [name for name in notebooks if own_name.search(name)]
+    named = [name for name in notebooks if re.search(rf"(^|[/_]){re.escape(lesson_name)}$", name)]
     if len(named) == 1:
         return named[0], notebooks[named[0]], []
     chosen = max(named or notebooks, key=lambda name: _recognized(release, notebooks[name]))

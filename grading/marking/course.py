@@ -1,4 +1,4 @@
-"""The course folder: where each step of an assignment finds and leaves what it works on."""
+"""The course folder, with the files of each step of an assignment."""
 
 import glob
 import json
@@ -21,7 +21,7 @@ __all__ = ["GRADING", "Course", "MarkingError", "Notes", "one", "plain", "write"
 
 GRADING = Path(__file__).resolve().parents[1]
 SETTINGS = """\
-# Written by the grading commands. What holds is in the file that is named here.
+# Written by the grading commands. The settings are in the file named here.
 import os
 
 c = get_config()
@@ -32,7 +32,7 @@ load_subconfig("nbgrader_config.py", path={grading!r})
 """
 
 
-ROOM_BYTES = 2**20  # what any step of one student's may take
+ROOM_BYTES = 2**20  # the most that a step for one student takes
 
 
 class MarkingError(CourseError):
@@ -43,13 +43,11 @@ class MarkingError(CourseError):
 class Notes:
     """What is known of one student's hand-in beside its marks."""
 
-    came_as: str = ""  # the name under which it came: of a learning platform's folder, for example
-    # collected, marked: why a person should look at it, as collecting and marking found out
-    collected: tuple[str, ...] = ()
-    marked: tuple[str, ...] = ()
-    failed: bool = False  # whether marking it did not come to an end: what the gradebook has is not of this hand-in
-    # why marks that a person gave do not count any more, by the `grade_id` of their answers
-    aside: dict[str, str] = field(default_factory=dict)
+    came_as: str = ""  # its original name, such as a learning platform's folder
+    collected: tuple[str, ...] = ()  # why a person should look at it, found while collecting
+    marked: tuple[str, ...] = ()  # and while marking
+    failed: bool = False  # whether marking was not completed, so that the gradebook has marks of another hand-in
+    aside: dict[str, str] = field(default_factory=dict)  # {grade_id: why a person's mark no longer counts}
 
     @property
     def reasons(self) -> list[str]:
@@ -58,9 +56,9 @@ class Notes:
 
 @dataclass(frozen=True)
 class Course:
-    """One course's folder, laid out as nbgrader has it."""
+    """A course folder in nbgrader's layout."""
 
-    folder: Path  # absolute. Made when something is first put into it.
+    folder: Path  # absolute; made when first needed
 
     def step(self, step: str, lesson: str, student: str = ".") -> Path:
         """A folder of nbgrader's: `step` is source, release, submitted, autograded, feedback."""
@@ -70,17 +68,17 @@ class Course:
         return self.step(step, lesson, student) / f"{lesson}.ipynb"
 
     def lesson(self, beginning: str) -> str:
-        """The one released lesson whose name begins like that."""
+        """The one released lesson whose name begins so."""
         released = sorted(path.stem for path in self.folder.glob("release/*/*.ipynb"))
         return one(beginning, released, f"released in {self.folder}", "run `make release LESSON=…`")
 
     def handed_in(self, lesson: str) -> list[str]:
-        """The students with a hand-in, by their ids."""
+        """The ids of the students with a hand-in."""
         found = self.folder.glob(f"submitted/*/{lesson}/*.ipynb")
         return sorted(path.parts[-3] for path in found)
 
     def nbgrader(self) -> NbGrader:
-        """nbgrader as its own commands set it up in this folder."""
+        """nbgrader, set up as its own commands do in this folder."""
         self.settle()
         app = NbGrader(log_level=logging.ERROR)
         app.initialize([], root=str(self.folder))
@@ -88,7 +86,7 @@ class Course:
         return app
 
     def settle(self) -> None:
-        """Make the folder, and let nbgrader's own commands find this course's settings in it."""
+        """Make the folder, with settings for nbgrader's own commands."""
         self.folder.mkdir(parents=True, exist_ok=True)
         settings = SETTINGS.format(
             folder=str(self.folder),
@@ -107,7 +105,7 @@ class Course:
 
     @property
     def gradebook_url(self) -> str:
-        """The address of the gradebook, in which a `?` would end the path."""
+        """The URL of the gradebook, quoted as a `?` would end the path."""
         return f"sqlite:///{quote(str(self.folder / 'gradebook.db'))}"
 
     def notes(self, lesson: str, student: str) -> Notes:
@@ -125,7 +123,7 @@ class Course:
 
     @contextmanager
     def alone(self):
-        """Keep a second command off this folder while one is at work."""
+        """Allow one command at a time in this folder."""
         self.folder.mkdir(parents=True, exist_ok=True)
         name = str(self.folder)
         if "{" in name or "}" in name or glob.glob(name) != [name]:
@@ -141,7 +139,7 @@ class Course:
             yield
 
     def check_room(self, more_bytes: int = 0) -> None:
-        """Raise OSError where the disk has no room for one student's work, and for so much more."""
+        """Raise OSError if the disk has no room for a step for one student and `more_bytes`."""
         try:
             with tempfile.TemporaryFile(dir=self.folder) as file:
                 file.write(bytes(ROOM_BYTES + more_bytes))
@@ -151,7 +149,7 @@ class Course:
 
     @contextmanager
     def log(self, command: str, app):
-        """Send what nbgrader says into a file of its own, whose path this gives."""
+        """Send nbgrader's log to a file of its own, and yield its path."""
         path = self.folder / "log" / f"{command}.log"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("")
@@ -173,7 +171,7 @@ class Course:
 
 
 def one(beginning: str, names: list[str], where: str, otherwise: str) -> str:
-    """The one of `names` that begins like that, or all of it."""
+    """The one of `names` that equals `beginning`, or else begins so."""
     chosen = [name for name in names if name == beginning] or [
         name for name in names if beginning and name.startswith(beginning)
     ]
@@ -185,11 +183,11 @@ def one(beginning: str, names: list[str], where: str, otherwise: str) -> str:
 
 
 def write(path: Path, content: str | bytes) -> None:
-    """Write a file so that whoever reads it finds the old or the new one, never a part."""
+    """Write a file, and its folder, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     files.write(path, content)
 
 
 def plain(text: str) -> str:
-    """`text` in one line of a terminal, whatever characters a file's name is made of."""
+    """`text` as one line for a terminal, whatever characters a file's name has."""
     return re.sub(r"[^\w\s!-~…·×–]|[\r\n\t]", "?", text.encode(errors="replace").decode())

@@ -1,4 +1,4 @@
-"""What goes back to students, and into an instructor's own tables."""
+"""Feedback for students, and the instructor's table of grades."""
 
 import csv
 import errno
@@ -33,15 +33,10 @@ ERROR = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Entry|Notebook): .*", 
 
 
 def feedback(course: Course, lesson: str) -> tuple[int, dict[str, str]]:
-    """Generate everyone's feedback with nbgrader, and a zip archive of all of it.
+    """Generate all feedback with nbgrader, and a zip archive of it.
 
-    In the archive every page has the name of the folder that its hand-in came in, so that a learning platform that
-    named those folders knows whose it is.
-
-    Returns
-    -------
-    tuple
-        How many pages there are, and for whom there is none, with the reason.
+    Return the number of pages, and {student: reason} for those without one. In the archive, a page is in a folder named
+    like the one its hand-in came in, by which a learning platform knows whose it is.
     """
     app = course.nbgrader()
     failed = {}
@@ -75,7 +70,7 @@ def feedback(course: Course, lesson: str) -> tuple[int, dict[str, str]]:
 
 
 def grades(course: Course, lessons: list[str]) -> tuple[str, list[Row]]:
-    """Write grades.csv, a line for every student and lesson; return its path and the rows."""
+    """Write grades.csv, with a line for each student and lesson; return its path and the rows."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(COLUMNS)
@@ -102,5 +97,5 @@ def grades(course: Course, lessons: list[str]) -> tuple[str, list[Row]]:
 
 
 def _text(value):
-    """Text that a spreadsheet takes for text: a file's name may begin as a formula does."""
+    """Text that a spreadsheet does not take for a formula."""
     return f"'{value}" if value.startswith(("=", "+", "-", "@")) else value

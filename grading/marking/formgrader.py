@@ -1,4 +1,4 @@
-"""nbgrader's formgrader on a course folder, where written answers get their marks."""
+"""nbgrader's formgrader on a course folder, for marking written answers."""
 
 import os
 import sys
@@ -18,7 +18,7 @@ OPTIONS = (
 
 
 class NoKernels(KernelSpecManager):
-    """What students handed in is read there, and cannot be run by mistake."""
+    """No kernels, so that hand-ins cannot be run by mistake."""
 
     def find_kernel_specs(self):
         return {}
@@ -28,13 +28,7 @@ class NoKernels(KernelSpecManager):
 
 
 def open_formgrader(course: Course, arguments: Sequence[str] = ()) -> None:
-    """Become a Jupyter server with the formgrader; its address has a token. Does not return.
-
-    Parameters
-    ----------
-    arguments
-        The server's own, such as ``--port=8889``.
-    """
+    """Become a Jupyter server with the formgrader; does not return. `arguments` are Jupyter's, as ``--port=8889``."""
     course.settle()
     os.chdir(course.folder)
     os.environ["PYTHONPATH"] = str(GRADING)

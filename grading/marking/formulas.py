@@ -1,7 +1,6 @@
-"""MathJax for the formgrader's and the feedback's pages: in the page, so that none loads anything.
+"""MathJax inside the pages of formgrader and feedback, so that they load nothing.
 
-A formula is an attendee's text: no command that makes a link, an attribute or a style works in it, nor one that fetches
-an extension.
+Formulas are untrusted text: commands that make a link, an attribute or a style, or load an extension, are disabled.
 """
 
 from importlib.resources import files
@@ -10,7 +9,7 @@ __all__ = ["TEMPLATE", "template"]
 
 # In nbconvert's own folders for templates; the one that stands first wins.
 TEMPLATE = "nbconvert/templates/base/mathjax.html.j2"
-# Whatever a page holds that somebody wrote, the browser asks no other machine for it.
+# Whatever a page contains, the browser sends no request to another machine.
 POLICY = (
     "default-src 'self' 'unsafe-inline' 'unsafe-eval' data: blob:; object-src 'none'; "
     "frame-src 'none'; base-uri 'none'; form-action 'self'"
@@ -29,11 +28,11 @@ window.MathJax = {
   startup: {ready() {}}
 };
 """
-START = "MathJax.startup.defaultReady();"  # not before the part is there that makes it safe
+START = "MathJax.startup.defaultReady();"  # after the safe extension is loaded
 
 
 def template() -> str:
-    """The template that nbconvert puts MathJax into a page with."""
+    """nbconvert's template that puts MathJax into a page."""
     parts = files("mathjax") / "static" / "mathjax" / "es5"
     scripts = [SETTINGS, (parts / "tex-svg-full.js").read_text(), (parts / "ui" / "safe.js").read_text(), START]
     page = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n' + "".join(

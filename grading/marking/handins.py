@@ -1,6 +1,6 @@
-"""Folders and archives that anybody may have made, file by file, none of it taken on trust.
+"""The files of untrusted folders and archives.
 
-Nothing is unpacked: an archive's files are read into memory, a bounded part of each.
+Nothing is unpacked: an archive's files are read into memory, up to a limit.
 """
 
 import io
@@ -15,9 +15,9 @@ from ddl.errors import CourseError
 
 __all__ = ["FILE_BYTES", "Piece", "Refused", "in_archive", "in_folder"]
 
-FILE_BYTES = 20 * 2**20  # a notebook with many pictures has a tenth of it
+FILE_BYTES = 20 * 2**20  # ten times a notebook with many pictures
 FILES = 10_000
-NAME_BYTES = 200  # of a part of a path; more is cut
+NAME_BYTES = 200  # of a part of a path; longer ones are cut
 
 
 class Refused(CourseError):
@@ -26,10 +26,10 @@ class Refused(CourseError):
 
 @dataclass(frozen=True)
 class Piece:
-    """One file of what was handed in."""
+    """One file of a hand-in."""
 
-    parts: tuple[str, ...]  # its path, each part a name that is safe to make a file of
-    content: Callable[[], bytes]  # gives its bytes, or raises Refused
+    parts: tuple[str, ...]  # its path, each part a safe file name
+    content: Callable[[], bytes]  # returns its bytes, or raises Refused
 
     @property
     def name(self) -> str:
@@ -41,7 +41,7 @@ class Piece:
 
     @property
     def clutter(self) -> bool:
-        """Whether a system or Jupyter put it there by itself."""
+        """Whether an operating system or Jupyter made it."""
         return any(part.startswith((".", "__MACOSX")) for part in self.parts) or (
             self.parts[-1] in ("desktop.ini", "Thumbs.db")
         )
@@ -58,10 +58,9 @@ def in_folder(folder: Path) -> Iterator[Piece]:
 
 
 def in_archive(content: bytes | Path) -> Iterator[Piece]:
-    """The files in a zip archive.
+    """The files in a zip archive; raises Refused if the archive cannot be read.
 
-    A file whose path leads out of the archive keeps the last part of it as its name, and is refused. Raises Refused
-    where the archive as a whole cannot be looked at.
+    A file whose path leads out of the archive is named by the path's last part, and refused.
     """
     try:
         archive = zipfile.ZipFile(io.BytesIO(content) if isinstance(content, bytes) else content)
@@ -85,7 +84,7 @@ def in_archive(content: bytes | Path) -> Iterator[Piece]:
 
 
 def _name(part):
-    """A part of an archive's path that can be a file's name; its suffix stays."""
+    """Turn a part of an archive's path into a valid file name with the same suffix."""
     part = part.replace("\0", "?").encode("utf-8", "replace").decode()
     if len(part.encode()) <= NAME_BYTES:
         return part
@@ -101,7 +100,7 @@ def _file(path):
     if not stat.S_ISREG(found.st_mode):
         raise Refused("is not a regular file")
     _check_size(found.st_size)
-    # Between the look and the opening it may have become a link: that is not followed either.
+    # It may have become a link since: that is not followed either.
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
         return file.read(FILE_BYTES)
 
@@ -112,7 +111,7 @@ def _entry(archive, entry):
     _check_size(entry.file_size)
     try:
         with archive.open(entry) as file:
-            content = file.read(FILE_BYTES + 1)  # the size that the archive tells may be wrong
+            content = file.read(FILE_BYTES + 1)  # the archive may give a wrong size
     except RuntimeError:
         raise Refused("is protected by a password") from None
     except Exception as error:  # zipfile has a different one for each way to be broken

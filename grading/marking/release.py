@@ -1,4 +1,4 @@
-"""What is handed out of a lesson, and the proof that nothing of its solutions is in it."""
+"""Release a lesson, after proving that none of its solutions are in it."""
 
 import json
 import re
@@ -17,15 +17,15 @@ __all__ = ["leaks", "release", "secrets"]
 KINDS = ("SOLUTION", "HIDDEN TESTS", "MARK SCHEME")
 BEGIN, END = (re.compile(rf"{word} ({'|'.join(KINDS)})") for word in ("BEGIN", "END"))
 STUBS = {"# YOUR CODE HERE", "raise NotImplementedError()", "YOUR ANSWER HERE"}
-TELLING = 12  # characters, from which on a secret line is looked for inside other lines too
+TELLING = 12  # characters: a secret line this long is also searched inside other lines
 IMAGE = re.compile(r"(!\[[^\]]*\]\()(?:\.\./)?(images/[^)\s]+)")
 
 
 def release(course: Course, beginning: str, sources: Path) -> str:
     """Generate a lesson's assignment with nbgrader; return the lesson's name.
 
-    Raises MarkingError, and leaves the release as it was before, where nbgrader does not take the lesson, or where what
-    it made holds anything that is not to be handed out.
+    Raises MarkingError and keeps the previous release if nbgrader rejects the lesson, or if its result contains
+    anything secret.
     """
     lesson, source = _graded(beginning, sources)
     app = course.nbgrader()
@@ -52,9 +52,9 @@ def release(course: Course, beginning: str, sources: Path) -> str:
 
 
 def secrets(notebook) -> set[str]:
-    """Every line of a source notebook that is a solution's, a hidden test's or a mark scheme's.
+    """The lines of solutions, hidden tests and mark schemes in a source notebook.
 
-    Less those that stand in its public part too, and those without a word.
+    Without those that are public too, and those without a word.
     """
     secret, public = set(), set(STUBS)
     for cell in notebook.cells:
@@ -69,16 +69,9 @@ def secrets(notebook) -> set[str]:
 
 
 def leaks(source, released: Path, names: set[str]) -> list[str]:
-    """Say what in a folder is not to be handed out; nothing of it is taken on trust.
+    """Return what must not be released in the folder `released`, which is not trusted.
 
-    Parameters
-    ----------
-    source : notebook
-        The lesson with all its solutions.
-    released
-        The folder.
-    names
-        The files that belong into it, seen from there.
+    `source` is the lesson's notebook with solutions, `names` the relative paths of the files that belong in the folder.
     """
     there = {str(path.relative_to(released)) for path in released.rglob("*") if not path.is_dir()}
     found = [f"{name}: a file that is not the lesson's" for name in sorted(there - names)]
@@ -98,7 +91,7 @@ def leaks(source, released: Path, names: set[str]) -> list[str]:
 
 
 def _graded(beginning, sources):
-    """The one lesson with graded cells whose name begins like that, and its text."""
+    """The one lesson with graded cells whose name begins so, and its text."""
     texts = {path.stem: path.read_text() for path in sorted(sources.glob("*/*.py"))}
     names = [name for name, text in texts.items() if '"grade": true' in text]
     lesson = one(beginning, names, f"with graded cells in {sources}", "write one there")
@@ -106,7 +99,7 @@ def _graded(beginning, sources):
 
 
 def _write_source(course, lesson, text):
-    """Write nbgrader's source folder anew; return the names of the files that are released."""
+    """Write nbgrader's source folder anew; return the names of the files to release."""
     folder = course.step("source", lesson)
     shutil.rmtree(folder, ignore_errors=True)
     try:
@@ -143,7 +136,7 @@ def _generate(app, course, lesson):
 
 
 def _texts(value):
-    """Every piece of text in what JSON can hold."""
+    """All strings in a JSON value."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""The people of a course, as their list has them and the gradebook keeps them."""
+"""The students of a course, in their list and in the gradebook."""
 
 import csv
 import io
@@ -20,7 +20,7 @@ MARKS = re.compile(rb"\xff\xfe|\xfe\xff")  # how UTF-16 begins
 
 @dataclass(frozen=True)
 class Student:
-    """One person; only the id has to be there."""
+    """One student; only the id is required."""
 
     id: str
     first_name: str = ""
@@ -40,13 +40,10 @@ class Student:
 
 
 def read(path: Path, left_out: list[str] | None = None) -> list[Student]:
-    """Read a list of students: a CSV file with the columns id, first_name, last_name, email.
+    """Read a CSV file of students with the columns id, first_name, last_name, email.
 
-    Parameters
-    ----------
-    left_out
-        What is wrong with a row is put there, and the others are read. Without it, the first wrong row is a
-        MarkingError, as is a file in which no row is right.
+    Problems of rows are added to `left_out`, and the other rows are read. Without `left_out`, the first problem is a
+    MarkingError, as is a file without a valid row.
     """
     wrong = [] if left_out is None else left_out
     found: dict[str, Student] = {}
@@ -69,10 +66,7 @@ def read(path: Path, left_out: list[str] | None = None) -> list[Student]:
 
 
 def _rows(path):
-    """Yield the rows of a CSV file that are not empty: their lines, and the columns we know.
-
-    Of a row that cannot be read, the error.
-    """
+    """Yield (line number, known columns) for each non-empty row of a CSV file, or its error."""
     content = io.StringIO(_text(path), newline="")
     start, marks = 0, ",;\t"
     while (first := content.readline()) and (not first.strip() or SEPARATOR.fullmatch(first)):
@@ -102,9 +96,9 @@ def _rows(path):
 
 
 def _cells(lines, mark):
-    """Yield the last line of each row, from 1, and its cells.
+    """Yield (last line number, cells) for each row; for an invalid one, its first line and the error.
 
-    Of a row that is none, its first line and the error: the next line begins another one.
+    The line after an invalid one begins a new row.
     """
     done = 0
     while done < len(lines):
@@ -131,14 +125,14 @@ def _text(path):
 
 
 def enrol_list(course: Course, path: Path) -> list[str]:
-    """Put the people of a list into the gradebook; return what is wrong with its other rows."""
+    """Put a list of students into the gradebook; return the problems of the other rows."""
     left_out: list[str] = []
     enrol(course, read(path, left_out))
     return left_out
 
 
 def enrol(course: Course, people: list[Student]) -> None:
-    """Put people into the gradebook, or change there what is known of them."""
+    """Add students to the gradebook, or update them."""
     with course.gradebook() as gradebook:
         for person in people:
             gradebook.update_or_create_student(
@@ -147,10 +141,7 @@ def enrol(course: Course, people: list[Student]) -> None:
 
 
 def students(course: Course) -> list[Student]:
-    """The people in the gradebook, in the order of their ids.
-
-    Not those with an id that names no folder: the formgrader lets anybody be entered.
-    """
+    """The students in the gradebook, sorted by id; the formgrader allows invalid ids, which are left out."""
     with course.gradebook() as gradebook:
         found = [
             Student(s.id, s.first_name or "", s.last_name or "", s.email or "")
