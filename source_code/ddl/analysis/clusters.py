@@ -326,9 +326,9 @@ def published() -> Table:
     what NCCL's own model says (`SHARE`, `LATENCY_S`). For TCP without RDMA the model does not know that sockets reach
     less of a fast network.
     """
-    said = tomllib.loads((REFERENCE / "published-scaling.toml").read_text())
+    figures = tomllib.loads((REFERENCE / "published-scaling.toml").read_text())
     rows = []
-    for point in said["point"]:
+    for point in figures["point"]:
         options = {key: point[key] for key in ("images_per_s", "all_reduces") if key in point}
         many = cluster(
             point["topology"],
@@ -350,7 +350,7 @@ def published() -> Table:
                 "predicted_percent": 100 * many.efficiency,
                 "full_overlap_percent": 100 * many.efficiency_full_overlap,
                 "error_points": 100 * many.efficiency - point["percent"],
-                "source": said["source"][point["source"]]["text"],
+                "source": figures["source"][point["source"]]["text"],
             }
         )
     labels = {
@@ -363,7 +363,7 @@ def published() -> Table:
         "full_overlap_percent": ("with full overlap, %", ".0f"),
         "error_points": ("error, points", "+.0f"),
     }
-    sources = "; ".join(f"{name}: {source['text']}" for name, source in said["source"].items())
+    sources = "; ".join(f"{name}: {source['text']}" for name, source in figures["source"].items())
     return Table.of(
         rows,
         labels,

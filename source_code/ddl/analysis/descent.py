@@ -218,6 +218,6 @@ class Exchange:
 
 def exchange(m: float, lr: float, batches) -> Exchange:
     """Take one data-parallel step: one worker per batch computes its gradient, and the average is applied."""
-    own = tuple(gradient(m, batch) for batch in batches)
-    average = sum(own) / len(own)
-    return Exchange(m, own, average, m - lr * average)
+    worker_gradients = tuple(gradient(m, batch) for batch in batches)
+    average = sum(worker_gradients) / len(worker_gradients)
+    return Exchange(m, worker_gradients, average, m - lr * average)

@@ -224,20 +224,20 @@ def report(predictions, run) -> Table:
     if isinstance(predictions, Prediction):
         predictions = {"prediction": predictions}
     rows = []
-    for name, one in predictions.items():
-        measured = _measured_s(run, one.ranks, one.batch)
+    for name, prediction in predictions.items():
+        measured = _measured_s(run, prediction.ranks, prediction.batch)
         rows.append(
             {
                 "name": name,
-                "ranks": one.ranks,
-                "computation_ms": 1e3 * (one.computation_s - one.waiting_s),
-                "waiting_ms": 1e3 * one.waiting_s,
-                "communication_ms": 1e3 * one.communication_s,
-                "full_overlap_ms": 1e3 * one.full_overlap_s,
-                "predicted_ms": 1e3 * one.seconds,
-                "no_overlap_ms": 1e3 * one.no_overlap_s,
+                "ranks": prediction.ranks,
+                "computation_ms": 1e3 * (prediction.computation_s - prediction.waiting_s),
+                "waiting_ms": 1e3 * prediction.waiting_s,
+                "communication_ms": 1e3 * prediction.communication_s,
+                "full_overlap_ms": 1e3 * prediction.full_overlap_s,
+                "predicted_ms": 1e3 * prediction.seconds,
+                "no_overlap_ms": 1e3 * prediction.no_overlap_s,
                 "measured_ms": 1e3 * measured,
-                "error": one.seconds / measured - 1,
+                "error": prediction.seconds / measured - 1,
             }
         )
     labels = {
@@ -268,20 +268,20 @@ def table(predictions: Iterable[Prediction], title: str = "") -> Table:
     """Tabulate predictions over ranks; `title` begins the caption."""
     rows = [
         {
-            "ranks": one.ranks,
-            "batch": one.batch,
-            "all_reduces": one.all_reduces,
-            "computation_ms": 1e3 * one.computation_s,
-            "communication_ms": 1e3 * one.communication_s,
-            "full_overlap_ms": 1e3 * one.full_overlap_s,
-            "step_ms": 1e3 * one.seconds,
-            "no_overlap_ms": 1e3 * one.no_overlap_s,
-            "images_per_s": one.images_per_s,
-            "efficiency": one.efficiency,
-            "efficiency_no_overlap": one.efficiency_no_overlap,
-            "efficiency_full_overlap": one.efficiency_full_overlap,
+            "ranks": prediction.ranks,
+            "batch": prediction.batch,
+            "all_reduces": prediction.all_reduces,
+            "computation_ms": 1e3 * prediction.computation_s,
+            "communication_ms": 1e3 * prediction.communication_s,
+            "full_overlap_ms": 1e3 * prediction.full_overlap_s,
+            "step_ms": 1e3 * prediction.seconds,
+            "no_overlap_ms": 1e3 * prediction.no_overlap_s,
+            "images_per_s": prediction.images_per_s,
+            "efficiency": prediction.efficiency,
+            "efficiency_no_overlap": prediction.efficiency_no_overlap,
+            "efficiency_full_overlap": prediction.efficiency_full_overlap,
         }
-        for one in predictions
+        for prediction in predictions
     ]
     labels = {
         "ranks": ("ranks", "d"),

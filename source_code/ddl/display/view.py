@@ -432,8 +432,8 @@ def _body_html(progress, output=()):
 def _failure_html(progress):
     failure = progress.failure
     state = progress.state if progress.over else "failed"
-    said = escape(f"{SIGNS[state]} {progress.name} {state}: {failure.sentence}")
-    parts = [f"<p><b>{said}</b></p>"]
+    headline = escape(f"{SIGNS[state]} {progress.name} {state}: {failure.sentence}")
+    parts = [f"<p><b>{headline}</b></p>"]
     if failure.output:
         parts.append(
             f"<p><b>Rank {failure.rank}'s last lines:</b></p><pre>{escape(chr(10).join(failure.output))}</pre>"

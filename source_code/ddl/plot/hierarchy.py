@@ -22,27 +22,27 @@ def plot_variants(runs) -> Picture:
         f"all-reduce by {first['ranks']} ranks on {first['hosts']} hosts, median and quartiles", fontsize=11
     )
     axes = picture.subplots(2, len(runs), sharex=True, sharey="row", squeeze=False)
-    said = []
+    texts = []
     for run, (upper, lower) in zip(runs, axes.T, strict=True):
         points = run.result["points"]
         for number, variant in enumerate(VARIANTS):
-            own = [point for point in points if point["variant"] == variant]
-            sizes = [point["size_bytes"] for point in own]
+            measured = [point for point in points if point["variant"] == variant]
+            sizes = [point["size_bytes"] for point in measured]
             style = {**look(number), "label": variant}
             for panel, key in ((upper, "seconds"), (lower, "faster")):
                 scale = 1e3 if key == "seconds" else 1
-                panel.plot(sizes, [scale * point[key]["median"] for point in own], **style)
+                panel.plot(sizes, [scale * point[key]["median"] for point in measured], **style)
                 panel.fill_between(
                     sizes,
-                    [scale * point[key]["low"] for point in own],
-                    [scale * point[key]["high"] for point in own],
+                    [scale * point[key]["low"] for point in measured],
+                    [scale * point[key]["high"] for point in measured],
                     color=COLOURS[number],
                     alpha=0.15,
                     linewidth=0,
                 )
-            if variant != FLAT and own:
-                last = own[-1]
-                said.append(f"{variant} {last['faster']['median']:.2f} times as fast")
+            if variant != FLAT and measured:
+                last = measured[-1]
+                texts.append(f"{variant} {last['faster']['median']:.2f} times as fast")
         upper.set(xscale="log", yscale="log", title=_title(run))
         lower.set(xscale="log", yscale="log", xlabel="message, bytes")
         lower.set_yticks([0.25, 0.5, 1, 1.5, 2], labels=["¼", "½", "1", "1½", "2"])
@@ -50,9 +50,9 @@ def plot_variants(runs) -> Picture:
         largest = points[-1]["size_bytes"] / 1e6
         picture.alt += (
             f"All-reduce over message size, {setting(run)}. At {largest:.3g} MB, "
-            f"against Horovod's own ring: {', '.join(said)}. "
+            f"against Horovod's own ring: {', '.join(texts)}. "
         )
-        said.clear()
+        texts.clear()
     axes[0, 0].set_ylabel("time, ms")
     axes[1, 0].set_ylabel("times as fast as flat")
     picture.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=5)

@@ -76,23 +76,23 @@ def plot_prediction(predictions: Iterable[Prediction], runs=()) -> Picture:
     predictions = [predictions] if isinstance(predictions, Prediction) else list(predictions)
     if not predictions:
         raise InputError("there are no predictions to draw")
-    predictions.sort(key=lambda one: one.ranks)
-    ranks = [one.ranks for one in predictions]
+    predictions.sort(key=lambda prediction: prediction.ranks)
+    ranks = [prediction.ranks for prediction in predictions]
     picture = Picture(9.0, 4.0)
     steps, efficient = picture.subplots(1, 2)
     blue = look(0, "color", "marker")
     for panel, estimate, low, high in (
         (
             steps,
-            [1e3 * one.seconds for one in predictions],
-            [1e3 * one.full_overlap_s for one in predictions],
-            [1e3 * one.no_overlap_s for one in predictions],
+            [1e3 * prediction.seconds for prediction in predictions],
+            [1e3 * prediction.full_overlap_s for prediction in predictions],
+            [1e3 * prediction.no_overlap_s for prediction in predictions],
         ),
         (
             efficient,
-            [100 * one.efficiency for one in predictions],
-            [100 * one.efficiency_no_overlap for one in predictions],
-            [100 * one.efficiency_full_overlap for one in predictions],
+            [100 * prediction.efficiency for prediction in predictions],
+            [100 * prediction.efficiency_no_overlap for prediction in predictions],
+            [100 * prediction.efficiency_full_overlap for prediction in predictions],
         ),
     ):
         panel.errorbar(

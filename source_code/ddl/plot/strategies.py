@@ -35,8 +35,8 @@ def plot_agreement(runs) -> Picture:
     picture = Picture(8.0, 4.2)
     panel = picture.subplots()
     for index, run in enumerate(others):
-        there = gaps[:, index] > 0
-        panel.plot(numpy.array(steps)[there], gaps[there, index], label=run.name, **look(index))
+        differs = gaps[:, index] > 0
+        panel.plot(numpy.array(steps)[differs], gaps[differs, index], label=run.name, **look(index))
     precision = numpy.finfo(numpy.float32).eps
     panel.axhline(precision, color=GREY, linestyle=":")
     panel.annotate("one unit of float32's last place", (steps[-1], precision), ha="right", va="top")
