@@ -22,6 +22,7 @@ from pathlib import Path
 
 from ddl import launch
 from ddl.data import DataError, fetch
+from ddl.errors import CourseError
 from ddl.rank import hosts
 from ddl.records.jsonfiles import read_json, write_json
 from ddl.training.recipes import BASE_RATES, RECIPES
@@ -187,4 +188,7 @@ def keep(path, results):
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except CourseError as error:
+        sys.exit(f"reference.py: {error}")
