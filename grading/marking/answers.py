@@ -32,7 +32,7 @@ NO_SPACE = "\u200b"  # zero-width: splits it invisibly
 
 
 class Unreadable(CourseError, ValueError):
-    """What was handed in is no notebook; the text says why."""
+    """A hand-in is not a notebook; the text says why."""
 
 
 def cells(content: bytes) -> list[dict]:

@@ -21,7 +21,7 @@ NAME_BYTES = 200  # of a part of a path; longer ones are cut
 
 
 class Refused(CourseError):
-    """A file or an archive is not looked at; the text says why."""
+    """A file or archive is not read; the text says why."""
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ ADVICE = (
 
 
 class SandboxMissing(CourseError, OSError):
-    """There is no way to run a submission safely here; the text says what to install."""
+    """No sandbox works here; the text says what to install."""
 
 
 def start_worker(limits: Limits) -> WorkerProcess:

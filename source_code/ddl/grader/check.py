@@ -121,7 +121,7 @@ def find_notebook(name):
     Raises
     ------
     NotFound
-        When there is none, or more than one begins so.
+        If there is none, or more than one begins so.
     """
     path = Path(name)
     if path.suffix == SUFFIX:

@@ -96,7 +96,7 @@ def grade_notebook(
     Raises
     ------
     StartError
-        When no worker or judge can be started: nothing is known about the notebook then.
+        If no worker or judge can be started, so that nothing is known about the notebook.
     """
     cells = notebook["cells"]
     tests = test_cells(notebook)

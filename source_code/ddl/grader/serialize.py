@@ -33,7 +33,7 @@ SERIES = (range, deque, array.array, memoryview, Iterator, MappingView)
 
 
 class BoundaryError(CourseError, TypeError):
-    """A value that cannot cross: it says which type, and what can."""
+    """A value that cannot cross; says its type, and what can."""
 
 
 def encode(value):

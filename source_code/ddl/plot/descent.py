@@ -164,9 +164,10 @@ def plot_spread(data, m: float, sizes: Sequence[int], draws: int = 2000) -> Pict
     texts = []
     for index, (replace, label) in enumerate(((True, "drawn with replacement"), (False, "drawn without"))):
         spread = [descent.batch_gradients(m, data, size, draws, seed=size, replace=replace).std() for size in sizes]
+        spread = numpy.array(spread)
         # A batch of all points has no spread but rounding, and no place on a logarithmic axis.
-        some = numpy.array(spread) > 1e-9 * one
-        panel.plot(sizes[some], numpy.array(spread)[some], **look(index), label=label)
+        some = spread > 1e-9 * one
+        panel.plot(sizes[some], spread[some], label=label, **look(index))
         texts.append(
             f"{label} it falls from {spread[0]:.3g} at batches of {sizes[0]} to "
             f"{spread[-1]:.2g} at batches of {sizes[-1]}"
