@@ -14,7 +14,8 @@ from ddl.records.jsonfiles import DamagedFile, JsonLines, read_json, read_json_l
 __all__ = ["JOB", "Progress", "RankInfo", "end_of", "events_of", "launcher_events", "one_record", "progress_of"]
 
 GONE_S = 5.0  # ranks that end together do so within a second or two
-OVER = ("done", "failed", "stopped", "lost", "damaged")
+ENDS = ("done", "failed", "stopped", "lost")  # what is recorded; any other word is no end
+OVER = (*ENDS, "damaged")
 # Required keys of these files.
 JOB = {"id": str, "created": (int, float), "workers": int}
 RANK = {"rank": int, "host": str, "pid": int, "started": (int, float)}
@@ -230,7 +231,7 @@ def end_of(launcher: Iterable[dict]) -> dict | None:
     for event in launcher:
         if event["event"] == "launched":
             last = None  # queued and started again
-        elif event["event"] == "ended":
+        elif event["event"] == "ended" and event.get("state") in ENDS:
             last = event
     return last
 

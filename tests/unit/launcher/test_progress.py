@@ -64,6 +64,13 @@ def test_states_follow_one_another(folder):
     assert (progress.state, progress.elapsed_s, progress.over) == ("done", 9.0, True)
 
 
+@pytest.mark.parametrize("state", ["x", None, 3, ["done"]])
+def test_a_word_that_is_no_end_ends_no_run(folder, state):
+    folder.launcher(0.1, "launched", pid=7)
+    folder.launcher(9.0, "ended", state=state)
+    assert summary(folder.progress(alive=False)).startswith("? ")
+
+
 def test_training_is_folded_into_numbers(folder):
     folder.launcher(0.5, "launched", pid=1)
     folder.event(3.0, "start", steps=21, epochs=2.0, data={"name": "synthetic"})
