@@ -39,6 +39,7 @@ _MODULES = {
     "mistakes": "analysis.mistakes",
     "prediction": "analysis.prediction",
     "ring": "analysis.ring",
+    "cluster": "rank.cluster",
     "hosts": "launcher.hosts",
 }
 
