@@ -96,7 +96,7 @@ class Lesson:
                 warnings.simplefilter("ignore")  # of a division by zero, for example
                 names = self.names(grade_id, source)
                 return judge(self.tests[grade_id].source, partial(respond, names))
-        except Endless:
+        except (Endless, SystemError):  # the latter is what Python 3.11 makes of it inside ast.parse
             return {"passed": False, "message": ENDLESS, "printed": ""}
 
 
