@@ -130,13 +130,12 @@ def bandwidths(runs, operations=None) -> Table:
         "algorithm_gb_per_s": ("algorithm bandwidth, GB/s", ".3g"),
         "bus_gb_per_s": ("bus bandwidth, GB/s", ".3g"),
     }
-    ways = dict.fromkeys(f"{result['name']}: {result['transport']}" for result in results)
     return Table.of(
         rows,
         labels,
         (
             "Median over n repetitions, each as long as its slowest rank. GB/s: 10⁹ bytes/s in one "
-            f"direction. Where the bytes went: {'; '.join(ways)}."
+            f"direction. Where the bytes went: {_transports(results)}."
         ),
     )
 
@@ -178,12 +177,18 @@ def pairs(runs) -> Table:
         "gb_per_s": ("at best, GB/s", ".3g"),
         "best_bytes": ("at bytes", ",d"),
     }
-    ways = dict.fromkeys(f"{result['name']}: {result['transport']}" for result in results)
     return Table.of(
         rows,
         labels,
-        (f"Median of half a round trip. GB/s: 10⁹ bytes/s in one direction. Where the bytes went: {'; '.join(ways)}."),
+        (
+            "Median of half a round trip. GB/s: 10⁹ bytes/s in one direction. "
+            f"Where the bytes went: {_transports(results)}."
+        ),
     )
+
+
+def _transports(results):
+    return "; ".join(dict.fromkeys(f"{result['name']}: {result['transport']}" for result in results))
 
 
 def _one_way(point):
