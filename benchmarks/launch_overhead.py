@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from statistics import median
 
-from ddl.rank.horovodrun import built_with
+from ddl.rank.one_host import built_with
 from ddl.records.jsonfiles import write_json
 from ddl.records.machine import hardware, versions
 

@@ -25,6 +25,7 @@ def private_folders(tmp_path_factory, monkeypatch):
     monkeypatch.setenv("DDL_DATA_DIR", str(data_dir()))
     monkeypatch.setenv("DDL_RUNS_DIR", str(tmp_path_factory.mktemp("runs")))
     monkeypatch.setenv("DDL_VIEW", "plain")
+    monkeypatch.setenv("DDL_WARM", "no")  # a template only where a test asks for one
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The command line: `ddl run`, `list`, `show`, `stop`, `compare`, `check`, `doctor` and others."""
+"""The command line: `ddl run`, `list`, `show`, `stop`, `compare`, `check`, `warm`, `doctor` and others."""
 
 import argparse
 import os
@@ -65,6 +65,7 @@ def _parser():
     run.add_argument(
         "--detach", action="store_true", help="return at once; the run goes on (`ddl show RUN` follows it)"
     )
+    run.add_argument("--cold", action="store_true", help="no rank from a template that has TensorFlow imported")
     run.add_argument("--dry-run", action="store_true", help="print the command, run nothing")
     run.add_argument("script", help="a path, or the name of one of the course's scripts")
     run.add_argument("args", nargs=argparse.REMAINDER, help="the script's own arguments")
@@ -79,6 +80,9 @@ def _parser():
     doctor = command("doctor", _doctor, "what is here, and what to do about what is not")
     doctor.add_argument("--site", metavar="FILE", help="check this site file")
     doctor.add_argument("--submit", action="store_true", help="run two ranks there, too")
+
+    warm = command("warm", _warm, "keep TensorFlow imported, so that local launches take a second")
+    warm.add_argument("--stop", action="store_true", help="end what was kept")
 
     topology = command("topology", _topology, "show how this machine is built, or another one")
     topology.add_argument(
@@ -168,6 +172,7 @@ def _run(arguments):
         nodes=arguments.nodes,
         site=arguments.site,
         detach=arguments.detach,
+        warm=not arguments.cold,
         check=False,
     )
     if run and arguments.detach:
@@ -213,6 +218,16 @@ def _doctor(arguments):
     report = doctor(site=arguments.site, submit=arguments.submit)
     print(report)
     return 0 if report.ok else 1
+
+
+def _warm(arguments):
+    from ddl.launcher import warm
+
+    if arguments.stop:
+        ended = warm.stop()
+        print(f"{plural(len(ended), 'template')} ended" if ended else "there is no template")
+        return
+    print(warm.describe(warm.await_ready()))
 
 
 def _topology(arguments):

@@ -18,6 +18,8 @@ from ddl.records.jsonfiles import read_json, read_json_lines
 from ddl.records.machine import host_name
 from helpers import until
 
+pytestmark = pytest.mark.parametrize("start", ["cold", "warm"], indirect=True)
+
 WAIT = """
     import os, sys, time
     rank = int(os.environ["HOROVOD_RANK"])
@@ -44,7 +46,7 @@ def test_a_rank_raises(script, nothing_left, capfd):
     frames = failure.traceback.splitlines()
     assert frames[0].startswith("Traceback") and "script.py" in frames[1]
     assert frames[-1] == "ValueError: broken on purpose"
-    assert "ddl/rank/__main__.py" not in failure.traceback and "horovod/runner" not in failure.traceback
+    assert "ddl/rank/worker.py" not in failure.traceback and "horovod/runner" not in failure.traceback
     error = read_json(run.folder / "error-1.json")
     ended = read_json_lines(run.folder / "launcher.jsonl")[-1]
     assert ended["event"] == "ended" and ended["time"] - error["time"] < 5

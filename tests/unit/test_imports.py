@@ -8,7 +8,10 @@ import pytest
 
 MODELS = {"tensorflow", "horovod"}
 TABLES = {"pandas", "matplotlib", "IPython"}
+# What every rank pays for before it asks a template for a fork.
+STUB = {"dataclasses", "hashlib", "inspect", "pathlib", "psutil", "subprocess", "typing"}
 LIGHT = {
+    "ddl.rank.proxy": {"numpy", *STUB, *MODELS, *TABLES},
     "ddl ddl.rank ddl.launcher.run": {"numpy", *MODELS, *TABLES},
     "ddl.analysis.ring ddl.analysis.cost": {*MODELS, *TABLES},
     "ddl.data ddl.data.catalogue": MODELS,

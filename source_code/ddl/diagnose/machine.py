@@ -36,7 +36,7 @@ def doctor(site=None, submit: bool = False) -> Report:
 
 def _machine(site):
     """Check this machine, without what only ranks need if they run elsewhere."""
-    devices = [] if site.scheduler == "slurm" else [_cores(), _memory(), _gpus(), _slurm(), _hosts(site)]
+    devices = [] if site.scheduler == "slurm" else [_cores(), _memory(), _gpus(), _slurm(), _templates(), _hosts(site)]
     software = [_software(), _horovod(site.controller)]
     if site.container != "none" and not site.inside:
         software = [
@@ -96,7 +96,7 @@ def _software():
 
 
 def _horovod(controller):
-    from ddl.rank.horovodrun import built_with
+    from ddl.rank.one_host import built_with
 
     try:
         built = built_with()
@@ -152,6 +152,19 @@ def _disk():
     if gib < 1:
         return Check("disk", "missing", detail, "delete old runs, or set DDL_RUNS_DIR to a larger disk")
     return Check("disk", "OK", detail)
+
+
+def _templates():
+    from ddl.launcher import warm
+
+    name, found = "warm ranks", warm.running()
+    if not warm.allowed():
+        return Check(name, "optional", "switched off here (DDL_WARM=no, or a task of Slurm): every rank starts cold")
+    if found:
+        return Check(name, "OK", "; ".join(map(warm.describe, found)))
+    return Check(
+        name, "optional", "TensorFlow is not kept imported", "a notebook's first launch does so, or `ddl warm`"
+    )
 
 
 def _slurm():

@@ -84,12 +84,13 @@ class _Command:
 
 @dataclass(frozen=True, kw_only=True)
 class RankCommand(_Command):
-    """One rank: ``--threads N [--cluster NAME] [--parameter-servers N] SCRIPT [ARGUMENT ...]``."""
+    """One rank: ``--threads N [--cluster NAME] [--parameter-servers N] [--start cold] SCRIPT [ARGUMENT ...]``."""
 
     module = "ddl.rank"
     threads: int
     cluster: str = "horovod"
     parameter_servers: int = 0
+    start: str = "warm"  # from a template (`ddl.launcher.warm`), where there is one; else "cold"
 
     def __post_init__(self) -> None:
         if not self.command:

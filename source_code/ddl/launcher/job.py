@@ -44,6 +44,8 @@ class Job:
         What the ranks are to each other: Horovod's, or a cluster of tf.distribute (`ddl.rank.cluster`).
     parameter_servers
         Ranks that keep the weights of a "parameter_server" cluster; None one there, else none.
+    warm
+        Whether ranks may be forks of a template that has imported TensorFlow (`ddl.launcher.warm`).
     """
 
     script: str
@@ -57,6 +59,7 @@ class Job:
     nodes: int | None = None
     cluster: str = "horovod"
     parameter_servers: int | None = None
+    warm: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "args", tuple(str(argument) for argument in self.args))

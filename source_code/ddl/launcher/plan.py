@@ -191,6 +191,7 @@ def _rank(job: Job, site: Site) -> Words:
         threads=site.threads_per_rank(job),
         cluster=job.cluster,
         parameter_servers=job.parameter_servers or 0,
+        start="warm" if job.warm else "cold",
         command=(job.script, *job.args),
     )
     return (_python(site), *command.words)
@@ -422,4 +423,5 @@ def job_of(argv: Sequence[str], cwd: str) -> Job | None:
         nodes=nodes,
         cluster=rank.cluster,
         parameter_servers=rank.parameter_servers,
+        warm=rank.start != "cold",
     )

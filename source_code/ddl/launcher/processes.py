@@ -9,19 +9,20 @@ import os
 import signal
 import time
 from collections.abc import Collection
-
-import psutil
+from pathlib import Path
 
 __all__ = ["end", "of_run", "send"]
 
 
 def of_run(run_id: str, besides: Collection[int] = (), mark: str = "DDL_RUN_ID") -> list[int]:
     """Return the ids of a run's processes, of this user and on this host, but for those `besides`."""
+    wanted = f"{mark}={run_id}".encode()
     found = []
-    for pid in psutil.pids():
-        with contextlib.suppress(psutil.Error):  # it ended meanwhile, or is another user's
-            if pid not in besides and psutil.Process(pid).environ().get(mark) == run_id:  # a zombie's is empty
-                found.append(pid)
+    for name in os.listdir("/proc"):
+        if name.isdigit() and int(name) not in besides:
+            with contextlib.suppress(OSError):  # it ended meanwhile, or is another user's
+                if wanted in Path(f"/proc/{name}/environ").read_bytes().split(b"\0"):  # a zombie's is empty
+                    found.append(int(name))
     return found
 
 
@@ -31,8 +32,11 @@ def end(run_id: str, besides: Collection[int] = (), grace_s: float = 1.0, mark: 
     Return the ids of those that are still there (stuck in the kernel); none as a rule.
     """
     for number in (signal.SIGTERM, signal.SIGKILL):
-        for pid in of_run(run_id, besides, mark):
+        found = of_run(run_id, besides, mark)
+        for pid in found:
             send(pid, number)
+        if not found:
+            return []
         deadline = time.monotonic() + grace_s
         while of_run(run_id, besides, mark) and time.monotonic() < deadline:
             time.sleep(0.05)

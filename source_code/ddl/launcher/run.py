@@ -3,7 +3,6 @@
 import contextlib
 import os
 import re
-import secrets
 import shutil
 import signal
 import subprocess
@@ -23,6 +22,7 @@ from ddl.launcher.job import Job, option_arguments, resolve_script
 from ddl.launcher.plan import HERE, Plan, job_of, plan
 from ddl.launcher.progress import EVENT, JOB, Progress, end_of, events_of, launcher_events, one_record, progress_of
 from ddl.launcher.site import Site
+from ddl.launcher.warm import ensure as ensure_template
 from ddl.records.folder import RunFolder, StorageError, processes_of
 from ddl.records.jsonfiles import FULL, DamagedFile, is_full, read_json, read_json_lines
 from ddl.records.log import last_lines
@@ -39,6 +39,7 @@ __all__ = [
     "RunLeft",
     "attach",
     "launch",
+    "prepare",
     "run_pasted",
     "runs",
     "start",
@@ -64,6 +65,7 @@ def launch(
     oversubscribe: bool = False,
     cluster: str = "horovod",
     parameter_servers: int | None = None,
+    warm: bool = True,
     dry_run: bool = False,
     wait: bool = True,
     detach: bool = False,
@@ -97,6 +99,9 @@ def launch(
         parameter servers (the last ranks).
     parameter_servers
         Number of parameter servers; by default one, with "parameter_server".
+    warm
+        Let ranks start as forks of a process that has imported TensorFlow and Horovod before (`ddl.launcher.warm`).
+        False for a script that must not find them imported.
     dry_run
         Only print the shell line, and return None.
     wait
@@ -135,6 +140,7 @@ def launch(
         nodes=nodes,
         cluster=cluster,
         parameter_servers=parameter_servers,
+        warm=warm,
     )
     site = site if isinstance(site, Site) else Site.here(site)
     if dry_run:
@@ -185,8 +191,25 @@ class RunLeft(OneLine, KeyboardInterrupt):
         self.run = run
 
 
+def prepare() -> None:
+    """Start a template for this notebook's ranks (`ddl.launcher.warm`), before the first launch needs it.
+
+    Elsewhere `ddl warm` does; a script or a terminal that launches once would leave it behind for nothing.
+    """
+    with contextlib.suppress(CourseError):  # a launch will say so
+        if _in_notebook() and Site.here().takes_templates:
+            ensure_template()
+
+
+def _in_notebook() -> bool:
+    shell = sys.modules.get("IPython") and sys.modules["IPython"].get_ipython()
+    return bool(shell) and hasattr(shell, "kernel")
+
+
 def start(job: Job, site: Site, detach: bool = False) -> "Run":
     """Write the run folder and start the job's processes; return the `Run` without waiting."""
+    if job.warm and site.takes_templates and _in_notebook():
+        ensure_template()
     run_id, folder = _new_folder()
     paths = RunFolder(folder)
     try:
@@ -241,7 +264,8 @@ def _spawn(planned: Plan, environment: dict[str, str], paths: RunFolder, log: Bi
             stdin=subprocess.DEVNULL if detach else read_end,
             start_new_session=True,  # Ctrl-C reaches only this process, which then stops the run
         )
-        threading.Thread(target=_reap, args=(process, write_end), daemon=True).start()
+        ended = threading.Event()
+        threading.Thread(target=_reap, args=(process, write_end, ended), daemon=True).start()
         write_end = None
     except BaseException:  # interrupts too: closing the pipe ends what may have been started
         processes.end(paths.path.name)
@@ -250,12 +274,13 @@ def _spawn(planned: Plan, environment: dict[str, str], paths: RunFolder, log: Bi
         for end in (read_end, write_end):
             if end is not None:
                 os.close(end)
-    return Run(paths.path, process)
+    return Run(paths.path, process, ended)
 
 
-def _reap(process: subprocess.Popen, lifeline: int | None) -> None:
+def _reap(process: subprocess.Popen, lifeline: int | None, ended: threading.Event) -> None:
     """Wait for a process to end and close our end of its pipe, even if its `Run` is gone."""
     process.wait()
+    ended.set()
     if lifeline is not None:
         os.close(lifeline)
 
@@ -283,7 +308,7 @@ def _new_folder() -> tuple[str, Path]:
     except OSError as error:
         raise StorageError(error, runs_dir(), "made") from error
     while True:
-        run_id = f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+        run_id = f"{datetime.now():%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
         folder = runs_dir() / run_id
         try:
             folder.mkdir()
@@ -307,10 +332,13 @@ class Run:
 
     recorded = False
 
-    def __init__(self, folder: str | Path, process: subprocess.Popen | None = None) -> None:
+    def __init__(
+        self, folder: str | Path, process: subprocess.Popen | None = None, ended: threading.Event | None = None
+    ) -> None:
         self.folder = Path(folder)
         self._paths = RunFolder(self.folder)
         self._process = process
+        self._ended = ended or threading.Event()  # set when our process has ended
         self._events = events_of(self._paths)
         self._unrecorded: list[dict] = []  # the run's end, if it could not be written
         self.unwritten: StorageError | None = None
@@ -428,7 +456,9 @@ class Run:
         try:
             while not (progress := self.progress()).over:
                 view.update(progress)
-                time.sleep(POLL_S)
+                if self._ended.is_set():  # and something else is awaited: what Slurm says
+                    time.sleep(POLL_S)
+                self._ended.wait(POLL_S)
         except KeyboardInterrupt:
             if self.job.get("detached"):
                 view.close(self.progress())

@@ -1,6 +1,5 @@
 """Where a run goes: this machine, hosts made on it, or (through a scheduler) a cluster's."""
 
-import difflib
 import os
 import re
 from dataclasses import dataclass, replace
@@ -376,6 +375,12 @@ class Site:
         """Whether one task holds all ranks, started by a horovodrun inside it."""
         return self.controller == "gloo" and self.nodes_for(job) == 1
 
+    @property
+    def takes_templates(self) -> bool:
+        """Whether ranks start on this machine as this process would, and so from a template (`ddl.launcher.warm`)."""
+        entered = self.container != "none" and not self.inside
+        return self.scheduler == "local" and self.controller == "gloo" and not entered and not self.python
+
     def ranks_per_node(self, job: "Job") -> int:
         """The most ranks that one node gets, those that only coordinate included."""
         return -(-job.processes // self.nodes_for(job))
@@ -400,5 +405,7 @@ def _near(name: str) -> str | None:
 
     same = [known for known in KEYS if words(name) == words(known)]
     holding = [known for known in KEYS if words(name) <= words(known)]
+    import difflib
+
     alike = difflib.get_close_matches(name.lower(), KEYS, 1)
     return next(iter(same + holding + alike), None)

@@ -1,4 +1,4 @@
-"""Looks after the processes of a run: the base of `ddl.rank.horovodrun`, `ddl.rank.task` and `ddl.rank.hosts`."""
+"""Looks after the processes of a run: the base of `ddl.rank.one_host`, `ddl.rank.task` and `ddl.rank.hosts`."""
 
 import json
 import os

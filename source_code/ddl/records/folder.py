@@ -211,7 +211,7 @@ def stack_of(path: str | Path) -> str:
         threads = Path(path).read_text(errors="replace").split("\n\n")
     except OSError:
         return ""
-    main = next((thread for thread in reversed(threads) if "ddl/rank/__main__.py" in thread), "")
+    main = next((thread for thread in reversed(threads) if "ddl/rank/worker.py" in thread), "")
     frames = main.splitlines()[1:]
-    own = next((i for i, line in enumerate(frames) if "ddl/rank/__main__.py" in line), len(frames))
+    own = next((i for i, line in enumerate(frames) if "ddl/rank/worker.py" in line), len(frames))
     return "\n".join(frames[:own])

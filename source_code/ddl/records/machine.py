@@ -7,11 +7,8 @@ import platform
 import re
 import shutil
 import subprocess
-from importlib import metadata
 from pathlib import Path
 from typing import Any
-
-import psutil
 
 import ddl
 
@@ -61,6 +58,8 @@ def cores_of_host(hosts: int) -> int:
 
 def available_bytes() -> int:
     """Memory still available on this machine, and within the control group's limit."""
+    import psutil
+
     free = psutil.virtual_memory().available
     try:
         left = int((CGROUP / "memory.max").read_text()) - int((CGROUP / "memory.current").read_text())
@@ -119,6 +118,8 @@ def host_name() -> str:
 
 def hardware() -> dict[str, Any]:
     """Describe this host: name, processor, usable cores, memory in GiB, GPUs."""
+    import psutil
+
     processor = platform.processor() or platform.machine()
     for line in _lines("/proc/cpuinfo"):
         if line.startswith("model name"):
@@ -154,6 +155,8 @@ def versions() -> dict[str, str | None]:
 
 
 def _version(distribution: str) -> str | None:
+    from importlib import metadata
+
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:

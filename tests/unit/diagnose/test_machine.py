@@ -100,7 +100,7 @@ def test_data_sets_are_listed_once(monkeypatch):
 
 
 def test_horovod_needs_the_sites_controller(monkeypatch):
-    monkeypatch.setattr("ddl.rank.horovodrun.built_with", lambda: {"gloo": True})
+    monkeypatch.setattr("ddl.rank.one_host.built_with", lambda: {"gloo": True})
     assert check("Horovod build").state == "OK"
     cluster = Site(scheduler="slurm", controller="mpi")
     assert "HOROVOD_WITH_MPI=1" in check("Horovod build", cluster).advice

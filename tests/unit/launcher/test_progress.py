@@ -239,12 +239,12 @@ def test_a_time_limit_names_who_was_missing(folder):
     (folder.path / "stack-1.txt").write_text(
         "Current thread 0x1 (most recent call first):\n"
         '  File "/me/train.py", line 7 in <module>\n'
-        '  File "/course/ddl/rank/__main__.py", line 80 in _become\n'
+        '  File "/course/ddl/rank/worker.py", line 80 in _become\n'
     )
     folder.launcher(20.0, "ended", state="failed", reason="timeout", timeout_s=20.0, missing=[1])
     failure = folder.progress().failure
     assert "time limit of 20 s: the others were waiting for rank 1" in failure.sentence
-    assert '"/me/train.py", line 7' in failure.traceback and "rank/__main__.py" not in failure.traceback
+    assert '"/me/train.py", line 7' in failure.traceback and "rank/worker.py" not in failure.traceback
 
 
 def test_a_launch_that_never_began_says_why(folder):

@@ -8,7 +8,7 @@ from horovod.runner import gloo_run, launch
 from horovod.runner.http.http_server import RendezvousHTTPServer
 
 from ddl.launcher.commands import HorovodrunCommand
-from ddl.rank import horovodrun
+from ddl.rank import one_host
 
 COMMAND = HorovodrunCommand(
     processes=2, command=("python", "-m", "ddl.rank", "--threads", "1", "x.py", "--m", "3", "-np", "9")
@@ -21,8 +21,9 @@ class Supervisor:
     def __init__(self):
         self.ranks = {}
 
-    def record_rank(self, rank, code):
-        self.ranks[rank] = code
+    def run_rank(self, line, rank):
+        self.ranks[rank] = line
+        return 3
 
 
 def state():
@@ -42,7 +43,7 @@ def same(before, after):
 
 
 def fail(before):
-    with horovodrun.adapted(Supervisor(), COMMAND):
+    with one_host.adapted(Supervisor(), COMMAND):
         assert not any(same(before, state()))
         raise ZeroDivisionError
 
@@ -55,26 +56,24 @@ def test_all_that_is_changed_is_put_back():
 
 
 def test_the_parser_leaves_the_script_its_options():
-    with horovodrun.adapted(Supervisor(), COMMAND):
+    with one_host.adapted(Supervisor(), COMMAND):
         options = launch.parse_args()
     assert options.num_proc == 2 and options.command == list(COMMAND.command)
 
 
-def test_how_each_rank_ends_is_recorded(monkeypatch):
-    monkeypatch.setattr(gloo_run, "_exec_command_fn", lambda settings: lambda command, slot, events: (3, 0.0))
-
+def test_ranks_are_run_by_the_supervisor():
     class Slot:
         rank = 1
 
     supervisor = Supervisor()
-    with horovodrun.adapted(supervisor, COMMAND):
-        assert gloo_run._exec_command_fn(None)("command", Slot, []) == (3, 0.0)
-    assert supervisor.ranks == {1: 3}
+    with one_host.adapted(supervisor, COMMAND):
+        code, ended = gloo_run._exec_command_fn(None)("command", Slot, [])
+    assert code == 3 and ended > 0 and supervisor.ranks == {1: "command"}
 
 
 def test_an_unknown_horovod_is_refused_and_left_as_it_is(monkeypatch):
     monkeypatch.setattr(horovod, "__version__", "9.9.9")
     before = state()
-    with pytest.raises(horovodrun.UnknownHorovod, match=r"Horovod 9\.9\.9 is installed.*knows 0\.28\.1 only"):
-        horovodrun.adapted(Supervisor(), COMMAND).__enter__()
+    with pytest.raises(one_host.UnknownHorovod, match=r"Horovod 9\.9\.9 is installed.*knows 0\.28\.1 only"):
+        one_host.adapted(Supervisor(), COMMAND).__enter__()
     assert all(same(before, state()))

@@ -1,0 +1,249 @@
+"""A template: ``python -m ddl.rank.template`` imports TensorFlow and Horovod once, and its forks become ranks.
+
+It imports what every rank imports first, and initialises nothing: no TensorFlow context, no Horovod, no GPU, no thread
+(`unfit` looks before each fork). A fork takes over what the process that asked has, and runs the same module
+(`ddl.rank.fork`). Its forks share one thing that cold starts do not: the secret of Python's string hashes.
+
+It ends when nobody has asked for anything for ``DDL_WARM_IDLE_S`` seconds (900), when a file that it has imported
+has changed, and when it is told to; then it waits for its last fork. If it is killed, its forks are, too.
+"""
+
+import contextlib
+import ctypes
+import gc
+import glob
+import importlib
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+import time
+
+from ddl.launcher import warm
+from ddl.rank.fork import Fork
+from ddl.records.log import keep_writing
+
+__all__ = ["Template", "main", "stamp", "unfit"]
+
+IDLE_S = 900.0
+STAMP_S = 1.0  # for so long after a look, files count as unchanged
+PR_SET_PDEATHSIG = 1
+# What a rank and horovodrun import first. Keras comes with horovod.tensorflow.
+IMPORTS = (
+    *("horovod.tensorflow", "horovod.runner.launch", "horovod.runner.gloo_run"),
+    *("ddl.rank.worker", "ddl.rank.one_host"),
+)
+
+libc = ctypes.CDLL(None)
+
+
+def main() -> None:
+    identity = warm.identity()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        try:
+            listener.bind(warm.address(identity))
+        except OSError:
+            return  # another one was faster
+        listener.listen(128)  # who asks from now on waits until everything is imported
+        _import()
+        fork = Template(listener, identity).serve()
+    if fork:
+        fork.become()
+
+
+def _import() -> None:
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # no threads: `ddl.rank.fork.set_blas_threads`
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # as `ddl.rank.worker` does
+    keep_writing()  # what logs to these streams from now on writes to a rank's log
+    for module in IMPORTS:
+        importlib.import_module(module)
+    gc.collect()
+    gc.freeze()  # a fork's collector need not touch, and so copy, what is here
+
+
+class Template:
+    """Answers until it has nothing more to do."""
+
+    def __init__(self, listener: socket.socket, identity: dict) -> None:
+        self._listener, self._identity = listener, json.loads(json.dumps(identity))
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(listener, selectors.EVENT_READ, self._accept)
+        self._forks: dict[socket.socket, tuple[int, int]] = {}  # process and its descriptor, by who asked
+        self._stamp, self._looked = stamp(), time.monotonic()
+        self._idle_s = float(os.environ.get("DDL_WARM_IDLE_S") or IDLE_S)
+        self._since, self._asked, self._served = time.time(), time.monotonic(), 0
+        self._ending = False
+        self._fork: Fork | None = None  # in a fork: this process is one
+
+    def serve(self) -> "Fork | None":
+        """Answer; return None when this is over, and in each fork what it is to become."""
+        while not (self._ending and not self._forks):
+            left = None if self._forks else max(0.0, self._idle_s - (time.monotonic() - self._asked))
+            ready = self._selector.select(left)
+            if not ready and not self._forks:
+                self._end()
+            for key, _ in ready:
+                key.data(key.fileobj)
+                if self._fork:
+                    return self._fork
+        return None
+
+    def _end(self) -> None:
+        if not self._ending:
+            self._ending = True
+            self._selector.unregister(self._listener)
+            self._listener.close()  # its name is free for the next template
+
+    def _accept(self, listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        connection.settimeout(warm.ANSWER_S)
+        files: list[int] = []
+        try:
+            if warm.peer(connection)[1] != os.getuid():
+                return
+            received = warm.receive(connection, descriptors=4)
+            if received is None:
+                return
+            request, files = received
+            self._asked = time.monotonic()
+            if request["do"] == "fork":
+                self._answer_fork(connection, request, files)
+            elif request["do"] == "status":
+                warm.send(connection, self._status())
+            elif request["do"] == "stop":
+                self._end()
+                warm.send(connection, {})
+        except (OSError, ValueError, KeyError) as error:
+            print(f"a request failed: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        finally:
+            if not self._fork:
+                for file in files:
+                    os.close(file)
+                if connection not in self._forks:
+                    connection.close()
+
+    def _status(self) -> dict:
+        return {
+            "prefix": sys.prefix,
+            "since": self._since,
+            "served": self._served,
+            "active": len(self._forks),
+            "idle_s": self._idle_s,
+            "memory_bytes": _private_bytes(),
+        }
+
+    # ---------------------------------------------------------------- forks
+
+    def _answer_fork(self, connection: socket.socket, request: dict, files: list[int]) -> None:
+        if request["identity"] != self._identity:  # and yet the same address
+            warm.send(connection, {"cold": "this template is of another identity"})
+            return
+        if reason := unfit() or self._changed():
+            print(f"no fork: {reason}", file=sys.stderr, flush=True)
+            self._end()
+            warm.send(connection, {"cold": reason})
+            return
+        sys.stdout.flush()
+        sys.stderr.flush()
+        template = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != template:
+                os._exit(1)
+            self._leave(connection)
+            self._fork = Fork(request, files)
+            return
+        descriptor = os.pidfd_open(pid)
+        self._served += 1
+        self._forks[connection] = pid, descriptor
+        connection.setblocking(False)
+        self._selector.register(connection, selectors.EVENT_READ, self._pass_on)
+        self._selector.register(descriptor, selectors.EVENT_READ, lambda _: self._finish(connection))
+        with contextlib.suppress(OSError):  # who asked is gone: noticed next
+            warm.send(connection, {"pid": pid})
+
+    def _leave(self, connection: socket.socket) -> None:
+        """Close, in a fork, what is the template's."""
+        self._selector.close()
+        self._listener.close()
+        connection.close()
+        for other, (_, descriptor) in self._forks.items():
+            other.close()
+            os.close(descriptor)
+
+    def _pass_on(self, connection: socket.socket) -> None:
+        """Send the signals that arrive to the fork; kill it if whoever asked for it is gone."""
+        try:
+            numbers = connection.recv(64)
+        except BlockingIOError:
+            return
+        except OSError:
+            numbers = b""
+        if not numbers:
+            self._selector.unregister(connection)
+        with contextlib.suppress(ProcessLookupError):
+            for number in numbers or [signal.SIGKILL]:
+                signal.pidfd_send_signal(self._forks[connection][1], number)
+
+    def _finish(self, connection: socket.socket) -> None:
+        """Collect a fork that has ended, and say how."""
+        pid, descriptor = self._forks.pop(connection)
+        _, status = os.waitpid(pid, 0)
+        self._selector.unregister(descriptor)
+        os.close(descriptor)
+        with contextlib.suppress(KeyError, ValueError):
+            self._selector.unregister(connection)
+        connection.settimeout(warm.ANSWER_S)
+        with contextlib.suppress(OSError):
+            warm.send(connection, {"status": status})
+        connection.close()
+        self._asked = time.monotonic()
+
+    def _changed(self) -> str:
+        """Which of the files that are imported has changed, if any."""
+        if time.monotonic() - self._looked < STAMP_S:
+            return ""
+        new, self._looked = stamp(), time.monotonic()
+        return next((f"{path} has changed" for path in self._stamp if new.get(path) != self._stamp[path]), "")
+
+
+def stamp() -> dict[str, tuple[int, int]]:
+    """Time and size of every file that this process has imported, and of the environment's folders."""
+    files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
+    files |= {os.path.join(sys.prefix, "pyvenv.cfg"), *(path for path in sys.path if path.endswith("-packages"))}
+    found = {}
+    for path in filter(None, files):
+        try:
+            state = os.stat(path)
+        except OSError:
+            found[path] = (0, 0)
+        else:
+            found[path] = state.st_mtime_ns, state.st_size
+    return found
+
+
+def unfit(process: str = "/proc/self") -> str:
+    """Why this process cannot be forked, if so: threads do not live on in a fork, nor does a GPU's driver."""
+    if (threads := len(os.listdir(f"{process}/task"))) != 1:
+        return f"{threads} threads run"
+    for path in glob.glob(f"{process}/fd/*"):
+        with contextlib.suppress(OSError):
+            if os.readlink(path).startswith(("/dev/nvidia", "/dev/kfd", "/dev/dri")):
+                return f"a GPU's driver is in use ({os.readlink(path)})"
+    context = sys.modules.get("tensorflow.python.eager.context")
+    if getattr(getattr(context, "_context", None), "_context_handle", None):
+        return "TensorFlow is initialised"
+    return ""
+
+
+def _private_bytes() -> int:
+    """Memory that is this process's alone, not shared with forks or other processes."""
+    with open("/proc/self/smaps_rollup") as file:
+        return sum(int(line.split()[1]) * 1024 for line in file if line.startswith("Private_"))
+
+
+if __name__ == "__main__":
+    main()

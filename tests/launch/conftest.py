@@ -1,0 +1,27 @@
+"""Ranks of these tests come from one template, unless a test asks for cold ones."""
+
+import pytest
+
+from ddl.launcher import warm
+
+
+@pytest.fixture(scope="session")
+def template():
+    """The template of all tests here."""
+    there = {found["pid"] for found in warm.running()}
+    found = warm.await_ready()
+    yield found
+    if found["pid"] not in there:
+        warm.stop([found["pid"]])
+
+
+@pytest.fixture(autouse=True)
+def start(request, monkeypatch):
+    """How ranks start: "warm", or "cold" where a test is parametrized so (`BOTH`)."""
+    how = getattr(request, "param", "warm")
+    if how == "cold":
+        monkeypatch.setenv("DDL_WARM", "no")
+    else:
+        monkeypatch.delenv("DDL_WARM", raising=False)
+        request.getfixturevalue("template")
+    return how

@@ -1,0 +1,422 @@
+"""Warm ranks: what a script sees in a fork of a template, and how templates live and end."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from ddl import launch
+from ddl.cli import main
+from ddl.launcher import processes, warm
+from ddl.records.jsonfiles import read_json
+from helpers import ROOT, printed, until
+
+SEEN = """
+import atexit, faulthandler, gc, json, os, random, resource, signal, sys, threading
+import multiprocessing, tempfile
+first = open("/dev/null")  # the lowest free descriptor
+seen = {
+    "argv": sys.argv,
+    "orig_argv": sys.orig_argv,
+    "executable": sys.executable,
+    "main": [__name__, __file__, sorted(name for name in globals() if name.startswith("__"))],
+    "main module": sys.modules["__main__"].__dict__ is globals(),
+    "path": sys.path,
+    "flags": list(sys.flags),
+    "environment": dict(os.environ),
+    "environment in /proc": sorted(open("/proc/self/environ").read().split("\\0")),
+    "command in /proc": open("/proc/self/cmdline").read().split("\\0"),
+    "executable in /proc": os.readlink("/proc/self/exe"),
+    "name in /proc": open("/proc/self/comm").read(),
+    "parent": os.getppid() != 1,
+    "folder": os.getcwd(),
+    "umask": os.umask(0o22),
+    "threads": [os.listdir("/proc/self/task") == [str(os.getpid())], threading.active_count()],
+    "main thread": threading.current_thread() is threading.main_thread(),
+    "descriptors": [first.fileno(), sorted(os.readlink(f"/proc/self/fd/{n}") for n in range(first.fileno()))],
+    "leader": os.getsid(0) in (os.getpid(), os.getppid()),
+    "signals": [str(signal.getsignal(n)).split(" at ")[0] for n in sorted(signal.valid_signals())],
+    "blocked": sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])),
+    "limits": {n: resource.getrlimit(getattr(resource, n)) for n in dir(resource) if n.startswith("RLIMIT_")},
+    "scheduling": [os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0), sorted(os.sched_getaffinity(0))],
+    "oom": open("/proc/self/oom_score_adj").read(),
+    "faulthandler": faulthandler.is_enabled(),
+    "streams": [
+        [type(stream).__name__, type(stream.buffer).__name__, stream.encoding, stream.errors, stream.fileno()]
+        for stream in (sys.stdin, sys.stdout, sys.stderr)
+    ],
+    "collector": [gc.isenabled(), gc.get_threshold()],
+    "temporary": tempfile.gettempdir(),
+    "processes": [multiprocessing.parent_process() is None, multiprocessing.current_process().name],
+}
+assert os.times().user < 60
+import horovod.tensorflow as hvd
+import numpy
+import tensorflow as tf
+from tensorflow.python.eager import context
+seen["context"] = str(context._context)
+seen["policy"] = tf.keras.mixed_precision.global_policy().name
+from ddl.rank.fork import blas_threads
+seen["BLAS threads"] = blas_threads()
+hvd.init()
+seen["sum"] = float(hvd.allreduce(tf.constant(1.0), op=hvd.Sum))
+seen["intra-op threads"] = tf.config.threading.get_intra_op_parallelism_threads()
+drawn = [numpy.random.rand(), random.random(), multiprocessing.current_process().authkey.hex()]
+print(json.dumps({"seen": seen, "drawn": drawn, "libraries": sorted({m.split(".")[0] for m in sys.modules})}))
+"""
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory, template):
+    """What the ranks of a warm and of a cold run saw."""
+    script = tmp_path_factory.mktemp("seen") / "see.py"
+    script.write_text(SEEN)
+    found = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DDL_VIEW", "plain")
+        patch.setenv("DDL_RUNS_DIR", str(tmp_path_factory.mktemp("runs")))
+        patch.setenv("SOME_VARIABLE", "äß\n'")
+        patch.delenv("DDL_WARM", raising=False)
+        for how in (True, False):
+            run = launch(script, args=["--m", "x y", 3], oversubscribe=True, warm=how)
+            found[how] = run, printed(run)
+    return found
+
+
+def start_of(run):
+    return [read_json(run.folder / f"rank-{rank}.json")["start"] for rank in range(run.job["processes"])]
+
+
+def test_a_script_sees_what_a_cold_start_shows(both):
+    (warm_run, forked), (cold_run, fresh) = both[True], both[False]
+    assert start_of(warm_run) == ["warm", "warm"] and start_of(cold_run) == ["cold", "cold"]
+
+    def settled(value, run):
+        """Without what differs from run to run: its folder, and the port at which ranks meet."""
+        if isinstance(value, dict):
+            return {key: settled(item, run) for key, item in value.items() if key != "HOROVOD_GLOO_RENDEZVOUS_PORT"}
+        if isinstance(value, list):
+            return [settled(item, run) for item in value if "RENDEZVOUS_PORT" not in str(item)]
+        return value.replace(run.id, "RUN").replace("--start\0cold\0", "") if isinstance(value, str) else value
+
+    for rank in (0, 1):
+        ours, theirs = settled(forked[rank]["seen"], warm_run), settled(fresh[rank]["seen"], cold_run)
+        for words in (theirs["orig_argv"], theirs["command in /proc"]):
+            del words[words.index("--start") : words.index("cold") + 1]  # the one word that asks for it
+        assert ours.keys() == theirs.keys()
+        assert {key: (ours[key], theirs[key]) for key in ours if ours[key] != theirs[key]} == {}
+        assert ours["argv"][1:] == ["--m", "x y", "3"] and ours["environment"]["SOME_VARIABLE"] == "äß\n'"
+        assert ours["sum"] == 2 and ours["context"] == "None" and ours["threads"] == [True, 1]
+
+
+def test_no_two_ranks_draw_the_same(both):
+    drawn = [rank["drawn"] for _, ranks in both.values() for rank in ranks]
+    assert all(len(set(column)) == 4 for column in zip(*drawn, strict=True))
+
+
+def test_the_template_has_imported_nothing_else(both):
+    forked, fresh = ({*ranks[0]["libraries"]} for _, ranks in (both[True], both[False]))
+    assert {"horovod", "tensorflow"} <= fresh
+    assert {name for name in forked - fresh if "cython" not in name} <= {"yaml", "_yaml"}  # horovodrun's
+
+
+ENDS = {
+    "sys.exit(3)": 3,
+    "sys.exit('gave up')": 1,
+    "raise SystemExit": 0,
+    "1 / 0": 1,
+    "os.kill(os.getpid(), signal.SIGKILL)": 128 + 9,
+    "os.kill(os.getpid(), signal.SIGTERM)": 128 + 15,
+    "os.abort()": 128 + 6,
+    "os._exit(7)": 7,
+    "threading.Thread(target=lambda: (time.sleep(0.3), print('waited for'))).start()": 0,
+    "threading.Thread(target=time.sleep, args=[600], daemon=True).start()": 0,
+}
+LEAVES = """
+import atexit, os, signal, sys, threading, time
+file = open(sys.argv[1] + os.environ["HOROVOD_RANK"], "w")
+file.write("not flushed")
+class Last:
+    def __del__(self):
+        print("deleted with", file.name, os.path.basename(file.name), flush=True)
+last = Last()
+last.itself = last
+atexit.register(print, "at exit")
+"""
+
+
+@pytest.mark.parametrize("start", ["cold", "warm"], indirect=True)
+def test_a_rank_ends_as_it_would(script, tmp_path, start):
+    for number, (end, status) in enumerate(ENDS.items()):
+        path = tmp_path / f"file-{number}-"
+        run = launch(script(LEAVES + end), workers=1, args=[path], check=False)
+        assert (end, run.status, start_of(run)) == (end, status, [start])
+        log, regular = run.logs(), end.startswith(("sys.exit", "raise", "1 /", "threading"))
+        assert ("at exit" in log) == regular and ("deleted with" in log) == regular, end
+        assert ("waited for" in log) == ("waited for" in end)
+        assert (Path(f"{path}0").read_text() == "not flushed") == regular, end
+
+
+@pytest.mark.parametrize("start", ["cold", "warm"], indirect=True)
+def test_signals_reach_the_script(script, start):
+    run = launch(
+        script("""
+            import os, signal, sys, time
+            def answer(number, frame):
+                print("got", signal.Signals(number).name, flush=True)
+                if number == signal.SIGUSR2:
+                    sys.exit(5)
+            for number in (signal.SIGHUP, signal.SIGUSR2):
+                signal.signal(number, answer)
+            print("ready", flush=True)
+            while True:
+                time.sleep(1)
+        """),
+        workers=1,
+        wait=False,
+    )
+    until(lambda: (run.folder / "rank-0.log").exists() and "ready" in run.logs())
+    rank = read_json(run.folder / "rank-0.json")["pid"]
+    asked = [pid for pid in processes.of_run(run.id, mark="DDL_RANKS_OF") if pid != rank] or [rank]
+    os.kill(asked[0], signal.SIGHUP)  # the process that stands for the rank passes it on
+    until(lambda: "SIGHUP" in run.logs())
+    os.kill(rank, signal.SIGUSR2)
+    assert run.wait().status == 5 and (len(asked) == 1 and asked[0] != rank) == (start == "warm")
+
+
+def test_what_reads_other_variables_starts_cold(script, monkeypatch):
+    plain = script("pass", "plain.py")
+    assert start_of(launch(plain, workers=1)) == ["warm"]
+    assert start_of(launch(plain, workers=1, warm=False)) == ["cold"]
+    names = script("import os\nos.environ['TF_ENABLE_ONEDNN_OPTS'] = '0'", "names.py")
+    assert start_of(launch(names, workers=1)) == ["cold"]
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")  # read again by every fork
+    assert start_of(launch(plain, workers=1)) == ["warm"]
+    monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "0")
+    assert start_of(launch(plain, workers=1)) == ["cold"]
+
+
+def test_the_command_line_can_ask_for_a_cold_start(script, capfd):
+    assert main(["run", "--workers", "1", "--cold", "--dry-run", str(script("pass"))]) == 0
+    assert "-m ddl.rank --threads" in (line := capfd.readouterr().out) and "--start cold" in line
+
+
+def test_twenty_launches_leave_nothing_behind(script, template):
+    trivial = script("import horovod.tensorflow as hvd; hvd.init()")
+    process = psutil.Process(template["pid"])
+
+    def held():
+        return process.num_fds(), process.num_threads(), len(process.children())
+
+    launch(trivial, oversubscribe=True)
+    before, memory = held(), process.memory_info().rss
+    ids = [launch(trivial, oversubscribe=True).id for _ in range(20)]
+    until(lambda: held() == before, 10)
+    assert process.memory_info().rss - memory < 8 << 20
+    assert not any(map(processes.of_run, ids))
+
+
+def test_a_killed_rank_and_its_stand_in_end_together(script, nothing_left):
+    sleeper = script("import time; print('here', flush=True); time.sleep(600)")
+    for victim in ("rank", "stand-in"):
+        run = launch(sleeper, workers=1, wait=False, check=False)
+        until(lambda: (run.folder / "rank-0.log").exists() and "here" in run.logs())  # noqa: B023
+        rank = read_json(run.folder / "rank-0.json")["pid"]
+        (other,) = set(processes.of_run(run.id, mark="DDL_RANKS_OF")) - {rank}
+        os.kill(rank if victim == "rank" else other, signal.SIGKILL)
+        assert run.wait().status == 128 + 9 and "SIGKILL" in run.failure.sentence
+        nothing_left(run)
+
+
+# ---------------------------------------------------------------- the template itself
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """A template of this test's own, for a copy of the package; return the copy."""
+    copy = tmp_path / "package"
+    shutil.copytree(ROOT / "source_code" / "ddl", copy / "ddl", ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setenv("PYTHONPATH", str(copy))
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    yield copy
+    warm.stop([found["pid"] for found in warm.running() if found["here"]])
+
+
+def gone(pid):
+    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_template_whose_files_change_ends(own, script):
+    pid = warm.await_ready()["pid"]
+    trivial = script("pass")
+    assert start_of(launch(trivial, workers=1)) == ["warm"]
+    with open(own / "ddl" / "rank" / "worker.py", "a") as file:
+        file.write("\n")
+    time.sleep(1.1)  # it looks once a second
+    assert start_of(launch(trivial, workers=1)) == ["cold"]
+    until(lambda: gone(pid), 10)
+
+
+def test_a_killed_template_takes_its_ranks_along(own, script, nothing_left):
+    pid = warm.await_ready()["pid"]
+    run = launch(script("import time; print('here', flush=True); time.sleep(600)"), wait=False, oversubscribe=True)
+    until(lambda: (run.folder / "rank-1.log").exists() and "here" in run.logs(1))
+    os.kill(pid, signal.SIGKILL)
+    run.wait()
+    assert run.state == "failed" and "SIGKILL" in run.failure.sentence
+    nothing_left(run)
+    assert not any(found["here"] for found in warm.running())
+    assert start_of(launch(script("pass"), workers=1)) == ["cold"]
+
+
+def test_a_stopped_template_waits_for_its_ranks(own, script):
+    pid = warm.await_ready()["pid"]
+    slow = script("import time; print('here', flush=True); time.sleep(1)")
+    run = launch(slow, wait=False, workers=1)
+    until(lambda: (run.folder / "rank-0.log").exists() and "here" in run.logs())
+    assert warm.stop([pid]) == [pid]
+    assert run.wait().state == "done"
+    until(lambda: gone(pid), 10)
+
+
+def test_an_idle_template_ends(own, monkeypatch):
+    monkeypatch.setenv("DDL_WARM_IDLE_S", "0.5")
+    pid = warm.await_ready()["pid"]
+    until(lambda: gone(pid), 10)
+
+
+def test_a_launch_waits_for_a_template_that_still_imports(own, script):
+    template = warm.start()
+    until(lambda: any(found["here"] for found in warm.running()), 20)
+    assert start_of(launch(script("pass"), workers=1)) == ["warm"]
+    assert template.poll() is None
+
+
+def test_a_template_that_cannot_import_stops_no_launch(own, script):
+    (own / "horovod").mkdir()
+    (own / "horovod" / "__init__.py").write_text("import time; time.sleep(2); raise ImportError('broken on purpose')")
+    with pytest.raises(warm.NoTemplate, match=r"ended while it imported \(exit 1\): see .*warm\.log"):
+        warm.await_ready()
+    shutil.rmtree(own / "horovod")
+    assert start_of(launch(script("pass"), workers=1)) == ["cold"]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="to become another user takes root")
+def test_no_other_user_gets_an_answer(template):
+    """Root could, and becomes somebody else for this."""
+    name = warm.address(warm.identity())
+    code = f"""
+import os, socket, struct
+os.setuid(65534)
+talk = socket.socket(socket.AF_UNIX)
+talk.connect({name!r})
+try:
+    talk.sendall(struct.pack("!Q", 16) + b'{{"do": "status"}}')
+    print(talk.recv(1))
+except (BrokenPipeError, ConnectionResetError):
+    print(b"")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "b''"
+    assert any(found["here"] and found["ready"] for found in warm.running())
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="to become another user takes root")
+def test_nothing_is_handed_to_another_user(tmp_path):
+    name = f"\0ddl-warm-{os.getuid()}-{os.getpid():08x}"
+    code = f"""
+import os, socket
+os.setuid(65534)
+server = socket.socket(socket.AF_UNIX)
+server.bind({name!r})
+server.listen()
+print("ready", flush=True)
+print(server.accept()[0].recv(1))
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout.readline() == "ready\n"
+        assert warm.connect(name) is None
+        assert other.communicate(timeout=10)[0].strip() == "b''"
+
+
+def test_at_most_a_few_templates_start_by_themselves(monkeypatch):
+    listeners = []
+    for number in range(warm.MOST):
+        listeners.append(socket.socket(socket.AF_UNIX))
+        listeners[-1].bind(f"\0ddl-warm-{os.getuid()}-{number:08x}")
+        listeners[-1].listen()
+    monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "0")
+    monkeypatch.setattr(warm, "start", lambda environment: pytest.fail("one more was started"))
+    warm.ensure()
+    for listener in listeners:
+        listener.close()
+
+
+def test_stop_and_status_are_commands(own, capsys):
+    assert main(["warm"]) == 0
+    assert "keeps TensorFlow imported: " in (line := capsys.readouterr().out) and "MiB, 0 starts so far" in line
+    (here,) = [found for found in warm.running() if found["here"]]
+    assert warm.stop([here["pid"]]) == [here["pid"]]
+
+
+SHIM = r"""
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+// Writes down the name of every variable that is read.
+static void note(const char *name) {
+    static int log = open("reads.txt", O_WRONLY | O_CREAT | O_APPEND, 0644);
+    dprintf(log, "%s\n", name);
+}
+typedef char *(*reader)(const char *);
+extern "C" char *getenv(const char *name) {
+    static reader next = (reader)dlsym(RTLD_NEXT, "getenv");
+    note(name);
+    return next(name);
+}
+extern "C" char *secure_getenv(const char *name) {
+    static reader next = (reader)dlsym(RTLD_NEXT, "secure_getenv");
+    note(name);
+    return next(name);
+}
+"""
+READ = """
+import os
+get = os.environ.__class__.__getitem__
+def noted(self, name):
+    with open("reads.txt", "a") as log:
+        print(name if isinstance(name, str) else os.fsdecode(name), file=log)
+    return get(self, name)
+os.environ.__class__.__getitem__ = noted
+import horovod.tensorflow
+"""
+
+
+def test_the_list_has_every_variable_that_an_import_reads(tmp_path):
+    (tmp_path / "shim.cpp").write_text(SHIM)
+    subprocess.run(["c++", "-shared", "-fPIC", "-o", "shim.so", "shim.cpp", "-ldl"], cwd=tmp_path, check=True)
+    environment = {**os.environ, "LD_PRELOAD": str(tmp_path / "shim.so")}
+    subprocess.run([sys.executable, "-c", READ], cwd=tmp_path, env=environment, check=True, capture_output=True)
+    reads = set((tmp_path / "reads.txt").read_text().split())
+    assert {"OMP_NUM_THREADS", "TF_ENABLE_ONEDNN_OPTS", "KERAS_HOME", "PYTHONHASHSEED"} <= reads  # the shim works
+    assert sorted(name for name in reads if not name.startswith((*warm.AT_IMPORT, *warm.IGNORED))) == []
+
+
+def test_a_process_is_shown_as_another(tmp_path):
+    code = """
+import json, os, sys
+from ddl.rank.fork import show_as
+show_as(["python", "-m", "x y"], {"ONE": "1", "DDL_RUN_ID": "run"})
+print(json.dumps([open("/proc/self/" + name).read() for name in ("cmdline", "environ")]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == ["python\0-m\0x y\0", "ONE=1\0DDL_RUN_ID=run\0"]
