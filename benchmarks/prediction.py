@@ -12,11 +12,9 @@ Printed, and written to --output as JSON.
 """
 
 import argparse
-import json
 import os
 import statistics
 import sys
-from datetime import datetime
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -24,7 +22,7 @@ sys.path.insert(0, str(ROOT / "source_code"))
 
 from ddl import launch
 from ddl.analysis import cost, prediction
-from ddl.records.machine import hardware, versions
+from turns import Turns, take_turns
 
 SIZES = [4, 1024, 16_384, 65_536, 262_144, 1_048_576, 4_194_304]
 
@@ -78,6 +76,11 @@ def measure(ranks, batch, steps):
     }
 
 
+def summary(rows):
+    repeats = [row["all"] for row in rows["prediction"]]
+    return {"repeats": repeats, "median": {key: statistics.median(row[key] for row in repeats) for key in repeats[0]}}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, default=2)
@@ -88,24 +91,18 @@ def main():
     options = parser.parse_args()
 
     os.environ["DDL_VIEW"] = "plain"
-    report = {
-        "date": datetime.now().astimezone().isoformat(timespec="seconds"),
-        "hardware": hardware(),
-        "versions": versions(),
-        "ranks": options.ranks,
-        "global_batch": options.global_batch,
-        "steps": options.steps,
-        "load_before": os.getloadavg()[0],
-    }
-    report["repeats"] = [measure(options.ranks, options.global_batch, options.steps) for _ in range(options.repeats)]
-    report["median"] = {key: statistics.median(row[key] for row in report["repeats"]) for key in report["repeats"][0]}
-    middle = report["median"]
-    machine = report["hardware"]
-    print(
-        f"\n{machine['cpu']}, {machine['cores']} cores, {report['date'][:10]}, load before: "
-        f"{report['load_before']:.1f}; {options.ranks} ranks × 1 thread, global batch "
-        f"{options.global_batch}, median of {options.repeats}"
+    ranks, batch, steps = options.ranks, options.global_batch, options.steps
+    show = "predicted {predicted_ms:.2f} ms a step, measured {measured_ms:.2f} ms".format_map
+    report = take_turns(
+        options.output,
+        {"prediction": Turns({"all": lambda: measure(ranks, batch, steps)}, options.repeats, show)},
+        summary,
+        ranks=ranks,
+        global_batch=batch,
+        steps=steps,
     )
+    middle = report["median"]
+    print(f"{ranks} ranks × 1 thread, global batch {batch}, median of {options.repeats}")
     for what, step, error in (
         ("predicted from one rank alone", "predicted_alone_ms", "error_alone"),
         ("predicted from ranks in company", "predicted_ms", "error"),
@@ -117,9 +114,6 @@ def main():
             f", error {statistics.median(errors):+.0%} ({min(errors):+.0%} to {max(errors):+.0%})" if errors else ""
         )
         print(f"{what:32s} {middle[step]:6.2f} ms a step{spread}")
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(json.dumps(report, indent=1) + "\n")
-    print(f"written to {options.output}")
 
 
 if __name__ == "__main__":

@@ -28,8 +28,7 @@ from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPSer
 from ddl import launch
 from ddl.rank.place import places
 from ddl.rank.rendezvous import BACKLOG, host_plan
-from ddl.records.jsonfiles import write_json
-from ddl.records.machine import hardware, versions
+from turns import Turns, take_turns
 
 SCRIPT = """
 import json, os, time
@@ -96,6 +95,7 @@ def rendezvous(ranks, script, backlog):
             "OMP_NUM_THREADS": "1",
             "TF_NUM_INTRAOP_THREADS": "1",
             "TF_NUM_INTEROP_THREADS": "1",
+            "TF_CPP_MIN_LOG_LEVEL": "2",
         }
         processes.append(subprocess.Popen([sys.executable, script], env=environment, text=True, stdout=subprocess.PIPE))
     while len(list(gate.parent.iterdir())) < ranks:
@@ -123,6 +123,52 @@ def requests_per_s(count=2000):
     return count / spent
 
 
+def series(ranks, script, site, repeats):
+    """Return what is measured: starts and meetings of each number of ranks, and the server."""
+    starts = {
+        f"start of {number}": Turns(
+            {"launch": lambda number=number: start(number, script, site)},
+            repeats,
+            "there after {there:.1f} s, imported after {imported:.1f} s, summed after {summed:.1f} s".format_map,
+        )
+        for number in ranks
+    }
+    meetings = {
+        f"rendezvous of {number}": Turns(
+            {
+                "ours": lambda number=number: rendezvous(number, script, BACKLOG),
+                "backlog of 5": lambda number=number: rendezvous(number, script, PYTHONS),
+            },
+            repeats,
+            "{requests} requests, hvd.init() in {init_s:.2f} s".format_map,
+        )
+        for number in ranks
+    }
+    return {**starts, **meetings, "server": Turns({"ours": requests_per_s}, 1, "{:.0f} requests/s".format)}
+
+
+def summary(rows, ranks):
+    """Return medians by number of ranks, of what has been measured."""
+    starts, meetings = {}, {}
+    for number in ranks:
+        if launches := [row["launch"] for row in rows.get(f"start of {number}", ())]:
+            starts[number] = {part: median(each[part] for each in launches) for part in launches[0]}
+        if pairs := rows.get(f"rendezvous of {number}"):
+            meetings[number] = {
+                "requests": median(row["ours"]["requests"] for row in pairs),
+                "init_s": median(row["ours"]["init_s"] for row in pairs),
+                "init_with_pythons_backlog_s": median(row["backlog of 5"]["init_s"] for row in pairs),
+            }
+    figures = {"starts": starts, "rendezvous": meetings}
+    if meetings:
+        most = max(meetings)
+        figures["ratio"] = meetings[most]["init_s"] / meetings[most]["init_with_pythons_backlog_s"]
+        figures["requests_per_ranks_squared"] = meetings[most]["requests"] / most**2
+    if "server" in rows:
+        figures["requests_per_s"] = rows["server"][0]["ours"]
+    return figures
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4, 8])
@@ -130,52 +176,29 @@ def main():
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--output", type=Path, default=Path("build/start_time.json"))
     options = parser.parse_args()
-    starts, meetings = {}, {}
     with tempfile.TemporaryDirectory() as folder:
         os.environ.setdefault("DDL_RUNS_DIR", folder)
         script = Path(os.environ["DDL_RUNS_DIR"]) / "start.py"
         script.write_text(SCRIPT)
-        for ranks in options.ranks:
-            taken = [start(ranks, script, options.site) for _ in range(options.repeats)]
-            starts[ranks] = {part: median(each[part] for each in taken) for part in taken[0]}
-        for ranks in options.ranks:
-            # In turn, so that a change of the machine's speed meets both.
-            pairs = [
-                (rendezvous(ranks, script, BACKLOG), rendezvous(ranks, script, PYTHONS)) for _ in range(options.repeats)
-            ]
-            meetings[ranks] = {
-                "requests": median(ours["requests"] for ours, _ in pairs),
-                "init_s": median(ours["init_s"] for ours, _ in pairs),
-                "init_with_pythons_backlog_s": median(theirs["init_s"] for _, theirs in pairs),
-            }
-    most = max(options.ranks)
-    factor = meetings[most]["requests"] / most**2
-    served = requests_per_s()
+        report = take_turns(
+            options.output,
+            series(options.ranks, script, options.site, options.repeats),
+            lambda rows: summary(rows, options.ranks),
+            site=options.site,
+            repeats=options.repeats,
+        )
     print("\nranks   there   imported   summed      requests   hvd.init()   with a backlog of 5")
     for ranks in options.ranks:
         print(
             "{:5d} {there:6.1f} s {imported:8.1f} s {summed:6.1f} s {requests:12.0f} "
-            "{init_s:9.2f} s {init_with_pythons_backlog_s:14.2f} s".format(ranks, **starts[ranks], **meetings[ranks])
+            "{init_s:9.2f} s {init_with_pythons_backlog_s:14.2f} s".format(
+                ranks, **report["starts"][ranks], **report["rendezvous"][ranks]
+            )
         )
+    factor, served = report["requests_per_ranks_squared"], report["requests_per_s"]
     print(
         f"requests = {factor:.1f} x ranks squared; the server answers {served:.0f} a second: "
         f"{BIG} ranks would ask for {factor * BIG**2 / served / 60:.0f} minutes"
-    )
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    write_json(
-        options.output,
-        {
-            "ratio": meetings[most]["init_s"] / meetings[most]["init_with_pythons_backlog_s"],
-            "starts": starts,
-            "rendezvous": meetings,
-            "requests_per_ranks_squared": factor,
-            "requests_per_s": served,
-            "site": options.site,
-            "repeats": options.repeats,
-            "date": time.strftime("%Y-%m-%d"),
-            "hardware": hardware(),
-            "versions": versions(),
-        },
     )
 
 

@@ -19,20 +19,18 @@ loop                  one process: this course's loop, augmentation included, ag
 import argparse
 import json
 import os
-import statistics
-import subprocess
 import sys
 import tempfile
-from datetime import datetime
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "source_code"))
 
-from ddl.records.machine import hardware, versions
+from turns import Turns, paired, print_pairs, run, take_turns
 
 SCRIPT = ROOT / "source_code" / "train_cifar.py"
 SAMPLES = 10_000
+SHOW = "{:.0f} images/s".format
 
 
 def environment(threads, folder):
@@ -87,13 +85,6 @@ def plain_keras(model, threads, batch, steps):
             return float(run(command, environment(threads, folder)).splitlines()[-1])
 
     return measure
-
-
-def run(command, env):
-    done = subprocess.run(command, env=env, capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stderr[-3000:]}")
-    return done.stdout
 
 
 def plain_keras_fit(model, batch, steps):
@@ -153,45 +144,16 @@ def main():
     parser.add_argument("--output", type=Path, default=ROOT / "build" / "throughput.json")
     options = parser.parse_args()
 
-    report = {
-        "date": datetime.now().astimezone().isoformat(timespec="seconds"),
-        "hardware": hardware(),
-        "versions": versions(),
-        "model": options.model,
-        "repeats": options.repeats,
-        "steps": options.steps,
-        "load_before": os.getloadavg()[0],
-        "pairs": {},
-    }
-    machine = report["hardware"]
-    print(
-        f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB, "
-        f"{report['date'][:10]}, load before: {report['load_before']:.1f}"
-    )
     every = pairs(options.model, options.steps)
-    for name in options.pairs or every:
-        (a, measure_a), (b, measure_b) = every[name]
-        rows = [(measure_a(), measure_b()) for _ in range(options.repeats)]
-        ratios = [first / second for first, second in rows]
-        figures = {
-            "a": a,
-            "b": b,
-            "images_per_s": rows,
-            "median_a": statistics.median(row[0] for row in rows),
-            "median_b": statistics.median(row[1] for row in rows),
-            "ratio": statistics.median(ratios),
-            "ratio_range": [min(ratios), max(ratios)],
-        }
-        report["pairs"][name] = figures
-        print(
-            f"{name:20s} {a}: {figures['median_a']:6.0f} images/s, {b}: "
-            f"{figures['median_b']:6.0f} images/s, ratio {figures['ratio']:.2f} "
-            f"({min(ratios):.2f} to {max(ratios):.2f})",
-            flush=True,
-        )
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(json.dumps(report, indent=1) + "\n")
-    print(f"written to {options.output}")
+    report = take_turns(
+        options.output,
+        {name: Turns(dict(every[name]), options.repeats, SHOW) for name in options.pairs or every},
+        lambda rows: {"pairs": {name: paired(measured, "images_per_s") for name, measured in rows.items()}},
+        model=options.model,
+        repeats=options.repeats,
+        steps=options.steps,
+    )
+    print_pairs(report["pairs"], SHOW)
 
 
 if __name__ == "__main__":

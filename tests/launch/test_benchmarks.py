@@ -1,13 +1,18 @@
 """The benchmarks run and write what the README quotes. What they measure is no matter of a test."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import uuid
 
 import pytest
 
+from ddl.launcher import processes
 from helpers import ROOT
 
+BENCHMARKS = ROOT / "benchmarks"
 COMMANDS = {
     "launch_overhead": ["--pairs", "1", "--output"],
     "prediction": ["--repeats", "1", "--steps", "8", "--output"],
@@ -20,17 +25,121 @@ COMMANDS = {
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_benchmark_reports_ratios_with_their_hardware(tmp_path, name):
     output = tmp_path / "figures.json"
-    command = [sys.executable, ROOT / "benchmarks" / f"{name}.py", *COMMANDS[name], output]
+    command = [sys.executable, BENCHMARKS / f"{name}.py", *COMMANDS[name], output]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     figures = json.loads(output.read_text())
     assert figures["hardware"]["cores"] >= 1 and figures["date"] and figures["versions"]
     ratios = {
-        "throughput": lambda: [pair["ratio"] for pair in figures["pairs"].values()],
+        "start_time": lambda: [figures["ratio"]],
         "prediction": lambda: [
             1 + figures["median"][error]  # predicted ÷ measured
             for error in ("error", "error_in_turns", "error_alone")
         ],
-    }.get(name, lambda: [figures["ratio"]])()
-    assert len(ratios) == (3 if name in ("throughput", "prediction") else 1)
-    assert all(ratio > 0 for ratio in ratios)
+    }.get(name, lambda: [pair["ratio"] for pair in figures["pairs"].values()])()
+    assert ratios and all(ratio > 0 for ratio in ratios)
+    assert figures["missing"] == {}
+
+
+PAIRS = """
+    import subprocess
+    import sys
+    from pathlib import Path
+
+    import turns
+    from turns import Turns, paired, run, take_turns
+
+    turns.GRACE_S = 0.2
+
+    def quick():
+        return float(run(["echo", "2"]))
+
+    def endless():
+        rank = subprocess.Popen(["sh", "-c", "trap '' TERM; echo; sleep 100"], stdout=subprocess.PIPE)
+        rank.stdout.readline()  # it no longer heeds SIGTERM
+        print("the rank is there", flush=True)
+        return run(["sleep", "100"])
+
+    take_turns(
+        Path(sys.argv[1]),
+        {"quick": Turns({"a": quick, "b": quick}, 1, str), "slow": Turns({"a": quick, "b": endless}, 3, str)},
+        lambda rows: {"pairs": {name: paired(measured, "s") for name, measured in rows.items()}},
+        steps=8,
+    )
+"""
+
+
+def interrupted(command, at):
+    """Run a command until it prints a line that begins with `at`, interrupt it, and return (status, output, errors)."""
+    mark = uuid.uuid4().hex
+    environment = {**os.environ, "PYTHONPATH": str(BENCHMARKS), "TEST_OF_BENCHMARKS": mark}
+    process = subprocess.Popen(
+        [sys.executable, *map(str, command)], env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    seen = []
+    for line in process.stdout:
+        seen.append(line)
+        if line.startswith(at):
+            process.send_signal(signal.SIGINT)
+            break
+    output, errors = process.communicate(timeout=100)
+    assert processes.of_run(mark, mark="TEST_OF_BENCHMARKS") == []
+    return process.returncode, "".join(seen) + output, errors
+
+
+def test_an_interrupt_ends_every_process_and_keeps_what_was_measured(tmp_path, script):
+    output = tmp_path / "new" / "figures.json"
+    status, printed, errors = interrupted([script(PAIRS), output], "the rank is there")
+    assert status == 130
+    assert errors == f"interrupted: {output} has what was measured, and lacks slow (3 of 3 rounds)\n"
+    figures = json.loads(output.read_text())
+    assert figures["pairs"] == {
+        "quick": {
+            "a": "a",
+            "b": "b",
+            "s": [[2.0, 2.0]],
+            "median_a": 2.0,
+            "median_b": 2.0,
+            "ratio": 1.0,
+            "ratio_range": [1.0, 1.0],
+        }
+    }
+    assert figures["missing"] == {"slow": 3} and figures["steps"] == 8
+    assert [line.split(" (")[0] for line in printed.splitlines()[1:]] == [
+        "quick 1 of 1, a: 2.0",
+        "quick 1 of 1, b: 2.0",
+        "slow 1 of 3, a: 2.0",
+        "the rank is there",
+    ]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_benchmark_that_is_interrupted_at_once_leaves_earlier_figures(tmp_path, name):
+    output = tmp_path / "figures.json"
+    output.write_text("earlier")
+    command = [BENCHMARKS / f"{name}.py", *COMMANDS[name], output]
+    status, _, errors = interrupted(command, at="")  # its first line says what the machine is
+    assert (status, errors) == (130, f"interrupted: no round was over, so {output} is as it was\n")
+    assert output.read_text() == "earlier"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name, options, at, missing",
+    [
+        ("launch_overhead", ["--pairs", "2", "--uncounted", "0"], "trivial 2 of 2, ddl run", {"trivial": 1}),
+        (
+            "start_time",
+            ["--ranks", "1", "--repeats", "1"],
+            "rendezvous of 1 1 of 1, ours",
+            {"rendezvous of 1": 1, "server": 1},
+        ),
+    ],
+)
+def test_an_interrupted_benchmark_has_the_launches_before(tmp_path, name, options, at, missing):
+    output = tmp_path / "figures.json"
+    status, _, errors = interrupted([BENCHMARKS / f"{name}.py", *options, "--output", output], at)
+    assert status == 130 and errors.startswith("interrupted: ") and errors.count("\n") == 1
+    figures = json.loads(output.read_text())
+    assert figures["missing"] == missing
+    assert figures.get("pairs") or figures["starts"]["1"]["summed"] > 0
