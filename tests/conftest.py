@@ -5,6 +5,7 @@ import textwrap
 
 import pytest
 
+from beside import Beside, commands_of
 from ddl.launcher import processes
 from ddl.records.paths import data_dir
 
@@ -17,6 +18,28 @@ CHROMIUM_ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+
+
+BESIDE = pytest.StashKey()
+
+
+def pytest_runtestloop(session):
+    """Start at once what module fixtures of the selected tests wait for."""
+    commands = {} if session.config.option.collectonly else commands_of(session.items)
+    if commands:
+        runner = session.config.stash[BESIDE] = Beside()
+        runner.begin(commands)
+
+
+def pytest_sessionfinish(session):
+    if runner := session.config.stash.get(BESIDE, None):
+        runner.end()
+
+
+@pytest.fixture(scope="module")
+def beside(request):
+    """Return a function that waits for a command of the module's BESIDE: (its folder, what it printed)."""
+    return lambda name: request.config.stash[BESIDE].result(f"{request.module.__name__}.{name}")
 
 
 @pytest.fixture(autouse=True)

@@ -69,34 +69,47 @@ class Trained:
         return [event for event in events if event["event"] == name]
 
 
-def start(folder, ranks, cases):
-    command = [sys.executable, str(WORKER), str(folder), *cases]
-    if ranks > 1:
-        launcher = Path(sys.executable).with_name("horovodrun")
-        command = [str(launcher), "--gloo", "-np", str(ranks), *command]
-    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=500)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-5000:]
+def start(ranks, cases):
+    """Return a function from a folder to the command that trains these cases there."""
+
+    def command(folder):
+        worker = [sys.executable, WORKER, folder, *cases]
+        launcher = [Path(sys.executable).with_name("horovodrun"), "--gloo", "-np", ranks] if ranks > 1 else []
+        return [str(word) for word in launcher + worker], ENVIRONMENT
+
+    return command
+
+
+BESIDE = {
+    "two": start(2, FAST),
+    "one": start(1, ["script", "plain", "four_passes", "noticed_at_the_end"]),
+    "two_more": start(2, SLOW),
+    "one_more": start(1, ["sync_bn", "lamb", "noticed_alone"]),
+}
+
+
+def trained(folder, ranks):
     return lambda case: Trained(folder, case, ranks)
 
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory):
-    return start(tmp_path_factory.mktemp("two"), 2, FAST)
+def two(beside):
+    return trained(beside("two")[0], 2)
 
 
 @pytest.fixture(scope="module")
-def one(tmp_path_factory):
-    return start(tmp_path_factory.mktemp("one"), 1, ["script", "plain", "four_passes", "noticed_at_the_end"])
+def one(beside):
+    return trained(beside("one")[0], 1)
 
 
 @pytest.fixture(scope="module")
-def two_more(tmp_path_factory):
-    return start(tmp_path_factory.mktemp("two_more"), 2, SLOW)
+def two_more(beside):
+    return trained(beside("two_more")[0], 2)
 
 
 @pytest.fixture(scope="module")
-def one_more(tmp_path_factory):
-    return start(tmp_path_factory.mktemp("one_more"), 1, ["sync_bn", "lamb", "noticed_alone"])
+def one_more(beside):
+    return trained(beside("one_more")[0], 1)
 
 
 def assert_same_weights(ours, theirs, tolerance):

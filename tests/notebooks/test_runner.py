@@ -1,5 +1,7 @@
 """Building, comparing and executing notebooks: one tiny lesson per way in which it can go."""
 
+import contextlib
+import io
 import json
 import sys
 import textwrap
@@ -7,6 +9,7 @@ import textwrap
 import pytest
 
 import lessons
+from helpers import ROOT
 
 GOOD = """\
 # %% [markdown]
@@ -22,19 +25,26 @@ print("kernel", sys.executable, "size", size)
 """
 
 
-@pytest.fixture
-def course(tmp_path):
-    """Return a function that writes a lesson's source; the course's root is `.root`."""
+class Course:
+    """A course of lessons that a test writes."""
 
-    def write(name, text=GOOD):
-        path = tmp_path / "grading" / "source" / name / f"{name}.py"
+    def __init__(self, root):
+        self.root = root
+
+    def __call__(self, name, text=GOOD):
+        path = self.root / "grading" / "source" / name / f"{name}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(textwrap.dedent(text))
         return path
 
-    write.root = tmp_path
-    write.main = lambda *arguments: lessons.main(list(arguments), tmp_path)
-    return write
+    def main(self, *arguments):
+        return lessons.main(list(arguments), self.root)
+
+
+@pytest.fixture
+def course(tmp_path):
+    """Return a function that writes a lesson's source; the course's root is `.root`."""
+    return Course(tmp_path)
 
 
 def cells(path):
@@ -118,28 +128,44 @@ assert answer == 42
 )
 
 
-def test_the_runner_goes_on_after_a_failure_and_repeats_it_at_the_end(course, capsys, monkeypatch, tmp_path):
-    """Lessons run beside their files, and with their model answers.
-
-    A foreign kernel of the same name lies in the user's folders and is not what runs.
-    """
-    foreign = tmp_path / "foreign" / "kernels" / "python3"
+def four_lessons(folder):
+    """Lessons that raise, die, ask, and lack their answers, run beside a foreign kernel of the same name."""
+    foreign = folder / "foreign" / "kernels" / "python3"
     foreign.mkdir(parents=True)
     spec = {"argv": ["/bin/false", "{connection_file}"], "display_name": "x", "language": "python"}
     (foreign / "kernel.json").write_text(json.dumps(spec))
-    monkeypatch.setenv("JUPYTER_PATH", str(foreign.parents[1]))
-    monkeypatch.setenv("JUPYTER_DATA_DIR", str(foreign.parents[1]))
 
+    course = Course(folder)
     course("1.Raises", GOOD + "\n# %%\ndef f(x):\n    return 1 / x\n\n\nf(0)\n\n# %%\nprint(3)\n")
     course("2.Dies", GOOD + "\n# %%\nimport os\n\nos._exit(3)\n\n# %%\nprint(3)\n")
     course("3.Asks", ASKING + "\n# %%\nfrom pathlib import Path\n\nprint(Path.cwd().name, answer)\n")
     lost = course("4.Lost", ASKING)
-    course.main("build")
+    with contextlib.redirect_stdout(io.StringIO()):
+        course.main("build")
     lost.unlink()
-    capsys.readouterr()
-    assert course.main("run") == 1
+    program = "import pathlib, sys, lessons; print('status', lessons.main(['run'], pathlib.Path(sys.argv[1])))"
+    kernels = str(foreign.parents[1])
+    environment = {"JUPYTER_PATH": kernels, "JUPYTER_DATA_DIR": kernels, "PYTHONPATH": str(ROOT / "tools")}
+    return [sys.executable, "-c", program, folder], environment
 
-    said = capsys.readouterr().out.splitlines()
+
+BESIDE = {"four": four_lessons}
+
+
+@pytest.fixture(scope="module")
+def four(beside):
+    """The folder of these lessons after a run of the runner, and the lines that it printed."""
+    folder, printed = beside("four")
+    return folder, printed.splitlines()
+
+
+def test_the_runner_goes_on_after_a_failure_and_repeats_it_at_the_end(four):
+    """Lessons run beside their files, and with their model answers.
+
+    A foreign kernel of the same name lies in the user's folders and is not what runs.
+    """
+    root, (*said, status) = four
+    assert status == "status 1"
     ends = [line.split()[1] for line in said if line.endswith(("passed", "FAILED"))]
     assert ends == ["1.Raises", "2.Dies", "3.Asks", "4.Lost"]
     assert said[-3:] == [
@@ -148,11 +174,11 @@ def test_the_runner_goes_on_after_a_failure_and_repeats_it_at_the_end(course, ca
         "notebooks/4.Lost.ipynb: asks questions, and grading/source/4.Lost/4.Lost.py has no answers to them.",
     ]
     assert "    f(0)" in said and any("----> 2" in line for line in said[-30:])
-    build = course.root / "build"
+    build = root / "build"
     assert "ZeroDivisionError" in (build / "1.Raises.html").read_text()
     printed = [cell["outputs"][0]["text"][0] for cell in cells(build / "3.Asks.ipynb") if cell.get("outputs")]
     assert printed == [f"kernel {sys.executable} size smoke\n", "notebooks 42\n"]
-    assert (build / "3.Asks.html").exists() and not (course.root / "notebooks" / "3.Asks.html").exists()
+    assert (build / "3.Asks.html").exists() and not (root / "notebooks" / "3.Asks.html").exists()
 
 
 @pytest.mark.slow

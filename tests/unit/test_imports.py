@@ -1,7 +1,6 @@
 """What is light to import stays light: all asked of one process, the lightest first."""
 
 import json
-import subprocess
 import sys
 
 import pytest
@@ -29,11 +28,12 @@ print(json.dumps(imported))
 """
 
 
+BESIDE = {"imported": lambda _: ([sys.executable, "-c", PROBE, *LIGHT], {})}
+
+
 @pytest.fixture(scope="module")
-def imported():
-    asked = subprocess.run([sys.executable, "-c", PROBE, *LIGHT], capture_output=True, text=True)
-    assert asked.returncode == 0, asked.stderr
-    return json.loads(asked.stdout)
+def imported(beside):
+    return json.loads(beside("imported")[1])
 
 
 @pytest.mark.parametrize("modules", LIGHT)

@@ -1,7 +1,6 @@
 """Options of the scripts: what cannot be is said at once, in argparse's words, without TensorFlow."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -83,8 +82,7 @@ print(json.dumps(answers))
 """
 
 
-@pytest.fixture(scope="module")
-def answers():
+def questions(_):
     asked = [
         WITH_OPTIONS,
         str(SCRIPTS),
@@ -93,9 +91,15 @@ def answers():
         NUMBER,
         {script: options for script, (options, _) in TOGETHER.items()},
     ]
-    done = subprocess.run([sys.executable, "-c", ASK, json.dumps(asked)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return [sys.executable, "-c", ASK, json.dumps(asked)], {}
+
+
+BESIDE = {"answers": questions}
+
+
+@pytest.fixture(scope="module")
+def answers(beside):
+    return json.loads(beside("answers")[1])
 
 
 @pytest.mark.parametrize("script", WITH_OPTIONS)
