@@ -494,7 +494,8 @@ class Run:
             if pid:
                 processes.send(pid, signal.SIGTERM)
                 deadline = time.monotonic() + STOP_GRACE_S
-                while time.monotonic() < deadline and not self._end():
+                # One that has only just started ends without a record.
+                while time.monotonic() < deadline and not self._end() and pid in processes.of_run(self.id):
                     time.sleep(POLL_S / 4)
         self._await_launcher()
         self._record_end({"state": "stopped", "reason": "stopped"})
