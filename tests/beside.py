@@ -78,13 +78,39 @@ def commands_of(items):
     return found
 
 
+LAUNCHES = """
+import json, sys
+from ddl import launch
+print(json.dumps({name: launch(**call).id for name, call in json.loads(sys.argv[1]).items()}))
+"""
+
+
+def launches(calls):
+    """Return what BESIDE lists for runs: {name: arguments of `launch`}, one run after another."""
+
+    def command(folder):
+        return [sys.executable, "-c", LAUNCHES, json.dumps(calls)], {"DDL_RUNS_DIR": str(folder), "DDL_VIEW": "plain"}
+
+    return command
+
+
+def launched(folder, printed):
+    """Return these runs by name, when they are over."""
+    import pytest  # not in the process that runs the commands
+
+    from ddl import attach
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DDL_RUNS_DIR", str(folder))
+        return {name: attach(run) for name, run in json.loads(printed.splitlines()[-1]).items()}
+
+
 def main():
     folder, grace_s = Path(sys.argv[1]), float(sys.argv[2])
     if child := os.fork():
         (folder / "pid").write_text(str(child))
         os._exit(0)
     os.setsid()
-    os.nice(5)
     for name, (command, environment) in json.loads((folder / "commands").read_text()):
         place = folder / name
         with open(place / "stdout", "w") as stdout, open(place / "stderr", "w") as stderr:

@@ -21,14 +21,25 @@ COMMANDS = {
 }
 
 
+def measure(name, folder):
+    (folder / "runs").mkdir()
+    command = [sys.executable, BENCHMARKS / f"{name}.py", *COMMANDS[name], folder / "figures.json"]
+    return command, {"DDL_RUNS_DIR": str(folder / "runs"), "DDL_VIEW": "plain"}
+
+
+BESIDE = {"measured": measure}
+
+
+@pytest.fixture(scope="module", params=COMMANDS)
+def measured(request, beside):
+    """A benchmark's name and figures."""
+    folder, _ = beside(f"measured[{request.param}]")
+    return request.param, json.loads((folder / "figures.json").read_text())
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_benchmark_reports_ratios_with_their_hardware(tmp_path, name):
-    output = tmp_path / "figures.json"
-    command = [sys.executable, BENCHMARKS / f"{name}.py", *COMMANDS[name], output]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    figures = json.loads(output.read_text())
+def test_a_benchmark_reports_ratios_with_their_hardware(measured):
+    name, figures = measured
     assert figures["hardware"]["cores"] >= 1 and figures["date"] and figures["versions"]
     ratios = {
         "start_time": lambda: [figures["ratio"]],

@@ -4,10 +4,12 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
 
+from beside import launched, launches
 from ddl import attach, launch, runs
 from ddl.cli import main
 from ddl.launcher import processes
@@ -39,9 +41,23 @@ ECHO = """
 """
 
 
-@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 2])
-def test_a_horovod_script_runs_unmodified(script, nothing_left, workers):
-    run = launch(script(HOROVOD), workers=workers, oversubscribe=True)
+def sum_over_ranks(workers, folder):
+    path = folder / "sum.py"
+    path.write_text(textwrap.dedent(HOROVOD))
+    return launches({"sum": {"script": str(path), "workers": workers, "oversubscribe": True}})(folder)
+
+
+BESIDE = {"summed": sum_over_ranks}
+
+
+@pytest.fixture(scope="module", params=[pytest.param(1, marks=pytest.mark.slow), 2])
+def summed(request, beside):
+    """The number of workers, and their run."""
+    return request.param, launched(*beside(f"summed[{request.param}]"))["sum"]
+
+
+def test_a_horovod_script_runs_unmodified(summed, nothing_left):
+    workers, run = summed
     assert run.state == "done", run.failure
     total = sum(range(1, workers + 1))
     assert [(said["rank"], said["size"], said["sum"]) for said in printed(run)] == [

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from beside import launched, launches
 from ddl import launch
 from ddl.analysis.agreement import agreement, kept_weights
 from ddl.records.jsonfiles import read_json
@@ -24,12 +25,12 @@ WAYS = {
 TOLERANCES = {1: 1e-6, 4: 1e-3}
 
 
+BESIDE = {"runs": launches({name: {"script": f"strategies/{name}.py", **how, **FEW} for name, how in WAYS.items()})}
+
+
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DDL_RUNS_DIR", str(tmp_path_factory.mktemp("ways")))
-        patch.setenv("DDL_VIEW", "plain")
-        yield {name: launch(f"strategies/{name}.py", **how, **FEW) for name, how in WAYS.items()}
+def runs(beside):
+    return launched(*beside("runs"))
 
 
 @pytest.mark.parametrize("step", TOLERANCES)

@@ -7,6 +7,7 @@ pytest.importorskip("tensorflow")
 pytest.importorskip("horovod.tensorflow")
 pytest.importorskip("tensorflow_hub")
 
+from beside import launched, launches
 from ddl import RunFailed, compare, launch, plot
 from ddl.analysis import classification
 from ddl.analysis.scores import majority
@@ -24,16 +25,14 @@ WAYS = {
 SMALL = dict(samples=2000, data_set="questions", oversubscribe=True)
 
 
+TRAINED = {"script": "train_text.py", "epochs": 3, "class_weights": True, **SMALL}
+BESIDE = {"ways": launches({way: {**TRAINED, "strategy": way, "name": way, **how} for way, how in WAYS.items()})}
+
+
 @pytest.fixture(scope="module")
-def ways(tmp_path_factory):
+def ways(beside):
     """One finished run of each way, with the same seed, batches and number of epochs."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DDL_RUNS_DIR", str(tmp_path_factory.mktemp("ways")))
-        patch.setenv("DDL_VIEW", "plain")
-        return {
-            way: launch("train_text.py", strategy=way, name=way, epochs=3, class_weights=True, **options, **SMALL)
-            for way, options in WAYS.items()
-        }
+    return launched(*beside("ways"))
 
 
 def weights(run):
