@@ -46,7 +46,7 @@ def parse(arguments=None):
         "--cycle-time-ms",
         type=Number(above=0),
         metavar="MS",
-        help="how often Horovod looks which gradients are ready (default: Horovod's own)",
+        help="how often Horovod looks which gradients are ready (default: Horovod's own, or train_cifar.py's)",
     )
     add(
         "--aggregate",
@@ -87,6 +87,7 @@ from ddl.records.recorder import Recorder
 from ddl.training import models
 from ddl.training import optimizer as optimizers
 from ddl.training.bench import PARTS, spread
+from ddl.training.exchange import cycle_time, suitable_cycle_ms
 from ddl.training.journal import provenance
 
 CLASSES = 10
@@ -99,7 +100,8 @@ def main(config):
     set_knobs(config)
 
     # Horovod: initialise, and pin each rank to one GPU, where there are any.
-    hvd.init()
+    with cycle_time(suitable_cycle_ms(config.global_batch) if config.model else None):
+        hvd.init()
     initialised = time.time()
     rank, ranks = hvd.rank(), hvd.size()
     gpus = tf.config.list_physical_devices("GPU")

@@ -88,6 +88,7 @@ from ddl.data.augment import augment, normalise
 from ddl.errors import CourseError
 from ddl.training import models, optimizer
 from ddl.training.checkpoint import Checkpoints, Notice
+from ddl.training.exchange import cycle_time, suitable_cycle_ms
 from ddl.training.journal import Journal, Means
 from ddl.training.noise import NoiseScale
 from ddl.training.recipes import SettingError, settle
@@ -103,7 +104,9 @@ def main(config):
     notice = Notice()  # from now on, the scheduler's warning of the time limit is heard
 
     # Horovod: initialise. From here on this process knows its rank and how many there are.
-    hvd.init()
+    # Synchronous batch norm exchanges many times in a step: there a short cycle pays.
+    with cycle_time(None if config.sync_bn else suitable_cycle_ms(config.global_batch)):
+        hvd.init()
     rank, ranks = hvd.rank(), hvd.size()
 
     # Horovod: pin each rank to one GPU, where there are any.

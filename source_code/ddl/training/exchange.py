@@ -1,0 +1,58 @@
+"""How often Horovod's background thread wakes up, where it shares the cores with the ranks' computation."""
+
+import contextlib
+import math
+import os
+from collections.abc import Iterator
+
+import tensorflow as tf
+
+from ddl.records.machine import threads_per_rank
+
+__all__ = ["cycle_time", "cycle_time_ms", "suitable_cycle_ms"]
+
+CYCLE_TIME = "HOROVOD_CYCLE_TIME"
+WAKE_UP_MS = 0.09  # what a wake-up takes from computation on 2 cores: all ranks exchange a message, whoever is ready
+SAMPLE_MS = 0.66  # of a core per sample, the course's CNN; the minimum is flat, so other networks may differ much
+LEAST_MS = 1.0  # Horovod's own
+ALONE_MS = 25.0  # of a single rank, which exchanges nothing in a step
+
+
+def cycle_time_ms(ranks: int, samples: int, threads: int = 1) -> float:
+    """Return the cycle time that costs a training step least on CPUs, in milliseconds.
+
+    In a step of t ms, a thread that wakes up every c ms takes p t / c from computation (p a wake-up), and
+    gradients that are ready wait c / 2 on average for the next one. The sum is least at c = √(2 p t).
+
+    Parameters
+    ----------
+    ranks
+    samples
+        Of a rank in a step.
+    threads
+        That a rank computes with.
+    """
+    if ranks == 1:
+        return ALONE_MS
+    return max(LEAST_MS, math.sqrt(2 * WAKE_UP_MS * SAMPLE_MS * samples / threads))
+
+
+def suitable_cycle_ms(global_batch: int) -> float | None:
+    """Return `cycle_time_ms` for this rank, before `hvd.init()`; None on GPUs, where waking up takes nothing."""
+    if tf.config.list_physical_devices("GPU"):
+        return None
+    ranks = int(os.environ.get("HOROVOD_SIZE", "1"))
+    return cycle_time_ms(ranks, global_batch // ranks, threads_per_rank())
+
+
+@contextlib.contextmanager
+def cycle_time(milliseconds: float | None) -> Iterator[None]:
+    """Have `hvd.init()` in this context read this cycle time; None or a user's own settings change nothing."""
+    if milliseconds is None or CYCLE_TIME in os.environ or "HOROVOD_AUTOTUNE" in os.environ:
+        yield
+        return
+    os.environ[CYCLE_TIME] = f"{milliseconds:.1f}"
+    try:
+        yield
+    finally:
+        del os.environ[CYCLE_TIME]
