@@ -1,11 +1,13 @@
 """Images/s of train_cifar.py, in pairs: what two ranks gain, and what the training loop gains.
 
-    python benchmarks/throughput.py                     # all pairs, about ten minutes on two cores
+    python benchmarks/throughput.py                     # all pairs, about a quarter of an hour on two cores
     python benchmarks/throughput.py --repeats 1 --pairs ranks_equal_threads
 
 Each pair is run A B A B ...: what else the machine does then slows both alike. A ratio is the
-median of the ratios of neighbours. Warm-up is left out on both sides. Generated pictures
-serve: their content does not change the work. The figures are printed and written to --output as JSON.
+median of the ratios of neighbours. Warm-up is left out on both sides: of train_cifar.py its first
+epoch (up to 19 steps), of Keras a quarter of the steps. Each run's record must show the work that was
+asked for, and both sides a network of as many parameters. Generated pictures serve: their content does
+not change the work. The figures are printed and written to --output as JSON.
 
 ranks_equal_threads   2 ranks of 1 thread against 1 rank of 1 thread, 512 samples per rank and step:
                       what a second core brings
@@ -18,6 +20,7 @@ loop                  one process: this course's loop, augmentation included, ag
 
 import argparse
 import json
+import math
 import os
 import sys
 import tempfile
@@ -31,6 +34,7 @@ from turns import Turns, paired, print_pairs, run, take_turns
 SCRIPT = ROOT / "source_code" / "train_cifar.py"
 SAMPLES = 10_000
 SHOW = "{:.0f} images/s".format
+PARAMETERS = {"cnn": 242_474, "resnet": 484_426}  # that are trained, with batch norm
 
 
 def environment(threads, folder):
@@ -71,9 +75,28 @@ def ours(model, ranks, threads, batch, steps):
             command = [launcher, "--gloo", "-np", str(ranks), *command]
         with tempfile.TemporaryDirectory() as folder:
             run(command, environment(threads, folder))
-            return json.loads((Path(folder) / "result.json").read_text())["images_per_s"]
+            result = json.loads((Path(folder) / "result.json").read_text())
+        check_work(
+            result,
+            {
+                "model": model,
+                "ranks": ranks,
+                "threads_per_rank": threads,
+                "per_rank_batch": batch // ranks,
+                "samples": steps * batch,
+                "parameters": PARAMETERS[model],
+            },
+        )
+        return result["images_per_s"]
 
     return measure
+
+
+def check_work(result, asked):
+    """End the measurement where a training did other work than it was asked for."""
+    other = {name: result.get(name) for name in asked if result.get(name) != asked[name]}
+    if other:
+        sys.exit(f"train_cifar.py did other work than asked for: {other} instead of {asked}")
 
 
 def plain_keras(model, threads, batch, steps):
@@ -101,6 +124,9 @@ def plain_keras_fit(model, batch, steps):
     pipeline = tf.data.Dataset.from_tensor_slices((pictures, data.train_labels))
     pipeline = pipeline.repeat().shuffle(10_000).batch(batch)
     network = models.build(model, norm="batch")
+    trained = sum(math.prod(weight.shape) for weight in network.trainable_variables)
+    if trained != PARAMETERS[model]:
+        sys.exit(f"{model} has {trained:,} parameters, and train_cifar.py is to train {PARAMETERS[model]:,}")
     network.compile(
         tf.keras.optimizers.SGD(0.05, 0.9, nesterov=True),
         tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
@@ -138,7 +164,7 @@ def main():
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=24, help="of each measurement (default: 24)")
+    parser.add_argument("--steps", type=int, default=40, help="of each measurement (default: 40)")
     parser.add_argument("--model", default="cnn", choices=("cnn", "resnet"), help="of the pairs of ranks")
     parser.add_argument("--pairs", nargs="+", choices=pairs("cnn", 1), metavar="PAIR")
     parser.add_argument("--output", type=Path, default=ROOT / "build" / "throughput.json")

@@ -154,3 +154,13 @@ def test_an_interrupted_benchmark_has_the_launches_before(tmp_path, name, option
     figures = json.loads(output.read_text())
     assert figures["missing"] == missing
     assert figures.get("pairs") or figures["starts"]["1"]["summed"] > 0
+
+
+def test_a_training_that_did_other_work_than_asked_for_is_no_measurement(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import throughput
+
+    asked = {"ranks": 2, "samples": 40 * 1024}
+    throughput.check_work({**asked, "images_per_s": 5000.0}, asked)
+    with pytest.raises(SystemExit, match="'samples': 1024"):
+        throughput.check_work({**asked, "samples": 1024}, asked)
