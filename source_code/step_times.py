@@ -308,8 +308,8 @@ class Training:
 class Whole:
     """The step of train_cifar.py with the recipe batch_norm, in one piece: its parts are not known.
 
-    With `exchange`, gradients and metrics are averaged over the ranks, the gradients in one
-    message; else each rank's model learns by itself.
+    With `exchange`, gradients and metrics are averaged over the ranks, in one message; else each
+    rank's model learns by itself.
     """
 
     all_reduces = 1
@@ -333,8 +333,7 @@ class Whole:
             gradients = tape.gradient(loss, self.weights)
             metrics = tf.stack([loss, hits, 0.0])
             if exchange:
-                gradients = hvd.grouped_allreduce(gradients, op=hvd.Average)
-                metrics = hvd.allreduce(metrics, op=hvd.Average)
+                *gradients, metrics = hvd.grouped_allreduce([*gradients, metrics], op=hvd.Average)
             optimizer.apply_gradients(zip(gradients, self.weights))
             return metrics
 

@@ -229,7 +229,13 @@ def make_train_step(model, optim, data, config, part):
     classes, weights = len(data.class_names), model.trainable_variables
     passes = config.backward_passes_per_step
     micro = (part.stop - part.start) // passes
-    compression = hvd.Compression.fp16 if config.fp16_compression else hvd.Compression.none
+
+    def average(gradients, metrics):
+        if config.fp16_compression:  # of the gradients only: metrics keep their digits, in a message of their own
+            gradients = hvd.grouped_allreduce(gradients, op=hvd.Average, compression=hvd.Compression.fp16)
+            return gradients, hvd.allreduce(metrics, op=hvd.Average)
+        *gradients, metrics = hvd.grouped_allreduce([*gradients, metrics], op=hvd.Average)
+        return gradients, metrics
 
     def forward_backward(numbers, step, position):
         pictures = tf.gather(images, numbers)
@@ -273,8 +279,8 @@ def make_train_step(model, optim, data, config, part):
             metrics.append(squared_norm(gradients))
         if hvd.size() > 1:
             # Horovod: average over ranks, all gradients in one message.
-            gradients = hvd.grouped_allreduce(gradients, op=hvd.Average, compression=compression)
-            metrics = tf.unstack(hvd.allreduce(tf.stack(metrics), op=hvd.Average))
+            gradients, metrics = average(gradients, tf.stack(metrics))
+            metrics = tf.unstack(metrics)
         if config.noise_scale:
             metrics.append(squared_norm(gradients))
         optim.learning_rate.assign(rate)

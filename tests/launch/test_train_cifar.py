@@ -288,6 +288,77 @@ def test_settings_that_can_not_work_are_refused(arguments, said, monkeypatch):
         train_cifar.main(train_cifar.parse([*train_worker.SMALL, *arguments]))
 
 
+@pytest.fixture
+def script(monkeypatch):
+    """The script as a module, on small data, outside a run."""
+    monkeypatch.delenv("DDL_RUN_DIR", raising=False)
+    monkeypatch.syspath_prepend(str(SCRIPT.parent))
+    monkeypatch.syspath_prepend(str(WORKER.parent))
+    import train_worker
+
+    import train_cifar
+
+    monkeypatch.setattr(train_cifar, "load", train_worker.small_data)
+    return train_cifar
+
+
+@pytest.mark.parametrize(
+    "arguments, messages",
+    [
+        ([], {"HorovodGroupedAllreduce": 1}),
+        (["--noise-scale"], {"HorovodGroupedAllreduce": 1}),
+        (["--fp16-compression"], {"HorovodGroupedAllreduce": 1, "HorovodAllreduce": 1}),
+    ],
+)
+def test_a_step_sends_gradients_and_metrics_in_one_message_unless_they_differ_in_precision(
+    arguments, messages, script, monkeypatch
+):
+    script.hvd.init()
+    monkeypatch.setattr(script.hvd, "size", lambda: 2)
+    config = script.parse(["--global-batch", "8", *arguments])
+    model = script.models.build("cnn")
+    optim = script.optimizer.make("sgd", 0.1, model.trainable_variables)
+    step = script.make_train_step(model, optim, script.load("small", train_samples=10), config, slice(0, 4))
+    exchanges = [
+        operation
+        for operation in step.get_concrete_function().graph.get_operations()
+        if operation.type.endswith("Allreduce")
+    ]
+    types = [operation.type for operation in exchanges]
+    assert {kind: types.count(kind) for kind in types} == messages
+    # Metrics travel in single precision: the last tensor of the message, or the only one of theirs.
+    assert exchanges[types.index(min(types, key=len))].outputs[-1].dtype == "float32"
+
+
+class Reached(Exception):
+    pass
+
+
+@pytest.mark.parametrize(
+    "arguments, ranks, gpus, cycle_ms",
+    [
+        ([], 2, [], "1.7"),  # the root of 25 samples x 0.66 ms x twice a wake-up of 0.09 ms
+        ([], 1, [], "25.0"),
+        (["--recipe", "batch_norm", "--sync-bn"], 2, [], None),
+        ([], 2, ["GPU:0"], None),
+    ],
+)
+def test_the_cycle_time_suits_the_step_where_horovod_shares_the_cores(
+    arguments, ranks, gpus, cycle_ms, script, monkeypatch
+):
+    def init():
+        raise Reached(os.environ.get("HOROVOD_CYCLE_TIME"))
+
+    monkeypatch.setattr(script.hvd, "init", init)
+    monkeypatch.setattr(script.tf.config, "list_physical_devices", lambda kind: gpus)
+    for name, value in {"HOROVOD_SIZE": ranks, "TF_NUM_INTRAOP_THREADS": 1}.items():
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.delenv("HOROVOD_CYCLE_TIME", raising=False)
+    with pytest.raises(Reached) as reached:
+        script.main(script.parse(["--global-batch", "50", *arguments]))
+    assert reached.value.args == (cycle_ms,)
+
+
 # ---------------------------------------------------------------- slow
 
 

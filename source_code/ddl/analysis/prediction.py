@@ -29,7 +29,7 @@ __all__ = ["Prediction", "points", "predict_step", "report", "slowest", "table"]
 
 FORWARD = 1 / 3  # of the computation: a layer's backward pass takes about twice its forward pass
 BYTES = 4  # of a parameter's gradient, in single precision
-METRICS_BYTES = 12  # what train_cifar.py averages besides; Horovod fuses it with the gradients
+METRICS_BYTES = 12  # what train_cifar.py averages besides, in the gradients' message
 
 
 REFERENCE = reference_dir()
