@@ -51,6 +51,7 @@ import tensorflow as tf
 
 from ddl.data import Order, load, shard
 from ddl.data.augment import normalise
+from ddl.data.tensors import constant
 from ddl.errors import CourseError
 from ddl.training import models
 from ddl.training.journal import Journal
@@ -128,7 +129,7 @@ def make_batches(data, order, steps):
     """Return a data set of the whole training's batches: normalised pictures and labels."""
     numbers = np.stack([batch for _, batch in order.batches(0, steps)])
     with tf.device("CPU:0"):  # pictures wait in the host's memory, not in a GPU's
-        images, labels = tf.constant(data.train_images), tf.constant(data.train_labels)
+        images, labels = constant(data.train_images), constant(data.train_labels)
     return (
         tf.data.Dataset.from_tensor_slices(numbers)
         .map(lambda some: (normalise(tf.gather(images, some)), tf.gather(labels, some)))
@@ -142,7 +143,7 @@ def make_evaluation(model, copy):
     It evaluates a `copy` on one device, as the model's own variables may be on several.
     """
 
-    @tf.function
+    @tf.function(autograph=False)
     def sums(pictures, labels):
         return tf.reduce_sum(losses_and_hits(labels, copy(normalise(pictures))), axis=1)
 

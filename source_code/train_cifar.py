@@ -85,6 +85,7 @@ import tensorflow as tf
 
 from ddl.data import Order, load
 from ddl.data.augment import augment, normalise
+from ddl.data.tensors import constant
 from ddl.errors import CourseError
 from ddl.training import models, optimizer
 from ddl.training.checkpoint import Checkpoints, Notice
@@ -225,7 +226,7 @@ def make_train_step(model, optim, data, config, part):
     and with --noise-scale the squared norms of the ranks' own gradients (their average) and of the
     averaged gradient.
     """
-    images, labels = tf.constant(data.train_images), tf.constant(data.train_labels)
+    images, labels = constant(data.train_images), constant(data.train_labels)
     classes, weights = len(data.class_names), model.trainable_variables
     passes = config.backward_passes_per_step
     micro = (part.stop - part.start) // passes
@@ -300,7 +301,7 @@ def make_evaluation(model, data, rank, ranks):
     Each rank takes every so many-th test picture. The last batch is filled up with pictures of
     weight 0, so that all batches have one shape, and sums are added before they are divided.
     """
-    images, labels = tf.constant(data.test_images), tf.constant(data.test_labels)
+    images, labels = constant(data.test_images), constant(data.test_labels)
     numbers = np.arange(rank, data.test_samples, ranks, dtype=np.int32)
     batch = min(TEST_BATCH, -(-data.test_samples // ranks))
     fill = -len(numbers) % batch

@@ -13,22 +13,38 @@ import numpy as np
 
 from ddl.records.files import replacing
 
-__all__ = ["fingerprint", "kept", "read", "write"]
+__all__ = ["ALIGNMENT", "fingerprint", "kept", "read", "read_aligned", "write"]
 
 
 Arrays = dict[str, np.ndarray]
+
+ALIGNMENT = 64  # bytes: TensorFlow's kernels want memory that begins at a multiple of so many
 
 
 def write(path: Path, **arrays: np.ndarray | str | int) -> None:
     """Write arrays or scalars to `path` whole or not at all, each as a field."""
     fields = {name: np.asarray(value, order="C") for name, value in arrays.items()}
-    record = np.dtype([(name, field.dtype, field.shape) for name, field in fields.items()])
+    record = _record(fields)
     header = {"descr": np.lib.format.dtype_to_descr(record), "fortran_order": False, "shape": (1,)}
     # Plain writes: a full disk is then an OSError; through a mapping it would be a SIGBUS.
     with replacing(path) as file:
         np.lib.format.write_array_header_1_0(file, header)
         for field in fields.values():
             file.write(field.data)
+            file.write(bytes(-field.nbytes % ALIGNMENT))
+
+
+def _record(fields):
+    """Return the structured type of a record in which every field begins at a multiple of `ALIGNMENT`."""
+    sizes = [field.nbytes + -field.nbytes % ALIGNMENT for field in fields.values()]
+    return np.dtype(
+        {
+            "names": list(fields),
+            "formats": [(field.dtype, field.shape) for field in fields.values()],
+            "offsets": [sum(sizes[:index]) for index in range(len(sizes))],
+            "itemsize": sum(sizes),
+        }
+    )
 
 
 def read(path: Path) -> Arrays | None:
@@ -40,6 +56,16 @@ def read(path: Path) -> Arrays | None:
         return None
 
 
+def read_aligned(path: Path) -> Arrays | None:
+    """Do what `read` does, and write a file anew whose arrays begin just anywhere, as those of older versions."""
+    arrays = read(path)
+    if arrays and any(array.ctypes.data % ALIGNMENT for array in arrays.values() if array.ndim):
+        with suppress(OSError):  # a read-only or full folder costs each rank a copy, nothing else
+            write(path, **arrays)
+            arrays = read(path) or arrays
+    return arrays
+
+
 def fingerprint(files: Sequence[Path], version: int) -> str:
     """Return a text that changes whenever one of the files does, or the version of what is kept."""
     facts = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
@@ -48,7 +74,7 @@ def fingerprint(files: Sequence[Path], version: int) -> str:
 
 def kept(path: Path, source: str, decode: Callable[[], dict]) -> Arrays:
     """Return the arrays that `path` keeps of a source with this `fingerprint`, else decode them and keep them there."""
-    arrays = read(path)
+    arrays = read_aligned(path)
     if arrays is None or str(arrays.get("source")) != source:
         arrays = decode()
         with suppress(OSError):  # a read-only or full folder costs time at each start, nothing else

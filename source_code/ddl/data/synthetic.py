@@ -150,7 +150,7 @@ def path(folder: Path, seed: int = 0) -> Path:
 
 def cached(folder: Path, seed: int = 0) -> store.Arrays | None:
     """Return the kept arrays of the whole data set, mapped into memory, or None."""
-    arrays = store.read(path(folder, seed))
+    arrays = store.read_aligned(path(folder, seed))
     return arrays if arrays and arrays.get("version") == VERSION else None
 
 

@@ -109,12 +109,12 @@ class Experiment:
         import tensorflow as tf
 
         from ddl.data.augment import normalise
+        from ddl.data.tensors import constant
 
         numbers = np.concatenate([self._order.epoch(epoch) for epoch in range(self.epochs)])
         numbers = shard(numbers[: self.steps], rank, ranks)
         with tf.device("CPU:0"):  # pictures wait in the host's memory, not in a GPU's
-            images = tf.constant(self.data.train_images)
-            labels = tf.constant(self.data.train_labels)
+            images, labels = constant(self.data.train_images), constant(self.data.train_labels)
         batches = tf.data.Dataset.from_tensor_slices(numbers.ravel())
         batches = batches.batch(numbers.shape[1], drop_remainder=True).map(
             lambda some: (normalise(tf.gather(images, some)), tf.gather(labels, some))
@@ -210,7 +210,7 @@ class Experiment:
 
         copy, data = self.model(), self.data
 
-        @tf.function
+        @tf.function(autograph=False)
         def sums(images, labels):
             each = losses_and_hits(labels, copy(normalise(images), training=False))
             return tf.reduce_sum(each, axis=1)

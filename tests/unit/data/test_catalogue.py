@@ -1,5 +1,6 @@
 """Data sets by name, the generated pictures, and the order in which ranks read them."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -237,6 +238,40 @@ def test_store_gives_back_what_was_written(tmp_path):
     np.testing.assert_array_equal(back["grid"], grid.T)
     assert (str(back["text"]), int(back["number"])) == ("äöü", 7)
     assert os.listdir(tmp_path) == ["a.npy"]
+
+
+def test_store_begins_every_array_where_tensorflow_can_use_it(tmp_path):
+    store.write(tmp_path / "a.npy", number=7, text="ä", odd=np.zeros(13, np.uint8), grid=np.arange(6).reshape(2, 3))
+    back = store.read(tmp_path / "a.npy")
+    assert [back[name].ctypes.data % store.ALIGNMENT for name in ("odd", "grid")] == [0, 0]
+    np.testing.assert_array_equal(back["grid"], [[0, 1, 2], [3, 4, 5]])
+
+
+@pytest.fixture
+def older(tmp_path):
+    """A file whose second array follows the first without a gap."""
+    packed = np.array((b"abc", np.arange(5)), [("text", "S3"), ("numbers", int, 5)])
+    np.save(tmp_path / "a.npy", packed[None])
+    return tmp_path / "a.npy"
+
+
+def test_store_writes_a_file_of_an_older_layout_anew(older):
+    before = store.read_aligned(older)
+    assert before["numbers"].tolist() == [0, 1, 2, 3, 4] and bytes(before["text"]) == b"abc"
+    assert store.read(older)["numbers"].ctypes.data % store.ALIGNMENT == 0
+    content = older.read_bytes()
+    store.read_aligned(older)
+    assert older.read_bytes() == content and os.listdir(older.parent) == ["a.npy"]
+
+
+def test_store_uses_an_older_layout_where_nothing_can_be_written(older, monkeypatch):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(store, "write", full)
+    content = older.read_bytes()
+    assert store.read_aligned(older)["numbers"].tolist() == [0, 1, 2, 3, 4]
+    assert older.read_bytes() == content
 
 
 @pytest.mark.parametrize("content", [None, b"", b"no array", b"\x93NUMPY\x01\x00\x40\x00{"])
