@@ -69,8 +69,9 @@ def main(config):
 
     data, test = points(config.samples, config.seed), points(TEST_SAMPLES, config.seed + 1)
 
+    @tf.function(autograph=False)
     def gradients_on(numbers):
-        x, y = data[0][numbers], data[1][numbers]
+        x, y = tf.gather(data[0], numbers), tf.gather(data[1], numbers)
         with tf.GradientTape() as tape:
             loss = loss_of(model(x), y)
         # 5. Wrap: the tape averages the gradients of all ranks.
@@ -80,7 +81,7 @@ def main(config):
 
     # 6. Broadcast: all ranks begin with rank 0's weights.
     if case != "E":
-        hvd.broadcast_variables(model.variables, root_rank=0)
+        hvd.broadcast_variables(model.variables, root_rank=0, inplace=True)
 
     witness, recorder = Witness(rank), Recorder() if rank == 0 else None
     witness.tell(

@@ -261,17 +261,17 @@ class Training:
         self.parameters, self.passes = model.count_params(), config.aggregate
         optimizer = tf.keras.optimizers.SGD(0.01, momentum=0.9)
         optimizer.build(weights)
-        hvd.broadcast_variables(model.variables, root_rank=0)
+        hvd.broadcast_variables(model.variables, root_rank=0, inplace=True)
         compression = hvd.Compression.fp16 if config.fp16_compression else hvd.Compression.none
 
-        @tf.function
+        @tf.function(autograph=False)
         def gradients(x, y):
             with tf.GradientTape() as tape:
                 logits = model(tf.cast(x, tf.float32) / 255)
                 loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(y, logits))
             return tape.gradient(loss, weights)
 
-        @tf.function
+        @tf.function(autograph=False)
         def average(tensors):
             # Horovod: one all-reduce a gradient, as its optimizer does; it may fuse them.
             return [
@@ -279,12 +279,12 @@ class Training:
                 for index, tensor in enumerate(tensors)
             ]
 
-        @tf.function
+        @tf.function(autograph=False)
         def update(tensors):
             optimizer.apply_gradients(zip(tensors, weights))
 
         self.gradients, self.average, self.update = gradients, average, update
-        self.add = tf.function(lambda one, two: [a + b for a, b in zip(one, two)])
+        self.add = tf.function(lambda one, two: [a + b for a, b in zip(one, two)], autograph=False)
 
     def step(self, images, labels, batches):
         """Take one step on some batches, one pass each; return the seconds of its four parts."""

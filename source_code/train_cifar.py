@@ -142,7 +142,7 @@ def main(config):
         variables, comparable(config, data), config.checkpoint_every, agree=lambda: average_statistics(model)
     )
     state = checkpoints.resume(config.resume)
-    hvd.broadcast_variables(variables, root_rank=0)
+    hvd.broadcast_variables(variables, root_rank=0, inplace=True)
 
     # Horovod: write on rank 0 only.
     journal = Journal(rank == 0, steps, order.steps, config.global_batch, state.get("journal"))

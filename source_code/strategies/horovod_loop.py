@@ -35,7 +35,7 @@ def main(config):
     per_rank_batch = experiment.global_batch // hvd.size()
     optimizer = tf.keras.optimizers.SGD(experiment.rate(per_rank_batch * hvd.size()), MOMENTUM)
 
-    @tf.function
+    @tf.function(autograph=False)  # no branch or loop here depends on a tensor
     def train_step(pictures, labels):
         with tf.GradientTape() as tape:
             losses, hits = losses_and_hits(labels, model(pictures, training=True))
@@ -49,7 +49,7 @@ def main(config):
 
     # Horovod 6: broadcast rank 0's weights and optimizer state, so that all ranks begin alike.
     optimizer.build(model.trainable_variables)
-    hvd.broadcast_variables(model.variables + optimizer.variables, root_rank=0)
+    hvd.broadcast_variables(model.variables + optimizer.variables, root_rank=0, inplace=True)
     experiment.start()
     for pictures, labels in dataset:
         experiment.step(model, train_step(pictures, labels))

@@ -24,7 +24,7 @@ def main(config):
     model = experiment.model()
     optimizer = tf.keras.optimizers.SGD(experiment.rate(experiment.global_batch), MOMENTUM)
 
-    @tf.function
+    @tf.function(autograph=False)  # no branch or loop here depends on a tensor
     def train_step(pictures, labels):
         with tf.GradientTape() as tape:
             losses, hits = losses_and_hits(labels, model(pictures, training=True))

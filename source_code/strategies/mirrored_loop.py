@@ -27,7 +27,7 @@ def main(config):
         model = experiment.model()
         optimizer = tf.keras.optimizers.SGD(experiment.rate(experiment.global_batch), MOMENTUM)
 
-    @tf.function
+    @tf.function(autograph=False)  # no branch or loop here depends on a tensor
     def train_step(pictures, labels):
         with tf.GradientTape() as tape:
             losses, hits = losses_and_hits(labels, model(pictures, training=True))
@@ -36,7 +36,7 @@ def main(config):
         optimizer.apply_gradients(zip(gradients, model.trainable_variables))
         return tf.stack([loss, tf.reduce_sum(hits) / experiment.global_batch])
 
-    @tf.function
+    @tf.function(autograph=False)
     def everywhere(pictures, labels):
         figures = strategy.run(train_step, args=(pictures, labels))
         return strategy.reduce(tf.distribute.ReduceOp.SUM, figures, axis=None)
