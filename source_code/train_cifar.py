@@ -90,7 +90,7 @@ from ddl.errors import CourseError
 from ddl.training import models, optimizer
 from ddl.training.checkpoint import Checkpoints, Notice
 from ddl.training.exchange import cycle_time, suitable_cycle_ms
-from ddl.training.journal import Journal, Means
+from ddl.training.journal import Journal, Means, Startup
 from ddl.training.noise import NoiseScale
 from ddl.training.recipes import SettingError, settle
 from ddl.training.schedule import Schedule
@@ -102,6 +102,7 @@ CHECK_EVERY_STEPS = 10
 
 def main(config):
     """Train, and return what goes into result.json, or None where the job must be requeued."""
+    startup = Startup()  # where the seconds until the first step go
     notice = Notice()  # from now on, the scheduler's warning of the time limit is heard
 
     # Horovod: initialise. From here on this process knows its rank and how many there are.
@@ -109,6 +110,7 @@ def main(config):
     with cycle_time(None if config.sync_bn else suitable_cycle_ms(config.global_batch)):
         hvd.init()
     rank, ranks = hvd.rank(), hvd.size()
+    startup.ends("init")
 
     # Horovod: pin each rank to one GPU, where there are any.
     pin_device(config.mixed_precision)
@@ -118,6 +120,7 @@ def main(config):
     order = Order(data.train_samples, config.global_batch, config.seed)
     arm, steps = settle(config, order.steps, ranks)
     part = rank_slice(config, rank, ranks)
+    startup.ends("data")
 
     model = models.build(config.model, norm=arm.norm, sync_norm=config.sync_bn, seed=config.seed)
 
@@ -134,6 +137,7 @@ def main(config):
     # Horovod: wrap. The step averages the gradients of all ranks before it applies them.
     train_step = make_train_step(model, optim, data, config, part)
     evaluate = make_evaluation(model, data, rank, ranks)
+    startup.ends("model")
 
     # Horovod: broadcast rank 0's weights and optimizer state, fresh or from a checkpoint: this
     # run's own if it was interrupted, or another's.
@@ -143,9 +147,10 @@ def main(config):
     )
     state = checkpoints.resume(config.resume)
     hvd.broadcast_variables(variables, root_rank=0, inplace=True)
+    startup.ends("broadcast")
 
     # Horovod: write on rank 0 only.
-    journal = Journal(rank == 0, steps, order.steps, config.global_batch, state.get("journal"))
+    journal = Journal(rank == 0, steps, order.steps, config.global_batch, state.get("journal"), startup=startup)
     announce(journal, config, arm, data, schedule, ranks)
     means = Means()
     means.restore(state)

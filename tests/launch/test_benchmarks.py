@@ -50,6 +50,8 @@ def test_a_benchmark_reports_ratios_with_their_hardware(measured):
     }.get(name, lambda: [pair["ratio"] for pair in figures["pairs"].values()])()
     assert ratios and all(ratio > 0 for ratio in ratios)
     assert figures["missing"] == {}
+    for parts in figures.get("first_step_s", {}).values():
+        assert parts["total"] == pytest.approx(sum(parts.values()) / 2) and min(parts.values()) > 0
 
 
 PAIRS = """
@@ -138,7 +140,12 @@ def test_a_benchmark_that_is_interrupted_at_once_leaves_earlier_figures(tmp_path
 @pytest.mark.parametrize(
     "name, options, at, missing",
     [
-        ("launch_overhead", ["--pairs", "2", "--uncounted", "0"], "trivial 2 of 2, ddl run", {"trivial": 1}),
+        (
+            "launch_overhead",
+            ["--pairs", "2", "--uncounted", "0", "--only", "cold"],
+            "cold 2 of 2, ddl run",
+            {"cold": 1},
+        ),
         (
             "start_time",
             ["--ranks", "1", "--repeats", "1"],

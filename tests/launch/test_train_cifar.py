@@ -213,6 +213,7 @@ def test_the_record_says_what_happened(two):
     assert result["stopped_by"] == "epochs" and result["diverged"] is False
     assert result["data"] == {"name": "small", "form": "generated", "train_samples": 200, "test_samples": 101}
     assert len(result["epoch_seconds"]) == len(result["history"]) == 2
+    assert sum(result["start_s"].values()) == pytest.approx(result["time_to_first_step_s"], abs=0.1)
     assert result["parameters"] == 242_122 and result["threads_per_rank"] == 1
     assert sum(result["epoch_seconds"]) == pytest.approx(result["train_seconds"], rel=0.2)
     # Warm-up left out: the speed is that of the second epoch.

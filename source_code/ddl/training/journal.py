@@ -14,7 +14,7 @@ from ddl.records.jsonfiles import read_json_lines
 from ddl.records.machine import hardware, threads_per_rank, versions
 from ddl.records.recorder import Recorder
 
-__all__ = ["Journal", "Means", "provenance"]
+__all__ = ["Journal", "Means", "Startup", "provenance"]
 
 LINE = (
     "epoch {epoch:6.2f}  step {step:5d}  {images_per_s:6.0f} images/s  "
@@ -33,6 +33,26 @@ def provenance() -> dict:
         "versions": versions(),
         "hardware": hardware(),
     }
+
+
+class Startup:
+    """Where the seconds from a run's launch to the end of its first step go, on this rank.
+
+    Attributes
+    ----------
+    parts : dict
+        Seconds by part, in their order: ``launch``, until this process is there; ``import``, until this object is
+        made; then one for each call of `ends`.
+    """
+
+    def __init__(self):
+        began, self._then = psutil.Process().create_time(), time.time()
+        self.parts = {"launch": began - _began(), "import": self._then - began}
+
+    def ends(self, part: str):
+        """Count the seconds since the last part's end as those of `part`."""
+        now = time.time()
+        self.parts[part], self._then = now - self._then, now
 
 
 class Means:
@@ -85,6 +105,8 @@ class Journal:
         The `state` of the journal that this one carries on.
     line
         What to print of an evaluation, its figures in braces; None where the script prints them.
+    startup
+        The parts of this process's start, which end with the first step.
     """
 
     def __init__(
@@ -95,10 +117,11 @@ class Journal:
         global_batch: int,
         state: dict | None = None,
         line: str | None = LINE,
+        startup: Startup | None = None,
     ):
         self.recorder = Recorder() if writes else None
         self.steps, self.steps_per_epoch, self.global_batch = steps, steps_per_epoch, global_batch
-        self.line = line
+        self.line, self._startup = line, startup
         self._carried_on = state is not None
         state = state or {
             "seconds": 0.0,
@@ -115,6 +138,7 @@ class Journal:
         self._seen = {"evaluation": state["evaluation"]}
         self._timed = state["timed"]  # steps, and the seconds that they took, warm-up left out
         self.first_step_s, self.resumed_at = state["first_step_s"], state["resumed_at"]
+        self.start_s = state.get("start_s")
         self._resumed = None  # the clock stands
 
     # ------------------------------------------------------------ writing
@@ -225,6 +249,9 @@ class Journal:
         """Note when the training began, or count a resumed part's first step as the mean of those before."""
         if self.first_step_s is None:
             self.first_step_s = time.time() - _began()
+            if self._startup:
+                self._startup.ends("first step")
+                self.start_s = self._startup.parts
         if self._start:
             self._seconds *= step / self._start
             self._resumed = time.perf_counter()
@@ -276,6 +303,7 @@ class Journal:
             "evaluation": self._seen["evaluation"],
             "timed": self._timed,
             "first_step_s": self.first_step_s,
+            "start_s": self.start_s,
             "resumed_at": self.resumed_at,
         }
 
@@ -302,6 +330,7 @@ class Journal:
             "epoch_seconds": self.epoch_seconds,
             "images_per_s": self.images_per_s,
             "time_to_first_step_s": self.first_step_s,
+            **({"start_s": self.start_s} if self.start_s else {}),
             "resumed_at": self.resumed_at,
             "train_seconds": self._seconds,
             "history": self.history,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ddl.training import journal
-from ddl.training.journal import Journal, Means
+from ddl.training.journal import Journal, Means, Startup
 
 
 @pytest.fixture
@@ -248,3 +248,33 @@ def test_means_go_on_from_a_state_to_the_last_bit():
     fresh.add(figures[0])
     rest.add(figures[0])
     assert fresh.take() == rest.take() == figures[0].tolist()
+
+
+def test_the_parts_of_a_start_add_up_to_the_first_step(clock, folder, monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr(journal.time, "time", lambda: now[0])
+    monkeypatch.setattr(journal.psutil.Process, "create_time", lambda _: 3.0)
+    startup = Startup()
+    now[0] = 1004.0
+    startup.ends("init")
+    diary = Journal(True, steps=2, steps_per_epoch=2, global_batch=10, startup=startup)
+    diary.start(world=2)
+    now[0] = 1011.0
+    train(diary, clock, lambda _: 1.0)
+    assert diary.result()["start_s"] == {"launch": 3.0, "import": 997.0, "init": 4.0, "first step": 7.0}
+    assert sum(diary.start_s.values()) == diary.first_step_s == 1011.0
+
+
+def test_a_resumed_training_keeps_the_parts_of_its_first_start(clock, folder):
+    startup = Startup()
+    diary = Journal(True, steps=2, steps_per_epoch=2, global_batch=10, startup=startup)
+    diary.start()
+    clock.now += 1
+    diary.step(1, 2.0, 0.1)
+    first = dict(diary.start_s)
+    rest = Journal(True, 2, 2, 10, json.loads(json.dumps(diary.state())), startup=Startup())
+    rest.start(1)
+    clock.now += 1
+    rest.step(2, 2.0, 0.1)
+    rest.evaluation(2, **FIGURES)
+    assert rest.result()["start_s"] == first
