@@ -2,7 +2,7 @@
 
 Pictures: CIFAR-10 (``cifar10``), Street View House Numbers (``svhn``), and generated ones of the same shape
 (``synthetic``) for machines that have neither. Questions: Quora's (``quora``) and generated ones (``questions``).
-Nothing here imports TensorFlow except `ddl.data.augment`, which runs inside the graph.
+Nothing here imports TensorFlow except `ddl.data.augment`, which runs inside the graph, and `ddl.data.tensors`.
 """
 
 from ddl.data.batches import Order, shard
