@@ -16,6 +16,8 @@ ranks_equal_cores     2 ranks of 1 thread against 1 rank of 2 threads, 1024 samp
 loop                  one process: this course's loop, augmentation included, against a plain Keras
                       fit of the same residual network with the usual input pipeline
                       from_tensor_slices(float32).repeat().shuffle(10_000).batch(512)
+bfloat16              the same, this loop in bfloat16 and the plain Keras fit in float32, where the
+                      processor has instructions for bfloat16
 """
 
 import argparse
@@ -29,6 +31,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "source_code"))
 
+from ddl.training.precision import instructions
 from turns import Turns, paired, print_pairs, run, take_turns
 
 SCRIPT = ROOT / "source_code" / "train_cifar.py"
@@ -48,7 +51,7 @@ def environment(threads, folder):
     }
 
 
-def ours(model, ranks, threads, batch, steps):
+def ours(model, ranks, threads, batch, steps, precision="float32"):
     """Return a function that trains with train_cifar.py and returns images/s."""
 
     def measure():
@@ -69,6 +72,8 @@ def ours(model, ranks, threads, batch, steps):
             str(batch),
             "--steps",
             str(steps),
+            "--precision",
+            precision,
         ]
         if ranks > 1:
             launcher = str(Path(sys.executable).with_name("horovodrun"))
@@ -154,6 +159,10 @@ def pairs(model, steps):
             ("this loop, resnet, 2 threads", ours("resnet", 1, 2, 512, steps)),
             ("Keras fit, resnet, 2 threads", plain_keras("resnet", 2, 512, steps)),
         ),
+        "bfloat16": (
+            ("this loop in bfloat16, resnet, 2 threads", ours("resnet", 1, 2, 512, steps, "bfloat16")),
+            ("Keras fit in float32, resnet, 2 threads", plain_keras("resnet", 2, 512, steps)),
+        ),
     }
 
 
@@ -171,9 +180,12 @@ def main():
     options = parser.parse_args()
 
     every = pairs(options.model, options.steps)
+    if not instructions():
+        print("bfloat16 is left out: this processor has no instructions for it")
+        del every["bfloat16"]
     report = take_turns(
         options.output,
-        {name: Turns(dict(every[name]), options.repeats, SHOW) for name in options.pairs or every},
+        {name: Turns(dict(every[name]), options.repeats, SHOW) for name in options.pairs or every if name in every},
         lambda rows: {"pairs": {name: paired(measured, "images_per_s") for name, measured in rows.items()}},
         model=options.model,
         repeats=options.repeats,

@@ -77,11 +77,11 @@ import psutil
 import tensorflow as tf
 from tensorflow.keras import layers
 
-from ddl.analysis.timeline import FILE
+from ddl.analysis import timeline
 from ddl.data import Order, shard
 from ddl.data.augment import augment, normalise
 from ddl.errors import CourseError
-from ddl.records.folder import RunFolder, start_of
+from ddl.records.folder import start_of
 from ddl.records.jsonfiles import read_json
 from ddl.records.recorder import Recorder
 from ddl.training import models
@@ -193,8 +193,7 @@ def set_knobs(config):
     if config.cycle_time_ms is not None:
         os.environ["HOROVOD_CYCLE_TIME"] = str(config.cycle_time_ms)
     if config.timeline:
-        run = RunFolder.here()
-        os.environ["HOROVOD_TIMELINE"] = str(run.path / FILE if run else FILE)
+        timeline.request()
 
 
 class Size:

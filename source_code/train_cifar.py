@@ -11,6 +11,7 @@ scheduler is about to end leaves a checkpoint; started again in its folder, it g
 """
 
 from ddl.training.options import MODELS, SEED, Integer, Number, parser
+from ddl.training.precision import PRECISIONS, set_precision
 from ddl.training.recipes import BASE_RATES, RECIPES
 from ddl.training.schedule import DECAYS
 
@@ -65,8 +66,9 @@ def parse(arguments=None):
     # Workers
     add("--sync-bn", action="store_true", help="batch statistics of all ranks together")
     add("--fp16-compression", action="store_true", help="send gradients in half precision")
-    add("--mixed-precision", action="store_true", help="compute in bfloat16 (GPU only)")
+    add("--precision", default="float32", choices=PRECISIONS, help="compute in; auto: in the faster (default: float32)")
     add("--noise-scale", action="store_true", help="measure the gradient noise scale")
+    add("--timeline", action="store_true", help="have Horovod write down what it does, and when")
     # Interrupting
     add("--checkpoint-every", type=Integer(0), default=0, metavar="STEPS")
     add("--resume", metavar="FOLDER_OR_RUN", help="go on from that run's checkpoint")
@@ -83,6 +85,7 @@ import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
 
+from ddl.analysis import timeline
 from ddl.data import Order, load
 from ddl.data.augment import augment, normalise
 from ddl.data.tensors import constant
@@ -92,7 +95,7 @@ from ddl.training.checkpoint import Checkpoints, Notice
 from ddl.training.exchange import cycle_time, suitable_cycle_ms
 from ddl.training.journal import Journal, Means, Startup
 from ddl.training.noise import NoiseScale
-from ddl.training.recipes import SettingError, settle
+from ddl.training.recipes import settle
 from ddl.training.schedule import Schedule
 
 TEST_BATCH = 500  # small enough for any device, large enough to keep it busy
@@ -105,6 +108,9 @@ def main(config):
     startup = Startup()  # where the seconds until the first step go
     notice = Notice()  # from now on, the scheduler's warning of the time limit is heard
 
+    if config.timeline:
+        timeline.request()
+
     # Horovod: initialise. From here on this process knows its rank and how many there are.
     # Synchronous batch norm exchanges many times in a step: there a short cycle pays.
     with cycle_time(None if config.sync_bn else suitable_cycle_ms(config.global_batch)):
@@ -113,7 +119,7 @@ def main(config):
     startup.ends("init")
 
     # Horovod: pin each rank to one GPU, where there are any.
-    pin_device(config.mixed_precision)
+    precision = set_precision(config.precision, pin_device())
 
     # Horovod: shard. One order of samples for all; each rank takes its part of every batch.
     data = load(config.data_set, train_samples=config.train_samples, test_samples=config.test_samples)
@@ -143,7 +149,7 @@ def main(config):
     # run's own if it was interrupted, or another's.
     variables = model.variables + optim.variables()
     checkpoints = Checkpoints(
-        variables, comparable(config, data), config.checkpoint_every, agree=lambda: average_statistics(model)
+        variables, comparable(config, data, precision), config.checkpoint_every, agree=lambda: average_statistics(model)
     )
     state = checkpoints.resume(config.resume)
     hvd.broadcast_variables(variables, root_rank=0, inplace=True)
@@ -152,13 +158,16 @@ def main(config):
     # Horovod: write on rank 0 only.
     journal = Journal(rank == 0, steps, order.steps, config.global_batch, state.get("journal"), startup=startup)
     announce(journal, config, arm, data, schedule, ranks)
+    journal.print(f"computes in {precision}")
     means = Means()
     means.restore(state)
     noise = NoiseScale(part.stop - part.start, config.global_batch) if config.noise_scale else None
     if noise:
         noise.restore(state.get("noise"))
     first = state.get("step", 0)
-    journal.start(first, world=ranks, per_rank_batch=config.global_batch // ranks, data=data.describe())
+    journal.start(
+        first, world=ranks, per_rank_batch=config.global_batch // ranks, data=data.describe(), precision=precision
+    )
 
     stopped_by = "steps" if config.steps else "epochs"
     check_every = max(1, min(CHECK_EVERY_STEPS, steps // 10))  # at least ten times in a training
@@ -196,25 +205,23 @@ def main(config):
 
     return journal.result(
         **facts(config, model, data, schedule, ranks),
+        precision=precision,
         stopped_by=stopped_by,
         diverged=stopped_by == "diverged",
         noise_scale=noise.value if noise else None,
     )
 
 
-def pin_device(mixed_precision):
-    """Let this rank see one GPU only, and choose the precision."""
+def pin_device():
+    """Let this rank see one GPU only, and return it; None where there is none."""
     gpus = tf.config.list_physical_devices("GPU")
-    if gpus:
-        # The remainder: a scheduler may show each rank only its own GPU, under number 0.
-        mine = gpus[hvd.local_rank() % len(gpus)]
-        tf.config.set_visible_devices(mine, "GPU")
-        tf.config.experimental.set_memory_growth(mine, True)
-    if mixed_precision:
-        if not gpus:
-            raise SettingError("--mixed-precision needs a GPU, and this machine shows none")
-        # bfloat16 has float32's range: no loss scaling is needed, which float16 would ask for.
-        tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    if not gpus:
+        return None
+    # The remainder: a scheduler may show each rank only its own GPU, under number 0.
+    mine = gpus[hvd.local_rank() % len(gpus)]
+    tf.config.set_visible_devices(mine, "GPU")
+    tf.config.experimental.set_memory_growth(mine, True)
+    return mine
 
 
 def rank_slice(config, rank, ranks):
@@ -341,10 +348,10 @@ def average_statistics(model):
             variable.assign(mean)
 
 
-def comparable(config, data):
+def comparable(config, data, precision):
     """Return what a training that goes on from a checkpoint must agree with."""
     names = ("model", "recipe", "optimizer", "sync_bn", "seed", "global_batch", "no_augment")
-    return {name: getattr(config, name) for name in names} | data.describe()
+    return {name: getattr(config, name) for name in names} | data.describe() | {"precision": precision}
 
 
 def facts(config, model, data, schedule, ranks):

@@ -7,6 +7,9 @@ For lesson 4 (`--only convergence`) the arms are the lesson's own cells, execute
 CIFAR-10, so that a recorded run and a reader's run differ in nothing but machine and seed; then a
 grid of base learning rates for each optimizer.
 
+For lesson 3 (`--only precision`, fifteen minutes): float32 against bfloat16, where the processor has
+instructions for it; accuracy in pairs with the same seed, then images/s in pairs one after the other.
+
 Runs that are done are kept under build/reference/, so an interrupted recording resumes. Written to
 results/reference/: one result.json a line, with hardware, date, versions and data in it.
 
@@ -25,6 +28,7 @@ from ddl.data import DataError, fetch
 from ddl.errors import CourseError
 from ddl.rank import hosts
 from ddl.records.jsonfiles import read_json, write_json
+from ddl.training.precision import choose
 from ddl.training.recipes import BASE_RATES, RECIPES
 from lessons import ROOT
 from line import Line
@@ -43,12 +47,15 @@ SIZES = {
 
 # For each rate of the link, in Mbit/s (0: none): the largest message that takes no minutes.
 LINKS = {"reader": {0: 2**24, 1000: 2**24, 100: 2**22}, "smoke": {1000: 2**12}}
+# The same seeds in both precisions; speed is measured in pairs that follow each other.
+PRECISIONS = ("float32", "bfloat16")
+PAIRS = {"reader": dict(seeds=range(5), pairs=5, steps=24), "smoke": dict(seeds=range(2), pairs=1, steps=4)}
 STEPS = {"reader": dict(widths=[8, 32], steps=40), "smoke": dict(widths=[4], steps=5)}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=("two-hosts", "convergence"))
+    parser.add_argument("--only", choices=PARTS)
     parser.add_argument("--size", choices=SIZES, default="reader")
     parser.add_argument("--data-set", default="cifar10")
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
@@ -58,22 +65,76 @@ def main():
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
     options.results.mkdir(parents=True, exist_ok=True)
-    if options.only != "convergence":
-        if reason := hosts.permitted():
-            sys.exit(f"two hosts can't be made on this machine: {reason}. --only convergence records the rest")
-        keep(options.results / "two-hosts.jsonl", two_host_runs(options))
-    if options.only != "two-hosts":
-        record_convergence(options)
+    for part in [options.only] if options.only else PARTS:
+        PARTS[part](options)
+
+
+def record_two_hosts(options):
+    if reason := hosts.permitted():
+        sys.exit(f"two hosts can't be made on this machine: {reason}. --only convergence records lesson 4's results")
+    keep(options.results / "two-hosts.jsonl", two_host_runs(options))
+
+
+def record_precision(options):
+    choose("bfloat16")  # refused now where the processor can't
+    keep(options.results / "precision.jsonl", precision_runs(options))
+    keep(options.results / "precision-speed.jsonl", speed_runs(options))
 
 
 def record_convergence(options):
+    need_data(options)
+    arms = [result for seed in options.seeds for result in lesson_runs(seed, options)]
+    keep(options.results / "convergence-cifar10.jsonl", arms)
+    keep(options.results / "convergence-grid.jsonl", grid_runs(options))
+
+
+def need_data(options):
     try:
         fetch(options.data_set)
     except DataError as error:
         sys.exit(f"the results are measured on {options.data_set}: {error}")
-    arms = [result for seed in options.seeds for result in lesson_runs(seed, options)]
-    keep(options.results / "convergence-cifar10.jsonl", arms)
-    keep(options.results / "convergence-grid.jsonl", grid_runs(options))
+
+
+def precision_runs(options):
+    """Train in both precisions, the same seeds, unless that is done."""
+    need_data(options)
+    os.environ["DDL_RUNS_DIR"] = str(options.work / "precision" / "runs")
+    results = []
+    for seed in PAIRS[options.size]["seeds"]:
+        for precision in PRECISIONS:
+            facts = dict(recipe="warmup", global_batch=512, seed=seed, data_set=options.data_set, **SIZES[options.size])
+            results.append(precision_run(options, f"seed-{seed}-{precision}", precision, facts))
+    return results
+
+
+def speed_runs(options):
+    """Take steps in one precision and at once in the other, several times, unless that is done."""
+    os.environ["DDL_RUNS_DIR"] = str(options.work / "precision" / "runs")
+    many = PAIRS[options.size]
+    results = []
+    for pair in range(many["pairs"]):
+        for precision in PRECISIONS:
+            facts = dict(
+                recipe="warmup",
+                global_batch=1024,
+                steps=many["steps"],
+                data_set="synthetic",
+                train_samples=10_000,
+                test_samples=500,
+            )
+            result = precision_run(options, f"pair-{pair}-{precision}", precision, facts)
+            results.append({**result, "pair": pair})
+    return results
+
+
+def precision_run(options, done, precision, facts):
+    done = options.work / "precision" / f"{done}.json"
+    if not done.exists():
+        load = os.getloadavg()[0]
+        run = launch("train_cifar.py", name=precision, precision=precision, workers=2, threads=1, **facts)
+        done.parent.mkdir(parents=True, exist_ok=True)
+        write_json(done, {**run.result, "load_before": load})
+    return read_json(done)
 
 
 def two_host_runs(options):
@@ -180,6 +241,9 @@ def grid_runs(options):
                 write_json(done, run.result)
             results.append(read_json(done))
     return results
+
+
+PARTS = {"two-hosts": record_two_hosts, "convergence": record_convergence, "precision": record_precision}
 
 
 def keep(path, results):

@@ -18,10 +18,12 @@ pytest.importorskip("tensorflow")
 pytest.importorskip("horovod.tensorflow")
 
 from ddl import launch
+from ddl.analysis import timeline
 from ddl.errors import CourseError
 from ddl.launcher import processes
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import read_json, read_json_lines
+from ddl.training.precision import instructions
 
 SCRIPT = ROOT / "source_code" / "train_cifar.py"
 WORKER = ROOT / "tests" / "workers" / "train_worker.py"
@@ -269,7 +271,6 @@ def test_outside_a_run_it_trains_and_writes_nothing(one):
         (["--global-batch", "64", "--backward-passes-per-step", "3"], "nearest that can is 63"),
         (["--global-batch", "500"], "at most 200"),
         (["--sync-bn"], "--sync-bn"),
-        (["--mixed-precision"], "needs a GPU"),
         (["--noise-scale"], "two ranks or more"),
         (["--warmup-epochs", "99"], "--warmup-epochs"),
         (["--resume", "nowhere"], "looked for nowhere"),
@@ -287,6 +288,57 @@ def test_settings_that_can_not_work_are_refused(arguments, said, monkeypatch):
     monkeypatch.setattr(train_cifar, "load", train_worker.small_data)
     with pytest.raises(CourseError, match=said):
         train_cifar.main(train_cifar.parse([*train_worker.SMALL, *arguments]))
+
+
+def test_bfloat16_without_its_instructions_is_refused_before_training(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(SCRIPT.parent))
+    import train_cifar
+    from ddl.training import precision
+
+    (tmp_path / "cpuinfo").write_text("flags : fpu avx512f\n")
+    monkeypatch.setattr(precision, "CPUINFO", tmp_path / "cpuinfo")
+    monkeypatch.setattr(train_cifar.tf.config, "list_physical_devices", lambda kind: [])
+    with pytest.raises(CourseError, match="neither amx_bf16 nor avx512_bf16"):
+        train_cifar.main(train_cifar.parse(["--precision", "bfloat16"]))
+
+
+def test_two_ranks_compute_in_bfloat16_where_they_can_and_exchange_float32():
+    can = bool(instructions())
+    run = launch(
+        SCRIPT,
+        workers=2,
+        threads=1,
+        oversubscribe=True,
+        recipe="batch_norm",
+        precision="bfloat16" if can else "auto",
+        timeline=True,
+        data_set="synthetic",
+        train_samples=400,
+        test_samples=100,
+        steps=2,
+    )
+    computed_in = "bfloat16" if can else "float32"
+    assert run.result["precision"] == computed_in and np.isfinite(run.result["test_loss"])
+    (begin,) = [event for event in read_json_lines(run.folder / "events.jsonl") if event["event"] == "start"]
+    assert begin["precision"] == computed_in
+    sent = timeline.sent(run.folder / timeline.FILE)
+    assert sent.get("float32", 0) > 2 * 4 * run.result["parameters"] and set(sent) <= {"float32", "int32"}
+
+
+def test_without_being_asked_it_computes_in_float32_and_says_so(two):
+    assert two("plain").result["precision"] == "float32"
+    assert [begin["precision"] for begin in two("plain").events("start")] == ["float32"]
+
+
+def test_a_checkpoint_belongs_to_its_precision(monkeypatch):
+    monkeypatch.syspath_prepend(str(SCRIPT.parent))
+    monkeypatch.syspath_prepend(str(WORKER.parent))
+    import train_worker
+
+    import train_cifar
+
+    config, data = train_cifar.parse([]), train_worker.small_data("small", train_samples=10)
+    assert train_cifar.comparable(config, data, "bfloat16")["precision"] == "bfloat16"
 
 
 @pytest.fixture

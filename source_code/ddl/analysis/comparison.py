@@ -24,6 +24,7 @@ def compare(runs, at=None, steps=None, epochs=None) -> "Comparison":
     ``ratio`` is throughput over the first arm's, NaN where the hardware or ranks × threads differ. ``verdict`` compares
     held-out accuracy with the best arm on the same data (recorded arms among themselves): the gap in points, or "no
     difference" where the means are no further apart than the pooled standard deviation ``sqrt((s1² + s2²) / 2)``.
+    ``note`` marks a row that computes in another ``precision`` than the first.
     """
     if at not in (None, "epochs", "steps"):
         raise InputError(f"at={at!r}: compare at 'epochs', at 'steps', or leave it out for the end")
@@ -42,7 +43,7 @@ def compare(runs, at=None, steps=None, epochs=None) -> "Comparison":
     rows = [_row(name, recorded, arm, unit, limit) for (name, recorded), arm in arms.items()]
     verdicts = _verdicts(rows)
     for row, verdict in zip(rows, verdicts, strict=True):
-        row |= {"ratio": _ratio(row, rows[0]), "verdict": verdict}
+        row |= {"ratio": _ratio(row, rows[0]), "verdict": verdict, "note": _marked(row, rows[0])}
     table = Comparison(rows, columns=COLUMNS)
     table.attrs["title"] = f"at {limit:g} {unit}" if unit and limit is not None else "at the end"
     return table
@@ -55,6 +56,7 @@ COLUMNS = [
     "arm",
     "ranks",
     "threads",
+    "precision",
     "global_batch",
     "learning_rate",
     "steps",
@@ -88,6 +90,8 @@ def _row(name, recorded, arm, unit, limit):
         "arm": f"{name} (recorded)" if recorded else name,
         "ranks": _same(_of_job(run, "ranks", "workers") for run in arm),
         "threads": _same(_of_job(run, "threads_per_rank", "threads") for run in arm),
+        # Results that do not say it are from before there was a choice.
+        "precision": _same(result.get("precision", "float32") for result in results),
         "global_batch": _same(result.get("global_batch") for result in results),
         "learning_rate": _same(result.get("learning_rate") for result in results),
         "steps": _same(int(point["step"]) for point in points),
@@ -139,6 +143,13 @@ def _note(arm, results, points):
     if points < len(results):
         notes.append(f"{len(results) - points} of {len(arm)} without an evaluation that early")
     return "; ".join(notes)
+
+
+def _marked(row, first):
+    """Return the row's note, with a mark where it computes in another precision than the first."""
+    if None in (row["precision"], first["precision"]) or row["precision"] == first["precision"]:
+        return row["note"]
+    return "; ".join(filter(None, (row["note"], f"in {row['precision']}, the first row in {first['precision']}")))
 
 
 def _verdicts(rows):
@@ -239,6 +250,7 @@ def _readable(row):
     return {
         "arm": row["arm"] + (f" ({row['note']})" if row["note"] else ""),
         "ranks × threads": f"{cell(row['ranks'])} × {cell(row['threads'])}",
+        "precision": cell(row["precision"]),
         "global batch": cell(row["global_batch"], ",.0f"),
         "learning rate": cell(row["learning_rate"], ".4g"),
         "steps": cell(row["steps"], ",.0f"),

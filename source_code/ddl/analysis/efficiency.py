@@ -120,6 +120,7 @@ def scaling(runs, kind="strong") -> Table:
     _same(results, held, f"in {kind} scaling it is the same in all runs")
     _same(results, "script", "different scripts do different work")
     _same(results, "parameters", "different networks do different work")
+    _same(results, "precision", "arithmetic in another precision has another speed")
     _same(results, "hardware", "speeds of different machines say nothing about ranks")
     speeds = {}
     for result in results:
@@ -173,7 +174,7 @@ def _results(runs):
             raise InputError(
                 f"run {run.name!r} has no throughput: it had no step after its warm-up; more steps give it one"
             )
-        results.append({**run.result, "name": run.name})
+        results.append({"precision": "float32", **run.result, "name": run.name})
     if not results:
         raise InputError("there are no runs to compare")
     return results

@@ -13,15 +13,28 @@ reducing      the ranks exchange and add
 """
 
 import json
+import math
+import os
+import re
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from ddl.errors import InputError
+import numpy
 
-__all__ = ["FILE", "PHASES", "Span", "read", "rounds"]
+from ddl.errors import InputError
+from ddl.records.folder import RunFolder
+
+__all__ = ["FILE", "PHASES", "Span", "read", "request", "rounds", "sent"]
 
 FILE = "timeline.json"  # in a run's folder
 PHASES = ("negotiation", "queued", "copying", "reducing")
+
+
+def request() -> None:
+    """Have Horovod write a timeline into the run's folder, or here outside a run; call it before ``hvd.init()``."""
+    run = RunFolder.here()
+    os.environ["HOROVOD_TIMELINE"] = str(run.path / FILE if run else FILE)
 
 
 @dataclass(frozen=True)
@@ -75,6 +88,26 @@ def read(path: str | Path):
     if not events:
         raise InputError(f"{path} has no event of a timeline in it")
     return spans
+
+
+def sent(path: str | Path) -> dict[str, int]:
+    """Return the bytes that one rank gave to all-reduces, by the type of their elements as Horovod wrote it down.
+
+    Raises
+    ------
+    ValueError
+        See `read`.
+    """
+    read(path)
+    total, under_way = Counter(), {}
+    for event in _events(Path(path).read_text(errors="replace")):
+        open_ones = under_way.setdefault(event.get("pid"), [])
+        if event.get("ph") == "B":
+            open_ones.append(event["name"])
+        elif event.get("ph") == "E" and open_ones and open_ones.pop() == "ALLREDUCE" and "args" in event:
+            kind, shape = event["args"]["dtype"], event["args"]["shape"]
+            total[kind] += math.prod(map(int, re.findall(r"\d+", shape))) * numpy.dtype(kind).itemsize
+    return dict(total)
 
 
 def _events(text):

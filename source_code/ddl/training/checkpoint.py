@@ -19,6 +19,7 @@ from ddl.training.recipes import SettingError
 __all__ = ["Checkpoints", "Notice", "find", "folder", "requeue", "restore", "resume", "save"]
 
 FILE = "checkpoint.npz"
+EARLIER = {"precision": "float32"}  # what checkpoints had that do not say it
 
 
 class Notice:
@@ -201,9 +202,10 @@ def restore(path: Path, variables, settings: dict) -> dict:
             f"{path} can not be resumed: it is damaged, or no checkpoint ({error}). "
             "Resume another, or move it away to start from the beginning"
         ) from error
+    earlier = {name: value for name, value in EARLIER.items() if name in settings}
     other = [
         f"{name} is {settings.get(name)!r} here and {value!r} there"
-        for name, value in text["settings"].items()
+        for name, value in {**earlier, **text["settings"]}.items()
         if settings.get(name) != value
     ]
     if other:

@@ -25,11 +25,12 @@ EVENT_EVERY_S = 0.5  # fast enough for a view that moves, too slow to cost anyth
 
 
 def provenance() -> dict:
-    """Return what every result says of its origin: script and command line, threads, versions, hardware."""
+    """Return what every result says of its origin: script and command line, threads, precision, versions, hardware."""
     return {
         "script": os.path.basename(sys.argv[0]),
         "argv": sys.argv[1:],
         "threads_per_rank": threads_per_rank(),
+        "precision": "float32",  # what computes in another says so
         "versions": versions(),
         "hardware": hardware(),
     }
@@ -182,7 +183,7 @@ class Journal:
         yield
         self._resumed = time.perf_counter()
 
-    def start(self, step=0, **fields):
+    def start(self, step=0, precision="float32", **fields):
         """Start the clock before the first step, which is number `step` + 1."""
         remaining = self.steps - step
         warm_up = self.steps_per_epoch if remaining > self.steps_per_epoch else remaining // 4
@@ -201,6 +202,7 @@ class Journal:
             epochs=self.steps / self.steps_per_epoch,
             steps_per_epoch=self.steps_per_epoch,
             global_batch=self.global_batch,
+            precision=precision,
             **fields,
         )
         self._resumed = time.perf_counter()

@@ -148,6 +148,18 @@ def test_failed_and_diverged_runs_stay_in_the_table():
     assert "failed" in table._repr_html_()
 
 
+def test_rows_of_another_precision_are_marked():
+    old, new = run("old", 0.5), run("new", 0.5, precision="float32")  # results did not always say it
+    table = compare([old, new, run("16 bits", 0.5, precision="bfloat16"), failed("lost")])
+    assert table["precision"].tolist()[:3] == ["float32", "float32", "bfloat16"]
+    assert table["note"].tolist()[:3] == ["", "", "in bfloat16, the first row in float32"]
+    assert "first row" not in table["note"][3]
+    assert "16 bits (in bfloat16, the first row in float32)" in str(table)
+    assert "precision" in table.readable() and "precision" not in compare([old, new]).readable()
+    mixed = compare([old, run("old", 0.5, precision="bfloat16")])
+    assert mixed["precision"][0] == "float32 / bfloat16"
+
+
 def test_what_all_rows_share_is_said_once():
     table = compare([run("a", 0.5), run("b", 0.6)])
     assert "hardware" in table and "hardware" not in table.readable()

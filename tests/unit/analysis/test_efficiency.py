@@ -102,6 +102,7 @@ def test_weak_scaling_holds_each_ranks_batch():
     [
         (run(2, 180, script="other.py"), "script is"),
         (run(2, 180, parameters=7), "parameters is"),
+        (run(2, 180, precision="bfloat16"), "precision is 'float32' in run"),
         (run(2, 180, hardware={**HARDWARE, "cpu": "a faster one"}), "different machines"),
         (run(2, None), "no throughput"),
         (SimpleNamespace(name="broken", result=None, state="failed"), "'broken' has no result.*failed"),

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ddl.analysis.timeline import Span, read, rounds
+from ddl.analysis.timeline import Span, read, rounds, sent
 
 # Two gradients that travel together, twice; then something else. Times in microseconds.
 HEAD = """[
@@ -21,8 +21,8 @@ def tensor(row, start):
     def begin(name, time):
         return json.dumps({"ph": "B", "name": name, "ts": time, "pid": row})
 
-    def end(time):
-        return json.dumps({"ph": "E", "ts": time, "pid": row})
+    def end(time, **args):
+        return json.dumps({"ph": "E", "ts": time, "pid": row, **args})
 
     return ",".join(
         [
@@ -36,7 +36,7 @@ def tensor(row, start):
             end(start + 175),
             begin("MEMCPY_OUT_FUSION_BUFFER", start + 175),
             end(start + 185),
-            end(start + 190),
+            end(start + 190, args={"dtype": "float16" if row == 2 else "float32", "shape": "[3, 32]"}),
         ]
     )
 
@@ -105,3 +105,9 @@ def test_a_span_must_make_sense():
         Span("a", "ALLREDUCE", "sleeping", 0, 1)
     with pytest.raises(ValueError, match="before it begins"):
         Span("a", "ALLREDUCE", "queued", 2, 1)
+
+
+def test_bytes_are_counted_by_the_type_that_was_sent(keep):
+    assert sent(keep(TEXT)) == {"float32": 2 * 96 * 4, "float16": 2 * 96 * 2}
+    cut = TEXT[: TEXT.rindex('"args"')]  # the last all-reduce, of float32, has not ended
+    assert sent(keep(cut)) == {"float32": 96 * 4, "float16": 2 * 96 * 2}

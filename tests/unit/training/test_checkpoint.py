@@ -44,6 +44,13 @@ def test_other_settings_are_refused_by_name(folder):
         checkpoint.restore(path, variables(0), {**SETTINGS, "seed": 1})
 
 
+def test_a_checkpoint_that_does_not_say_its_precision_is_one_of_float32(folder):
+    path = checkpoint.save(variables(7), {}, SETTINGS)
+    checkpoint.restore(path, variables(0), {**SETTINGS, "precision": "float32"})
+    with pytest.raises(SettingError, match="precision is 'bfloat16' here and 'float32' there"):
+        checkpoint.restore(path, variables(0), {**SETTINGS, "precision": "bfloat16"})
+
+
 def test_a_broken_write_leaves_the_checkpoint_before(folder, monkeypatch):
     path = checkpoint.save(variables(7), {"step": 1}, SETTINGS)
     monkeypatch.setattr(checkpoint.np, "savez", lambda file, **_: (file.write(b"half"), 1 / 0))

@@ -1,0 +1,107 @@
+"""What computes in bfloat16 and what does not, and who may ask for it."""
+
+import numpy as np
+import pytest
+
+from ddl.training.precision import INSTRUCTIONS, choose, instructions
+from ddl.training.recipes import SettingError
+
+
+def cpuinfo(*flags):
+    text = f"processor\t: 0\nmodel name\t: Some CPU\nflags\t\t: fpu {' '.join(flags)} sse2\nbugs\t\t: amx_bf16_bug\n\n"
+    return text + text.replace(": 0", ": 1")
+
+
+WITHOUT, AVX512, AMX = cpuinfo("avx512f"), cpuinfo("avx512f", "avx512_bf16"), cpuinfo("avx512_bf16", "amx_bf16")
+NO_X86 = "processor\t: 0\nFeatures\t: fp asimd bf16\n"
+
+
+@pytest.mark.parametrize(
+    "text, found", [(WITHOUT, ()), (AVX512, ("avx512_bf16",)), (AMX, INSTRUCTIONS), (NO_X86, ()), ("", ())]
+)
+def test_instructions_are_read_from_the_flags(text, found):
+    assert instructions(text) == found
+
+
+@pytest.mark.parametrize(
+    "asked, capability, text, chosen",
+    [
+        ("float32", None, AMX, "float32"),
+        ("float32", (9, 0), AMX, "float32"),
+        ("bfloat16", None, AVX512, "bfloat16"),
+        ("bfloat16", None, AMX, "bfloat16"),
+        ("bfloat16", (7, 0), WITHOUT, "bfloat16"),
+        ("auto", None, WITHOUT, "float32"),
+        ("auto", None, AVX512, "float32"),
+        ("auto", None, AMX, "bfloat16"),
+        ("auto", (7, 5), AMX, "float32"),
+        ("auto", (8, 0), WITHOUT, "bfloat16"),
+    ],
+)
+def test_what_is_chosen_on_each_hardware(asked, capability, text, chosen):
+    assert choose(asked, capability, text) == chosen
+
+
+@pytest.mark.parametrize("text", [WITHOUT, NO_X86])
+def test_bfloat16_is_refused_in_one_sentence_that_names_the_missing_instructions(text):
+    with pytest.raises(SettingError) as refused:
+        choose("bfloat16", None, text)
+    message = str(refused.value)
+    assert "neither amx_bf16 nor avx512_bf16" in message and "\n" not in message and ". " not in message
+
+
+# ---------------------------------------------------------------- what is computed in which precision
+
+
+@pytest.fixture(scope="module", params=["batch", "sync"])
+def step(request):
+    """A training step of a network built for bfloat16: (model, optimizer, gradients, logits, loss, operations)."""
+    tf = pytest.importorskip("tensorflow")
+    hvd = pytest.importorskip("horovod.tensorflow")
+    from ddl.training import models, optimizer
+
+    hvd.init()
+    tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    try:
+        model = models.build("cnn", norm="batch", sync_norm=request.param == "sync")
+    finally:
+        tf.keras.mixed_precision.set_global_policy("float32")
+    optim = optimizer.make("sgd", 0.1, model.trainable_variables)
+
+    def forward_backward(pictures, labels):
+        with tf.GradientTape() as tape:
+            logits = model(pictures, training=True)
+            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
+        return tape.gradient(loss, model.trainable_variables), logits, loss
+
+    graph = tf.function(forward_backward).get_concrete_function(
+        tf.TensorSpec([4, 32, 32, 3]), tf.TensorSpec([4], tf.int32)
+    )
+    gradients, logits, loss = graph.structured_outputs
+    return model, optim, gradients, logits, loss, graph.graph.get_operations()
+
+
+def test_only_the_layers_compute_in_bfloat16(step):
+    model, optim, gradients, logits, loss, operations = step
+    variables = [*model.variables, *optim.variables()]
+    assert {v.dtype.name for v in variables if v.shape.rank} == {"float32"}
+    assert {tensor.dtype.name for tensor in (*gradients, logits, loss)} == {"float32"}
+    convolutions = [op for op in operations if op.type.startswith("Conv2D")]
+    assert len(convolutions) == 4 * 3  # forward, and backward to filters and to inputs
+    assert {op.get_attr("T").name for op in convolutions} == {"bfloat16"}
+
+
+def test_batch_statistics_are_taken_and_kept_in_float32(step):
+    model, *_, operations = step
+    moving = [v for v in model.non_trainable_variables if "moving" in v.name]
+    assert len(moving) == 8 and {v.dtype.name for v in moving} == {"float32"}
+    fused = [op.get_attr("U").name for op in operations if op.type == "FusedBatchNormV3"]
+    means = {op.outputs[0].dtype.name for op in operations if op.name.endswith("moments/mean")}
+    assert (fused or means) and set(fused) <= {"float32"} and means <= {"float32"}
+
+
+def test_moving_statistics_do_not_round_to_bfloat16(step):
+    model = step[0]
+    model(np.random.default_rng(0).normal(size=(4, 32, 32, 3)).astype(np.float32), training=True)
+    bits = np.concatenate([v.numpy().view(np.uint32) for v in model.non_trainable_variables])
+    assert np.any(bits & 0xFFFF)  # bfloat16 has the upper half only
