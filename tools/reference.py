@@ -24,6 +24,7 @@ from datetime import datetime
 from pathlib import Path
 
 from ddl import launch
+from ddl.analysis import timeline
 from ddl.data import DataError, fetch
 from ddl.errors import CourseError
 from ddl.rank import hosts
@@ -111,20 +112,13 @@ def speed_runs(options):
     """Take steps in one precision and at once in the other, several times, unless that is done."""
     os.environ["DDL_RUNS_DIR"] = str(options.work / "precision" / "runs")
     many = PAIRS[options.size]
-    results = []
-    for pair in range(many["pairs"]):
-        for precision in PRECISIONS:
-            facts = dict(
-                recipe="warmup",
-                global_batch=1024,
-                steps=many["steps"],
-                data_set="synthetic",
-                train_samples=10_000,
-                test_samples=500,
-            )
-            result = precision_run(options, f"pair-{pair}-{precision}", precision, facts)
-            results.append({**result, "pair": pair})
-    return results
+    facts = dict(recipe="warmup", global_batch=1024, steps=many["steps"], timeline=True)
+    facts |= dict(data_set="synthetic", train_samples=10_000, test_samples=500)
+    return [
+        {**precision_run(options, f"pair-{pair}-{precision}", precision, facts), "pair": pair}
+        for pair in range(many["pairs"])
+        for precision in PRECISIONS
+    ]
 
 
 def precision_run(options, done, precision, facts):
@@ -132,8 +126,9 @@ def precision_run(options, done, precision, facts):
     if not done.exists():
         load = os.getloadavg()[0]
         run = launch("train_cifar.py", name=precision, precision=precision, workers=2, threads=1, **facts)
+        sent = {"sent": timeline.sent(run.folder / timeline.FILE)} if facts.get("timeline") else {}
         done.parent.mkdir(parents=True, exist_ok=True)
-        write_json(done, {**run.result, "load_before": load})
+        write_json(done, {**run.result, **sent, "load_before": load})
     return read_json(done)
 
 

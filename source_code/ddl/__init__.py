@@ -37,6 +37,7 @@ _MODULES = {
     "efficiency": "analysis.efficiency",
     "hierarchy": "analysis.hierarchy",
     "mistakes": "analysis.mistakes",
+    "precisions": "analysis.precisions",
     "prediction": "analysis.prediction",
     "ring": "analysis.ring",
     "cluster": "rank.cluster",

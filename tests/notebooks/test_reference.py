@@ -1,11 +1,14 @@
 """Recording the reference results, at a size that only proves that it works."""
 
+import statistics
 import subprocess
 import sys
 
 import pytest
 
+from ddl import precisions, recorded
 from ddl.records.jsonfiles import read_json_lines
+from ddl.training.precision import instructions
 from helpers import ROOT
 
 
@@ -46,7 +49,7 @@ def test_recording_keeps_every_arm_and_resumes(tmp_path):
     assert len(list((tmp_path / "work").glob("*/*/job.json"))) == before == len(arms) + len(grid)
 
 
-@pytest.mark.parametrize("name", ["convergence-cifar10", "convergence-grid"])
+@pytest.mark.parametrize("name", ["convergence-cifar10", "convergence-grid", "precision", "precision-speed"])
 def test_recorded_results_say_where_they_come_from(name):
     results = read_json_lines(ROOT / "results" / "reference" / f"{name}.jsonl")
     assert results
@@ -55,3 +58,53 @@ def test_recorded_results_say_where_they_come_from(name):
         assert result["versions"]["tensorflow"] and result["versions"]["horovod"]
         assert result["script"] == "train_cifar.py"  # no path of the machine that recorded it
         assert "/" not in " ".join(result["argv"])
+
+
+def test_what_is_not_about_precision_was_recorded_in_float32():
+    for name in ("convergence-cifar10", "convergence-grid"):
+        results = read_json_lines(ROOT / "results" / "reference" / f"{name}.jsonl")
+        assert {result.get("precision", "float32") for result in results} == {"float32"}
+
+
+def test_recorded_pairs_differ_in_precision_alone():
+    for name, least in (("precision", 3), ("precision-speed", 3)):
+        pairs = {}
+        for result in read_json_lines(ROOT / "results" / "reference" / f"{name}.jsonl"):
+            pairs.setdefault((result.get("pair"), result["seed"]), []).append(result)
+        assert len(pairs) >= least
+        for first, second in pairs.values():
+            assert (first["precision"], second["precision"]) == ("float32", "bfloat16")
+            for key in ("script", "hardware", "versions", "data", "ranks", "threads_per_rank", "global_batch", "steps"):
+                assert first[key] == second[key]
+            assert {**first["config"], "precision": ""} == {**second["config"], "precision": ""}
+            assert first.get("sent") == second.get("sent")  # bfloat16 sends no less
+
+
+def test_the_readme_states_the_recorded_pairs():
+    accuracy = precisions.pairs(recorded("precision"), "test_accuracy")
+    speed = precisions.pairs(recorded("precision-speed"), "images_per_s")
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    for claim in (
+        f"{100 * statistics.fmean(accuracy.float32):.1f} % and {100 * statistics.fmean(accuracy.bfloat16):.1f} %",
+        f"a difference of {100 * accuracy.difference:+.1f} ± {100 * accuracy.half_width:.1f} points "
+        f"({len(accuracy.float32)} pairs",
+        f"{statistics.median(speed.bfloat16):,.0f} ÷ {statistics.median(speed.float32):,.0f} = "
+        f"{statistics.median(speed.ratios):.2f} ({min(speed.ratios):.2f} to {max(speed.ratios):.2f})",
+    ):
+        assert claim.replace("-", "−") in readme, claim
+
+
+@pytest.mark.slow
+def test_recording_precision_makes_pairs(tmp_path):
+    options = ["--only", "precision", "--size", "smoke", "--data-set", "synthetic"]
+    folders = ["--work", tmp_path / "work", "--results", tmp_path / "results"]
+    done = subprocess.run(
+        [sys.executable, ROOT / "tools" / "reference.py", *options, *folders], capture_output=True, text=True
+    )
+    if not instructions():
+        assert done.returncode == 1 and "neither amx_bf16 nor avx512_bf16" in done.stderr
+        return
+    assert done.returncode == 0, done.stdout + done.stderr
+    for name, count in (("precision", 4), ("precision-speed", 2)):
+        results = read_json_lines(tmp_path / "results" / f"{name}.jsonl")
+        assert [result["precision"] for result in results] == ["float32", "bfloat16"] * (count // 2)

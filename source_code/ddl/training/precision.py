@@ -75,7 +75,7 @@ def set_precision(asked: str, gpu=None) -> str:
     details = tf.config.experimental.get_device_details(gpu) if gpu else {}
     precision = choose(asked, details.get("compute_capability", (0, 0)) if gpu else None)
     if asked == "auto" and hvd.size() > 1:
-        every = hvd.allreduce(tf.constant(int(precision == "bfloat16")), op=hvd.Min, name="precision")
-        precision = "bfloat16" if int(every) else "float32"
+        every = hvd.allreduce(tf.constant(float(precision == "bfloat16")), op=hvd.Min, name="precision")
+        precision = "bfloat16" if float(every) else "float32"
     tf.keras.mixed_precision.set_global_policy("mixed_bfloat16" if precision == "bfloat16" else "float32")
     return precision
