@@ -44,8 +44,19 @@ def test_the_residual_network_has_the_shape_of_the_known_one():
         )
     ]
     block_1 = [(7, 7, 64), (7, 7, 64), (7, 7, 256), (7, 7, 256)]
-    block_2 = [(4, 4, 128), (4, 4, 128), (4, 4, 512), (4, 4, 512)]
+    block_2 = [(4, 4, 256), (4, 4, 128), (4, 4, 128), (4, 4, 512), (4, 4, 512)]
     assert shapes == [(16, 16, 64), (7, 7, 64), *block_1, *block_2, (2, 2, 512), (2048,)]
+
+
+def test_a_stride_taken_before_1x1_convolutions_changes_nothing():
+    model = models.build("resnet", norm="batch")
+    (before,) = [layer for layer in model.layers if getattr(layer, "pool_size", None) == (1, 1)]
+    convolutions = [node.outbound_layer for node in before.outbound_nodes]
+    assert len(convolutions) == 2
+    taps = tf.keras.Model(model.input, [before.input, *(conv.output for conv in convolutions)])
+    x, *outputs = taps(np.random.default_rng(0).normal(size=(2, 32, 32, 3)).astype(np.float32))
+    for conv, output in zip(convolutions, outputs):
+        np.testing.assert_allclose(output, tf.nn.conv2d(x, conv.kernel, 2, "VALID"), atol=1e-4)
 
 
 def test_group_norm_looks_at_one_sample_at_a_time():
