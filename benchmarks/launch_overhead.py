@@ -2,11 +2,11 @@
 
     python benchmarks/launch_overhead.py [--pairs 7] [--only NAME ...]
 
-warm              `ddl run` of a trivial two-rank job, from a template that has TensorFlow imported (`ddl warm`),
-                  against stock `horovodrun --gloo`: the script initialises Horovod and sums one number. Aim: at most 0.12
-cold              the same without a template. Aim: at most 0.50
-first step        train_cifar.py on two ranks, warm against cold: from the launch to the end of its first training step,
-                  as rank 0 records it (`start_s` in result.json), with the medians of each part. Aim: at most 0.35
+warm         `ddl run` of a trivial two-rank job, from a template that has TensorFlow imported (`ddl warm`), against
+             stock `horovodrun --gloo`: the script initialises Horovod and sums one number. Aim: at most 0.12
+cold         the same without a template. Aim: at most 0.50
+first step   train_cifar.py on two ranks, warm against cold: from the launch to the end of its first training step, as
+             rank 0 records it (`start_s` in result.json), with the medians of each part. Aim: at most 0.35
 
 Sides are run in turn, so that a change of the machine's speed meets both; the ratio is taken pair by pair, and its
 median is the figure.
