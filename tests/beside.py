@@ -8,6 +8,7 @@ the function takes one before the folder, and the name is `fixture[parameter]`.
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,8 +26,7 @@ class Beside:
 
     def __init__(self, grace_s=5):
         self._grace_s = grace_s  # until what was asked to end is killed
-        self._home = tempfile.TemporaryDirectory(prefix="beside-")
-        self.folder = Path(self._home.name)
+        self.folder = Path(tempfile.mkdtemp(prefix="beside-"))
         self._began = set()
         self._stdin = None
 
@@ -57,10 +57,10 @@ class Beside:
     def end(self):
         """End what still runs, and remove what all have left."""
         if self._stdin is not None:
-            os.close(self._stdin)
             pid = int((self.folder / "pid").read_text())
+            os.close(self._stdin)
             until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE, 60)
-        self._home.cleanup()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def commands_of(items):
@@ -111,6 +111,14 @@ def main():
         (folder / "pid").write_text(str(child))
         os._exit(0)
     os.setsid()
+    try:
+        run_all(folder, grace_s)
+        select.select([sys.stdin], [], [])
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)  # also where the tests were killed
+
+
+def run_all(folder, grace_s):
     for name, (command, environment) in json.loads((folder / "commands").read_text()):
         place = folder / name
         with open(place / "stdout", "w") as stdout, open(place / "stderr", "w") as stderr:

@@ -1,6 +1,9 @@
 """What runs beside the tests is waited for, says why it failed, and ends with them."""
 
+import os
+import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import psutil
@@ -8,7 +11,7 @@ import pytest
 
 from beside import Beside, commands_of
 from ddl.launcher import processes
-from helpers import until
+from helpers import ROOT, until
 
 
 @pytest.fixture
@@ -56,3 +59,14 @@ def test_only_what_the_selected_tests_need_is_run():
     each = SimpleNamespace(module=module, fixturenames=("large",), callspec=SimpleNamespace(params={"large": 2}))
     assert commands_of([each])["tests.some.large[2]"]("folder") == [2, "folder"]
     assert commands_of([SimpleNamespace(fixturenames=())]) == {}
+
+
+def test_nothing_is_left_of_tests_that_were_killed():
+    code = "import time; from beside import Beside; b = Beside(0.1); b.begin({'a': lambda _: (['sleep', '99'], {})})"
+    code += "; print(b.folder, flush=True); time.sleep(99)"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests"), "TEST_OF_BESIDE": "killed"}
+    tests = subprocess.Popen([sys.executable, "-c", code], env=environment, text=True, stdout=subprocess.PIPE)
+    folder = Path(tests.stdout.readline().strip())
+    tests.kill()
+    tests.communicate()
+    until(lambda: not folder.exists() and not processes.of_run("killed", mark="TEST_OF_BESIDE"))
