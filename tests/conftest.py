@@ -6,7 +6,7 @@ import textwrap
 import pytest
 
 from beside import Beside, commands_of
-from ddl.launcher import processes
+from ddl.launcher import processes, warm
 from ddl.records.paths import data_dir
 
 CHROMIUM_ARGUMENTS = [
@@ -49,6 +49,14 @@ def private_folders(tmp_path_factory, monkeypatch):
     monkeypatch.setenv("DDL_RUNS_DIR", str(tmp_path_factory.mktemp("runs")))
     monkeypatch.setenv("DDL_VIEW", "plain")
     monkeypatch.setenv("DDL_WARM", "no")  # a template only where a test asks for one
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_templates_left():
+    """End the templates that tests and their notebooks have started; notebooks do where ``DDL_WARM`` is not set."""
+    before = {template["pid"] for template in warm.running()}
+    yield
+    warm.stop({template["pid"] for template in warm.running()} - before)
 
 
 @pytest.fixture

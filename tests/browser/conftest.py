@@ -39,7 +39,8 @@ class Lab:
             "JUPYTER_RUNTIME_DIR": str(folder / "runtime"),
             "IPYTHONDIR": str(folder / "ipython"),
         }
-        environment.pop("DDL_VIEW", None)
+        for name in ("DDL_VIEW", "DDL_WARM"):  # as users have it
+            environment.pop(name, None)
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
                 [

@@ -7,17 +7,13 @@ from ddl.launcher import warm
 
 @pytest.fixture(scope="session")
 def template():
-    """The template of all tests here."""
-    there = {found["pid"] for found in warm.running()}
-    found = warm.await_ready()
-    yield found
-    if found["pid"] not in there:
-        warm.stop([found["pid"]])
+    """The template of all tests here (tests/conftest.py ends it)."""
+    return warm.await_ready()
 
 
 @pytest.fixture(autouse=True)
 def start(request, monkeypatch):
-    """How ranks start: "warm", or "cold" where a test is parametrized so (`BOTH`)."""
+    """How ranks start: "warm", or "cold" where a test is parametrized so."""
     how = getattr(request, "param", "warm")
     if how == "cold":
         monkeypatch.setenv("DDL_WARM", "no")
