@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ddl import launch
+from ddl import launch, runs
 from ddl.cli import main
 from ddl.launcher import processes, warm
 from ddl.records.jsonfiles import read_json
@@ -420,3 +420,21 @@ print(json.dumps([open("/proc/self/" + name).read() for name in ("cmdline", "env
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == ["python\0-m\0x y\0", "ONE=1\0DDL_RUN_ID=run\0"]
+
+
+def test_a_notebook_starts_a_template_as_soon_as_it_names_launch(own, script):
+    from nbclient import NotebookClient
+    from nbformat import v4
+
+    trivial = script("pass")
+    cells = [
+        v4.new_code_cell(code) for code in ("from ddl import launch", f"run = launch({str(trivial)!r}, workers=1)")
+    ]
+    client = NotebookClient(v4.new_notebook(cells=cells), kernel_name="python3", timeout=100)
+    with client.setup_kernel(env=dict(os.environ)):
+        client.execute_cell(cells[0], 0)
+        until(lambda: any(found["here"] for found in warm.running()), 20)
+        client.execute_cell(cells[1], 1)
+    (run,) = runs()
+    assert start_of(run) == ["warm"]
+    assert any(found["here"] for found in warm.running())  # for the next notebook

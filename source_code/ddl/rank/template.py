@@ -115,6 +115,8 @@ class Template:
             elif request["do"] == "stop":
                 self._end()
                 warm.send(connection, {})
+        except ConnectionError:
+            pass  # who asked did not wait for the answer
         except (OSError, ValueError, KeyError) as error:
             print(f"a request failed: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
         finally:
