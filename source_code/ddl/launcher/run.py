@@ -1,4 +1,4 @@
-"""Start, follow and stop runs: the only module that starts processes."""
+"""Start, follow and stop runs: the only module that starts their processes."""
 
 import contextlib
 import os
