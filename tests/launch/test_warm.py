@@ -367,6 +367,21 @@ def test_stop_and_status_are_commands(own, capsys):
     assert warm.stop([here["pid"]]) == [here["pid"]]
 
 
+def test_a_template_that_failed_is_not_tried_again(monkeypatch):
+    started = []
+
+    class Failed:
+        def poll(self):
+            return 1
+
+    monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "0")
+    monkeypatch.setattr(warm, "_started", [])
+    monkeypatch.setattr(warm, "start", lambda environment: started.append(1) or Failed())
+    warm.ensure()
+    warm.ensure()
+    assert started == [1]
+
+
 SHIM = r"""
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -184,15 +184,21 @@ def receive(connection: socket.socket, descriptors: int = 0) -> tuple[dict, list
 # ---------------------------------------------------------------- starting and stopping
 
 
+_started: "list[subprocess.Popen]" = []  # by `ensure`, in this process
+
+
 def ensure(environment: Mapping[str, str] = os.environ) -> None:
-    """Start a template for ranks of this process in the background, unless there is one or there are enough."""
-    if not allowed(environment):
+    """Start a template for ranks of this process in the background, unless there is one or there are enough.
+
+    One that has failed is not tried again.
+    """
+    if not allowed(environment) or any(process.poll() for process in _started):
         return
     with suppress(OSError):  # then ranks start cold
         if found := connect(address(identity(environment))):
             found.close()
         elif len(_names()) < MOST:
-            start(environment)
+            _started.append(start(environment))
 
 
 def start(environment: Mapping[str, str] = os.environ) -> "subprocess.Popen":

@@ -22,7 +22,7 @@ import sys
 import time
 
 from ddl.launcher import warm
-from ddl.rank.fork import Fork
+from ddl.rank.fork import Fork, show_as
 from ddl.records.log import keep_writing
 
 __all__ = ["Template", "main", "stamp", "unfit"]
@@ -48,6 +48,9 @@ def main() -> None:
             return  # another one was faster
         listener.listen(128)  # who asks from now on waits until everything is imported
         _import()
+        show_as(sys.orig_argv, dict(os.environ))  # a kernel that does not let forks do so ends this here
+        if reason := unfit():
+            sys.exit(f"no rank can start from here: {reason}")
         fork = Template(listener, identity).serve()
     if fork:
         fork.become()
@@ -133,7 +136,7 @@ class Template:
             "served": self._served,
             "active": len(self._forks),
             "idle_s": self._idle_s,
-            "memory_bytes": _private_bytes(),
+            "memory_bytes": _memory_bytes(),
         }
 
     # ---------------------------------------------------------------- forks
@@ -241,10 +244,10 @@ def unfit(process: str = "/proc/self") -> str:
     return ""
 
 
-def _private_bytes() -> int:
-    """Memory that is this process's alone, not shared with forks or other processes."""
-    with open("/proc/self/smaps_rollup") as file:
-        return sum(int(line.split()[1]) * 1024 for line in file if line.startswith("Private_"))
+def _memory_bytes() -> int:
+    """Memory that is there because of this process: not files, which others map, too."""
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) * 1024 for line in file if line.startswith("RssAnon"))
 
 
 if __name__ == "__main__":
