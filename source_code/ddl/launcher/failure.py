@@ -129,6 +129,15 @@ class Ending:
     code: int | None = None
     error: dict = field(default_factory=dict)
     words: tuple[str, ...] = ()  # the last lines that it printed
+    struck: bool = False  # killed by a signal that was not its launcher's
+
+    @property
+    def order(self) -> float:
+        """When it happened, in seconds since the epoch, to sort by.
+
+        Others notice a killed rank's closed connections at once; its launcher does when all its memory is gone.
+        """
+        return self.time - LATE_S if self.struck else self.time
 
     @property
     def bad(self) -> bool:
@@ -174,12 +183,10 @@ class Evidence:
         return logs + (self.folder.launcher_log,) * self.folder.launcher_log.exists()
 
     @cached_property
-    def exits(self) -> dict[int, tuple[int, float]]:
-        """(exit status, time) by rank, for ranks that ended by themselves."""
+    def exits(self) -> dict[int, dict]:
+        """How ranks that ended by themselves did, by rank."""
         return {
-            event["rank"]: (event["code"], event["time"])
-            for event in self.launcher
-            if event["event"] == "rank_exit" and not event.get("reason")
+            event["rank"]: event for event in self.launcher if event["event"] == "rank_exit" and not event.get("reason")
         }
 
     @property
@@ -195,15 +202,17 @@ class Evidence:
             error = read_json(self.folder.error(rank), ERROR) or {}
             if not error and rank not in self.exits:
                 continue
-            code, time = self.exits.get(rank, (0, 0.0))
+            known = self.exits.get(rank, {"code": 0, "time": 0.0})
+            code, time = known["code"], known["time"]
             info = read_json(self.folder.rank(rank)) or {}
             if error:
                 code, time = error.get("status", 1), error["time"]
             elif "ended" in info and code - 128 in (signal.SIGTERM, signal.SIGKILL):
                 code, time = 0, info["ended"]  # its script had ended before it was killed
             words = self._words(rank, error)
-            found.append(Ending(rank, time, info.get("host", ""), info.get("started"), code, error, words))
-        return sorted(found, key=lambda ending: ending.time)
+            struck = code == 128 + signal.SIGKILL and known.get("asked", "SIGKILL") != "SIGKILL"
+            found.append(Ending(rank, time, info.get("host", ""), info.get("started"), code, error, words, struck))
+        return sorted(found, key=lambda ending: ending.order)
 
     def _words(self, rank: int, error: dict) -> tuple[str, ...]:
         """The last lines that a rank printed, before the traceback that its error holds."""
@@ -249,6 +258,7 @@ class Evidence:
         )
 
 
+LATE_S = 1.0
 ERROR = {"rank": int, "host": str, "type": str, "message": str, "traceback": str, "time": (int, float)}
 ENDED = "was ended"
 
@@ -291,7 +301,9 @@ def _ended_by_slurm(e: Evidence) -> Failure | None:
         f"Slurm ended job {e.end['job']}{where}: {why} ({e.end['slurm']})",
         type=e.end["slurm"],
         traceback=e.raised.error["traceback"] if e.raised else "",
-        others="; ".join(f"rank {rank} ended with status {code}" for rank, (code, _) in e.exits.items() if code),
+        others="; ".join(
+            f"rank {rank} ended with status {event['code']}" for rank, event in e.exits.items() if event["code"]
+        ),
         advice=advice,
         logs=e.logs,
     )
@@ -301,7 +313,7 @@ def _timed_out(e: Evidence) -> Failure | None:
     if e.end.get("reason") != "timeout":
         return None
     missing = e.end.get("missing") or []
-    gone = [rank for rank in missing if e.exits.get(rank, (1, 0))[0] == 0]
+    gone = [rank for rank in missing if rank in e.exits and not e.exits[rank]["code"]]
     timeout_s = e.end.get("timeout_s") or e.job.get("timeout_s")
     limit = f" of {timeout_s:g} s" if timeout_s else ""
     waited = others = ""

@@ -64,6 +64,7 @@ class Horovodrun(Supervisor):
         self.exit_codes: dict[int, int] = {}
         self._ranks: list[subprocess.Popen] = []
         self._starting = threading.Lock()
+        self._asked = ""  # by which signal the ranks were asked to end
         os.environ["DDL_RANKS_OF"] = self.run_id  # for what is started from here on
 
     def run(self, command: HorovodrunCommand) -> int:
@@ -105,7 +106,7 @@ class Horovodrun(Supervisor):
         if late:  # the others have been asked already
             process.terminate()
         code = self.exit_codes[rank] = shell_status(process.wait())
-        self.record("rank_exit", rank=rank, code=code)
+        self.record("rank_exit", rank=rank, code=code, asked=self._asked)
         if code:
             if code > 128 and not self.stopping.is_set():
                 self._waiting()  # a killed rank cannot say why: keep where the others were
@@ -115,11 +116,13 @@ class Horovodrun(Supervisor):
     # ---------------------------------------------------------------- what a supervisor asks
 
     def terminate(self):
+        self._asked = self._asked or "SIGTERM"
         with self._starting:
             for process in self._ranks:
                 process.terminate()
 
     def kill(self):
+        self._asked = "SIGKILL"
         processes.end(self.run_id, mark="DDL_RANKS_OF")
 
     def has_exited(self, rank):

@@ -158,6 +158,19 @@ def test_a_killed_rank_is_named_with_its_signal(folder, code, name, advice):
     assert advice in failure.advice
 
 
+@pytest.mark.parametrize(
+    "asked, cause", [("SIGTERM", "rank 1 of 2 on node1 was killed by SIGKILL"), ("SIGKILL", "rank 0")]
+)
+def test_a_kill_comes_before_what_others_say_of_it_unless_the_launcher_sent_it(folder, asked, cause):
+    folder.rank(0)
+    folder.rank(1)
+    folder.error(5.0, 0, "ConnectionError", "the other end is gone")
+    folder.launcher(5.1, "rank_exit", rank=0, code=1, asked="")
+    folder.launcher(5.3, "rank_exit", rank=1, code=137, asked=asked)
+    folder.launcher(5.4, "ended", state="failed")
+    assert folder.progress().failure.sentence.startswith(cause)
+
+
 def clustered(folder):
     write_json(
         folder.path / "job.json",
