@@ -4,7 +4,7 @@ import pytest
 
 from ddl.diagnose.machine import doctor
 from ddl.diagnose.report import Check, Report
-from ddl.launcher import hosts
+from ddl.launcher import hosts, warm
 from ddl.launcher.site import Site
 from ddl.records import machine
 
@@ -49,6 +49,7 @@ def test_this_machine_is_looked_at():
         "memory",
         "GPUs",
         "Slurm",
+        "warm ranks",
         "several hosts",
         "software",
         "Horovod build",
@@ -59,6 +60,33 @@ def test_this_machine_is_looked_at():
         "this process",
     ]
     assert all(check.advice for check in report.checks if check.state == "missing")
+
+
+TEMPLATE = {"pid": 7, "here": True, "ready": True, "memory_bytes": 210 << 20, "served": 3, "idle_s": 900.0}
+
+
+@pytest.mark.parametrize(
+    "found, environment, state, said",
+    [
+        (
+            [TEMPLATE],
+            {},
+            "OK",
+            "process 7 keeps TensorFlow imported: 210 MiB, 3 starts so far, ends 15 min after the last",
+        ),
+        ([TEMPLATE | {"here": False}], {}, "OK", "process 7 keeps TensorFlow imported, for another environment"),
+        ([{"pid": 7, "here": True, "ready": False}], {}, "OK", "process 7 imports TensorFlow"),
+        ([], {}, "optional", "TensorFlow is not kept imported"),
+        ([], {"DDL_WARM": "no"}, "optional", "switched off here"),
+    ],
+)
+def test_templates_are_shown(monkeypatch, found, environment, state, said):
+    monkeypatch.delenv("DDL_WARM", raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(warm, "running", lambda: found)
+    row = check("warm ranks", Site())
+    assert (row.state, row.detail[: len(said)]) == (state, said)
 
 
 @pytest.mark.parametrize("here, state", [(Site(), "optional"), (hosts.site(), "missing")])
