@@ -181,6 +181,8 @@ class Template:
 
     def _pass_on(self, connection: socket.socket) -> None:
         """Send the signals that arrive to the fork; kill it if whoever asked for it is gone."""
+        if connection not in self._forks:  # it ended in the same moment
+            return
         try:
             numbers = connection.recv(64)
         except BlockingIOError:

@@ -1,6 +1,7 @@
 """What a template asks itself before a fork, and who it is for."""
 
 import os
+import socket
 
 import pytest
 
@@ -44,6 +45,16 @@ def test_a_process_with_tensorflows_context_is_not_forked(process, monkeypatch):
 
     monkeypatch.setitem(template.sys.modules, "tensorflow.python.eager.context", Module)
     assert template.unfit(process) == "TensorFlow is initialised"
+
+
+def test_a_signal_that_comes_as_its_fork_ends_is_dropped():
+    ours, theirs = socket.socketpair()
+    with socket.socket(socket.AF_UNIX) as listener, theirs:
+        listener.bind(f"\0ddl-test-{os.getpid()}")
+        listener.listen()
+        served = template.Template(listener, {})
+        ours.close()
+        served._pass_on(ours)
 
 
 def test_the_stamp_knows_every_imported_file_and_sees_a_change(tmp_path, monkeypatch):
