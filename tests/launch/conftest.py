@@ -19,5 +19,5 @@ def start(request, monkeypatch):
         monkeypatch.setenv("DDL_WARM", "no")
     else:
         monkeypatch.delenv("DDL_WARM", raising=False)
-        request.getfixturevalue("template")
+        warm.await_ready()
     return how

@@ -247,7 +247,8 @@ def own(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(copy))
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     yield copy
-    warm.stop([found["pid"] for found in warm.running() if found["here"]])
+    ended = warm.stop([found["pid"] for found in warm.running() if found["here"]])
+    until(lambda: all(map(gone, ended)), 5)
 
 
 def gone(pid):

@@ -277,7 +277,10 @@ def stop(pids: Iterable[int] | None = None) -> list[int]:
             connection.settimeout(READY_S)
             with suppress(OSError, ValueError):
                 send(connection, {"do": "stop"})
-                receive(connection)
+                answer = receive(connection)
+                if answer and not answer[0]["active"]:
+                    connection.settimeout(ANSWER_S)
+                    connection.recv(1)  # returns when it is gone
             ended.append(pid)
     return ended
 

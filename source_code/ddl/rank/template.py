@@ -20,8 +20,10 @@ import signal
 import socket
 import sys
 import time
+import traceback
 
 from ddl.launcher import warm
+from ddl.rank.ending import run_and_end
 from ddl.rank.fork import Fork, show_as
 from ddl.records.log import keep_writing
 
@@ -78,6 +80,8 @@ class Template:
         self._idle_s = float(os.environ.get("DDL_WARM_IDLE_S") or IDLE_S)
         self._since, self._asked, self._served = time.time(), time.monotonic(), 0
         self._ending = False
+        self._process = os.getpid()
+        self._stopped: list[socket.socket] = []
         self._fork: Fork | None = None  # in a fork: this process is one
 
     def serve(self) -> "Fork | None":
@@ -88,7 +92,12 @@ class Template:
             if not ready and not self._forks:
                 self._end()
             for key, _ in ready:
-                key.data(key.fileobj)
+                try:
+                    key.data(key.fileobj)
+                except Exception:
+                    traceback.print_exc()  # one mishap is not to end the ranks of other runs
+                    if os.getpid() != self._process:
+                        os._exit(1)
                 if self._fork:
                     return self._fork
         return None
@@ -117,7 +126,8 @@ class Template:
                 warm.send(connection, self._status())
             elif request["do"] == "stop":
                 self._end()
-                warm.send(connection, {})
+                warm.send(connection, {"active": len(self._forks)})
+                self._stopped.append(connection)  # closed when this process is gone
         except ConnectionError:
             pass  # who asked did not wait for the answer
         except (OSError, ValueError, KeyError) as error:
@@ -126,7 +136,7 @@ class Template:
             if not self._fork:
                 for file in files:
                     os.close(file)
-                if connection not in self._forks:
+                if connection not in self._forks and connection not in self._stopped:
                     connection.close()
 
     def _status(self) -> dict:
@@ -173,8 +183,8 @@ class Template:
     def _leave(self, connection: socket.socket) -> None:
         """Close, in a fork, what is the template's."""
         self._selector.close()
-        self._listener.close()
-        connection.close()
+        for own in (self._listener, connection, *self._stopped):
+            own.close()
         for other, (_, descriptor) in self._forks.items():
             other.close()
             os.close(descriptor)
@@ -253,4 +263,4 @@ def _memory_bytes() -> int:
 
 
 if __name__ == "__main__":
-    main()
+    run_and_end(main)
