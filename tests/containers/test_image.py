@@ -83,11 +83,11 @@ def test_it_says_that_it_is_ours(image):
 
 
 def test_the_fast_tests_pass_in_it_as_its_user(image):
-    """Those of the package and of launching: set-up and recipes are no matter of the image's."""
+    """Those of the package and of launching: set-up, recipes and benchmarks are no matter of the image's."""
     said = image.run(
         "python", "-m", "pytest", "-q", "-m", "not slow", "-p", "tests.plugins.no_skips",
         "-p", "no:cacheprovider", "tests/unit", "tests/launch",
-        "--ignore=tests/unit/setup",
+        "--ignore=tests/unit/setup", "--ignore=tests/launch/test_benchmarks.py",
         user="attendee", folders=[f"{ROOT / 'tests'}:/course/tests:ro"], timeout_s=600,
         IPYTHONDIR="/tmp/ipython",  # not in the home folder, which others start from below
     )  # fmt: skip

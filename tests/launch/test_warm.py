@@ -310,7 +310,7 @@ def test_a_template_that_cannot_import_stops_no_launch(own, script):
     assert start_of(launch(script("pass"), workers=1)) == ["cold"]
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="to become another user takes root")
+@pytest.mark.slow  # to become another user takes root
 def test_no_other_user_gets_an_answer(template):
     """Root could, and becomes somebody else for this."""
     name = warm.address(warm.identity())
@@ -330,7 +330,7 @@ except (BrokenPipeError, ConnectionResetError):
     assert any(found["here"] and found["ready"] for found in warm.running())
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="to become another user takes root")
+@pytest.mark.slow  # to become another user takes root
 def test_nothing_is_handed_to_another_user(tmp_path):
     name = f"\0ddl-warm-{os.getuid()}-{os.getpid():08x}"
     code = f"""
@@ -417,6 +417,7 @@ import horovod.tensorflow
 """
 
 
+@pytest.mark.slow  # it takes a compiler
 def test_the_list_has_every_variable_that_an_import_reads(tmp_path):
     (tmp_path / "shim.cpp").write_text(SHIM)
     subprocess.run(["c++", "-shared", "-fPIC", "-o", "shim.so", "shim.cpp", "-ldl"], cwd=tmp_path, check=True)
