@@ -126,6 +126,6 @@ def test_multi_gpu(open_notebook, lesson):
     assert failed == {"NotImplementedError", "NameError", "RunFailed"}  # the last: an empty loop
     assert sum("RunFailed" in error for error in saved.errors) == 1
     # A knob's and a hunt's runs are launched by one cell each, which shows all of their rows.
-    assert sum(text.count("done in") for text in saved.html) == 27
+    assert sum(text.count("done in") for text in saved.html) == 29
     pictures = [text for text in saved.html if 'class="ddl-picture"' in text]
     assert len(pictures) == 10 and all('alt="' in text for text in pictures)
