@@ -1,6 +1,7 @@
 """Shared fixtures: a private runs folder and cache, scripts to launch, and a browser."""
 
 import shutil
+import sys
 import textwrap
 
 import pytest
@@ -54,9 +55,14 @@ def private_folders(tmp_path_factory, monkeypatch):
 @pytest.fixture(scope="session", autouse=True)
 def no_templates_left():
     """End the templates that tests and their notebooks have started; notebooks do where ``DDL_WARM`` is not set."""
-    before = {template["pid"] for template in warm.running()}
+
+    def here():
+        """Those of this environment: others' tests may run beside these."""
+        return {template["pid"] for template in warm.running() if template.get("prefix", sys.prefix) == sys.prefix}
+
+    before = here()
     yield
-    warm.stop({template["pid"] for template in warm.running()} - before)
+    warm.stop(here() - before)
 
 
 @pytest.fixture

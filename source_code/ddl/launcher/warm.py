@@ -278,7 +278,7 @@ def stop(pids: Iterable[int] | None = None) -> list[int]:
             with suppress(OSError, ValueError):
                 send(connection, {"do": "stop"})
                 answer = receive(connection)
-                if answer and not answer[0]["active"]:
+                if answer and answer[0].get("active") == 0:
                     connection.settimeout(ANSWER_S)
                     connection.recv(1)  # returns when it is gone
             ended.append(pid)
