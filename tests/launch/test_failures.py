@@ -308,6 +308,7 @@ def test_a_second_interrupt_ends_at_once(script, nothing_left):
         (run,) = runs()
         launched = read_json_lines(run.folder / "launcher.jsonl")[0]
         os.kill(launched["pid"], signal.SIGSTOP)
+        until(lambda: is_stopped(launched["pid"]))  # a thread that still runs would take the signal that comes next
         cell.send_signal(signal.SIGINT)
         until(lambda: "T" not in status_of(cell.pid) and asked_to_stop(launched["pid"]))
         cell.send_signal(signal.SIGINT)
@@ -321,6 +322,13 @@ def test_a_second_interrupt_ends_at_once(script, nothing_left):
 
 def status_of(pid):
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def is_stopped(pid):
+    """Whether every thread of a process is."""
+    return all(
+        stat.read_text().rpartition(")")[2].split()[0] == "T" for stat in Path(f"/proc/{pid}/task").glob("*/stat")
+    )
 
 
 def asked_to_stop(pid):

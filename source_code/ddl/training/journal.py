@@ -10,7 +10,7 @@ import numpy as np
 import psutil
 
 from ddl.records.folder import RunFolder, start_of
-from ddl.records.jsonfiles import read_json_lines
+from ddl.records.jsonfiles import read_json, read_json_lines
 from ddl.records.machine import hardware, threads_per_rank, versions
 from ddl.records.recorder import Recorder
 
@@ -42,12 +42,13 @@ class Startup:
     Attributes
     ----------
     parts : dict
-        Seconds by part, in their order: ``launch``, until this process is there; ``import``, until this object is
-        made; then one for each call of `ends`.
+        Seconds by part, in their order: ``launch``, until this rank is there (`ddl.rank.worker` says when; a
+        process's own time of birth is exact to a second only); ``import``, until this object is made; then one for
+        each call of `ends`.
     """
 
     def __init__(self):
-        began, self._then = psutil.Process().create_time(), time.time()
+        began, self._then = _rank_began(), time.time()
         self.parts = {"launch": began - _began(), "import": self._then - began}
 
     def ends(self, part: str):
@@ -341,6 +342,13 @@ class Journal:
         if self.recorder:
             self.recorder.result(result)
         return result
+
+
+def _rank_began():
+    """When this rank began, or outside a run this process (epoch seconds)."""
+    folder = RunFolder.here()
+    record = read_json(folder.rank(int(os.environ.get("HOROVOD_RANK", "0")))) if folder else None
+    return record["started"] if record else psutil.Process().create_time()
 
 
 def _began():

@@ -253,7 +253,7 @@ def test_means_go_on_from_a_state_to_the_last_bit():
 def test_the_parts_of_a_start_add_up_to_the_first_step(clock, folder, monkeypatch):
     now = [1000.0]
     monkeypatch.setattr(journal.time, "time", lambda: now[0])
-    monkeypatch.setattr(journal.psutil.Process, "create_time", lambda _: 3.0)
+    (folder / "rank-0.json").write_text('{"started": 3.0}')
     startup = Startup()
     now[0] = 1004.0
     startup.ends("init")
