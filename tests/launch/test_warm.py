@@ -209,6 +209,7 @@ def test_the_command_line_can_ask_for_a_cold_start(script, capfd):
     assert "-m ddl.rank --threads" in (line := capfd.readouterr().out) and "--start cold" in line
 
 
+@pytest.mark.slow
 def test_twenty_launches_leave_nothing_behind(script, template):
     trivial = script("import horovod.tensorflow as hvd; hvd.init()")
     process = psutil.Process(template["pid"])
@@ -255,6 +256,7 @@ def gone(pid):
     return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
+@pytest.mark.slow
 def test_a_template_whose_files_change_ends(own, script):
     pid = warm.await_ready()["pid"]
     trivial = script("pass")
@@ -266,6 +268,7 @@ def test_a_template_whose_files_change_ends(own, script):
     until(lambda: gone(pid), 10)
 
 
+@pytest.mark.slow
 def test_a_killed_template_takes_its_ranks_along(own, script, nothing_left):
     pid = warm.await_ready()["pid"]
     run = launch(script("import time; print('here', flush=True); time.sleep(600)"), wait=False, oversubscribe=True)
@@ -278,6 +281,7 @@ def test_a_killed_template_takes_its_ranks_along(own, script, nothing_left):
     assert start_of(launch(script("pass"), workers=1)) == ["cold"]
 
 
+@pytest.mark.slow
 def test_a_stopped_template_waits_for_its_ranks(own, script):
     pid = warm.await_ready()["pid"]
     slow = script("import time; print('here', flush=True); time.sleep(1)")
@@ -288,12 +292,14 @@ def test_a_stopped_template_waits_for_its_ranks(own, script):
     until(lambda: gone(pid), 10)
 
 
+@pytest.mark.slow
 def test_an_idle_template_ends(own, monkeypatch):
     monkeypatch.setenv("DDL_WARM_IDLE_S", "0.5")
     pid = warm.await_ready()["pid"]
     until(lambda: gone(pid), 10)
 
 
+@pytest.mark.slow
 def test_a_launch_waits_for_a_template_that_still_imports(own, script):
     template = warm.start()
     until(lambda: any(found["here"] for found in warm.running()), 20)
@@ -301,6 +307,7 @@ def test_a_launch_waits_for_a_template_that_still_imports(own, script):
     assert template.poll() is None
 
 
+@pytest.mark.slow
 def test_a_template_that_cannot_import_stops_no_launch(own, script):
     (own / "horovod").mkdir()
     (own / "horovod" / "__init__.py").write_text("import time; time.sleep(2); raise ImportError('broken on purpose')")
@@ -361,6 +368,7 @@ def test_at_most_a_few_templates_start_by_themselves(monkeypatch):
         listener.close()
 
 
+@pytest.mark.slow
 def test_stop_and_status_are_commands(own, capsys):
     assert main(["warm"]) == 0
     assert "keeps TensorFlow imported: " in (line := capsys.readouterr().out) and "MiB, 0 starts so far" in line
@@ -439,6 +447,7 @@ print(json.dumps([open("/proc/self/" + name).read() for name in ("cmdline", "env
     assert json.loads(done.stdout) == ["python\0-m\0x y\0", "ONE=1\0DDL_RUN_ID=run\0"]
 
 
+@pytest.mark.slow
 def test_a_notebook_starts_a_template_as_soon_as_it_names_launch(own, script):
     from nbclient import NotebookClient
     from nbformat import v4
