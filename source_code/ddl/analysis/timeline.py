@@ -64,15 +64,8 @@ def read(path: str | Path):
     ValueError
         If there is no such file, or no event in it.
     """
-    path = Path(path)
-    if not path.exists():
-        raise InputError(
-            f"there is no timeline {path}: was the run launched with timeline=True? "
-            "(A run of one rank has nothing to write.)"
-        )
-    names, under_way, spans, events = {}, {}, [], 0
-    for event in _events(path.read_text(errors="replace")):
-        events += 1
+    names, under_way, spans = {}, {}, []
+    for event in _events(Path(path)):
         row, kind = event.get("pid"), event.get("ph")
         if kind == "M" and event.get("name") == "process_name":
             names[row] = event["args"].get("name", "")
@@ -85,8 +78,6 @@ def read(path: str | Path):
             phase = _phase(name, outermost=not open_ones)
             if phase:
                 spans.append(Span(names.get(row, str(row)), operation, phase, start / 1e6, event["ts"] / 1e6))
-    if not events:
-        raise InputError(f"{path} has no event of a timeline in it")
     return spans
 
 
@@ -98,9 +89,8 @@ def sent(path: str | Path) -> dict[str, int]:
     ValueError
         See `read`.
     """
-    read(path)
     total, under_way = Counter(), {}
-    for event in _events(Path(path).read_text(errors="replace")):
+    for event in _events(Path(path)):
         open_ones = under_way.setdefault(event.get("pid"), [])
         if event.get("ph") == "B":
             open_ones.append(event["name"])
@@ -110,8 +100,20 @@ def sent(path: str | Path) -> dict[str, int]:
     return dict(total)
 
 
-def _events(text):
-    """Yield the events of a trace that may end anywhere."""
+def _events(path):
+    """Return the events of a trace that may end anywhere; one without any is refused."""
+    if not path.exists():
+        raise InputError(
+            f"there is no timeline {path}: was the run launched with timeline=True? "
+            "(A run of one rank has nothing to write.)"
+        )
+    events = list(_parsed(path.read_text(errors="replace")))
+    if not events:
+        raise InputError(f"{path} has no event of a timeline in it")
+    return events
+
+
+def _parsed(text):
     decoder, at = json.JSONDecoder(), 0
     while True:
         while at < len(text) and text[at] in "[], \r\n\t":
