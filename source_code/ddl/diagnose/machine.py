@@ -38,7 +38,7 @@ def _machine(site):
     """Check this machine, without what only ranks need if they run elsewhere."""
     devices = [] if site.scheduler == "slurm" else [_cores(), _memory(), _gpus(), _slurm(), _templates(), _hosts(site)]
     software = [_software(), _horovod(site.controller)]
-    if site.container != "none" and not site.inside:
+    if site.enters_container:
         software = [
             replace(check, state="optional", advice="", detail=f"{check.detail}; ranks have the image's")
             if check.state == "missing"

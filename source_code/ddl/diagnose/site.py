@@ -49,7 +49,7 @@ def checks(site: Site) -> list[Check]:
             found += [_account(site)] if site.account else []
             found += [_reservation(site)] if site.reservation else []
             found.append(_request(site))
-    if site.container != "none" and not site.inside:
+    if site.enters_container:
         found += [_program(site), _image(site)]
     if site.scheduler == "slurm":
         found.append(_folders(site))

@@ -153,9 +153,9 @@ def plan(
 
 def _environment(site: Site, run_id: str, folder: str | Path, needs: Sequence[str]) -> tuple[tuple[str, str], ...]:
     environment = {"DDL_RUN_ID": run_id, "DDL_RUN_DIR": str(folder)}
-    if site.scheduler == "slurm" or _entered(site):
+    if site.scheduler == "slurm" or site.enters_container:
         environment["PYTHONNOUSERSITE"] = "1"  # ~/.local is not what was tested, there or inside
-    if _entered(site):
+    if site.enters_container:
         # The package that plans is the package that runs, whatever version the image has.
         environment["PYTHONPATH"] = str(source_dir())
     return tuple(environment.items())
@@ -174,7 +174,7 @@ def _where(job: Job, site: Site, detach: bool) -> str:
         place = f"in Slurm job {site.allocation}, which this process runs in"
     if site.inside:
         return f"{place}, inside the {site.inside} container that this process runs in"
-    if _entered(site):
+    if site.enters_container:
         return f"{place}, entering {site.image} with {site.container}"
     return place
 
@@ -183,7 +183,7 @@ def _where(job: Job, site: Site, detach: bool) -> str:
 
 
 def _python(site: Site) -> str:
-    return site.python or ("python" if _entered(site) else sys.executable)
+    return site.python or ("python" if site.enters_container else sys.executable)
 
 
 def _rank(job: Job, site: Site) -> Words:
@@ -228,13 +228,8 @@ def _controller(job: Job, site: Site) -> str:
     return site.controller if job.cluster == "horovod" else "none"
 
 
-def _entered(site: Site) -> bool:
-    """Whether the command enters a container: a site may have none, or this process be in it already."""
-    return site.container != "none" and not site.inside
-
-
 def _container(job: Job, site: Site, run_id: str, needs: Sequence[str], user: str) -> Words:
-    if not _entered(site):
+    if not site.enters_container:
         return ()
     folders = _outermost([*needs, job.cwd, os.path.dirname(job.script)])
     names: Words = (*RUN, "PYTHONPATH", *site.pass_environment)
@@ -354,7 +349,9 @@ def _srun(job: Job, site: Site, allocation: Words) -> Words:
 
 def _exported(site: Site) -> Words:
     # Slurm passes its own variables (SLURM_*) in any case.
-    return tuple(dict.fromkeys((*LOGIN, *RUN, *(("PYTHONPATH",) if _entered(site) else ()), *site.pass_environment)))
+    return tuple(
+        dict.fromkeys((*LOGIN, *RUN, *(("PYTHONPATH",) if site.enters_container else ()), *site.pass_environment))
+    )
 
 
 def _sbatch(job: Job, site: Site, run_id: str, paths: RunFolder) -> Words:

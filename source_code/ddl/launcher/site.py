@@ -376,10 +376,15 @@ class Site:
         return self.controller == "gloo" and self.nodes_for(job) == 1
 
     @property
+    def enters_container(self) -> bool:
+        """Whether commands enter a container: a site may have none, or this process be in it already."""
+        return self.container != "none" and not self.inside
+
+    @property
     def takes_templates(self) -> bool:
         """Whether ranks start on this machine as this process would, and so from a template (`ddl.launcher.warm`)."""
-        entered = self.container != "none" and not self.inside
-        return self.scheduler == "local" and self.controller == "gloo" and not entered and not self.python
+        local = self.scheduler == "local" and not self.enters_container
+        return local and self.controller == "gloo" and not self.python
 
     def ranks_per_node(self, job: "Job") -> int:
         """The most ranks that one node gets, those that only coordinate included."""
