@@ -77,11 +77,13 @@ class NoTemplate(CourseError, RuntimeError):
 
 
 def allowed(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether ranks of this environment may come from a template: ``DDL_WARM=no`` and Slurm's tasks say no."""
+    """Whether ranks of this environment may come from a template: ``DDL_WARM=no``, Slurm's tasks and MPI's say no."""
     return (
         sys.platform == "linux"
         and environment.get("DDL_WARM", "yes") != "no"
-        and not any(name.startswith(("SLURM_STEP", "SLURM_PROCID")) for name in environment)
+        and not any(
+            name.startswith(("SLURM_STEP", "SLURM_PROCID", "OMPI_COMM_WORLD_", "PMI_", "PMIX_")) for name in environment
+        )
     )
 
 
@@ -206,10 +208,9 @@ def start(environment: Mapping[str, str] = os.environ) -> "subprocess.Popen":
     import subprocess
     import threading
 
-    from ddl.records.paths import cache_dir
-
-    cache_dir().mkdir(parents=True, exist_ok=True)
-    with open(cache_dir() / "warm.log", "ab") as log:
+    path = _log()
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "ab") as log:
         if log.tell() > 1 << 16:
             log.truncate(0)
         process = subprocess.Popen(
@@ -223,6 +224,13 @@ def start(environment: Mapping[str, str] = os.environ) -> "subprocess.Popen":
         )
     threading.Thread(target=process.wait, daemon=True).start()
     return process
+
+
+def _log() -> str:
+    """Where templates print."""
+    from ddl.records.paths import cache_dir
+
+    return str(cache_dir() / "warm.log")
 
 
 def _names() -> list[str]:
@@ -293,9 +301,6 @@ def await_ready(timeout_s: float = READY_S) -> dict:
     NoTemplate
         If it ends, or says nothing for `timeout_s`.
     """
-    from ddl.records.paths import cache_dir
-
-    log = cache_dir() / "warm.log"
     process = None if any(template["here"] for template in running()) else start()
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
@@ -303,6 +308,6 @@ def await_ready(timeout_s: float = READY_S) -> dict:
             if template["here"] and template["ready"]:
                 return template
         if process and process.poll() is not None:
-            raise NoTemplate(f"the template ended while it imported (exit {process.returncode}): see {log}")
+            raise NoTemplate(f"the template ended while it imported (exit {process.returncode}): see {_log()}")
         time.sleep(0.1)
-    raise NoTemplate(f"the template has not answered for {timeout_s:.0f} s: see {log}")
+    raise NoTemplate(f"the template has not answered for {timeout_s:.0f} s: see {_log()}")

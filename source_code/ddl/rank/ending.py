@@ -8,13 +8,23 @@ import atexit
 import ctypes
 import gc
 import os
+import signal
 import sys
 import threading
 import traceback
 from collections.abc import Callable
 from typing import NoReturn
 
-__all__ = ["run_and_end"]
+__all__ = ["end_with_parent", "run_and_end"]
+
+PR_SET_PDEATHSIG = 1
+
+libc = ctypes.CDLL(None)
+
+
+def end_with_parent() -> None:
+    """Have the kernel kill this process when the thread that started it is gone."""
+    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def run_and_end(main: Callable[[], object]) -> NoReturn:
@@ -50,7 +60,7 @@ def _end(code: int) -> NoReturn:
             stream.flush()
         except (AttributeError, OSError, ValueError):  # closed, replaced, or its disk is full
             code = code or 120  # as the interpreter says it
-    ctypes.CDLL(None).fflush(None)  # what C has printed
+    libc.fflush(None)  # what C has printed
     os._exit(code)
 
 

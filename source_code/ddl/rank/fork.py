@@ -4,7 +4,6 @@ It takes over what the process that asked for it has, runs the same module, and 
 """
 
 import ctypes
-import gc
 import importlib
 import os
 import resource
@@ -43,7 +42,6 @@ class Fork:
     def take_over(self) -> None:
         request = self._request
         os.setsid()
-        gc.enable()
         *streams, folder = self._files
         for number, file in enumerate(streams):
             os.dup2(file, number)

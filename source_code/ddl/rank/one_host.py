@@ -8,10 +8,8 @@ Pasted into a terminal, outside a run, it first becomes one: a new run folder, f
 """
 
 import contextlib
-import ctypes
 import json
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -24,6 +22,7 @@ from ddl.errors import CourseError
 from ddl.launcher import processes
 from ddl.launcher.commands import HorovodrunCommand
 from ddl.rank import rendezvous
+from ddl.rank.ending import end_with_parent
 from ddl.rank.supervisor import Supervisor, shell_status, waits
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import DamagedFile, read_json, write_json
@@ -33,9 +32,6 @@ from ddl.records.paths import cache_dir
 __all__ = ["BrokenHorovod", "UnknownHorovod", "adapted", "built_with", "main"]
 
 KNOWN_VERSIONS = ("0.28.1",)
-PR_SET_PDEATHSIG = 1
-
-libc = ctypes.CDLL(None)
 
 
 class BrokenHorovod(CourseError, RuntimeError):
@@ -101,7 +97,7 @@ class Horovodrun(Supervisor):
         """
         with self._starting:
             late = self.stopping.is_set() or any(self.exit_codes.values())
-            process = subprocess.Popen(f"exec {line}", shell=True, start_new_session=True, preexec_fn=_die_with_parent)
+            process = subprocess.Popen(f"exec {line}", shell=True, start_new_session=True, preexec_fn=end_with_parent)
             self._ranks.append(process)
         if late:  # the others have been asked already
             process.terminate()
@@ -146,11 +142,6 @@ class Horovodrun(Supervisor):
 
         with ThreadPoolExecutor(size) as pool:
             return dict(enumerate(pool.map(rank_waits, range(size))))
-
-
-def _die_with_parent():
-    """Runs in a new rank, before its program: the kernel kills it when the thread that started it is gone."""
-    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 @contextlib.contextmanager

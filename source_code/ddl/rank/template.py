@@ -9,7 +9,6 @@ has changed, and when it is told to; then it waits for its last fork. If it is k
 """
 
 import contextlib
-import ctypes
 import gc
 import glob
 import importlib
@@ -23,7 +22,7 @@ import time
 import traceback
 
 from ddl.launcher import warm
-from ddl.rank.ending import run_and_end
+from ddl.rank.ending import end_with_parent, run_and_end
 from ddl.rank.fork import Fork, show_as
 from ddl.records.log import keep_writing
 
@@ -31,14 +30,11 @@ __all__ = ["Template", "main", "stamp", "unfit"]
 
 IDLE_S = 900.0
 STAMP_S = 1.0  # for so long after a look, files count as unchanged
-PR_SET_PDEATHSIG = 1
 # What a rank and horovodrun import first. Keras comes with horovod.tensorflow.
 IMPORTS = (
     *("horovod.tensorflow", "horovod.runner.launch", "horovod.runner.gloo_run"),
     *("ddl.rank.worker", "ddl.rank.one_host"),
 )
-
-libc = ctypes.CDLL(None)
 
 
 def main() -> None:
@@ -162,11 +158,10 @@ class Template:
             return
         sys.stdout.flush()
         sys.stderr.flush()
-        template = os.getpid()
         pid = os.fork()
         if pid == 0:
-            libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-            if os.getppid() != template:
+            end_with_parent()
+            if os.getppid() != self._process:
                 os._exit(1)
             self._leave(connection)
             self._fork = Fork(request, files)

@@ -87,7 +87,13 @@ def test_a_process_with_other_limits_asks_for_another_template(monkeypatch):
 
 @pytest.mark.parametrize(
     "environment, said",
-    [({}, True), ({"DDL_WARM": "no"}, False), ({"SLURM_PROCID": "0"}, False), ({"SLURM_JOB_ID": "7"}, True)],
+    [
+        ({}, True),
+        ({"DDL_WARM": "no"}, False),
+        ({"SLURM_PROCID": "0"}, False),
+        ({"OMPI_COMM_WORLD_RANK": "0"}, False),
+        ({"SLURM_JOB_ID": "7"}, True),
+    ],
 )
 def test_who_may_come_from_a_template(environment, said):
     assert warm.allowed(environment) == said
