@@ -10,10 +10,14 @@ events.jsonl while it trains and result.json at the end; elsewhere it only print
 scheduler is about to end leaves a checkpoint; started again in its folder, it goes on from there.
 """
 
+from ddl.data.dataset import HELD_OUT, VALIDATION_SAMPLES
 from ddl.training.options import MODELS, SEED, Integer, Number, parser
 from ddl.training.precision import PRECISIONS, set_precision
 from ddl.training.recipes import BASE_RATES, RECIPES
 from ddl.training.schedule import DECAYS
+
+STATISTICS_SAMPLES = 1_000  # that batch norm's statistics are computed anew from
+CLEAN_SAMPLES = 2_000  # training pictures that are evaluated as they are
 
 
 def parse(arguments=None):
@@ -25,6 +29,12 @@ def parse(arguments=None):
     add("--data-set", default="auto", choices=("auto", "cifar10", "synthetic"))
     add("--train-samples", type=Integer(), metavar="N", help="train on a part (default: all 50,000)")
     add("--test-samples", type=Integer(), metavar="N", help="default: all 10,000")
+    add(
+        "--held-out",
+        default="test",
+        choices=HELD_OUT,
+        help=f"evaluate on test pictures, or on {VALIDATION_SAMPLES:,} training pictures set aside (default: test)",
+    )
     add("--no-augment", action="store_true", help="no random flips and shifts")
     add(
         "--identical-data",
@@ -40,6 +50,12 @@ def parse(arguments=None):
         metavar="A",
         help="stop at the first evaluation with this held-out accuracy (0 to 1)",
     )
+    add(
+        "--target-loss",
+        type=Number(above=0),
+        metavar="L",
+        help="stop at the first end of an epoch with this loss on training pictures, not augmented",
+    )
     add("--evaluate-every", type=Integer(0), default=0, metavar="STEPS", help="as well as at the end of each epoch")
     # Batch
     add("--global-batch", type=Integer(), default=64, help="samples in a step of all ranks together")
@@ -49,6 +65,14 @@ def parse(arguments=None):
         default=1,
         metavar="K",
         help="take a rank's part in K passes, then average once",
+    )
+    add("--ghost-batch", type=Integer(), metavar="N", help="as many passes as give batch norm N samples at a time")
+    add(
+        "--statistics",
+        default="moving",
+        choices=("moving", "recomputed"),
+        help="batch norm's in evaluations: averages over the last steps, or computed anew from "
+        f"{STATISTICS_SAMPLES:,} training pictures (default: moving)",
     )
     # Learning rate and optimizer: what is not given is the recipe's
     add("--optimizer", choices=BASE_RATES)
@@ -60,6 +84,8 @@ def parse(arguments=None):
     )
     add("--warmup-epochs", type=Number(0))
     add("--schedule", default="cosine", choices=DECAYS, help="after the warm-up (default: cosine)")
+    add("--momentum", type=Number(0, 1), metavar="M", help="of sgd (Nesterov's; 0: plain SGD) and lars (default: 0.9)")
+    add("--trust", type=Number(above=0), metavar="T", help="of lars (default: 0.02)")
     add("--weight-decay", type=Number(0), default=0.0)
     add("--label-smoothing", type=Number(0, 1), default=0.0)
     add("--seed", type=SEED, default=0, help="of initial weights, order and augmentation")
@@ -69,7 +95,8 @@ def parse(arguments=None):
     add("--precision", default="float32", choices=PRECISIONS, help="compute in; auto: in the faster (default: float32)")
     add("--noise-scale", action="store_true", help="measure the gradient noise scale")
     add("--timeline", action="store_true", help="have Horovod write down what it does, and when")
-    # Interrupting
+    # Keeping and interrupting
+    add("--keep-weights", action="store_true", help="write the weights at the end into the run's folder")
     add("--checkpoint-every", type=Integer(0), default=0, metavar="STEPS")
     add("--resume", metavar="FOLDER_OR_RUN", help="go on from that run's checkpoint")
     return ours.parse_args(arguments)
@@ -90,13 +117,15 @@ from ddl.data import Order, load
 from ddl.data.augment import augment, normalise
 from ddl.data.tensors import constant
 from ddl.errors import CourseError
+from ddl.records.folder import RunFolder
 from ddl.training import models, optimizer
-from ddl.training.checkpoint import Checkpoints, Notice
+from ddl.training.checkpoint import Checkpoints, Notice, folder
 from ddl.training.exchange import cycle_time, suitable_cycle_ms
 from ddl.training.journal import Journal, Means, Startup
 from ddl.training.noise import NoiseScale
-from ddl.training.recipes import settle
+from ddl.training.recipes import micro_batch, settle
 from ddl.training.schedule import Schedule
+from ddl.training.witness import keep_weights
 
 TEST_BATCH = 500  # small enough for any device, large enough to keep it busy
 # Whether the training diverged or must make room is checked now and then: a check waits for the GPU.
@@ -110,6 +139,8 @@ def main(config):
 
     if config.timeline:
         timeline.request()
+    if config.keep_weights:
+        folder()  # refused now where there is none
 
     # Horovod: initialise. From here on this process knows its rank and how many there are.
     # Synchronous batch norm exchanges many times in a step: there a short cycle pays.
@@ -122,7 +153,9 @@ def main(config):
     precision = set_precision(config.precision, pin_device())
 
     # Horovod: shard. One order of samples for all; each rank takes its part of every batch.
-    data = load(config.data_set, train_samples=config.train_samples, test_samples=config.test_samples)
+    data = load(
+        config.data_set, train_samples=config.train_samples, test_samples=config.test_samples, held_out=config.held_out
+    )
     order = Order(data.train_samples, config.global_batch, config.seed)
     arm, steps = settle(config, order.steps, ranks)
     part = rank_slice(config, rank, ranks)
@@ -138,11 +171,16 @@ def main(config):
         epochs=steps / order.steps,
         decay=config.schedule,
     )
-    optim = optimizer.make(arm.optimizer, schedule(0), model.trainable_variables, config.weight_decay)
+    optim = optimizer.make(
+        arm.optimizer, schedule(0), model.trainable_variables, config.weight_decay, config.momentum, config.trust
+    )
 
     # Horovod: wrap. The step averages the gradients of all ranks before it applies them.
     train_step = make_train_step(model, optim, data, config, part)
-    evaluate = make_evaluation(model, data, rank, ranks)
+    prepare = recomputing(model, config, data)
+    evaluate = make_evaluation(model, data.test_images, data.test_labels, rank, ranks, prepare)
+    seen = slice(min(CLEAN_SAMPLES, data.train_samples))
+    evaluate_clean = make_evaluation(model, data.train_images[seen], data.train_labels[seen], rank, ranks)
     startup.ends("model")
 
     # Horovod: broadcast rank 0's weights and optimizer state, fresh or from a checkpoint: this
@@ -161,7 +199,7 @@ def main(config):
     journal.print(f"computes in {precision}")
     means = Means()
     means.restore(state)
-    noise = NoiseScale(part.stop - part.start, config.global_batch) if config.noise_scale else None
+    noise = NoiseScale(ghost_batch(config, ranks), config.global_batch) if config.noise_scale else None
     if noise:
         noise.restore(state.get("noise"))
     first = state.get("step", 0)
@@ -188,13 +226,20 @@ def main(config):
         leaving = check and done < steps and bool(metrics[2])
 
         row = journal.evaluate_if_due(
-            done, evaluate, means, every=config.evaluate_every, at_once=diverged, learning_rate=rate
+            done,
+            evaluate,
+            means,
+            every=config.evaluate_every,
+            at_once=diverged,
+            evaluate_clean=evaluate_clean,
+            learning_rate=rate,
+            **(noise.figures() if noise else {}),
         )
         if diverged or (row and not math.isfinite(row["loss"])):
             stopped_by = "diverged"
             journal.note(f"diverged: the loss is not a finite number at step {done}")
             break
-        if row and config.target_accuracy and row["test_accuracy"] >= config.target_accuracy:
+        if row and reached(config, row):
             stopped_by = "target"
             break
         checkpoints.save_if_due(
@@ -203,6 +248,8 @@ def main(config):
         if leaving:
             return checkpoints.leave(done, journal)
 
+    if config.keep_weights and rank == 0:
+        keep_weights(RunFolder.here(), model.get_weights())
     return journal.result(
         **facts(config, model, data, schedule, ranks),
         precision=precision,
@@ -210,6 +257,17 @@ def main(config):
         diverged=stopped_by == "diverged",
         noise_scale=noise.value if noise else None,
     )
+
+
+def reached(config, row):
+    """Whether an evaluation has what the training was to stop at."""
+    accuracy = config.target_accuracy is not None and row["test_accuracy"] >= config.target_accuracy
+    return accuracy or (config.target_loss is not None and row.get("clean_loss", math.inf) <= config.target_loss)
+
+
+def ghost_batch(config, ranks):
+    """Return the samples of one backward pass, which batch norm normalises over unless it is synchronous."""
+    return micro_batch(config.global_batch, ranks, config.backward_passes_per_step)
 
 
 def pin_device():
@@ -235,8 +293,8 @@ def make_train_step(model, optim, data, config, part):
     """Return a function of (sample numbers, step, learning rate, notice) that trains one step.
 
     It returns loss, accuracy and notice (above 0 if any rank was given one), averaged over ranks,
-    and with --noise-scale the squared norms of the ranks' own gradients (their average) and of the
-    averaged gradient.
+    and with --noise-scale the squared norms of the gradients of single passes (their average) and
+    of the averaged gradient.
     """
     images, labels = constant(data.train_images), constant(data.train_labels)
     classes, weights = len(data.class_names), model.trainable_variables
@@ -261,7 +319,8 @@ def make_train_step(model, optim, data, config, part):
             logits = model(normalise(pictures), training=True)
             loss = tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(wanted, logits))
         hits = tf.reduce_mean(tf.cast(tf.argmax(logits, 1, tf.int32) == target, tf.float32))
-        return [*tape.gradient(loss, weights), loss, hits]
+        gradients = tape.gradient(loss, weights)
+        return [*gradients, tf.stack([loss, hits, squared_norm(gradients) if config.noise_scale else 0.0])]
 
     def in_passes(numbers, step):
         def add(index, sums):
@@ -269,7 +328,7 @@ def make_train_step(model, optim, data, config, part):
             new = forward_backward(numbers[first : first + micro], step, part.start + first)
             return index + 1, [a + b / passes for a, b in zip(sums, new)]
 
-        zeros = [*map(tf.zeros_like, weights), 0.0, 0.0]
+        zeros = [*map(tf.zeros_like, weights), tf.zeros(3)]
         # One pass at a time: to need the memory of one is what the passes are for.
         return tf.while_loop(lambda index, _: index < passes, add, (0, zeros), parallel_iterations=1)[1]
 
@@ -284,21 +343,18 @@ def make_train_step(model, optim, data, config, part):
     )
     def train_step(numbers, step, rate, notice):
         if passes == 1:
-            *gradients, loss, hits = forward_backward(numbers, step, part.start)
+            *gradients, metrics = forward_backward(numbers, step, part.start)
         else:
-            *gradients, loss, hits = in_passes(numbers, step)
-        metrics = [loss, hits, notice]
-        if config.noise_scale:
-            metrics.append(squared_norm(gradients))
+            *gradients, metrics = in_passes(numbers, step)
+        metrics = tf.concat([metrics[:2], [notice], metrics[2:]], 0)
         if hvd.size() > 1:
             # Horovod: average over ranks, all gradients in one message.
-            gradients, metrics = average(gradients, tf.stack(metrics))
-            metrics = tf.unstack(metrics)
+            gradients, metrics = average(gradients, metrics)
         if config.noise_scale:
-            metrics.append(squared_norm(gradients))
+            metrics = tf.concat([metrics, [squared_norm(gradients)]], 0)
         optim.learning_rate.assign(rate)
         optim.apply_gradients(zip(gradients, weights))
-        return tf.stack(metrics)
+        return metrics
 
     return train_step
 
@@ -307,15 +363,27 @@ def squared_norm(tensors):
     return tf.add_n([tf.reduce_sum(tf.square(tensor)) for tensor in tensors])
 
 
-def make_evaluation(model, data, rank, ranks):
-    """Return a function that gives held-out loss and accuracy, the same on every rank.
+def recomputing(model, config, data):
+    """Return what makes batch norm's statistics ready for an evaluation."""
+    if config.statistics == "recomputed":
+        seen = constant(data.train_images[:STATISTICS_SAMPLES])
+        if recompute := models.recomputing(model, normalise(seen)):
+            return recompute
+    # Horovod: what ranks keep of their own is averaged, or each would evaluate another model.
+    return lambda: average_statistics(model)
 
-    Each rank takes every so many-th test picture. The last batch is filled up with pictures of
+
+def make_evaluation(model, images, labels, rank, ranks, prepare=lambda: None):
+    """Return a function that gives loss and accuracy on pictures as they are, the same on every rank.
+
+    Each rank takes every so many-th picture. The last batch is filled up with pictures of
     weight 0, so that all batches have one shape, and sums are added before they are divided.
+    `prepare` is called before.
     """
-    images, labels = constant(data.test_images), constant(data.test_labels)
-    numbers = np.arange(rank, data.test_samples, ranks, dtype=np.int32)
-    batch = min(TEST_BATCH, -(-data.test_samples // ranks))
+    samples = len(labels)
+    images, labels = constant(images), constant(labels)
+    numbers = np.arange(rank, samples, ranks, dtype=np.int32)
+    batch = min(TEST_BATCH, -(-samples // ranks))
     fill = -len(numbers) % batch
     weight = np.append(np.ones(len(numbers), np.float32), np.zeros(fill, np.float32))
     numbers = np.append(numbers, np.zeros(fill, np.int32))
@@ -329,7 +397,7 @@ def make_evaluation(model, data, rank, ranks):
         return tf.stack([tf.reduce_sum(loss * weight), tf.reduce_sum(hits * weight), tf.reduce_sum(weight)])
 
     def evaluate():
-        average_statistics(model)
+        prepare()
         parts = [slice(first, first + batch) for first in range(0, len(numbers), batch)]
         total = sum((sums(numbers[part], weight[part]) for part in parts), tf.zeros(3))
         # Horovod: sum over ranks, then divide; an average of averages would weigh shards wrongly.
@@ -366,6 +434,8 @@ def facts(config, model, data, schedule, ranks):
         "per_rank_batch": config.global_batch // ranks,
         "global_batch": config.global_batch,
         "backward_passes_per_step": config.backward_passes_per_step,
+        "ghost_batch": ghost_batch(config, ranks),
+        "held_out": config.held_out,
         "identical_data": config.identical_data,
         "seed": config.seed,
         "learning_rate": schedule.peak,
@@ -377,7 +447,7 @@ def announce(journal, config, arm, data, schedule, ranks):
     facts = data.describe()
     journal.print(
         f"data: {facts['name']} ({facts['form']}), {facts['train_samples']} training and "
-        f"{facts['test_samples']} test pictures\n"
+        f"{facts['test_samples']} {facts['held_out']} pictures\n"
         f"batch: {ranks} ranks x {config.global_batch // ranks} = {config.global_batch}\n"
         f"recipe {arm.name}: norm {arm.norm}, {arm.optimizer}, learning rate "
         f"{config.learning_rate:g} at batch 64, {schedule.peak:g} at this one, "

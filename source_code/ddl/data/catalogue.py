@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ddl.data import cifar10, quora, svhn, synthetic
-from ddl.data.dataset import DataError, DataSet, balanced_subset
+from ddl.data.dataset import HELD_OUT, VALIDATION_SAMPLES, DataError, DataSet, balanced_subset
 from ddl.data.download import download, sha256
 from ddl.records.files import locked
 from ddl.records.paths import data_dir
@@ -24,6 +24,7 @@ def load(
     *,
     train_samples: int | None = None,
     test_samples: int | None = None,
+    held_out: str = "test",
     seed: int = 0,
     prefer: str = "cifar10",
 ) -> DataSet:
@@ -36,6 +37,9 @@ def load(
         generated one, with the reason in the result's `note`.
     train_samples, test_samples
         By default all; a smaller part is the beginning of a larger one.
+    held_out
+        ``"validation"`` sets the last `VALIDATION_SAMPLES` of the training part aside, and puts them into the place of
+        the test part: to choose settings on, and look at the test pictures once.
     seed
         Chooses the part of a real data set, or the generated pictures. Keep it the same for runs that are compared: it
         is not the seed of a run.
@@ -45,6 +49,8 @@ def load(
     DataError
         Where the data set is missing or damaged, or has fewer samples.
     """
+    if held_out not in HELD_OUT:
+        raise DataError(f"held_out={held_out!r}: it is one of {', '.join(HELD_OUT)}.")
     folder, note = data_dir(), None
     if name == "auto":
         name = prefer if is_there(prefer) else "synthetic"
@@ -52,18 +58,36 @@ def load(
             note = f"{TITLES[prefer]} is not in {folder}, so generated pictures are used."
     _known(name)
     if name == "synthetic":
-        return replace(synthetic.read(folder, train_samples, test_samples, seed), note=note)
+        return replace(synthetic.read(folder, train_samples, test_samples, seed, held_out), note=note)
     data = REAL[name].read(folder)
+    if held_out == "validation":
+        data = _validating(data, seed)
     for part, samples in (("train", train_samples), ("test", test_samples)):
         images, labels = getattr(data, f"{part}_images"), getattr(data, f"{part}_labels")
         if samples is None:
             continue
         if not 0 < samples <= len(labels):
-            raise DataError(f"{name} has {len(labels)} {part} samples: {samples} is not possible.")
+            called = held_out if part == "test" else part
+            raise DataError(f"{name} has {len(labels)} {called} samples: {samples} is not possible.")
         if samples < len(labels):
-            chosen = balanced_subset(labels, samples, seed)
+            # What is set aside for validation has put the rest in this order already.
+            chosen = slice(samples) if held_out == "validation" else balanced_subset(labels, samples, seed)
             data = replace(data, **{f"{part}_images": images[chosen], f"{part}_labels": labels[chosen]})
     return data
+
+
+def _validating(data, seed):
+    """Return a data set whose test part is the end of its training part."""
+    order = balanced_subset(data.train_labels, data.train_samples, seed)
+    train, validation = order[:-VALIDATION_SAMPLES], order[-VALIDATION_SAMPLES:]
+    return replace(
+        data,
+        held_out="validation",
+        test_images=data.train_images[validation],
+        test_labels=data.train_labels[validation],
+        train_images=data.train_images[train],
+        train_labels=data.train_labels[train],
+    )
 
 
 def load_questions(name: str = "auto", *, samples: int | None = None, seed: int = 0) -> quora.Questions:

@@ -8,9 +8,12 @@ import numpy as np
 
 from ddl.errors import CourseError
 
-__all__ = ["DataError", "DataSet", "balanced_subset"]
+__all__ = ["HELD_OUT", "VALIDATION_SAMPLES", "DataError", "DataSet", "balanced_subset"]
 
 PARTS = ("train", "test")
+HELD_OUT = ("test", "validation")
+# Set aside from the training part to choose settings on. It leaves CIFAR-10 45,056: whole batches of up to 4,096.
+VALIDATION_SAMPLES = 4_944
 
 
 class DataError(CourseError, ValueError):
@@ -34,6 +37,8 @@ class DataSet:
         int32, shape ``[samples]``, each an index into `class_names`.
     note
         Why this data set was chosen, where that is not obvious.
+    held_out
+        What the test part holds: ``"test"`` pictures, or ``"validation"`` pictures, set aside from the training part.
     """
 
     name: str
@@ -44,6 +49,7 @@ class DataSet:
     test_labels: np.ndarray
     class_names: tuple[str, ...]
     note: str | None = None
+    held_out: str = HELD_OUT[0]
 
     def __post_init__(self):
         for part in PARTS:
@@ -86,6 +92,7 @@ class DataSet:
             "form": self.form,
             "train_samples": self.train_samples,
             "test_samples": self.test_samples,
+            "held_out": self.held_out,
         }
 
 

@@ -9,19 +9,21 @@ of 10,000 pictures and 91 % after four of 50,000 (batch 128, momentum, one seed)
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ddl.data import store
-from ddl.data.dataset import DataError, DataSet
+from ddl.data.dataset import VALIDATION_SAMPLES, DataError, DataSet
 from ddl.records.files import locked
 
 __all__ = ["CLASS_NAMES", "cached", "generate", "make", "path", "read"]
 
 VERSION = 2  # of the pictures; a change counts up, so that kept ones are made anew
 WHOLE = {"train": 50_000, "test": 10_000}
+STREAMS = {"train": 0, "test": 1, "validation": 2}  # of random numbers
 SIDE = 32
 SMALL = 5_000  # up to so many samples take less than a second and are made when asked for
 CHUNK = 500  # pictures at a time: their float32 arrays stay in the processor's cache
@@ -59,7 +61,7 @@ CLASS_NAMES = tuple(FIGURES)
 
 
 def generate(part: str, samples: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Make pictures, uint8 ``[samples, 32, 32, 3]``, and labels, int32 ``[samples]``, of "train" or "test".
+    """Make pictures, uint8 ``[samples, 32, 32, 3]``, and labels, int32 ``[samples]``, of one of `STREAMS`.
 
     Fewer samples are the beginning of more, and every 500 have 50 of each class. The same on every run with the same
     NumPy version and kind of processor.
@@ -68,7 +70,7 @@ def generate(part: str, samples: int, seed: int = 0) -> tuple[np.ndarray, np.nda
     labels = np.empty(samples, np.int32)
     for start in range(0, samples, CHUNK):
         stop = min(start + CHUNK, samples)
-        rng = np.random.default_rng([seed, int(part == "test"), start])
+        rng = np.random.default_rng([seed, STREAMS[part], start])
         chunk_images, chunk_labels = _chunk(rng)
         images[start:stop] = chunk_images[: stop - start]
         labels[start:stop] = chunk_labels[: stop - start]
@@ -160,18 +162,28 @@ def make(folder: Path, seed: int = 0) -> None:
     store.write(path(folder, seed), version=VERSION, **arrays)
 
 
-def read(folder: Path, train_samples: int | None = None, test_samples: int | None = None, seed: int = 0) -> DataSet:
+def read(
+    folder: Path,
+    train_samples: int | None = None,
+    test_samples: int | None = None,
+    seed: int = 0,
+    held_out: str = "test",
+) -> DataSet:
     """Return the data set (50,000 and 10,000 samples), or the beginning of each of its parts.
 
     A request for more than a few thousand samples makes and keeps the whole data set, in one process while others wait
     for it. Where the folder can not be written, what is asked for is generated each time. DataError where more samples
     are asked for than there are, or none.
     """
+    whole = WHOLE
+    if held_out == "validation":
+        whole = {"train": WHOLE["train"] - VALIDATION_SAMPLES, "test": VALIDATION_SAMPLES}
     requested = {"train": train_samples, "test": test_samples}
-    sizes = {part: WHOLE[part] if samples is None else samples for part, samples in requested.items()}
+    sizes = {part: whole[part] if samples is None else samples for part, samples in requested.items()}
     for part, samples in sizes.items():
-        if not 0 < samples <= WHOLE[part]:
-            raise DataError(f"synthetic has {WHOLE[part]} {part} samples: {samples} is not possible.")
+        if not 0 < samples <= whole[part]:
+            name = held_out if part == "test" else part
+            raise DataError(f"synthetic has {whole[part]} {name} samples: {samples} is not possible.")
     arrays: dict[str, Any] | None = cached(folder, seed)
     if arrays is None and sum(sizes.values()) > SMALL:
         with suppress(OSError):
@@ -182,7 +194,9 @@ def read(folder: Path, train_samples: int | None = None, test_samples: int | Non
     if arrays is None:
         arrays = _parts(sizes, seed)
     parts = {name: array[: sizes[name.partition("_")[0]]] for name, array in arrays.items() if name != "version"}
-    return DataSet.of("synthetic", parts | {"form": "generated"}, CLASS_NAMES)
+    if held_out == "validation":  # generated like the others, and in neither part
+        parts["test_images"], parts["test_labels"] = generate("validation", sizes["test"], seed)
+    return replace(DataSet.of("synthetic", parts | {"form": "generated"}, CLASS_NAMES), held_out=held_out)
 
 
 def _parts(sizes: Mapping[str, int], seed: int) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from ddl.training.recipes import SettingError
 __all__ = ["Checkpoints", "Notice", "find", "folder", "requeue", "restore", "resume", "save"]
 
 FILE = "checkpoint.npz"
-EARLIER = {"precision": "float32"}  # what checkpoints had that do not say it
+EARLIER = {"precision": "float32", "held_out": "test"}  # what checkpoints had that do not say it
 
 
 class Notice:
@@ -108,7 +108,7 @@ class Checkpoints:
 
 
 def folder() -> Path:
-    """Return the folder that checkpoints go to: the run's.
+    """Return the folder that checkpoints and kept weights go to: the run's.
 
     Raises
     ------
@@ -117,7 +117,7 @@ def folder() -> Path:
     """
     if run := RunFolder.here():
         return run.path
-    raise SettingError("checkpoints go into a run's folder, and there is none: use `ddl run`")
+    raise SettingError("checkpoints and weights go into a run's folder, and there is none: use `ddl run`")
 
 
 def save(variables, state: dict, settings: dict) -> Path:

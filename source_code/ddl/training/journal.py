@@ -21,6 +21,7 @@ LINE = (
     "training: loss {loss:.3f}, accuracy {accuracy:6.1%}  "
     "held-out: loss {test_loss:.3f}, accuracy {test_accuracy:6.1%}"
 )
+CLEAN = ("clean_loss", "clean_accuracy")
 EVENT_EVERY_S = 0.5  # fast enough for a view that moves, too slow to cost anything
 
 
@@ -266,18 +267,23 @@ class Journal:
         """Whether an epoch, or the training, ends with this step."""
         return step % self.steps_per_epoch == 0 or step == self.steps
 
-    def evaluate_if_due(self, step: int, evaluate, means: Means, *, every=0, at_once=False, **figures) -> dict | None:
+    def evaluate_if_due(
+        self, step: int, evaluate, means: Means, *, every=0, at_once=False, evaluate_clean=None, **figures
+    ) -> dict | None:
         """Evaluate where an epoch ends, every so many steps, or at once; return the row, or None.
 
-        `evaluate` returns held-out loss and accuracy; `means` has the training's. The clock stops.
+        `evaluate` returns held-out loss and accuracy; `evaluate_clean`, called where an epoch ends, those of training
+        samples as they are; `means` has the training's own. The clock stops.
         """
-        if not (at_once or self.epoch_ends(step) or (every and step % every == 0)):
+        ends = self.epoch_ends(step)
+        if not (at_once or ends or (every and step % every == 0)):
             return None
         loss, accuracy = means.take()
         with self.paused():
             test_loss, test_accuracy = evaluate()
+            clean = dict(zip(CLEAN, evaluate_clean(), strict=True)) if ends and evaluate_clean else {}
         return self.evaluation(
-            step, loss=loss, accuracy=accuracy, test_loss=test_loss, test_accuracy=test_accuracy, **figures
+            step, loss=loss, accuracy=accuracy, test_loss=test_loss, test_accuracy=test_accuracy, **clean, **figures
         )
 
     def evaluation(self, step: int, **figures) -> dict:
@@ -324,7 +330,7 @@ class Journal:
         """
         last = self.history[-1]
         result = {
-            **{key: last[key] for key in ("loss", "accuracy", "test_loss", "test_accuracy")},
+            **{key: last[key] for key in ("loss", "accuracy", "test_loss", "test_accuracy", *CLEAN) if key in last},
             **provenance(),
             **fields,
             "steps": last["step"],

@@ -7,7 +7,7 @@ from tensorflow.keras import layers
 from ddl.training.options import MODELS
 from ddl.training.recipes import SettingError
 
-__all__ = ["build"]
+__all__ = ["build", "recomputing"]
 
 # Of batch norm's moving statistics, which serve evaluation only. They must follow weights that a
 # large batch changes much in few steps: Keras' 0.99 looks back over a hundred, this over three.
@@ -128,3 +128,25 @@ def build(name, *, norm="none", sync_norm=False, seed=0, classes=10):
     pictures = layers.Input((32, 32, 3))
     logits = MAKERS[name](pictures, _Layers(seed, norm, sync_norm), classes)
     return tf.keras.Model(pictures, logits, name=name)
+
+
+def recomputing(model, pictures):
+    """Return a function that sets batch norms' moving statistics to those of some pictures; None without batch norm.
+
+    All layers look at the same pictures, float32 ``[n, 32, 32, 3]``, in one pass: so statistics belong to the weights
+    of this moment, and depend neither on the batch that training normalises over nor on how far back an average looks
+    (Wu and Johnson 2021, "Rethinking 'Batch' in BatchNorm", arXiv:2105.07576, section 3).
+    """
+    norms = [layer for layer in model.layers if isinstance(layer, layers.BatchNormalization)]
+    if not norms:
+        return None
+
+    @tf.function(autograph=False)
+    def recompute():
+        for norm in norms:
+            norm.momentum = 0.0  # read while the graph is built: the average is of these pictures alone
+        model(pictures, training=True)
+        for norm in norms:
+            norm.momentum = MOMENTUM
+
+    return recompute

@@ -24,9 +24,9 @@ def estimate(small_sq: float, big_sq: float, small_batch: int, big_batch: int) -
     Parameters
     ----------
     small_sq
-        Squared norm of a rank's own gradient, averaged over ranks.
+        Squared norm of the gradient of a backward pass, averaged over passes and ranks.
     big_sq
-        Squared norm of the gradient that is averaged over ranks.
+        Squared norm of the gradient that is averaged over passes and ranks.
     small_batch, big_batch
         Samples behind the one and the other.
 
@@ -38,7 +38,7 @@ def estimate(small_sq: float, big_sq: float, small_batch: int, big_batch: int) -
     if not 0 < small_batch < big_batch:
         raise SettingError(
             f"the noise scale compares gradients of two batch sizes, got {small_batch} and "
-            f"{big_batch}: it needs two ranks or more"
+            f"{big_batch}: it needs two ranks or more, or two backward passes per step"
         )
     gradient_sq = (big_batch * big_sq - small_batch * small_sq) / (big_batch - small_batch)
     variance = (small_sq - big_sq) / (1 / small_batch - 1 / big_batch)
@@ -55,7 +55,7 @@ class NoiseScale:
     Parameters
     ----------
     small_batch, big_batch
-        Samples behind one rank's gradient and behind the averaged one.
+        Samples behind the gradient of a pass and behind the averaged one.
     """
 
     def __init__(self, small_batch: int, big_batch: int):

@@ -121,14 +121,14 @@ def _lamb(learning_rate, weight_decay):
 
 
 _MAKERS = {
-    "sgd": lambda rate, decay: _SGD(rate, MOMENTUM, nesterov=True, weight_decay=decay),
-    "adam": lambda rate, decay: _Adam(rate, weight_decay=decay),
-    "lars": lambda rate, decay: LARS(rate, weight_decay=decay),
-    "lamb": _lamb,
+    "sgd": lambda rate, decay, momentum, _: _SGD(rate, momentum, nesterov=momentum > 0, weight_decay=decay),
+    "adam": lambda rate, decay, *_: _Adam(rate, weight_decay=decay),
+    "lars": lambda rate, decay, momentum, trust: LARS(rate, momentum, trust, decay),
+    "lamb": lambda rate, decay, *_: _lamb(rate, decay),
 }
 
 
-def make(name, learning_rate, variables, weight_decay=0.0):
+def make(name, learning_rate, variables, weight_decay=0.0, momentum=None, trust=None):
     """Return an optimizer whose slots exist already.
 
     Horovod broadcasts the slots before the first step, and a checkpoint fills them: so they are
@@ -142,6 +142,10 @@ def make(name, learning_rate, variables, weight_decay=0.0):
     variables : list of tf.Variable
         What will be trained.
     weight_decay : float
+    momentum : float, optional
+        Of "sgd" (Nesterov's; 0: plain SGD) and "lars"; by default 0.9.
+    trust : float, optional
+        Of "lars"; by default 0.02.
 
     Raises
     ------
@@ -150,6 +154,7 @@ def make(name, learning_rate, variables, weight_decay=0.0):
     """
     if name not in _MAKERS:
         raise SettingError(f"there is no optimizer {name!r}; the optimizers are: {', '.join(_MAKERS)}")
-    optimizer = _MAKERS[name](learning_rate, weight_decay)
+    momentum = MOMENTUM if momentum is None else momentum
+    optimizer = _MAKERS[name](learning_rate, weight_decay, momentum, TRUST if trust is None else trust)
     optimizer._create_all_weights(variables)  # the older family has no public way
     return optimizer

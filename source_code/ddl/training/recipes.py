@@ -2,10 +2,12 @@
 
 ::
 
-    base ── batch_norm ── scale_lr ── warmup ─┬─ lamb
+    base ── batch_norm ── scale_lr ── warmup ─┬─ sqrt_lr
+                                              ├─ lamb
                                               └─ lars
 """
 
+import math
 from dataclasses import dataclass, fields, replace
 
 from ddl.errors import CourseError
@@ -33,8 +35,15 @@ BASE_RATES = {
 }
 
 
+# What a recipe's rule multiplies the rate by at k times the reference batch.
+SCALE = {"fixed": lambda k: 1, "linear": lambda k: k, "sqrt": math.sqrt}
+
+
 class SettingError(CourseError, ValueError):
     """A setting that does not exist, or that does not go with the others."""
+
+
+FITS = {"momentum": ("sgd", "lars"), "trust": ("lars",)}  # the optimizers that an option goes with
 
 
 @dataclass(frozen=True)
@@ -49,8 +58,10 @@ class Recipe:
     norm : {"none", "batch"}
         Batch normalisation. It is per worker (Hoffer et al. 2017 call it ghost batch norm)
         unless a run asks for synchronous statistics.
-    lr_rule : {"fixed", "linear"}
-        Linear: the rate grows with the global batch (Goyal et al. 2017, section 2.1).
+    lr_rule : {"fixed", "linear", "sqrt"}
+        Linear: the rate grows with the global batch (Goyal et al. 2017, section 2.1). Sqrt: with its square root, which
+        keeps the variance of an update the same (Krizhevsky 2014, arXiv:1404.5997, section 5; Hoffer et al. 2017,
+        section 4).
     warmup_epochs : int
         Epochs over which the rate climbs to its scaled value (ibid., section 2.2).
     optimizer : {"sgd", "lamb", "lars", "adam"}
@@ -64,7 +75,7 @@ class Recipe:
     optimizer: str = "sgd"
 
     def __post_init__(self):
-        choices = {"norm": ("none", "batch"), "lr_rule": ("fixed", "linear"), "optimizer": BASE_RATES}
+        choices = {"norm": ("none", "batch"), "lr_rule": tuple(SCALE), "optimizer": BASE_RATES}
         for field, allowed in choices.items():
             if getattr(self, field) not in allowed:
                 raise SettingError(
@@ -95,8 +106,7 @@ class Recipe:
         base_rate : float
             The rate at ``REFERENCE_BATCH`` samples.
         """
-        scale = global_batch / REFERENCE_BATCH if self.lr_rule == "linear" else 1
-        return base_rate * scale
+        return base_rate * SCALE[self.lr_rule](global_batch / REFERENCE_BATCH)
 
 
 _BATCH_NORM = {"norm": "batch"}
@@ -110,6 +120,7 @@ RECIPES = {
         Recipe("batch_norm", "base", **_BATCH_NORM),
         Recipe("scale_lr", "batch_norm", **_SCALE_LR),
         Recipe("warmup", "scale_lr", **_WARMUP),
+        Recipe("sqrt_lr", "warmup", **_WARMUP | {"lr_rule": "sqrt"}),
         Recipe("lamb", "warmup", **_WARMUP, optimizer="lamb"),
         Recipe("lars", "warmup", **_WARMUP, optimizer="lars"),
     )
@@ -157,6 +168,23 @@ def micro_batch(global_batch, ranks, passes=1):
     return global_batch // parts
 
 
+def passes_for(ghost_batch, global_batch, ranks):
+    """Return the backward passes per step that give batch norm so many samples at a time.
+
+    Raises
+    ------
+    SettingError
+        When a rank's part of the global batch is no multiple of that.
+    """
+    part = micro_batch(global_batch, ranks)
+    if part % ghost_batch:
+        raise SettingError(
+            f"a ghost batch of {ghost_batch} does not divide a rank's {part} samples of each step "
+            f"(global batch {global_batch}, {ranks} ranks)"
+        )
+    return part // ghost_batch
+
+
 def settle(config, steps_per_epoch, ranks):
     """Check a training's settings against each other, and fill in what its recipe decides.
 
@@ -182,11 +210,16 @@ def settle(config, steps_per_epoch, ranks):
         value = getattr(config, name)
         if value is not None and value <= 0:
             raise SettingError(f"--{name.replace('_', '-')} is {value}: it must be more than 0")
+    if config.ghost_batch is not None:
+        config.backward_passes_per_step = passes_for(config.ghost_batch, config.global_batch, ranks)
     micro_batch(config.global_batch, ranks, config.backward_passes_per_step)
     arm = recipe(config.recipe)
     steps = config.steps or max(1, round(config.epochs * steps_per_epoch))
     if config.optimizer is None:
         config.optimizer = arm.optimizer
+    for name, optimizers in FITS.items():
+        if getattr(config, name) is not None and config.optimizer not in optimizers:
+            raise SettingError(f"--{name} goes with {' and '.join(optimizers)}, not with {config.optimizer}")
     if config.learning_rate is None:
         config.learning_rate = BASE_RATES[config.optimizer]
     if config.warmup_epochs is None:

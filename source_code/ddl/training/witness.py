@@ -1,13 +1,14 @@
-"""What each rank of `bug_hunt.py` writes down as it trains; `ddl.analysis.mistakes` reads it."""
+"""What each rank of `bug_hunt.py` writes down as it trains, for `ddl.analysis.mistakes`; and weights that are kept."""
 
 import zlib
+from pathlib import Path
 
 import numpy
 
 from ddl.records.files import replacing
 from ddl.records.folder import RunFolder
 
-__all__ = ["Witness", "checksum"]
+__all__ = ["Witness", "checksum", "keep_weights"]
 
 
 def checksum(arrays) -> str:
@@ -16,6 +17,13 @@ def checksum(arrays) -> str:
     for array in arrays:
         value = zlib.crc32(numpy.ascontiguousarray(array).tobytes(), value)
     return f"{value:08x}"
+
+
+def keep_weights(folder: RunFolder, weights) -> Path:
+    """Write the arrays to the run's ``weights.npz``, as arr_0, arr_1 and so on, and return its path."""
+    with replacing(folder.weights) as file:  # two ranks that write at the same time would leave a file of both
+        numpy.savez(file, *weights)
+    return folder.weights
 
 
 class Witness:
@@ -34,9 +42,4 @@ class Witness:
 
     def keep_weights(self, weights) -> str | None:
         """Write the arrays to the run's ``weights.npz``; return its name, or None outside a run."""
-        if not self.folder:
-            return None
-        path = self.folder.weights
-        with replacing(path) as file:  # two ranks that write at the same time would leave a file of both
-            numpy.savez(file, *weights)
-        return path.name
+        return keep_weights(self.folder, weights).name if self.folder else None
