@@ -23,6 +23,7 @@ import sys
 from datetime import datetime
 from pathlib import Path
 
+import convergence
 from ddl import launch
 from ddl.analysis import timeline
 from ddl.data import DataError, fetch
@@ -30,17 +31,8 @@ from ddl.errors import CourseError
 from ddl.rank import hosts
 from ddl.records.jsonfiles import read_json, write_json
 from ddl.training.precision import choose
-from ddl.training.recipes import BASE_RATES, RECIPES
 from lessons import ROOT
-from line import Line
 
-LESSON = ROOT / "notebooks" / "4.Convergence.ipynb"
-SEEDS = (0, 1, 2)
-
-# Another seed than those of the arms: a rate is not chosen on the runs that it is judged by.
-GRID_SEED = 100
-GRID = {"small batch": ("base", 64), "+ warm-up": ("warmup", 1024), "LARS": ("lars", 1024), "LAMB": ("lamb", 1024)}
-FACTORS = (0.5, 1, 2)
 SIZES = {
     "reader": dict(train_samples=10_000, test_samples=10_000, epochs=8),
     "smoke": dict(train_samples=2_048, test_samples=500, epochs=2),
@@ -59,8 +51,6 @@ def main():
     parser.add_argument("--only", choices=PARTS)
     parser.add_argument("--size", choices=SIZES, default="reader")
     parser.add_argument("--data-set", default="cifar10")
-    parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
-    parser.add_argument("--factors", type=float, nargs="+", default=FACTORS)
     parser.add_argument("--work", type=Path, default=ROOT / "build" / "reference")
     parser.add_argument("--results", type=Path, default=ROOT / "results" / "reference")
     options = parser.parse_args()
@@ -83,10 +73,24 @@ def record_precision(options):
 
 
 def record_convergence(options):
+    make, size = recordings(options)
+    rates, tuning = convergence.tune_arms(make, size)
+    keep(options.results / "convergence-tuning.jsonl", tuning)
+    print("best rates at the reference batch:", ", ".join(f"{arm} {rate:g}" for arm, rate in rates.items()))
+    keep(options.results / "convergence-cifar10.jsonl", convergence.judge_arms(make, size, rates))
+
+
+def record_critical_batch(options):
+    make, size = recordings(options)
+    results = [result for optimizer in convergence.OPTIMIZERS for result in convergence.sweep(make, size, optimizer)]
+    keep(options.results / "critical-batch.jsonl", results)
+
+
+def recordings(options):
+    """Return what makes the runs of lesson 4, and their size."""
     need_data(options)
-    arms = [result for seed in options.seeds for result in lesson_runs(seed, options)]
-    keep(options.results / "convergence-cifar10.jsonl", arms)
-    keep(options.results / "convergence-grid.jsonl", grid_runs(options))
+    make = convergence.Recordings(options.work / "convergence", data_set=options.data_set, precision="auto")
+    return make, convergence.SIZES[options.size]
 
 
 def need_data(options):
@@ -169,76 +173,12 @@ def two_host_runs(options):
     return results
 
 
-def lesson_runs(seed, options):
-    """Execute the lesson's cells for one seed, unless that is done; return its results."""
-    import nbformat
-
-    done = options.work / f"seed-{seed}.json"
-    if not done.exists():
-        notebook = nbformat.read(LESSON, as_version=4)
-        notebook.cells = [cell for cell in notebook.cells if "recorded" not in cell.metadata.get("tags", [])]
-        source = options.work / f"seed-{seed}.ipynb"
-        nbformat.write(notebook, source)
-        runs = options.work / f"seed-{seed}"
-        line = Line("lesson 4", f"seed {seed}")
-        line.run(
-            [
-                sys.executable,
-                "-m",
-                "papermill",
-                source,
-                source,
-                "-p",
-                "seed",
-                str(seed),
-                "-p",
-                "data_set",
-                options.data_set,
-                "-p",
-                "size",
-                options.size,
-                "--kernel",
-                "python3",
-                "--log-output",
-                "--no-progress-bar",
-                "--cwd",
-                LESSON.parent,
-            ],
-            options.work / f"seed-{seed}.log",
-            {**os.environ, "DDL_RUNS_DIR": str(runs), "DDL_VIEW": "plain"},
-        )
-        line.end("done")
-        write_json(done, {"runs": [read_json(path) for path in sorted(runs.glob("*/result.json"))]})
-    return read_json(done)["runs"]
-
-
-def grid_runs(options):
-    """Run every optimizer at every factor of its base rate, unless that is done."""
-    os.environ["DDL_RUNS_DIR"] = str(options.work / "grid")
-    results = []
-    for label, (recipe, batch) in GRID.items():
-        for factor in options.factors:
-            done = options.work / f"grid-{recipe}-{factor:g}.json"
-            if not done.exists():
-                rate = factor * BASE_RATES[RECIPES[recipe].optimizer]
-                run = launch(
-                    "train_cifar.py",
-                    name=f"{label}, base rate × {factor:g}",
-                    recipe=recipe,
-                    global_batch=batch,
-                    learning_rate=rate,
-                    schedule="cosine",
-                    data_set=options.data_set,
-                    seed=GRID_SEED,
-                    workers=2,
-                    **SIZES[options.size],
-                )
-                write_json(done, run.result)
-            results.append(read_json(done))
-    return results
-
-
-PARTS = {"two-hosts": record_two_hosts, "convergence": record_convergence, "precision": record_precision}
+PARTS = {
+    "two-hosts": record_two_hosts,
+    "precision": record_precision,
+    "convergence": record_convergence,
+    "critical-batch": record_critical_batch,
+}
 
 
 def keep(path, results):

@@ -35,7 +35,7 @@ ENVIRONMENT = {
 }
 ENVIRONMENT.pop("DDL_RUN_DIR", None)
 
-FAST = ["plain", "noise", "noise_identical", "noticed"]
+FAST = ["plain", "noise", "noise_identical", "noticed", "ghosts"]
 SLOW = [
     "again",
     "other_seed",
@@ -84,7 +84,7 @@ def start(ranks, cases):
 
 BESIDE = {
     "two": start(2, FAST),
-    "one": start(1, ["script", "plain", "four_passes", "noticed_at_the_end"]),
+    "one": start(1, ["script", "plain", "four_passes", "noticed_at_the_end", "ghosts", "ghosts_to_a_loss"]),
     "two_more": start(2, SLOW),
     "one_more": start(1, ["sync_bn", "lamb", "noticed_alone"]),
 }
@@ -140,6 +140,37 @@ def assert_same_training(ours, theirs):
 def test_two_ranks_train_as_one_rank_with_the_double_batch(one, two):
     # Float32, no batch norm, augmented, Nesterov momentum.
     assert_same_training(two("plain"), one("plain"))
+
+
+def test_passes_of_one_rank_are_the_ghost_batches_of_two(one, two):
+    # With batch norm, statistics computed anew, and the noise scale: what recorded results rest on.
+    ours, theirs = one("ghosts"), two("ghosts")
+    assert (ours.result["backward_passes_per_step"], theirs.result["backward_passes_per_step"]) == (4, 2)
+    assert ours.result["ghost_batch"] == theirs.result["ghost_batch"] == 8
+    # Only trained weights: the ranks' own moving statistics serve nothing here.
+    for when in ("early", "weights"):
+        for a, b in zip(getattr(ours, when)[0], getattr(theirs, when)[0], strict=True):
+            if a.ndim > 1:
+                assert np.linalg.norm(a - b) < 0.01 * np.linalg.norm(a)
+    for a, b in zip(ours.result["history"], theirs.result["history"], strict=True):
+        for name in ("loss", "test_loss", "clean_loss", "variance"):
+            assert a[name] == pytest.approx(b[name], rel=0.02), name
+        # What is left of |G|² is a small difference: measured beside the variance of a step's mean.
+        assert a["gradient_sq"] == pytest.approx(b["gradient_sq"], abs=0.02 * a["variance"] / 32)
+    last = ours.result["history"][-1]
+    assert {name: last[name] for name in ("clean_loss", "clean_accuracy")} == {
+        name: ours.result[name] for name in ("clean_loss", "clean_accuracy")
+    }
+
+
+def test_it_stops_at_a_loss_on_training_pictures_and_keeps_the_weights(one):
+    case = one("ghosts_to_a_loss")
+    history = case.result["history"]
+    assert case.result["stopped_by"] == "target" and len(history) < 9
+    assert history[-1]["clean_loss"] <= 2.2 < min([row["clean_loss"] for row in history[:-1]], default=9)
+    kept = np.load(case.folder / "weights.npz")
+    for index, weights in enumerate(case.weights[0]):
+        np.testing.assert_array_equal(kept[f"arr_{index}"], weights)
 
 
 def test_both_ranks_end_with_the_same_weights(two):
@@ -213,7 +244,8 @@ def test_the_record_says_what_happened(two):
     assert result["ranks"] == 2 and result["global_batch"] == 32 and result["per_rank_batch"] == 16
     assert result["steps"] == 12 and result["epochs"] == 2 and result["samples"] == 12 * 32
     assert result["stopped_by"] == "epochs" and result["diverged"] is False
-    assert result["data"] == {"name": "small", "form": "generated", "train_samples": 200, "test_samples": 101}
+    described = {"name": "small", "form": "generated", "train_samples": 200, "test_samples": 101, "held_out": "test"}
+    assert result["data"] == described and result["ghost_batch"] == 16
     assert len(result["epoch_seconds"]) == len(result["history"]) == 2
     assert sum(result["start_s"].values()) == pytest.approx(result["time_to_first_step_s"], abs=0.1)
     assert result["parameters"] == 242_122 and result["threads_per_rank"] == 1
@@ -247,7 +279,17 @@ def test_started_again_it_ends_like_a_training_that_was_never_stopped(two):
     assert case.result["noise_scale"] == pytest.approx(whole.result["noise_scale"])
     assert not (case.folder / "requeue").exists()
     for a, b in zip(case.result["history"], whole.result["history"], strict=True):
-        for name in ("step", "samples", "loss", "accuracy", "test_loss", "test_accuracy"):
+        for name in (
+            "step",
+            "samples",
+            "loss",
+            "accuracy",
+            "test_loss",
+            "test_accuracy",
+            "clean_loss",
+            "clean_accuracy",
+            "noise_scale",
+        ):
             assert a[name] == pytest.approx(b[name], rel=1e-6)
 
 
@@ -271,7 +313,10 @@ def test_outside_a_run_it_trains_and_writes_nothing(one):
         (["--global-batch", "64", "--backward-passes-per-step", "3"], "nearest that can is 63"),
         (["--global-batch", "500"], "at most 200"),
         (["--sync-bn"], "--sync-bn"),
-        (["--noise-scale"], "two ranks or more"),
+        (["--noise-scale"], "two ranks or more, or two backward passes"),
+        (["--ghost-batch", "5"], "ghost batch of 5"),
+        (["--keep-weights"], "ddl run"),
+        (["--trust", "0.1"], "goes with lars"),
         (["--warmup-epochs", "99"], "--warmup-epochs"),
         (["--resume", "nowhere"], "looked for nowhere"),
         (["--checkpoint-every", "2"], "ddl run"),

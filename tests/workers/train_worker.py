@@ -45,6 +45,8 @@ CASES = {
     "whole": ["--recipe", "warmup", "--schedule", "cosine", "--warmup-epochs", "1"],
 }
 CASES["resumed"] = CASES["whole"]
+CASES["ghosts"] = [*CASES["ghost_bn"], "--ghost-batch", "8", "--statistics", "recomputed", "--noise-scale"]
+CASES["ghosts_to_a_loss"] = [*CASES["ghosts"], "--target-loss", "2.2", "--keep-weights", "--epochs", "9"]
 
 
 def pictures(samples, seed):
@@ -56,7 +58,7 @@ def pictures(samples, seed):
     return ((patterns[labels] + 3 * noise) // 4).astype(np.uint8), labels
 
 
-def small_data(name, *, train_samples=None, test_samples=None):
+def small_data(name, *, train_samples=None, test_samples=None, held_out="test"):
     # 101 test pictures: no number of ranks divides them, and no batch.
     train, test = pictures(train_samples, 1), pictures(test_samples or 101, 2)
     return DataSet("small", "generated", *train, *test, tuple("0123456789"))

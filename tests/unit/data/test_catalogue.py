@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from ddl.data import DataError, DataSet, Order, fetch, is_there, listing, load, shard, store, synthetic
+from ddl.data import DataError, DataSet, Order, catalogue, fetch, is_there, listing, load, shard, store, synthetic
 from ddl.data.dataset import balanced_subset
 
 
@@ -99,7 +99,8 @@ def test_data_set_refuses_what_does_not_fit():
         test_labels=labels,
         class_names=("a", "b"),
     )
-    assert DataSet(**fine).describe() == {"name": "x", "form": "y", "train_samples": 4, "test_samples": 4}
+    described = {"name": "x", "form": "y", "train_samples": 4, "test_samples": 4, "held_out": "test"}
+    assert DataSet(**fine).describe() == described
     for field, value, message in [
         ("train_images", images.astype(np.float32), "train pictures are float32"),
         ("test_images", images[:, :16], "test pictures are uint8"),
@@ -116,6 +117,47 @@ def test_subset_is_balanced_and_nested():
     np.testing.assert_array_equal(large[:105], small)
     assert len(set(large)) == 500 and np.ptp(np.bincount(labels[small])) <= 1
     assert not np.array_equal(small, balanced_subset(labels, 105, 2))
+
+
+def test_validation_pictures_are_in_no_training_part(monkeypatch):
+    # Each picture says which one it is: 100 to train on, 40 to test.
+    def numbered(first, count):
+        images = np.zeros((count, 32, 32, 3), np.uint8)
+        images[:, 0, 0, 0] = np.arange(first, first + count)
+        return images, (np.arange(count) % 10).astype(np.int32)
+
+    whole = DataSet("cifar10", "made", *numbered(0, 100), *numbered(200, 40), tuple("0123456789"))
+    monkeypatch.setattr(catalogue.cifar10, "read", lambda folder: whole)
+    monkeypatch.setattr(catalogue, "VALIDATION_SAMPLES", 20)
+
+    def pictures(images):
+        return images[:, 0, 0, 0].tolist()
+
+    chosen = load("cifar10", held_out="validation")
+    assert (chosen.train_samples, chosen.test_samples) == (80, 20) and chosen.describe()["held_out"] == "validation"
+    assert sorted(pictures(chosen.train_images) + pictures(chosen.test_images)) == list(range(100))
+    assert np.bincount(chosen.test_labels).max() - np.bincount(chosen.test_labels, minlength=10).min() <= 1
+    for samples in (30, 80):  # what is judged on test pictures trains on the very same
+        judged = load("cifar10", train_samples=samples)
+        assert min(pictures(judged.test_images)) == 200
+        part = load("cifar10", held_out="validation", train_samples=samples, test_samples=5)
+        assert pictures(part.train_images) == pictures(judged.train_images) == pictures(chosen.train_images)[:samples]
+        assert pictures(part.test_images) == pictures(chosen.test_images)[:5]
+    with pytest.raises(DataError, match="has 80 train samples: 81"):
+        load("cifar10", held_out="validation", train_samples=81)
+    with pytest.raises(DataError, match="has 20 validation samples: 21"):
+        load("cifar10", held_out="validation", test_samples=21)
+    with pytest.raises(DataError, match="one of test, validation"):
+        load("cifar10", held_out="train")
+
+
+def test_generated_validation_pictures_are_neither_training_nor_test_pictures():
+    parts = [load("synthetic", train_samples=50, test_samples=50, held_out=part) for part in ("test", "validation")]
+    train, test, validation = parts[0].train_images, parts[0].test_images, parts[1].test_images
+    np.testing.assert_array_equal(train, parts[1].train_images)
+    assert len(np.unique(np.concatenate([train, test, validation]), axis=0)) == 150
+    with pytest.raises(DataError, match="45056 train samples: 45057"):
+        load("synthetic", train_samples=45_057, held_out="validation")
 
 
 def test_unknown_name_lists_those_there_are():

@@ -125,6 +125,7 @@ def test_folder_gives_pictures_and_labels(folder, protocol):
         "form": "official layout, unverified",
         "train_samples": 5 * ROWS,
         "test_samples": ROWS,
+        "held_out": "test",
     }
     assert data.class_names == tuple(NAMES)
     for images, labels, source in [

@@ -61,6 +61,7 @@ def test_data_set_is_loaded_balanced_and_kept(folder):
         "form": "official layout, unverified",
         "train_samples": 30,
         "test_samples": 20,
+        "held_out": "test",
     }
     assert data.class_names[3] == "3"
     assert np.bincount(load("svhn", train_samples=10).train_labels).tolist() == [1] * 10

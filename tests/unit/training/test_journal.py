@@ -226,11 +226,16 @@ def test_an_evaluation_is_due_where_an_epoch_ends_every_so_often_and_at_once(clo
         clock.now += 1
         means.add(np.float32([step, 2 * step]))
         diary.step(step, 2.0, 0.1)
-        row = diary.evaluate_if_due(step, evaluate, means, every=3, at_once=step == 7, learning_rate=0.1)
+        row = diary.evaluate_if_due(
+            step, evaluate, means, every=3, at_once=step == 7, evaluate_clean=lambda: (1.5, 0.5), learning_rate=0.1
+        )
         rows += [row] if row else []
     assert rows == diary.history and [row["step"] for row in rows] == [3, 4, 6, 7, 8, 9, 10]
     assert [row["loss"] for row in rows] == [2, 4, 5.5, 7, 8, 9, 10]
     assert rows[0]["accuracy"] == 4 and rows[0]["test_accuracy"] == 0.125 and rows[0]["learning_rate"] == 0.1
+    # Training pictures as they are: where an epoch or the training ends.
+    assert [row["step"] for row in rows if "clean_loss" in row] == [4, 8, 10]
+    assert diary.result()["clean_accuracy"] == 0.5
     assert diary.seconds == pytest.approx(10)
 
 

@@ -98,3 +98,25 @@ def test_wrong_requests_are_refused():
         models.build("vgg")
     with pytest.raises(SettingError, match="--sync-bn"):
         models.build("cnn", sync_norm=True)
+
+
+def test_statistics_are_those_of_the_pictures_whatever_they_were():
+    model = models.build("cnn", norm="batch", seed=1)
+    norms = [layer for layer in model.layers if isinstance(layer, tf.keras.layers.BatchNormalization)]
+    generator = np.random.default_rng(0)
+    pictures = tf.constant(generator.normal(size=(40, 32, 32, 3)), tf.float32)
+    recompute = models.recomputing(model, pictures)
+    for norm in norms:
+        norm.moving_mean.assign(generator.normal(size=norm.moving_mean.shape))
+    recompute()
+    # In evaluation, these pictures are now normalised as in training: with their own mean and variance (nearly: an
+    # average keeps the unbiased variance).
+    np.testing.assert_allclose(model(pictures, training=False), model(pictures, training=True), rtol=0, atol=0.01)
+    kept = [norm.moving_variance.numpy() for norm in norms]
+    model(pictures[:8], training=True)
+    assert all(norm.momentum == models.MOMENTUM for norm in norms)
+    assert not any(np.allclose(a, norm.moving_variance) for a, norm in zip(kept, norms))
+
+
+def test_there_is_nothing_to_recompute_without_batch_norm():
+    assert models.recomputing(models.build("cnn"), tf.zeros([2, 32, 32, 3])) is None

@@ -45,6 +45,15 @@ def test_lars_is_equation_6_of_its_paper(problem, decay):
         np.testing.assert_allclose(got, wanted, rtol=2e-5, atol=1e-6)
 
 
+def test_momentum_and_trust_are_those_asked_for(problem):
+    weights, variables, steps = problem
+    plain = train(make("sgd", 0.1, variables, momentum=0.0), variables, steps)
+    for got, first, *gradients in zip(plain, weights, *steps):
+        np.testing.assert_allclose(got, first - 0.1 * sum(gradients), rtol=2e-5, atol=1e-6)
+    lars = make("lars", 0.7, variables, momentum=0.5, trust=0.003)
+    assert (lars.momentum, lars.trust) == (0.5, 0.003)
+
+
 def test_a_lars_step_does_not_depend_on_the_size_of_the_gradient(problem):
     _, (kernel, *_), steps = problem
     before = kernel.numpy()

@@ -2,7 +2,17 @@ from argparse import Namespace
 
 import pytest
 
-from ddl.training.recipes import BASE_RATES, RECIPES, REFERENCE_BATCH, Recipe, SettingError, micro_batch, recipe, settle
+from ddl.training.recipes import (
+    BASE_RATES,
+    FITS,
+    RECIPES,
+    REFERENCE_BATCH,
+    Recipe,
+    SettingError,
+    micro_batch,
+    recipe,
+    settle,
+)
 
 
 def test_each_recipe_changes_exactly_one_thing_in_its_parent():
@@ -12,6 +22,7 @@ def test_each_recipe_changes_exactly_one_thing_in_its_parent():
         "batch_norm": ["norm"],
         "scale_lr": ["lr_rule"],
         "warmup": ["warmup_epochs"],
+        "sqrt_lr": ["lr_rule"],
         "lamb": ["optimizer"],
         "lars": ["optimizer"],
     }
@@ -28,7 +39,7 @@ def test_every_chain_of_parents_ends_at_the_base():
 
 
 def test_an_unknown_recipe_is_refused_with_the_list_of_recipes():
-    valid = "base, batch_norm, scale_lr, warmup, lamb, lars"
+    valid = "base, batch_norm, scale_lr, warmup, sqrt_lr, lamb, lars"
     with pytest.raises(SettingError, match=f"'warm'.*{valid}"):
         recipe("warm")
 
@@ -44,7 +55,8 @@ def test_a_recipe_with_a_negative_warm_up_is_refused():
         Recipe("new", warmup_epochs=-1)
 
 
-def test_the_linear_rule_multiplies_the_rate_with_the_batch():
+def test_a_rule_multiplies_the_rate_with_the_batch_or_its_square_root():
+    assert recipe("sqrt_lr").rate(1024, 0.1) == pytest.approx(0.4)
     assert recipe("base").rate(1024, 0.1) == 0.1
     assert recipe("scale_lr").rate(1024, 0.1) == pytest.approx(1.6)
     for arm in RECIPES.values():
@@ -69,8 +81,26 @@ def test_passes_divide_a_ranks_batch():
         micro_batch(64, 2, 0)
 
 
+def test_a_ghost_batch_decides_the_passes():
+    config = options(global_batch=1024, ghost_batch=32)
+    settle(config, 9, 2)
+    assert config.backward_passes_per_step == 16
+    with pytest.raises(SettingError, match="ghost batch of 48 does not divide a rank's 512 samples"):
+        settle(options(global_batch=1024, ghost_batch=48), 9, 2)
+
+
+@pytest.mark.parametrize(
+    "recipe, given, said",
+    [("warmup", {"trust": 0.1}, "--trust goes with lars, not with sgd"), ("lamb", {"momentum": 0.5}, "sgd and lars")],
+)
+def test_an_option_of_another_optimizer_is_refused(recipe, given, said):
+    with pytest.raises(SettingError, match=said):
+        settle(options(recipe=recipe, **given), 9, 2)
+
+
 def options(**given):
-    open_ones = dict.fromkeys(("steps", "target_accuracy", "optimizer", "learning_rate", "warmup_epochs"))
+    names = ("steps", "target_accuracy", "optimizer", "learning_rate", "warmup_epochs", "ghost_batch", *FITS)
+    open_ones = dict.fromkeys(names)
     return Namespace(
         **{**open_ones, "recipe": "warmup", "epochs": 8.0, "global_batch": 64, "backward_passes_per_step": 1, **given}
     )

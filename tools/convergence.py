@@ -1,0 +1,351 @@
+"""The experiments of lesson 4: what is compared, on what, and how a rate is chosen. `tools/reference.py` records them.
+
+In all of them:
+
+- A run is one rank that takes its global batch in passes of the ghost batch. Gradients and batch norm are then those of
+  ranks × passes of the same size (a test holds that), and two runs share two cores without exchanging anything.
+- Rates are chosen on validation pictures that no run trains on, with seeds that are not judged. A grid has factor 2, and
+  grows until its best rate is not at an edge.
+- Judged seeds are shared by all arms of an experiment, so that differences can be paired.
+- Runs compute in bfloat16 where the processor is faster in it; each record says which.
+
+A test picture is looked at by judged runs alone.
+"""
+
+import hashlib
+import json
+import math
+import os
+import statistics
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ddl import launch
+from ddl.records.jsonfiles import read_json, write_json
+
+SMALL, LARGE, GHOST = 64, 1024, 32
+TUNING, JUDGED = (100, 101), (0, 1, 2, 3, 4)
+
+NORM = dict(recipe="batch_norm", ghost_batch=GHOST, statistics="recomputed")
+# Peak rates are 16 times those at the reference batch, which the climb starts from.
+WARM = NORM | dict(recipe="warmup", global_batch=LARGE)
+DIGITS = 6  # of a record's figures
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large the experiments are: as recorded, or only to see that the recording works.
+
+    Attributes
+    ----------
+    samples, few
+        Training pictures of the comparison of arms (45,056 are left of CIFAR-10's 50,000: 704 × 64 = 44 × 1024), and of
+        the search for a generalisation gap (10,240 = 160 × 64 = 10 × 1024).
+    epochs, long
+        Of the same two; a large batch at equal steps takes sixteen times as many.
+    target
+        Held-out accuracy that the search for the critical batch size trains to.
+    batches
+        That it tries.
+    matched
+        Training loss, on pictures as they are, that arms are compared at.
+    """
+
+    samples: int = 45_056
+    few: int = 10_240
+    epochs: float = 4
+    long: float = 6
+    warmup_epochs: float = 1
+    test_samples: int | None = None
+    target: float = 0.65
+    batches: tuple = (32, 64, 128, 256, 512, 1024, 2048, 4096)
+    matched: float = 0.5
+    most_epochs: float = 16
+    tuning: tuple = TUNING
+    judged: tuple = JUDGED
+    widest: int = 12  # rates of a grid at most
+
+
+SIZES = {
+    "reader": Size(),
+    "smoke": Size(
+        samples=2_048,
+        few=1_024,
+        epochs=1,
+        long=1,
+        warmup_epochs=0.5,
+        test_samples=200,
+        target=0.12,
+        batches=(64, 128),
+        matched=2.2,
+        most_epochs=2,
+        tuning=(100,),
+        judged=(0, 1),
+        widest=3,
+    ),
+}
+
+
+class Silent:
+    """A view of a run that shows nothing."""
+
+    def update(self, progress):
+        pass
+
+    def close(self, progress):
+        pass
+
+
+class Recordings:
+    """Runs of train_cifar.py that are made once, some at a time, and kept.
+
+    Parameters
+    ----------
+    work
+        Where finished runs are kept: one that is asked for again is read.
+    fixed
+        Settings of all runs.
+    """
+
+    def __init__(self, work: Path, jobs: int | None = None, **fixed):
+        self.work, self.fixed = work, fixed
+        self.work.mkdir(parents=True, exist_ok=True)
+        os.environ["DDL_RUNS_DIR"] = str(work / "runs")
+        self.jobs = jobs or os.cpu_count() or 1
+        self._turn = threading.BoundedSemaphore(self.jobs)
+        self._asked: dict = defaultdict(threading.Lock)
+        self._running: set = set()
+        self._ending = threading.Event()
+        self._began, self._made = time.monotonic(), 0
+
+    def train(self, name: str, **settings) -> dict:
+        """Return the result of a run with these settings, made now or earlier."""
+        settings = self.fixed | settings
+        text = json.dumps(settings, sort_keys=True)
+        path = self.work / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
+        with self._asked[path]:  # the same run may be one of two arms
+            if not path.exists():
+                with self._turn:
+                    self._make(path, name, settings)
+        return {**read_json(path), "name": name}
+
+    def _make(self, path, name, settings):
+        if self._ending.is_set():
+            raise KeyboardInterrupt
+        run = launch("train_cifar.py", name=name, workers=1, threads=1, wait=False, check=False, **settings)
+        self._running.add(run)
+        try:
+            run.wait(Silent())
+        finally:
+            self._running.discard(run)
+        if run.result is None:
+            if self._ending.is_set():
+                raise KeyboardInterrupt
+            sys.exit(f"a run failed, {name}: {run.failure or run.state}; its records are in {run.folder}")
+        result = compact(run.result)
+        weights = run.folder / "weights.npz"
+        if weights.exists():
+            weights.rename(path.with_suffix(".npz"))
+        write_json(path, result)
+        self._made += 1
+        print(
+            f"{time.monotonic() - self._began:6.0f} s  {self._made:4d}  {name}, seed {settings['seed']}, batch "
+            f"{settings['global_batch']}, rate {result['learning_rate']:.4g}: {result['stopped_by']} after "
+            f"{result['samples']:,} samples, {result['test_accuracy']:.1%}",
+            flush=True,
+        )
+
+    def together(self, tasks: Iterable[Callable]) -> list:
+        """Call each of `tasks`, as many at a time as there are cores, and return what they return."""
+        tasks = list(tasks)
+        with ThreadPoolExecutor(max(1, len(tasks))) as pool:
+            futures = [pool.submit(task) for task in tasks]
+            try:
+                return [future.result() for future in futures]
+            except BaseException:
+                self._ending.set()
+                pool.shutdown(wait=False, cancel_futures=True)
+                for run in list(self._running):
+                    run.stop()
+                raise
+
+
+def compact(result: dict) -> dict:
+    """Return a result without what no table reads, its figures rounded."""
+    result = {key: value for key, value in result.items() if key not in ("start_s", "epoch_seconds", "resumed_at")}
+    return json.loads(json.dumps(result), parse_float=lambda text: float(f"{float(text):.{DIGITS}g}"))
+
+
+@dataclass
+class Grid:
+    """The rates of one arm, tried until the best is not at an edge."""
+
+    first: float
+    cost: Callable[[float], float]  # of a rate: the lower the better
+    widest: int
+    tried: dict = field(default_factory=dict)
+
+    def best(self) -> float:
+        """Return the best rate."""
+        for factor in (1, 2, 0.5):
+            self._try(factor * self.first)
+        while len(self.tried) < self.widest:
+            best = min(self.tried, key=self.tried.get)
+            if self.tried[best] == math.inf:  # none has worked yet
+                self._try(min(self.tried) / 2)
+                self._try(2 * max(self.tried))
+            elif best == max(self.tried):
+                self._try(2 * best)
+            elif best == min(self.tried):
+                self._try(best / 2)
+            else:
+                break
+        return min(self.tried, key=self.tried.get)
+
+    def _try(self, rate):
+        if rate not in self.tried:
+            self.tried[rate] = self.cost(rate)
+
+
+# ---------------------------------------------------------------- the arms
+
+# Each with the rate that its grid begins with, at the reference batch of 64.
+TUNED = {
+    "small batch": (0.05, dict(recipe="base", global_batch=SMALL, ghost_batch=GHOST)),
+    "large batch": (0.2, dict(recipe="base", global_batch=LARGE, ghost_batch=GHOST)),
+    "small batch + BN": (0.05, NORM | dict(global_batch=SMALL)),
+    "large batch + BN": (0.4, NORM | dict(global_batch=LARGE)),
+    "+ warm-up": (0.05, WARM),
+    "LARS": (0.1, WARM | dict(recipe="lars")),
+    "LARS, trust 0.001": (1.6, WARM | dict(recipe="lars", trust=0.001)),
+    "LAMB": (0.0025, WARM | dict(recipe="lamb")),
+}
+
+
+def warmed(settings, size):
+    """Return settings with the warm-up of this size, where the recipe has one."""
+    has = settings["recipe"] not in ("base", "batch_norm", "scale_lr")
+    return settings | ({"warmup_epochs": size.warmup_epochs} if has else {})
+
+
+def tune_arms(make: Recordings, size: Size) -> tuple[dict, list]:
+    """Return the best rate of each of `TUNED` on validation pictures, and all results."""
+    results = []
+
+    def tune(arm):
+        first, settings = TUNED[arm]
+
+        def cost(rate):
+            runs = make.together(
+                lambda seed=seed: make.train(
+                    arm,
+                    **warmed(settings, size),
+                    learning_rate=rate,
+                    seed=seed,
+                    held_out="validation",
+                    train_samples=size.samples,
+                    test_samples=size.test_samples,
+                    epochs=size.epochs,
+                )
+                for seed in size.tuning
+            )
+            results.extend(runs)
+            return -statistics.fmean(run["test_accuracy"] for run in runs)
+
+        return Grid(first, cost, size.widest).best()
+
+    rates = dict(zip(TUNED, make.together(lambda arm=arm: tune(arm) for arm in TUNED), strict=True))
+    return rates, results
+
+
+def judge_arms(make: Recordings, size: Size, rates: dict) -> list:
+    """Return the judged runs: every arm at its own best rate, and those that test a rule at the rule's."""
+    small, small_bn = rates["small batch"], rates["small batch + BN"]
+    large, plain = TUNED["large batch"][1], TUNED["large batch + BN"][1]
+    arms = {arm: (rates[arm], settings) for arm, (_, settings) in TUNED.items()}
+    arms |= {
+        "large batch, same rate": (small, large),
+        "large batch + BN, same rate": (small_bn, plain),
+        "+ linear scaling": (small_bn, plain | dict(recipe="scale_lr")),
+        "+ linear scaling, warm-up": (small_bn, WARM),
+        "+ square-root scaling, warm-up": (small_bn, WARM | dict(recipe="sqrt_lr")),
+    }
+    few = round(size.epochs * (size.samples // LARGE))
+    wanted = [
+        (arm, warmed(settings, size) | dict(learning_rate=rate, epochs=size.epochs), seed)
+        for seed in size.judged
+        for arm, (rate, settings) in arms.items()
+    ]
+    wanted += [
+        ("small batch + BN, few steps", TUNED["small batch + BN"][1] | dict(learning_rate=small_bn, steps=few), seed)
+        for seed in size.judged
+    ]
+    return make.together(
+        lambda arm=arm, settings=settings, seed=seed: make.train(
+            arm, **settings, seed=seed, train_samples=size.samples, test_samples=size.test_samples
+        )
+        for arm, settings, seed in wanted
+    )
+
+
+# ---------------------------------------------------------------- the critical batch size
+
+# The rates that grids begin with, at batch 32; they go up with the square root.
+OPTIMIZERS = {
+    "SGD with momentum": (0.05, {}),
+    "LAMB": (0.005, dict(optimizer="lamb")),
+    "plain SGD": (0.4, dict(momentum=0)),
+}
+PRUNE = 1.3  # a run that needs more samples than so many times the best rate's is stopped
+EVALUATIONS = 24  # until about the target
+
+
+def sweep(make: Recordings, size: Size, optimizer: str) -> list:
+    """Return runs to the target at a constant rate for each batch: a grid of rates, then judged seeds at the best."""
+    first, settings = OPTIMIZERS[optimizer]
+    results = []
+
+    def run(batch, rate, seed, most, role):
+        # About as many evaluations on the way to the target, whatever the batch.
+        samples = size.samples * (1 + batch / 500) / EVALUATIONS
+        result = make.train(
+            f"{optimizer}, batch {batch}",
+            **NORM | settings,
+            global_batch=batch,
+            learning_rate=rate,
+            schedule="constant",
+            seed=seed,
+            steps=max(1, round(most / batch)),
+            evaluate_every=max(1, round(samples / batch)),
+            target_accuracy=size.target,
+            held_out="validation",
+            train_samples=size.samples,
+            test_samples=size.test_samples,
+            noise_scale=batch > GHOST,
+        )
+        results.append({**result, "arm": optimizer, "role": role})
+        return result["samples"] if result["stopped_by"] == "target" else math.inf
+
+    def find(batch):
+        begin = first * 2 ** round(math.log2(batch / 32) / 2)
+        reached = []
+
+        def cost(rate):
+            most = min([size.samples * size.most_epochs, *(PRUNE * samples for samples in reached)])
+            samples = run(batch, rate, size.tuning[0], most, "tuning")
+            if samples < math.inf:
+                reached.append(samples)
+            return samples
+
+        best = Grid(begin, cost, size.widest).best()
+        most = 3 * min(reached, default=size.samples * size.most_epochs)
+        make.together(lambda seed=seed: run(batch, best, seed, most, "judged") for seed in size.judged[:3])
+
+    make.together(lambda batch=batch: find(batch) for batch in size.batches)
+    return results
