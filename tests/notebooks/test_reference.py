@@ -86,7 +86,7 @@ def test_the_readme_states_the_recorded_pairs():
     readme = " ".join((ROOT / "README.md").read_text().split())
     for claim in (
         f"{100 * statistics.fmean(accuracy.float32):.1f} % and {100 * statistics.fmean(accuracy.bfloat16):.1f} %",
-        f"a difference of {100 * accuracy.difference:+.1f} ± {100 * accuracy.half_width:.1f} points "
+        f"a difference of {100 * accuracy.difference.mean:+.1f} ± {100 * accuracy.difference.half_width:.1f} points "
         f"({len(accuracy.float32)} pairs",
         f"{statistics.median(speed.bfloat16):,.0f} ÷ {statistics.median(speed.float32):,.0f} = "
         f"{statistics.median(speed.ratios):.2f} ({min(speed.ratios):.2f} to {max(speed.ratios):.2f})",

@@ -5,6 +5,7 @@ import statistics
 
 import pandas
 
+from ddl.analysis.paired import means, paired
 from ddl.display.style import data_label
 from ddl.display.table import Shown, cell, is_number
 from ddl.errors import InputError
@@ -12,19 +13,31 @@ from ddl.errors import InputError
 __all__ = ["Comparison", "compare"]
 
 
-def compare(runs, at=None, steps=None, epochs=None) -> "Comparison":
+def compare(runs, at=None, steps=None, epochs=None, against=None, margin=1.0) -> "Comparison":
     """Tabulate runs, one row an arm; runs with the same name are the seeds of one arm.
 
     Rows are in the order in which names first appear; recorded runs make rows of their own, and a run without a result
     (failed, stopped) is counted in its row's note. By default final results are compared; ``at="epochs"`` and
-    ``at="steps"`` compare after equally many samples or optimizer steps, at each run's last evaluation up to there.
-    `steps` or `epochs` says how many; by default the most that every run reached.
+    ``at="steps"`` compare after equally many epochs or optimizer steps, at each run's last evaluation up to there.
+    `steps` or `epochs` says how many; by default the most that every run reached. The title says whether all rows
+    have seen as many samples.
+
+    Held-out accuracy is compared with that of the arm `against` or, without one, of the arm with the highest mean;
+    recorded arms, other data and other held-out pictures are compared among themselves. ``difference_points`` is the
+    mean difference over the `pairs` of equal seeds, ``low_points`` to ``high_points`` its 95 % interval (NaN below two
+    pairs); without a pair it is the difference of the means. With `against`, ``verdict`` is `Paired.verdict` at a
+    `margin` in points; without, the highest mean is called ``"best"`` and nothing is judged.
 
     Accuracies are fractions; ``test_accuracy_sd`` is the sample standard deviation over the `seeds`, NaN for one.
-    ``ratio`` is throughput over the first arm's, NaN where the hardware or ranks × threads differ. ``verdict`` compares
-    held-out accuracy with the best arm on the same data (recorded arms among themselves): the gap in points, or "no
-    difference" where the means are no further apart than the pooled standard deviation ``sqrt((s1² + s2²) / 2)``.
-    ``note`` marks a row that computes in another ``precision`` than the first.
+    ``train_accuracy`` is ``"clean"``, on training pictures without augmentation, where all of an arm's runs measured
+    that, else the ``"running mean"`` over batches; ``train_accuracy_of`` says which. ``ratio`` is throughput over the
+    first arm's, NaN where the hardware or ranks × threads differ. ``note`` marks a row that computes in another
+    ``precision`` than the first.
+
+    Raises
+    ------
+    InputError
+        If there are no runs, `at` is neither of the two, or there is no arm `against`.
     """
     if at not in (None, "epochs", "steps"):
         raise InputError(f"at={at!r}: compare at 'epochs', at 'steps', or leave it out for the end")
@@ -40,17 +53,24 @@ def compare(runs, at=None, steps=None, epochs=None) -> "Comparison":
     arms = {}
     for run in runs:
         arms.setdefault((run.name, run.recorded), []).append(run)
-    rows = [_row(name, recorded, arm, unit, limit) for (name, recorded), arm in arms.items()]
-    verdicts = _verdicts(rows)
-    for row, verdict in zip(rows, verdicts, strict=True):
-        row |= {"ratio": _ratio(row, rows[0]), "verdict": verdict, "note": _marked(row, rows[0])}
-    table = Comparison(rows, columns=COLUMNS)
-    table.attrs["title"] = f"at {limit:g} {unit}" if unit and limit is not None else "at the end"
+    names = list(dict.fromkeys(name for name, _ in arms))
+    if against is not None and against not in names:
+        raise InputError(f"there is no arm {against!r} to compare with; there are: {', '.join(names)}")
+    points = {key: _points(arm, unit, limit) for key, arm in arms.items()}
+    rows = {key: _row(*key, arm, points[key]) for key, arm in arms.items()}
+    first = next(iter(rows.values()))
+    for key, row in rows.items():
+        other = _opponent(key, rows, against)
+        row |= _judged(row, rows.get(other), points[key], points.get(other), None if against is None else margin)
+        row |= {"ratio": _ratio(row, first), "note": _marked(row, first)}
+    table = Comparison(rows.values(), columns=COLUMNS)
+    where = _title([point for seeds in points.values() for _, point in seeds], unit, limit)
+    table.attrs.update(title=where, against=against, margin=margin)
     return table
 
 
-# Shown in every table, whether or not the rows differ in it.
-MEASURED = ("held-out accuracy, %", "against the best", "training accuracy, %", "images/s")
+# Shown in every table, whether or not the rows differ in it; so is what begins with "against".
+MEASURED = ("held-out accuracy, %", "training accuracy, %", "images/s")
 
 COLUMNS = [
     "arm",
@@ -62,11 +82,17 @@ COLUMNS = [
     "steps",
     "epochs",
     "samples",
+    "held_out",
     "test_accuracy",
     "test_accuracy_sd",
     "seeds",
+    "difference_points",
+    "low_points",
+    "high_points",
+    "pairs",
     "verdict",
     "train_accuracy",
+    "train_accuracy_of",
     "images_per_s",
     "ratio",
     "train_seconds",
@@ -81,10 +107,15 @@ def _has_history(run):
     return run.result is not None and len(run.history) > 0
 
 
-def _row(name, recorded, arm, unit, limit):
-    finished = [run for run in arm if run.result is not None]
-    results = [run.result for run in finished]
-    points = [point for run in finished if (point := _point(run, unit, limit)) is not None]
+def _points(arm, unit, limit):
+    """Return what is compared of an arm: (seed, evaluation) of each run that has one."""
+    found = [(run.result.get("seed"), _point(run, unit, limit)) for run in arm if run.result is not None]
+    return [(seed, point) for seed, point in found if point is not None]
+
+
+def _row(name, recorded, arm, seeds):
+    results = [run.result for run in arm if run.result is not None]
+    points = [point for _, point in seeds]
     accuracies = [p["test_accuracy"] for p in points if is_number(p["test_accuracy"])]
     return {
         "arm": f"{name} (recorded)" if recorded else name,
@@ -97,10 +128,11 @@ def _row(name, recorded, arm, unit, limit):
         "steps": _same(int(point["step"]) for point in points),
         "epochs": _same(round(point["epoch"], 2) for point in points),
         "samples": _same(int(point["samples"]) for point in points),
+        "held_out": _same(_held_out(result) for result in results),
         "test_accuracy": _mean(accuracies),
         "test_accuracy_sd": statistics.stdev(accuracies) if len(accuracies) > 1 else math.nan,
         "seeds": len(accuracies),
-        "train_accuracy": _mean(point["accuracy"] for point in points),
+        **_training(points),
         "images_per_s": _mean(result.get("images_per_s") for result in results),
         "train_seconds": _mean(point["seconds"] for point in points),
         "data": _same(data_label(result.get("data")) for result in results),
@@ -115,7 +147,7 @@ def _point(run, unit, limit):
     if unit is None:
         result = run.result
         keys = {"step": "steps", "epoch": "epochs", "seconds": "train_seconds"}
-        names = ("step", "epoch", "samples", "seconds", "accuracy", "test_accuracy")
+        names = ("step", "epoch", "samples", "seconds", "accuracy", "clean_accuracy", "test_accuracy")
         point = {name: result.get(keys.get(name, name)) for name in names}
         return point if point["step"] is not None else None
     history = run.history
@@ -152,27 +184,68 @@ def _marked(row, first):
     return "; ".join(filter(None, (row["note"], f"in {row['precision']}, the first row in {first['precision']}")))
 
 
-def _verdicts(rows):
-    verdicts = []
-    for row in rows:
-        peers = [
-            peer
-            for peer in rows
-            if all(peer[key] == row[key] for key in ("data", "recorded")) and is_number(peer["test_accuracy"])
-        ]
-        best = max(peers, key=lambda r: r["test_accuracy"], default=None)
-        if not is_number(row["test_accuracy"]) or len(peers) < 2:
-            verdicts.append("")
-            continue
-        gap = best["test_accuracy"] - row["test_accuracy"]
-        spread = math.sqrt((best["test_accuracy_sd"] ** 2 + row["test_accuracy_sd"] ** 2) / 2)
-        if row is best:
-            verdicts.append("best")
-        elif math.isnan(spread):
-            verdicts.append(f"−{100 * gap:.1f}, one seed")
-        else:
-            verdicts.append("no difference" if gap <= spread else f"−{100 * gap:.1f}")
-    return verdicts
+def _training(points):
+    clean = [point.get("clean_accuracy") for point in points]
+    if points and all(map(is_number, clean)):
+        return {"train_accuracy": _mean(clean), "train_accuracy_of": "clean"}
+    return {"train_accuracy": _mean(point["accuracy"] for point in points), "train_accuracy_of": "running mean"}
+
+
+def _held_out(result):
+    # Results that do not say it are from before there was a choice.
+    return result.get("held_out") or (result.get("data") or {}).get("held_out") or "test"
+
+
+def _opponent(key, rows, against):
+    """Return the key of the row to compare with, None where there is none."""
+    row = rows[key]
+    peers = {
+        name: peer
+        for name, peer in rows.items()
+        if all(peer[fact] == row[fact] for fact in ("data", "recorded", "held_out"))
+        and is_number(peer["test_accuracy"])
+    }
+    if key not in peers or len(peers) < 2:
+        return None
+    if against is not None:
+        return next((name for name in peers if name[0] == against), None)
+    return max(peers, key=lambda name: peers[name]["test_accuracy"])
+
+
+def _judged(row, other, seeds, other_seeds, margin):
+    """Return the difference to another row and, with a margin, the verdict."""
+    judged = {"difference_points": math.nan, "low_points": math.nan, "high_points": math.nan, "pairs": 0, "verdict": ""}
+    if other is None:
+        return judged
+    if other is row:
+        return judged | {"verdict": "best" if margin is None else ""}
+    first, second = (means((seed, point["test_accuracy"]) for seed, point in arm) for arm in (other_seeds, seeds))
+    if not first.keys() & second.keys():
+        difference = 100 * (row["test_accuracy"] - other["test_accuracy"])
+        return judged | {"difference_points": difference, "verdict": "" if margin is None else "not decided"}
+    result = paired(*({seed: 100 * accuracy for seed, accuracy in arm.items()} for arm in (first, second)))
+    return {
+        "difference_points": result.mean,
+        "low_points": result.low,
+        "high_points": result.high,
+        "pairs": result.n,
+        "verdict": "" if margin is None else result.verdict(margin),
+    }
+
+
+def _title(points, unit, limit):
+    """Say where rows are compared, and whether all have then seen equally many samples."""
+    title = "at the end"
+    if unit and limit is not None:
+        # Epochs are floats that went through a division and JSON.
+        reached = all(math.isclose(point[unit.removesuffix("s")], limit) for point in points)
+        title = f"at {limit:g} {unit}" if reached else f"at the last evaluation within {limit:g} {unit}"
+    samples = {int(point["samples"]) for point in points if is_number(point["samples"])}
+    if len(points) < 2 or not samples:
+        return title
+    if len(samples) == 1:
+        return f"{title}, after equally many samples ({samples.pop():,})"
+    return f"{title}, after different numbers of samples ({min(samples):,} to {max(samples):,})"
 
 
 def _ratio(row, first):
@@ -216,14 +289,16 @@ class Comparison(Shown):
         return cells[[name for name in cells if name not in self._common(cells)]]
 
     def _cells(self):
-        return pandas.DataFrame([_readable(row) for row in self.to_dict("records")])
+        rows = self.to_dict("records")
+        mixed = len({row["train_accuracy_of"] for row in rows if is_number(row["train_accuracy"])}) > 1
+        return pandas.DataFrame([_readable(row, self.attrs.get("against"), mixed) for row in rows])
 
     @staticmethod
     def _common(cells):
         if len(cells) == 1:
             candidates = ["data", "hardware"]
         else:
-            candidates = [name for name in cells if name not in ("arm", *MEASURED)]
+            candidates = [name for name in cells if name not in ("arm", *MEASURED) and not name.startswith("against")]
         known = {name: set(cells[name]) - {"–"} for name in candidates}
         return {name: next(iter(texts), "–") for name, texts in known.items() if len(texts) < 2}
 
@@ -237,16 +312,34 @@ class Comparison(Shown):
             (
                 *([f"In all rows, {same}."] if same else []),
                 f"Compared {self.attrs.get('title', 'at the end')}.",
-                "Mean ± standard deviation over n seeds; against the best, in",
-                "points; “no difference”: the means are no further apart than the pooled standard",
-                "deviation. Ratio: images/s over the first row's,",
-                "on the same hardware only.",
+                "Mean ± standard deviation over n seeds.",
+                f"Against {self.attrs.get('against') or 'the best'}, in points: mean difference over the same seeds ±",
+                "half its 95 % interval (Student's t).",
+                *self._rule(),
+                "Ratio: images/s over the first row's, on the same hardware only.",
+                *self._training(),
             )
         )
 
+    def _rule(self):
+        if self.attrs.get("against") is None:
+            return []
+        margin = self.attrs["margin"]
+        return [f"“No difference”: the interval lies within ±{margin:g}; “better”, “worse”: on one side of zero."]
 
-def _readable(row):
+    def _training(self):
+        kinds = set(self.loc[self["train_accuracy"].notna(), "train_accuracy_of"])
+        if not kinds:
+            return []
+        running = "the running mean over batches as they are trained on"
+        if kinds == {"running mean"}:
+            return [f"Training accuracy: {running}."]
+        return [f"Training accuracy: of pictures without augmentation{f'; *: {running}' if len(kinds) > 1 else ''}."]
+
+
+def _readable(row, against, mixed):
     sd = f"\u00a0±\u00a0{100 * row['test_accuracy_sd']:.1f}" if row["test_accuracy_sd"] >= 0 else ""
+    mark = "*" if mixed and row["train_accuracy_of"] == "running mean" else ""
     return {
         "arm": row["arm"] + (f" ({row['note']})" if row["note"] else ""),
         "ranks × threads": f"{cell(row['ranks'])} × {cell(row['threads'])}",
@@ -256,15 +349,28 @@ def _readable(row):
         "steps": cell(row["steps"], ",.0f"),
         "epochs": cell(row["epochs"], ".4g"),
         "samples": cell(row["samples"], ",.0f"),
+        "held out": cell(row["held_out"]),
         "held-out accuracy, %": _percent(row["test_accuracy"]) + f"{sd}\u00a0(n={row['seeds']})",
-        "against the best": row["verdict"],
-        "training accuracy, %": _percent(row["train_accuracy"]),
+        f"against {against or 'the best'}": _difference(row),
+        "training accuracy, %": _percent(row["train_accuracy"]) + mark,
         "images/s": cell(row["images_per_s"], ",.0f"),
         "ratio": cell(row["ratio"], ".2f"),
         "train, s": cell(row["train_seconds"], ",.1f"),
         "data": cell(row["data"]),
         "hardware": cell(row["hardware"]),
     }
+
+
+def _difference(row):
+    if not is_number(row["difference_points"]):
+        return row["verdict"]
+    text = f"{row['difference_points']:+.1f}".replace("-", "−")
+    if row["pairs"] > 1:
+        text += f"\u00a0±\u00a0{row['high_points'] - row['difference_points']:.1f}"
+        text += f"\u00a0(n={row['pairs']})" if row["pairs"] != row["seeds"] else ""
+    else:
+        text += ", one seed" if row["pairs"] else ", no seed in common"
+    return text + (f", {row['verdict']}" if row["verdict"] else "")
 
 
 def _percent(value):

@@ -1,11 +1,11 @@
 """float32 against bfloat16: what two runs sent, and pairs of runs that differ in the precision alone."""
 
-import math
 import statistics
 from dataclasses import dataclass
 from functools import cached_property
 
 from ddl.analysis import timeline
+from ddl.analysis.paired import Paired
 from ddl.display.table import Table
 from ddl.errors import InputError
 from ddl.records.reference import recorded
@@ -21,26 +21,14 @@ class Pairs:
     bfloat16: tuple[float, ...]
 
     @cached_property
-    def difference(self) -> float:
-        """The mean of bfloat16 minus float32."""
-        return statistics.fmean(self._differences)
-
-    @cached_property
-    def half_width(self) -> float:
-        """Half the width of the 95 % confidence interval of the difference, by Student's t for paired samples."""
-        from scipy.stats import t
-
-        n = len(self._differences)
-        return float(t.ppf(0.975, n - 1)) * statistics.stdev(self._differences) / math.sqrt(n) if n > 1 else math.nan
+    def difference(self) -> Paired:
+        """The paired differences, bfloat16 minus float32."""
+        return Paired(tuple(b - a for a, b in zip(self.float32, self.bfloat16, strict=True)))
 
     @cached_property
     def ratios(self) -> list[float]:
         """bfloat16 over float32."""
         return [b / a for a, b in zip(self.float32, self.bfloat16, strict=True)]
-
-    @cached_property
-    def _differences(self):
-        return [b - a for a, b in zip(self.float32, self.bfloat16, strict=True)]
 
 
 def pairs(runs, figure: str) -> Pairs:
@@ -72,7 +60,7 @@ def table() -> Table:
             "figure": "held-out accuracy, %",
             "float32": f"{100 * statistics.fmean(accuracy.float32):.1f}",
             "bfloat16": f"{100 * statistics.fmean(accuracy.bfloat16):.1f}",
-            "compared": f"{100 * accuracy.difference:+.1f} ± {100 * accuracy.half_width:.1f} points",
+            "compared": f"{100 * accuracy.difference.mean:+.1f} ± {100 * accuracy.difference.half_width:.1f} points",
             "pairs": len(accuracy.float32),
         },
         {

@@ -82,17 +82,96 @@ def test_one_seed_has_no_spread():
     assert "±" not in str(table).splitlines()[1] and "(n=1)" in str(table)
 
 
-def test_a_difference_within_the_pooled_spread_is_none():
-    # Standard deviations 0.0707 each, so pooled 0.0707; the means differ by 0.05.
-    close = compare([run("a", 0.5), run("a", 0.6), run("b", 0.55), run("b", 0.65)])
-    assert list(close["verdict"]) == ["no difference", "best"]
-    # The same means with a pooled spread of 0.0141.
-    far = compare([run("a", 0.54), run("a", 0.56), run("b", 0.59), run("b", 0.61)])
-    assert list(far["verdict"]) == ["−5.0", "best"]
+def arm(name, *accuracies, **fields):
+    return [run(name, accuracy, seed=seed, **fields) for seed, accuracy in enumerate(accuracies)]
 
 
-def test_one_seed_settles_nothing():
-    assert list(compare([run("a", 0.5), run("b", 0.6)])["verdict"]) == ["−10.0, one seed", "best"]
+def test_without_an_arm_to_compare_with_nothing_is_judged():
+    table = compare([*arm("a", 0.50, 0.60, 0.55), *arm("b", 0.52, 0.64, 0.58)])
+    assert list(table["verdict"]) == ["", "best"]
+    # Differences of 2, 4 and 3 points: standard deviation 1, t of two degrees of freedom 4.3027.
+    row = table.iloc[0]
+    assert (row["difference_points"], row["pairs"]) == (pytest.approx(-3), 3)
+    assert row["low_points"] == pytest.approx(-3 - 4.3027 / 3**0.5, abs=1e-3)
+    assert "−3.0\u00a0±\u00a02.5" in str(table) and "no difference" not in str(table).lower()
+    assert math.isnan(table["difference_points"][1])
+
+
+def test_an_arms_differences_are_paired_by_seed_and_judged_by_their_interval():
+    reference = arm("small", 0.50, 0.60, 0.55)  # a spread of 5 points, which pairs do not feel
+    others = arm("same", 0.501, 0.599, 0.551) + arm("up", 0.53, 0.63, 0.58) + arm("down", 0.46, 0.57, 0.51)
+    unsettled = arm("wide", 0.52, 0.58, 0.55)
+    table = compare([*reference, *reversed(others), *unsettled], against="small", margin=1.0)
+    verdicts = {row["arm"]: row["verdict"] for row in table.to_dict("records")}
+    assert verdicts == {
+        "small": "",
+        "same": "no difference",
+        "up": "better",
+        "down": "worse",
+        "wide": "not decided",  # the means are equal, the interval reaches beyond the margin
+    }
+    assert "against small" in table.readable() and "lies within ±1" in str(table)
+    assert "+3.0\u00a0±\u00a00.0, better" in str(table)
+    narrow = compare([*reference, *others], against="small", margin=0.1)
+    assert by_arm(narrow)["same"]["verdict"] == "not decided"
+
+
+def test_one_seed_or_none_in_common_settles_nothing():
+    single = compare([run("a", 0.5), run("b", 0.6)])
+    assert "−10.0, one seed" in str(single) and math.isnan(single["low_points"][0])
+    table = compare([*arm("a", 0.5, 0.5), run("b", 0.6, seed=7), run("b", 0.6, seed=8)], against="a", margin=99)
+    row = by_arm(table)["b"]
+    assert (row["difference_points"], row["pairs"], row["verdict"]) == (pytest.approx(10), 0, "not decided")
+    assert "+10.0, no seed in common, not decided" in str(table)
+
+
+def test_seeds_that_diverged_make_no_pair_and_show():
+    lost = run("b", 0.6, seed=2, diverged=True)
+    lost.result["test_accuracy"] = None
+    table = compare([*arm("a", 0.5, 0.5, 0.5), *arm("b", 0.6, 0.61), lost, run("b", 0.62, seed=9)], against="a")
+    row = by_arm(table)["b"]
+    assert (row["seeds"], row["pairs"]) == (3, 2)
+    assert "(n=2)" in str(table) and "1 of 4 diverged" in row["note"]
+
+
+def test_other_held_out_pictures_are_compared_among_themselves():
+    validation = {"name": "synthetic", "form": "generated", "train_samples": 10_000, "held_out": "validation"}
+    table = by_arm(compare([*arm("a", 0.5, 0.5), *arm("b", 0.9, 0.9, data=validation)], against="a"))
+    assert (table["a"]["held_out"], table["b"]["held_out"], table["b"]["verdict"]) == ("test", "validation", "")
+    same = compare([*arm("a", 0.5, 0.5), *arm("b", 0.9, 0.9, held_out="validation")])
+    assert list(same["verdict"]) == ["", ""] and "held out" in same.readable()
+
+
+def test_samples_are_called_equal_only_where_they_are():
+    equal = compare([run("a", 0.5), run("b", 0.6)], at="epochs")
+    assert "at 8 epochs, after equally many samples (81,920)" in str(equal)
+    differing = compare([run("a", 0.5, batch=64, steps=1248), run("b", 0.6, batch=1024, steps=72)], at="epochs")
+    assert "at 8 epochs, after different numbers of samples (73,728 to 79,872)" in str(differing)
+    assert "equal" not in str(differing)
+    ended = compare([run("a", 0.5, batch=64, steps=1248), run("b", 0.6, batch=1024, steps=72)])
+    assert "at the end, after different numbers of samples" in str(ended)
+    within = compare([run("slow", 0.8, steps=80), run("fast", 0.8, steps=88)], at="steps", steps=80)
+    assert "at the last evaluation within 80 steps" in str(within)
+
+
+def test_training_accuracy_is_the_clean_one_where_all_runs_of_an_arm_have_it():
+    measured = [run("clean", 0.5, seed=seed, clean_accuracy=0.7 + seed / 10) for seed in (0, 1)]
+    table = compare(measured)
+    assert (table["train_accuracy"][0], table["train_accuracy_of"][0]) == (pytest.approx(0.75), "clean")
+    assert "without augmentation" in str(table)
+    mixed = compare(
+        [*measured, run("running", 0.5), measured[0], run("half", 0.5, clean_accuracy=0.9), run("half", 0.5)]
+    )
+    assert mixed["train_accuracy_of"].tolist() == ["clean", "running mean", "running mean"]
+    assert mixed.readable()["training accuracy, %"].tolist()[1] == "60.0*"
+    assert "*" not in compare([run("running", 0.5)]).readable()["training accuracy, %"][0]
+
+
+def test_clean_accuracy_of_an_evaluation_is_that_of_its_row():
+    early = run("a", 0.8)
+    early.history["clean_accuracy"] = [None, 0.3] * 4  # absent where no epoch ended
+    assert compare([early], at="epochs", epochs=2)["train_accuracy"][0] == 0.3
+    assert compare([early], at="epochs", epochs=3)["train_accuracy_of"][0] == "running mean"
 
 
 def test_arms_on_other_data_are_not_ranked_together():
@@ -186,7 +265,11 @@ def test_names_are_escaped():
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [(dict(runs=[]), "no runs"), (dict(runs=[run("a", 0.5)], at="hours"), "'epochs', at 'steps'")],
+    [
+        (dict(runs=[]), "no runs"),
+        (dict(runs=[run("a", 0.5)], at="hours"), "'epochs', at 'steps'"),
+        (dict(runs=[run("a", 0.5)], against="b"), "no arm 'b' to compare with; there are: a"),
+    ],
 )
 def test_what_cannot_be_compared_is_said(arguments, message):
     with pytest.raises(ValueError, match=message):

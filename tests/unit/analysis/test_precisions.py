@@ -19,9 +19,9 @@ def test_runs_are_paired_by_seed_and_their_differences_have_a_t_interval():
     runs += [run("bfloat16", seed, b) for seed, (_, b) in reversed(list(enumerate(figures)))]
     found = precisions.pairs(runs, "test_accuracy")
     assert found.float32 == (0.60, 0.58, 0.62) and found.bfloat16 == (0.61, 0.58, 0.64)
-    assert found.difference == pytest.approx(0.01)
+    assert found.difference.mean == pytest.approx(0.01)
     # Standard deviation 0.01, t of two degrees of freedom 4.303.
-    assert found.half_width == pytest.approx(4.3027 * 0.01 / math.sqrt(3), rel=1e-4)
+    assert found.difference.half_width == pytest.approx(4.3027 * 0.01 / math.sqrt(3), rel=1e-4)
     assert found.ratios == pytest.approx([0.61 / 0.60, 1, 0.64 / 0.62])
 
 
@@ -31,7 +31,7 @@ def test_pairs_of_one_seed_are_told_apart_by_their_number():
 
 
 def test_one_pair_has_no_interval():
-    assert math.isnan(precisions.pairs([run("float32"), run("bfloat16")], "test_accuracy").half_width)
+    assert math.isnan(precisions.pairs([run("float32"), run("bfloat16")], "test_accuracy").difference.half_width)
 
 
 @pytest.mark.parametrize("runs, said", [([run("float32")], "pair 0 has runs in float32"), ([], "no runs")])
