@@ -1,0 +1,409 @@
+"""The loss around a network's weights: its curvature, slices through it, and the noise of its gradient.
+
+A point is the vector of all trainable weights, one after another in the order of `model.trainable_variables`. The loss
+is the mean over batches that stay the same, and batch norm looks at one of them at a time, as in training: so the
+loss does not change with the scale of a kernel in front of a norm.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import tensorflow as tf
+
+from ddl.training.recipes import SettingError
+
+__all__ = ["Estimate", "Landscape", "Noise", "Spectrum", "filter_norms", "lanczos", "rescaling", "slices", "trace"]
+
+Apply = Callable[[np.ndarray], np.ndarray]  # a symmetric matrix, as the function from a vector to its product
+BREAKDOWN = 1e-6  # a remainder that is so small beside the largest eigenvalue is rounding
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean and its standard error."""
+
+    mean: float
+    error: float
+
+
+@dataclass(frozen=True, eq=False)
+class Spectrum:
+    """What `lanczos` knows of a symmetric matrix H.
+
+    Attributes
+    ----------
+    values, residuals
+        The largest eigenvalues, falling, float64 ``[count]``, and ``|Hv − λv|`` of each. An eigenvalue of H lies within
+        the residual of each, and far closer to one that is well separated: within residual² / distance to the next.
+    vectors
+        Float64 ``[count, weights]``, of length 1.
+    lowest
+        The smallest Ritz value, at least as large as the smallest eigenvalue.
+    diagonal, basis
+        ``qᵀHq`` for each of the orthonormal vectors q, float64 ``[iterations]`` and ``[iterations, weights]``.
+    """
+
+    values: np.ndarray
+    residuals: np.ndarray
+    vectors: np.ndarray
+    lowest: float
+    diagonal: np.ndarray
+    basis: np.ndarray
+
+    @property
+    def iterations(self) -> int:
+        return len(self.diagonal)
+
+    def figures(self) -> dict:
+        """Return what a record says of it."""
+        return {
+            "eigenvalues": self.values.tolist(),
+            "residuals": self.residuals.tolist(),
+            "lowest": self.lowest,
+            "iterations": self.iterations,
+        }
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The gradient noise scale S / |G|², in samples, with its two parts; each with a standard error."""
+
+    scale: Estimate
+    gradient_sq: Estimate
+    variance: Estimate
+    ghost_batch: int
+    batches: int
+
+    def figures(self) -> dict:
+        """Return what a record says of it: the scale is None where |G|² is not positive."""
+        positive = self.gradient_sq.mean > 0
+        return {
+            "noise_scale": self.scale.mean if positive else None,
+            "noise_scale_error": self.scale.error if positive else None,
+            "gradient_sq": self.gradient_sq.mean,
+            "gradient_sq_error": self.gradient_sq.error,
+            "variance": self.variance.mean,
+            "variance_error": self.variance.error,
+            "ghost_batch": self.ghost_batch,
+            "ghost_batches": self.batches,
+        }
+
+
+class Landscape:
+    """The loss of a model as a function of its trainable weights, in float32.
+
+    Ranks share the batches: each computes its own part, and sums are added up over ranks, so that every rank has every
+    result. The model keeps its weights; its batch norms no longer update their moving statistics.
+
+    Parameters
+    ----------
+    model
+        From inputs to logits.
+    batches
+        Pairs of inputs and labels, float32 ``[batch, …]`` and integers ``[batch]``, all of one size. Every rank is
+        given all of them, and looks up only its own.
+    rank, ranks
+        This process among those that share the batches.
+    total
+        Returns the sum of an array over all ranks.
+    """
+
+    def __init__(
+        self,
+        model: tf.keras.Model,
+        batches: Sequence[tuple],
+        rank: int = 0,
+        ranks: int = 1,
+        total: Callable[[np.ndarray], np.ndarray] = lambda array: array,
+    ):
+        self.model, self.batches, self._total = model, batches, total
+        self.mine = range(rank, len(batches), ranks)
+        self._variables = model.trainable_variables
+        for layer in model.layers:
+            if isinstance(layer, tf.keras.layers.BatchNormalization):
+                layer.momentum = 1.0  # the statistics stay as they are
+        self._loss, self._gradient, self._product = map(_function, (self._mean, self._slope, self._turned))
+
+    # ------------------------------------------------------------ a point
+
+    @property
+    def weights(self) -> np.ndarray:
+        """The point where the model stands, float32 ``[weights]``."""
+        return _flat(variable.numpy() for variable in self._variables)
+
+    def move(self, point: np.ndarray):
+        """Give the model these weights."""
+        for variable, value in zip(self._variables, self._parts(point), strict=True):
+            variable.assign(value)
+
+    def _parts(self, vector):
+        """Split a vector into arrays of the weights' shapes."""
+        sizes = [variable.shape.num_elements() for variable in self._variables]
+        parts = np.split(np.asarray(vector, np.float32), np.cumsum(sizes)[:-1])
+        return [part.reshape(variable.shape) for part, variable in zip(parts, self._variables, strict=True)]
+
+    # ------------------------------------------------------------ the loss there
+
+    def loss(self, point: np.ndarray | None = None) -> float:
+        """Return the loss where the model stands, or at a point."""
+        here = None if point is None else self.weights
+        if point is not None:
+            self.move(point)
+        found = self._average(np.array([self._loss(*self.batches[index]) for index in self.mine]).sum())
+        if here is not None:
+            self.move(here)
+        return float(found)
+
+    def gradient(self) -> np.ndarray:
+        """Return the gradient where the model stands, float64 ``[weights]``."""
+        return self._average(self._sum(map(self.gradient_of, self.mine)))
+
+    def gradient_of(self, index: int) -> np.ndarray:
+        """Return the gradient of one batch's mean loss, on this rank alone, float64 ``[weights]``."""
+        return _flat(map(np.asarray, self._gradient(*self.batches[index]))).astype(np.float64)
+
+    def hessian(self, vector: np.ndarray) -> np.ndarray:
+        """Return the Hessian's product with a vector, float64 ``[weights]`` (Pearlmutter 1994).
+
+        The gradient of ``gradient · vector``, with the vector as a constant. On a processor reverse over reverse takes
+        as long as forward over reverse or a little less: 3.6 gradients with the course's CNN.
+        """
+        parts = self._parts(vector)
+        products = (self._product(*self.batches[index], *parts) for index in self.mine)
+        return self._average(self._sum(_flat(map(np.asarray, product)).astype(np.float64) for product in products))
+
+    def adaptive(self, vector: np.ndarray) -> np.ndarray:
+        """Return the product of D H D with a vector, where D is the diagonal of `filter_norms`."""
+        norms = filter_norms(self.model)
+        return norms * self.hessian(norms * vector)
+
+    def noise(self, population: int | None = None, groups: int = 20) -> Noise:
+        """Return the gradient noise scale, from the gradients of all batches.
+
+        With n gradients of B samples, ``S = B Σ|G_i − Ḡ|² / (n − 1)`` is unbiased for the summed variance of one
+        sample's gradient, and ``|Ḡ|² − S (1 / nB − 1 / population)`` for the true gradient's square (McCandlish et al.
+        2018, section 2.2 and appendix A.1). Standard errors are those of the jackknife that leaves out a group of
+        batches at a time (Efron 1982).
+
+        Parameters
+        ----------
+        population
+            The samples that the batches are drawn from, each once at the most; None for a draw from endlessly many.
+        groups
+
+        Raises
+        ------
+        SettingError
+            For fewer than two groups of two batches.
+        """
+        count = len(self.batches)
+        groups = min(groups, count // 2)
+        if groups < 2:
+            raise SettingError(f"the noise scale compares gradients of 4 batches or more, and there are {count}")
+        samples = len(self.batches[0][1])
+        sums, squares = np.zeros((groups, self.weights.size)), np.zeros(groups)
+        for index in self.mine:
+            gradient = self.gradient_of(index)
+            sums[index % groups] += gradient
+            squares[index % groups] += gradient @ gradient
+        sums, squares = self._total(sums), self._total(squares)
+        counts = np.array([len(range(group, count, groups)) for group in range(groups)])
+
+        def parts(total, square, n):
+            mean_sq = float(total @ total) / n**2
+            variance = samples * (square - n * mean_sq) / (n - 1)
+            gradient_sq = mean_sq - variance * (1 / (n * samples) - (1 / population if population else 0.0))
+            return variance / gradient_sq if gradient_sq else math.inf, gradient_sq, variance
+
+        total, square = sums.sum(axis=0), squares.sum()
+        whole = parts(total, square, count)
+        without = np.array(
+            [parts(total - sums[k], square - squares[k], count - counts[k]) for k in range(groups)]
+        )  # [groups, 3]
+        errors = np.sqrt((groups - 1) * without.var(axis=0))
+        scale, gradient_sq, variance = (Estimate(*map(float, pair)) for pair in zip(whole, errors, strict=True))
+        return Noise(scale, gradient_sq, variance, samples, count)
+
+    # ------------------------------------------------------------ in the graph, and over ranks
+
+    def _mean(self, inputs, labels):
+        logits = self.model(inputs, training=True)
+        return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
+
+    def _slope(self, inputs, labels):
+        with tf.GradientTape() as tape:
+            loss = self._mean(inputs, labels)
+        return tape.gradient(loss, self._variables)
+
+    def _turned(self, inputs, labels, *vector):
+        with tf.GradientTape() as tape:
+            gradient = self._slope(inputs, labels)
+        zero = tf.UnconnectedGradients.ZERO  # of a weight that the loss is linear in
+        return tape.gradient(gradient, self._variables, output_gradients=list(vector), unconnected_gradients=zero)
+
+    def _sum(self, vectors):
+        return sum(vectors, np.zeros(self.weights.size))
+
+    def _average(self, ours):
+        return self._total(np.asarray(ours, np.float64)) / len(self.batches)
+
+
+def _function(method):
+    return tf.function(method, autograph=False)
+
+
+def _flat(arrays):
+    return np.concatenate([np.ravel(array) for array in arrays])
+
+
+# ---------------------------------------------------------------- directions
+
+
+def filter_norms(model: tf.keras.Model) -> np.ndarray:
+    """Return for each trainable weight the norm of its filter, float64 ``[weights]``.
+
+    A filter is what makes one output: of a kernel all weights but the last axis'. A bias, or a norm's scale or shift,
+    is a filter of its own, whose norm is its absolute value (Kwon et al. 2021, "ASAM").
+
+    With D the diagonal of these, D H D is the curvature by *relative* change. Its eigenvalues stay where a rescaling
+    of whole filters leaves the function as it was, and H's do not (Dinh et al. 2017). Filters rather than single
+    weights, |w|, because that is the rescaling a norm undoes, and because the slices of Li et al. measure their
+    distance so.
+    """
+    return _flat(np.broadcast_to(norms, array.shape) for array, norms in _filters(model))
+
+
+def _filters(model):
+    """Yield each trainable weight with the norms of its filters, which broadcast to its shape."""
+    for variable in model.trainable_variables:
+        array = variable.numpy().astype(np.float64)
+        axes = tuple(range(array.ndim - 1))  # of a single weight none
+        yield array, np.sqrt(np.sum(array**2, axis=axes, keepdims=True))
+
+
+def slices(
+    landscape: Landscape, directions: int = 2, points: int = 13, reach: float = 1.0, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the loss along random directions whose filters are as long as the weights' (Li et al. 2018, section 4).
+
+    Kernels alone move: biases and the norms' own weights stay.
+
+    Returns
+    -------
+    distances, losses
+        Float64 ``[points]`` from −reach to reach, and ``[directions, points]``. At distance 1 each filter has moved by
+        its own norm.
+    """
+    generator, start = np.random.default_rng(seed), landscape.weights.astype(np.float64)
+    distances, losses = np.linspace(-reach, reach, points), np.empty((directions, points))
+    for each in losses:
+        direction = []
+        for array, norms in _filters(landscape.model):
+            drawn = generator.normal(size=array.shape) if array.ndim > 1 else np.zeros(array.shape)
+            length = np.sqrt(np.sum(drawn**2, axis=tuple(range(array.ndim - 1)), keepdims=True))
+            direction.append(drawn * norms / np.where(length > 0, length, 1))
+        each[:] = [landscape.loss(start + distance * _flat(direction)) for distance in distances]
+    return distances, losses
+
+
+def rescaling(model: tf.keras.Model, alpha: float) -> np.ndarray:
+    """Return what to multiply each trainable weight by to have the same function elsewhere, float64 ``[weights]``.
+
+    Before a norm, every kernel times `alpha`: the norm divides by it. Without norms, the first layer's kernel and bias
+    times `alpha` and the second's kernel divided by it: ReLU and max-pooling let a positive factor pass (Dinh et al.
+    2017, "Sharp Minima Can Generalize For Deep Nets", sections 3 and 4). A block of the Hessian between weights that
+    are multiplied by a and by b is divided by a b.
+
+    Raises
+    ------
+    SettingError
+        For a factor that is not positive, and for a network without norms in which paths meet.
+    """
+    if alpha <= 0:
+        raise SettingError(f"a rescaling by {alpha:g} changes the function: the factor must be above 0")
+    layers = tf.keras.layers
+    with_kernel = [layer for layer in model.layers if isinstance(layer, (layers.Conv2D, layers.Dense))]
+    factors = {}
+    if any(isinstance(layer, (layers.BatchNormalization, layers.GroupNormalization)) for layer in model.layers):
+        factors.update({layer.kernel.ref(): alpha for layer in with_kernel if not layer.use_bias})
+    elif any(isinstance(layer, layers.Add) for layer in model.layers):
+        raise SettingError(f"the network {model.name!r} has no norm, and paths that meet: it can not be rescaled")
+    else:
+        first, second = with_kernel[:2]
+        factors.update({weight.ref(): alpha for weight in first.trainable_variables})
+        factors[second.kernel.ref()] = 1 / alpha
+    return _flat(np.full(variable.shape, factors.get(variable.ref(), 1.0)) for variable in model.trainable_variables)
+
+
+# ---------------------------------------------------------------- matrices that only multiply
+
+
+def lanczos(
+    apply: Apply, size: int, iterations: int = 12, count: int = 1, tolerance: float = 0.02, seed: int = 0
+) -> Spectrum:
+    """Return the largest eigenvalues of a symmetric matrix (Lanczos 1950; Golub and Van Loan 2013, section 10.1).
+
+    Every new vector is made orthogonal to all before it, twice: in finite precision eigenvalues would come back as
+    copies. A random start, the same for the same seed.
+
+    Parameters
+    ----------
+    apply
+        Returns the matrix's product with a vector.
+    size
+        Of the matrix.
+    iterations
+        Products at the most.
+    count
+        Eigenvalues to return: the largest, not those of largest magnitude.
+    tolerance
+        Ends earlier, as soon as the residual of the largest is below this share of it.
+    """
+    generator = np.random.default_rng(seed)
+    vector = generator.normal(size=size)
+    basis, diagonal, beside = [vector / np.linalg.norm(vector)], [], []
+    for left in reversed(range(min(iterations, size))):
+        product = np.asarray(apply(basis[-1]), np.float64)
+        diagonal.append(float(basis[-1] @ product))
+        rows = np.array(basis)
+        for _ in range(2):
+            product = product - rows.T @ (rows @ product)
+        remainder = float(np.linalg.norm(product))
+        ritz, small = np.linalg.eigh(np.diag(diagonal) + np.diag(beside, 1) + np.diag(beside, -1))
+        residuals = remainder * np.abs(small[-1])
+        largest = float(np.abs(ritz).max())
+        converged = len(diagonal) >= count and residuals[-1] <= tolerance * abs(ritz[-1])
+        if not left or converged or remainder <= BREAKDOWN * largest:
+            break
+        beside.append(remainder)
+        basis.append(product / remainder)
+    chosen = slice(None, -count - 1, -1)
+    return Spectrum(
+        ritz[chosen], residuals[chosen], small.T[chosen] @ rows, float(ritz[0]), np.array(diagonal), np.array(rows)
+    )
+
+
+def trace(apply: Apply, size: int, probes: int = 6, spectrum: Spectrum | None = None, seed: int = 0) -> Estimate:
+    """Return the trace of a symmetric matrix, from random vectors of ±1 (Hutchinson 1990).
+
+    With the `spectrum` of the matrix, the part within its basis is known and only the rest is estimated, which the
+    large eigenvalues no longer make noisy (Meyer et al. 2021, "Hutch++").
+
+    Parameters
+    ----------
+    apply, size
+        See `lanczos`.
+    probes
+        Random vectors, and so products: at least 2.
+    """
+    generator = np.random.default_rng(seed)
+    basis = np.zeros((0, size)) if spectrum is None else spectrum.basis
+    known = 0.0 if spectrum is None else float(spectrum.diagonal.sum())
+    found = []
+    for _ in range(probes):
+        probe = generator.choice((-1.0, 1.0), size)
+        probe -= basis.T @ (basis @ probe)
+        found.append(probe @ apply(probe))
+    return Estimate(known + float(np.mean(found)), float(np.std(found, ddof=1) / math.sqrt(probes)))
