@@ -56,7 +56,8 @@ def parse(arguments=None):
         metavar="L",
         help="stop at the first end of an epoch with this loss on training pictures, not augmented",
     )
-    add("--evaluate-every", type=Integer(0), default=0, metavar="STEPS", help="as well as at the end of each epoch")
+    add("--evaluate-epochs", type=Integer(), default=1, metavar="N", help="at the end of each N-th epoch (default: 1)")
+    add("--evaluate-every", type=Integer(0), default=0, metavar="STEPS", help="as well as at the end of epochs")
     # Batch
     add("--global-batch", type=Integer(), default=64, help="samples in a step of all ranks together")
     add(
@@ -230,6 +231,7 @@ def main(config):
             evaluate,
             means,
             every=config.evaluate_every,
+            epochs=config.evaluate_epochs,
             at_once=diverged,
             evaluate_clean=evaluate_clean,
             learning_rate=rate,

@@ -4,8 +4,8 @@ In all of them:
 
 - A run is one rank that takes its global batch in passes of the ghost batch. Gradients and batch norm are then those of
   ranks × passes of the same size (a test holds that), and two runs share two cores without exchanging anything.
-- Rates are chosen on validation pictures that no run trains on, with seeds that are not judged. A grid has factor 2, and
-  grows until its best rate is not at an edge.
+- Rates are chosen on validation pictures that no run trains on, with seeds that are not judged. A grid has factor 2,
+  and grows until its best rate is not at an edge.
 - Judged seeds are shared by all arms of an experiment, so that differences can be paired.
 - Runs compute in bfloat16 where the processor is faster in it; each record says which.
 
@@ -46,7 +46,7 @@ class Size:
     ----------
     samples, few
         Training pictures of the comparison of arms (45,056 are left of CIFAR-10's 50,000: 704 × 64 = 44 × 1024), and of
-        the search for a generalisation gap (10,240 = 160 × 64 = 10 × 1024).
+        the search for a generalisation gap (5,120 = 80 × 64 = 5 × 1024: few enough to be learned by heart).
     epochs, long
         Of the same two; a large batch at equal steps takes sixteen times as many.
     target
@@ -55,18 +55,21 @@ class Size:
         That it tries.
     matched
         Training loss, on pictures as they are, that arms are compared at.
+    frozen
+        Held-out accuracies at which the noise scale is measured again, at weights that stand still.
     """
 
     samples: int = 45_056
-    few: int = 10_240
+    few: int = 5_120
     epochs: float = 4
-    long: float = 6
+    long: int = 10
     warmup_epochs: float = 1
     test_samples: int | None = None
     target: float = 0.65
     batches: tuple = (32, 64, 128, 256, 512, 1024, 2048, 4096)
-    matched: float = 0.5
-    most_epochs: float = 16
+    matched: float = 0.3
+    most_epochs: int = 16
+    frozen: tuple = (0.5, 0.58, 0.65)
     tuning: tuple = TUNING
     judged: tuple = JUDGED
     widest: int = 12  # rates of a grid at most
@@ -84,6 +87,7 @@ SIZES = {
         target=0.12,
         batches=(64, 128),
         matched=2.2,
+        frozen=(0.1, 0.12),
         most_epochs=2,
         tuning=(100,),
         judged=(0, 1),
@@ -118,7 +122,7 @@ class Recordings:
         self.work.mkdir(parents=True, exist_ok=True)
         os.environ["DDL_RUNS_DIR"] = str(work / "runs")
         self.jobs = jobs or os.cpu_count() or 1
-        self._turn = threading.BoundedSemaphore(self.jobs)
+        self._turn, self._taking = threading.Semaphore(self.jobs), threading.Lock()
         self._asked: dict = defaultdict(threading.Lock)
         self._running: set = set()
         self._ending = threading.Event()
@@ -131,14 +135,22 @@ class Recordings:
         path = self.work / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
         with self._asked[path]:  # the same run may be one of two arms
             if not path.exists():
-                with self._turn:
+                self._take(settings.get("workers", 1))
+                try:
                     self._make(path, name, settings)
+                finally:
+                    self._turn.release(settings.get("workers", 1))
         return {**read_json(path), "name": name}
+
+    def _take(self, cores):
+        with self._taking:  # one waits for several at a time, or two might wait for each other
+            for _ in range(min(cores, self.jobs)):
+                self._turn.acquire()
 
     def _make(self, path, name, settings):
         if self._ending.is_set():
             raise KeyboardInterrupt
-        run = launch("train_cifar.py", name=name, workers=1, threads=1, wait=False, check=False, **settings)
+        run = launch("train_cifar.py", name=name, threads=1, wait=False, check=False, **{"workers": 1} | settings)
         self._running.add(run)
         try:
             run.wait(Silent())
@@ -149,9 +161,6 @@ class Recordings:
                 raise KeyboardInterrupt
             sys.exit(f"a run failed, {name}: {run.failure or run.state}; its records are in {run.folder}")
         result = compact(run.result)
-        weights = run.folder / "weights.npz"
-        if weights.exists():
-            weights.rename(path.with_suffix(".npz"))
         write_json(path, result)
         self._made += 1
         print(
@@ -349,3 +358,107 @@ def sweep(make: Recordings, size: Size, optimizer: str) -> list:
 
     make.together(lambda batch=batch: find(batch) for batch in size.batches)
     return results
+
+
+# ---------------------------------------------------------------- is there a generalisation gap?
+
+
+def generalisation(make: Recordings, size: Size) -> list:
+    """Return runs that may learn their pictures by heart: at equal epochs, at equal steps, and at one training loss.
+
+    Few pictures, none of them mirrored or shifted. An arm that stops at a loss keeps its rate constant: where a decay
+    stands would otherwise differ between arms.
+    """
+    few = NORM | dict(train_samples=size.few, no_augment=True)
+    ratio = LARGE // SMALL
+    arms = {
+        "small batch": (0.05, few | dict(global_batch=SMALL, epochs=size.long)),
+        "large batch": (0.2, few | dict(global_batch=LARGE, epochs=size.long)),
+        "large batch, equal steps": (0.2, few | dict(global_batch=LARGE, epochs=ratio * size.long, evaluate_epochs=8)),
+    }
+    results = []
+
+    def tune(arm):
+        first, settings = arms[arm]
+        # Sixteen times as long a training gets one seed a rate.
+        seeds = size.tuning[:1] if settings["epochs"] > size.long else size.tuning
+
+        def cost(rate):
+            runs = make.together(
+                lambda seed=seed: make.train(
+                    arm,
+                    **settings,
+                    learning_rate=rate,
+                    seed=seed,
+                    held_out="validation",
+                    test_samples=size.test_samples,
+                )
+                for seed in seeds
+            )
+            results.extend({**run, "role": "tuning"} for run in runs)
+            return -statistics.fmean(run["test_accuracy"] for run in runs)
+
+        return Grid(first, cost, size.widest).best()
+
+    rates = dict(zip(arms, make.together(lambda arm=arm: tune(arm) for arm in arms), strict=True))
+    wanted = [(arm, settings | {"learning_rate": rates[arm]}) for arm, (_, settings) in arms.items()]
+    to_loss = dict(schedule="constant", target_loss=size.matched, keep_weights=True, epochs=4 * size.most_epochs)
+    for arm in ("small batch", "large batch"):
+        for name, factor in (("", 1), (", low rate", 1 / 8)):
+            settings = arms[arm][1] | to_loss | {"learning_rate": factor * rates[arm]}
+            wanted.append((f"{arm}{name}, to a loss", settings))
+    judged = make.together(
+        lambda arm=arm, settings=settings, seed=seed: make.train(
+            arm, **settings, seed=seed, test_samples=size.test_samples
+        )
+        for arm, settings in wanted
+        for seed in size.judged
+    )
+    return results + [{**run, "role": "judged"} for run in judged]
+
+
+# ---------------------------------------------------------------- one axis of norms
+
+
+def ghost_batches(make: Recordings, size: Size, rate: float) -> list:
+    """Return runs at the large batch, which differ in what batch norm looks at together alone."""
+    settings = warmed(WARM, size) | dict(
+        learning_rate=rate, epochs=size.epochs, train_samples=size.samples, test_samples=size.test_samples
+    )
+    results = make.together(
+        lambda ghost=ghost, seed=seed: make.train(
+            f"ghost batch {ghost}", **settings | dict(ghost_batch=ghost), seed=seed
+        )
+        for ghost in (32, 64, 128, 512)
+        for seed in size.judged
+    )
+    # Statistics of all ranks together, in one pass of each.
+    synchronous = settings | dict(ghost_batch=None, sync_bn=True, workers=2)
+    return results + [make.train("synchronous, 1024", **synchronous, seed=seed) for seed in size.judged]
+
+
+# ---------------------------------------------------------------- the noise scale at weights that stand still
+
+
+def noise_runs(make: Recordings, size: Size, batch: int, rate: float) -> list:
+    """Return runs of one batch that stop at several accuracies, with their weights and their own noise scale."""
+    return make.together(
+        lambda target=target, seed=seed: make.train(
+            f"at {target:.0%}",
+            **NORM,
+            global_batch=batch,
+            learning_rate=rate,
+            schedule="constant",
+            seed=seed,
+            epochs=size.most_epochs,
+            evaluate_every=max(1, 2048 // batch),
+            target_accuracy=target,
+            held_out="validation",
+            train_samples=size.samples,
+            test_samples=size.test_samples,
+            noise_scale=True,
+            keep_weights=True,
+        )
+        for target in size.frozen
+        for seed in size.judged[:3]
+    )

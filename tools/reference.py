@@ -86,6 +86,17 @@ def record_critical_batch(options):
     keep(options.results / "critical-batch.jsonl", results)
 
 
+def record_generalisation(options):
+    make, size = recordings(options)
+    keep(options.results / "generalisation.jsonl", convergence.generalisation(make, size))
+
+
+def record_ghost_batches(options):
+    make, size = recordings(options)
+    rates, _ = convergence.tune_arms(make, size)  # made already, where the arms are
+    keep(options.results / "ghost-batches.jsonl", convergence.ghost_batches(make, size, rates["+ warm-up"]))
+
+
 def recordings(options):
     """Return what makes the runs of lesson 4, and their size."""
     need_data(options)
@@ -178,6 +189,8 @@ PARTS = {
     "precision": record_precision,
     "convergence": record_convergence,
     "critical-batch": record_critical_batch,
+    "generalisation": record_generalisation,
+    "ghost-batches": record_ghost_batches,
 }
 
 

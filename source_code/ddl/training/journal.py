@@ -268,14 +268,14 @@ class Journal:
         return step % self.steps_per_epoch == 0 or step == self.steps
 
     def evaluate_if_due(
-        self, step: int, evaluate, means: Means, *, every=0, at_once=False, evaluate_clean=None, **figures
+        self, step: int, evaluate, means: Means, *, every=0, epochs=1, at_once=False, evaluate_clean=None, **figures
     ) -> dict | None:
-        """Evaluate where an epoch ends, every so many steps, or at once; return the row, or None.
+        """Evaluate where an epoch ends, or every so many epochs, or steps, or at once; return the row, or None.
 
         `evaluate` returns held-out loss and accuracy; `evaluate_clean`, called where an epoch ends, those of training
         samples as they are; `means` has the training's own. The clock stops.
         """
-        ends = self.epoch_ends(step)
+        ends = step % (epochs * self.steps_per_epoch) == 0 or step == self.steps
         if not (at_once or ends or (every and step % every == 0)):
             return None
         loss, accuracy = means.take()

@@ -236,6 +236,13 @@ def test_an_evaluation_is_due_where_an_epoch_ends_every_so_often_and_at_once(clo
     # Training pictures as they are: where an epoch or the training ends.
     assert [row["step"] for row in rows if "clean_loss" in row] == [4, 8, 10]
     assert diary.result()["clean_accuracy"] == 0.5
+    diary = Journal(True, steps=10, steps_per_epoch=2, global_batch=10)
+    diary.start()
+    for step in range(1, 11):
+        clock.now += 1
+        means.add(np.float32([1, 1]))
+        diary.evaluate_if_due(step, evaluate, means, epochs=2)
+    assert [row["step"] for row in diary.history] == [4, 8, 10]
     assert diary.seconds == pytest.approx(10)
 
 
