@@ -30,6 +30,7 @@ from ddl import launch
 from ddl.records.jsonfiles import read_json, write_json
 
 SMALL, LARGE, GHOST = 64, 1024, 32
+BATCHES = (32, 64, 128, 256, 512, 1024, 2048, 4096)
 TUNING, JUDGED = (100, 101), (0, 1, 2, 3, 4)
 
 NORM = dict(recipe="batch_norm", ghost_batch=GHOST, statistics="recomputed")
@@ -66,7 +67,7 @@ class Size:
     warmup_epochs: float = 1
     test_samples: int | None = None
     target: float = 0.65
-    batches: tuple = (32, 64, 128, 256, 512, 1024, 2048, 4096)
+    batches: tuple = BATCHES
     matched: float = 0.3
     most_epochs: int = 16
     frozen: tuple = (0.5, 0.58, 0.65)
