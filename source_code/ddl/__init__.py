@@ -20,6 +20,7 @@ _HOME = {
     "recorded": "records.reference",
     "Recorder": "records.recorder",
     "compare": "analysis.comparison",
+    "paired": "analysis.paired",
     "doctor": "diagnose.machine",
     "check": "grader.check",
     "agreement": "analysis.agreement",
@@ -33,6 +34,7 @@ _MODULES = {
     "classification": "analysis.classification",
     "clusters": "analysis.clusters",
     "cost": "analysis.cost",
+    "critical": "analysis.critical",
     "descent": "analysis.descent",
     "efficiency": "analysis.efficiency",
     "hierarchy": "analysis.hierarchy",
@@ -40,6 +42,7 @@ _MODULES = {
     "precisions": "analysis.precisions",
     "prediction": "analysis.prediction",
     "ring": "analysis.ring",
+    "tuning": "analysis.tuning",
     "cluster": "rank.cluster",
     "hosts": "launcher.hosts",
 }

@@ -65,7 +65,8 @@ def compare(runs, at=None, steps=None, epochs=None, against=None, margin=1.0) ->
         row |= {"ratio": _ratio(row, first), "note": _marked(row, first)}
     table = Comparison(rows.values(), columns=COLUMNS)
     where = _title([point for seeds in points.values() for _, point in seeds], unit, limit)
-    table.attrs.update(title=where, against=against, margin=margin)
+    differences = {row["arm"]: row["differences"] for row in rows.values()}
+    table.attrs.update(title=where, against=against, margin=margin, differences=differences)
     return table
 
 
@@ -214,7 +215,8 @@ def _opponent(key, rows, against):
 
 def _judged(row, other, seeds, other_seeds, margin):
     """Return the difference to another row and, with a margin, the verdict."""
-    judged = {"difference_points": math.nan, "low_points": math.nan, "high_points": math.nan, "pairs": 0, "verdict": ""}
+    nothing = dict.fromkeys(("difference_points", "low_points", "high_points"), math.nan)
+    judged = {**nothing, "pairs": 0, "verdict": "", "differences": ()}
     if other is None:
         return judged
     if other is row:
@@ -230,6 +232,7 @@ def _judged(row, other, seeds, other_seeds, margin):
         "high_points": result.high,
         "pairs": result.n,
         "verdict": "" if margin is None else result.verdict(margin),
+        "differences": result.differences,
     }
 
 
@@ -361,10 +364,15 @@ def _readable(row, against, mixed):
     }
 
 
+def signed(points):
+    """Return points with their sign, and no −0.0."""
+    return f"{round(points, 1) + 0.0:+.1f}".replace("-", "−")
+
+
 def _difference(row):
     if not is_number(row["difference_points"]):
         return row["verdict"]
-    text = f"{row['difference_points']:+.1f}".replace("-", "−")
+    text = signed(row["difference_points"])
     if row["pairs"] > 1:
         text += f"\u00a0±\u00a0{row['high_points'] - row['difference_points']:.1f}"
         text += f"\u00a0(n={row['pairs']})" if row["pairs"] != row["seeds"] else ""

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 import numpy
 import pandas
 
+from ddl.analysis.critical import Fit
 from ddl.display.chart import short
 from ddl.display.style import data_label
 from ddl.errors import InputError
@@ -243,13 +244,17 @@ def plot_schedule(
 
 
 @styled
-def plot_batch_size_tradeoff(noise_scale: float = 1000.0, batches: Sequence[int] = ()) -> Picture:
+def plot_batch_size_tradeoff(noise_scale: float | Fit = 1000.0, batches: Sequence[int] = ()) -> Picture:
     """Draw what a larger batch buys and costs by the noise-scale model, with some batch sizes marked.
 
-    ``S / S_min = 1 + B_noise / B`` optimizer steps and ``E / E_min = 1 + B / B_noise`` samples reach the same loss;
+    ``S / S_min = 1 + B_crit / B`` optimizer steps and ``E / E_min = 1 + B / B_crit`` samples reach the same loss;
     together these are equation 2.11 of McCandlish et al. 2018, "An Empirical Model of Large-Batch Training": ``(S /
-    S_min − 1) (E / E_min − 1) = 1``. `noise_scale` is ``B_noise`` in samples.
+    S_min − 1) (E / E_min − 1) = 1``. ``B_crit`` is the `noise_scale` in samples, which the model predicts it by, or
+    that of a curve fitted to runs.
     """
+    measured = noise_scale if isinstance(noise_scale, Fit) else None
+    name = "critical batch" if measured else "noise scale"
+    noise_scale = measured.critical if measured else noise_scale
     batch = noise_scale * numpy.geomspace(1 / 64, 64, 200)
     picture = Picture(9.0, 3.8)
     panels = picture.subplots(1, 2, sharey=True)
@@ -265,9 +270,10 @@ def plot_batch_size_tradeoff(noise_scale: float = 1000.0, batches: Sequence[int]
             panel.annotate(f" {mark:,}", (mark, curve(mark)), va="bottom")
         panel.set(xscale="log", yscale="log", xlabel="batch size, samples", title=label)
         panel.set_yticks([1, 2, 5, 10, 20, 50], ["1", "2", "5", "10", "20", "50"])
-        panel.annotate(f" noise scale {noise_scale:,.0f}", (noise_scale, 40))
+        panel.annotate(f" {name} {noise_scale:,.0f}", (noise_scale, 40))
     panels[0].set_ylabel("to the same loss, relative")
-    picture.suptitle("computed from the model of McCandlish et al. 2018, not measured", fontsize=11)
+    source = f"with the critical batch measured in runs: {measured}" if measured else "not measured"
+    picture.suptitle(f"computed from the model of McCandlish et al. 2018, {source}", fontsize=11)
     marks = "; ".join(
         f"batch {mark:,}: {1 + noise_scale / mark:.2f} times the steps and "
         f"{1 + mark / noise_scale:.2f} times the samples"
@@ -276,7 +282,7 @@ def plot_batch_size_tradeoff(noise_scale: float = 1000.0, batches: Sequence[int]
     picture.alt = (
         "Two curves against batch size on logarithmic axes. Steps to a given loss fall as the "
         "batch grows and level off; samples stay level at first and then grow with the batch. At "
-        f"the noise scale of {noise_scale:,.0f} both are twice their minimum. {marks}"
+        f"the {name} of {measured or f'{noise_scale:,.0f}'} both are twice their minimum. {marks}"
     ).strip()
     return picture
 

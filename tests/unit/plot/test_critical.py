@@ -1,0 +1,201 @@
+"""Figures of the critical batch, of differences and of rates: what they draw is what was measured."""
+
+from types import SimpleNamespace
+
+import matplotlib
+import numpy as np
+import pandas
+import pytest
+
+from ddl import plot
+from ddl.analysis.critical import Noise, critical_batch, fit
+
+BATCHES = (32, 64, 128, 256, 512, 1024, 2048, 4096)
+DATA = {"name": "synthetic", "form": "generated", "train_samples": 45_056}
+
+
+def run(name, **fields):
+    result = {
+        "name": name,
+        "arm": name,
+        "data": DATA,
+        "stopped_by": "target",
+        "learning_rate": 0.1,
+        "seed": 0,
+        **fields,
+    }
+    history = pandas.DataFrame(result.pop("history", []))
+    return SimpleNamespace(name=name, recorded=False, state="done", result=result, history=history)
+
+
+def sweep(arm, critical, batches=BATCHES, seeds=3):
+    runs = []
+    for batch in batches:
+        for seed in range(seeds):
+            steps = round(120 * (1 + critical / batch) * (1 + (seed - 1) / 50))
+            row = {"step": steps, "samples": steps * batch, "test_accuracy": 0.61}
+            runs.append(
+                run(arm, global_batch=batch, seed=seed, config={"target_accuracy": 0.6}, role="judged", history=[row])
+            )
+    return runs
+
+
+MEASURED = critical_batch(sweep("momentum", 430))
+
+
+def judged(name, accuracies, **fields):
+    return [
+        run(name, test_accuracy=accuracy, accuracy=0.5, steps=80, samples=5120, epochs=1.0, seed=seed, **fields)
+        for seed, accuracy in enumerate(accuracies)
+    ]
+
+
+ARMS = [
+    *judged("small", [0.50, 0.60, 0.55]),
+    *judged("up", [0.53, 0.64, 0.58]),
+    *judged("wide", [0.53, 0.57, 0.55]),
+    *judged("lone", [0.40]),
+]
+
+
+def curve(panel, label):
+    return next(line for line in panel.lines if line.get_label() == label)
+
+
+def test_the_fitted_curve_is_drawn_for_steps_and_samples():
+    steps, samples, _ = plot.plot_critical_batch(MEASURED).axes
+    line = curve(steps, "fitted curve")
+    assert line.get_ydata() == pytest.approx(MEASURED.fit.steps(line.get_xdata()))
+    assert curve(samples, "fitted curve").get_ydata() == pytest.approx(line.get_ydata() * line.get_xdata())
+    dots = [line for line in steps.lines if line.get_marker() == "o"]
+    assert [list(line.get_xdata()) for line in dots] == [[batch] * 3 for batch in BATCHES]
+    assert list(dots[0].get_ydata()) == [found.steps for found in MEASURED.points[0].seeds.values()]
+
+
+def test_the_three_panels_have_one_axis_of_batch_sizes_in_powers_of_two():
+    figure = plot.plot_critical_batch(MEASURED)
+    figure.draw_without_rendering()
+    assert len({panel.get_xlim() for panel in figure.axes}) == 1
+    assert [tick.get_text() for tick in figure.axes[-1].get_xticklabels()] == [f"{batch:,}" for batch in BATCHES]
+
+
+def test_regions_are_named_where_they_are():
+    steps = (4000, 2000, 1080, 700, 500, 400, 390, 380)
+    rows = [{"step": s, "samples": s * b, "test_accuracy": 0.61} for s, b in zip(steps, BATCHES, strict=True)]
+    runs = [
+        run("sgd", global_batch=row["samples"] // row["step"], config={"target_accuracy": 0.6}, history=[row])
+        for row in rows
+    ]
+    figure = plot.plot_critical_batch(critical_batch(runs))
+    spans = {patch.get_label(): patch.get_x() for patch in figure.axes[0].patches}
+    assert spans["diminishing returns"] == 128 and spans["maximal data parallelism"] == 1024
+    assert "halves the steps up to 128, and saves almost none from 1,024 on" in figure.alt
+
+
+def test_noise_scales_stand_on_the_same_axis_with_their_spread():
+    noise = {"live": Noise((300.0, 900.0, 2000.0, float("inf"))), "frozen": Noise((8000.0, 9000.0))}
+    figure = plot.plot_critical_batch(MEASURED, noise=noise)
+    marks = figure.axes[-1]
+    assert [tick.get_text() for tick in marks.get_yticklabels()] == ["critical batch", "live", "frozen"]
+    assert marks.get_xlim()[1] > 8000  # within the frame, although no batch was as large
+    assert "live: median 900, the middle 80 % from 300 to beyond what can be told (4 estimates)" in figure.alt
+    assert sum(line.get_marker() == ">" for line in marks.lines) == 1  # an arrow for the open end
+    ends = [list(line.get_xdata()) for line in marks.lines if line.get_linewidth() == 4]
+    assert ends[0] == pytest.approx(MEASURED.fit.interval)
+
+
+def test_a_readers_runs_land_on_the_recorded_curve():
+    own = sweep("mine", 430, batches=(64, 256), seeds=1)
+    own.append(run("missed", global_batch=1024, stopped_by="steps", history=[{"step": 9, "test_accuracy": 0.1}]))
+    figure = plot.plot_critical_batch(MEASURED, reader=own)
+    stars = [line for line in figure.axes[0].lines if line.get_marker() == "*"]
+    assert [line.get_xdata()[0] for line in stars] == [64, 256]
+    assert "Your run at batch 64: 908 steps, 58,112 samples" in figure.alt and "batch 1,024: 9 steps" not in figure.alt
+
+
+def test_several_arms_are_told_apart_and_have_no_regions():
+    figure = plot.plot_critical_batch([MEASURED, critical_batch(sweep("LAMB", 1500))])
+    legend = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert legend == ["momentum", "LAMB"] and not figure.axes[0].patches
+    labels = [tick.get_text() for tick in figure.axes[-1].get_yticklabels()]
+    assert labels == ["critical batch, momentum", "critical batch, LAMB"]
+
+
+def test_a_batch_that_missed_the_target_is_hollow():
+    runs = sweep("momentum", 430)
+    runs[-1].history["test_accuracy"] = 0.1
+    runs[-1].result["stopped_by"] = "steps"
+    figure = plot.plot_critical_batch(critical_batch(runs))
+    faces = [line.get_markerfacecolor() for line in figure.axes[0].lines if line.get_marker() == "o"]
+    assert faces[-1] == "none" and "none" not in faces[:-1]
+    assert "batch 4,096 missed the target with 1 seed" in figure.alt
+
+
+def test_too_few_batches_for_a_curve_are_drawn_without():
+    figure = plot.plot_critical_batch(critical_batch(sweep("momentum", 430, batches=(64,))))
+    assert "too few batches reached the target" in figure.alt
+    with pytest.raises(ValueError, match="no critical batch size to draw"):
+        plot.plot_critical_batch([])
+
+
+def test_differences_are_means_of_pairs_with_their_intervals():
+    figure = plot.plot_differences(ARMS, "small", margin=1.0)
+    panel = figure.axes[0]
+    assert [tick.get_text() for tick in panel.get_yticklabels()] == ["up (3 pairs)", "wide (3 pairs)", "lone (1 pair)"]
+    bars = [line.get_xdata() for line in panel.lines if line.get_linewidth() == 4]
+    # Differences of 3, 4 and 3 points: mean 10/3, standard deviation 0.577, t of two degrees of freedom 4.3027.
+    half = 4.3027 * 0.57735 / 3**0.5
+    assert bars[0] == pytest.approx([10 / 3 - half, 10 / 3 + half], abs=1e-3) and len(bars) == 2
+    dots = [sorted(line.get_xdata()) for line in panel.lines if line.get_marker() == "."]
+    assert dots[0] == pytest.approx([3, 3, 4])
+    shaded = panel.patches[0]
+    assert (shaded.get_x(), shaded.get_x() + shaded.get_width()) == (-1, 1)
+    assert (
+        "up +3.3 (+1.9 to +4.8), better; wide +0.0 (−7.5 to +7.5), not decided; lone −10.0 (no interval)" in figure.alt
+    )
+    assert [text.get_text() for text in panel.texts] == ["better", "not decided", "not decided"]
+
+
+def test_differences_need_an_arm_to_compare_with():
+    with pytest.raises(ValueError, match="no arm 'huge'"):
+        plot.plot_differences(ARMS, "huge")
+    with pytest.raises(ValueError, match="no arm has held-out accuracies to compare with"):
+        plot.plot_differences(judged("small", [0.5]), "small")
+
+
+def test_tuning_marks_each_arms_best_rate_and_names_edges_and_failures():
+    rates = {0.1: (0.5, 0.6), 0.2: (0.7, 0.6), 0.4: (0.5, None)}
+    runs = [run("a", learning_rate=rate, test_accuracy=value) for rate, values in rates.items() for value in values]
+    runs += [run("b", learning_rate=rate, test_accuracy=rate) for rate in (0.1, 0.2)]
+    figure = plot.plot_tuning(runs)
+    rings = [line for line in figure.axes[0].lines if line.get_markersize() == 13]
+    assert [(line.get_xdata()[0], line.get_ydata()[0]) for line in rings] == [(0.2, pytest.approx(65)), (0.2, 20)]
+    assert "a: best at 0.2, with 65.0 %; failed at 0.4; b: best at 0.2, at the edge of its grid" in figure.alt
+
+
+@pytest.mark.parametrize(
+    "figure",
+    [
+        lambda: plot.plot_critical_batch(MEASURED, noise={"live": Noise((300.0,))}),
+        lambda: plot.plot_differences(ARMS, "small"),
+        lambda: plot.plot_tuning(ARMS),
+        lambda: plot.plot_batch_size_tradeoff(MEASURED.fit),
+    ],
+)
+def test_every_picture_has_words_labels_and_a_source(figure):
+    before = dict(matplotlib.rcParams)
+    made = figure()
+    assert dict(matplotlib.rcParams) == before
+    bundle = made._repr_mimebundle_()
+    assert bundle["text/plain"] == made.alt and len(made.alt) > 40 and "base64," in bundle["text/html"]
+    assert made.axes[-1].get_xlabel()
+    titles = " ".join([axes.get_title() for axes in made.axes] + [made.get_suptitle()])
+    assert "synthetic (generated)" in titles or "measured in runs" in titles
+
+
+def test_the_tradeoff_can_be_that_of_measured_runs():
+    batches = np.array(BATCHES)
+    measured = fit(batches, 120 * (1 + 430 / batches))
+    figure = plot.plot_batch_size_tradeoff(measured, batches=(430,))
+    assert f"the critical batch of {measured} both are twice" in figure.alt and "noise scale" not in figure.alt
+    assert "batch 430: 2.00 times the steps and 2.00 times the samples" in figure.alt
