@@ -56,6 +56,8 @@ class Size:
         That it tries.
     matched
         Training loss, on pictures as they are, that arms are compared at.
+    landscape
+        Options of landscape.py.
     frozen
         Held-out accuracies at which the noise scale is measured again, at weights that stand still.
     """
@@ -69,6 +71,7 @@ class Size:
     target: float = 0.65
     batches: tuple = BATCHES
     matched: float = 0.3
+    landscape: dict = field(default_factory=dict)
     most_epochs: int = 16
     frozen: tuple = (0.5, 0.58, 0.65)
     tuning: tuple = TUNING
@@ -88,6 +91,7 @@ SIZES = {
         target=0.12,
         batches=(64, 128),
         matched=2.2,
+        landscape=dict(samples=128, chunk=64, iterations=3, eigenvalues=1, probes=2, points=3, noise_samples=512),
         frozen=(0.1, 0.12),
         most_epochs=2,
         tuning=(100,),
@@ -130,15 +134,18 @@ class Recordings:
         self._began, self._made = time.monotonic(), 0
 
     def train(self, name: str, **settings) -> dict:
-        """Return the result of a run with these settings, made now or earlier."""
-        settings = self.fixed | settings
-        text = json.dumps(settings, sort_keys=True)
+        """Return the result of a training with these settings, made now or earlier."""
+        return self.run("train_cifar.py", name, **self.fixed | settings)
+
+    def run(self, script: str, name: str, **settings) -> dict:
+        """Return the result of a script's run with these settings, made now or earlier."""
+        text = json.dumps([script, settings], sort_keys=True)
         path = self.work / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
         with self._asked[path]:  # the same run may be one of two arms
             if not path.exists():
                 self._take(settings.get("workers", 1))
                 try:
-                    self._make(path, name, settings)
+                    write_json(path, compact(self._make(script, name, settings)))
                 finally:
                     self._turn.release(settings.get("workers", 1))
         return {**read_json(path), "name": name}
@@ -148,28 +155,30 @@ class Recordings:
             for _ in range(min(cores, self.jobs)):
                 self._turn.acquire()
 
-    def _make(self, path, name, settings):
+    def _make(self, script, name, settings):
         if self._ending.is_set():
             raise KeyboardInterrupt
-        run = launch("train_cifar.py", name=name, threads=1, wait=False, check=False, **{"workers": 1} | settings)
+        settings = {"workers": 1, "threads": 1} | settings
+        run = launch(script, name=name, wait=False, check=False, **settings)
         self._running.add(run)
         try:
             run.wait(Silent())
         finally:
             self._running.discard(run)
-        if run.result is None:
+        result = run.result
+        if result is None:
             if self._ending.is_set():
                 raise KeyboardInterrupt
             sys.exit(f"a run failed, {name}: {run.failure or run.state}; its records are in {run.folder}")
-        result = compact(run.result)
-        write_json(path, result)
         self._made += 1
-        print(
-            f"{time.monotonic() - self._began:6.0f} s  {self._made:4d}  {name}, seed {settings['seed']}, batch "
-            f"{settings['global_batch']}, rate {result['learning_rate']:.4g}: {result['stopped_by']} after "
-            f"{result['samples']:,} samples, {result['test_accuracy']:.1%}",
-            flush=True,
-        )
+        about = f"{time.monotonic() - self._began:6.0f} s  {self._made:4d}  {name}, seed {result['seed']}"
+        if "stopped_by" in result:
+            about += (
+                f", batch {result['global_batch']}, rate {result['learning_rate']:.4g}: {result['stopped_by']} after "
+                f"{result['samples']:,} samples, {result['test_accuracy']:.1%}"
+            )
+        print(about, flush=True)
+        return result
 
     def together(self, tasks: Iterable[Callable]) -> list:
         """Call each of `tasks`, as many at a time as there are cores, and return what they return."""
@@ -361,6 +370,11 @@ def sweep(make: Recordings, size: Size, optimizer: str) -> list:
     return results
 
 
+def best_rates(results: list) -> dict:
+    """Return the rate at which each batch was judged."""
+    return {result["global_batch"]: result["learning_rate"] for result in results if result["role"] == "judged"}
+
+
 # ---------------------------------------------------------------- is there a generalisation gap?
 
 
@@ -418,6 +432,21 @@ def generalisation(make: Recordings, size: Size) -> list:
     return results + [{**run, "role": "judged"} for run in judged]
 
 
+def landscapes(make: Recordings, size: Size, trained: list) -> list:
+    """Return the sharpness at the weights of the judged runs that stopped at a loss."""
+    return make.together(
+        lambda run=run: make.run(
+            "landscape.py",
+            run["name"],
+            weights=run["id"],
+            measure=["eigenvalue", "invariant", "trace", "slices"],
+            **size.landscape,
+        )
+        for run in trained
+        if run["role"] == "judged" and run["config"]["keep_weights"]
+    )
+
+
 # ---------------------------------------------------------------- one axis of norms
 
 
@@ -442,10 +471,15 @@ def ghost_batches(make: Recordings, size: Size, rate: float) -> list:
 
 
 def noise_runs(make: Recordings, size: Size, batch: int, rate: float) -> list:
-    """Return runs of one batch that stop at several accuracies, with their weights and their own noise scale."""
-    return make.together(
-        lambda target=target, seed=seed: make.train(
-            f"at {target:.0%}",
+    """Return the noise scale at the weights of runs of one batch that stopped at several accuracies.
+
+    Beside it, as ``live``, stands what each run had estimated by then while it trained.
+    """
+
+    def measure(target, seed):
+        name = f"at {target:.0%}"
+        trained = make.train(
+            name,
             **NORM,
             global_batch=batch,
             learning_rate=rate,
@@ -460,6 +494,11 @@ def noise_runs(make: Recordings, size: Size, batch: int, rate: float) -> list:
             noise_scale=True,
             keep_weights=True,
         )
-        for target in size.frozen
-        for seed in size.judged[:3]
+        frozen = make.run("landscape.py", name, weights=trained["id"], measure=["noise"], **size.landscape)
+        figures = ("noise_scale", "gradient_sq", "variance")
+        live = {figure: trained["history"][-1][figure] for figure in figures}
+        return {**frozen, "target": target, "live": live, "steps": trained["steps"], "samples": trained["samples"]}
+
+    return make.together(
+        lambda target=target, seed=seed: measure(target, seed) for target in size.frozen for seed in size.judged[:3]
     )

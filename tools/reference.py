@@ -88,13 +88,23 @@ def record_critical_batch(options):
 
 def record_generalisation(options):
     make, size = recordings(options)
-    keep(options.results / "generalisation.jsonl", convergence.generalisation(make, size))
+    results = convergence.generalisation(make, size)
+    keep(options.results / "generalisation.jsonl", results)
+    keep(options.results / "landscape.jsonl", convergence.landscapes(make, size, results))
 
 
 def record_ghost_batches(options):
     make, size = recordings(options)
     rates, _ = convergence.tune_arms(make, size)  # made already, where the arms are
     keep(options.results / "ghost-batches.jsonl", convergence.ghost_batches(make, size, rates["+ warm-up"]))
+
+
+def record_noise(options):
+    make, size = recordings(options)
+    # At the rate that the search for the critical batch size found for this batch.
+    rates = convergence.best_rates(convergence.sweep(make, size, "SGD with momentum"))
+    batch = min(256, max(rates))
+    keep(options.results / "noise-frozen.jsonl", convergence.noise_runs(make, size, batch, rates[batch]))
 
 
 def recordings(options):
@@ -191,6 +201,7 @@ PARTS = {
     "critical-batch": record_critical_batch,
     "generalisation": record_generalisation,
     "ghost-batches": record_ghost_batches,
+    "noise": record_noise,
 }
 
 

@@ -18,6 +18,7 @@ from convergence import (
     generalisation,
     ghost_batches,
     judge_arms,
+    landscapes,
     noise_runs,
     sweep,
     tune_arms,
@@ -33,10 +34,15 @@ class Made:
     """Trainings that are formulas of rate and batch, made in order; their settings are those of real ones."""
 
     def __init__(self, best_rate):
-        self.best_rate, self.asked = best_rate, []
+        self.best_rate, self.asked, self.ran = best_rate, [], []
 
     def together(self, tasks):
         return [task() for task in tasks]
+
+    def run(self, script, name, **settings):
+        assert script == "landscape.py" and settings["weights"]
+        self.ran.append(settings["measure"])
+        return {"name": name, "seed": 0}
 
     def train(self, name, **settings):
         self.asked.append((name, settings))
@@ -50,12 +56,15 @@ class Made:
         most = steps * batch
         reached = config.target_accuracy is not None and needs <= most
         return {
+            "id": f"run-{len(self.asked)}",
             "name": name,
             "learning_rate": rate,
             "seed": config.seed,
             "config": vars(config),
             "global_batch": batch,
             "samples": batch * math.ceil(min(needs, most) / batch),
+            "steps": math.ceil(min(needs, most) / batch),
+            "history": [{"noise_scale": 500.0, "gradient_sq": 0.1, "variance": 50.0}],
             "stopped_by": "target" if reached else "steps",
             "test_accuracy": 0.7 - 0.05 * off,
         }
@@ -130,7 +139,8 @@ def test_a_sweep_finds_each_batch_its_rate_and_judges_it_with_other_seeds(optimi
 
 def test_a_gap_is_looked_for_at_equal_epochs_equal_steps_and_one_loss():
     made = Made(lambda name, batch: 0.1 * math.sqrt(batch / 64))
-    judged = [result for result in generalisation(made, SIZE) if result["role"] == "judged"]
+    results = generalisation(made, SIZE)
+    judged = [result for result in results if result["role"] == "judged"]
     steps = {}
     for name, settings in made.asked:
         assert settings["no_augment"] and settings["ghost_batch"] == 32
@@ -140,6 +150,8 @@ def test_a_gap_is_looked_for_at_equal_epochs_equal_steps_and_one_loss():
             steps[name] = settings["epochs"] * (SIZE.few // settings["global_batch"])
     assert steps["small batch"] == steps["large batch, equal steps"] == 16 * steps["large batch"]
     assert len(judged) == 7 * len(JUDGED)
+    landscapes(made, SIZE, results)
+    assert len(made.ran) == 4 * len(JUDGED) and {"eigenvalue", "invariant", "trace"} <= set(made.ran[0])
 
 
 def test_ghost_batches_differ_in_the_norm_alone():
@@ -151,8 +163,10 @@ def test_ghost_batches_differ_in_the_norm_alone():
 
 def test_noise_is_measured_at_weights_that_are_kept():
     made = Made(lambda name, batch: 1.0)
-    noise_runs(made, SIZE, 256, 0.2)
+    results = noise_runs(made, SIZE, 256, 0.2)
     assert all(settings["keep_weights"] and settings["noise_scale"] for _, settings in made.asked)
+    assert made.ran == [["noise"]] * len(results) and len(results) == 3 * len(SIZE.frozen)
+    assert all(result["live"]["noise_scale"] == 500 for result in results)
 
 
 def test_a_record_is_rounded_and_keeps_what_is_no_float():
