@@ -2,9 +2,10 @@
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from ddl.display.table import is_number
 from ddl.errors import InputError
@@ -85,13 +86,15 @@ def paired(first: Mapping[int, float], second: Mapping[int, float]) -> Paired:
     return Paired(tuple(second[seed] - first[seed] for seed in seeds))
 
 
-def by_seed(runs, figure: str) -> dict[int, float]:
+def by_seed(runs: Iterable[Any], figure: str | Callable[[dict], float | None]) -> dict[int, float]:
     """Return a figure of the results of one arm's runs, by seed; of runs with the same seed, the mean.
 
-    Runs without a result, without a seed or without that figure (because they diverged) are left out.
+    `figure` is a key of results, or a function of a result. Runs without a result, without a seed or without that
+    figure (because they diverged) are left out.
     """
     results = [run.result for run in runs if run.result is not None]
-    return means((result.get("seed"), result.get(figure)) for result in results)
+    value = figure if callable(figure) else lambda result: result.get(figure)
+    return means((result.get("seed"), value(result)) for result in results)
 
 
 def means(figures: Iterable[tuple[int | None, float | None]]) -> dict[int, float]:

@@ -16,6 +16,7 @@ _HOME = {
     "plot_schedule": "convergence",
     "plot_batch_size_tradeoff": "convergence",
     "plot_minima": "convergence",
+    "plot_best_rates": "critical",
     "plot_critical_batch": "critical",
     "plot_differences": "critical",
     "plot_tuning": "critical",

@@ -12,6 +12,7 @@ import pandas
 from ddl.analysis.critical import Fit
 from ddl.display.chart import short
 from ddl.display.style import data_label
+from ddl.display.table import is_number
 from ddl.errors import InputError
 from ddl.plot.picture import COLOURS, GREY, LINES, Picture, look, round_ticks, styled
 from ddl.words import plural
@@ -188,11 +189,11 @@ def plot_noise_scale(runs, batches: Sequence[int] = ()) -> Picture:
     panel = picture.subplots()
     texts, marks, drawn = [], {}, []
     for run in _listed(runs):
-        events = [event for event in run.events() if event["event"] == "noise_scale"]
-        if not events or run.result is None:
+        estimates = _noise_estimates(run) if run.result is not None else []
+        if not estimates:
             continue
         # Where |G|² could not be told from zero there is no value, in a short run perhaps nowhere.
-        points = [(event["step"], event["noise_scale"]) for event in events if (event.get("noise_scale") or 0) > 0]
+        points = [(row["step"], row["noise_scale"]) for row in estimates if (row.get("noise_scale") or 0) > 0]
         index = len(drawn) % len(COLOURS)
         steps, values = zip(*points, strict=True) if points else ((), ())
         panel.plot(steps, values, color=COLOURS[index], linestyle=LINES[index], label=run.name)
@@ -219,6 +220,14 @@ def plot_noise_scale(runs, batches: Sequence[int] = ()) -> Picture:
         f"Global batch sizes marked: {', '.join(f'{b:,}' for b in sorted({*marks, *batches}))}."
     )
     return picture
+
+
+def _noise_estimates(run):
+    """Return what a run says of its noise scale: in its events, or where none were kept, at its evaluations."""
+    if not run.recorded:
+        return [event for event in run.events() if event["event"] == "noise_scale"]
+    rows = run.history.to_dict("records")
+    return [row for row in rows if is_number(row.get("variance"))]
 
 
 # ---------------------------------------------------------------- pictures of ideas
@@ -270,6 +279,7 @@ def plot_batch_size_tradeoff(noise_scale: float | Fit = 1000.0, batches: Sequenc
             panel.annotate(f" {mark:,}", (mark, curve(mark)), va="bottom")
         panel.set(xscale="log", yscale="log", xlabel="batch size, samples", title=label)
         panel.set_yticks([1, 2, 5, 10, 20, 50], ["1", "2", "5", "10", "20", "50"])
+        panel.xaxis.set_major_formatter("{x:,.0f}")
         panel.annotate(f" {name} {noise_scale:,.0f}", (noise_scale, 40))
     panels[0].set_ylabel("to the same loss, relative")
     source = f"with the critical batch measured in runs: {measured}" if measured else "not measured"

@@ -16,7 +16,7 @@ from ddl.errors import InputError
 from ddl.plot.picture import COLOURS, GREY, Picture, look, round_ticks, styled
 from ddl.words import plural
 
-__all__ = ["plot_critical_batch", "plot_differences", "plot_tuning"]
+__all__ = ["plot_best_rates", "plot_critical_batch", "plot_differences", "plot_tuning"]
 
 REGIONS = {"perfect scaling": "#ffffff", "diminishing returns": "#eeeeee", "maximal data parallelism": "#d9d9d9"}
 VERDICTS = {"better": COLOURS[2], "worse": COLOURS[1], "no difference": COLOURS[0], "not decided": GREY}
@@ -193,6 +193,52 @@ def _legend(panel):
     handles, labels = panel.get_legend_handles_labels()
     unique = dict(zip(labels, handles, strict=True))
     return list(unique.values()), list(unique)
+
+
+@styled
+def plot_best_rates(measured: Critical | Iterable[Critical]) -> Picture:
+    """Draw the learning rate that was best at each batch size, the others that were tried, and two rules.
+
+    The rules start at each arm's smallest batch: linear (Goyal et al. 2017, "Accurate, Large Minibatch SGD", section
+    2.1) and square-root scaling (Krizhevsky 2014, "One weird trick for parallelizing convolutional neural networks").
+    """
+    arms = [measured] if isinstance(measured, Critical) else list(measured)
+    picture = Picture(8.0, 4.6)
+    panel = picture.subplots()
+    panel.set(xscale="log", yscale="log", xlabel="global batch size, samples", ylabel="learning rate")
+    batches = sorted({point.batch for arm in arms for point in arm.points})
+    texts = []
+    for index, arm in enumerate(arms):
+        style = look(index)
+        tried = [(point.batch, rate) for point in arm.points if point.grid for rate in point.grid.figures]
+        small = style | {"linestyle": "", "alpha": 0.3, "markersize": 4}
+        panel.plot([batch for batch, _ in tried], [rate for _, rate in tried], **small)
+        panel.plot(
+            [point.batch for point in arm.points],
+            [point.rate for point in arm.points],
+            label=arm.arm,
+            **style | {"markersize": 7},
+        )
+        first, frame = arm.points[0], panel.get_ylim()
+        for (rule, power), line in zip({"linear rule": 1, "square-root rule": 0.5}.items(), ("--", ":"), strict=True):
+            along = [first.rate * (batch / first.batch) ** power for batch in batches]
+            panel.plot(batches, along, color=GREY, linewidth=1, linestyle=line, label=rule)
+        panel.set_ylim(frame)
+        texts.append(
+            f"{arm.arm}: "
+            + ", ".join(
+                f"{point.rate:.3g} at {point.batch:,}{' (at the edge of its grid)' if point.at_edge else ''}"
+                for point in arm.points
+            )
+        )
+    panel.set_xticks(batches, [f"{batch:,}" for batch in batches])
+    panel.xaxis.set_minor_locator(NullLocator())
+    round_ticks(panel.yaxis)
+    data = " and ".join(dict.fromkeys(arm.data for arm in arms))
+    panel.set_title(f"large: the fastest to the target; small: others tried; data: {data}")
+    picture.legend(*_legend(panel), loc="outside lower center", ncols=3)
+    picture.alt = f"The fastest learning rate against batch size, logarithmic, on {data}. {'; '.join(texts)}."
+    return picture
 
 
 # ---------------------------------------------------------------- differences and rates

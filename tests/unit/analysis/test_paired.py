@@ -75,3 +75,8 @@ def test_figures_of_one_seed_are_averaged_and_missing_ones_left_out():
         {"seed": 3, "test_loss": 4.0},
     ]
     assert by_seed([SimpleNamespace(result=result) for result in results], "test_loss") == {0: 1.5, 3: 4.0}
+
+
+def test_a_figure_can_be_computed_from_a_result():
+    runs = [SimpleNamespace(result={"seed": 4, "clean_accuracy": 0.75, "test_accuracy": 0.5})]
+    assert by_seed(runs, lambda result: result["clean_accuracy"] - result["test_accuracy"]) == {4: 0.25}

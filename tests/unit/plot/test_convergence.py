@@ -125,6 +125,17 @@ def test_noise_scale_leaves_out_what_a_logarithm_cannot_show():
         plot.plot_noise_scale(run("a", [0.2]))
 
 
+def test_noise_scale_of_a_recorded_run_is_that_of_its_evaluations():
+    scales = (None, 300.0, None, 500.0)  # not measured at the first; not to be told from infinite at the third
+    history = [
+        {"step": step, "noise_scale": scale, "variance": None if step == 1 else 1.0}
+        for step, scale in enumerate(scales, start=1)
+    ]
+    figure = plot.plot_noise_scale(Recorded(result("a", [0.2], history=history)))
+    line = figure.axes[0].lines[0]
+    assert (line.get_xdata().tolist(), line.get_ydata().tolist()) == ([2, 4], [300, 500])
+
+
 def test_tradeoff_satisfies_the_papers_equation():
     figure = plot.plot_batch_size_tradeoff(noise_scale=500.0, batches=(64,))
     steps, samples = (axes.lines[0].get_ydata() for axes in figure.axes)

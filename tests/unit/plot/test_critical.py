@@ -163,6 +163,24 @@ def test_differences_need_an_arm_to_compare_with():
         plot.plot_differences(judged("small", [0.5]), "small")
 
 
+def test_best_rates_stand_beside_the_rules_and_what_was_tried():
+    runs = []
+    for batch, best in ((64, 0.1), (128, 0.2), (256, 0.2)):
+        for rate in (0.05, 0.1, 0.2, 0.4):
+            steps = 300 if rate == best else 400
+            fields = dict(learning_rate=rate, global_batch=batch, config={"target_accuracy": 0.6})
+            row = {"step": steps, "samples": steps * batch, "test_accuracy": 0.61}
+            runs.append(run("sgd", **fields, role="tuning", seed=100, history=[row]))
+            runs += [run("sgd", **fields, history=[row])] if rate == best else []
+    figure = plot.plot_best_rates(critical_batch(runs))
+    panel = figure.axes[0]
+    assert list(curve(panel, "sgd").get_ydata()) == [0.1, 0.2, 0.2]
+    assert list(curve(panel, "linear rule").get_ydata()) == pytest.approx([0.1, 0.2, 0.4])
+    assert list(curve(panel, "square-root rule").get_ydata()) == pytest.approx([0.1, 0.1 * 2**0.5, 0.2])
+    assert len(panel.lines[0].get_xdata()) == 12 and (panel.get_xscale(), panel.get_yscale()) == ("log", "log")
+    assert "sgd: 0.1 at 64, 0.2 at 128, 0.2 at 256" in figure.alt
+
+
 def test_tuning_marks_each_arms_best_rate_and_names_edges_and_failures():
     rates = {0.1: (0.5, 0.6), 0.2: (0.7, 0.6), 0.4: (0.5, None)}
     runs = [run("a", learning_rate=rate, test_accuracy=value) for rate, values in rates.items() for value in values]
@@ -177,6 +195,7 @@ def test_tuning_marks_each_arms_best_rate_and_names_edges_and_failures():
     "figure",
     [
         lambda: plot.plot_critical_batch(MEASURED, noise={"live": Noise((300.0,))}),
+        lambda: plot.plot_best_rates(MEASURED),
         lambda: plot.plot_differences(ARMS, "small"),
         lambda: plot.plot_tuning(ARMS),
         lambda: plot.plot_batch_size_tradeoff(MEASURED.fit),
