@@ -16,11 +16,11 @@ __all__ = ["Comparison", "compare"]
 def compare(runs, at=None, steps=None, epochs=None, against=None, margin=1.0) -> "Comparison":
     """Tabulate runs, one row an arm; runs with the same name are the seeds of one arm.
 
-    Rows are in the order in which names first appear; recorded runs make rows of their own, and a run without a result
-    (failed, stopped) is counted in its row's note. By default final results are compared; ``at="epochs"`` and
-    ``at="steps"`` compare after equally many epochs or optimizer steps, at each run's last evaluation up to there.
-    `steps` or `epochs` says how many; by default the most that every run reached. The title says whether all rows
-    have seen as many samples.
+    Rows are in the order in which names first appear; recorded runs, and those evaluated on validation pictures, make
+    rows of their own. A run without a result (failed, stopped) is counted in its row's note. By default final results
+    are compared; ``at="epochs"`` and ``at="steps"`` compare after equally many epochs or optimizer steps, at each run's
+    last evaluation up to there. `steps` or `epochs` says how many; by default the most that every run reached. The
+    title says whether all rows have seen as many samples.
 
     Held-out accuracy is compared with that of the arm `against` or, without one, of the arm with the highest mean;
     recorded arms, other data and other held-out pictures are compared among themselves. ``difference_points`` is the
@@ -50,14 +50,12 @@ def compare(runs, at=None, steps=None, epochs=None, against=None, margin=1.0) ->
         column = unit.removesuffix("s")
         ends = [run.history[column].max() for run in runs if _has_history(run)]
         limit = min(ends, default=None)
-    arms = {}
-    for run in runs:
-        arms.setdefault((run.name, run.recorded), []).append(run)
-    names = list(dict.fromkeys(name for name, _ in arms))
+    arms = _arms(runs)
+    names = list(dict.fromkeys(name for name, *_ in arms))
     if against is not None and against not in names:
         raise InputError(f"there is no arm {against!r} to compare with; there are: {', '.join(names)}")
     points = {key: _points(arm, unit, limit) for key, arm in arms.items()}
-    rows = {key: _row(*key, arm, points[key]) for key, arm in arms.items()}
+    rows = {key: _row(*key[:2], arm, points[key]) for key, arm in arms.items()}
     first = next(iter(rows.values()))
     for key, row in rows.items():
         other = _opponent(key, rows, against)
@@ -65,7 +63,7 @@ def compare(runs, at=None, steps=None, epochs=None, against=None, margin=1.0) ->
         row |= {"ratio": _ratio(row, first), "note": _marked(row, first)}
     table = Comparison(rows.values(), columns=COLUMNS)
     where = _title([point for seeds in points.values() for _, point in seeds], unit, limit)
-    differences = {row["arm"]: row["differences"] for row in rows.values()}
+    differences = [row["differences"] for row in rows.values()]
     table.attrs.update(title=where, against=against, margin=margin, differences=differences)
     return table
 
@@ -102,6 +100,17 @@ COLUMNS = [
     "recorded",
     "note",
 ]
+
+
+def _arms(runs):
+    """Group runs by name, whether they are recorded, and what they were evaluated on, in order of appearance."""
+    known = {(run.name, run.recorded): _held_out(run.result) for run in reversed(runs) if run.result is not None}
+    arms = {}
+    for run in runs:
+        # A run that ended without a result goes with those of its name.
+        held_out = known.get((run.name, run.recorded)) if run.result is None else _held_out(run.result)
+        arms.setdefault((run.name, run.recorded, held_out), []).append(run)
+    return arms
 
 
 def _has_history(run):

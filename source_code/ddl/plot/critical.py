@@ -251,7 +251,8 @@ def plot_differences(runs, against: str, margin: float = 1.0, at=None, steps=Non
     It is what `ddl.compare` tabulates, and judges, with the same arguments.
     """
     table = compare(runs, at=at, steps=steps, epochs=epochs, against=against, margin=margin)
-    rows = [row for row in table.to_dict("records") if not math.isnan(row["difference_points"])]
+    every = zip(table.to_dict("records"), table.attrs["differences"], strict=True)
+    rows = [row | {"seeds": seeds} for row, seeds in every if not math.isnan(row["difference_points"])]
     if not rows:
         raise InputError(f"no arm has held-out accuracies to compare with those of {against!r}")
     pairs = {row["pairs"] for row in rows}
@@ -261,8 +262,7 @@ def plot_differences(runs, against: str, margin: float = 1.0, at=None, steps=Non
     panel.axvline(0, color=GREY, linewidth=1)
     for index, row in enumerate(rows):
         colour = VERDICTS[row["verdict"]]
-        seeds = table.attrs["differences"][row["arm"]]
-        panel.plot(seeds, [index + 0.25] * len(seeds), ".", color=GREY, markersize=5)
+        panel.plot(row["seeds"], [index + 0.25] * len(row["seeds"]), ".", color=GREY, markersize=5)
         if row["pairs"] > 1:
             panel.plot([row["low_points"], row["high_points"]], [index] * 2, linewidth=4, alpha=0.5, color=colour)
         panel.plot([row["difference_points"]], [index], "o", color=colour, markersize=7)

@@ -142,6 +142,14 @@ def test_other_held_out_pictures_are_compared_among_themselves():
     assert list(same["verdict"]) == ["", ""] and "held out" in same.readable()
 
 
+def test_one_arm_on_two_kinds_of_held_out_pictures_makes_two_rows():
+    runs = [*arm("a", 0.5, 0.5), *arm("a", 0.9, 0.9, held_out="validation"), *arm("b", 0.6, 0.6)]
+    table = compare([*runs, failed("b")], against="a")
+    assert table["note"].tolist() == ["", "", "1 of 3 failed, without a result"]
+    assert table["held_out"].tolist() == ["test", "validation", "test"] and table["seeds"].tolist() == [2, 2, 2]
+    assert table["difference_points"][2] == pytest.approx(10)
+
+
 def test_samples_are_called_equal_only_where_they_are():
     equal = compare([run("a", 0.5), run("b", 0.6)], at="epochs")
     assert "at 8 epochs, after equally many samples (81,920)" in str(equal)
