@@ -215,16 +215,16 @@ def restore(path: Path, variables, settings: dict) -> dict:
     return text["state"]
 
 
-def find(place: str | Path) -> Path:
-    """Return the checkpoint in a folder or in the run of that id, or the file itself.
+def find(place: str | Path, file: str = FILE, purpose: str = "checkpoint to resume") -> Path:
+    """Return the file of that name in a folder or in the run of that id, or the file itself; by default a checkpoint.
 
     Raises
     ------
     SettingError
         When there is none; the message says where it was looked for.
     """
-    places = [Path(place), Path(place) / FILE, runs_dir() / place / FILE]
+    places = [Path(place), Path(place) / file, runs_dir() / place / file]
     for path in places:
         if path.is_file():
             return path
-    raise SettingError(f"no checkpoint to resume: looked for {', '.join(map(str, places))}")
+    raise SettingError(f"no {purpose}: looked for {', '.join(map(str, places))}")

@@ -17,6 +17,7 @@ from ddl.training.recipes import SettingError
 __all__ = ["Estimate", "Landscape", "Noise", "Spectrum", "filter_norms", "lanczos", "rescaling", "slices", "trace"]
 
 Apply = Callable[[np.ndarray], np.ndarray]  # a symmetric matrix, as the function from a vector to its product
+GRADIENT, PRODUCT = 3, 11  # forward passes that take as long, with the course's CNN
 BREAKDOWN = 1e-6  # a remainder that is so small beside the largest eigenvalue is rounding
 
 
@@ -108,6 +109,8 @@ class Landscape:
         This process among those that share the batches.
     total
         Returns the sum of an array over all ranks.
+    worked
+        Called after each batch with what it took, in forward passes of a picture.
     """
 
     def __init__(
@@ -117,20 +120,23 @@ class Landscape:
         rank: int = 0,
         ranks: int = 1,
         total: Callable[[np.ndarray], np.ndarray] = lambda array: array,
+        worked: Callable[[int], object] = lambda passes: None,
     ):
-        self.model, self.batches, self._total = model, batches, total
+        self.model, self.batches, self._total, self._worked = model, batches, total, worked
         self.mine = range(rank, len(batches), ranks)
         self._variables = model.trainable_variables
         for layer in model.layers:
             if isinstance(layer, tf.keras.layers.BatchNormalization):
                 layer.momentum = 1.0  # the statistics stay as they are
-        self._loss, self._gradient, self._product = map(_function, (self._mean, self._slope, self._turned))
+        self._loss, self._gradient, self._product = (
+            tf.function(each, autograph=False) for each in (self._mean, self._slope, self._turned)
+        )
 
     # ------------------------------------------------------------ a point
 
     @property
     def weights(self) -> np.ndarray:
-        """The point where the model stands, float32 ``[weights]``."""
+        """The point where the model stands, float64 ``[weights]``."""
         return _flat(variable.numpy() for variable in self._variables)
 
     def move(self, point: np.ndarray):
@@ -151,10 +157,10 @@ class Landscape:
         here = None if point is None else self.weights
         if point is not None:
             self.move(point)
-        found = self._average(np.array([self._loss(*self.batches[index]) for index in self.mine]).sum())
+        found = sum(float(self._on(self._loss, 1, index)) for index in self.mine)
         if here is not None:
             self.move(here)
-        return float(found)
+        return float(self._average(found))
 
     def gradient(self) -> np.ndarray:
         """Return the gradient where the model stands, float64 ``[weights]``."""
@@ -162,7 +168,7 @@ class Landscape:
 
     def gradient_of(self, index: int) -> np.ndarray:
         """Return the gradient of one batch's mean loss, on this rank alone, float64 ``[weights]``."""
-        return _flat(map(np.asarray, self._gradient(*self.batches[index]))).astype(np.float64)
+        return _flat(self._on(self._gradient, GRADIENT, index))
 
     def hessian(self, vector: np.ndarray) -> np.ndarray:
         """Return the Hessian's product with a vector, float64 ``[weights]`` (Pearlmutter 1994).
@@ -171,8 +177,7 @@ class Landscape:
         as long as forward over reverse or a little less: 3.6 gradients with the course's CNN.
         """
         parts = self._parts(vector)
-        products = (self._product(*self.batches[index], *parts) for index in self.mine)
-        return self._average(self._sum(_flat(map(np.asarray, product)).astype(np.float64) for product in products))
+        return self._average(self._sum(_flat(self._on(self._product, PRODUCT, index, *parts)) for index in self.mine))
 
     def adaptive(self, vector: np.ndarray) -> np.ndarray:
         """Return the product of D H D with a vector, where D is the diagonal of `filter_norms`."""
@@ -243,6 +248,12 @@ class Landscape:
         zero = tf.UnconnectedGradients.ZERO  # of a weight that the loss is linear in
         return tape.gradient(gradient, self._variables, output_gradients=list(vector), unconnected_gradients=zero)
 
+    def _on(self, function, passes, index, *vector):
+        inputs, labels = self.batches[index]
+        found = function(inputs, labels, *vector)
+        self._worked(passes * len(labels))
+        return found
+
     def _sum(self, vectors):
         return sum(vectors, np.zeros(self.weights.size))
 
@@ -250,12 +261,8 @@ class Landscape:
         return self._total(np.asarray(ours, np.float64)) / len(self.batches)
 
 
-def _function(method):
-    return tf.function(method, autograph=False)
-
-
 def _flat(arrays):
-    return np.concatenate([np.ravel(array) for array in arrays])
+    return np.concatenate([np.ravel(array) for array in arrays]).astype(np.float64)
 
 
 # ---------------------------------------------------------------- directions
@@ -296,7 +303,7 @@ def slices(
         Float64 ``[points]`` from −reach to reach, and ``[directions, points]``. At distance 1 each filter has moved by
         its own norm.
     """
-    generator, start = np.random.default_rng(seed), landscape.weights.astype(np.float64)
+    generator, start = np.random.default_rng(seed), landscape.weights
     distances, losses = np.linspace(-reach, reach, points), np.empty((directions, points))
     for each in losses:
         direction = []
