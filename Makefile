@@ -91,7 +91,7 @@ lock: setup  ## pin everything that pyproject.toml's pins bring with them
 			--output-file "requirements$${suffix:+-$$suffix}.lock") || exit 1; \
 	done
 
-reference: setup  ## record the results that the lessons compare with (about an hour and a quarter on two cores)
+reference: setup  ## record the results that the lessons compare with (about five hours on two cores)
 	@$(PY) tools/reference.py
 
 bench: setup  ## measure launching, training, how a start scales, and how good predictions are

@@ -1,22 +1,25 @@
-"""Record the results that lessons compare with: `make reference`, about an hour on two cores.
+"""Record the results that lessons compare with: `make reference`, about five hours on two cores.
 
 For lesson 2 (`--only two-hosts`, five minutes): this machine as two hosts, for readers who may not
 make any; all-reduce in several ways, and training steps, over links of several rates.
 
-For lesson 4 (`--only convergence`) the arms are the lesson's own cells, executed once a seed on
-CIFAR-10, so that a recorded run and a reader's run differ in nothing but machine and seed; then a
-grid of base learning rates for each optimizer.
-
 For lesson 3 (`--only precision`, fifteen minutes): float32 against bfloat16, where the processor has
 instructions for it; accuracy in pairs with the same seed, then images/s in pairs one after the other.
 
+For lesson 4, on CIFAR-10, the experiments of convergence.py: the arms of its comparison, each with the
+rate that its own grid chose (`--only convergence`, an hour and a quarter); steps to a target against the
+batch (`--only critical-batch`, as long); the search for a generalisation gap, and sharpness at equal
+training loss (`--only generalisation`, an hour); batch norm over 32 to 1,024 pictures (`--only
+ghost-batches`), and the noise scale at weights that stand still (`--only noise`; ten minutes each).
+
 Runs that are done are kept under build/reference/, so an interrupted recording resumes. Written to
-results/reference/: one result.json a line, with hardware, date, versions and data in it.
+results/reference/: one result.json a line, with hardware, date, versions, precision and data in it.
 
 `--size smoke` with other folders only checks that the recording works.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import sys
@@ -28,6 +31,7 @@ from ddl import launch
 from ddl.analysis import timeline
 from ddl.data import DataError, fetch
 from ddl.errors import CourseError
+from ddl.launcher import warm
 from ddl.rank import hosts
 from ddl.records.jsonfiles import read_json, write_json
 from ddl.training.precision import choose
@@ -56,8 +60,20 @@ def main():
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
     options.results.mkdir(parents=True, exist_ok=True)
-    for part in [options.only] if options.only else PARTS:
-        PARTS[part](options)
+    with kept_warm():
+        for part in [options.only] if options.only else PARTS:
+            PARTS[part](options)
+
+
+@contextlib.contextmanager
+def kept_warm():
+    """Have the hundreds of short runs start from a template, which ends with them."""
+    before = {template["pid"] for template in warm.running()}
+    warm.ensure()
+    try:
+        yield
+    finally:
+        warm.stop({template["pid"] for template in warm.running()} - before)
 
 
 def record_two_hosts(options):

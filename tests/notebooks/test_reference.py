@@ -13,7 +13,8 @@ from helpers import ROOT
 
 
 @pytest.mark.slow
-def test_recording_keeps_what_is_done_and_resumes(tmp_path):
+def test_recording_keeps_what_is_done_and_resumes(tmp_path, monkeypatch):
+    monkeypatch.delenv("DDL_WARM", raising=False)  # short runs, many of them
     command = [sys.executable, ROOT / "tools" / "reference.py", "--only", "generalisation", "--size", "smoke"]
     command += ["--data-set", "synthetic", "--work", tmp_path / "work", "--results", tmp_path / "results"]
     first = subprocess.run(command, capture_output=True, text=True)
