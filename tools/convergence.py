@@ -36,6 +36,7 @@ TUNING, JUDGED = (100, 101), (0, 1, 2, 3, 4)
 NORM = dict(recipe="batch_norm", ghost_batch=GHOST, statistics="recomputed")
 # Peak rates are 16 times those at the reference batch, which the climb starts from.
 WARM = NORM | dict(recipe="warmup", global_batch=LARGE)
+LEARNED = 0.15  # held-out accuracy of a run that has learned anything: of ten classes, a guess hits a tenth
 DIGITS = 6  # of a record's figures
 
 
@@ -76,7 +77,7 @@ class Size:
     frozen: tuple = (0.5, 0.58, 0.65)
     tuning: tuple = TUNING
     judged: tuple = JUDGED
-    widest: int = 12  # rates of a grid at most
+    widest: int = 16  # rates of a grid at most
 
 
 SIZES = {
@@ -201,6 +202,13 @@ def compact(result: dict) -> dict:
     return json.loads(json.dumps(result), parse_float=lambda text: float(f"{float(text):.{DIGITS}g}"))
 
 
+def failure_rate(runs: list) -> float:
+    """Return the mean share of held-out pictures that runs got wrong; infinite where one of them learned nothing."""
+    if any(run["diverged"] or run["test_accuracy"] < LEARNED for run in runs):
+        return math.inf
+    return 1 - statistics.fmean(run["test_accuracy"] for run in runs)
+
+
 @dataclass
 class Grid:
     """The rates of one arm, tried until the best is not at an edge."""
@@ -275,7 +283,7 @@ def tune_arms(make: Recordings, size: Size) -> tuple[dict, list]:
                 for seed in size.tuning
             )
             results.extend(runs)
-            return -statistics.fmean(run["test_accuracy"] for run in runs)
+            return failure_rate(runs)
 
         return Grid(first, cost, size.widest).best()
 
@@ -411,7 +419,7 @@ def generalisation(make: Recordings, size: Size) -> list:
                 for seed in seeds
             )
             results.extend({**run, "role": "tuning"} for run in runs)
-            return -statistics.fmean(run["test_accuracy"] for run in runs)
+            return failure_rate(runs)
 
         return Grid(first, cost, size.widest).best()
 

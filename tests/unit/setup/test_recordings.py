@@ -66,7 +66,8 @@ class Made:
             "steps": math.ceil(min(needs, most) / batch),
             "history": [{"noise_scale": 500.0, "gradient_sq": 0.1, "variance": 50.0}],
             "stopped_by": "target" if reached else "steps",
-            "test_accuracy": 0.7 - 0.05 * off,
+            "test_accuracy": 0.1 if off > 6 else 0.7 - 0.05 * off,
+            "diverged": False,
         }
 
 
@@ -108,6 +109,13 @@ def test_arms_are_tuned_on_validation_pictures_with_seeds_that_are_not_judged():
     assert peaks["+ linear scaling"] == peaks["+ linear scaling, warm-up"] == pytest.approx(16 * base)
     assert peaks["+ square-root scaling, warm-up"] == pytest.approx(4 * base)
     assert peaks["large batch + BN, same rate"] == base
+
+
+def test_rates_at_which_nothing_is_learned_are_never_the_best():
+    # Far above what works, as a large batch without batch norm is.
+    made = Made(lambda name, batch: 1e-3)
+    rates, _ = tune_arms(made, SIZE)
+    assert rates["large batch"] == pytest.approx(1e-3, rel=0.5)
 
 
 def test_equal_epochs_are_equally_many_samples():
