@@ -29,14 +29,14 @@ def parse(arguments=None):
     add("--measure", nargs="+", choices=MEASURES, default=list(MEASURES[:-1]), help="default: all but rescaling")
     add("--samples", type=Integer(), default=2048, help="fixed training pictures, the first ones (default: 2048)")
     add("--chunk", type=Integer(2), default=1024, help="pictures that batch norm looks at together (default: 1024)")
-    add("--eigenvalues", type=Integer(), default=3, metavar="K", help="the largest (default: 3)")
-    add("--iterations", type=Integer(2), default=12, help="of Lanczos at the most: products (default: 12)")
+    add("--eigenvalues", type=Integer(), default=1, metavar="K", help="the largest (default: 1)")
+    add("--iterations", type=Integer(2), default=16, help="of Lanczos at the most: products (default: 16)")
     add(
         "--tolerance",
         type=Number(0, 1),
-        default=0.02,
+        default=0.01,
         metavar="SHARE",
-        help="ends Lanczos when the largest eigenvalue's residual is below this share of it (default: 0.02)",
+        help="ends Lanczos when the eigenvalues' residuals are below this share of the largest (default: 0.01)",
     )
     add("--probes", type=Integer(2), default=6, help="of the trace: products (default: 6)")
     add("--directions", type=Integer(), default=2, help="of the slices (default: 2)")

@@ -35,6 +35,8 @@ _HOME = {
     "plot_payoff": "efficiency",
     "plot_timeline": "efficiency",
     "plot_variants": "hierarchy",
+    "plot_slices": "landscape",
+    "plot_sharpness": "landscape",
     "plot_fit": "prediction",
     "plot_prediction": "prediction",
     "plot_published": "prediction",

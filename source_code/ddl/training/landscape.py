@@ -348,7 +348,7 @@ def rescaling(model: tf.keras.Model, alpha: float) -> np.ndarray:
 
 
 def lanczos(
-    apply: Apply, size: int, iterations: int = 12, count: int = 1, tolerance: float = 0.02, seed: int = 0
+    apply: Apply, size: int, iterations: int = 16, count: int = 1, tolerance: float = 0.01, seed: int = 0
 ) -> Spectrum:
     """Return the largest eigenvalues of a symmetric matrix (Lanczos 1950; Golub and Van Loan 2013, section 10.1).
 
@@ -366,7 +366,7 @@ def lanczos(
     count
         Eigenvalues to return: the largest, not those of largest magnitude.
     tolerance
-        Ends earlier, as soon as the residual of the largest is below this share of it.
+        Ends earlier, as soon as the residual of each is below this share of the largest.
     """
     generator = np.random.default_rng(seed)
     vector = generator.normal(size=size)
@@ -381,7 +381,7 @@ def lanczos(
         ritz, small = np.linalg.eigh(np.diag(diagonal) + np.diag(beside, 1) + np.diag(beside, -1))
         residuals = remainder * np.abs(small[-1])
         largest = float(np.abs(ritz).max())
-        converged = len(diagonal) >= count and residuals[-1] <= tolerance * abs(ritz[-1])
+        converged = len(diagonal) >= count and residuals[-count:].max() <= tolerance * abs(ritz[-1])
         if not left or converged or remainder <= BREAKDOWN * largest:
             break
         beside.append(remainder)

@@ -1,0 +1,131 @@
+"""How sharp the loss is around trained weights, and whether that orders their loss on held-out pictures."""
+
+import math
+from dataclasses import dataclass
+
+import numpy
+
+from ddl.display.style import data_label
+from ddl.display.table import Table
+from ddl.errors import InputError
+
+__all__ = ["MEASURES", "RankCorrelation", "arm_of", "rank_correlation", "sharpness"]
+
+MEASURES = {"sharpness": "largest eigenvalue", "invariant": "the same, scale-invariant"}
+RESAMPLES = 2000
+LEAST = 4  # pairs: of three, one in six orders is perfect by chance
+
+
+@dataclass(frozen=True)
+class RankCorrelation:
+    """Spearman's rank correlation of n pairs, with a 95 % interval by bootstrap."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+
+    def __str__(self):
+        interval = f"95 %: {self.low:+.2f} to {self.high:+.2f}, {self.n} networks"
+        return f"rank correlation {self.value:+.2f} ({interval})"
+
+
+def rank_correlation(x, y, seed: int = 0) -> RankCorrelation:
+    """Return Spearman's rank correlation, equal values sharing the mean of their ranks.
+
+    The interval lies between percentiles 2.5 and 97.5 of resampled pairs (Efron 1979). Pairs that belong together, such
+    as the seeds of one arm, are resampled as if they did not.
+
+    Raises
+    ------
+    ValueError
+        For fewer than four pairs, for values that are not finite, or where all of x or all of y are equal.
+    """
+    x, y = (numpy.asarray(values, float) for values in (x, y))
+    if len(x) != len(y) or len(x) < LEAST:
+        raise InputError(f"a rank correlation takes {LEAST} pairs or more, and there are {len(x)} and {len(y)} values")
+    if not numpy.isfinite([x, y]).all():
+        raise InputError("a rank correlation takes finite values")
+    value = float(_spearman(x, y))
+    if math.isnan(value):
+        raise InputError("a rank correlation takes values that differ, and those of one kind are all equal")
+    draws = numpy.random.default_rng(seed).integers(len(x), size=(RESAMPLES, len(x)))
+    low, high = numpy.nanpercentile(_spearman(x[draws], y[draws]), [2.5, 97.5])
+    return RankCorrelation(value, float(low), float(high), len(x))
+
+
+def _spearman(x, y):
+    """Pearson's correlation of the ranks, along the last axis; not a number where all of x or all of y are equal."""
+    from scipy.stats import rankdata
+
+    a, b = (rankdata(values, axis=-1) - (values.shape[-1] + 1) / 2 for values in (x, y))
+    lengths = numpy.sqrt((a**2).sum(-1) * (b**2).sum(-1))
+    return (a * b).sum(-1) / numpy.where(lengths > 0, lengths, math.nan)
+
+
+def arm_of(run) -> str:
+    """Return the arm whose weights a run of landscape.py has measured."""
+    return run.result.get("arm") or (run.result.get("run") or {}).get("name") or run.name
+
+
+def sharpness(runs) -> Table:
+    """Return what runs of landscape.py found, a row a network; what was not measured is missing.
+
+    Columns: ``arm``, ``seed``, ``clean_loss``, ``test_loss``, ``test_accuracy`` in %, ``sharpness`` (the Hessian's
+    largest eigenvalue), ``invariant`` (see `ddl.training.landscape.filter_norms`), ``trace``, ``noise_scale`` in
+    samples; and standard errors ``trace_error``, ``noise_scale_error``.
+
+    Raises
+    ------
+    ValueError
+        If there are no runs, or one is no finished run of landscape.py.
+    """
+    runs = list(runs)
+    if not runs:
+        raise InputError("there are no runs to list")
+    rows = [_row(run) for run in runs]
+    samples = {f"{run.result['samples']:,} training pictures of {data_label(run.result['data'])}" for run in runs}
+    labels = {
+        "arm": ("weights of", "s"),
+        "seed": ("seed", "d"),
+        "clean_loss": ("training loss", ".3f"),
+        "test_loss": ("held-out loss", ".3f"),
+        "test_accuracy": ("held-out accuracy, %", ".1f"),
+        "sharpness": (MEASURES["sharpness"], ".3g"),
+        "invariant": (MEASURES["invariant"], ".3g"),
+        "trace": ("trace", ".4g"),
+        "trace_error": ("±", ".2g"),
+        "noise_scale": ("noise scale", ",.0f"),
+        "noise_scale_error": ("±", ",.0f"),
+    }
+    caption = f"On {' and '.join(sorted(samples))}. ± is one standard error."
+    return Table.of(rows, labels, caption)
+
+
+def _row(run):
+    result = run.result
+    if result is None or "chunk" not in result:
+        raise InputError(f"run {run.name} is no finished run of landscape.py")
+    accuracy = result.get("test_accuracy")
+    trace, noise = result.get("trace") or {}, result.get("noise") or {}
+    return {
+        "arm": arm_of(run),
+        "seed": result.get("seed"),
+        "clean_loss": _number(result.get("clean_loss")),
+        "test_loss": _number(result.get("test_loss")),
+        "test_accuracy": _number(accuracy) * 100,
+        "sharpness": _largest(result.get("eigenvalue")),
+        "invariant": _largest(result.get("invariant")),
+        "trace": _number(trace.get("mean")),
+        "trace_error": _number(trace.get("error")),
+        "noise_scale": _number(noise.get("noise_scale")),
+        "noise_scale_error": _number(noise.get("noise_scale_error")),
+    }
+
+
+def _largest(spectrum):
+    return float(spectrum["eigenvalues"][0]) if spectrum else math.nan
+
+
+def _number(value):
+    return math.nan if value is None else float(value)

@@ -1,0 +1,92 @@
+"""Pictures of the loss around trained weights, from runs of landscape.py."""
+
+from collections.abc import Iterable
+
+import numpy
+
+from ddl.analysis.sharpness import MEASURES, arm_of, rank_correlation, sharpness
+from ddl.display.style import data_label
+from ddl.errors import InputError
+from ddl.plot.picture import Picture, look, round_ticks, styled
+from ddl.words import plural
+
+__all__ = ["plot_sharpness", "plot_slices"]
+
+
+def _listed(runs, *measures):
+    """Return the runs that have all these measurements."""
+    runs = list(runs) if isinstance(runs, Iterable) else [runs]
+    chosen = [run for run in runs if run.result and all(run.result.get(name) for name in measures)]
+    if not chosen:
+        raise InputError(
+            f"none of these {plural(len(runs), 'run')} of landscape.py has measured {' and '.join(measures)}"
+        )
+    return chosen
+
+
+@styled
+def plot_slices(runs) -> Picture:
+    """Draw the loss along random filter-normalised directions (Li et al. 2018), an arm a colour.
+
+    A line is the mean over an arm's networks and directions, its band reaches from the lowest to the highest.
+    """
+    runs = _listed(runs, "slices")
+    picture = Picture(7.5, 4.2)
+    panel = picture.subplots()
+    texts = []
+    for index, arm in enumerate(dict.fromkeys(map(arm_of, runs))):
+        slices = [run.result["slices"] for run in runs if arm_of(run) == arm]
+        distances = slices[0]["distances"]
+        if any(each["distances"] != distances for each in slices):
+            raise InputError(f"the slices of {arm!r} reach to different distances: measure them with the same options")
+        losses = numpy.array([line for each in slices for line in each["losses"]])
+        mean, style = losses.mean(axis=0), look(index)
+        panel.plot(distances, mean, label=f"{arm} ({plural(len(slices), 'network')})", **style)
+        panel.fill_between(
+            distances, losses.min(axis=0), losses.max(axis=0), color=style["color"], alpha=0.15, linewidth=0
+        )
+        middle = mean[numpy.abs(distances).argmin()]
+        texts.append(f"{arm} from {middle:.3g} at its weights to {mean[[0, -1]].mean():.3g} at the ends")
+    panel.set(xlabel="distance, in norms of each filter", ylabel="training loss", ylim=(0, None))
+    panel.set_title(f"along random directions, {_data(runs)}")
+    panel.legend()
+    picture.alt = (
+        f"Training loss along random directions whose filters are as long as the weights' own, on {_data(runs)}. "
+        f"Means over networks and directions: {'; '.join(texts)}."
+    )
+    return picture
+
+
+@styled
+def plot_sharpness(runs) -> Picture:
+    """Draw each network's held-out loss against its sharpness: as it is, and independent of the weights' scale.
+
+    An arm a colour; the titles have Spearman's rank correlation (`ddl.analysis.sharpness.rank_correlation`).
+    """
+    runs = _listed(runs, "eigenvalue", "invariant", "test_loss")
+    table = sharpness(runs)
+    picture = Picture(9.0, 4.4)
+    panels = picture.subplots(1, 2, sharey=True)
+    texts = []
+    for panel, (column, label) in zip(panels, MEASURES.items(), strict=True):
+        for index, arm in enumerate(dict.fromkeys(table["arm"])):
+            mine = table[table["arm"] == arm]
+            panel.plot(mine[column], mine["test_loss"], label=arm, **look(index, "color", "marker"), linestyle="")
+        found = str(rank_correlation(table[column], table["test_loss"]))
+        panel.set(xscale="log", xlabel=f"sharpness: {label}", title=found.replace(" (", "\n("))
+        round_ticks(panel.xaxis)
+        low, high = table[column].min(), table[column].max()
+        texts.append(f"against the {label} ({low:.3g} to {high:.3g}): {found}")
+    panels[0].set_ylabel("held-out loss")
+    picture.suptitle(f"data: {_data(runs)}", fontsize=11)
+    handles, labels = panels[0].get_legend_handles_labels()
+    picture.legend(handles, labels, loc="outside lower center", ncols=3)
+    picture.alt = (
+        f"Held-out loss of {plural(len(table), 'network')} ({', '.join(dict.fromkeys(table['arm']))}) on "
+        f"{_data(runs)}, {'; '.join(texts)}. A correlation above 0 means that sharper networks do worse."
+    )
+    return picture
+
+
+def _data(runs):
+    return " and ".join(dict.fromkeys(data_label(run.result.get("data")) for run in runs))

@@ -1,0 +1,72 @@
+from types import SimpleNamespace
+
+import pytest
+
+from ddl import plot
+from ddl.analysis.sharpness import rank_correlation
+from ddl.errors import InputError
+
+DATA = {"name": "synthetic", "form": "generated", "train_samples": 10_000}
+SHARPNESS = {"small": [3.0, 4.0, 5.0], "large": [40.0, 9.0, 20.0]}
+LOSS = {"small": [0.7, 0.72, 0.71], "large": [0.8, 0.9, 0.75]}
+
+
+def run(arm, seed, **fields):
+    result = {
+        "run": {"name": arm},
+        "seed": seed,
+        "samples": 2048,
+        "chunk": 1024,
+        "data": DATA,
+        "test_loss": LOSS[arm][seed],
+        "eigenvalue": {"eigenvalues": [SHARPNESS[arm][seed]]},
+        "invariant": {"eigenvalues": [100 - SHARPNESS[arm][seed]]},
+        "slices": {"distances": [-1.0, 0.0, 1.0], "losses": [[2.0 + seed, 0.5, 2.0], [1.0, 0.5, 3.0]]},
+    }
+    return SimpleNamespace(name="landscape", result=result | fields)
+
+
+RUNS = [run(arm, seed) for arm in SHARPNESS for seed in range(3)]
+
+
+def test_sharpness_has_both_kinds_side_by_side_with_their_correlations():
+    picture = plot.plot_sharpness(RUNS)
+    plain, invariant = picture.axes
+    assert [line.get_label() for line in plain.lines] == ["small", "large"]
+    assert plain.lines[1].get_xdata().tolist() == SHARPNESS["large"]
+    assert invariant.lines[1].get_xdata().tolist() == [60, 91, 80]
+    assert plain.lines[1].get_ydata().tolist() == invariant.lines[1].get_ydata().tolist() == LOSS["large"]
+    found = rank_correlation(*([*each["small"], *each["large"]] for each in (SHARPNESS, LOSS)))
+    for text in (picture.alt, plain.get_title().replace("\n", " ")):
+        assert str(found) in text
+    assert f"{-found.value:+.2f}" in invariant.get_title()
+    assert plain.get_xlabel() and invariant.get_xlabel() and "synthetic (generated)" in picture.get_suptitle()
+
+
+def test_slices_have_a_line_and_a_band_an_arm():
+    picture = plot.plot_slices(RUNS)
+    (panel,) = picture.axes
+    assert [line.get_label() for line in panel.lines] == ["small (3 networks)", "large (3 networks)"]
+    assert panel.lines[0].get_ydata().tolist() == [2, 0.5, 2.5]
+    band = panel.collections[0].get_paths()[0].vertices
+    assert band[:, 1].min() == 0.5 and band[:, 1].max() == 4
+    assert "small from 0.5 at its weights to 2.25 at the ends" in picture.alt
+    assert panel.get_xlabel() and panel.get_ylabel() and "synthetic (generated)" in panel.get_title()
+
+
+def test_one_run_will_do_for_slices():
+    assert len(plot.plot_slices(RUNS[0]).axes[0].lines) == 1
+
+
+def test_what_was_not_measured_is_said():
+    bare = run("small", 0, slices=None, invariant=None)
+    with pytest.raises(InputError, match="none of these 1 run of landscape.py has measured slices"):
+        plot.plot_slices([bare])
+    with pytest.raises(InputError, match="eigenvalue and invariant"):
+        plot.plot_sharpness([bare])
+
+
+def test_slices_of_one_arm_must_have_the_same_distances():
+    other = run("small", 1, slices={"distances": [-2.0, 0.0, 2.0], "losses": [[1.0, 0.5, 1.0]]})
+    with pytest.raises(InputError, match="different distances"):
+        plot.plot_slices([RUNS[0], other])
