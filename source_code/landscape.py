@@ -11,10 +11,10 @@
     noise       the gradient noise scale, from a gradient of every ghost batch of the training pictures
     rescaling   the same function with other weights, and how sharp it is there (only when asked for)
 
-All of it is computed in float32 on training pictures that are not augmented, with batch norm as in training. The first
-four take the mean loss of fixed pictures, the norm looking at --chunk of them at a time; --measure noise looks at
-ghost batches. Ranks share the chunks, and sums of their Hessian-vector products and gradients are all-reduced: any
-number of ranks finds the same, to rounding.
+All of it is computed in float32 on training pictures, with batch norm as in training. The noise takes them augmented
+where the run did, in ghost batches. The others take the mean loss of fixed pictures as they are, batch norm looking at
+--chunk of them at a time. Ranks share the chunks, and sums of their Hessian-vector products and gradients are
+all-reduced: any number of ranks finds the same, to rounding.
 """
 
 from ddl.training.options import Integer, Number, parser
@@ -66,7 +66,7 @@ import numpy as np
 import tensorflow as tf
 
 from ddl.data import load
-from ddl.data.augment import normalise
+from ddl.data.augment import augment, normalise
 from ddl.errors import CourseError
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import read_json
@@ -117,7 +117,7 @@ def main(config):
         "run": {name: run.get(name) for name in OF_RUN},
         **{name: run.get(name) for name in ("recipe", "model", "seed", "global_batch", *LOSSES)},
         "held_out": data.held_out,
-        "data": data.describe(),
+        "data": run["data"],
         "ranks": hvd.size(),
         "parameters": measuring.size,
         "samples": config.samples,
@@ -174,15 +174,18 @@ def give(model, arrays, place):
 class Chunks:
     """Training pictures in batches of one size, which are made when they are looked up."""
 
-    def __init__(self, data, numbers, size):
-        self.data, self.numbers, self.size = data, numbers, size
+    def __init__(self, data, numbers, size, augmented=False):
+        self.data, self.numbers, self.size, self.augmented = data, numbers, size, augmented
 
     def __len__(self):
         return len(self.numbers) // self.size
 
     def __getitem__(self, index):
         chosen = self.numbers[index * self.size : (index + 1) * self.size]
-        return normalise(self.data.train_images[chosen]), self.data.train_labels[chosen]
+        pictures = self.data.train_images[chosen]
+        if self.augmented:
+            pictures = augment(pictures, (DRAW_SEED, index), 0, self.size)
+        return normalise(pictures), self.data.train_labels[chosen]
 
 
 class Measuring:
@@ -198,15 +201,18 @@ class Measuring:
         ghost_batch = config.ghost_batch or run.get("ghost_batch") or 32
         if noise_samples > data.train_samples:
             raise SettingError(f"--noise-samples {noise_samples}: the run trained on {data.train_samples} pictures")
+        self.augmented = not run.get("config", {}).get("no_augment", True)
         order = np.random.default_rng(DRAW_SEED).permutation(data.train_samples)[:noise_samples]
-        self.progress = Progress(config, rank, ranks, noise_samples // ghost_batch * ghost_batch, data)
+        self.progress = Progress(config, rank, ranks, noise_samples // ghost_batch * ghost_batch, run["data"])
         shared = rank, ranks, total, self.progress.worked
         self.landscape = Landscape(model, Chunks(data, np.arange(config.samples), config.chunk), *shared)
-        self.ghosts = Landscape(model, Chunks(data, order, ghost_batch), *shared)
+        self.ghosts = Landscape(model, Chunks(data, order, ghost_batch, self.augmented), *shared)
         self.population = data.train_samples
         self.weights = self.landscape.weights
         self.size, self.weight_norm = self.weights.size, float(np.linalg.norm(self.weights))
         self.loss = self.landscape.loss()
+        if not np.isfinite(self.loss):
+            raise SettingError(f"the loss at the weights of {config.weights} is not a finite number: the run diverged")
 
     def lanczos(self, apply):
         config = self.config
@@ -229,7 +235,7 @@ class Measuring:
         return {"distances": distances.tolist(), "losses": losses.tolist()}
 
     def noise(self):
-        return self.ghosts.noise(self.population).figures()
+        return {**self.ghosts.noise(self.population).figures(), "augmented": self.augmented}
 
     def rescaling(self):
         """At each factor: the loss, which stays, and both kinds of sharpness, of which one stays."""
@@ -272,7 +278,7 @@ class Progress:
         steps += GRADIENT * noise_samples / config.samples * ("noise" in config.measure)
         self.steps = max(1, round(steps))
         if self.recorder:
-            self.recorder.event("start", step=0, steps=self.steps, world=ranks, data=data.describe())
+            self.recorder.event("start", step=0, steps=self.steps, world=ranks, data=data)
 
     def worked(self, passes):
         """Count what this rank did; every so often there is an event."""

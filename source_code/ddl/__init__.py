@@ -42,6 +42,7 @@ _MODULES = {
     "precisions": "analysis.precisions",
     "prediction": "analysis.prediction",
     "ring": "analysis.ring",
+    "sharpness": "analysis.sharpness",
     "tuning": "analysis.tuning",
     "cluster": "rank.cluster",
     "hosts": "launcher.hosts",

@@ -35,19 +35,20 @@ TRAINED = {
     "recipe": "base",
     "seed": 3,
     "global_batch": 64,
-    "data": {"name": "synthetic", "train_samples": 64},
+    "data": {"name": "synthetic", "form": "generated", "train_samples": 64},
+    "config": {"no_augment": False},
     "clean_loss": 0.5,
     "test_loss": 0.75,
 }
 
 
-def keep(folder, arrays=None, **fields):
+def keep(folder, scale=1.0, **fields):
     """Leave in a folder what a training with --keep-weights does: weights of the CNN without norm."""
     generator = np.random.default_rng(0)
     shapes = [shape for a, b in pairwise(FILTERS) for shape in ((3, 3, a, b), (b,))] + [(128, 10), (10,)]
-    drawn = [generator.normal(scale=np.sqrt(2 / np.prod(shape[:-1])), size=shape) for shape in shapes]
+    drawn = [scale * generator.normal(scale=np.sqrt(2 / np.prod(shape[:-1])), size=shape) for shape in shapes]
     folder.mkdir(parents=True, exist_ok=True)
-    np.savez(RunFolder(folder).weights, *(drawn if arrays is None else arrays))
+    np.savez(RunFolder(folder).weights, *drawn)
     write_json(RunFolder(folder).result, TRAINED | fields)
     return folder
 
@@ -93,7 +94,7 @@ def test_two_ranks_measure_what_one_does(one, two):
     np.testing.assert_allclose(two["slices"]["losses"], one["slices"]["losses"], rtol=1e-4)
     assert one["slices"]["distances"] == [-1, 0, 1]
     assert one["slices"]["losses"][0][1] == pytest.approx(one["loss"])
-    assert one["noise"]["ghost_batches"] == 12
+    assert one["noise"]["ghost_batches"] == 12 and one["noise"]["augmented"]
     assert set(one["seconds"]) == {"eigenvalue", "invariant", "trace", "noise", "slices"}
 
 
@@ -129,6 +130,8 @@ def test_weights_that_can_not_be_used_are_refused(tmp_path):
     assert "no weights of a run with --keep-weights: looked for" in complaint("--weights", tmp_path / "nowhere")
     other = keep(tmp_path / "other", recipe="batch_norm")
     assert "are not those of a 'cnn' with the norm of its recipe: 10 arrays" in complaint("--weights", other)
+    diverged = keep(tmp_path / "diverged", scale=np.nan)
+    assert "is not a finite number: the run diverged" in complaint("--weights", diverged, *OPTIONS)
     damaged = keep(tmp_path / "damaged")
     RunFolder(damaged).weights.write_bytes(b"PK no zip")
     assert "is damaged, or holds no weights" in complaint("--weights", damaged)
