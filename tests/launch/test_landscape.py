@@ -121,10 +121,6 @@ def complaint(*words):
     return done.stderr.splitlines()[-1]
 
 
-def test_options_that_do_not_fit_are_refused_before_tensorflow_is_imported():
-    assert "--samples 100 is no multiple of --chunk 64" in complaint("--weights", "x", "--samples", 100, "--chunk", 64)
-
-
 @pytest.mark.slow
 def test_weights_that_can_not_be_used_are_refused(tmp_path):
     assert "no weights of a run with --keep-weights: looked for" in complaint("--weights", tmp_path / "nowhere")
