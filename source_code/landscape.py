@@ -44,7 +44,7 @@ def parse(arguments=None):
     add("--reach", type=Number(above=0), default=1.0, help="of a slice, in norms of each filter (default: 1)")
     add("--noise-samples", type=Integer(), metavar="N", help="random training pictures for the noise (default: all)")
     add("--ghost-batch", type=Integer(), metavar="B", help="of one gradient (default: the run's own)")
-    add("--alphas", type=Number(above=0), nargs="+", default=[0.5, 2.0], help="factors of the rescaling")
+    add("--alphas", type=Number(above=0), nargs="+", default=[0.2, 5.0], help="of the rescaling (default: 0.2 5)")
     config = ours.parse_args(arguments)
     config.chunk = min(config.chunk, config.samples)
     if config.samples % config.chunk:

@@ -11,7 +11,7 @@ from ddl.errors import InputError
 
 __all__ = ["MEASURES", "RankCorrelation", "arm_of", "rank_correlation", "sharpness"]
 
-MEASURES = {"sharpness": "largest eigenvalue", "invariant": "the same, scale-invariant"}
+MEASURES = {"sharpness": "largest eigenvalue", "invariant": "largest eigenvalue, scale-invariant"}
 RESAMPLES = 2000
 LEAST = 4  # pairs: of three, one in six orders is perfect by chance
 
@@ -94,9 +94,9 @@ def sharpness(runs) -> Table:
         "sharpness": (MEASURES["sharpness"], ".3g"),
         "invariant": (MEASURES["invariant"], ".3g"),
         "trace": ("trace", ".4g"),
-        "trace_error": ("±", ".2g"),
+        "trace_error": ("± of the trace", ".2g"),
         "noise_scale": ("noise scale", ",.0f"),
-        "noise_scale_error": ("±", ",.0f"),
+        "noise_scale_error": ("± of the noise scale", ",.0f"),
     }
     caption = f"On {' and '.join(sorted(samples))}. ± is one standard error."
     return Table.of(rows, labels, caption)

@@ -73,9 +73,11 @@ def plot_sharpness(runs) -> Picture:
             mine = table[table["arm"] == arm]
             panel.plot(mine[column], mine["test_loss"], label=arm, **look(index, "color", "marker"), linestyle="")
         found = str(rank_correlation(table[column], table["test_loss"]))
-        panel.set(xscale="log", xlabel=f"sharpness: {label}", title=found.replace(" (", "\n("))
-        round_ticks(panel.xaxis)
+        panel.set(xlabel=f"sharpness: {label}", title=found.replace(" (", "\n("))
         low, high = table[column].min(), table[column].max()
+        if high > 10 * low > 0:
+            panel.set_xscale("log")
+            round_ticks(panel.xaxis)
         texts.append(f"against the {label} ({low:.3g} to {high:.3g}): {found}")
     panels[0].set_ylabel("held-out loss")
     picture.suptitle(f"data: {_data(runs)}", fontsize=11)

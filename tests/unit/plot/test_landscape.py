@@ -40,6 +40,7 @@ def test_sharpness_has_both_kinds_side_by_side_with_their_correlations():
     for text in (picture.alt, plain.get_title().replace("\n", " ")):
         assert str(found) in text
     assert f"{-found.value:+.2f}" in invariant.get_title()
+    assert (plain.get_xscale(), invariant.get_xscale()) == ("log", "linear")  # 3 to 40, and 60 to 97
     assert plain.get_xlabel() and invariant.get_xlabel() and "synthetic (generated)" in picture.get_suptitle()
 
 
