@@ -72,7 +72,7 @@ class Size:
     target: float = 0.65
     batches: tuple = BATCHES
     matched: float = 0.3
-    landscape: dict = field(default_factory=dict)
+    landscape: dict = field(default_factory=lambda: dict(eigenvalues=1, tolerance=0.02))
     most_epochs: int = 16
     frozen: tuple = (0.5, 0.58, 0.65)
     tuning: tuple = TUNING
