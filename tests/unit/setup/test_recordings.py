@@ -4,6 +4,8 @@ import math
 
 import pytest
 
+pytest.importorskip("horovod.tensorflow")
+
 import train_cifar
 from convergence import (
     BATCHES,
