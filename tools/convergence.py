@@ -240,6 +240,22 @@ class Grid:
             self.tried[rate] = self.cost(rate)
 
 
+def best_rate(make: Recordings, size: Size, arm: str, first: float, settings: dict, seeds: tuple, results: list):
+    """Return an arm's best rate on validation pictures, of a grid around the `first`; its runs go into `results`."""
+
+    def cost(rate):
+        runs = make.together(
+            lambda seed=seed: make.train(
+                arm, **settings, learning_rate=rate, seed=seed, held_out="validation", test_samples=size.test_samples
+            )
+            for seed in seeds
+        )
+        results.extend({**run, "role": "tuning"} for run in runs)
+        return failure_rate(runs)
+
+    return Grid(first, cost, size.widest).best()
+
+
 # ---------------------------------------------------------------- the arms
 
 # Each with the rate that its grid begins with, at the reference batch of 64.
@@ -263,29 +279,12 @@ def warmed(settings, size):
 
 def tune_arms(make: Recordings, size: Size) -> tuple[dict, list]:
     """Return the best rate of each of `TUNED` on validation pictures, and all results."""
-    results = []
+    results: list = []
 
     def tune(arm):
         first, settings = TUNED[arm]
-
-        def cost(rate):
-            runs = make.together(
-                lambda seed=seed: make.train(
-                    arm,
-                    **warmed(settings, size),
-                    learning_rate=rate,
-                    seed=seed,
-                    held_out="validation",
-                    train_samples=size.samples,
-                    test_samples=size.test_samples,
-                    epochs=size.epochs,
-                )
-                for seed in size.tuning
-            )
-            results.extend(runs)
-            return failure_rate(runs)
-
-        return Grid(first, cost, size.widest).best()
+        settings = warmed(settings, size) | dict(train_samples=size.samples, epochs=size.epochs)
+        return best_rate(make, size, arm, first, settings, size.tuning, results)
 
     rates = dict(zip(TUNED, make.together(lambda arm=arm: tune(arm) for arm in TUNED), strict=True))
     return rates, results
@@ -399,29 +398,13 @@ def generalisation(make: Recordings, size: Size) -> list:
         "large batch": (0.2, few | dict(global_batch=LARGE, epochs=size.long)),
         "large batch, equal steps": (0.2, few | dict(global_batch=LARGE, epochs=ratio * size.long, evaluate_epochs=8)),
     }
-    results = []
+    results: list = []
 
     def tune(arm):
         first, settings = arms[arm]
         # Sixteen times as long a training gets one seed a rate.
         seeds = size.tuning[:1] if settings["epochs"] > size.long else size.tuning
-
-        def cost(rate):
-            runs = make.together(
-                lambda seed=seed: make.train(
-                    arm,
-                    **settings,
-                    learning_rate=rate,
-                    seed=seed,
-                    held_out="validation",
-                    test_samples=size.test_samples,
-                )
-                for seed in seeds
-            )
-            results.extend({**run, "role": "tuning"} for run in runs)
-            return failure_rate(runs)
-
-        return Grid(first, cost, size.widest).best()
+        return best_rate(make, size, arm, first, settings, seeds, results)
 
     rates = dict(zip(arms, make.together(lambda arm=arm: tune(arm) for arm in arms), strict=True))
     wanted = [(arm, settings | {"learning_rate": rates[arm]}) for arm, (_, settings) in arms.items()]
