@@ -55,7 +55,8 @@ def compare(runs, at=None, steps=None, epochs=None, against=None, margin=1.0) ->
     if against is not None and against not in names:
         raise InputError(f"there is no arm {against!r} to compare with; there are: {', '.join(names)}")
     points = {key: _points(arm, unit, limit) for key, arm in arms.items()}
-    rows = {key: _row(*key[:2], arm, points[key]) for key, arm in arms.items()}
+    mixed = len({recorded for _, recorded, _ in arms}) > 1
+    rows = {key: _row(*key[:2], mixed, arm, points[key]) for key, arm in arms.items()}
     first = next(iter(rows.values()))
     for key, row in rows.items():
         other = _opponent(key, rows, against)
@@ -123,12 +124,12 @@ def _points(arm, unit, limit):
     return [(seed, point) for seed, point in found if point is not None]
 
 
-def _row(name, recorded, arm, seeds):
+def _row(name, recorded, mixed, arm, seeds):
     results = [run.result for run in arm if run.result is not None]
     points = [point for _, point in seeds]
     accuracies = [p["test_accuracy"] for p in points if is_number(p["test_accuracy"])]
     return {
-        "arm": f"{name} (recorded)" if recorded else name,
+        "arm": f"{name} (recorded)" if recorded and mixed else name,
         "ranks": _same(_of_job(run, "ranks", "workers") for run in arm),
         "threads": _same(_of_job(run, "threads_per_rank", "threads") for run in arm),
         # Results that do not say it are from before there was a choice.
@@ -323,7 +324,8 @@ class Comparison(Shown):
         return " ".join(
             (
                 *([f"In all rows, {same}."] if same else []),
-                f"Compared {self.attrs.get('title', 'at the end')}.",
+                "Recorded runs, compared" if self["recorded"].all() else "Compared",
+                f"{self.attrs.get('title', 'at the end')}.",
                 "Mean ± standard deviation over n seeds.",
                 f"Against {self.attrs.get('against') or 'the best'}, in points: mean difference over the same seeds ±",
                 "half its 95 % interval (Student's t).",

@@ -62,17 +62,35 @@ def _look(arms, key):
     """Colour by name, so that a recorded arm is a lighter version of the reader's own."""
     names = list(dict.fromkeys(name for name, _ in arms))
     index = names.index(key[0])
-    return {**look(index), "alpha": RECORDED_ALPHA if key[1] else 1.0}
+    return {**look(index), "alpha": RECORDED_ALPHA if key[1] and _mixed(arms) else 1.0}
 
 
-def _label(key, arm):
-    name, recorded = key
-    seeds = plural(len(arm), "seed")
-    if not recorded:
-        return f"{name} ({seeds})"
-    hardware = arm[0].result.get("hardware") or {}
-    where = ", ".join(hardware.get("gpus") or ()) or hardware.get("cpu", "hardware not recorded")
-    return f"{name} (recorded, {where}, {seeds})"
+def _mixed(arms):
+    """Whether there are recorded arms beside others."""
+    return len({recorded for _, recorded in arms}) > 1
+
+
+def _labels(arms):
+    """Return each arm's label; what recorded arms were recorded on is in it where there are others beside them."""
+    labels = {}
+    for (name, recorded), arm in arms.items():
+        where = f"recorded, {_hardware(arm)}, " if recorded and _mixed(arms) else ""
+        labels[name, recorded] = f"{name} ({where}{plural(len(arm), 'seed')})"
+    return labels
+
+
+def _hardware(runs):
+    """Return what runs were recorded on."""
+    known = [run.result.get("hardware") or {} for run in runs]
+    names = [", ".join(each.get("gpus") or ()) or each.get("cpu", "hardware not recorded") for each in known]
+    return " and ".join(dict.fromkeys(names))
+
+
+def _origin(arms):
+    """Return what all arms were trained on and, if they are all recorded ones, recorded on."""
+    every = [run for arm in arms.values() for run in arm]
+    recorded = f"; recorded on {_hardware(every)}" if all(recorded for _, recorded in arms) else ""
+    return f"data: {_data(every)}{recorded}"
 
 
 def _data(runs):
@@ -101,11 +119,12 @@ def plot_convergence(runs, x=None) -> Picture:
     """Draw held-out accuracy against epochs, steps, samples and seconds of training, or against one of them, `x`.
 
     Runs with the same name are seeds of one arm: a line for their mean, a band from the lowest to the highest. Recorded
-    runs are lighter and labelled with their hardware. Seconds leave out evaluation, start-up and waiting.
+    runs beside others are lighter and labelled with their hardware. Seconds leave out evaluation, start-up and waiting.
     """
     if x is not None and x not in X_AXES:
         raise InputError(f"x={x!r} is not one of: {', '.join(X_AXES)}")
     arms = _arms(runs)
+    labels = _labels(arms)
     axes_names = [x] if x else list(X_AXES)
     picture = Picture(9.0, 6.6) if x is None else Picture(7.5, 4.2)
     grid = (2, 2) if x is None else (1, 1)
@@ -115,7 +134,7 @@ def plot_convergence(runs, x=None) -> Picture:
         for key, arm in arms.items():
             style = _look(arms, key)
             at, mean, low, high = _over_seeds(arm, column)
-            panel.plot(at, mean, label=_label(key, arm), **style)
+            panel.plot(at, mean, label=labels[key], **style)
             if len(arm) > 1:
                 panel.fill_between(at, low, high, color=style["color"], alpha=0.15, linewidth=0)
         panel.set(xlabel=label, xlim=(0, None))
@@ -123,15 +142,14 @@ def plot_convergence(runs, x=None) -> Picture:
     for panel in picture.axes[:: grid[1]]:
         panel.set_ylabel("held-out accuracy, %")
     every = [run for arm in arms.values() for run in arm]
-    picture.suptitle(f"data: {_data(every)}", fontsize=11)
-    handles, labels = picture.axes[0].get_legend_handles_labels()
-    picture.legend(handles, labels, loc="outside lower center", ncols=_columns(labels))
+    picture.suptitle(_origin(arms), fontsize=11)
+    handles, names = picture.axes[0].get_legend_handles_labels()
+    picture.legend(handles, names, loc="outside lower center", ncols=_columns(names))
     picture.alt = (
         f"Held-out accuracy against {', '.join(X_AXES[name][1] for name in axes_names)}, on "
         f"{_data(every)}. At the end: "
         + "; ".join(
-            f"{_label(key, arm)} {_percent([_final(run) for run in arm])}"
-            f" after {arm[0].history['step'].iloc[-1]:,.0f} steps"
+            f"{labels[key]} {_percent([_final(run) for run in arm])} after {arm[0].history['step'].iloc[-1]:,.0f} steps"
             for key, arm in arms.items()
         )
         + "."
@@ -155,6 +173,7 @@ def _columns(labels):
 def plot_arms(runs) -> Picture:
     """Draw the final held-out accuracy of every arm of some runs: a dot a seed, a bar at the mean."""
     arms = _arms(runs)
+    labels = _labels(arms)
     picture = Picture(8.0, 1.3 + 0.42 * len(arms))
     panel = picture.subplots()
     for row, (key, arm) in enumerate(arms.items()):
@@ -162,13 +181,13 @@ def plot_arms(runs) -> Picture:
         values = [_final(run) for run in arm]
         panel.plot(values, [row] * len(values), **style)
         panel.plot([numpy.nanmean(values)], [row], markersize=18, markeredgewidth=2, **style | {"marker": "|"})
-    panel.set_yticks(range(len(arms)), [_label(key, arm) for key, arm in arms.items()])
+    panel.set_yticks(range(len(arms)), list(labels.values()))
     panel.set_ylim(len(arms) - 0.5, -0.5)
     every = [run for arm in arms.values() for run in arm]
     panel.set_xlabel("held-out accuracy at the end, %")
-    picture.suptitle(f"a dot a seed, a bar at the mean; data: {_data(every)}", fontsize=11)
+    picture.suptitle(f"a dot a seed, a bar at the mean; {_origin(arms)}", fontsize=11)
     picture.alt = f"Held-out accuracy at the end, on {_data(every)}: " + "; ".join(
-        f"{_label(key, arm)} {_percent([_final(run) for run in arm])}" for key, arm in arms.items()
+        f"{labels[key]} {_percent([_final(run) for run in arm])}" for key, arm in arms.items()
     )
     return picture
 

@@ -259,6 +259,9 @@ def test_recorded_runs_have_rows_of_their_own():
     table = compare([run("a", 0.5), Recorded(result("a", 0.6)), Recorded(result("a", 0.7))])
     assert list(table["arm"]) == ["a", "a (recorded)"]
     assert list(table["recorded"]) == [False, True]
+    alone = compare([Recorded(result("a", 0.6)), Recorded(result("b", 0.7))])
+    assert list(alone["arm"]) == ["a", "b"] and "Recorded runs, compared" in alone._repr_html_()
+    assert "Recorded runs" not in table._repr_html_()
     assert list(table["verdict"]) == ["", ""]
 
 

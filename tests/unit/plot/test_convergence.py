@@ -85,6 +85,9 @@ def test_recorded_runs_are_lighter_and_named_with_their_hardware():
     assert own.get_color() == recorded.get_color()
     assert recorded.get_alpha() < 1 == own.get_alpha()
     assert "recorded, Some CPU" in recorded.get_label()
+    alone = plot.plot_arms([Recorded(result(name, [0.3, 0.6])) for name in "ab"])
+    assert [label.get_text() for label in alone.axes[0].get_yticklabels()] == ["a (1 seed)", "b (1 seed)"]
+    assert "recorded on Some CPU" in alone.get_suptitle()
 
 
 def test_diverged_runs_are_drawn_as_far_as_they_go():
