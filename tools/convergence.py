@@ -144,16 +144,17 @@ class Recordings:
         path = self.work / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
         with self._asked[path]:  # the same run may be one of two arms
             if not path.exists():
-                self._take(settings.get("workers", 1))
+                cores = min(settings.get("workers", 1), self.jobs)
+                self._take(cores)
                 try:
                     write_json(path, compact(self._make(script, name, settings)))
                 finally:
-                    self._turn.release(settings.get("workers", 1))
+                    self._turn.release(cores)
         return {**read_json(path), "name": name}
 
     def _take(self, cores):
         with self._taking:  # one waits for several at a time, or two might wait for each other
-            for _ in range(min(cores, self.jobs)):
+            for _ in range(cores):
                 self._turn.acquire()
 
     def _make(self, script, name, settings):
@@ -210,7 +211,7 @@ def failure_rate(runs: list) -> float:
 
 
 @dataclass
-class Grid:
+class Search:
     """The rates of one arm, tried until the best is not at an edge."""
 
     first: float
@@ -253,7 +254,7 @@ def best_rate(make: Recordings, size: Size, arm: str, first: float, settings: di
         results.extend({**run, "role": "tuning"} for run in runs)
         return failure_rate(runs)
 
-    return Grid(first, cost, size.widest).best()
+    return Search(first, cost, size.widest).best()
 
 
 # ---------------------------------------------------------------- the arms
@@ -369,7 +370,7 @@ def sweep(make: Recordings, size: Size, optimizer: str) -> list:
                 reached.append(samples)
             return samples
 
-        best = Grid(begin, cost, size.widest).best()
+        best = Search(begin, cost, size.widest).best()
         most = 3 * min(reached, default=size.samples * size.most_epochs)
         make.together(lambda seed=seed: run(batch, best, seed, most, "judged") for seed in size.judged[:3])
 

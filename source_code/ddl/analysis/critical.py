@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ddl.analysis.tuning import Grid, arm_of
-from ddl.display.style import data_label
+from ddl.display.style import data_of
 from ddl.display.table import Table, is_number
 from ddl.errors import InputError
 
@@ -236,18 +236,18 @@ class Critical:
     @cached_property
     def fit(self) -> Fit:
         """The curve through all batch sizes at which every seed reached the target."""
-        runs = [(point.batch, run.steps) for point in self._whole for run in point.seeds.values()]
+        runs = [(point.batch, run.steps) for point in self.whole for run in point.seeds.values()]
         return fit(*zip(*runs, strict=True)) if runs else fit([], [])
 
     @property
     def has_fit(self) -> bool:
         """Whether enough batch sizes are whole to fit the curve to."""
-        return len(self._whole) > 1
+        return len(self.whole) > 1
 
     @cached_property
     def doublings(self) -> tuple[Doubling, ...]:
         """Every pair of neighbouring batch sizes of which one is twice the other."""
-        whole = self._whole
+        whole = self.whole
         return tuple(
             Doubling(small.batch, small.steps / large.steps)
             for small, large in pairwise(whole)
@@ -296,7 +296,7 @@ class Critical:
                 "samples": point.steps * point.batch,
                 "factor": factors.get(point.batch, math.nan),
                 "curve": float(self.fit.steps(point.batch)) if self.has_fit else math.nan,
-                "region": self.region(point.batch) if point in self._whole else "",
+                "region": self.region(point.batch) if point in self.whole else "",
                 "seeds": len(point.seeds),
                 "note": "; ".join(_notes(point)),
             }
@@ -324,7 +324,8 @@ class Critical:
         return Table.of(rows, labels, caption)
 
     @cached_property
-    def _whole(self):
+    def whole(self) -> list[Point]:
+        """The batch sizes at which every seed reached the target."""
         return [point for point in self.points if not math.isnan(point.steps)]
 
 
@@ -362,7 +363,7 @@ def critical_batch(runs: Iterable[Any], target: float | None = None, arm: str | 
         raise InputError("there are no judged runs: each batch size needs some that did not choose its learning rate")
     target = _target(judged) if target is None else target
     points = [_point(batch, runs, target) for batch in sorted({run.result["global_batch"] for run in judged})]
-    data = " and ".join(dict.fromkeys(data_label(run.result.get("data")) for run in judged))
+    data = data_of(judged)
     return Critical(arm or arm_of(judged[0]), target, tuple(points), data)
 
 

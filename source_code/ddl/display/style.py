@@ -33,3 +33,8 @@ def data_label(data):
     unit = data.get("unit", "pictures")
     size = f", {data['train_samples']:,} {unit}" if data.get("train_samples") else ""
     return f"{data['name']} ({data['form']}){size}"
+
+
+def data_of(runs):
+    """Name what runs with results were trained on, each data set once (see `data_label`)."""
+    return " and ".join(dict.fromkeys(data_label(run.result.get("data")) for run in runs))

@@ -11,7 +11,7 @@ import pandas
 
 from ddl.analysis.critical import Fit
 from ddl.display.chart import short
-from ddl.display.style import data_label
+from ddl.display.style import data_of
 from ddl.display.table import is_number
 from ddl.errors import InputError
 from ddl.plot.picture import COLOURS, GREY, LINES, Picture, look, round_ticks, styled
@@ -90,11 +90,7 @@ def _origin(arms):
     """Return what all arms were trained on and, if they are all recorded ones, recorded on."""
     every = [run for arm in arms.values() for run in arm]
     recorded = f"; recorded on {_hardware(every)}" if all(recorded for _, recorded in arms) else ""
-    return f"data: {_data(every)}{recorded}"
-
-
-def _data(runs):
-    return " and ".join(dict.fromkeys(data_label(run.result.get("data")) for run in runs))
+    return f"data: {data_of(every)}{recorded}"
 
 
 def _final(run):
@@ -147,7 +143,7 @@ def plot_convergence(runs, x=None) -> Picture:
     picture.legend(handles, names, loc="outside lower center", ncols=_columns(names))
     picture.alt = (
         f"Held-out accuracy against {', '.join(X_AXES[name][1] for name in axes_names)}, on "
-        f"{_data(every)}. At the end: "
+        f"{data_of(every)}. At the end: "
         + "; ".join(
             f"{labels[key]} {_percent([_final(run) for run in arm])} after {arm[0].history['step'].iloc[-1]:,.0f} steps"
             for key, arm in arms.items()
@@ -186,7 +182,7 @@ def plot_arms(runs) -> Picture:
     every = [run for arm in arms.values() for run in arm]
     panel.set_xlabel("held-out accuracy at the end, %")
     picture.suptitle(f"a dot a seed, a bar at the mean; {_origin(arms)}", fontsize=11)
-    picture.alt = f"Held-out accuracy at the end, on {_data(every)}: " + "; ".join(
+    picture.alt = f"Held-out accuracy at the end, on {data_of(every)}: " + "; ".join(
         f"{labels[key]} {_percent([_final(run) for run in arm])}" for key, arm in arms.items()
     )
     return picture
@@ -231,11 +227,11 @@ def plot_noise_scale(runs, batches: Sequence[int] = ()) -> Picture:
         panel.annotate(f"global batch {batch:,}", fontsize=10, **place)
     panel.set(yscale="log", xlabel="optimizer steps", ylabel="noise scale, samples", xlim=(0, None))
     round_ticks(panel.yaxis, "{x:,.0f}")
-    panel.set_title(f"data: {_data(drawn)}")
+    panel.set_title(f"data: {data_of(drawn)}")
     if len(drawn) > 1:
         panel.legend()
     picture.alt = (
-        f"Gradient noise scale over steps, logarithmic, on {_data(drawn)}: {'; '.join(texts)}. "
+        f"Gradient noise scale over steps, logarithmic, on {data_of(drawn)}: {'; '.join(texts)}. "
         f"Global batch sizes marked: {', '.join(f'{b:,}' for b in sorted({*marks, *batches}))}."
     )
     return picture

@@ -11,7 +11,7 @@ from ddl.analysis.comparison import compare, signed
 from ddl.analysis.critical import Critical, Noise, reached
 from ddl.analysis.tuning import grids
 from ddl.display.chart import short
-from ddl.display.style import data_label
+from ddl.display.style import data_of
 from ddl.errors import InputError
 from ddl.plot.picture import COLOURS, GREY, Picture, look, round_ticks, styled
 from ddl.words import plural
@@ -130,7 +130,7 @@ def _draw_arm(arm, index, steps, samples, label):
 
 def _draw_ideal(arm, steps, samples):
     """Draw perfect scaling from the smallest batch on, as far as the frame around the runs goes."""
-    whole = [point for point in arm.points if not math.isnan(point.steps)]
+    whole = arm.whole
     if not whole:
         return
     x = numpy.array([whole[0].batch, whole[-1].batch])
@@ -315,7 +315,7 @@ def plot_tuning(runs) -> Picture:
     panel.set(xscale="log", xlabel="learning rate", ylabel="held-out accuracy, %")
     round_ticks(panel.xaxis)
     panel.xaxis.set_major_formatter(lambda value, _: f"{value:.4g}")
-    data = " and ".join(dict.fromkeys(data_label(run.result.get("data")) for run in runs))
+    data = data_of(runs)
     panel.set_title(f"data: {data}; a ring at each arm's best rate")
     picture.legend(loc="outside lower center", ncols=min(3, len(arms)))
     picture.alt = f"Held-out accuracy against learning rate, logarithmic, on {data}. {'; '.join(texts)}."

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy
 
 from ddl.analysis.sharpness import MEASURES, arm_of, rank_correlation, sharpness
-from ddl.display.style import data_label
+from ddl.display.style import data_of
 from ddl.errors import InputError
 from ddl.plot.picture import Picture, look, round_ticks, styled
 from ddl.words import plural
@@ -48,10 +48,10 @@ def plot_slices(runs) -> Picture:
         middle = mean[numpy.abs(distances).argmin()]
         texts.append(f"{arm} from {middle:.3g} at its weights to {mean[[0, -1]].mean():.3g} at the ends")
     panel.set(xlabel="distance, in norms of each filter", ylabel="training loss", ylim=(0, None))
-    panel.set_title(f"along random directions, {_data(runs)}")
+    panel.set_title(f"along random directions, {data_of(runs)}")
     panel.legend()
     picture.alt = (
-        f"Training loss along random directions whose filters are as long as the weights' own, on {_data(runs)}. "
+        f"Training loss along random directions whose filters are as long as the weights' own, on {data_of(runs)}. "
         f"Means over networks and directions: {'; '.join(texts)}."
     )
     return picture
@@ -80,15 +80,11 @@ def plot_sharpness(runs) -> Picture:
             round_ticks(panel.xaxis)
         texts.append(f"against the {label} ({low:.3g} to {high:.3g}): {found}")
     panels[0].set_ylabel("held-out loss")
-    picture.suptitle(f"data: {_data(runs)}", fontsize=11)
+    picture.suptitle(f"data: {data_of(runs)}", fontsize=11)
     handles, labels = panels[0].get_legend_handles_labels()
     picture.legend(handles, labels, loc="outside lower center", ncols=3)
     picture.alt = (
         f"Held-out loss of {plural(len(table), 'network')} ({', '.join(dict.fromkeys(table['arm']))}) on "
-        f"{_data(runs)}, {'; '.join(texts)}. A correlation above 0 means that sharper networks do worse."
+        f"{data_of(runs)}, {'; '.join(texts)}. A correlation above 0 means that sharper networks do worse."
     )
     return picture
-
-
-def _data(runs):
-    return " and ".join(dict.fromkeys(data_label(run.result.get("data")) for run in runs))

@@ -263,9 +263,9 @@ class Journal:
     def _where(self, step):
         return {"step": step, "epoch": step / self.steps_per_epoch, "samples": step * self.global_batch}
 
-    def epoch_ends(self, step: int) -> bool:
-        """Whether an epoch, or the training, ends with this step."""
-        return step % self.steps_per_epoch == 0 or step == self.steps
+    def epoch_ends(self, step: int, every: int = 1) -> bool:
+        """Whether an epoch, or every so many-th, or the training, ends with this step."""
+        return step % (every * self.steps_per_epoch) == 0 or step == self.steps
 
     def evaluate_if_due(
         self, step: int, evaluate, means: Means, *, every=0, epochs=1, at_once=False, evaluate_clean=None, **figures
@@ -275,7 +275,7 @@ class Journal:
         `evaluate` returns held-out loss and accuracy; `evaluate_clean`, called where an epoch ends, those of training
         samples as they are; `means` has the training's own. The clock stops.
         """
-        ends = step % (epochs * self.steps_per_epoch) == 0 or step == self.steps
+        ends = self.epoch_ends(step, epochs)
         if not (at_once or ends or (every and step % every == 0)):
             return None
         loss, accuracy = means.take()

@@ -15,7 +15,7 @@ from convergence import (
     SIZES,
     TUNED,
     TUNING,
-    Grid,
+    Search,
     compact,
     generalisation,
     ghost_batches,
@@ -75,7 +75,7 @@ class Made:
 
 @pytest.mark.parametrize("best", [0.003, 0.05, 0.2, 5.0])
 def test_a_grid_grows_until_its_best_rate_is_not_at_an_edge(best):
-    grid = Grid(0.05, lambda rate: abs(math.log2(rate / best)), 30)
+    grid = Search(0.05, lambda rate: abs(math.log2(rate / best)), 30)
     found = grid.best()
     assert abs(math.log2(found / best)) <= 0.5
     assert min(grid.tried) < found < max(grid.tried)
@@ -84,7 +84,7 @@ def test_a_grid_grows_until_its_best_rate_is_not_at_an_edge(best):
 
 @pytest.mark.parametrize("works", [lambda rate: rate < 0.002, lambda rate: rate > 1])
 def test_a_grid_goes_on_in_both_directions_where_no_rate_has_worked(works):
-    grid = Grid(0.05, lambda rate: 1.0 if works(rate) else math.inf, 20)
+    grid = Search(0.05, lambda rate: 1.0 if works(rate) else math.inf, 20)
     assert works(grid.best())
 
 
