@@ -72,7 +72,7 @@ from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import read_json
 from ddl.records.recorder import Recorder
 from ddl.training import models
-from ddl.training.checkpoint import find
+from ddl.training.checkpoint import find, from_rank_0
 from ddl.training.exchange import cycle_time, suitable_cycle_ms
 from ddl.training.journal import EVENT_EVERY_S, provenance
 from ddl.training.landscape import GRADIENT, PRODUCT, Landscape, lanczos, rescaling, slices, trace
@@ -93,7 +93,7 @@ def main(config):
     if gpus:
         tf.config.set_visible_devices(gpus[hvd.local_rank() % len(gpus)], "GPU")
 
-    run, arrays = read(config.weights)
+    run, arrays = from_rank_0(lambda: read(config.weights))
     data = load(
         run["data"]["name"],
         train_samples=run["data"]["train_samples"],
@@ -134,20 +134,7 @@ def main(config):
 
 
 def read(place):
-    """Return the result and the weights of a run, read by rank 0, on every rank; all of them raise what fails."""
-    found = problem = None
-    if hvd.rank() == 0:
-        try:
-            found = _read(place)
-        except SettingError as error:
-            problem = str(error)
-    found, problem = hvd.broadcast_object((found, problem), root_rank=0)
-    if problem:
-        raise SettingError(problem)
-    return found
-
-
-def _read(place):
+    """Return the result and the weights of a run."""
     path = find(place, "weights.npz", "weights of a run with --keep-weights")
     run = read_json(RunFolder(path.parent).result)
     if not run or not {"data", "model", "recipe"} <= set(run):

@@ -8,6 +8,7 @@ import signal
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from ddl.records.folder import RunFolder, StorageError
 from ddl.records.paths import runs_dir
 from ddl.training.recipes import SettingError
 
-__all__ = ["Checkpoints", "Notice", "find", "folder", "requeue", "restore", "resume", "save"]
+__all__ = ["Checkpoints", "Notice", "find", "folder", "from_rank_0", "requeue", "restore", "resume", "save"]
 
 FILE = "checkpoint.npz"
 EARLIER = {"precision": "float32", "held_out": "test"}  # what checkpoints had that do not say it
@@ -160,19 +161,28 @@ def resume(place: str | None, variables, settings: dict) -> dict | None:
     SettingError
         As `find` and `restore` do.
     """
+
+    def restored():
+        path = _own() or (find(place) if place else None)
+        return restore(path, variables, settings) if path else None
+
+    return from_rank_0(restored)
+
+
+def from_rank_0(read: Callable[[], Any]) -> Any:
+    """Return on every rank what `read` returns on rank 0; all raise its SettingError."""
     import horovod.tensorflow as hvd
 
-    state = problem = None
+    found = problem = None
     if hvd.rank() == 0:
         try:
-            path = _own() or (find(place) if place else None)
-            state = restore(path, variables, settings) if path else None
+            found = read()
         except SettingError as error:
             problem = str(error)
-    state, problem = hvd.broadcast_object((state, problem), root_rank=0)
+    found, problem = hvd.broadcast_object((found, problem), root_rank=0)
     if problem:
         raise SettingError(problem)
-    return state
+    return found
 
 
 def _own():
