@@ -170,6 +170,7 @@ def test_house_numbers_are_trained_by_the_step_of_a_file(house_numbers, script, 
         "form": "official layout, unverified",
         "train_samples": 300,
         "test_samples": 133,
+        "held_out": "test",
     }
     assert result["agrees"] is True and result["first_step"]["ratio"] == pytest.approx(1, abs=1e-3)
     assert result["replicas"] == 2 and result["steps"] == 60
