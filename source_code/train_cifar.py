@@ -118,7 +118,7 @@ from ddl.data import Order, load
 from ddl.data.augment import augment, normalise
 from ddl.data.tensors import constant
 from ddl.errors import CourseError
-from ddl.records.folder import RunFolder
+from ddl.records.folder import StorageError
 from ddl.training import models, optimizer
 from ddl.training.checkpoint import Checkpoints, Notice, folder
 from ddl.training.exchange import cycle_time, suitable_cycle_ms
@@ -251,7 +251,10 @@ def main(config):
             return checkpoints.leave(done, journal)
 
     if config.keep_weights and rank == 0:
-        keep_weights(RunFolder.here(), model.get_weights())
+        try:
+            keep_weights(folder(), model.get_weights())
+        except StorageError as error:
+            journal.note(f"{error}. The weights are lost, the results are not")
     return journal.result(
         **facts(config, model, data, schedule, ranks),
         precision=precision,

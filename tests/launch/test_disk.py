@@ -175,3 +175,14 @@ def test_a_cache_that_cannot_be_written_costs_its_answer_only(script, disk, tmp_
     fill(tmp_path / "disk")
     run = launch(script("pass"), workers=1)
     assert run.state == "done" and "is not kept: " in (run.folder / "launcher.log").read_text()
+
+
+def test_weights_that_find_no_room_cost_no_result(disk, capfd, nothing_left):
+    small = dict(data_set="synthetic", train_samples=200, test_samples=100, epochs=1, global_batch=20)
+    disk("size=300k")  # the weights of the network take 700 KiB
+    run = launch("train_cifar.py", workers=1, keep_weights=True, **small)
+    assert run.state == "done" and run.result["steps"] == 10
+    shown = capfd.readouterr().out
+    assert "weights.npz cannot be written: No space left on device" in shown and "the results are not" in shown
+    assert not (run.folder / "weights.npz").exists()
+    nothing_left(run)

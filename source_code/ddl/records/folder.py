@@ -34,6 +34,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ddl.errors import CourseError
 from ddl.records import files
@@ -127,6 +128,16 @@ class RunFolder:
     def write_json(self, path: Path, mapping: Mapping) -> None:
         """Write one JSON file of this folder whole or not at all."""
         self._keep(path, lambda: write_json(path, mapping))
+
+    def write_arrays(self, path: Path, *arrays: Any, durable: bool = False, **named: Any) -> None:
+        """Write one ``.npz`` file of this folder whole or not at all, as `numpy.savez` and `files.replacing` do."""
+        import numpy
+
+        def write() -> None:
+            with files.replacing(path, durable) as file:
+                numpy.savez(file, *arrays, **named)
+
+        self._keep(path, write)
 
     def append(self, path: Path, mapping: Mapping) -> None:
         """Append one line to a JSON-lines file of this folder."""

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from ddl.records.files import replacing
 from ddl.records.folder import RunFolder, StorageError
 from ddl.records.paths import runs_dir
 from ddl.training.recipes import SettingError
@@ -108,7 +107,7 @@ class Checkpoints:
         return "time limit" if at_once else f"every {self.every} steps"
 
 
-def folder() -> Path:
+def folder() -> RunFolder:
     """Return the folder that checkpoints and kept weights go to: the run's.
 
     Raises
@@ -117,7 +116,7 @@ def folder() -> Path:
         When this process belongs to no run.
     """
     if run := RunFolder.here():
-        return run.path
+        return run
     raise SettingError("checkpoints and weights go into a run's folder, and there is none: use `ddl run`")
 
 
@@ -131,19 +130,17 @@ def save(variables, state: dict, settings: dict) -> Path:
     StorageError
         If it cannot be written, as on a full disk; the one before is still there.
     """
-    path = folder() / FILE
+    run = folder()
+    path = run.path / FILE
     arrays = {f"variable_{index}": variable.numpy() for index, variable in enumerate(variables)}
-    try:
-        with replacing(path, durable=True) as file:
-            np.savez(file, text=json.dumps({"state": state, "settings": settings}), **arrays)
-    except OSError as error:
-        raise StorageError(error, path) from error
+    text = json.dumps({"state": state, "settings": settings})
+    run.write_arrays(path, durable=True, text=text, **arrays)
     return path
 
 
 def requeue(step: int, reason: str):
     """Ask for the job to be started again: it stopped with a checkpoint to go on from."""
-    kept = RunFolder(folder())
+    kept = folder()
     kept.append(kept.requeue, {"step": step, "reason": reason})
 
 

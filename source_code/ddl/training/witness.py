@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy
 
-from ddl.records.files import replacing
 from ddl.records.folder import RunFolder
 
 __all__ = ["Witness", "checksum", "keep_weights"]
@@ -21,8 +20,7 @@ def checksum(arrays) -> str:
 
 def keep_weights(folder: RunFolder, weights) -> Path:
     """Write the arrays to the run's ``weights.npz``, as arr_0, arr_1 and so on, and return its path."""
-    with replacing(folder.weights) as file:  # two ranks that write at the same time would leave a file of both
-        numpy.savez(file, *weights)
+    folder.write_arrays(folder.weights, *weights)  # whole: two ranks may write at the same time
     return folder.weights
 
 
