@@ -357,7 +357,7 @@ def sweep(make: Recordings, size: Size, optimizer: str) -> list:
             noise_scale=batch > GHOST,
         )
         results.append({**result, "arm": optimizer, "role": role})
-        return result["samples"] if result["stopped_by"] == "target" else math.inf
+        return result
 
     def find(batch):
         begin = first * 2 ** round(math.log2(batch / 32) / 2)
@@ -365,10 +365,12 @@ def sweep(make: Recordings, size: Size, optimizer: str) -> list:
 
         def cost(rate):
             most = min([size.samples * size.most_epochs, *(PRUNE * samples for samples in reached)])
-            samples = run(batch, rate, size.tuning[0], most, "tuning")
-            if samples < math.inf:
-                reached.append(samples)
-            return samples
+            result = run(batch, rate, size.tuning[0], most, "tuning")
+            if result["stopped_by"] == "target":
+                reached.append(result["samples"])
+                return result["samples"]
+            # More than any that gets there; where none does in time, the most accurate is the best.
+            return 2 * size.samples * size.most_epochs * (1 + failure_rate([result]))
 
         best = Search(begin, cost, size.widest).best()
         most = 3 * min(reached, default=size.samples * size.most_epochs)

@@ -1,6 +1,7 @@
 """The experiments of lesson 4, as they are planned: with trainings that are formulas."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -145,6 +146,19 @@ def test_a_sweep_finds_each_batch_its_rate_and_judges_it_with_other_seeds(optimi
         for result in tuning:
             if result["stopped_by"] != "target":
                 assert result["samples"] >= PRUNE * best - batch
+
+
+def test_where_no_rate_reaches_the_target_in_time_the_most_accurate_is_judged_with_more():
+    late = replace(SIZE, most_epochs=0.9 * LEAST * (1 + 4096 / B_CRIT) / SIZE.samples, batches=(4096,))
+    made = Made(lambda name, batch: 1.0)
+    results = sweep(made, late, "plain SGD")
+    tuning = [result for result in results if result["role"] == "tuning"]
+    assert {result["stopped_by"] for result in tuning} == {"steps"}
+    tried = [result["learning_rate"] for result in tuning]
+    judged = [result for result in results if result["role"] == "judged"]
+    (rate,) = {result["learning_rate"] for result in judged}
+    assert min(tried) < rate < max(tried) and abs(math.log2(rate)) <= 0.5 and len(tried) < 10
+    assert {result["stopped_by"] for result in judged} == {"target"}
 
 
 def test_a_gap_is_looked_for_at_equal_epochs_equal_steps_and_one_loss():
