@@ -38,6 +38,7 @@ NORM = dict(recipe="batch_norm", ghost_batch=GHOST, statistics="recomputed")
 WARM = NORM | dict(recipe="warmup", global_batch=LARGE)
 LEARNED = 0.15  # held-out accuracy of a run that has learned anything: of ten classes, a guess hits a tenth
 DIGITS = 6  # of a record's figures
+TIMES = {"images_per_s", "seconds", "train_seconds", "time_to_first_step_s"}
 
 
 @dataclass(frozen=True)
@@ -147,10 +148,10 @@ class Recordings:
                 cores = min(settings.get("workers", 1), self.jobs)
                 self._take(cores)
                 try:
-                    write_json(path, compact(self._make(script, name, settings)))
+                    write_json(path, self._make(script, name, settings))
                 finally:
                     self._turn.release(cores)
-        return {**read_json(path), "name": name}
+        return {**compact(read_json(path)), "name": name}
 
     def _take(self, cores):
         with self._taking:  # one waits for several at a time, or two might wait for each other
@@ -198,8 +199,13 @@ class Recordings:
 
 
 def compact(result: dict) -> dict:
-    """Return a result without what no table reads, its figures rounded."""
+    """Return a result without what no table reads, its figures rounded, and without times.
+
+    Runs are made some at a time, beside whatever else the machine does: how fast one was says nothing of its arm.
+    """
     result = {key: value for key, value in result.items() if key not in ("start_s", "epoch_seconds", "resumed_at")}
+    for row in (result, *result.get("history", [])):
+        row |= dict.fromkeys(TIMES & row.keys())
     return json.loads(json.dumps(result), parse_float=lambda text: float(f"{float(text):.{DIGITS}g}"))
 
 

@@ -145,7 +145,7 @@ def _row(name, recorded, mixed, arm, seeds):
         "seeds": len(accuracies),
         **_training(points),
         "images_per_s": _mean(result.get("images_per_s") for result in results),
-        "train_seconds": _mean(point["seconds"] for point in points),
+        "train_seconds": _mean(point.get("seconds") for point in points),
         "data": _same(data_label(result.get("data")) for result in results),
         "hardware": _same(_hardware(result) for result in results),
         "recorded": recorded,
@@ -313,6 +313,7 @@ class Comparison(Shown):
         else:
             candidates = [name for name in cells if name not in ("arm", *MEASURED) and not name.startswith("against")]
         known = {name: set(cells[name]) - {"–"} for name in candidates}
+        known |= {name: set() for name in MEASURED if set(cells[name]) == {"–"}}
         return {name: next(iter(texts), "–") for name, texts in known.items() if len(texts) < 2}
 
     def _repr_html_(self):

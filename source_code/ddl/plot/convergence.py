@@ -115,15 +115,18 @@ def plot_convergence(runs, x=None) -> Picture:
     """Draw held-out accuracy against epochs, steps, samples and seconds of training, or against one of them, `x`.
 
     Runs with the same name are seeds of one arm: a line for their mean, a band from the lowest to the highest. Recorded
-    runs beside others are lighter and labelled with their hardware. Seconds leave out evaluation, start-up and waiting.
+    runs beside others are lighter and labelled with their hardware. Seconds leave out evaluation, start-up and waiting;
+    without `x` there are none where a run has not recorded any.
     """
     if x is not None and x not in X_AXES:
         raise InputError(f"x={x!r} is not one of: {', '.join(X_AXES)}")
     arms = _arms(runs)
     labels = _labels(arms)
-    axes_names = [x] if x else list(X_AXES)
-    picture = Picture(9.0, 6.6) if x is None else Picture(7.5, 4.2)
-    grid = (2, 2) if x is None else (1, 1)
+    axes_names = [x] if x else [name for name, (column, _) in X_AXES.items() if _have(arms, column)]
+    if x and not _have(arms, X_AXES[x][0]):
+        raise InputError(f"not all of these runs have recorded {X_AXES[x][1]}: ask for x='epochs' or x='steps'")
+    grid = {4: (2, 2), 3: (1, 3)}.get(len(axes_names), (1, 1))
+    picture = Picture(7.5, 4.2) if x else Picture(9.0, 6.6 if len(axes_names) == 4 else 4.0)
     panels = picture.subplots(*grid, sharey=True, squeeze=False).flat
     for panel, name in zip(panels, axes_names, strict=True):
         column, label = X_AXES[name]
@@ -151,6 +154,11 @@ def plot_convergence(runs, x=None) -> Picture:
         + "."
     )
     return picture
+
+
+def _have(arms, column):
+    """Whether all runs have recorded a column of their history."""
+    return all(column in run.history and run.history[column].notna().any() for arm in arms.values() for run in arm)
 
 
 def _over_seeds(arm, column):

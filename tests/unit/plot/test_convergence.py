@@ -74,6 +74,14 @@ def test_convergence_has_four_panels_or_the_one_asked_for():
         plot.plot_convergence(RUNS, x="hours")
 
 
+def test_runs_without_times_have_no_panel_of_them():
+    timeless = [{"step": 10, "epoch": 1.0, "samples": 640, "seconds": None, "test_accuracy": 0.5}]
+    figure = plot.plot_convergence([*RUNS, run("a", [0.5], history=timeless)])
+    assert [axes.get_xlabel() for axes in figure.axes] == ["epochs", "optimizer steps", "samples seen"]
+    with pytest.raises(ValueError, match="not all of these runs have recorded training time"):
+        plot.plot_convergence([*RUNS, run("a", [0.5], history=timeless)], x="seconds")
+
+
 def test_seconds_are_averaged_over_seeds():
     line = plot.plot_convergence(RUNS, x="seconds").axes[0].lines[0]
     assert line.get_xdata().tolist() == pytest.approx([2.0, 3.5])

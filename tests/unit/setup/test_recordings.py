@@ -196,3 +196,10 @@ def test_noise_is_measured_at_weights_that_are_kept():
 def test_a_record_is_rounded_and_keeps_what_is_no_float():
     kept = compact({"a": 0.123456789, "b": 1234567, "c": None, "start_s": {}, "history": [{"x": 1e-9 / 3}]})
     assert kept == {"a": 0.123457, "b": 1234567, "c": None, "history": [{"x": 3.33333e-10}]}
+
+
+def test_a_record_of_runs_side_by_side_has_no_times():
+    times = {"images_per_s": 1200.0, "seconds": 3.0}
+    kept = compact({"train_seconds": 3.0, "samples": 10, **times, "history": [{"step": 1, **times}]})
+    nothing = {"images_per_s": None, "seconds": None}
+    assert kept == {"train_seconds": None, "samples": 10, **nothing, "history": [{"step": 1, **nothing}]}
