@@ -206,7 +206,9 @@ class Point:
     @property
     def is_best(self) -> bool:
         """Whether no rate of the grid was faster."""
-        return self.grid is not None and self.grid.means.get(self.rate) == self.grid.means.get(self.grid.best, math.inf)
+        if self.grid is None:
+            return False
+        return self.grid.best is None or self.grid.means.get(self.rate) == self.grid.means[self.grid.best]
 
 
 @dataclass(frozen=True)
@@ -334,7 +336,9 @@ def _notes(point):
         yield f"{point.missed} of {point.missed + len(point.seeds)} missed the target"
     if point.at_edge:
         yield "rate at its grid's edge"
-    if point.grid is not None and not point.is_best:
+    if point.grid is not None and point.grid.best is None:
+        yield "no rate of the grid got there in time"
+    elif point.grid is not None and not point.is_best:
         yield "another rate was faster in the grid"
 
 

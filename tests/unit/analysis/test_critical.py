@@ -147,6 +147,15 @@ def test_points_are_judged_seeds_at_the_rate_that_tuning_chose():
     assert "rate at its grid's edge; another rate was faster in the grid" in text
 
 
+def test_a_batch_whose_grid_never_got_there_says_so():
+    runs = [run(64, 900, rate=rate, seed=100, role="tuning", hit=False) for rate in (0.05, 0.1, 0.2)]
+    curve = critical_batch([*runs, run(64, 950, rate=0.1, seed=0)])
+    (point,) = curve.points
+    assert (point.rate, point.at_edge, point.is_best, point.steps) == (0.1, False, True, pytest.approx(950))
+    assert "no rate of the grid got there in time" in str(curve.table())
+    assert "faster in the grid" not in str(curve.table())
+
+
 def test_a_batch_with_a_seed_that_missed_is_left_out_of_the_fit():
     steps = 120 * (1 + 430 / BATCHES)
     runs = sweep(steps)
