@@ -117,7 +117,6 @@ def main(config):
         "run": {name: run.get(name) for name in OF_RUN},
         **{name: run.get(name) for name in ("recipe", "model", "seed", "global_batch", *LOSSES)},
         "held_out": data.held_out,
-        "precision": "float32",  # whatever the run computed in
         "data": run["data"],
         "ranks": hvd.size(),
         "parameters": measuring.size,

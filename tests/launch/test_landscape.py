@@ -136,7 +136,7 @@ def test_the_record_says_whose_weights_were_measured(two):
     assert result["run"]["id"] == TRAINED["id"] and result["run"]["name"] == "some arm"
     assert (result["clean_loss"], result["test_loss"], result["seed"]) == (0.5, 0.75, 3)
     assert result["parameters"] == sum(9 * a * b + b for a, b in pairwise(FILTERS)) + 1290
-    assert result["precision"] == "float32"
+    assert result["precision"] == "float32" and result["finished"]
 
 
 def test_a_view_can_follow_it(one, two):

@@ -26,7 +26,7 @@ EVENT_EVERY_S = 0.5  # fast enough for a view that moves, too slow to cost anyth
 
 
 def provenance() -> dict:
-    """Return what every result says of its origin: script and command line, threads, precision, versions, hardware."""
+    """Return what results say of their origin: script, command line, threads, precision, versions, machine and date."""
     return {
         "script": os.path.basename(sys.argv[0]),
         "argv": sys.argv[1:],
@@ -34,6 +34,7 @@ def provenance() -> dict:
         "precision": "float32",  # what computes in another says so
         "versions": versions(),
         "hardware": hardware(),
+        "finished": datetime.now().astimezone().isoformat(timespec="seconds"),
     }
 
 
@@ -343,7 +344,6 @@ class Journal:
             "resumed_at": self.resumed_at,
             "train_seconds": self._seconds,
             "history": self.history,
-            "finished": datetime.now().astimezone().isoformat(timespec="seconds"),
         }
         if self.recorder:
             self.recorder.result(result)
