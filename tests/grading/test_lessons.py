@@ -4,7 +4,7 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
-LESSONS = ("1.Gradient-Basics", "2.System-Topology", "3.Multi-GPU")
+LESSONS = ("1.Gradient-Basics", "2.System-Topology", "3.Multi-GPU", "4.Convergence")
 
 
 @pytest.mark.parametrize("name", LESSONS)
