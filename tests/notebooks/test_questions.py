@@ -72,6 +72,7 @@ LESSONS = (
     ),
     Graded("2.System-Topology", questions=13, points=34, sections=8, guessing=1),
     Graded("3.Multi-GPU", questions=15, points=40, sections=8, guessing=2, packages=("math", "numpy", "json")),
+    Graded("4.Convergence", questions=8, points=26, sections=11, guessing=1),
 )
 each_lesson = pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.name)
 

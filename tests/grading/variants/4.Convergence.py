@@ -246,150 +246,7 @@ def changed(one, other):
 # + return {name for name in second if first[name] != second[name]}
 
 
-# %% q02_noise_scale right: equation A.2 of the paper
-def noise_scale(small_sq, big_sq, small_batch, big_batch):
-    gradients, variances = [], []
-    for small, big in zip(small_sq, big_sq):
-        gradients.append((big_batch * big - small_batch * small) / (big_batch - small_batch))
-        variances.append((small - big) / (1 / small_batch - 1 / big_batch))
-    gradient = sum(gradients) / len(gradients)
-    if gradient <= 0:
-        return None
-    return sum(variances) / len(variances) / gradient
-
-
-# %% q02_noise_scale right: solved as a system
-def noise_scale(small_sq, big_sq, small_batch, big_batch):
-    matrix = np.array([[1, 1 / small_batch], [1, 1 / big_batch]])
-    gradient, variance = np.linalg.solve(matrix, [np.mean(small_sq), np.mean(big_sq)])
-    if gradient < 1e-12:
-        return
-    return float(variance / gradient)
-
-
-# %% q02_noise_scale right: arrays, and sums in place of means
-def noise_scale(small_sq, big_sq, small_batch, big_batch):
-    small, big = np.asarray(small_sq), np.asarray(big_sq)
-    s = (small - big) * small_batch * big_batch / (big_batch - small_batch)
-    g = small - s / small_batch
-    return np.sum(s) / np.sum(g) if np.sum(g) > 1e-9 else None
-
-
-# %% q02_noise_scale right: statistics
-import statistics
-
-
-def noise_scale(small_sq, big_sq, small_batch, big_batch):
-    a, b = statistics.fmean(small_sq), statistics.fmean(big_sq)
-    ratio = big_batch / small_batch
-    signal = (ratio * b - a) / (ratio - 1)
-    noise = small_batch * (a - signal)
-    return noise / signal if signal > 0 else None
-
-
-# %% q02_noise_scale wrong: the mean of the steps' ratios
-def noise_scale(small_sq, big_sq, small_batch, big_batch):
-    ratios = []
-    for small, big in zip(small_sq, big_sq):
-        s = (small - big) / (1 / small_batch - 1 / big_batch)
-        g = big - s / big_batch
-        if g <= 0:
-            return None
-        ratios.append(s / g)
-    return sum(ratios) / len(ratios)
-
-
-# %% q02_noise_scale wrong: steps with a negative gradient are left out
-def noise_scale(small_sq, big_sq, small_batch, big_batch):
-    total_s = total_g = 0
-    for small, big in zip(small_sq, big_sq):
-        s = (small - big) / (1 / small_batch - 1 / big_batch)
-        g = big - s / big_batch
-        if g > 0:
-            total_s, total_g = total_s + s, total_g + g
-    return total_s / total_g if total_g else None
-
-
-# %% q02_noise_scale wrong: the last step only
-def noise_scale(small_sq, big_sq, small_batch, big_batch):
-    small, big = small_sq[-1], big_sq[-1]
-    s = (small - big) / (1 / small_batch - 1 / big_batch)
-    g = big - s / big_batch
-    return s / g if g > 0 else None
-
-
-# %% q02_noise_scale wrong: the averaged gradient is the true one
-def noise_scale(small_sq, big_sq, small_batch, big_batch):
-    small, big = np.mean(small_sq), np.mean(big_sq)
-    variance = (small - big) / (1 / small_batch - 1 / big_batch)
-    return variance / big if big > 0 else None
-
-
-# %% q02_noise_scale wrong: the other way up
-def noise_scale(small_sq, big_sq, small_batch, big_batch):
-    small, big = np.mean(small_sq), np.mean(big_sq)
-    variance = (small - big) / (1 / small_batch - 1 / big_batch)
-    gradient_sq = big - variance / big_batch
-    return gradient_sq / variance if gradient_sq > 0 else None
-
-
-# %% q02_noise_scale wrong: the gradient's norm, not its square
-def noise_scale(small_sq, big_sq, small_batch, big_batch):
-    small, big = np.mean(small_sq), np.mean(big_sq)
-    variance = (small - big) / (1 / small_batch - 1 / big_batch)
-    gradient_sq = big - variance / big_batch
-    return variance / math.sqrt(gradient_sq) if gradient_sq > 0 else None
-
-
-# %% q02_noise_scale wrong: the squares squared again
-def noise_scale(small_sq, big_sq, small_batch, big_batch):
-    small, big = np.mean(np.square(small_sq)), np.mean(np.square(big_sq))
-    variance = (small - big) / (1 / small_batch - 1 / big_batch)
-    gradient_sq = big - variance / big_batch
-    return variance / gradient_sq if gradient_sq > 0 else None
-
-
-# %% q02_noise_scale wrong: batches in each other's place
-def noise_scale(small_sq, big_sq, small_batch, big_batch):
-    small, big = np.mean(small_sq), np.mean(big_sq)
-    variance = abs((small - big) / (1 / small_batch - 1 / big_batch))
-    gradient_sq = big - variance / small_batch
-    return variance / gradient_sq if gradient_sq > 0 else None
-
-
-# %% q02_noise_scale wrong: infinity where there is none
-def noise_scale(small_sq, big_sq, small_batch, big_batch):
-    small, big = np.mean(small_sq), np.mean(big_sq)
-    variance = (small - big) / (1 / small_batch - 1 / big_batch)
-    gradient_sq = big - variance / big_batch
-    return variance / gradient_sq if gradient_sq > 0 else math.inf
-
-
-# %% q02_noise_scale wrong: negative where there is none
-def noise_scale(small_sq, big_sq, small_batch, big_batch):
-    small, big = np.mean(small_sq), np.mean(big_sq)
-    variance = (small - big) / (1 / small_batch - 1 / big_batch)
-    gradient_sq = big - variance / big_batch
-    return variance / gradient_sq if gradient_sq else None
-
-
-# %% q02_noise_scale wrong: the medians of steps
-def noise_scale(small_sq, big_sq, small_batch, big_batch):
-    small, big = np.median(small_sq), np.median(big_sq)
-    variance = (small - big) / (1 / small_batch - 1 / big_batch)
-    gradient_sq = big - variance / big_batch
-    return variance / gradient_sq if gradient_sq > 0 else None
-
-
-# %% q02_noise_scale wrong: two ranks, whatever the batches
-def noise_scale(small_sq, big_sq, small_batch, big_batch):
-    small, big = np.mean(small_sq), np.mean(big_sq)
-    gradient_sq = 2 * big - small
-    variance = 2 * small_batch * (small - big)
-    return variance / gradient_sq if gradient_sq > 0 else None
-
-
-# %% q03_fit right: logarithms, by a search
+# %% q02_fit right: logarithms, by a search
 def fit(batches, steps):
     batches, steps = np.array(batches, float), np.array(steps, float)
 
@@ -405,7 +262,7 @@ def fit(batches, steps):
     return [fewest, critical]
 
 
-# %% q03_fit right: least squares with rows divided by their steps
+# %% q02_fit right: least squares with rows divided by their steps
 def fit(batches, steps):
     batches, steps = np.asarray(batches, float), np.asarray(steps, float)
     rows = np.stack([1 / steps, 1 / (batches * steps)], axis=1)
@@ -413,7 +270,7 @@ def fit(batches, steps):
     return np.array([fewest, slope / fewest])
 
 
-# %% q03_fit right: the normal equations by hand
+# %% q02_fit right: the normal equations by hand
 def fit(batches, steps):
     w = [1 / s**2 for s in steps]
     x = [1 / b for b in batches]
@@ -426,7 +283,7 @@ def fit(batches, steps):
     return fewest, slope / fewest
 
 
-# %% q03_fit right: SciPy's curve_fit
+# %% q02_fit right: SciPy's curve_fit
 from scipy.optimize import curve_fit
 
 
@@ -438,96 +295,239 @@ def fit(batches, steps):
     return tuple(found)
 
 
-# %% q03_fit wrong: steps are weighed alike
+# %% q02_fit wrong: steps are weighed alike
 def fit(batches, steps):
     slope, fewest = np.polyfit(1 / np.array(batches, float), steps, 1)
     return fewest, slope / fewest
 
 
-# %% q03_fit wrong: samples are weighed alike
+# %% q02_fit wrong: samples are weighed alike
 def fit(batches, steps):
     batches, steps = np.array(batches, float), np.array(steps, float)
     fewest, slope = np.polyfit(batches, batches * steps, 1)
     return fewest, slope / fewest
 
 
-# %% q03_fit wrong: from the first and the last point
+# %% q02_fit wrong: from the first and the last point
 def fit(batches, steps):
     slope = (steps[0] - steps[-1]) / (1 / batches[0] - 1 / batches[-1])
     fewest = steps[0] - slope / batches[0]
     return fewest, slope / fewest
 
 
-# %% q03_fit wrong: the slope is the critical batch
+# %% q02_fit wrong: the slope is the critical batch
 def fit(batches, steps):
     batches, steps = np.array(batches, float), np.array(steps, float)
     slope, fewest = np.polyfit(1 / batches, steps, 1, w=1 / steps)
     return fewest, slope
 
 
-# %% q03_fit wrong: the critical batch first
+# %% q02_fit wrong: the critical batch first
 def fit(batches, steps):
     batches, steps = np.array(batches, float), np.array(steps, float)
     slope, fewest = np.polyfit(1 / batches, steps, 1, w=1 / steps)
     return slope / fewest, fewest
 
 
-# %% q03_fit wrong: slope and intercept change places
+# %% q02_fit wrong: slope and intercept change places
 def fit(batches, steps):
     batches, steps = np.array(batches, float), np.array(steps, float)
     fewest, slope = np.polyfit(1 / batches, steps, 1, w=1 / steps)
     return fewest, slope / fewest
 
 
-# %% q03_fit wrong: a line in the batch
+# %% q02_fit wrong: a line in the batch
 def fit(batches, steps):
     batches, steps = np.array(batches, float), np.array(steps, float)
     slope, fewest = np.polyfit(batches, steps, 1, w=1 / steps)
     return fewest, slope / fewest
 
 
-# %% q03_fit wrong: a power law
+# %% q02_fit wrong: a power law
 def fit(batches, steps):
     slope, constant = np.polyfit(np.log(batches), np.log(steps), 1)
     return min(steps), math.exp(constant / -slope)
 
 
-# %% q03_fit wrong: the fewest steps are those of the largest batch
+# %% q02_fit wrong: the fewest steps are those of the largest batch
 def fit(batches, steps):
     fewest = min(steps)
     return fewest, np.mean([batch * (step / fewest - 1) for batch, step in zip(batches, steps)])
 
 
-# %% q03_fit wrong: weights the wrong way round
+# %% q02_fit wrong: weights the wrong way round
 def fit(batches, steps):
     batches, steps = np.array(batches, float), np.array(steps, float)
     slope, fewest = np.polyfit(1 / batches, steps, 1, w=steps)
     return fewest, slope / fewest
 
 
-# %% q03_fit wrong: the logarithm of the fewest steps
+# %% q02_fit wrong: the logarithm of the fewest steps
 def fit(batches, steps):
     batches, steps = np.array(batches, float), np.array(steps, float)
     slope, fewest = np.polyfit(1 / batches, steps, 1, w=1 / steps)
     return math.log(fewest), slope / fewest
 
 
-# %% q03_fit wrong: the critical batch only
+# %% q02_fit wrong: the critical batch only
 def fit(batches, steps):
     batches, steps = np.array(batches, float), np.array(steps, float)
     slope, fewest = np.polyfit(1 / batches, steps, 1, w=1 / steps)
     return slope / fewest
 
 
-# %% q03_fit equivalent: a quotient is a float in any case
+# %% q02_fit equivalent: a quotient is a float in any case
 # - batches, steps = (np.array(batches, float), np.array(steps, float))
 # + batches, steps = (np.array(batches), np.array(steps, float))
 # - batches, steps = (np.array(batches, float), np.array(steps, float))
 # + batches, steps = (np.array(batches, float), np.array(steps))
 
-# %% q03_fit equivalent: twice every weight is the same weights
+# %% q02_fit equivalent: twice every weight is the same weights
 # - slope, fewest = np.polyfit(1 / batches, steps, 1, w=1 / steps)
 # + slope, fewest = np.polyfit(1 / batches, steps, 1, w=2 / steps)
+
+
+# %% q03_noise_scale right: equation A.2 of the paper
+def noise_scale(small_sq, big_sq, small_batch, big_batch):
+    gradients, variances = [], []
+    for small, big in zip(small_sq, big_sq):
+        gradients.append((big_batch * big - small_batch * small) / (big_batch - small_batch))
+        variances.append((small - big) / (1 / small_batch - 1 / big_batch))
+    gradient = sum(gradients) / len(gradients)
+    if gradient <= 0:
+        return None
+    return sum(variances) / len(variances) / gradient
+
+
+# %% q03_noise_scale right: solved as a system
+def noise_scale(small_sq, big_sq, small_batch, big_batch):
+    matrix = np.array([[1, 1 / small_batch], [1, 1 / big_batch]])
+    gradient, variance = np.linalg.solve(matrix, [np.mean(small_sq), np.mean(big_sq)])
+    if gradient < 1e-12:
+        return
+    return float(variance / gradient)
+
+
+# %% q03_noise_scale right: arrays, and sums in place of means
+def noise_scale(small_sq, big_sq, small_batch, big_batch):
+    small, big = np.asarray(small_sq), np.asarray(big_sq)
+    s = (small - big) * small_batch * big_batch / (big_batch - small_batch)
+    g = small - s / small_batch
+    return np.sum(s) / np.sum(g) if np.sum(g) > 1e-9 else None
+
+
+# %% q03_noise_scale right: statistics
+import statistics
+
+
+def noise_scale(small_sq, big_sq, small_batch, big_batch):
+    a, b = statistics.fmean(small_sq), statistics.fmean(big_sq)
+    ratio = big_batch / small_batch
+    signal = (ratio * b - a) / (ratio - 1)
+    noise = small_batch * (a - signal)
+    return noise / signal if signal > 0 else None
+
+
+# %% q03_noise_scale wrong: the mean of the steps' ratios
+def noise_scale(small_sq, big_sq, small_batch, big_batch):
+    ratios = []
+    for small, big in zip(small_sq, big_sq):
+        s = (small - big) / (1 / small_batch - 1 / big_batch)
+        g = big - s / big_batch
+        if g <= 0:
+            return None
+        ratios.append(s / g)
+    return sum(ratios) / len(ratios)
+
+
+# %% q03_noise_scale wrong: steps with a negative gradient are left out
+def noise_scale(small_sq, big_sq, small_batch, big_batch):
+    total_s = total_g = 0
+    for small, big in zip(small_sq, big_sq):
+        s = (small - big) / (1 / small_batch - 1 / big_batch)
+        g = big - s / big_batch
+        if g > 0:
+            total_s, total_g = total_s + s, total_g + g
+    return total_s / total_g if total_g else None
+
+
+# %% q03_noise_scale wrong: the last step only
+def noise_scale(small_sq, big_sq, small_batch, big_batch):
+    small, big = small_sq[-1], big_sq[-1]
+    s = (small - big) / (1 / small_batch - 1 / big_batch)
+    g = big - s / big_batch
+    return s / g if g > 0 else None
+
+
+# %% q03_noise_scale wrong: the averaged gradient is the true one
+def noise_scale(small_sq, big_sq, small_batch, big_batch):
+    small, big = np.mean(small_sq), np.mean(big_sq)
+    variance = (small - big) / (1 / small_batch - 1 / big_batch)
+    return variance / big if big > 0 else None
+
+
+# %% q03_noise_scale wrong: the other way up
+def noise_scale(small_sq, big_sq, small_batch, big_batch):
+    small, big = np.mean(small_sq), np.mean(big_sq)
+    variance = (small - big) / (1 / small_batch - 1 / big_batch)
+    gradient_sq = big - variance / big_batch
+    return gradient_sq / variance if gradient_sq > 0 else None
+
+
+# %% q03_noise_scale wrong: the gradient's norm, not its square
+def noise_scale(small_sq, big_sq, small_batch, big_batch):
+    small, big = np.mean(small_sq), np.mean(big_sq)
+    variance = (small - big) / (1 / small_batch - 1 / big_batch)
+    gradient_sq = big - variance / big_batch
+    return variance / math.sqrt(gradient_sq) if gradient_sq > 0 else None
+
+
+# %% q03_noise_scale wrong: the squares squared again
+def noise_scale(small_sq, big_sq, small_batch, big_batch):
+    small, big = np.mean(np.square(small_sq)), np.mean(np.square(big_sq))
+    variance = (small - big) / (1 / small_batch - 1 / big_batch)
+    gradient_sq = big - variance / big_batch
+    return variance / gradient_sq if gradient_sq > 0 else None
+
+
+# %% q03_noise_scale wrong: batches in each other's place
+def noise_scale(small_sq, big_sq, small_batch, big_batch):
+    small, big = np.mean(small_sq), np.mean(big_sq)
+    variance = abs((small - big) / (1 / small_batch - 1 / big_batch))
+    gradient_sq = big - variance / small_batch
+    return variance / gradient_sq if gradient_sq > 0 else None
+
+
+# %% q03_noise_scale wrong: infinity where there is none
+def noise_scale(small_sq, big_sq, small_batch, big_batch):
+    small, big = np.mean(small_sq), np.mean(big_sq)
+    variance = (small - big) / (1 / small_batch - 1 / big_batch)
+    gradient_sq = big - variance / big_batch
+    return variance / gradient_sq if gradient_sq > 0 else math.inf
+
+
+# %% q03_noise_scale wrong: negative where there is none
+def noise_scale(small_sq, big_sq, small_batch, big_batch):
+    small, big = np.mean(small_sq), np.mean(big_sq)
+    variance = (small - big) / (1 / small_batch - 1 / big_batch)
+    gradient_sq = big - variance / big_batch
+    return variance / gradient_sq if gradient_sq else None
+
+
+# %% q03_noise_scale wrong: the medians of steps
+def noise_scale(small_sq, big_sq, small_batch, big_batch):
+    small, big = np.median(small_sq), np.median(big_sq)
+    variance = (small - big) / (1 / small_batch - 1 / big_batch)
+    gradient_sq = big - variance / big_batch
+    return variance / gradient_sq if gradient_sq > 0 else None
+
+
+# %% q03_noise_scale wrong: two ranks, whatever the batches
+def noise_scale(small_sq, big_sq, small_batch, big_batch):
+    small, big = np.mean(small_sq), np.mean(big_sq)
+    gradient_sq = 2 * big - small
+    variance = 2 * small_batch * (small - big)
+    return variance / gradient_sq if gradient_sq > 0 else None
 
 
 # %% q04_verdict right: lists and SciPy
