@@ -75,6 +75,7 @@ SAID = {
         "times the single device's gradient: no guess made · came out: 2",
         "agrees with a single device: True",
     ),
+    "4.Convergence": ("times as sharp: no guess made · came out: ", "by the linear rule: no guess made · came out: "),
 }
 
 

@@ -7,8 +7,10 @@ import subprocess
 import sys
 import time
 
+import nbformat
 import pytest
 
+import lessons
 from ddl import attach, launch, runs
 from ddl.launcher import processes
 from ddl.launcher.run import RunFailed
@@ -401,20 +403,11 @@ def check_one_record(run, steps):
 
 
 def test_the_convergence_lesson_unchanged(on_slurm, tmp_path):
-    executed = tmp_path / "lesson.ipynb"
+    answered, executed = tmp_path / "answered.ipynb", tmp_path / "lesson.ipynb"
+    source = ROOT / "grading" / "source" / "4.Convergence" / "4.Convergence.py"
+    nbformat.write(lessons.master(source.read_text()), answered)
     done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "papermill",
-            ROOT / "notebooks" / "4.Convergence.ipynb",
-            executed,
-            "-p",
-            "size",
-            "smoke",
-            "--cwd",
-            ROOT / "notebooks",
-        ],
+        [sys.executable, "-m", "papermill", answered, executed, "-p", "size", "smoke", "--cwd", ROOT / "notebooks"],
         capture_output=True,
         text=True,
     )
