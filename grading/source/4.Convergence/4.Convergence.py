@@ -116,7 +116,7 @@ beside(guess_apart, 100 * abs(ratio - 1), "% between the two losses")
 # %% [markdown]
 # ## 2. What a larger batch costs, and what it buys
 #
-# Some words first. An **epoch** is one pass over the training pictures. **SGD
+# Some words first. An **epoch** takes every training picture once. **SGD
 # with momentum** moves the weights by the learning rate times the gradient,
 # plus 0.9 of the step before. With **cosine decay**, the rate falls from its
 # peak to 0 along half a cosine wave. **Held-out** accuracy is measured on
