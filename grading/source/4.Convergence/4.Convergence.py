@@ -44,7 +44,7 @@ import pandas as pd
 
 from ddl import beside, compare, critical, launch, plot, recorded, tuning
 from ddl.analysis.paired import by_seed, paired
-from ddl.training.recipes import BASE_RATES, REFERENCE_BATCH
+from ddl.training.recipes import REFERENCE_BATCH
 from ddl.training.schedule import Schedule
 
 SIZES = {  # 10,240 is 160 × 64 and 10 × 1,024: nothing is left over
@@ -55,9 +55,13 @@ SIZES = {  # 10,240 is 160 × 64 and 10 × 1,024: nothing is left over
 CLIMB = {"reader": 1, "smoke": 0.5, "full": 5}  # epochs of warm-up
 smoke, ghost = size == "smoke", 32
 few = max(1, min(workers, small_batch // ghost))
+search = recorded("convergence-tuning")  # of a rate for each arm
+grids = tuning.grids(search)
+base_rate = grids["small batch + BN"].best
 fixed = dict(
     SIZES[size], data_set=data_set, seed=seed, recipe="batch_norm",
-    ghost_batch=ghost, statistics="recomputed", precision="auto",
+    learning_rate=base_rate, ghost_batch=ghost, statistics="recomputed",
+    precision="auto",
 )
 large_steps = fixed["train_samples"] // large_batch * fixed["epochs"]
 
@@ -125,7 +129,8 @@ beside(guess_apart, 100 * abs(ratio - 1), "% between the two losses")
 # they are.
 #
 # Two runs see the same pictures six times: one takes 64 at a time, the other
-# 1,024. Network, learning rate and seed are the same.
+# 1,024. Network and seed are the same, and so is the learning rate: the small
+# batch's best of the recorded search.
 #
 # **Predict first.** By how many points of held-out accuracy is the small batch
 # ahead at the end?
@@ -307,8 +312,8 @@ def to_target(batch):
     return launch(
         "train_cifar.py", name=f"batch {batch}", global_batch=batch,
         workers=max(1, min(workers, batch // ghost)), noise_scale=True,
-        learning_rate=best_rate[batch], schedule="constant",
-        held_out="validation", **until,
+        schedule="constant", held_out="validation",
+        **dict(until, learning_rate=best_rate[batch]),
     )
 
 
@@ -862,8 +867,6 @@ for parts, count, channels in ((2, 3, 1), (3, 8, 4), (32, 32, 3), (1, 5, 2)):
 guess_rates = None  # times
 
 # %% tags=["demo", "recorded"]
-search = recorded("convergence-tuning")
-grids = tuning.grids(search)
 ratio = grids["large batch + BN"].best / grids["small batch + BN"].best
 beside(guess_rates, ratio, "times the small batch's best rate")
 
@@ -926,7 +929,7 @@ compare(
 
 # %% tags=["demo"]
 epochs, climb = fixed["epochs"], CLIMB[size]
-base, k = BASE_RATES["sgd"], large_batch / REFERENCE_BATCH
+base, k = base_rate, large_batch / REFERENCE_BATCH
 schedules = {
     "small batch": Schedule(base, epochs, decay="cosine"),
     "linear": Schedule(k * base, epochs, decay="cosine"),
@@ -1122,7 +1125,9 @@ for shape in ((4,), (3, 5), (3, 3, 2, 4)):
 guess_lars = None  # points
 
 # %% tags=["demo"]
-layerwise = dict(fixed, warmup_epochs=climb, global_batch=large_batch)
+layerwise = dict(  # with the optimizers' own base rates
+    fixed, learning_rate=None, warmup_epochs=climb, global_batch=large_batch
+)
 lars = launch(
     "train_cifar.py", name="LARS", workers=workers,
     **dict(layerwise, recipe="lars"),
@@ -1340,8 +1345,8 @@ def plan(size, batches):
         "epochs": [epochs] * len(batches),
         "steps": [samples // batch * epochs for batch in batches],
         "warm-up": [samples // batch * CLIMB[size] for batch in batches],
-        "linear": [BASE_RATES["sgd"] * k for k in scale.values()],
-        "square root": [BASE_RATES["sgd"] * k**0.5 for k in scale.values()],
+        "linear": [base_rate * k for k in scale.values()],
+        "square root": [base_rate * k**0.5 for k in scale.values()],
     }).set_index("batch")
 
 
@@ -1404,8 +1409,8 @@ check()
 # %% [markdown]
 # ## Things to try
 #
-# - Launch `scaled` and `warm` with `learning_rate=2 * BASE_RATES["sgd"]`. What
-#   does warm-up rescue now?
+# - Launch `scaled` and `warm` with `learning_rate=2 * base_rate`. What does
+#   warm-up rescue now?
 # - Give the large batch 16 times the epochs, as many steps as the small one.
 #   Does the gap close, as Hoffer et al. say?
 # - Launch `small` with `identical_data=True` and `noise_scale=True`: every rank
