@@ -1247,12 +1247,19 @@ compare(
     against="small batch + BN",
 )
 
+# %% [markdown] tags=["claims"]
+# At equal epochs the large batch is behind the small one, each at its own best
+# rate. It is behind on the pictures that it trained on, too.
+
 # %% [markdown]
 # **Equal steps.** The large batch against a small one that stops after as many
 # steps:
 
 # %% tags=["demo", "recorded"]
 equal = say("equal steps", accuracy("small batch + BN, few steps"), best)
+
+# %% [markdown] tags=["claims"]
+# At equal steps it is far ahead.
 
 # %% [markdown]
 # **Batch norm** could help the large batch in particular. Then its gain there
@@ -1265,6 +1272,9 @@ for name in ("small batch", "large batch"):
     gains.append({seed: normed[seed] - bare[seed] for seed in bare})
 extra = say("gain at 1,024 minus gain at 64", *gains)
 
+# %% [markdown] tags=["claims"]
+# Batch norm brings the large batch more than it brings the small one.
+
 # %% [markdown]
 # **The rules**: how far each stays below the best rate, and what warm-up
 # changes.
@@ -1273,9 +1283,17 @@ extra = say("gain at 1,024 minus gain at 64", *gains)
 linear = accuracy("+ linear scaling")
 climbed = accuracy("+ linear scaling, warm-up")
 rooted = accuracy("+ square-root scaling, warm-up")
-below = say("linear rule, against the best rate", best, linear)
-added = say("warm-up, added to the linear rule", linear, climbed)
+plain = accuracy("large batch + BN, same rate")
+below = say("linear rule, against no scaling", plain, linear)
+added = say("with warm-up, against the best rate without", best, climbed)
 moved = say("square root for linear, both warmed up", climbed, rooted)
+short_of = say("linear rule, against the best rate, both", warmed, climbed)
+
+# %% [markdown] tags=["claims"]
+# The linear rule without a warm-up is far worse than no scaling at all. With a
+# warm-up it beats the best rate that has none. After a warm-up there is no
+# difference between the linear and the square-root rule. Both fall short of the
+# best rate, which lies between them.
 
 # %% [markdown]
 # **LARS and LAMB**, against SGD with warm-up at its own best rate:
@@ -1283,6 +1301,11 @@ moved = say("square root for linear, both warmed up", climbed, rooted)
 # %% tags=["demo", "recorded"]
 for name in ("LARS", "LARS, trust 0.001", "LAMB"):
     say(name, warmed, accuracy(name))
+
+# %% [markdown] tags=["claims"]
+# Between LARS and SGD with warm-up the records do not decide. LAMB is behind SGD
+# with warm-up. LARS at its paper's trust ratio is behind LARS at ours. Nothing
+# closes the gap to the small batch.
 
 # %% [markdown]
 # **The critical batch size**: prediction and finding.
