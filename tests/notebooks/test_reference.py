@@ -6,9 +6,10 @@ import sys
 
 import pytest
 
-from ddl import precisions, recorded
+from ddl import precisions, recorded, tuning
 from ddl.records.jsonfiles import read_json, read_json_lines
 from ddl.training.precision import instructions
+from ddl.training.recipes import BASE_RATES, recipe
 from helpers import ROOT
 
 
@@ -35,7 +36,7 @@ def test_recording_keeps_what_is_done_and_resumes(tmp_path, monkeypatch):
     assert len(set(runs.iterdir()) - set(before)) == 1
 
 
-@pytest.mark.parametrize("name", ["convergence-cifar10", "convergence-grid", "precision", "precision-speed"])
+@pytest.mark.parametrize("name", ["convergence-cifar10", "convergence-tuning", "precision", "precision-speed"])
 def test_recorded_results_say_where_they_come_from(name):
     results = read_json_lines(ROOT / "results" / "reference" / f"{name}.jsonl")
     assert results
@@ -46,10 +47,42 @@ def test_recorded_results_say_where_they_come_from(name):
         assert "/" not in " ".join(result["argv"])
 
 
-def test_what_is_not_about_precision_was_recorded_in_float32():
-    for name in ("convergence-cifar10", "convergence-grid"):
-        results = read_json_lines(ROOT / "results" / "reference" / f"{name}.jsonl")
-        assert {result.get("precision", "float32") for result in results} == {"float32"}
+@pytest.mark.parametrize("name", ["convergence-cifar10", "convergence-tuning"])
+def test_what_is_compared_was_recorded_in_one_precision_on_one_machine(name):
+    results = read_json_lines(ROOT / "results" / "reference" / f"{name}.jsonl")
+    for key in ("precision", "versions", "hardware", "ranks", "parameters"):
+        values = [result[key] for result in results if (key != "parameters" or result["recipe"] != "base")]
+        assert all(value == values[0] for value in values), key
+
+
+def test_arms_were_tuned_and_judged_on_different_pictures_and_seeds():
+    tuning, judged = (
+        read_json_lines(ROOT / "results" / "reference" / f"{name}.jsonl")
+        for name in ("convergence-tuning", "convergence-cifar10")
+    )
+    assert {result["held_out"] for result in tuning} == {"validation"}
+    assert {result["held_out"] for result in judged} == {"test"}
+    seeds = [{result["seed"] for result in results} for results in (tuning, judged)]
+    assert not seeds[0] & seeds[1] and len(seeds[1]) >= 5
+    assert {result["data"]["train_samples"] for result in tuning + judged} == {45_056}
+
+
+def test_every_arm_has_its_grids_best_rate_and_no_best_is_at_an_edge():
+    grids = tuning.grids(recorded("convergence-tuning"))
+    judged = {run.name: run.result["learning_rate"] for run in recorded("convergence-cifar10")}
+    for arm, grid in grids.items():
+        assert not grid.at_edge, arm
+        assert judged[arm] == pytest.approx(grid.best), arm
+
+
+def test_base_rates_are_those_of_the_grids():
+    grids = tuning.grids(recorded("convergence-tuning"))
+    assert grids["small batch"].best == BASE_RATES["sgd"]
+    assert grids["LARS"].best == pytest.approx(recipe("lars").rate(1024, BASE_RATES["lars"]))
+    lamb, peak = grids["LAMB"], recipe("lamb").rate(1024, BASE_RATES["lamb"])
+    (taken,) = [mean for rate, mean in lamb.means.items() if rate == pytest.approx(peak)]
+    assert abs(taken - lamb.means[lamb.best]) < 0.01 and lamb.best == pytest.approx(2 * peak)
+    assert not lamb.means[2 * lamb.best] > 0.15
 
 
 def test_recorded_pairs_differ_in_precision_alone():

@@ -339,7 +339,8 @@ arrived = critical.reached(fourth, curve.target)
 beside(guess_steps, arrived.steps if arrived else "not reached", "steps")
 
 # %% [markdown]
-# Now the recorded runs, three seeds a batch size, with your own as stars:
+# Now the recorded runs, three seeds a batch size, with your own as stars. (Other
+# pictures than CIFAR-10, such as the generated ones, have a curve of their own.)
 
 # %% tags=["demo", "recorded"]
 plot.plot_critical_batch(curve, reader=[*tried, fourth])
