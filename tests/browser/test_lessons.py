@@ -127,4 +127,4 @@ def test_convergence(open_notebook, solved):
     assert sum(text.count("done in") for text in saved.html) == 18
     assert sum("★ best" in text for text in saved.html) >= 3
     pictures = [text for text in saved.html if 'class="ddl-picture"' in text]
-    assert len(pictures) == 17 and all('alt="' in text for text in pictures)
+    assert len(pictures) == 18 and all('alt="' in text for text in pictures)

@@ -4,15 +4,20 @@ A sentence stands in a cell with the tag `claims`, and here, word for word. A ne
 here, and so does a sentence that nobody checks.
 """
 
+import math
 import re
 import statistics
 from functools import cache
+from itertools import pairwise
 
 import jupytext
 import pytest
 
-from ddl import recorded
+from ddl import critical, recorded
+from ddl.analysis.critical import Critical, Noise
 from ddl.analysis.paired import Paired, paired
+from ddl.analysis.sharpness import MEASURES, rank_correlation, sharpness
+from ddl.records.reference import Recorded
 from helpers import ROOT
 
 MARGIN = 1.0  # points, within which there is said to be no difference
@@ -29,7 +34,7 @@ class Records:
     def arm(self, name, figure="test_accuracy", file="convergence-cifar10") -> dict[int, float]:
         """Return a figure of an arm by seed, in percent where it is a share."""
         scale = 100 if figure.endswith("accuracy") else 1
-        found = {result["seed"]: scale * result[figure] for result in self._read(file) if result["name"] == name}
+        found = {result["seed"]: scale * result[figure] for result in self._read(file) if is_arm(result, name)}
         assert len(found) >= 5, (name, figure, file)
         return found
 
@@ -37,10 +42,45 @@ class Records:
         """Return other − one, paired by seed."""
         return paired(self.arm(one, figure, file), self.arm(other, figure, file))
 
+    @cache  # noqa: B019 - a few of these live in this module's tests
+    def curve(self, arm) -> Critical:
+        """Return the steps to the target by batch size, of an optimizer."""
+        return critical.critical_batch(map(Recorded, self._read("critical-batch")), arm=arm)
+
+    def live_noise(self, batch) -> Noise:
+        """Return what judged runs of SGD with momentum estimated while they trained."""
+        results = self._read("critical-batch")
+        return critical.noise(
+            Recorded(result)
+            for result in results
+            if (result["arm"], result["role"], result["global_batch"]) == ("SGD with momentum", "judged", batch)
+        )
+
+    def frozen_noise(self) -> Noise:
+        """Return the noise scale at weights that stand still."""
+        return Noise(tuple(self.frozen_scales().values()))
+
+    def frozen_scales(self) -> dict[tuple[float, int], float]:
+        """Return the noise scale at weights that stand still, by accuracy and seed."""
+        results = self._read("noise-frozen")
+        return {(result["target"], result["seed"]): result["noise"]["noise_scale"] or math.inf for result in results}
+
+    def results(self, file) -> list[dict]:
+        """Return the results of a file."""
+        return self._read(file)
+
+    def sharpest(self, name) -> list[float]:
+        """Return the largest eigenvalue of each network of an arm."""
+        return [r["eigenvalue"]["eigenvalues"][0] for r in self._read("landscape") if r["name"] == name]
+
     def rate(self, name, file="convergence-cifar10") -> float:
         """Return the learning rate of an arm."""
         (rate,) = {result["learning_rate"] for result in self._read(file) if result["name"] == name}
         return rate
+
+
+def is_arm(result, name):
+    return result["name"] == name and result.get("role") != "tuning"
 
 
 def above(pair):
@@ -80,6 +120,55 @@ def batch_norm_helps_the_large_batch_more(records):
 BATCH_1024 = "large batch + BN"
 LINEAR, SQUARE_ROOT = "+ linear scaling, warm-up", "+ square-root scaling, warm-up"
 
+MOMENTUM, PLAIN, LAMB = "SGD with momentum", "plain SGD", "LAMB"
+
+
+def seeds_steps(records, arm, batch):
+    """Return the steps to the target of each judged seed."""
+    (point,) = (point for point in records.curve(arm).points if point.batch == batch)
+    return [run.steps for run in point.seeds.values()]
+
+
+def halves_then_saves_nothing(records):
+    curve = records.curve(MOMENTUM)
+    return (curve.perfect_until or 0) >= 64 and (curve.maximal_from or math.inf) <= 2048
+
+
+def the_noise_scale_is_near(records):
+    estimates = [records.frozen_noise(), records.live_noise(64), records.live_noise(1024)]
+    return all(1 / 3 < records.curve(MOMENTUM).fit.critical / noise.middle < 3 for noise in estimates)
+
+
+def the_noise_scale_grows(records):
+    scales = records.frozen_scales()
+    return all(scales[0.65, seed] > scales[0.5, seed] for seed in (0, 1, 2))
+
+
+def bends(records):
+    """Return the intervals of the critical batch sizes, earliest first by what is claimed."""
+    return [records.curve(arm).fit.interval for arm in (PLAIN, MOMENTUM, LAMB)]
+
+
+def ghosts(records):
+    """Return each norm's difference to a ghost batch of 32."""
+    arms = ("ghost batch 64", "ghost batch 128", "ghost batch 512", "synchronous, 1024")
+    return {arm: records.gain("ghost batch 32", arm, file="ghost-batches") for arm in arms}
+
+
+GAP, TO_LOSS = "generalisation", "batch, to a loss"
+
+
+def gap(records, one, other):
+    """Return other − one, of arms that may learn their pictures by heart."""
+    return records.gain(one, other, file=GAP)
+
+
+def ranks_by_sharpness(records, measure, figure):
+    """Return the rank correlation of a measure of sharpness with a held-out figure."""
+    table = sharpness([Recorded(result) for result in records.results("landscape")])
+    return rank_correlation(table[measure], table[figure])
+
+
 CLAIMS = {
     # Equal epochs and equal steps
     "At equal epochs the large batch is behind the small one, each at its own best rate.": lambda r: below(
@@ -91,6 +180,72 @@ CLAIMS = {
     "At equal steps it is far ahead.": lambda r: r.gain("small batch + BN, few steps", BATCH_1024).low > FAR,
     # Batch norm
     "Batch norm brings the large batch more than it brings the small one.": batch_norm_helps_the_large_batch_more,
+    # The critical batch size
+    "The critical batch size of SGD with momentum lies between 400 and 900.": lambda r: (
+        400 < r.curve(MOMENTUM).fit.interval[0] and r.curve(MOMENTUM).fit.interval[1] < 900
+    ),
+    "From 32 to 64 the steps halve, and from 2,048 on a larger batch saves next to none.": halves_then_saves_nothing,
+    "The noise scale, live or at frozen weights, lies within a factor of three of it.": the_noise_scale_is_near,
+    "At frozen weights it is larger at an accuracy of 65 % than at 50 %, for every seed.": the_noise_scale_grows,
+    "Plain SGD bends earlier and LAMB later, and the three intervals do not overlap.": lambda r: all(
+        earlier[1] < later[0] for earlier, later in pairwise(bends(r))
+    ),
+    "So no single number, as the noise scale is, lies within a factor of two of all three.": lambda r: (
+        bends(r)[2][0] / bends(r)[0][1] > 4
+    ),
+    "At 64 LAMB takes more steps than SGD with momentum, at 4,096 fewer.": lambda r: (
+        min(seeds_steps(r, LAMB, 64)) > max(seeds_steps(r, MOMENTUM, 64))
+        and max(seeds_steps(r, LAMB, 4096)) < min(seeds_steps(r, MOMENTUM, 4096))
+    ),
+    # The gap
+    "At equal epochs the large batch is more than five points behind, but it does not know its pictures, and the small "
+    "one does.": lambda r: (
+        gap(r, "small batch", "large batch").high < -5
+        and max(r.arm("large batch", "clean_accuracy", GAP).values()) < 80
+        and min(r.arm("small batch", "clean_accuracy", GAP).values()) > 95
+    ),
+    "At equal steps it knows all of them and is still behind.": lambda r: (
+        below(gap(r, "small batch", "large batch, equal steps"))
+        and min(r.arm("large batch, equal steps", "clean_accuracy", GAP).values()) > 99.9
+    ),
+    "At equal training loss it is behind, too.": lambda r: below(
+        gap(r, "small batch, to a loss", "large batch, to a loss")
+    ),
+    "So is the small batch with an eighth of its rate, and between these two the records do not decide.": lambda r: (
+        below(gap(r, "small batch, to a loss", "small batch, low rate, to a loss"))
+        and gap(r, "small batch, low rate, to a loss", "large batch, to a loss").verdict(MARGIN) == "not decided"
+    ),
+    "With an eighth of its rate the large batch is behind all three.": lambda r: all(
+        below(gap(r, f"{arm}, to a loss", "large batch, low rate, to a loss"))
+        for arm in ("small batch", "large batch", "small batch, low rate")
+    ),
+    # Sharpness
+    "By both measures the sharper network has the higher held-out error.": lambda r: all(
+        ranks_by_sharpness(r, measure, "test_error").low > 0 for measure in MEASURES
+    ),
+    "By neither does it have the higher held-out loss: both intervals contain 0.": lambda r: all(
+        ranks_by_sharpness(r, measure, "test_loss").low < 0 < ranks_by_sharpness(r, measure, "test_loss").high
+        for measure in MEASURES
+    ),
+    "An eighth of the rate ends where it is sharper, at both batch sizes and for every seed.": lambda r: all(
+        min(r.sharpest(f"{size} batch, low rate, to a loss")) > max(r.sharpest(f"{size} batch, to a loss"))
+        for size in ("small", "large")
+    ),
+    # Norms
+    "Against a ghost batch of 32 every interval contains 0.": lambda r: all(
+        pair.low < 0 < pair.high for pair in ghosts(r).values()
+    ),
+    "For 64 and for 512 there is no difference, and for 128 and synchronous batch norm the records do not decide.": (
+        lambda r: (
+            {arm: pair.verdict(MARGIN) for arm, pair in ghosts(r).items()}
+            == {
+                "ghost batch 64": "no difference",
+                "ghost batch 128": "not decided",
+                "ghost batch 512": "no difference",
+                "synchronous, 1024": "not decided",
+            }
+        )
+    ),
     # Rules and warm-up
     "The linear rule without a warm-up is far worse than no scaling at all.": lambda r: (
         r.gain(f"{BATCH_1024}, same rate", "+ linear scaling").high < -FAR
@@ -143,6 +298,11 @@ def leveled(name, results):
 
 def reversed_arms(name, results):
     """The best arm has the figures of the worst, and so on."""
+    if name == "critical-batch":
+        other = dict(zip((PLAIN, MOMENTUM, LAMB), (LAMB, PLAIN, MOMENTUM), strict=True))
+        return [result | {"arm": other[result["arm"]]} for result in results]
+    if name == "noise-frozen":
+        return [result | {"noise": {"noise_scale": 1_000 / result["target"] ** 4}} for result in results]
     arms = sorted(
         {r["name"] for r in results},
         key=lambda arm: statistics.fmean(r["test_accuracy"] for r in results if r["name"] == arm),
@@ -151,6 +311,92 @@ def reversed_arms(name, results):
     return [result | {"name": other[result["name"]]} for result in results]
 
 
+def spread_arms(name, results):
+    """Every arm three points above the one before."""
+    if name == "landscape":  # and the sharper, the better
+        by_sharpness = sorted(results, key=lambda result: result["eigenvalue"]["eigenvalues"][0])
+        return [
+            result
+            | {"test_accuracy": 0.5 + 0.01 * place, "test_loss": 2 - 0.1 * place, "invariant": result["eigenvalue"]}
+            for place, result in enumerate(by_sharpness)
+        ]
+    arms = list(dict.fromkeys(result["name"] for result in results))
+    return [
+        result | {"test_accuracy": 0.5 + 0.03 * arms.index(result["name"]) + 0.001 * result["seed"] ** 2}
+        for result in results
+    ]
+
+
+DOCTORS = (leveled, reversed_arms, spread_arms)
+
+
 @pytest.mark.parametrize("claim", CLAIMS)
 def test_a_claim_can_fail(claim):
-    assert not all(CLAIMS[claim](Records(doctor)) for doctor in (leveled, reversed_arms))
+    assert not all(CLAIMS[claim](Records(doctor)) for doctor in DOCTORS)
+
+
+# ---------------------------------------------------------------- the README's figures
+
+
+def mean(records, arm):
+    return f"{statistics.fmean(records.arm(arm).values()):.1f} %"
+
+
+def points(pair):
+    return f"{pair.mean:+.1f} ± {pair.half_width:.1f}".replace("-", "−")
+
+
+def behind(records, arm):
+    return points(records.gain("small batch + BN", arm))
+
+
+def test_the_readme_has_the_records_figures():
+    records = Records()
+    readme = (ROOT / "README.md").read_text()
+    plain, warm, root = "+ linear scaling", LINEAR, SQUARE_ROOT
+    rows = [
+        f"| batch 64, rate {records.rate('small batch + BN'):g} | {mean(records, 'small batch + BN')} | |",
+        f"best rate, {records.rate(BATCH_1024):g} | {mean(records, BATCH_1024)} | {behind(records, BATCH_1024)} |",
+        f"best rate {records.rate('+ warm-up'):g} | {mean(records, '+ warm-up')} | {behind(records, '+ warm-up')} |",
+        f"linear rule, {records.rate(warm):g}, with a warm-up (without one) | {mean(records, warm)} "
+        f"({mean(records, plain)}) | {behind(records, warm)} ({behind(records, plain)}) |",
+        f"rule, {records.rate(root):g}, with a warm-up | {mean(records, root)} | {behind(records, root)} |",
+        f"0.001) | {mean(records, 'LARS')} ({mean(records, 'LARS, trust 0.001')}) | {behind(records, 'LARS')} "
+        f"({behind(records, 'LARS, trust 0.001')}) |",
+        f"| LAMB | {mean(records, 'LAMB')} | {behind(records, 'LAMB')} |",
+        *(f"| {arm} | {records.curve(arm).fit} |" for arm in (PLAIN, MOMENTUM, LAMB)),
+    ]
+    noise, frozen = [round(records.live_noise(batch).middle) for batch in (64, 1024)], records.frozen_noise()
+    rows += [
+        f"is {noise[0]} and {noise[1]} while SGD with momentum",
+        f"and {frozen.middle:.0f} at frozen weights ({min(frozen.values):.0f} to {max(frozen.values):.0f} in nine",
+        f"| batch 1,024, 10 epochs (50 steps) | {points(gap(records, 'small batch', 'large batch'))} |",
+        f"| as many steps, 800 | {points(gap(records, 'small batch', 'large batch, equal steps'))} |",
+        f"| at equal training loss | {points(gap(records, f'small {TO_LOSS}', f'large {TO_LOSS}'))} |",
+        f"equal training loss | {points(gap(records, f'small {TO_LOSS}', 'small batch, low rate, to a loss'))} |",
+    ]
+    for row in rows:
+        assert row in readme, row
+
+
+def test_the_readme_compares_with_papers_as_the_records_do():
+    records = Records()
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    lost = records.gain("small batch + BN", LINEAR)
+    to_half = records.gain(LINEAR, "+ warm-up")
+    steps = gap(records, "small batch", "large batch, equal steps")
+    epochs = gap(records, "small batch", "large batch")
+    for sentence, holds in {
+        "Here it loses 4 points at 1,024, and half its rate is better by one.": (
+            round(lost.mean) == -4 and round(to_half.mean) == 1 and above(to_half)
+        )
+        and records.rate("+ warm-up") * 2 == pytest.approx(records.rate(LINEAR)),
+        "Here neither is ahead of SGD with a warm-up and a rate of its own": not any(
+            above(records.gain("+ warm-up", arm)) for arm in ("LARS", "LAMB")
+        ),
+        "They close more than half of it.": steps.mean > epochs.mean / 2 and below(steps),
+        "Small ghost batches are better: no difference, or not decided.": all(
+            pair.verdict(MARGIN) in ("no difference", "not decided") for pair in ghosts(records).values()
+        ),
+    }.items():
+        assert sentence in readme and holds, sentence

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from ddl import precisions, recorded, tuning
+from ddl import critical, precisions, recorded, tuning
 from ddl.records.jsonfiles import read_json, read_json_lines
 from ddl.training.precision import instructions
 from ddl.training.recipes import BASE_RATES, recipe
@@ -36,35 +36,72 @@ def test_recording_keeps_what_is_done_and_resumes(tmp_path, monkeypatch):
     assert len(set(runs.iterdir()) - set(before)) == 1
 
 
-@pytest.mark.parametrize("name", ["convergence-cifar10", "convergence-tuning", "precision", "precision-speed"])
+def results_of(name):
+    return read_json_lines(ROOT / "results" / "reference" / f"{name}.jsonl")
+
+
+TRAININGS = ("convergence-cifar10", "convergence-tuning", "critical-batch", "generalisation", "ghost-batches")
+LANDSCAPES = ("landscape", "noise-frozen")
+
+
+@pytest.mark.parametrize("name", [*TRAININGS, *LANDSCAPES, "precision", "precision-speed"])
 def test_recorded_results_say_where_they_come_from(name):
-    results = read_json_lines(ROOT / "results" / "reference" / f"{name}.jsonl")
+    results = results_of(name)
     assert results
     for result in results:
         assert result["data"]["form"] and result["hardware"]["cpu"] and result["finished"]
         assert result["versions"]["tensorflow"] and result["versions"]["horovod"]
-        assert result["script"] == "train_cifar.py"  # no path of the machine that recorded it
+        # no path of the machine that recorded it
+        assert result["script"] == ("landscape.py" if name in LANDSCAPES else "train_cifar.py")
         assert "/" not in " ".join(result["argv"])
 
 
-@pytest.mark.parametrize("name", ["convergence-cifar10", "convergence-tuning"])
+@pytest.mark.parametrize("name", [*TRAININGS, *LANDSCAPES])
 def test_what_is_compared_was_recorded_in_one_precision_on_one_machine(name):
-    results = read_json_lines(ROOT / "results" / "reference" / f"{name}.jsonl")
-    for key in ("precision", "versions", "hardware", "ranks", "parameters"):
-        values = [result[key] for result in results if (key != "parameters" or result["recipe"] != "base")]
+    results = results_of(name)
+    for key in ("precision", "versions", "hardware", "parameters"):
+        values = [result.get(key) for result in results if (key != "parameters" or result.get("recipe") != "base")]
         assert all(value == values[0] for value in values), key
 
 
+@pytest.mark.parametrize("name", TRAININGS)
+def test_runs_recorded_side_by_side_have_no_times(name):
+    for result in results_of(name):
+        assert result["images_per_s"] is None and result["train_seconds"] is None
+        assert all(row["seconds"] is None for row in result["history"])
+
+
 def test_arms_were_tuned_and_judged_on_different_pictures_and_seeds():
-    tuning, judged = (
-        read_json_lines(ROOT / "results" / "reference" / f"{name}.jsonl")
-        for name in ("convergence-tuning", "convergence-cifar10")
-    )
+    tuning, judged = (results_of(name) for name in ("convergence-tuning", "convergence-cifar10"))
     assert {result["held_out"] for result in tuning} == {"validation"}
     assert {result["held_out"] for result in judged} == {"test"}
     seeds = [{result["seed"] for result in results} for results in (tuning, judged)]
     assert not seeds[0] & seeds[1] and len(seeds[1]) >= 5
     assert {result["data"]["train_samples"] for result in tuning + judged} == {45_056}
+
+
+def test_batch_sizes_were_tuned_on_one_seed_and_judged_on_three_others():
+    runs = recorded("critical-batch")
+    assert {run.result["held_out"] for run in runs} == {"validation"}
+    assert {run.result["ghost_batch"] for run in runs} == {32}
+    for arm in ("plain SGD", "SGD with momentum", "LAMB"):
+        curve = critical.critical_batch(runs, arm=arm)
+        assert [point.batch for point in curve.points] == [32 * 2**k for k in range(8)]
+        for point in curve.points:
+            assert not point.at_edge and not point.missed and sorted(point.seeds) == [0, 1, 2], (arm, point.batch)
+    assert {run.result["seed"] for run in runs if run.result["role"] == "tuning"} == {100}
+
+
+def test_a_gap_was_looked_for_with_rates_chosen_on_other_pictures_and_seeds():
+    roles = {"tuning": [], "judged": []}
+    for result in results_of("generalisation"):
+        roles[result["role"]].append(result)
+    assert {result["held_out"] for result in roles["tuning"]} == {"validation"}
+    assert {result["held_out"] for result in roles["judged"]} == {"test"}
+    seeds = [{result["seed"] for result in results} for results in roles.values()]
+    assert not seeds[0] & seeds[1] and len(seeds[1]) >= 5
+    measured = {(result["run"]["name"], result["run"]["seed"]) for result in results_of("landscape")}
+    assert measured == {(r["name"], r["seed"]) for r in roles["judged"] if r["config"]["keep_weights"]}
 
 
 def test_every_arm_has_its_grids_best_rate_and_no_best_is_at_an_edge():
@@ -88,7 +125,7 @@ def test_base_rates_are_those_of_the_grids():
 def test_recorded_pairs_differ_in_precision_alone():
     for name, least in (("precision", 3), ("precision-speed", 3)):
         pairs = {}
-        for result in read_json_lines(ROOT / "results" / "reference" / f"{name}.jsonl"):
+        for result in results_of(name):
             pairs.setdefault((result.get("pair"), result["seed"]), []).append(result)
         assert len(pairs) >= least
         for first, second in pairs.values():

@@ -71,7 +71,7 @@ def arm_of(run) -> str:
 def sharpness(runs) -> Table:
     """Return what runs of landscape.py found, a row a network; what was not measured is missing.
 
-    Columns: ``arm``, ``seed``, ``clean_loss``, ``test_loss``, ``test_accuracy`` in %, ``sharpness`` (the Hessian's
+    Columns: ``arm``, ``seed``, ``clean_loss``, ``test_loss``, ``test_error`` in %, ``sharpness`` (the Hessian's
     largest eigenvalue), ``invariant`` (see `ddl.training.landscape.filter_norms`), ``trace``, ``noise_scale`` in
     samples; and standard errors ``trace_error``, ``noise_scale_error``.
 
@@ -90,7 +90,7 @@ def sharpness(runs) -> Table:
         "seed": ("seed", "d"),
         "clean_loss": ("training loss", ".3f"),
         "test_loss": ("held-out loss", ".3f"),
-        "test_accuracy": ("held-out accuracy, %", ".1f"),
+        "test_error": ("held-out error, %", ".1f"),
         "sharpness": (MEASURES["sharpness"], ".3g"),
         "invariant": (MEASURES["invariant"], ".3g"),
         "trace": ("trace", ".4g"),
@@ -113,7 +113,7 @@ def _row(run):
         "seed": result.get("seed"),
         "clean_loss": _number(result.get("clean_loss")),
         "test_loss": _number(result.get("test_loss")),
-        "test_accuracy": _number(accuracy) * 100,
+        "test_error": 100 * (1 - _number(accuracy)),
         "sharpness": _largest(result.get("eigenvalue")),
         "invariant": _largest(result.get("invariant")),
         "trace": _number(trace.get("mean")),

@@ -12,6 +12,8 @@ from ddl.words import plural
 
 __all__ = ["plot_sharpness", "plot_slices"]
 
+HELD_OUT = {"test_loss": "held-out loss", "test_error": "held-out error, %"}
+
 
 def _listed(runs, *measures):
     """Return the runs that have all these measurements."""
@@ -58,11 +60,14 @@ def plot_slices(runs) -> Picture:
 
 
 @styled
-def plot_sharpness(runs) -> Picture:
+def plot_sharpness(runs, y: str = "test_loss") -> Picture:
     """Draw each network's held-out loss against its sharpness: as it is, and independent of the weights' scale.
 
-    An arm a colour; the titles have Spearman's rank correlation (`ddl.analysis.sharpness.rank_correlation`).
+    With ``y="test_error"`` it is the share of held-out pictures that it gets wrong. An arm a colour; the titles have
+    Spearman's rank correlation (`ddl.analysis.sharpness.rank_correlation`).
     """
+    if y not in HELD_OUT:
+        raise InputError(f"y={y!r} is not one of: {', '.join(HELD_OUT)}")
     runs = _listed(runs, "eigenvalue", "invariant", "test_loss")
     table = sharpness(runs)
     picture = Picture(9.0, 4.4)
@@ -71,20 +76,21 @@ def plot_sharpness(runs) -> Picture:
     for panel, (column, label) in zip(panels, MEASURES.items(), strict=True):
         for index, arm in enumerate(dict.fromkeys(table["arm"])):
             mine = table[table["arm"] == arm]
-            panel.plot(mine[column], mine["test_loss"], label=arm, **look(index, "color", "marker"), linestyle="")
-        found = str(rank_correlation(table[column], table["test_loss"]))
+            panel.plot(mine[column], mine[y], label=arm, **look(index, "color", "marker"), linestyle="")
+        found = str(rank_correlation(table[column], table[y]))
         panel.set(xlabel=f"sharpness: {label}", title=found.replace(" (", "\n("))
         low, high = table[column].min(), table[column].max()
         if high > 10 * low > 0:
             panel.set_xscale("log")
             round_ticks(panel.xaxis)
         texts.append(f"against the {label} ({low:.3g} to {high:.3g}): {found}")
-    panels[0].set_ylabel("held-out loss")
+    panels[0].set_ylabel(HELD_OUT[y])
     picture.suptitle(f"data: {data_of(runs)}", fontsize=11)
     handles, labels = panels[0].get_legend_handles_labels()
     picture.legend(handles, labels, loc="outside lower center", ncols=3)
     picture.alt = (
-        f"Held-out loss of {plural(len(table), 'network')} ({', '.join(dict.fromkeys(table['arm']))}) on "
-        f"{data_of(runs)}, {'; '.join(texts)}. A correlation above 0 means that sharper networks do worse."
+        f"{HELD_OUT[y].removesuffix(', %').capitalize()} of {plural(len(table), 'network')} "
+        f"({', '.join(dict.fromkeys(table['arm']))}) on {data_of(runs)}, {'; '.join(texts)}. "
+        "A correlation above 0 means that sharper networks do worse."
     )
     return picture

@@ -71,7 +71,7 @@ def test_what_has_no_order_is_refused(x, y, message):
 def test_a_row_a_network():
     table = sharpness([run("small batch"), run("large batch", seed=1, trace=None, noise=None)])
     first, second = table.to_dict("records")
-    assert (first["arm"], first["sharpness"], first["invariant"], first["test_accuracy"]) == ("small batch", 12, 30, 75)
+    assert (first["arm"], first["sharpness"], first["invariant"], first["test_error"]) == ("small batch", 12, 30, 25)
     assert (first["trace"], first["trace_error"], first["noise_scale"]) == (400, 12, 1500)
     assert second["seed"] == 1 and numpy.isnan(second["trace"]) and numpy.isnan(second["noise_scale"])
     shown = repr(table)

@@ -3,7 +3,7 @@ from types import SimpleNamespace
 import pytest
 
 from ddl import plot
-from ddl.analysis.sharpness import rank_correlation
+from ddl.analysis.sharpness import rank_correlation, sharpness
 from ddl.errors import InputError
 
 DATA = {"name": "synthetic", "form": "generated", "train_samples": 10_000}
@@ -42,6 +42,20 @@ def test_sharpness_has_both_kinds_side_by_side_with_their_correlations():
     assert f"{-found.value:+.2f}" in invariant.get_title()
     assert (plain.get_xscale(), invariant.get_xscale()) == ("log", "linear")  # 3 to 40, and 60 to 97
     assert plain.get_xlabel() and invariant.get_xlabel() and "synthetic (generated)" in picture.get_suptitle()
+
+
+def test_sharpness_is_drawn_against_the_held_out_error_too():
+    runs = [
+        SimpleNamespace(**vars(each) | {"result": each.result | {"test_accuracy": 0.5 + 0.01 * place**2}})
+        for place, each in enumerate(RUNS)
+    ]
+    picture = plot.plot_sharpness(runs, y="test_error")
+    table = sharpness(runs)
+    drawn = [value for line in picture.axes[0].lines for value in line.get_ydata()]
+    assert drawn == table["test_error"].tolist() and picture.axes[0].get_ylabel() == "held-out error, %"
+    assert picture.alt.startswith("Held-out error of 6 networks")
+    with pytest.raises(InputError, match="test_loss, test_error"):
+        plot.plot_sharpness(RUNS, y="accuracy")
 
 
 def test_slices_have_a_line_and_a_band_an_arm():
