@@ -5,7 +5,7 @@
 #
 # | | |
 # | --- | --- |
-# | time | two and a half hours with the exercises, in two sittings: sections 1 to 4, then 5 to 11; the runs alone take about 10 minutes on two cores |
+# | time | two and a half hours with the exercises, in two sittings: sections 1 to 4, then 5 to 11; the runs alone took 5 minutes on two cores with AMX, and take longer elsewhere |
 # | hardware | two cores; for GPUs see section 11 |
 # | before this | [Start_Here](../Start_Here.ipynb); [3. Multi-GPU](3.Multi-GPU.ipynb) helps |
 #
@@ -512,7 +512,11 @@ frozen = critical.Noise(tuple(scales))
 beside(guess_times, frozen.middle / curve.fit.critical, "times")
 
 # %% tags=["demo", "recorded"]
-judged = [run for run in sweeps if run.name.startswith("SGD with momentum")]
+judged = [
+    run for run in sweeps
+    if (run.result["arm"], run.result["role"])
+    == ("SGD with momentum", "judged")
+]
 noise = {"frozen weights": frozen}
 for batch in (64, 1024):
     noise[f"live, batch {batch:,}"] = critical.noise(
