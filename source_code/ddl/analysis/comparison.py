@@ -70,6 +70,7 @@ def compare(runs, at=None, steps=None, epochs=None, against=None, margin=1.0) ->
 
 
 # Shown in every table, whether or not the rows differ in it; so is what begins with "against".
+RATIO = "Ratio: images/s over the first row's, on the same hardware only."
 MEASURED = ("held-out accuracy, %", "training accuracy, %", "images/s")
 
 COLUMNS = [
@@ -320,8 +321,8 @@ class Comparison(Shown):
         return super()._repr_html_().replace("<td>best</td>", "<td><b>★ best</b></td>")
 
     def _caption(self):
-        common = self._common(self._cells()).items()
-        same = "; ".join(f"{name}: {text}" for name, text in common if text != "–")
+        common = self._common(self._cells())
+        same = "; ".join(f"{name}: {text}" for name, text in common.items() if text != "–")
         return " ".join(
             (
                 *([f"In all rows, {same}."] if same else []),
@@ -331,7 +332,7 @@ class Comparison(Shown):
                 f"Against {self.attrs.get('against') or 'the best'}, in points: mean difference over the same seeds ±",
                 "half its 95 % interval (Student's t).",
                 *self._rule(),
-                "Ratio: images/s over the first row's, on the same hardware only.",
+                *([RATIO] if common.get("ratio") != "–" else []),
                 *self._training(),
             )
         )

@@ -11,7 +11,6 @@ _HOME = {
     "plot_precision_recall": "classification",
     "plot_overfitting": "classification",
     "plot_convergence": "convergence",
-    "plot_arms": "convergence",
     "plot_noise_scale": "convergence",
     "plot_schedule": "convergence",
     "plot_batch_size_tradeoff": "convergence",

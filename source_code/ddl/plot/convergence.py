@@ -17,14 +17,7 @@ from ddl.errors import InputError
 from ddl.plot.picture import COLOURS, GREY, LINES, Picture, look, round_ticks, styled
 from ddl.words import plural
 
-__all__ = [
-    "plot_arms",
-    "plot_batch_size_tradeoff",
-    "plot_convergence",
-    "plot_minima",
-    "plot_noise_scale",
-    "plot_schedule",
-]
+__all__ = ["plot_batch_size_tradeoff", "plot_convergence", "plot_minima", "plot_noise_scale", "plot_schedule"]
 
 RECORDED_ALPHA = 0.45
 
@@ -171,29 +164,6 @@ def _over_seeds(arm, column):
 
 def _columns(labels):
     return max(1, min(4, 110 // (max(map(len, labels)) + 6)))
-
-
-@styled
-def plot_arms(runs) -> Picture:
-    """Draw the final held-out accuracy of every arm of some runs: a dot a seed, a bar at the mean."""
-    arms = _arms(runs)
-    labels = _labels(arms)
-    picture = Picture(8.0, 1.3 + 0.42 * len(arms))
-    panel = picture.subplots()
-    for row, (key, arm) in enumerate(arms.items()):
-        style = _look(arms, key) | {"linestyle": ""}
-        values = [_final(run) for run in arm]
-        panel.plot(values, [row] * len(values), **style)
-        panel.plot([numpy.nanmean(values)], [row], markersize=18, markeredgewidth=2, **style | {"marker": "|"})
-    panel.set_yticks(range(len(arms)), list(labels.values()))
-    panel.set_ylim(len(arms) - 0.5, -0.5)
-    every = [run for arm in arms.values() for run in arm]
-    panel.set_xlabel("held-out accuracy at the end, %")
-    picture.suptitle(f"a dot a seed, a bar at the mean; {_origin(arms)}", fontsize=11)
-    picture.alt = f"Held-out accuracy at the end, on {data_of(every)}: " + "; ".join(
-        f"{labels[key]} {_percent([_final(run) for run in arm])}" for key, arm in arms.items()
-    )
-    return picture
 
 
 @styled

@@ -295,6 +295,8 @@ def test_a_script_without_our_records_still_has_a_row():
 
 def test_columns_that_no_run_has_measured_are_not_shown():
     timeless = dict(images_per_s=None, train_seconds=None)
-    shown = compare([run("a", 0.5, **timeless), run("b", 0.6, **timeless)]).readable()
+    table = compare([run("a", 0.5, **timeless), run("b", 0.6, **timeless)])
+    shown = table.readable()
     assert not {"images/s", "ratio", "train, s"} & set(shown) and "held-out accuracy, %" in shown
+    assert "Ratio" not in str(table) and "Ratio" in str(compare([run("a", 0.5), run("b", 0.6)]))
     assert "images/s" in compare([run("a", 0.5), run("b", 0.6, **timeless)]).readable()

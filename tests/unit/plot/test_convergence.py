@@ -93,8 +93,8 @@ def test_recorded_runs_are_lighter_and_named_with_their_hardware():
     assert own.get_color() == recorded.get_color()
     assert recorded.get_alpha() < 1 == own.get_alpha()
     assert "recorded, Some CPU" in recorded.get_label()
-    alone = plot.plot_arms([Recorded(result(name, [0.3, 0.6])) for name in "ab"])
-    assert [label.get_text() for label in alone.axes[0].get_yticklabels()] == ["a (1 seed)", "b (1 seed)"]
+    alone = plot.plot_convergence([Recorded(result(name, [0.3, 0.6])) for name in "ab"], x="epochs")
+    assert [line.get_label() for line in alone.axes[0].lines] == ["a (1 seed)", "b (1 seed)"]
     assert "recorded on Some CPU" in alone.get_suptitle()
 
 
@@ -108,15 +108,9 @@ def test_failed_runs_are_left_out_and_nothing_at_all_is_said():
     failed = SimpleNamespace(name="f", recorded=False, result=None, history=pandas.DataFrame())
     assert "f (" not in plot.plot_convergence([*RUNS, failed]).alt
     with pytest.raises(ValueError, match="none of these runs"):
-        plot.plot_arms([failed])
+        plot.plot_convergence([failed])
     with pytest.raises(ValueError, match="no runs"):
-        plot.plot_arms([])
-
-
-def test_arms_have_a_dot_a_seed():
-    figure = plot.plot_arms(RUNS)
-    assert figure.axes[0].lines[0].get_xdata() == pytest.approx([40, 50])
-    assert "a (2 seeds) 45.0 % (from 40.0 to 50.0)" in figure.alt
+        plot.plot_convergence([])
 
 
 def test_noise_scale_leaves_out_what_a_logarithm_cannot_show():
@@ -172,7 +166,6 @@ def test_schedule_draws_what_it_is_given():
     "figure",
     [
         lambda: plot.plot_convergence(RUNS),
-        lambda: plot.plot_arms(RUNS),
         lambda: plot.plot_batch_size_tradeoff(),
         lambda: plot.plot_minima(),
         lambda: plot.plot_schedule({"constant": ([0, 8], [0.1, 0.1])}),
