@@ -69,8 +69,8 @@ def compare(runs, at=None, steps=None, epochs=None, against=None, margin=1.0) ->
     return table
 
 
-# Shown in every table, whether or not the rows differ in it; so is what begins with "against".
 RATIO = "Ratio: images/s over the first row's, on the same hardware only."
+# Shown in every table in which a row has it, whether or not the rows differ in it; so is what begins with "against".
 MEASURED = ("held-out accuracy, %", "training accuracy, %", "images/s")
 
 COLUMNS = [
