@@ -78,7 +78,7 @@ def test_ranks_go_on_when_the_disk_fills_up_and_say_so(script, disk, capfd, noth
                 fill()
             if step == 50:
                 free()
-            recorder.event("step", step=step, samples=step, loss=1.0)
+            recorder.event("step", step=step, samples=step, loss=1.0, room="x" * 8192)  # more than a last page has
     if rank == 0:
         recorder.result({"steps": 60, "name": "x"})
     """
