@@ -111,6 +111,8 @@ class Journal:
         What to print of an evaluation, its figures in braces; None where the script prints them.
     startup
         The parts of this process's start, which end with the first step.
+    samples_before
+        That are counted before the first step.
     """
 
     def __init__(
@@ -122,10 +124,11 @@ class Journal:
         state: dict | None = None,
         line: str | None = LINE,
         startup: Startup | None = None,
+        samples_before: int = 0,
     ):
         self.recorder = Recorder() if writes else None
         self.steps, self.steps_per_epoch, self.global_batch = steps, steps_per_epoch, global_batch
-        self.line, self._startup = line, startup
+        self.line, self._startup, self._samples_before = line, startup, samples_before
         self._carried_on = state is not None
         state = state or {
             "seconds": 0.0,
@@ -262,7 +265,8 @@ class Journal:
             self._resumed = time.perf_counter()
 
     def _where(self, step):
-        return {"step": step, "epoch": step / self.steps_per_epoch, "samples": step * self.global_batch}
+        samples = self._samples_before + step * self.global_batch
+        return {"step": step, "epoch": step / self.steps_per_epoch, "samples": samples}
 
     def epoch_ends(self, step: int, every: int = 1) -> bool:
         """Whether an epoch, or every so many-th, or the training, ends with this step."""

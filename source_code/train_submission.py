@@ -1,0 +1,360 @@
+"""Train what `ddl challenge` has built of a submission: its graphs, by the harness's clock, data, order and count.
+
+    ddl challenge run FILE                                     # builds, then launches this
+    ddl run --workers 2 train_submission.py --built FOLDER --seed 3 --secret 5
+
+The submission's Python has run in another process. Here are its graphs, checked once more, and one training step made
+of them: augment, forward pass, loss, gradients, their average over passes and ranks, update. So every picture goes
+through the network once forward and once backward, and is counted. The clock stands still during evaluations.
+
+Rank 0 writes events.jsonl, result.json, and the logits of the private pictures: logits.npy. Whoever judges has their
+labels; here they are not looked at.
+"""
+
+from ddl.training.options import Integer, parser
+
+ROLES = ("submission", "baseline")
+SECRET = Integer(0, 2**63 - 1)
+INITIAL = Integer(0, 2**31 - 1)
+
+
+def parse(arguments=None):
+    ours = parser(__doc__)
+    add = ours.add_argument
+    add("--built", required=True, metavar="FOLDER", help="what was built of the submission")
+    add("--seed", type=INITIAL, required=True, help="of the initial values: one that it was built with")
+    add(
+        "--secret",
+        type=SECRET,
+        required=True,
+        metavar="N",
+        help="of order, augmentation, and the classes' other names: unknown to the submission",
+    )
+    add("--role", default=ROLES[0], choices=ROLES)
+    add("--score-id", metavar="ID", help="of the score that this run belongs to")
+    add("--data-set", default="auto", choices=("auto", "cifar10", "synthetic"))
+    # A training with any of these is a trial, which does not count
+    add("--samples", type=Integer(), metavar="N", help="train on so many samples instead of the file's SAMPLES")
+    add("--train-samples", type=Integer(), metavar="N", help="pictures to train on (default: all 45,056)")
+    add("--public-samples", type=Integer(), metavar="N", help="pictures to evaluate on (default: all 4,944)")
+    add("--private-samples", type=Integer(), metavar="N", help="pictures to be judged on (default: all 10,000)")
+    return ours.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    config = parse()  # before the slow imports: a wrong option is refused at once
+
+import math
+import sys
+import time
+
+import horovod.tensorflow as hvd
+import numpy as np
+import tensorflow as tf
+
+from ddl.challenge import rules
+from ddl.challenge.graphs import Program
+from ddl.challenge.rules import GLOBAL_BATCH, Refused
+from ddl.data import Order, load, shard
+from ddl.data.tensors import constant
+from ddl.errors import CourseError
+from ddl.records.files import replacing
+from ddl.records.folder import RunFolder
+from ddl.training.exchange import cycle_time, suitable_cycle_ms
+from ddl.training.journal import Journal, Means, Startup
+from ddl.training.precision import choose
+from ddl.training.recipes import passes_for
+
+TRIAL = ("samples", "train_samples", "public_samples", "private_samples")
+CHECK_EVERY_STEPS = 10  # whether the training has diverged
+LOGITS = "logits.npy"
+
+
+def main(config):
+    """Train, and return what goes into result.json."""
+    startup = Startup()  # where the seconds until the first step go
+
+    # Horovod: initialise, and pin each rank to one GPU, where there are any.
+    with cycle_time(suitable_cycle_ms(GLOBAL_BATCH)):
+        hvd.init()
+    rank, ranks = hvd.rank(), hvd.size()
+    gpu = pin_device()
+    startup.ends("init")
+
+    # The same draws on every rank: nobody but the harness knows them before.
+    secret = np.random.default_rng(config.secret)
+    order_seed, key = (int(each) for each in secret.integers(0, 2**31 - 1, 2))
+    renamed = secret.permutation(rules.CLASSES).astype(np.int32)  # what each class is called in this run
+    data = load(
+        config.data_set, train_samples=config.train_samples, test_samples=config.public_samples, held_out="validation"
+    )
+    numbers = secret.permutation(data.train_samples).astype(np.int32)  # what each picture is called
+    order = Order(data.train_samples, GLOBAL_BATCH, order_seed)
+    public = data.test_images, renamed[data.test_labels]
+    private = load(data.name, train_samples=1, test_samples=config.private_samples).test_images
+    startup.ends("data")
+
+    program = Program(config.built)
+    settings = program.settings
+    choose(settings["precision"], capability(gpu))  # a rank whose processor has no bfloat16 says so
+    samples = config.samples or settings["samples"]
+    steps = samples // GLOBAL_BATCH
+    if steps * GLOBAL_BATCH != samples:
+        raise Refused(f"--samples {samples}: it is a multiple of the global batch, {GLOBAL_BATCH:,}")
+    passes = passes_for(program.ghost_batch, GLOBAL_BATCH, ranks)
+    program.start(config.seed)
+
+    images, labels = constant(data.train_images), constant(renamed[data.train_labels])
+    train_step = make_train_step(program, images, labels, numbers, key, passes, rank * (GLOBAL_BATCH // ranks))
+    prepare = make_preparation(program, images)
+    finish = make_finish(program)
+    predict = make_prediction(program, rank, ranks)
+
+    def evaluate():
+        average_statistics(program)
+        found = loss_and_accuracy(predict(public[0]), public[1])
+        barrier(program)  # all clocks go on together
+        return found
+
+    # Everything once, so that what is built at its first call is built; then back to the initial values.
+    prepare()
+    train_step(shard(order.epoch(0)[0], rank, ranks), 0, 0, 0.0)
+    finish()
+    program.start(config.seed)
+    # Horovod: broadcast rank 0's weights and optimizer state.
+    hvd.broadcast_variables(program.variables, root_rank=0, inplace=True)
+    first_accuracy = matched_accuracy(predict(public[0]), public[1])
+    if first_accuracy > rules.FIRST_ACCURACY:
+        raise Refused(
+            f"{program.file_name}: its initial weights know the classes already: before the first step they tell "
+            f"{first_accuracy:.0%} of the pictures apart, and {rules.FIRST_ACCURACY:.0%} is the most: start from "
+            "random ones"
+        )
+    startup.ends("model")
+
+    counted = rules.PREPARE_SAMPLES if "prepare" in program else 0
+    journal = Journal(rank == 0, steps, order.steps, GLOBAL_BATCH, startup=startup, samples_before=counted)
+    journal.print(
+        f"{program.file_name} ({config.role}): {samples:,} samples in {steps} steps, batch: {ranks} ranks x {passes} "
+        f"passes x {program.ghost_batch} = {GLOBAL_BATCH}\n"
+        f"data: {data.name} ({data.form}), {data.train_samples} training and {len(public[0])} public pictures"
+    )
+    if data.note:
+        journal.note(data.note)
+    points = {math.ceil(steps * part / rules.EVALUATIONS) for part in range(1, rules.EVALUATIONS + 1)}
+    means, diverged, cpu_seconds = Means(), False, 0.0
+    barrier(program)
+    journal.start(
+        world=ranks, per_rank_batch=GLOBAL_BATCH // ranks, data=data.describe(), precision=settings["precision"]
+    )
+    worked = time.process_time()
+    prepare()
+    for step, batch in order.batches(0, steps):
+        metrics = train_step(shard(batch, rank, ranks), step, step // order.steps, step / steps)
+        done = step + 1
+        means.add(metrics)
+        diverged = (done % CHECK_EVERY_STEPS == 0 or done == steps) and not math.isfinite(metrics[0])
+        if done == steps or diverged:
+            finish()
+        due = done in points or diverged
+        if due:
+            barrier(program)  # the clocks stop when all ranks have done this part
+            cpu_seconds += time.process_time() - worked
+        journal.step(done, metrics[0], None)
+        journal.evaluate_if_due(done, evaluate, means, epochs=steps, at_once=due)
+        if due:
+            worked = time.process_time()
+        if diverged:
+            journal.note(f"diverged: the loss is not a finite number at step {done}")
+            break
+
+    logits = predict(private)[:, renamed]  # column c is class c again
+    if rank == 0 and (folder := RunFolder.here()):
+        with replacing(folder.path / LOGITS) as file:
+            np.save(file, logits, allow_pickle=False)
+    return journal.result(
+        challenge={
+            "file": program.file,
+            "file_name": program.file_name,
+            "role": config.role,
+            "score_id": config.score_id,
+        },
+        config=vars(config),
+        settings=settings,
+        trial=any(getattr(config, name) is not None for name in TRIAL),
+        model=program.file_name,
+        parameters=sum(int(np.prod(weight.shape)) for weight in program.weights),
+        data=data.describe(),
+        held_out=data.held_out,
+        private_samples=len(private),
+        world=ranks,
+        ranks=ranks,
+        per_rank_batch=GLOBAL_BATCH // ranks,
+        global_batch=GLOBAL_BATCH,
+        ghost_batch=program.ghost_batch,
+        precision=settings["precision"],
+        seed=config.seed,
+        secret=config.secret,
+        seconds=journal.history[-1]["seconds"],
+        cpu_seconds=total(cpu_seconds),
+        first_accuracy=first_accuracy,
+        public_accuracy=journal.history[-1]["test_accuracy"],
+        diverged=diverged,
+    )
+
+
+def make_train_step(program, images, labels, numbers, key, passes, first):
+    """Return a function of (chosen pictures, step, epoch, done) that trains one step; it returns loss and accuracy.
+
+    `numbers` are what the submission knows the pictures by, `first` is this rank's place in the global batch.
+    """
+    ghost, weights, names = program.ghost_batch, program.weights, constant(numbers)
+    fp16 = program.settings["compression"] == "fp16"
+
+    def forward_backward(chosen, step, epoch, place):
+        pictures = tf.cast(tf.gather(images, chosen), tf.float32) / 255
+        target = tf.gather(labels, chosen)
+        # The key depends on the place in the global batch alone: any number of ranks augments alike.
+        pictures = program.call("augment", pictures, tf.gather(names, chosen), epoch, tf.stack([key + place, step]))
+        logits = program.call("forward_training", pictures)
+        loss = tf.reduce_mean(program.call("loss", logits, target))
+        hits = tf.reduce_mean(tf.cast(tf.argmax(logits, 1, tf.int32) == target, tf.float32))
+        gradients = tf.gradients(loss, weights, unconnected_gradients="zero")
+        return [*map(tf.convert_to_tensor, gradients), tf.stack([loss, hits])]
+
+    def in_passes(chosen, step, epoch):
+        def add(index, sums):
+            start = index * ghost
+            new = forward_backward(chosen[start : start + ghost], step, epoch, first + start)
+            return index + 1, [a + b / passes for a, b in zip(sums, new, strict=True)]
+
+        zeros = [*(tf.zeros(weight.shape) for weight in weights), tf.zeros(2)]
+        # One pass at a time: norms see the pictures of one, and their statistics change in order.
+        return tf.while_loop(lambda index, _: index < passes, add, (0, zeros), parallel_iterations=1)[1]
+
+    @tf.function(
+        autograph=False,
+        input_signature=[
+            tf.TensorSpec([ghost * passes], tf.int32),
+            tf.TensorSpec([], tf.int32),
+            tf.TensorSpec([], tf.int32),
+            tf.TensorSpec([]),
+        ],
+    )
+    def train_step(chosen, step, epoch, done):
+        *gradients, metrics = in_passes(chosen, step, epoch)
+        # Horovod: average over ranks, all gradients in one message.
+        if hvd.size() > 1 and fp16:  # of the gradients only
+            gradients = hvd.grouped_allreduce(gradients, op=hvd.Average, compression=hvd.Compression.fp16)
+            metrics = hvd.allreduce(metrics, op=hvd.Average)
+        elif hvd.size() > 1:
+            *gradients, metrics = hvd.grouped_allreduce([*gradients, metrics], op=hvd.Average)
+        with tf.control_dependencies([program.call("update", *gradients, done)]):
+            return tf.identity(metrics)
+
+    return train_step
+
+
+def make_preparation(program, images):
+    """Return a function that shows `prepare`, if there is one, its pictures: the first, without labels."""
+    if "prepare" not in program:
+        return lambda: None
+    if len(images) < rules.PREPARE_SAMPLES:
+        raise Refused(f"prepare is shown {rules.PREPARE_SAMPLES:,} pictures, and there are {len(images):,}: take more")
+    shown = images[: rules.PREPARE_SAMPLES]
+
+    @tf.function(autograph=False)
+    def prepare():
+        return program.call("prepare", tf.cast(shown, tf.float32) / 255)
+
+    return prepare
+
+
+def make_finish(program):
+    """Return a function that calls `finish`, if there is one."""
+    if "finish" not in program:
+        return lambda: None
+    return tf.function(lambda: program.call("finish"), autograph=False)
+
+
+def make_prediction(program, rank, ranks):
+    """Return a function from pictures, uint8 `[n, 32, 32, 3]`, to logits, float32 `[n, 10]`, all of them on every rank.
+
+    Each rank takes a part. The last batch is filled up with black pictures, so that all have one shape.
+    """
+    batch = rules.INFERENCE_BATCH
+
+    @tf.function(autograph=False, input_signature=[tf.TensorSpec([batch, 32, 32, 3], tf.uint8)])
+    def infer(pictures):
+        return program.call("forward_inference", tf.cast(pictures, tf.float32) / 255)
+
+    def predict(pictures):
+        mine = np.array_split(pictures, ranks)[rank]
+        filled = np.concatenate([mine, np.zeros((-len(mine) % batch, 32, 32, 3), np.uint8)])
+        parts = [infer(filled[first : first + batch]) for first in range(0, len(filled), batch)]
+        logits = tf.concat([tf.zeros([0, rules.CLASSES]), *parts], 0)[: len(mine)]
+        # Horovod: gather. The parts come in the order of ranks, which is the pictures' own.
+        return hvd.allgather(logits, name="logits").numpy()
+
+    return predict
+
+
+def average_statistics(program):
+    """Give all ranks one and the same model: the mean of what each keeps of the pictures it has seen."""
+    statistics = [variable for variable in program.statistics if variable.dtype.is_floating]
+    if statistics and hvd.size() > 1:
+        means = hvd.grouped_allreduce(statistics, op=hvd.Average, name="statistics")
+        for variable, mean in zip(statistics, means, strict=True):
+            variable.assign(mean)
+
+
+def loss_and_accuracy(logits, labels):
+    """Return mean cross-entropy and the part of pictures whose largest logit is right; not finite is wrong."""
+    finite = np.isfinite(logits).all(1)
+    hits = finite & (logits.argmax(1) == labels)
+    shifted = logits.astype(np.float64) - logits.max(1, keepdims=True)
+    losses = np.log(np.exp(shifted).sum(1)) - shifted[np.arange(len(labels)), labels]
+    return float(losses.mean()), float(hits.mean())
+
+
+def matched_accuracy(logits, labels):
+    """Return the accuracy when every answer counts as the class that it most often goes with.
+
+    Classes are renamed in each run, so that weights which know them could not know their names.
+    """
+    table = np.zeros((rules.CLASSES, rules.CLASSES), int)
+    np.add.at(table, (logits.argmax(1), labels), 1)
+    return float(table.max(1).sum() / len(labels))
+
+
+def capability(gpu):
+    return tf.config.experimental.get_device_details(gpu).get("compute_capability", (0, 0)) if gpu else None
+
+
+def pin_device():
+    """Let this rank see one GPU only, and return it; None where there is none."""
+    gpus = tf.config.list_physical_devices("GPU")
+    if not gpus:
+        return None
+    mine = gpus[hvd.local_rank() % len(gpus)]
+    tf.config.set_visible_devices(mine, "GPU")
+    tf.config.experimental.set_memory_growth(mine, True)
+    return mine
+
+
+def barrier(program):
+    """Wait for all ranks, and for this one's device."""
+    program.weights[0].numpy()
+    hvd.allreduce(tf.zeros(1), name="barrier")
+
+
+def total(seconds):
+    """Return the sum over ranks."""
+    return float(hvd.allreduce(tf.constant(seconds, tf.float64), op=hvd.Sum, name="seconds"))
+
+
+if __name__ == "__main__":
+    try:
+        main(config)
+    except CourseError as error:
+        sys.exit(f"train_submission.py: {error}")
