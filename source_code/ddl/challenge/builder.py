@@ -222,10 +222,11 @@ class Submission:
                 weights = model.trainable_variables
                 make_slots = optimizer.build if hasattr(optimizer, "build") else optimizer._create_all_weights
                 make_slots(weights)
-                if not hasattr(optimizer.learning_rate, "assign"):
+                rate = getattr(optimizer, "_learning_rate", optimizer.learning_rate)
+                if not hasattr(rate, "assign"):
                     raise Refused(
-                        f"{self.name}: the optimizer's learning rate is {_kind(optimizer.learning_rate)}: give it a "
-                        "number, and write the schedule as schedule(done)"
+                        f"{self.name}: the optimizer's learning rate is {_kind(rate)}: give it a number, and write the "
+                        "schedule as schedule(done)"
                     )
         return Made(model, optimizer, created)
 
@@ -236,10 +237,10 @@ class Submission:
         model, optimizer, weights = made.model, made.optimizer, made.model.trainable_variables
 
         def forward_training(pictures):
-            return model(pictures, training=True)
+            return tf.cast(model(pictures, training=True), tf.float32)
 
         def forward_inference(pictures):
-            return model(pictures, training=False)
+            return tf.cast(model(pictures, training=False), tf.float32)
 
         # Translated on its own: a condition on `done` may be Python's.
         schedule = tf.function(self.schedule)
@@ -338,6 +339,11 @@ class Tracer:
                         "nor the optimizer's: make it in model() or optimizer()"
                     )
                 variables[inner.name] = numbers[id(outer)]
+            elif not hasattr(outer, "numpy"):
+                raise Refused(
+                    f"{self.submission.name}, in {name}: it uses a tensor of another function ({outer.name}): only what "
+                    "it is given counts there"
+                )
             elif outer.dtype.is_numpy_compatible and outer.dtype != tf.string:
                 node = nodes[inner.op.name]
                 node.Clear()

@@ -6,6 +6,7 @@ trust in who made it: an operation that is not listed here is refused, wherever 
 variable that its function may not change.
 """
 
+import hashlib
 import json
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.eager import context  # no public name leads to a process's functions
 
 from ddl.challenge import rules
 from ddl.challenge.rules import Refused
@@ -430,7 +432,7 @@ class Program:
         shapes = [each.shape for each in self.described if each.role == "weight"]
         self._signatures = {name: signature(name, self.ghost_batch, shapes) for name in self._exported}
         for each in self._exported.values():
-            _clean(each.graph)
+            _settle(each.graph)
         self.variables: list[tf.Variable] = []
 
     def __contains__(self, name: str) -> bool:
@@ -458,7 +460,10 @@ class Program:
         """
         arrays = initial_values(self.folder / f"start-{int(seed)}.npz", self.described)
         if not self.variables:
-            self.variables = [tf.Variable(array, trainable=False) for array in arrays]
+            # Horovod tells them apart by name.
+            self.variables = [
+                tf.Variable(array, trainable=False, name=f"submission_{number}") for number, array in enumerate(arrays)
+            ]
         for variable, array in zip(self.variables, arrays, strict=True):
             variable.assign(array)
 
@@ -577,14 +582,25 @@ def _read(folder, name, names) -> Exported:
     return Exported(graph, inputs, outputs, controls, {str(key): value for key, value in names["variables"].items()})
 
 
-def _clean(graph):
-    """Leave neither devices nor instructions to compilers in a graph."""
+def _settle(graph):
+    """Leave neither devices nor instructions to compilers in a graph, and make its functions known by names of its own.
+
+    TensorFlow finds functions by name in one place for the whole process, the harness's own among them.
+    """
+    digest = hashlib.sha256(graph.SerializeToString(deterministic=True)).hexdigest()[:16]
+    names = {each.signature.name: f"submission_{digest}_{place}" for place, each in enumerate(graph.library.function)}
     for inner in graph.library.function:
+        inner.signature.name = names[inner.signature.name]
         inner.attr.clear()
     for node in [*graph.node, *(node for inner in graph.library.function for node in inner.node_def)]:
         node.device = ""
         for name in [name for name in node.attr if name.startswith("_") and name not in KEPT]:
             del node.attr[name]
+        for value in node.attr.values():
+            for each in [value.func] if value.HasField("func") else value.list.func:
+                each.name = names[each.name]
+    for inner in graph.library.function:
+        context.context().add_function_def(inner)
 
 
 def _text(spec) -> str:

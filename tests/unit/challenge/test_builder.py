@@ -1,0 +1,465 @@
+"""What the builder makes of a submission's file, and what it refuses: each trick beside an honest use of its form."""
+
+import re
+import textwrap
+
+import numpy as np
+import pytest
+
+pytest.importorskip("tensorflow")
+
+import tensorflow as tf
+
+from ddl.challenge import rules
+from ddl.challenge.build import BASELINE
+from ddl.challenge.builder import Submission
+from ddl.challenge.rules import Refused
+
+TINY = """
+import numpy as np
+import tensorflow as tf
+from tensorflow.keras import layers
+
+SAMPLES = 2048
+
+def model(*extra):
+    pictures = layers.Input((32, 32, 3))
+    x = layers.Flatten()(layers.AveragePooling2D(8)(pictures))
+    x = layers.BatchNormalization()(x)
+    for layer in extra:
+        x = layer(x)
+    return tf.keras.Model(pictures, layers.Dense(10)(x))
+
+tiny = model
+
+def augment(pictures, numbers, epoch, key):
+    return pictures
+"""
+
+
+@pytest.fixture(autouse=True)
+def policy():
+    yield
+    tf.keras.mixed_precision.set_global_policy("float32")
+
+
+def submission(text, tiny=TINY):
+    source = tiny + textwrap.dedent(text)
+    return Submission("mine.py", source, BASELINE.read_text()), source
+
+
+def built(text="", tiny=TINY, seeds=(1,)):
+    return submission(text, tiny)[0].built(list(seeds))
+
+
+def refusal(text, tiny=TINY):
+    """Return the one sentence, which names the line that is marked by `# HERE`, if there is one."""
+    with pytest.raises(Refused) as caught:
+        built(text, tiny)
+    sentence = str(caught.value)
+    assert "\n" not in sentence
+    lines = (tiny + textwrap.dedent(text)).splitlines()
+    if marked := [number for number, line in enumerate(lines, 1) if "# HERE" in line]:
+        assert f"mine.py, line {marked[0]}" in sentence, sentence
+    return sentence
+
+
+# ---------------------------------------------------------------- honest ones
+
+HONEST = {
+    "one line": ("PEAK = 0.8", ""),
+    "random in augment": (
+        """
+        def augment(pictures, numbers, epoch, key):
+            flip = tf.random.stateless_uniform([32], key) < 0.5
+            flip = tf.where((numbers + epoch) % 2 == 0, flip, False)
+            return tf.where(flip[:, None, None, None], pictures[:, :, ::-1], pictures)
+        """
+    ),
+    "a condition in Python": (
+        """
+        def schedule(done):
+            if done < 0.5:
+                return 0.1
+            return 0.1 * (1 - done)
+        """
+    ),
+    "a loop": (
+        """
+        def loss(logits, labels):
+            norms = tf.while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x * 0.5), (0, logits))[1]
+            return tf.nn.softmax_cross_entropy_with_logits(tf.one_hot(labels, 10) * 0.9 + 0.01, logits + 0 * norms)
+        """
+    ),
+    "a nested function": (
+        """
+        @tf.function
+        def smooth(labels):
+            return tf.one_hot(labels, 10) * 0.9 + 0.01
+
+        def loss(logits, labels):
+            return tf.nn.softmax_cross_entropy_with_logits(smooth(labels), logits)
+        """
+    ),
+    "an older optimizer": (
+        """
+        def optimizer():
+            return tf.keras.optimizers.legacy.Adam(0.001)
+        """
+    ),
+    "bfloat16 and SiLU": (
+        """
+        PRECISION = "bfloat16"
+
+        def model():
+            return tiny(layers.Dense(8, "swish"), layers.Activation("linear", dtype="float32"))
+        """
+    ),
+    "a small constant": (
+        """
+        MEANS = tf.constant(np.random.default_rng(0).normal(size=[64, 10]), tf.float32)
+
+        def loss(logits, labels):
+            return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits - tf.reduce_mean(MEANS, 0))
+        """
+    ),
+    "frozen whitening": (
+        """
+        def model():
+            return tiny(layers.Dense(48, use_bias=False, trainable=False, name="whitening"))
+
+        def prepare(model, pictures):
+            flat = tf.reshape(tf.nn.avg_pool2d(pictures, 8, 8, "SAME"), [-1, 48])
+            flat -= tf.reduce_mean(flat, 0)
+            values, vectors = tf.linalg.eigh(tf.matmul(flat, flat, transpose_a=True) / 1024)
+            model.get_layer("whitening").kernel.assign(vectors / tf.sqrt(values + 1e-3))
+        """
+    ),
+    "averaged weights": (
+        """
+        class Averaged(tf.keras.optimizers.SGD):
+            def build(self, variables):
+                if not getattr(self, "_built", False):
+                    super().build(variables)
+                    self.averages = [self.add_variable_from_reference(each, "average") for each in variables]
+
+            def apply_gradients(self, pairs):
+                pairs = list(pairs)
+                super().apply_gradients(pairs)
+                for average, (_, weight) in zip(self.averages, pairs):
+                    average.assign(0.9 * average + 0.1 * weight)
+
+        def optimizer():
+            return Averaged(0.1)
+
+        def finish(model, optimizer):
+            for average, weight in zip(optimizer.averages, model.trainable_variables):
+                weight.assign(average)
+        """
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_an_honest_file_is_built(name):
+    text = HONEST[name]
+    answer = built(*text) if isinstance(text, tuple) else built(text)
+    assert {"augment", "forward_training", "loss", "update", "forward_inference"} <= set(answer["functions"])
+    assert set(answer["files"]) == {f"{each}.pb" for each in answer["functions"]} | {"start-1.npz"}
+    assert answer["settings"]["prepare"] == (name == "frozen whitening")
+    assert answer["settings"]["finish"] == (name == "averaged weights")
+
+
+def test_what_a_file_leaves_out_is_the_baselines():
+    ours, source = submission("PEAK = 0.5", tiny="")
+    assert (ours.SAMPLES, ours.GHOST_BATCH, ours.PEAK) == (180_224, 32, 0.5)
+    assert float(ours.schedule(tf.constant(0.25))) == pytest.approx(0.5)  # its schedule reads the file's capitals
+
+
+def test_seeds_draw_other_initial_values_and_a_seed_the_same_again():
+    one, two, again = (submission("")[0].make(seed) for seed in (1, 2, 1))
+    kernels = [made.model.get_layer(index=-1).kernel.numpy() for made in (one, two, again)]
+    assert np.abs(kernels[0] - kernels[1]).max() > 0.1
+    assert np.array_equal(kernels[0], kernels[2])
+
+
+# ---------------------------------------------------------------- refused ones
+
+REFUSED = {
+    "a Python function": (
+        """
+        def augment(pictures, numbers, epoch, key):
+            return tf.ensure_shape(tf.py_function(lambda x: x, [pictures], tf.float32), [32, 32, 32, 3])  # HERE
+        """,
+        "in augment: the operation EagerPyFunc .* start Python",
+    ),
+    "a NumPy function": (
+        """
+        def loss(logits, labels):
+            return tf.ensure_shape(tf.numpy_function(lambda x: x[:, 0], [logits], tf.float32), [32])  # HERE
+        """,
+        "in loss: the operation PyFunc .* start Python",
+    ),
+    "a file": (
+        """
+        def augment(pictures, numbers, epoch, key):
+            bytes = tf.io.read_file("/etc/hostname")  # HERE
+            return pictures + 0 * tf.cast(tf.strings.length(bytes), tf.float32)
+        """,
+        "in augment: the operation ReadFile .* only the harness reads the data",
+    ),
+    "a file in a branch that is not taken": (
+        """
+        def augment(pictures, numbers, epoch, key):
+            if epoch > 1000:
+                pictures += 0 * tf.cast(tf.strings.length(tf.io.read_file("/etc/hostname")), tf.float32)  # HERE
+            return pictures
+        """,
+        "in augment: the operation ReadFile .* only the harness reads the data",
+    ),
+    "a data pipeline": (
+        """
+        def augment(pictures, numbers, epoch, key):
+            rows = tf.data.Dataset.from_tensors(pictures)  # HERE
+            return pictures + 0 * tf.ensure_shape(rows.reduce(tf.zeros_like(pictures), lambda a, b: b), pictures.shape)
+        """,
+        "in augment: the operation \\w*Dataset .* take the pictures that the function is given",
+    ),
+    "an iterator from outside": (
+        """
+        ROWS = iter(tf.data.Dataset.from_tensors(tf.zeros([32, 32, 32, 3])).repeat())
+
+        def augment(pictures, numbers, epoch, key):
+            return pictures + next(ROWS)
+        """,
+        "in augment: it uses a variable or a table",
+    ),
+    "random numbers of their own": (
+        """
+        def augment(pictures, numbers, epoch, key):
+            return pictures + tf.random.normal(pictures.shape)  # HERE
+        """,
+        "in augment: the operation RandomStandardNormal .*stateless_uniform\\(shape, key\\)",
+    ),
+    "dropout": (
+        """
+        def model():
+            return tiny(layers.Dropout(0.5))
+        """,
+        "in model: the operation RandomUniform .* Dropout",
+    ),
+    "printing into a file": (
+        """
+        def loss(logits, labels):
+            tf.print(logits, output_stream="file:///tmp/result.json")  # HERE
+            return tf.reduce_sum(logits, 1)
+        """,
+        "in loss: the operation (StringFormat|PrintV2) .* prints or writes files",
+    ),
+    "data in the program": (
+        """
+        DATA = tf.constant(np.random.default_rng(0).normal(size=[200, 100]), tf.float32)
+
+        def loss(logits, labels):
+            return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits) + 0 * tf.reduce_sum(DATA)
+        """,
+        "in loss: constants in the graphs take more than 64 KiB",
+    ),
+    "a replay buffer in a variable": (
+        """
+        class Keep(layers.Layer):
+            def build(self, shape):
+                self.buffer = self.add_weight("buffer", [100, 32, 32, 3], trainable=False)
+
+            def call(self, x, training=False):
+                if training:
+                    self.buffer.assign(tf.concat([self.buffer[32:], x], 0))
+                return x
+
+        def model():
+            pictures = layers.Input((32, 32, 3))
+            x = layers.Flatten()(Keep()(pictures))
+            return tf.keras.Model(pictures, layers.Dense(10)(x))
+        """,
+        "forward_training: the variables that it assigns take 1.17 MiB, and 0.25 MiB is the most",
+    ),
+    "training in the forward pass": (
+        """
+        class Learn(layers.Dense):
+            def call(self, x, training=False):
+                if training:
+                    self.kernel.assign_sub(0.1 * tf.matmul(x, x, transpose_a=True))  # HERE
+                return super().call(x)
+
+        def model():
+            return tiny(Learn(48))
+        """,
+        "in model: AssignSubVariableOp .* assigns 'learn/kernel:0', a trainable weight: .* by the optimizer alone",
+    ),
+    "training in evaluations": (
+        """
+        class Adapt(layers.Layer):
+            def build(self, shape):
+                self.mean = self.add_weight("mean", [48], trainable=False)
+
+            def call(self, x, training=False):
+                self.mean.assign(tf.reduce_mean(x, 0))  # HERE
+                return x - self.mean
+
+        def model():
+            return tiny(Adapt())
+        """,
+        "in model: AssignVariableOp .* assigns '.*mean:0', a variable of the model: evaluations leave the model as it is",
+    ),
+    "pictures in the update": (
+        """
+        class Peeking(tf.keras.optimizers.SGD):
+            def apply_gradients(self, pairs):
+                pairs = list(pairs)
+                statistics = MADE[-1].non_trainable_variables[0]
+                super().apply_gradients([(g + 0 * tf.reduce_sum(statistics), w) for g, w in pairs])  # HERE
+
+        MADE = []
+
+        def model():
+            MADE.append(tiny())
+            return MADE[-1]
+
+        def optimizer():
+            return Peeking(0.1)
+        """,
+        "in optimizer: ReadVariableOp .* reads '.*', a variable of the model: it takes gradients, weights",
+    ),
+    "a network in finish": (
+        """
+        def finish(model, optimizer):
+            tf.nn.conv2d(tf.zeros([1, 8, 8, 3]), tf.zeros([3, 3, 3, 8]), 1, "SAME")  # HERE
+        """,
+        "in finish: the operation Conv2D .* no network runs between gradients and weights",
+    ),
+    "a loss that peeks at the weights": (
+        """
+        MADE = []
+
+        def model():
+            MADE.append(tiny())
+            return MADE[-1]
+
+        def loss(logits, labels):
+            return tf.reduce_sum(logits, 1) + tf.reduce_sum(MADE[-1].trainable_variables[-1])  # HERE
+        """,
+        "in loss: ReadVariableOp .* reads 'dense.*', a trainable weight: only logits and labels count there",
+    ),
+    "a loss that peeks at the pictures": (
+        """
+        SEEN = []
+
+        def augment(pictures, numbers, epoch, key):
+            SEEN.append(pictures)
+            return pictures
+
+        def loss(logits, labels):
+            return tf.reduce_sum(logits, 1) + tf.reduce_sum(SEEN[-1])
+        """,
+        "in loss: it uses a tensor of another function \\(pictures:0\\)",
+    ),
+    "a variable of nobody's": (
+        """
+        COUNT = tf.Variable(0.0)
+
+        def loss(logits, labels):
+            COUNT.assign_add(1.0)
+            return tf.reduce_sum(logits, 1) * COUNT
+        """,
+        "in loss: it uses a variable or a table that is neither the model's nor the optimizer's",
+    ),
+    "a gradient of its own": (
+        """
+        @tf.custom_gradient
+        def flat(x):
+            return x, lambda upstream: 0 * upstream
+
+        def loss(logits, labels):
+            return tf.reduce_sum(flat(logits), 1)
+        """,
+        "in loss: .* has a gradient of its own \\(tf.custom_gradient\\)",
+    ),
+    "fewer pictures": (
+        """
+        def augment(pictures, numbers, epoch, key):  # HERE
+            return pictures[:8]
+        """,
+        "augment returns float32 \\(8, 32, 32, 3\\) .* float32 \\[32, 32, 32, 3\\]",
+    ),
+    "fewer losses": (
+        """
+        def loss(logits, labels):  # HERE
+            return tf.reduce_mean(logits)
+        """,
+        "loss returns float32 \\(\\) .* float32 \\[32\\]",
+    ),
+    "too few logits": (
+        """
+        def model():  # HERE
+            pictures = layers.Input((32, 32, 3))
+            return tf.keras.Model(pictures, layers.Dense(7)(layers.Flatten()(pictures)))
+        """,
+        "model returns float32 \\(32, 7\\) .* float32 \\[32, 10\\]",
+    ),
+    "no Python": ("def loss(logits, labels:  # HERE\n    return 1\n", "it is no Python"),
+    "a mistake in the model": (
+        """
+        def model():
+            pictures = layers.Input((32, 32, 3))
+            x = layers.Conv2D(4, 3)(layers.Flatten()(pictures))  # HERE
+            return tf.keras.Model(pictures, x)
+        """,
+        "in model: ValueError: .*expected min_ndim=4",
+    ),
+    "a mistake in a traced function": (
+        """
+        def loss(logits, labels):
+            return tf.matmul(logits, logits)  # HERE
+        """,
+        "in loss: ValueError: ",
+    ),
+    "a mistake in a translated condition": (
+        """
+        def schedule(done):
+            if done < 0.5:  # HERE
+                return undefined
+            return 0.1
+        """,
+        "in schedule: NameError: ",
+    ),
+    "NumPy on tensors": (
+        """
+        def loss(logits, labels):
+            return np.sum(logits, axis=1)  # HERE
+        """,
+        "in loss: NotImplementedError: .*use TensorFlow's operations",
+    ),
+    "leaving": ("import sys\nsys.exit(0)  # HERE\n", "it ends the process"),
+    "no optimizer": ("def optimizer():\n    return 'sgd'\n", "optimizer\\(\\) returns a str"),
+    "no model": ("def model():\n    return 3\n", "model\\(\\) returns a int"),
+    "a schedule in the optimizer": (
+        """
+        def optimizer():
+            return tf.keras.optimizers.SGD(tf.keras.optimizers.schedules.CosineDecay(0.1, 100))
+        """,
+        "write the schedule as schedule\\(done\\)",
+    ),
+    "a part of a step": ("SAMPLES = 1000", "mine.py: SAMPLES is 1,000: it is a multiple of the global batch"),
+    "uneven passes": ("GHOST_BATCH = 48", "mine.py: GHOST_BATCH is 48"),
+    "another compression": ("COMPRESSION = 'zip'", "COMPRESSION is 'zip': it is one of 'none', 'fp16'"),
+    "a name that means another": ("GHOST_BACTH = 64", "does not know GHOST_BACTH; is GHOST_BATCH meant"),
+    "a number for a function": ("finish = 3", "finish is 3: it is a function"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_trick_or_a_mistake_is_refused_in_one_sentence(name):
+    text, words = REFUSED[name]
+    sentence = refusal(text)
+    assert re.search(words, sentence), sentence
+    assert len(sentence) < rules.FILE_BYTES / 20
