@@ -14,6 +14,7 @@ LINES = [
     {"topology", "training", "launcher", "grader"},
     {"rank", "analysis"},
     {"plot", "diagnose"},
+    {"challenge"},
     {"lab"},
     {"cli"},
 ]

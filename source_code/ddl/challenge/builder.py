@@ -59,7 +59,8 @@ def main() -> None:
         answer = {"refused": str(error)}
     with open(channel, "wb") as file:
         file.write(json.dumps({**answer, "printed": printed.text()}).encode() + b"\n")
-    os._exit(0)  # whatever threads the submission has started
+    sys.stdin.read()  # until the parent ends it, with the processes that the submission has started
+    os._exit(0)
 
 
 ENVIRONMENT = {
@@ -341,8 +342,8 @@ class Tracer:
                 variables[inner.name] = numbers[id(outer)]
             elif not hasattr(outer, "numpy"):
                 raise Refused(
-                    f"{self.submission.name}, in {name}: it uses a tensor of another function ({outer.name}): only what "
-                    "it is given counts there"
+                    f"{self.submission.name}, in {name}: it uses a tensor of another function ({outer.name}): only "
+                    "what it is given counts there"
                 )
             elif outer.dtype.is_numpy_compatible and outer.dtype != tf.string:
                 node = nodes[inner.op.name]

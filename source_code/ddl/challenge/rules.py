@@ -16,9 +16,9 @@ PRECISIONS = ("float32", "bfloat16")
 # Evaluation, off the clock
 EVALUATIONS = 8  # at even distances; the last one at the end
 INFERENCE_BATCH = 500  # pictures in one call of the model
-# Most that weights which nobody has trained may get right, classes named as suits them best. Where random weights
-# stand, by the same count: 0.14 to 0.19.
-FIRST_ACCURACY = 0.25
+# Most that weights which nobody has trained may get right, each answer counted as the class that it most often goes
+# with; of n pictures 2/√n more. Untrained networks and random linear maps got 0.10 to 0.20 (16 seeds, 2,500 pictures).
+FIRST_ACCURACY = 0.22
 
 # Of what a submission consists
 FILE_BYTES = 20_000

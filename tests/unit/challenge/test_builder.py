@@ -171,7 +171,7 @@ def test_an_honest_file_is_built(name):
 
 
 def test_what_a_file_leaves_out_is_the_baselines():
-    ours, source = submission("PEAK = 0.5", tiny="")
+    ours, _ = submission("PEAK = 0.5", tiny="")
     assert (ours.SAMPLES, ours.GHOST_BATCH, ours.PEAK) == (180_224, 32, 0.5)
     assert float(ours.schedule(tf.constant(0.25))) == pytest.approx(0.5)  # its schedule reads the file's capitals
 
@@ -295,6 +295,64 @@ REFUSED = {
             return tiny(Learn(48))
         """,
         "in model: AssignSubVariableOp .* assigns 'learn/kernel:0', a trainable weight: .* by the optimizer alone",
+    ),
+    "a weight behind other operations": (
+        """
+        class Learn(layers.Dense):
+            def call(self, x, training=False):
+                if training:
+                    (handle,) = tf.raw_ops.IdentityN(input=[self.kernel.handle])  # HERE
+                    tf.raw_ops.AssignSubVariableOp(resource=handle, value=0.1 * self.kernel)
+                return super().call(x)
+
+        def model():
+            return tiny(Learn(48))
+        """,
+        "in model: IdentityN .* takes a variable itself, not its value",
+    ),
+    "a weight that a function is given": (
+        """
+        @tf.function(input_signature=[tf.TensorSpec([], tf.resource)])
+        def shrink(handle):
+            tf.raw_ops.AssignSubVariableOp(resource=handle, value=tf.ones([48, 48]))
+
+        class Learn(layers.Dense):
+            def call(self, x, training=False):
+                if training:
+                    shrink(self.kernel.handle)
+                return super().call(x)
+
+        def model():
+            return tiny(Learn(48))
+        """,
+        "in model: AssignSubVariableOp .* assigns 'learn/kernel:0', a trainable weight",
+    ),
+    "a weight that a loop takes for another": (
+        """
+        class Learn(layers.Layer):
+            def build(self, shape):
+                self.mean = self.add_weight("mean", [48], trainable=False)
+                self.scale = self.add_weight("scale", [48])
+
+            def call(self, x, training=False):
+                if training:
+                    handle, number = tf.TensorSpec([], tf.resource), tf.TensorSpec([], tf.int32)
+
+                    def body(i, a, b):
+                        tf.raw_ops.AssignVariableOp(resource=a, value=tf.ones([48]))
+                        return i + 1, b, a
+
+                    traced = [
+                        tf.function(f).get_concrete_function(number, handle, handle)
+                        for f in (lambda i, a, b: i < 2, body)
+                    ]
+                    tf.raw_ops.While(input=[0, self.mean.handle, self.scale.handle], cond=traced[0], body=traced[1])
+                return x * self.scale
+
+        def model():
+            return tiny(Learn())
+        """,
+        "in model: the loop at .* takes another variable in each of its rounds",
     ),
     "training in evaluations": (
         """

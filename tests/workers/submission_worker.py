@@ -1,0 +1,174 @@
+"""Train several built submissions in this rank, one after the other, and write down what they did.
+
+    submission_worker.py FOLDER      on any number of ranks
+
+For each case rank k writes FOLDER/<case>-<ranks>-<k>.npz: the model's weights at the end. Rank 0 adds a run's folder,
+FOLDER/<case>-<ranks>, and FOLDER/<case>-<ranks>.json: the result, or the sentence that refused it. One rank alone
+trains the case `plain` once more, with Keras and nothing of the challenge: keras.npz.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import horovod.tensorflow as hvd
+import numpy as np
+import tensorflow as tf
+
+import train_submission
+from ddl.challenge.build import BASELINE, _keep
+from ddl.challenge.builder import Submission
+from ddl.data import DataSet
+from ddl.errors import CourseError
+
+TINY = """
+import numpy as np
+import tensorflow as tf
+from tensorflow.keras import layers
+
+SAMPLES = 5120
+GHOST_BATCH = 256
+
+def model():
+    pictures = layers.Input((32, 32, 3))
+    x = layers.Conv2D(4, 3, strides=4)(pictures)
+    x = layers.Flatten()(layers.ReLU()(layers.BatchNormalization()(x)))
+    return tf.keras.Model(pictures, layers.Dense(10)(x))
+
+def augment(pictures, numbers, epoch, key):
+    return pictures
+
+def schedule(done):
+    return 0.1 * (1 - done)
+"""
+# Everything that a file may do, and what depends on numbers, epoch and key.
+WHOLE = """
+COMPRESSION = "fp16"
+
+def augment(pictures, numbers, epoch, key):
+    flip = tf.random.stateless_uniform([256], key) < 0.5
+    flip = flip != ((numbers + epoch) % 2 == 0)
+    return tf.where(flip[:, None, None, None], pictures[:, :, ::-1], pictures)
+
+def prepare(model, pictures):
+    model.layers[1].bias.assign(-tf.reduce_mean(model.layers[1](pictures), [0, 1, 2]))
+
+def finish(model, optimizer):
+    for weight in model.trainable_variables:
+        weight.assign(0.5 * weight)
+"""
+# Weights made from what the pictures look like; beside them as many that know nothing.
+KNOWING = """
+def model():
+    patterns = np.random.default_rng({seed}).integers(0, 256, (10, 32, 32, 3)) / 255 - 0.5
+    pictures = layers.Input((32, 32, 3))
+    kernel = tf.constant_initializer(patterns.reshape(10, -1).T)
+    dense = layers.Dense(10, kernel_initializer=kernel)
+    return tf.keras.Model(pictures, dense(layers.Flatten()(pictures - 0.5)))
+"""
+DIVERGING = """
+def loss(logits, labels):
+    return tf.reduce_sum(logits, 1) / 0.0
+"""
+CASES = {
+    "plain": TINY,
+    "whole": TINY + WHOLE,
+    "knowing": TINY + KNOWING.format(seed=99),
+    "unknowing": TINY + KNOWING.format(seed=98),
+    "diverging": TINY + DIVERGING,
+    "too_large_a_pass": TINY + "\nGHOST_BATCH = 1024\n",
+}
+SEED, SECRET = 7, 11
+
+
+def pictures(samples, seed):
+    """Noise on ten patterns: something to learn, made in no time."""
+    generator = np.random.default_rng(seed)
+    patterns = np.random.default_rng(99).integers(0, 256, (10, 32, 32, 3))
+    labels = generator.integers(0, 10, samples).astype(np.int32)
+    noise = generator.integers(0, 256, (samples, 32, 32, 3))
+    return ((patterns[labels] + noise) // 2).astype(np.uint8), labels
+
+
+def small_data(name, *, train_samples=None, test_samples=None, held_out="test"):
+    # 101 pictures: no number of ranks divides them, and no batch.
+    train, test = pictures(2048, 1), pictures(101, 2 if held_out == "test" else 3)
+    return DataSet("small", "generated", *train, *test, tuple("0123456789"), held_out=held_out)
+
+
+def build(case, folder):
+    answer = Submission("mine.py", CASES[case], BASELINE.read_text()).built([SEED])
+    _keep({**answer, "printed": ""}, folder, {"file": "0" * 64, "file_name": "mine.py"})
+
+
+def train(case, folder):
+    """Train once; return the result, what it was trained on in each step, and the trained program."""
+    used, programs = [], []
+    make, program = train_submission.make_train_step, train_submission.Program
+
+    def noting(*arguments):
+        step = make(*arguments)
+
+        def noted(chosen, *rest):
+            used.append(chosen)
+            return step(chosen, *rest)
+
+        return noted
+
+    def kept(path):
+        programs.append(program(path))
+        return programs[-1]
+
+    train_submission.make_train_step, train_submission.Program = noting, kept
+    options = ["--built", folder / f"built-{case}", "--seed", SEED, "--secret", SECRET, "--score-id", "s1"]
+    try:
+        result = train_submission.main(train_submission.parse([str(option) for option in options]))
+    except CourseError as error:
+        result = {"refused": str(error)}
+    finally:
+        train_submission.make_train_step, train_submission.Program = make, program
+    return result, used, programs[-1]
+
+
+def by_keras(case, used):
+    """Train as the harness is to, written down a second time: the weights after these steps."""
+    submission = Submission("mine.py", CASES[case], BASELINE.read_text())
+    made = submission.make(SEED)
+    data, secret = small_data("small"), np.random.default_rng(SECRET)
+    secret.integers(0, 2**31 - 1, 2)
+    renamed = secret.permutation(10).astype(np.int32)
+    weights = made.model.trainable_variables
+    for number, chosen in enumerate(used):
+        sums = [tf.zeros_like(weight) for weight in weights]
+        for some in chosen.reshape(-1, 256):
+            with tf.GradientTape() as tape:
+                logits = made.model(data.train_images[some].astype(np.float32) / 255, training=True)
+                labels = renamed[data.train_labels[some]]
+                loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
+            sums = [a + b / 4 for a, b in zip(sums, tape.gradient(loss, weights), strict=True)]
+        made.optimizer.learning_rate.assign(0.1 * (1 - number / len(used)))
+        made.optimizer.apply_gradients(zip(sums, weights, strict=True))
+    return [variable.numpy() for variable in made.variables if not any(variable is each for each in made.state)]
+
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1])
+    train_submission.load = small_data
+    hvd.init()
+    rank, ranks = hvd.rank(), hvd.size()
+    np.save(folder / "private.npy", small_data("small").test_labels)
+    for case in CASES:
+        run = folder / f"{case}-{ranks}"
+        if rank == 0:
+            build(case, folder / f"built-{case}")
+            run.mkdir()
+        hvd.allreduce(tf.zeros(1), name="built")
+        os.environ["DDL_RUN_DIR"] = str(run)
+        result, used, program = train(case, folder)
+        model = [v.numpy() for v, each in zip(program.variables, program.described) if each.role != "state"]
+        np.savez(folder / f"{case}-{ranks}-{rank}.npz", *model, used=np.array(used))
+        if rank == 0:
+            (folder / f"{case}-{ranks}.json").write_text(json.dumps(result))
+        if (case, ranks) == ("plain", 1):
+            np.savez(folder / "keras.npz", *by_keras(case, used[1:]))  # the first is the warm-up
