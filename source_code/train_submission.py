@@ -11,6 +11,7 @@ Rank 0 writes events.jsonl, result.json, and the logits of the private pictures:
 labels; here they are not looked at.
 """
 
+from ddl.challenge.rules import GLOBAL_BATCH
 from ddl.training.options import Integer, parser
 
 ROLES = ("submission", "baseline")
@@ -38,7 +39,10 @@ def parse(arguments=None):
     add("--train-samples", type=Integer(), metavar="N", help="pictures to train on (default: all 45,056)")
     add("--public-samples", type=Integer(), metavar="N", help="pictures to evaluate on (default: all 4,944)")
     add("--private-samples", type=Integer(), metavar="N", help="pictures to be judged on (default: all 10,000)")
-    return ours.parse_args(arguments)
+    config = ours.parse_args(arguments)
+    if config.samples and config.samples % GLOBAL_BATCH:
+        ours.error(f"--samples {config.samples} is no multiple of the global batch, {GLOBAL_BATCH:,}")
+    return config
 
 
 if __name__ == "__main__":
@@ -53,8 +57,8 @@ import numpy as np
 import tensorflow as tf
 
 from ddl.challenge import rules
-from ddl.challenge.graphs import Program
-from ddl.challenge.rules import GLOBAL_BATCH, Refused
+from ddl.challenge.graphs import Program, failed
+from ddl.challenge.rules import Refused
 from ddl.data import Order, load, shard
 from ddl.data.tensors import constant
 from ddl.errors import CourseError
@@ -99,8 +103,6 @@ def main(config):
     choose(settings["precision"], capability(gpu))  # a rank whose processor has no bfloat16 says so
     samples = config.samples or settings["samples"]
     steps = samples // GLOBAL_BATCH
-    if steps * GLOBAL_BATCH != samples:
-        raise Refused(f"--samples {samples}: it is a multiple of the global batch, {GLOBAL_BATCH:,}")
     passes = passes_for(program.ghost_batch, GLOBAL_BATCH, ranks)
     program.start(config.seed)
 
@@ -358,3 +360,5 @@ if __name__ == "__main__":
         main(config)
     except CourseError as error:
         sys.exit(f"train_submission.py: {error}")
+    except tf.errors.InvalidArgumentError as error:
+        sys.exit(f"train_submission.py: {failed(error)}")

@@ -111,7 +111,7 @@ def test_weights_that_know_the_classes_are_refused_and_others_like_them_are_not(
     assert "its initial weights know the classes already" in two("knowing").result["refused"]
     assert not (two("knowing").run / "logits.npy").exists()
     unknowing = two("unknowing").result
-    assert unknowing["samples"] == 5120 and unknowing["first_accuracy"] < 0.44
+    assert unknowing["samples"] == 5120 and unknowing["first_accuracy"] < 0.2
 
 
 def test_a_training_that_diverges_ends_and_scores_nothing(two):

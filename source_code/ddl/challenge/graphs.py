@@ -8,6 +8,7 @@ variable that its function may not change.
 
 import hashlib
 import json
+import re
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from tensorflow.python.eager import context  # no public name leads to a process
 from ddl.challenge import rules
 from ddl.challenge.rules import Refused
 
-__all__ = ["FUNCTIONS", "Exported", "Function", "Problem", "Program", "Variable", "check", "signature"]
+__all__ = ["FUNCTIONS", "Exported", "Function", "Problem", "Program", "Variable", "check", "failed", "signature"]
 
 ROLES = ("weight", "statistic", "state")  # trainable, the model's others, the optimizer's
 
@@ -506,6 +507,15 @@ class Program:
             if not gives:
                 return tf.identity(True)
             return tf.ensure_shape(outputs[0], gives[0].shape)
+
+
+def failed(error: tf.errors.OpError) -> str:
+    """Return in one sentence why a graph failed as it ran: a check of `Program.call`, or an operation of its own."""
+    told = re.search(r"assertion failed: \[(.+?)\] \[", error.message)
+    if told:
+        return told[1].replace("\\'", "'")
+    last = [line.strip() for line in error.message.splitlines() if line.strip() and not line.startswith("\t")][-1]
+    return f"a graph of the submission failed as it ran: {last[:300]}"
 
 
 def check_settings(settings: Mapping) -> None:

@@ -1,6 +1,7 @@
 """Graphs on a rank: they train as Keras does, and what a forged folder holds is refused there again."""
 
 import json
+import re
 import shutil
 
 import numpy as np
@@ -12,7 +13,7 @@ import tensorflow as tf
 
 from ddl.challenge.build import BASELINE, _keep
 from ddl.challenge.builder import Submission
-from ddl.challenge.graphs import Program
+from ddl.challenge.graphs import Program, failed
 from ddl.challenge.rules import Refused
 
 SOURCE = """
@@ -131,8 +132,15 @@ def test_a_variable_that_grows_as_it_runs_ends_the_training(tmp_path):
     keep(SOURCE + "\nFACTOR = 4\n", tmp_path)
     program = Program(tmp_path)
     program.start(3)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="forward_training has changed the shape of '.*kept:0'"):
+    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
         step_of(program)(*next(batches(1)), tf.constant(0.0))
+    assert failed(caught.value) == "forward_training has changed the shape of 'grow/kept:0': variables keep theirs."
+
+
+def test_an_operation_that_fails_as_it_runs_is_named_in_one_sentence():
+    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+        tf.function(lambda x: tf.linalg.cholesky(x), autograph=False)(-tf.eye(2))
+    assert re.fullmatch("a graph of the submission failed as it ran: .*Cholesky .*", failed(caught.value))
 
 
 def graph_of(function, *specs):

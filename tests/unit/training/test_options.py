@@ -23,6 +23,10 @@ TOGETHER = {
     "svhn_loop.py": (["--loop", "nowhere.py"], "--loop nowhere.py: there is no such file in"),
     "strategies/mirrored.py": (["--replicas", "5"], "does not split evenly over 5 replicas"),
     "train_cifar.py": (["--recipe", "hot"], "invalid choice: 'hot' (choose from"),
+    "train_submission.py": (
+        "--built x --seed 1 --secret 2 --samples 1000".split(),
+        "--samples 1000 is no multiple of the global batch, 1,024",
+    ),
     "landscape.py": (["--weights", "x", "--samples", "100", "--chunk", "64"], "100 is no multiple of --chunk 64"),
     "bench_allreduce.py": (["--nccl", "PATH=x"], "NCCL_NAME=VALUE is needed"),
     "bench_p2p.py": (["--interface", "ib7"], "--interface ib7: there is none"),
