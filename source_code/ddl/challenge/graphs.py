@@ -514,7 +514,8 @@ def failed(error: tf.errors.OpError) -> str:
     told = re.search(r"assertion failed: \[(.+?)\] \[", error.message)
     if told:
         return told[1].replace("\\'", "'")
-    last = [line.strip() for line in error.message.splitlines() if line.strip() and not line.startswith("\t")][-1]
+    lines = re.sub(r"{{.*?}} ?", "", error.message).splitlines()  # TensorFlow's own names of places
+    last = [line.strip() for line in lines if line.strip() and not line.startswith("\t")][-1]
     return f"a graph of the submission failed as it ran: {last[:300]}"
 
 

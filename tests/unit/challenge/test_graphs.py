@@ -1,7 +1,6 @@
 """Graphs on a rank: they train as Keras does, and what a forged folder holds is refused there again."""
 
 import json
-import re
 import shutil
 
 import numpy as np
@@ -139,8 +138,8 @@ def test_a_variable_that_grows_as_it_runs_ends_the_training(tmp_path):
 
 def test_an_operation_that_fails_as_it_runs_is_named_in_one_sentence():
     with pytest.raises(tf.errors.InvalidArgumentError) as caught:
-        tf.function(lambda x: tf.linalg.cholesky(x), autograph=False)(-tf.eye(2))
-    assert re.fullmatch("a graph of the submission failed as it ran: .*Cholesky .*", failed(caught.value))
+        tf.function(lambda index: tf.gather(tf.zeros([2]), index), autograph=False)(tf.constant(5))
+    assert failed(caught.value) == "a graph of the submission failed as it ran: indices = 5 is not in [0, 2)"
 
 
 def graph_of(function, *specs):
