@@ -1,4 +1,4 @@
-"""The command line: `ddl run`, `list`, `show`, `stop`, `compare`, `check`, `warm`, `doctor` and others."""
+"""The command line: `ddl run`, `list`, `show`, `stop`, `compare`, `check`, `challenge`, `doctor` and others."""
 
 import argparse
 import os
@@ -141,6 +141,7 @@ def _parser():
     check.add_argument(
         "notebook", metavar="LESSON_OR_FILE", help="a lesson's name or its beginning, or a notebook's path"
     )
+    _add_challenge(commands)
     command("lab", _lab, "open JupyterLab on the course in this folder; its own options follow")
 
     data = command("data", None, "data sets").add_subparsers(required=True, metavar="ACTION")
@@ -153,6 +154,43 @@ def _parser():
     add.add_argument("file", help="train.csv of Quora's insincere questions, or a zip with it")
     data.add_parser("list", help="which data sets are here").set_defaults(command=_data_list)
     return parser
+
+
+def _add_challenge(commands):
+    text = "beat the clock: run, score and hand in a submission"
+    actions = commands.add_parser("challenge", help=text, description=text)
+    actions = actions.add_subparsers(required=True, metavar="ACTION")
+
+    def action(name, function, text):
+        sub = actions.add_parser(name, help=text, description=text, allow_abbrev=False)
+        sub.set_defaults(command=function)
+        return sub
+
+    action("rules", _challenge_rules, "the rules, on a page")
+    run = action("run", _challenge_run, "run a file once, and say what it reaches on the public pictures")
+    run.add_argument("--seed", type=int, help="of what the run draws (default: a new one)")
+    run.add_argument("--name", help="what figures call the run")
+    score = action("score", _challenge_score, "score a file: all seeds, beside the baseline; it resumes")
+    score.add_argument("--runs", type=int, help="runs to draw seeds for (default and least: 5)")
+    score.add_argument("--again", action="store_true", help="add runs to a score that is done")
+    score.add_argument(
+        "--samples-only", action="store_true", help="without the baseline: no place on the board of times"
+    )
+    for sub in (run, score):
+        sub.add_argument("file", help="a path, or the name of one of the course's submissions")
+        sub.add_argument("-n", "--workers", type=int, default=2, help="ranks that share the global batch (default 2)")
+        sub.add_argument("--site", metavar="FILE", help="where to run (default: found or detected)")
+        sub.add_argument("--oversubscribe", action="store_true", help="allow more ranks than cores or GPUs")
+        sub.add_argument("--data-set", default="auto", help="auto, cifar10 or synthetic (default auto)")
+        trial = sub.add_argument_group("smaller sizes, to try things out; such a run never counts")
+        for name in ("samples", "train-samples", "public-samples", "private-samples"):
+            trial.add_argument(f"--{name}", type=int, metavar="N")
+    board = action("board", _challenge_board, "what has been scored here, beside the baseline")
+    board.add_argument("--by", choices=("samples", "time"), default="samples", help="which board (default samples)")
+    board.add_argument("--figure", metavar="FILE", help="draw it too, with your single runs: a .png or .svg")
+    submit = action("submit", _challenge_submit, "pack a file, its records and versions to hand in")
+    submit.add_argument("file", help="the submission's path")
+    submit.add_argument("--into", metavar="ZIP", help="the archive (default: challenge-NAME.zip here)")
 
 
 def _run(arguments):
@@ -293,6 +331,59 @@ def _lab(arguments):
     from ddl.lab import open_lab
 
     open_lab(arguments.args)
+
+
+def _challenge_rules(arguments):
+    from ddl.challenge.rules import RULES
+
+    print(RULES, end="")
+
+
+def _challenge_options(arguments):
+    names = ("workers", "site", "oversubscribe", "data_set")
+    names += ("samples", "train_samples", "public_samples", "private_samples")
+    return {name: getattr(arguments, name) for name in names}
+
+
+def _challenge_run(arguments):
+    from ddl.challenge.attempt import run
+
+    print(run(arguments.file, seed=arguments.seed, name=arguments.name, **_challenge_options(arguments)))
+
+
+def _challenge_score(arguments):
+    from ddl.challenge.attempt import ScoreInterrupted, score
+
+    try:
+        found = score(
+            arguments.file,
+            again=arguments.again,
+            beside=not arguments.samples_only,
+            **({"n": arguments.runs} if arguments.runs is not None else {}),
+            **_challenge_options(arguments),
+        )
+    except ScoreInterrupted as error:
+        print(f"ddl: {error}", file=sys.stderr)
+        return 130
+    print(found)
+    return 0
+
+
+def _challenge_board(arguments):
+    from ddl.challenge.standings import attempts, board
+
+    found = board(arguments.by)
+    print(found)
+    if arguments.figure:
+        from ddl.plot.challenge import plot_challenge
+
+        _save(plot_challenge(found, attempts()), arguments.figure, dpi=150)
+
+
+def _challenge_submit(arguments):
+    from ddl.challenge.handin import submit
+
+    print(f"{submit(arguments.file, arguments.into)} is what to hand in")
 
 
 def _data_fetch(arguments):

@@ -8,6 +8,7 @@ from importlib import import_module
 _HOME = {
     "plot_bandwidth": "bandwidth",
     "plot_pairs": "bandwidth",
+    "plot_challenge": "challenge",
     "plot_precision_recall": "classification",
     "plot_overfitting": "classification",
     "plot_convergence": "convergence",

@@ -1,0 +1,267 @@
+"""A file's scores: the seeds drawn for it, noted before anything runs, and what became of each run.
+
+One ``journal.json`` for each file and its pictures, below ``challenge/`` in the runs folder. It is replaced whole and
+synced, so that an interrupt at any moment leaves the old or the new one, and no seed is drawn twice for one look.
+"""
+
+import hashlib
+import json
+import math
+import os
+import secrets
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ddl.challenge.rules import CHANCE, TARGET
+from ddl.challenge.verdict import Score
+from ddl.errors import CourseError
+from ddl.records import files
+from ddl.records.folder import StorageError
+from ddl.records.jsonfiles import DamagedFile, read_json
+from ddl.records.paths import runs_dir
+from ddl.words import plural
+
+__all__ = ["BASELINE", "SUBMISSION", "Entry", "Journal", "folder_of", "journals", "sha256"]
+
+SUBMISSION, BASELINE = "submission", "baseline"
+NAME = "journal.json"
+NEEDS = {"file": str, "name": str, "data": str, "workers": int, "trial": dict, "looks": list}
+SEED_BITS, SECRET_BITS = 31, 62
+
+
+@dataclass(eq=False)
+class Entry:
+    """One run of a look: what it is, and what became of it."""
+
+    role: str  # SUBMISSION or BASELINE
+    pair: int  # runs of one pair have the same seeds
+    seed: int  # of the initial weights: the builder gets it
+    secret: int  # of order, renaming and augmentation: only the ranks get it
+    run: str | None = None  # the id of the run that is under way, or over
+    interrupted: list[str] = field(default_factory=list)  # runs that were stopped, and run again with these seeds
+    accuracy: float | None = None  # on the private pictures; CHANCE after a crash
+    samples: int | None = None
+    seconds: float | None = None
+    public_accuracy: float | None = None
+    crash: str = ""  # why it crashed
+
+    def __post_init__(self) -> None:
+        numbers = [self.seed, self.secret, self.pair]
+        if self.role not in (SUBMISSION, BASELINE) or not all(type(number) is int for number in numbers):
+            raise ValueError("without proper seeds")
+        if self.accuracy is not None and not (isinstance(self.accuracy, (int, float)) and 0 <= self.accuracy <= 1):
+            raise ValueError("with an accuracy outside 0 to 1")
+
+    @property
+    def over(self) -> bool:
+        return self.accuracy is not None
+
+
+def sha256(content: bytes) -> str:
+    """The name of a file's bytes."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def folder_of(digest: str, data: str, trial: Mapping[str, int], root: Path | None = None) -> Path:
+    """Where the journal of a file's bytes lies, apart for each data set and trial size."""
+    parts = [digest[:16], *([data] if data != "cifar10" else []), *(f"{key}={trial[key]}" for key in sorted(trial))]
+    return (root or runs_dir() / "challenge") / "-".join(parts)
+
+
+def journals(root: Path | None = None) -> list["Journal"]:
+    """All journals below a folder, oldest first; a damaged one is left out."""
+    found = []
+    for path in (root or runs_dir() / "challenge").glob(f"*/{NAME}"):
+        try:
+            found.append(Journal.read(path.parent))
+        except DamagedFile:
+            continue
+    return sorted((journal for journal in found if journal), key=lambda journal: journal.drawn)
+
+
+class Journal:
+    """The scores of one file's bytes.
+
+    Attributes
+    ----------
+    file, name
+        The SHA-256 of its bytes, and the file's name.
+    data
+        The pictures: "cifar10" or "synthetic".
+    workers
+        Ranks of each run.
+    trial
+        Options that cut the sizes of its runs, which then count for nothing.
+    looks
+        The runs of each look, in the order in which they are run.
+    """
+
+    def __init__(
+        self, folder: Path, file: str, name: str, data: str, workers: int, trial: Mapping[str, int] | None = None
+    ) -> None:
+        self.folder, self.file, self.name, self.data, self.workers = folder, file, name, data, workers
+        self.trial = dict(trial or {})
+        self.drawn = 0.0  # when the first seeds were, in seconds since the epoch
+        self.looks: list[list[Entry]] = []
+
+    @classmethod
+    def read(cls, folder: Path) -> "Journal | None":
+        """Read the journal in a folder; None where there is none. DamagedFile says what is wrong with it."""
+        path = folder / NAME
+        found = read_json(path, NEEDS)
+        if found is None:
+            return None
+        journal = cls(folder, found["file"], found["name"], found["data"], found["workers"], found["trial"])
+        try:
+            journal.drawn = float(found["drawn"])
+            journal.looks = [[Entry(**entry) for entry in look] for look in found["looks"]]
+        except (TypeError, ValueError, KeyError) as error:
+            raise DamagedFile(
+                f"{path} is damaged ({error}): move {folder} away, and the file is scored from the beginning"
+            ) from None
+        return journal
+
+    @classmethod
+    def of(
+        cls,
+        content: bytes,
+        name: str,
+        data: str,
+        workers: int,
+        trial: Mapping[str, int] | None = None,
+        root: Path | None = None,
+    ) -> "Journal":
+        """Read the journal of a file's bytes, or begin one; nothing is written before seeds are drawn."""
+        digest = sha256(content)
+        folder = folder_of(digest, data, trial or {}, root)
+        return cls.read(folder) or cls(folder, digest, name, data, workers, trial)
+
+    # ------------------------------------------------------------ what is known
+
+    @property
+    def entries(self) -> list[Entry]:
+        """All runs, in the order in which they are run."""
+        return [entry for look in self.looks for entry in look]
+
+    @property
+    def pending(self) -> list[Entry]:
+        """The runs that are still to be run to their end."""
+        return [entry for entry in self.entries if not entry.over]
+
+    def score(self, target: float = TARGET) -> Score:
+        """What the runs show so far."""
+        mine = [entry for entry in self.entries if entry.role == SUBMISSION]
+        seconds: dict[tuple, dict[str, float]] = {}
+        for number, look in enumerate(self.looks):
+            for entry in look:
+                if entry.seconds:
+                    seconds.setdefault((number, entry.pair), {})[entry.role] = entry.seconds
+        pairs = [pair for pair in seconds.values() if len(pair) == 2]
+        return Score(
+            name=self.name,
+            accuracies=tuple(entry.accuracy for entry in mine if entry.accuracy is not None),
+            samples=max((entry.samples for entry in mine if entry.samples), default=None),
+            looks=max(len(self.looks), 1),
+            ratios=tuple(pair[SUBMISSION] / pair[BASELINE] for pair in pairs),
+            crashes=tuple(entry.crash for entry in mine if entry.crash),
+            left=sum(not entry.over for entry in mine),
+            target=target,
+            data=self.data,
+            trial=bool(self.trial),
+        )
+
+    # ------------------------------------------------------------ what is noted
+
+    def draw(self, runs: int, beside: bool) -> list[Entry]:
+        """Draw the seeds of one more look, and note them before they are returned.
+
+        With `beside`, the baseline is run with the same seeds, in turns: before the file in every second pair.
+        """
+        look = []
+        for pair in range(runs):
+            seeds = {"pair": pair, "seed": secrets.randbits(SEED_BITS), "secret": secrets.randbits(SECRET_BITS)}
+            roles = [SUBMISSION, BASELINE] if beside else [SUBMISSION]
+            look += [Entry(role=role, **seeds) for role in (roles if pair % 2 == 0 else reversed(roles))]
+        self.drawn = self.drawn or time.time()
+        self.looks.append(look)
+        try:
+            self.write()
+        except BaseException:
+            self.looks.pop()
+            raise
+        return look
+
+    def started(self, entry: Entry, run: str) -> None:
+        """Note which run is under way."""
+        entry.run = run
+        self.write()
+
+    def interrupted(self, entry: Entry) -> None:
+        """Note that a run was stopped; it is run again, with its own seeds."""
+        if entry.run:
+            entry.interrupted.append(entry.run)
+        entry.run = None
+        self.write()
+
+    def ended(self, entry: Entry, accuracy: float, result: Mapping[str, Any]) -> None:
+        """Note what a run has reached, with its result."""
+        entry.accuracy = accuracy
+        entry.samples, entry.seconds = result["samples"], result["seconds"]
+        public = result.get("public_accuracy")
+        entry.public_accuracy = public if isinstance(public, float) and math.isfinite(public) else None
+        self.write()
+
+    def crashed(self, entry: Entry, why: str) -> None:
+        """Note that a run crashed, which counts as chance."""
+        entry.accuracy, entry.crash = CHANCE, why
+        self.write()
+
+    def write(self) -> None:
+        """Write the journal whole, and see that it is on the disk."""
+        known = {
+            "file": self.file,
+            "name": self.name,
+            "data": self.data,
+            "workers": self.workers,
+            "trial": self.trial,
+            "drawn": self.drawn,
+            "looks": [[asdict(entry) for entry in look] for look in self.looks],
+        }
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with files.replacing(self.folder / NAME, durable=True) as file:
+                file.write((json.dumps(known, indent=1, allow_nan=False) + "\n").encode())
+            _sync(self.folder)
+        except OSError as error:
+            raise StorageError(error, self.folder / NAME) from error
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Let one process at a time score these bytes."""
+
+        def busy():
+            raise Busy(f"{self.name} is being scored by another process: wait for its end, or stop it")
+
+        with files.locked(self.folder / ".lock", busy):
+            if fresh := Journal.read(self.folder):  # by a process that held the lock until now
+                self.looks, self.drawn, self.workers = fresh.looks, fresh.drawn, fresh.workers
+            yield
+
+    def __repr__(self) -> str:
+        return f"<journal of {self.name}, {plural(len(self.entries), 'run')}, {len(self.pending)} of them to come>"
+
+
+class Busy(CourseError):
+    """Another process is scoring the same file."""
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,153 @@
+"""The board: every scored file beside the baseline, and one's own single runs."""
+
+import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from ddl.challenge.journal import journals
+from ddl.challenge.rules import BASELINE_SAMPLES, TARGET
+from ddl.challenge.verdict import Score, median_interval
+from ddl.display.table import Table
+from ddl.errors import InputError
+from ddl.launcher.run import runs
+from ddl.records.jsonfiles import DamagedFile, read_json_lines
+from ddl.records.paths import reference_dir
+from ddl.words import plural
+
+__all__ = ["attempts", "board", "recorded", "standing", "table"]
+
+BOARDS = {"samples": "samples", "time": "ratio"}
+LABELS = {
+    "name": ("submission", ""),
+    "place": ("place", "d"),
+    "samples": ("samples", ",d"),
+    "ratio": ("time ÷ baseline's", ".2f"),
+    "time_interval": ("interval", ""),
+    "mean": ("private accuracy", ".2%"),
+    "half_width": ("± 95 %", ".2%"),
+    "n": ("runs", "d"),
+    "p": ("p", ".2g"),
+    "counts": ("counts", ""),
+}
+RECORDED = {"baseline": "challenge-baseline", "reference": "challenge-reference"}  # in results/reference/
+
+
+def board(by: str = "samples", root: Path | None = None) -> Table:
+    """Return the board of what has been scored in this runs folder, with the recorded baseline and reference.
+
+    Those that count come first, by "samples" or by "time" (their ratio to the baseline's); places are of the former.
+    Scores on generated pictures and trials are left out; the caption says how many.
+    """
+    known = journals(root)
+    real = [journal for journal in known if journal.data == "cifar10" and not journal.trial]
+    rows = [standing(journal.score()) | {"kind": "own"} for journal in real]
+    left_out = f" {plural(len(known) - len(real), 'score')} on other pictures or sizes left out." * (
+        len(known) > len(real)
+    )
+    return table([*rows, *recorded()], by, left_out)
+
+
+def table(rows: Iterable[dict], by: str = "samples", note: str = "") -> Table:
+    """Return a board of `standing` rows, in order, with places."""
+    if by not in BOARDS:
+        raise InputError(f"by={by!r}: a board is by samples or by time")
+
+    def order(row):
+        value = row[BOARDS[by]]
+        known = value is not None and not math.isnan(value)
+        return (not row["counts"], not known, value if known else 0, row["name"])
+
+    rows = sorted(rows, key=order)
+    place = 0
+    for row in rows:
+        value = row[BOARDS[by]]
+        ranked = row["counts"] and value is not None and not math.isnan(value)
+        place += ranked
+        row["place"] = place if ranked else None
+    caption = (
+        f"Target: {TARGET:.1%} of the private pictures. Places by {by}, of what counts; samples of the baseline: "
+        f"{BASELINE_SAMPLES:,}.{note}"
+    )
+    shown = [{**row, "counts": "yes" if row["counts"] else "no"} for row in rows]
+    if not shown:
+        shown = [dict.fromkeys(LABELS)]
+        caption = f"Nothing has been scored here yet: `ddl challenge score FILE`.{note}"
+    found = Table.of(shown, LABELS, caption)
+    found.attrs["target"] = TARGET
+    return found
+
+
+def standing(score: Score) -> dict[str, Any]:
+    """One row of a board."""
+    low, high, _ = median_interval(score.ratios)
+    return {
+        "name": score.name,
+        "samples": score.samples,
+        "ratio": score.ratio,
+        "ratio_low": low,
+        "ratio_high": high,
+        "time_interval": f"{low:.2f} to {high:.2f}" if len(score.ratios) > 1 else None,
+        "mean": score.mean,
+        "half_width": score.half_width,
+        "n": score.n,
+        "p": score.p,
+        "counts": score.counts,
+        "kind": "own",
+    }
+
+
+def recorded() -> list[dict[str, Any]]:
+    """The baseline and the reference, as far as their runs are recorded in ``results/reference``.
+
+    A line is a run's ``result.json`` with the judge's ``private_accuracy``; one of the reference may have the
+    ``time_ratio`` of its pair.
+    """
+    rows = []
+    for kind, name in RECORDED.items():
+        path = reference_dir() / f"{name}.jsonl"
+        if not path.exists():
+            continue
+        lines = read_json_lines(path, {"samples": int, "private_accuracy": float})
+        if not lines:
+            continue
+        ratios = [line["time_ratio"] for line in lines if line.get("time_ratio")]
+        score = Score(
+            name=kind,
+            accuracies=tuple(line["private_accuracy"] for line in lines),
+            samples=lines[0]["samples"],
+            ratios=tuple(ratios if kind == "reference" else [1.0]),
+        )
+        rows.append(
+            standing(score)
+            | {"kind": kind, "time_interval": None if kind == "baseline" else standing(score)["time_interval"]}
+        )
+    return rows
+
+
+def attempts() -> list[dict[str, Any]]:
+    """One's own single runs on CIFAR-10 (not those of a score), oldest first.
+
+    Each has its ``name``, ``samples``, ``seconds`` and ``public_accuracy``.
+    """
+    found = []
+    for each in runs():
+        try:
+            result = each.result or {}
+        except DamagedFile:
+            continue
+        challenge = result.get("challenge")
+        if not challenge or challenge.get("score_id") or result.get("trial"):
+            continue
+        if (result.get("data") or {}).get("name") != "cifar10" or result.get("public_accuracy") is None:
+            continue
+        found.append(
+            {
+                "name": each.name,
+                "samples": result["samples"],
+                "seconds": result["seconds"],
+                "world": result.get("world"),
+                "public_accuracy": result["public_accuracy"],
+            }
+        )
+    return found

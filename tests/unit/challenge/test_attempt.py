@@ -1,0 +1,400 @@
+"""Scores: seeds first, none left out, and no way to draw another."""
+
+import contextlib
+import re
+import secrets
+
+import numpy as np
+import pytest
+
+from ddl.challenge import attempt
+from ddl.challenge.attempt import ScoreInterrupted, score
+from ddl.challenge.journal import Busy, Journal, journals
+from ddl.challenge.rules import Refused
+from ddl.errors import CourseError, InputError
+from ddl.records.jsonfiles import DamagedFile, append_json_line
+from ddl.records.paths import runs_dir
+
+
+def quiet(_):
+    """Print nothing."""
+
+
+def seeds_of(kept):
+    return [(entry["role"], entry["pair"], entry["seed"], entry["secret"]) for look in kept["looks"] for entry in look]
+
+
+def test_a_score_runs_five_pairs_in_turns(stage, submission, kept):
+    said = []
+    found = score(submission(), progress=said.append)
+    roles = [options["role"] for options in stage.launches]
+    assert roles == ["submission", "baseline", "baseline", "submission"] * 2 + ["submission", "baseline"]
+    pairs = [(options["seed"], options["secret"]) for options in stage.launches]
+    assert pairs[::2] == pairs[1::2] and len(set(pairs)) == 5
+    assert found.accuracies == (0.75,) * 5 and found.ratios == (0.8,) * 5 and found.samples == 180_224
+    assert found.counts
+    assert said[0] == "run 1 of 10: mine.py, seeds 1" and said[-1] == "run 10 of 10: the baseline, seeds 5"
+    assert [entry["run"] for entry in kept()["looks"][0]] == [f"run-{number}" for number in range(10)]
+
+
+def test_the_journal_is_there_before_the_file_is_built_or_run(stage, submission, kept, monkeypatch):
+    seen = []
+    build, launch = stage.build, stage.launch
+    monkeypatch.setattr(attempt, "build", lambda *args, **options: (seen.append(seeds_of(kept())), build(*args))[1])
+    monkeypatch.setattr(
+        attempt, "launch", lambda *args, **options: (seen.append(seeds_of(kept())), launch(*args, **options))[1]
+    )
+    score(submission(), progress=quiet)
+    assert len(seen) == 12 and all(seeds == seeds_of(kept()) for seeds in seen)
+
+
+def test_seeds_are_on_the_disk_before_the_first_run(stage, submission):
+    synced = []
+    launch = stage.launch
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            attempt, "launch", lambda *args, **options: (synced.append(list(stage.synced)), launch(*args, **options))[1]
+        )
+        score(submission(), beside=False, progress=quiet)
+    written, folder = synced[0][:2]
+    assert "journal.json" in written and folder == str(journals()[0].folder)
+
+
+def test_the_builder_gets_initial_seeds_and_never_the_secret_ones(stage, submission):
+    score(submission(), progress=quiet)
+    secret = {options["secret"] for options in stage.launches}
+    initial = {options["seed"] for options in stage.launches}
+    for built in stage.builds:
+        assert set(built["seeds"]) == initial and not secret & set(built["seeds"])
+
+
+def test_seeds_are_from_the_systems_secrets_and_not_from_time_or_environment(stage, submission, monkeypatch):
+    drawn = iter(range(1, 100))
+    monkeypatch.setattr(secrets, "randbits", lambda bits: next(drawn))
+    monkeypatch.setenv("PYTHONHASHSEED", "0")
+    score(submission(), progress=quiet, beside=False)
+    assert [(options["seed"], options["secret"]) for options in stage.launches] == [(n, n + 1) for n in range(1, 10, 2)]
+
+
+def test_without_the_baseline_there_is_no_ratio(stage, submission):
+    found = score(submission(), beside=False, progress=quiet)
+    assert len(stage.launches) == 5 and found.counts and found.ratios == ()
+
+
+def test_a_miss_counts_as_it_is(stage, submission):
+    stage.plan[2] = 0.2
+    found = score(submission(), beside=False, progress=quiet)
+    assert found.accuracies == (0.75, 0.75, 0.2, 0.75, 0.75) and not found.counts
+
+
+def test_a_crash_counts_as_chance_and_is_not_tried_again(stage, submission, failure):
+    stage.plan[1] = ("failed", failure("rank 1 ended with RuntimeError: unlucky seed"))
+    path = submission()
+    found = score(path, beside=False, progress=quiet)
+    assert found.accuracies == (0.75, 0.1, 0.75, 0.75, 0.75) and not found.counts
+    assert "unlucky seed" in found.crashes[0] and "counts as chance" in repr(found)
+    assert score(path, beside=False, progress=quiet) == found and len(stage.launches) == 5
+
+
+def test_an_early_exit_with_status_0_is_a_crash(stage, submission):
+    stage.plan[0] = ("done", lambda folder: (folder / "result.json").unlink())
+    stage.plan[1] = ("done", lambda folder: (folder / "logits.npy").unlink())
+    found = score(submission(), beside=False, progress=quiet)
+    assert found.accuracies[:2] == (0.1, 0.1)
+    assert "without a result" in found.crashes[0] and "without logits" in found.crashes[1]
+
+
+def test_a_baseline_that_crashes_costs_its_pair_and_nothing_else(stage, submission, failure):
+    stage.plan[1] = ("failed", failure("killed"))
+    found = score(submission(), progress=quiet)
+    assert found.accuracies == (0.75,) * 5 and len(found.ratios) == 4 and found.counts
+
+
+def test_a_score_that_is_done_runs_nothing_more(stage, submission, kept):
+    path = submission()
+    first = score(path, progress=quiet)
+    before = kept()
+    assert score(path, progress=quiet) == first
+    assert len(stage.launches) == 10 and kept() == before
+
+
+def test_scoring_again_adds_new_seeds_and_pools_all_runs(stage, submission, kept):
+    path = submission()
+    stage.plan = dict.fromkeys(range(5), 0.6)
+    score(path, beside=False, progress=quiet)
+    first = seeds_of(kept())
+    found = score(path, beside=False, again=True, progress=quiet)
+    assert found.accuracies == (0.6,) * 5 + (0.75,) * 5 and found.looks == 2 and not found.counts
+    assert seeds_of(kept())[:5] == first and len(set(seeds_of(kept()))) == 10
+
+
+def test_other_bytes_are_another_submission(stage, submission):
+    stage.plan = dict.fromkeys(range(5), 0.6)
+    score(submission(), beside=False, progress=quiet)
+    found = score(submission("SAMPLES = 180_224  # again\n"), beside=False, progress=quiet)
+    assert found.n == 5 and len(journals()) == 2
+
+
+@pytest.mark.parametrize("number", [0, 1, 4])
+def test_an_interrupt_loses_nothing_and_draws_nothing(stage, submission, kept, number):
+    path = submission()
+    stage.plan[number] = ("interrupted", None)
+    with pytest.raises(ScoreInterrupted, match=f"{5 - number} of 5 runs still to come"):
+        score(path, beside=False, progress=quiet)
+    before = seeds_of(kept())
+    said = []
+    found = score(path, beside=False, progress=said.append)
+    assert said[0] == f"mine.py: going on with {5 - number} of 5 runs"
+    assert seeds_of(kept()) == before and found.n == 5 and len(stage.launches) == 6
+    assert stage.launches[number]["seed"] == stage.launches[number + 1]["seed"]
+    assert kept()["looks"][0][number]["interrupted"] == [f"run-{number}"]
+
+
+class Killed(BaseException):
+    """The process ends here, and nothing after it happens."""
+
+
+@pytest.mark.parametrize("moment", range(16))
+def test_a_kill_at_any_write_of_the_journal_draws_no_second_seed(stage, submission, kept, monkeypatch, moment):
+    """Whatever write is the last one: what follows goes on with the seeds that are noted, and runs each to its end."""
+    writes = [0]
+    write = Journal.write
+
+    def dying(self):
+        writes[0] += 1
+        if writes[0] > moment:
+            raise Killed
+        write(self)
+
+    path = submission()
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "write", dying)
+        with contextlib.suppress(Killed):
+            score(path, beside=False, progress=quiet)
+    before = seeds_of(kept()) if moment else None
+    found = score(path, beside=False, progress=quiet)
+    assert found.n == 5 and found.left == 0
+    assert before is None or seeds_of(kept()) == before
+    seeds = [seed for _, _, seed, _ in seeds_of(kept())]
+    assert {options["seed"] for options in stage.launches} == set(seeds)
+
+
+def test_a_run_that_had_ended_when_its_parent_was_killed_is_judged_not_run_again(stage, submission, kept, monkeypatch):
+    path = submission()
+    with monkeypatch.context() as patch:
+        patch.setattr(attempt, "settle", lambda *args: (_ for _ in ()).throw(Killed))
+        with pytest.raises(Killed):
+            score(path, beside=False, progress=quiet)
+    assert stage.launches and score(path, beside=False, progress=quiet).n == 5
+    assert len(stage.launches) == 5
+
+
+def test_what_the_machine_does_is_not_counted_against_a_file(stage, submission, failure):
+    path = submission()
+    told = failure("horovodrun could not be started")
+    stage.plan[0] = ("failed", told)
+
+    launch = stage.launch
+
+    def recorded(script, **options):
+        run = launch(script, **options)
+        if run.failure:
+            append_json_line(
+                run.folder / "launcher.jsonl", {"event": "ended", "time": 1.0, "state": "failed", "reason": "launch"}
+            )
+        return run
+
+    attempt.launch, before = recorded, attempt.launch
+    try:
+        with pytest.raises(CourseError, match="not the file's doing: score it again"):
+            score(path, beside=False, progress=quiet)
+        found = score(path, beside=False, progress=quiet)
+    finally:
+        attempt.launch = before
+    assert found.accuracies == (0.75,) * 5 and stage.launches[0]["seed"] == stage.launches[1]["seed"]
+
+
+def test_a_site_that_takes_no_runs_leaves_the_score_to_go_on(stage, submission, refusal, kept):
+    path = submission()
+    stage.plan[0] = refusal
+    with pytest.raises(CourseError, match="the site is full"):
+        score(path, beside=False, progress=quiet)
+    before = seeds_of(kept())
+    assert score(path, beside=False, progress=quiet).counts and seeds_of(kept()) == before
+
+
+def test_a_refused_file_is_refused_each_time_with_the_same_seeds(stage, submission, kept):
+    path = submission("REFUSE = 1\n")
+    for _ in range(2):
+        with pytest.raises(Refused, match="refused, as the test wants it"):
+            score(path, progress=quiet)
+    first, second = stage.builds
+    assert first["seeds"] == second["seeds"] and len(kept()["looks"]) == 1 and not stage.launches
+
+
+def test_a_journal_that_is_damaged_is_said_and_no_seed_is_drawn(stage, submission):
+    path = submission()
+    score(path, beside=False, progress=quiet)
+    (journal,) = runs_dir().glob("challenge/*/journal.json")
+    journal.write_text(journal.read_text()[:-40])
+    with pytest.raises(DamagedFile, match=re.escape(str(journal))):
+        score(path, beside=False, progress=quiet)
+    assert len(stage.launches) == 5
+
+
+def test_two_processes_do_not_score_one_file_at_a_time(stage, submission):
+    path = submission()
+    journal = Journal.of(path.read_bytes(), "mine.py", "cifar10", 2)
+    with journal.alone(), pytest.raises(Busy, match="by another process"):
+        score(path, progress=quiet)
+
+
+def test_runs_of_other_worlds_are_not_put_together(stage, submission):
+    path = submission()
+    score(path, beside=False, progress=quiet)
+    with pytest.raises(InputError, match="has been scored with workers=2"):
+        score(path, workers=4, again=True, progress=quiet)
+
+
+@pytest.mark.parametrize("n", [0, 4, -5, 5.0, True])
+def test_a_score_of_fewer_runs_is_refused_before_anything_is_drawn(stage, submission, n):
+    with pytest.raises(InputError, match="at least 5 runs"):
+        score(submission(), n=n, progress=quiet)
+    assert not journals()
+
+
+def test_a_trial_is_kept_apart_and_counts_for_nothing(stage, submission):
+    path = submission()
+    tried = score(path, n=1, samples=2048, private_samples=1000, progress=quiet)
+    assert stage.launches[0]["samples"] == 2048 and tried.trial and not tried.counts
+    assert score(path, beside=False, progress=quiet).n == 5
+
+
+def test_generated_pictures_are_scored_and_have_no_board(stage, submission):
+    found = score(submission(), data_set="synthetic", progress=quiet)
+    assert stage.launches[0]["data_set"] == "synthetic"
+    assert "of which there is no board: `ddl data fetch cifar10`" in repr(found)
+
+
+@pytest.mark.parametrize("option", ["smaples", "epochs"])
+def test_an_unknown_option_is_named(stage, submission, option):
+    with pytest.raises(TypeError, match=option):
+        score(submission(), **{option: 3})
+
+
+# ---------------------------------------------------------------- the judge's side of a score
+
+
+def logits_of(values):
+    return lambda folder: np.save(folder / "logits.npy", values)
+
+
+@pytest.mark.parametrize(
+    ("values", "reached"),
+    [
+        (np.full((1000, 10), np.nan, np.float32), 0.0),
+        (np.full((1000, 10), np.inf, np.float32), 0.0),
+        (np.full((1000, 10), -np.inf, np.float32), 0.0),
+        (np.zeros((1000, 10), np.float32), 0.1),
+        (np.full((1000, 10), 1e-45, np.float32), 0.1),
+    ],
+    ids=["nan", "inf", "-inf", "all equal", "underflow"],
+)
+def test_logits_that_are_no_answer_score_as_none(stage, submission, values, reached):
+    stage.plan[0] = ("done", logits_of(values))
+    assert score(submission(), beside=False, progress=quiet).accuracies[0] == reached
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (np.zeros((999, 10), np.float32), r"float32 \(1000, 10\) is needed"),
+        (np.zeros((1000, 11), np.float16), "float16"),
+        (np.zeros((1000, 10), np.int32), "int32"),
+        (np.zeros((5000, 10), np.float32), "larger than logits"),
+        (np.array([{"accuracy": 1.0}], object), "cannot be read"),
+    ],
+    ids=["fewer", "more classes", "whole numbers", "a huge file", "pickled"],
+)
+def test_logits_of_another_form_are_a_crash(stage, submission, values, said):
+    stage.plan[0] = ("done", logits_of(values))
+    found = score(submission(), beside=False, progress=quiet)
+    assert found.accuracies[0] == 0.1 and re.search(said, found.crashes[0])
+
+
+def test_a_judgement_or_board_written_beforehand_is_not_read(stage, submission):
+    def forged(folder):
+        (folder / "judged.json").write_text('{"accuracy": 0.99, "samples": 1024, "seconds": 0.1}')
+        np.save(folder / "logits.npy", np.zeros((1000, 10), np.float32))
+
+    stage.plan[0] = ("done", forged)
+    assert score(submission(), beside=False, progress=quiet).accuracies[0] == 0.1
+    assert '"accuracy": 0.1' in (runs_dir() / "run-0" / "judged.json").read_text()
+
+
+def test_the_result_of_another_run_is_a_crash(stage, submission):
+    other = "run-0"
+
+    def copied(folder):
+        (folder / "result.json").write_text((runs_dir() / other / "result.json").read_text())
+
+    stage.plan[1] = ("done", copied)
+    found = score(submission(), beside=False, progress=quiet)
+    assert found.accuracies[1] == 0.1 and "is of another run: seed differs" in found.crashes[0]
+
+
+@pytest.mark.parametrize(("key", "value"), [("seconds", 0.0), ("seconds", -3.0), ("samples", 0), ("seconds", None)])
+def test_a_result_without_proper_samples_or_seconds_is_a_crash(stage, submission, key, value):
+    def edited(folder):
+        from ddl.records.jsonfiles import read_json, write_json
+
+        write_json(folder / "result.json", {**read_json(folder / "result.json"), key: value})
+
+    stage.plan[0] = ("done", edited)
+    assert score(submission(), beside=False, progress=quiet).accuracies[0] == 0.1
+
+
+# ---------------------------------------------------------------- one run, and files
+
+
+def test_one_run_says_what_it_would_score_on_public_pictures(stage, submission):
+    stage.runs_dir = runs_dir()
+    attempt_launch = stage.launch
+
+    def finished(script, **options):
+        run = attempt_launch(script, **options)
+        from ddl.records.jsonfiles import read_json
+
+        run.result = read_json(run.folder / "result.json")
+        return run
+
+    stage.accuracy = 0.7
+    attempt.launch, before = finished, attempt.launch
+    try:
+        found = attempt.run(submission(), seed=7)
+    finally:
+        attempt.launch = before
+    assert stage.launches[0]["seed"] == 7 and stage.builds[0]["seeds"] == [7]
+    assert repr(found).splitlines()[0] == (
+        "mine.py, one run: 70.0% of the public pictures, 2.0% below the target of 72.0%"
+    )
+    assert found.ratio is None and not list((runs_dir() / "challenge").glob("*/journal.json"))
+
+
+def test_an_unknown_file_and_a_folder_are_named(tmp_path):
+    with pytest.raises(InputError, match=r"there is no file missing.py; the course's own submissions are: baseline.py"):
+        attempt.read("missing.py")
+    (tmp_path / "inside.py").touch()
+    with pytest.raises(InputError, match=r"is a folder: a submission is one Python file \(in it are: inside.py\)"):
+        attempt.read(tmp_path)
+
+
+def test_a_file_is_found_by_its_path_or_as_one_of_the_courses(submission):
+    assert attempt.read(submission("X = 1\n")) == (b"X = 1\n", "mine.py")
+    content, name = attempt.read("baseline.py")
+    assert name == "baseline.py" and b"SAMPLES" in content
+
+
+def test_a_huge_file_is_refused(submission):
+    with pytest.raises(Refused, match="larger than the 20,000 bytes"):
+        attempt.read(submission("#" * 20_001))

@@ -1,0 +1,141 @@
+"""The verdict on a file's runs."""
+
+import math
+
+import pytest
+from scipy import stats
+
+from ddl.challenge import rules
+from ddl.challenge.verdict import Score, median_interval, p_value
+from ddl.errors import InputError
+
+GOOD = (0.731, 0.728, 0.735, 0.73, 0.733)
+
+
+def score(accuracies=GOOD, **options):
+    return Score("mine.py", tuple(accuracies), **{"samples": 180_224, "target": 0.72, **options})
+
+
+@pytest.mark.parametrize("accuracies", [GOOD, (0.70, 0.74, 0.73, 0.72, 0.715), (0.1, 0.73, 0.74, 0.73, 0.72, 0.71)])
+def test_p_is_that_of_students_one_sided_test(accuracies):
+    expected = stats.ttest_1samp(accuracies, 0.72, alternative="greater").pvalue
+    assert p_value(accuracies, 0.72) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "p"), [([], 1), ([0.99], 1), ([0.73] * 5, 0), ([0.72] * 5, 1), ([0.71] * 5, 1), ([0.1] * 5, 1)]
+)
+def test_p_of_too_few_runs_and_of_runs_without_spread(accuracies, p):
+    assert p_value(accuracies, 0.72) == p
+
+
+def test_enough_good_runs_count():
+    found = score()
+    assert found.counts and found.p < rules.ALPHA
+    assert found.verdict.startswith("counts: mean 73.14% ± ")
+
+
+def test_four_runs_are_too_few_however_good():
+    found = score((0.9, 0.901, 0.902, 0.903))
+    assert not found.counts and "at least 5 are needed" in found.verdict
+
+
+def test_a_run_to_come_leaves_the_verdict_open():
+    found = score(left=1)
+    assert not found.counts and found.verdict.startswith("not done: 1 of 6 runs to come")
+
+
+def test_one_crash_undoes_four_good_runs():
+    assert score(GOOD).counts
+    assert not score((*GOOD[:4], rules.CHANCE)).counts
+
+
+def test_a_file_whose_runs_all_crashed_has_no_samples_and_does_not_count():
+    found = score([rules.CHANCE] * 5, samples=None, target=0.05)
+    assert not found.counts and "none of 5 runs came to its end" in found.verdict
+
+
+def test_each_further_look_halves_the_p_that_is_needed():
+    assert [rules.level(looks) for looks in (1, 2, 3)] == [0.01, 0.005, 0.0025]
+    p = score().p
+    looks = 1
+    while rules.level(looks) > p:
+        assert score(looks=looks).counts
+        looks += 1
+    assert looks > 1 and not score(looks=looks).counts
+
+
+def test_a_trial_never_counts():
+    found = score(trial=True)
+    assert not found.counts and found.verdict.startswith("a trial, which does not count")
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, -0.1, 1.0001, 73.0])
+def test_what_is_no_accuracy_is_refused(wrong):
+    with pytest.raises(InputError, match="between 0 and 1"):
+        score((*GOOD, wrong))
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, 0.0, -1.0])
+def test_what_is_no_ratio_of_times_is_refused(wrong):
+    with pytest.raises(InputError, match="above 0"):
+        score(ratios=(1.0, wrong))
+
+
+def test_the_interval_is_students():
+    low, high = stats.t.interval(0.95, 4, loc=score().mean, scale=stats.sem(GOOD))
+    assert (score().mean - score().half_width, score().mean + score().half_width) == pytest.approx((low, high))
+    assert math.isnan(score(GOOD[:1]).half_width)
+
+
+@pytest.mark.parametrize(
+    ("n", "ranks", "sure"), [(5, (1, 5), 0.9375), (6, (1, 6), 0.96875), (9, (2, 8), 0.9609375), (1, (1, 1), 0)]
+)
+def test_the_interval_of_a_median_lies_between_ranks(n, ranks, sure):
+    values = [float(value) for value in range(n, 0, -1)]
+    assert median_interval(values) == (*ranks, pytest.approx(sure))
+
+
+def test_the_interval_of_no_ratio_is_not_a_number():
+    assert all(map(math.isnan, median_interval([])[:2]))
+
+
+def test_the_ratio_is_the_median_of_the_pairs():
+    found = score(ratios=(0.8, 0.9, 5.0))
+    assert found.ratio == 0.9 and "0.90 of the baseline's, 0.80 to 5.00 (75% sure), 3 pairs" in repr(found)
+
+
+def test_a_person_looks_at_what_is_too_fast_to_believe():
+    assert score().look == ""
+    fast = int(0.2 * rules.BASELINE_SAMPLES)
+    assert "20% of the baseline's samples" in score(samples=fast).look
+    assert score((0.5, 0.51, 0.52, 0.5, 0.5), samples=fast).look == ""
+
+
+def test_points_are_those_of_the_narrowest_band():
+    passes = rules.TRAIN_SAMPLES
+    assert [rules.points(True, int(count * passes)) for count in (5, 4, 3.5, 3, 2, 1.6, 1.5, 0.5)] == [
+        0, 4, 4, 6, 8, 8, 10, 10
+    ]  # fmt: skip
+    assert rules.points(False, passes) == 0
+    assert rules.points(True, 4 * passes + 1) == 0
+
+
+@pytest.mark.parametrize("workers", [2, 4, 8, 1024])
+def test_workers_that_divide_the_batch(workers):
+    rules.check_workers(workers)
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3, 6, 2048, -2, 2.0, True, "2"])
+def test_workers_that_do_not(workers):
+    with pytest.raises(InputError, match=r"1,024 is divided equally"):
+        rules.check_workers(workers)
+
+
+def test_the_page_of_rules_states_the_numbers_and_is_a_page():
+    for text in ("72.0%", "1,024", "20,000 bytes", "p < 0.01", "at least 5 runs", "10 within 1.5 passes"):
+        assert text in rules.RULES
+    for source in ("MLPerf", "AlgoPerf", "Modded-NanoGPT", "DAWNBench"):
+        assert source in rules.RULES
+    lines = rules.RULES.splitlines()
+    assert len(lines) <= 60 and max(map(len, lines)) <= 120
