@@ -294,7 +294,8 @@ def settle(journal: Journal, entry: Entry, found: Run, labels: np.ndarray, file:
     state = found.state
     if state == "done":
         try:
-            reached, result = judge(found.folder, labels, {"world": journal.workers, "seed": entry.seed, "file": file})
+            expected = {"world": journal.workers, "seed": entry.seed, "file": file, "trial": bool(journal.trial)}
+            reached, result = judge(found.folder, labels, expected)
         except Unjudged as error:
             journal.crashed(entry, str(error))
         else:

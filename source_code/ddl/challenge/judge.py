@@ -42,12 +42,12 @@ def judge(folder: Path, labels: np.ndarray, expected: Mapping[str, Any]) -> tupl
     folder
         Of the run, with ``result.json`` and ``logits.npy``.
     expected
-        What the result has to say of the run: ``world``, ``seed``, and ``file``, the SHA-256 of its bytes.
+        What the result has to say of the run: ``world``, ``seed``, ``trial``, and ``file``, the SHA-256 of its bytes.
 
     Raises
     ------
     Unjudged
-        If one of them is missing, is damaged, or belongs to another run.
+        If one of them is missing, damaged, or of another run, or the training diverged.
     """
     try:
         result = read_json(folder / "result.json", RESULT)
@@ -55,10 +55,15 @@ def judge(folder: Path, labels: np.ndarray, expected: Mapping[str, Any]) -> tupl
         raise Unjudged(str(error)) from None
     if result is None:
         raise Unjudged("it ended without a result")
-    said = {"world": result["world"], "seed": result["seed"], "file": result["challenge"].get("file")}
+    said = {key: result[key] for key in ("world", "seed")} | {
+        "file": result["challenge"].get("file"),
+        "trial": result.get("trial"),
+    }
     wrong = [key for key, value in said.items() if value != expected[key]]
     if wrong or result["global_batch"] != GLOBAL_BATCH:
         raise Unjudged(f"its result is of another run: {', '.join(wrong) or 'global_batch'} differs")
+    if result.get("diverged"):
+        raise Unjudged("it diverged: its loss was not a finite number any more")
     if not (math.isfinite(result["seconds"]) and result["seconds"] > 0 and result["samples"] > 0):
         raise Unjudged(f"its result has {result['samples']} samples in {result['seconds']} s")
     found = accuracy(_logits(folder / "logits.npy", len(labels)), labels)

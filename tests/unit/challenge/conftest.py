@@ -88,6 +88,8 @@ class Stage:
             "global_batch": 1024,
             "world": options["workers"],
             "seed": options["seed"],
+            "trial": "samples" in options,
+            "diverged": False,
             "public_accuracy": accuracy,
             "data": {"name": options["data_set"]},
         }

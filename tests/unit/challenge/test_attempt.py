@@ -343,8 +343,11 @@ def test_the_result_of_another_run_is_a_crash(stage, submission):
     assert found.accuracies[1] == 0.1 and "is of another run: seed differs" in found.crashes[0]
 
 
-@pytest.mark.parametrize(("key", "value"), [("seconds", 0.0), ("seconds", -3.0), ("samples", 0), ("seconds", None)])
-def test_a_result_without_proper_samples_or_seconds_is_a_crash(stage, submission, key, value):
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("seconds", 0.0), ("seconds", -3.0), ("samples", 0), ("seconds", None), ("trial", True), ("diverged", True)],
+)
+def test_a_result_that_is_none_of_a_whole_run_is_a_crash(stage, submission, key, value):
     def edited(folder):
         from ddl.records.jsonfiles import read_json, write_json
 
