@@ -11,6 +11,7 @@ BUILDER ?=
 COURSE ?= grading/course
 FROM ?=
 STUDENTS ?=
+SITE ?=
 
 # The environment's own Python, with its own programs first on the path: horovodrun, jupyter, ddl.
 # It takes the shell's place, so that ending `make` ends it.
@@ -31,7 +32,7 @@ export JUPYTER_PREFER_ENV_PATH := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help lab setup lint test test-all run notebooks check lock reference bench images image sif clean distclean
-.PHONY: release collect autograde feedback grades formgrader
+.PHONY: release collect autograde feedback grades formgrader challenge
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/\1\t\2/p' Makefile | \
@@ -82,6 +83,10 @@ feedback: setup  ## make everyone's feedback, and a zip of it to hand back (LESS
 
 grades: setup  ## write grades.csv (LESSON=1, or all)
 	@$(MARKING) grades $(LESSON)
+
+challenge: setup  ## take in, score and mark the challenge's hand-ins (FROM=folder or zip, STUDENTS=FILE.csv); it resumes
+	@$(MARKING) challenge $(if $(FROM),--from $(call quoted,FROM)) \
+		$(if $(STUDENTS),--students $(call quoted,STUDENTS)) $(if $(SITE),--site $(call quoted,SITE))
 
 lock: setup  ## pin everything that pyproject.toml's pins bring with them
 	@for accelerator in cpu gpu; do \

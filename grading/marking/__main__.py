@@ -12,8 +12,9 @@ from pathlib import Path
 
 from sqlalchemy.exc import OperationalError
 
+from ddl.challenge.rules import LEAST_RUNS
 from ddl.errors import CourseError
-from marking.course import Course
+from marking.course import CHALLENGE, Course
 
 HERE = Path(__file__).resolve().parents[1]
 
@@ -42,7 +43,8 @@ def main(arguments):
         print(f"{given.command}: {_trouble(course, error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print(f"\n{given.command}: interrupted; started again, it does all of it", file=sys.stderr)
+        again = "goes on with the same seeds" if given.command == "challenge" else "does all of it"
+        print(f"\n{given.command}: interrupted; started again, it {again}", file=sys.stderr)
         return 130
 
 
@@ -111,14 +113,37 @@ def feedback(course, given):
 def grades(course, given):
     from marking import feedback
 
-    released = sorted(path.stem for path in course.folder.glob("release/*/*.ipynb"))
-    path, rows = feedback.grades(course, [course.lesson(given.lesson)] if given.lesson else released)
+    known = sorted(path.stem for path in course.folder.glob("release/*/*.ipynb"))
+    with course.gradebook() as gradebook:
+        known += [book.name for book in gradebook.assignments if book.name == CHALLENGE]
+    path, rows = feedback.grades(course, [course.lesson(given.lesson)] if given.lesson else known)
     code = _summary(rows)
     print(f"written to {path}")
     return code
 
 
-COMMANDS = {command.__name__: command for command in (release, collect, autograde, feedback, grades)}
+def challenge(course, given):
+    from marking import challenge, students
+
+    left_out = students.enrol_list(course, given.students) if given.students else []
+    strays = []
+    if given.where:
+        found, strays = challenge.collect(course, given.where.absolute())
+        print(f"{len(found)} hand-ins taken in; originals: {course.folder / 'collected'}")
+        for stray in strays:
+            print(f"    {stray.name}: {stray.reason}")
+    trial = {"samples": given.trial} if given.trial else {}
+    scores = challenge.score(
+        course, runs=given.runs, workers=given.workers, lanes=given.lanes, site=given.site, trial=trial
+    )
+    board, figure, pages = challenge.board(course, scores)
+    print(f"\n{board!r}")
+    code = _summary(challenge.rows(course))
+    print(f"the board as a picture: {figure}; all verdicts to hand back: {pages}")
+    return int(bool(_left_out(left_out) or strays or code))
+
+
+COMMANDS = {command.__name__: command for command in (release, collect, autograde, feedback, grades, challenge)}
 
 
 def _left_out(rows):
@@ -184,10 +209,20 @@ def _parser():
         command.add_argument("lesson", nargs="?", default="", help="its name or its beginning")
         if name == "release":
             command.add_argument("--sources", type=Path, default=HERE / "source")
-        if name in ("release", "collect"):
+        if name in ("release", "collect", "challenge"):
             command.add_argument("--students", type=Path, help="CSV: id,first_name,last_name,email")
-        if name == "collect":
+        if name in ("collect", "challenge"):
             command.add_argument("--from", dest="where", type=Path, help="a folder or zip archive")
+        if name == "challenge":
+            command.add_argument(
+                "--runs", type=int, default=LEAST_RUNS, help="of each submission (default: %(default)s)"
+            )
+            command.add_argument("--workers", type=int, default=2, help="ranks of each run (default: %(default)s)")
+            command.add_argument("--lanes", type=int, help="runs at a time (default: as many as the cores hold)")
+            command.add_argument("--site", help="a site file: where to run")
+            command.add_argument(
+                "--trial", type=int, metavar="SAMPLES", help="train on so few samples: to try the command"
+            )
     commands.add_parser("formgrader", help="other options are Jupyter's own")
     return parser
 

@@ -5,7 +5,7 @@ import re
 import shutil
 import unicodedata
 from collections import defaultdict
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -17,7 +17,7 @@ from marking.course import Course, MarkingError, plain, write
 from marking.handins import FILE_BYTES, Refused, in_archive, in_folder
 from marking.students import Student, enrol, students
 
-__all__ = ["Stray", "collect", "fetch"]
+__all__ = ["PLATFORM", "Stray", "by_student", "collect", "fetch", "inside", "keep", "kept_in", "pieces_of"]
 
 KEPT_BYTES = 5 * FILE_BYTES  # of one hand-in, with all its files
 KEPT_FILES = 1000
@@ -46,7 +46,7 @@ def collect(course: Course, lesson: str, where: Path) -> tuple[list[str], list[S
     if not people:
         raise MarkingError("the gradebook has no students yet: give their list, STUDENTS=FILE.csv")
     release = nbformat.read(course.notebook("release", lesson), as_version=4)
-    found, strays = _by_student(_pieces(where), people)
+    found, strays = by_student(pieces_of(where), people)
     for student, pieces in sorted(found.items()):
         course.check_room()
         _take_in(course, lesson, release, student, pieces)
@@ -79,7 +79,8 @@ def fetch(course: Course, lesson: str) -> Path:
     return where
 
 
-def _pieces(where):
+def pieces_of(where):
+    """The files of a class: of a folder, or of a zip archive."""
     if where.is_dir():
         return list(in_folder(where))
     if not where.exists():
@@ -90,7 +91,7 @@ def _pieces(where):
         raise MarkingError(f"FROM={where} {error}") from None
 
 
-def _by_student(pieces, people):
+def by_student(pieces, people):
     """Assign files to students by the first part of their paths."""
     found, strays = defaultdict(list), []
     pieces = [piece for piece in pieces if not piece.clutter]
@@ -138,13 +139,21 @@ def _nearest(name, people):
 
 
 def _take_in(course, lesson, release, student, pieces):
-    folder = course.folder / "collected" / student / lesson
-    new, old = (folder.with_name(f".{lesson}.{what}") for what in ("new", "old"))
+    with kept_in(course.folder / "collected" / student / lesson, pieces) as (kept, refused):
+        _put_together(course, lesson, release, student, pieces, kept, refused)
+
+
+@contextmanager
+def kept_in(folder, pieces):
+    """Keep a hand-in's originals in a folder, in place of earlier ones once the block has ended well.
+
+    Yields what could be read, and {name: reason} for the rest.
+    """
+    new, old = (folder.with_name(f".{folder.name}.{what}") for what in ("new", "old"))
     if old.exists() and not folder.exists():  # an earlier command was interrupted here
         old.rename(folder)
     try:
-        kept, refused = _keep(new, pieces)
-        _put_together(course, lesson, release, student, pieces, kept, refused)
+        yield keep(new, pieces)
         shutil.rmtree(old, ignore_errors=True)
         if folder.exists():
             folder.rename(old)
@@ -156,7 +165,7 @@ def _take_in(course, lesson, release, student, pieces):
 
 def _put_together(course, lesson, release, student, pieces, kept, refused):
     """Write the lesson with a student's answers, and notes on them."""
-    notebooks, unread = _notebooks(kept)
+    notebooks, unread = inside(kept, ".ipynb")
     refused |= unread
     notes = [f"{plain(name)} {reason}" for name, reason in refused.items()]
     if notebooks:
@@ -190,7 +199,7 @@ def _put_together(course, lesson, release, student, pieces, kept, refused):
     course.note(lesson, student, replace(before, came_as=came_as, marked=marked, collected=tuple(dict.fromkeys(notes))))
 
 
-def _keep(new, pieces):
+def keep(new, pieces):
     """Keep the originals; return those that could be read, and {name: reason} for the others."""
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir(parents=True)
@@ -219,23 +228,23 @@ def _keep(new, pieces):
     return kept, refused
 
 
-def _notebooks(kept):
-    """The notebooks among files and in archives, by name, and {name: reason} for what was not read."""
+def inside(kept, suffix):
+    """The files of one suffix among files and in archives, by name, and {name: reason} for what was not read."""
     found, refused, left = {}, {}, KEPT_BYTES
     waiting = [(piece, content, 0) for piece, content in reversed(kept)]
     while waiting:
         piece, content, depth = waiting.pop()
-        if piece.suffix == ".ipynb":
+        if piece.suffix == suffix:
             found[piece.name] = content
         if piece.suffix != ".zip" or depth == NESTED:
             continue
         try:
-            inside = list(in_archive(content))
+            entries = list(in_archive(content))
         except Refused as error:
             refused[piece.name] = str(error)
             continue
-        for inner in inside:
-            if inner.clutter or inner.suffix not in (".ipynb", ".zip"):
+        for inner in entries:
+            if inner.clutter or inner.suffix not in (suffix, ".zip"):
                 continue
             inner = replace(inner, parts=(*piece.parts, *inner.parts))
             try:

@@ -17,8 +17,9 @@ from ddl.errors import CourseError
 from ddl.records import files
 from marking import formulas
 
-__all__ = ["GRADING", "Course", "MarkingError", "Notes", "one", "plain", "write"]
+__all__ = ["CHALLENGE", "GRADING", "Course", "MarkingError", "Notes", "one", "plain", "write"]
 
+CHALLENGE = "5.Challenge-score"  # the assignment that has the scores of the challenge
 GRADING = Path(__file__).resolve().parents[1]
 SETTINGS = """\
 # Written by the grading commands. The settings are in the file named here.

@@ -15,6 +15,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 from functools import cache
 from pathlib import Path
 
@@ -25,12 +26,15 @@ from ddl.errors import CourseError
 from ddl.grader import Limits, WorkerProcess, worker_command
 from ddl.grader.channel import start
 
-__all__ = ["SandboxMissing", "apptainer", "bubblewrap", "find", "start_worker"]
+__all__ = ["SandboxMissing", "apptainer", "bubblewrap", "find", "start_builder", "start_worker"]
 
 ROOT = Path(__file__).resolve().parents[2]
 NOBODY = 65534  # a submission's user when root marks it, as no limit of processes binds root
 WATCH_EVERY_S = 0.1
 WORK = "/tmp/work"
+# For the process that traces a submission to graphs: TensorFlow reserves much address space, and starts threads.
+BUILDER = Limits(total_s=300.0, memory_bytes=8 * 2**30, processes=64)
+BUILDER_RESIDENT_BYTES = 4 * 2**30
 ADVICE = (
     "Submissions run only in a sandbox. Install bubblewrap 0.8 or later (Debian, Ubuntu 24.04: "
     "`apt install bubblewrap`) where user namespaces are allowed, or Apptainer together with the "
@@ -50,6 +54,37 @@ def start_worker(limits: Limits) -> WorkerProcess:
     SandboxMissing
     """
     return _Watched(_start(find(), limits, worker_command()), limits)
+
+
+def start_builder(command: list[str], limits: Limits = BUILDER) -> subprocess.Popen:
+    """Start the builder of the challenge's submissions in a sandbox, for `ddl.challenge.build.build`.
+
+    It is ended when it has too many processes or uses too much memory.
+
+    Raises
+    ------
+    SandboxMissing
+    """
+    kind = find()
+    if kind is bubblewrap:  # in Apptainer, the image's Python is what is started
+        limit = [
+            f"--as={limits.memory_bytes}",
+            f"--cpu={limits.total_s:.0f}",
+            f"--fsize={limits.file_bytes}",
+            "--core=0",
+        ]
+        command = [_program("prlimit"), *limit, "--", *command]
+    process = _start(kind, limits, command)
+
+    def watch():
+        while process.poll() is None and not _excess(process.pid, limits.processes, BUILDER_RESIDENT_BYTES):
+            time.sleep(WATCH_EVERY_S)
+        with contextlib.suppress(psutil.Error):
+            for child in psutil.Process(process.pid).children(recursive=True):
+                child.kill()
+
+    threading.Thread(target=watch, daemon=True).start()
+    return process
 
 
 @cache
@@ -301,30 +336,32 @@ class _Watched(WorkerProcess):
 
     def _watch(self):
         while not self._over.wait(WATCH_EVERY_S):
-            self.why = self.why or self._excess()
+            self.why = self.why or _excess(self.pid, self._limits.processes, self._limits.memory_bytes)
             if self.why:
                 super().kill_all()
 
-    def _excess(self):
-        try:
-            tree = psutil.Process(self.pid).children(recursive=True)
-        except psutil.Error:
-            return None
-        count = memory = 0
-        for process in tree:
-            with contextlib.suppress(psutil.Error):
-                count += process.num_threads()
-                memory += process.memory_info().rss
-        # Near the hard limit: better ended than crippled.
-        if count > self._limits.processes:
-            return f"it had more than {self._limits.processes} processes and threads"
-        if memory <= self._limits.memory_bytes:
-            return None
-        # Shared pages were counted for each process: now count them proportionally.
-        memory = 0
-        for process in tree:
-            with contextlib.suppress(psutil.Error):
-                memory += process.memory_full_info().pss
-        if memory > self._limits.memory_bytes:
-            return f"it took more than {self._limits.memory_bytes / 2**20:,.0f} MiB of memory"
+
+def _excess(pid, most, memory_bytes):
+    """Say what the processes below `pid` have too much of; None where nothing."""
+    try:
+        tree = psutil.Process(pid).children(recursive=True)
+    except psutil.Error:
         return None
+    count = memory = 0
+    for process in tree:
+        with contextlib.suppress(psutil.Error):
+            count += process.num_threads()
+            memory += process.memory_info().rss
+    # Near the hard limit: better ended than crippled.
+    if count > most:
+        return f"it had more than {most} processes and threads"
+    if memory <= memory_bytes:
+        return None
+    # Shared pages were counted for each process: now count them proportionally.
+    memory = 0
+    for process in tree:
+        with contextlib.suppress(psutil.Error):
+            memory += process.memory_full_info().pss
+    if memory > memory_bytes:
+        return f"it took more than {memory_bytes / 2**20:,.0f} MiB of memory"
+    return None

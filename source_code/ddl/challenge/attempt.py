@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+import ddl
 from ddl import data
 from ddl.challenge.build import BASELINE as BASELINE_FILE
 from ddl.challenge.build import Built, build
@@ -250,8 +251,9 @@ def _play(journal, content, site, oversubscribe, progress):
 def builds(journal: Journal, role: str, content: bytes, start: Callable | None = None) -> Built:
     """Build a file for all seeds that its runs still need, or return what an earlier call has built for them."""
     seeds = list(dict.fromkeys(entry.seed for entry in journal.pending if entry.role == role))
-    digest = sha256(content)
-    name = sha256(f"{digest} {sorted(seeds)}".encode())[:16]
+    # What a file leaves out is the baseline's, and another version of the course may build otherwise.
+    made_of = (content, BASELINE_FILE.read_bytes(), ddl.__version__.encode(), repr(sorted(seeds)).encode())
+    name = sha256(b"\0".join(made_of))[:16]
     folder = journal.folder / f"built-{role}-{name}"
     if not folder.exists():
         new = journal.folder / f".new-{role}"
@@ -266,13 +268,13 @@ def builds(journal: Journal, role: str, content: bytes, start: Callable | None =
     return Built.at(folder)
 
 
-def start(journal: Journal, entry: Entry, built: Built, **options: Any) -> Run:
-    """Start a run of a score, and note it."""
+def start(journal: Journal, entry: Entry, built: Built, *, name: str | None = None, **options: Any) -> Run:
+    """Start a run of a score, and note it; `name` is what tables call it, and `options` are those of `launch`."""
     look = next(number for number, look in enumerate(journal.looks) if entry in look)
     found = launch(
         SCRIPT,
         workers=journal.workers,
-        name=Path(journal.name).stem if entry.role == SUBMISSION else "baseline",
+        name=name or (Path(journal.name).stem if entry.role == SUBMISSION else "baseline"),
         timeout_s=RUN_TIMEOUT_S,
         wait=False,
         check=False,

@@ -1,111 +1,12 @@
-"""A stage for scores: builds without TensorFlow, and runs that end at once, as a test has them end."""
+"""What tests of scores share."""
 
 import json
-import os
 
-import numpy as np
 import pytest
 
-from ddl.challenge import attempt
-from ddl.challenge.build import Built
-from ddl.challenge.journal import sha256
 from ddl.errors import CourseError
-from ddl.launcher.run import NoSuchRun
-from ddl.records.jsonfiles import write_json
 from ddl.records.paths import runs_dir
-
-PICTURES = 1000
-SETTINGS = dict(ghost_batch=32, compression="none", precision="float32", parameters=10, prepare=0, finish=0)
-
-
-class StandInRun:
-    """A run that is over, or that an interrupt meets in `wait`."""
-
-    def __init__(self, stage, run_id, state, launched):
-        self.stage, self.id, self.state, self.launched = stage, run_id, state, launched
-        self.folder = runs_dir() / run_id
-        self.failure = None
-
-    def wait(self):
-        if self.state == "interrupted":
-            self.state = "stopped"
-            raise KeyboardInterrupt
-        return self
-
-
-class Stage:
-    """What launches do: `plan` maps the number of a launch, from 0, to an accuracy or another end of it."""
-
-    def __init__(self, accuracy=0.75):
-        self.accuracy, self.plan = accuracy, {}
-        self.launches, self.runs, self.builds, self.synced = [], {}, [], []
-        self.labels = np.arange(PICTURES) % 10
-        self.seconds = {"submission": 8.0, "baseline": 10.0}
-
-    def build(self, path, seeds, into, start=None):
-        content = path.read_bytes()
-        self.builds.append({"file": path.name, "seeds": list(seeds), "start": start})
-        if b"REFUSE" in content:
-            raise attempt.Refused(f"{path.name}: refused, as the test wants it")
-        into.mkdir(parents=True)
-        settings = {**SETTINGS, "samples": 180_224}
-        described = {"file": sha256(content), "file_name": path.name, "seeds": list(seeds), "settings": settings}
-        write_json(into / "built.json", described)
-        return Built.at(into)
-
-    def launch(self, script, **options):
-        assert script == "train_submission.py"
-        number = len(self.launches)
-        assert (options["built"] / "built.json").exists()
-        self.launches.append(options)
-        run_id = f"run-{number}"
-        end = self.plan.get(number, self.accuracy)
-        if isinstance(end, BaseException):
-            raise end
-        state, work = end if isinstance(end, tuple) else ("done", None)
-        run = StandInRun(self, run_id, state, options)
-        run.folder.mkdir(parents=True)
-        if not isinstance(end, tuple):
-            self.finish(run, end)
-        elif callable(work):
-            self.finish(run, 0.75)
-            work(run.folder)
-        elif work:
-            run.failure = work
-        self.runs[run_id] = run
-        return run
-
-    def finish(self, run, accuracy):
-        """Leave what a run leaves that got so many pictures right."""
-        options = run.launched
-        right = round(accuracy * PICTURES)
-        given = np.where(np.arange(PICTURES) < right, self.labels, (self.labels + 1) % 10)
-        np.save(run.folder / "logits.npy", np.eye(10, dtype=np.float32)[given])
-        result = {
-            "challenge": {"file": Built.at(options["built"]).file, "role": options["role"]},
-            "samples": 180_224,
-            "seconds": self.seconds[options["role"]],
-            "global_batch": 1024,
-            "world": options["workers"],
-            "seed": options["seed"],
-            "trial": "samples" in options,
-            "diverged": False,
-            "public_accuracy": accuracy,
-            "data": {"name": options["data_set"]},
-        }
-        write_json(run.folder / "result.json", result)
-
-    def attach(self, run_id):
-        if run_id not in self.runs:
-            raise NoSuchRun(run_id)
-        return self.runs[run_id]
-
-
-class StandInFailure:
-    """Why a run failed."""
-
-    def __init__(self, sentence):
-        self.sentence, self.last_words = sentence, ()
+from stage import Stage, StandInFailure
 
 
 @pytest.fixture
@@ -117,16 +18,7 @@ def failure():
 @pytest.fixture
 def stage(monkeypatch):
     """A stage on which every run gets three pictures in four right."""
-    found = Stage()
-    # What a disk takes tens of milliseconds for; `synced` notes what would have been written.
-    monkeypatch.setattr(os, "fsync", lambda descriptor: found.synced.append(os.readlink(f"/proc/self/fd/{descriptor}")))
-    monkeypatch.setattr(attempt, "build", found.build)
-    monkeypatch.setattr(attempt, "launch", found.launch)
-    monkeypatch.setattr(attempt, "attach", found.attach)
-    monkeypatch.setattr(attempt, "labels_of", lambda name, samples: found.labels)
-    monkeypatch.setattr(attempt, "pictures", lambda data_set: "cifar10" if data_set == "auto" else data_set)
-    monkeypatch.setattr(attempt, "TARGET", 0.72)
-    return found
+    return Stage().set(monkeypatch)
 
 
 @pytest.fixture

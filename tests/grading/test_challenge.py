@@ -1,0 +1,313 @@
+"""A class's submissions: what is handed in, run again, and marked; nothing that is handed in is believed."""
+
+import csv
+import io
+import json
+import os
+import zipfile
+
+import pytest
+
+from ddl.challenge.journal import journals
+from ddl.challenge.rules import Refused
+from ddl.errors import CourseError
+from stage import Stage, StandInFailure
+
+FILE = "SAMPLES = 180_224\n"
+FORGED = {
+    "records/journal.json": json.dumps(
+        {"looks": [[{"role": "submission", "pair": 0, "seed": 7, "secret": 8, "accuracy": 0.99}] * 5]}
+    ),
+    "records/about.json": json.dumps({"score": "counts: mean 99.00% of 5 runs"}),
+    "records/run-0/result.json": json.dumps({"samples": 1024, "public_accuracy": 0.99}),
+    "records/run-0/judged.json": json.dumps({"accuracy": 0.99, "samples": 1024, "seconds": 0.1}),
+    "board.json": json.dumps([{"name": "bob", "counts": True}]),
+    "challenge/students/ann/submission/mine.py": "",
+}
+
+
+def archive(files):
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as file:
+        for name, content in files.items():
+            file.writestr(name, content)
+    return packed.getvalue()
+
+
+@pytest.fixture
+def stage(monkeypatch):
+    """A stage for runs, and no sandbox: nothing is run in it."""
+    from marking import challenge, sandbox
+
+    found = Stage().set(monkeypatch)
+    monkeypatch.setattr(sandbox, "find", lambda: sandbox.bubblewrap)
+    monkeypatch.setattr(challenge, "labels_of", lambda name, samples=None: found.labels)
+    monkeypatch.setattr(challenge, "POLL_S", 0)
+    return found
+
+
+@pytest.fixture
+def course(tmp_path, empty_gradebook, monkeypatch):
+    """A course folder with Ann, Bob and Cyd in the gradebook."""
+    from marking.course import Course
+    from marking.students import Student, enrol
+
+    monkeypatch.setenv("DDL_RUNS_DIR", str(tmp_path / "elsewhere"))  # and back after the test
+    folder = tmp_path / "course"
+    folder.mkdir()
+    (folder / "gradebook.db").write_bytes(empty_gradebook.read_bytes())
+    course = Course(folder)
+    enrol(course, [Student(name, name.title(), "Ames") for name in ("ann", "bob", "cyd")])
+    return course
+
+
+@pytest.fixture
+def take_in(course, hand_in):
+    """Return a function that hands in {path: content} and takes it in."""
+
+    def take(files):
+        from marking import challenge
+
+        for name, content in files.items():
+            hand_in(name, content if isinstance(content, bytes) else content.encode())
+        return challenge.collect(course, hand_in.folder)
+
+    return take
+
+
+@pytest.fixture
+def scored(course):
+    """Return a function that scores what was taken in, and gives the marks by student."""
+
+    def score(**options):
+        from marking import challenge
+
+        challenge.score(course, lanes=2, say=lambda line: None, **options)
+        return {row.student.id: row.auto for row in challenge.rows(course)}
+
+    return score
+
+
+def journal_of(course, student):
+    (found,) = journals(course.folder / "challenge" / "students" / student)
+    return found
+
+
+def test_marks_go_by_the_samples_of_what_counts(course, take_in, stage, scored):
+    found, strays = take_in({"ann.py": FILE, "bob/mine.py": "# other\n", "zoe.py": FILE})
+    assert found == ["ann", "bob"] and [stray.name for stray in strays] == ["zoe.py"]
+    stage.plan = dict.fromkeys(range(5, 10), 0.6)
+    assert scored() == {"ann": 4.0, "bob": 0.0}
+    assert len(stage.launches) == 10 and {options["role"] for options in stage.launches} == {"submission"}
+
+
+def test_fewer_samples_are_worth_more(take_in, stage, scored):
+    stage.samples = 67_584
+    take_in({"ann.py": FILE})
+    assert scored() == {"ann": 10.0}
+
+
+def test_marks_are_an_assignment_of_their_own_and_in_the_table_of_grades(course, take_in, stage, scored):
+    from marking import feedback
+    from marking.course import CHALLENGE
+
+    take_in({"ann.py": FILE})
+    scored()
+    path, _ = feedback.grades(course, [CHALLENGE])
+    with open(path) as file:
+        (ann, bob, _) = csv.DictReader(file)
+    assert (ann["lesson"], ann["auto"], ann["max"]) == ("5.Challenge-score", "4.0", "10.0")
+    assert bob["total"] == ""
+    with course.gradebook() as gradebook:
+        assert [assignment.name for assignment in gradebook.assignments] == [CHALLENGE]
+
+
+def test_no_number_that_is_handed_in_is_believed(course, take_in, stage, scored):
+    stage.accuracy = 0.6
+    take_in(
+        {
+            "ann.py": FILE,
+            "bob.zip": archive({"mine.py": FILE, **FORGED} | {"challenge/students/ann/submission/mine.py": FILE}),
+        }
+    )
+    assert scored() == {"ann": 0.0, "bob": 0.0}
+    seeds = {(options["seed"], options["secret"]) for options in stage.launches}
+    assert len(stage.launches) == len(seeds) == 10 and not {seed for seed, _ in seeds} & {7}
+    assert journal_of(course, "bob").score().accuracies == (0.6,) * 5
+
+
+def test_forged_records_beside_the_file_in_a_folder_gain_nothing_either(course, take_in, stage, scored):
+    stage.accuracy = 0.6
+    take_in(
+        {
+            f"bob/{name}": text
+            for name, text in ({"mine.py": FILE} | FORGED).items()
+            if not name.endswith("mine.py") or "/" not in name
+        }
+    )
+    assert scored() == {"bob": 0.0} and len(stage.launches) == 5
+
+
+def test_a_hand_in_does_not_write_into_anothers_folder(course, take_in, stage, scored):
+    before = set(course.folder.parent.rglob("*"))
+    take_in(
+        {
+            "ann.py": FILE,
+            "bob.zip": archive({"../students/ann/submission/mine.py": "# bob's\n", "/tmp/ddl-outside.py": "# bob's\n"}),
+        }
+    )
+    assert scored() == {"ann": 4.0, "bob": None}
+    reasons = course.notes("5.Challenge-score", "bob").collected
+    assert any("leads out of its archive" in reason for reason in reasons) and "no Python file" in reasons[-1]
+    assert journal_of(course, "ann").name == "ann.py" and not os.path.exists("/tmp/ddl-outside.py")
+    new = set(course.folder.parent.rglob("*")) - before
+    assert all(path.is_relative_to(course.folder) or "handed in" in str(path) for path in new)
+
+
+def test_a_link_is_not_followed(course, take_in, hand_in, stage, scored, tmp_path):
+    (tmp_path / "secret.py").write_text(FILE)
+    (hand_in.folder / "bob").mkdir()
+    (hand_in.folder / "bob" / "mine.py").symlink_to(tmp_path / "secret.py")
+    take_in({"ann.py": FILE})
+    assert scored() == {"ann": 4.0, "bob": None}
+    assert "symbolic link" in course.notes("5.Challenge-score", "bob").collected[0]
+
+
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        ({"bob/a.py": "A = 1\n", "bob/b.py": "B = 1\n"}, "2 Python files where one is a submission"),
+        ({"bob.zip": archive({"a.py": "A = 1\n", "b.py": "B = 1\n"})}, "2 Python files where one is a submission"),
+        ({"bob/notes.txt": "see mail"}, "no Python file in what was handed in"),
+        ({"bob.zip": b"PK not a zip"}, "not a zip archive"),
+        ({"bob/mine.py": b"#" * (21 * 2**20)}, "21 MiB"),
+    ],
+    ids=["two files", "two in a zip", "none", "broken zip", "huge"],
+)
+def test_what_is_no_submission_has_no_mark_and_says_why(course, take_in, stage, scored, files, reason):
+    take_in({"ann.py": FILE, **files})
+    assert scored() == {"ann": 4.0, "bob": None}
+    assert any(reason in note for note in course.notes("5.Challenge-score", "bob").collected)
+
+
+def test_the_same_file_twice_is_one(take_in, stage, scored):
+    take_in({"bob/mine.py": FILE, "bob/copy.zip": archive({"mine.py": FILE})})
+    assert scored() == {"bob": 4.0}
+
+
+def test_a_refused_file_has_no_points_and_its_sentence_is_noted(course, take_in, stage, scored):
+    take_in({"ann.py": FILE, "bob.py": "REFUSE = 1\n"})
+    assert scored() == {"ann": 4.0, "bob": 0.0}
+    (reason,) = course.notes("5.Challenge-score", "bob").marked
+    assert reason == "a run crashed: bob.py: refused, as the test wants it"
+    assert scored() == {"ann": 4.0, "bob": 0.0} and len(stage.builds) == 2  # neither is built again
+
+
+def test_files_are_built_in_the_sandbox_and_nowhere_else(take_in, stage, scored):
+    from marking import sandbox
+
+    take_in({"ann.py": FILE, "bob.py": "# other\n"})
+    scored()
+    assert [built["start"] for built in stage.builds] == [sandbox.start_builder] * 2
+
+
+def test_without_a_sandbox_nothing_is_built_or_run(take_in, stage, scored, monkeypatch):
+    from marking import sandbox
+
+    def missing():
+        raise sandbox.SandboxMissing("none")
+
+    take_in({"ann.py": FILE})
+    monkeypatch.setattr(sandbox, "find", missing)
+    with pytest.raises(sandbox.SandboxMissing):
+        scored()
+    assert not stage.builds and not stage.launches
+
+
+def test_a_crash_is_not_tried_again(course, take_in, stage, scored):
+    take_in({"ann.py": FILE})
+    stage.plan[0] = ("failed", StandInFailure("rank 0 ended with RuntimeError: unlucky"))
+    assert scored() == {"ann": 0.0} == scored()
+    assert len(stage.launches) == 5
+    assert "unlucky" in course.notes("5.Challenge-score", "ann").marked[0]
+
+
+def test_an_interrupted_command_goes_on_with_the_same_seeds(course, take_in, stage, scored):
+    take_in({"ann.py": FILE, "bob.py": "# other\n"})
+    stage.plan[4] = ("interrupted", None)
+    with pytest.raises(KeyboardInterrupt):
+        scored()
+    seeds = {name: [entry.seed for entry in journal_of(course, name).entries] for name in ("ann", "bob")}
+    done = {run.launched["seed"] for run in stage.runs.values() if run.state == "done" and run.over}
+    launched = len(stage.launches)
+    assert scored() == {"ann": 4.0, "bob": 4.0}
+    assert seeds == {name: [entry.seed for entry in journal_of(course, name).entries] for name in ("ann", "bob")}
+    again = {options["seed"] for options in stage.launches[launched:]}
+    assert not again & done and again | done == {*seeds["ann"], *seeds["bob"]}
+
+
+def test_a_new_hand_in_is_scored_anew_and_the_rest_stays(course, take_in, stage, scored):
+    take_in({"ann.py": FILE, "bob.py": "# other\n"})
+    scored()
+    stage.samples = 67_584
+    take_in({"ann.py": FILE + "# better\n"})
+    assert course.notes("5.Challenge-score", "ann").marked == ("handed in anew, and not scored since",)
+    assert scored() == {"ann": 10.0, "bob": 4.0}
+    assert len(stage.launches) == 15 and course.notes("5.Challenge-score", "ann").marked == ()
+
+
+def test_what_needs_few_samples_is_looked_at(course, take_in, stage, scored):
+    stage.samples = 20_480
+    take_in({"ann.py": FILE})
+    assert scored() == {"ann": 10.0}
+    assert course.notes("5.Challenge-score", "ann").marked == (
+        "it reached the target with 11% of the baseline's samples",
+    )
+
+
+def test_no_more_runs_at_a_time_than_lanes(take_in, stage, scored):
+    stage.looks = 2
+    take_in({"ann.py": FILE, "bob.py": "# other\n"})
+    scored()
+    assert stage.most == 2
+
+
+def test_a_trial_gives_no_points(take_in, stage, scored):
+    take_in({"ann.py": FILE})
+    assert scored(trial={"samples": 1024}) == {"ann": 0.0}
+
+
+def test_fewer_runs_are_refused(take_in, stage, scored):
+    take_in({"ann.py": FILE})
+    with pytest.raises(CourseError, match="at least 5 runs"):
+        scored(runs=3)
+
+
+def test_the_board_and_the_verdicts_to_hand_back(course, take_in, stage):
+    from marking import challenge
+
+    take_in({"Ames Ann_123_assignsubmission_file_/mine.py": FILE, "bob.py": "REFUSE = 1\n"})
+    scores = challenge.score(course, say=lambda line: None)
+    board, figure, pages = challenge.board(course, scores)
+    own = board[board["kind"] == "own"]
+    assert list(own["name"]) == ["ann", "bob"] and list(own["counts"]) == ["yes", "no"]
+    assert figure.read_text().startswith("<?xml")
+    with zipfile.ZipFile(pages) as archive:
+        said = {name: archive.read(name).decode() for name in archive.namelist()}
+    ann = said["Ames Ann_123_assignsubmission_file_/5.Challenge-score.txt"]
+    assert ann.startswith("mine.py: counts: mean 75.00%") and ann.endswith("4 of 10 points\n")
+    assert "refused, as the test wants it" in said["bob/5.Challenge-score.txt"]
+
+
+@pytest.mark.slow
+def test_a_file_is_built_in_a_real_sandbox_and_reads_nothing_there(tmp_path):
+    from ddl.challenge.build import BASELINE, build
+    from marking import sandbox
+
+    built = build(BASELINE, [1], tmp_path / "built", start=sandbox.start_builder)
+    assert built.samples == 180_224 and (built.folder / "start-1.npz").exists()
+    nosy = tmp_path / "nosy.py"
+    (tmp_path / "labels.txt").write_text("1 2 3")
+    nosy.write_text(f"TEXT = open({str(tmp_path / 'labels.txt')!r}).read()\n")
+    with pytest.raises(Refused, match="nosy.py"):
+        build(nosy, [1], tmp_path / "nosy", start=sandbox.start_builder)
