@@ -1,0 +1,215 @@
+"""The board, its picture, one's own attempts, and what is handed in."""
+
+import json
+import math
+import zipfile
+from importlib import import_module
+
+import pytest
+
+from ddl import challenge, cli
+from ddl.challenge import handin, standings
+from ddl.challenge.attempt import score
+from ddl.challenge.verdict import Score
+from ddl.errors import InputError
+from ddl.plot import plot_challenge
+from ddl.records.jsonfiles import append_json_line, write_json
+from ddl.records.paths import runs_dir
+
+GOOD, BAD = (0.75, 0.752, 0.748, 0.751, 0.753), (0.70, 0.71, 0.69, 0.7, 0.705)
+
+
+def quiet(_):
+    """Print nothing."""
+
+
+def rows(*scores):
+    return [standings.standing(each) for each in scores]
+
+
+def a_score(name, accuracies=GOOD, samples=180_224, ratios=(1.0, 1.1)):
+    return Score(name, accuracies, samples=samples, ratios=ratios, target=0.72)
+
+
+@pytest.fixture(autouse=True)
+def no_recordings(monkeypatch, tmp_path):
+    """A course without recorded runs of the challenge."""
+    (tmp_path / "reference").mkdir()
+    monkeypatch.setattr(standings, "reference_dir", lambda: tmp_path / "reference")
+    return tmp_path / "reference"
+
+
+@pytest.mark.parametrize("name", challenge._HOME)
+def test_a_public_name_is_not_hidden_by_a_module(name):
+    import_module(f"ddl.challenge.{challenge._HOME[name]}")
+    assert getattr(challenge, name) is getattr(import_module(f"ddl.challenge.{challenge._HOME[name]}"), name)
+    with pytest.raises(ImportError):
+        import_module(f"ddl.challenge.{name}")
+
+
+def test_what_counts_comes_first_by_samples_or_by_time():
+    few = a_score("few", samples=90_112, ratios=(2.0, 2.2))
+    fast = a_score("fast", samples=135_168, ratios=(0.5, 0.6))
+    missed = a_score("missed", BAD, samples=1024, ratios=(0.1, 0.1))
+    timeless = a_score("timeless", samples=45_056, ratios=())
+    by_samples = standings.table(rows(missed, fast, few, timeless))
+    assert list(by_samples["name"]) == ["timeless", "few", "fast", "missed"]
+    assert list(by_samples["place"].fillna(0)) == [1, 2, 3, 0]
+    by_time = standings.table(rows(missed, fast, few, timeless), "time")
+    assert list(by_time["name"]) == ["fast", "few", "timeless", "missed"]
+    assert list(by_time["place"].fillna(0)) == [1, 2, 0, 0]
+
+
+def test_a_board_is_by_samples_or_by_time():
+    with pytest.raises(InputError, match="by samples or by time"):
+        standings.table([], "accuracy")
+
+
+def test_an_empty_board_says_what_to_do():
+    assert "Nothing has been scored here yet: `ddl challenge score FILE`." in repr(standings.board())
+
+
+def test_the_board_leaves_out_trials_and_generated_pictures(stage, submission):
+    path = submission()
+    score(path, n=1, samples=1024, progress=quiet)
+    score(path, data_set="synthetic", progress=quiet)
+    found = standings.board()
+    assert "2 scores on other pictures or sizes left out" in repr(found)
+    score(path, progress=quiet)
+    found = standings.board()
+    assert list(found["name"]) == ["mine.py"] and list(found["counts"]) == ["yes"]
+    assert "75.00%" in repr(found) and "180,224" in repr(found) and "0.80 to 0.80" in repr(found)
+
+
+def test_the_recorded_baseline_and_reference_stand_on_the_board(no_recordings):
+    for name, accuracy, samples, ratio in (("baseline", 0.73, 180_224, None), ("reference", 0.76, 90_112, 0.6)):
+        for seed in range(5):
+            line = {"samples": samples, "private_accuracy": accuracy + seed / 1000, "time_ratio": ratio}
+            append_json_line(no_recordings / f"challenge-{name}.jsonl", line)
+    found = standings.board()
+    assert list(found["name"]) == ["reference", "baseline"] and list(found["ratio"]) == [0.6, 1.0]
+    picture = plot_challenge(found)
+    assert "reference 76.2% after 90,112 samples and 0.60 of the baseline's time" in picture.alt
+
+
+def test_attempts_are_ones_single_runs_on_cifar_10():
+    def run(number, **changes):
+        folder = runs_dir() / f"20260101-00000{number}-abcd"
+        folder.mkdir(parents=True)
+        write_json(folder / "job.json", {"id": folder.name, "name": "mine", "created": 1.0, "workers": 2})
+        result = {
+            "challenge": {"score_id": None},
+            "data": {"name": "cifar10"},
+            "samples": 90_112,
+            "seconds": 50.0,
+            "public_accuracy": 0.7,
+        }
+        write_json(folder / "result.json", result | changes)
+
+    run(1)
+    run(2, challenge={"score_id": "abc-1"})
+    run(3, trial=True)
+    run(4, data={"name": "synthetic"})
+    run(5, challenge=None)
+    run(6, public_accuracy=None)
+    (found,) = standings.attempts()
+    assert (found["name"], found["samples"], found["public_accuracy"]) == ("mine", 90_112, 0.7)
+
+
+def test_the_picture_shows_scores_attempts_and_the_target():
+    board = standings.table(rows(a_score("few", samples=90_112), a_score("missed", BAD)))
+    single = [{"name": "idea", "samples": 45_056, "public_accuracy": 0.68}]
+    picture = plot_challenge(board, single)
+    samples, time = picture.axes
+    assert "samples" in samples.get_xlabel() and "baseline's" in time.get_xlabel()
+    labels = [text.get_text() for text in picture.legends[0].get_texts()]
+    assert {"target 72.0%", "few", "missed", "idea, single run (public)"} == set(labels)
+    assert "missed 70.1% after 180,224 samples and 1.05 of the baseline's time, which does not count" in picture.alt
+    assert "1 single run, at best 68.0% of the public pictures" in picture.alt
+
+
+def test_a_picture_of_nothing_says_what_to_do():
+    with pytest.raises(InputError, match="nothing to draw yet"):
+        plot_challenge(standings.board())
+
+
+def test_a_standing_without_a_run_or_a_pair_has_no_numbers():
+    (row,) = rows(Score("new.py", (), left=5, target=0.72))
+    assert math.isnan(row["mean"]) and math.isnan(row["ratio"]) and row["samples"] is None and not row["counts"]
+
+
+# ---------------------------------------------------------------- handing in
+
+
+def test_what_is_handed_in_has_the_file_its_records_and_versions(stage, submission, tmp_path, monkeypatch):
+    monkeypatch.setattr(handin, "pictures", lambda data_set: "cifar10")
+    path = submission()
+    score(path, progress=quiet)
+    packed = challenge.submit(path, tmp_path / "out.zip")
+    with zipfile.ZipFile(packed) as archive:
+        names = archive.namelist()
+        assert archive.read("mine.py") == path.read_bytes()
+        about = json.loads(archive.read("records/about.json"))
+    assert about["score"].startswith("counts: ") and "tensorflow" in about["versions"]
+    assert "records/journal.json" in names and "records/run-9/result.json" in names
+    assert [name for name in names if name.endswith(".py")] == ["mine.py"]
+
+
+def test_a_file_without_a_score_can_be_handed_in(submission, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    packed = challenge.submit(submission())
+    assert str(packed) == "challenge-mine.zip"
+    with zipfile.ZipFile(packed) as archive:
+        assert json.loads(archive.read("records/about.json"))["score"] == "not scored"
+
+
+def test_an_archive_of_another_name_is_refused(submission, tmp_path):
+    with pytest.raises(InputError, match="its name ends with .zip"):
+        challenge.submit(submission(), tmp_path / "out.tar")
+
+
+# ---------------------------------------------------------------- commands
+
+
+def test_the_command_prints_the_rules(capsys):
+    assert cli.main(["challenge", "rules"]) == 0
+    assert capsys.readouterr().out == challenge.RULES
+
+
+def test_the_command_scores_and_passes_its_options_on(stage, submission, capsys):
+    path = str(submission())
+    assert cli.main(["challenge", "score", path, "--samples-only", "-n", "4", "--runs", "6", "--oversubscribe"]) == 0
+    assert len(stage.launches) == 6
+    assert {(options["workers"], options["oversubscribe"]) for options in stage.launches} == {(4, True)}
+    assert "counts: mean 75.00%" in capsys.readouterr().out
+
+
+def test_an_interrupted_command_says_how_to_go_on(stage, submission, capsys):
+    stage.plan[1] = ("interrupted", None)
+    assert cli.main(["challenge", "score", str(submission()), "--samples-only"]) == 130
+    assert capsys.readouterr().err == (
+        "ddl: mine.py: 4 of 5 runs still to come; score it again, and it goes on with the same seeds\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["run", "missing.py"], "ddl: there is no file missing.py; the course's own submissions are: "),
+        (["score", "baseline.py", "-n", "3"], "ddl: workers=3: the global batch of 1,024 is divided equally"),
+        (["score", "baseline.py", "--runs", "4"], "ddl: n=4: a score takes at least 5 runs"),
+        (["run", "baseline.py", "--data-set", "mnist"], "ddl: data_set='mnist' is not one of: auto, cifar10, synth"),
+        (["run", "baseline.py", "--seed", "-1"], "ddl: seed=-1: a whole number from 0 to 2,147,483,647 is needed"),
+        (["run", "baseline.py", "--samples", "0"], "ddl: samples=0: a whole number of at least 1 is needed"),
+    ],
+)
+def test_a_wrong_value_is_one_sentence(capsys, arguments, said):
+    assert cli.main(["challenge", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(said) and error.count("\n") == 1
+
+
+def test_the_command_shows_the_board_and_draws_it(stage, submission, capsys, tmp_path):
+    score(submission(), progress=quiet)
+    assert cli.main(["challenge", "board", "--by", "time", "--figure", str(tmp_path / "board.svg")]) == 0
+    assert "mine.py" in capsys.readouterr().out and (tmp_path / "board.svg").stat().st_size
