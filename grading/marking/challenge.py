@@ -159,7 +159,7 @@ def score(
         raise MarkingError(f"no submissions in {course.folder}: name them with FROM=FOLDER_OR_ZIP")
     cores = usable_cores()
     lanes = lanes or max(1, cores // workers)
-    built = _build(journals, lanes, say)
+    built = _build(course, journals, lanes, say)
     for student in journals:
         _mark_if_done(course, student, journals[student])
     queue = [
@@ -190,15 +190,14 @@ def _journals(course, runs, workers, trial, data_set):
     return found
 
 
-def _build(journals, lanes, say):
+def _build(course, journals, lanes, say):
     """Build what is still to be run in the sandbox; a refused file has crashed in all its runs."""
     waiting = [student for student, journal in journals.items() if journal.pending]
 
     def build(student):
-        journal = journals[student]
-        content = (journal.folder.parent / "submission" / journal.name).read_bytes()
+        _, content = _submission(course, student)
         try:
-            return attempt.builds(journal, SUBMISSION, content, start=sandbox.start_builder)
+            return attempt.builds(journals[student], SUBMISSION, content, start=sandbox.start_builder)
         except Refused as error:
             return error
 
@@ -274,6 +273,7 @@ def _mark_if_done(course, student, journal):
     found = journal.score()
     if found.left:
         return
+    attempt.tidy(journal)
     worth = points(found.counts, found.samples or 0)
     with course.gradebook() as gradebook:
         _assignment(gradebook)

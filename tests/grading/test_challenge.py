@@ -256,6 +256,17 @@ def test_a_new_hand_in_is_scored_anew_and_the_rest_stays(course, take_in, stage,
     assert len(stage.launches) == 15 and course.notes("5.Challenge-score", "ann").marked == ()
 
 
+def test_the_same_bytes_under_another_name_are_not_run_again(take_in, hand_in, stage, scored):
+    take_in({"bob/mine.py": FILE})
+    stage.plan[3] = ("interrupted", None)
+    with pytest.raises(KeyboardInterrupt):
+        scored()
+    (hand_in.folder / "bob" / "mine.py").unlink()
+    take_in({"bob/yours.py": FILE})
+    assert scored() == {"bob": 4.0} == scored()
+    assert len({options["seed"] for options in stage.launches}) == 5
+
+
 def test_what_needs_few_samples_is_looked_at(course, take_in, stage, scored):
     stage.samples = 20_480
     take_in({"ann.py": FILE})
@@ -311,3 +322,38 @@ def test_a_file_is_built_in_a_real_sandbox_and_reads_nothing_there(tmp_path):
     nosy.write_text(f"TEXT = open({str(tmp_path / 'labels.txt')!r}).read()\n")
     with pytest.raises(Refused, match="nosy.py"):
         build(nosy, [1], tmp_path / "nosy", start=sandbox.start_builder)
+
+
+@pytest.mark.slow
+def test_one_command_scores_a_class_in_the_sandbox(course_folder, tmp_path, tiny):
+    """Ann's file is the baseline's; Bob's reads files; Cyd's are two; Dan hands in records of a fine score."""
+    from ddl.challenge.build import BASELINE
+
+    people = tmp_path / "students.csv"
+    people.write_text("id,first_name\nann,Ann\nbob,Bob\ncyd,Cyd\ndan,Dan\n")
+    handed_in = tmp_path / "hand-ins"
+    for name, text in {
+        "ann/mine.py": BASELINE.read_text(),
+        "bob/mine.py": "LABELS = open('/etc/passwd').read()\n",
+        "cyd/a.py": "SAMPLES = 1024\n",
+        "cyd/b.py": "SAMPLES = 2048\n",
+    }.items():
+        (handed_in / name).parent.mkdir(parents=True, exist_ok=True)
+        (handed_in / name).write_text(text)
+    (handed_in / "dan.zip").write_bytes(
+        archive(FORGED | {"challenge/students/ann/submission/mine.py": "raise SystemExit(0)\n"})
+    )
+    course = course_folder(tmp_path / "course", tiny)
+    options = ["--students", people, "--from", handed_in, "--trial", 1024, "--runs", 1]
+    said = course("challenge", *options, expect=1)
+    assert "refused: mine.py" in said and "2 Python files where one is a submission" in said
+    assert "run   1 of 1  ann" in said
+    journals_ = {
+        path.parts[-3]: json.loads(path.read_text())
+        for path in course.folder.glob("challenge/students/*/*/journal.json")
+    }
+    reached = {student: journal["looks"][0][0]["accuracy"] for student, journal in journals_.items()}
+    assert set(reached) == {"ann", "bob", "dan"} and reached["bob"] == reached["dan"] == 0.1
+    assert journals_["dan"]["looks"][0][0]["crash"].startswith("mine.py")
+    again = course("challenge", *options, expect=1)
+    assert "run " not in again.replace("a run crashed", "") and "built" not in again

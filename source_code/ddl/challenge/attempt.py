@@ -2,7 +2,6 @@
 
 import secrets
 import shutil
-import statistics
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,17 +17,18 @@ from ddl.challenge.build import Built, build
 from ddl.challenge.journal import SECRET_BITS, SEED_BITS, SUBMISSION, Entry, Journal, sha256
 from ddl.challenge.judge import Unjudged, judge, labels_of
 from ddl.challenge.rules import FILE_BYTES, LEAST_RUNS, RUN_TIMEOUT_S, TARGET, Refused, check_workers
+from ddl.challenge.standings import ratio
 from ddl.challenge.verdict import Score
 from ddl.errors import CourseError, InputError, OneLine
 from ddl.launcher.progress import EVENT, end_of
-from ddl.launcher.run import NoSuchRun, Run, RunFailed, attach, launch, runs
+from ddl.launcher.run import NoSuchRun, Run, RunFailed, attach, launch
 from ddl.launcher.site import Site
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import DamagedFile, read_json_lines
 from ddl.records.paths import runs_dir
 from ddl.words import plural
 
-__all__ = ["Attempt", "ScoreInterrupted", "builds", "pictures", "read", "run", "score", "settle", "start"]
+__all__ = ["Attempt", "ScoreInterrupted", "builds", "pictures", "read", "run", "score", "settle", "start", "tidy"]
 
 SCRIPT = "train_submission.py"
 TRIAL = ("samples", "train_samples", "public_samples", "private_samples")
@@ -147,7 +147,7 @@ def run(
         samples=result["samples"],
         seconds=result["seconds"],
         public_accuracy=result.get("public_accuracy") or 0.0,
-        ratio=_ratio(result["seconds"], workers, pictures_, bool(trial)),
+        ratio=ratio(result),
         target=TARGET,
         data=pictures_,
         trial=bool(trial),
@@ -244,6 +244,11 @@ def _play(journal, content, site, oversubscribe, progress):
         else:
             if not over and not earlier:
                 raise ScoreInterrupted(journal)
+    tidy(journal)
+
+
+def tidy(journal: Journal) -> None:
+    """Remove what was built for runs that are over."""
     for folder in journal.folder.glob("built-*"):
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -399,23 +404,6 @@ def _seed(seed):
     if type(seed) is not int or not 0 <= seed < 2**SEED_BITS:
         raise InputError(f"seed={seed!r}: a whole number from 0 to {2**SEED_BITS - 1:,} is needed")
     return seed
-
-
-def _ratio(seconds, workers, pictures_, trial):
-    """Seconds over the median of those of this machine's own runs of the baseline; None without any."""
-    if trial:
-        return None
-    baseline = sha256(BASELINE_FILE.read_bytes())
-    known = []
-    for each in runs():
-        try:
-            result = each.result or {}
-        except DamagedFile:
-            continue
-        alike = result.get("world") == workers and (result.get("data") or {}).get("name") == pictures_
-        if alike and not result.get("trial") and (result.get("challenge") or {}).get("file") == baseline:
-            known.append(result["seconds"])
-    return seconds / statistics.median(known) if known else None
 
 
 def _challenge_dir():

@@ -138,7 +138,9 @@ class Journal:
         """Read the journal of a file's bytes, or begin one; nothing is written before seeds are drawn."""
         digest = sha256(content)
         folder = folder_of(digest, data, trial or {}, root)
-        return cls.read(folder) or cls(folder, digest, name, data, workers, trial)
+        journal = cls.read(folder) or cls(folder, digest, name, data, workers, trial)
+        journal.name = name  # the same bytes may come under another
+        return journal
 
     # ------------------------------------------------------------ what is known
 

@@ -1,11 +1,13 @@
 """The board: every scored file beside the baseline, and one's own single runs."""
 
 import math
+import statistics
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ddl.challenge.journal import journals
+from ddl.challenge.build import BASELINE as BASELINE_FILE
+from ddl.challenge.journal import journals, sha256
 from ddl.challenge.rules import BASELINE_SAMPLES, TARGET
 from ddl.challenge.verdict import Score, median_interval
 from ddl.display.table import Table
@@ -15,7 +17,7 @@ from ddl.records.jsonfiles import DamagedFile, read_json_lines
 from ddl.records.paths import reference_dir
 from ddl.words import plural
 
-__all__ = ["attempts", "board", "recorded", "standing", "table"]
+__all__ = ["attempts", "board", "ratio", "recorded", "standing", "table"]
 
 BOARDS = {"samples": "samples", "time": "ratio"}
 LABELS = {
@@ -128,26 +130,47 @@ def recorded() -> list[dict[str, Any]]:
 def attempts() -> list[dict[str, Any]]:
     """One's own single runs on CIFAR-10 (not those of a score), oldest first.
 
-    Each has its ``name``, ``samples``, ``seconds`` and ``public_accuracy``.
+    Each has its ``name``, ``samples``, ``seconds``, ``public_accuracy`` and `ratio` of times.
     """
+    results = _results()
+    return [
+        {
+            "name": name,
+            "samples": result["samples"],
+            "seconds": result["seconds"],
+            "public_accuracy": result["public_accuracy"],
+            "ratio": ratio(result, [each for _, each in results]),
+        }
+        for name, result in results
+        if not result["challenge"].get("score_id")
+        and result.get("public_accuracy") is not None
+        and (result.get("data") or {}).get("name") == "cifar10"
+    ]
+
+
+def ratio(result: dict, results: list[dict] | None = None) -> float | None:
+    """A run's seconds over the median of those of this machine's own runs of the baseline.
+
+    Those have as many ranks and the same pictures. None without any, and for a trial.
+    """
+    results = [each for _, each in _results()] if results is None else results
+    baseline = sha256(BASELINE_FILE.read_bytes())
+
+    def alike(each):
+        return each.get("world") == result.get("world") and each.get("data") == result.get("data")
+
+    known = [each["seconds"] for each in results if each["challenge"].get("file") == baseline and alike(each)]
+    return None if result.get("trial") or not known else result["seconds"] / statistics.median(known)
+
+
+def _results():
+    """The names and results of all whole runs of the challenge here, oldest first."""
     found = []
     for each in runs():
         try:
             result = each.result or {}
         except DamagedFile:
             continue
-        challenge = result.get("challenge")
-        if not challenge or challenge.get("score_id") or result.get("trial"):
-            continue
-        if (result.get("data") or {}).get("name") != "cifar10" or result.get("public_accuracy") is None:
-            continue
-        found.append(
-            {
-                "name": each.name,
-                "samples": result["samples"],
-                "seconds": result["seconds"],
-                "world": result.get("world"),
-                "public_accuracy": result["public_accuracy"],
-            }
-        )
+        if result.get("challenge") and result.get("seconds") and not result.get("trial"):
+            found.append((each.name, result))
     return found

@@ -21,7 +21,7 @@ def plot_challenge(board, attempts=()) -> Picture:
     """Draw a board (`ddl.challenge.board`), and single runs (`ddl.challenge.attempts`) as hollow marks.
 
     Left the private accuracy against samples, right against time; bars are 95 % intervals of the mean, and the line is
-    the target. Single runs show their accuracy on the public pictures, and have no ratio of times.
+    the target. Single runs show their accuracy on the public pictures.
     """
     scored = [row for row in board.to_dict("records") if _value(row, "mean") is not None and _value(row, "samples")]
     attempts = list(attempts)
@@ -51,18 +51,15 @@ def plot_challenge(board, attempts=()) -> Picture:
                 x, row["mean"], yerr=bar, label=row["name"], linestyle="", capsize=3, markersize=8, **style, **filled
             )
         panel.set(xlabel=label)
-    if attempts:
-        names = list(dict.fromkeys(row["name"] for row in attempts))
-        for number, name in enumerate(names):
-            mine = [row for row in attempts if row["name"] == name]
-            panels[0].plot(
-                [row["samples"] / 1000 for row in mine],
-                [row["public_accuracy"] for row in mine],
-                linestyle="",
-                markerfacecolor="none",
-                label=f"{name}, single {'run' if len(mine) == 1 else 'runs'} (public)",
-                **look(len(own) + number, "color", "marker"),
-            )
+    for number, name in enumerate(dict.fromkeys(row["name"] for row in attempts)):
+        mine = [row for row in attempts if row["name"] == name]
+        style = look(len(own) + number, "color", "marker") | {"linestyle": "", "markerfacecolor": "none"}
+        for panel, (column, unit) in zip(panels, {"samples": 1000, "ratio": 1}.items(), strict=True):
+            known = [row for row in mine if row.get(column)]
+            if known:
+                label = f"{name}, single {'run' if len(mine) == 1 else 'runs'} (public)"
+                accuracies = [row["public_accuracy"] for row in known]
+                panel.plot([row[column] / unit for row in known], accuracies, label=label, **style)
     panels[0].set_ylabel("accuracy")
     panels[0].yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
     handles, labels = panels[0].get_legend_handles_labels()

@@ -10,6 +10,7 @@ import pytest
 from ddl import challenge, cli
 from ddl.challenge import handin, standings
 from ddl.challenge.attempt import score
+from ddl.challenge.journal import sha256
 from ddl.challenge.verdict import Score
 from ddl.errors import InputError
 from ddl.plot import plot_challenge
@@ -114,14 +115,22 @@ def test_attempts_are_ones_single_runs_on_cifar_10():
     run(6, public_accuracy=None)
     (found,) = standings.attempts()
     assert (found["name"], found["samples"], found["public_accuracy"]) == ("mine", 90_112, 0.7)
+    assert found["ratio"] is None
+    baseline = sha256(standings.BASELINE_FILE.read_bytes())
+    for number, seconds in ((7, 100.0), (8, 110.0), (9, 60.0)):
+        run(number, challenge={"score_id": "abc-1", "file": baseline}, seconds=seconds)
+    assert standings.attempts()[0]["ratio"] == 0.5
 
 
 def test_the_picture_shows_scores_attempts_and_the_target():
     board = standings.table(rows(a_score("few", samples=90_112), a_score("missed", BAD)))
-    single = [{"name": "idea", "samples": 45_056, "public_accuracy": 0.68}]
+    single = [{"name": "idea", "samples": 45_056, "public_accuracy": 0.68, "ratio": 0.4}]
     picture = plot_challenge(board, single)
     samples, time = picture.axes
     assert "samples" in samples.get_xlabel() and "baseline's" in time.get_xlabel()
+    assert [line.get_xdata()[0] for panel in picture.axes for line in panel.lines if "idea" in line.get_label()] == [
+        45.056, 0.4
+    ]  # fmt: skip
     labels = [text.get_text() for text in picture.legends[0].get_texts()]
     assert {"target 72.0%", "few", "missed", "idea, single run (public)"} == set(labels)
     assert "missed 70.1% after 180,224 samples and 1.05 of the baseline's time, which does not count" in picture.alt
@@ -178,9 +187,11 @@ def test_the_command_prints_the_rules(capsys):
 
 def test_the_command_scores_and_passes_its_options_on(stage, submission, capsys):
     path = str(submission())
-    assert cli.main(["challenge", "score", path, "--samples-only", "-n", "4", "--runs", "6", "--oversubscribe"]) == 0
+    assert (
+        cli.main(["challenge", "score", path, "--samples-only", "-n", "4", "--runs", "6", "--site", "here.toml"]) == 0
+    )
     assert len(stage.launches) == 6
-    assert {(options["workers"], options["oversubscribe"]) for options in stage.launches} == {(4, True)}
+    assert {(options["workers"], options["site"]) for options in stage.launches} == {(4, "here.toml")}
     assert "counts: mean 75.00%" in capsys.readouterr().out
 
 
