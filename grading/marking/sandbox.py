@@ -77,11 +77,12 @@ def start_builder(command: list[str], limits: Limits = BUILDER) -> subprocess.Po
     process = _start(kind, limits, command)
 
     def watch():
-        while process.poll() is None and not _excess(process.pid, limits.processes, BUILDER_RESIDENT_BYTES):
+        while process.poll() is None:
+            if _excess(process.pid, limits.processes, BUILDER_RESIDENT_BYTES):
+                with contextlib.suppress(psutil.Error):
+                    for child in psutil.Process(process.pid).children(recursive=True):
+                        child.kill()
             time.sleep(WATCH_EVERY_S)
-        with contextlib.suppress(psutil.Error):
-            for child in psutil.Process(process.pid).children(recursive=True):
-                child.kill()
 
     threading.Thread(target=watch, daemon=True).start()
     return process
