@@ -145,7 +145,7 @@ def challenge(course, given):
     board, figure, pages = challenge.board(course, scores)
     print(f"\n{board!r}")
     code = _summary(challenge.rows(course))
-    print(f"the board as a picture: {figure}; all verdicts to hand back: {pages}")
+    print(f"the board as a picture: {figure or 'none, as no run came to its end'}; all verdicts to hand back: {pages}")
     return int(bool(_left_out(left_out) or strays or code))
 
 

@@ -22,13 +22,13 @@ __all__ = ["attempts", "board", "ratio", "recorded", "standing", "table"]
 BOARDS = {"samples": "samples", "time": "ratio"}
 LABELS = {
     "name": ("submission", ""),
-    "place": ("place", "d"),
-    "samples": ("samples", ",d"),
+    "place": ("place", ".0f"),
+    "samples": ("samples", ",.0f"),
     "ratio": ("time ÷ baseline's", ".2f"),
     "time_interval": ("interval", ""),
     "mean": ("private accuracy", ".2%"),
     "half_width": ("± 95 %", ".2%"),
-    "n": ("runs", "d"),
+    "n": ("runs", ".0f"),
     "p": ("p", ".2g"),
     "counts": ("counts", ""),
 }

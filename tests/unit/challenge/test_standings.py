@@ -61,6 +61,12 @@ def test_what_counts_comes_first_by_samples_or_by_time():
     assert list(by_time["place"].fillna(0)) == [1, 2, 0, 0]
 
 
+def test_a_board_shows_what_has_no_samples_place_or_time_beside_what_has():
+    crashed = Score("crashed", (0.1,) * 5, samples=None, crashes=("it crashed",) * 5, target=0.72)
+    lines = repr(standings.table(rows(crashed, a_score("few", samples=90_112)))).splitlines()
+    assert lines[1].split()[:4] == ["few", "1", "90,112", "1.05"] and lines[2].split()[:4] == ["crashed", "–", "–", "–"]
+
+
 def test_a_board_is_by_samples_or_by_time():
     with pytest.raises(InputError, match="by samples or by time"):
         standings.table([], "accuracy")
