@@ -37,7 +37,7 @@ FACTOR = 1
 
 def model():
     pictures = layers.Input((32, 32, 3))
-    x = layers.Conv2D(4, 3, strides=4)(pictures)
+    x = layers.Conv2D(4, 3, strides=4, use_bias=False)(pictures)
     x = layers.Dense(8, "swish")(layers.Flatten()(layers.BatchNormalization()(x)))
     return tf.keras.Model(pictures, layers.Dense(10)(Grow()(x)))
 
