@@ -26,6 +26,7 @@ import sys
 from datetime import datetime
 from pathlib import Path
 
+import challenge
 import convergence
 from ddl import launch
 from ddl.analysis import timeline
@@ -123,6 +124,13 @@ def record_noise(options):
     keep(options.results / "noise-frozen.jsonl", convergence.noise_runs(make, size, batch, rates[batch]))
 
 
+def record_challenge(options):
+    need_data(options)
+    size = challenge.SIZES[options.size]
+    make = challenge.Recordings(options.work / "challenge", options.data_set, size.trial)
+    keep(options.results / "challenge-baseline.jsonl", make.accuracies([challenge.BASELINE], range(size.baseline)))
+
+
 def recordings(options):
     """Return what makes the runs of lesson 4, and their size."""
     need_data(options)
@@ -218,6 +226,7 @@ PARTS = {
     "generalisation": record_generalisation,
     "ghost-batches": record_ghost_batches,
     "noise": record_noise,
+    "challenge": record_challenge,
 }
 
 

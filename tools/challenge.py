@@ -1,0 +1,144 @@
+"""The recordings of the challenge: its baseline, which the target comes from, and what `tools/reference.py` compares it
+with.
+
+Each is a list of arms: a submission of the course, perhaps with a few of its capitals changed. All arms share their
+seeds, so that differences can be paired: runs of one seed have the same order of pictures, names of classes and
+augmentation. Runs are made one after the other, on two ranks, as in a score.
+"""
+
+import hashlib
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from convergence import DIGITS, TIMES, Silent
+from ddl import launch
+from ddl.challenge.attempt import SCRIPT, read
+from ddl.challenge.build import build
+from ddl.challenge.judge import judge, labels_of
+from ddl.errors import InputError
+from ddl.records.jsonfiles import read_json, write_json
+
+WORKERS = 2
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A submission of the course, with other values of some of its capitals."""
+
+    name: str
+    file: str = "baseline.py"
+    capitals: Mapping = field(default_factory=dict)
+
+    def source(self) -> str:
+        """Return the file's text with its capitals changed; InputError where it lacks one."""
+        text = read(self.file)[0].decode()
+        for capital, value in self.capitals.items():
+            text, found = re.subn(rf"(?m)^{capital} = [^#\n]*?(?=  #|$)", f"{capital} = {value!r}", text)
+            if found != 1:
+                raise InputError(f"{self.file} has {found} lines that begin with {capital} =, and one is needed")
+        return text
+
+
+BASELINE = Arm("baseline")
+REFERENCE = Arm("reference", "reference.py")
+BFLOAT16 = {"PRECISION": "bfloat16"}
+
+
+@dataclass(frozen=True)
+class Size:
+    """How many seeds and pairs, and what cuts a run short: as recorded, or only to see that the recording works."""
+
+    baseline: int = 20
+    others: int = 5
+    pairs: int = 3
+    trial: Mapping = field(default_factory=dict)
+
+
+SIZES = {
+    "reader": Size(),
+    "smoke": Size(2, 2, 1, dict(samples=2_048, train_samples=2_048, public_samples=200, private_samples=200)),
+}
+
+
+@dataclass
+class Recordings:
+    """Runs of the course's submissions that are made once, and kept in `work`."""
+
+    work: Path
+    data_set: str
+    trial: Mapping
+
+    def __post_init__(self):
+        self.work.mkdir(parents=True, exist_ok=True)
+        os.environ["DDL_RUNS_DIR"] = str(self.work / "runs")
+
+    def accuracies(self, arms: Iterable[Arm], seeds: Iterable[int]) -> list[dict]:
+        """Return the results of all arms on all seeds, without times: the machine may do something else meanwhile.
+
+        A result has, besides what train_submission.py says, its ``arm`` and ``private_accuracy``, a share of the
+        private pictures.
+        """
+        arms = list(arms)
+        results = [self._result(arm, seed) for seed in seeds for arm in arms]
+        return [without_times(result) for result in results]
+
+    def times(self, arms: Iterable[Arm], pairs: int) -> list[dict]:
+        """Return results of arms that run in turns, with their times, and the machine's load before each."""
+        arms = list(arms)
+        return [{**rounded(self._result(arm, pair, "times")), "pair": pair} for pair in range(pairs) for arm in arms]
+
+    def _result(self, arm, seed, kind="accuracy"):
+        source = arm.source()
+        made_of = [source, BASELINE.source(), self.data_set, seed, kind, dict(self.trial)]
+        key = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:16]
+        kept = self.work / f"{key}.json"
+        if not kept.exists():
+            load = os.getloadavg()[0]
+            result = self._run(arm, source, seed)
+            write_json(kept, {**result, "load_before": load})
+            print(f"{arm.name}, seed {seed}: {result['private_accuracy']:.2%}", flush=True)
+        return {**(read_json(kept) or {}), "arm": arm.name}
+
+    def _run(self, arm, source, seed):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, arm.file)
+            path.write_text(source)
+            built = build(path, [seed], Path(folder, "built"))
+            run = launch(
+                SCRIPT,
+                workers=WORKERS,
+                name=arm.name,
+                wait=False,
+                built=built.folder,
+                seed=seed,
+                secret=seed,
+                data_set=self.data_set,
+                **self.trial,
+            )
+            run.wait(Silent())
+        labels = labels_of(self.data_set, self.trial.get("private_samples"))
+        expected = {"world": WORKERS, "seed": seed, "file": built.file, "trial": bool(self.trial)}
+        reached, result = judge(run.folder, labels, expected)
+        return {**result, "private_accuracy": reached}
+
+
+PATHS = {"argv", "config"}  # what in a result names folders of the machine that made it
+
+
+def rounded(result: dict) -> dict:
+    """Return a result without paths, and its figures as exact as anybody needs."""
+    result = {key: value for key, value in result.items() if key not in PATHS}
+    return json.loads(json.dumps(result), parse_float=lambda text: float(f"{float(text):.{DIGITS}g}"))
+
+
+def without_times(result: dict) -> dict:
+    """Return a result without paths and times."""
+    left_out = {"start_s", "epoch_seconds", "cpu_seconds", "load_before", *TIMES}
+    result = {key: value for key, value in rounded(result).items() if key not in left_out}
+    history = [{key: value for key, value in row.items() if key not in left_out} for row in result["history"]]
+    return {**result, "history": history}
