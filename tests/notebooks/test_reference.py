@@ -5,8 +5,11 @@ import subprocess
 import sys
 
 import pytest
+from scipy.stats import nct, t
 
 from ddl import critical, precisions, recorded, tuning
+from ddl.challenge.build import BASELINE, file_hash
+from ddl.challenge.rules import ALPHA, BASELINE_SAMPLES, LEAST_RUNS, TARGET
 from ddl.records.jsonfiles import read_json, read_json_lines
 from ddl.training.precision import instructions
 from ddl.training.recipes import BASE_RATES, recipe
@@ -44,7 +47,10 @@ TRAININGS = ("convergence-cifar10", "convergence-tuning", "critical-batch", "gen
 LANDSCAPES = ("landscape", "noise-frozen")
 
 
-@pytest.mark.parametrize("name", [*TRAININGS, *LANDSCAPES, "precision", "precision-speed"])
+SCRIPTS = dict.fromkeys(LANDSCAPES, "landscape.py") | {"challenge-baseline": "train_submission.py"}
+
+
+@pytest.mark.parametrize("name", [*TRAININGS, *LANDSCAPES, "precision", "precision-speed", "challenge-baseline"])
 def test_recorded_results_say_where_they_come_from(name):
     results = results_of(name)
     assert results
@@ -52,8 +58,8 @@ def test_recorded_results_say_where_they_come_from(name):
         assert result["data"]["form"] and result["hardware"]["cpu"] and result["finished"]
         assert result["versions"]["tensorflow"] and result["versions"]["horovod"]
         # no path of the machine that recorded it
-        assert result["script"] == ("landscape.py" if name in LANDSCAPES else "train_cifar.py")
-        assert "/" not in " ".join(result["argv"])
+        assert result["script"] == SCRIPTS.get(name, "train_cifar.py")
+        assert "/" not in " ".join(result.get("argv", ()))
 
 
 @pytest.mark.parametrize("name", [*TRAININGS, *LANDSCAPES])
@@ -69,6 +75,22 @@ def test_runs_recorded_side_by_side_have_no_times(name):
     for result in results_of(name):
         assert result["images_per_s"] is None and result["train_seconds"] is None
         assert all(row["seconds"] is None for row in result["history"])
+
+
+def test_the_challenge_s_target_is_one_that_the_baseline_reaches_nine_times_in_ten():
+    results = results_of("challenge-baseline")
+    assert sorted(result["seed"] for result in results) == list(range(20))
+    assert {result["challenge"]["file"] for result in results} == {file_hash(BASELINE)}, "record the baseline again"
+    assert not any(result["trial"] or result["diverged"] for result in results)
+    reached = [result["private_accuracy"] for result in results]
+    mean, deviation = statistics.fmean(reached), statistics.stdev(reached)
+
+    def power(target):  # of Student's one-sided test on so many runs, with these for what is true
+        freedom, distance = LEAST_RUNS - 1, (mean - target) / deviation * LEAST_RUNS**0.5
+        return nct.sf(t.ppf(1 - ALPHA, freedom), freedom, distance)
+
+    assert power(TARGET) >= 0.9 > power(TARGET + 0.005)
+    assert {result["samples"] for result in results} == {BASELINE_SAMPLES}
 
 
 def test_arms_were_tuned_and_judged_on_different_pictures_and_seeds():

@@ -11,6 +11,7 @@ from ddl import challenge, cli
 from ddl.challenge import handin, standings
 from ddl.challenge.attempt import score
 from ddl.challenge.journal import sha256
+from ddl.challenge.rules import TARGET
 from ddl.challenge.verdict import Score
 from ddl.errors import InputError
 from ddl.plot import plot_challenge
@@ -138,7 +139,7 @@ def test_the_picture_shows_scores_attempts_and_the_target():
         45.056, 0.4
     ]  # fmt: skip
     labels = [text.get_text() for text in picture.legends[0].get_texts()]
-    assert {"target 72.0%", "few", "missed", "idea, single run (public)"} == set(labels)
+    assert {f"target {TARGET:.1%}", "few", "missed", "idea, single run (public)"} == set(labels)
     assert "missed 70.1% after 180,224 samples and 1.05 of the baseline's time, which does not count" in picture.alt
     assert "1 single run, at best 68.0% of the public pictures" in picture.alt
 
