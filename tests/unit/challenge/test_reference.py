@@ -1,0 +1,114 @@
+"""The course's reference: it builds with and without its tricks, and those that pictures show are what they say."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("tensorflow")
+
+import tensorflow as tf
+
+from ddl.challenge.attempt import read
+from ddl.challenge.build import BASELINE
+from ddl.challenge.builder import Submission
+
+# What each capital is when its trick is left out.
+WITHOUT = {
+    "SMOOTHING": 0.0,
+    "BIAS_FASTER": 1.0,
+    "FLIP": "random",
+    "SHIFT": 0,
+    "WHITEN": False,
+    "DIRAC": False,
+    "LOOKAHEAD": 0,
+    "NORM_MOMENTUM": 0.99,
+    "SCHEDULE": "cosine",
+    "WIDTHS": (64, 64, 64),
+    "ACTIVATION": "relu",
+    "MUON": False,
+}
+
+
+def reference(**capitals):
+    """Return the reference with lines of capitals changed."""
+    lines = read("reference.py")[0].decode().splitlines()
+    for capital, value in capitals.items():
+        (place,) = (place for place, line in enumerate(lines) if line.startswith(f"{capital} = "))
+        lines[place] = f"{capital} = {value!r}"
+    return Submission("reference.py", "\n".join(lines), BASELINE.read_text())
+
+
+@pytest.fixture
+def pictures():
+    """Pictures whose neighbouring pixels are alike, float32 [1024, 32, 32, 3]."""
+    noise = np.random.default_rng(0).random([1024, 11, 11, 3], np.float32)
+    return tf.image.resize(noise, [32, 32], "bicubic")
+
+
+@pytest.mark.parametrize("capitals", [{}, WITHOUT], ids=["as it is", "without any trick"])
+def test_it_builds(capitals):
+    settings = reference(**capitals).built([1])["settings"]
+    assert settings["prepare"] == (not capitals)  # whitening is its only preparation, and counts as samples
+
+
+def test_whitened_patches_have_equal_and_unrelated_parts(pictures):
+    submission = reference()
+    made = submission.make(1).model
+    first = tf.keras.Model(made.input, made.get_layer("first").output)
+
+    def spread():
+        """Return the covariance of what the filters without their negatives give."""
+        parts = tf.reshape(first(pictures), [-1, 24])[:, :12].numpy().astype(np.float64)
+        return parts.T @ parts / len(parts)
+
+    assert np.abs(spread() - np.eye(12)).max() > 0.5
+    submission.prepare(made, pictures)
+    assert np.abs(spread() - np.eye(12)).max() < 0.1
+    kernel = made.get_layer("first").kernel.numpy()
+    assert np.array_equal(kernel[..., :12], -kernel[..., 12:])
+
+
+def test_dirac_filters_pass_on_what_comes_in(pictures):
+    submission = reference()
+    kernel = submission.start((3, 3, 3, 5))
+    passed = tf.nn.conv2d(pictures, kernel, 1, "SAME")
+    assert np.array_equal(passed[..., :3], pictures)
+    assert not np.allclose(passed[..., 3:], 0)
+
+
+def test_successive_epochs_show_each_picture_both_ways(pictures):
+    numbers = tf.range(64, dtype=tf.int32)
+    # Dark on the left: no shift by a few pixels changes on which side it is.
+    half = tf.tile(tf.concat([tf.zeros([1, 32, 16, 3]), tf.ones([1, 32, 16, 3])], 2), [64, 1, 1, 1])
+    augment = reference().augment
+    mirrored = [
+        tf.reduce_mean(augment(half, numbers, epoch, (epoch, 5))[:, :, 0], [1, 2]).numpy() > 0.5 for epoch in (0, 1, 2)
+    ]
+    assert np.array_equal(mirrored[0], ~mirrored[1])
+    assert np.array_equal(mirrored[0], mirrored[2])
+    assert 0 < mirrored[0].mean() < 1
+
+
+def test_shifts_reflect_and_stay_small(pictures):
+    submission = reference()
+    moved = submission.augment(pictures[:64], tf.zeros([64], tf.int32), 1, (1, 2)).numpy()  # unmirrored
+    padded = np.pad(pictures[:64], [(0, 0), (2, 2), (2, 2), (0, 0)], "reflect")
+    places = set()
+    for picture, wide in zip(moved, padded, strict=True):
+        found = [
+            (down, right)
+            for down in range(5)
+            for right in range(5)
+            if np.array_equal(picture, wide[down : down + 32, right : right + 32])
+        ]
+        assert len(found) == 1
+        places |= set(found)
+    assert {down for down, _ in places} == {right for _, right in places} == set(range(5))
+
+
+def test_a_step_of_muon_is_nearly_orthogonal():
+    gradient = tf.random.stateless_normal([3, 3, 8, 24], [1, 2])
+    matrix = tf.reshape(reference().orthogonal(gradient), [72, 24])
+    sizes = np.linalg.svd(matrix.numpy(), compute_uv=False)
+    given = np.linalg.svd(tf.reshape(gradient, [72, 24]).numpy(), compute_uv=False)
+    assert 0.5 < sizes.min() and sizes.max() < 1.3
+    assert sizes.max() / sizes.min() < given.max() / given.min()
