@@ -12,14 +12,14 @@ import tensorflow as tf
 from tensorflow.keras import layers
 
 SAMPLES = 169_984
-GHOST_BATCH = 64
+GHOST_BATCH = 128
 PRECISION = "float32"
 
 # The network: a whitening layer, three blocks that halve the sides of pictures, and a maximum over what is left
 WIDTHS = (32, 96, 192)  # filters of each block: few where pictures are large, many late [airbench: 64, 256, 256]
 CONVOLUTIONS = (1, 2, 2)  # in each block
 ACTIVATION = "gelu"  # smooth [airbench]; "relu" is cheaper
-LOGIT_SCALE = 1 / 9  # small logits at the start, when no class can be sure [airbench's code]
+LOGIT_SCALE = 1 / 9  # small logits at the start, when no class can be sure [Page; airbench's code]
 # Whitening: the first layer's filters are the eigenvectors of the covariance of 2 x 2 patches of training pictures,
 # each divided by its standard deviation, and their negatives; they are never trained [Page; airbench].
 WHITEN = True
