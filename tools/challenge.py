@@ -3,7 +3,8 @@ with.
 
 Each is a list of arms: a submission of the course, perhaps with a few of its capitals changed. All arms share their
 seeds, so that differences can be paired: runs of one seed have the same order of pictures, names of classes and
-augmentation. Runs are made one after the other, on two ranks, as in a score.
+augmentation. One rank takes the global batch in more passes, which makes no difference to gradients and norms, and
+two such runs share two cores without waiting for each other; where times count, two ranks train, as in a score.
 """
 
 import hashlib
@@ -12,8 +13,11 @@ import os
 import re
 import tempfile
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from convergence import DIGITS, TIMES, Silent
 from ddl import launch
@@ -46,7 +50,43 @@ class Arm:
 
 BASELINE = Arm("baseline")
 REFERENCE = Arm("reference", "reference.py")
+
+# Each of the reference's tricks, and what the file says without it.
+TRICKS: dict[str, dict[str, Any]] = {
+    "Muon": {"MUON": False},
+    "whitening": {"WHITEN": False},
+    "dirac start": {"DIRAC": False},
+    "width late": {"WIDTHS": (64, 64, 64)},  # about as many multiplications
+    "GELU": {"ACTIVATION": "relu"},
+    "label smoothing": {"SMOOTHING": 0.0},
+    "faster biases": {"BIAS_FASTER": 1.0},
+    "triangular schedule": {"SCHEDULE": "cosine"},
+    "Lookahead": {"LOOKAHEAD": 0},
+    "faster norm statistics": {"NORM_MOMENTUM": 0.99},
+    "small shifts": {"SHIFT": 0},
+    "alternating flip": {"FLIP": "random"},
+}
 BFLOAT16 = {"PRECISION": "bfloat16"}
+SHORT = BFLOAT16 | {"SAMPLES": 45_056}  # one pass, in which flips cannot alternate
+
+
+def without(trick: str, capitals: Mapping) -> Arm:
+    """Return the reference without one of its tricks."""
+    return Arm(f"without {trick}", "reference.py", {**capitals, **TRICKS[trick]})
+
+
+def alone(trick: str, capitals: Mapping) -> Arm:
+    """Return the reference without all its tricks but one."""
+    others = {key: value for name in TRICKS if name != trick for key, value in TRICKS[name].items()}
+    return Arm(f"{trick} alone", "reference.py", {**capitals, **others})
+
+
+ONE_PASS = [
+    Arm("one pass", "reference.py", SHORT),
+    *(without(trick, SHORT) for trick in TRICKS if trick != "alternating flip"),
+]
+WHOLE = [Arm("in bfloat16", "reference.py", BFLOAT16), without("alternating flip", BFLOAT16)]
+ALONE = [alone(trick, SHORT) for trick in TRICKS if trick != "alternating flip"]
 
 
 @dataclass(frozen=True)
@@ -77,41 +117,52 @@ class Recordings:
         self.work.mkdir(parents=True, exist_ok=True)
         os.environ["DDL_RUNS_DIR"] = str(self.work / "runs")
 
-    def accuracies(self, arms: Iterable[Arm], seeds: Iterable[int]) -> list[dict]:
-        """Return the results of all arms on all seeds, without times: the machine may do something else meanwhile.
+    def accuracies(self, arms: Iterable[Arm], seeds: Iterable[int], workers: int = 1) -> list[dict]:
+        """Return the results of all arms on all seeds, without times: as many run side by side as there are cores for.
 
         A result has, besides what train_submission.py says, its ``arm`` and ``private_accuracy``, a share of the
         private pictures.
         """
-        arms = list(arms)
-        results = [self._result(arm, seed) for seed in seeds for arm in arms]
-        return [without_times(result) for result in results]
+        asked = [(arm, seed) for seed in seeds for arm in arms]
+        lanes = max(1, (os.cpu_count() or 1) // workers)
+        with ThreadPoolExecutor(lanes) as pool:
+            futures = [pool.submit(self._result, arm, seed, workers) for arm, seed in asked]
+            try:
+                return [without_times(future.result()) for future in futures]
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
 
     def times(self, arms: Iterable[Arm], pairs: int) -> list[dict]:
-        """Return results of arms that run in turns, with their times, and the machine's load before each."""
+        """Return results of arms on two ranks that run in turns, with their times, and the machine's load before."""
         arms = list(arms)
-        return [{**rounded(self._result(arm, pair, "times")), "pair": pair} for pair in range(pairs) for arm in arms]
+        return [
+            {**rounded(self._result(arm, pair, WORKERS, "times")), "pair": pair}
+            for pair in range(pairs)
+            for arm in arms
+        ]
 
-    def _result(self, arm, seed, kind="accuracy"):
+    def _result(self, arm, seed, workers, kind="accuracy"):
         source = arm.source()
-        made_of = [source, BASELINE.source(), self.data_set, seed, kind, dict(self.trial)]
+        made_of = [source, BASELINE.source(), self.data_set, seed, workers, kind, dict(self.trial)]
         key = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:16]
         kept = self.work / f"{key}.json"
         if not kept.exists():
             load = os.getloadavg()[0]
-            result = self._run(arm, source, seed)
+            result = self._run(arm, source, seed, workers)
             write_json(kept, {**result, "load_before": load})
-            print(f"{arm.name}, seed {seed}: {result['private_accuracy']:.2%}", flush=True)
+            print(f"{datetime.now():%H:%M:%S}  {arm.name}, seed {seed}: {result['private_accuracy']:.2%}", flush=True)
         return {**(read_json(kept) or {}), "arm": arm.name}
 
-    def _run(self, arm, source, seed):
+    def _run(self, arm, source, seed, workers):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, arm.file)
             path.write_text(source)
             built = build(path, [seed], Path(folder, "built"))
             run = launch(
                 SCRIPT,
-                workers=WORKERS,
+                workers=workers,
+                threads=1,
                 name=arm.name,
                 wait=False,
                 built=built.folder,
@@ -122,7 +173,7 @@ class Recordings:
             )
             run.wait(Silent())
         labels = labels_of(self.data_set, self.trial.get("private_samples"))
-        expected = {"world": WORKERS, "seed": seed, "file": built.file, "trial": bool(self.trial)}
+        expected = {"world": workers, "seed": seed, "file": built.file, "trial": bool(self.trial)}
         reached, result = judge(run.folder, labels, expected)
         return {**result, "private_accuracy": reached}
 

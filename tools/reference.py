@@ -128,7 +128,10 @@ def record_challenge(options):
     need_data(options)
     size = challenge.SIZES[options.size]
     make = challenge.Recordings(options.work / "challenge", options.data_set, size.trial)
-    keep(options.results / "challenge-baseline.jsonl", make.accuracies([challenge.BASELINE], range(size.baseline)))
+    keep(
+        options.results / "challenge-baseline.jsonl",
+        make.accuracies([challenge.BASELINE], range(size.baseline), challenge.WORKERS),
+    )
 
 
 def recordings(options):
