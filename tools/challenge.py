@@ -86,6 +86,7 @@ ONE_PASS = [
     *(without(trick, SHORT) for trick in TRICKS if trick != "alternating flip"),
 ]
 WHOLE = [Arm("in bfloat16", "reference.py", BFLOAT16), without("alternating flip", BFLOAT16)]
+TIMED = [BASELINE, REFERENCE, WHOLE[0]]
 ALONE = [alone(trick, SHORT) for trick in TRICKS if trick != "alternating flip"]
 
 
@@ -95,13 +96,14 @@ class Size:
 
     baseline: int = 20
     others: int = 5
+    alone: int = 3
     pairs: int = 3
     trial: Mapping = field(default_factory=dict)
 
 
 SIZES = {
     "reader": Size(),
-    "smoke": Size(2, 2, 1, dict(samples=2_048, train_samples=2_048, public_samples=200, private_samples=200)),
+    "smoke": Size(2, 1, 1, 1, dict(samples=2_048, train_samples=2_048, public_samples=200, private_samples=200)),
 }
 
 
