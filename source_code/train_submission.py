@@ -1,14 +1,14 @@
 """Train what `ddl challenge` has built of a submission: its graphs, by the harness's clock, data, order and count.
 
     ddl challenge run FILE                                     # builds, then launches this
-    ddl run --workers 2 train_submission.py --built FOLDER --seed 3 --secret 5
+    ddl run --workers 2 train_submission.py --built FOLDER --pictures FILE --seed 3 --secret 5
 
 The submission's Python has run in another process. Here are its graphs, checked once more, and one training step made
 of them: augment, forward pass, loss, gradients, their average over passes and ranks, update. So every picture goes
 through the network once forward and once backward, and is counted. The clock stands still during evaluations.
 
-Rank 0 writes events.jsonl, result.json, and the logits of the private pictures: logits.npy. Whoever judges has their
-labels; here they are not looked at.
+The file of pictures has no labels of the private ones, and ranks open no other data. Rank 0 writes events.jsonl,
+result.json, and the logits of the private pictures: logits.npy. Whoever judges has their labels.
 """
 
 from ddl.challenge.rules import GLOBAL_BATCH
@@ -23,6 +23,7 @@ def parse(arguments=None):
     ours = parser(__doc__)
     add = ours.add_argument
     add("--built", required=True, metavar="FOLDER", help="what was built of the submission")
+    add("--pictures", required=True, metavar="FILE", help="the pictures in three parts, the private ones unlabelled")
     add("--seed", type=INITIAL, required=True, help="of the initial values: one that it was built with")
     add(
         "--secret",
@@ -33,12 +34,11 @@ def parse(arguments=None):
     )
     add("--role", default=ROLES[0], choices=ROLES)
     add("--score-id", metavar="ID", help="of the score that this run belongs to")
-    add("--data-set", default="auto", choices=("auto", "cifar10", "synthetic"))
     # A training with any of these is a trial, which does not count
     add("--samples", type=Integer(), metavar="N", help="train on so many samples instead of the file's SAMPLES")
-    add("--train-samples", type=Integer(), metavar="N", help="pictures to train on (default: all 45,056)")
-    add("--public-samples", type=Integer(), metavar="N", help="pictures to evaluate on (default: all 4,944)")
-    add("--private-samples", type=Integer(), metavar="N", help="pictures to be judged on (default: all 10,000)")
+    add("--train-samples", type=Integer(), metavar="N", help="pictures to train on (default: all)")
+    add("--public-samples", type=Integer(), metavar="N", help="pictures to evaluate on (default: all)")
+    add("--private-samples", type=Integer(), metavar="N", help="pictures to be judged on (default: all)")
     config = ours.parse_args(arguments)
     if config.samples and config.samples % GLOBAL_BATCH:
         ours.error(f"--samples {config.samples} is no multiple of the global batch, {GLOBAL_BATCH:,}")
@@ -59,7 +59,8 @@ import tensorflow as tf
 from ddl.challenge import rules
 from ddl.challenge.graphs import Program, failed
 from ddl.challenge.rules import Refused
-from ddl.data import Order, load, shard
+from ddl.challenge.split import Split
+from ddl.data import Order, shard
 from ddl.data.tensors import constant
 from ddl.errors import CourseError
 from ddl.records.files import replacing
@@ -89,13 +90,13 @@ def main(config):
     secret = np.random.default_rng(config.secret)
     order_seed, key = (int(each) for each in secret.integers(0, 2**31 - 1, 2))
     renamed = secret.permutation(rules.CLASSES).astype(np.int32)  # what each class is called in this run
-    data = load(
-        config.data_set, train_samples=config.train_samples, test_samples=config.public_samples, held_out="validation"
-    )
-    numbers = secret.permutation(data.train_samples).astype(np.int32)  # what each picture is called
-    order = Order(data.train_samples, GLOBAL_BATCH, order_seed)
-    public = data.test_images, renamed[data.test_labels]
-    private = load(data.name, train_samples=1, test_samples=config.private_samples).test_images
+    sizes = config.train_samples, config.public_samples, config.private_samples
+    data = Split.at(config.pictures).beginning(*sizes)
+    train_samples = len(data.train_labels)
+    numbers = secret.permutation(train_samples).astype(np.int32)  # what each picture is called
+    order = Order(train_samples, GLOBAL_BATCH, order_seed)
+    public = data.public_images, renamed[data.public_labels]
+    private = data.private_images
     startup.ends("data")
 
     program = Program(config.built)
@@ -139,10 +140,8 @@ def main(config):
     journal.print(
         f"{program.file_name} ({config.role}): {samples:,} samples in {steps} steps, batch: {ranks} ranks x {passes} "
         f"passes x {program.ghost_batch} = {GLOBAL_BATCH}\n"
-        f"data: {data.name} ({data.form}), {data.train_samples} training and {len(public[0])} public pictures"
+        f"data: {data.name} ({data.form}), {train_samples} training and {len(public[0])} public pictures"
     )
-    if data.note:
-        journal.note(data.note)
     points = {math.ceil(steps * part / rules.EVALUATIONS) for part in range(1, rules.EVALUATIONS + 1)}
     means, diverged, cpu_seconds = Means(), False, 0.0
     barrier(program)
@@ -187,7 +186,7 @@ def main(config):
         model=program.file_name,
         parameters=sum(int(np.prod(weight.shape)) for weight in program.weights),
         data=data.describe(),
-        held_out=data.held_out,
+        held_out="validation",
         private_samples=len(private),
         world=ranks,
         ranks=ranks,

@@ -16,6 +16,7 @@ from helpers import ROOT
 pytest.importorskip("tensorflow")
 pytest.importorskip("horovod.tensorflow")
 
+from ddl.data import store
 from ddl.records.jsonfiles import read_json, read_json_lines
 
 WORKER = ROOT / "tests" / "workers" / "submission_worker.py"
@@ -105,6 +106,17 @@ def test_the_judge_gets_logits_of_all_private_pictures_with_the_classes_names_pu
     logits, labels = (np.load(path, allow_pickle=False) for path in (run / "logits.npy", run.parent / "private.npy"))
     assert logits.dtype == np.float32 and logits.shape == (len(labels), 10)
     assert np.mean(logits.argmax(1) == labels) > 0.5  # it has learned, and by their true names
+
+
+def test_ranks_open_the_pictures_without_private_labels_and_no_other_data(beside):
+    folder = beside("two")[0]
+    opened = json.loads((folder / "opened-2.json").read_text())
+    assert {Path(path).name for path in opened if path.startswith(str(folder / "data"))} == {"challenge-small.npy"}
+    assert not [path for path in opened if path.endswith(("private.npy", "cifar10.npy")) or "data_batch" in path]
+    assert set(store.read(folder / "data" / "challenge-small.npy")) == {
+        *("name", "form", "source", "train_images", "train_labels", "public_images", "public_labels"),
+        "private_images",
+    }
 
 
 def test_weights_that_know_the_classes_are_refused_and_others_like_them_are_not(two):

@@ -19,7 +19,7 @@ import tensorflow as tf
 import train_submission
 from ddl.challenge.build import BASELINE, _keep
 from ddl.challenge.builder import Submission
-from ddl.data import DataSet
+from ddl.challenge.split import Split
 from ddl.errors import CourseError
 
 TINY = """
@@ -91,10 +91,11 @@ def pictures(samples, seed):
     return ((patterns[labels] + noise) // 2).astype(np.uint8), labels
 
 
-def small_data(name, *, train_samples=None, test_samples=None, held_out="test"):
+def small_data():
+    """Return the three parts, and the labels of the private one."""
     # 101 pictures: no number of ranks divides them, and no batch.
-    train, test = pictures(2048, 1), pictures(101, 2 if held_out == "test" else 3)
-    return DataSet("small", "generated", *train, *test, tuple("0123456789"), held_out=held_out)
+    private, labels = pictures(101, 2)
+    return Split("small", "generated", *pictures(2048, 1), *pictures(101, 3), private), labels
 
 
 def build(case, folder):
@@ -121,7 +122,8 @@ def train(case, folder):
         return programs[-1]
 
     train_submission.make_train_step, train_submission.Program = noting, kept
-    options = ["--built", folder / f"built-{case}", "--seed", SEED, "--secret", SECRET, "--score-id", "s1"]
+    options = ["--pictures", folder / "data" / "challenge-small.npy"]
+    options += ["--built", folder / f"built-{case}", "--seed", SEED, "--secret", SECRET, "--score-id", "s1"]
     try:
         result = train_submission.main(train_submission.parse([str(option) for option in options]))
     except CourseError as error:
@@ -135,7 +137,7 @@ def by_keras(case, used):
     """Train as the harness is to, written down a second time: the weights after these steps."""
     submission = Submission("mine.py", CASES[case], BASELINE.read_text())
     made = submission.make(SEED)
-    data, secret = small_data("small"), np.random.default_rng(SECRET)
+    (data, _), secret = small_data(), np.random.default_rng(SECRET)
     secret.integers(0, 2**31 - 1, 2)
     renamed = secret.permutation(10).astype(np.int32)
     weights = made.model.trainable_variables
@@ -154,10 +156,17 @@ def by_keras(case, used):
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
-    train_submission.load = small_data
     hvd.init()
     rank, ranks = hvd.rank(), hvd.size()
-    np.save(folder / "private.npy", small_data("small").test_labels)
+    data, labels = small_data()
+    (folder / "data").mkdir(exist_ok=True)
+    if rank == 0:
+        np.save(folder / "private.npy", labels)
+        data.write(folder / "data" / "challenge-small.npy", "small")
+    del data, labels
+    os.environ["DDL_DATA_DIR"] = str(folder / "data")
+    opened = set()
+    sys.addaudithook(lambda event, details: opened.add(str(details[0])) if event == "open" else None)
     for case in CASES:
         run = folder / f"{case}-{ranks}"
         if rank == 0:
@@ -170,5 +179,6 @@ if __name__ == "__main__":
         np.savez(folder / f"{case}-{ranks}-{rank}.npz", *model, used=np.array(used))
         if rank == 0:
             (folder / f"{case}-{ranks}.json").write_text(json.dumps(result))
+            (folder / f"opened-{ranks}.json").write_text(json.dumps(sorted(opened)))
         if (case, ranks) == ("plain", 1):
             np.savez(folder / "keras.npz", *by_keras(case, used[1:]))  # the first is the warm-up

@@ -15,7 +15,7 @@ from ddl import data
 from ddl.challenge.build import BASELINE as BASELINE_FILE
 from ddl.challenge.build import Built, build
 from ddl.challenge.journal import SECRET_BITS, SEED_BITS, SUBMISSION, Entry, Journal, sha256
-from ddl.challenge.judge import Unjudged, judge, labels_of
+from ddl.challenge.judge import Unjudged, judge, labels_of, pictures_file
 from ddl.challenge.rules import FILE_BYTES, LEAST_RUNS, RUN_TIMEOUT_S, TARGET, Refused, check_workers
 from ddl.challenge.standings import ratio
 from ddl.challenge.verdict import Score
@@ -383,7 +383,7 @@ def _options(built, role, seed, secret, pictures_, score_id, trial):
         "role": role,
         "seed": seed,
         "secret": secret,
-        "data_set": pictures_,
+        "pictures": pictures_file(pictures_, trial),
         "score_id": score_id or None,
         **trial,
     }

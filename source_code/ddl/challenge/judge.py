@@ -1,4 +1,7 @@
-"""The judge: logits of the private pictures against their labels, which only this side has."""
+"""The judge: logits of the private pictures against their labels, which only this side has.
+
+So it is this side that makes the file of pictures which ranks open.
+"""
 
 import math
 from collections.abc import Mapping
@@ -9,12 +12,18 @@ import numpy as np
 
 from ddl import data
 from ddl.challenge.rules import GLOBAL_BATCH
-from ddl.errors import CourseError
+from ddl.challenge.split import Split
+from ddl.data import cifar10, synthetic
+from ddl.errors import CourseError, InputError
+from ddl.records.files import locked
+from ddl.records.folder import StorageError
 from ddl.records.jsonfiles import DamagedFile, read_json, write_json
+from ddl.records.paths import data_dir, runs_dir
 
-__all__ = ["Unjudged", "accuracy", "judge", "labels_of"]
+__all__ = ["Unjudged", "accuracy", "judge", "labels_of", "pictures_file"]
 
 CLASSES = 10
+FORMAT = 1  # of the file of pictures; a change counts up, so that kept ones are made anew
 HEADER_BYTES = 4096  # more than an .npy file of two dimensions begins with
 RESULT = {"samples": int, "seconds": float, "global_batch": int, "world": int, "seed": int, "challenge": dict}
 
@@ -24,8 +33,70 @@ class Unjudged(CourseError):
 
 
 def labels_of(name: str, samples: int | None = None) -> np.ndarray:
-    """Return the labels of the private pictures, ``[n]``: all test pictures of a data set, or so many."""
-    return data.load(name, test_samples=samples).test_labels
+    """Return the labels of the private pictures, ``[n]``: of all test pictures of a data set, or of the first."""
+    return _private(name, samples)[1]
+
+
+def _private(name, samples):
+    # Of generated ones no more are made than are asked for, and fewer are the beginning of more.
+    there = data.load(name, train_samples=1, test_samples=samples if name == "synthetic" else None)
+    if samples is not None and samples > there.test_samples:
+        raise InputError(f"{name} has {there.test_samples:,} private pictures: {samples:,} are not possible.")
+    return there.test_images[:samples], there.test_labels[:samples]
+
+
+def pictures_file(name: str, trial: Mapping[str, int] | None = None) -> Path:
+    """Return the file of a data set's pictures that ranks open, made where it is missing or of an older source.
+
+    It lies beside the data set, else in the runs folder. All of CIFAR-10 is in it, whatever the sizes of a `trial`; of
+    generated pictures as many as a trial asks for.
+
+    Raises
+    ------
+    DataError
+        Where the data set is missing or damaged.
+    StorageError
+        Where neither folder can be written.
+    """
+    whole = name, _source(name), {}
+    sizes = {part: (trial or {}).get(f"{part}_samples") for part in ("train", "public", "private")}
+    candidates = [whole]
+    if name == "synthetic" and None not in sizes.values():
+        candidates.append((f"{name}-" + "-".join(map(str, sizes.values())), whole[1], sizes))
+    places = [data_dir(), runs_dir() / "challenge"]
+    for called, source, _ in candidates:
+        for place in places:
+            if _is_made(path := place / f"challenge-{called}.npy", source):
+                return path
+    called, source, sizes = candidates[-1]
+    for place in places:
+        path = place / f"challenge-{called}.npy"
+        try:
+            with locked(path.with_suffix(".lock")):
+                if not _is_made(path, source):  # by another process, until the lock was free
+                    _split(name, **sizes).write(path, source)
+            return path
+        except OSError as error:
+            problem = StorageError(error, path)
+    raise problem
+
+
+def _split(name, train=None, public=None, private=None):
+    learn = data.load(name, train_samples=train, test_samples=public, held_out="validation")
+    parts = learn.train_images, learn.train_labels, learn.test_images, learn.test_labels
+    return Split(name, learn.form, *parts, _private(name, private)[0])
+
+
+def _source(name):
+    return f"{FORMAT} " + (synthetic if name == "synthetic" else cifar10).source(data_dir())
+
+
+def _is_made(path, source):
+    try:
+        Split.at(path, source)
+    except InputError:
+        return False
+    return True
 
 
 def accuracy(logits: np.ndarray, labels: np.ndarray) -> float:

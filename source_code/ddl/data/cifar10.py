@@ -17,7 +17,7 @@ from ddl.data import store
 from ddl.data.dataset import DataError, DataSet
 from ddl.data.download import Archive, sha256
 
-__all__ = ["ARCHIVE", "archives", "mapped", "read", "sources"]
+__all__ = ["ARCHIVE", "archives", "mapped", "read", "source", "sources"]
 
 FOLDER = "cifar-10-batches-py"
 TRAIN = tuple(f"data_batch_{number}" for number in range(1, 6))
@@ -61,12 +61,8 @@ def mapped(folder: Path) -> Path:
     return folder / "cifar10.npy"
 
 
-def read(folder: Path) -> DataSet:
-    """Return the whole data set, from ``cifar-10-python.tar.gz`` or else ``cifar-10-batches-py`` in `folder`.
-
-    The first call keeps the arrays in a file beside the source, where the folder can be written; later calls map that
-    file, until the source changes. DataError names what is missing or damaged.
-    """
+def source(folder: Path) -> str:
+    """Return a text that changes when what `read` returns does; DataError where there is nothing to read."""
     paths = sources(folder)
     if not paths:
         raise DataError(
@@ -75,9 +71,16 @@ def read(folder: Path) -> DataSet:
             "data set `synthetic`."
         )
     (path,) = paths
-    files = sorted(path.iterdir()) if path.is_dir() else [path]
-    source = store.fingerprint(files, FORMAT)
-    arrays = store.kept(mapped(folder), source, lambda: _decode(path))
+    return store.fingerprint(sorted(path.iterdir()) if path.is_dir() else [path], FORMAT)
+
+
+def read(folder: Path) -> DataSet:
+    """Return the whole data set, from ``cifar-10-python.tar.gz`` or else ``cifar-10-batches-py`` in `folder`.
+
+    The first call keeps the arrays in a file beside the source, where the folder can be written; later calls map that
+    file, until the source changes. DataError names what is missing or damaged.
+    """
+    arrays = store.kept(mapped(folder), source(folder), lambda: _decode(*sources(folder)))
     return DataSet.of("cifar10", arrays, tuple(str(arrays["class_names"]).splitlines()))
 
 

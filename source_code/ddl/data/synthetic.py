@@ -19,7 +19,7 @@ from ddl.data import store
 from ddl.data.dataset import VALIDATION_SAMPLES, DataError, DataSet
 from ddl.records.files import locked
 
-__all__ = ["CLASS_NAMES", "cached", "generate", "make", "path", "read"]
+__all__ = ["CLASS_NAMES", "cached", "generate", "make", "path", "read", "source"]
 
 VERSION = 2  # of the pictures; a change counts up, so that kept ones are made anew
 WHOLE = {"train": 50_000, "test": 10_000}
@@ -148,6 +148,11 @@ BLEND = np.maximum(0, 1 - np.abs(np.linspace(0, 3, SIDE)[:, None] - np.arange(4)
 def path(folder: Path, seed: int = 0) -> Path:
     """Return the file that keeps the whole data set."""
     return folder / f"synthetic-{seed}.npy"
+
+
+def source(folder: Path) -> str:
+    """Return a text that changes when what `read` returns does, whatever the folder."""
+    return f"synthetic {VERSION}"
 
 
 def cached(folder: Path, seed: int = 0) -> store.Arrays | None:

@@ -272,7 +272,7 @@ def test_a_trial_is_kept_apart_and_counts_for_nothing(stage, submission):
 
 def test_generated_pictures_are_scored_and_have_no_board(stage, submission):
     found = score(submission(), data_set="synthetic", progress=quiet)
-    assert stage.launches[0]["data_set"] == "synthetic"
+    assert stage.launches[0]["pictures"].name == "challenge-synthetic.npy"
     assert "of which there is no board: `ddl data fetch cifar10`" in repr(found)
 
 

@@ -24,7 +24,7 @@ TOGETHER = {
     "strategies/mirrored.py": (["--replicas", "5"], "does not split evenly over 5 replicas"),
     "train_cifar.py": (["--recipe", "hot"], "invalid choice: 'hot' (choose from"),
     "train_submission.py": (
-        "--built x --seed 1 --secret 2 --samples 1000".split(),
+        "--built x --pictures x --seed 1 --secret 2 --samples 1000".split(),
         "--samples 1000 is no multiple of the global batch, 1,024",
     ),
     "landscape.py": (["--weights", "x", "--samples", "100", "--chunk", "64"], "100 is no multiple of --chunk 64"),
