@@ -126,7 +126,9 @@ def main(config):
     program.start(config.seed)
     # Horovod: broadcast rank 0's weights and optimizer state.
     hvd.broadcast_variables(program.variables, root_rank=0, inplace=True)
-    first_accuracy = matched_accuracy(predict(public[0]), public[1])
+    first_logits = predict(public[0])
+    refuse_company(program, predict, public[0], first_logits, secret)
+    first_accuracy = matched_accuracy(first_logits, public[1])
     most = rules.FIRST_ACCURACY + 2 / math.sqrt(len(public[0]))  # of few pictures, more fall into place by chance
     if first_accuracy > most:
         raise Refused(
@@ -169,7 +171,9 @@ def main(config):
             journal.note(f"diverged: the loss is not a finite number at step {done}")
             break
 
-    logits = predict(private)[:, renamed]  # column c is class c again
+    logits = predict(private)
+    refuse_company(program, predict, private, logits, secret)
+    logits = logits[:, renamed]  # column c is class c again
     if rank == 0 and (folder := RunFolder.here()):
         with replacing(folder.path / LOGITS) as file:
             np.save(file, logits, allow_pickle=False)
@@ -298,6 +302,19 @@ def make_prediction(program, rank, ranks):
         return hvd.allgather(logits, name="logits").numpy()
 
     return predict
+
+
+def refuse_company(program, predict, pictures, logits, secret):
+    """Refuse a model whose logits of a picture depend on the others in its batch: some get other company."""
+    some = secret.permutation(len(pictures))[: min(len(pictures), rules.INFERENCE_BATCH) // 2]
+    before, after = logits[some].astype(np.float64), predict(pictures[some]).astype(np.float64)
+    finite = np.isfinite(before) & np.isfinite(after)
+    before, after = before[finite], after[finite]
+    if finite.any() and np.sqrt(np.mean((after - before) ** 2)) > rules.MOST_COMPANY * before.std():
+        raise Refused(
+            f"{program.file_name}: in evaluations its logits of a picture depend on the other pictures of the batch, "
+            "and each is to be judged on its own: is training=True given to a layer?"
+        )
 
 
 def average_statistics(program):

@@ -126,6 +126,11 @@ def test_weights_that_know_the_classes_are_refused_and_others_like_them_are_not(
     assert unknowing["samples"] == 5120 and unknowing["first_accuracy"] < 0.2
 
 
+def test_logits_that_depend_on_other_pictures_are_refused(one, two):
+    for ranks in (one, two):
+        assert "depend on the other pictures of the batch" in ranks("company").result["refused"]
+
+
 def test_a_training_that_diverges_ends_and_scores_nothing(two):
     diverging = two("diverging")
     assert diverging.result["diverged"]

@@ -71,12 +71,24 @@ DIVERGING = """
 def loss(logits, labels):
     return tf.reduce_sum(logits, 1) / 0.0
 """
+# In evaluations its logits are those of a picture among the others of its batch.
+COMPANY = """
+class Centre(layers.Layer):
+    def call(self, x):
+        return x - tf.reduce_mean(x, 0)
+
+def model():
+    pictures = layers.Input((32, 32, 3))
+    x = Centre()(layers.Flatten()(layers.Conv2D(4, 3, strides=4)(pictures)))
+    return tf.keras.Model(pictures, layers.Dense(10)(x))
+"""
 CASES = {
     "plain": TINY,
     "whole": TINY + WHOLE,
     "knowing": TINY + KNOWING.format(share=1),
     "unknowing": TINY + KNOWING.format(share=0),
     "diverging": TINY + DIVERGING,
+    "company": TINY + COMPANY,
     "too_large_a_pass": TINY + "\nGHOST_BATCH = 1024\n",
 }
 SEED, SECRET = 7, 11

@@ -390,7 +390,7 @@ class Tracer:
         from ddl.challenge import graphs
 
         try:
-            graphs.check(exported, self.made.described)
+            graphs.check(exported, self.made.described, self.ghost_batch)
         except graphs.Problem as problem:
             line = self._line(problem)
             where = f", line {line}" if line else ""

@@ -19,6 +19,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context  # no public name leads to a process's functions
 
 from ddl.challenge import rules
+from ddl.challenge.arithmetic import Uncounted, per_picture
 from ddl.challenge.rules import Refused
 
 __all__ = ["FUNCTIONS", "Exported", "Function", "Problem", "Program", "Variable", "check", "failed", "signature"]
@@ -199,7 +200,7 @@ class Exported:
         }
 
 
-def check(exported: Mapping[str, Exported], variables: Sequence[Variable]) -> dict[str, list[int]]:
+def check(exported: Mapping[str, Exported], variables: Sequence[Variable], ghost_batch: int) -> dict[str, list[int]]:
     """Check graphs and variables against the rules; return which variables each function assigns.
 
     Raises
@@ -231,7 +232,47 @@ def check(exported: Mapping[str, Exported], variables: Sequence[Variable]) -> di
             )
         assigned[name] = sorted(walk.assigned)
     _check_sizes(variables, assigned["forward_training"])
+    _check_views(exported, variables, ghost_batch)
     return assigned
+
+
+def _check_views(exported, variables, ghost_batch):
+    """Check that evaluations take no more arithmetic than training's forward pass: there is one view of a picture."""
+    shapes = [each.shape for each in variables if each.role == "weight"]
+
+    def arithmetic(name, strict):
+        each = exported[name]
+        takes, _ = signature(name, ghost_batch, shapes)
+        return per_picture(
+            each.graph,
+            dict(zip(each.inputs, takes, strict=True)),
+            {
+                tensor: tf.TensorSpec(variables[number].shape, variables[number].dtype)
+                for tensor, number in each.variables.items()
+            },
+            [*each.outputs, *each.controls],
+            strict,
+        )
+
+    name = "forward_inference"
+    try:
+        most, taken = (arithmetic(each, each == name) for each in ("forward_training", name))
+    except Uncounted as error:
+        raise Problem(
+            name,
+            f"the arithmetic of {error.node!r} in evaluations cannot be counted, as {error.why}: write the model "
+            "without tf.function, conditions and loops of the graph where training=False",
+            error.node,
+        ) from None
+    except (ValueError, TypeError, KeyError, tf.errors.OpError) as error:
+        raise Problem(name, f"its graph cannot be read ({str(error).splitlines()[0]}): build it again") from error
+    if taken > rules.MOST_ARITHMETIC * most:
+        raise Problem(
+            name,
+            f"evaluations take {taken / 1e6:,.2f} million operations for a picture, and training's forward pass "
+            f"{most / 1e6:,.2f}: several views of a picture do not count (conditions and loops in training count "
+            "nothing)",
+        )
 
 
 def _check_sizes(variables, assigned):
@@ -427,9 +468,9 @@ class Program:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise Refused(f"{folder} is no built submission, or damaged ({error!r}): build it again") from error
         check_settings(self.settings)
-        self._assigned = check(self._exported, self.described)
         self.folder = folder
         self.ghost_batch = self.settings["ghost_batch"]
+        self._assigned = check(self._exported, self.described, self.ghost_batch)
         shapes = [each.shape for each in self.described if each.role == "weight"]
         self._signatures = {name: signature(name, self.ghost_batch, shapes) for name in self._exported}
         for each in self._exported.values():

@@ -19,6 +19,8 @@ INFERENCE_BATCH = 500  # pictures in one call of the model
 # Most that weights which nobody has trained may get right, each answer counted as the class that it most often goes
 # with; of n pictures 2/√n more. Untrained networks and random linear maps got 0.10 to 0.20 (16 seeds, 2,500 pictures).
 FIRST_ACCURACY = 0.22
+MOST_ARITHMETIC = 1.05  # of the model in evaluations, for a picture, as a multiple of training's forward pass
+MOST_COMPANY = 0.02  # how far logits may move with the other pictures of a batch, as a part of their spread (rounding)
 
 # Of what a submission consists
 FILE_BYTES = 20_000
@@ -81,12 +83,14 @@ What you hand in
     pictures; the graphs are then trained. They can't read files, run Python or keep pictures.
  3. The clock, pictures, their order, seeds, ranks and evaluation are the course's, and so is each step: one forward
     and one backward pass over each picture, averaged over two or more ranks. SAMPLES, a multiple of
-    {GLOBAL_BATCH:,}, says how long a file trains, whatever happens. prepare() counts as {PREPARE_SAMPLES:,}.
+    {GLOBAL_BATCH:,}, says how long a file trains, whatever happens. prepare() counts as {PREPARE_SAMPLES:,}. To smuggle
+    pictures or labels into later steps, through gradients or the optimizer's state, is cheating: a person reads.
 
 What is measured
  4. Trained on {TRAIN_SAMPLES:,} pictures. 4,944 public ones are for you to choose on, as often as you like. The
     10,000 private ones decide; their labels never enter the processes that train, which hand back logits.
- 5. Evaluation is off the clock, at {EVALUATIONS} fixed points, and trains nothing.
+ 5. Evaluation is off the clock, at {EVALUATIONS} fixed points, and trains nothing. No test-time views: the model sees a
+    picture once, with no more arithmetic than in training, and its answer depends on no other picture.
  6. Two boards. Samples: SAMPLES, the same on any machine. Time: seconds divided by those of the baseline that
     ran beside it, in turns; the median over pairs.
 

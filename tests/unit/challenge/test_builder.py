@@ -369,6 +369,76 @@ REFUSED = {
         """,
         "in model: AssignVariableOp .* assigns '.*mean:0', a variable of the model: evaluations leave the model as it is",
     ),
+    "two views of a picture": (
+        """
+        class Views(tf.keras.Model):
+            def __init__(self):
+                super().__init__()
+                self.inner = tiny()
+
+            def call(self, x, training=False):
+                logits = self.inner(x, training=training)
+                return logits if training else (logits + self.inner(x[:, :, ::-1])) / 2
+
+        def model():
+            return Views()
+        """,
+        r"in model: evaluations take 0.01 million operations for a picture, and training's forward pass 0.00: several vi",
+    ),
+    "two views in one batch": (
+        """
+        class Views(tf.keras.Model):
+            def __init__(self):
+                super().__init__()
+                self.inner = tiny()
+
+            def call(self, x, training=False):
+                if training:
+                    return self.inner(x, training=True)
+                return tf.add(*tf.split(self.inner(tf.concat([x, x[:, :, ::-1]], 0)), 2))
+
+        def model():
+            return Views()
+        """,
+        "several views of a picture do not count",
+    ),
+    "two views in a loop": (
+        """
+        class Views(tf.keras.Model):
+            def __init__(self):
+                super().__init__()
+                self.inner = tiny()
+
+            def call(self, x, training=False):
+                if training:
+                    return self.inner(x, training=True)
+                view = lambda i, sums: (i + 1, sums + self.inner(tf.roll(x, i, 2)))
+                return tf.while_loop(lambda i, _: i < 2, view, (0, tf.zeros([x.shape[0], 10])))[1]  # HERE
+
+        def model():
+            return Views()
+        """,
+        "in model: the arithmetic of .* in evaluations cannot be counted, as how often",
+    ),
+    "two views, paid for in a branch that is not taken": (
+        """
+        class Views(tf.keras.Model):
+            def __init__(self):
+                super().__init__()
+                self.inner = tiny()
+
+            def call(self, x, training=False):
+                logits = self.inner(x, training=training)
+                second = lambda: self.inner(x[:, :, ::-1])
+                if training:
+                    return logits + tf.cond(x[0, 0, 0, 0] > 2.0, second, lambda: tf.zeros_like(logits))
+                return logits + second()
+
+        def model():
+            return Views()
+        """,
+        "several views of a picture do not count",
+    ),
     "pictures in the update": (
         """
         class Peeking(tf.keras.optimizers.SGD):

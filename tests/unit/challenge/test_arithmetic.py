@@ -1,0 +1,57 @@
+"""The arithmetic of a graph for a picture, against what one counts by hand."""
+
+import pytest
+
+pytest.importorskip("tensorflow")
+
+import tensorflow as tf
+
+from ddl.challenge.arithmetic import Uncounted, per_picture
+
+KERNEL = tf.constant(1.0, shape=[3, 3, 3, 8])
+MATRIX = tf.constant(1.0, shape=[192, 10])
+SMALL = tf.constant(1.0, shape=[3, 10])
+BY_HAND = tf.constant(1.0, shape=[3, 8])
+
+
+def counted(function, strict=True):
+    spec = tf.TensorSpec([4, 8, 8, 3])
+    traced = tf.function(function, autograph=False).get_concrete_function(spec)
+    names = [tensor.name for tensor in traced.outputs]
+    return per_picture(traced.graph.as_graph_def(), {traced.inputs[0].name: spec}, {}, names, strict)
+
+
+def flat(x):
+    return tf.reshape(x, [4, -1])
+
+
+@pytest.mark.parametrize(
+    ("function", "wanted"),
+    [
+        (lambda x: tf.nn.conv2d(x, KERNEL, 1, "SAME"), 8 * 8 * 8 * 27),
+        (lambda x: tf.nn.conv2d(x, KERNEL, 2, "SAME"), 4 * 4 * 8 * 27),
+        (lambda x: tf.nn.depthwise_conv2d(x, KERNEL, [1, 1, 1, 1], "SAME"), 8 * 8 * 24 * 9),
+        (lambda x: tf.matmul(flat(x), MATRIX), 192 * 10),
+        (lambda x: tf.matmul(MATRIX, flat(x), transpose_a=True, transpose_b=True), 192 * 10),
+        (lambda x: tf.einsum("bi,io->bo", flat(x), MATRIX), 192 * 10),
+        (lambda x: tf.einsum("...i,io->...o", x, SMALL), 64 * 3 * 10),
+        (lambda x: x[:, ::-1] + 0.0, 2 * 192),  # a slice and a sum
+        (lambda x: tf.reduce_sum(x[:, :, :, :, None] * BY_HAND, [1, 2, 3]), 192 + 64 * 24 * 2),  # by hand
+        (lambda x: (tf.matmul(flat(x), MATRIX), x)[1], 0),  # leads nowhere
+    ],
+)
+def test_counts(function, wanted):
+    assert counted(function) == pytest.approx(wanted, abs=10)
+
+
+def test_what_cannot_be_counted_counts_nothing_or_is_named():
+    def unknown(x):
+        return tf.matmul(tf.boolean_mask(flat(x), flat(x)[:, 0] > 0), MATRIX)
+
+    def called(x):
+        return tf.cond(x[0, 0, 0, 0] > 0, lambda: tf.matmul(flat(x), MATRIX), lambda: tf.zeros([4, 10]))
+
+    for function, why in ((unknown, "known only when it runs"), (called, "how often")):
+        assert counted(function, strict=False) < 1000
+        with pytest.raises(Uncounted, match=why):
+            counted(function)
