@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sqlalchemy.exc import OperationalError
 
-from ddl.challenge.rules import LEAST_RUNS
+from ddl.challenge.rules import LEAST_RUNS, TRAIN_SAMPLES
 from ddl.errors import CourseError
 from marking.course import CHALLENGE, Course
 
@@ -132,7 +132,10 @@ def challenge(course, given):
         print(f"{len(found)} hand-ins taken in; originals: {course.folder / 'collected'}")
         for stray in strays:
             print(f"    {stray.name}: {stray.reason}")
-    trial = {"samples": given.trial, "public_samples": 500, "private_samples": 500} if given.trial else {}
+    trial = {}
+    if given.trial:
+        train = min(given.trial, TRAIN_SAMPLES)
+        trial = {"samples": given.trial, "train_samples": train, "public_samples": 500, "private_samples": 500}
     scores = challenge.score(
         course,
         runs=given.runs,

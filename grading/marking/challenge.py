@@ -159,7 +159,7 @@ def score(
         raise MarkingError(f"no submissions in {course.folder}: name them with FROM=FOLDER_OR_ZIP")
     cores = usable_cores()
     lanes = lanes or max(1, cores // workers)
-    built = _build(course, journals, lanes, say)
+    built = _build(course, journals, say)
     for student in journals:
         _mark_if_done(course, student, journals[student])
     queue = [
@@ -190,7 +190,7 @@ def _journals(course, runs, workers, trial, data_set):
     return found
 
 
-def _build(course, journals, lanes, say):
+def _build(course, journals, say):
     """Build what is still to be run in the sandbox; a refused file has crashed in all its runs."""
     waiting = [student for student, journal in journals.items() if journal.pending]
 
@@ -202,7 +202,9 @@ def _build(course, journals, lanes, say):
             return error
 
     built = {}
-    with ThreadPoolExecutor(lanes) as pool:  # a sandbox ends with the thread that started it
+    with ThreadPoolExecutor(
+        usable_cores()
+    ) as pool:  # a builder takes one; a sandbox ends with the thread that started it
         for number, (student, result) in enumerate(zip(waiting, pool.map(build, waiting), strict=True), start=1):
             if isinstance(result, Refused):
                 for entry in journals[student].pending:

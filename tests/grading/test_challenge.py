@@ -4,6 +4,10 @@ import csv
 import io
 import json
 import os
+import re
+import signal
+import subprocess
+import sys
 import zipfile
 
 import pytest
@@ -11,6 +15,7 @@ import pytest
 from ddl.challenge.journal import journals
 from ddl.challenge.rules import Refused
 from ddl.errors import CourseError
+from helpers import ROOT
 from stage import Stage, StandInFailure
 
 FILE = "SAMPLES = 180_224\n"
@@ -324,37 +329,131 @@ def test_a_file_is_built_in_a_real_sandbox_and_reads_nothing_there(tmp_path):
         build(nosy, [1], tmp_path / "nosy", start=sandbox.start_builder)
 
 
-@pytest.mark.slow
-def test_one_command_scores_a_class_in_the_sandbox(course_folder, tmp_path, tiny):
-    """Ann's file is the baseline's; Bob's reads files; Cyd's are two; Dan hands in records of a fine score."""
-    from ddl.challenge.build import BASELINE
+TINY = """
+import tensorflow as tf
+from tensorflow.keras import layers
 
-    people = tmp_path / "students.csv"
-    people.write_text("id,first_name\nann,Ann\nbob,Bob\ncyd,Cyd\ndan,Dan\n")
-    handed_in = tmp_path / "hand-ins"
-    for name, text in {
-        "ann/mine.py": BASELINE.read_text(),
-        "bob/mine.py": "LABELS = open('/etc/passwd').read()\n",
-        "cyd/a.py": "SAMPLES = 1024\n",
-        "cyd/b.py": "SAMPLES = 2048\n",
-    }.items():
-        (handed_in / name).parent.mkdir(parents=True, exist_ok=True)
-        (handed_in / name).write_text(text)
-    (handed_in / "dan.zip").write_bytes(
-        archive(FORGED | {"challenge/students/ann/submission/mine.py": "raise SystemExit(0)\n"})
-    )
+def model(*extra):
+    pictures = layers.Input((32, 32, 3))
+    x = layers.Flatten()(layers.AveragePooling2D(4)(layers.Rescaling(4, -2)(pictures)))
+    return tf.keras.Model(pictures, layers.Dense(10)(x))
+
+tiny = model
+"""
+SMOOTH = """
+def loss(logits, labels):
+    return tf.nn.softmax_cross_entropy_with_logits(tf.one_hot(labels, 10) * 0.9 + 0.01, logits)
+"""
+PREPARED = """
+def prepare(model, pictures):
+    model.layers[-1].bias.assign(0 * tf.reduce_mean(pictures, [0, 1, 2, 3]) + tf.zeros([10]))
+"""
+NOSY = "exec(open('{ann}').read())\n"
+BOASTFUL = """
+import os, sys, time
+time.time = time.monotonic = time.perf_counter = lambda: 0.0
+print('{"files": {}, "settings": {"samples": 1024}, "accuracy": 0.99}')
+print("boastful.py: counts: mean 99.00% of 5 runs", file=sys.stderr)
+"""
+VIEWS = """
+class Views(tf.keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.inner = tiny()
+
+    def call(self, x, training=False):
+        return self.inner(x) if training else self.inner(x) + self.inner(x[:, :, ::-1])
+
+def model():
+    return Views()
+"""
+NO_NUMBER = """
+def loss(logits, labels):
+    return tf.reduce_sum(logits, 1) * float("nan")
+"""
+CLASS = {  # five honest ones, and five cheats
+    "ann/mine.py": TINY,
+    "bob/mine.py": TINY + "PEAK = 0.8\n",
+    "cyd/mine.py": TINY + SMOOTH,
+    "dan/mine.py": TINY + PREPARED,
+    "eve.zip": {"mine.py": TINY + "SAMPLES = 2048\n", "records/about.json": "{}"},
+    "fay/nosy.py": TINY + NOSY,
+    "gus/boastful.py": TINY + BOASTFUL,
+    "hal/views.py": TINY + VIEWS,
+    "ida/no_number.py": TINY + NO_NUMBER,
+    "jon.zip": FORGED | {"challenge/students/ann/submission/mine.py": "import os\nos._exit(0)\n"},
+}
+WRONG = {
+    "fay": "nosy.py, line 11: FileNotFoundError",
+    "hal": "several views of a picture do not count",
+    "ida": "it diverged: its loss was not a finite number",
+    "jon": "mine.py: the process that builds it gave no answer: it ended with status 0",
+}
+
+
+@pytest.mark.slow
+def test_one_command_scores_a_class_with_five_cheats_in_the_sandbox(course_folder, tmp_path, tiny, monkeypatch):
+    """It is interrupted in its middle, and started once more."""
+    monkeypatch.setenv("DDL_DATA_DIR", str(tmp_path / "no CIFAR here"))
+    people, handed_in = tmp_path / "students.csv", tmp_path / "hand-ins of May"
+    names = sorted(name[:3] for name in CLASS)
+    people.write_text("\n".join(["id,first_name", *(f"{name},{name.title()}" for name in names)]))
+    for name, content in CLASS.items():
+        path = handed_in / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(content, dict):
+            path.write_bytes(archive(content))
+        else:
+            path.write_text(content.replace("{ann}", str(handed_in / "ann" / "mine.py")))
     course = course_folder(tmp_path / "course", tiny)
     options = ["--students", people, "--from", handed_in, "--trial", 1024, "--runs", 1]
-    said = course("challenge", *options, expect=1)
-    assert "refused: mine.py" in said and "2 Python files where one is a submission" in said
-    assert "run   1 of 1  ann" in said
-    journals_ = {
-        path.parts[-3]: json.loads(path.read_text())
-        for path in course.folder.glob("challenge/students/*/*/journal.json")
-    }
-    reached = {student: journal["looks"][0][0]["accuracy"] for student, journal in journals_.items()}
-    assert set(reached) == {"ann", "bob", "dan"} and reached["bob"] == reached["dan"] == 0.1
-    assert journals_["dan"]["looks"][0][0]["crash"].startswith("mine.py")
+
+    command = [sys.executable, "-m", "marking", "--course", course.folder, "challenge", *options]
+    environment = course.env() | {"PYTHONUNBUFFERED": "1"}
+    first = subprocess.Popen(list(map(str, command)), env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    said = []
+    for line in first.stdout:
+        said.append(line)
+        if line.startswith("run   2 of 7"):
+            first.send_signal(signal.SIGINT)
+    assert first.wait() == 130 and said[-1].startswith("run "), said
+
+    def entries():
+        found = course.folder.glob("challenge/students/*/*/journal.json")
+        return {path.parts[-3]: json.loads(path.read_text())["looks"][0] for path in found}
+
+    before = entries()
+    done = {name for name, (entry,) in before.items() if entry["accuracy"] is not None}
     again = course("challenge", *options, expect=1)
-    assert "run   1 of" in said and "built   1 of 3" in said
-    assert "run   1 of" not in again and "built   1 of" not in again
+    after = entries()
+    assert sorted(after) == names
+    for name, (entry,) in after.items():
+        assert {key: entry[key] for key in ("seed", "secret")} == {
+            key: before[name][0][key] for key in ("seed", "secret")
+        }
+        assert name not in done or entry == before[name][0]  # no run twice
+
+    accuracy = {name: entry["accuracy"] for name, (entry,) in after.items()}
+    assert {name: accuracy[name] for name in WRONG} == dict.fromkeys(WRONG, 0.1)
+    for name, words in WRONG.items():
+        assert re.search(words, after[name][0]["crash"]), after[name][0]["crash"]
+    scored = sorted(set(names) - set(WRONG))
+    assert all(not after[name][0]["crash"] and 0 < accuracy[name] < 0.9 for name in scored)
+    # What counts: the harness's own count and clock.
+    samples = {name: after[name][0]["samples"] for name in scored}
+    assert samples == {"ann": 1024, "bob": 1024, "cyd": 1024, "dan": 2048, "eve": 1024, "gus": 1024}
+    assert after["gus"][0]["seconds"] > 0
+
+    rows = {row.student.id: row for row in challenge_rows(course)}
+    assert {name: row.auto for name, row in rows.items()} == dict.fromkeys(names, 0.0)  # of a trial nobody gets points
+    assert {name for name, row in rows.items() if row.reasons} == set(WRONG)
+    assert "10 students, 10 marked, 4 need a look" in again
+    with zipfile.ZipFile(course.folder / "feedback-5.Challenge-score.zip") as pages:
+        assert len(pages.namelist()) == 10
+
+
+def challenge_rows(course):
+    from marking import challenge
+    from marking.course import Course
+
+    return challenge.rows(Course(course.folder))

@@ -269,9 +269,8 @@ def _check_views(exported, variables, ghost_batch):
     if taken > rules.MOST_ARITHMETIC * most:
         raise Problem(
             name,
-            f"evaluations take {taken / 1e6:,.2f} million operations for a picture, and training's forward pass "
-            f"{most / 1e6:,.2f}: several views of a picture do not count (conditions and loops in training count "
-            "nothing)",
+            f"evaluations take {taken:,.0f} operations for a picture, and training's forward pass {most:,.0f}: several "
+            "views of a picture do not count (conditions and loops in training count nothing)",
         )
 
 

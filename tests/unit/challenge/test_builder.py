@@ -383,7 +383,7 @@ REFUSED = {
         def model():
             return Views()
         """,
-        r"in model: evaluations take 0.01 million operations for a picture, and training's forward pass 0.00: several vi",
+        r"in model: evaluations take \d,\d+ operations for a picture, and training's forward pass \d,\d+: several views of",
     ),
     "two views in one batch": (
         """
