@@ -85,6 +85,32 @@ def test_the_course_trains_on_two_nodes(on_slurm):
     assert len(run.history) == 2 and run.result["samples"] == 1024
 
 
+def test_a_submission_is_scored_on_two_nodes(on_slurm, tmp_path, capsys, monkeypatch):
+    """Ranks share the folder of runs, and the data folder cannot be written: pictures come from the runs."""
+    from ddl import cli
+    from ddl.data import store
+
+    monkeypatch.setenv("DDL_DATA_DIR", str(tmp_path / "data"))
+    write = store.write
+
+    def read_only(path, **arrays):
+        if path.is_relative_to(tmp_path / "data"):
+            raise PermissionError(13, "Permission denied", str(path))
+        write(path, **arrays)
+
+    monkeypatch.setattr(store, "write", read_only)
+    sizes = "--samples 1024 --train-samples 1024 --public-samples 100 --private-samples 100 --data-set synthetic"
+    score = ["challenge", "score", "baseline.py", "--runs", "1", "--samples-only", "--workers", "4", *sizes.split()]
+    assert cli.main([*score, "--site", str(on_slurm())]) == 0
+    shown = capsys.readouterr().out
+    assert "1 run" in shown and "a trial, which does not count" in shown
+    (run,) = runs()
+    assert [rank.host for rank in run.progress().ranks] == ["node01"] * 2 + ["node02"] * 2
+    assert (run.result["world"], run.result["samples"]) == (4, 1024) and "slurm" in json.dumps(run.job)
+    assert run.result["config"]["pictures"].startswith(str(run.folder.parent / "challenge" / "challenge-synthetic-"))
+    assert read_json(run.folder / "judged.json")["accuracy"] > 0
+
+
 def test_mpi_ranks_start_under_pmix(on_slurm, tmp_path):
     """Horovod itself has no MPI here: what Slurm gives each task is what can be seen."""
     on_slurm(controller="mpi")
