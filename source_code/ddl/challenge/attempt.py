@@ -3,7 +3,8 @@
 import secrets
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from ddl.errors import CourseError, InputError, OneLine
 from ddl.launcher.progress import EVENT, end_of
 from ddl.launcher.run import NoSuchRun, Run, RunFailed, attach, launch
 from ddl.launcher.site import Site
-from ddl.records.folder import RunFolder
+from ddl.records.folder import RunFolder, StorageError
 from ddl.records.jsonfiles import DamagedFile, read_json_lines
 from ddl.records.paths import runs_dir
 from ddl.words import plural
@@ -125,7 +126,8 @@ def run(
     pictures_ = pictures(data_set)
     seed = secrets.randbits(SEED_BITS) if seed is None else _seed(seed)
     secret = secrets.randbits(SECRET_BITS)
-    with tempfile.TemporaryDirectory(dir=_challenge_dir(), prefix=".run-") as folder:
+    pictures_file(pictures_, trial)  # what is wrong with the data is said before anything is built
+    with _room(), tempfile.TemporaryDirectory(dir=_challenge_dir(), prefix=".run-") as folder:
         copy = Path(folder, file_name)
         copy.write_bytes(content)
         built = build(copy, [seed], Path(folder, "built"))
@@ -198,7 +200,8 @@ def score(
         raise InputError(f"n={n!r}: a score takes at least {LEAST_RUNS} runs")
     content, name = read(path)
     journal = Journal.of(content, name, pictures(data_set), workers, trial)
-    with journal.alone():
+    pictures_file(journal.data, trial)  # what is wrong with the data is said before seeds are drawn
+    with _room(), journal.alone():
         if journal.looks and journal.workers != workers:
             raise InputError(
                 f"{name} has been scored with workers={journal.workers}: all its runs take as many, so that they "
@@ -404,6 +407,17 @@ def _seed(seed):
     if type(seed) is not int or not 0 <= seed < 2**SEED_BITS:
         raise InputError(f"seed={seed!r}: a whole number from 0 to {2**SEED_BITS - 1:,} is needed")
     return seed
+
+
+@contextmanager
+def _room() -> Iterator[None]:
+    """Say what to do where the folder of runs is full, or cannot be written."""
+    try:
+        yield
+    except CourseError:
+        raise
+    except OSError as error:
+        raise StorageError(error, error.filename or runs_dir()) from error
 
 
 def _challenge_dir():

@@ -12,6 +12,7 @@ from ddl.challenge.attempt import ScoreInterrupted, score
 from ddl.challenge.journal import Busy, Journal, journals
 from ddl.challenge.rules import Refused
 from ddl.errors import CourseError, InputError
+from ddl.records.folder import StorageError
 from ddl.records.jsonfiles import DamagedFile, append_json_line
 from ddl.records.paths import runs_dir
 
@@ -401,3 +402,27 @@ def test_a_file_is_found_by_its_path_or_as_one_of_the_courses(submission):
 def test_a_huge_file_is_refused(submission):
     with pytest.raises(Refused, match="larger than the 20,000 bytes"):
         attempt.read(submission("#" * 20_001))
+
+
+def test_without_the_data_no_seed_is_drawn(stage, submission, monkeypatch):
+    def missing(name, trial):
+        raise InputError("CIFAR-10 is not there")
+
+    monkeypatch.setattr(attempt, "pictures_file", missing)
+    with pytest.raises(InputError, match="CIFAR-10 is not there"):
+        score(submission(), progress=quiet)
+    with pytest.raises(InputError, match="CIFAR-10 is not there"):
+        attempt.run(submission())
+    assert not journals() and not stage.builds
+
+
+def test_a_full_disk_is_said_in_one_sentence_and_the_score_goes_on_later(stage, submission, kept, monkeypatch):
+    def full(*arguments, **options):
+        raise OSError(28, "No space left on device", "built.json")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(attempt, "build", full)
+        with pytest.raises(StorageError, match=r"^built.json cannot be written: No space left on device. Free some"):
+            score(submission(), progress=quiet)
+    before = seeds_of(kept())
+    assert score(submission(), progress=quiet).counts and seeds_of(kept()) == before
