@@ -23,7 +23,7 @@ from convergence import DIGITS, TIMES, Silent
 from ddl import launch
 from ddl.challenge.attempt import SCRIPT, read
 from ddl.challenge.build import build
-from ddl.challenge.judge import judge, labels_of
+from ddl.challenge.judge import judge, labels_of, pictures_file
 from ddl.errors import InputError
 from ddl.records.jsonfiles import read_json, write_json
 
@@ -170,7 +170,7 @@ class Recordings:
                 built=built.folder,
                 seed=seed,
                 secret=seed,
-                data_set=self.data_set,
+                pictures=pictures_file(self.data_set, self.trial),
                 **self.trial,
             )
             run.wait(Silent())
