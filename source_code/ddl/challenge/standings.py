@@ -32,7 +32,7 @@ LABELS = {
     "p": ("p", ".2g"),
     "counts": ("counts", ""),
 }
-RECORDED = {"baseline": "challenge-baseline", "reference": "challenge-reference"}  # in results/reference/
+RECORDED = ("baseline", "reference")
 
 
 def board(by: str = "samples", root: Path | None = None) -> Table:
@@ -102,29 +102,33 @@ def standing(score: Score) -> dict[str, Any]:
 def recorded() -> list[dict[str, Any]]:
     """The baseline and the reference, as far as their runs are recorded in ``results/reference``.
 
-    A line is a run's ``result.json`` with the judge's ``private_accuracy``; one of the reference may have the
-    ``time_ratio`` of its pair.
+    A line is a run's ``result.json`` with the judge's ``private_accuracy``. Times are those of pairs that ran in turns,
+    in ``challenge-times``.
     """
+    seconds: dict[str, dict[int, float]] = {}
+    for line in _recorded("challenge-times", {"arm": str, "pair": int, "seconds": float}):
+        seconds.setdefault(line["arm"], {})[line["pair"]] = line["seconds"]
     rows = []
-    for kind, name in RECORDED.items():
-        path = reference_dir() / f"{name}.jsonl"
-        if not path.exists():
-            continue
-        lines = read_json_lines(path, {"samples": int, "private_accuracy": float})
+    for kind in RECORDED:
+        lines = _recorded(f"challenge-{kind}", {"samples": int, "private_accuracy": float})
         if not lines:
             continue
-        ratios = [line["time_ratio"] for line in lines if line.get("time_ratio")]
+        beside = seconds.get("baseline", {})
+        pairs = seconds.get(kind, {}).keys() & beside.keys() if kind != "baseline" else set()
         score = Score(
             name=kind,
             accuracies=tuple(line["private_accuracy"] for line in lines),
             samples=lines[0]["samples"],
-            ratios=tuple(ratios if kind == "reference" else [1.0]),
+            ratios=tuple(seconds[kind][pair] / beside[pair] for pair in sorted(pairs)) if pairs else (),
         )
-        rows.append(
-            standing(score)
-            | {"kind": kind, "time_interval": None if kind == "baseline" else standing(score)["time_interval"]}
-        )
+        row = standing(score) | {"kind": kind}
+        rows.append(row | {"ratio": 1.0, "time_interval": None} if kind == "baseline" else row)
     return rows
+
+
+def _recorded(name, needs):
+    path = reference_dir() / f"{name}.jsonl"
+    return read_json_lines(path, needs) if path.exists() else []
 
 
 def attempts() -> list[dict[str, Any]]:

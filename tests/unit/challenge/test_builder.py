@@ -383,7 +383,7 @@ REFUSED = {
         def model():
             return Views()
         """,
-        r"in model: evaluations take \d,\d+ operations for a picture, and training's forward pass \d,\d+: several views of",
+        r"in model: evaluations take [\d,]+ operations for a picture, and training's forward pass [\d,]+: several views of",
     ),
     "two views in one batch": (
         """
