@@ -32,7 +32,6 @@ LABELS = {
     "p": ("p", ".2g"),
     "counts": ("counts", ""),
 }
-RECORDED = ("baseline", "reference")
 
 
 def board(by: str = "samples", root: Path | None = None) -> Table:
@@ -102,32 +101,29 @@ def standing(score: Score) -> dict[str, Any]:
 def recorded() -> list[dict[str, Any]]:
     """The baseline and the reference, as far as their runs are recorded in ``results/reference``.
 
-    A line is a run's ``result.json`` with the judge's ``private_accuracy``. Times are those of pairs that ran in turns,
-    in ``challenge-times``.
+    A line is a run's ``result.json`` with the judge's ``private_accuracy``. Those of ``challenge-times`` ran in turns,
+    as in a score, and say which ``arm`` they are of: the reference, or the baseline with the same seed beside it.
     """
-    seconds: dict[str, dict[int, float]] = {}
-    for line in _recorded("challenge-times", {"arm": str, "pair": int, "seconds": float}):
-        seconds.setdefault(line["arm"], {})[line["pair"]] = line["seconds"]
+    turns = _recorded("challenge-times", {"arm": str, "seconds": float})
+    beside = {line["seed"]: line["seconds"] for line in turns if line["arm"] == "baseline"}
+    reference = [line for line in turns if line["arm"] == "reference"]
+    ratios = [line["seconds"] / beside[line["seed"]] for line in reference if line["seed"] in beside]
     rows = []
-    for kind in RECORDED:
-        lines = _recorded(f"challenge-{kind}", {"samples": int, "private_accuracy": float})
-        if not lines:
-            continue
-        beside = seconds.get("baseline", {})
-        pairs = seconds.get(kind, {}).keys() & beside.keys() if kind != "baseline" else set()
-        score = Score(
-            name=kind,
-            accuracies=tuple(line["private_accuracy"] for line in lines),
-            samples=lines[0]["samples"],
-            ratios=tuple(seconds[kind][pair] / beside[pair] for pair in sorted(pairs)) if pairs else (),
-        )
-        row = standing(score) | {"kind": kind}
-        rows.append(row | {"ratio": 1.0, "time_interval": None} if kind == "baseline" else row)
+    for kind, lines in {"baseline": _recorded("challenge-baseline"), "reference": reference}.items():
+        if lines:
+            score = Score(
+                name=kind,
+                accuracies=tuple(line["private_accuracy"] for line in lines),
+                samples=lines[0]["samples"],
+                ratios=tuple(ratios if kind == "reference" else ()),
+            )
+            rows.append(standing(score) | {"kind": kind} | ({"ratio": 1.0} if kind == "baseline" else {}))
     return rows
 
 
-def _recorded(name, needs):
+def _recorded(name, needs=None):
     path = reference_dir() / f"{name}.jsonl"
+    needs = {"samples": int, "seed": int, "private_accuracy": float} | (needs or {})
     return read_json_lines(path, needs) if path.exists() else []
 
 
