@@ -112,6 +112,7 @@ class Recordings:
     work: Path
     data_set: str
     trial: Mapping
+    _running: set = field(default_factory=set)
 
     def __post_init__(self):
         self.work.mkdir(parents=True, exist_ok=True)
@@ -131,6 +132,8 @@ class Recordings:
                 return [without_times(future.result()) for future in futures]
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
+                for run in list(self._running):
+                    run.stop()
                 raise
 
     def times(self, arms: Iterable[Arm], seeds: Iterable[int]) -> list[dict]:
@@ -167,7 +170,11 @@ class Recordings:
                 pictures=pictures_file(self.data_set, self.trial),
                 **self.trial,
             )
-            run.wait(Silent())
+            self._running.add(run)
+            try:
+                run.wait(Silent())
+            finally:
+                self._running.discard(run)
         labels = labels_of(self.data_set, self.trial.get("private_samples"))
         expected = {"world": workers, "seed": seed, "file": built.file, "trial": bool(self.trial)}
         reached, result = judge(run.folder, labels, expected)
