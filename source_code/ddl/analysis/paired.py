@@ -12,6 +12,8 @@ from ddl.errors import InputError
 
 __all__ = ["Paired", "by_seed", "means", "paired"]
 
+MOST_PAIRS = 1000  # that are looked through for how many are needed
+
 
 @dataclass(frozen=True)
 class Paired:
@@ -56,6 +58,20 @@ class Paired:
     def high(self) -> float:
         """The upper end of the interval."""
         return self.mean + self.half_width
+
+    @property
+    def needed(self) -> float:
+        """The fewest pairs with which such a mean and deviation give an interval without 0, at even chances.
+
+        Infinite where the mean is 0, or more than `MOST_PAIRS` would be needed; NaN for a single pair.
+        """
+        from scipy.stats import t
+
+        if self.n < 2:
+            return math.nan
+        widths = t.ppf(0.975, range(1, MOST_PAIRS)) * statistics.stdev(self.differences)
+        enough = (n for n, width in enumerate(widths, 2) if width < abs(self.mean) * math.sqrt(n))
+        return next(enough, math.inf)
 
     def verdict(self, margin: float) -> str:
         """Say what the interval decides, for figures of which more is better.

@@ -80,3 +80,18 @@ def test_figures_of_one_seed_are_averaged_and_missing_ones_left_out():
 def test_a_figure_can_be_computed_from_a_result():
     runs = [SimpleNamespace(result={"seed": 4, "clean_accuracy": 0.75, "test_accuracy": 0.5})]
     assert by_seed(runs, lambda result: result["clean_accuracy"] - result["test_accuracy"]) == {4: 0.25}
+
+
+@pytest.mark.parametrize(("deviation", "mean", "needed"), [(1, 2, 4), (1, -2, 4), (1, 20, 2), (1, 0.5, 18), (0, 1, 2)])
+def test_so_many_pairs_would_leave_out_zero(deviation, mean, needed):
+    from scipy.stats import t
+
+    result = Paired(tuple(mean + deviation * each for each in (-1, 0, 1)))
+    assert result.needed == needed
+    half_widths = {n: t.ppf(0.975, n - 1) * deviation / math.sqrt(n) for n in (needed - 1, needed) if n > 1}
+    assert half_widths[needed] < abs(mean) and (needed == 2 or half_widths[needed - 1] >= abs(mean))
+
+
+def test_no_number_of_pairs_shows_a_difference_that_is_not_there():
+    assert Paired((-1.0, 0.0, 1.0)).needed == Paired((1.0, 1e4, -1e4)).needed == math.inf
+    assert math.isnan(Paired((1.0,)).needed)

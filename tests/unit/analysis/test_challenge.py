@@ -1,0 +1,76 @@
+"""What the challenge's recorded runs show: by hand, and by going through all choices."""
+
+import itertools
+import math
+import statistics
+from types import SimpleNamespace
+
+import pytest
+
+from ddl.analysis.challenge import ablations, best_of, judged
+from ddl.errors import InputError
+
+
+def runs(**arms):
+    """Runs of each arm, one a seed, with these private accuracies."""
+    return [
+        SimpleNamespace(
+            result={
+                "name": "file",
+                "arm": arm.replace("_", " "),
+                "seed": seed,
+                "private_accuracy": accuracy,
+                "test_accuracy": 0.5,
+                "held_out": "validation",
+            }
+        )
+        for arm, accuracies in arms.items()
+        for seed, accuracy in enumerate(accuracies)
+    ]
+
+
+WHOLE = (0.80, 0.82, 0.81)
+
+
+def test_a_recorded_run_is_judged_by_its_arm_and_its_private_accuracy():
+    given = runs(reference=WHOLE)
+    (first, *_) = judged(given)
+    assert (first.name, first.result["test_accuracy"], first.result["held_out"]) == ("reference", 0.80, "test")
+    assert given[0].result["test_accuracy"] == 0.5
+
+
+@pytest.mark.parametrize("values", [(1.0,), (3.0, 1.0, 2.0), (5, 5, 1, 2, 2, 9)])
+def test_the_best_of_k_is_the_mean_over_all_choices(values):
+    for k in range(1, len(values) + 1):
+        choices = [max(chosen) for chosen in itertools.combinations(values, k)]
+        assert best_of(values, k) == pytest.approx(statistics.fmean(choices))
+
+
+@pytest.mark.parametrize("k", [0, 4, -1])
+def test_no_more_than_all_values_can_be_drawn(k):
+    with pytest.raises(InputError, match="between 1 and all 3"):
+        best_of((1.0, 2.0, 3.0), k)
+
+
+def test_each_idea_left_out_is_compared_with_the_whole_by_seed():
+    # Differences of whitening: −2, −3, −1 points, standard deviation 1, and t of two degrees of freedom 4.3027.
+    table = ablations(runs(no_flip=(0.805, 0.815, 0.81), reference=WHOLE, no_whitening=(0.78, 0.79, 0.80)), "reference")
+    assert list(table["arm"]) == ["no whitening", "no flip"]
+    row = table.iloc[0]
+    assert (row["difference_points"], row["pairs"], row["accuracy"]) == (pytest.approx(-2), 3, pytest.approx(79))
+    assert (row["low_points"], row["high_points"]) == pytest.approx((-2 - 2.4842, -2 + 2.4842), abs=1e-4)
+    assert "minutes here" not in repr(table) and "81.00 %" in repr(table)
+
+
+def test_what_an_idea_costs_to_see_is_its_pairs_times_two_runs():
+    table = ablations(runs(reference=WHOLE, no_whitening=(0.78, 0.79, 0.80)), "reference", seconds=30)
+    assert table["needed"].iloc[0] == 4  # 3.182 / 2 < 2 points, and 4.303 / √3 is not
+    assert table["minutes"].iloc[0] == pytest.approx(4.0)
+    alone = ablations(runs(reference=WHOLE, no_whitening=(0.78,)), "reference", seconds=30)
+    assert math.isnan(alone["minutes"].iloc[0])
+
+
+@pytest.mark.parametrize("arms", [{"baseline": WHOLE}, {"reference": WHOLE}, {}])
+def test_without_the_whole_or_anything_beside_it_there_is_nothing_to_compare(arms):
+    with pytest.raises(InputError, match="'reference' and others"):
+        ablations(runs(**arms), "reference")
