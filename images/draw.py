@@ -21,7 +21,7 @@ LESSONS = (
     ("2.System-Topology", "How are my workers connected, and what does that cost?"),
     ("3.Multi-GPU", "How do I make my script distributed?"),
     ("4.Convergence", "Why does my model learn worse on more workers, and what fixes it?"),
-    ("5.Challenge", "Can you beat the clock?"),
+    ("5.Challenge", "Can you beat the clock, and be believed?"),
 )
 
 

@@ -4,7 +4,7 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
-LESSONS = ("1.Gradient-Basics", "2.System-Topology", "3.Multi-GPU", "4.Convergence")
+LESSONS = ("1.Gradient-Basics", "2.System-Topology", "3.Multi-GPU", "4.Convergence", "5.Challenge")
 
 
 @pytest.mark.parametrize("name", LESSONS)

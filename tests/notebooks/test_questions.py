@@ -73,6 +73,7 @@ LESSONS = (
     Graded("2.System-Topology", questions=13, points=34, sections=8, guessing=1),
     Graded("3.Multi-GPU", questions=15, points=40, sections=8, guessing=2, packages=("math", "numpy", "json")),
     Graded("4.Convergence", questions=8, points=26, sections=11, guessing=1),
+    Graded("5.Challenge", questions=6, points=20, sections=8, guessing=1, packages=("math", "numpy", "itertools")),
 )
 each_lesson = pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.name)
 

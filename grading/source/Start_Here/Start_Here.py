@@ -18,8 +18,7 @@
 # ## The map
 #
 # ![The lessons in order: gradient basics, system topology, multi-GPU,
-# convergence, challenge. The challenge is still being written; the others are
-# ready.](images/course_map.svg)
+# convergence, challenge. All are ready.](images/course_map.svg)
 #
 # | lesson | the question it answers |
 # | --- | --- |
@@ -27,10 +26,10 @@
 # | [2. System topology](notebooks/2.System-Topology.ipynb) | How are my workers connected, and what does that cost? |
 # | [3. Multi-GPU](notebooks/3.Multi-GPU.ipynb) | How do I make my script distributed? |
 # | [4. Convergence](notebooks/4.Convergence.ipynb) | Why does my model learn worse on more workers, and what fixes it? |
+# | [5. Challenge](notebooks/5.Challenge.ipynb) | Can you beat the clock, and be believed? |
 #
-# Lessons 1 to 3 have exercises that check themselves as you go. The challenge
-# is still being written. Lesson 4 stands on its own: it explains everything
-# that it needs.
+# All lessons have exercises that check themselves as you go. Lesson 4 stands on
+# its own: it explains everything that it needs. Lesson 5 builds on it.
 
 # %% tags=["parameters"]
 size = "reader"  # "smoke" only checks that everything runs
