@@ -128,3 +128,12 @@ def test_convergence(open_notebook, solved):
     assert sum("★ best" in text for text in saved.html) >= 3
     pictures = [text for text in saved.html if 'class="ddl-picture"' in text]
     assert len(pictures) == 18 and all('alt="' in text for text in pictures)
+
+
+@pytest.mark.timeout(900)
+def test_challenge(open_notebook, solved):
+    saved = run_all(open_notebook, solved("5.Challenge"), 600)
+    # The baseline, parts of a step, an attempt, a score's two pairs, and what patches a clock.
+    assert sum(text.count("done in") for text in saved.html) == 8
+    pictures = [text for text in saved.html if 'class="ddl-picture"' in text]
+    assert len(pictures) == 7 and all('alt="' in text for text in pictures)

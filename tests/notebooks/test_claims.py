@@ -1,4 +1,4 @@
-"""What lesson 4 says that its recorded runs show: each sentence is a predicate on the records.
+"""What lessons 4 and 5 say that recorded runs show: each sentence is a predicate on the records.
 
 A sentence stands in a cell with the tag `claims`, and here, word for word. A new recording that makes it false fails
 here, and so does a sentence that nobody checks.
@@ -8,21 +8,24 @@ import math
 import re
 import statistics
 from functools import cache
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import jupytext
+import numpy as np
 import pytest
 
 from ddl import critical, recorded
+from ddl.analysis.challenge import best_of
 from ddl.analysis.critical import Critical, Noise
 from ddl.analysis.paired import Paired, paired
 from ddl.analysis.sharpness import MEASURES, rank_correlation, sharpness
+from ddl.challenge import TARGET
 from ddl.records.reference import Recorded
 from helpers import ROOT
 
 MARGIN = 1.0  # points, within which there is said to be no difference
 FAR = 10.0  # points, from which on a difference is called far
-SOURCE = ROOT / "grading" / "source" / "4.Convergence" / "4.Convergence.py"
+LESSONS = ("4.Convergence", "5.Challenge")
 
 
 class Records:
@@ -77,6 +80,11 @@ class Records:
         """Return the learning rate of an arm."""
         (rate,) = {result["learning_rate"] for result in self._read(file) if result["name"] == name}
         return rate
+
+
+def figures(results, figure):
+    """Return a figure of each result, in percent."""
+    return [100 * result[figure] for result in results]
 
 
 def is_arm(result, name):
@@ -169,7 +177,71 @@ def ranks_by_sharpness(records, measure, figure):
     return rank_correlation(table[measure], table[figure])
 
 
+BASELINE = "challenge-baseline"
+
+
+def on_the_way(records, done):
+    """Return the public accuracy of the baseline's runs, in percent, when a part of the samples is done."""
+    results = records.results(BASELINE)
+    assert len(results) == 20
+    return [
+        100 * row["test_accuracy"]
+        for result in results
+        for row in result["history"]
+        if row["samples"] == done * result["samples"]
+    ]
+
+
+def luck(records):
+    """Return by how many points the best of ten runs of the baseline is above the mean of all."""
+    reached = figures(records.results(BASELINE), "private_accuracy")
+    assert len(reached) == 20
+    return best_of(reached, 10) - statistics.fmean(reached)
+
+
+def late_gain(records):
+    return statistics.fmean(on_the_way(records, 1)) - statistics.fmean(on_the_way(records, 0.75))
+
+
+def counting(records, target):
+    """Return which part of all scores of five, drawn from the baseline's runs, counts at a target in percent."""
+    fives = np.array(list(combinations(figures(records.results(BASELINE), "private_accuracy"), 5)))
+    errors = fives.std(axis=1, ddof=1) / math.sqrt(5)
+    needed = 3.747  # t of four degrees of freedom, p = 0.01
+    return np.mean(fives.mean(axis=1) - target > needed * errors)
+
+
+def shown(records):
+    """Return which part counts at the target, and one point higher, and how far the mean of all is above the latter."""
+    target = 100 * TARGET
+    mean = statistics.fmean(figures(records.results(BASELINE), "private_accuracy"))
+    return counting(records, target), counting(records, target + 1), mean - target - 1
+
+
+def apart(values):
+    return max(values) - min(values)
+
+
 CLAIMS = {
+    # The challenge
+    "Nothing was improved, and yet the best of ten runs is more than half a point above the mean of all twenty.": (
+        lambda r: luck(r) > 0.5
+    ),
+    "After half of their samples the recorded runs are past 60 % in the mean, and in the last quarter they gain less "
+    "than three points.": lambda r: statistics.fmean(on_the_way(r, 0.5)) > 60 and 0 < late_gain(r) < 3,
+    "Half-way, equal files lie more than ten points apart, and at the end less than three.": lambda r: (
+        apart(on_the_way(r, 0.5)) > 10 and apart(on_the_way(r, 1)) < 3
+    ),
+    "By the fitted curve a batch of 1,024 needs more than twice the samples of a batch of 64, and more than half of its "
+    "samples are the price of the batch.": lambda r: (
+        1024 * r.curve(MOMENTUM).fit.steps(1024)
+        > 2 * max(64 * r.curve(MOMENTUM).fit.steps(64), r.curve(MOMENTUM).fit.samples_min)
+    ),
+    "All noise scales at frozen weights lie below 1,024.": lambda r: max(r.frozen_noise().values) < 1024,
+    "At the target every score of five counts.": lambda r: shown(r)[0] == 1,
+    "One point higher, still below the mean of all runs, fewer than one in ten does.": lambda r: (
+        0 < shown(r)[1] < 0.1 and shown(r)[2] > 0
+    ),
     # Equal epochs and equal steps
     "At equal epochs the large batch is behind the small one, each at its own best rate.": lambda r: below(
         r.gain("small batch + BN", BATCH_1024)
@@ -273,13 +345,18 @@ CLAIMS = {
 
 def sentences():
     """Return the sentences of the cells that are tagged as claims."""
-    notebook = jupytext.read(SOURCE, fmt="py:percent")
-    cells = [cell.source for cell in notebook.cells if "claims" in cell.metadata.get("tags", [])]
+    sources = [ROOT / "grading" / "source" / lesson / f"{lesson}.py" for lesson in LESSONS]
+    cells = [
+        cell.source
+        for source in sources
+        for cell in jupytext.read(source, fmt="py:percent").cells
+        if "claims" in cell.metadata.get("tags", [])
+    ]
     plain = [re.sub(r"\*\*|^- ", "", cell, flags=re.MULTILINE) for cell in cells]
     return [part for cell in plain for part in re.split(r"(?<=[.!?]) +(?=[A-Z])", " ".join(cell.split()))]
 
 
-def test_the_lesson_claims_what_is_checked_and_nothing_else():
+def test_the_lessons_claim_what_is_checked_and_nothing_else():
     assert sorted(sentences()) == sorted(CLAIMS)
 
 
@@ -327,7 +404,18 @@ def spread_arms(name, results):
     ]
 
 
-DOCTORS = (leveled, reversed_arms, spread_arms)
+def flat(name, results):
+    """Every run gets half of all pictures right, from its first evaluation on."""
+    half = [{key: 0.5 if "accuracy" in key else value for key, value in result.items()} for result in results]
+    return [
+        result | {"history": [row | {"test_accuracy": 0.5} for row in result["history"]]}
+        if "history" in result
+        else result
+        for result in half
+    ]
+
+
+DOCTORS = (leveled, reversed_arms, spread_arms, flat)
 
 
 @pytest.mark.parametrize("claim", CLAIMS)

@@ -76,6 +76,7 @@ SAID = {
         "agrees with a single device: True",
     ),
     "4.Convergence": ("times as sharp: no guess made · came out: ", "by the linear rule: no guess made · came out: "),
+    "5.Challenge": ("of five are refused: no guess made · came out: 4", "a trial, which does not count"),
 }
 
 

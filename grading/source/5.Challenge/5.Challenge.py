@@ -40,6 +40,7 @@ import math
 import numpy as np
 
 # %% tags=["demo"]
+import itertools
 import tempfile
 from pathlib import Path
 
@@ -77,7 +78,7 @@ print(challenge.RULES)
 # %% [markdown]
 # ### Why taking the best run is fishing
 #
-# The course has recorded many runs of the baseline that differ *only* in their
+# The course has recorded twenty runs of the baseline that differ *only* in their
 # seed. So their differences are luck.
 #
 # **Predict first.** Somebody runs the baseline ten times and reports the best
@@ -105,12 +106,15 @@ pd.DataFrame({
     "above the mean": [best_of(reached, k) - middle for k in kept],
 }).round(2)
 
+# %% [markdown] tags=["claims"]
+# Nothing was improved, and yet the best of ten runs is more than half a point
+# above the mean of all twenty.
+
 # %% [markdown]
-# Nothing was improved, and yet the number grows with every further run. That is
-# **fishing**, and publishing only the best run is the same as not counting the
-# others. It also happens in *time*: whoever evaluates often and stops at the
-# first accuracy above the target has taken the best of many looks. So a file
-# states `SAMPLES` beforehand, and is judged at its end.
+# That is **fishing**: the more runs, the better the best one. It also happens in
+# *time*: whoever evaluates often and stops at the first accuracy above the
+# target has taken the best of many looks. So a file states `SAMPLES` beforehand,
+# and is judged at its end.
 
 # %% [markdown]
 # **Question 1** (3 points)
@@ -204,8 +208,17 @@ plot.plot_convergence([baseline.run, *baselines], x="samples")
 
 # %% [markdown]
 # Eight evaluations at fixed points: your run, and the recorded ones with a band
-# from the lowest to the highest. Most of the accuracy is there early. The last
-# points come when the learning rate falls towards 0.
+# from the lowest to the highest.
+
+# %% [markdown] tags=["claims"]
+# After half of their samples the recorded runs are past 60 % in the mean, and in
+# the last quarter they gain less than three points. Half-way, equal files lie
+# more than ten points apart, and at the end less than three.
+
+# %% [markdown]
+# So a look at a curve on its way tells next to nothing: while the learning rate
+# is high, the weights jump about. What a shorter training reaches, only a
+# training that *ends* there can say, with a schedule of its own.
 
 # %% [markdown]
 # **Question 2** (3 points)
@@ -355,14 +368,13 @@ plot.plot_batch_size_tradeoff(curve.fit, batches=(64, GLOBAL_BATCH))
 
 # %% [markdown] tags=["claims"]
 # By the fitted curve a batch of 1,024 needs more than twice the samples of a
-# batch of 64. All noise scales at frozen weights lie below 1,024.
+# batch of 64, and more than half of its samples are the price of the batch. All
+# noise scales at frozen weights lie below 1,024.
 
 # %% [markdown]
-# So at 1,024 the gradient is already more signal than noise, and half of the
-# samples are the price of the batch. Averaging over more pictures would help
-# little. What helps is
-
-# %% [markdown]
+# So at 1,024 the gradient is already more signal than noise. Averaging over more
+# pictures would help little. What helps is
+#
 # - **steps that get further**: a better-conditioned network or optimizer, whose
 #   curve bends later (Zhang et al., 2019), or a better start;
 # - **less that has to be learned**: augmentation and loss that suit a short
@@ -418,18 +430,19 @@ plot.plot_differences(judged(left_out), against="reference", margin=0.25)
 # %% [markdown]
 # ## 5. An attempt
 #
-# This cell writes your file. It begins with one idea; make it yours. Everything
-# that the baseline defines can be defined here: `model`, `augment`, `loss`,
-# `optimizer`, `schedule`, the capitals, and `prepare` and `finish`, which it
+# The baseline reaches the target with something to spare. So the question is how
+# few samples are enough. This cell writes your file. Make it yours: everything
+# that the baseline defines can be defined here, `model`, `augment`, `loss`,
+# `optimizer`, `schedule`, the capitals, and also `prepare` and `finish`, which it
 # lacks. If something is wrong, the next cell says so, with the line.
 
 # %%
 %%writefile my_submission.py
-"""My submission: the baseline with label smoothing."""
+"""My submission: the baseline, shorter, with label smoothing."""
 
 import tensorflow as tf
 
-SAMPLES = 180_224  # how long it trains: a multiple of 1,024
+SAMPLES = 157_696  # how long it trains: a multiple of 1,024
 SMOOTHING = 0.2
 
 
@@ -507,8 +520,26 @@ scored
 # until it fits would be fishing, too. With `beside=False` a score takes half as
 # long and has no place on the board of times.
 #
-# "Not shown to reach the target" does not mean that it is below. The interval
-# says what is known: where it contains the target, five runs do not decide.
+# "Not shown to reach the target" does not mean that it is below. How far above
+# has a file to be, so that five runs show it? The twenty recorded runs of the
+# baseline hold 15,504 scores of five:
+
+# %% tags=["demo", "recorded"]
+fives = np.array(list(itertools.combinations(reached, 5)))
+errors = fives.std(axis=1, ddof=1) / math.sqrt(5)
+targets = 100 * challenge.TARGET + np.array([0, 0.5, 1, 1.5])
+pd.DataFrame({
+    "target, %": targets,
+    "the mean is above it by": middle - targets,
+    "scores that count, %": [
+        100 * np.mean((fives.mean(axis=1) - target) / errors > 3.747)
+        for target in targets  # 3.747: t for p = 0.01 and five runs
+    ],
+}).round(1)
+
+# %% [markdown] tags=["claims"]
+# At the target every score of five counts. One point higher, still below the
+# mean of all runs, fewer than one in ten does.
 
 # %% [markdown]
 # **Question 3** (4 points)
