@@ -12,6 +12,8 @@ from ddl.records.reference import Recorded
 
 __all__ = ["ablations", "best_of", "judged"]
 
+WITHOUT, ALONE = "without ", " alone"  # what the names of arms say of their trick
+
 
 def judged(runs: Iterable[Any]) -> list[Recorded]:
     """Return recorded runs of the challenge by arm, with the private accuracy as the held-out one."""
@@ -42,53 +44,64 @@ def best_of(values: Sequence[float], k: int) -> float:
 
 
 def ablations(runs: Iterable[Any], whole: str, seconds: float | None = None) -> Table:
-    """Tabulate what each arm, the submission `whole` without one idea, loses: its private accuracy minus the whole's.
+    """Tabulate what each trick of a submission brings: the arms "without X" against the arm `whole`, and "X alone".
 
-    Paired by seed, in points, the largest loss first. ``needed`` is `Paired.needed`, and ``minutes`` are those of so
-    many pairs of runs that take `seconds` each.
+    Only arms with the samples and precision of `whole` are compared. ``difference_points`` is private accuracy minus
+    the whole's, paired by seed, the largest loss first; ``needed`` is `Paired.needed`, and ``minutes`` are those of so
+    many pairs of runs that take `seconds` each. ``alone`` is the mean accuracy of the submission with that trick only,
+    in percent; NaN without such runs.
 
     Raises
     ------
     InputError
-        If there is no arm `whole`, or none beside it.
+        If there is no arm `whole`, or none without a trick to compare with it.
     """
+    found = judged(runs)
+    sizes = {_size(run) for run in found if run.name == whole}
     arms: dict[str, list[Any]] = {}
-    for run in judged(runs):
-        arms.setdefault(run.name, []).append(run)
-    if whole not in arms or len(arms) < 2:
-        raise InputError(f"the arm {whole!r} and others are compared; there are: {', '.join(arms) or 'none'}")
-    accuracies = {arm: by_seed(found, lambda result: 100 * result["test_accuracy"]) for arm, found in arms.items()}
+    for run in found:
+        if _size(run) in sizes:
+            arms.setdefault(run.name, []).append(run)
+    accuracies = {arm: by_seed(some, lambda result: 100 * result["test_accuracy"]) for arm, some in arms.items()}
+    tricks = [arm.removeprefix(WITHOUT) for arm in arms if arm.startswith(WITHOUT)]
+    if not tricks:
+        named = ", ".join(dict.fromkeys(run.name for run in found)) or "none"
+        raise InputError(f"the arm {whole!r} is compared with those “{WITHOUT}…” of its size; there are: {named}")
     rows = []
-    for arm, found in accuracies.items():
-        if arm == whole:
-            continue
-        pair = paired(accuracies[whole], found)
+    for trick in tricks:
+        pair = paired(accuracies[whole], accuracies[WITHOUT + trick])
         rows.append(
             {
-                "arm": arm,
-                "accuracy": statistics.fmean(found.values()),
+                "trick": trick,
                 "difference_points": pair.mean,
                 "low_points": pair.low,
                 "high_points": pair.high,
                 "pairs": pair.n,
                 "needed": pair.needed,
                 "minutes": math.nan if seconds is None else 2 * pair.needed * seconds / 60,
+                "alone": statistics.fmean(accuracies.get(trick + ALONE, {}).values() or [math.nan]),
             }
         )
     labels = {
-        "arm": ("left out", "s"),
-        "accuracy": ("private accuracy, %", ".2f"),
+        "trick": ("left out", "s"),
         "difference_points": ("difference, points", "+.2f"),
         "low_points": ("from", "+.2f"),
         "high_points": ("to", "+.2f"),
         "pairs": ("pairs", "d"),
         "needed": ("pairs to see it", ".0f"),
+        "minutes": ("minutes here", ",.0f"),
+        "alone": ("alone, %", ".1f"),
     }
-    if seconds is not None:
-        labels["minutes"] = ("minutes here", ",.0f")
+    if seconds is None:
+        del labels["minutes"]
+    everything = statistics.fmean(accuracies[whole].values())
     caption = (
-        f"Private accuracy minus that of {whole} with everything ({statistics.fmean(accuracies[whole].values()):.2f} "
-        "%), paired by seed, with its 95 % interval. Pairs to see it: from so many on, an even chance that the "
-        "interval leaves out 0, if mean and spread are these."
+        f"Private accuracy minus that with everything ({everything:.1f} %), paired by seed, with its 95 % interval. "
+        "Pairs to see it: from so many on, an even chance that the interval leaves out 0, if mean and spread are "
+        "these. Alone: all the others left out."
     )
     return Table.of(sorted(rows, key=lambda row: row["difference_points"]), labels, caption)
+
+
+def _size(run):
+    return run.result["samples"], run.result.get("precision")

@@ -22,6 +22,8 @@ def runs(**arms):
                 "private_accuracy": accuracy,
                 "test_accuracy": 0.5,
                 "held_out": "validation",
+                "samples": 4_096,
+                "precision": "bfloat16",
             }
         )
         for arm, accuracies in arms.items()
@@ -52,25 +54,42 @@ def test_no_more_than_all_values_can_be_drawn(k):
         best_of((1.0, 2.0, 3.0), k)
 
 
-def test_each_idea_left_out_is_compared_with_the_whole_by_seed():
+def test_each_trick_left_out_is_compared_with_the_whole_by_seed():
     # Differences of whitening: −2, −3, −1 points, standard deviation 1, and t of two degrees of freedom 4.3027.
-    table = ablations(runs(no_flip=(0.805, 0.815, 0.81), reference=WHOLE, no_whitening=(0.78, 0.79, 0.80)), "reference")
-    assert list(table["arm"]) == ["no whitening", "no flip"]
+    given = runs(without_flip=(0.805, 0.815, 0.81), whole=WHOLE, without_whitening=(0.78, 0.79, 0.80))
+    table = ablations(given, "whole")
+    assert list(table["trick"]) == ["whitening", "flip"]
     row = table.iloc[0]
-    assert (row["difference_points"], row["pairs"], row["accuracy"]) == (pytest.approx(-2), 3, pytest.approx(79))
+    assert (row["difference_points"], row["pairs"]) == (pytest.approx(-2), 3)
     assert (row["low_points"], row["high_points"]) == pytest.approx((-2 - 2.4842, -2 + 2.4842), abs=1e-4)
-    assert "minutes here" not in repr(table) and "81.00 %" in repr(table)
+    assert math.isnan(row["alone"])
+    assert "minutes here" not in repr(table) and "81.0 %" in repr(table)
 
 
-def test_what_an_idea_costs_to_see_is_its_pairs_times_two_runs():
-    table = ablations(runs(reference=WHOLE, no_whitening=(0.78, 0.79, 0.80)), "reference", seconds=30)
+def test_what_a_trick_costs_to_see_is_its_pairs_times_two_runs():
+    table = ablations(runs(whole=WHOLE, without_whitening=(0.78, 0.79, 0.80)), "whole", seconds=30)
     assert table["needed"].iloc[0] == 4  # 3.182 / 2 < 2 points, and 4.303 / √3 is not
     assert table["minutes"].iloc[0] == pytest.approx(4.0)
-    alone = ablations(runs(reference=WHOLE, no_whitening=(0.78,)), "reference", seconds=30)
-    assert math.isnan(alone["minutes"].iloc[0])
+    single = ablations(runs(whole=WHOLE, without_whitening=(0.78,)), "whole", seconds=30)
+    assert math.isnan(single["minutes"].iloc[0])
 
 
-@pytest.mark.parametrize("arms", [{"baseline": WHOLE}, {"reference": WHOLE}, {}])
-def test_without_the_whole_or_anything_beside_it_there_is_nothing_to_compare(arms):
-    with pytest.raises(InputError, match="'reference' and others"):
-        ablations(runs(**arms), "reference")
+def test_a_trick_alone_has_its_own_accuracy():
+    given = runs(whole=WHOLE, without_whitening=WHOLE, whitening_alone=(0.60, 0.61), flip_alone=(0.5,))
+    table = ablations(given, "whole")
+    assert list(table["trick"]) == ["whitening"] and table["alone"].iloc[0] == pytest.approx(60.5)
+
+
+def test_only_arms_of_the_same_size_and_precision_are_compared():
+    longer, exact = runs(without_flip=WHOLE), runs(without_shifts=WHOLE)
+    longer[0].result["samples"] = longer[1].result["samples"] = longer[2].result["samples"] = 9_216
+    for run in exact:
+        run.result["precision"] = "float32"
+    table = ablations([*runs(whole=WHOLE, without_whitening=WHOLE), *longer, *exact], "whole")
+    assert list(table["trick"]) == ["whitening"]
+
+
+@pytest.mark.parametrize("arms", [{"without_flip": WHOLE}, {"whole": WHOLE, "flip_alone": WHOLE}, {}])
+def test_without_the_whole_or_anything_left_out_there_is_nothing_to_compare(arms):
+    with pytest.raises(InputError, match="the arm 'whole' is compared with those “without …”"):
+        ablations(runs(**arms), "whole")
