@@ -238,6 +238,7 @@ CLAIMS = {
         > 2 * max(64 * r.curve(MOMENTUM).fit.steps(64), r.curve(MOMENTUM).fit.samples_min)
     ),
     "All noise scales at frozen weights lie below 1,024.": lambda r: max(r.frozen_noise().values) < 1024,
+    "The mean of its twenty runs is more than a point above the target.": lambda r: shown(r)[2] > 0,
     "At the target every score of five counts.": lambda r: shown(r)[0] == 1,
     "One point higher, still below the mean of all runs, fewer than one in ten does.": lambda r: (
         0 < shown(r)[1] < 0.1 and shown(r)[2] > 0

@@ -386,55 +386,67 @@ plot.plot_batch_size_tradeoff(curve.fit, batches=(64, GLOBAL_BATCH))
 # ## 4. Six ideas, and what each costs to try
 #
 # The course has a submission of its own, `submissions/reference.py`. It is made
-# of ideas that others have found and measured, most of them in D. Page's *How to
-# Train Your ResNet* and K. Jordan's *airbench*. Here are six of them.
+# of tricks that others found and measured, each a capital of the file. Here are
+# six of them.
 #
-# | idea | what it may bring | source |
+# | idea | what it does | source |
 # | --- | --- | --- |
+# | **Muon** | makes a kernel's step nearly orthogonal, so that no direction is learned much faster than another | Jordan et al. (2024) |
 # | **whitening** | the first layer takes pictures apart into uncorrelated parts, and is not trained | Page, part 8; Jordan, 3.2 |
-# | **dirac** | layers start as the identity, so that a signal gets through | Jordan, 3.3 |
-# | **norm biases** | a much higher rate for the biases of batch norm | Page, part 8; Jordan, 3.4 |
-# | **label smoothing** | a target of 0.8 and not 1: no effort for pictures that are right | Szegedy et al., 7 |
-# | **alternating flip** | each picture is mirrored in every second epoch, not at random | Jordan, 3.6 |
-# | **averaging** | weights are pulled towards their own slow mean, which is quieter | Zhang et al.; Jordan, 3.4 |
+# | **dirac start** | kernels start as the identity, so that a signal gets through | Jordan, 3.3 |
+# | **faster biases** | the biases of batch norm have a much higher rate | Page, part 8; Jordan, 3.4 |
+# | **label smoothing** | wants 0.8 and not 1: no effort for pictures that are right already | Szegedy et al., 7 |
+# | **Lookahead** | weights go back to a slow average of themselves, which is quieter | Zhang et al.; Jordan, 3.4 |
 
 # %% [markdown]
-# What an idea is worth *here* is known only when it is left out: everything else
-# stays, the seeds too. Differences are paired, as in lesson 4.
+# What an idea is worth *here* is known only when it is left out, and all the rest
+# stays, the seeds too. The recorded runs take one pass over the pictures: 44
+# steps. Differences are paired, as in lesson 4.
 #
-# **Predict first.** Which of the reference's ideas is missed most?
+# **Predict first.** Which of the reference's tricks is missed most?
 
 # %% tags=["demo"]
 guess_missed = None  # a name from the table above
 
 # %% tags=["demo", "recorded"]
 left_out = recorded("challenge-ablations")
-table = ablations(left_out, "reference", seconds=baseline.seconds)
-beside(guess_missed, table["arm"].iloc[0], "is missed most")
+share = 45_056 / baseline.samples  # of the time of your baseline run
+table = ablations(left_out, "one pass", seconds=share * baseline.seconds)
+beside(guess_missed, table["trick"].iloc[0], "is missed most")
 
 # %% tags=["demo", "recorded"]
 table
 
 # %% tags=["demo", "recorded"]
-plot.plot_differences(judged(left_out), against="reference", margin=0.25)
+names = ["one pass", *("without " + trick for trick in table["trick"])]
+plot.plot_differences(
+    [run for run in judged(left_out) if run.name in names],
+    against="one pass", margin=0.5,
+)
 
 # %% [markdown]
-# Look at the last two columns. An idea that brings two points shows in a handful
-# of runs. One that brings a tenth of a point needs more pairs than an hour has,
-# and until then your table shows luck. So **what an idea costs to try** is not
-# its ten lines of code: it is the runs until you can tell that it works.
+# Look at *pairs to see it*: how many pairs of runs it takes until the interval is
+# likely to leave out 0. Where that is a handful, you can find the idea in your
+# hour. Where it is dozens, your table shows luck. So **what an idea costs to
+# try** is not its ten lines of code: it is the runs until you can tell that it
+# works.
 #
-# And the ideas do not add up. Each difference is that of one idea when all the
-# others are there; alone, on the baseline, it may bring more, or nothing.
+# And the tricks do not add up. A difference is that of one trick while all the
+# others are there; the last column has each of them alone.
 
 # %% [markdown]
 # ## 5. An attempt
 #
-# The baseline reaches the target with something to spare. So the question is how
-# few samples are enough. This cell writes your file. Make it yours: everything
-# that the baseline defines can be defined here, `model`, `augment`, `loss`,
-# `optimizer`, `schedule`, the capitals, and also `prepare` and `finish`, which it
-# lacks. If something is wrong, the next cell says so, with the line.
+# The question is how few samples are enough. The recorded baseline leaves room:
+
+# %% [markdown] tags=["claims"]
+# The mean of its twenty runs is more than a point above the target.
+
+# %% [markdown]
+# This cell writes your file. Make it yours: everything that the baseline defines
+# can be defined here, `model`, `augment`, `loss`, `optimizer`, `schedule`, the
+# capitals, and also `prepare` and `finish`, which it lacks. If something is
+# wrong, the next cell says so, with the line.
 
 # %%
 %%writefile my_submission.py
@@ -821,13 +833,17 @@ check()
 # - Dahl et al. (2023), *Benchmarking Neural Network Training Algorithms*
 #   (AlgoPerf, arXiv:2306.07179)
 # - Jordan (2024), *94% on CIFAR-10 in 3.29 Seconds on a Single GPU*
-#   (arXiv:2404.00498)
+#   (arXiv:2404.00498), sections 3.2 to 3.6
+# - Jordan et al. (2024), *Muon: An optimizer for hidden layers in neural
+#   networks* (kellerjordan.github.io/posts/muon)
 # - McCandlish et al. (2018), *An Empirical Model of Large-Batch Training*
 # - MLCommons, *MLPerf Training Rules* (github.com/mlcommons/training_policies)
 # - Modded-NanoGPT, *rules for records* (github.com/KellerJordan/modded-nanogpt)
-# - Page (2018, 2019), *How to Train Your ResNet*
+# - Page (2018, 2019), *How to Train Your ResNet*, part 8: *Bag of Tricks*
 # - Szegedy et al. (2016), *Rethinking the Inception Architecture for Computer
 #   Vision*, section 7 (label smoothing)
+
+# %% [markdown]
 # - Zhang, Lucas, Hinton, Ba (2019), *Lookahead Optimizer: k steps forward, 1 step
 #   back*
 # - Zhang, Li et al. (2019), *Which Algorithmic Choices Matter at Which Batch
