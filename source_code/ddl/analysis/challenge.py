@@ -46,7 +46,7 @@ def best_of(values: Sequence[float], k: int) -> float:
 def ablations(runs: Iterable[Any], whole: str, seconds: float | None = None) -> Table:
     """Tabulate what each trick of a submission brings: the arms "without X" against the arm `whole`, and "X alone".
 
-    Only arms with the samples and precision of `whole` are compared. ``difference_points`` is private accuracy minus
+    Only arms with the steps and precision of `whole` are compared. ``difference_points`` is private accuracy minus
     the whole's, paired by seed, the largest loss first; ``needed`` is `Paired.needed`, and ``minutes`` are those of so
     many pairs of runs that take `seconds` each. ``alone`` is the mean accuracy of the submission with that trick only,
     in percent; NaN without such runs.
@@ -104,4 +104,4 @@ def ablations(runs: Iterable[Any], whole: str, seconds: float | None = None) -> 
 
 
 def _size(run):
-    return run.result["samples"], run.result.get("precision")
+    return run.result["steps"], run.result.get("precision")  # `prepare` counts as samples, and as no step
