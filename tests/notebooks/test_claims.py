@@ -218,6 +218,19 @@ def shown(records):
     return counting(records, target), counting(records, target + 1), mean - target - 1
 
 
+def left_out(records):
+    """Return the differences to the reference's one pass when a trick is left out, by trick."""
+    results = records.results("challenge-ablations")
+    reached = {
+        arm: {each["seed"]: 100 * each["private_accuracy"] for each in results if each["arm"] == arm}
+        for arm in {each["arm"] for each in results if each["steps"] == 44}
+    }
+    whole = reached.pop("one pass")
+    assert len(whole) >= 5
+    tricks = {arm.removeprefix("without "): found for arm, found in reached.items() if arm.startswith("without ")}
+    return {trick: paired(whole, found) for trick, found in tricks.items()}
+
+
 def apart(values):
     return max(values) - min(values)
 
@@ -239,6 +252,19 @@ CLAIMS = {
     ),
     "All noise scales at frozen weights lie below 1,024.": lambda r: max(r.frozen_noise().values) < 1024,
     "The mean of its twenty runs is more than a point above the target.": lambda r: shown(r)[2] > 0,
+    "Without Muon one pass ends more than five points lower, and nothing else is missed as much.": lambda r: (
+        left_out(r)["Muon"].high < -5
+        and left_out(r)["Muon"].high < min(pair.low for trick, pair in left_out(r).items() if trick != "Muon")
+    ),
+    "Width late and whitening are missed, too.": lambda r: (
+        below(left_out(r)["width late"]) and below(left_out(r)["whitening"])
+    ),
+    "Without Lookahead, and without small shifts, one pass ends higher.": lambda r: (
+        above(left_out(r)["Lookahead"]) and above(left_out(r)["small shifts"])
+    ),
+    "For the dirac start and for GELU the intervals contain 0.": lambda r: all(
+        left_out(r)[trick].low < 0 < left_out(r)[trick].high for trick in ("dirac start", "GELU")
+    ),
     "At the target every score of five counts.": lambda r: shown(r)[0] == 1,
     "One point higher, still below the mean of all runs, fewer than one in ten does.": lambda r: (
         0 < shown(r)[1] < 0.1 and shown(r)[2] > 0
