@@ -75,27 +75,20 @@ def without(trick: str, capitals: Mapping) -> Arm:
     return Arm(f"without {trick}", "reference.py", {**capitals, **TRICKS[trick]})
 
 
-def alone(trick: str, capitals: Mapping) -> Arm:
-    """Return the reference without all its tricks but one."""
-    others = {key: value for name in TRICKS if name != trick for key, value in TRICKS[name].items()}
-    return Arm(f"{trick} alone", "reference.py", {**capitals, **others})
-
-
 ONE_PASS = [
     Arm("one pass", "reference.py", SHORT),
     *(without(trick, SHORT) for trick in TRICKS if trick != "alternating flip"),
 ]
 TIMED = [BASELINE, REFERENCE, Arm("in bfloat16", "reference.py", BFLOAT16), without("alternating flip", BFLOAT16)]
-ALONE = [alone(trick, SHORT) for trick in TRICKS if trick != "alternating flip"]
 
 
 @dataclass(frozen=True)
 class Size:
-    """How many seeds, and what cuts a run short: as recorded, or only to see that the recording works."""
+    """How many seeds and arms, and what cuts a run short: as recorded, or only to see that the recording works."""
 
     baseline: int = 20
     others: int = 5
-    alone: int = 2
+    arms: int | None = None  # of each list the first ones
     trial: Mapping = field(default_factory=dict)
 
 

@@ -32,7 +32,7 @@ def lesson(lab):
 def run_all(open_notebook, path, timeout_s, answered=True):
     tab = open_notebook(path, width=1280)
     tab.run_all()
-    tab.page.locator(".ddl-training").first.wait_for(timeout=90_000)
+    tab.page.locator(".ddl-training").first.wait_for(timeout=180_000)
     tab.screenshot(f"{path.stem}-live")
     saved = tab.wait_until_idle(timeout_s)
     look_through(tab)

@@ -7,6 +7,7 @@ here, and so does a sentence that nobody checks.
 import math
 import re
 import statistics
+from collections import defaultdict
 from functools import cache
 from itertools import combinations, pairwise
 
@@ -15,11 +16,12 @@ import numpy as np
 import pytest
 
 from ddl import critical, recorded
-from ddl.analysis.challenge import best_of
+from ddl.analysis.challenge import ablations, best_of
 from ddl.analysis.critical import Critical, Noise
 from ddl.analysis.paired import Paired, paired
 from ddl.analysis.sharpness import MEASURES, rank_correlation, sharpness
 from ddl.challenge import TARGET
+from ddl.challenge.verdict import Score
 from ddl.records.reference import Recorded
 from helpers import ROOT
 
@@ -515,3 +517,43 @@ def test_the_readme_compares_with_papers_as_the_records_do():
         ),
     }.items():
         assert sentence in readme and holds, sentence
+
+
+def test_the_readme_has_the_challenge_s_figures():
+    records = Records()
+    turns = records.results("challenge-times")
+    beside = [result["seconds"] for result in turns if result["arm"] == "baseline"]
+    ideas = defaultdict(list)
+    for result in records.results("challenge-ablations"):
+        ideas[result["arm"]].append(result)
+
+    def reached(results):
+        accuracies = Score("", tuple(result["private_accuracy"] for result in results))
+        return f"{results[0]['samples']:,} | {accuracies.mean:.1%} ± {100 * accuracies.half_width:.1f}".replace(
+            "%", " %"
+        )
+
+    def cost(results):
+        ratios = [result["seconds"] / other for result, other in zip(results, beside, strict=True)]
+        cpu = statistics.median(result["cpu_seconds"] for result in results)
+        return f"{cpu:.0f} | {statistics.median(ratios):.2f}"
+
+    baseline, reference, bfloat16 = (
+        [result for result in turns if result["arm"] == arm] for arm in ("baseline", "reference", "in bfloat16")
+    )
+    rows = [
+        f"| the baseline (20 seeds) | {reached(records.results(BASELINE))} | {cost(baseline)} |",
+        f"| the reference | {reached(reference)} | {cost(reference)} |",
+        f"| the reference in bfloat16 | {reached(bfloat16)} | {cost(bfloat16)} |",
+        f"| one pass of it, in bfloat16 | {reached(ideas['one pass'])} | | |",
+    ]
+    readme = (ROOT / "README.md").read_text()
+    for row in rows:
+        assert row in readme, row
+    left_out = ablations(recorded("challenge-ablations"), "one pass")
+    for _, row in left_out.iterrows():
+        half = (row["high_points"] - row["low_points"]) / 2
+        assert f"{row['trick']} {row['difference_points']:+.1f} ± {half:.1f}".replace("-", "−") in readme, row["trick"]
+    flip = ablations(recorded("challenge-times"), "in bfloat16").iloc[0]
+    half = (flip["high_points"] - flip["low_points"]) / 2
+    assert f"alternating flip {flip['difference_points']:+.1f} ± {half:.1f}".replace("-", "−") in readme

@@ -1,5 +1,6 @@
 """Recording the reference results, at a size that only proves that it works."""
 
+import hashlib
 import statistics
 import subprocess
 import sys
@@ -7,6 +8,7 @@ import sys
 import pytest
 from scipy.stats import nct, t
 
+import challenge
 from ddl import critical, precisions, recorded, tuning
 from ddl.challenge.build import BASELINE, file_hash
 from ddl.challenge.rules import ALPHA, BASELINE_SAMPLES, LEAST_RUNS, TARGET
@@ -39,6 +41,26 @@ def test_recording_keeps_what_is_done_and_resumes(tmp_path, monkeypatch):
     assert len(set(runs.iterdir()) - set(before)) == 1
 
 
+@pytest.mark.slow
+def test_recording_the_challenge_keeps_what_is_done(tmp_path, monkeypatch):
+    monkeypatch.delenv("DDL_WARM", raising=False)
+    command = [sys.executable, ROOT / "tools" / "reference.py", "--only", "challenge", "--size", "smoke"]
+    command += ["--data-set", "synthetic", "--work", tmp_path / "work", "--results", tmp_path / "results"]
+    first = subprocess.run(command, capture_output=True, text=True)
+    assert first.returncode == 0, first.stdout + first.stderr
+    recorded = {path.stem: read_json_lines(path) for path in (tmp_path / "results").iterdir()}
+    assert {name: len(results) for name, results in recorded.items()} == {
+        "challenge-baseline": 2,
+        "challenge-times": 2,
+        "challenge-ablations": 2,
+    }
+    assert all(result["trial"] and "argv" not in result for results in recorded.values() for result in results)
+    assert all(result["seconds"] > 0 for result in recorded["challenge-times"])
+    assert not any("seconds" in result for result in recorded["challenge-ablations"])
+    again = subprocess.run(command, capture_output=True, text=True)
+    assert again.returncode == 0 and "seed 0: " not in again.stdout, again.stdout + again.stderr
+
+
 def results_of(name):
     return read_json_lines(ROOT / "results" / "reference" / f"{name}.jsonl")
 
@@ -47,10 +69,11 @@ TRAININGS = ("convergence-cifar10", "convergence-tuning", "critical-batch", "gen
 LANDSCAPES = ("landscape", "noise-frozen")
 
 
-SCRIPTS = dict.fromkeys(LANDSCAPES, "landscape.py") | {"challenge-baseline": "train_submission.py"}
+CHALLENGE = ("challenge-baseline", "challenge-ablations", "challenge-times")
+SCRIPTS = dict.fromkeys(LANDSCAPES, "landscape.py") | dict.fromkeys(CHALLENGE, "train_submission.py")
 
 
-@pytest.mark.parametrize("name", [*TRAININGS, *LANDSCAPES, "precision", "precision-speed", "challenge-baseline"])
+@pytest.mark.parametrize("name", [*TRAININGS, *LANDSCAPES, "precision", "precision-speed", *CHALLENGE])
 def test_recorded_results_say_where_they_come_from(name):
     results = results_of(name)
     assert results
@@ -75,6 +98,17 @@ def test_runs_recorded_side_by_side_have_no_times(name):
     for result in results_of(name):
         assert result["images_per_s"] is None and result["train_seconds"] is None
         assert all(row["seconds"] is None for row in result["history"])
+
+
+def test_the_challenge_s_arms_share_their_seeds_and_are_of_the_files_that_are_there():
+    for name, arms in {"challenge-ablations": challenge.ONE_PASS, "challenge-times": challenge.TIMED}.items():
+        for arm in arms:
+            results = [result for result in results_of(name) if result["arm"] == arm.name]
+            assert [result["seed"] for result in results] == list(range(5)), arm.name
+            file = hashlib.sha256(arm.source().encode()).hexdigest()
+            assert {result["challenge"]["file"] for result in results} == {file}, f"record {arm.name} again"
+            assert not any(result["trial"] or result["diverged"] for result in results)
+    assert challenge.REFERENCE.source() == BASELINE.with_name("reference.py").read_text()
 
 
 def test_the_challenge_s_target_is_one_that_the_baseline_reaches_nine_times_in_ten():

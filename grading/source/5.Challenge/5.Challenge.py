@@ -438,7 +438,8 @@ plot.plot_differences(
 # was left out of the reference's whole training:
 
 # %% tags=["demo", "recorded"]
-ablations(left_out, "in bfloat16")
+turns = recorded("challenge-times")  # whole trainings, in turns
+ablations(turns, "in bfloat16")
 
 # %% [markdown]
 # Look at *pairs to see it*: how many pairs of runs it takes until the interval is
@@ -447,8 +448,8 @@ ablations(left_out, "in bfloat16")
 # try** is not its ten lines of code: it is the runs until you can tell that it
 # works.
 #
-# The tricks do not add up. A difference is that of one trick while all the
-# others are there; the last column has each of them alone.
+# The tricks do not add up: a difference is that of one trick while all the others
+# are there, and alone it may bring more, or nothing.
 
 # %% [markdown]
 # ## 5. An attempt
@@ -699,7 +700,7 @@ guess_reference = None  # percent
 # %% tags=["demo", "recorded"]
 reference = [
     100 * run.result["private_accuracy"]
-    for run in recorded("challenge-reference")
+    for run in turns if run.result["arm"] == "reference"
 ]
 beside(guess_reference, np.mean(reference), "% of the private pictures")
 

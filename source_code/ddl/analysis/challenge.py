@@ -12,7 +12,7 @@ from ddl.records.reference import Recorded
 
 __all__ = ["ablations", "best_of", "judged"]
 
-WITHOUT, ALONE = "without ", " alone"  # what the names of arms say of their trick
+WITHOUT = "without "  # and the trick: the name of an arm
 
 
 def judged(runs: Iterable[Any]) -> list[Recorded]:
@@ -44,12 +44,11 @@ def best_of(values: Sequence[float], k: int) -> float:
 
 
 def ablations(runs: Iterable[Any], whole: str, seconds: float | None = None) -> Table:
-    """Tabulate what each trick of a submission brings: the arms "without X" against the arm `whole`, and "X alone".
+    """Tabulate what each trick of a submission brings: the arms "without X" against the arm `whole`.
 
     Only arms with the steps and precision of `whole` are compared. ``difference_points`` is private accuracy minus
     the whole's, paired by seed, the largest loss first; ``needed`` is `Paired.needed`, and ``minutes`` are those of so
-    many pairs of runs that take `seconds` each. ``alone`` is the mean accuracy of the submission with that trick only,
-    in percent; NaN without such runs.
+    many pairs of runs that take `seconds` each.
 
     Raises
     ------
@@ -79,7 +78,6 @@ def ablations(runs: Iterable[Any], whole: str, seconds: float | None = None) -> 
                 "pairs": pair.n,
                 "needed": pair.needed,
                 "minutes": math.nan if seconds is None else 2 * pair.needed * seconds / 60,
-                "alone": statistics.fmean(accuracies.get(trick + ALONE, {}).values() or [math.nan]),
             }
         )
     labels = {
@@ -90,7 +88,6 @@ def ablations(runs: Iterable[Any], whole: str, seconds: float | None = None) -> 
         "pairs": ("pairs", "d"),
         "needed": ("pairs to see it", ".0f"),
         "minutes": ("minutes here", ",.0f"),
-        "alone": ("alone, %", ".1f"),
     }
     if seconds is None:
         del labels["minutes"]
@@ -98,7 +95,7 @@ def ablations(runs: Iterable[Any], whole: str, seconds: float | None = None) -> 
     caption = (
         f"Private accuracy minus that with everything ({everything:.1f} %), paired by seed, with its 95 % interval. "
         "Pairs to see it: from so many on, an even chance that the interval leaves out 0, if mean and spread are "
-        "these. Alone: all the others left out."
+        "these."
     )
     return Table.of(sorted(rows, key=lambda row: row["difference_points"]), labels, caption)
 

@@ -62,7 +62,6 @@ def test_each_trick_left_out_is_compared_with_the_whole_by_seed():
     row = table.iloc[0]
     assert (row["difference_points"], row["pairs"]) == (pytest.approx(-2), 3)
     assert (row["low_points"], row["high_points"]) == pytest.approx((-2 - 2.4842, -2 + 2.4842), abs=1e-4)
-    assert math.isnan(row["alone"])
     assert "minutes here" not in repr(table) and "81.0 %" in repr(table)
 
 
@@ -72,12 +71,6 @@ def test_what_a_trick_costs_to_see_is_its_pairs_times_two_runs():
     assert table["minutes"].iloc[0] == pytest.approx(4.0)
     single = ablations(runs(whole=WHOLE, without_whitening=(0.78,)), "whole", seconds=30)
     assert math.isnan(single["minutes"].iloc[0])
-
-
-def test_a_trick_alone_has_its_own_accuracy():
-    given = runs(whole=WHOLE, without_whitening=WHOLE, whitening_alone=(0.60, 0.61), flip_alone=(0.5,))
-    table = ablations(given, "whole")
-    assert list(table["trick"]) == ["whitening"] and table["alone"].iloc[0] == pytest.approx(60.5)
 
 
 def test_only_arms_of_the_same_size_and_precision_are_compared():
@@ -90,7 +83,7 @@ def test_only_arms_of_the_same_size_and_precision_are_compared():
     assert list(table["trick"]) == ["whitening"]
 
 
-@pytest.mark.parametrize("arms", [{"without_flip": WHOLE}, {"whole": WHOLE, "flip_alone": WHOLE}, {}])
+@pytest.mark.parametrize("arms", [{"without_flip": WHOLE}, {"whole": WHOLE, "flip": WHOLE}, {}])
 def test_without_the_whole_or_anything_left_out_there_is_nothing_to_compare(arms):
     with pytest.raises(InputError, match="the arm 'whole' is compared with those “without …”"):
         ablations(runs(**arms), "whole")
