@@ -19,7 +19,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from convergence import DIGITS, TIMES, Silent
+from convergence import TIMES, Silent, rounded
 from ddl import launch
 from ddl.challenge.attempt import SCRIPT, read
 from ddl.challenge.build import build
@@ -132,7 +132,7 @@ class Recordings:
     def times(self, arms: Iterable[Arm], seeds: Iterable[int]) -> list[dict]:
         """Return results of arms on two ranks that run in turns, with their times, and the machine's load before."""
         turns = [(arm, seed) for seed in seeds for arm in arms]
-        return [rounded(self._result(arm, seed, WORKERS, "times")) for arm, seed in turns]
+        return [without_paths(self._result(arm, seed, WORKERS, "times")) for arm, seed in turns]
 
     def _result(self, arm, seed, workers, kind="accuracy"):
         source = arm.source()
@@ -177,15 +177,14 @@ class Recordings:
 PATHS = {"argv", "config"}  # what in a result names folders of the machine that made it
 
 
-def rounded(result: dict) -> dict:
-    """Return a result without paths, and its figures as exact as anybody needs."""
-    result = {key: value for key, value in result.items() if key not in PATHS}
-    return json.loads(json.dumps(result), parse_float=lambda text: float(f"{float(text):.{DIGITS}g}"))
+def without_paths(result: dict) -> dict:
+    """Return a result without paths, its figures rounded."""
+    return rounded({key: value for key, value in result.items() if key not in PATHS})
 
 
 def without_times(result: dict) -> dict:
     """Return a result without paths and times."""
     left_out = {"start_s", "epoch_seconds", "cpu_seconds", "load_before", *TIMES}
-    result = {key: value for key, value in rounded(result).items() if key not in left_out}
+    result = {key: value for key, value in without_paths(result).items() if key not in left_out}
     history = [{key: value for key, value in row.items() if key not in left_out} for row in result["history"]]
     return {**result, "history": history}

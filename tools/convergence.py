@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from ddl import launch
 from ddl.records.jsonfiles import read_json, write_json
@@ -206,7 +207,12 @@ def compact(result: dict) -> dict:
     result = {key: value for key, value in result.items() if key not in ("start_s", "epoch_seconds", "resumed_at")}
     for row in (result, *result.get("history", [])):
         row |= dict.fromkeys(TIMES & row.keys())
-    return json.loads(json.dumps(result), parse_float=lambda text: float(f"{float(text):.{DIGITS}g}"))
+    return rounded(result)
+
+
+def rounded(value: Any) -> Any:
+    """Return what JSON can hold with its figures as exact as anybody needs."""
+    return json.loads(json.dumps(value), parse_float=lambda text: float(f"{float(text):.{DIGITS}g}"))
 
 
 def failure_rate(runs: list) -> float:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ddl import data
-from ddl.challenge.rules import GLOBAL_BATCH
+from ddl.challenge.rules import CLASSES, GLOBAL_BATCH
 from ddl.challenge.split import Split
 from ddl.data import cifar10, synthetic
 from ddl.errors import CourseError, InputError
@@ -22,7 +22,6 @@ from ddl.records.paths import data_dir, runs_dir
 
 __all__ = ["Unjudged", "accuracy", "judge", "labels_of", "pictures_file"]
 
-CLASSES = 10
 FORMAT = 1  # of the file of pictures; a change counts up, so that kept ones are made anew
 HEADER_BYTES = 4096  # more than an .npy file of two dimensions begins with
 RESULT = {"samples": int, "seconds": float, "global_batch": int, "world": int, "seed": int, "challenge": dict}

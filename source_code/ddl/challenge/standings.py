@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from ddl.challenge.build import BASELINE as BASELINE_FILE
-from ddl.challenge.journal import journals, sha256
+from ddl.challenge.build import file_hash
+from ddl.challenge.journal import journals
 from ddl.challenge.rules import BASELINE_SAMPLES, TARGET
 from ddl.challenge.verdict import Score, median_interval
 from ddl.display.table import Table
@@ -154,7 +155,7 @@ def ratio(result: dict, results: list[dict] | None = None) -> float | None:
     Those have as many ranks and the same pictures. None without any, and for a trial.
     """
     results = [each for _, each in _results()] if results is None else results
-    baseline = sha256(BASELINE_FILE.read_bytes())
+    baseline = file_hash(BASELINE_FILE)
 
     def alike(each):
         return each.get("world") == result.get("world") and each.get("data") == result.get("data")
