@@ -128,9 +128,9 @@ def _parser():
     predict.add_argument(
         "--fusion-threshold-mb",
         type=float,
-        default=64,
+        default=128,
         metavar="MB",
-        help="gradients travel together up to so many MiB (default 64, Horovod's)",
+        help="gradients travel together up to so many MiB (default 128, Horovod's)",
     )
     predict.add_argument(
         "--baseline", type=int, default=1, metavar="N", help="efficiency is against N GPUs (default 1)"

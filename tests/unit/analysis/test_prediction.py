@@ -1,8 +1,10 @@
 """Predictions: the rule of overlap, the slowest rank, clusters, and what was published."""
 
+import importlib.util
 import itertools
 import math
 import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy
@@ -227,7 +229,7 @@ def test_a_server_that_is_not_known_enough_is_refused(tmp_path, text, message):
 def test_a_cluster_counts_messages_and_takes_the_faster_way():
     one = cluster("dgx-1", 4, "vgg16", 64, images_per_s=200)
     size_bytes = 4 * 138_357_544
-    assert one.all_reduces == math.ceil(size_bytes / FUSION_BYTES) == 9
+    assert one.all_reduces == math.ceil(size_bytes / FUSION_BYTES) == 5
     assert one.ranks == 32 and one.batch == 2048 and one.computation_s == pytest.approx(0.32)
     box = server("dgx-1")
     ways = [9 * way(size_bytes / 9, 8, 4, box.inside, box.between) for way in (cost.ring_over_nodes, cost.hierarchical)]
@@ -360,9 +362,15 @@ def test_what_can_not_be_predicted_is_one_line(capsys, changed, expected):
     assert said.err.count("\n") == 1
 
 
+def test_gradients_travel_together_up_to_what_the_installed_horovod_says():
+    launch = Path(importlib.util.find_spec("horovod").origin).parent / "runner" / "launch.py"
+    option = launch.read_text().partition("'--fusion-threshold-mb'")[2].partition("add_argument")[0]
+    assert re.search(r"default: (\d+)", option)[1] == str(FUSION_BYTES // 2**20)
+
+
 def test_half_precision_fusion_and_baseline_are_asked_for(capsys):
     whole, half = (cluster("dgx-1", 4, "vgg16", 64, images_per_s=200, gradient_bytes=size) for size in (4, 2))
-    assert (whole.all_reduces, half.all_reduces) == (9, 5)
+    assert (whole.all_reduces, half.all_reduces) == (5, 3)
     assert half.communication_s < 0.6 * whole.communication_s
     fused = cluster("dgx-1", 4, "vgg16", 64, images_per_s=200, fusion_bytes=2**30)
     assert fused.all_reduces == 1 and fused.seconds == pytest.approx(fused.no_overlap_s)
