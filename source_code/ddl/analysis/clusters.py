@@ -301,7 +301,7 @@ def cluster(topology, nodes: int, model=None, batch: int = 64, *, baseline=None,
     speed of `baseline` GPUs, by default to one GPU alone.
 
     Further options: `images_per_s` of one GPU (default: as published for the model); `gradient_bytes` of a parameter
-    (4, or 2 for gradients in half precision); `fusion_bytes`, the most that one message averages (Horovod's 128 MiB), or
+    (4, or 2 for half precision); `fusion_bytes`, the most that one message averages (Horovod's 128 MiB), or
     `all_reduces`, the number of messages a step; `algorithm`, as for `Server.all_reduce_s`.
     """
     training = _training(topology, nodes, model, batch, **options)
