@@ -1,5 +1,6 @@
 """Run a submission once, or score it: all seeds, beside the baseline, with a verdict."""
 
+import difflib
 import secrets
 import shutil
 import tempfile
@@ -69,7 +70,8 @@ class Attempt:
 
     def __repr__(self) -> str:
         gap = self.public_accuracy - self.target
-        where = f"{abs(gap):.1%} {'above' if gap >= 0 else 'below'} the target of {self.target:.1%}"
+        side = "above" if gap >= 0 else "below"
+        where = f"{100 * abs(gap):.1f} points {side} the target of {self.target:.1%}"
         beside = f", {self.ratio:.2f} of the baseline's median" if self.ratio else ""
         lines = [
             f"{self.name}, one run: {self.public_accuracy:.1%} of the public pictures, {where}",
@@ -396,7 +398,9 @@ def _trial(trial):
     """The options that cut sizes, without those that are None."""
     unknown = sorted(set(trial) - set(TRIAL))
     if unknown:
-        raise TypeError(f"unknown option {unknown[0]!r}; there are: {', '.join(TRIAL)}")
+        close = difflib.get_close_matches(unknown[0], TRIAL, 1)
+        meant = f": is {close[0]} meant?" if close else "."
+        raise InputError(f"{unknown[0]!r} is no option{meant} The sizes that can be cut are {', '.join(TRIAL)}")
     for key, value in trial.items():
         if value is not None and (type(value) is not int or value < 1):
             raise InputError(f"{key}={value!r}: a whole number of at least 1 is needed")

@@ -5,6 +5,7 @@ or the sentence that says why there are none. It has no data, and keeps itself f
 has Landlock. Its answer is trusted no more than the submission: `ddl.challenge.graphs.Program` checks it on the ranks.
 """
 
+import ast
 import base64
 import contextlib
 import ctypes
@@ -22,7 +23,7 @@ import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from ddl.challenge.rules import Refused
+from ddl.challenge.rules import EVALUATIONS, GLOBAL_BATCH, TRAIN_SAMPLES, Refused
 from ddl.grader.worker import Kept
 
 __all__ = ["Submission", "main"]
@@ -31,6 +32,7 @@ PRINTED_BYTES = 16 * 1024
 MESSAGE_CHARACTERS = 500
 NAMES = ("SAMPLES", "GHOST_BATCH", "COMPRESSION", "PRECISION")
 FUNCTIONS = ("model", "prepare", "augment", "loss", "optimizer", "schedule", "finish")
+FIXED = {"GLOBAL_BATCH": GLOBAL_BATCH, "EVALUATIONS": EVALUATIONS, "TRAIN_SAMPLES": TRAIN_SAMPLES}
 BASELINE = "baseline.py"
 # What an error of a common kind asks for, besides what it says.
 HINTS = {
@@ -85,7 +87,7 @@ class Submission:
         if source != baseline:
             self._run(self.name, source)
         self.own = {name for name, value in vars(self.module).items() if theirs.get(name) is not value}
-        self._refuse_misspelt(theirs)
+        self._refuse_misspelt(theirs, source)
 
     def __getattr__(self, name):
         return getattr(self.module, name, None)
@@ -96,9 +98,18 @@ class Submission:
         with self.explained():
             exec(compile(source, name, "exec", dont_inherit=True), vars(self.module))
 
-    def _refuse_misspelt(self, theirs):
+    def _refuse_misspelt(self, theirs, source):
+        """Refuse what the file sets for the harness, which does not read it: a slip, or a number that is the rules'."""
+        for name, value in FIXED.items():
+            if getattr(self, name) not in (None, value):
+                raise Refused(f"{self.name}: {name} is {getattr(self, name)!r}; the rules fix it at {value:,}")
         known = {*NAMES, *FUNCTIONS, *(name for name in theirs if name.isupper())}
-        for name in sorted(self.own - known):
+        read = {
+            node.id
+            for node in ast.walk(ast.parse(source))
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+        }
+        for name in sorted(self.own - known - read):
             function = isinstance(getattr(self, name), types.FunctionType)
             close = difflib.get_close_matches(name, known, 1, 0.85)
             if close and (function or name.isupper()) and close[0] not in self.own:

@@ -277,9 +277,9 @@ def test_generated_pictures_are_scored_and_have_no_board(stage, submission):
     assert "of which there is no board: `ddl data fetch cifar10`" in repr(found)
 
 
-@pytest.mark.parametrize("option", ["smaples", "epochs"])
-def test_an_unknown_option_is_named(stage, submission, option):
-    with pytest.raises(TypeError, match=option):
+@pytest.mark.parametrize(("option", "meant"), [("smaples", r": is samples meant\?"), ("epochs", r"\.")])
+def test_an_unknown_option_is_named(stage, submission, option, meant):
+    with pytest.raises(InputError, match=f"'{option}' is no option{meant} The sizes that can be cut are samples, "):
         score(submission(), **{option: 3})
 
 
@@ -380,7 +380,7 @@ def test_one_run_says_what_it_would_score_on_public_pictures(stage, submission):
         attempt.launch = before
     assert stage.launches[0]["seed"] == 7 and stage.builds[0]["seeds"] == [7]
     assert repr(found).splitlines()[0] == (
-        "mine.py, one run: 70.0% of the public pictures, 2.0% below the target of 72.0%"
+        "mine.py, one run: 70.0% of the public pictures, 2.0 points below the target of 72.0%"
     )
     assert found.ratio is None and not list((runs_dir() / "challenge").glob("*/journal.json"))
 

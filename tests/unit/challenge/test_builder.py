@@ -68,6 +68,14 @@ def refusal(text, tiny=TINY):
 
 HONEST = {
     "one line": ("PEAK = 0.8", ""),
+    "a name of its own that is like another": (
+        """
+        BIAS_RATE, GLOBAL_BATCH = 0.2, 1024
+
+        def schedule(done):
+            return BIAS_RATE * (1 - done)
+        """
+    ),
     "random in augment": (
         """
         def augment(pictures, numbers, epoch, key):
@@ -581,6 +589,7 @@ REFUSED = {
     "uneven passes": ("GHOST_BATCH = 48", "mine.py: GHOST_BATCH is 48"),
     "another compression": ("COMPRESSION = 'zip'", "COMPRESSION is 'zip': it is one of 'none', 'fp16'"),
     "a name that means another": ("GHOST_BACTH = 64", "does not know GHOST_BACTH; is GHOST_BATCH meant"),
+    "another global batch": ("GLOBAL_BATCH = 64", "mine.py: GLOBAL_BATCH is 64; the rules fix it at 1,024"),
     "a number for a function": ("finish = 3", "finish is 3: it is a function"),
 }
 
