@@ -67,6 +67,11 @@ class Image:
             process.stdout.close()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_templates_left():
+    """None are started here; there may be those of tests beside these."""
+
+
 @pytest.fixture(scope="session")
 def image(tmp_path_factory):
     """Build the image with `make image`, in a folder of its own that is gone afterwards."""

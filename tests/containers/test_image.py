@@ -13,6 +13,9 @@ from helpers import ROOT, free_port, http_status
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 
+ROOMS = ("diagnose", "display", "launcher", "rank", "records", "scripts", "topology")
+
+
 @pytest.fixture
 def own_folder(tmp_path):
     """Return a function that makes a folder which belongs to the user in the container."""
@@ -82,12 +85,12 @@ def test_it_says_that_it_is_ours(image):
 # What it does
 
 
-def test_the_fast_tests_pass_in_it_as_its_user(image):
-    """Those of the package and of launching: set-up, recipes and benchmarks are no matter of the image's."""
+def test_the_fast_tests_of_launching_pass_in_it_as_its_user(image):
+    """And those of what a run does with the system. The rest computes with the same versions as outside."""
     said = image.run(
         "python", "-m", "pytest", "-q", "-m", "not slow", "-p", "tests.plugins.no_skips",
-        "-p", "no:cacheprovider", "tests/unit", "tests/launch",
-        "--ignore=tests/unit/setup", "--ignore=tests/launch/test_benchmarks.py",
+        "-p", "no:cacheprovider", *(f"tests/unit/{room}" for room in ROOMS), "tests/launch",
+        "--ignore=tests/launch/test_benchmarks.py",
         user="attendee", folders=[f"{ROOT / 'tests'}:/course/tests:ro"], timeout_s=600,
         IPYTHONDIR="/tmp/ipython",  # not in the home folder, which others start from below
     )  # fmt: skip
