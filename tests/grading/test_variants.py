@@ -4,10 +4,14 @@
 is the answer cell's `grade_id`, ``right`` or ``wrong``, and the style or the mistake in a few
 words. It runs after the model answer: what it does not define is as the model has it.
 
+``plain`` is a wrong answer that the visible tests tell already: off by one, a wrong axis, a sum for a
+mean, a missing factor. That zeros and returned arguments fail them needs no variant.
+
 An ``equivalent`` is no answer. It names small changes to the model answer, in comments that begin
 with ``-`` and ``+``, and says why no test can tell them from it; every other change must fail.
 """
 
+import ast
 import contextlib
 import re
 import signal
@@ -24,7 +28,7 @@ from mutation import mutants
 
 import lessons
 from ddl import grader
-from ddl.grader import Limits, check, grade, grade_notebook
+from ddl.grader import Limits, check, grade, grade_notebook, visible_part
 from ddl.grader.judge import judge
 from ddl.grader.worker import Kept, respond
 from helpers import ROOT
@@ -33,7 +37,7 @@ FILES = sorted((Path(__file__).parent / "variants").glob("*.py"))
 CPU_S = 0.5  # of an answer with all its calls: right ones need a tenth of it, on a busy machine more
 ENDLESS = "it does not end"
 TITLE = re.compile(r"^# %%(.*)\n", re.MULTILINE)
-WORDS = re.compile(r" (\w+) (right|wrong|equivalent): (\S.*)")
+WORDS = re.compile(r" (\w+) (right|wrong|plain|equivalent): (\S.*)")
 EACH = re.compile(r"(?m)^.*### (BEGIN|END) SOLUTION.*\n?")
 
 
@@ -89,13 +93,14 @@ class Lesson:
                 return names
         raise LookupError(f"there is no answer cell {grade_id}")
 
-    def judged(self, grade_id, source, cpu_s=CPU_S):
-        """Judge an answer by all tests of its question; return the outcome that marking gives."""
+    def judged(self, grade_id, source, cpu_s=CPU_S, hidden=True):
+        """Judge an answer by its question's tests, with or without the hidden ones; return the outcome."""
+        test = self.tests[grade_id].source if hidden else visible_part(self.tests[grade_id].source)
         try:
             with time_limit(cpu_s), warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of a division by zero, for example
                 names = self.names(grade_id, source)
-                return judge(self.tests[grade_id].source, partial(respond, names))
+                return judge(test, partial(respond, names))
         except (Endless, SystemError):  # the latter is what Python 3.11 makes of it inside ast.parse
             return {"passed": False, "message": ENDLESS, "printed": ""}
 
@@ -122,7 +127,7 @@ def read(path):
     found = []
     for title, source in zip(parts[::2], parts[1::2], strict=True):
         words = WORDS.fullmatch(title)
-        assert words, f"{path.name}: '# %%{title}' is not `grade_id right|wrong|equivalent: name`"
+        assert words, f"{path.name}: '# %%{title}' is not `grade_id right|wrong|plain|equivalent: name`"
         found.append(Variant(path.stem, *words.groups(), source))
     return found
 
@@ -166,11 +171,51 @@ def test_every_variant_has_a_name_of_its_own(name):
 
 @each_lesson
 def test_every_question_has_several_right_answers_and_many_wrong_ones(name):
-    kinds = Counter((variant.grade_id, variant.kind) for variant in VARIANTS if variant.lesson == name)
+    kinds = Counter(
+        (variant.grade_id, "right" if variant.kind == "right" else "wrong")
+        for variant in VARIANTS
+        if variant.lesson == name
+    )
     questions = lesson_of(name).tests
     assert {grade_id for grade_id, _ in kinds} == set(questions)
     few = [grade_id for grade_id in questions if kinds[grade_id, "right"] < 3 or kinds[grade_id, "wrong"] < 6]
     assert not few
+
+
+# ---------------------------------------------------------------- what the visible tests tell
+
+
+@each_lesson
+def test_visible_tests_tell_plain_mistakes(name):
+    lesson = lesson_of(name)
+    plain = [(v.grade_id, v.name, v.source) for v in VARIANTS if v.lesson == name and v.kind == "plain"]
+    plain += [(grade_id, *answer) for grade_id in lesson.tests for answer in empty_answers(lesson.model[grade_id])]
+    unseen = [
+        f"{grade_id}: {title}"
+        for grade_id, title, source in plain
+        if (grade_id, title) not in RIGHT_ANYWAY and lesson.judged(grade_id, source, hidden=False)["passed"]
+    ]
+    assert not unseen, "\n".join(unseen)
+
+
+RIGHT_ANYWAY = {  # on two hosts the hierarchical all-reduce sends the data once, however it is cut
+    ("q12_crossing", "hierarchical_crossing returns size_bytes"),
+}
+
+
+def empty_answers(model):
+    """Yield answers without an idea, each with a title: zeros for values, an argument for a result."""
+    zeros = []
+    for statement in ast.parse(model).body:
+        match statement:
+            case ast.Assign(targets=[ast.Name(name)], value=value):
+                zeros.append(f"{name} = {[0] * len(value.elts) if isinstance(value, ast.List) else 0}")
+                yield f"{name} is zero", zeros[-1]
+            case ast.FunctionDef(name=name, args=arguments):
+                for result in ("0", "[]", *(argument.arg for argument in arguments.args)):
+                    yield f"{name} returns {result}", f"def {name}({ast.unparse(arguments)}): return {result}"
+    if zeros:
+        yield "all is zero", "\n".join(zeros)
 
 
 # ---------------------------------------------------------------- button, command and marking

@@ -145,6 +145,8 @@ import math
 
 assert len(table_ypred) == 4, "table_ypred needs four numbers"
 assert len(table_loss_point) == 4, "table_loss_point needs four numbers"
+assert math.isclose(table_ypred[3], 8), "at x = 4 the model predicts 2 * 4"
+assert math.isclose(table_loss_point[1], 1), "point (2, 2): (2 - 4)² / 4 = 1"
 assert math.isclose(sum(table_loss_point), table_loss_mse), (
     "the loss should be the sum of the four points' parts"
 )
@@ -182,6 +184,8 @@ value = loss_mse(2, points)
 assert math.isclose(value, 7.5), f"loss_mse(2, easy) is {value}, not 7.5"
 value = loss_mse(1, points)
 assert math.isclose(value, 0, abs_tol=1e-12), f"at m = 1 it is {value}"
+value = loss_mse(3, [(1, 2), (3, 1)])  # errors of -1 and -8
+assert math.isclose(value, 32.5), f"half of 1 + 64 is not {value}"
 ### BEGIN HIDDEN TESTS
 other = [(1, 0), (2, 1), (3, 1), (4, 6.25)]
 assert math.isclose(loss_mse(1, other), 2.765625)
@@ -250,11 +254,13 @@ def grad_multi(m, data):
 # %% nbgrader={"grade": true, "grade_id": "q05_gradients_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import math
 
-for point, right in [((1, 1), 0.5), ((2, 2), 2.0)]:
-    value = grad_point(m=2, data=point, N=4)
-    assert math.isclose(value, right), f"at {point}: {value}, not {right}"
+for point, count, right in [((1, 1), 4, 0.5), ((2, 2), 4, 2), ((2, 1), 1, 12)]:
+    value = grad_point(m=2, data=point, N=count)
+    assert math.isclose(value, right), f"{point}, N={count}: {value}"
 value = grad_multi(m=2, data=[(1, 1), (2, 2), (3, 3), (4, 4)])
 assert math.isclose(value, 15), f"over the four points: {value}, not 15"
+value = grad_multi(m=2, data=[(1, 3), (2, 1)])
+assert math.isclose(value, 5), f"the mean of -2 and 12 is not {value}"
 ### BEGIN HIDDEN TESTS
 assert math.isclose(grad_point(m=2, data=(4, 6.25), N=1), 14)
 assert math.isclose(grad_point(m=-1, data=(-3, 2), N=2), -3)
@@ -332,6 +338,8 @@ for points, count, right in cases:
     assert math.isclose(value, right, abs_tol=5e-6), (
         f"{count} iterations on {points}: {value}, not {right}"
     )
+value = train_loop(m=1, lr=0.1, dataset=[(1, 0), (2, 1)], iterations=3)
+assert math.isclose(value, 0.448, rel_tol=1e-6), f"0.8, 0.56, 0.448: {value}"
 ### BEGIN HIDDEN TESTS
 value = train_loop(m=0, lr=0.1, dataset=[(1, 1), (2, 0)], iterations=3)
 assert math.isclose(value, 0.232, rel_tol=1e-6)  # the first point again
@@ -539,6 +547,7 @@ import math
 
 assert len(table_grad_point) == 4, "table_grad_point needs four numbers"
 assert len(table_grad_multi) == 2, "table_grad_multi needs two numbers"
+assert math.isclose(table_grad_point[1], 12), "the point (2, 1) has 12"
 means = [sum(table_grad_point[i : i + 2]) / 2 for i in (0, 2)]
 for given, right in zip(table_grad_multi, means):
     assert math.isclose(given, right), (
@@ -636,6 +645,11 @@ for count, right in [(2, 0.02995), (20, 0.26228)]:
     assert math.isclose(value, right, abs_tol=5e-6), (
         f"after {count} iterations: {value}, not {right}"
     )
+three = [[(1, 0)], [(2, 1), (1, 2), (0, 5)], [(1, 3), (1, 1)]]
+value = train_loop_batches(1, lr=0.15, dataset=three, iterations=4)
+assert math.isclose(value, 0.7875, rel_tol=1e-6), (
+    f"after its four iterations: 0.7, 0.75, 1.125, 0.7875, not {value}"
+)
 ### BEGIN HIDDEN TESTS
 batches = [[(1, 1)], [(2, 0), (0, 5), (1, 3)], [(1, 1)], [(2, 1), (-1, 1)]]
 m, value = 0.3, train_loop_batches(0.3, lr=0.1, dataset=batches, iterations=6)
@@ -786,6 +800,15 @@ shards = [[[(1, 1), (2, 2)], [(3, 3), (4, 4)]],
           [[(1, 0), (2, 1)], [(3, 1), (4, 6.25)]]]
 value = train_loop_distributed(0, 0.001, shards, iterations=4)
 assert math.isclose(value, 0.05893, abs_tol=5e-6), f"{value}, not 0.05893"
+trio = [[[(1, 0)]], [[(2, 1), (1, 1)]], [[(1, 2)], [(1, 1)]]]
+value = train_loop_distributed(1, 0.3, trio, iterations=3)
+assert math.isclose(value, 0.758, rel_tol=1e-6), (
+    f"three workers: 0.8, 0.58, 0.758, not {value}"
+)
+value = worker_gradient(2, [(1, 0), (2, 1), (3, 3)])
+assert math.isclose(value, 34 / 3, rel_tol=1e-6), (
+    f"the mean of 4, 12 and 18 is not {value}"
+)
 value = average_gradients([1, 2, 6])
 assert math.isclose(value, 3), f"the mean of 1, 2 and 6 is not {value}"
 ### BEGIN HIDDEN TESTS
@@ -979,19 +1002,23 @@ def split(values, ranks):
 import numpy as np
 
 
-def cut_right(count, ranks):
+def check_chunks(count, sizes):
     values = np.arange(count) ** 2 % 7 - 0.5  # some of them equal
-    chunks = [list(map(float, c)) for c in split(values, ranks)]
-    right = np.array_split(values, ranks)
-    return chunks == [list(map(float, c)) for c in right]
+    chunks = [list(map(float, c)) for c in split(values, len(sizes))]
+    found = [len(chunk) for chunk in chunks]
+    assert found == sizes, f"{count} values: chunks of {found}, not {sizes}"
+    joined = [value for chunk in chunks for value in chunk]
+    assert joined == list(values), "the values are not in their order"
 
 
-assert cut_right(8, 4), "8 values for 4 ranks: the chunks hold 2, 2, 2, 2"
-assert cut_right(10, 4), "10 values for 4 ranks: they hold 3, 3, 2, 2"
+check_chunks(8, [2, 2, 2, 2])
+check_chunks(10, [3, 3, 2, 2])
+check_chunks(2, [1, 1, 0])
 ### BEGIN HIDDEN TESTS
 for count in (0, 1, 3, 7, 24):
     for ranks in range(1, 9):
-        assert cut_right(count, ranks)
+        right = np.array_split(np.arange(count), ranks)
+        check_chunks(count, [len(chunk) for chunk in right])
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -1030,10 +1057,10 @@ import numpy as np
 from ddl.analysis.ring import all_reduce
 
 
-def reduced(ranks, count):
+def reduced(ranks, count, cut=lambda v, ranks: v.reshape(ranks, -1)):
     """Run the ring, check the sum, and return what each rank sent."""
     data = np.random.default_rng(ranks).normal(size=(ranks, count))
-    done = all_reduce(list(data), np.array_split, chunk_to_send, combine)
+    done = all_reduce(list(data), cut, chunk_to_send, combine)
     for rank, array in enumerate(done.arrays):
         assert np.allclose(array, data.sum(axis=0)), (
             f"{ranks} ranks, {count} values: rank {rank} lacks the sum"
@@ -1041,13 +1068,13 @@ def reduced(ranks, count):
     return done.sent
 
 
-for ranks in (2, 4):
+for ranks in (2, 3, 4):
     sent = set(reduced(ranks, 24))
     assert sent == {2 * (ranks - 1) * 24 // ranks}, f"sent: {sent}"
 ### BEGIN HIDDEN TESTS
 for ranks in range(1, 9):
     assert set(reduced(ranks, 3 * ranks)) == {6 * (ranks - 1)}
-    assert sum(reduced(ranks, 5)) == 2 * (ranks - 1) * 5
+    assert sum(reduced(ranks, 5, np.array_split)) == 10 * (ranks - 1)
 ### END HIDDEN TESTS
 
 # %% [markdown]

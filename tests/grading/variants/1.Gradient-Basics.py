@@ -29,54 +29,54 @@ table_ypred = range(2, 9, 2)
 table_loss_point = [Fraction((y - 2 * x) ** 2, 4) for x, y in easy]
 table_loss_mse = sum(table_loss_point)
 
-# %% q03_table wrong: parts without the division
+# %% q03_table plain: parts without the division
 table_ypred = [2, 4, 6, 8]
 table_loss_point = [1, 4, 9, 16]
 table_loss_mse = 30
 
-# %% q03_table wrong: parts without the division, and their mean
+# %% q03_table plain: parts without the division, and their mean
 table_ypred = [2, 4, 6, 8]
 table_loss_point = [1, 4, 9, 16]
 table_loss_mse = 7.5
 
-# %% q03_table wrong: errors not squared
+# %% q03_table plain: errors not squared
 table_ypred = [2, 4, 6, 8]
 table_loss_point = [0.25, 0.5, 0.75, 1]
 table_loss_mse = 2.5
 
-# %% q03_table wrong: errors with their sign
+# %% q03_table plain: errors with their sign
 table_ypred = [2, 4, 6, 8]
 table_loss_point = [-0.25, -0.5, -0.75, -1]
 table_loss_mse = -2.5
 
-# %% q03_table wrong: divided twice
+# %% q03_table plain: divided twice
 table_ypred = [2, 4, 6, 8]
 table_loss_point = [0.25 / 4, 1 / 4, 2.25 / 4, 4 / 4]
 table_loss_mse = 7.5 / 4
 
-# %% q03_table wrong: half of the squares
+# %% q03_table plain: half of the squares
 table_ypred = [2, 4, 6, 8]
 table_loss_point = [0.125, 0.5, 1.125, 2]
 table_loss_mse = 3.75
 
-# %% q03_table wrong: the root of the mean square
+# %% q03_table plain: the root of the mean square
 table_loss_mse = 7.5**0.5
 
-# %% q03_table wrong: predictions at m = 1
+# %% q03_table plain: predictions at m = 1
 table_ypred = [1, 2, 3, 4]
 
-# %% q03_table wrong: errors for predictions
+# %% q03_table plain: errors for predictions
 table_ypred = [-1, -2, -3, -4]
 
 # %% q03_table wrong: whole numbers only
 table_loss_point = [1 // 4, 4 // 4, 9 // 4, 16 // 4]
 table_loss_mse = 7
 
-# %% q03_table wrong: in another order
+# %% q03_table plain: in another order
 table_ypred = [8, 6, 4, 2]
 table_loss_point = [4, 2.25, 1, 0.25]
 
-# %% q03_table wrong: one point less
+# %% q03_table plain: one point less
 table_ypred = [2, 4, 6]
 table_loss_point = [0.25, 1, 2.25]
 table_loss_mse = 3.5
@@ -201,21 +201,21 @@ def loss_mse(m, dataset):
         pass
 
 
-# %% q04_loss_mse wrong: the sum, not the mean
+# %% q04_loss_mse plain: the sum, not the mean
 def loss_mse(m, dataset):
     if not dataset:
         raise ValueError("no points")
     return sum((y - m * x) ** 2 for x, y in dataset)
 
 
-# %% q04_loss_mse wrong: absolute errors
+# %% q04_loss_mse plain: absolute errors
 def loss_mse(m, dataset):
     if not dataset:
         raise ValueError("no points")
     return sum(abs(y - m * x) for x, y in dataset) / len(dataset)
 
 
-# %% q04_loss_mse wrong: the square of the mean error
+# %% q04_loss_mse plain: the square of the mean error
 def loss_mse(m, dataset):
     if not dataset:
         raise ValueError("no points")
@@ -229,21 +229,21 @@ def loss_mse(m, dataset):
     return math.sqrt(sum((y - m * x) ** 2 for x, y in dataset) / len(dataset))
 
 
-# %% q04_loss_mse wrong: half of the mean square
+# %% q04_loss_mse plain: half of the mean square
 def loss_mse(m, dataset):
     if not dataset:
         raise ValueError("no points")
     return sum((y - m * x) ** 2 for x, y in dataset) / (2 * len(dataset))
 
 
-# %% q04_loss_mse wrong: divides by one less
+# %% q04_loss_mse plain: divides by one less
 def loss_mse(m, dataset):
     if not dataset:
         raise ValueError("no points")
     return sum((y - m * x) ** 2 for x, y in dataset) / max(1, len(dataset) - 1)
 
 
-# %% q04_loss_mse wrong: always four points
+# %% q04_loss_mse plain: always four points
 def loss_mse(m, dataset):
     if not dataset:
         raise ValueError("no points")
@@ -281,7 +281,7 @@ def loss_mse(m, dataset):
     return float(f"{sum((y - m * x) ** 2 for x, y in dataset) / len(dataset):.6f}")
 
 
-# %% q04_loss_mse wrong: x and y swapped
+# %% q04_loss_mse plain: x and y swapped
 def loss_mse(m, dataset):
     if not dataset:
         raise ValueError("no points")
@@ -295,7 +295,7 @@ def loss_mse(m, dataset):
     return sum(y - (m * x) ** 2 for x, y in dataset) / len(dataset)
 
 
-# %% q04_loss_mse wrong: returns in the loop
+# %% q04_loss_mse plain: returns in the loop
 def loss_mse(m, dataset):
     if not dataset:
         raise ValueError("no points")
@@ -305,7 +305,7 @@ def loss_mse(m, dataset):
         return total / len(dataset)
 
 
-# %% q04_loss_mse wrong: the last point only
+# %% q04_loss_mse plain: the last point only
 def loss_mse(m, dataset):
     if not dataset:
         raise ValueError("no points")
@@ -314,7 +314,7 @@ def loss_mse(m, dataset):
     return total / len(dataset)
 
 
-# %% q04_loss_mse wrong: without the last point
+# %% q04_loss_mse plain: without the last point
 def loss_mse(m, dataset):
     if not dataset:
         raise ValueError("no points")
@@ -469,7 +469,7 @@ def loss_mse(m, dataset):
     return sum((y - m * x) ** 2 for x, y in dataset) / len(dataset)
 
 
-# %% q04_loss_mse wrong: the other sign of the prediction
+# %% q04_loss_mse plain: the other sign of the prediction
 def loss_mse(m, dataset):
     if not dataset:
         raise ValueError("no points")
@@ -609,31 +609,31 @@ def grad_point(m, data, N):
     return -2 * x * (y - Fraction(m) * x) / N
 
 
-# %% q05_gradients wrong: without the 2
+# %% q05_gradients plain: without the 2
 def grad_point(m, data, N):
     x, y = data
     return -x * (y - m * x) / N
 
 
-# %% q05_gradients wrong: without the minus
+# %% q05_gradients plain: without the minus
 def grad_point(m, data, N):
     x, y = data
     return 2 * x * (y - m * x) / N
 
 
-# %% q05_gradients wrong: without the inner derivative
+# %% q05_gradients plain: without the inner derivative
 def grad_point(m, data, N):
     x, y = data
     return -2 * (y - m * x) / N
 
 
-# %% q05_gradients wrong: without N
+# %% q05_gradients plain: without N
 def grad_point(m, data, N):
     x, y = data
     return -2 * x * (y - m * x)
 
 
-# %% q05_gradients wrong: N is always 4
+# %% q05_gradients plain: N is always 4
 def grad_point(m, data, N):
     x, y = data
     return -2 * x * (y - m * x) / 4
@@ -645,13 +645,13 @@ def grad_point(m, data, N):
     return -2 * x * (y - m * x) // N
 
 
-# %% q05_gradients wrong: the derivative with respect to x
+# %% q05_gradients plain: the derivative with respect to x
 def grad_point(m, data, N):
     x, y = data
     return -2 * m * (y - m * x) / N
 
 
-# %% q05_gradients wrong: x and y swapped
+# %% q05_gradients plain: x and y swapped
 def grad_point(m, data, N):
     y, x = data
     return -2 * x * (y - m * x) / N
@@ -695,21 +695,21 @@ def grad_multi(m, data):
     return round(sum(grad_point(m, point, len(data)) for point in data), 4)
 
 
-# %% q05_gradients wrong: grad_multi does not divide
+# %% q05_gradients plain: grad_multi does not divide
 def grad_multi(m, data):
     if not data:
         raise ValueError("no points")
     return sum(grad_point(m, point, 1) for point in data)
 
 
-# %% q05_gradients wrong: grad_multi divides twice
+# %% q05_gradients plain: grad_multi divides twice
 def grad_multi(m, data):
     if not data:
         raise ValueError("no points")
     return sum(grad_point(m, point, len(data)) for point in data) / len(data)
 
 
-# %% q05_gradients wrong: grad_multi divides by four
+# %% q05_gradients plain: grad_multi divides by four
 def grad_multi(m, data):
     if not data:
         raise ValueError("no points")
@@ -751,14 +751,14 @@ def grad_multi(m, data):
     return np.mean([grad_point(m, point, 1) for point in dict(data).items()])
 
 
-# %% q05_gradients wrong: grad_multi lacks the last point
+# %% q05_gradients plain: grad_multi lacks the last point
 def grad_multi(m, data):
     if not data:
         raise ValueError("no points")
     return sum(grad_point(m, data[i], len(data)) for i in range(0, len(data) - 1))
 
 
-# %% q05_gradients wrong: grad_multi returns in the loop
+# %% q05_gradients plain: grad_multi returns in the loop
 def grad_multi(m, data):
     if not data:
         raise ValueError("no points")
@@ -808,7 +808,7 @@ def grad_point(m, data, N):
     return -2 * x * (y - m * x) / len(data)
 
 
-# %% q05_gradients wrong: the square of x is left out
+# %% q05_gradients plain: the square of x is left out
 def grad_point(m, data, N):
     x, y = data
     return -2 * (x * y - m * x) / N
@@ -964,7 +964,7 @@ def train_loop(m, lr, dataset, iterations):
     return m
 
 
-# %% q06_train_loop wrong: with the gradient
+# %% q06_train_loop plain: with the gradient
 def train_loop(m, lr, dataset, iterations):
     if not dataset:
         raise ValueError("no points")
@@ -1064,7 +1064,7 @@ def train_loop(m, lr, dataset, iterations):
     return m
 
 
-# %% q06_train_loop wrong: an iteration is a pass
+# %% q06_train_loop plain: an iteration is a pass
 def train_loop(m, lr, dataset, iterations):
     if not dataset:
         raise ValueError("no points")
@@ -1074,7 +1074,7 @@ def train_loop(m, lr, dataset, iterations):
     return m
 
 
-# %% q06_train_loop wrong: whole passes only
+# %% q06_train_loop plain: whole passes only
 def train_loop(m, lr, dataset, iterations):
     if not dataset:
         raise ValueError("no points")
@@ -1102,7 +1102,7 @@ def train_loop(m, lr, dataset, iterations):
     return m
 
 
-# %% q06_train_loop wrong: the first point only
+# %% q06_train_loop plain: the first point only
 def train_loop(m, lr, dataset, iterations):
     if not dataset:
         raise ValueError("no points")
@@ -1111,7 +1111,7 @@ def train_loop(m, lr, dataset, iterations):
     return m
 
 
-# %% q06_train_loop wrong: begins with the second point
+# %% q06_train_loop plain: begins with the second point
 def train_loop(m, lr, dataset, iterations):
     if not dataset:
         raise ValueError("no points")
@@ -1120,7 +1120,7 @@ def train_loop(m, lr, dataset, iterations):
     return m
 
 
-# %% q06_train_loop wrong: from the last to the first
+# %% q06_train_loop plain: from the last to the first
 def train_loop(m, lr, dataset, iterations):
     if not dataset:
         raise ValueError("no points")
@@ -1194,7 +1194,7 @@ def train_loop(m, lr, dataset, iterations):
     return m
 
 
-# %% q06_train_loop wrong: N is the number of points
+# %% q06_train_loop plain: N is the number of points
 def train_loop(m, lr, dataset, iterations):
     if not dataset:
         raise ValueError("no points")
@@ -1203,7 +1203,7 @@ def train_loop(m, lr, dataset, iterations):
     return m
 
 
-# %% q06_train_loop wrong: the gradient of all points
+# %% q06_train_loop plain: the gradient of all points
 def train_loop(m, lr, dataset, iterations):
     if not dataset:
         raise ValueError("no points")
@@ -1243,7 +1243,7 @@ def train_loop(m, lr, dataset, iterations):
     return weight[0]
 
 
-# %% q06_train_loop wrong: always the same learning rate
+# %% q06_train_loop plain: always the same learning rate
 def train_loop(m, lr, dataset, iterations):
     if not dataset:
         raise ValueError("no points")
@@ -1261,7 +1261,7 @@ def train_loop(m, lr, dataset, iterations):
     return m
 
 
-# %% q06_train_loop wrong: one step more
+# %% q06_train_loop plain: one step more
 def train_loop(m, lr, dataset, iterations):
     if not dataset:
         raise ValueError("no points")
@@ -1437,30 +1437,30 @@ from fractions import Fraction
 table_grad_point = [Fraction(grad_point(2, point, 1)) for point in noisy]
 table_grad_multi = (sum(table_grad_point[:2]) / 2, sum(table_grad_point[2:]) / 2)
 
-# %% q10_table wrong: N is 4
+# %% q10_table plain: N is 4
 table_grad_point = [1, 3, 7.5, 3.5]
 table_grad_multi = [2, 5.5]
 
-# %% q10_table wrong: sums
+# %% q10_table plain: sums
 table_grad_multi = [16, 44]
 
-# %% q10_table wrong: on the points of easy
+# %% q10_table plain: on the points of easy
 table_grad_point = [2, 8, 18, 32]
 table_grad_multi = [5, 25]
 
-# %% q10_table wrong: at m = 1
+# %% q10_table plain: at m = 1
 table_grad_point = [2, 4, 12, -18]
 table_grad_multi = [3, -3]
 
-# %% q10_table wrong: with the other sign
+# %% q10_table plain: with the other sign
 table_grad_point = [-4, -12, -30, -14]
 table_grad_multi = [-8, -22]
 
-# %% q10_table wrong: without the 2
+# %% q10_table plain: without the 2
 table_grad_point = [2, 6, 15, 7]
 table_grad_multi = [4, 11]
 
-# %% q10_table wrong: without the inner derivative
+# %% q10_table plain: without the inner derivative
 table_grad_point = [4, 6, 10, 3.5]
 table_grad_multi = [5, 6.75]
 
@@ -1470,10 +1470,10 @@ table_grad_multi = [17, 13]
 # %% q10_table wrong: the mean of all for both
 table_grad_multi = [15, 15]
 
-# %% q10_table wrong: the batches swapped
+# %% q10_table plain: the batches swapped
 table_grad_multi = [22, 8]
 
-# %% q10_table wrong: losses
+# %% q10_table plain: losses
 table_grad_point = [loss_mse(2, [point]) for point in noisy]
 table_grad_multi = [loss_mse(2, noisy[:2]), loss_mse(2, noisy[2:])]
 
@@ -1541,7 +1541,7 @@ def train_loop_batches(m, lr, dataset, iterations):
     return m
 
 
-# %% q11_train_loop_batches wrong: the sum over a batch
+# %% q11_train_loop_batches plain: the sum over a batch
 def train_loop_batches(m, lr, dataset, iterations):
     if not dataset:
         raise ValueError("no batches")
@@ -1578,7 +1578,7 @@ def train_loop_batches(m, lr, dataset, iterations):
     return train_loop(m, lr, [point for batch in dataset for point in batch], iterations)
 
 
-# %% q11_train_loop_batches wrong: the gradient of all batches
+# %% q11_train_loop_batches plain: the gradient of all batches
 def train_loop_batches(m, lr, dataset, iterations):
     if not dataset:
         raise ValueError("no batches")
@@ -1587,7 +1587,7 @@ def train_loop_batches(m, lr, dataset, iterations):
     return m
 
 
-# %% q11_train_loop_batches wrong: an iteration is a pass
+# %% q11_train_loop_batches plain: an iteration is a pass
 def train_loop_batches(m, lr, dataset, iterations):
     if not dataset:
         raise ValueError("no batches")
@@ -1607,7 +1607,7 @@ def train_loop_batches(m, lr, dataset, iterations):
     return m
 
 
-# %% q11_train_loop_batches wrong: two batches
+# %% q11_train_loop_batches plain: two batches
 def train_loop_batches(m, lr, dataset, iterations):
     if not dataset:
         raise ValueError("no batches")
@@ -1625,7 +1625,7 @@ def train_loop_batches(m, lr, dataset, iterations):
     return m
 
 
-# %% q11_train_loop_batches wrong: batches of the first one's size
+# %% q11_train_loop_batches plain: batches of the first one's size
 def train_loop_batches(m, lr, dataset, iterations):
     if not dataset:
         raise ValueError("no batches")
@@ -1635,7 +1635,7 @@ def train_loop_batches(m, lr, dataset, iterations):
     return m
 
 
-# %% q11_train_loop_batches wrong: divided by the number of batches
+# %% q11_train_loop_batches plain: divided by the number of batches
 def train_loop_batches(m, lr, dataset, iterations):
     if not dataset:
         raise ValueError("no batches")
@@ -1654,7 +1654,7 @@ def train_loop_batches(m, lr, dataset, iterations):
     return m
 
 
-# %% q11_train_loop_batches wrong: a batch's first point
+# %% q11_train_loop_batches plain: a batch's first point
 def train_loop_batches(m, lr, dataset, iterations):
     if not dataset:
         raise ValueError("no batches")
@@ -1663,7 +1663,7 @@ def train_loop_batches(m, lr, dataset, iterations):
     return m
 
 
-# %% q11_train_loop_batches wrong: a batch's first two points
+# %% q11_train_loop_batches plain: a batch's first two points
 def train_loop_batches(m, lr, dataset, iterations):
     if not dataset:
         raise ValueError("no batches")
@@ -1681,7 +1681,7 @@ def train_loop_batches(m, lr, dataset, iterations):
     return m
 
 
-# %% q11_train_loop_batches wrong: begins with the second batch
+# %% q11_train_loop_batches plain: begins with the second batch
 def train_loop_batches(m, lr, dataset, iterations):
     if not dataset:
         raise ValueError("no batches")
@@ -1727,7 +1727,7 @@ def train_loop_batches(m, lr, dataset, iterations):
     return m
 
 
-# %% q11_train_loop_batches wrong: begins at 0
+# %% q11_train_loop_batches plain: begins at 0
 def train_loop_batches(m, lr, dataset, iterations):
     if not dataset:
         raise ValueError("no batches")
@@ -1736,7 +1736,7 @@ def train_loop_batches(m, lr, dataset, iterations):
     return m
 
 
-# %% q11_train_loop_batches wrong: a larger rate for a larger batch
+# %% q11_train_loop_batches plain: a larger rate for a larger batch
 def train_loop_batches(m, lr, dataset, iterations):
     if not dataset:
         raise ValueError("no batches")
@@ -1944,14 +1944,14 @@ def average_gradients(gradients):
     return statistics.mean(gradients)
 
 
-# %% q12_distributed wrong: the gradients are added
+# %% q12_distributed plain: the gradients are added
 def average_gradients(gradients):
     if not gradients:
         raise ValueError("no gradients")
     return sum(gradients)
 
 
-# %% q12_distributed wrong: two workers
+# %% q12_distributed plain: two workers
 def average_gradients(gradients):
     if not gradients:
         raise ValueError("no gradients")
@@ -2038,7 +2038,7 @@ def average_gradients(gradients):
     return mean
 
 
-# %% q12_distributed wrong: a worker adds up
+# %% q12_distributed plain: a worker adds up
 def worker_gradient(m, data):
     return sum(grad_point(m, point, 1) for point in data)
 
@@ -2048,7 +2048,7 @@ def worker_gradient(m, data):
     return grad_point(m, data[0], 1)
 
 
-# %% q12_distributed wrong: a worker divides by two
+# %% q12_distributed plain: a worker divides by two
 def worker_gradient(m, data):
     return sum(grad_point(m, point, 2) for point in data)
 
@@ -2066,7 +2066,7 @@ def train_loop_distributed(m, lr, shards, iterations):
     return m
 
 
-# %% q12_distributed wrong: weighted by the sizes of the batches
+# %% q12_distributed plain: weighted by the sizes of the batches
 def train_loop_distributed(m, lr, shards, iterations):
     for i in range(iterations):
         batches = [shard[i % len(shard)] for shard in shards]
@@ -2114,12 +2114,12 @@ def train_loop_distributed(m, lr, shards, iterations):
     return average_gradients([train_loop_batches(m, lr, shard, iterations) for shard in shards])
 
 
-# %% q12_distributed wrong: the first worker only
+# %% q12_distributed plain: the first worker only
 def train_loop_distributed(m, lr, shards, iterations):
     return train_loop_batches(m, lr, shards[0], iterations)
 
 
-# %% q12_distributed wrong: the first two workers only
+# %% q12_distributed plain: the first two workers only
 def train_loop_distributed(m, lr, shards, iterations):
     for i in range(iterations):
         own = [worker_gradient(m, shard[i % len(shard)]) for shard in shards[:2]]
@@ -2159,7 +2159,7 @@ def train_loop_distributed(m, lr, shards, iterations):
     return m
 
 
-# %% q12_distributed wrong: as many batches as the first worker
+# %% q12_distributed plain: as many batches as the first worker
 def train_loop_distributed(m, lr, shards, iterations):
     for i in range(iterations):
         own = [worker_gradient(m, shard[i % len(shards[0]) % len(shard)]) for shard in shards]
@@ -2202,7 +2202,7 @@ def train_loop_distributed(m, lr, shards, iterations):
     return m
 
 
-# %% q12_distributed wrong: the first batch only
+# %% q12_distributed plain: the first batch only
 def train_loop_distributed(m, lr, shards, iterations):
     for i in range(iterations):
         m -= lr * average_gradients([worker_gradient(m, shard[0]) for shard in shards])
@@ -2244,7 +2244,7 @@ def train_loop_distributed(m, lr, shards, iterations):
     return m
 
 
-# %% q12_distributed wrong: the rate grows with the workers
+# %% q12_distributed plain: the rate grows with the workers
 def train_loop_distributed(m, lr, shards, iterations):
     for i in range(iterations):
         own = [worker_gradient(m, shard[i % len(shard)]) for shard in shards]
@@ -2252,7 +2252,7 @@ def train_loop_distributed(m, lr, shards, iterations):
     return m
 
 
-# %% q12_distributed wrong: one worker more is divided by
+# %% q12_distributed plain: one worker more is divided by
 def train_loop_distributed(m, lr, shards, iterations):
     for i in range(iterations):
         own = [worker_gradient(m, shard[i % len(shard)]) for shard in shards]
@@ -2328,7 +2328,7 @@ def train_loop_distributed(m, lr, shards, iterations):
     return m
 
 
-# %% q12_distributed wrong: a shard is one batch
+# %% q12_distributed plain: a shard is one batch
 def train_loop_distributed(m, lr, shards, iterations):
     own = [[point for batch in shard for point in batch] for shard in shards]
     for i in range(iterations):
@@ -2459,27 +2459,27 @@ def split(values, ranks):
     return map(lambda rank: values[sum(sizes[:rank]) : sum(sizes[: rank + 1])], range(ranks))
 
 
-# %% q13_split wrong: larger ones last
+# %% q13_split plain: larger ones last
 def split(values, ranks):
     size, larger = divmod(len(values), ranks)
     cuts = [rank * size + max(0, rank - (ranks - larger)) for rank in range(ranks + 1)]
     return [values[a:b] for a, b in zip(cuts, cuts[1:])]
 
 
-# %% q13_split wrong: the rest is dropped
+# %% q13_split plain: the rest is dropped
 def split(values, ranks):
     size = len(values) // ranks
     return [values[rank * size : (rank + 1) * size] for rank in range(ranks)]
 
 
-# %% q13_split wrong: the rest goes to the last
+# %% q13_split plain: the rest goes to the last
 def split(values, ranks):
     size = len(values) // ranks
     chunks = [values[rank * size : (rank + 1) * size] for rank in range(ranks - 1)]
     return [*chunks, values[(ranks - 1) * size :]]
 
 
-# %% q13_split wrong: the rest goes to the first
+# %% q13_split plain: the rest goes to the first
 def split(values, ranks):
     size, rest = divmod(len(values), ranks)
     return [values[: size + rest]] + [values[rest + r * size : rest + (r + 1) * size] for r in range(1, ranks)]
@@ -2497,17 +2497,17 @@ def split(values, ranks):
     return [values[a:b] for a, b in zip(cuts, cuts[1:])]
 
 
-# %% q13_split wrong: equal parts only
+# %% q13_split plain: equal parts only
 def split(values, ranks):
     return np.split(values, ranks)
 
 
-# %% q13_split wrong: like cards
+# %% q13_split plain: like cards
 def split(values, ranks):
     return [values[rank::ranks] for rank in range(ranks)]
 
 
-# %% q13_split wrong: chunks of that size
+# %% q13_split plain: chunks of that size
 def split(values, ranks):
     return [values[i : i + ranks] for i in range(0, len(values), ranks)]
 
@@ -2537,7 +2537,7 @@ def split(values, ranks):
     return [np.array(chunk, int) for chunk in np.array_split(values, ranks)]
 
 
-# %% q13_split wrong: without empty chunks
+# %% q13_split plain: without empty chunks
 def split(values, ranks):
     return [chunk for chunk in np.array_split(values, ranks) if len(chunk)]
 
@@ -2584,14 +2584,14 @@ def split(values, ranks):
     return _chunks
 
 
-# %% q13_split wrong: one chunk too many
+# %% q13_split plain: one chunk too many
 def split(values, ranks):
     size, larger = divmod(len(values), ranks)
     cuts = [rank * size + min(rank, larger) for rank in range(ranks + 1)]
     return np.split(values, cuts[1:])
 
 
-# %% q13_split wrong: one chunk too few
+# %% q13_split plain: one chunk too few
 def split(values, ranks):
     return np.array_split(values, ranks)[: ranks - 1]
 
@@ -2675,22 +2675,22 @@ def chunk_to_send(step, rank, ranks):
     return np.mod(np.float64(rank - step), ranks)
 
 
-# %% q14_ring wrong: without the remainder
+# %% q14_ring plain: without the remainder
 def chunk_to_send(step, rank, ranks):
     return rank - step
 
 
-# %% q14_ring wrong: forwards
+# %% q14_ring plain: forwards
 def chunk_to_send(step, rank, ranks):
     return (rank + step) % ranks
 
 
-# %% q14_ring wrong: always its own chunk
+# %% q14_ring plain: always its own chunk
 def chunk_to_send(step, rank, ranks):
     return rank
 
 
-# %% q14_ring wrong: the same chunk on all ranks
+# %% q14_ring plain: the same chunk on all ranks
 def chunk_to_send(step, rank, ranks):
     return step % ranks
 
@@ -2700,7 +2700,7 @@ def chunk_to_send(step, rank, ranks):
     return (rank - step % (ranks - 1)) % ranks
 
 
-# %% q14_ring wrong: one step late in the second phase
+# %% q14_ring plain: one step late in the second phase
 def chunk_to_send(step, rank, ranks):
     if step < ranks - 1:
         return (rank - step) % ranks
@@ -2722,17 +2722,17 @@ def chunk_to_send(step, rank, ranks):
     return (rank ^ step) % ranks
 
 
-# %% q14_ring wrong: numbered from 1
+# %% q14_ring plain: numbered from 1
 def chunk_to_send(step, rank, ranks):
     return (rank - step) % ranks + 1
 
 
-# %% q14_ring wrong: always adds
+# %% q14_ring plain: always adds
 def combine(mine, received, step, ranks):
     return mine + received
 
 
-# %% q14_ring wrong: always keeps what arrives
+# %% q14_ring plain: always keeps what arrives
 def combine(mine, received, step, ranks):
     return received
 
@@ -2742,12 +2742,12 @@ def combine(mine, received, step, ranks):
     return mine + received if step < ranks - 1 else mine
 
 
-# %% q14_ring wrong: adds one step more
+# %% q14_ring plain: adds one step more
 def combine(mine, received, step, ranks):
     return mine + received if step < ranks else received
 
 
-# %% q14_ring wrong: adds one step less
+# %% q14_ring plain: adds one step less
 def combine(mine, received, step, ranks):
     return mine + received if step < ranks - 2 else received
 
@@ -2757,7 +2757,7 @@ def combine(mine, received, step, ranks):
     return mine + received if step >= ranks - 1 else received
 
 
-# %% q14_ring wrong: the mean of the two
+# %% q14_ring plain: the mean of the two
 def combine(mine, received, step, ranks):
     return (mine + received) / 2 if step < ranks - 1 else received
 
