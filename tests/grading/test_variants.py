@@ -199,7 +199,7 @@ def test_visible_tests_tell_plain_mistakes(name):
 
 
 RIGHT_ANYWAY = {  # on two hosts the hierarchical all-reduce sends the data once, however it is cut
-    ("q12_crossing", "hierarchical_crossing returns size_bytes"),
+    ("q12_crossing", "hierarchical_crossing returns size_bytes")
 }
 
 
