@@ -1,6 +1,16 @@
-"""Numbers in sentences."""
+"""Numbers and names in sentences."""
 
-__all__ = ["plural"]
+from collections.abc import Iterable
+
+__all__ = ["meant", "plural"]
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """Return the end of a sentence about an unknown name, ``: did you mean 'recipe'?``, or "" where none is like it."""
+    import difflib  # which ranks, who import this, don't need
+
+    close = difflib.get_close_matches(name, list(known), 1, 0.7)
+    return f": did you mean {close[0]!r}?" if close else ""
 
 
 def plural(count: float, noun: str) -> str:

@@ -1,5 +1,7 @@
 """The live view in a real JupyterLab, with real launches of a script that trains in pretence."""
 
+import html
+import re
 import shutil
 from pathlib import Path
 
@@ -172,7 +174,7 @@ def test_scripts_of_others_show_their_bar_and_their_last_lines(course, open_note
     (course.root / "train.py").write_text(MISTAKEN)
     path = course.notebook(
         "others.ipynb",
-        ["from ddl import launch", "launch('bar.py', workers=1)", "launch('train.py', workers=1, batchsize=3)"],
+        ["from ddl import launch", "launch('bar.py', workers=1)", "launch('train.py', workers=1, batch_size='three')"],
     )
     tab = open_notebook(path)
     tab.run_all()
@@ -184,21 +186,28 @@ def test_scripts_of_others_show_their_bar_and_their_last_lines(course, open_note
     tab.page.locator(".ddl-done").first.wait_for(timeout=60_000)
     saved = tab.wait_until_idle(60)
     assert "40/40 [====================]" in "".join(saved.html) and "1/40" not in saved.html[0]
-    failure = next(html for html in saved.html if 'role="alert"' in html)
+    failure = html.unescape(next(text for text in saved.html if 'role="alert"' in text))
     assert "exited with status 2" in failure
-    assert "train.py: error: unrecognized arguments: --batchsize 3" in failure
-    assert "RunFailed: run " in saved.errors[0] and "unrecognized arguments" in saved.errors[0]
+    assert "train.py: error: argument --batch-size: invalid int value: 'three'" in failure
+    assert "RunFailed: run " in saved.errors[0] and "invalid int value" in saved.errors[0]
     tab.screenshot("status")
 
 
-def test_a_script_that_is_not_there_is_one_line(course, open_notebook):
-    path = course.notebook("nope.ipynb", ["from ddl import launch", "launch('nope.py')"])
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("'nope.py'", "JobError: no script 'nope.py'"),
+        ("'train_cifar.py', recipes='warmup'", "JobError: train_cifar.py has no option recipes: did you mean 'recipe'"),
+    ],
+)
+def test_what_cannot_be_launched_is_one_line(course, open_notebook, asked, said):
+    path = course.notebook("nope.ipynb", ["from ddl import launch", f"launch({asked})"])
     tab = open_notebook(path)
     tab.run_all()
     saved = tab.wait_until_idle(60)
     (error,) = saved.errors
-    assert error.startswith("JobError: no script 'nope.py'")
-    shown = tab.page.locator(f"{PANEL} .jp-OutputArea-output", has_text="no script").last
+    assert re.match(said, error), error
+    shown = tab.page.locator(f"{PANEL} .jp-OutputArea-output", has_text="Error: ").last
     shown.wait_for()
     assert "Traceback" not in shown.inner_text() and "job.py" not in shown.inner_text()
     tab.screenshot("nope")

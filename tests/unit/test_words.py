@@ -1,6 +1,6 @@
 import pytest
 
-from ddl.words import plural
+from ddl.words import meant, plural
 
 
 @pytest.mark.parametrize(
@@ -8,3 +8,8 @@ from ddl.words import plural
 )
 def test_a_count_stands_with_its_noun(count, text):
     assert plural(count, "rank") == text
+
+
+def test_a_name_is_taken_for_the_one_that_it_is_like():
+    assert meant("recipes", ["recipe", "seed"]) == ": did you mean 'recipe'?"
+    assert meant("nonsense", ["recipe", "seed"]) == meant("recipe", []) == ""

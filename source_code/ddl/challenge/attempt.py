@@ -1,6 +1,5 @@
 """Run a submission once, or score it: all seeds, beside the baseline, with a verdict."""
 
-import difflib
 import secrets
 import shutil
 import tempfile
@@ -28,7 +27,7 @@ from ddl.launcher.site import Site
 from ddl.records.folder import RunFolder, StorageError
 from ddl.records.jsonfiles import DamagedFile, read_json_lines
 from ddl.records.paths import runs_dir
-from ddl.words import plural
+from ddl.words import meant, plural
 
 __all__ = ["Attempt", "ScoreInterrupted", "builds", "pictures", "read", "run", "score", "settle", "start", "tidy"]
 
@@ -398,9 +397,8 @@ def _trial(trial):
     """The options that cut sizes, without those that are None."""
     unknown = sorted(set(trial) - set(TRIAL))
     if unknown:
-        close = difflib.get_close_matches(unknown[0], TRIAL, 1)
-        meant = f": is {close[0]} meant?" if close else "."
-        raise InputError(f"{unknown[0]!r} is no option{meant} The sizes that can be cut are {', '.join(TRIAL)}")
+        sizes = f"; the sizes that can be cut are {', '.join(TRIAL)}"
+        raise InputError(f"there is no option {unknown[0]!r}{meant(unknown[0], TRIAL) or sizes}")
     for key, value in trial.items():
         if value is not None and (type(value) is not int or value < 1):
             raise InputError(f"{key}={value!r}: a whole number of at least 1 is needed")

@@ -8,6 +8,7 @@ from typing import Any
 from ddl.errors import CourseError
 from ddl.launcher.roles import CLUSTERS
 from ddl.records.paths import source_dir
+from ddl.words import meant
 
 __all__ = ["Job", "JobError", "option_arguments", "resolve_script"]
 
@@ -111,8 +112,10 @@ def resolve_script(script: str | Path, cwd: str | Path) -> str:
             )
         if path.is_file():
             return str(path.absolute())
-    known = ", ".join(sorted(file.name for file in course.glob("*.py"))) or "none"
-    raise JobError(f"no script {str(script)!r} in {cwd} or in {course}; the course's own scripts are: {known}")
+    ours = sorted(file.name for file in course.glob("*.py"))
+    own = sorted(file.name for file in Path(cwd).glob("*.py"))
+    known = f"; the course's own scripts are: {', '.join(ours) or 'none'}"
+    raise JobError(f"no script {str(script)!r} in {cwd} or in {course}{meant(str(script), [*own, *ours]) or known}")
 
 
 def option_arguments(options: Mapping[str, Any]) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from ddl.errors import CourseError, NotFound, OneLine
 from ddl.launcher import processes, slurm
 from ddl.launcher.failure import SLURM_ENDS, Failure
 from ddl.launcher.job import Job, option_arguments, resolve_script
+from ddl.launcher.options import check as check_options
 from ddl.launcher.plan import HERE, Plan, job_of, plan
 from ddl.launcher.progress import EVENT, JOB, Progress, end_of, events_of, launcher_events, one_record, progress_of
 from ddl.launcher.site import Site
@@ -142,6 +143,7 @@ def launch(
         parameter_servers=parameter_servers,
         warm=warm,
     )
+    check_options(job.script, job.args, launch.__kwdefaults__ or ())
     site = site if isinstance(site, Site) else Site.here(site)
     if dry_run:
         planned = plan(job, site, run_id="dry-run", folder=runs_dir() / "dry-run", detach=detach, **_surroundings())

@@ -39,8 +39,13 @@ def test_a_directory_is_called_one(tmp_path):
 
 
 def test_an_unknown_script_is_refused_with_those_that_there_are(tmp_path):
-    with pytest.raises(JobError, match="train_cifar.py"):
+    with pytest.raises(JobError, match=r": did you mean 'train_cifar.py'\?$"):
         resolve_script("train_cifra.py", tmp_path)
+    (tmp_path / "mine.py").touch()
+    with pytest.raises(JobError, match=r": did you mean 'mine.py'\?$"):
+        resolve_script("mime.py", tmp_path)
+    with pytest.raises(JobError, match=r"; the course's own scripts are: .*train_cifar.py"):
+        resolve_script("nonsense", tmp_path)
 
 
 @pytest.mark.parametrize(

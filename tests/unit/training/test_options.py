@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ddl.launcher import options
 from ddl.training.options import Integer, Number
 from helpers import ROOT
 
@@ -67,6 +68,7 @@ for script in scripts:
     if script in together:
         found["together"] = run(script, *together[script])
     parser = met[0]
+    found["options"] = [name for action in parser._actions for name in action.option_strings if name[:2] == "--"]
     for action in parser._actions:
         if action.nargs != 0 and action.type in (int, float):
             found["plain"].append(action.option_strings)
@@ -105,6 +107,12 @@ BESIDE = {"answers": questions}
 @pytest.fixture(scope="module")
 def answers(beside):
     return json.loads(beside("answers")[1])
+
+
+@pytest.mark.parametrize("script", WITH_OPTIONS)
+def test_the_launcher_knows_a_script_s_options_by_its_text(answers, script):
+    known, has = options.known(SCRIPTS / script), set(answers[script]["options"])
+    assert known == has or known - has == {"--replicas"}  # which only some of the strategies have
 
 
 @pytest.mark.parametrize("script", WITH_OPTIONS)
