@@ -444,7 +444,10 @@ def _words(topology):
 
 @styled
 def plot_links() -> Picture:
-    """Draw what kinds of links can move in one direction: a bar for each of `ddl.topology.links`, logarithmic."""
+    """Draw what kinds of links can move in one direction: a bar for each of `ddl.topology.links`, logarithmic.
+
+    A star marks what has no source in all its parts.
+    """
     rows = link.rows()
     groups = list(dict.fromkeys(row["group"] for row in rows))
     rows = sorted(rows, key=lambda row: (groups.index(row["group"]), row["gb_per_s"]))
@@ -459,10 +462,11 @@ def plot_links() -> Picture:
         look = {"color": COLOURS[group % len(COLOURS)], "alpha": 0.75, "hatch": hatch, "edgecolor": "white"}
         panel.barh(y, row["gb_per_s"], height=0.75, **look)
         panel.annotate(f" {row['gb_per_s']:,.4g}", (row["gb_per_s"], y), va="center", fontsize=8)
-    panel.set_yticks(places, [row["link"] for row in rows], fontsize=8.5)
+    names = [f"{row['link']}{'' if row['confirmed'] else ' *'}" for row in rows]
+    panel.set_yticks(places, names, fontsize=8.5)
     panel.set(
         xscale="log",
-        xlabel="GB/s per direction (10⁹ bytes a second; memory: in all)",
+        xlabel="GB/s per direction (10⁹ bytes a second; memory: in all). * in part without a source",
         ylim=(y + 0.8, 0.2),
         xlim=(0.05, 20000),
     )
@@ -482,7 +486,7 @@ def plot_links() -> Picture:
         )
     picture.alt = (
         "What links can move, GB/s per direction: "
-        + "; ".join(f"{row['link']} {row['gb_per_s']:,.4g}" for row in rows)
-        + "."
+        + "; ".join(f"{name} {row['gb_per_s']:,.4g}" for name, row in zip(names, rows, strict=True))
+        + ". * in part without a source."
     )
     return picture

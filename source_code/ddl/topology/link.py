@@ -36,14 +36,22 @@ def nvlink_gb_per_s(generation: int) -> float:
 @functools.cache
 def rows():
     """Return the links of ``results/reference/links.toml`` as dictionaries, in order."""
-    return tuple(tomllib.loads(FILE.read_text(encoding="utf-8"))["link"])
+    content = tomllib.loads(FILE.read_text(encoding="utf-8"))
+    return tuple(
+        {"confirmed": True, "latency": content["latency"][row["group"]]["about"], **row} for row in content["link"]
+    )
+
+
+def latencies():
+    """Return about how long each group's small message takes, and the source: ``{group: {"about", "source"}}``."""
+    return tomllib.loads(FILE.read_text(encoding="utf-8"))["latency"]
 
 
 def links():
     """Tabulate kinds of links with their sources.
 
     ``gb_per_s`` is in GB/s (10^9 bytes a second) per direction, ``both_gb_per_s`` both directions together (the same
-    for memory, which has one bus for both).
+    for memory, which has one bus for both). ``confirmed`` is False where a part of the figure has no source.
     """
     from ddl.display.table import Table
 
@@ -56,14 +64,15 @@ def links():
         "source": ("source", ""),
     }
     shown = [
-        {name: row[name] for name in labels if name != "both_gb_per_s"}
+        {name: row[name] for name in [*labels, "confirmed"] if name != "both_gb_per_s"}
         | {"both_gb_per_s": row["gb_per_s"] * (1 if row["group"] == "memory" else 2)}
         for row in rows()
     ]
     return Table.of(
         shown,
         labels,
-        "What links are built for; 1 GB/s is 10^9 bytes a second. "
-        "Memory has one bus for both directions. Latencies are orders "
-        "of magnitude for a small message, from memory, not looked up.",
+        "What links are built for; 1 GB/s is 10^9 bytes a second. Memory has one bus for both directions. "
+        "Latencies are those of one product or model for each kind: "
+        + "; ".join(f"{group}: {latency['source']}" for group, latency in latencies().items())
+        + ".",
     )

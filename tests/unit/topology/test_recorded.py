@@ -138,7 +138,9 @@ def test_links_have_figures_per_direction_and_sources():
     for row in table.to_dict("records"):
         factor = 1 if row["group"] == "memory" else 2
         assert row["both_gb_per_s"] == factor * row["gb_per_s"] > 0
-        assert row["source"] and row["latency"]
+        assert row["source"] and row["latency"] and "memory of" not in row["source"]
+        assert row["confirmed"] == ("no source" not in row["source"])
+    assert all(latency["source"] in repr(table) for latency in link.latencies().values())
     with pytest.raises(TopologyError, match="NVLink 9: generations 1, 2, 3, 4, 5 are known"):
         link.nvlink_gb_per_s(9)
 
@@ -182,6 +184,8 @@ def test_the_figure_of_links_has_a_bar_each():
     picture = plot_links()
     assert len(picture.axes[0].patches) == len(topology.links())
     assert "InfiniBand NDR, 400 Gbit/s 50" in picture.alt
+    starred = {label.get_text().removesuffix(" *") for label in picture.axes[0].get_yticklabels() if "*" in str(label)}
+    assert starred == {row["link"] for row in link.rows() if not row["confirmed"]} and len(starred) == 2
 
 
 def test_the_command_line_prints_trees_matrices_and_figures(capsys, tmp_path):
