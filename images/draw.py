@@ -281,15 +281,16 @@ def distances():
 
 
 def collectives():
-    """Who sends to whom in a ring, in recursive doubling and in a tree."""
+    """Who sends to whom in a ring, in recursive doubling, in a tree, and in halving and doubling."""
     drawing = Drawing(
-        1010,
-        270,
-        "Three ways to reduce over eight ranks",
+        760,
+        530,
+        "Four ways to reduce over eight ranks",
         "Ring: each rank sends to the next, 14 steps of an eighth of the data. Recursive doubling: "
         "in step 1 ranks at distance 1 exchange, then at distance 2, then at 4; 3 steps of all the "
         "data. Tree: pairs of ranks add up towards rank 0 in 3 steps, then the sum goes back in 3 "
-        "more, all of the data each.",
+        "more, all of the data each. Halving and doubling: partners at distance 4 exchange a half each, "
+        "at distance 2 a quarter, at distance 1 an eighth, and then the same backwards; 6 steps.",
     )
 
     def ranks(left, y):
@@ -309,28 +310,38 @@ def collectives():
             f'stroke="{INK}" stroke-width="1.3" marker-end="url(#tip)"{back}/>'
         )
 
-    drawing.text(20, 28, "ring", bold=True)
-    ranks(36, 130)
-    for rank in range(7):
-        curve(36, 130, rank, rank + 1)
-    drawing.arrow((36 + 266, 143), (36 + 266, 166), (36, 166), (36, 144))
-    drawing.text(20, 214, "14 steps, ⅛ of the data each;", colour=GREY)
-    drawing.text(20, 234, "all links work all the time", colour=GREY)
-
-    for left, heading in ((352, "recursive doubling"), (686, "tree, up (and down again)")):
-        drawing.text(left, 28, heading, bold=True)
-        for step in range(3):
-            y = 74 + 56 * step
+    def exchanges(left, top, heading, distances, shares=("", "", "")):
+        drawing.text(left, top, heading, bold=True)
+        for step, (distance, share) in enumerate(zip(distances, shares, strict=True)):
+            y = top + 46 + 56 * step
             ranks(left + 28, y)
-            distance = 2**step
+            drawing.text(left + 318, y + 4, share, colour=GREY)
             for rank in range(8):
-                partner = rank ^ distance
-                if heading.startswith("rec") and rank < partner:
-                    curve(left + 28, y, rank, partner, both=True, lift=0.7)
-                elif heading.startswith("tree") and rank % (2 * distance) == distance:
-                    curve(left + 28, y, rank, rank - distance, lift=0.7)
-    drawing.text(352, 234, "3 steps, all of the data each", colour=GREY)
-    drawing.text(686, 234, "2 × 3 steps, all of the data each", colour=GREY)
+                if rank < rank ^ distance:
+                    curve(left + 28, y, rank, rank ^ distance, both=True, lift=0.7)
+
+    drawing.text(20, 28, "ring", bold=True)
+    ranks(36, 110)
+    for rank in range(7):
+        curve(36, 110, rank, rank + 1)
+    drawing.arrow((36 + 266, 123), (36 + 266, 146), (36, 146), (36, 124))
+    drawing.text(20, 204, "14 steps, ⅛ of the data each;", colour=GREY)
+    drawing.text(20, 224, "all links work all the time", colour=GREY)
+
+    exchanges(392, 28, "recursive doubling", (1, 2, 4))
+    drawing.text(392, 224, "3 steps, all of the data each", colour=GREY)
+
+    drawing.text(20, 290, "tree, up (and down again)", bold=True)
+    for step in range(3):
+        y, distance = 336 + 56 * step, 2**step
+        ranks(48, y)
+        for rank in range(distance, 8, 2 * distance):
+            curve(48, y, rank, rank - distance, lift=0.7)
+    drawing.text(20, 494, "2 × 3 steps, all of the data each", colour=GREY)
+
+    exchanges(392, 290, "halving and doubling", (4, 2, 1), "½¼⅛")
+    drawing.text(392, 494, "3 steps, then the same 3 backwards:", colour=GREY)
+    drawing.text(392, 514, "as few bytes as the ring, in 6 steps", colour=GREY)
     return drawing
 
 

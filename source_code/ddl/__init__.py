@@ -41,6 +41,7 @@ _MODULES = {
     "mistakes": "analysis.mistakes",
     "precisions": "analysis.precisions",
     "prediction": "analysis.prediction",
+    "race": "analysis.race",
     "ring": "analysis.ring",
     "sharpness": "analysis.sharpness",
     "tuning": "analysis.tuning",

@@ -11,8 +11,11 @@ pytest.importorskip("tensorflow")
 pytest.importorskip("horovod.tensorflow")
 
 from ddl import RunFailed, launch
+from ddl.analysis import cost
 from ddl.analysis.bandwidth import bandwidths, pairs
+from ddl.analysis.race import crossovers
 from ddl.plot.bandwidth import plot_bandwidth, plot_pairs
+from ddl.plot.race import plot_race
 from ddl.records.jsonfiles import read_json_lines
 
 pytestmark = pytest.mark.slow
@@ -137,6 +140,24 @@ def test_messages_between_all_pairs(nothing_left):
     nothing_left(run)
 
 
+def test_three_algorithms_race_on_four_ranks(nothing_left):
+    run = launch("race_allreduce.py", workers=4, oversubscribe=True, sizes=[4, 12, 2**20 + 4], repeats=4)
+    points = run.result["points"]
+    assert COMMON <= set(run.result) | {"backend"}
+    names = ("ring", "recursive doubling", "halving and doubling")
+    assert [(point["algorithm"], point["size_bytes"]) for point in points] == [
+        (name, size) for size in (4, 12, 2**20 + 4) for name in names
+    ]
+    check_times(points, 4)
+    check_events(run, 3)
+    for point in points:  # what the model counts is what was sent, whether or not it divides by four
+        messages, share = cost.terms(point["algorithm"], 4)
+        assert point["messages"] == messages and point["sent_bytes"] == pytest.approx(share * point["size_bytes"])
+        assert set(point["ahead_of"]) == set(names) - {point["algorithm"]}
+    assert len(crossovers(run)) == 3 and "on 4 ranks" in plot_race(run).alt
+    nothing_left(run)
+
+
 @pytest.mark.parametrize(
     "script, workers, options, message",
     [
@@ -145,6 +166,7 @@ def test_messages_between_all_pairs(nothing_left):
         ("bench_allreduce.py", 1, {"implementation": "ring"}, 'launch with cluster="multi_worker"'),
         ("bench_allreduce.py", 1, {"cluster": "multi_worker", "interface": "lo"}, "is for Horovod"),
         ("bench_allreduce.py", 1, {"cluster": "parameter_server"}, 'with cluster="multi_worker"'),
+        ("race_allreduce.py", 3, {}, "3 ranks: halving and doubling, as it is written here, needs 2, 4, 8"),
         ("bench_p2p.py", 1, {}, "one rank has no other to talk to"),
     ],
 )

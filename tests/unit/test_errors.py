@@ -30,6 +30,7 @@ PLAIN = {
     "source_code/bench_p2p.py": "a network that changes what it carries",
     "source_code/hello.py": "a library that adds up wrongly",
     "source_code/hierarchical_allreduce.py": "a lesson's script that adds up wrongly",
+    "source_code/race_allreduce.py": "a lesson's script that adds up wrongly",
     "source_code/ddl/challenge/arithmetic.py": "caught and told by the same module",
     "source_code/ddl/challenge/attempt.py": "an option that there is not, as Python says it of a function",
     "source_code/ddl/challenge/build.py": "caught and told by the same module",

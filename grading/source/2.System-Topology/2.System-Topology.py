@@ -59,9 +59,6 @@ print("ddl", ddl.__version__)
 # network. What it costs two workers to communicate depends on which of these
 # lie between them.
 #
-# The figure below is drawn from what your system reports: from `hwloc` if it is
-# installed, otherwise from `/sys` and `/proc`; for GPUs, from NVIDIA's driver.
-#
 # **Predict first.** How many MiB does this machine's largest cache have?
 
 # %% tags=["demo"]
@@ -69,15 +66,17 @@ guess_cache = None  # MiB
 
 # %% tags=["demo"]
 machine = topology.here()
-plot.plot_topology(machine)
-
-# %% tags=["demo"]
 beside(
     guess_cache, max(cache.size_bytes for cache in machine.caches) / 2**20,
     "MiB of the largest cache",
 )
 
+# %% tags=["demo"]
+plot.plot_topology(machine)
+
 # %% [markdown]
+# The figure is drawn from what your system reports: from `hwloc` if it is
+# installed, otherwise from `/sys` and `/proc`; for GPUs, from NVIDIA's driver.
 # From the inside out:
 #
 # - A **core** has small caches of its own. If it runs two hardware threads,
@@ -95,14 +94,45 @@ beside(
 # ### Machines with eight GPUs
 #
 # `topology.load` reads a recorded machine: a small text file, written from
-# published facts, that names its sources. `topology.names()` lists all of them.
-# Here is an 8-GPU server from 2017, NVIDIA's DGX-1.
+# published facts, that names its sources and says what is not certain.
+# `topology.names()` lists all of them.
+# Let us take an 8-GPU server from 2017, NVIDIA's DGX-1. Some pairs of its GPUs
+# are joined by **NVLinks**: fast links from one GPU straight to another.
+#
+# **Predict first.** Eight GPUs form 28 pairs, and each of these GPUs has six
+# NVLinks. How many pairs have no NVLink between them?
+
+# %% tags=["demo"]
+guess_apart = None  # how many pairs
 
 # %% tags=["demo"]
 dgx = topology.load("dgx-1")
+matrix = dgx.matrix()
+gpus = list(matrix.index)
+apart = [
+    pair for pair in itertools.combinations(gpus, 2)
+    if not matrix.loc[pair].startswith("NV")
+]
+beside(guess_apart, len(apart), "pairs without an NVLink")
+
+# %% tags=["demo"]
 plot.plot_topology(dgx)
 
 # %% [markdown]
+# Two NVLinks between the same GPUs work as one that is twice as fast, so each
+# GPU has links to four others, not six. Pairs without an NVLink communicate over PCIe and the link between the sockets, unless the library
+# forwards the data through a GPU that has a link to both (NCCL may do so).
+# Later machines put an **NVSwitch** in between: every GPU reaches every other
+# at full speed, and the question no longer arises.
+
+# %% tags=["demo"]
+topology.compare(
+    [machine, *(topology.load(name) for name in topology.names())]
+)
+
+# %% [markdown]
+# ### The matrix of paths
+#
 # `nvidia-smi topo -m` prints the same information as a **matrix**: how does
 # traffic get from one GPU to another?
 
@@ -187,43 +217,13 @@ for pair in (("GPU3", "GPU0"), ("GPU0", "GPU3"), ("GPU0", "Affinity"),
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# **Predict first.** The DGX-1's eight GPUs form 28 pairs, and each GPU has six
-# NVLinks. How many pairs have no NVLink between them?
-
-# %% tags=["demo"]
-guess_apart = None  # how many pairs
-
-# %% tags=["demo"]
-matrix = dgx.matrix()
-gpus = list(matrix.index)
-gb_per_s = {  # in each direction, over the best path
-    (a, b): dgx.bandwidth(a, b)
-    for a, b in itertools.permutations(gpus, 2)
-}
-apart = [
-    pair for pair in itertools.combinations(gpus, 2)
-    if not matrix.loc[pair].startswith("NV")
-]
-beside(guess_apart, len(apart), "pairs without an NVLink")
-
-# %% [markdown]
-# Those pairs communicate over PCIe and the link between the sockets, unless the
-# library forwards the data through a GPU that has a link to both (NCCL may do
-# so). Later machines put an **NVSwitch** in between: every GPU reaches every
-# other at full speed, and the question no longer arises.
-
-# %% tags=["demo"]
-topology.compare(
-    [machine, *(topology.load(name) for name in topology.names())]
-)
-
-# %% [markdown]
 # ## 2. Links, and what they carry
 #
 # Every link has a **bandwidth** (bytes per second, once data flows) and a
 # **latency** (the time until the first byte arrives). Data sheets like to add
-# up *both directions*, but a transfer uses only one. PCIe 3.0 ×16 carries 15.75
-# GB/s **per direction**, not in total.
+# up *both directions*, but a transfer uses only one. A PCIe slot with 16 lanes
+# carries 15.75 GB/s **per direction** in generation 3.0 and 31.5 in 4.0, not in
+# total.
 #
 # **Predict first.** Take one direction of all NVLinks of an H100 together. How
 # many times as fast is it as a network of 1 Gbit/s?
@@ -232,21 +232,28 @@ topology.compare(
 guess_times = None  # how many times
 
 # %% tags=["demo"]
+speed = topology.links().set_index("link")["gb_per_s"]
+ratio = speed["NVLink 4, an H100's 18 links"] / speed["1 Gbit/s Ethernet"]
+beside(guess_times, ratio, "times as fast, one direction each")
+
+# %% tags=["demo"]
 plot.plot_links()
 
 # %% [markdown]
 # These are design rates, before headers and waiting. `topology.links()` gives
 # the same as a table, with both directions, latencies, and the source of each.
+# A star marks the two for a part of which we have found no source.
 #
-# GPUs can reach each other by three paths:
+# ### Three paths between GPUs
 #
 # - **Host staging**: the data is copied to the host's memory, and from there to
 #   the other GPU. It crosses PCIe twice, and the memory as well.
 # - **Peer to peer** (P2P): one GPU writes into the other's memory, over NVLink
 #   or across PCIe switches. There is no copy in between and no work for the
 #   CPU.
-# - **GPUDirect RDMA**: the same with a network card as the peer, so data goes
-#   from GPU memory straight to the wire.
+# - **GPUDirect RDMA**: the same with a network card as the peer. RDMA, *remote
+#   direct memory access*, means that the card itself reads and writes memory,
+#   here a GPU's, and no CPU copies anything on the way to the wire.
 #
 # How far apart may two GPUs be for NCCL to use P2P? `NCCL_P2P_LEVEL` sets a
 # **maximum distance**. `PXB` does not mean "via PXB" but "up to PXB": NVLink
@@ -290,10 +297,10 @@ for level, near in wanted.items():
 # %% [markdown]
 # **Question 3** (3 points)
 #
-# Calculate with units.
+# Calculate with units. For example, 64 KiB in 4 µs are 15.3 GiB/s (not 1.6, as
+# a published course says), or 16.4 GB/s: more than PCIe 3.0 ×16 can carry.
 #
-# - `gib_per_s(size_kib, taken_us)`: the bandwidth of a transfer, in GiB/s. (A
-#   published course gives 1.6 GiB/s for 64 KiB in 4 µs. That is wrong.)
+# - `gib_per_s(size_kib, taken_us)`: the bandwidth of a transfer, in GiB/s.
 # - `microseconds(size_bytes, gbit_per_s, latency_us)`: how long a message takes
 #   on a link of `gbit_per_s`: the latency, then the bytes.
 # - `staged_gb_per_s(up, down)`: the bandwidth of a copy through the host, where
@@ -326,14 +333,14 @@ def near(value, right):
     return math.isclose(value, right, rel_tol=1e-6)
 
 
-value = gib_per_s(1024, 1000)
-assert near(value, 0.9765625), f"1 MiB in 1 ms: {value} GiB/s"
+value = gib_per_s(64, 4)
+assert near(value, 15.2587890625), f"64 KiB in 4 µs: {value} GiB/s"
 value = microseconds(125_000, 1, 50)
 assert near(value, 1050), f"10^6 bits at 1 Gbit/s: {value} µs"
 value = staged_gb_per_s(12, 12)
 assert near(value, 6), f"twice over a 12 GB/s link: {value} GB/s"
 ### BEGIN HIDDEN TESTS
-assert near(gib_per_s(64, 4), 15.2587890625)
+assert near(gib_per_s(1024, 1000), 0.9765625)
 assert near(gib_per_s(4, 2), 4 / 2**20 / 2e-6)
 assert near(gib_per_s(3, 7_000_000), 3 / 2**20 / 7)
 assert near(microseconds(0, 100, 1.5), 1.5)
@@ -344,21 +351,27 @@ assert near(staged_gb_per_s(2, 6), 1.5)
 assert near(staged_gb_per_s(5, 2), 10 / 7)
 ### END HIDDEN TESTS
 
-# %% tags=["demo"]
-speed = topology.links().set_index("link")["gb_per_s"]
-ratio = speed["NVLink 4, an H100's 18 links"] / speed["1 Gbit/s Ethernet"]
-beside(guess_times, ratio, "times as fast, one direction each")
-
 # %% [markdown]
+# A staged copy that waits for its first step loses half of the bandwidth or
+# more. NCCL does not wait: it cuts the data into pieces and copies one piece
+# down while the next comes up, which is called **pipelining**. Then only the
+# slower of the two ways counts, where they don't share a bus.
+#
 # ## 3. Rings and trees
 #
 # An all-reduce can go round a ring (lesson 1), up and down a tree, or exchange
-# data with partners at distance 1, 2, 4, ... (**recursive doubling**).
+# data with partners at distance 1, 2, 4, ...: all of it each time (**recursive
+# doubling**), or first ever smaller parts, and then backwards (**halving and
+# doubling**).
 #
-# ![Three algorithms for eight ranks. Ring: each sends to the next; 14 steps of
+# ![Four algorithms for eight ranks. Ring: each sends to the next; 14 steps of
 # an eighth of the data. Recursive doubling: pairs at distance 1, 2, 4; 3 steps
-# of all of it. Tree: up to rank 0 and down again; 6 steps of all of
-# it.](../images/collectives.svg)
+# of all of it. Tree: up to rank 0 and down again; 6 steps of all of it. Halving
+# and doubling: pairs at distance 4, 2, 1 exchange a half, a quarter, an eighth,
+# and then the same backwards; 6 steps.](../images/collectives.svg)
+
+# %% [markdown]
+# ### The slowest hop
 #
 # In a ring all links carry data at the same time, and each step takes as long
 # as its **slowest link**. So a ring is only as fast as its slowest pair of
@@ -370,6 +383,14 @@ beside(guess_times, ratio, "times as fast, one direction each")
 
 # %% tags=["demo"]
 guess_slowest = None  # GB/s in one direction
+
+# %% tags=["demo"]
+gb_per_s = {  # in each direction, over the best path
+    (a, b): dgx.bandwidth(a, b)
+    for a, b in itertools.permutations(gpus, 2)
+}
+hops = list(zip(gpus, [*gpus[1:], gpus[0]]))
+beside(guess_slowest, min(gb_per_s[hop] for hop in hops), "GB/s, slowest hop")
 
 # %% [markdown]
 # **Question 4** (2 points)
@@ -413,10 +434,6 @@ assert tuple(slowest(ring, tied)) == ("GPU5", "GPU1")
 tied = tied | {("GPU4", "GPU2"): 50.498, ("GPU2", "GPU3"): 50.498}
 assert tuple(slowest(ring, tied)) == ("GPU4", "GPU2")
 ### END HIDDEN TESTS
-
-# %% tags=["demo"]
-hops = list(zip(gpus, [*gpus[1:], gpus[0]]))
-beside(guess_slowest, min(gb_per_s[hop] for hop in hops), "GB/s, slowest hop")
 
 # %% [markdown]
 # **Question 5** (3 points)
@@ -483,10 +500,12 @@ for names, links, most in cases:
 #
 # ## 4. Measure: what do your links carry?
 #
-# First, from one worker to another. A message goes back and forth many times;
-# half of a round trip is the **one-way time**. You measure three paths: sockets
-# (which Gloo uses), memory that two processes share, and what Horovod itself
-# offers.
+# ### From one worker to another
+#
+# A message goes back and forth many times; half of a round trip is the
+# **one-way time**. You measure three paths: sockets, memory that two processes
+# share, and what Horovod itself offers. (Without GPUs, Horovod gives its
+# messages to **Gloo**, a library for collectives, which uses sockets.)
 #
 # **Predict first.** How many µs does a message of 4 bytes take from one worker
 # to another through a socket?
@@ -500,14 +519,21 @@ p2p = launch(
 )
 
 # %% tags=["demo"]
+sockets = [p for p in p2p.result["points"] if p["path"] == "tcp"]
+least = min(sockets, key=lambda point: point["size_bytes"])
+beside(guess_one_way, 1e6 * least["seconds"]["median"], "µs, one way")
+
+# %% tags=["demo"]
 plot.plot_pairs(p2p)
 
 # %% tags=["demo"]
 bandwidth.pairs(p2p)
 
 # %% [markdown]
-# Now all workers at once: an **all-reduce**, as in training, a **broadcast**
-# and an **all-gather**; first by Horovod, then by TensorFlow's own collectives.
+# ### All workers at once
+#
+# An **all-reduce**, as in training, a **broadcast** and an **all-gather**;
+# first by Horovod, then by TensorFlow's own collectives.
 
 # %% tags=["demo"]
 measured = launch(
@@ -527,14 +553,18 @@ other = launch(
 # - **algorithm bandwidth** is $S / t$: what your program sees.
 # - **bus bandwidth** is algorithm bandwidth times a factor that depends on the
 #   operation and the number of ranks $N$. It is the least that each rank must
-#   send, divided by the time, so you can compare it with the bandwidth of the
-#   links.
+#   send where the ranks do the adding, divided by the time. So you can compare
+#   it with the bandwidth of the links.
 #
 # | operation | $S$ | factor |
 # | --- | --- | --- |
 # | all-reduce | a rank's data | $2(N-1)/N$ |
 # | all-gather | the gathered result | $(N-1)/N$ |
 # | broadcast | the data | $1$ |
+#
+# Where a **switch** adds, ranks send less, and this comparison fails: with
+# NVLink SHARP in the NVSwitches, eight H100s reach a bus bandwidth of 480 GB/s
+# over links of 450.
 
 # %% [markdown]
 # **Question 6** (2 points)
@@ -592,11 +622,6 @@ plot.plot_bandwidth([measured, other])
 
 # %% tags=["demo"]
 bandwidth.bandwidths([measured, other], operations=["all_reduce"])
-
-# %% tags=["demo"]
-sockets = [p for p in p2p.result["points"] if p["path"] == "tcp"]
-least = min(sockets, key=lambda point: point["size_bytes"])
-beside(guess_one_way, 1e6 * least["seconds"]["median"], "µs, one way")
 
 # %% [markdown] nbgrader={"grade": false, "grade_id": "q07_figure_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # **Question 7** (3 points)

@@ -64,7 +64,8 @@ def ring(size_bytes, ranks: int, alpha_s: float, beta_s_per_byte: float, gamma_s
     """Return the seconds of a ring all-reduce: 2 (p − 1) messages of n / p bytes in sequence.
 
     ``2 (p − 1) alpha + 2 (p − 1)/p n beta + (p − 1)/p n gamma``; no time on one rank. Patarasuk and Yuan 2009,
-    "Bandwidth optimal all-reduce algorithms for clusters of workstations": no algorithm sends fewer bytes.
+    "Bandwidth optimal all-reduce algorithms for clusters of workstations": ranks that add up themselves cannot do it
+    with fewer bytes (a switch that adds can).
 
     `size_bytes`, n, is the data of one rank, a float or an array, as is the result.
     """
@@ -106,7 +107,7 @@ def tree(size_bytes, ranks, alpha_s, beta_s_per_byte, gamma_s_per_byte=0.0):
     """Return the seconds of a binomial tree: all add up towards rank 0, which sends the sum back; as for `ring`.
 
     ``2 ⌈lg p⌉ (alpha + n beta) + ⌈lg p⌉ n gamma``, without pipelining. Thakur, Rabenseifner and Gropp 2005, on reduce
-    and on broadcast.
+    and on broadcast. (NCCL's two trees are pipelined, and pay for the bytes about as often as a ring.)
     """
     depth = (_ranks(ranks) - 1).bit_length()
     return depth * (2 * alpha_s + size_bytes * (2 * beta_s_per_byte + gamma_s_per_byte))

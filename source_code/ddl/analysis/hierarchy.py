@@ -3,10 +3,26 @@
 `hierarchical_allreduce.py` measures; here are the table and the figure. 1 MB is 10^6 bytes.
 """
 
+from ddl.analysis import cost
 from ddl.display.table import Table
-from ddl.training.bench import FLAT, VARIANTS
+from ddl.training.bench import FLAT, VARIANTS, link_bytes
 
-__all__ = ["variants"]
+__all__ = ["gain", "time_gain", "variants"]
+
+
+def gain(hosts: int, ranks_per_host: int) -> float:
+    """Return how many times the bytes of a hierarchical all-reduce a flat ring sends from a host to the others.
+
+    With H hosts of n ranks (H n − 1) / (n (H − 1)): 1.5 for two hosts of two ranks, and nearly 1 for many hosts.
+    """
+    return link_bytes(FLAT, 1, hosts, ranks_per_host) / link_bytes("hierarchical", 1, hosts, ranks_per_host)
+
+
+def time_gain(size_bytes: float, hosts: int, ranks_per_host: int, inside: cost.Link, between: cost.Link) -> float:
+    """Return how many times as long a flat ring takes as a hierarchical all-reduce, by `ddl.analysis.cost`."""
+    ways = cost.ring_over_nodes, cost.hierarchical
+    flat, hierarchical = (way(size_bytes, ranks_per_host, hosts, inside, between) for way in ways)
+    return flat / hierarchical
 
 
 def variants(run) -> Table:

@@ -1,11 +1,48 @@
 """Figures of hierarchical all-reduces."""
 
-from ddl.analysis.hierarchy import setting
+from ddl.analysis.hierarchy import gain, setting, time_gain
 from ddl.errors import InputError
 from ddl.plot.picture import COLOURS, Picture, look, styled
 from ddl.training.bench import FLAT, VARIANTS
 
-__all__ = ["plot_variants"]
+__all__ = ["plot_fade", "plot_variants"]
+
+HOSTS = (2, 4, 8, 16, 32, 64, 128)
+RANKS = (2, 4, 8)  # of a host
+SIZES = {"100 kB": 1e5, "1 MB": 1e6, "10 MB": 1e7, "100 MB": 1e8}
+
+
+@styled
+def plot_fade(inside, between) -> Picture:
+    """Draw what a hierarchical all-reduce gains over a flat ring as hosts are added: in bytes, and in time by the
+    model, on hosts of eight ranks with links `inside` and `between` them (`ddl.analysis.cost.Link`).
+    """
+    picture = Picture(9.0, 3.8)
+    left, right = picture.subplots(1, 2)
+    for number, ranks in enumerate(RANKS):
+        left.plot(HOSTS, [gain(hosts, ranks) for hosts in HOSTS], label=f"{ranks} ranks a host", **look(number))
+    for number, (label, size) in enumerate(SIZES.items()):
+        times = [time_gain(size, hosts, RANKS[-1], inside, between) for hosts in HOSTS]
+        right.plot(HOSTS, times, label=label, **look(number))
+    for panel, title in ((left, "bytes that leave a host"), (right, f"time, {RANKS[-1]} ranks a host, by the model")):
+        panel.axhline(1, color="black", linewidth=1)
+        panel.set(xscale="log", xlabel="hosts", title=title)
+        panel.set_xticks(HOSTS, labels=HOSTS)
+        panel.minorticks_off()
+        panel.legend()
+    left.set(ylabel="flat ring ÷ hierarchical", ylim=(0.9, None))
+    right.set(yscale="log")
+    right.set_yticks([1, 2, 5, 10, 20], labels=[1, 2, 5, 10, 20])
+    right.minorticks_off()
+    most, many = HOSTS[0], HOSTS[-1]
+    picture.alt = (
+        f"What a hierarchical all-reduce gains over a flat ring. Bytes that leave a host, with {RANKS[0]} ranks each: "
+        f"{gain(most, RANKS[0]):.2f} times fewer on {most} hosts, {gain(many, RANKS[0]):.2f} on {many}. Time on {many} "
+        f"hosts of {RANKS[-1]}: "
+        + ", ".join(f"{time_gain(size, many, RANKS[-1], inside, between):.2f} for {t}" for t, size in SIZES.items())
+        + "."
+    )
+    return picture
 
 
 @styled

@@ -2,8 +2,9 @@
 
 import pytest
 
-from ddl.analysis.hierarchy import variants
-from ddl.plot.hierarchy import plot_variants
+from ddl.analysis import cost
+from ddl.analysis.hierarchy import gain, time_gain, variants
+from ddl.plot.hierarchy import plot_fade, plot_variants
 from ddl.records.reference import Recorded, recorded
 from ddl.training.bench import FLAT, VARIANTS, link_bytes
 
@@ -118,3 +119,22 @@ def test_recorded_results_say_where_they_come_from():
             counted = point["link_bytes"]
             assert 0.98 < counted["counted"] / counted["expected"] < 1.15, point["variant"]
         assert "recorded on" in repr(variants(run))
+
+
+def test_the_gain_in_bytes_fades_with_the_hosts_and_that_in_time_is_latency():
+    assert gain(2, 2) == pytest.approx(1.5) and gain(32, 8) == pytest.approx(1.03, abs=0.005)
+    for hosts, ranks in ((2, 4), (8, 8), (128, 2)):
+        assert gain(hosts, ranks) == pytest.approx((hosts * ranks - 1) / (ranks * (hosts - 1)))
+    links = cost.Link(3.4e-6, 1 / 120e9), cost.Link(9.6e-6, 1 / 48e9)
+    small, large = ([time_gain(size, hosts, 8, *links) for hosts in (2, 32, 128)] for size in (1e5, 1e8))
+    assert small == sorted(small) and small[0] > 1.5 and small[-1] > 40
+    assert max(large) < 2.5
+    free = [cost.Link(0, link.beta_s_per_byte) for link in links]  # without latency nothing of it is left
+    assert time_gain(1e5, 128, 8, *free) < 1.01
+
+
+def test_the_figure_of_the_fade_says_its_ends():
+    picture = plot_fade(cost.Link(3.4e-6, 1 / 120e9), cost.Link(9.6e-6, 1 / 48e9))
+    left, right = picture.axes
+    assert [line.get_label() for line in left.lines[:-1]] == ["2 ranks a host", "4 ranks a host", "8 ranks a host"]
+    assert len(right.lines) == 5 and "1.50 times fewer on 2 hosts, 1.00 on 128" in picture.alt

@@ -32,6 +32,7 @@ TOGETHER = {
     "bench_allreduce.py": (["--nccl", "PATH=x"], "NCCL_NAME=VALUE is needed"),
     "bench_p2p.py": (["--interface", "ib7"], "--interface ib7: there is none"),
     "hierarchical_allreduce.py": (["--min-bytes", "8", "--max-bytes", "4"], "not be above"),
+    "race_allreduce.py": (["--sizes", "6"], "multiples of 4"),
 }
 
 # Runs every script as Python would, with wrong options one after another; a parser, once met,
