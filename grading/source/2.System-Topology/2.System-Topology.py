@@ -5,15 +5,15 @@
 #
 # | | |
 # | --- | --- |
-# | time | two and a half hours with the exercises; the runs alone take about four minutes on two cores |
+# | time | three and a half hours with the exercises, in three sittings: sections 1 to 3, 4 and 5, 6 to 8; the runs alone take about six minutes on two cores |
 # | hardware | two cores; with GPUs and a network there is more to see |
 # | before this | [Start_Here](../Start_Here.ipynb), [1. Gradient basics](1.Gradient-Basics.ipynb) |
 #
-# You look inside your own machine and inside four famous ones. You measure its
+# You look inside your own machine and inside recorded ones. You measure its
 # links and fit a model of two numbers to the measurements. With it you predict
-# how fast your training will run on more workers, and check the prediction.
-# Then you predict clusters that you don't have, and compare with what others
-# have published.
+# which algorithm is the fastest, and how fast your training will run on more
+# workers, and check both. Then you predict clusters that you don't have, and
+# compare with what others have published.
 
 # %% [markdown]
 # ## How this lesson works
@@ -43,7 +43,7 @@ import numpy as np
 import ddl
 from ddl import beside, launch, plot, recorded
 from ddl import bandwidth, clusters, cost, hierarchy, hosts
-from ddl import prediction, topology
+from ddl import prediction, race, topology
 
 smoke = size == "smoke"
 messages = dict(  # largest message in bytes, seconds per size
@@ -120,10 +120,11 @@ plot.plot_topology(dgx)
 
 # %% [markdown]
 # Two NVLinks between the same GPUs work as one that is twice as fast, so each
-# GPU has links to four others, not six. Pairs without an NVLink communicate over PCIe and the link between the sockets, unless the library
-# forwards the data through a GPU that has a link to both (NCCL may do so).
-# Later machines put an **NVSwitch** in between: every GPU reaches every other
-# at full speed, and the question no longer arises.
+# GPU has links to four others, not six. Pairs without an NVLink communicate
+# over PCIe and the link between the sockets, unless the library forwards the
+# data through a GPU that has a link to both (NCCL may do so). Later machines
+# put an **NVSwitch** in between: every GPU reaches every other at full speed,
+# and the question no longer arises.
 
 # %% tags=["demo"]
 topology.compare(
@@ -243,7 +244,8 @@ plot.plot_links()
 # These are design rates, before headers and waiting. `topology.links()` gives
 # the same as a table, with both directions, latencies, and the source of each.
 # A star marks the two for a part of which we have found no source.
-#
+
+# %% [markdown]
 # ### Three paths between GPUs
 #
 # - **Host staging**: the data is copied to the host's memory, and from there to
@@ -495,8 +497,98 @@ for names, links, most in cases:
 
 # %% [markdown]
 # Try yours on the DGX-1: `best_ring(gpus, gb_per_s)`. Its NVLinks are laid out
-# so that there is a ring, in fact several at once, without a single hop over
-# PCIe.
+# so that there is a ring without a single hop over PCIe.
+#
+# ### Several rings at once
+#
+# A ring uses two of the links of each GPU, and a DGX-1's GPU has six. So NCCL
+# lets several rings work at the same time, each on links of its own and on its
+# own part of the data. Then their bandwidths add up.
+#
+# **Question 5b** (3 points)
+#
+# Write `disjoint_rings(gpus, links)`. `links` is a dictionary from (one, other)
+# to the number of NVLinks between two GPUs, in both orders; pairs without any
+# are not in it. Return two rings, as a pair of lists of all GPUs that begin
+# with the first one. In both rings together, two GPUs may be neighbours at most
+# as often as they have links. If there are no such rings, return `None`. There
+# are three GPUs or more, and up to eight.
+
+# %% nbgrader={"grade": false, "grade_id": "q05_disjoint_rings", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def disjoint_rings(gpus, links):
+    """Return two rings that share no link, or None."""
+    ### BEGIN SOLUTION
+    def fits(*rings):
+        used = {}
+        for ring in rings:
+            for one, other in zip(ring, [*ring[1:], ring[0]]):
+                for hop in ((one, other), (other, one)):
+                    used[hop] = used.get(hop, 0) + 1
+        return all(links.get(hop, 0) >= count for hop, count in used.items())
+
+    first, *rest = gpus
+    rings = [[first, *order] for order in itertools.permutations(rest)]
+    rings = [ring for ring in rings if fits(ring)]
+    pairs = itertools.combinations_with_replacement(rings, 2)
+    return next((pair for pair in pairs if fits(*pair)), None)
+    ### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "q05_disjoint_rings_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+DGX_1 = ("01 02 03 03 12 12 13 23 23 45 46 47 47 56 56 57 67 67 "
+         "04 04 15 15 26 37")  # between the halves
+
+
+def nvlinks(pairs):  # such as "01 12 12": counted, in both orders
+    return {tuple(map(int, order)): pairs.split().count(pair)
+            for pair in pairs.split() for order in (pair, pair[::-1])}
+
+
+def separate(gpus, links):  # whether there are two rings, which must fit
+    rings = disjoint_rings(gpus, dict(links))
+    if rings is None:
+        return False
+    assert len(rings) == 2, f"two rings are asked for, not {len(rings)}"
+    used = []
+    for ring in map(list, rings):
+        assert sorted(ring) == sorted(gpus) and ring[0] == gpus[0], ring
+        used += [{*hop} for hop in zip(ring, [*ring[1:], ring[0]])]
+    for hop in used:
+        assert used.count(hop) <= links.get(tuple(hop), 0), f"too often: {hop}"
+    return True
+
+
+assert separate([*range(8)], nvlinks(DGX_1)), "a DGX-1 has two such rings"
+assert not separate([0, 1, 2], nvlinks("01 12 20 01 12")), "a link is lacking"
+### BEGIN HIDDEN TESTS
+assert separate([0, 1, 2], nvlinks("01 12 02 01 12 02"))
+assert separate([5, 1, 6, 0, 7, 4, 2, 3], nvlinks(DGX_1))
+assert separate([3, 1, 4, 0, 2], nvlinks("01 02 03 04 12 13 14 23 24 34"))
+assert not separate([0, 1, 2, 3], nvlinks("01 02 03 12 13 23"))
+assert separate([3, 0, 2, 1], nvlinks("01 02 03 12 13 23 01 12 23 03"))
+assert separate([2, 0, 1, 3], nvlinks("01 02 03 12 13 23 02 13"))
+assert not separate([0, 1, 2, 3, 4], nvlinks("01 02 03 04 12 13 14 23 24"))
+assert not separate([0, 1, 2, 3], nvlinks("01 12 23 01 12 23 01 23"))
+assert not separate([0, 1, 2], {})
+one_link = dict.fromkeys(nvlinks(DGX_1), 1)
+assert separate([*range(8)], one_link)
+del one_link[0, 4], one_link[4, 0]  # three are left between the halves
+assert not separate([*range(8)], one_link)
+### END HIDDEN TESTS
+
+# %% tags=["demo"]
+links = {}
+for link in dgx.nvlinks:
+    links[link.a, link.b] = links[link.b, link.a] = link.count
+
+# %% [markdown]
+# Those are the links of the recorded DGX-1: try `disjoint_rings(gpus, links)`.
+# There are even three such rings, which together use all 24 NVLinks.
+#
+# ---
+#
+# **A place to rest.** If the kernel has stopped when you come back, run all
+# cells above: *Run*, then *Run All Above Selected Cell*. Up to here nothing is
+# launched.
 #
 # ## 4. Measure: what do your links carry?
 #
@@ -666,10 +758,12 @@ bandwidth.bandwidths([measured, other], operations=["all_reduce"])
 # | --- | --- |
 # | ring | $2(N-1)\,\alpha + 2\frac{N-1}{N}\,n\beta$ |
 # | recursive doubling | $\log_2 N\,(\alpha + n\beta)$ |
+# | halving and doubling | $2\log_2 N\,\alpha + 2\frac{N-1}{N}\,n\beta$ |
 # | binary tree, up and down | $2\log_2 N\,(\alpha + n\beta)$ |
 #
-# For few bytes on many ranks, use recursive doubling. For many bytes, use the
-# ring, whose second term hardly grows with $N$.
+# This is for $N$ a power of two. This tree waits for all of the data at each of
+# its levels. NCCL's trees are pipelined, and there are two of them, which share
+# the bytes: they cost about as many messages, but only $2\,n\beta$.
 #
 # **Predict first.** On 64 ranks with α = 10 µs and 10 GB/s, up to how many KiB
 # is recursive doubling faster than the ring?
@@ -677,25 +771,61 @@ bandwidth.bandwidths([measured, other], operations=["all_reduce"])
 # %% tags=["demo"]
 guess_switch = None  # KiB
 
+# %% tags=["demo"]
+sizes = 2.0 ** np.arange(0, 31, 0.01)
+ring_s, doubling_s = (
+    cost.ALGORITHMS[name](sizes, 64, 10e-6, 1e-10)
+    for name in ("ring", "recursive doubling")
+)
+beside(guess_switch, sizes[doubling_s < ring_s].max() / 1024, "KiB")
+
+# %% tags=["demo"]
+plot.plot_algorithms(64, 10e-6, 1e-10)
+
+# %% [markdown]
+# For few bytes on many ranks, recursive doubling is best. For many, halving and
+# doubling is: it sends as few bytes as the ring in fewer messages. By this
+# model the ring is *never* faster. Why do libraries use rings all the same?
+#
+# - A ring needs links to **two neighbours** only. It can be laid so that each
+#   hop has a link of its own (question 5b). Partners at distance $N/2$ share
+#   links, cables and switches with others, which this model leaves out.
+# - Each rank sends to the same neighbour all the time, so a ring can be
+#   **pipelined**: pieces flow on before a whole chunk has arrived.
+# - It takes **any number** of ranks as it is. The others need powers of two, or
+#   more messages.
+# - For large data, the first term hardly counts.
+
 # %% [markdown]
 # **Question 8** (3 points)
 #
 # Write `all_reduce_s(algorithm, size_bytes, ranks, alpha, beta)` for `"ring"`,
-# `"recursive doubling"` and `"tree"`. It returns seconds; α is in seconds, and
-# β in seconds per byte. If $N$ is not a power of two, round $\log_2 N$ up. A
-# single rank takes no time.
+# `"recursive doubling"`, `"halving and doubling"` and `"tree"`. It returns
+# seconds; α is in seconds, and β in seconds per byte. A single rank takes no
+# time. If $N$ is not a power of two:
+#
+# - for the tree, round $\log_2 N$ up: that is how many levels it has;
+# - for the two doublings, let $P$ be the largest power of two below $N$. The
+#   ranks from $P$ on first hand all their data to one of the others, and get
+#   the result from it at the end. That makes two more messages of all the data
+#   around an all-reduce on $P$ ranks.
 
 # %% nbgrader={"grade": false, "grade_id": "q08_all_reduce", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
     """Return the seconds of an all-reduce by the alpha-beta model."""
     ### BEGIN SOLUTION
-    rounds = math.ceil(math.log2(ranks))
     message = alpha + size_bytes * beta
     if algorithm == "ring":
         return 2 * (ranks - 1) * (alpha + size_bytes / ranks * beta)
+    if algorithm == "tree":
+        return 2 * math.ceil(math.log2(ranks)) * message
+    rounds = math.floor(math.log2(ranks))
+    power = 2**rounds
+    around = 2 * message if ranks > power else 0
     if algorithm == "recursive doubling":
-        return rounds * message
-    return 2 * rounds * message
+        return around + rounds * message
+    share = 2 * (power - 1) / power
+    return around + 2 * rounds * alpha + share * size_bytes * beta
     ### END SOLUTION
 
 # %% nbgrader={"grade": true, "grade_id": "q08_all_reduce_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
@@ -707,20 +837,28 @@ def near(value, right):
 
 
 alpha, beta = 1e-5, 1e-9
-for name, seconds in (("ring", 6e-5 + 1.5e-3),
-                      ("recursive doubling", 2e-5 + 2e-3),
-                      ("tree", 4e-5 + 4e-3)):
-    value = all_reduce_s(name, 1_000_000, 4, alpha, beta)
-    assert near(value, seconds), f"{name}, 4 ranks: {value} s"
+for name, four, six in (
+        ("ring", 6e-5 + 1.5e-3, 1e-4 + 5e-3 / 3),
+        ("recursive doubling", 2e-5 + 2e-3, 4e-5 + 4e-3),
+        ("halving and doubling", 4e-5 + 1.5e-3, 6e-5 + 3.5e-3),
+        ("tree", 4e-5 + 4e-3, 6e-5 + 6e-3)):
+    for ranks, seconds in ((4, four), (6, six)):
+        value = all_reduce_s(name, 1_000_000, ranks, alpha, beta)
+        assert near(value, seconds), f"{name}, {ranks} ranks: {value} s"
 ### BEGIN HIDDEN TESTS
-for name in ("ring", "recursive doubling", "tree"):
+for name in ("ring", "recursive doubling", "halving and doubling", "tree"):
     value = all_reduce_s(name, 5_000, 1, alpha, beta)
     assert math.isclose(value, 0, abs_tol=1e-15)
-for ranks, rounds in ((2, 1), (5, 3), (6, 3), (9, 4), (16, 4)):
+for ranks, power, rounds, levels in ((2, 2, 1, 1), (3, 2, 1, 2), (5, 4, 2, 3),
+                                     (9, 8, 3, 4), (16, 16, 4, 4)):
+    more = 2 * (ranks > power)
     value = all_reduce_s("recursive doubling", 1_000, ranks, alpha, beta)
-    assert near(value, rounds * (1e-5 + 1e-6))
+    assert near(value, (rounds + more) * (1e-5 + 1e-6))
+    value = all_reduce_s("halving and doubling", 1_000, ranks, alpha, beta)
+    share = 2 - 2 / power + more
+    assert near(value, (2 * rounds + more) * 1e-5 + share * 1e-6)
     value = all_reduce_s("tree", 1_000, ranks, alpha, beta)
-    assert near(value, 2 * rounds * (1e-5 + 1e-6))
+    assert near(value, 2 * levels * (1e-5 + 1e-6))
     value = all_reduce_s("ring", 1_000, ranks, alpha, beta)
     steps = 2 * (ranks - 1)
     assert near(value, steps * 1e-5 + steps / ranks * 1e-6)
@@ -728,15 +866,122 @@ for ranks, rounds in ((2, 1), (5, 3), (6, 3), (9, 4), (16, 4)):
 assert near(all_reduce_s("ring", 6_000, 3, 0, beta), 8e-6)
 ### END HIDDEN TESTS
 
-# %% tags=["demo"]
-sizes = 2.0 ** np.arange(0, 31, 0.01)
-ring_s, doubling_s = (
-    cost.ALGORITHMS[name](sizes, 64, 10e-6, 1e-10)
-    for name in ("ring", "recursive doubling")
-)
-beside(guess_switch, sizes[doubling_s < ring_s].max() / 1024, "KiB")
+# %% [markdown]
+# ### Write it yourself
+#
+# **Question 8b** (4 points)
+#
+# Now *write* halving and doubling, for ranks that are a power of two and any
+# `count` of numbers. It has $2\log_2 N$ steps. In the first half of them, a rank
+# and its partner work on the same piece. One sends the lower half of it and
+# goes on with the upper half, the other does the opposite, and what arrives is
+# added. Then it goes backwards: each sends the piece that it has finished, and
+# keeps what arrives.
+#
+# - `partner(step, rank, ranks)`: the rank to exchange with in this step;
+# - `piece(step, rank, ranks, count)`: which numbers `rank` sends, as a pair
+#   `(first, end)` that means `values[first:end]`.
+#
+# The driver of lesson 1's ring does the rest. `rank ^ 4` is the rank whose
+# number differs by 4 up or down. You may begin with far partners or with near
+# ones.
+
+# %% nbgrader={"grade": false, "grade_id": "q08_halving", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def partner(step, rank, ranks):
+    """Return the rank to exchange with in this step."""
+    ### BEGIN SOLUTION
+    rounds = int(math.log2(ranks))
+    level = min(step, 2 * rounds - 1 - step)
+    return rank ^ 2**level
+    ### END SOLUTION
+
+
+def piece(step, rank, ranks, count):
+    """Return (first, end) of the numbers to send in this step."""
+    ### BEGIN SOLUTION
+    rounds = int(math.log2(ranks))
+    level = min(step, 2 * rounds - 1 - step)
+    first, end = 0, count
+    for earlier in range(level + 1):
+        upper = bool(rank & 2**earlier)  # the half that this rank goes on with
+        if earlier == level and step < rounds:
+            upper = not upper  # the half that it gives away
+        middle = (first + end) // 2
+        first, end = (middle, end) if upper else (first, middle)
+    return first, end
+    ### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "q08_halving_test", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+import numpy as np
+
+from ddl.analysis.collective import exchange
+
+
+def numbers_sent(ranks, count):
+    """Run all steps, check the sum, and return what each rank sent."""
+    data = np.random.default_rng(ranks).normal(size=(ranks, count))
+    steps = 2 * (ranks.bit_length() - 1)
+    done = exchange(list(data), steps, partner, piece)
+    for rank, array in enumerate(done.arrays):
+        assert np.allclose(array, data.sum(axis=0)), (
+            f"{ranks} ranks, {count} values: rank {rank} lacks the sum"
+        )
+    return done.sent
+
+
+for ranks in (2, 4):
+    sent = set(numbers_sent(ranks, 24))
+    assert sent == {2 * (ranks - 1) * 24 // ranks}, f"sent: {sent}"
+### BEGIN HIDDEN TESTS
+for ranks in (1, 2, 4, 8, 16):
+    assert set(numbers_sent(ranks, 3 * ranks)) == {6 * (ranks - 1)}
+    for count in (0, 1, 5, 23):  # what does not divide evenly
+        sent = numbers_sent(ranks, count)
+        assert sum(sent) == 2 * (ranks - 1) * count
+        rounds = ranks.bit_length() - 1
+        assert max(sent) <= 2 * (count * (ranks - 1) / ranks + rounds)
+### END HIDDEN TESTS
 
 # %% [markdown]
+# ### A race on four real ranks
+#
+# Does the model hold? `race_allreduce.py` has three algorithms in a few lines
+# each, the same connections for all of them, and four ranks which are real
+# processes. They take turns at each size, so that what else this machine does
+# hits all alike. The model's two numbers are fitted to the **ring** alone; the
+# other two curves are then predictions.
+#
+# **Predict first.** From how many KiB on is the ring faster than recursive
+# doubling, with four ranks on this machine?
+
+# %% tags=["demo"]
+guess_race = None  # KiB
+
+# %% tags=["demo"]
+raced = launch(
+    "race_allreduce.py", name="race", workers=4, oversubscribe=True,
+    min_bytes=2**10, max_bytes=2**16 if smoke else 2**23,
+    factor=8 if smoke else 2, seconds=0.1 if smoke else 1,
+)
+
+# %% tags=["demo"]
+found = race.crossover(raced, "recursive doubling", "ring")
+beside(guess_race, found.size_bytes / 1024, "KiB, where the ring overtakes")
+
+# %% tags=["demo"]
+plot.plot_race(raced)
+
+# %% tags=["demo"]
+race.crossovers(raced)
+
+# %% [markdown]
+# For small messages, compare the three levels with 6, 4 and 2 messages in a
+# row. For large ones, the additions and the copies of four ranks compete for
+# the same cores and memory, which a network would not. `inf` in the table means
+# that one never overtakes the other in this range; 0, that it always leads.
+#
+# ### Fit the two numbers
+#
 # **Question 9** (4 points)
 #
 # Write `fit_link(points, ranks)`. `points` is a list of pairs (bytes, seconds)
@@ -801,11 +1046,52 @@ plot.plot_fit(measured, [fit])
 # %% [markdown]
 # Two numbers cover eight powers of ten. Where the points leave the line, look
 # for a reason: the algorithm changes with the size, or the data no longer fits
-# in the cache. On two ranks, ring and recursive doubling differ only by a
-# factor, so the shape of the curve can't tell them apart; with more ranks it
-# could.
+# in the cache. On one number of ranks, all algorithms are straight lines, so
+# the shape of the curve can't tell them apart; several numbers of ranks could.
 
 # %% [markdown]
+# ### Several hosts: add up inside first
+#
+# Between hosts there is a network, which is slower than what joins the ranks
+# inside. A **hierarchical** all-reduce spares it. The ranks of each host first
+# split their data and add it up among themselves. Then each rank exchanges its
+# *part* with its counterparts on the other hosts. Finally the parts are
+# gathered inside each host.
+#
+# ![Left, a ring over two hosts: each direction of the cable carries 1.5 times
+# the data. Right, the hierarchical all-reduce: halves are exchanged, and the
+# cable carries the data once.](../images/hierarchy.svg)
+#
+# **Predict first.** On two hosts with two ranks each, 1.5 times as many bytes
+# leave a host by the ring. How many times is it with 32 hosts of eight ranks?
+
+# %% tags=["demo"]
+guess_fade = None  # times as many bytes
+
+# %% tags=["demo"]
+beside(guess_fade, hierarchy.gain(32, 8), "times as many bytes, by the ring")
+
+# %% tags=["demo"]
+nvlink = cost.Link(alpha_s=3.4e-6, beta_s_per_byte=1 / 120e9)
+four_cards = cost.Link(alpha_s=9.6e-6, beta_s_per_byte=1 / 48e9)
+plot.plot_fade(nvlink, four_cards)
+
+# %% [markdown]
+# On the left, the gain in **bytes** fades as hosts are added: a ring of many
+# ranks sends twice the data, and so does an all-reduce between many hosts. On
+# the right is the time by the model, with links as NCCL counts them for a DGX-1
+# (six NVLinks a GPU, four cards of 100 Gbit/s). What remains is **latency**: a
+# ring waits for $2(N-1)$ messages in a row, and a hierarchy for two rounds
+# inside a host and a few between hosts. So the more hosts and the smaller the
+# message, the more it gains. For large messages it can even lose, since the
+# steps inside a host come on top.
+
+# %% [markdown]
+# ---
+#
+# **A place to rest.** To go on later with a fresh kernel, run all cells above
+# again; their runs take about two minutes.
+#
 # ## 6. Predict your training, then run it
 #
 # The convergence model of lesson 4 has about 250,000 weights. A step on $N$
@@ -818,12 +1104,14 @@ plot.plot_fit(measured, [fit])
 #
 # The estimate lies between the two. The measured time need not: whatever the
 # model leaves out is added to it.
-#
+
+# %% [markdown]
 # Computation is measured on *one* rank, and two things are easy to forget.
-# Ranks on one chip share its caches and its memory, so we measure while the
-# neighbours compute too, **without exchanging anything**. And all ranks wait
-# for the slowest, so the mean of one rank is not enough: what counts is the
-# expected *maximum* of $N$.
+# Ranks on one chip share its caches and its memory. So we measure a rank **in
+# company** too: while its neighbours compute as well, without exchanging
+# anything. And all ranks wait for the slowest, so the mean of one rank is not
+# enough. What counts is the **expected maximum** of $N$: draw $N$ steps at
+# random, keep the longest, and take the mean of that over many draws.
 
 # %% [markdown]
 # **Predict first.** Your workers share a global batch of 64. What scaling
@@ -850,12 +1138,11 @@ predicted = {
     "a rank alone": prediction.predict_step(alone, fit),
     "ranks in company": prediction.predict_step(company, fit, one=alone),
 }
-print(predicted["ranks in company"])
 
 # %% [markdown]
-# That is the prediction; its efficiency is relative to the rank alone. Now the
-# training itself, with the same network and the same batch, launched as in
-# lesson 4.
+# The predictions are made. Now the training itself, with the same network and
+# the same batch, launched as in lesson 4. Efficiency is relative to the rank
+# alone.
 
 # %% tags=["demo"]
 training = launch(
@@ -1093,45 +1380,36 @@ beside(guess_ring, took[2**20], "ms for 1 MiB round the ring at 100 Mbit/s")
 
 # %% [markdown]
 # In Horovod's ring over four ranks, two hops cross the cable. If ranks were
-# numbered so that neighbours are never on the same host, all four would. A
-# **hierarchical** all-reduce does better. The ranks of each host first split
-# their data and add it up among themselves. Then each rank exchanges its *part*
-# with its counterpart on the other host. Finally the parts are gathered inside
-# each host.
+# numbered so that neighbours are never on the same host, all four would. The
+# **hierarchical** all-reduce of section 5 does better.
 #
-# ![Left, a ring over two hosts: each direction of the cable carries 1.5 times
-# the data. Right, the hierarchical all-reduce: halves are exchanged, and the
-# cable carries the data once.](../images/hierarchy.svg)
-
-# %% [markdown]
 # **Question 12** (3 points)
 #
-# How many bytes cross the cable between two hosts, in **one direction**, in an
-# all-reduce of `size_bytes`?
+# How many bytes leave a host in an all-reduce of `size_bytes`?
 #
-# - `ring_crossing(host_of, size_bytes)`: for a ring in rank order. `host_of`
-#   lists each rank's host (0 or 1), such as `[0, 0, 1, 1]`. Count the hops from
-#   host 0 to host 1; each hop carries $2(N-1)/N$ of the data.
-# - `hierarchical_crossing(local_size, size_bytes)`: for two hosts with
-#   `local_size` ranks each. The data has `local_size` parts; each rank
-#   exchanges one of them with its counterpart, by a ring of two.
+# - `ring_crossing(host_of, size_bytes)`: those that leave host 0, for a ring in
+#   rank order. `host_of` lists each rank's host, such as `[0, 0, 1, 1]`. Count
+#   the hops from host 0 to another; each carries $2(N-1)/N$ of the data.
+# - `hierarchical_crossing(hosts, local_size, size_bytes)`: for `hosts` hosts
+#   with `local_size` ranks each. The data has `local_size` parts; each rank
+#   all-reduces one of them with its counterparts, by a ring over the hosts.
 
 # %% nbgrader={"grade": false, "grade_id": "q12_crossing", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def ring_crossing(host_of, size_bytes):
-    """Return the bytes from host 0 to host 1."""
+    """Return the bytes that leave host 0."""
     ### BEGIN SOLUTION
     ranks = len(host_of)
     hops = zip(host_of, [*host_of[1:], host_of[0]])
-    crossing = sum(hop == (0, 1) for hop in hops)
+    crossing = sum(one == 0 and other != 0 for one, other in hops)
     return crossing * 2 * (ranks - 1) / ranks * size_bytes
     ### END SOLUTION
 
 
-def hierarchical_crossing(local_size, size_bytes):
-    """Return the bytes from one host to the other."""
+def hierarchical_crossing(hosts, local_size, size_bytes):
+    """Return the bytes that leave a host."""
     ### BEGIN SOLUTION
     part = size_bytes / local_size
-    return local_size * 2 * (2 - 1) / 2 * part
+    return local_size * 2 * (hosts - 1) / hosts * part
     ### END SOLUTION
 
 # %% nbgrader={"grade": true, "grade_id": "q12_crossing_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
@@ -1146,8 +1424,10 @@ value = ring_crossing([0, 0, 1, 1], 1_000)
 assert near(value, 1_500), f"one hop of 1.5 times the data: {value}"
 value = ring_crossing([0, 1, 0, 1], 1_000)
 assert near(value, 3_000), f"two hops: {value}"
-value = hierarchical_crossing(2, 1_000)
+value = hierarchical_crossing(2, 2, 1_000)
 assert near(value, 1_000), f"two halves, each once: {value}"
+value = hierarchical_crossing(4, 2, 1_000)
+assert near(value, 1_500), f"two halves, each 1.5 times: {value}"
 ### BEGIN HIDDEN TESTS
 value = ring_crossing([0] * 8 + [1] * 8, 1_600)
 assert near(value, 3_000)
@@ -1157,9 +1437,13 @@ assert math.isclose(ring_crossing([0, 0, 0], 1_000), 0, abs_tol=1e-9)
 assert near(ring_crossing([0, 1, 1, 0, 1, 0, 1, 0], 800), 4_200)
 assert near(ring_crossing([0, 0, 1], 1_000), 4_000 / 3)
 assert near(ring_crossing([0, 1, 0, 0, 0, 1, 1], 100), 2_400 / 7)
-assert near(hierarchical_crossing(8, 5_000), 5_000)
-assert near(hierarchical_crossing(1, 70), 70)
-assert near(hierarchical_crossing(3, 1_000), 1_000)
+assert near(ring_crossing([0, 2, 1, 0, 2, 2], 600), 2_000)
+assert near(ring_crossing([0, 1, 2, 2, 1, 0], 600), 1_000)
+assert near(hierarchical_crossing(2, 8, 5_000), 5_000)
+assert near(hierarchical_crossing(2, 1, 70), 70)
+assert near(hierarchical_crossing(3, 3, 1_000), 4_000 / 3)
+assert near(hierarchical_crossing(32, 5, 1_600), 3_100)
+assert math.isclose(hierarchical_crossing(1, 4, 100), 0, abs_tol=1e-9)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -1223,13 +1507,17 @@ check()
 # - **Look first**: sockets, NUMA nodes, PCIe and NVLink decide what two workers
 #   can exchange. `nvidia-smi topo -m` and `ddl topology` show them.
 # - Bandwidths are **per direction**, bytes are not bits, and GB are not GiB.
-# - A ring is as fast as its **slowest hop**; its order matters.
-# - Compare **bus bandwidth** with links. **Algorithm bandwidth** is what your
-#   program sees.
+# - A ring is as fast as its **slowest hop**; its order matters. Several rings,
+#   each on links of its own, add up.
+# - For few bytes the number of **messages** decides, for many the **bytes**:
+#   with two numbers for a link, you can say where one algorithm overtakes.
+# - Compare **bus bandwidth** with links; programs see **algorithm bandwidth**.
 # - **Two numbers**, fitted to a minute of measurements, predict a step on more
 #   workers, apart from what the model leaves out.
-# - On slow links between fast hosts, add up **inside** each host first.
-#
+# - On slow links between fast hosts, add up **inside** each host first. On a few
+#   hosts that saves bytes, on many it saves latency.
+
+# %% [markdown]
 # Not shown: your cluster's real network, unless you ran this there. Loopback is
 # memory, and namespaces share one machine's cores.
 
@@ -1252,17 +1540,26 @@ check()
 #   Hour*, section 5.5
 # - Hockney (1994), *The communication challenge for MPP: Intel Paragon and Meiko
 #   CS-2*, Parallel Computing 20
+# - Jeaugey (2019), *Massively Scale Your Deep Learning Training with NCCL 2.4*,
+#   NVIDIA's developer blog: two trees, pipelined
 # - NVIDIA, *NCCL User Guide*, environment variables; *nccl-tests*, performance
-#   reported by NCCL tests
+#   reported by NCCL tests, and issue 212, where NCCL's author says what NVLink
+#   SHARP reaches on eight H100s; *NCCL*'s source, `src/graph/tuning.cc`: cost
+#   of rings and trees, latencies
 # - Patarasuk, Yuan (2009), *Bandwidth optimal all-reduce algorithms for clusters
-#   of workstations*, Journal of Parallel and Distributed Computing 69
+#   of workstations*, Journal of Parallel and Distributed Computing 69: rings
+#   whose hops don't share links
+
+# %% [markdown]
+# - Sanders, Speck, Träff (2009), *Two-tree algorithms for full bandwidth
+#   broadcast, reduction and scan*, Parallel Computing 35
 # - Sergeev, Del Balso (2018), *Horovod: fast and easy distributed deep learning in
 #   TensorFlow*, section 5
 # - Thakur, Rabenseifner, Gropp (2005), *Optimization of Collective Communication
-#   Operations in MPICH*
+#   Operations in MPICH*: recursive doubling, halving and doubling
 #
-# The source of each recorded machine and each link is named in its file under
-# `results/reference/`.
+# The sources of recorded machines and links are named in their files under
+# `results/reference/`, and so is what has none.
 #
 # **Next:** [3. Multi-GPU](3.Multi-GPU.ipynb), where a script is made distributed.
 #

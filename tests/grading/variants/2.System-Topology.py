@@ -1018,6 +1018,430 @@ def best_ring(gpus, gb_per_s):
 # + return min((gb_per_s[hop] for hop in zip(ring, [*ring[1:], gpus[0]])))
 
 
+# %% q05_disjoint_rings right: step by step, taking links away
+def disjoint_rings(gpus, links):
+    left = {frozenset(pair): count for pair, count in links.items()}
+
+    def grow(ring):
+        if len(ring) == len(gpus):
+            if left.get(frozenset((ring[-1], ring[0])), 0):
+                yield ring
+            return
+        for gpu in gpus:
+            pair = frozenset((ring[-1], gpu))
+            if gpu not in ring and left.get(pair, 0):
+                left[pair] -= 1
+                yield from grow([*ring, gpu])
+                left[pair] += 1
+
+    for one in grow([gpus[0]]):
+        closing = frozenset((one[-1], one[0]))
+        left[closing] -= 1
+        for other in grow([gpus[0]]):
+            return one, other
+        left[closing] += 1
+    return None
+
+
+# %% q05_disjoint_rings right: matrices of counts
+def disjoint_rings(gpus, links):
+    n = len(gpus)
+    there = np.array([[links.get((a, b), 0) for b in gpus] for a in gpus])
+    found = []
+    for order in itertools.permutations(range(1, n)):
+        if order[0] > order[-1]:
+            continue
+        ring = (0, *order)
+        used = np.zeros((n, n), int)
+        for a, b in zip(ring, ring[1:] + ring[:1]):
+            used[a, b] += 1
+            used[b, a] += 1
+        if (used <= there).all():
+            found.append((ring, used))
+    for i, (one, used) in enumerate(found):
+        for other, more in found[i:]:
+            if (used + more <= there).all():
+                return [[gpus[k] for k in one], [gpus[k] for k in other]]
+
+
+# %% q05_disjoint_rings right: counters, tuples
+from collections import Counter
+
+
+def disjoint_rings(gpus, links):
+    limit = Counter({tuple(sorted(pair)): count for pair, count in links.items()})
+    rings = {}
+    for order in itertools.permutations(gpus[1:]):
+        ring = (gpus[0], *order)
+        hops = Counter(tuple(sorted(hop)) for hop in zip(ring, ring[1:] + ring[:1]))
+        if hops <= limit:
+            rings[ring] = hops
+    for one in rings:
+        for other in rings:
+            if rings[one] + rings[other] <= limit:
+                return one, other
+    return None
+
+
+# %% q05_disjoint_rings right: as an array, the second found in what the first leaves
+def disjoint_rings(gpus, links):
+    def rings(there):
+        for order in itertools.permutations(gpus[1:]):
+            ring = [gpus[0], *order]
+            left = dict(there)
+            for a, b in zip(ring, ring[1:] + ring[:1]):
+                if left.get((a, b), 0) < 1:
+                    break
+                left[a, b] -= 1
+                left[b, a] -= 1
+            else:
+                yield ring, left
+
+    for one, left in rings(links):
+        for other, _ in rings(left):
+            return np.array([one, other])
+
+
+# %% q05_disjoint_rings wrong: the same ring twice
+def disjoint_rings(gpus, links):
+    def fits(*rings):
+        used = {}
+        for ring in rings:
+            for one, other in zip(ring, [*ring[1:], ring[0]]):
+                for hop in ((one, other), (other, one)):
+                    used[hop] = used.get(hop, 0) + 1
+        return all(links.get(hop, 0) >= count for hop, count in used.items())
+
+    first, *rest = gpus
+    rings = [[first, *order] for order in itertools.permutations(rest)]
+    rings = [ring for ring in rings if fits(ring)]
+    return (rings[0], rings[0]) if rings else None
+
+
+# %% q05_disjoint_rings wrong: two different rings, whatever they share
+def disjoint_rings(gpus, links):
+    def fits(*rings):
+        used = {}
+        for ring in rings:
+            for one, other in zip(ring, [*ring[1:], ring[0]]):
+                for hop in ((one, other), (other, one)):
+                    used[hop] = used.get(hop, 0) + 1
+        return all(links.get(hop, 0) >= count for hop, count in used.items())
+
+    first, *rest = gpus
+    rings = [[first, *order] for order in itertools.permutations(rest)]
+    rings = [ring for ring in rings if fits(ring)]
+    pairs = itertools.combinations_with_replacement(rings, 2)
+    return next((pair for pair in pairs if pair[0] != pair[1]), None)
+
+
+# %% q05_disjoint_rings wrong: a ring and its way back
+def disjoint_rings(gpus, links):
+    def fits(*rings):
+        used = {}
+        for ring in rings:
+            for one, other in zip(ring, [*ring[1:], ring[0]]):
+                for hop in ((one, other), (other, one)):
+                    used[hop] = used.get(hop, 0) + 1
+        return all(links.get(hop, 0) >= count for hop, count in used.items())
+
+    first, *rest = gpus
+    rings = [[first, *order] for order in itertools.permutations(rest)]
+    rings = [ring for ring in rings if fits(ring)]
+    return (rings[0], [first, *rings[0][:0:-1]]) if rings else None
+
+
+# %% q05_disjoint_rings wrong: never the same ring twice
+def disjoint_rings(gpus, links):
+    def fits(*rings):
+        used = {}
+        for ring in rings:
+            for one, other in zip(ring, [*ring[1:], ring[0]]):
+                for hop in ((one, other), (other, one)):
+                    used[hop] = used.get(hop, 0) + 1
+        return all(links.get(hop, 0) >= count for hop, count in used.items())
+
+    first, *rest = gpus
+    rings = [[first, *order] for order in itertools.permutations(rest)]
+    rings = [ring for ring in rings if fits(ring)]
+    pairs = itertools.combinations([r for r in rings if r[1] < r[-1]], 2)
+    return next((pair for pair in pairs if fits(*pair)), None)
+
+
+# %% q05_disjoint_rings wrong: no pair of GPUs twice, however many links
+def disjoint_rings(gpus, links):
+    def fits(*rings):
+        used = {}
+        for ring in rings:
+            for one, other in zip(ring, [*ring[1:], ring[0]]):
+                for hop in ((one, other), (other, one)):
+                    used[hop] = used.get(hop, 0) + 1
+        return all(links.get(hop, 0) >= count == 1 for hop, count in used.items())
+
+    first, *rest = gpus
+    rings = [[first, *order] for order in itertools.permutations(rest)]
+    rings = [ring for ring in rings if fits(ring)]
+    pairs = itertools.combinations_with_replacement(rings, 2)
+    return next((pair for pair in pairs if fits(*pair)), None)
+
+
+# %% q05_disjoint_rings wrong: each ring by itself
+def disjoint_rings(gpus, links):
+    def fits(*rings):
+        used = {}
+        for ring in rings:
+            for one, other in zip(ring, [*ring[1:], ring[0]]):
+                for hop in ((one, other), (other, one)):
+                    used[hop] = used.get(hop, 0) + 1
+        return all(links.get(hop, 0) >= count for hop, count in used.items())
+
+    first, *rest = gpus
+    rings = [[first, *order] for order in itertools.permutations(rest)]
+    rings = [ring for ring in rings if fits(ring)]
+    pairs = itertools.combinations_with_replacement(rings, 2)
+    return next((pair for pair in pairs if fits(pair[0]) and fits(pair[1])), None)
+
+
+# %% q05_disjoint_rings wrong: directions counted apart
+def disjoint_rings(gpus, links):
+    def fits(*rings):
+        used = {}
+        for ring in rings:
+            for one, other in zip(ring, [*ring[1:], ring[0]]):
+                used[one, other] = used.get((one, other), 0) + 1
+        return all(links.get(hop, 0) >= count for hop, count in used.items())
+
+    first, *rest = gpus
+    rings = [[first, *order] for order in itertools.permutations(rest)]
+    rings = [ring for ring in rings if fits(ring)]
+    pairs = itertools.combinations_with_replacement(rings, 2)
+    return next((pair for pair in pairs if fits(*pair)), None)
+
+
+# %% q05_disjoint_rings wrong: a path: the ring is not closed
+def disjoint_rings(gpus, links):
+    def fits(*rings):
+        used = {}
+        for ring in rings:
+            for one, other in zip(ring, ring[1:]):
+                for hop in ((one, other), (other, one)):
+                    used[hop] = used.get(hop, 0) + 1
+        return all(links.get(hop, 0) >= count for hop, count in used.items())
+
+    first, *rest = gpus
+    rings = [[first, *order] for order in itertools.permutations(rest)]
+    rings = [ring for ring in rings if fits(ring)]
+    pairs = itertools.combinations_with_replacement(rings, 2)
+    return next((pair for pair in pairs if fits(*pair)), None)
+
+
+# %% q05_disjoint_rings wrong: links, not how many
+def disjoint_rings(gpus, links):
+    def fits(*rings):
+        used = {}
+        for ring in rings:
+            for one, other in zip(ring, [*ring[1:], ring[0]]):
+                for hop in ((one, other), (other, one)):
+                    used[hop] = used.get(hop, 0) + 1
+        return all(hop in links for hop, count in used.items())
+
+    first, *rest = gpus
+    rings = [[first, *order] for order in itertools.permutations(rest)]
+    rings = [ring for ring in rings if fits(ring)]
+    pairs = itertools.combinations_with_replacement(rings, 2)
+    return next((pair for pair in pairs if fits(*pair)), None)
+
+
+# %% q05_disjoint_rings wrong: one link more than there are
+def disjoint_rings(gpus, links):
+    def fits(*rings):
+        used = {}
+        for ring in rings:
+            for one, other in zip(ring, [*ring[1:], ring[0]]):
+                for hop in ((one, other), (other, one)):
+                    used[hop] = used.get(hop, 0) + 1
+        return all(links.get(hop, 0) >= count - 1 for hop, count in used.items())
+
+    first, *rest = gpus
+    rings = [[first, *order] for order in itertools.permutations(rest)]
+    rings = [ring for ring in rings if fits(ring)]
+    pairs = itertools.combinations_with_replacement(rings, 2)
+    return next((pair for pair in pairs if fits(*pair)), None)
+
+
+# %% q05_disjoint_rings wrong: one link fewer
+def disjoint_rings(gpus, links):
+    def fits(*rings):
+        used = {}
+        for ring in rings:
+            for one, other in zip(ring, [*ring[1:], ring[0]]):
+                for hop in ((one, other), (other, one)):
+                    used[hop] = used.get(hop, 0) + 1
+        return all(links.get(hop, 0) > count for hop, count in used.items())
+
+    first, *rest = gpus
+    rings = [[first, *order] for order in itertools.permutations(rest)]
+    rings = [ring for ring in rings if fits(ring)]
+    pairs = itertools.combinations_with_replacement(rings, 2)
+    return next((pair for pair in pairs if fits(*pair)), None)
+
+
+# %% q05_disjoint_rings wrong: one ring only
+def disjoint_rings(gpus, links):
+    def fits(*rings):
+        used = {}
+        for ring in rings:
+            for one, other in zip(ring, [*ring[1:], ring[0]]):
+                for hop in ((one, other), (other, one)):
+                    used[hop] = used.get(hop, 0) + 1
+        return all(links.get(hop, 0) >= count for hop, count in used.items())
+
+    first, *rest = gpus
+    rings = [[first, *order] for order in itertools.permutations(rest)]
+    rings = [ring for ring in rings if fits(ring)]
+    pairs = itertools.combinations_with_replacement(rings, 2)
+    return next(([pair[0]] for pair in pairs if fits(*pair)), None)
+
+
+# %% q05_disjoint_rings wrong: the first GPU is left out
+def disjoint_rings(gpus, links):
+    def fits(*rings):
+        used = {}
+        for ring in rings:
+            for one, other in zip(ring, [*ring[1:], ring[0]]):
+                for hop in ((one, other), (other, one)):
+                    used[hop] = used.get(hop, 0) + 1
+        return all(links.get(hop, 0) >= count for hop, count in used.items())
+
+    first, *rest = gpus
+    rings = [[first, *order] for order in itertools.permutations(rest)]
+    rings = [ring for ring in rings if fits(ring)]
+    pairs = itertools.combinations_with_replacement(rings, 2)
+    return next(([r[1:] for r in pair] for pair in pairs if fits(*pair)), None)
+
+
+# %% q05_disjoint_rings wrong: begins with another GPU
+def disjoint_rings(gpus, links):
+    def fits(*rings):
+        used = {}
+        for ring in rings:
+            for one, other in zip(ring, [*ring[1:], ring[0]]):
+                for hop in ((one, other), (other, one)):
+                    used[hop] = used.get(hop, 0) + 1
+        return all(links.get(hop, 0) >= count for hop, count in used.items())
+
+    first, *rest = gpus
+    rings = [[first, *order] for order in itertools.permutations(rest)]
+    rings = [ring for ring in rings if fits(ring)]
+    pairs = itertools.combinations_with_replacement(rings, 2)
+    return next(([r[1:] + r[:1] for r in pair] for pair in pairs if fits(*pair)), None)
+
+
+# %% q05_disjoint_rings wrong: returns to the first GPU
+def disjoint_rings(gpus, links):
+    def fits(*rings):
+        used = {}
+        for ring in rings:
+            for one, other in zip(ring, [*ring[1:], ring[0]]):
+                for hop in ((one, other), (other, one)):
+                    used[hop] = used.get(hop, 0) + 1
+        return all(links.get(hop, 0) >= count for hop, count in used.items())
+
+    first, *rest = gpus
+    rings = [[first, *order] for order in itertools.permutations(rest)]
+    rings = [ring for ring in rings if fits(ring)]
+    pairs = itertools.combinations_with_replacement(rings, 2)
+    return next(([r + r[:1] for r in pair] for pair in pairs if fits(*pair)), None)
+
+
+# %% q05_disjoint_rings wrong: an empty list where there are none
+def disjoint_rings(gpus, links):
+    def fits(*rings):
+        used = {}
+        for ring in rings:
+            for one, other in zip(ring, [*ring[1:], ring[0]]):
+                for hop in ((one, other), (other, one)):
+                    used[hop] = used.get(hop, 0) + 1
+        return all(links.get(hop, 0) >= count for hop, count in used.items())
+
+    first, *rest = gpus
+    rings = [[first, *order] for order in itertools.permutations(rest)]
+    rings = [ring for ring in rings if fits(ring)]
+    pairs = itertools.combinations_with_replacement(rings, 2)
+    return next((pair for pair in pairs if fits(*pair)), [])
+
+
+# %% q05_disjoint_rings wrong: an error where there are none
+def disjoint_rings(gpus, links):
+    def fits(*rings):
+        used = {}
+        for ring in rings:
+            for one, other in zip(ring, [*ring[1:], ring[0]]):
+                for hop in ((one, other), (other, one)):
+                    used[hop] = used.get(hop, 0) + 1
+        return all(links.get(hop, 0) >= count for hop, count in used.items())
+
+    first, *rest = gpus
+    rings = [[first, *order] for order in itertools.permutations(rest)]
+    rings = [ring for ring in rings if fits(ring)]
+    pairs = itertools.combinations_with_replacement(rings, 2)
+    return next((pair for pair in pairs if fits(*pair)))
+
+
+# %% q05_disjoint_rings wrong: the numbers of a DGX-1
+def disjoint_rings(gpus, links):
+    return [0, 1, 2, 3, 7, 6, 5, 4], [0, 3, 2, 6, 7, 4, 5, 1]
+
+
+# %% q05_disjoint_rings wrong: two rings in the order that was given
+def disjoint_rings(gpus, links):
+    return gpus, gpus
+
+
+# %% q05_disjoint_rings wrong: the argument
+def disjoint_rings(gpus, links):
+    return gpus
+
+
+# %% q05_disjoint_rings wrong: never any
+def disjoint_rings(gpus, links):
+    return None
+
+
+# %% q05_disjoint_rings wrong: the second only from what comes after the first in order
+def disjoint_rings(gpus, links):
+    def fits(*rings):
+        used = {}
+        for ring in rings:
+            for one, other in zip(ring, [*ring[1:], ring[0]]):
+                for hop in ((one, other), (other, one)):
+                    used[hop] = used.get(hop, 0) + 1
+        return all(links.get(hop, 0) >= count for hop, count in used.items())
+
+    first, *rest = gpus
+    rings = [[first, *order] for order in itertools.permutations(rest)]
+    rings = [ring for ring in rings if fits(ring)]
+    pairs = zip(rings, rings[1:])
+    return next((pair for pair in pairs if fits(*pair)), None)
+
+
+# %% q05_disjoint_rings equivalent: a link joins two GPUs in either order
+# - for one, other in zip(ring, [*ring[1:], ring[0]]):
+# + for other, one in zip(ring, [*ring[1:], ring[0]]):
+# - for one, other in zip(ring, [*ring[1:], ring[0]]):
+# + for one, other in zip([*ring[1:], ring[0]], ring):
+# - for hop in ((one, other), (other, one)):
+# + for hop in ((other, one), (one, other)):
+
+# %% q05_disjoint_rings equivalent: each ring begins with the first GPU
+# - for one, other in zip(ring, [*ring[1:], ring[0]]):
+# + for one, other in zip(ring, [*ring[1:], gpus[0]]):
+
+# %% q05_disjoint_rings equivalent: what is used is used once or more
+# - return all((links.get(hop, 0) >= count for hop, count in used.items()))
+# + return all((links.get(hop, -1) >= count for hop, count in used.items()))
+
+
 # %% q06_bus_bandwidth right: cases
 def bus_gb_per_s(operation, size_bytes, seconds, ranks):
     algorithm = size_bytes / 1e9 / seconds
@@ -1217,218 +1641,1105 @@ def bus_gb_per_s(operation, size_bytes, seconds, ranks):
 def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
     if ranks == 1:
         return 0
-    log = math.ceil(math.log2(ranks))
+    power = max(2**k for k in range(30) if 2**k <= ranks)
+    log, up = math.log2(power), math.ceil(math.log2(ranks))
     t = alpha + size_bytes * beta
+    extra = 2 * t * (power < ranks)
     return {
         "ring": 2 * (ranks - 1) * alpha + 2 * (ranks - 1) / ranks * size_bytes * beta,
-        "recursive doubling": log * t,
-        "tree": 2 * log * t,
+        "recursive doubling": log * t + extra,
+        "halving and doubling": 2 * log * alpha + (2 - 2 / power) * size_bytes * beta + extra,
+        "tree": 2 * up * t,
     }[algorithm]
 
 
-# %% q08_all_reduce right: counts rounds by doubling
+# %% q08_all_reduce right: step by step
 def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
+    seconds = 0.0
     if algorithm == "ring":
-        seconds, step = 0.0, alpha + beta * size_bytes / ranks
         for _ in range(2 * (ranks - 1)):
-            seconds += step
+            seconds += alpha + beta * size_bytes / ranks
         return seconds
-    rounds, reached = 0, 1
-    while reached < ranks:
-        rounds, reached = rounds + 1, 2 * reached
     if algorithm == "tree":
-        rounds *= 2
-    return rounds * (alpha + beta * size_bytes)
+        reached = 1
+        while reached < ranks:
+            reached, seconds = 2 * reached, seconds + 2 * (alpha + beta * size_bytes)
+        return seconds
+    part, left = size_bytes, ranks
+    while left > 1:
+        if algorithm == "recursive doubling":
+            seconds += alpha + size_bytes * beta
+        else:
+            part /= 2
+            seconds += 2 * (alpha + part * beta)
+        left //= 2
+    if ranks & (ranks - 1):
+        seconds += 2 * (alpha + size_bytes * beta)
+    return seconds
 
 
 # %% q08_all_reduce right: bits of a whole number
 def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
-    rounds = (ranks - 1).bit_length()
+    down, up = ranks.bit_length() - 1, (ranks - 1).bit_length()
+    odd = 2 * (down != up)
     match algorithm:
         case "ring":
             return 2 * (ranks - 1) * alpha + (2 - 2 / ranks) * size_bytes * beta
         case "recursive doubling":
-            return rounds * (alpha + size_bytes * beta)
+            return (down + odd) * (alpha + size_bytes * beta)
+        case "halving and doubling":
+            return (2 * down + odd) * alpha + (2 - 2 / (1 << down) + odd) * size_bytes * beta
         case "tree":
-            return 2 * rounds * (alpha + size_bytes * beta)
+            return 2 * up * (alpha + size_bytes * beta)
         case _:
             raise ValueError(algorithm)
 
 
 # %% q08_all_reduce right: with NumPy
 def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
-    log = np.ceil(np.log2(ranks))
-    starts = {"ring": 2 * (ranks - 1), "tree": 2 * log}.get(algorithm, log)
-    sent = {"ring": 2 * (ranks - 1) / ranks, "tree": 2 * log}.get(algorithm, log)
+    up, down = np.ceil(np.log2(ranks)), np.floor(np.log2(ranks))
+    odd = 2 * (up - down)
+    messages = {"ring": 2 * (ranks - 1), "tree": 2 * up, "recursive doubling": down + odd}
+    share = {"ring": 2 * (ranks - 1) / ranks, "tree": 2 * up, "recursive doubling": down + odd}
+    starts = messages.get(algorithm, 2 * down + odd)
+    sent = share.get(algorithm, 2 - 2 / 2**down + odd)
     return np.dot([starts, sent], [alpha, size_bytes * beta])
 
 
 # %% q08_all_reduce right: in single precision
 def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
-    size, ranks, alpha, beta = np.float32([size_bytes, ranks, alpha, beta])
+    size, n, alpha, beta = np.float32([size_bytes, ranks, alpha, beta])
     if algorithm == "ring":
-        return 2 * (ranks - 1) * (alpha + size / ranks * beta)
-    rounds = np.ceil(np.log2(ranks)) * (1 + (algorithm == "tree"))
-    return np.float32(rounds) * (alpha + size * beta)
+        return 2 * (n - 1) * (alpha + size / n * beta)
+    if algorithm == "tree":
+        return np.float32(2 * np.ceil(np.log2(n))) * (alpha + size * beta)
+    down = np.floor(np.log2(n))
+    odd = np.float32(2 * (2**down < n))
+    if algorithm == "recursive doubling":
+        return np.float32(down + odd) * (alpha + size * beta)
+    return np.float32(2 * down + odd) * alpha + np.float32(2 - 2 / 2**down + odd) * size * beta
 
 
-# %% q08_all_reduce wrong: rounds down
-def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
-    rounds = math.floor(math.log2(ranks))
-    message = alpha + size_bytes * beta
-    if algorithm == "ring":
-        return 2 * (ranks - 1) * (alpha + size_bytes / ranks * beta)
-    return (2 if algorithm == "tree" else 1) * rounds * message
-
-
-# %% q08_all_reduce wrong: rounds to the nearest
-def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
-    rounds = round(math.log2(ranks))
-    message = alpha + size_bytes * beta
-    if algorithm == "ring":
-        return 2 * (ranks - 1) * (alpha + size_bytes / ranks * beta)
-    return (2 if algorithm == "tree" else 1) * rounds * message
-
-
-# %% q08_all_reduce wrong: doubling rounds to the nearest
+# %% q08_all_reduce wrong: the doublings round up, as the tree does
 def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
     message = alpha + size_bytes * beta
     if algorithm == "ring":
         return 2 * (ranks - 1) * (alpha + size_bytes / ranks * beta)
     if algorithm == "tree":
         return 2 * math.ceil(math.log2(ranks)) * message
-    return round(math.log2(ranks)) * message
+    rounds = math.ceil(math.log2(ranks))
+    power = 2**rounds
+    around = 0
+    if algorithm == "recursive doubling":
+        return around + rounds * message
+    return around + 2 * rounds * alpha + 2 * (power - 1) / power * size_bytes * beta
 
 
-# %% q08_all_reduce wrong: does not round
+# %% q08_all_reduce wrong: the doublings round up and send more, too
 def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
     message = alpha + size_bytes * beta
     if algorithm == "ring":
         return 2 * (ranks - 1) * (alpha + size_bytes / ranks * beta)
-    return (2 if algorithm == "tree" else 1) * math.log2(ranks) * message
+    if algorithm == "tree":
+        return 2 * math.ceil(math.log2(ranks)) * message
+    rounds = math.ceil(math.log2(ranks))
+    power = 2**rounds
+    around = 2 * message if ranks < power else 0
+    if algorithm == "recursive doubling":
+        return around + rounds * message
+    return around + 2 * rounds * alpha + 2 * (power - 1) / power * size_bytes * beta
 
 
-# %% q08_all_reduce wrong: rounds up twice the logarithm
+# %% q08_all_reduce wrong: the doublings leave the other ranks out
 def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
     message = alpha + size_bytes * beta
     if algorithm == "ring":
         return 2 * (ranks - 1) * (alpha + size_bytes / ranks * beta)
-    return math.ceil((2 if algorithm == "tree" else 1) * math.log2(ranks)) * message
+    if algorithm == "tree":
+        return 2 * math.ceil(math.log2(ranks)) * message
+    rounds = math.floor(math.log2(ranks))
+    power = 2**rounds
+    around = 0
+    if algorithm == "recursive doubling":
+        return around + rounds * message
+    return around + 2 * rounds * alpha + 2 * (power - 1) / power * size_bytes * beta
 
 
-# %% q08_all_reduce wrong: one round more for powers of two
+# %% q08_all_reduce wrong: one message more where two are needed
 def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
-    rounds = ranks.bit_length() if ranks > 1 else 0
     message = alpha + size_bytes * beta
     if algorithm == "ring":
         return 2 * (ranks - 1) * (alpha + size_bytes / ranks * beta)
-    return (2 if algorithm == "tree" else 1) * rounds * message
+    if algorithm == "tree":
+        return 2 * math.ceil(math.log2(ranks)) * message
+    rounds = math.floor(math.log2(ranks))
+    power = 2**rounds
+    around = message if ranks > power else 0
+    if algorithm == "recursive doubling":
+        return around + rounds * message
+    return around + 2 * rounds * alpha + 2 * (power - 1) / power * size_bytes * beta
 
 
-# %% q08_all_reduce wrong: the ring's latency once
+# %% q08_all_reduce wrong: two more messages for powers of two as well
 def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
-    rounds = math.ceil(math.log2(ranks))
+    message = alpha + size_bytes * beta
     if algorithm == "ring":
-        return (ranks > 1) * alpha + 2 * (ranks - 1) / ranks * size_bytes * beta
-    return (2 if algorithm == "tree" else 1) * rounds * (alpha + size_bytes * beta)
+        return 2 * (ranks - 1) * (alpha + size_bytes / ranks * beta)
+    if algorithm == "tree":
+        return 2 * math.ceil(math.log2(ranks)) * message
+    rounds = math.floor(math.log2(ranks))
+    power = 2**rounds
+    around = 2 * message if ranks > 1 else 0
+    if algorithm == "recursive doubling":
+        return around + rounds * message
+    return around + 2 * rounds * alpha + 2 * (power - 1) / power * size_bytes * beta
 
 
-# %% q08_all_reduce wrong: the ring in N steps
+# %% q08_all_reduce wrong: the tree rounds down
 def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
-    if ranks == 1:
-        return 0
-    rounds = math.ceil(math.log2(ranks))
+    message = alpha + size_bytes * beta
     if algorithm == "ring":
-        return 2 * ranks * (alpha + size_bytes / ranks * beta)
-    return (2 if algorithm == "tree" else 1) * rounds * (alpha + size_bytes * beta)
+        return 2 * (ranks - 1) * (alpha + size_bytes / ranks * beta)
+    if algorithm == "tree":
+        return 2 * math.floor(math.log2(ranks)) * message
+    rounds = math.floor(math.log2(ranks))
+    power = 2**rounds
+    around = 2 * message if ranks > power else 0
+    if algorithm == "recursive doubling":
+        return around + rounds * message
+    return around + 2 * rounds * alpha + 2 * (power - 1) / power * size_bytes * beta
 
 
-# %% q08_all_reduce wrong: the ring sends everything in each step
+# %% q08_all_reduce wrong: the tree does not round
 def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
-    rounds = math.ceil(math.log2(ranks))
+    message = alpha + size_bytes * beta
     if algorithm == "ring":
-        return 2 * (ranks - 1) * (alpha + size_bytes * beta)
-    return (2 if algorithm == "tree" else 1) * rounds * (alpha + size_bytes * beta)
+        return 2 * (ranks - 1) * (alpha + size_bytes / ranks * beta)
+    if algorithm == "tree":
+        return 2 * math.log2(ranks) * message
+    rounds = math.floor(math.log2(ranks))
+    power = 2**rounds
+    around = 2 * message if ranks > power else 0
+    if algorithm == "recursive doubling":
+        return around + rounds * message
+    return around + 2 * rounds * alpha + 2 * (power - 1) / power * size_bytes * beta
 
 
-# %% q08_all_reduce wrong: half a ring
+# %% q08_all_reduce wrong: the tree rounds twice the logarithm
 def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
-    rounds = math.ceil(math.log2(ranks))
+    message = alpha + size_bytes * beta
     if algorithm == "ring":
-        return (ranks - 1) * (alpha + size_bytes / ranks * beta)
-    return (2 if algorithm == "tree" else 1) * rounds * (alpha + size_bytes * beta)
+        return 2 * (ranks - 1) * (alpha + size_bytes / ranks * beta)
+    if algorithm == "tree":
+        return math.ceil(2 * math.log2(ranks)) * message
+    rounds = math.floor(math.log2(ranks))
+    power = 2**rounds
+    around = 2 * message if ranks > power else 0
+    if algorithm == "recursive doubling":
+        return around + rounds * message
+    return around + 2 * rounds * alpha + 2 * (power - 1) / power * size_bytes * beta
 
 
-# %% q08_all_reduce wrong: the ring's latency follows the logarithm
+# %% q08_all_reduce wrong: one level more for powers of two
 def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
-    rounds = math.ceil(math.log2(ranks))
+    message = alpha + size_bytes * beta
     if algorithm == "ring":
-        return 3 * rounds * alpha + 2 * (ranks - 1) / ranks * size_bytes * beta
-    return (2 if algorithm == "tree" else 1) * rounds * (alpha + size_bytes * beta)
-
-
-# %% q08_all_reduce wrong: the ring's parts are whole bytes
-def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
-    rounds = math.ceil(math.log2(ranks))
-    if algorithm == "ring":
-        return 2 * (ranks - 1) * (alpha + size_bytes // ranks * beta)
-    return (2 if algorithm == "tree" else 1) * rounds * (alpha + size_bytes * beta)
+        return 2 * (ranks - 1) * (alpha + size_bytes / ranks * beta)
+    if algorithm == "tree":
+        return 2 * (ranks.bit_length() if ranks > 1 else 0) * message
+    rounds = math.floor(math.log2(ranks))
+    power = 2**rounds
+    around = 2 * message if ranks > power else 0
+    if algorithm == "recursive doubling":
+        return around + rounds * message
+    return around + 2 * rounds * alpha + 2 * (power - 1) / power * size_bytes * beta
 
 
 # %% q08_all_reduce wrong: the tree only up
 def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
-    rounds = math.ceil(math.log2(ranks))
+    message = alpha + size_bytes * beta
     if algorithm == "ring":
         return 2 * (ranks - 1) * (alpha + size_bytes / ranks * beta)
-    return rounds * (alpha + size_bytes * beta)
+    if algorithm == "tree":
+        return math.ceil(math.log2(ranks)) * message
+    rounds = math.floor(math.log2(ranks))
+    power = 2**rounds
+    around = 2 * message if ranks > power else 0
+    if algorithm == "recursive doubling":
+        return around + rounds * message
+    return around + 2 * rounds * alpha + 2 * (power - 1) / power * size_bytes * beta
 
 
-# %% q08_all_reduce wrong: latency once in doubling and tree
+# %% q08_all_reduce wrong: the ring's latency once
 def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
-    rounds = math.ceil(math.log2(ranks))
+    message = alpha + size_bytes * beta
     if algorithm == "ring":
-        return 2 * (ranks - 1) * (alpha + size_bytes / ranks * beta)
-    rounds *= 2 if algorithm == "tree" else 1
-    return (rounds > 0) * alpha + rounds * size_bytes * beta
+        return (ranks > 1) * alpha + 2 * (ranks - 1) / ranks * size_bytes * beta
+    if algorithm == "tree":
+        return 2 * math.ceil(math.log2(ranks)) * message
+    rounds = math.floor(math.log2(ranks))
+    power = 2**rounds
+    around = 2 * message if ranks > power else 0
+    if algorithm == "recursive doubling":
+        return around + rounds * message
+    return around + 2 * rounds * alpha + 2 * (power - 1) / power * size_bytes * beta
+
+
+# %% q08_all_reduce wrong: the ring in N steps
+def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
+    message = alpha + size_bytes * beta
+    if algorithm == "ring":
+        return 0 if ranks == 1 else 2 * ranks * (alpha + size_bytes / ranks * beta)
+    if algorithm == "tree":
+        return 2 * math.ceil(math.log2(ranks)) * message
+    rounds = math.floor(math.log2(ranks))
+    power = 2**rounds
+    around = 2 * message if ranks > power else 0
+    if algorithm == "recursive doubling":
+        return around + rounds * message
+    return around + 2 * rounds * alpha + 2 * (power - 1) / power * size_bytes * beta
+
+
+# %% q08_all_reduce wrong: the ring sends everything in each step
+def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
+    message = alpha + size_bytes * beta
+    if algorithm == "ring":
+        return 2 * (ranks - 1) * (alpha + size_bytes * beta)
+    if algorithm == "tree":
+        return 2 * math.ceil(math.log2(ranks)) * message
+    rounds = math.floor(math.log2(ranks))
+    power = 2**rounds
+    around = 2 * message if ranks > power else 0
+    if algorithm == "recursive doubling":
+        return around + rounds * message
+    return around + 2 * rounds * alpha + 2 * (power - 1) / power * size_bytes * beta
+
+
+# %% q08_all_reduce wrong: half a ring
+def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
+    message = alpha + size_bytes * beta
+    if algorithm == "ring":
+        return (ranks - 1) * (alpha + size_bytes / ranks * beta)
+    if algorithm == "tree":
+        return 2 * math.ceil(math.log2(ranks)) * message
+    rounds = math.floor(math.log2(ranks))
+    power = 2**rounds
+    around = 2 * message if ranks > power else 0
+    if algorithm == "recursive doubling":
+        return around + rounds * message
+    return around + 2 * rounds * alpha + 2 * (power - 1) / power * size_bytes * beta
+
+
+# %% q08_all_reduce wrong: the ring's latency follows the logarithm
+def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
+    message = alpha + size_bytes * beta
+    if algorithm == "ring":
+        return 3 * math.log2(ranks) * alpha + 2 * (ranks - 1) / ranks * size_bytes * beta
+    if algorithm == "tree":
+        return 2 * math.ceil(math.log2(ranks)) * message
+    rounds = math.floor(math.log2(ranks))
+    power = 2**rounds
+    around = 2 * message if ranks > power else 0
+    if algorithm == "recursive doubling":
+        return around + rounds * message
+    return around + 2 * rounds * alpha + 2 * (power - 1) / power * size_bytes * beta
+
+
+# %% q08_all_reduce wrong: the ring's parts are whole bytes
+def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
+    message = alpha + size_bytes * beta
+    if algorithm == "ring":
+        return 2 * (ranks - 1) * (alpha + size_bytes // ranks * beta)
+    if algorithm == "tree":
+        return 2 * math.ceil(math.log2(ranks)) * message
+    rounds = math.floor(math.log2(ranks))
+    power = 2**rounds
+    around = 2 * message if ranks > power else 0
+    if algorithm == "recursive doubling":
+        return around + rounds * message
+    return around + 2 * rounds * alpha + 2 * (power - 1) / power * size_bytes * beta
 
 
 # %% q08_all_reduce wrong: beta is a bandwidth
 def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
-    rounds = math.ceil(math.log2(ranks))
+    message = alpha + size_bytes * beta
     if algorithm == "ring":
         return 2 * (ranks - 1) * (alpha + size_bytes / ranks / beta)
-    return (2 if algorithm == "tree" else 1) * rounds * (alpha + size_bytes / beta)
+    if algorithm == "tree":
+        return 2 * math.ceil(math.log2(ranks)) * message
+    rounds = math.floor(math.log2(ranks))
+    power = 2**rounds
+    around = 2 * message if ranks > power else 0
+    if algorithm == "recursive doubling":
+        return around + rounds * message
+    return around + 2 * rounds * alpha + 2 * (power - 1) / power * size_bytes * beta
 
 
 # %% q08_all_reduce wrong: the natural logarithm
 def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
-    rounds = math.ceil(math.log(ranks))
+    message = alpha + size_bytes * beta
     if algorithm == "ring":
         return 2 * (ranks - 1) * (alpha + size_bytes / ranks * beta)
-    return (2 if algorithm == "tree" else 1) * rounds * (alpha + size_bytes * beta)
+    if algorithm == "tree":
+        return 2 * math.ceil(math.log(ranks)) * message
+    rounds = math.floor(math.log2(ranks))
+    power = 2**rounds
+    around = 2 * message if ranks > power else 0
+    if algorithm == "recursive doubling":
+        return around + rounds * message
+    return around + 2 * rounds * alpha + 2 * (power - 1) / power * size_bytes * beta
+
+
+# %% q08_all_reduce wrong: halving only
+def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
+    message = alpha + size_bytes * beta
+    if algorithm == "ring":
+        return 2 * (ranks - 1) * (alpha + size_bytes / ranks * beta)
+    if algorithm == "tree":
+        return 2 * math.ceil(math.log2(ranks)) * message
+    rounds = math.floor(math.log2(ranks))
+    power = 2**rounds
+    around = 2 * message if ranks > power else 0
+    if algorithm == "recursive doubling":
+        return around + rounds * message
+    return around + rounds * alpha + (power - 1) / power * size_bytes * beta
+
+
+# %% q08_all_reduce wrong: halving and doubling as many messages as the ring
+def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
+    message = alpha + size_bytes * beta
+    if algorithm == "ring":
+        return 2 * (ranks - 1) * (alpha + size_bytes / ranks * beta)
+    if algorithm == "tree":
+        return 2 * math.ceil(math.log2(ranks)) * message
+    rounds = math.floor(math.log2(ranks))
+    power = 2**rounds
+    around = 2 * message if ranks > power else 0
+    if algorithm == "recursive doubling":
+        return around + rounds * message
+    return around + 2 * (power - 1) * alpha + 2 * (power - 1) / power * size_bytes * beta
+
+
+# %% q08_all_reduce wrong: halving and doubling sends all of the data each time
+def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
+    message = alpha + size_bytes * beta
+    if algorithm == "ring":
+        return 2 * (ranks - 1) * (alpha + size_bytes / ranks * beta)
+    if algorithm == "tree":
+        return 2 * math.ceil(math.log2(ranks)) * message
+    rounds = math.floor(math.log2(ranks))
+    power = 2**rounds
+    around = 2 * message if ranks > power else 0
+    if algorithm == "recursive doubling":
+        return around + rounds * message
+    return around + 2 * rounds * message
+
+
+# %% q08_all_reduce wrong: halving and doubling with the parts of all ranks
+def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
+    message = alpha + size_bytes * beta
+    if algorithm == "ring":
+        return 2 * (ranks - 1) * (alpha + size_bytes / ranks * beta)
+    if algorithm == "tree":
+        return 2 * math.ceil(math.log2(ranks)) * message
+    rounds = math.floor(math.log2(ranks))
+    power = 2**rounds
+    around = 2 * message if ranks > power else 0
+    if algorithm == "recursive doubling":
+        return around + rounds * message
+    return around + 2 * rounds * alpha + 2 * (ranks - 1) / ranks * size_bytes * beta
+
+
+# %% q08_all_reduce wrong: recursive doubling there and back
+def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
+    message = alpha + size_bytes * beta
+    if algorithm == "ring":
+        return 2 * (ranks - 1) * (alpha + size_bytes / ranks * beta)
+    if algorithm == "tree":
+        return 2 * math.ceil(math.log2(ranks)) * message
+    rounds = math.floor(math.log2(ranks))
+    power = 2**rounds
+    around = 2 * message if ranks > power else 0
+    if algorithm == "recursive doubling":
+        return around + 2 * rounds * message
+    return around + 2 * rounds * alpha + 2 * (power - 1) / power * size_bytes * beta
+
+
+# %% q08_all_reduce wrong: latency once in recursive doubling
+def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
+    message = alpha + size_bytes * beta
+    if algorithm == "ring":
+        return 2 * (ranks - 1) * (alpha + size_bytes / ranks * beta)
+    if algorithm == "tree":
+        return 2 * math.ceil(math.log2(ranks)) * message
+    rounds = math.floor(math.log2(ranks))
+    power = 2**rounds
+    around = 2 * message if ranks > power else 0
+    if algorithm == "recursive doubling":
+        return around + (ranks > 1) * alpha + rounds * size_bytes * beta
+    return around + 2 * rounds * alpha + 2 * (power - 1) / power * size_bytes * beta
 
 
 # %% q08_all_reduce wrong: one rank takes a message
 def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
-    rounds = max(1, math.ceil(math.log2(ranks)))
+    message = alpha + size_bytes * beta
     if algorithm == "ring":
         return 2 * (ranks - 1) * (alpha + size_bytes / ranks * beta)
-    return (2 if algorithm == "tree" else 1) * rounds * (alpha + size_bytes * beta)
+    if algorithm == "tree":
+        return 2 * math.ceil(math.log2(ranks)) * message
+    rounds = max(1, math.floor(math.log2(ranks)))
+    power = 2**rounds
+    around = 2 * message if ranks > power else 0
+    if algorithm == "recursive doubling":
+        return around + rounds * message
+    return around + 2 * rounds * alpha + 2 * (power - 1) / power * size_bytes * beta
 
 
 # %% q08_all_reduce wrong: no bytes take no time
 def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
     if not size_bytes:
         return 0
-    rounds = math.ceil(math.log2(ranks))
+    message = alpha + size_bytes * beta
     if algorithm == "ring":
         return 2 * (ranks - 1) * (alpha + size_bytes / ranks * beta)
-    return (2 if algorithm == "tree" else 1) * rounds * (alpha + size_bytes * beta)
+    if algorithm == "tree":
+        return 2 * math.ceil(math.log2(ranks)) * message
+    rounds = math.floor(math.log2(ranks))
+    power = 2**rounds
+    around = 2 * message if ranks > power else 0
+    if algorithm == "recursive doubling":
+        return around + rounds * message
+    return around + 2 * rounds * alpha + 2 * (power - 1) / power * size_bytes * beta
 
 
-# %% q08_all_reduce equivalent: a tree comes after it in the alphabet
+# %% q08_all_reduce wrong: zeros
+def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
+    return 0.0
+
+
+# %% q08_all_reduce wrong: an argument
+def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
+    return alpha
+
+
+# %% q08_halving right: far partners first
+def partner(step, rank, ranks):
+    rounds = int(math.log2(ranks))
+    level = min(step, 2 * rounds - 1 - step)
+    return rank ^ (ranks >> (level + 1))
+
+
+def piece(step, rank, ranks, count):
+    rounds = int(math.log2(ranks))
+    level = min(step, 2 * rounds - 1 - step)
+    first, end = 0, count
+    for earlier in range(level + 1):
+        upper = rank & (ranks >> (earlier + 1)) > 0
+        upper ^= earlier == level and step < rounds
+        middle = (first + end) // 2
+        if upper:
+            first = middle
+        else:
+            end = middle
+    return first, end
+
+
+# %% q08_halving right: recursive, and the pieces are those of the partner
+def mine(level, rank, count):
+    if level < 0:
+        return 0, count
+    first, end = mine(level - 1, rank, count)
+    middle = (first + end) // 2
+    return (middle, end) if rank >> level & 1 else (first, middle)
+
+
+def partner(step, rank, ranks):
+    rounds = ranks.bit_length() - 1
+    return rank ^ 1 << (step if step < rounds else 2 * rounds - 1 - step)
+
+
+def piece(step, rank, ranks, count):
+    rounds = ranks.bit_length() - 1
+    if step < rounds:  # what the partner goes on with
+        return mine(step, partner(step, rank, ranks), count)
+    return mine(2 * rounds - 1 - step, rank, count)
+
+
+# %% q08_halving right: chunks of all ranks, which are cut beforehand
+def partner(step, rank, ranks):
+    rounds = int(math.log2(ranks))
+    distances = [ranks // 2 ** (k + 1) for k in range(rounds)]
+    return rank ^ (distances + distances[::-1])[step]
+
+
+def piece(step, rank, ranks, count):
+    rounds = int(math.log2(ranks))
+    edges = [round(count * k / ranks) for k in range(ranks + 1)]
+    distance = rank ^ partner(step, rank, ranks)
+    owner = rank ^ distance if step < rounds else rank
+    first = owner // distance * distance
+    return edges[first], edges[first + distance]
+
+
+# %% q08_halving right: the larger half goes to the lower rank, as a list
+def partner(step, rank, ranks):
+    rounds = int(np.log2(ranks))
+    distance = 2 ** (step if step < rounds else 2 * rounds - 1 - step)
+    return rank + distance if rank // distance % 2 == 0 else rank - distance
+
+
+def piece(step, rank, ranks, count):
+    rounds = int(np.log2(ranks))
+    first, size = 0, count
+    last = step if step < rounds else 2 * rounds - 1 - step
+    for k in range(last + 1):
+        give = k == last and step < rounds
+        lower = (rank // 2**k % 2 == 0) != give
+        large = -(-size // 2)
+        first, size = (first, large) if lower else (first + large, size - large)
+    return [first, first + size]
+
+
+# %% q08_halving right: NumPy's whole numbers
+def partner(step, rank, ranks):
+    rounds = int(math.log2(ranks))
+    return np.bitwise_xor(rank, np.left_shift(1, min(step, 2 * rounds - 1 - step)))
+
+
+def piece(step, rank, ranks, count):
+    rounds = int(math.log2(ranks))
+    level = min(step, 2 * rounds - 1 - step)
+    values = np.arange(count + 1)
+    for k in range(level + 1):
+        upper = (rank >> k & 1) != (k == level and step < rounds)
+        middle = (len(values) - 1) // 2
+        values = values[middle:] if upper else values[: middle + 1]
+    return values[0], values[-1]
+
+
+# %% q08_halving wrong: recursive doubling: all of the numbers each time
+def partner(step, rank, ranks):
+    rounds = int(math.log2(ranks))
+    level = min(step, 2 * rounds - 1 - step)
+    return rank ^ 2**level
+
+
+def piece(step, rank, ranks, count):
+    return 0, count
+
+
+# %% q08_halving wrong: sends the half that it goes on with
+def partner(step, rank, ranks):
+    rounds = int(math.log2(ranks))
+    level = min(step, 2 * rounds - 1 - step)
+    return rank ^ 2**level
+
+
+def piece(step, rank, ranks, count):
+    rounds = int(math.log2(ranks))
+    level = min(step, 2 * rounds - 1 - step)
+    first, end = 0, count
+    for earlier in range(level + 1):
+        upper = bool(rank & 2**earlier)
+        middle = (first + end) // 2
+        first, end = (middle, end) if upper else (first, middle)
+    return first, end
+
+
+# %% q08_halving wrong: the wrong half on the way back
+def partner(step, rank, ranks):
+    rounds = int(math.log2(ranks))
+    level = min(step, 2 * rounds - 1 - step)
+    return rank ^ 2**level
+
+
+def piece(step, rank, ranks, count):
+    rounds = int(math.log2(ranks))
+    level = min(step, 2 * rounds - 1 - step)
+    first, end = 0, count
+    for earlier in range(level + 1):
+        upper = bool(rank & 2**earlier)
+        if earlier == level:
+            upper = not upper
+        middle = (first + end) // 2
+        first, end = (middle, end) if upper else (first, middle)
+    return first, end
+
+
+# %% q08_halving wrong: the other half on both ways, exchanged
+def partner(step, rank, ranks):
+    rounds = int(math.log2(ranks))
+    level = min(step, 2 * rounds - 1 - step)
+    return rank ^ 2**level
+
+
+def piece(step, rank, ranks, count):
+    rounds = int(math.log2(ranks))
+    level = min(step, 2 * rounds - 1 - step)
+    first, end = 0, count
+    for earlier in range(level + 1):
+        upper = bool(rank & 2**earlier)
+        if earlier == level and step >= rounds:
+            upper = not upper
+        middle = (first + end) // 2
+        first, end = (middle, end) if upper else (first, middle)
+    return first, end
+
+
+# %% q08_halving wrong: partners do not go back
+def partner(step, rank, ranks):
+    rounds = int(math.log2(ranks))
+    level = step % rounds
+    return rank ^ 2**level
+
+
+def piece(step, rank, ranks, count):
+    rounds = int(math.log2(ranks))
+    level = min(step, 2 * rounds - 1 - step)
+    first, end = 0, count
+    for earlier in range(level + 1):
+        upper = bool(rank & 2**earlier)
+        if earlier == level and step < rounds:
+            upper = not upper
+        middle = (first + end) // 2
+        first, end = (middle, end) if upper else (first, middle)
+    return first, end
+
+
+# %% q08_halving wrong: the pieces do not go back
+def partner(step, rank, ranks):
+    rounds = int(math.log2(ranks))
+    level = min(step, 2 * rounds - 1 - step)
+    return rank ^ 2**level
+
+
+def piece(step, rank, ranks, count):
+    rounds = int(math.log2(ranks))
+    level = step % rounds
+    first, end = 0, count
+    for earlier in range(level + 1):
+        upper = bool(rank & 2**earlier)
+        if earlier == level and step < rounds:
+            upper = not upper
+        middle = (first + end) // 2
+        first, end = (middle, end) if upper else (first, middle)
+    return first, end
+
+
+# %% q08_halving wrong: neither goes back
+def partner(step, rank, ranks):
+    rounds = int(math.log2(ranks))
+    level = step % rounds
+    return rank ^ 2**level
+
+
+def piece(step, rank, ranks, count):
+    rounds = int(math.log2(ranks))
+    level = step % rounds
+    first, end = 0, count
+    for earlier in range(level + 1):
+        upper = bool(rank & 2**earlier)
+        if earlier == level and step < rounds:
+            upper = not upper
+        middle = (first + end) // 2
+        first, end = (middle, end) if upper else (first, middle)
+    return first, end
+
+
+# %% q08_halving wrong: one step late on the way back
+def partner(step, rank, ranks):
+    rounds = int(math.log2(ranks))
+    level = min(step, 2 * rounds - step)
+    return rank ^ 2**level
+
+
+def piece(step, rank, ranks, count):
+    rounds = int(math.log2(ranks))
+    level = min(step, 2 * rounds - 1 - step)
+    first, end = 0, count
+    for earlier in range(level + 1):
+        upper = bool(rank & 2**earlier)
+        if earlier == level and step < rounds:
+            upper = not upper
+        middle = (first + end) // 2
+        first, end = (middle, end) if upper else (first, middle)
+    return first, end
+
+
+# %% q08_halving wrong: a ring
+def partner(step, rank, ranks):
+    return (rank + 1) % ranks
+
+
+def piece(step, rank, ranks, count):
+    chunk = (rank - step) % ranks
+    return count * chunk // ranks, count * (chunk + 1) // ranks
+
+
+# %% q08_halving wrong: far partners, near pieces
+def partner(step, rank, ranks):
+    rounds = int(math.log2(ranks))
+    level = min(step, 2 * rounds - 1 - step)
+    return rank ^ (ranks >> (level + 1))
+
+
+def piece(step, rank, ranks, count):
+    rounds = int(math.log2(ranks))
+    level = min(step, 2 * rounds - 1 - step)
+    first, end = 0, count
+    for earlier in range(level + 1):
+        upper = bool(rank & 2**earlier)
+        if earlier == level and step < rounds:
+            upper = not upper
+        middle = (first + end) // 2
+        first, end = (middle, end) if upper else (first, middle)
+    return first, end
+
+
+# %% q08_halving wrong: near partners, far pieces
+def partner(step, rank, ranks):
+    rounds = int(math.log2(ranks))
+    level = min(step, 2 * rounds - 1 - step)
+    return rank ^ 2**level
+
+
+def piece(step, rank, ranks, count):
+    rounds = int(math.log2(ranks))
+    level = min(step, 2 * rounds - 1 - step)
+    first, end = 0, count
+    for earlier in range(level + 1):
+        upper = bool(rank & (ranks >> (earlier + 1)))
+        if earlier == level and step < rounds:
+            upper = not upper
+        middle = (first + end) // 2
+        first, end = (middle, end) if upper else (first, middle)
+    return first, end
+
+
+# %% q08_halving right: to one, from another, at each distance
+def partner(step, rank, ranks):
+    rounds = int(math.log2(ranks))
+    level = min(step, 2 * rounds - 1 - step)
+    return (rank + 2**level) % ranks
+
+
+def piece(step, rank, ranks, count):
+    rounds = int(math.log2(ranks))
+    level = min(step, 2 * rounds - 1 - step)
+    first, end = 0, count
+    for earlier in range(level + 1):
+        upper = bool(rank & 2**earlier)
+        if earlier == level and step < rounds:
+            upper = not upper
+        middle = (first + end) // 2
+        first, end = (middle, end) if upper else (first, middle)
+    return first, end
+
+
+# %% q08_halving wrong: distance two instead of one
+def partner(step, rank, ranks):
+    rounds = int(math.log2(ranks))
+    level = min(step, 2 * rounds - 1 - step)
+    return rank ^ 2 ** (level + 1)
+
+
+def piece(step, rank, ranks, count):
+    rounds = int(math.log2(ranks))
+    level = min(step, 2 * rounds - 1 - step)
+    first, end = 0, count
+    for earlier in range(level + 1):
+        upper = bool(rank & 2**earlier)
+        if earlier == level and step < rounds:
+            upper = not upper
+        middle = (first + end) // 2
+        first, end = (middle, end) if upper else (first, middle)
+    return first, end
+
+
+# %% q08_halving wrong: the end belongs to it
+def partner(step, rank, ranks):
+    rounds = int(math.log2(ranks))
+    level = min(step, 2 * rounds - 1 - step)
+    return rank ^ 2**level
+
+
+def piece(step, rank, ranks, count):
+    rounds = int(math.log2(ranks))
+    level = min(step, 2 * rounds - 1 - step)
+    first, end = 0, count
+    for earlier in range(level + 1):
+        upper = bool(rank & 2**earlier)
+        if earlier == level and step < rounds:
+            upper = not upper
+        middle = (first + end) // 2
+        first, end = (middle, end) if upper else (first, middle)
+    return first, end - 1
+
+
+# %% q08_halving wrong: one too many
+def partner(step, rank, ranks):
+    rounds = int(math.log2(ranks))
+    level = min(step, 2 * rounds - 1 - step)
+    return rank ^ 2**level
+
+
+def piece(step, rank, ranks, count):
+    rounds = int(math.log2(ranks))
+    level = min(step, 2 * rounds - 1 - step)
+    first, end = 0, count
+    for earlier in range(level + 1):
+        upper = bool(rank & 2**earlier)
+        if earlier == level and step < rounds:
+            upper = not upper
+        middle = (first + end) // 2
+        first, end = (middle, end) if upper else (first, middle)
+    return first, min(count, end + 1)
+
+
+# %% q08_halving wrong: a quarter instead of a half
+def partner(step, rank, ranks):
+    rounds = int(math.log2(ranks))
+    level = min(step, 2 * rounds - 1 - step)
+    return rank ^ 2**level
+
+
+def piece(step, rank, ranks, count):
+    rounds = int(math.log2(ranks))
+    level = min(step, 2 * rounds - 1 - step)
+    first, end = 0, count
+    for earlier in range(level + 1):
+        upper = bool(rank & 2**earlier)
+        if earlier == level and step < rounds:
+            upper = not upper
+        middle = (first + end) // 4
+        first, end = (middle, end) if upper else (first, middle)
+    return first, end
+
+
+# %% q08_halving wrong: rounds the middle up in one half only
+def partner(step, rank, ranks):
+    rounds = int(math.log2(ranks))
+    level = min(step, 2 * rounds - 1 - step)
+    return rank ^ 2**level
+
+
+def piece(step, rank, ranks, count):
+    rounds = int(math.log2(ranks))
+    level = min(step, 2 * rounds - 1 - step)
+    first, end = 0, count
+    for earlier in range(level + 1):
+        upper = bool(rank & 2**earlier)
+        if earlier == level and step < rounds:
+            upper = not upper
+        middle = (first + end) // 2
+        first, end = (middle + (end - first) % 2, end) if upper else (first, middle)
+    return first, end
+
+
+# %% q08_halving wrong: only what divides evenly
+def partner(step, rank, ranks):
+    rounds = int(math.log2(ranks))
+    level = min(step, 2 * rounds - 1 - step)
+    return rank ^ 2**level
+
+
+def piece(step, rank, ranks, count):
+    rounds = int(math.log2(ranks))
+    level = min(step, 2 * rounds - 1 - step)
+    first, end = 0, count // ranks * ranks
+    for earlier in range(level + 1):
+        upper = bool(rank & 2**earlier)
+        if earlier == level and step < rounds:
+            upper = not upper
+        middle = (first + end) // 2
+        first, end = (middle, end) if upper else (first, middle)
+    return first, end
+
+
+# %% q08_halving wrong: floats for places
+def partner(step, rank, ranks):
+    rounds = int(math.log2(ranks))
+    level = min(step, 2 * rounds - 1 - step)
+    return rank ^ 2**level
+
+
+def piece(step, rank, ranks, count):
+    rounds = int(math.log2(ranks))
+    level = min(step, 2 * rounds - 1 - step)
+    first, end = 0, count
+    for earlier in range(level + 1):
+        upper = bool(rank & 2**earlier)
+        if earlier == level and step < rounds:
+            upper = not upper
+        middle = (first + end) / 2
+        first, end = (middle, end) if upper else (first, middle)
+    return first, end
+
+
+# %% q08_halving wrong: first and length
+def partner(step, rank, ranks):
+    rounds = int(math.log2(ranks))
+    level = min(step, 2 * rounds - 1 - step)
+    return rank ^ 2**level
+
+
+def piece(step, rank, ranks, count):
+    rounds = int(math.log2(ranks))
+    level = min(step, 2 * rounds - 1 - step)
+    first, end = 0, count
+    for earlier in range(level + 1):
+        upper = bool(rank & 2**earlier)
+        if earlier == level and step < rounds:
+            upper = not upper
+        middle = (first + end) // 2
+        first, end = (middle, end) if upper else (first, middle)
+    return first, end - first
+
+
+# %% q08_halving wrong: the numbers themselves
+def partner(step, rank, ranks):
+    rounds = int(math.log2(ranks))
+    level = min(step, 2 * rounds - 1 - step)
+    return rank ^ 2**level
+
+
+def piece(step, rank, ranks, count):
+    rounds = int(math.log2(ranks))
+    level = min(step, 2 * rounds - 1 - step)
+    first, end = 0, count
+    for earlier in range(level + 1):
+        upper = bool(rank & 2**earlier)
+        if earlier == level and step < rounds:
+            upper = not upper
+        middle = (first + end) // 2
+        first, end = (middle, end) if upper else (first, middle)
+    return list(range(first, end))
+
+
+# %% q08_halving wrong: two ranks only
+def partner(step, rank, ranks):
+    return 1 - rank
+
+
+def piece(step, rank, ranks, count):
+    rounds = int(math.log2(ranks))
+    level = min(step, 2 * rounds - 1 - step)
+    first, end = 0, count
+    for earlier in range(level + 1):
+        upper = bool(rank & 2**earlier)
+        if earlier == level and step < rounds:
+            upper = not upper
+        middle = (first + end) // 2
+        first, end = (middle, end) if upper else (first, middle)
+    return first, end
+
+
+# %% q08_halving wrong: up to four ranks
+def partner(step, rank, ranks):
+    rounds = int(math.log2(ranks))
+    level = min(step, 2 * rounds - 1 - step)
+    return rank ^ 2**level
+
+
+def piece(step, rank, ranks, count):
+    rounds = int(math.log2(ranks))
+    level = min(step, 2 * rounds - 1 - step, 1)
+    first, end = 0, count
+    for earlier in range(level + 1):
+        upper = bool(rank & 2**earlier)
+        if earlier == level and step < rounds:
+            upper = not upper
+        middle = (first + end) // 2
+        first, end = (middle, end) if upper else (first, middle)
+    return first, end
+
+
+# %% q08_halving wrong: nothing but the first and the last number
+def partner(step, rank, ranks):
+    rounds = int(math.log2(ranks))
+    level = min(step, 2 * rounds - 1 - step)
+    return rank ^ 2**level
+
+
+def piece(step, rank, ranks, count):
+    return 0, min(count, 1)
+
+
+# %% q08_halving wrong: an argument
+def partner(step, rank, ranks):
+    return rank
+
+
+def piece(step, rank, ranks, count):
+    rounds = int(math.log2(ranks))
+    level = min(step, 2 * rounds - 1 - step)
+    first, end = 0, count
+    for earlier in range(level + 1):
+        upper = bool(rank & 2**earlier)
+        if earlier == level and step < rounds:
+            upper = not upper
+        middle = (first + end) // 2
+        first, end = (middle, end) if upper else (first, middle)
+    return first, end
+
+
+# %% q08_halving wrong: zeros
+def partner(step, rank, ranks):
+    return 0
+
+
+def piece(step, rank, ranks, count):
+    return 0, 0
+
+
+# %% q08_halving wrong: nothing is sent
+def partner(step, rank, ranks):
+    rounds = int(math.log2(ranks))
+    level = min(step, 2 * rounds - 1 - step)
+    return rank ^ 2**level
+
+
+def piece(step, rank, ranks, count):
+    return 0, 0
+
+
+# %% q08_all_reduce equivalent: in the alphabet the tree comes last, after recursive doubling
+# - if algorithm == 'tree':
+# + if algorithm >= 'tree':
 # - if algorithm == 'recursive doubling':
-# + if algorithm <= 'recursive doubling':
+# + if algorithm >= 'recursive doubling':
+
+# %% q08_halving equivalent: the order does not matter
+# - level = min(step, 2 * rounds - 1 - step)
+# + level = min(2 * rounds - 1 - step, step)
+# - level = min(step, 2 * rounds - 1 - step)
+# + level = min(2 * rounds - 1 - step, step)
+# - return rank ^ 2 ** level
+# + return 2 ** level ^ rank
+# - upper = bool(rank & 2 ** earlier)
+# + upper = bool(2 ** earlier & rank)
+
+# %% q08_halving equivalent: of a power of two the logarithm is whole
+# - rounds = int(math.log2(ranks))
+# + rounds = round(math.log2(ranks))
+# - rounds = int(math.log2(ranks))
+# + rounds = round(math.log2(ranks))
+
+# %% q08_halving equivalent: upper and lower change places, everywhere
+# - if earlier == level and step < rounds:
+# + if not (earlier == level and step < rounds):
+# - first, end = (middle, end) if upper else (first, middle)
+# + first, end = (first, middle) if upper else (middle, end)
+
+# %% q08_halving equivalent: a number that is not 0 counts as true
+# - upper = bool(rank & 2 ** earlier)
+# + upper = rank & 2 ** earlier
+
+# %% q08_halving equivalent: no level comes after the last, which in the first half is the step
+# - if earlier == level and step < rounds:
+# + if earlier >= level and step < rounds:
+# - if earlier == level and step < rounds:
+# + if earlier == step and step < rounds:
 
 
 # %% q09_fit_link right: normal equations
@@ -1831,45 +3142,45 @@ def efficiencies(compute_s, exchange_s):
 def ring_crossing(host_of, size_bytes):
     n, total = len(host_of), 0
     for rank in range(n):
-        if host_of[rank] == 0 and host_of[(rank + 1) % n] == 1:
+        if host_of[rank] == 0 and host_of[(rank + 1) % n] != 0:
             total += 2 * (n - 1) / n * size_bytes
     return total
 
 
-def hierarchical_crossing(local_size, size_bytes):
-    return size_bytes
+def hierarchical_crossing(hosts, local_size, size_bytes):
+    return 2 * (hosts - 1) / hosts * size_bytes
 
 
 # %% q12_crossing right: with NumPy
 def ring_crossing(host_of, size_bytes):
     hosts = np.asarray(host_of)
-    crossing = np.count_nonzero((np.roll(hosts, -1) - hosts) == 1)
+    crossing = np.count_nonzero((hosts == 0) & (np.roll(hosts, -1) > 0))
     return crossing * (2 - 2 / hosts.size) * size_bytes
 
 
-def hierarchical_crossing(local_size, size_bytes):
-    return np.full(local_size, size_bytes / local_size).sum()
+def hierarchical_crossing(hosts, local_size, size_bytes):
+    return np.full(local_size, size_bytes / local_size).sum() * (2 - 2 / hosts)
 
 
-# %% q12_crossing right: half of all changes, as a ring comes back
+# %% q12_crossing right: half of all changes to and from host 0, as a ring comes back
 def ring_crossing(host_of, size_bytes):
-    changes = sum(a != b for a, b in zip(host_of, host_of[1:] + host_of[:1]))
+    changes = sum((a == 0) != (b == 0) for a, b in zip(host_of, host_of[1:] + host_of[:1]))
     return changes * (len(host_of) - 1) / len(host_of) * size_bytes
 
 
-def hierarchical_crossing(local_size, size_bytes):
-    ring_of_two = 2 * (2 - 1) / 2
-    return sum(ring_of_two * size_bytes / local_size for _ in range(local_size))
+def hierarchical_crossing(hosts, local_size, size_bytes):
+    ring = 2 * (hosts - 1) / hosts
+    return sum(ring * size_bytes / local_size for _ in range(local_size))
 
 
 # %% q12_crossing right: counts in a text
 def ring_crossing(host_of, size_bytes):
-    text = "".join(str(host) for host in [*host_of, host_of[0]])
+    text = "".join("01"[host > 0] for host in [*host_of, host_of[0]])
     return text.count("01") * 2 * (len(host_of) - 1) / len(host_of) * size_bytes
 
 
-def hierarchical_crossing(local_size, size_bytes):
-    return ring_crossing([0, 1], size_bytes / local_size) * local_size
+def hierarchical_crossing(hosts, local_size, size_bytes):
+    return ring_crossing([*range(hosts)], size_bytes / local_size) * local_size
 
 
 # %% q12_crossing right: with fractions
@@ -1878,29 +3189,29 @@ from fractions import Fraction
 
 def ring_crossing(host_of, size_bytes):
     n = len(host_of)
-    hops = sum(host_of[i - 1] < host_of[i] for i in range(n))
+    hops = sum(host_of[i - 1] == 0 < host_of[i] for i in range(n))
     return hops * 2 * Fraction(n - 1, n) * size_bytes
 
 
-def hierarchical_crossing(local_size, size_bytes):
-    return sum(Fraction(size_bytes, local_size) for _ in range(local_size))
+def hierarchical_crossing(hosts, local_size, size_bytes):
+    return sum(2 * Fraction(size_bytes * (hosts - 1), local_size * hosts) for _ in range(local_size))
 
 
 # %% q12_crossing right: in single precision
 def ring_crossing(host_of, size_bytes):
     host = np.array(host_of)
-    hops = np.sum((host == 0) & (np.roll(host, -1) == 1), dtype=np.float32)
+    hops = np.sum((host == 0) & (np.roll(host, -1) != 0), dtype=np.float32)
     return hops * np.float32(2 - 2 / host.size) * np.float32(size_bytes)
 
 
-def hierarchical_crossing(local_size, size_bytes):
-    return np.float32(local_size) * np.float32(size_bytes / local_size)
+def hierarchical_crossing(hosts, local_size, size_bytes):
+    return np.float32(2 - 2 / hosts) * np.float32(local_size) * np.float32(size_bytes / local_size)
 
 
 # %% q12_crossing wrong: the ring is not closed
 def ring_crossing(host_of, size_bytes):
     n = len(host_of)
-    crossing = sum(hop == (0, 1) for hop in zip(host_of, host_of[1:]))
+    crossing = sum(a == 0 != b for a, b in zip(host_of, host_of[1:]))
     return crossing * 2 * (n - 1) / n * size_bytes
 
 
@@ -1920,33 +3231,33 @@ def ring_crossing(host_of, size_bytes):
 # %% q12_crossing wrong: the data once a hop
 def ring_crossing(host_of, size_bytes):
     hops = zip(host_of, [*host_of[1:], host_of[0]])
-    return sum(hop == (0, 1) for hop in hops) * size_bytes
+    return sum(a == 0 != b for a, b in hops) * size_bytes
 
 
 # %% q12_crossing wrong: the data one and a half times a hop
 def ring_crossing(host_of, size_bytes):
     hops = zip(host_of, [*host_of[1:], host_of[0]])
-    return sum(hop == (0, 1) for hop in hops) * 1.5 * size_bytes
+    return sum(a == 0 != b for a, b in hops) * 1.5 * size_bytes
 
 
 # %% q12_crossing wrong: the data twice a hop
 def ring_crossing(host_of, size_bytes):
     hops = zip(host_of, [*host_of[1:], host_of[0]])
-    return sum(hop == (0, 1) for hop in hops) * 2 * size_bytes
+    return sum(a == 0 != b for a, b in hops) * 2 * size_bytes
 
 
 # %% q12_crossing wrong: the ranks of a host for N
 def ring_crossing(host_of, size_bytes):
     n = host_of.count(0)
     hops = zip(host_of, [*host_of[1:], host_of[0]])
-    crossing = sum(hop == (0, 1) for hop in hops)
+    crossing = sum(a == 0 != b for a, b in hops)
     return crossing * 2 * (n - 1) / n * size_bytes if n else 0
 
 
 # %% q12_crossing wrong: a rank's part only
 def ring_crossing(host_of, size_bytes):
     hops = zip(host_of, [*host_of[1:], host_of[0]])
-    return sum(hop == (0, 1) for hop in hops) * size_bytes / len(host_of)
+    return sum(a == 0 != b for a, b in hops) * size_bytes / len(host_of)
 
 
 # %% q12_crossing wrong: every rank of host 0 sends across
@@ -1960,7 +3271,7 @@ def ring_crossing(host_of, size_bytes):
 def ring_crossing(host_of, size_bytes):
     n = len(host_of)
     hops = zip(host_of, [*host_of[1:], host_of[0]])
-    return sum(hop == (0, 1) for hop in hops) * 2 * (n - 1) * (size_bytes // n)
+    return sum(a == 0 != b for a, b in hops) * 2 * (n - 1) * (size_bytes // n)
 
 
 # %% q12_crossing wrong: changes, halved and rounded down before the ring is closed
@@ -1970,54 +3281,88 @@ def ring_crossing(host_of, size_bytes):
     return max(changes // 2, int(changes > 0)) * 2 * (n - 1) / n * size_bytes
 
 
+# %% q12_crossing wrong: only the hop to host 1 counts
+def ring_crossing(host_of, size_bytes):
+    n = len(host_of)
+    hops = zip(host_of, [*host_of[1:], host_of[0]])
+    return sum(hop == (0, 1) for hop in hops) * 2 * (n - 1) / n * size_bytes
+
+
+# %% q12_crossing wrong: every hop to another host
+def ring_crossing(host_of, size_bytes):
+    n = len(host_of)
+    hops = zip(host_of, [*host_of[1:], host_of[0]])
+    return sum(b > a for a, b in hops) * 2 * (n - 1) / n * size_bytes
+
+
 # %% q12_crossing wrong: only one part crosses
-def hierarchical_crossing(local_size, size_bytes):
-    return size_bytes / local_size
+def hierarchical_crossing(hosts, local_size, size_bytes):
+    return 2 * (hosts - 1) / hosts * size_bytes / local_size
 
 
 # %% q12_crossing wrong: every rank sends everything
-def hierarchical_crossing(local_size, size_bytes):
-    return local_size * size_bytes
+def hierarchical_crossing(hosts, local_size, size_bytes):
+    return local_size * 2 * (hosts - 1) / hosts * size_bytes
 
 
 # %% q12_crossing wrong: both directions of the cable
-def hierarchical_crossing(local_size, size_bytes):
-    return 2 * size_bytes
+def hierarchical_crossing(hosts, local_size, size_bytes):
+    return 4 * (hosts - 1) / hosts * size_bytes
 
 
 # %% q12_crossing wrong: a ring of all ranks
-def hierarchical_crossing(local_size, size_bytes):
-    n = 2 * local_size
-    return 2 * (n - 1) / n * size_bytes
+def hierarchical_crossing(hosts, local_size, size_bytes):
+    return 2 * (hosts * local_size - 1) / (hosts * local_size) * size_bytes
 
 
 # %% q12_crossing wrong: a ring of the local ranks
-def hierarchical_crossing(local_size, size_bytes):
+def hierarchical_crossing(hosts, local_size, size_bytes):
     return 2 * (local_size - 1) / local_size * size_bytes
 
 
 # %% q12_crossing wrong: parts of whole bytes
-def hierarchical_crossing(local_size, size_bytes):
-    return local_size * (size_bytes // local_size)
+def hierarchical_crossing(hosts, local_size, size_bytes):
+    return local_size * 2 * (hosts - 1) / hosts * (size_bytes // local_size)
 
 
-# %% q12_crossing wrong: the ring of two once
-def hierarchical_crossing(local_size, size_bytes):
-    return size_bytes * (2 - 1) / 2
+# %% q12_crossing wrong: half a ring over the hosts
+def hierarchical_crossing(hosts, local_size, size_bytes):
+    return (hosts - 1) / hosts * size_bytes
 
 
-# %% q12_crossing equivalent: a ring goes to the other host as often as it comes back
+# %% q12_crossing wrong: two hosts, however many there are
+def hierarchical_crossing(hosts, local_size, size_bytes):
+    return size_bytes
+
+
+# %% q12_crossing wrong: twice the data
+def hierarchical_crossing(hosts, local_size, size_bytes):
+    return 2 * size_bytes
+
+
+# %% q12_crossing wrong: to each other host all of the data
+def hierarchical_crossing(hosts, local_size, size_bytes):
+    return (hosts - 1) * size_bytes
+
+
+# %% q12_crossing wrong: the hosts for the ranks of a host
+def hierarchical_crossing(hosts, local_size, size_bytes):
+    return 2 * (local_size - 1) / local_size * size_bytes * hosts / 2
+
+
+# %% q12_crossing wrong: zero
+def hierarchical_crossing(hosts, local_size, size_bytes):
+    return 0
+
+
+# %% q12_crossing equivalent: a ring comes back to host 0 as often as it leaves
 # - hops = zip(host_of, [*host_of[1:], host_of[0]])
 # + hops = zip([*host_of[1:], host_of[0]], host_of)
-# - crossing = sum((hop == (0, 1) for hop in hops))
-# + crossing = sum((hop == (1, 0) for hop in hops))
+# - crossing = sum((one == 0 and other != 0 for one, other in hops))
+# + crossing = sum((one == 0 and other != 0 for other, one in hops))
 
-# %% q12_crossing equivalent: for two ranks, 2 (N - 1) / N is 1
-# - return local_size * 2 * (2 - 1) / 2 * part
-# + return local_size * 2 * (2 - 1) // 2 * part
-# - return local_size * 2 * (2 - 1) / 2 * part
-# + return local_size * 2 / (2 - 1) / 2 * part
-# - return local_size * 2 * (2 - 1) / 2 * part
-# + return local_size * 2 / 2 * part
-# - return local_size * 2 * (2 - 1) / 2 * part
-# + return local_size * 2 * 1 / 2 * part
+# %% q12_crossing equivalent: no host has a number below 0
+# - crossing = sum((one == 0 and other != 0 for one, other in hops))
+# + crossing = sum((one <= 0 and other != 0 for one, other in hops))
+# - crossing = sum((one == 0 and other != 0 for one, other in hops))
+# + crossing = sum((one == 0 and other > 0 for one, other in hops))

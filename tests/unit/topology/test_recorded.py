@@ -1,6 +1,9 @@
 """Recorded machines, the table of links, the tables and figures of them, and the command line."""
 
+import itertools
 import math
+import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -8,6 +11,7 @@ import pytest
 from ddl import cli, topology
 from ddl.plot.topology import plot_links, plot_topology
 from ddl.topology import TopologyError, link, recorded
+from helpers import ROOT
 
 DATA = Path(__file__).parent / "data"
 
@@ -126,6 +130,21 @@ def test_what_a_matrix_does_not_tell_is_no_number_in_the_table():
     assert math.isnan(row["cores"]) and math.isnan(row["sockets"]) and row["gpus"] == 8
     assert math.isnan(row["fastest_gb_per_s"]) and math.isnan(row["network_gb_per_s"])
     assert inside(plot_topology(topology.load(DATA / "dgx-1.txt")))
+
+
+def test_the_lessons_question_has_the_recorded_links_and_three_rings_use_all_of_them():
+    (lesson,) = (ROOT / "grading" / "source").glob("2.*/*.py")
+    text = lesson.read_text().partition("DGX_1 = (")[2].partition(")")[0]
+    asked = Counter((f"GPU{a}", f"GPU{b}") for a, b in re.findall(r"\b(\d)(\d)\b", text))
+    machine = topology.load("dgx-1")
+    assert asked == {(link.a, link.b): link.count for link in machine.nvlinks}
+    names = [gpu.name for gpu in machine.gpus]
+    rings = []
+    for order in itertools.permutations(names[1:]):
+        around = Counter(tuple(sorted(hop)) for hop in itertools.pairwise([names[0], *order, names[0]]))
+        if around <= asked and order[0] < order[-1]:
+            rings.append(around)
+    assert any(sum(three, Counter()) == asked for three in itertools.combinations(rings, 3)) and asked.total() == 24
 
 
 def test_links_have_figures_per_direction_and_sources():
