@@ -14,7 +14,7 @@ from marking import sandbox
 
 __all__ = ["LIMITS", "GradeHandIn", "Withhold"]
 
-LIMITS = Limits(cell_s=20, call_s=10, test_s=30, total_s=120)
+LIMITS = Limits(cell_s=20, call_s=10, test_s=30, launch_s=60, total_s=300)
 # What only the instructor sees, in a test cell or a question.
 REGION = re.compile(
     r"^[^\n]*BEGIN (HIDDEN TESTS|MARK SCHEME)[^\n]*$.*?^[^\n]*END \1[^\n]*$\n?", re.MULTILINE | re.DOTALL
@@ -28,7 +28,9 @@ class GradeHandIn(NbGraderPreprocessor):
     """
 
     def preprocess(self, notebook, resources):
-        found = grade_notebook(notebook, hidden=True, start_worker=sandbox.start_worker, limits=LIMITS)
+        found = grade_notebook(
+            notebook, hidden=True, start_worker=sandbox.start_worker, start_ranks=sandbox.start_ranks, limits=LIMITS
+        )
         verdicts = {verdict.grade_id: verdict for verdict in found.verdicts}
         results = {result.index: result for result in found.cells}
         for index, cell in enumerate(notebook.cells):

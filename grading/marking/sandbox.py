@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -25,16 +26,21 @@ import ddl
 from ddl.errors import CourseError
 from ddl.grader import Limits, WorkerProcess, worker_command
 from ddl.grader.channel import start
+from ddl.grader.launches import ranks_command
 
-__all__ = ["SandboxMissing", "apptainer", "bubblewrap", "find", "start_builder", "start_worker"]
+__all__ = ["SandboxMissing", "apptainer", "bubblewrap", "find", "start_builder", "start_ranks", "start_worker"]
 
 ROOT = Path(__file__).resolve().parents[2]
+HOSTS = Path(__file__).with_name("hosts")  # this file, and no other of the folder, is seen in a sandbox
 NOBODY = 65534  # a submission's user when root marks it, as no limit of processes binds root
 WATCH_EVERY_S = 0.1
 WORK = "/tmp/work"
 # For the process that traces a submission to graphs: TensorFlow reserves much address space, and starts threads.
 BUILDER = Limits(total_s=300.0, memory_bytes=8 * 2**30, processes=64)
 BUILDER_RESIDENT_BYTES = 4 * 2**30
+# For the ranks of a script: as above, and each of three ranks has threads of TensorFlow's and of Horovod's.
+RANKS = Limits(memory_bytes=4 * 2**30, processes=128)
+ADDRESSES_BYTES = 16 * 2**30
 ADVICE = (
     "Submissions run only in a sandbox. Install bubblewrap 0.8 or later (Debian, Ubuntu 24.04: "
     "`apt install bubblewrap`) where user namespaces are allowed, or Apptainer together with the "
@@ -56,6 +62,17 @@ def start_worker(limits: Limits) -> WorkerProcess:
     return _Watched(_start(find(), limits, worker_command()), limits)
 
 
+def start_ranks(limits: Limits) -> WorkerProcess:
+    """Start the process whose forks are the ranks of a submission's script, as `start_worker` does.
+
+    Raises
+    ------
+    SandboxMissing
+    """
+    kind, limits = find(), replace(RANKS, total_s=limits.total_s)
+    return _Watched(_start(kind, limits, _limited(kind, limits, ranks_command(), ADDRESSES_BYTES)), limits)
+
+
 def start_builder(command: list[str], limits: Limits = BUILDER) -> subprocess.Popen:
     """Start the builder of the challenge's submissions in a sandbox, for `ddl.challenge.build.build`.
 
@@ -66,15 +83,7 @@ def start_builder(command: list[str], limits: Limits = BUILDER) -> subprocess.Po
     SandboxMissing
     """
     kind = find()
-    if kind is bubblewrap:  # in Apptainer, the image's Python is what is started
-        limit = [
-            f"--as={limits.memory_bytes}",
-            f"--cpu={limits.total_s:.0f}",
-            f"--fsize={limits.file_bytes}",
-            "--core=0",
-        ]
-        command = [_program("prlimit"), *limit, "--", *command]
-    process = _start(kind, limits, command)
+    process = _start(kind, limits, _limited(kind, limits, command, limits.memory_bytes))
 
     def watch():
         while process.poll() is None:
@@ -86,6 +95,14 @@ def start_builder(command: list[str], limits: Limits = BUILDER) -> subprocess.Po
 
     threading.Thread(target=watch, daemon=True).start()
     return process
+
+
+def _limited(kind, limits, command, addresses_bytes):
+    """Return the command with limits for each of its processes."""
+    if kind is not bubblewrap:  # in Apptainer, the image's Python is what is started
+        return command
+    limit = [f"--as={addresses_bytes}", f"--cpu={limits.total_s:.0f}", f"--fsize={limits.file_bytes}", "--core=0"]
+    return [_program("prlimit"), *limit, "--", *command]
 
 
 @cache
@@ -220,6 +237,8 @@ def _system():
     line += ["--dir", "/etc"]
     for path in ("/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime"):
         line += ["--ro-bind-try", path, path]
+    # Gloo asks for the address of the host's name, and ends without a word where there is none.
+    line += ["--ro-bind", str(HOSTS), "/etc/hosts"]
     return line
 
 

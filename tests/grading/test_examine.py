@@ -9,12 +9,13 @@ import socket
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 
 import psutil
 import pytest
 
-from ddl.grader import Limits, grade_notebook
+from ddl.grader import Limits, conversion, grade_notebook
 from helpers import until
 from marking import sandbox
 
@@ -52,13 +53,14 @@ def marked():
     """Return a function that grades a notebook, and then finds none of its processes."""
     spaces = set()
 
-    def starting(limits):
-        worker = sandbox.start_worker(limits)
+    def starting(limits, start=sandbox.start_worker):
+        worker = start(limits)
         spaces.update(until(lambda: _spaces(worker.pid), 20))
         return worker
 
     def mark(notebook, limits=SHORT):
-        return grade_notebook(notebook, hidden=True, start_worker=starting, limits=limits)
+        ranks = partial(starting, start=sandbox.start_ranks)
+        return grade_notebook(notebook, hidden=True, start_worker=starting, start_ranks=ranks, limits=limits)
 
     yield mark
     assert spaces
@@ -277,6 +279,71 @@ def test_a_right_answer_with_something_beside_it_keeps_its_points(marked, cell):
     found = marked(submission(cell))
     assert passed(found) == {"before": True, "attacked": True, "after": True}
     assert all(len(result.printed) < SHORT.printed_bytes + 100 for result in found.cells)
+
+
+# ---------------------------------------------------------------- scripts that are launched on ranks
+
+LAUNCHED = {
+    "answers for its parent": """
+import json, os
+lines = [{"event": "step", "samples": [], "loss": 0.0, "counted": 16, "weights": {}}]
+ranks = [{"status": 0, "error": None, "lines": lines, "wrote": not k} for k in range(2)]
+for process in (os.getpid(), os.getppid(), 1):
+    for number in range(200):
+        for say in range(4):
+            try:
+                file = os.open(f"/proc/{process}/fd/{number}", os.O_WRONLY | os.O_NONBLOCK)
+                os.write(file, json.dumps({"id": say, "late": False, "ranks": ranks}).encode() + b"\\n")
+            except OSError:
+                pass
+""",
+    "ends its parent": "import os, signal\nos.kill(-1, signal.SIGKILL)\nos.kill(os.getppid(), signal.SIGKILL)",
+    "a fork bomb": "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass",
+    "memory": "hog = []\nwhile True: hog.append(b'x' * 2**28)",
+}
+
+
+def launched(script):
+    """A hand-in with a script, and a question for each of the checks, between honest ones."""
+    tests = [
+        question(
+            check.__name__,
+            "from ddl.grader import conversion\n"
+            f"conversion.{check.__name__}(conversion.training('my.py', ranks=2, seed=1))",
+        )
+        for check in conversion.CHECKS
+    ]
+    notebook = submission("%%writefile my.py\n" + script)
+    notebook["cells"][3:4] = tests
+    return notebook
+
+
+@pytest.mark.parametrize("script", LAUNCHED.values(), ids=LAUNCHED)
+def test_a_script_earns_nothing_by_what_it_says(marked, script):
+    limits = Limits(cell_s=4, call_s=2, test_s=20, launch_s=8, total_s=90)
+    verdicts = passed(marked(launched(script), limits))
+    assert verdicts.pop("before") and verdicts.pop("after")
+    assert not any(verdicts.values())
+
+
+def test_a_script_can_read_nothing_of_the_instructors(marked):
+    here = Path(__file__).resolve()
+    found = marked(
+        launched(f"""
+import glob, os
+read = []
+for path in [{str(here)!r}, {str(here.parents[2] / "grading/source")!r}, "/etc/passwd", "/root/.bashrc",
+             {str(here.parents[2] / "grading/marking/sandbox.py")!r}, "/proc/1/environ", "/proc/1/root/etc/passwd"]:
+    try:
+        read += [path, str(os.listdir(path) if os.path.isdir(path) else len(open(path).read()))]
+    except OSError:
+        pass
+judges = [p for p in glob.glob("/proc/[0-9]*/cmdline") if b"judge" in open(p, "rb").read()]
+raise ValueError(f"read: {{read}} {{judges}}")
+"""),
+        Limits(launch_s=8, total_s=90),
+    )
+    assert "raised ValueError in line 11: read: [] []" in found.verdicts[1].message, found.verdicts[1].message
 
 
 def test_memory_that_no_process_holds_is_refused(marked):

@@ -41,7 +41,8 @@ def test_parameters_are_literals_that_papermill_can_replace(source):
 @by_name
 def test_code_cells_are_short_and_launch_nothing_through_the_shell(source):
     for cell in cells(source, "code"):
-        assert len(visible_part(cell.source).splitlines()) <= 25, cell.source
+        most = 32 if cell.source.startswith("%%writefile") else 25  # a whole script is one thing
+        assert len(visible_part(cell.source).splitlines()) <= most, cell.source
         assert max(map(len, cell.source.splitlines())) <= 79, cell.source
         assert not re.search(r"^\s*(!|%%bash|%%sh|%%script)", cell.source, re.MULTILINE)
 

@@ -347,7 +347,7 @@ compare(trained)
 # %% [markdown]
 # The last table does *not* show which strategy is fastest on GPUs. On a CPU,
 # one process with all cores does the same arithmetic without sending anything.
-# Compare only rows with the same *ranks × threads*; section 5 does it properly.
+# Compare only rows with the same *ranks × threads*; section 6 does it properly.
 
 # %% [markdown]
 # ## 3. Why the loss is divided by the global batch
@@ -758,7 +758,203 @@ assert bugs == {
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 5. Scaling efficiency
+# ## 5. Your turn: make a script distributed
+#
+# Here is a script for one device. It trains a small network on made-up samples
+# for one epoch. One of its matrices is **tied**: it is used twice, and its
+# gradient has a part from each use. Another one is **frozen**: it is never
+# trained. `Task` holds the data, and notes what the script says.
+
+# %%
+%%writefile one_device.py
+import tensorflow as tf
+
+from ddl.training.exercise import Network, Task
+
+task, model = Task(), Network()
+optimizer = tf.keras.optimizers.SGD(task.rate)
+
+
+@tf.function(autograph=False)
+def gradients_on(samples):
+    with tf.GradientTape() as tape:
+        loss = model.loss(samples)
+    return loss, tape.gradient(loss, model.trainable_variables)
+
+
+task.begin(model)  # right before the first step
+for numbers in task.batches(task.batch):
+    loss, gradients = gradients_on(task.samples(numbers))
+    optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+    task.step(model, loss=loss, samples=len(numbers))
+task.save(model)
+
+# %% tags=["demo"]
+plain_epoch = launch("one_device.py", name="one device", workers=1)
+
+# %% [markdown]
+# `task.batches(n)` gives the numbers of the samples of each step, `n` a step,
+# in an order that all processes share; what remains at the end is left out.
+# `task.batch` is the batch of *one* rank, and `task.rate` the learning rate
+# that suits it. Every process draws weights of its own.
+#
+# **Predict first.** One device made 25 steps of 8 samples. How many steps will
+# the epoch have on two ranks, with 8 samples each?
+
+# %% tags=["demo"]
+guess_steps = None  # how many steps
+
+# %% [markdown]
+# **Question 8** (9 points)
+#
+# Copy the script into the next cell, and make it distributed with Horovod. On
+# any number of ranks it has to end with the weights of *one* device that takes
+# each step on all ranks' samples together, with the learning rate times the
+# number of ranks. `loss` and `samples` are to be those of all ranks together,
+# on every rank.
+#
+# The tests launch your file on two and on three ranks, with data and weights
+# that they draw. All of it together is worth 2 points, and each of these one
+# more: own samples, averaged gradients, the scaled rate, the same start, frozen
+# and tied weights, true metrics, one writer. A launch may take a minute.
+
+# %% nbgrader={"grade": false, "grade_id": "q08_convert", "locked": false, "schema_version": 3, "solution": true, "task": false} tags=["raises-exception"]
+%%writefile my_horovod.py
+### BEGIN SOLUTION
+import horovod.tensorflow as hvd
+import tensorflow as tf
+
+from ddl.training.exercise import Network, Task
+
+hvd.init()
+task, model = Task(), Network()
+optimizer = tf.keras.optimizers.SGD(task.rate * hvd.size())
+
+
+@tf.function(autograph=False)
+def gradients_on(samples):
+    with tf.GradientTape() as tape:
+        loss = model.loss(samples)
+    tape = hvd.DistributedGradientTape(tape)
+    return loss, tape.gradient(loss, model.trainable_variables)
+
+
+hvd.broadcast_variables(model.variables, root_rank=0)
+task.begin(model)  # right before the first step
+for numbers in task.batches(task.batch * hvd.size()):
+    mine = numbers[hvd.rank()::hvd.size()]
+    loss, gradients = gradients_on(task.samples(mine))
+    optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+    task.step(model, loss=hvd.allreduce(loss), samples=len(numbers))
+if hvd.rank() == 0:
+    task.save(model)
+### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "q08_convert_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+from ddl.grader import conversion
+
+for n in (2, 3):
+    trained = conversion.training("my_horovod.py", ranks=n, seed=1)
+    conversion.same_weights(trained)
+### BEGIN HIDDEN TESTS
+for n in (2, 3):
+    trained = conversion.training("my_horovod.py", ranks=n, seed=2734)
+    conversion.same_weights(trained)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "q08_own_samples_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+from ddl.grader import conversion
+
+for n in (2, 3):
+    trained = conversion.training("my_horovod.py", ranks=n, seed=1)
+    conversion.own_samples(trained)
+### BEGIN HIDDEN TESTS
+for n in (2, 3):
+    trained = conversion.training("my_horovod.py", ranks=n, seed=2734)
+    conversion.own_samples(trained)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "q08_averaged_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+from ddl.grader import conversion
+
+for n in (2, 3):
+    trained = conversion.training("my_horovod.py", ranks=n, seed=1)
+    conversion.averaged(trained)
+### BEGIN HIDDEN TESTS
+for n in (2, 3):
+    trained = conversion.training("my_horovod.py", ranks=n, seed=2734)
+    conversion.averaged(trained)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "q08_scaled_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+from ddl.grader import conversion
+
+for n in (2, 3):
+    trained = conversion.training("my_horovod.py", ranks=n, seed=1)
+    conversion.scaled(trained)
+### BEGIN HIDDEN TESTS
+for n in (2, 3):
+    trained = conversion.training("my_horovod.py", ranks=n, seed=2734)
+    conversion.scaled(trained)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "q08_began_alike_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+from ddl.grader import conversion
+
+for n in (2, 3):
+    trained = conversion.training("my_horovod.py", ranks=n, seed=1)
+    conversion.began_alike(trained)
+### BEGIN HIDDEN TESTS
+for n in (2, 3):
+    trained = conversion.training("my_horovod.py", ranks=n, seed=2734)
+    conversion.began_alike(trained)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "q08_frozen_and_tied_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+from ddl.grader import conversion
+
+for n in (2, 3):
+    trained = conversion.training("my_horovod.py", ranks=n, seed=1)
+    conversion.frozen_and_tied(trained)
+### BEGIN HIDDEN TESTS
+for n in (2, 3):
+    trained = conversion.training("my_horovod.py", ranks=n, seed=2734)
+    conversion.frozen_and_tied(trained)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "q08_true_metrics_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+from ddl.grader import conversion
+
+for n in (2, 3):
+    trained = conversion.training("my_horovod.py", ranks=n, seed=1)
+    conversion.true_metrics(trained)
+### BEGIN HIDDEN TESTS
+for n in (2, 3):
+    trained = conversion.training("my_horovod.py", ranks=n, seed=2734)
+    conversion.true_metrics(trained)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "q08_one_writer_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+from ddl.grader import conversion
+
+for n in (2, 3):
+    trained = conversion.training("my_horovod.py", ranks=n, seed=1)
+    conversion.one_writer(trained)
+### BEGIN HIDDEN TESTS
+for n in (2, 3):
+    trained = conversion.training("my_horovod.py", ranks=n, seed=2734)
+    conversion.one_writer(trained)
+### END HIDDEN TESTS
+
+# %% tags=["demo", "raises-exception"]
+mine = launch("my_horovod.py", name="my script", workers=workers)
+beside(guess_steps, mine.result["steps"], "steps of the epoch")
+
+# %% tags=["demo", "raises-exception"]
+difference("one_device.py", "my_horovod.py")
+
+# %% [markdown]
+# ## 6. Scaling efficiency
 #
 # Are twice the workers twice as fast? **Scaling efficiency** is the fraction of
 # the ideal speed-up that you get:
@@ -777,7 +973,7 @@ assert bugs == {
 # what $N$ ranks have: on this machine, one rank with *one* thread.
 
 # %% [markdown]
-# **Question 8** (3 points)
+# **Question 9** (3 points)
 #
 # An epoch of `samples` pictures consists of whole steps, each of
 # `ranks × per_rank_batch` pictures. The remainder is not trained on.
@@ -788,7 +984,7 @@ assert bugs == {
 #   are pairs of (samples processed, seconds) on one rank and on `ranks` ranks.
 #   If the job processed nothing, the efficiency is 0.
 
-# %% nbgrader={"grade": false, "grade_id": "q08_efficiency", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %% nbgrader={"grade": false, "grade_id": "q09_efficiency", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def samples_processed(samples, per_rank_batch, ranks):
     """Return how many samples an epoch's whole steps process."""
     ### BEGIN SOLUTION
@@ -804,7 +1000,7 @@ def efficiency_of(one, many, ranks):
     return speed / (ranks * single_speed)
     ### END SOLUTION
 
-# %% nbgrader={"grade": true, "grade_id": "q08_efficiency_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+# %% nbgrader={"grade": true, "grade_id": "q09_efficiency_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import math
 
 
@@ -907,8 +1103,8 @@ efficiency.published()
 # 8 devices make zero steps per epoch. But it *was* missed: an empty epoch takes
 # no time, and 60,000 divided by next to nothing is a splendid throughput.
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "q09_scaling_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
-# **Question 9** (2 points)
+# %% [markdown] nbgrader={"grade": false, "grade_id": "q10_scaling_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# **Question 10** (2 points)
 #
 # Compare strong and weak efficiency in *your* tables. Which one is higher, and
 # why would you expect that? Then suppose that someone measures one rank with
@@ -925,7 +1121,7 @@ efficiency.published()
 # cores better than one.
 # === END MARK SCHEME ===
 
-# %% [markdown] nbgrader={"grade": true, "grade_id": "q09_scaling", "locked": false, "points": 2, "schema_version": 3, "solution": true, "task": false}
+# %% [markdown] nbgrader={"grade": true, "grade_id": "q10_scaling", "locked": false, "points": 2, "schema_version": 3, "solution": true, "task": false}
 # ### BEGIN SOLUTION
 # In my tables weak scaling is more efficient. In strong scaling a rank computes
 # half as much per step and still exchanges the whole gradient, so the exchange
@@ -937,7 +1133,7 @@ efficiency.published()
 # ### END SOLUTION
 
 # %% [markdown]
-# ## 6. Where the time goes
+# ## 7. Where the time goes
 #
 # `step_times.py` splits a training step on each rank into four parts: waiting
 # for *input*, *computation* of the gradient, *communication* (the all-reduce,
@@ -1019,8 +1215,8 @@ table
 # %% tags=["demo"]
 plot.plot_timeline(turned[0])
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "q10_knobs_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
-# **Question 10** (2 points)
+# %% [markdown] nbgrader={"grade": false, "grade_id": "q11_knobs_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# **Question 11** (2 points)
 #
 # Which knob changed your step time by more than its spread, and in which
 # direction? Which part of the step did it change? Use the timeline or the
@@ -1035,7 +1231,7 @@ plot.plot_timeline(turned[0])
 # per-rank batch → aggregation.
 # === END MARK SCHEME ===
 
-# %% [markdown] nbgrader={"grade": true, "grade_id": "q10_knobs", "locked": false, "points": 2, "schema_version": 3, "solution": true, "task": false}
+# %% [markdown] nbgrader={"grade": true, "grade_id": "q11_knobs", "locked": false, "points": 2, "schema_version": 3, "solution": true, "task": false}
 # ### BEGIN SOLUTION
 # In my table aggregation is clearly faster per batch, because it pays for the
 # all-reduce only once in four batches. The other knobs differ from the first
@@ -1124,7 +1320,7 @@ table
 precisions.table()
 
 # %% [markdown]
-# ## 7. When does it pay?
+# ## 8. When does it pay?
 #
 # Two workers halve the computation of a step (strong scaling) and add an
 # exchange. Here is a first model. If one rank's computation for its part takes
@@ -1140,7 +1336,7 @@ precisions.table()
 # rank and kind of layer.
 
 # %% [markdown]
-# **Question 11** (3 points)
+# **Question 12** (3 points)
 #
 # - `step_seconds(compute_s, size_bytes, ranks, alpha_s, beta)`: the time of a
 #   step by the formula. `compute_s` is one rank's computation for its part;
@@ -1149,7 +1345,7 @@ precisions.table()
 #   takes less time on `ranks` ranks than on one. `whole_s` is the computation
 #   of the whole batch on one rank, `part_s` that of a rank's part.
 
-# %% nbgrader={"grade": false, "grade_id": "q11_pays", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %% nbgrader={"grade": false, "grade_id": "q12_pays", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def step_seconds(compute_s, size_bytes, ranks, alpha_s, beta):
     """Return the seconds of a step; beta is in bytes per second."""
     ### BEGIN SOLUTION
@@ -1165,7 +1361,7 @@ def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
     return many < whole_s
     ### END SOLUTION
 
-# %% nbgrader={"grade": true, "grade_id": "q11_pays_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+# %% nbgrader={"grade": true, "grade_id": "q12_pays_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import math
 
 
@@ -1196,7 +1392,7 @@ assert not pays(2, 1, 1e9, 2, 0.0001, 1e9)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# And in reality? Section 6 measured the step times of networks of several
+# And in reality? Section 7 measured the step times of networks of several
 # widths on one rank and on two. The figure fits latency and bandwidth to *some*
 # of the widths and predicts the others.
 #
@@ -1217,13 +1413,13 @@ beside(
 plot.plot_payoff(one, two)
 
 # %% [markdown]
-# Change `widths` in section 6, or its batch size (`global_batch=256`), and look
+# Change `widths` in section 7, or its batch size (`global_batch=256`), and look
 # again. The model leaves out the overlap of communication with computation, the
 # slower rank that all others wait for, and the cores and caches that the ranks
 # share.
 
 # %% [markdown]
-# ## 8. Once more, with text
+# ## 9. Once more, with text
 #
 # A website wants to find insincere questions: those that make a statement
 # instead of asking. Quora published 1.3 million labelled ones for a
@@ -1320,8 +1516,8 @@ plot.plot_precision_recall(texts)
 # Each run keeps its TensorBoard logs in its folder. To see them, run
 # `tensorboard --logdir runs/<id>/tensorboard` in a terminal.
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "q12_faster_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
-# **Question 12** (3 points)
+# %% [markdown] nbgrader={"grade": false, "grade_id": "q13_faster_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# **Question 13** (3 points)
 #
 # *Which one is faster?* In your table, compare the time for an epoch on one
 # device and on two replicas. With four GPUs and this network, would you expect
@@ -1339,7 +1535,7 @@ plot.plot_precision_recall(texts)
 # epoch, so another learning rate and possibly another accuracy.
 # === END MARK SCHEME ===
 
-# %% [markdown] nbgrader={"grade": true, "grade_id": "q12_faster", "locked": false, "points": 3, "schema_version": 3, "solution": true, "task": false}
+# %% [markdown] nbgrader={"grade": true, "grade_id": "q13_faster", "locked": false, "points": 3, "schema_version": 3, "solution": true, "task": false}
 # ### BEGIN SOLUTION
 # In my table two replicas are no faster than one device: both have the same
 # cores, and the two replicas also exchange gradients. With four GPUs I would
@@ -1359,7 +1555,7 @@ plot.plot_precision_recall(texts)
 # not the accuracy; a metric is updated twice; and the test set is evaluated
 # with the training data's threshold for a rare class.
 #
-# **Question 13** (3 points)
+# **Question 14** (3 points)
 #
 # Write `evaluate(batches)`. It takes a list of pairs (labels, probabilities) of
 # NumPy arrays; batches may differ in length. Return a dictionary with
@@ -1368,7 +1564,7 @@ plot.plot_precision_recall(texts)
 # predicted as 1, precision is 0; if no label is 1, recall is 0; if both are 0,
 # so is F1.
 
-# %% nbgrader={"grade": false, "grade_id": "q13_evaluate", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %% nbgrader={"grade": false, "grade_id": "q14_evaluate", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def evaluate(batches):
     """Return accuracy, precision, recall and F1 of all batches together."""
     ### BEGIN SOLUTION
@@ -1383,7 +1579,7 @@ def evaluate(batches):
             "precision": precision, "recall": recall, "f1": f1}
     ### END SOLUTION
 
-# %% nbgrader={"grade": true, "grade_id": "q13_evaluate_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+# %% nbgrader={"grade": true, "grade_id": "q14_evaluate_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import math
 
 import numpy as np
@@ -1427,14 +1623,14 @@ for rare, lift in ((0.3, 0.1), (0.6, -0.2)):
 # in MATLAB files. `ddl data fetch svhn` downloads them (250 MB). If they are
 # not here, a generated file in the same format is used.
 #
-# **Question 14** (2 points)
+# **Question 15** (2 points)
 #
 # Write `pictures_of(mat)`. `mat` is the content of such a file: a dictionary
 # with `"X"`, uint8 of shape `[32, 32, 3, n]`, and `"y"`, of shape `[n, 1]`,
 # with labels from 1 to 10, where 10 stands for the digit 0. Return the pictures
 # as uint8 `[n, 32, 32, 3]` and the labels as int32 `[n]`, from 0 to 9.
 
-# %% nbgrader={"grade": false, "grade_id": "q14_pictures_of", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %% nbgrader={"grade": false, "grade_id": "q15_pictures_of", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def pictures_of(mat):
     """Return pictures [n, 32, 32, 3] and labels [n] of an SVHN file."""
     ### BEGIN SOLUTION
@@ -1443,7 +1639,7 @@ def pictures_of(mat):
     return pictures, labels
     ### END SOLUTION
 
-# %% nbgrader={"grade": true, "grade_id": "q14_pictures_of_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+# %% nbgrader={"grade": true, "grade_id": "q15_pictures_of_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import numpy as np
 
 rng = np.random.default_rng(0)
@@ -1464,8 +1660,8 @@ assert ten.shape == (10, 32, 32, 3)
 assert digits.tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9, 0]
 ### END HIDDEN TESTS
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "q15_svhn_loop_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
-# **Question 15** (4 points)
+# %% [markdown] nbgrader={"grade": false, "grade_id": "q16_svhn_loop_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# **Question 16** (4 points)
 #
 # The script `svhn_loop.py` is complete except for its core. Your file, written
 # by the next cell, has to define
@@ -1487,7 +1683,7 @@ assert digits.tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9, 0]
 # that the step agrees with a single device's.
 # === END MARK SCHEME ===
 
-# %% nbgrader={"grade": true, "grade_id": "q15_svhn_loop", "locked": false, "points": 4, "schema_version": 3, "solution": true, "task": false} tags=["raises-exception"]
+# %% nbgrader={"grade": true, "grade_id": "q16_svhn_loop", "locked": false, "points": 4, "schema_version": 3, "solution": true, "task": false} tags=["raises-exception"]
 %%writefile my_loop.py
 import tensorflow as tf
 

@@ -18,6 +18,7 @@ from ddl.errors import CourseError, InputError, NotFound
 from ddl.grader.cells import as_answered, source_of, test_cells, unmarked_names
 from ddl.grader.channel import start_worker
 from ddl.grader.grade import Judge, Verdict, grade_notebook, visible_part
+from ddl.grader.launches import launch
 from ddl.grader.limits import Limits
 from ddl.grader.worker import Kept, respond
 
@@ -195,6 +196,8 @@ def _check_names(path, names):
     judge = Judge(limits)
 
     def answer(request):
+        if request["do"] == "launch":
+            return launch(request)
         with contextlib.redirect_stdout(Kept()), contextlib.redirect_stderr(Kept()):
             return respond(names, request)
 

@@ -14,6 +14,8 @@ from ddl.errors import CourseError
 from ddl.grader.cells import code_cells, source_of, test_cells
 from ddl.grader.channel import Channel, Ended, Late, start
 from ddl.grader.channel import start_worker as start_plain_worker
+from ddl.grader.launches import Launches
+from ddl.grader.launches import start_ranks as start_plain_ranks
 from ddl.grader.limits import Limits
 
 __all__ = ["CellError", "CellResult", "Grading", "Judge", "Verdict", "grade_notebook", "visible_part"]
@@ -78,7 +80,12 @@ class Grading:
 
 
 def grade_notebook(
-    notebook: dict, *, hidden: bool, start_worker: Callable = start_plain_worker, limits: Limits = Limits()
+    notebook: dict,
+    *,
+    hidden: bool,
+    start_worker: Callable = start_plain_worker,
+    start_ranks: Callable = start_plain_ranks,
+    limits: Limits = Limits(),
 ) -> Grading:
     """Run a notebook's cells in a worker and its test cells in another process.
 
@@ -92,6 +99,8 @@ def grade_notebook(
         Whether to run tests between ``### BEGIN HIDDEN TESTS`` and ``### END HIDDEN TESTS``.
     start_worker
         From `Limits` to `WorkerProcess`. The default runs the notebook's code without a sandbox.
+    start_ranks
+        The same for scripts that tests launch (`ddl.grader.launches`).
 
     Raises
     ------
@@ -104,7 +113,7 @@ def grade_notebook(
     clock = _Clock(limits)
     sources = {index: source_of(cells[index]) for index in tests}
     visible = {index: visible_part(source) for index, source in sources.items()}
-    first = _walk(codes, visible, start_worker, limits, clock)
+    first = _walk(codes, visible, (start_worker, start_ranks), limits, clock)
     outcomes, notes = first.outcomes, list(first.notes)
     # Hidden tests get a second run of their own, whose output is dropped: a submission's functions see the inputs of
     # hidden tests and could print them in a later cell. It leaves out the cells that broke their worker in the first
@@ -116,7 +125,7 @@ def grade_notebook(
     }
     if unseen:
         calm = {index: source for index, source in codes.items() if index not in first.broken and index < max(unseen)}
-        second = _walk(calm, unseen, start_worker, limits, clock)
+        second = _walk(calm, unseen, (start_worker, start_ranks), limits, clock)
         for index, outcome in second.outcomes.items():
             outcomes[index] = outcome | {"printed": outcomes[index]["printed"], "message": _safe(outcome)}
         notes += [f"{note} (in the run for hidden tests)" for note in second.notes]
@@ -167,10 +176,10 @@ class _Walk:
     broken: set
 
 
-def _walk(codes, tests, start_worker, limits, clock):
+def _walk(codes, tests, starts, limits, clock):
     """Run code cells and judge test cells, both {index: source}, in the notebook's order."""
     walk = _Walk({}, [], [], set())
-    session, judge = _Session(start_worker, limits, clock), Judge(limits)
+    session, judge = _Session(*starts, limits, clock), Judge(limits)
     try:
         for index, source in sorted((codes | tests).items()):
             if index in tests:
@@ -202,8 +211,9 @@ def _ran(session, index, source, walk):
 class _Session:
     """A worker that has run a notebook's cells so far; a new one repeats those that were good."""
 
-    def __init__(self, start_worker, limits, clock):
+    def __init__(self, start_worker, start_ranks, limits, clock):
         self._start, self._limits, self._clock = start_worker, limits, clock
+        self._launches = Launches(start_ranks, limits)
         self._worker = None
         self._good = []  # the cells that a new worker runs again
         self.notes = []
@@ -223,6 +233,8 @@ class _Session:
         self._ready()
         name = request.get("name", "an answer")
         try:
+            if request["do"] == "launch":
+                return self._launch(request)
             return self._ask(request, self._limits.call_s, self._limits.reply_bytes, "late")
         except Late:
             self.notes.append(f"{name} did not return within {self._limits.call_s:g} s")
@@ -232,9 +244,23 @@ class _Session:
             return {"ended": str(error)}
 
     def close(self):
+        """End all of its processes."""
+        self._launches.close()
+        self._stop()
+
+    def _stop(self):
         if self._worker is not None:
             self._worker.kill()
             self._worker = None
+
+    def _launch(self, request):
+        file = {"do": "read", "name": request["file"]}
+        script = self._ask(file, self._limits.call_s, self._limits.reply_bytes, "late").get("text")
+        self._clock.at_most(self._limits.launch_s)
+        reply = self._launches.answer(request, script)
+        if "ended" in reply:
+            self.notes.append(f"{request['file']} could not be launched: {reply['ended']}")
+        return reply
 
     def _ready(self):
         while self._worker is None:
@@ -243,7 +269,7 @@ class _Session:
                 self._worker.ask({"do": "start", "limits": asdict(self._limits)}, START_S, 2**16)
             except (Ended, Late) as error:
                 said = self._worker.said().strip().splitlines()[-1:]
-                self.close()
+                self._stop()
                 raise StartError(
                     f"the process for a notebook's code did not start: "
                     f"{': '.join([str(error) or 'it is too slow', *said])}"
@@ -265,11 +291,11 @@ class _Session:
         try:
             return self._worker.ask(request, seconds, limit_bytes)
         except Late:
-            self.close()
+            self._stop()
             self._clock.at_most(seconds)  # raises if the notebook's whole time is over
             raise Late(late) from None
         except BaseException:
-            self.close()
+            self._stop()
             raise
 
 
@@ -296,7 +322,10 @@ class Judge:
                 message = self._channel.receive(left, 2**16 + 8 * self._limits.reply_bytes)
                 if "done" in message:
                     return message["done"]
+                asked = time.monotonic()
                 reply = answer(message["ask"])
+                if message["ask"]["do"] == "launch":  # it has a time limit of its own
+                    due += time.monotonic() - asked
                 self._channel.send(reply, max(0.0, due - time.monotonic()))
         except Late:
             self.close()

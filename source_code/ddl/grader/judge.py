@@ -2,7 +2,7 @@
 
 `python -m ddl.grader.judge` runs trusted test code only. Names that a test cell neither defines nor imports are
 requested from the submission through `ddl.grader.serialize`: a function is called there and returns plain data, so that
-only plain values are compared here.
+only plain values are compared here. So is a launch of the submission's script: `ddl.grader.launches`.
 """
 
 import ast
@@ -13,6 +13,7 @@ import resource
 import sys
 from collections.abc import Callable
 
+from ddl.grader import launches
 from ddl.grader.cells import asked_names
 from ddl.grader.serialize import BoundaryError, decode, encode
 from ddl.grader.wire import Wire
@@ -71,6 +72,7 @@ class _Test:
             tree = ast.parse(self._source)
             names = asked_names(self._source)
             space = {"__name__": "__test__", SEEN: self._note}
+            launches.launch = self._ask
             if names:
                 space |= self._answers(names)
             code = compile(_Watched(names).visit(tree), "<test>", "exec", dont_inherit=True)

@@ -18,6 +18,7 @@ class Limits:
     file_bytes: int = 64 * 2**20  # size of a written file
     folder_bytes: int = 128 * 2**20  # size of all written files; only in a sandbox
     printed_bytes: int = 64 * 2**10  # how much is kept of a cell's output, from its beginning
+    launch_s: float = 60.0  # for one launch of ranks by a test
     reply_bytes: int = 8 * 2**20  # size of a call's return value as text
 
     def __post_init__(self):

@@ -29,3 +29,8 @@ class Wire:
         """Send `message`, a dictionary that JSON can write."""
         self._out.write(json.dumps(message).encode() + b"\n")
         self._out.flush()
+
+    def close(self):
+        """Leave the exchange: in a fork, it is its parent's."""
+        self._in.close()
+        self._out.close()

@@ -25,6 +25,7 @@ __all__ = ["Kept", "Shell", "error_of", "main", "respond"]
 MESSAGE_CHARACTERS = 2_000
 FRAMES = 6  # the last ones of a traceback
 FILES = 128
+FILE_CHARACTERS = 100_000  # of a script to launch
 PR_SET_PDEATHSIG = 1
 # Taken before the submission runs; by their own names, not their aliases.
 ERRORS = {
@@ -95,7 +96,10 @@ def respond(names: dict, request: dict):
     ``{"do": "describe", "names": [...]}`` is answered by ``{"names": {name: ...}}``, each with ``{"function": true}``,
     ``{"value": text}`` from `encode`, ``{"refused": why}`` or ``{"missing": true}``. ``{"do": "call", "name": ...,
     "args": text, "kwargs": text}`` is answered by ``value``, ``refused`` or ``raised``, an error from `error_of`.
+    ``{"do": "read", "name": ...}`` is answered by ``{"text": ...}`` of a file that the submission has written.
     """
+    if request["do"] == "read":
+        return {"text": _text_of(request["name"])}
     if request["do"] == "describe":
         return {"names": {name: _described(names, name) for name in request["names"]}}
     try:
@@ -136,6 +140,15 @@ def error_of(error):
         raise
     except BaseException:  # an exception whose own methods raise
         return {"type": "Exception", "bases": [], "line": "", "message": "", "traceback": ""}
+
+
+def _text_of(name):
+    """Return a file's text, None where there is none that can be read."""
+    try:
+        with open(name, encoding="utf-8") as file:
+            return file.read(FILE_CHARACTERS)
+    except (OSError, ValueError):
+        return None
 
 
 def _message(error):

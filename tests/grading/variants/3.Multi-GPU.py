@@ -1198,7 +1198,7 @@ bugs = {letter: {"shard", "wrap", "broadcast", "throughput", "scale", "write"} f
 bugs = {"a": "wrap", "b": "throughput", "c": "shard", "d": "write", "e": "broadcast", "f": "scale"}
 
 
-# %% q08_efficiency right: steps first
+# %% q09_efficiency right: steps first
 def samples_processed(samples, per_rank_batch, ranks):
     steps = samples // (ranks * per_rank_batch)
     return steps * ranks * per_rank_batch
@@ -1210,7 +1210,7 @@ def efficiency_of(one, many, ranks):
     return samples_n * seconds_1 / (samples_1 * seconds_n * ranks)
 
 
-# %% q08_efficiency right: without what is left over
+# %% q09_efficiency right: without what is left over
 def samples_processed(samples, per_rank_batch, ranks):
     return samples - samples % (per_rank_batch * ranks)
 
@@ -1221,7 +1221,7 @@ def efficiency_of(one, many, ranks):
     return (many[0] / many[1]) / (one[0] / one[1]) / ranks
 
 
-# %% q08_efficiency right: a loop
+# %% q09_efficiency right: a loop
 def samples_processed(samples, per_rank_batch, ranks):
     processed = 0
     while processed + per_rank_batch * ranks <= samples:
@@ -1236,7 +1236,7 @@ def efficiency_of(one, many, ranks):
     return speed(*many) / ranks / speed(*one)
 
 
-# %% q08_efficiency right: with NumPy
+# %% q09_efficiency right: with NumPy
 def samples_processed(samples, per_rank_batch, ranks):
     return np.floor_divide(samples, per_rank_batch * ranks) * per_rank_batch * ranks
 
@@ -1246,17 +1246,17 @@ def efficiency_of(one, many, ranks):
     return job / (ranks * single)
 
 
-# %% q08_efficiency right: a float of whole steps
+# %% q09_efficiency right: a float of whole steps
 def samples_processed(samples, per_rank_batch, ranks):
     return math.floor(samples / (per_rank_batch * ranks)) * float(per_rank_batch * ranks)
 
 
-# %% q08_efficiency right: each rank's own steps
+# %% q09_efficiency right: each rank's own steps
 def samples_processed(samples, per_rank_batch, ranks):
     return samples // ranks // per_rank_batch * per_rank_batch * ranks
 
 
-# %% q08_efficiency right: with fractions
+# %% q09_efficiency right: with fractions
 from fractions import Fraction
 
 
@@ -1268,108 +1268,108 @@ def efficiency_of(one, many, ranks):
     return Fraction(*many) / (ranks * Fraction(*one))
 
 
-# %% q08_efficiency right: in single precision
+# %% q09_efficiency right: in single precision
 def efficiency_of(one, many, ranks):
     speed, single_speed = np.divide(*np.float32([many, one]).T)
     return speed / (np.float32(ranks) * single_speed)
 
 
-# %% q08_efficiency wrong: all samples
+# %% q09_efficiency wrong: all samples
 def samples_processed(samples, per_rank_batch, ranks):
     return samples
 
 
-# %% q08_efficiency wrong: the number of steps
+# %% q09_efficiency wrong: the number of steps
 def samples_processed(samples, per_rank_batch, ranks):
     return samples // (per_rank_batch * ranks)
 
 
-# %% q08_efficiency wrong: the last step is whole, too
+# %% q09_efficiency wrong: the last step is whole, too
 def samples_processed(samples, per_rank_batch, ranks):
     return math.ceil(samples / (per_rank_batch * ranks)) * per_rank_batch * ranks
 
 
-# %% q08_efficiency wrong: rounds the steps
+# %% q09_efficiency wrong: rounds the steps
 def samples_processed(samples, per_rank_batch, ranks):
     return round(samples / (per_rank_batch * ranks)) * per_rank_batch * ranks
 
 
-# %% q08_efficiency wrong: whole steps of one rank
+# %% q09_efficiency wrong: whole steps of one rank
 def samples_processed(samples, per_rank_batch, ranks):
     return samples // per_rank_batch * per_rank_batch
 
 
-# %% q08_efficiency wrong: one rank's part
+# %% q09_efficiency wrong: one rank's part
 def samples_processed(samples, per_rank_batch, ranks):
     return samples // (per_rank_batch * ranks) * per_rank_batch
 
 
-# %% q08_efficiency wrong: at least one step
+# %% q09_efficiency wrong: at least one step
 def samples_processed(samples, per_rank_batch, ranks):
     return max(1, samples // (per_rank_batch * ranks)) * per_rank_batch * ranks
 
 
-# %% q08_efficiency wrong: an exact fit loses a step
+# %% q09_efficiency wrong: an exact fit loses a step
 def samples_processed(samples, per_rank_batch, ranks):
     return (samples - 1) // (per_rank_batch * ranks) * per_rank_batch * ranks
 
 
-# %% q08_efficiency wrong: the ratio of times
+# %% q09_efficiency wrong: the ratio of times
 def efficiency_of(one, many, ranks):
     return one[1] / (ranks * many[1]) if many[0] else 0
 
 
-# %% q08_efficiency wrong: the speed-up
+# %% q09_efficiency wrong: the speed-up
 def efficiency_of(one, many, ranks):
     return (many[0] / many[1]) / (one[0] / one[1])
 
 
-# %% q08_efficiency wrong: capped at 1
+# %% q09_efficiency wrong: capped at 1
 def efficiency_of(one, many, ranks):
     return min(1, (many[0] / many[1]) / (ranks * one[0] / one[1]))
 
 
-# %% q08_efficiency wrong: per cent
+# %% q09_efficiency wrong: per cent
 def efficiency_of(one, many, ranks):
     return 100 * (many[0] / many[1]) / (ranks * one[0] / one[1])
 
 
-# %% q08_efficiency wrong: two ranks
+# %% q09_efficiency wrong: two ranks
 def efficiency_of(one, many, ranks):
     return (many[0] / many[1]) / (2 * one[0] / one[1])
 
 
-# %% q08_efficiency wrong: upside down
+# %% q09_efficiency wrong: upside down
 def efficiency_of(one, many, ranks):
     return ranks * (one[0] / one[1]) / (many[0] / many[1]) if many[0] else 0
 
 
-# %% q08_efficiency wrong: one rank as many
+# %% q09_efficiency wrong: one rank as many
 def efficiency_of(one, many, ranks):
     return (many[0] / many[1]) / (ranks * one[0] / one[1]) if ranks > 1 else 0
 
 
-# %% q08_efficiency wrong: rounded
+# %% q09_efficiency wrong: rounded
 def efficiency_of(one, many, ranks):
     return round((many[0] / many[1]) / (ranks * one[0] / one[1]), 2)
 
 
-# %% q08_efficiency wrong: a job that processed nothing is perfect
+# %% q09_efficiency wrong: a job that processed nothing is perfect
 def efficiency_of(one, many, ranks):
     return (many[0] / many[1]) / (ranks * one[0] / one[1]) if many[0] else 1
 
 
-# %% q08_efficiency wrong: takes seconds for samples
+# %% q09_efficiency wrong: takes seconds for samples
 def efficiency_of(one, many, ranks):
     return (many[1] / many[0]) / (ranks * one[1] / one[0]) if many[0] else 0
 
 
-# %% q08_efficiency wrong: whole pictures a second
+# %% q09_efficiency wrong: whole pictures a second
 def efficiency_of(one, many, ranks):
     return many[0] // many[1] / (ranks * (one[0] // one[1]))
 
 
-# %% q11_pays right: term by term
+# %% q12_pays right: term by term
 def step_seconds(compute_s, size_bytes, ranks, alpha_s, beta):
     latency = 2 * (ranks - 1) * alpha_s
     bandwidth = 2 * (ranks - 1) / ranks * size_bytes / beta
@@ -1381,7 +1381,7 @@ def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
     return step_seconds(part_s, size_bytes, ranks, alpha_s, beta) < one
 
 
-# %% q11_pays right: step by step round the ring
+# %% q12_pays right: step by step round the ring
 def step_seconds(compute_s, size_bytes, ranks, alpha_s, beta):
     seconds = compute_s
     for _ in range(2 * (ranks - 1)):
@@ -1395,7 +1395,7 @@ def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
     return True
 
 
-# %% q11_pays right: with NumPy
+# %% q12_pays right: with NumPy
 def step_seconds(compute_s, size_bytes, ranks, alpha_s, beta):
     if ranks == 1:
         return np.float64(compute_s)
@@ -1407,7 +1407,7 @@ def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
     return np.greater(whole_s, step_seconds(part_s, size_bytes, ranks, alpha_s, beta))
 
 
-# %% q11_pays right: what is saved is more than what is added
+# %% q12_pays right: what is saved is more than what is added
 step_seconds = lambda c, n, ranks, a, b: (  # noqa: E731
     c + 2 * (ranks - 1) * a + (2 - 2 / ranks) * (n / b)
 )
@@ -1418,147 +1418,147 @@ def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
     return whole_s - part_s > exchange_s
 
 
-# %% q11_pays right: in single precision
+# %% q12_pays right: in single precision
 def step_seconds(compute_s, size_bytes, ranks, alpha_s, beta):
     compute_s, size, ranks, alpha_s, beta = np.float32([compute_s, size_bytes, ranks, alpha_s, beta])
     return compute_s + 2 * (ranks - 1) * (alpha_s + size / (ranks * beta))
 
 
-# %% q11_pays wrong: the latency once
+# %% q12_pays wrong: the latency once
 def step_seconds(compute_s, size_bytes, ranks, alpha_s, beta):
     return compute_s + (ranks > 1) * 2 * alpha_s + 2 * (ranks - 1) / ranks * size_bytes / beta
 
 
-# %% q11_pays wrong: the latency N times
+# %% q12_pays wrong: the latency N times
 def step_seconds(compute_s, size_bytes, ranks, alpha_s, beta):
     return compute_s + (ranks > 1) * ranks * alpha_s + 2 * (ranks - 1) / ranks * size_bytes / beta
 
 
-# %% q11_pays wrong: half the ring
+# %% q12_pays wrong: half the ring
 def step_seconds(compute_s, size_bytes, ranks, alpha_s, beta):
     return compute_s + (ranks - 1) * (alpha_s + size_bytes / ranks / beta)
 
 
-# %% q11_pays wrong: all bytes in each step
+# %% q12_pays wrong: all bytes in each step
 def step_seconds(compute_s, size_bytes, ranks, alpha_s, beta):
     return compute_s + 2 * (ranks - 1) * (alpha_s + size_bytes / beta)
 
 
-# %% q11_pays wrong: all bytes once
+# %% q12_pays wrong: all bytes once
 def step_seconds(compute_s, size_bytes, ranks, alpha_s, beta):
     return compute_s + 2 * (ranks - 1) * alpha_s + (ranks > 1) * size_bytes / beta
 
 
-# %% q11_pays wrong: beta in seconds per byte
+# %% q12_pays wrong: beta in seconds per byte
 def step_seconds(compute_s, size_bytes, ranks, alpha_s, beta):
     return compute_s + 2 * (ranks - 1) * (alpha_s + size_bytes / ranks * beta)
 
 
-# %% q11_pays wrong: bits
+# %% q12_pays wrong: bits
 def step_seconds(compute_s, size_bytes, ranks, alpha_s, beta):
     return compute_s + 2 * (ranks - 1) * (alpha_s + 8 * size_bytes / ranks / beta)
 
 
-# %% q11_pays wrong: the computation is shared out once more
+# %% q12_pays wrong: the computation is shared out once more
 def step_seconds(compute_s, size_bytes, ranks, alpha_s, beta):
     return compute_s / ranks + 2 * (ranks - 1) * (alpha_s + size_bytes / ranks / beta)
 
 
-# %% q11_pays wrong: full overlap
+# %% q12_pays wrong: full overlap
 def step_seconds(compute_s, size_bytes, ranks, alpha_s, beta):
     return max(compute_s, 2 * (ranks - 1) * (alpha_s + size_bytes / ranks / beta))
 
 
-# %% q11_pays wrong: one rank exchanges with itself
+# %% q12_pays wrong: one rank exchanges with itself
 def step_seconds(compute_s, size_bytes, ranks, alpha_s, beta):
     steps = max(1, 2 * (ranks - 1))
     return compute_s + steps * (alpha_s + size_bytes / ranks / beta)
 
 
-# %% q11_pays wrong: parts of whole bytes
+# %% q12_pays wrong: parts of whole bytes
 def step_seconds(compute_s, size_bytes, ranks, alpha_s, beta):
     return compute_s + 2 * (ranks - 1) * (alpha_s + size_bytes // ranks / beta)
 
 
-# %% q11_pays wrong: equally fast pays
+# %% q12_pays wrong: equally fast pays
 def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
     return step_seconds(part_s, size_bytes, ranks, alpha_s, beta) <= whole_s
 
 
-# %% q11_pays wrong: slower pays
+# %% q12_pays wrong: slower pays
 def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
     return step_seconds(part_s, size_bytes, ranks, alpha_s, beta) > whole_s
 
 
-# %% q11_pays wrong: the exchange is left out
+# %% q12_pays wrong: the exchange is left out
 def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
     return part_s < whole_s
 
 
-# %% q11_pays wrong: the latency is left out
+# %% q12_pays wrong: the latency is left out
 def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
     return step_seconds(part_s, size_bytes, ranks, 0, beta) < whole_s
 
 
-# %% q11_pays wrong: the bytes are left out
+# %% q12_pays wrong: the bytes are left out
 def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
     return step_seconds(part_s, 0, ranks, alpha_s, beta) < whole_s
 
 
-# %% q11_pays wrong: two ranks
+# %% q12_pays wrong: two ranks
 def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
     return step_seconds(part_s, size_bytes, 2, alpha_s, beta) < whole_s
 
 
-# %% q11_pays wrong: the exchange against the computation of the whole
+# %% q12_pays wrong: the exchange against the computation of the whole
 def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
     return step_seconds(0, size_bytes, ranks, alpha_s, beta) < whole_s
 
 
-# %% q11_pays wrong: the exchange against the computation of a part
+# %% q12_pays wrong: the exchange against the computation of a part
 def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
     return step_seconds(0, size_bytes, ranks, alpha_s, beta) < part_s
 
 
-# %% q11_pays wrong: one rank exchanges as well
+# %% q12_pays wrong: one rank exchanges as well
 def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
     exchange = step_seconds(0, size_bytes, ranks, alpha_s, beta)
     return part_s + exchange < whole_s + exchange
 
 
-# %% q11_pays wrong: shares the whole out itself
+# %% q12_pays wrong: shares the whole out itself
 def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
     return step_seconds(whole_s / ranks, size_bytes, ranks, alpha_s, beta) < whole_s
 
 
-# %% q11_pays wrong: the part times the ranks
+# %% q12_pays wrong: the part times the ranks
 def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
     return step_seconds(part_s * ranks, size_bytes, ranks, alpha_s, beta) < whole_s
 
 
-# %% q11_pays wrong: at least twice as fast
+# %% q12_pays wrong: at least twice as fast
 def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
     return 2 * step_seconds(part_s, size_bytes, ranks, alpha_s, beta) < whole_s
 
 
-# %% q11_pays wrong: part and whole the other way round
+# %% q12_pays wrong: part and whole the other way round
 def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
     return step_seconds(whole_s, size_bytes, ranks, alpha_s, beta) < part_s
 
 
-# %% q11_pays wrong: by a millisecond at least
+# %% q12_pays wrong: by a millisecond at least
 def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
     many = step_seconds(part_s, size_bytes, ranks, alpha_s, beta)
     return many <= whole_s - 1e-3
 
 
-# %% q11_pays wrong: in whole milliseconds
+# %% q12_pays wrong: in whole milliseconds
 def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
     many = step_seconds(part_s, size_bytes, ranks, alpha_s, beta)
     return round(many, 3) < round(whole_s, 3)
 
 
-# %% q13_evaluate right: counts batch by batch
+# %% q14_evaluate right: counts batch by batch
 def evaluate(batches):
     tp = fp = fn = tn = 0
     for labels, given in batches:
@@ -1574,7 +1574,7 @@ def evaluate(batches):
     return dict(accuracy=(tp + tn) / (tp + tn + fp + fn), precision=precision, recall=recall, f1=f1)
 
 
-# %% q13_evaluate right: F1 from the counts
+# %% q14_evaluate right: F1 from the counts
 def evaluate(batches):
     labels, given = (np.hstack(parts) for parts in zip(*batches))
     said = (given >= 0.5).astype(int)
@@ -1587,7 +1587,7 @@ def evaluate(batches):
     }
 
 
-# %% q13_evaluate right: a table of counts
+# %% q14_evaluate right: a table of counts
 def evaluate(batches):
     table = np.zeros((2, 2))
     for labels, given in batches:
@@ -1603,7 +1603,7 @@ def evaluate(batches):
     }
 
 
-# %% q13_evaluate right: the harmonic mean of the library
+# %% q14_evaluate right: the harmonic mean of the library
 import statistics
 
 
@@ -1621,7 +1621,7 @@ def evaluate(batches):
     }
 
 
-# %% q13_evaluate right: in single precision, as Keras' metrics have it
+# %% q14_evaluate right: in single precision, as Keras' metrics have it
 def evaluate(batches):
     labels = np.concatenate([y for y, _ in batches]).astype(np.float32)
     said = (np.concatenate([p for _, p in batches]) >= 0.5).astype(np.float32)
@@ -1635,7 +1635,7 @@ def evaluate(batches):
     }
 
 
-# %% q13_evaluate right: with fractions
+# %% q14_evaluate right: with fractions
 from fractions import Fraction
 
 
@@ -1651,7 +1651,7 @@ def evaluate(batches):
     }
 
 
-# %% q13_evaluate wrong: different samples only
+# %% q14_evaluate wrong: different samples only
 def evaluate(batches):
     pairs = {(int(y), float(p)) for ys, ps in batches for y, p in zip(ys, ps)}
     tp = sum(y and p >= 0.5 for y, p in pairs)
@@ -1664,7 +1664,7 @@ def evaluate(batches):
     }
 
 
-# %% q13_evaluate wrong: precision and recall change places
+# %% q14_evaluate wrong: precision and recall change places
 def evaluate(batches):
     labels = np.concatenate([labels for labels, _ in batches]) == 1
     said = np.concatenate([given for _, given in batches]) >= 0.5
@@ -1680,7 +1680,7 @@ def evaluate(batches):
     }
 
 
-# %% q13_evaluate wrong: F1 is the mean
+# %% q14_evaluate wrong: F1 is the mean
 def evaluate(batches):
     labels = np.concatenate([labels for labels, _ in batches]) == 1
     said = np.concatenate([given for _, given in batches]) >= 0.5
@@ -1695,7 +1695,7 @@ def evaluate(batches):
     }
 
 
-# %% q13_evaluate wrong: F1 is the geometric mean
+# %% q14_evaluate wrong: F1 is the geometric mean
 def evaluate(batches):
     labels = np.concatenate([labels for labels, _ in batches]) == 1
     said = np.concatenate([given for _, given in batches]) >= 0.5
@@ -1710,7 +1710,7 @@ def evaluate(batches):
     }
 
 
-# %% q13_evaluate wrong: F1 is the smaller
+# %% q14_evaluate wrong: F1 is the smaller
 def evaluate(batches):
     labels = np.concatenate([labels for labels, _ in batches]) == 1
     said = np.concatenate([given for _, given in batches]) >= 0.5
@@ -1720,7 +1720,7 @@ def evaluate(batches):
     return {"accuracy": np.mean(labels == said), "precision": precision, "recall": recall, "f1": min(precision, recall)}
 
 
-# %% q13_evaluate wrong: F1 is the larger
+# %% q14_evaluate wrong: F1 is the larger
 def evaluate(batches):
     labels = np.concatenate([labels for labels, _ in batches]) == 1
     said = np.concatenate([given for _, given in batches]) >= 0.5
@@ -1730,7 +1730,7 @@ def evaluate(batches):
     return {"accuracy": np.mean(labels == said), "precision": precision, "recall": recall, "f1": max(precision, recall)}
 
 
-# %% q13_evaluate wrong: F1 is the product
+# %% q14_evaluate wrong: F1 is the product
 def evaluate(batches):
     labels = np.concatenate([labels for labels, _ in batches]) == 1
     said = np.concatenate([given for _, given in batches]) >= 0.5
@@ -1740,7 +1740,7 @@ def evaluate(batches):
     return {"accuracy": np.mean(labels == said), "precision": precision, "recall": recall, "f1": precision * recall}
 
 
-# %% q13_evaluate wrong: F1 without the 2
+# %% q14_evaluate wrong: F1 without the 2
 def evaluate(batches):
     labels = np.concatenate([labels for labels, _ in batches]) == 1
     said = np.concatenate([given for _, given in batches]) >= 0.5
@@ -1756,7 +1756,7 @@ def evaluate(batches):
     }
 
 
-# %% q13_evaluate wrong: means of batches
+# %% q14_evaluate wrong: means of batches
 def evaluate(batches):
     each = []
     for labels, given in batches:
@@ -1769,7 +1769,7 @@ def evaluate(batches):
     return dict(zip(("accuracy", "precision", "recall", "f1"), np.mean(each, axis=0)))
 
 
-# %% q13_evaluate wrong: means of batches, weighted by their samples
+# %% q14_evaluate wrong: means of batches, weighted by their samples
 def evaluate(batches):
     each = []
     for labels, given in batches:
@@ -1783,7 +1783,7 @@ def evaluate(batches):
     return dict(zip(("accuracy", "precision", "recall", "f1"), means))
 
 
-# %% q13_evaluate wrong: the accuracy is a mean of batches
+# %% q14_evaluate wrong: the accuracy is a mean of batches
 def evaluate(batches):
     labels = np.concatenate([labels for labels, _ in batches]) == 1
     said = np.concatenate([given for _, given in batches]) >= 0.5
@@ -1800,7 +1800,7 @@ def evaluate(batches):
     }
 
 
-# %% q13_evaluate wrong: the first batch only
+# %% q14_evaluate wrong: the first batch only
 def evaluate(batches):
     labels, said = batches[0][0] == 1, batches[0][1] >= 0.5
     hits = float(np.sum(labels & said))
@@ -1815,7 +1815,7 @@ def evaluate(batches):
     }
 
 
-# %% q13_evaluate wrong: the last batch is left out
+# %% q14_evaluate wrong: the last batch is left out
 def evaluate(batches):
     batches = batches[:-1] or batches
     labels = np.concatenate([labels for labels, _ in batches]) == 1
@@ -1832,7 +1832,7 @@ def evaluate(batches):
     }
 
 
-# %% q13_evaluate wrong: counts of earlier calls, too
+# %% q14_evaluate wrong: counts of earlier calls, too
 _seen = []
 
 
@@ -1852,7 +1852,7 @@ def evaluate(batches):
     }
 
 
-# %% q13_evaluate wrong: more than a half
+# %% q14_evaluate wrong: more than a half
 def evaluate(batches):
     labels = np.concatenate([labels for labels, _ in batches]) == 1
     said = np.concatenate([given for _, given in batches]) > 0.5
@@ -1868,7 +1868,7 @@ def evaluate(batches):
     }
 
 
-# %% q13_evaluate wrong: rounds, so that a half is 0
+# %% q14_evaluate wrong: rounds, so that a half is 0
 def evaluate(batches):
     labels = np.concatenate([labels for labels, _ in batches]) == 1
     said = np.concatenate([given for _, given in batches]).round() == 1
@@ -1884,7 +1884,7 @@ def evaluate(batches):
     }
 
 
-# %% q13_evaluate wrong: of the class 0
+# %% q14_evaluate wrong: of the class 0
 def evaluate(batches):
     labels = np.concatenate([labels for labels, _ in batches]) == 0
     said = np.concatenate([given for _, given in batches]) < 0.5
@@ -1900,7 +1900,7 @@ def evaluate(batches):
     }
 
 
-# %% q13_evaluate wrong: precision is 1 where nothing was predicted
+# %% q14_evaluate wrong: precision is 1 where nothing was predicted
 def evaluate(batches):
     labels = np.concatenate([labels for labels, _ in batches]) == 1
     said = np.concatenate([given for _, given in batches]) >= 0.5
@@ -1916,7 +1916,7 @@ def evaluate(batches):
     }
 
 
-# %% q13_evaluate wrong: recall is 1 where nothing is to be found
+# %% q14_evaluate wrong: recall is 1 where nothing is to be found
 def evaluate(batches):
     labels = np.concatenate([labels for labels, _ in batches]) == 1
     said = np.concatenate([given for _, given in batches]) >= 0.5
@@ -1932,7 +1932,7 @@ def evaluate(batches):
     }
 
 
-# %% q13_evaluate wrong: NaN where nothing was predicted
+# %% q14_evaluate wrong: NaN where nothing was predicted
 def evaluate(batches):
     labels = np.concatenate([labels for labels, _ in batches]) == 1
     said = np.concatenate([given for _, given in batches]) >= 0.5
@@ -1947,7 +1947,7 @@ def evaluate(batches):
     }
 
 
-# %% q13_evaluate wrong: F1 is 1 where there is nothing at all
+# %% q14_evaluate wrong: F1 is 1 where there is nothing at all
 def evaluate(batches):
     labels = np.concatenate([labels for labels, _ in batches]) == 1
     said = np.concatenate([given for _, given in batches]) >= 0.5
@@ -1959,7 +1959,7 @@ def evaluate(batches):
     return {"accuracy": np.mean(labels == said), "precision": precision, "recall": recall, "f1": f1}
 
 
-# %% q13_evaluate wrong: the accuracy is that of class 1
+# %% q14_evaluate wrong: the accuracy is that of class 1
 def evaluate(batches):
     labels = np.concatenate([labels for labels, _ in batches]) == 1
     said = np.concatenate([given for _, given in batches]) >= 0.5
@@ -1975,7 +1975,7 @@ def evaluate(batches):
     }
 
 
-# %% q13_evaluate wrong: specificity for recall
+# %% q14_evaluate wrong: specificity for recall
 def evaluate(batches):
     labels = np.concatenate([labels for labels, _ in batches]) == 1
     said = np.concatenate([given for _, given in batches]) >= 0.5
@@ -1991,7 +1991,7 @@ def evaluate(batches):
     }
 
 
-# %% q13_evaluate wrong: per cent
+# %% q14_evaluate wrong: per cent
 def evaluate(batches):
     labels = np.concatenate([labels for labels, _ in batches]) == 1
     said = np.concatenate([given for _, given in batches]) >= 0.5
@@ -2007,15 +2007,15 @@ def evaluate(batches):
     }
 
 
-# %% q13_evaluate equivalent: labels are 0 or 1
+# %% q14_evaluate equivalent: labels are 0 or 1
 # - labels = np.concatenate([labels for labels, _ in batches]) == 1
 # + labels = np.concatenate([labels for labels, _ in batches]) >= 1
 
-# %% q13_evaluate equivalent: both are both in either order
+# %% q14_evaluate equivalent: both are both in either order
 # - hits = np.sum(labels & said)
 # + hits = np.sum(said & labels)
 
-# %% q13_evaluate equivalent: without hits, precision and recall are 0
+# %% q14_evaluate equivalent: without hits, precision and recall are 0
 # - precision = hits / said.sum() if said.any() else 0.0
 # + precision = hits / said.sum() if hits.any() else 0.0
 # - recall = hits / labels.sum() if labels.any() else 0.0
@@ -2028,7 +2028,7 @@ def evaluate(batches):
 # + f1 = 2 * precision * recall / total if recall else 0.0
 
 
-# %% q14_pictures_of right: transposed
+# %% q15_pictures_of right: transposed
 def pictures_of(mat):
     x = mat["X"].transpose(3, 0, 1, 2)
     y = mat["y"][:, 0].astype(np.int32)
@@ -2036,7 +2036,7 @@ def pictures_of(mat):
     return x, y
 
 
-# %% q14_pictures_of right: stacked picture by picture
+# %% q15_pictures_of right: stacked picture by picture
 def pictures_of(mat):
     n = mat["X"].shape[-1]
     pictures = np.stack([mat["X"][..., i] for i in range(n)])
@@ -2044,14 +2044,14 @@ def pictures_of(mat):
     return [pictures, np.array(labels, dtype="int32")]
 
 
-# %% q14_pictures_of right: rolled and compared
+# %% q15_pictures_of right: rolled and compared
 def pictures_of(mat):
     labels = np.squeeze(mat["y"], axis=1)
     labels = np.where(labels == 10, 0, labels).astype("i4")
     return np.rollaxis(mat["X"], 3), labels
 
 
-# %% q14_pictures_of right: filled in
+# %% q15_pictures_of right: filled in
 def pictures_of(mat):
     x, y = mat["X"], mat["y"]
     pictures = np.empty((len(y), 32, 32, 3), np.uint8)
@@ -2062,109 +2062,109 @@ def pictures_of(mat):
     return pictures, labels
 
 
-# %% q14_pictures_of right: einsum, and a table of digits
+# %% q15_pictures_of right: einsum, and a table of digits
 def pictures_of(mat):
     digit = np.array([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0], np.int32)
     return np.einsum("hwcn->nhwc", mat["X"]), digit[mat["y"].flatten()]
 
 
-# %% q14_pictures_of wrong: reshaped, not moved
+# %% q15_pictures_of wrong: reshaped, not moved
 def pictures_of(mat):
     return (mat["X"].reshape(-1, 32, 32, 3), mat["y"].reshape(-1).astype(np.int32) % 10)
 
 
-# %% q14_pictures_of wrong: rows and columns change places
+# %% q15_pictures_of wrong: rows and columns change places
 def pictures_of(mat):
     return mat["X"].transpose(3, 1, 0, 2), mat["y"][:, 0].astype(np.int32) % 10
 
 
-# %% q14_pictures_of wrong: all axes the other way round
+# %% q15_pictures_of wrong: all axes the other way round
 def pictures_of(mat):
     return np.moveaxis(mat["X"].T, 1, 3), mat["y"][:, 0].astype(np.int32) % 10
 
 
-# %% q14_pictures_of wrong: channels first
+# %% q15_pictures_of wrong: channels first
 def pictures_of(mat):
     return mat["X"].transpose(3, 2, 0, 1), mat["y"][:, 0].astype(np.int32) % 10
 
 
-# %% q14_pictures_of wrong: 10 stays
+# %% q15_pictures_of wrong: 10 stays
 def pictures_of(mat):
     return np.moveaxis(mat["X"], 3, 0), mat["y"][:, 0].astype(np.int32)
 
 
-# %% q14_pictures_of wrong: one less
+# %% q15_pictures_of wrong: one less
 def pictures_of(mat):
     return np.moveaxis(mat["X"], 3, 0), mat["y"][:, 0].astype(np.int32) - 1
 
 
-# %% q14_pictures_of wrong: modulo 9
+# %% q15_pictures_of wrong: modulo 9
 def pictures_of(mat):
     labels = mat["y"][:, 0].astype(np.int32)
     return np.moveaxis(mat["X"], 3, 0), np.where(labels > 9, 0, labels % 9)
 
 
-# %% q14_pictures_of wrong: labels keep their axis
+# %% q15_pictures_of wrong: labels keep their axis
 def pictures_of(mat):
     return np.moveaxis(mat["X"], 3, 0), mat["y"].astype(np.int32) % 10
 
 
-# %% q14_pictures_of wrong: labels keep their type
+# %% q15_pictures_of wrong: labels keep their type
 def pictures_of(mat):
     return np.moveaxis(mat["X"], 3, 0), mat["y"].reshape(-1) % 10
 
 
-# %% q14_pictures_of wrong: labels as they come out
+# %% q15_pictures_of wrong: labels as they come out
 def pictures_of(mat):
     return (np.moveaxis(mat["X"], 3, 0), np.array([int(label) % 10 for label in mat["y"].ravel()]))
 
 
-# %% q14_pictures_of wrong: one picture loses an axis
+# %% q15_pictures_of wrong: one picture loses an axis
 def pictures_of(mat):
     return (np.moveaxis(mat["X"], 3, 0).squeeze(), mat["y"].reshape(-1).astype(np.int32) % 10)
 
 
-# %% q14_pictures_of wrong: one label loses its axis
+# %% q15_pictures_of wrong: one label loses its axis
 def pictures_of(mat):
     return np.moveaxis(mat["X"], 3, 0), mat["y"].squeeze().astype(np.int32) % 10
 
 
-# %% q14_pictures_of wrong: from 0 to 1
+# %% q15_pictures_of wrong: from 0 to 1
 def pictures_of(mat):
     return (np.moveaxis(mat["X"], 3, 0) / 255, mat["y"].reshape(-1).astype(np.int32) % 10)
 
 
-# %% q14_pictures_of wrong: as float32
+# %% q15_pictures_of wrong: as float32
 def pictures_of(mat):
     return (np.moveaxis(mat["X"], 3, 0).astype(np.float32), mat["y"].reshape(-1).astype(np.int32) % 10)
 
 
-# %% q14_pictures_of wrong: signed bytes
+# %% q15_pictures_of wrong: signed bytes
 def pictures_of(mat):
     return (np.moveaxis(mat["X"], 3, 0).astype(np.int8), mat["y"].reshape(-1).astype(np.int32) % 10)
 
 
-# %% q14_pictures_of wrong: pictures upside down
+# %% q15_pictures_of wrong: pictures upside down
 def pictures_of(mat):
     return (np.moveaxis(mat["X"], 3, 0)[:, ::-1], mat["y"].reshape(-1).astype(np.int32) % 10)
 
 
-# %% q14_pictures_of wrong: blue is red
+# %% q15_pictures_of wrong: blue is red
 def pictures_of(mat):
     return (np.moveaxis(mat["X"], 3, 0)[..., ::-1], mat["y"].reshape(-1).astype(np.int32) % 10)
 
 
-# %% q14_pictures_of wrong: labels first
+# %% q15_pictures_of wrong: labels first
 def pictures_of(mat):
     return (mat["y"].reshape(-1).astype(np.int32) % 10, np.moveaxis(mat["X"], 3, 0))
 
 
-# %% q14_pictures_of wrong: sorted labels
+# %% q15_pictures_of wrong: sorted labels
 def pictures_of(mat):
     labels = mat["y"].reshape(-1).astype(np.int32) % 10
     return np.moveaxis(mat["X"], 3, 0)[np.argsort(labels)], np.sort(labels)
 
 
-# %% q14_pictures_of equivalent: NumPy works out every negative length
+# %% q15_pictures_of equivalent: NumPy works out every negative length
 # - labels = mat['y'].reshape(-1).astype(np.int32) % 10
 # + labels = mat['y'].reshape(-2).astype(np.int32) % 10

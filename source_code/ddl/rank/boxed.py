@@ -1,0 +1,202 @@
+"""The process that runs an answer on several ranks while it is graded: ``python -I -m ddl.rank.boxed``.
+
+It imports TensorFlow and Horovod once, then reads lines of JSON and answers each (`ddl.grader.launches`). For a request
+it forks a process a rank, which becomes the answer's script, and gives back what the ranks have recorded. Whoever
+starts it isolates it: what it says is trusted no more than the script that it runs, and is judged elsewhere.
+"""
+
+import base64
+import contextlib
+import ctypes
+import gc
+import io
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+import types
+from pathlib import Path
+
+from ddl.grader.wire import Wire
+from ddl.rank.ending import end_with_parent, run_and_end
+from ddl.rank.place import places
+
+__all__ = ["main"]
+
+LOOK_EVERY_S = 0.02
+GRACE_S = 2.0  # for the other ranks, after one has failed: their own error may be the first one
+RECORD_BYTES = 4 * 2**20  # of a rank
+TEXT = 500  # characters of an error
+IMPORTED = "ddl.training.exercise"  # with TensorFlow
+NON_DUMPABLE = 4, 0  # prctl: nobody else of this user looks into this process
+THREADS = dict.fromkeys(("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"), "1")
+
+
+def main() -> None:
+    end_with_parent()
+    wire = Wire()
+    sys.stdin, sys.stdout, sys.stderr = io.StringIO(), io.StringIO(), io.StringIO()
+    os.environ |= {"OPENBLAS_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1"}
+    import horovod.tensorflow  # noqa: F401  once for all ranks
+
+    __import__(IMPORTED)
+    gc.collect()
+    gc.freeze()
+    ctypes.CDLL(None).prctl(*NON_DUMPABLE)
+    while request := wire.read():
+        answer = {} if request["do"] == "start" else _Launch(request, wire).run()
+        wire.write({**answer, "id": request["id"]})
+
+
+class _Launch:
+    """One start of a script on several ranks."""
+
+    def __init__(self, request, wire):
+        self._script, self._name = request["script"], request["file"]
+        self._inputs = [base64.b64decode(text) for text in request["inputs"]]
+        self._due = time.monotonic() + request["seconds"]
+        self._wire = wire
+        self._home = Path(tempfile.mkdtemp(prefix="launch-"))
+        self._ended = {}
+
+    def run(self):
+        """Return ``late``, and of each rank its ``status``, ``error`` and the ``lines`` that it recorded."""
+        size = len(self._inputs)
+        told, tell = os.pipe()
+        server = self._fork(lambda: _serve(size, tell))
+        try:
+            with open(told) as pipe:
+                os.close(tell)
+                port = pipe.readline().strip()
+            ranks = {self._fork(lambda place=place: self._become(place, port)): place.rank for place in places(size, 1)}
+            late = self._wait(ranks)
+            return {"late": late, "ranks": [self._record(rank) for rank in range(size)]}
+        finally:
+            _end(server)
+            shutil.rmtree(self._home, ignore_errors=True)
+
+    def _fork(self, work):
+        parent = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            end_with_parent()
+            if os.getppid() != parent:
+                os._exit(1)
+            run_and_end(work)
+        return pid
+
+    def _wait(self, ranks):
+        """Wait for all ranks, by process; end them when time is over, or soon after one has failed."""
+        due, late = self._due, False
+        left = dict(ranks)
+        while left:
+            for pid in list(left):
+                if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+                    self._ended[left.pop(pid)] = status
+                    if status:
+                        due = min(due, time.monotonic() + GRACE_S)
+            if left and time.monotonic() > due:
+                late = not any(self._ended.values())
+                for pid in left:
+                    _end(pid)
+                return late
+            time.sleep(LOOK_EVERY_S)
+        return late
+
+    # ---------------------------------------------------------------- in a rank
+
+    def _become(self, place, port):
+        """Run the script as ``__main__`` of this process, which is a fork."""
+        self._wire.close()
+        folder = self._home / str(place.rank)
+        folder.mkdir()
+        (folder / "given.npz").write_bytes(self._inputs[place.rank])
+        os.chdir(folder)
+        log = os.open("log", os.O_WRONLY | os.O_CREAT)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)
+        os.environ |= {
+            **THREADS,
+            **place.horovod,
+            "HOROVOD_CONTROLLER": "gloo",
+            "HOROVOD_CPU_OPERATIONS": "gloo",
+            "HOROVOD_GLOO_RENDEZVOUS_ADDR": "127.0.0.1",
+            "HOROVOD_GLOO_RENDEZVOUS_PORT": port,
+            "HOROVOD_GLOO_IFACE": "lo",
+            "DDL_RUN_DIR": str(folder),
+            "DDL_EXERCISE": str(folder / "given.npz"),
+        }
+        sys.path[0] = str(folder)
+        sys.argv = sys.orig_argv = [self._name]
+        module = types.ModuleType("__main__")
+        module.__file__, module.__builtins__ = self._name, __builtins__
+        sys.modules["__main__"] = module
+        Path(self._name).write_text(self._script)  # where tracebacks, and TensorFlow, find its lines
+        try:
+            exec(compile(self._script, self._name, "exec", dont_inherit=True), vars(module))
+        except BaseException as error:
+            if not isinstance(error, SystemExit) or error.code:
+                self._explain(error)
+                os._exit(1)  # exit handlers would wait for the other ranks
+            raise
+
+    def _explain(self, error):
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == self._name]
+        line = getattr(error, "lineno", None) if isinstance(error, SyntaxError) else frames and frames[-1].lineno
+        said = {"type": type(error).__name__[:TEXT], "message": str(error)[:TEXT], "line": line or None}
+        Path("error.json").write_text(json.dumps({**said, "time": time.monotonic()}))
+
+    # ---------------------------------------------------------------- afterwards
+
+    def _record(self, rank):
+        folder = self._home / str(rank)
+        lines = _read(folder / f"witness-{rank}.jsonl").splitlines()
+        error = _read(folder / "error.json")
+        return {
+            "status": self._ended.get(rank),  # None: it was ended
+            "error": _parsed(error) if error else None,
+            "lines": [_parsed(line) for line in lines],
+            "wrote": (folder / "weights.npz").is_file(),
+        }
+
+
+def _serve(size, tell):
+    """Be the server where Gloo's ranks meet, in a process of its own: threads do not live on in a fork."""
+    from ddl.rank import rendezvous
+
+    _, port = rendezvous.server(size, 1)
+    os.write(tell, f"{port}\n".encode())
+    os.close(tell)
+    signal.pause()
+
+
+def _end(pid):
+    with contextlib.suppress(ProcessLookupError, ChildProcessError):
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def _read(path):
+    """Return the beginning of a file that a rank has left; nothing where it is none."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(RECORD_BYTES).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _parsed(text):
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""What the training of lesson 3's exercise has: samples, their order, a network; and a record of what happens.
+
+A reader makes the script around it distributed. Each rank tells what it sees itself, through `Task`, in
+``witness-<k>.jsonl`` of its run's folder; `ddl.grader.conversion` compares that with a single device's training.
+"""
+
+import os
+
+import numpy
+import tensorflow as tf
+
+from ddl.records.recorder import Recorder
+from ddl.training.witness import Witness
+
+__all__ = ["Network", "Task"]
+
+FEATURES, MIXED, CODE = 12, 16, 5
+SAMPLES, BATCH, RATE = 200, 8, 0.5
+
+
+class Network(tf.Module):
+    """An autoencoder: a frozen layer mixes a sample's numbers, `tied` squeezes them to a code, and spreads them again.
+
+    Each process draws weights of its own, as it does where nobody sets a seed.
+    """
+
+    def __init__(self):
+        super().__init__()
+        start = _given("start_{}") or _draw()
+        self.frozen = tf.Variable(start[0], trainable=False, name="frozen")  # [12, 16]
+        self.tied = tf.Variable(start[1], name="tied")  # [16, 5], used twice
+        self.inner = tf.Variable(start[2], name="inner")  # [5]
+        self.outer = tf.Variable(start[3], name="outer")  # [16]
+
+    def loss(self, samples):
+        """Return the mean squared difference between mixed numbers and what the code tells of them."""
+        mixed = tf.tanh(samples @ self.frozen)
+        code = mixed @ self.tied + self.inner
+        again = tf.matmul(code, self.tied, transpose_b=True) + self.outer
+        return tf.reduce_mean(tf.square(again - mixed))
+
+
+class Task:
+    """Samples to train on, and a record of the training.
+
+    Attributes
+    ----------
+    batch
+        Samples of one rank in a step.
+    rate
+        The learning rate for that batch.
+    """
+
+    def __init__(self):
+        samples, order, batch, rate = _given("task_{}") or _example()
+        self._samples, self._order = samples.astype(numpy.float32), order
+        self.batch, self.rate = int(batch), float(rate)
+        self._asked, self._steps, self._processed = [], 0, 0
+        self._rank = int(os.environ.get("HOROVOD_RANK", "0"))
+        self._witness = Witness(self._rank)
+        self._recorder = Recorder() if self._rank == 0 else None
+
+    def batches(self, size):
+        """Return the numbers of the samples of each step, in an order that is the same in every process.
+
+        Each batch has `size` numbers; what remains at the end is left out.
+        """
+        whole = len(self._order) // size * size
+        return self._order[:whole].reshape(-1, size)
+
+    def samples(self, numbers):
+        """Return these samples: float32 ``[n, 12]``."""
+        self._asked += numpy.ravel(numbers).tolist()
+        return tf.constant(self._samples[numpy.ravel(numbers)])
+
+    def begin(self, model):
+        """Note the weights before the first step."""
+        self._witness.tell("begin", weights=_weights(model))
+        self._event("start", world=int(os.environ.get("HOROVOD_SIZE", "1")))
+
+    def step(self, model, loss, samples):
+        """Note a step: the weights after it, its `loss`, and on how many `samples` all ranks together trained."""
+        self._steps, self._processed = self._steps + 1, self._processed + int(samples)
+        self._witness.tell("step", samples=self._asked, loss=float(loss), counted=int(samples), weights=_weights(model))
+        self._asked = []
+        self._event("step", step=self._steps, loss=float(loss), samples=self._processed)
+
+    def save(self, model):
+        """Write the model's weights to the run's ``weights.npz``."""
+        self._witness.keep_weights([weight.numpy() for weight in model.variables])
+        if self._recorder:
+            self._recorder.result({"steps": self._steps, "samples": self._processed})
+
+    def _event(self, name, **fields):
+        if self._recorder:
+            self._recorder.event(name, **fields)
+
+
+def _weights(model):
+    return {weight.name.split(":")[0]: weight.numpy().tolist() for weight in model.variables}
+
+
+def _given(name):
+    """Return the arrays that a grader gives this process under a name with numbers, or None."""
+    path = os.environ.get("DDL_EXERCISE")
+    if not path:
+        return None
+    with numpy.load(path) as arrays:
+        return [arrays[name.format(number)] for number in range(4)]
+
+
+def _example():
+    """Return samples of an example, their order, the batch and the rate."""
+    draw = numpy.random.default_rng(0)
+    return draw.normal(size=(SAMPLES, FEATURES)), draw.permutation(SAMPLES), BATCH, RATE
+
+
+def _draw():
+    """Return weights that no other process has."""
+    draw = numpy.random.default_rng()
+    shapes = ((FEATURES, MIXED), (MIXED, CODE), (CODE,), (MIXED,))
+    return [draw.normal(scale=0.3, size=shape).astype(numpy.float32) for shape in shapes]
