@@ -7,6 +7,7 @@ with the committed files byte by byte.
 
 import textwrap
 from html import escape
+from itertools import pairwise
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -159,6 +160,48 @@ def batch_norm():
     )
     drawing.text(20, 246, "noisier statistics, no communication", colour=GREY)
     drawing.text(520, 246, "one model's statistics, at the price of waiting", colour=GREY)
+    return drawing
+
+
+def descent():
+    """Steps down a loss curve, and who computes them."""
+    drawing = Drawing(
+        1010,
+        290,
+        "Gradient descent, alone and with workers",
+        "Left, the loss over the weight: a valley. From a start on its left side, steps lead down towards the lowest "
+        "point; they become shorter as the slope becomes flatter. Right, one step: each of three workers computes the "
+        "gradient of its own points, the gradients are averaged, and every worker takes the same step.",
+    )
+    drawing.text(20, 28, "one weight goes downhill", bold=True)
+    drawing.arrow((40, 250), (40, 46))
+    drawing.arrow((40, 250), (470, 250))
+    drawing.text(52, 48, "loss: how wrong", colour=GREY)
+    drawing.text(466, 270, "weight m", anchor="end", colour=GREY)
+
+    def height(x):
+        return 222 - 168 * ((x - 255) / 205) ** 2
+
+    curve = "L".join(f"{x} {height(x):.1f}" for x in range(60, 451, 6))
+    drawing.parts.append(f'<path d="M{curve}" fill="none" stroke="{BLUE}" stroke-width="2"/>')
+    places = [255 - 185 * 0.6**step for step in range(5)]
+    for start, end in pairwise(places):
+        drawing.arrow((round(start), round(height(start))), (round(end), round(height(end))))
+    for x in places:
+        drawing.parts.append(f'<circle cx="{x:.0f}" cy="{height(x):.0f}" r="5" fill="{ORANGE}"/>')
+    drawing.text(84, 90, "start", colour=GREY)
+    drawing.text(126, 130, "steep: a long step", colour=GREY)
+    drawing.text(205, 184, "flat: short steps", colour=GREY)
+
+    drawing.text(540, 28, "one step with three workers", bold=True)
+    for worker, y in enumerate((46, 122, 198)):
+        drawing.box(540, y, 190, 58, f"worker {worker}", "gradient of its points")
+        drawing.arrow((730, y + 29), (768, 151 + 8 * (worker - 1)))
+    drawing.box(770, 122, 100, 58, "average", colour=GREEN)
+    drawing.arrow((870, 151), (898, 151))
+    drawing.box(900, 122, 90, 58, "step", "all equal", colour=ORANGE)
+    drawing.arrow((945, 180), (945, 272), (510, 272), (510, 151), (538, 151))
+    drawing.text(848, 264, "again, at the new weight", anchor="middle", colour=GREY)
     return drawing
 
 
@@ -391,6 +434,7 @@ DRAWINGS = {
     "course_map.svg": course_map,
     "run_flow.svg": run_flow,
     "batch_norm.svg": batch_norm,
+    "descent.svg": descent,
     "ring.svg": ring,
     "distances.svg": distances,
     "collectives.svg": collectives,

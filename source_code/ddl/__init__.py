@@ -43,6 +43,7 @@ _MODULES = {
     "prediction": "analysis.prediction",
     "race": "analysis.race",
     "ring": "analysis.ring",
+    "sgd": "analysis.sgd",
     "sharpness": "analysis.sharpness",
     "tuning": "analysis.tuning",
     "cluster": "rank.cluster",

@@ -72,7 +72,7 @@ LESSONS = (
         "1.Gradient-Basics",
         questions=14,
         points=35,
-        sections=11,
+        sections=18,
         guessing=1,
         packages=("math", "numpy", "ddl.analysis.ring"),
     ),

@@ -5,25 +5,37 @@
 #
 # | | |
 # | --- | --- |
-# | time | 90 minutes; the one launched run takes ten seconds |
-# | hardware | two cores |
+# | time | two and three quarter hours, in three sittings |
+# | hardware | two cores; the one launched run takes ten seconds |
 # | before this | [Start_Here](../Start_Here.ipynb); school calculus; Python |
 #
 # You train the smallest model there is, a single weight, by hand. Then you
-# average: over points, over batches, over workers, round a ring, and finally on
+# average: over points, over workers, over time, round a ring, and finally on
 # two real Horovod ranks, whose numbers must equal yours.
+#
+# ![Left: the loss over the weight is a valley. From a start on its left side,
+# steps lead down to the lowest point, shorter and shorter. Right: in one step
+# each of three workers computes the gradient of its own points; the gradients
+# are averaged, and all workers take the same step.](../images/descent.svg)
 
 # %% [markdown]
 # ## How this lesson works
 #
+# | sitting | sections | minutes |
+# | --- | --- | --- |
+# | one worker goes downhill | 1 to 5 | 55 |
+# | noise, and what a batch buys | 6 to 11 | 50 |
+# | many workers | 12 to 18 | 60 |
+#
 # - **Questions** are numbered and show their points. Write code where it says
 #   `YOUR CODE HERE`, and words where it says `YOUR ANSWER HERE`. The cell after
-#   your code contains tests: if it raises no error, you have passed them. There
-#   are more tests, which you don't see.
+#   your code tests it; there are more tests, which you don't see.
 # - **Predict first**: put your guess into a `guess` cell before you run on. It
 #   is shown beside the result. Guesses are not marked.
 # - Cells that draw do not need your answers, so you can look ahead.
 # - `check()` at the end tells you which questions pass so far.
+# - **After a pause**, select the cell where you stopped and choose *Run → Run
+#   All Above Selected Cell*.
 
 # %% tags=["parameters"]
 size = "reader"  # "smoke" only checks that everything runs
@@ -42,7 +54,7 @@ noisy = [(1, 0), (2, 1), (3, 1), (4, 6.25)]
 import pandas as pd
 
 import ddl
-from ddl import beside, descent, launch, plot, ring
+from ddl import beside, cost, descent, launch, plot, ring, sgd
 
 draws = {"reader": 2000, "smoke": 200}[size]
 many = descent.generated(64)  # 64 points around y = x, with noise
@@ -53,8 +65,7 @@ print("ddl", ddl.__version__)
 # ## 1. A model of one weight, and its loss
 #
 # The model is a line through the origin: $y_\text{pred} = m x$. It has one
-# weight to learn, $m$. The first data set is `easy`, the four points above.
-# Which $m$ predicts it best?
+# weight to learn, $m$. The first data set is `easy`: four points $(x, y)$.
 
 # %% [markdown] nbgrader={"grade": false, "grade_id": "q01_best_weight_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # **Question 1** (1 point)
@@ -119,7 +130,7 @@ beside(guess_share, share, "share of the point x = 4, in percent")
 
 # %% [markdown]
 # Squares weigh large errors more than small ones. Keep that in mind for
-# section 4.
+# section 6.
 #
 # **Question 3** (2 points)
 #
@@ -161,6 +172,21 @@ assert math.isclose(table_loss_mse, 7.5)
 ### END HIDDEN TESTS
 
 # %% [markdown]
+# ## 2. The loss of any weight
+#
+# **Predict first.** At $m = 2$ the loss of `easy` is 7.5. What is it at
+# $m = 3$, twice as far from the best weight?
+
+# %% tags=["demo"]
+guess_farther = None  # a number
+
+# %% tags=["demo"]
+beside(guess_farther, descent.loss(3, easy), "loss at m = 3")
+
+# %% [markdown]
+# Twice the distance, four times the loss: over $m$ it is a **parabola**, the
+# valley in the picture at the top.
+#
 # **Question 4** (2 points)
 #
 # Write `loss_mse(m, dataset)`. It takes a weight and a list of points
@@ -202,7 +228,7 @@ else:
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 2. The gradient
+# ## 3. The gradient
 #
 # Which way is down? The slope of the loss tells you: where it is positive, a
 # smaller $m$ has a lower loss. A model with many weights has a slope for each
@@ -222,8 +248,8 @@ guess_gradient = None  # a number
 beside(guess_gradient, descent.gradient(1.5, easy), "gradient at m = 1.5")
 
 # %% [markdown]
-# Half the distance, half the gradient: the loss is a parabola, and the slope of
-# a parabola is a straight line in $m$.
+# Half the distance, half the gradient: the slope of a parabola is a straight
+# line in $m$.
 #
 # **Question 5** (3 points)
 #
@@ -298,7 +324,7 @@ else:
 # ### END SOLUTION
 
 # %% [markdown]
-# ## 3. Gradient descent
+# ## 4. Gradient descent
 #
 # Take a step against the gradient, again and again:
 #
@@ -306,6 +332,19 @@ else:
 #
 # The **learning rate** lr scales the step. Where the slope is steep, the step
 # is long; near the minimum, where the slope is flat, it is short.
+#
+# **Predict first.** At $m = 2$ the gradient of `easy` is 15. With which
+# learning rate does one step land exactly on the best weight, 1?
+
+# %% tags=["demo"]
+guess_jump = None  # a learning rate
+
+# %% tags=["demo"]
+beside(guess_jump, descent.rate_limit(easy) / 2, "learning rate")
+
+# %% [markdown]
+# That works from any $m$, because the gradient grows with the distance. But
+# nobody knows this rate beforehand, so one takes shorter steps, and many.
 #
 # **Question 6** (3 points)
 #
@@ -365,12 +404,14 @@ else:
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Now look at it. In the next figure every step uses all four points of `easy`,
-# so the steps lie on the loss curve.
+# ## 5. Too slow, too fast
 #
-# **Predict first.** The curve is a parabola. At a small learning rate the steps
-# creep down one side. At larger rates they jump from side to side, and at some
-# rate they start to climb out. At which learning rate does that begin?
+# In the next figure every step uses all four points of `easy`, so the steps lie
+# on the loss curve.
+#
+# **Predict first.** At a small learning rate the steps creep down one side. At
+# larger rates they jump from side to side, and at some rate they start to climb
+# out. At which learning rate does that begin?
 
 # %% tags=["demo"]
 guess_limit = None  # a learning rate
@@ -442,7 +483,12 @@ beside(guess_limit, descent.rate_limit(easy), "learning rate, diverges from")
 # ### END SOLUTION
 
 # %% [markdown]
-# ## 4. Noise
+# ---
+# **A resting place.** You can train one weight, too slowly, too fast, and well,
+# on points that agree. Next: points that don't, and what averaging does then.
+
+# %% [markdown]
+# ## 6. Noise
 #
 # The points of `noisy` lie around the same line, and its best weight is still
 # exactly 1. But no weight is right everywhere any more, so each point pulls the
@@ -520,11 +566,26 @@ pd.DataFrame(table).round(3)
 # noise, and a higher rate becomes usable. That is what averaging does.
 
 # %% [markdown]
-# ## 5. Batches: averaging over points
+# ## 7. Batches: averaging over points
 #
 # Instead of stepping after every point, take the gradients of several points at
 # the same weight, average them, and take one step. Those points are a
 # **batch**.
+#
+# **Predict first.** At $m = 2$ the four gradients of `noisy` have the mean 15.
+# Cut the points into two batches of two. What is the mean of the two batches'
+# gradients?
+
+# %% tags=["demo"]
+guess_mean = None  # a number
+
+# %% tags=["demo"]
+pairs_of_noisy = descent.batches_of(noisy, 2)
+two = [descent.gradient(2, pair) for pair in pairs_of_noisy]
+beside(guess_mean, sum(two) / 2, "mean of the two batches' gradients")
+
+# %% [markdown]
+# Averaging does not move the gradient. It narrows it, as you see now.
 #
 # **Question 10** (2 points)
 #
@@ -582,12 +643,10 @@ for given, right in zip(table_grad_multi, [8, 22], strict=True):
 # stayed the same: 15, the gradient of all four points.
 # ### END SOLUTION
 
-# %% tags=["demo"]
-plot.plot_average(many, m=1.5, sizes=sizes)
-
 # %% [markdown]
-# Now the same with 64 generated points. The batch gradients crowd around the
-# gradient of all points. How fast?
+# ## 8. How fast noise averages out
+#
+# From here on there are 64 generated points, `many`.
 #
 # **Predict first.** Draw batches of 16 points at random. How many times
 # narrower is the spread (the standard deviation) of their gradients than the
@@ -604,17 +663,18 @@ one, sixteen = (
 beside(guess_narrower, one / sixteen, "times narrower, measured")
 
 # %% tags=["demo"]
+plot.plot_average(many, m=1.5, sizes=sizes)
+
+# %% tags=["demo"]
 plot.plot_spread(many, m=1.5, sizes=sizes, draws=draws)
 
 # %% [markdown]
-# With sixteen points the spread is about a quarter: averaging $B$ independent
-# gradients divides the spread by $\sqrt{B}$. To halve the noise you need four
-# times the points.
+# Averaging $B$ independent gradients divides their variance by $B$, and so
+# their spread by $\sqrt{B}$. To halve the spread you need four times the points.
 #
-# If points are drawn without replacement, as in an epoch, the spread is smaller
-# still, by a factor of $\sqrt{(n-B)/(n-1)}$, and a batch of all $n$ points has
-# none. As long as batches are small compared with the data set, the two are
-# alike.
+# In an **epoch**, one pass over all data, each point is drawn once. Then the
+# spread is smaller still, by a factor of $\sqrt{(n-B)/(n-1)}$: a batch of all
+# $n$ points has none. While batches are small, the two are alike.
 
 # %% [markdown]
 # **Question 11** (2 points)
@@ -675,48 +735,152 @@ else:
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# What do larger batches buy? For each learning rate and batch size, the map
-# below shows where training on the 64 points ends.
+# ## 9. A higher rate for a larger batch
 #
-# **Predict first.** Training on single points diverges from some learning rate
-# on. From how many times that rate on do batches of 64 diverge?
+# From here on each step draws its batch at random. So training does not end in
+# a cycle: the weight strays about the best one, with a certain spread.
+#
+# **Predict first.** Single points at the rate 0.0018 give some spread of the
+# weight. Batches of 16 have gradients a quarter as wide, so their weight strays
+# less. Raise their rate until it strays as far as the single points' weight.
+# How many times 0.0018 is that?
 
 # %% tags=["demo"]
 guess_times = None  # how many times
 
 # %% tags=["demo"]
-def highest(size):
-    batches = descent.batches_of(many, size)
-    ends = [r for r in np.geomspace(0.01, 1, 2000)
-            if abs(descent.pass_factor(r, batches)) < 1]
-    return max(ends)
-
-
-beside(guess_times, highest(64) / highest(1), "times the learning rate")
+rate = 0.0018
+spread = sgd.settled_spread(rate, 1, many)
+times = sgd.rate_of_spread(spread, 16, many) / rate
+beside(guess_times, times, "times the rate, at the same spread")
 
 # %% tags=["demo"]
-plot.plot_map(many, sizes)
+plot.plot_settled(
+    many, [(rate, 1), (rate, 16), (4 * rate, 4), (16 * rate, 16)]
+)
 
 # %% [markdown]
-# - The border to **diverges** hardly moves with the batch size; it may even
-#   come closer. It depends on the $x$, and averaging does not change those.
-# - The border to **converges** runs along the dashed line: with twice the batch
-#   and twice the learning rate, training ends equally far from the best weight.
-#   A batch of $B$ at rate $B\,\text{lr}$ does in one step about what $B$ single
-#   points do in $B$ steps.
+# Not the root of 16, but nearly 16. Two things balance:
 #
-# That is why averaging speeds up training: it does not make higher rates
-# *possible*, it makes them *usable*. Goyal et al. (2017) call the dashed line
-# the **linear scaling rule**. On the map you can see where it ends: at the
-# other border.
+# - each step **adds** noise: a variance of $\text{lr}^2\sigma^2/B$, where
+#   $\sigma$ is the spread of single-point gradients;
+# - each step **forgets**: it takes the part $2\,\text{lr}\,\overline{x^2}$ off
+#   the distance, and so about twice that part off its variance.
+#
+# They balance where the variance is
+#
+# $$\frac{\text{lr}^2\sigma^2/B}{4\,\text{lr}\,\overline{x^2}}
+# = \frac{\text{lr}}{B}\cdot\frac{\sigma^2}{4\,\overline{x^2}}.$$
+#
+# **The rate over the batch size decides.** A rate $\sqrt{B}$ times as high would
+# make up for the narrower steps, but it forgets faster as well. The formula is
+# exact for low rates only (it leaves out terms in $\text{lr}^2$); the figure
+# computes all of it, and tries it on random batches.
 
 # %% [markdown]
-# ## 6. What ends linear scaling
+# **Predict first.** And where does training with random batches diverge, so
+# that the mean squared distance grows without limit? Call that rate for single
+# points 1. What is it for all 64 points together?
+
+# %% tags=["demo"]
+guess_border = None  # how many times
+
+# %% tags=["demo"]
+singles, whole = (sgd.rate_border(count, many) for count in (1, math.inf))
+print(f"single points: {singles:.3f} · all together: {whole:.3f}")
+beside(guess_border, whole / singles, "times the rate of divergence")
+
+# %% tags=["demo"]
+plot.plot_map(many, sizes, rate)
+
+# %% [markdown]
+# - The border to **diverges** depends on the $x$. Single points differ in $x^2$,
+#   and batches less, so it moves a little, up to the limit for all points. (That
+#   is the mean over many trainings. A single one may go on for long beyond it,
+#   until a rare outbreak.)
+# - The border of **settles narrowly** runs along the dashed line, the rate in
+#   proportion to the batch size, and not along its root. That is the **linear
+#   scaling rule** (Goyal et al., 2017). It ends at the other border.
+#
+# So averaging makes higher rates *usable*, much more than *possible*.
+#
+# ## 10. Why averaging speeds up training
+#
+# **Predict first.** In question 6, four steps at the rate 0.001, with a point of
+# `easy` each, led from 0 to 0.05891. Where does **one** step with all four
+# points lead, at four times that rate?
+
+# %% tags=["demo"]
+guess_one_step = None  # a weight
+
+# %% tags=["demo"]
+after = descent.descend(0, 4 * 0.001, [easy], 1)[-1]
+beside(guess_one_step, after, "weight after one step")
+
+# %% tags=["demo"]
+plot.plot_one_step((2, 4, 16))
+
+# %% [markdown]
+# A step of $B$ points at $B$ times the rate does nearly what $B$ single steps do
+# with **the same samples**: it adds up the same gradients, but all at one
+# weight. That is right to first order, while the steps go a small part of the
+# way. A long step overshoots where single steps would have slowed down.
+#
+# Fewer steps, then. Do they save time?
+#
+# **Predict first.** One worker computes its points one after another. It trains
+# until the loss is on average 0.05 above the lowest. How many times as fast is
+# it with batches of 16 at 16 times the rate as with single points?
+
+# %% tags=["demo"]
+guess_sooner = None  # how many times as fast
+
+# %% tags=["demo"]
+taken = {
+    B: sgd.steps_to(0.05, 0, rate * B, B, many) for B in (1, 16)
+}
+print(f"steps of single points: {taken[1]:g}, of batches of 16: {taken[16]:g}")
+beside(guess_sooner, taken[1] / (16 * taken[16]), "times as fast, one worker")
+
+# %% tags=["demo"]
+from timeit import repeat
+
+
+def seconds(function):
+    return min(repeat(function, number=5, repeat=5)) / 5
+
+
+def by_hand(m, points):
+    return sum(2 * x * (m * x - y) for x, y in points) / len(points)
+
+
+thousand = descent.generated(1000).tolist()
+point_s = seconds(lambda: by_hand(1.5, thousand)) / 1000
+plot.plot_to_target(many, 0.05, rate, [*sizes, 128, 256], point_s)
+
+# %% [markdown]
+# - At the **same rate**, larger batches take nearly as many steps, and so nearly
+#   $B$ times the samples.
+# - At **$B$ times the rate** they take a $B$-th of the steps, with as many
+#   samples. One worker computes as many gradients as before: it saves nothing.
+# - **$B$ workers** compute the points of a batch at the same time. They need a
+#   $B$-th of the seconds (messages are added in section 18).
+#
+# That answers the title. Averaging turns $B$ steps, which must follow each
+# other, into one step of $B$ gradients, which need not. **Only parallel workers
+# save time.** (A GPU is such workers in one chip: until it is full, a larger
+# batch hardly takes it longer.)
+#
+# On the right of the figure it ends: too high a rate never gets there, and the
+# best rate wins fewer and fewer steps for more and more samples.
+
+# %% [markdown]
+# ## 11. What ends linear scaling
 #
 # People often blame memory: a larger batch does not fit. But memory only limits
-# what is computed *at once* (section 8). The rule ends where the noise has been
-# averaged away. Once the noise is small compared with the gradient, the
-# curvature of the loss limits the step, and more averaging changes nothing.
+# what is computed *at once* (section 14). The rule ends where the noise has been
+# averaged away. From there on the curvature of the loss limits the step, and
+# more averaging changes nothing.
 #
 # The **gradient noise scale** tells you when: it is the variance of
 # single-point gradients divided by the squared gradient. McCandlish et al.
@@ -741,19 +905,36 @@ plot.plot_best_rate(many, weights=(0, 1.5, 1.15), sizes=(1, 4, 16, 64, 256))
 # any batch is worth its cost. Near the minimum the gradient shrinks, while the
 # points disagree as much as before. The noise scale is large, and the best rate
 # grows in proportion to the batch, until the batch reaches the noise scale.
-# Beyond that, a larger batch costs more and brings little.
 #
 # In this model one number describes it all. In a network, noise and curvature
 # depend on the direction, and the noise scale is only an estimate. Lesson 4
 # measures it.
+#
+# ---
+# **A resting place.** You know what a batch buys, and that it takes parallel
+# workers to cash it in. Next: the workers.
 
 # %% [markdown]
-# ## 7. Workers: averaging over shards
+# ## 12. Workers: averaging over shards
 #
 # In **data-parallel training**, each worker has a copy of the weight and its
 # own part of the data, a **shard**. In each step every worker computes the
 # gradient of one of its own batches. The workers average their gradients, and
-# all take the same step. So the copies stay equal.
+# all take the same step.
+#
+# **Predict first.** Worker 0 has the first two points of `noisy`, worker 1 the
+# last two. At $m = 2$ their gradients are 8 and 22. They step at the rate 0.02.
+# What are their two weights then?
+
+# %% tags=["demo"]
+guess_after = None  # two weights
+
+# %% tags=["demo"]
+step = descent.exchange(2, 0.02, pairs_of_noisy)
+beside(guess_after, f"{step.after:g} and {step.after:g}", "the weights")
+
+# %% [markdown]
+# The copies stay equal: same weight before, same average, same weight after.
 #
 # **Question 12** (4 points)
 #
@@ -866,23 +1047,35 @@ own.join(rest).round(4)
 plot.plot_exchange(exchanges)
 
 # %% [markdown]
-# **Predict first.** Is this the same training as with one worker that has all
-# four points in its batch? And if worker 0 has one point and worker 1 has
-# three?
+# ## 13. When is it the same training?
+#
+# The workers average averages. Is that the step of one worker that has all
+# points in its batch? Many networks also have **batch norm**, a layer that
+# shifts and scales its inputs to mean 0 and standard deviation 1 over the batch
+# that it is given.
+#
+# **Predict first.** In which cases is the step the same as one worker's: two and
+# two points of `noisy`; one and three; or two and two, with batch norm?
 
 # %% tags=["demo"]
-guess_same = None  # "both the same", "only the first", or "neither"
+guess_same = None  # for example "2 + 2 and 1 + 3"
 
 # %% tags=["demo"]
-def gap(cut):
+def batch_norm(points):
+    x, y = np.array(points).T
+    return np.column_stack([(x - x.mean()) / x.std(), y])
+
+
+def gap(cut, layer=list):
     """Return how far one step is from one worker's with all points."""
-    together = descent.exchange(0, 0.02, [noisy]).after
-    apart = descent.exchange(0, 0.02, [noisy[:cut], noisy[cut:]]).after
-    return abs(apart - together)
+    batches = [layer(noisy[:cut]), layer(noisy[cut:])]
+    together = descent.exchange(0, 0.02, [layer(noisy)]).after
+    return abs(descent.exchange(0, 0.02, batches).after - together)
 
 
-came = f"2 + 2 points: {gap(2):.3g} apart · 1 + 3 points: {gap(1):.3g} apart"
-beside(guess_same, came, "the same step as one worker?")
+came = (f"2 + 2: {gap(2):.3g} · 1 + 3: {gap(1):.3g} · "
+        f"2 + 2 with batch norm: {gap(2, batch_norm):.3g}")
+beside(guess_same, came, "how far the steps are apart")
 
 # %% [markdown] nbgrader={"grade": false, "grade_id": "q12_same_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # **Question 12, in words** (2 points)
@@ -908,16 +1101,21 @@ beside(guess_same, came, "the same step as one worker?")
 # ### END SOLUTION
 
 # %% [markdown]
-# Averaging averages is right for **equal** shards only. Real data rarely divide
-# evenly, so trainers drop the rest, pad it, or weight it. The course's own
-# script drops it.
+# Averaging averages is right for **equal batches** only: the shards may differ,
+# if the batches of each step do not. Real data rarely divide evenly, so
+# trainers drop the rest, pad it, or weight it. `train_cifar.py` drops it.
 #
-# ## 8. Gradient aggregation: averaging over time
+# And it is right only if a point's gradient does not depend on its company.
+# With batch norm it does: each worker normalises over its own batch. Lesson 4
+# shows what comes of it.
+
+# %% [markdown]
+# ## 14. Gradient aggregation: averaging over time
 #
 # A single worker can also average over several batches before it steps. Memory
 # then holds one small batch at a time, but the step is that of the large batch.
-# So **aggregation lets you train with a batch larger than memory**. With
-# several workers it saves messages too: one all-reduce for $k$ batches.
+# So **aggregation lets you train with a batch larger than memory**. Several
+# workers exchange less, too: one average for $k$ batches.
 #
 # **Predict first.** Memory holds 8 of the 64 points. One worker takes twenty
 # steps of all 64 points, in 8 passes each. How far is its final weight from
@@ -927,37 +1125,56 @@ beside(guess_same, came, "the same step as one worker?")
 guess_apart = None  # a difference in weight
 
 # %% tags=["demo"]
-m, passes = 0.0, descent.batches_of(many, 8)
-for step in range(20):
-    total = sum(descent.gradient(m, part) for part in passes)
-    m = m - 0.02 * total / len(passes)
+def aggregated(passes, divided_by):
+    m = 0.0
+    for step in range(20):
+        total = sum(descent.gradient(m, part) for part in passes)
+        m = m - 0.02 * total / divided_by
+    return m
 
-whole = descent.descend(0, 0.02, [many], 20)[-1]
-beside(guess_apart, abs(m - whole), "distance between the two weights")
+
+passes, at_once = descent.batches_of(many, 8), [many]
+final = descent.descend(0, 0.02, at_once, 20)[-1]
+apart = abs(aggregated(passes, len(passes)) - final)
+beside(guess_apart, apart, "distance between the two weights")
 
 # %% [markdown]
-# Only rounding: this is section 7 with time in place of workers, and again with
-# equal parts. In Horovod the option is `backward_passes_per_step`; in
-# `train_cifar.py` it is `--backward-passes-per-step`. It does not save time,
-# since the 8 passes are computed one after another.
+# Only rounding: this is section 13 with time in place of workers, and with equal
+# batches again. (Batch norm breaks it here, too.) It does not save time: the 8
+# passes are computed one after another.
 #
-# ## 9. The ring: averaging without a central worker
+# Horovod's option for it is `backward_passes_per_step`. It **adds** the
+# gradients of the passes, unless you also say
+# `average_aggregated_gradients=True`.
 #
-# Who computes the average? If all workers send to one, that one drowns: with
-# $N$ workers it receives $N - 1$ gradients. Horovod uses a **ring** instead.
-# Each rank sends only to the next one, and the last sends to the first. The
-# gradient is cut into $N$ chunks:
+# **Predict first.** Where does the same training end when the 8 gradients are
+# added and not averaged?
+
+# %% tags=["demo"]
+guess_added = None  # a weight
+
+# %% tags=["demo"]
+beside(guess_added, aggregated(passes, 1), "weight after 20 steps")
+
+# %% [markdown]
+# Adding is averaging at 8 times the rate, which here is beyond the border of
+# section 9. So whoever turns the option on has to average, or to scale the rate.
+# `train_cifar.py --backward-passes-per-step` averages.
+
+# %% [markdown]
+# ## 15. The ring: averaging without a central worker
+#
+# Who computes the average? Horovod's workers are called **ranks**, numbered from
+# 0. An **all-reduce** gives every rank the sum of all ranks' data. If all sent
+# theirs to one rank, that one would drown: of $N$ ranks it receives $N - 1$
+# gradients, and sends as many. A **ring** has no such rank. Each one sends only
+# to the next, and the last to the first. The gradient is cut into $N$ chunks:
 #
 # 1. **reduce-scatter**, $N - 1$ steps: each rank sends one chunk, and *adds*
 #    the chunk that arrives to its own;
 # 2. **all-gather**, $N - 1$ steps: each rank sends one chunk, and *keeps* the
 #    one that arrives.
 #
-# ![Left: three ranks send whole gradients to rank 0, which sends the average
-# back. Right: four ranks in a ring, each sending a quarter to the next in each
-# of six steps.](../images/ring.svg)
-
-# %% [markdown]
 # **Predict first.** Four ranks have 1000 numbers each, and every rank is to get
 # the sum. How many numbers does each rank send, over all steps?
 
@@ -969,16 +1186,16 @@ states = ring.contributions(4)  # step, rank, chunk: how many ranks' data
 arrived = (np.diff(states, axis=0) != 0).sum() / 4  # chunks per rank
 beside(guess_sent, arrived * 1000 / 4, "numbers sent by each rank")
 
+# %% [markdown]
+# ![Left: three ranks send whole gradients to rank 0, which sends the average
+# back. Right: four ranks in a ring, each sending a quarter to the next in each
+# of six steps.](../images/ring.svg)
+
 # %% tags=["demo"]
 plot.plot_ring(4)
 
 # %% [markdown]
-# Each rank sends $2(N-1)$ chunks, each one $N$-th of the data: $2\frac{N-1}{N}$
-# of the gradient in all. That is less than twice the gradient, **however many
-# ranks there are**. No all-reduce can do with less (Patarasuk and Yuan, 2009).
-# Now write your own.
-#
-# **Question 13** (2 points)
+# # **Question 13** (2 points)
 #
 # Write `split(values, ranks)`. It cuts a 1-D NumPy array into a list of `ranks`
 # consecutive chunks. Their sizes differ by at most one, the larger chunks
@@ -1020,6 +1237,25 @@ for count in (0, 1, 3, 7, 24):
         right = np.array_split(np.arange(count), ranks)
         check_chunks(count, [len(chunk) for chunk in right])
 ### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 16. Your own ring
+#
+# **Predict first.** The 1000 numbers are now on 1000 ranks instead of 4. How
+# many does each rank send?
+
+# %% tags=["demo"]
+guess_thousand = None  # how many numbers
+
+# %% tags=["demo"]
+messages, share = cost.terms("ring", 1000)
+beside(guess_thousand, share * 1000, "numbers sent by each of 1000 ranks")
+
+# %% [markdown]
+# Each rank sends $2(N-1)$ chunks, each one $N$-th of the data: $2\frac{N-1}{N}$
+# of the gradient in all, less than twice, **however many ranks there are**. As
+# long as ranks add up and links only carry, no all-reduce can do with less
+# (Patarasuk and Yuan, 2009). What does grow is the number of messages.
 
 # %% [markdown]
 # **Question 14** (4 points)
@@ -1081,10 +1317,10 @@ for ranks in range(1, 9):
 # Divide the sum by $N$ to get the average. Did you notice that one formula
 # covers both phases?
 #
-# ## 10. Two real ranks
+# ## 17. Two real ranks
 #
 # `average_gradients.py` trains our single weight with Horovod. Each rank has
-# every second of the 64 points (with $N$ workers, every $N$-th). Rank 0 records
+# every second of the 64 points (with $N$ ranks, every $N$-th). Rank 0 records
 # all gradients and the average that Horovod made of them. After training it
 # times all-reduces of four sizes.
 #
@@ -1122,24 +1358,33 @@ assert np.allclose(run.result["weights"], m), "the ranks' weights differ"
 pd.DataFrame(rows).head()
 
 # %% [markdown]
-# They are equal, and all ranks end with the same weight. So two processes did
-# over a network exactly what you computed by hand. Every later lesson does the
-# same with a million weights in place of one.
+# They are equal, and all ranks end with the same weight: separate processes did
+# exactly what you computed by hand. Later lessons do it with a million weights.
 #
-# ## 11. What an average costs
-#
-# A message takes a fixed time, the **latency** $\alpha$, plus a time for each
-# byte, one over the **bandwidth** $\beta$. A ring of $N$ ranks sends $2(N-1)$
-# messages one after another, each with an $N$-th of the data:
-#
-# $$T(N) = 2(N-1)\left(\alpha + \frac{\text{bytes}}{N\,\beta}\right)$$
-#
-# Your run timed some all-reduces, which give us $\alpha$ and $\beta$. We still
-# need the time that a gradient takes. Below it is measured for our single
-# weight and for a dense layer of 1024 × 1024 weights with 256 samples; and once
-# more for 32 passes of that layer per message, as in section 8.
+# No network was needed. On one machine such messages go through its *loopback*
+# interface (between GPUs, over their own links). Over a network the averages are
+# the same, but the times are not.
 
 # %% [markdown]
+# ## 18. What an average costs
+#
+# A message takes a fixed time, the **latency** $\alpha$, plus a time $\beta$ for
+# each byte, one over the **bandwidth**. A ring of $N$ ranks sends $2(N-1)$
+# messages one after another, each with an $N$-th of the data:
+#
+# $$T(N) = 2(N-1)\left(\alpha + \beta\,\frac{\text{bytes}}{N}\right)$$
+#
+# The all-reduces that your run timed give us $\alpha$ and $\beta$. The time of a
+# gradient is measured below, for our single weight and for a dense layer of
+# 1024 × 1024 weights with 256 samples: alone; with 32 passes for one average, as
+# in section 14; and those with *synchronous* batch norm.
+
+# %% [markdown]
+# **Synchronous batch norm** makes mean and spread those of all workers' points,
+# and the training that of one large batch again. It costs messages: an
+# all-reduce for each such layer on the way forward, and one on the way back, in
+# every pass. They are small, but the next layer waits for each of them.
+#
 # **Predict first.** Train our model of one weight on 64 ranks. How many times
 # as many samples a second does it process as on one rank?
 
@@ -1147,46 +1392,47 @@ pd.DataFrame(rows).head()
 guess_speedup = None  # how many times
 
 # %% tags=["demo"]
-from timeit import repeat
-
-
-def seconds(function):
-    return min(repeat(function, number=5, repeat=5)) / 5
-
-
 batch, weights = (
     np.random.default_rng(0).normal(size=shape).astype("float32")
     for shape in ((256, 1024), (1024, 1024))
 )
 layer_s = seconds(lambda: batch.T @ (batch @ weights))
-costs = {  # seconds per gradient, and its bytes
-    "one weight": (seconds(lambda: descent.gradient(1, many)), 8),
-    "one layer": (layer_s, weights.nbytes),
-    "one layer, 32 passes": (32 * layer_s, weights.nbytes),
+gradient, statistics = weights.nbytes, 2 * 4 * 1024  # bytes of an all-reduce
+steps = {  # seconds of computing, and the step's all-reduces
+    "one weight": (seconds(lambda: descent.gradient(1, many)), [8]),
+    "one layer": (layer_s, [gradient]),
+    "one layer, 32 passes": (32 * layer_s, [gradient]),
+    "… synchronous batch norm": (
+        32 * layer_s, [gradient] + 32 * 2 * [statistics]
+    ),
 }
 
 # %% tags=["demo"]
-links = ring.latency_and_bandwidth(run.result["all_reduce_seconds"], workers)
-compute_s, size_bytes = costs["one weight"]
-waiting_s = ring.ring_seconds(size_bytes, 64, *links)
-speedup = 64 * compute_s / (compute_s + waiting_s)
-beside(guess_speedup, speedup, "times the samples a second, 64 ranks")
+link = cost.fit(run.result["all_reduce_seconds"], workers)
+compute_s, messages = steps["one weight"]
+bounds = [
+    64 * compute_s / (compute_s + waiting_s)
+    for waiting_s in reversed(ring.waits(messages, 64, link, workers))
+]
+came = " to ".join(f"{bound:.2g}" for bound in bounds)
+beside(guess_speedup, came, "times the samples a second, 64 ranks")
 
 # %% tags=["demo"]
-plot.plot_cost(costs, *links)
+plot.plot_cost(steps, link, workers)
 
 # %% [markdown]
-# One weight on many workers is *slower* than on one: the gradient is ready long
+# One weight on two ranks is *slower* than on one: the gradient is ready long
 # before the first message arrives. That is what happened whenever someone says
 # "I went to two GPUs and it got slower". Communication pays where computing a
 # gradient takes long compared with sending it: large layers, large per-rank
-# batches, aggregation (one message for $k$ batches), fast links.
+# batches, aggregation, fast links. Synchronous batch norm takes away from what
+# aggregation wins: its messages come in every pass.
 #
-# This is an estimate. The ranks here share one machine; 64 ranks would have
-# other links between them. Horovod looks for work about once per millisecond,
-# and $\alpha$ includes some of that waiting. And a real trainer overlaps
-# messages with computation, which the formula leaves out. Lesson 2 measures
-# real links.
+# This is an estimate. Horovod looks for work about once per millisecond, and
+# $\alpha$ includes some of that waiting. Is it paid for each message, or once
+# for an all-reduce? Two ranks cannot tell: the bands lie between the two. Other
+# links would join 64 ranks, and a real trainer overlaps messages with
+# computation. Lesson 2 measures both.
 
 # %% [markdown]
 # ## Your answers so far
@@ -1205,13 +1451,13 @@ check()
 #
 # - The loss is a sum over points, so its gradient is one too: **batches,
 #   workers and aggregation all average the same gradients**.
-# - The learning rate and $x$ decide whether training **diverges**, through
-#   $\prod(1 - 2\,\text{lr}\,x^2)$. The labels decide **where it settles**.
-# - Averaging $B$ gradients divides their spread by $\sqrt{B}$. That makes
-#   higher learning rates *usable*, in proportion to $B$, up to the **noise
-#   scale**.
-# - Sharded training equals batched training **if shards are equal**.
-#   Aggregation trains with batches larger than memory.
+# - The learning rate and $x$ decide whether training **diverges**. The labels
+#   decide **where it settles**: as widely as rate over batch size says.
+# - So $B$ times the rate goes with $B$ times the batch, up to the **noise
+#   scale**. A step then does the work of $B$ steps with the same samples, and
+#   **only parallel workers save time**.
+# - Sharded training equals batched training **if batches are equal**, and
+#   without batch norm. Aggregation trains with batches larger than memory.
 # - In a ring each rank sends $2(N-1)/N$ of the gradient. Whether that pays
 #   depends on how long the gradient takes to compute.
 #
@@ -1223,8 +1469,8 @@ check()
 #
 # - Launch `average_gradients.py` with `points=63`. Is the average still the
 #   gradient of all points? Is it still the mean of the two gradients?
-# - Run `plot.plot_map(noisy, (1, 2, 4))`. Which batch size allows the highest
-#   learning rate? Can you derive that from the product?
+# - Run `plot.plot_to_target(many, 0.01, 0.0004, sizes, point_s)`: a nearer
+#   target, at a lower rate. Up to which batch size does scaling hold now? Why?
 # - Shuffle the points before each pass of `train_loop`. What happens to the
 #   cycle?
 
@@ -1233,6 +1479,8 @@ check()
 #
 # - Goyal et al. (2017), *Accurate, Large Minibatch SGD: Training ImageNet in 1
 #   Hour*, section 2.1
+# - Mandt, Hoffman, Blei (2017), *Stochastic Gradient Descent as Approximate
+#   Bayesian Inference*, Journal of Machine Learning Research 18, section 3
 # - McCandlish, Kaplan, Amodei et al. (2018), *An Empirical Model of Large-Batch
 #   Training*, section 2.2
 # - Patarasuk, Yuan (2009), *Bandwidth optimal all-reduce algorithms for clusters

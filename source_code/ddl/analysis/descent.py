@@ -31,15 +31,12 @@ __all__ = [
     "gradients",
     "loss",
     "noise_scale",
-    "outcome",
     "pass_factor",
     "rate_limit",
 ]
 
 EASY = ((1, 1), (2, 2), (3, 3), (4, 4))
 NOISY = ((1, 0), (2, 1), (3, 1), (4, 6.25))
-
-NEAR = 0.05  # so far from the best weight still counts as converged
 
 
 def _columns(data):
@@ -138,17 +135,6 @@ def cycle(lr, batches):
         m = a * m + b
         weights.append(m)
     return numpy.array(weights)
-
-
-def outcome(lr, batches, near=NEAR):
-    """Return how training ends: "converges", "settles aside" or "diverges".
-
-    It converges if no weight of its limit cycle is farther than `near` from the best one.
-    """
-    if not abs(pass_factor(lr, batches)) < 1:
-        return "diverges"
-    best = best_weight(numpy.concatenate([numpy.asarray(batch, float) for batch in batches]))
-    return "converges" if abs(cycle(lr, batches) - best).max() <= near else "settles aside"
 
 
 def rate_limit(data):

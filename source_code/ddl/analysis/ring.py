@@ -15,7 +15,7 @@ import numpy
 from ddl.analysis import cost
 from ddl.errors import InputError
 
-__all__ = ["Reduced", "all_reduce", "contributions", "latency_and_bandwidth", "ring_seconds"]
+__all__ = ["Reduced", "all_reduce", "contributions", "waits"]
 
 
 @dataclass(frozen=True)
@@ -106,26 +106,16 @@ def contributions(ranks: int):
 # ---------------------------------------------------------------- what it costs
 
 
-def ring_seconds(size_bytes, ranks, latency_s, bandwidth_bytes_per_s):
-    """Return the time of a ring all-reduce: 2 (N - 1) messages of 1/N of the data in sequence.
+def waits(sizes_bytes, ranks: int, link: cost.Link, measured_on: int):
+    """Return the least and the most seconds of some all-reduces, one after another, on a ring of `ranks`.
 
-    ``2 (N - 1) (latency + size / (N bandwidth))``: `ddl.analysis.cost.ring` for a bandwidth, without the additions.
+    `link` is a ring's fit to times on `measured_on` ranks. These cannot tell what is paid ``2 (ranks - 1)`` times, for
+    each message, from what is paid once for an all-reduce, as Horovod's waiting for its next cycle is: the two bounds.
+    `sizes_bytes` are those of a rank's data.
     """
-    return cost.ring(size_bytes, ranks, latency_s, 1 / bandwidth_bytes_per_s)
-
-
-def latency_and_bandwidth(measured, ranks: int):
-    """Return the latency (s) and bandwidth (bytes/s) that make `ring_seconds` right at both ends.
-
-    These are the smallest and the largest message of `measured`, pairs of (bytes, seconds) on two ranks or more.
-    """
-    (small, least_s), *_, (large, most_s) = sorted(measured)
-    if ranks < 2 or most_s <= least_s:
-        raise InputError(
-            "to tell latency from bandwidth takes two ranks or more, and a large message that "
-            f"takes longer than a small one; here: {ranks} ranks, {least_s:g} s for {small:,} "
-            f"bytes, {most_s:g} s for {large:,}. On a busy machine, measure again."
-        )
-    messages, share = cost.terms("ring", ranks)
-    beta = (most_s - least_s) / (large - small) / share
-    return (least_s - share * small * beta) / messages, 1 / beta
+    per_message = sum(cost.ring(size, ranks, link.alpha_s, link.beta_s_per_byte) for size in sizes_bytes)
+    if ranks == 1:
+        return per_message, per_message
+    once = cost.ring(0, measured_on, link.alpha_s, 0.0)
+    per_all_reduce = sum(once + cost.ring(size, ranks, 0.0, link.beta_s_per_byte) for size in sizes_bytes)
+    return min(per_message, per_all_reduce), max(per_message, per_all_reduce)

@@ -1,6 +1,6 @@
 """Figures of the gradient lesson, each a function from data to one `Picture`.
 
-They are computed from `ddl.analysis.descent` and `ddl.analysis.ring`, except where they say that they are measured.
+They are computed from `ddl.analysis.descent` and `ddl.analysis.ring`; what a batch buys is drawn in `ddl.plot.sgd`.
 `slider` lets a reader move one of a figure's numbers. A data set is a sequence of points; `sizes` are points in a
 batch.
 """
@@ -8,7 +8,6 @@ batch.
 from collections.abc import Callable, Sequence
 
 import numpy
-from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.patches import Rectangle
 
 from ddl.analysis import descent, ring
@@ -18,17 +17,15 @@ from ddl.plot.picture import COLOURS, GREY, Picture, look, only_ticks, round_tic
 __all__ = [
     "plot_average",
     "plot_best_rate",
-    "plot_cost",
     "plot_descent",
     "plot_exchange",
-    "plot_map",
     "plot_ring",
     "plot_spread",
     "plot_training",
     "slider",
 ]
 
-BLUE, ORANGE, GREEN = COLOURS[:3]
+BLUE, ORANGE = COLOURS[:2]
 WEIGHTS = (-1.0, 3.0)  # the part of the loss curve that is drawn
 
 
@@ -190,60 +187,6 @@ def plot_spread(data, m: float, sizes: Sequence[int], draws: int = 2000) -> Pict
 
 
 @styled
-def plot_map(data, sizes: Sequence[int], low: float = 0.0005, high: float = 0.512) -> Picture:
-    """Draw a map of learning rate and batch size: converges, settles aside, or diverges."""
-    kinds = {"converges": GREEN, "settles aside": COLOURS[6], "diverges": ORANGE}
-    rates = numpy.geomspace(low, high, 181)
-    edges = numpy.sqrt(rates[1:] * rates[:-1])
-    grid = numpy.array(
-        [[list(kinds).index(descent.outcome(rate, descent.batches_of(data, size))) for rate in rates] for size in sizes]
-    )
-    picture = Picture(8.5, 4.4)
-    panel = picture.subplots()
-    panel.pcolormesh(
-        [low, *edges, high],
-        numpy.arange(len(sizes) + 1) - 0.5,
-        grid,
-        alpha=0.45,
-        cmap=ListedColormap([*kinds.values()]),
-        norm=BoundaryNorm([-0.5, 0.5, 1.5, 2.5], 3),
-        linewidth=0,
-        rasterized=True,
-    )
-    for name, colour in kinds.items():
-        panel.plot([], [], "s", color=colour, alpha=0.6, markersize=10, label=name)
-    texts = []
-    for row, size in enumerate(sizes):
-        converging = rates[grid[row] == 0]
-        steady = rates[grid[row] < 2]
-        texts.append(
-            f"batches of {size}: converge up to "
-            f"{converging.max() if len(converging) else 0:.3g}, diverge beyond "
-            f"{steady.max():.3g}"
-        )
-    first = rates[grid[0] == 0].max()
-    scaled = first * numpy.array(sizes) / sizes[0]
-    panel.plot(scaled, range(len(sizes)), "k--", label="learning rate in proportion to batch size")
-    panel.axvline(
-        descent.rate_limit(data), color="black", linestyle=":", label="1 / mean(x²): the limit for all points together"
-    )
-    panel.set_yticks(range(len(sizes)), [str(size) for size in sizes])
-    panel.set(
-        xscale="log",
-        xlim=(low, high),
-        ylim=(-0.5, len(sizes) - 0.5),
-        axisbelow=False,
-        xlabel="learning rate",
-        ylabel="batch size, points",
-        title=f"computed for {len(data)} points; converges: within {descent.NEAR:g} of the best weight",
-    )
-    panel.grid(False)
-    picture.legend(loc="outside lower center", ncols=3)
-    picture.alt = f"Where training ends, by learning rate and batch size. {'; '.join(texts)}."
-    return picture
-
-
-@styled
 def plot_best_rate(data, weights: Sequence[float], sizes: Sequence[int], draws: int = 20_000) -> Picture:
     """Draw the learning rate of the best single step from some weights against batch size.
 
@@ -366,39 +309,3 @@ def plot_ring(ranks: int = 4) -> Picture:
 
 def _frame(column, row):
     return Rectangle((column - 0.46, row - 0.46), 0.92, 0.92, fill=False, edgecolor=ORANGE, linewidth=2)
-
-
-@styled
-def plot_cost(
-    models, latency_s: float, bandwidth_bytes_per_s: float, ranks: Sequence[int] = (1, 2, 4, 8, 16, 32, 64)
-) -> Picture:
-    """Draw how much faster samples are processed on more ranks, by the alpha-beta model.
-
-    `models` maps names to the seconds of a gradient and its size in bytes; latency and bandwidth are those of a message
-    between two ranks.
-    """
-    ranks = numpy.asarray(ranks)
-    picture = Picture(8.5, 4.2)
-    panel = picture.subplots()
-    panel.plot(ranks, ranks, color=GREY, linestyle=":", label="communication free of charge")
-    texts = []
-    for index, (label, (compute_s, size_bytes)) in enumerate(models.items()):
-        messages_s = [ring.ring_seconds(size_bytes, n, latency_s, bandwidth_bytes_per_s) for n in ranks]
-        speedup = ranks * compute_s / (compute_s + numpy.array(messages_s))
-        panel.plot(ranks, speedup, **look(index), label=f"{label}: {1000 * compute_s:.3g} ms, {size_bytes:,} bytes")
-        texts.append(f"{label}: {speedup[-1]:.3g} times at {ranks[-1]} ranks")
-    panel.axhline(1, color="black", linewidth=1)
-    panel.annotate("one worker", (ranks[-1], 1), ha="right", va="bottom")
-    panel.set(
-        xscale="log",
-        yscale="log",
-        xlabel="ranks",
-        ylabel="samples a second, relative to one rank",
-        title=f"estimated: latency {1e6 * latency_s:,.0f} µs, bandwidth "
-        f"{bandwidth_bytes_per_s / 1e9:.2g} GB/s, both measured",
-    )
-    only_ticks(panel.xaxis, ranks)
-    panel.yaxis.set_major_formatter("{x:g}")
-    picture.legend(loc="outside lower center", ncols=2)
-    picture.alt = f"Estimated samples a second relative to one rank. {'; '.join(texts)}."
-    return picture

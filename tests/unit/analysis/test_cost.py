@@ -57,7 +57,7 @@ def test_each_byte_that_a_rank_adds_costs_a_gamma(algorithm, added):
 
 
 def test_a_ring_is_what_its_steps_add_up_to():
-    from ddl.analysis.ring import all_reduce, ring_seconds
+    from ddl.analysis.ring import all_reduce
 
     ranks, count = 4, 40
     done = all_reduce(
@@ -69,7 +69,6 @@ def test_a_ring_is_what_its_steps_add_up_to():
     sent = done.sent[0] * 8  # bytes, in 2 (ranks − 1) messages
     expected = 2 * (ranks - 1) * ALPHA + sent * BETA
     assert cost.ring(8 * count, ranks, ALPHA, BETA) == pytest.approx(expected)
-    assert ring_seconds(8 * count, ranks, ALPHA, 1 / BETA) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("bad", [0, -1, 1.5])

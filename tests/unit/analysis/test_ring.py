@@ -3,7 +3,8 @@
 import numpy
 import pytest
 
-from ddl.analysis.ring import all_reduce, contributions, latency_and_bandwidth, ring_seconds
+from ddl.analysis.cost import Link
+from ddl.analysis.ring import all_reduce, contributions, waits
 
 
 def chunk_to_send(step, rank, ranks):
@@ -98,19 +99,11 @@ def test_contributions_are_those_of_a_ring_that_is_run(ranks):
         numpy.testing.assert_array_equal(states[last], done.arrays)
 
 
-def test_a_ring_costs_as_many_messages_as_it_sends():
-    assert ring_seconds(8e6, 1, 1e-3, 1e9) == 0
-    assert ring_seconds(8e6, 2, 1e-3, 1e9) == pytest.approx(2 * (1e-3 + 4e-3))
-    assert ring_seconds(8e6, 8, 1e-3, 1e9) == pytest.approx(14 * (1e-3 + 1e-3))
-
-
-@pytest.mark.parametrize("ranks", [2, 5])
-def test_latency_and_bandwidth_come_back_from_what_they_cost(ranks):
-    measured = [(size, ring_seconds(size, ranks, 3e-4, 2e9)) for size in (2**22, 2**12, 2**16)]
-    assert latency_and_bandwidth(measured, ranks) == pytest.approx((3e-4, 2e9))
-
-
-@pytest.mark.parametrize("measured, ranks", [([(8, 0.1), (80, 0.1)], 2), ([(8, 1), (80, 2)], 1)])
-def test_measurements_that_say_nothing_are_refused(measured, ranks):
-    with pytest.raises(ValueError, match="measure again"):
-        latency_and_bandwidth(measured, ranks)
+def test_waits_are_bounded_by_a_latency_for_each_message_and_one_for_each_all_reduce():
+    link = Link(1e-3, 1e-9)
+    assert waits([8e6], 2, link, measured_on=2) == pytest.approx((0.010, 0.010))
+    assert waits([8e6], 8, link, measured_on=2) == pytest.approx((0.002 + 0.014, 0.014 + 0.014))
+    # Two messages are paid for on two ranks; with three measured, one of four.
+    assert waits([0], 2, link, measured_on=3) == pytest.approx((0.002, 0.004))
+    assert waits([8e6, 0, 0], 8, link, measured_on=2) == pytest.approx((0.006 + 0.014, 0.042 + 0.014))
+    assert waits([8e6], 1, link, measured_on=2) == (0, 0)

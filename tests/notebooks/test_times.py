@@ -1,0 +1,55 @@
+"""A lesson's head says how long it takes: a clock counts what there is to read, to guess, to look at and to answer.
+
+Its paces are those with which it comes to the times that an expert took for lessons 1 and 3: 140 and 180 minutes.
+"""
+
+import re
+
+import jupytext
+import pytest
+
+from helpers import ROOT
+
+WORDS_A_MINUTE = 150
+LINE, GUESS, PICTURE, RUN = 0.1, 0.65, 1.3, 1.3  # minutes: of code, to be made, looked at, waited for
+CODED, WRITTEN = 2.6, 2.0  # minutes a point
+MARK_SCHEME = re.compile(r"=== BEGIN MARK SCHEME ===.*?=== END MARK SCHEME ===", re.DOTALL)
+SITTING = re.compile(r"^\| [^|]+ \| (\d+) to (\d+) \| (\d+) \|$", re.MULTILINE)
+
+
+def minutes(cell):
+    """Return the minutes that a cell takes."""
+    graded, source = cell.metadata.get("nbgrader", {}), MARK_SCHEME.sub("", cell.source)
+    if graded.get("grade"):
+        return graded["points"] * (CODED if cell.cell_type == "code" else WRITTEN)
+    if graded.get("solution"):
+        return 0
+    if cell.cell_type == "markdown":
+        return len(source.split()) / WORDS_A_MINUTE
+    looks, runs = source.count("plot."), source.count("launch(")
+    return LINE * len(source.splitlines()) + GUESS * source.startswith("guess_") + PICTURE * looks + RUN * runs
+
+
+def sections(cells):
+    """Return the minutes of each numbered section; 0 is what stands before the first."""
+    taken, number = {0: 0.0}, 0
+    for cell in cells:
+        if cell.cell_type == "markdown" and (heading := re.search(r"^## (\d+)\.", cell.source, re.MULTILINE)):
+            number = int(heading[1])
+        taken[number] = taken.get(number, 0.0) + minutes(cell)
+    return taken
+
+
+@pytest.mark.parametrize("name", ["1.Gradient-Basics"])
+def test_sittings_take_as_long_as_the_head_says_and_sections_are_short(name):
+    cells = jupytext.read(ROOT / f"grading/source/{name}/{name}.py", fmt="py:percent").cells
+    taken = sections(cells)
+    said = [tuple(map(int, row)) for cell in cells[:3] for row in SITTING.findall(cell.source)]
+    assert [first for first, _, _ in said] == [1, *(last + 1 for _, last, _ in said[:-1])] and said[-1][1] == max(taken)
+    for first, last, length in said:
+        counted = sum(taken[number] for number in range(first, last + 1)) + (taken[0] if first == 1 else 0)
+        assert counted == pytest.approx(length, rel=0.12), f"sections {first} to {last}"
+        assert length <= 60
+    assert sum(length for *_, length in said) == 165 and "two and three quarter hours" in cells[0].source
+    assert max(taken.values()) <= 15, taken
+    assert sum("**A resting place.**" in cell.source for cell in cells) == len(said) - 1
