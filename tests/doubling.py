@@ -25,5 +25,6 @@ def write_lesson(folder, answers, *more, name="7.Doubling", first=()):
     cells += map(v4.new_code_cell, more)
     path = folder / "notebooks" / f"{name}.ipynb"
     path.parent.mkdir(exist_ok=True)
-    nbformat.write(v4.new_notebook(cells=cells), path)
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    nbformat.write(v4.new_notebook(cells=cells, metadata={"kernelspec": kernel}), path)
     return path

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ddl.launcher import processes
+from doubling import SOLVED, write_lesson
 from helpers import until
 
 pytestmark = pytest.mark.slow
@@ -211,3 +212,31 @@ def test_what_cannot_be_launched_is_one_line(course, open_notebook, asked, said)
     shown.wait_for()
     assert "Traceback" not in shown.inner_text() and "job.py" not in shown.inner_text()
     tab.screenshot("nope")
+
+
+LOOPS = """from pathlib import Path
+def double(x):
+    while Path('endless').exists(): pass
+    return 2 * x"""
+
+
+def test_a_check_of_an_endless_loop_is_interrupted_and_old_results_go_away(course, open_notebook):
+    path = write_lesson(course.root, SOLVED | {"q01_double": LOOPS}, "from ddl import check\ncheck('7.Doubling')")
+    tab = open_notebook(path)
+    tab.run_all()
+    tab.wait_until_idle(60)
+    button = tab.page.locator("button.jupyter-button", has_text="Check")
+    table = tab.page.locator(PANEL, has=button).last
+    button.click()
+    table.get_by_text("2 of 2 questions pass").wait_for(timeout=60_000)
+    path.with_name("endless").touch()
+    button.click()
+    table.get_by_text("Checking…").wait_for(timeout=10_000)
+    assert "questions pass" not in table.inner_text()
+    tab.screenshot("checking")
+    tab.interrupt()
+    table.get_by_text("Interrupted before all tests had run").wait_for(timeout=8_000)
+    button.click()
+    table.get_by_text("was stopped after 10 s").wait_for(timeout=60_000)
+    assert "1 of 2 questions pass" in table.inner_text()
+    tab.screenshot("endless")

@@ -23,6 +23,7 @@ OUTSIDE = {
     "RunInterrupted": "an interrupt, for a notebook to stop at",
     "RunLeft": "an interrupt, for a notebook to stop at",
     "ScoreInterrupted": "an interrupt, for a notebook to stop at",
+    "TimeUp": "the check of answers makes a verdict of it",
     "Uncounted": "the check of a submission's graphs makes a refusal of it",
 }
 PLAIN = {
@@ -32,7 +33,6 @@ PLAIN = {
     "source_code/hierarchical_allreduce.py": "a lesson's script that adds up wrongly",
     "source_code/race_allreduce.py": "a lesson's script that adds up wrongly",
     "source_code/ddl/challenge/arithmetic.py": "caught and told by the same module",
-    "source_code/ddl/challenge/attempt.py": "an option that there is not, as Python says it of a function",
     "source_code/ddl/challenge/build.py": "caught and told by the same module",
     "source_code/ddl/challenge/graphs.py": "caught and told by the same module",
     "source_code/ddl/challenge/journal.py": "caught and told by the same module",

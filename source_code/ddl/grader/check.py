@@ -4,6 +4,7 @@
 moment. Both grade as marking does, without its hidden tests.
 """
 
+import ast
 import contextlib
 import os
 import re
@@ -20,6 +21,7 @@ from ddl.grader.channel import start_worker
 from ddl.grader.grade import Judge, Verdict, grade_notebook, visible_part
 from ddl.grader.launches import launch
 from ddl.grader.limits import Limits
+from ddl.grader.stopping import TimeUp, at_most, in_main_thread, interruptible
 from ddl.grader.worker import Kept, respond
 
 __all__ = ["Answers", "check", "check_file", "find_notebook"]
@@ -184,9 +186,9 @@ def _read(path):
     return notebook, notes
 
 
-def _check_names(path, names):
+def _check_names(path, names, limits=Limits()):
     """Judge the names of this process, without those that are not defined when the notebook is marked."""
-    (notebook, notes), limits, verdicts = _read(path), Limits(), []
+    (notebook, notes), verdicts = _read(path), []
     missing, below = unmarked_names(notebook), {}
     if kernels := sorted(missing[None] & names.keys()):
         notes += (
@@ -198,14 +200,16 @@ def _check_names(path, names):
     def answer(request):
         if request["do"] == "launch":
             return launch(request)
-        with contextlib.redirect_stdout(Kept()), contextlib.redirect_stderr(Kept()):
-            return respond(names, request)
+        try:
+            with contextlib.redirect_stdout(Kept()), contextlib.redirect_stderr(Kept()), at_most(limits.call_s):
+                return _explained(respond(names, request), names.get("In", ()))
+        except TimeUp:
+            return {"late": limits.call_s}
 
     try:
         for index, (name, points) in test_cells(notebook).items():
             source = visible_part(source_of(notebook["cells"][index]))
             with _without(names, missing[index]) as taken:
-                # Calls cannot be stopped from here; interrupting the kernel does.
                 outcome = judge.judge(source, answer, limits.total_s)
             verdicts.append(Verdict(name, points, **outcome))
             undefined = set(UNDEFINED.findall(outcome["message"])) & taken - missing[None]
@@ -217,6 +221,29 @@ def _check_names(path, names):
         for name, test in below.items()
     )
     return Answers(Path(path).stem, tuple(verdicts), notes)
+
+
+def _explained(answer, inputs):
+    """Say why names are missing: their cell was not run yet, or is no Python, whatever an older one has defined."""
+    for name, what in answer.get("names", {}).items():
+        defines = re.compile(rf"^\s*(?:async\s+def|def|class)\s+{name}\b|^{name}\s*(?::.*)?=", re.MULTILINE)
+        last = next((text for text in reversed(inputs) if defines.search(text)), "")
+        if wrong := _syntax_error(last):
+            answer["names"][name] = {"missing": True, "why": f"its cell has {wrong}"}
+        elif what.get("missing"):
+            what["why"] = "its cell was not run yet, or ended with an error"
+    return answer
+
+
+def _syntax_error(cell):
+    """Return what is no Python in an executed cell, with its line; "" where all of it is."""
+    from IPython.core.inputtransformer2 import TransformerManager
+
+    try:
+        ast.parse(TransformerManager().transform_cell(cell))
+    except SyntaxError as error:
+        return f"a syntax error in line {error.lineno}: {error.msg}"
+    return ""
 
 
 @contextlib.contextmanager
@@ -243,9 +270,15 @@ def _show_button(path, names):
     table = ipywidgets.HTML()
 
     def clicked(_):
-        button.disabled, button.description = True, "Checking…"
+        button.disabled, button.description, table.value = True, "Checking…", ""
+        in_main_thread(checked)  # where interrupts arrive
+
+    def checked():
         try:
-            table.value = _check_names(path, names)._repr_html_()
+            with interruptible():
+                table.value = _check_names(path, names)._repr_html_()
+        except KeyboardInterrupt:
+            table.value = "<p>Interrupted before all tests had run.</p>"
         except (CourseError, OSError) as error:
             table.value = f"<p>{escape(str(error))}</p>"
         finally:

@@ -99,9 +99,9 @@ class _Test:
                 case {"refused": str(why)}:
                     raise _NoAnswer(f"`{name}` is {why}")
                 case _:
-                    raise _NoAnswer(
-                        f"`{name}` is not defined: the cell that defines it is missing, empty, or ended with an error"
-                    )
+                    why = what.get("why") if isinstance(what, dict) else None
+                    why = why or "the cell that defines it is missing, empty, or ended with an error"
+                    raise _NoAnswer(f"`{name}` is not defined: {why}")
         return space
 
     def _proxy(self, name):
@@ -126,7 +126,7 @@ class _Test:
     def _question(self, request, text):
         match self._ask(request):
             case {"late": seconds}:
-                raise _NoAnswer(f"{text} did not return within {seconds:g} s")
+                raise _NoAnswer(f"{text} was stopped after {seconds:g} s: does it come to an end?")
             case {"ended": why}:
                 raise _NoAnswer(f"{text} ended the process that it ran in: {why}")
             case reply:

@@ -1,11 +1,16 @@
 """The attendees' own check, by command and in a notebook's kernel."""
 
+import os
+import signal
+import threading
 from functools import partial
 
 import pytest
 
 from ddl import cli
+from ddl.grader import check, stopping
 from ddl.grader.check import check_file, find_notebook
+from ddl.grader.limits import Limits
 from doubling import SOLVED, STUBS, write_lesson
 
 
@@ -82,3 +87,45 @@ def test_outside_a_notebook_it_says_so():
 
     with pytest.raises(ValueError, match="ddl check LESSON"):
         check("7")
+
+
+def checked(path, source="", run=(), call_s=5.0):
+    """Check a kernel's names: those of `source`, where these cells were run before."""
+    names = {"In": ["", *run]}
+    exec(source, names)
+    return check._check_names(path, names, Limits(call_s=call_s))
+
+
+@pytest.mark.parametrize("body", ["while True: pass", "while True:\n        try:\n            x\n        except: pass"])
+def test_an_endless_loop_is_stopped_and_the_rest_is_checked(lesson, body):
+    before = signal.getsignal(signal.SIGALRM)
+    found = checked(lesson(SOLVED), f"table = [1, 4, 9]\ndef double(x):\n    {body}", call_s=0.2)
+    assert [verdict.passed for verdict in found.verdicts] == [False, True]
+    assert found.verdicts[0].message == "double(2) was stopped after 0.2 s: does it come to an end?"
+    assert signal.getsignal(signal.SIGALRM) == before and signal.getitimer(signal.ITIMER_REAL)[1] == 0
+
+
+def test_an_interrupt_ends_a_check(lesson):
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt), stopping.interruptible():
+        checked(lesson(SOLVED), "def double(x):\n    while True: pass", call_s=60)
+    assert signal.getsignal(signal.SIGINT) == before
+
+
+@pytest.mark.parametrize(
+    ("source", "run", "why"),
+    [
+        ("", [], "its cell was not run yet"),
+        (
+            "",
+            ["%time x = 1", "def double(x):\n    return 2 *\n"],
+            "its cell has a syntax error in line 2: invalid syntax",
+        ),
+        ("double = abs", ["double = abs", "x = 1\ndouble = lambda x 2"], "its cell has a syntax error in line 2: "),
+        ("", ["!ls\ndouble = 1 / 0"], "its cell was not run yet, or ended with an error"),
+    ],
+)
+def test_what_is_not_there_is_not_run_yet_or_no_python(lesson, source, run, why):
+    message = checked(lesson(SOLVED), source, run).verdicts[0].message
+    assert message.startswith(f"`double` is not defined: {why}"), message

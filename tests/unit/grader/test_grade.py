@@ -189,7 +189,7 @@ def test_a_generator_counts_as_the_list_of_what_it_gives():
 def test_a_test_that_cannot_go_on_without_an_answer_does_not():
     source = "try:\n    double(1)\nexcept Exception:\n    pass"
     for answer, message in (
-        ({"late": 10}, "did not return within 10 s"),
+        ({"late": 10}, "was stopped after 10 s: does it come to an end?"),
         ({"ended": "it ended with status 3"}, "ended the process"),
         ({"value": '{"class": 1}'}, "returned what came back is not plain"),
         ({"nonsense": 1}, "no answer that can be read"),
@@ -266,7 +266,7 @@ def test_a_cell_that_ends_its_process_costs_no_other_question():
     ]}  # fmt: skip
     found = grade_notebook(notebook, hidden=False, limits=Limits(cell_s=2, call_s=1))
     assert [verdict.passed for verdict in found.verdicts] == [True, False, True]
-    assert found.verdicts[1].message == "h(1) did not return within 1 s"
+    assert found.verdicts[1].message == "h(1) was stopped after 1 s: does it come to an end?"
     assert found.cells[1].error == CellError("ProcessEnded", "it ended with status 3")
     assert found.cells[4].error == CellError("TimeLimit", "it did not end within 2 s")
     assert found.notes == (
