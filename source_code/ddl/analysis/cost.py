@@ -8,6 +8,7 @@ same time, in both directions, without hindering each other.
 This module imports only NumPy, so that the lessons' tests can use it wherever they run.
 """
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -182,7 +183,7 @@ def hierarchical(
 
 @dataclass(frozen=True)
 class Fit:
-    """Latency and inverse bandwidth with which an algorithm costs what was measured at some points."""
+    """Latencies and inverse bandwidth with which an algorithm costs what was measured at some points."""
 
     algorithm: str
     ranks: tuple[int, ...]  # of each point
@@ -190,17 +191,24 @@ class Fit:
     seconds: tuple[float, ...]
     alpha_s: float
     beta_s_per_byte: float
+    operation_s: float = 0.0  # of an all-reduce, whatever the number of its messages
 
     def __call__(self, size_bytes, ranks=None):
         """Return the seconds of an all-reduce, by default on as many ranks as were measured."""
+        several = len(set(self.ranks)) > 1
         if ranks is None:
-            if len(set(self.ranks)) > 1:
+            if several:
                 raise InputError(
                     "the points are of several numbers of ranks: say of how many the "
                     "all-reduce is, fit(size_bytes, ranks)"
                 )
             ranks = self.ranks[0]
-        return ALGORITHMS[self.algorithm](size_bytes, ranks, self.alpha_s, self.beta_s_per_byte)
+        if ranks not in self.ranks and not several:
+            raise InputError(
+                f"all points are of {self.ranks[0]} ranks: which part of their latency is paid for each message and "
+                f"which once can't be told, so {ranks} ranks can't be predicted; measure with another number, too"
+            )
+        return self.operation_s + ALGORITHMS[self.algorithm](size_bytes, ranks, self.alpha_s, self.beta_s_per_byte)
 
     @property
     def bandwidth_gb_per_s(self):
@@ -223,8 +231,9 @@ class Fit:
     def __str__(self):
         bandwidth = self.bandwidth_gb_per_s
         speed = "beta too small to see" if numpy.isinf(bandwidth) else f"{bandwidth:.3g} GB/s"
+        once = f"{1e6 * self.operation_s:.3g} µs once, " * (len(set(self.ranks)) > 1)
         return (
-            f"{self.algorithm}: alpha {1e6 * self.alpha_s:.3g} µs, {speed}; half of the "
+            f"{self.algorithm}: {once}alpha {1e6 * self.alpha_s:.3g} µs, {speed}; half of the "
             f"{len(self.seconds)} points within {self.error:.1%}"
         )
 
@@ -232,12 +241,14 @@ class Fit:
 def fit(points, ranks, algorithm: str = "ring") -> Fit:
     """Fit alpha and beta of one of `ALGORITHMS` to measured all-reduces.
 
-    Least squares of the relative errors (with absolute errors the largest message would decide alone), with neither
-    alpha nor beta below 0. From five points on, outliers weigh less: the fit is repeated with the weights of Huber
+    Least squares of the relative errors (with absolute errors the largest message would decide alone), with none
+    of the factors below 0. From five points on, outliers weigh less: the fit is repeated with the weights of Huber
     1964, "Robust estimation of a location parameter", by each point's error in units of the typical one.
 
     `points` are (bytes of a rank's data, seconds); `ranks`, two or more, is the same for all points or a sequence. With
-    only one number of ranks all algorithms are the same straight line; several numbers tell them apart (`fits`).
+    only one number of ranks all algorithms are the same straight line, and all latency counts as that of messages.
+    Several numbers tell algorithms apart (`fits`), and a latency for each message from one for each operation, such as
+    Horovod's agreeing on what is ready: ``operation_s``.
 
     Raises
     ------
@@ -256,14 +267,15 @@ def fit(points, ranks, algorithm: str = "ring") -> Fit:
         raise InputError("on one rank nothing travels: measure with two or more")
     counts = numpy.array([terms(algorithm, int(number)) for number in every])
     columns = counts * numpy.stack([numpy.ones(len(points)), size_bytes], axis=1)
+    if len(set(every.tolist())) > 1:
+        columns = numpy.column_stack([columns, numpy.ones(len(points))])
     weights = numpy.ones(len(points))
     for _ in range(REWEIGHT if len(points) >= ENOUGH else 1):
-        both = _positive(columns, seconds, weights)
-        off = numpy.abs(columns @ both / seconds - 1)
+        factors = _relative(columns, seconds, weights)
+        off = numpy.abs(columns @ factors / seconds - 1)
         typical = max(1.4826 * float(numpy.median(off)), 1e-9)  # the deviation, were it normal
         weights = numpy.minimum(1, HUBER * typical / numpy.maximum(off, 1e-12))
-    alpha, beta = both.tolist()
-    return Fit(algorithm, tuple(every.tolist()), tuple(size_bytes.tolist()), tuple(seconds.tolist()), alpha, beta)
+    return Fit(algorithm, tuple(every.tolist()), tuple(size_bytes.tolist()), tuple(seconds.tolist()), *factors.tolist())
 
 
 ENOUGH = 5  # points: of fewer, none can be told from the others
@@ -281,17 +293,30 @@ def fits(points, ranks):
 def line(size_bytes: Sequence[float], seconds: Sequence[float]):
     """Fit ``seconds = alpha + beta × bytes`` by least squares of relative errors, neither below 0."""
     columns = numpy.stack([numpy.ones(len(seconds)), numpy.asarray(size_bytes, float)], axis=1)
-    return tuple(_positive(columns, numpy.asarray(seconds, float), 1.0).tolist())
+    return tuple(_relative(columns, numpy.asarray(seconds, float), 1.0).tolist())
 
 
-def _positive(columns, seconds, weights):
-    """Solve for two factors, 0 or above, with which the columns add up to the seconds."""
+def _relative(columns, seconds, weights):
+    """Solve for factors, 0 or above, with which the columns add up to the seconds, by their relative errors."""
     root = numpy.sqrt(weights) * numpy.ones(len(seconds))
-    scaled = columns * (root / seconds)[:, None]
-    both, *_ = numpy.linalg.lstsq(scaled, root, rcond=None)
-    if (both >= 0).all():
-        return both
-    # The best without a negative one leaves one of them out.
-    alone = (scaled * root[:, None]).sum(axis=0) / (scaled**2).sum(axis=0)
-    misses = ((scaled * alone - root[:, None]) ** 2).sum(axis=0)
-    return numpy.where(misses == misses.min(), alone, 0.0)
+    return positive(columns * (root / seconds)[:, None], root)
+
+
+def positive(columns, values):
+    """Solve ``columns @ factors = values`` by least squares with no factor below 0; a few columns, shape (n, k).
+
+    The best solution without a negative factor leaves some columns out, so all choices of columns are tried.
+    """
+    columns, values = numpy.asarray(columns, float), numpy.asarray(values, float)
+    count = columns.shape[1]
+    best = numpy.zeros(count)
+    least = float((values**2).sum())
+    for chosen in itertools.product((False, True), repeat=count):
+        if not any(chosen):
+            continue
+        factors = numpy.zeros(count)
+        factors[list(chosen)] = numpy.linalg.lstsq(columns[:, chosen], values, rcond=None)[0]
+        miss = float(((columns @ factors - values) ** 2).sum())
+        if (factors >= 0).all() and miss < least:
+            best, least = factors, miss
+    return best

@@ -2,9 +2,10 @@
 
 import numpy
 import pytest
+import scipy.optimize
 
 from ddl.analysis import cost
-from ddl.analysis.cost import ALGORITHMS, Link, fit, fits, hierarchical, line, ring_over_nodes, terms
+from ddl.analysis.cost import ALGORITHMS, Link, fit, fits, hierarchical, line, positive, ring_over_nodes, terms
 
 SIZES = [4**power for power in range(1, 14)]
 ALPHA, BETA = 30e-6, 1 / 5e9
@@ -174,6 +175,31 @@ def test_several_numbers_of_ranks_tell_which_algorithm_it_was(algorithm):
     assert best(1e6, 16) == pytest.approx(ALGORITHMS[algorithm](1e6, 16, ALPHA, BETA), rel=0.05)
     with pytest.raises(ValueError, match="say of how many"):
         best(1e6)
+
+
+def test_a_latency_once_is_told_from_one_for_each_message():
+    ranks = [count for count in (2, 3) for _ in SIZES]
+    points = [
+        (size, 2e-3 + ALGORITHMS["ring"](size, count, ALPHA, BETA))
+        for count, size in zip(ranks, 2 * SIZES, strict=True)
+    ]
+    found = fit(points, ranks)
+    assert found.operation_s == pytest.approx(2e-3, rel=0.01) and found.alpha_s == pytest.approx(ALPHA, rel=0.05)
+    assert "2e+03 µs once" in str(found)
+    # Paid for each of 126 messages, it would be twenty times as much on 64 ranks.
+    assert found(4, 64) == pytest.approx(2e-3 + 126 * ALPHA, rel=0.02)
+    alone = fit(points[: len(SIZES)], 2)
+    assert alone.operation_s == 0 and 63 * alone(4) > 15 * found(4, 64)
+    with pytest.raises(ValueError, match="all points are of 2 ranks"):
+        alone(4, 64)
+
+
+def test_no_factor_falls_below_0():
+    columns = numpy.array([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0], [1.0, 1.0, 0.0], [1.0, 1.0, 1.0]])
+    assert positive(columns, columns @ [1.0, 2.0, 3.0]) == pytest.approx([1, 2, 3])
+    values = numpy.array([1.0, -2.0, 0.5, 0.2])
+    assert positive(columns, values) == pytest.approx(scipy.optimize.nnls(columns, values)[0])
+    assert positive(columns, -numpy.ones(4)).tolist() == [0, 0, 0]
 
 
 def test_one_number_of_ranks_can_not_tell():
