@@ -41,6 +41,7 @@ _MODULES = {
     "mistakes": "analysis.mistakes",
     "precisions": "analysis.precisions",
     "prediction": "analysis.prediction",
+    "published": "analysis.published",
     "race": "analysis.race",
     "ring": "analysis.ring",
     "sgd": "analysis.sgd",

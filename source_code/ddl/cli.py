@@ -305,11 +305,11 @@ def _predict(arguments):
         f"{arguments.gradient_bytes} bytes, efficiency against {plural(arguments.baseline, 'GPU')}. "
         f"{clusters.server(machine, **links).assumed}"
     ).strip()
-    print(repr(prediction.table(predictions, title)))
+    print(repr(prediction.table(predictions, title, clusters.MARGIN_POINTS)))
     if arguments.figure:
         from ddl.plot.prediction import plot_prediction
 
-        _save(plot_prediction(predictions), arguments.figure)
+        _save(plot_prediction(predictions, margin_points=clusters.MARGIN_POINTS), arguments.figure)
 
 
 def _save(figure, path, **options):

@@ -1,4 +1,4 @@
-"""The experiment: predict a training on two real ranks, run it, and report how far off it was."""
+"""The experiment: predict trainings on two and on four real ranks, run them, and report how far off it was."""
 
 import json
 import math
@@ -22,17 +22,24 @@ TWO = {"workers": 2, "threads": 1, "oversubscribe": True}
 def test_a_step_is_predicted_run_and_reported(nothing_left):
     alone = launch("step_times.py", workers=1, threads=1, model="cnn", steps=STEPS)
     company = launch("step_times.py", model="cnn", steps=STEPS, **TWO)
-    bench = launch("bench_allreduce.py", operations="all_reduce", sizes=[4, 16384, 1048576], **TWO)
-    training = launch(
-        "train_cifar.py",
-        recipe="batch_norm",
-        steps=4 * STEPS,
-        test_samples=100,
-        data_set="synthetic",
-        train_samples=2048,
-        **TWO,
+    bench, third = (
+        launch("bench_allreduce.py", operations="all_reduce", sizes=[4, 16384, 1048576], **TWO | {"workers": ranks})
+        for ranks in (2, 3)
     )
-    for run in (alone, company, bench, training):
+    training, larger = (
+        launch(
+            "train_cifar.py",
+            recipe="batch_norm",
+            global_batch=32 * ranks,
+            steps=4 * STEPS,
+            test_samples=100,
+            data_set="synthetic",
+            train_samples=2048,
+            **TWO | {"workers": ranks},
+        )
+        for ranks in (2, 4)
+    )
+    for run in (alone, company, bench, third, training, larger):
         nothing_left(run)
 
     # What was measured is the training's own step.
@@ -55,17 +62,27 @@ def test_a_step_is_predicted_run_and_reported(nothing_left):
     rows = prediction.report(predicted, training)
     in_turns = prediction.report({"ranks in company, in turns": predicted["ranks in company"]}, company)
 
+    # Of four ranks nothing has been measured before: what latency is paid once is told from two numbers of ranks.
+    both = prediction.fit_runs([bench, third])
+    assert set(both.ranks) == {2, 3} and both.operation_s + both.alpha_s > 0
+    cores = company.result["hardware"]["cores"]
+    four = prediction.predict_step(company, both, 4, one=alone, cores=cores)
+    assert four.batch == larger.result["global_batch"] == 128
+    assert four.communication_s == pytest.approx(both(company.result["sizes"][0]["gradient_bytes"] + 12, 4))
+    turns = max(4 / cores, 1) / max(2 / cores, 1)
+    assert four.computation_s >= turns * predicted["ranks in company"].computation_s * (1 - 1e-9)
+    extrapolated = prediction.report({"from two and three ranks": four}, larger)
+
     # The report is the result. How far off it is depends on what else the machine does.
     folder = course_root() / "build" / "prediction"
     folder.mkdir(parents=True, exist_ok=True)
-    text = "\n\n".join((str(fit), repr(rows), repr(in_turns), repr(training.result["hardware"])))
+    text = "\n\n".join(map(str, (fit, both, rows, in_turns, extrapolated, training.result["hardware"])))
     (folder / "report.txt").write_text(text + "\n")
-    records = [*rows.to_dict("records"), *in_turns.to_dict("records")]
+    records = [row for table in (rows, in_turns, extrapolated) for row in table.to_dict("records")]
     (folder / "report.json").write_text(json.dumps(records, indent=1) + "\n")
     plot_fit(bench, fit).savefig(folder / "fit.png")
-    plot_prediction([prediction.predict_step(company, fit, ranks) for ranks in (1, 2, 3, 4)], [training]).savefig(
-        folder / "prediction.png"
-    )
+    steps = [prediction.predict_step(company, both, ranks, cores=cores) for ranks in (1, 2, 3, 4)]
+    plot_prediction(steps, [training, larger]).savefig(folder / "prediction.png")
     for row in json.loads((folder / "report.json").read_text()):
         assert all(math.isfinite(row[key]) for key in ("predicted_ms", "measured_ms", "error"))
         assert row["measured_ms"] > 0

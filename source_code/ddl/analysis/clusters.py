@@ -1,4 +1,8 @@
-"""The time of a training step on clusters that are known from data sheets or were published."""
+"""The time of a training step on clusters that are known from data sheets.
+
+Taken from data sheets are the bandwidths of links, from NCCL's own model what programs reach of them and how long a
+message takes to start (`SHARE`, `LATENCY_S`), and from what others published what a rank is late (`LATE`).
+"""
 
 import math
 import numbers
@@ -7,13 +11,13 @@ import tomllib
 from dataclasses import dataclass, replace
 
 from ddl.analysis import cost
-from ddl.analysis.prediction import BYTES, REFERENCE, Prediction
+from ddl.analysis.prediction import BYTES, REFERENCE, Prediction, expected_maximum
 from ddl.display.table import Table
 from ddl.errors import InputError
 from ddl.topology.graph import Network
 from ddl.topology.link import pcie_gb_per_s
 
-__all__ = ["Server", "cluster", "models", "published", "scaling", "server"]
+__all__ = ["Server", "cluster", "models", "scaling", "server"]
 
 
 # The most that Horovod averages in one message: its default (documentation, page Tensor Fusion), and that of releases
@@ -34,6 +38,15 @@ LATENCY_S = {"NVLink": 3.4e-6, "PCIe": 5.7e-6, "network": 9.6e-6}
 # Taken for links of which a matrix of nvidia-smi tells the kind and no rate, in GB/s per direction: an NVLink of the
 # generations 2 to 4, and PCIe 3 x16.
 ASSUMED = {"NVLink": 25.0, "PCIe": pcie_gb_per_s(3, 16)}
+
+
+SHOWN = 0.5  # how much of its messages a step hides is not known: the middle between no and full overlap
+
+# The standard deviation of a rank's computation, as a share of it, fitted to all published figures, and within how many
+# points of efficiency the estimate is for four of five of them if it is not fitted to them: `fitted` and
+# `margin_points` of `ddl.analysis.published`, rounded.
+LATE = 0.0385
+MARGIN_POINTS = 8.4
 
 
 MOST = 1e15  # of anything: far above what can be, far below what floats can't hold
@@ -177,7 +190,7 @@ def models() -> Table:
     return Table.of(rows, labels, "Published by others, of one GPU, not measured here.")
 
 
-def _known(model):
+def known(model):
     known = _models()
     if model not in known:
         raise InputError(
@@ -189,9 +202,9 @@ def _known(model):
 
 def _speed(model, gpu, batch):
     """Return one GPU's images/s with a model, measured at the nearest batch size."""
-    speeds = [speed for speed in _known(model)["speed"] if speed["gpu"] in gpu]
+    speeds = [speed for speed in known(model)["speed"] if speed["gpu"] in gpu]
     if not speeds:
-        there = ", ".join(dict.fromkeys(speed["gpu"] for speed in _known(model)["speed"]))
+        there = ", ".join(dict.fromkeys(speed["gpu"] for speed in known(model)["speed"]))
         raise InputError(
             f"how fast one {gpu or 'unnamed GPU'} trains {model} is not known here (but of: {there}); say its images/s"
         )
@@ -221,17 +234,22 @@ class _Training:
     all_reduces: int
     algorithm: str
     gradient_bytes: int
+    late: float
 
     def on(self, nodes, gpus, baseline=None):
         """Predict a step on `nodes` servers with `gpus` GPUs each, at most the server's own."""
         size_bytes = self.gradient_bytes * self.parameters
         each_s = replace(self.server, gpus=gpus).all_reduce_s(size_bytes / self.all_reduces, nodes, self.algorithm)
+        ranks, computation_s = nodes * gpus, self.batch / self.images_per_s
+        waiting_s = self.late * expected_maximum(ranks) * computation_s
         return Prediction(
-            ranks=nodes * gpus,
-            batch=nodes * gpus * self.batch,
-            computation_s=self.batch / self.images_per_s,
+            ranks=ranks,
+            batch=ranks * self.batch,
+            computation_s=computation_s + waiting_s,
             communication_s=self.all_reduces * each_s,
             all_reduces=self.all_reduces,
+            waiting_s=waiting_s,
+            shown=SHOWN if self.all_reduces > 1 else 1.0,  # one message waits for the whole backward pass
             one_images_per_s=self.images_per_s,
             baseline=baseline,
         )
@@ -262,6 +280,7 @@ def _training(
     fusion_bytes=FUSION_BYTES,
     network=None,
     link_gb_per_s=None,
+    late=LATE,
 ):
     """Check the options and fill in those that are not given."""
     _checked("nodes", nodes, 1)
@@ -282,27 +301,27 @@ def _training(
     if model is None and (parameters is None or images_per_s is None):
         raise InputError("a model is needed, or its parameters and one GPU's images/s")
     if model is not None:
-        parameters = _known(model)["parameters"]
-    one = server(topology, network, link_gb_per_s)
+        parameters = known(model)["parameters"]
+    one = topology if isinstance(topology, Server) else server(topology, network, link_gb_per_s)
     if images_per_s is None:
         images_per_s = _speed(model, one.gpu, batch)
     if all_reduces is None:
         all_reduces = math.ceil(gradient_bytes * parameters / fusion_bytes)
     return _Training(
-        one, parameters, images_per_s, batch, _checked("all_reduces", all_reduces, 1), algorithm, gradient_bytes
+        one, parameters, images_per_s, batch, _checked("all_reduces", all_reduces, 1), algorithm, gradient_bytes, late
     )
 
 
 def cluster(topology, nodes: int, model=None, batch: int = 64, *, baseline=None, **options) -> Prediction:
     """Predict a step of training with Horovod on a cluster of equal servers, one rank a GPU.
 
-    `topology` is that of a server, as for `server` (so are `network` and `link_gb_per_s`), and `model` one of `models`,
+    `topology` is a `Server`, or as for `server` (so are `network` and `link_gb_per_s`), and `model` one of `models`,
     or None with `parameters` and `images_per_s`. `batch` is each GPU's. The efficiency is relative to the predicted
     speed of `baseline` GPUs, by default to one GPU alone.
 
     Further options: `images_per_s` of one GPU (default: as published for the model); `gradient_bytes` of a parameter
     (4, or 2 for half precision); `fusion_bytes`, the most that one message averages (Horovod's 128 MiB), or
-    `all_reduces`, the number of messages a step; `algorithm`, as for `Server.all_reduce_s`.
+    `all_reduces`, the number of messages a step; `algorithm`, as for `Server.all_reduce_s`; `late`.
     """
     training = _training(topology, nodes, model, batch, **options)
     return training.on(nodes, training.server.gpus, training.baseline(baseline, nodes))
@@ -320,62 +339,3 @@ def scaling(topology, nodes, model=None, batch=64, *, baseline=None, **options) 
 def _doubling(last):
     """Return 1, 2, 4 … and the last."""
     return [*(1 << power for power in range(last.bit_length()) if 1 << power < last), last]
-
-
-def published() -> Table:
-    """Predict published scaling efficiencies and compare, a row a figure, in percent.
-
-    ``error_points`` is predicted less published. Nothing is fitted: one GPU's speed is published, too, and links cost
-    what NCCL's own model says (`SHARE`, `LATENCY_S`). For TCP without RDMA the model does not know that sockets reach
-    less of a fast network.
-    """
-    figures = tomllib.loads((REFERENCE / "published-scaling.toml").read_text())
-    rows = []
-    for point in figures["point"]:
-        options = {key: point[key] for key in ("images_per_s", "all_reduces") if key in point}
-        many = cluster(
-            point["topology"],
-            point["nodes"],
-            point["model"],
-            point["batch"],
-            algorithm=point.get("algorithm", "ring"),
-            baseline=point.get("from_gpus"),
-            fusion_bytes=FUSION_BYTES_BEFORE,
-            **options,
-        )
-        rows.append(
-            {
-                "study": point["source"],
-                "network": _known(point["model"])["title"],
-                "gpus": many.ranks,
-                "tcp": point.get("tcp", False),
-                "published_percent": float(point["percent"]),
-                "no_overlap_percent": 100 * many.efficiency_no_overlap,
-                "predicted_percent": 100 * many.efficiency,
-                "full_overlap_percent": 100 * many.efficiency_full_overlap,
-                "error_points": 100 * many.efficiency - point["percent"],
-                "source": figures["source"][point["source"]]["text"],
-            }
-        )
-    labels = {
-        "study": ("study", "s"),
-        "network": ("network", "s"),
-        "gpus": ("GPUs", "d"),
-        "published_percent": ("published, %", ".0f"),
-        "no_overlap_percent": ("predicted without overlap, %", ".0f"),
-        "predicted_percent": ("predicted, %", ".0f"),
-        "full_overlap_percent": ("with full overlap, %", ".0f"),
-        "error_points": ("error, points", "+.0f"),
-    }
-    sources = "; ".join(f"{name}: {source['text']}" for name, source in figures["source"].items())
-    return Table.of(
-        rows,
-        labels,
-        (
-            "Scaling efficiency. Nothing in the prediction is fitted to it. Without overlap and with "
-            "full overlap are the two ends of the model, no bounds of what is measured. Left out, so "
-            "that predictions are too high: agreeing on what is ready, late input, waiting for the slowest, "
-            "computation that messages slow down; and that TCP without RDMA (horovod-64) reaches less "
-            f"of a network. Sources: {sources}."
-        ),
-    )

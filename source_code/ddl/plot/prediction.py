@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 import numpy
 
-from ddl.analysis.clusters import published
 from ddl.analysis.prediction import Prediction, points
+from ddl.analysis.published import ALWAYS, by_publisher, compared
 from ddl.errors import InputError
 from ddl.plot.picture import COLOURS, GREY, MARKERS, Picture, look, styled
 
@@ -68,10 +68,11 @@ def plot_fit(measured, fits) -> Picture:
 
 
 @styled
-def plot_prediction(predictions: Iterable[Prediction], runs=()) -> Picture:
+def plot_prediction(predictions: Iterable[Prediction], runs=(), margin_points: float | None = None) -> Picture:
     """Draw predicted steps and efficiency over ranks, in a band from no overlap to full overlap.
 
-    `runs` are measured ones with the predicted batches.
+    `runs` are measured ones with the predicted batches. With `margin_points` the band of the efficiency is so many
+    points wide to either side: `ddl.analysis.clusters.MARGIN_POINTS`.
     """
     predictions = [predictions] if isinstance(predictions, Prediction) else list(predictions)
     if not predictions:
@@ -81,31 +82,29 @@ def plot_prediction(predictions: Iterable[Prediction], runs=()) -> Picture:
     picture = Picture(9.0, 4.0)
     steps, efficient = picture.subplots(1, 2)
     blue = look(0, "color", "marker")
-    for panel, estimate, low, high in (
+    ends = "from full to no overlap"
+    for panel, estimate, low, high, band in (
         (
             steps,
             [1e3 * prediction.seconds for prediction in predictions],
             [1e3 * prediction.full_overlap_s for prediction in predictions],
             [1e3 * prediction.no_overlap_s for prediction in predictions],
+            ends,
         ),
-        (
-            efficient,
-            [100 * prediction.efficiency for prediction in predictions],
-            [100 * prediction.efficiency_no_overlap for prediction in predictions],
-            [100 * prediction.efficiency_full_overlap for prediction in predictions],
-        ),
+        (efficient, [100 * prediction.efficiency for prediction in predictions], *_band(predictions, margin_points)),
     ):
+        colour = COLOURS[0] if band == ends else COLOURS[2]
         panel.errorbar(
             ranks,
             estimate,
             fmt="none",
             capsize=4,
-            ecolor=COLOURS[0],
+            ecolor=colour,
             alpha=0.6,
             yerr=[numpy.maximum(numpy.subtract(estimate, low), 0), numpy.maximum(numpy.subtract(high, estimate), 0)],
         )
-        panel.fill_between(ranks, low, high, color=COLOURS[0], alpha=0.15, linewidth=0)
-        panel.plot(ranks, estimate, label="predicted; band: from no to full overlap", **blue)
+        panel.fill_between(ranks, low, high, color=colour, alpha=0.15, linewidth=0, label=band)
+        panel.plot(ranks, estimate, label="predicted", **blue)
     texts = []
     base = predictions[0].baseline
     one_s = base.images_per_s / base.ranks if base else predictions[0].one_images_per_s
@@ -132,59 +131,78 @@ def plot_prediction(predictions: Iterable[Prediction], runs=()) -> Picture:
         else:
             panel.set_xticks(range(1, max(ranks) + 1))
     efficient.axhline(100, color=GREY, linestyle=":")
-    picture.legend(*steps.get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    shown = {label: handle for panel in (steps, efficient) for handle, label in zip(*panel.get_legend_handles_labels())}
+    picture.legend(shown.values(), shown, loc="outside lower center", ncols=len(shown))
     picture.alt = (
         "Predicted time of a step and efficiency over ranks. " + "; ".join([*map(str, predictions), *texts]) + "."
     )
     return picture
 
 
+def _band(predictions, margin_points):
+    """Return the lower and upper end of the efficiency's band in percent, and its label."""
+    if margin_points is None:
+        low, high = (
+            [100 * getattr(prediction, f"efficiency_{end}_overlap") for prediction in predictions]
+            for end in ("no", "full")
+        )
+        return low, high, "from full to no overlap"
+    half = [margin_points * (prediction.efficiency != 1) for prediction in predictions]
+    middle = [100 * prediction.efficiency for prediction in predictions]
+    low, high = numpy.maximum(numpy.subtract(middle, half), 0), numpy.minimum(numpy.add(middle, half), 100)
+    return low, high, "four of five published ones lay so near"
+
+
 @styled
-def plot_published(compared=None) -> Picture:
-    """Draw published scaling efficiencies beside the predicted: a mark each, and a bar from no to full overlap."""
-    compared = published() if compared is None else compared
-    rows = compared.to_dict("records")
-    picture = Picture(9.0, 1.4 + 0.32 * len(rows))
-    panel = picture.subplots()
-    places = numpy.arange(len(rows))
-    low, high = (compared[f"{key}_overlap_percent"].to_numpy() for key in ("no", "full"))
-    panel.barh(
-        places,
-        high - low,
-        left=low,
-        height=0.5,
-        color=COLOURS[0],
-        alpha=0.2,
-        label="predicted: from no to full overlap",
-    )
-    panel.plot(
-        compared["predicted_percent"],
-        places,
-        linestyle="",
-        **look(0, "marker", "color"),
-        markersize=7,
-        label="predicted: estimate",
-    )
-    panel.plot(
-        compared["published_percent"],
-        places,
-        linestyle="",
-        marker=MARKERS[3],
-        color=COLOURS[1],
-        markersize=8,
-        label="published",
-    )
-    panel.set_yticks(places, [f"{row['network']}, {row['gpus']} GPUs ({row['study']})" for row in rows])
-    panel.set(xlabel="scaling efficiency, %", xlim=(40, 102), ylim=(len(rows) - 0.5, -0.5))
-    picture.legend(*panel.get_legend_handles_labels(), loc="outside lower center", ncols=3)
+def plot_published(table=None) -> Picture:
+    """Draw published scaling efficiencies over the predicted, and the mean error by publisher beside two baselines."""
+    table = compared() if table is None else table
+    scores = by_publisher(table)
+    picture = Picture(9.0, 4.6)
+    panel, bars = picture.subplots(1, 2, width_ratios=(5, 4))
+    ends = (35, 101)
+    panel.plot(ends, ends, color=GREY, linewidth=1)
+    panel.axhline(ALWAYS, color=GREY, linestyle=":", linewidth=1)
+    for index, (name, group) in enumerate(table.groupby("publisher", sort=False)):
+        predicted = group["predicted_percent"].to_numpy()
+        panel.errorbar(
+            predicted,
+            group["published_percent"],
+            xerr=[predicted - group["low_percent"], group["high_percent"] - predicted],
+            fmt="none",
+            ecolor=look(index, "color")["color"],
+            alpha=0.25,
+        )
+        panel.plot(
+            predicted,
+            group["published_percent"],
+            linestyle="",
+            markersize=6,
+            label=name,
+            **look(index, "marker", "color"),
+        )
+    panel.set(xlabel="predicted efficiency, %", ylabel="published efficiency, %", xlim=(55, 101), ylim=ends)
+    places = numpy.arange(len(scores))
+    for index, (column, label) in enumerate(
+        (("model", "this model"), ("always", f"always {ALWAYS:.0f} %"), ("mean", "the others' mean"))
+    ):
+        bars.barh(places + 0.27 * (index - 1), scores[column], height=0.25, color=COLOURS[index], label=label)
+    bars.set_yticks(places, [f"{row['publisher']} ({row['figures']})" for row in scores.to_dict("records")])
+    bars.set(xlabel="mean error, points", ylim=(len(scores) - 0.5, -0.5))
+    bars.legend()
+    panel.legend(fontsize="small")
     picture.alt = (
-        "Scaling efficiency in percent, published and predicted. "
+        "Scaling efficiency in percent, published over predicted, with the interval that is to contain four of five: "
         + "; ".join(
-            f"{row['network']} on {row['gpus']} GPUs ({row['study']}): published "
-            f"{row['published_percent']:.0f}, predicted {row['predicted_percent']:.0f} ("
-            f"{row['no_overlap_percent']:.0f} without overlap, {row['full_overlap_percent']:.0f} with "
-            "full overlap)"
-            for row in rows
+            f"{row['network']} on {row['gpus']} GPUs ({row['study']}): published {row['published_percent']:.0f}, "
+            f"predicted {row['predicted_percent']:.0f} ({row['low_percent']:.0f} to {row['high_percent']:.0f})"
+            for row in table.to_dict("records")
+        )
+        + ". Mean error in points: "
+        + "; ".join(
+            f"{row['publisher']}: {row['model']:.1f}, always {ALWAYS:.0f} % {row['always']:.1f}, the others' mean "
+            f"{row['mean']:.1f}"
+            for row in scores.to_dict("records")
         )
         + "."
     )

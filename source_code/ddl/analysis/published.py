@@ -1,0 +1,260 @@
+"""Scaling that others published, beside what is predicted for it, and what a step loses that no data sheet says.
+
+That is the wait for the slowest: the computation c of each of N ranks varies by a standard deviation of s c, so that
+the slowest is late by e(N) s c on average (`prediction.expected_maximum`). s is fitted by least squares of the
+efficiency; it stands for all that makes a rank late. What is predicted for one publisher's figures is fitted to the
+other publishers' alone, so that each figure tests a model that has not seen it.
+"""
+
+import tomllib
+from dataclasses import dataclass, replace
+from functools import cache
+
+import numpy
+
+from ddl.analysis import cost
+from ddl.analysis.clusters import FUSION_BYTES_BEFORE, LATENCY_S, SHARE, Server, cluster, known, server
+from ddl.analysis.prediction import REFERENCE, Prediction, expected_maximum
+from ddl.display.table import Table
+
+__all__ = ["by_publisher", "compared", "fitted", "margin_points", "programs"]
+
+OF_FIVE = 4  # of five figures that were not used in the fit, so many lie within the margin
+LATES = numpy.arange(0, 0.2, 0.0005)
+ALWAYS = 90.0  # percent: what somebody answers who knows no model
+
+
+@dataclass(frozen=True)
+class Point:
+    """A published figure, its step and the baseline, both predicted as if nobody were late."""
+
+    source: str
+    publisher: str
+    network: str  # title
+    through: str  # empty, "TCP" or "parameter server"
+    percent: float  # scaling efficiency
+    step: Prediction
+    baseline: Prediction
+
+    def predicted(self, late: float) -> Prediction:
+        """Return the step if ranks are late, relative to a baseline whose ranks are."""
+        return replace(_waiting(self.step, late), baseline=_waiting(self.baseline, late))
+
+
+def _seconds(step):
+    """Return a rank's seconds for a sample: if nobody is late, and what a lateness of 1 adds."""
+    each = step.batch / step.ranks
+    return step.seconds / each, expected_maximum(step.ranks) * step.computation_s / each
+
+
+def _waiting(step, late):
+    waiting_s = late * expected_maximum(step.ranks) * step.computation_s
+    return replace(step, computation_s=step.computation_s + waiting_s, waiting_s=waiting_s)
+
+
+@cache
+def figures() -> tuple[Point, ...]:
+    """Return all recorded figures."""
+    recorded = _recorded()
+    return tuple(_point(point, recorded) for point in recorded["point"])
+
+
+@cache
+def _recorded():
+    return tomllib.loads((REFERENCE / "published-scaling.toml").read_text())
+
+
+def _point(point, recorded):
+    model = recorded["model"].get(point["model"]) or known(point["model"])
+    options = {
+        "topology": _server(point["topology"], point.get("network")),
+        "parameters": model["parameters"],
+        "images_per_s": float(numpy.median(point["one"])),
+        "algorithm": point.get("algorithm", "ring"),
+        "all_reduces": point.get("all_reduces"),
+        "fusion_bytes": FUSION_BYTES_BEFORE,
+        "late": 0.0,
+    }
+    step = cluster(nodes=point["nodes"], batch=point["batch"], **options)
+    baseline = cluster(nodes=1, batch=point.get("from_batch", point["batch"]), **options)
+    if "from_gpus" not in point:
+        baseline = replace(baseline, ranks=1, batch=baseline.batch // baseline.ranks, communication_s=0.0)
+    percent = point.get("percent")
+    if percent is None:
+        shares = numpy.asarray(point["all"]) / numpy.asarray(point["one"]) / step.ranks
+        percent = 100 * float(numpy.median(shares))
+    source = recorded["source"][point["source"]]
+    return Point(
+        point["source"], source["publisher"], model["title"], point.get("through", ""), percent, step, baseline
+    )
+
+
+@cache
+def _server(name, network):
+    machine = _recorded()["server"].get(name)
+    if machine is None:
+        return server(name, network)
+    gb_per_s = {"PCIe": machine["pcie_gb_per_s"], "network": machine["gbit_per_s"] / 8}
+    inside, between = (cost.Link(LATENCY_S[kind], 1e-9 / (SHARE[kind] * gb_per_s[kind])) for kind in gb_per_s)
+    return Server(name, machine["gpus"], machine["gpu"], inside, between)
+
+
+def fitted(points=None) -> float:
+    """Fit how late ranks are to published figures, by default to all: the best of `LATES`, a share of the computation.
+
+    It minimizes the sum of squares of the errors in points of efficiency.
+    """
+    points = points or figures()
+    punctual, late = numpy.transpose([_seconds(point.step) for point in points])
+    punctual_0, late_0 = numpy.transpose([_seconds(point.baseline) for point in points])
+    tried = LATES[:, None]
+    errors = 100 * (punctual_0 + tried * late_0) / (punctual + tried * late) - [point.percent for point in points]
+    return float(LATES[(errors**2).sum(axis=1).argmin()])
+
+
+def _others(publisher, points):
+    return [point for point in points if point.publisher != publisher]
+
+
+def _left_out(points):
+    """Return how late ranks are by the figures of all but one publisher, by the one."""
+    return {name: fitted(_others(name, points)) for name in dict.fromkeys(point.publisher for point in points)}
+
+
+def _margin(points):
+    late = _left_out(points)
+    errors = [100 * point.predicted(late[point.publisher]).efficiency - point.percent for point in points]
+    return float(numpy.quantile(numpy.abs(errors), OF_FIVE / 5, method="higher"))
+
+
+def margin_points() -> float:
+    """Return within how many points four of five figures lie that the model was not fitted to."""
+    return _margin(figures())
+
+
+def compared() -> Table:
+    """Compare each published efficiency with its prediction from the other publishers' figures; in percent.
+
+    ``error_points`` is predicted less published. ``low_percent`` to ``high_percent`` is the interval that contains four
+    of five of the others' figures, likewise each predicted from others. ``punctual_percent`` is predicted with nothing
+    fitted: nobody is late. ``always_error_points`` is that of who always answers
+    90 %, and ``mean_error_points`` of who answers the mean of the other publishers' figures.
+    """
+    points = figures()
+    late = _left_out(points)
+    margins = {name: _margin(_others(name, points)) for name in late}
+    means = {name: float(numpy.mean([other.percent for other in _others(name, points)])) for name in late}
+    rows = []
+    for point in points:
+        predicted = 100 * point.predicted(late[point.publisher]).efficiency
+        margin = margins[point.publisher]
+        low, high = predicted - margin, min(predicted + margin, 100.0)
+        rows.append(
+            {
+                "publisher": point.publisher,
+                "study": point.source,
+                "network": point.network,
+                "gpus": point.step.ranks,
+                "through": point.through,
+                "published_percent": point.percent,
+                "punctual_percent": 100 * point.predicted(0.0).efficiency,
+                "predicted_percent": predicted,
+                "low_percent": low,
+                "high_percent": high,
+                "inside": bool(low <= point.percent <= high),
+                "error_points": predicted - point.percent,
+                "always_error_points": ALWAYS - point.percent,
+                "mean_error_points": means[point.publisher] - point.percent,
+            }
+        )
+    labels = {
+        "study": ("study", "s"),
+        "network": ("network", "s"),
+        "gpus": ("GPUs", "d"),
+        "through": ("through", "s"),
+        "published_percent": ("published, %", ".0f"),
+        "punctual_percent": ("if nobody is late, %", ".0f"),
+        "predicted_percent": ("predicted, %", ".0f"),
+        "low_percent": ("from, %", ".0f"),
+        "high_percent": ("to, %", ".0f"),
+        "error_points": ("error, points", "+.0f"),
+    }
+    sources = "; ".join(f"{name}: {source['text']}" for name, source in _recorded()["source"].items())
+    return Table.of(
+        rows,
+        labels,
+        "Scaling efficiency. Each prediction was fitted to the other publishers' figures, and never to its own. "
+        f"Sources: {sources}.",
+    )
+
+
+def by_publisher(table=None) -> Table:
+    """Tabulate the mean absolute error in points by publisher, beside two answers that need no model."""
+    table = compared() if table is None else table
+    rows = [_score(name, group) for name, group in table.groupby("publisher", sort=False)]
+    rows.append(_score("all", table))
+    labels = {
+        "publisher": ("publisher", "s"),
+        "figures": ("figures", "d"),
+        "punctual": ("nobody late", ".1f"),
+        "model": ("this model", ".1f"),
+        "bias": ("of it too high by", "+.1f"),
+        "always": (f"always {ALWAYS:.0f} %", ".1f"),
+        "mean": ("the others' mean", ".1f"),
+        "inside": ("in the interval", "d"),
+    }
+    return Table.of(
+        rows,
+        labels,
+        "Mean absolute error of the efficiency in points. Nothing was fitted to a publisher's own figures; "
+        "the interval is to contain four of five.",
+    )
+
+
+def programs() -> Table:
+    """Tabulate the efficiencies of several programs on the same machines, with the same network and batch, in percent.
+
+    ``apart_points`` is how far they are from their median on average: a model that knows only the machine can't be
+    nearer to all of them.
+    """
+    rows = []
+    for point, figure in zip(_recorded()["point"], figures(), strict=True):
+        if numpy.ndim(point["one"]):
+            percents = 100 * numpy.asarray(point["all"]) / numpy.asarray(point["one"]) / figure.step.ranks
+            rows.append(
+                {
+                    "network": figure.network,
+                    "gpus": figure.step.ranks,
+                    "programs": len(percents),
+                    "least_percent": float(percents.min()),
+                    "median_percent": float(numpy.median(percents)),
+                    "most_percent": float(percents.max()),
+                    "apart_points": float(numpy.abs(percents - numpy.median(percents)).mean()),
+                }
+            )
+    labels = {
+        "network": ("network", "s"),
+        "gpus": ("GPUs", "d"),
+        "programs": ("programs", "d"),
+        "least_percent": ("least, %", ".0f"),
+        "median_percent": ("median, %", ".0f"),
+        "most_percent": ("most, %", ".0f"),
+        "apart_points": ("from the median, points", ".1f"),
+    }
+    return Table.of(rows, labels, f"Scaling efficiency. {_recorded()['source']['dlperf']['text']}.")
+
+
+def _score(name, group):
+    def error(column):
+        return float(group[column].abs().mean())
+
+    return {
+        "publisher": name,
+        "figures": len(group),
+        "punctual": float((group["punctual_percent"] - group["published_percent"]).abs().mean()),
+        "model": error("error_points"),
+        "bias": float(group["error_points"].mean()),
+        "always": error("always_error_points"),
+        "mean": error("mean_error_points"),
+        "inside": int(group["inside"].sum()),
+    }
