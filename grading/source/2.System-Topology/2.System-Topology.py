@@ -1655,8 +1655,7 @@ check()
 # - Compare **bus bandwidth** with links; programs see **algorithm bandwidth**.
 # - **A few numbers**, fitted to a minute of measurements on two and three
 #   workers, predict a step on more, apart from what the model leaves out.
-# - A prediction needs a **baseline** and figures that it has not seen. From data
-#   sheets alone it is hardly better than always answering 90 %.
+# - Compare a prediction with a **baseline**, on figures that it has not seen.
 # - On slow links between fast hosts, add up **inside** each host first. On a few
 #   hosts that saves bytes, on many it saves latency.
 
