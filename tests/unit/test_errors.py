@@ -37,6 +37,7 @@ PLAIN = {
     "source_code/ddl/challenge/graphs.py": "caught and told by the same module",
     "source_code/ddl/challenge/journal.py": "caught and told by the same module",
     "source_code/ddl/diagnose/report.py": "a check in a state that there is not: a mistake in the package",
+    "source_code/ddl/grader/conversion.py": "caught and told by the same module",
     "source_code/ddl/grader/limits.py": "limits that the course itself sets",
     "source_code/ddl/rank/fork.py": "what the kernel says of a fork, in the template's log",
     "source_code/ddl/rank/hosts.py": "caught and told by the same module",
