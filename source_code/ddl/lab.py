@@ -1,6 +1,7 @@
 """JupyterLab for the course, whose kernels leave Horovod's ports alone."""
 
 import os
+import shutil
 import socket
 import sys
 import tempfile
@@ -27,6 +28,9 @@ def open_lab(arguments: Sequence[str] = ()):
     arguments
         JupyterLab's own, such as ``--port=8889``.
     """
+    # Terminals find `ddl`: a login shell, which the server starts where it has no terminal itself, would reset PATH.
+    os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
+    shell = os.environ.get("SHELL") or shutil.which("bash") or "sh"
     if not _takes_sockets(jupyter_runtime_dir()):
         os.environ["JUPYTER_RUNTIME_DIR"] = tempfile.mkdtemp(prefix="jupyter-")
     os.execv(
@@ -37,6 +41,7 @@ def open_lab(arguments: Sequence[str] = ()):
             "jupyterlab",
             f"--LabApp.default_url=/lab/tree/{START}",
             "--KernelManager.transport=ipc",
+            f"--ServerApp.terminado_settings={ {'shell_command': [shell]} }",
             *arguments,
         ],
     )

@@ -19,6 +19,8 @@ TOKEN = "browser-test"
 class Lab:
     """A JupyterLab server on its own folder, with its own settings, runs and theme."""
 
+    token = TOKEN
+
     def __init__(self, folder, theme="JupyterLab Light"):
         self.root = folder / "course"
         self.runs = folder / "runs"
