@@ -3,6 +3,7 @@
     ddl run --workers 2 step_times.py --widths 4 8 16 32
     ddl run --workers 1 step_times.py --widths 4 8 16 32     # the same without communication
     ddl run --workers 2 step_times.py --widths 16 --fusion-threshold-mb 0 --timeline
+    ddl run --workers 2 step_times.py --pin-to 0 0           # both ranks on one core
     ddl run --workers 2 step_times.py --model cnn            # train_cifar.py's step, as a whole
 
 Each step is taken in parts, one after another, and each part is timed on every rank: input, forward
@@ -35,6 +36,13 @@ def parse(arguments=None):
     add("--steps", type=Integer(), default=20, help="measured of each model, after a warm-up")
     add("--part", type=Integer(), default=2, metavar="N", help="on one rank: time 1/N of the batch as well")
     add("--seed", type=SEED, default=0)
+    add(
+        "--pin-to",
+        type=Integer(least=0, most=2**16),
+        nargs="+",
+        metavar="CPU",
+        help="where each rank of a host runs, by its number there (default: where the system likes)",
+    )
     # Communication
     add(
         "--fusion-threshold-mb",
@@ -80,7 +88,7 @@ from tensorflow.keras import layers
 from ddl.analysis import timeline
 from ddl.data import Order, shard
 from ddl.data.augment import augment, normalise
-from ddl.errors import CourseError
+from ddl.errors import CourseError, InputError
 from ddl.records.folder import start_of
 from ddl.records.jsonfiles import read_json
 from ddl.records.recorder import Recorder
@@ -97,6 +105,7 @@ TURN = 5  # steps of one model before it is another's turn
 
 def main(config):
     imported = time.time()
+    pin(config.pin_to)
     set_knobs(config)
 
     # Horovod: initialise, and pin each rank to one GPU, where there are any.
@@ -128,6 +137,7 @@ def main(config):
         if recorder:
             recorder.event("step", step=len(sizes) * min(done + TURN, config.steps))
     measured = [size.measured() for size in sizes]
+    places = hvd.allgather_object(processors())
     if not recorder:
         return
 
@@ -141,6 +151,7 @@ def main(config):
             **provenance(),
             "config": vars(config),
             "ranks": ranks,
+            "processors": places,
             "per_rank_batch": samples // ranks,
             "global_batch": samples,
             "steps": total,
@@ -184,6 +195,22 @@ def beginnings(folder):
         began = psutil.Process().create_time()
         return began, began
     return start_of(folder), read_json(folder.rank(0))["started"]
+
+
+def pin(to):
+    """Keep this rank, with the threads that it has and will have, on its own one of the given processors."""
+    if to:
+        own = to[int(os.environ.get("HOROVOD_LOCAL_RANK", "0")) % len(to)]
+        allowed = os.sched_getaffinity(0)
+        if own not in allowed:
+            raise InputError(f"--pin-to {own}: this process may run on {', '.join(map(str, sorted(allowed)))}")
+        for thread in os.listdir("/proc/self/task"):
+            os.sched_setaffinity(int(thread), {own})
+
+
+def processors():
+    """Return the processors that any thread of this rank may run on."""
+    return sorted(set().union(*(os.sched_getaffinity(int(thread)) for thread in os.listdir("/proc/self/task"))))
 
 
 def set_knobs(config):

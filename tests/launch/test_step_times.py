@@ -1,5 +1,7 @@
 """Step times on real ranks: the parts add up, and Horovod takes the settings that it is given."""
 
+import os
+
 import pytest
 
 pytest.importorskip("tensorflow")
@@ -58,6 +60,14 @@ def test_one_and_two_ranks_over_several_sizes(nothing_left):
         for gradient in range(14):
             assert reduced.count(f"width{width}.gradient{gradient}") == SMALL["steps"] + 3
     assert "14 tensors in steps 7 to 8" in plot_timeline(two, steps=2, width=4).alt
+
+
+def test_ranks_run_where_they_are_pinned():
+    last = max(os.sched_getaffinity(0))
+    assert measured(2, [1], name="one core", pin_to=[last, last]).result["processors"] == [[last], [last]]
+    with pytest.raises(RunFailed) as raised:
+        measured(2, [1], name="nowhere", pin_to=[last, 2**16])
+    assert "--pin-to 65536: this process may run on" in raised.value.run.logs(1)
 
 
 def test_settings_reach_horovod_and_can_be_compared():

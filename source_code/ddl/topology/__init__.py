@@ -4,6 +4,7 @@
     topology.load("dgx-a100")        # a recorded one (listed by `names()`), or a file
     topology.compare([...])          # a table with a row for each machine
     topology.links()                 # a table of kinds of links with rates and sources
+    topology.placements(machine)     # processors for two ranks, from near to far
 
 Recorded topologies
 -------------------
@@ -58,9 +59,10 @@ from ddl.topology.error import TopologyError
 from ddl.topology.graph import Topology
 from ddl.topology.link import links
 from ddl.topology.local import here
+from ddl.topology.placement import placements
 from ddl.topology.recorded import names
 
-__all__ = ["Topology", "TopologyError", "compare", "here", "links", "load", "names"]
+__all__ = ["Topology", "TopologyError", "compare", "here", "links", "load", "names", "placements"]
 
 
 def load(name_or_path: str | Path) -> Topology:
