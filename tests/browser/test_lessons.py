@@ -6,6 +6,7 @@ import nbformat
 import pytest
 
 import lessons
+from ddl import topology
 from helpers import ROOT
 
 pytestmark = pytest.mark.slow
@@ -102,10 +103,11 @@ def test_gradient_basics(open_notebook, solved):
 @pytest.mark.timeout(1200)
 def test_system_topology(open_notebook, solved):
     saved = run_all(open_notebook, solved("2.System-Topology"), 900)
-    # Where hosts can be made here, one cell launches on one host and on two.
-    assert sum(text.count("done in") for text in saved.html) == 9
+    # Where hosts can be made here, one cell launches on one host and on two; another pins ranks to each pair.
+    pairs = topology.placements(topology.here())
+    assert sum(text.count("done in") for text in saved.html) == 10 + len(pairs)
     pictures = [text for text in saved.html if 'class="ddl-picture"' in text]
-    assert len(pictures) == 11 and all('alt="' in text for text in pictures)
+    assert len(pictures) == 15 and all('alt="' in text for text in pictures)
 
 
 @pytest.mark.timeout(1200)

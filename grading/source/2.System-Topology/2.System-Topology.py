@@ -42,8 +42,8 @@ import numpy as np
 # %% tags=["demo"]
 import ddl
 from ddl import beside, launch, plot, recorded
-from ddl import bandwidth, clusters, cost, hierarchy, hosts
-from ddl import prediction, published, race, topology
+from ddl import bandwidth, clusters, cost, efficiency, hierarchy
+from ddl import hosts, prediction, published, race, topology
 
 smoke = size == "smoke"
 messages = dict(  # largest message in bytes, seconds per size
@@ -745,6 +745,44 @@ bandwidth.bandwidths([measured, other], operations=["all_reduce"])
 # messages. (d) Nothing here crossed a network card or a wire: loopback copies
 # memory. A network's latency and bandwidth have to be measured on that network.
 # ### END SOLUTION
+
+# %% [markdown]
+# ### Put to use: where the ranks run
+#
+# Which processors a process may use can be set: it is **pinned** to them.
+# Launchers on clusters do that (`srun --cpu-bind`, `mpirun --bind-to`), and it
+# can go wrong. So here is one training step of two ranks, pinned to pairs of
+# processors from near to far, as far as this machine has them: one core for
+# both, two threads of a core, two cores, two sockets.
+#
+# **Predict first.** How many times as long does a step take on one core as on
+# the pair that is farthest apart?
+
+# %% tags=["demo"]
+guess_pinned = None  # times as long
+
+# %% tags=["demo"]
+pinned = [
+    launch(
+        "step_times.py", name=name, workers=2, threads=1, widths=[16],
+        steps=5 if smoke else 40, seed=seed, oversubscribe=True, pin_to=pair,
+    )
+    for name, pair in topology.placements(machine).items()
+]
+
+# %% tags=["demo"]
+step_ms = efficiency.step_parts(pinned)["step_ms"]
+beside(guess_pinned, step_ms.iloc[0] / step_ms.iloc[-1], "times as long")
+
+# %% tags=["demo"]
+plot.plot_step_times(pinned)
+
+# %% [markdown]
+# On one core the ranks take turns: a step takes up to twice as long, less where
+# other programs use your cores too. Two threads of a core share its arithmetic
+# units. Between two sockets, gradients cross the link between them, but each
+# rank has a socket's caches and memory channels to itself: look at
+# *communication* and at *computation* apart.
 
 # %% [markdown]
 # ## 5. Model: two numbers for a link
