@@ -67,6 +67,8 @@ SAID = {
     "1.Gradient-Basics": (
         "no guess made · came out: 0.1333",
         "numbers sent by each rank: no guess made · came out: 1500",
+        "single points: 0.103 · all together: 0.144",
+        "steps of single points: 115, of batches of 16: 6",
     ),
     "2.System-Topology": (
         "pairs without an NVLink: no guess made · came out: 12",

@@ -585,7 +585,7 @@ two = [descent.gradient(2, pair) for pair in pairs_of_noisy]
 beside(guess_mean, sum(two) / 2, "mean of the two batches' gradients")
 
 # %% [markdown]
-# Averaging does not move the gradient. It narrows it, as you see now.
+# Averaging leaves the mean where it is. What it changes, you see now.
 #
 # **Question 10** (2 points)
 #
@@ -778,9 +778,9 @@ plot.plot_settled(
 # computes all of it, and tries it on random batches.
 
 # %% [markdown]
-# **Predict first.** And where does training with random batches diverge, so
-# that the mean squared distance grows without limit? Call that rate for single
-# points 1. What is it for all 64 points together?
+# **Predict first.** From some rate on, training on random single points
+# diverges: the mean squared distance grows without limit. From how many times
+# that rate on does it diverge if every step has all 64 points?
 
 # %% tags=["demo"]
 guess_border = None  # how many times
@@ -795,9 +795,9 @@ plot.plot_map(many, sizes, rate)
 
 # %% [markdown]
 # - The border to **diverges** depends on the $x$. Single points differ in $x^2$,
-#   and batches less, so it moves a little, up to the limit for all points. (That
-#   is the mean over many trainings. A single one may go on for long beyond it,
-#   until a rare outbreak.)
+#   and batches less, so it moves a little, up to the limit for all points. (This
+#   is the mean over many trainings. A single one may look calm beyond it,
+#   between rare outbreaks.)
 # - The border of **settles narrowly** runs along the dashed line, the rate in
 #   proportion to the batch size, and not along its root. That is the **linear
 #   scaling rule** (Goyal et al., 2017). It ends at the other border.
@@ -863,8 +863,8 @@ plot.plot_to_target(many, 0.05, rate, [*sizes, 128, 256], point_s)
 #   $B$ times the samples.
 # - At **$B$ times the rate** they take a $B$-th of the steps, with as many
 #   samples. One worker computes as many gradients as before: it saves nothing.
-# - **$B$ workers** compute the points of a batch at the same time. They need a
-#   $B$-th of the seconds (messages are added in section 18).
+# - **$B$ workers** compute the points of a batch at the same time. They need
+#   about a $B$-th of the seconds (section 18 adds the messages).
 #
 # That answers the title. Averaging turns $B$ steps, which must follow each
 # other, into one step of $B$ gradients, which need not. **Only parallel workers
@@ -1195,7 +1195,7 @@ beside(guess_sent, arrived * 1000 / 4, "numbers sent by each rank")
 plot.plot_ring(4)
 
 # %% [markdown]
-# # **Question 13** (2 points)
+# **Question 13** (2 points)
 #
 # Write `split(values, ranks)`. It cuts a 1-D NumPy array into a list of `ranks`
 # consecutive chunks. Their sizes differ by at most one, the larger chunks
@@ -1270,7 +1270,7 @@ beside(guess_thousand, share * 1000, "numbers sent by each of 1000 ranks")
 #   chunk after the step. `mine` is its own version and `received` is the one
 #   that arrived; both are arrays of the same size.
 #
-# In the end every rank must have the **sum**. Look at the figure above:
+# In the end every rank must have the **sum**. Look at section 15's figure:
 # whatever has just arrived at rank 1 was sent by rank 0. `%` is your friend.
 
 # %% nbgrader={"grade": false, "grade_id": "q14_ring", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -1402,7 +1402,7 @@ steps = {  # seconds of computing, and the step's all-reduces
     "one weight": (seconds(lambda: descent.gradient(1, many)), [8]),
     "one layer": (layer_s, [gradient]),
     "one layer, 32 passes": (32 * layer_s, [gradient]),
-    "… synchronous batch norm": (
+    "32 passes, synchronous batch norm": (
         32 * layer_s, [gradient] + 32 * 2 * [statistics]
     ),
 }
@@ -1421,7 +1421,7 @@ beside(guess_speedup, came, "times the samples a second, 64 ranks")
 plot.plot_cost(steps, link, workers)
 
 # %% [markdown]
-# One weight on two ranks is *slower* than on one: the gradient is ready long
+# One weight on two ranks is *slower* than on one: its gradient is ready long
 # before the first message arrives. That is what happened whenever someone says
 # "I went to two GPUs and it got slower". Communication pays where computing a
 # gradient takes long compared with sending it: large layers, large per-rank
@@ -1430,9 +1430,9 @@ plot.plot_cost(steps, link, workers)
 #
 # This is an estimate. Horovod looks for work about once per millisecond, and
 # $\alpha$ includes some of that waiting. Is it paid for each message, or once
-# for an all-reduce? Two ranks cannot tell: the bands lie between the two. Other
-# links would join 64 ranks, and a real trainer overlaps messages with
-# computation. Lesson 2 measures both.
+# for an all-reduce? A run on two ranks cannot tell: the bands lie between the
+# two. Other links would join 64 ranks, and a real trainer overlaps messages
+# with computation. Lesson 2 measures real links.
 
 # %% [markdown]
 # ## Your answers so far

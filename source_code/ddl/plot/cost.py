@@ -18,29 +18,32 @@ def plot_cost(models, link: cost.Link, measured_on: int, ranks: Sequence[int] = 
     The bounds are those of `ddl.analysis.ring.waits`: `link` was fitted to times on `measured_on` ranks.
     """
     ranks = numpy.asarray(ranks)
-    picture = Picture(8.5, 4.6)
-    panel = picture.subplots()
-    panel.plot(ranks, ranks, color=GREY, linestyle=":", label="communication free of charge")
+    picture = Picture(10.0, 4.6)
+    panels = picture.subplots(1, 2)
+    speed, share = panels
+    speed.plot(ranks, ranks, color=GREY, linestyle=":", label="communication free of charge")
     texts = []
     for index, (label, (compute_s, sizes_bytes)) in enumerate(models.items()):
         waiting = numpy.array([ring.waits(sizes_bytes, int(n), link, measured_on) for n in ranks])
-        high, low = (ranks * compute_s / (compute_s + waiting)[:, bound] for bound in (0, 1))
-        panel.fill_between(ranks, low, high, alpha=0.25, linewidth=0, **look(index, "color"))
-        panel.plot(ranks, high, label=f"{label}: {_time(compute_s)}", **look(index))
-        panel.plot(ranks, low, linewidth=0.8, **look(index, "color", "linestyle"))
-        texts.append(f"{label}: {low[-1]:.3g} to {high[-1]:.3g} times at {ranks[-1]} ranks")
-    panel.axhline(1, color="black", linewidth=1)
-    panel.annotate("one worker", (ranks[-1], 1), ha="right", va="bottom")
-    panel.set(
-        xscale="log",
-        yscale="log",
-        xlabel="ranks",
-        ylabel="samples a second, relative to one rank",
-        title=f"estimated: α {1e6 * link.alpha_s:,.0f} µs, β {1e9 * link.beta_s_per_byte:.2g} s/GB, both measured",
+        high, low = compute_s / (compute_s + waiting.T)
+        for panel, whole in ((speed, ranks), (share, 100)):
+            panel.fill_between(ranks, low * whole, high * whole, alpha=0.25, linewidth=0, **look(index, "color"))
+            panel.plot(ranks, low * whole, linewidth=0.8, **look(index, "color", "linestyle"))
+            panel.plot(ranks, high * whole, label=f"{label}: {_time(compute_s)}", **look(index))
+        texts.append(f"{label}: {(low * ranks)[-1]:.3g} to {(high * ranks)[-1]:.3g} times at {ranks[-1]} ranks")
+    speed.axhline(1, color="black", linewidth=1)
+    speed.annotate("one rank", (ranks[-1], 1), ha="right", va="bottom")
+    speed.set(yscale="log", title="samples a second, relative to one rank")
+    speed.yaxis.set_major_formatter("{x:g}")
+    share.set(ylim=(0, 103), title="percent of what all ranks could do")
+    for panel in panels:
+        panel.set(xscale="log", xlabel="ranks")
+        only_ticks(panel.xaxis, ranks)
+    picture.suptitle(
+        f"estimated: α {1e6 * link.alpha_s:,.0f} µs, β {1e9 * link.beta_s_per_byte:.2g} s/GB, both measured",
+        fontsize=11,
     )
-    only_ticks(panel.xaxis, ranks)
-    panel.yaxis.set_major_formatter("{x:g}")
-    picture.legend(loc="outside lower center", ncols=2)
+    picture.legend(*speed.get_legend_handles_labels(), loc="outside lower center", ncols=2)
     picture.alt = f"Estimated samples a second relative to one rank. {'; '.join(texts)}."
     return picture
 
