@@ -38,8 +38,8 @@ help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/\1\t\2/p' Makefile | \
 		while IFS="$$(printf '\t')" read -r name what; do printf '  make %-10s %s\n' "$$name" "$$what"; done
 
-lab: setup  ## set up, then open JupyterLab at Start_Here.ipynb (PORT=8888, NO_BROWSER=1)
-	@$(PY) -m ddl.cli lab --port=$(PORT) \
+lab: setup  ## set up, then open JupyterLab at Start_Here.ipynb (PORT=8888, NO_BROWSER=1, ALL=1: all files)
+	@$(PY) -m ddl.cli lab --port=$(PORT) $(if $(ALL),--all) \
 		$(if $(NO_BROWSER),--no-browser) $(if $(ROOT_USER),--allow-root)
 
 setup:  ## make the environment in .venv (VENV=DIR for another folder); it resumes

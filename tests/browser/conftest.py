@@ -21,16 +21,12 @@ class Lab:
 
     token = TOKEN
 
-    def __init__(self, folder, theme="JupyterLab Light"):
+    def __init__(self, folder, theme="JupyterLab Light", more=()):
         self.root = folder / "course"
         self.runs = folder / "runs"
         self.root.mkdir(parents=True)
         settings = folder / "settings" / "@jupyterlab"
         _write(settings / "apputils-extension/themes.jupyterlab-settings", {"theme": theme})
-        _write(
-            settings / "apputils-extension/notification.jupyterlab-settings",
-            {"checkForUpdates": False, "fetchNews": "false"},
-        )
         self.log = folder / "jupyter.log"
         self.port = free_port()
         environment = os.environ | {
@@ -56,6 +52,7 @@ class Lab:
                     f"--IdentityProvider.token={TOKEN}",
                     "--allow-root",
                     f"--ServerApp.root_dir={self.root}",
+                    *more,
                 ],
                 cwd=self.root,
                 env=environment,

@@ -5,11 +5,14 @@ import re
 import sys
 from pathlib import Path
 
+import nbformat
 import psutil
 import pytest
 import websocket
 
-from helpers import until
+from helpers import ROOT, until
+
+SCREENSHOTS = ROOT / "build" / "screenshots"
 
 pytestmark = pytest.mark.slow
 CHANNELS = 5
@@ -47,3 +50,22 @@ def test_a_terminal_finds_the_course_s_command(lab):
         connection.close()
         lab.api(f"terminals/{name}", method="DELETE")
     assert found[1] == str(Path(sys.executable).with_name("ddl"))
+
+
+@pytest.mark.parametrize("everything", [False, True])
+def test_attendees_see_no_tools_of_instructors_unless_asked(start_lab, browser, tmp_path, everything):
+    lab = start_lab(tmp_path, more=["--all"] if everything else [])
+    for name in ("Start_Here.ipynb", "Makefile"):
+        (lab.root / name).write_text(json.dumps(nbformat.v4.new_notebook()))
+    (lab.root / "grading").mkdir()
+    page = browser.new_context().new_page()
+    try:
+        page.goto(f"http://127.0.0.1:{lab.port}/lab?reset&token={lab.token}")
+        page.locator(".jp-DirListing-item", has_text="Start_Here").wait_for(timeout=60_000)
+        names = page.locator(".jp-DirListing-itemName").all_inner_texts()
+        menus = page.locator(".lm-MenuBar-itemLabel").all_inner_texts()
+        page.screenshot(path=SCREENSHOTS / f"lab-{'all' if everything else 'attendee'}.png")
+    finally:
+        page.context.close()
+    assert ({"grading", "Makefile"} <= set(names)) == ("Nbgrader" in menus) == everything
+    assert len(names) == (3 if everything else 1)

@@ -1,4 +1,4 @@
-"""JupyterLab for the course, whose kernels leave Horovod's ports alone."""
+"""JupyterLab for the course: an attendee's files and tools, and kernels that leave Horovod's ports alone."""
 
 import os
 import shutil
@@ -6,12 +6,15 @@ import socket
 import sys
 import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 
 from jupyter_core.paths import jupyter_runtime_dir
 
 __all__ = ["open_lab"]
 
 START = "Start_Here.ipynb"
+SETTINGS = Path(__file__).with_name("settings")
+FILES = "ddl.lab.files.AttendeesFiles"
 # A kernel's connection file plus the number of its last channel.
 SOCKET_NAME = f"kernel-{'0' * 36}-ipc-5"
 
@@ -26,8 +29,9 @@ def open_lab(arguments: Sequence[str] = ()):
     Parameters
     ----------
     arguments
-        JupyterLab's own, such as ``--port=8889``.
+        JupyterLab's own, such as ``--port=8889``; ``--all`` lists a maintainer's files, too, and what nbgrader adds.
     """
+    view = [f"--LabApp.app_settings_dir={SETTINGS}", f"--ServerApp.contents_manager_class={FILES}"]
     # Terminals find `ddl`: a login shell, which the server starts where it has no terminal itself, would reset PATH.
     os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
     shell = os.environ.get("SHELL") or shutil.which("bash") or "sh"
@@ -42,7 +46,8 @@ def open_lab(arguments: Sequence[str] = ()):
             f"--LabApp.default_url=/lab/tree/{START}",
             "--KernelManager.transport=ipc",
             f"--ServerApp.terminado_settings={ {'shell_command': [shell]} }",
-            *arguments,
+            *([] if "--all" in arguments else view),
+            *(argument for argument in arguments if argument != "--all"),
         ],
     )
 
