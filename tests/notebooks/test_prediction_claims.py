@@ -10,6 +10,7 @@ import pytest
 
 from ddl.analysis import published
 from ddl.analysis.paired import Paired
+from ddl.analysis.prediction import expected_maximum
 from helpers import ROOT
 
 LESSON = "2.System-Topology"
@@ -134,9 +135,13 @@ CLAIMS = {
 
 
 def sentences():
-    cells = jupytext.read(ROOT / "grading" / "source" / LESSON / f"{LESSON}.py", fmt="py:percent").cells
+    cells = jupytext.reads(lesson(), fmt="py:percent").cells
     texts = [" ".join(cell.source.split()) for cell in cells if "claims" in cell.metadata.get("tags", [])]
     return [part for text in texts for part in re.split(r"(?<=[.!?]) +(?=[A-Z])", text)]
+
+
+def lesson():
+    return (ROOT / "grading" / "source" / LESSON / f"{LESSON}.py").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -173,6 +178,17 @@ def test_a_claim_can_fail(claim, doctored):
     assert not all(CLAIMS[claim](figures) for figures in doctored)
 
 
+def test_the_lesson_says_how_late_the_slowest_is_and_what_was_recorded(recorded):
+    text = re.sub(r"\n# ?", " ", lesson())
+    late = {
+        name: f"{expected_maximum(ranks):.1f} for {name}" for name, ranks in {"two": 2, "eight": 8, "256": 256}.items()
+    }
+    assert ", ".join(late.values()) in text
+    ranks = [point.step.ranks for point in recorded.points]
+    assert (min(ranks), max(ranks)) == (8, 512) and len({point.publisher for point in recorded.points}) == 6
+    assert "figures of six publishers, from eight P100s to 512 GPUs" in text
+
+
 def test_the_readme_has_the_figures(recorded):
     model, always, mean = errors(recorded)
     gain, held = recorded.gain(), recorded.scores.loc["all"]
@@ -187,4 +203,3 @@ def test_the_readme_has_the_figures(recorded):
         f"are {apart / recorded.programs['programs'].sum():.1f} points apart from their median",
     ):
         assert words in readme, words
-    assert len({point.publisher for point in recorded.points}) == 6
