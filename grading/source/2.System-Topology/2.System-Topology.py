@@ -121,10 +121,10 @@ plot.plot_topology(dgx)
 # %% [markdown]
 # Two NVLinks between the same GPUs work as one that is twice as fast, so each
 # GPU has links to four others, not six. Pairs without an NVLink communicate
-# over PCIe and the link between the sockets, unless the library forwards the
-# data through a GPU that has a link to both (NCCL may do so). Later machines
-# put an **NVSwitch** in between: every GPU reaches every other at full speed,
-# and the question no longer arises.
+# over PCIe and the link between the sockets, unless **NCCL**, NVIDIA's library
+# for collectives, forwards the data through a GPU that has a link to both.
+# Later machines put an **NVSwitch** in between: every GPU reaches every other
+# at full speed, and the question no longer arises.
 
 # %% tags=["demo"]
 topology.compare(
@@ -654,9 +654,9 @@ other = launch(
 # | all-gather | the gathered result | $(N-1)/N$ |
 # | broadcast | the data | $1$ |
 #
-# Where a **switch** adds, ranks send less, and this comparison fails: with
-# NVLink SHARP in the NVSwitches, eight H100s reach a bus bandwidth of 480 GB/s
-# over links of 450.
+# Where a **switch** adds, ranks send less, and this comparison fails: eight
+# H100s with NVSwitches that add (NVLink SHARP) reach a bus bandwidth of 480
+# GB/s over links of 450.
 
 # %% [markdown]
 # **Question 6** (2 points)
@@ -788,8 +788,8 @@ plot.plot_step_times(pinned)
 # ## 5. Model: two numbers for a link
 #
 # Hockney's model gives every message a start-up time **α** and a time **β** for
-# each byte: $t(n) = \alpha + n \beta$. (Lessons 1 and 3 write $\beta$ for the
-# bandwidth, which is $1/\beta$ here.) For collectives on $N$ ranks and $n$
+# each byte: $t(n) = \alpha + n \beta$. (Lesson 3 writes $\beta$ for the bandwidth,
+# which is $1/\beta$ here.) For collectives on $N$ ranks and $n$
 # bytes:
 #
 # | algorithm | time |
@@ -1522,6 +1522,8 @@ refused = hosts.permitted()  # empty, or the reason why not
 print(refused or "two hosts can be made on this machine")
 
 # %% [markdown]
+# ### A training step over a slow cable
+#
 # First, a training step of two networks, one narrow and one wide, on two ranks:
 # both ranks on this host, then one rank on each of two hosts with 100 Mbit/s
 # between them.
@@ -1543,6 +1545,8 @@ else:
 plot.plot_step_times(apart)
 
 # %% [markdown]
+# ### Rings and hierarchies over a slow cable
+#
 # **Predict first.** Now take four ranks, two on each host, and an all-reduce of
 # 1 MiB by Horovod's ring. In a ring each of the two directions of the cable
 # carries $2(N-1)/N$ of the data. How many ms does that take at 100 Mbit/s?
@@ -1723,6 +1727,9 @@ check()
 #   and four workers. What is the cost when ranks share a core?
 # - `hosts.site(rate_mbit=100)`: at which rate does the model of section 6 train
 #   no faster on two hosts than on one?
+# - Where two hosts can be made: race again over a cable,
+#   `launch("race_allreduce.py", workers=4, nodes=2,
+#   site=hosts.site(rate_mbit=100))`. Which two numbers does the fit find now?
 # - On GPUs: launch `bench_allreduce.py` with `nccl=["NCCL_P2P_LEVEL=LOC"]` and
 #   without it.
 
