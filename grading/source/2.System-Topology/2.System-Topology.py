@@ -1110,19 +1110,22 @@ guess_fade = None  # times as many bytes
 beside(guess_fade, hierarchy.gain(32, 8), "times as many bytes, by the ring")
 
 # %% tags=["demo"]
-nvlink = cost.Link(alpha_s=3.4e-6, beta_s_per_byte=1 / 120e9)
-four_cards = cost.Link(alpha_s=9.6e-6, beta_s_per_byte=1 / 48e9)
-plot.plot_fade(nvlink, four_cards)
+server = clusters.server("dgx-1")  # links as NCCL counts them
+print("inside: ", server.inside)
+print("between:", server.between)
+
+# %% tags=["demo"]
+plot.plot_fade(server.inside, server.between)
 
 # %% [markdown]
 # On the left, the gain in **bytes** fades as hosts are added: a ring of many
 # ranks sends twice the data, and so does an all-reduce between many hosts. On
-# the right is the time by the model, with links as NCCL counts them for a DGX-1
-# (six NVLinks a GPU, four cards of 100 Gbit/s). What remains is **latency**: a
-# ring waits for $2(N-1)$ messages in a row, and a hierarchy for two rounds
-# inside a host and a few between hosts. So the more hosts and the smaller the
-# message, the more it gains. For large messages it can even lose, since the
-# steps inside a host come on top.
+# the right is the time by the model, for DGX-1s with six NVLinks a GPU and
+# four cards of 100 Gbit/s. What remains is **latency**: a ring waits for
+# $2(N-1)$ messages in a row, and a hierarchy for two rounds inside a host and
+# a few between hosts. So the more hosts and the smaller the message, the more
+# it gains. For large messages it can even lose, since the steps inside a host
+# come on top.
 
 # %% [markdown]
 # ---
