@@ -105,7 +105,7 @@ def test_system_topology(open_notebook, solved):
     saved = run_all(open_notebook, solved("2.System-Topology"), 900)
     # Where hosts can be made here, one cell launches on one host and on two; another pins ranks to each pair.
     pairs = topology.placements(topology.here())
-    assert sum(text.count("done in") for text in saved.html) == 10 + len(pairs)
+    assert sum(text.count("done in") for text in saved.html) == 12 + len(pairs)
     pictures = [text for text in saved.html if 'class="ddl-picture"' in text]
     assert len(pictures) == 15 and all('alt="' in text for text in pictures)
 

@@ -1014,9 +1014,11 @@ race.crossovers(raced)
 
 # %% [markdown]
 # For small messages, compare the three levels with 6, 4 and 2 messages in a
-# row. For large ones, the additions and the copies of four ranks compete for
-# the same cores and memory, which a network would not. `inf` in the table means
-# that one never overtakes the other in this range; 0, that it always leads.
+# row. The model may put the crossing too early: small messages stay in the
+# caches, where a byte costs less than the β that fits the large ones. And
+# four ranks on a few cores compete for these and for the memory, which a
+# network would not. `inf` in the table means that one never overtakes the
+# other in this range; 0, that it always leads.
 #
 # ### Fit the two numbers
 #

@@ -466,7 +466,7 @@ def plot_links() -> Picture:
     panel.set_yticks(places, names, fontsize=8.5)
     panel.set(
         xscale="log",
-        xlabel="GB/s per direction (10⁹ bytes a second; memory: in all). * in part without a source",
+        xlabel="GB/s per direction (10⁹ bytes a second; memory: in all)\n* in part without a source",
         ylim=(y + 0.8, 0.2),
         xlim=(0.05, 20000),
     )
