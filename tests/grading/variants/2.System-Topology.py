@@ -1403,6 +1403,20 @@ def disjoint_rings(gpus, links):
     return gpus
 
 
+# %% q05_disjoint_rings wrong: hops that say to be no one's
+class Nobody(int):
+    def __eq__(self, other):
+        return False
+
+    __lt__ = lambda self, other: False  # noqa: E731
+    __hash__ = object.__hash__
+
+
+def disjoint_rings(gpus, links):
+    ring = [*gpus[:1], *map(Nobody, gpus[1:])]
+    return ring, ring
+
+
 # %% q05_disjoint_rings wrong: never any
 def disjoint_rings(gpus, links):
     return None
@@ -2681,6 +2695,23 @@ def piece(step, rank, ranks, count):
         middle = (first + end) // 2
         first, end = (middle, end) if upper else (first, middle)
     return first, end
+
+
+# %% q08_halving wrong: numbers that say to be equal to all others
+class Equal(int):
+    def __eq__(self, other):
+        return True
+
+    __ne__ = __lt__ = lambda self, other: False
+    __hash__ = int.__hash__
+
+
+def partner(step, rank, ranks):
+    return Equal(rank)
+
+
+def piece(step, rank, ranks, count):
+    return Equal(0), Equal(count)
 
 
 # %% q08_halving wrong: zeros
