@@ -25,6 +25,7 @@ def parse(arguments=None):
 if __name__ == "__main__":
     config = parse()  # before the slow imports: a wrong option is refused at once
 
+import hashlib
 import sys
 import time
 
@@ -39,6 +40,14 @@ from ddl.training.journal import provenance
 from ddl.training.witness import Witness, checksum
 
 FEATURES, CLASSES, TEST_SAMPLES = 16, 4, 1024
+# Which habit each case leaves out, as digests: question 7 of lesson 3 asks for that, and reading this file is not to
+# answer it. It keeps nothing secret: what runs here can be asked here, and the records show it to who reads them.
+LEFT_OUT = {"0500500ab1", "089db7caa1", "837ee990ed", "f3968b31b9", "f4b17f2aab", "fb1e40546d"}
+
+
+def has(case, habit):
+    """Return whether the script keeps to a habit in this case."""
+    return hashlib.blake2s(f"{case} {habit}".encode(), digest_size=5).hexdigest() not in LEFT_OUT
 
 
 def main(config):
@@ -55,10 +64,10 @@ def main(config):
 
     # 3. Shard: one order of samples for all ranks, and of every batch each takes its own part.
     order = Order(config.samples, config.batch * ranks, config.seed)
-    my_part = 0 if case == "C" else rank
+    my_part = rank if has(case, "shard") else 0
 
     # 4. Scale the learning rate with the number of ranks, as the global batch grows with it.
-    rate = config.learning_rate * (1 if case == "F" else ranks)
+    rate = config.learning_rate * (ranks if has(case, "scale") else 1)
     optimizer = tf.keras.optimizers.SGD(rate)
 
     # Every process draws weights of its own, as it does where nobody sets a seed.
@@ -75,12 +84,12 @@ def main(config):
         with tf.GradientTape() as tape:
             loss = loss_of(model(x), y)
         # 5. Wrap: the tape averages the gradients of all ranks.
-        if case != "A":
+        if has(case, "wrap"):
             tape = hvd.DistributedGradientTape(tape, op=hvd.Average)
         return tape.gradient(loss, model.trainable_variables), loss
 
     # 6. Broadcast: all ranks begin with rank 0's weights.
-    if case != "E":
+    if has(case, "broadcast"):
         hvd.broadcast_variables(model.variables, root_rank=0, inplace=True)
 
     witness, recorder = Witness(rank), Recorder() if rank == 0 else None
@@ -102,7 +111,7 @@ def main(config):
         optimizer.apply_gradients(zip(gradients, model.trainable_variables))
 
         # What is counted here is summed over ranks at the end.
-        counted += len(numbers) * (ranks if case == "B" else 1)
+        counted += len(numbers) * (1 if has(case, "throughput") else ranks)
         witness.tell(
             "step",
             step=step + 1,
@@ -119,7 +128,7 @@ def main(config):
     processed = float(hvd.allreduce(tf.constant(float(counted)), op=hvd.Sum, name="counted"))
 
     # 8. Write on rank 0 only.
-    wrote = witness.keep_weights(model.get_weights()) if rank == 0 or case == "D" else None
+    wrote = witness.keep_weights(model.get_weights()) if rank == 0 or not has(case, "write") else None
     witness.tell("end", samples_counted=counted, seconds=seconds, images_per_s=processed / seconds, wrote=wrote)
     if recorder:
         end = {

@@ -36,6 +36,7 @@ _MODULES = {
     "cost": "analysis.cost",
     "critical": "analysis.critical",
     "descent": "analysis.descent",
+    "disturbed": "analysis.disturbed",
     "efficiency": "analysis.efficiency",
     "hierarchy": "analysis.hierarchy",
     "mistakes": "analysis.mistakes",

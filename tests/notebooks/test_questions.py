@@ -85,7 +85,12 @@ LESSONS = (
         packages=("math", "numpy", "ddl.analysis.collective"),
     ),
     Graded(
-        "3.Multi-GPU", questions=16, points=49, sections=9, guessing=2, packages=("math", "numpy", "json", "ddl.grader")
+        "3.Multi-GPU",
+        questions=16,
+        points=49,
+        sections=13,
+        guessing=2,
+        packages=("math", "numpy", "json", "ddl.grader"),
     ),
     Graded("4.Convergence", questions=8, points=26, sections=11, guessing=1),
     Graded("5.Challenge", questions=6, points=20, sections=8, guessing=1, packages=("math", "numpy", "itertools")),

@@ -22,9 +22,11 @@ __all__ = [
     "Training",
     "averaged",
     "began_alike",
+    "explain_failure",
     "frozen_and_tied",
     "one_writer",
     "own_samples",
+    "require",
     "same_weights",
     "scaled",
     "training",
@@ -122,9 +124,9 @@ def training(file: str, ranks: int, seed: int) -> Training:
     inputs = [_packed(given, rank) for rank in range(ranks)]
     reply = launches.launch({"do": "launch", "program": "ranks", "file": file, "inputs": inputs})
     where = f"{file} on {ranks} ranks"
-    _explain(reply, where)
+    explain_failure(reply, where)
     records = reply["ranks"]
-    _require(len(records) == ranks, f"{where}: {len(records)} of them left records")
+    require(len(records) == ranks, f"{where}: {len(records)} of them left records")
     read = tuple(_rank(record, number, where, len(given.order)) for number, record in enumerate(records))
     return Training(**{**vars(given), "ranks": read})
 
@@ -134,7 +136,7 @@ def training(file: str, ranks: int, seed: int) -> Training:
 
 def same_weights(t: Training) -> None:
     """Compare the weights with those of a single device that trains on the same samples."""
-    _require_drawn(t)
+    _begins_drawn(t)
     weights = {name: t.ranks[0].began[name] for name in SHAPES}
     for numbers in t.global_batches():
         _, gradients = _loss_and_gradients(weights, t.samples[numbers])
@@ -143,7 +145,7 @@ def same_weights(t: Training) -> None:
     for number, rank in enumerate(t.ranks):
         last = rank.before(len(rank.steps))
         off = _length({name: last[name] - weights[name] for name in TRAINED}) / way
-        _require(
+        require(
             off < CLOSE,
             f"on {t.size} ranks, rank {number}'s last weights are off by {off:.1%} of the way that one device goes "
             "with the same samples",
@@ -156,26 +158,26 @@ def own_samples(t: Training) -> None:
         parts = [set(rank.steps[number].samples.tolist()) for rank in t.ranks]
         where = f"in step {number + 1} on {t.size} ranks"
         several = sum(map(len, parts)) - len(set().union(*parts))
-        _require(not several, f"{where}, {several} samples were on more than one rank: each takes its own part")
+        require(not several, f"{where}, {several} samples were on more than one rank: each takes its own part")
         different = set().union(*parts)
-        _require(
+        require(
             different == set(batch.tolist()),
             f"{where}, all ranks together trained on {len(different)} samples; the global batch is the next "
             f"{t.size} × {t.batch} of the order",
         )
         uneven = [len(rank.steps[number].samples) for rank in t.ranks if len(rank.steps[number].samples) != t.batch]
-        _require(not uneven, f"{where}, a rank had {(uneven or [0])[0]} samples, not {t.batch}")
+        require(not uneven, f"{where}, a rank had {(uneven or [0])[0]} samples, not {t.batch}")
     for number in _looked_at(t)[1:]:
         gradients = [own for _, own in t.found(number)]
         for place, rank in enumerate(t.ranks):
             moved = _moved(rank, number)["outer"]
-            _require(
+            require(
                 any(_along(moved, own["outer"]) for own in (_mean(gradients), *gradients)),
                 f"in step {number + 1} on {t.size} ranks, rank {place} did not train on the samples that it took",
             )
     wanted = len(t.global_batches())
     made = [len(rank.steps) for rank in t.ranks]
-    _require(
+    require(
         all(count == wanted for count in made),
         f"on {t.size} ranks they made {' and '.join(map(str, sorted(set(made))))} steps; the samples are enough for "
         f"{wanted} global batches of {t.size} × {t.batch}",
@@ -212,11 +214,11 @@ def scaled(t: Training) -> None:
                 if _along(moved["outer"], along["outer"])
             ]
             where = f"in step {number + 1} on {t.size} ranks, rank {place}'s update"
-            _require(lengths, f"{where} follows no gradient, so its learning rate cannot be seen")
+            require(lengths, f"{where} follows no gradient, so its learning rate cannot be seen")
             found = min(lengths, key=lambda length: abs(length - wanted))
             why = "the rate of one rank's batch" if np.isclose(found, t.rate, rtol=0.01) else "another factor"
             why = "scaled twice, or summed and scaled" if np.isclose(found, t.size * wanted, rtol=0.01) else why
-            _require(
+            require(
                 np.isclose(found, wanted, rtol=0.01),
                 f"{where} is {found:.3g} times the gradient, {why}; the global batch's rate is {t.size} × {t.rate:.3g}",
             )
@@ -225,24 +227,24 @@ def scaled(t: Training) -> None:
 def began_alike(t: Training) -> None:
     """Look for ranks that begin with other trained weights than rank 0."""
     for place, rank in enumerate(t.ranks):
-        _require(
+        require(
             _alike(rank.began, t.ranks[0].began, TRAINED),
             f"on {t.size} ranks, rank {place} began with other weights than rank 0",
         )
-    _require_drawn(t)
+    _begins_drawn(t)
 
 
 def frozen_and_tied(t: Training) -> None:
     """Look for frozen weights that differ or move, and for a tied matrix whose two uses do not both count."""
     for place, rank in enumerate(t.ranks):
         where = f"on {t.size} ranks, rank {place}'s"
-        _require(
+        require(
             not _together(t) or _alike(rank.began, t.ranks[0].began, ["frozen"]),
             f"{where} frozen weights are not rank 0's: who trains them nowhere has to send them all the same",
         )
         for number in _looked_at(t):
             stayed = _alike(rank.steps[number].weights, rank.before(number), ["frozen"])
-            _require(stayed, f"{where} frozen weights have moved")
+            require(stayed, f"{where} frozen weights have moved")
             gradients = [own for _, own in t.found(number)]
             moved = _moved(rank, number)
             right = any(
@@ -252,9 +254,7 @@ def frozen_and_tied(t: Training) -> None:
                 )
                 for along in (_mean(gradients), gradients[place])
             )
-            _require(
-                right, f"{where} tied weights did not move by the gradient of both their uses in step {number + 1}"
-            )
+            require(right, f"{where} tied weights did not move by the gradient of both their uses in step {number + 1}")
 
 
 def true_metrics(t: Training) -> None:
@@ -267,11 +267,11 @@ def true_metrics(t: Training) -> None:
             step = rank.steps[number]
             where = f"in step {number + 1} on {t.size} ranks, rank {place}"
             own = ", which is that of its own samples" if np.isclose(step.loss, losses[place], rtol=CLOSE) else ""
-            _require(
+            require(
                 np.isclose(step.loss, mean, rtol=CLOSE),
                 f"{where} told a loss of {step.loss:.4g}{own}; the mean of all ranks' is {mean:.4g}",
             )
-            _require(
+            require(
                 step.counted in (different, t.batch * t.size),  # who shares samples has another mistake
                 f"{where} counted {step.counted} samples; all ranks together trained on {different}",
             )
@@ -280,10 +280,10 @@ def true_metrics(t: Training) -> None:
 def one_writer(t: Training) -> None:
     """Look for a file of weights that a rank other than rank 0 writes."""
     writers = [place for place, rank in enumerate(t.ranks) if rank.wrote]
-    _require(writers, f"on {t.size} ranks, no rank wrote the weights")
+    require(writers, f"on {t.size} ranks, no rank wrote the weights")
     others = ", ".join(str(place) for place in writers if place)
-    _require(not others, f"on {t.size} ranks, rank {others} wrote the weights; rank 0 alone is to")
-    _require(0 in writers, f"on {t.size} ranks, rank 0 did not write the weights")
+    require(not others, f"on {t.size} ranks, rank {others} wrote the weights; rank 0 alone is to")
+    require(0 in writers, f"on {t.size} ranks, rank 0 did not write the weights")
 
 
 CHECKS = (
@@ -339,7 +339,7 @@ def _looked_at(t):
     Where ranks began apart, the first is none of them: a broadcast may have come right after it.
     """
     empty = any(not len(step.samples) for rank in t.ranks for step in rank.steps)
-    _require(not empty, f"on {t.size} ranks, a rank took no samples in a step")
+    require(not empty, f"on {t.size} ranks, a rank took no samples in a step")
     return range(0 if _together(t) else 1, t.steps)
 
 
@@ -347,12 +347,13 @@ def _together(t):
     return all(_alike(rank.began, t.ranks[0].began, TRAINED) for rank in t.ranks)
 
 
-def _require_drawn(t):
+def _begins_drawn(t):
     drawn = any(_alike(t.ranks[0].began, drawn, TRAINED) for drawn in t.drawn)
-    _require(drawn, f"on {t.size} ranks, rank 0 began with weights that no rank has drawn")
+    require(drawn, f"on {t.size} ranks, rank 0 began with weights that no rank has drawn")
 
 
-def _require(right, sentence):
+def require(right, sentence: str) -> None:
+    """Raise AssertionError with a sentence, unless all is right."""
     if not right:
         raise AssertionError(sentence)
 
@@ -387,12 +388,12 @@ def _packed(given, rank):
     return base64.b64encode(file.getvalue()).decode()
 
 
-def _explain(reply, where):
+def explain_failure(reply: dict, where: str) -> None:
     """Raise the sentence of a launch that did not come to its end."""
-    _require("missing" not in reply, f"there is no file {reply.get('missing')}: run the cell that writes it")
-    _require("unwritten" not in reply, f"{reply.get('unwritten')} is still to be written")
-    _require("ended" not in reply, f"{where}: {reply.get('ended')}")
-    _require(isinstance(reply.get("ranks"), list), f"{where}: its ranks left no records")
+    require("missing" not in reply, f"there is no file {reply.get('missing')}: run the cell that writes it")
+    require("unwritten" not in reply, f"{reply.get('unwritten')} is still to be written")
+    require("ended" not in reply, f"{where}: {reply.get('ended')}")
+    require(isinstance(reply.get("ranks"), list), f"{where}: its ranks left no records")
     ranks = [rank for rank in reply["ranks"] if isinstance(rank, dict)]
     errors = {place: rank["error"] for place, rank in enumerate(ranks) if isinstance(rank.get("error"), dict)}
     alone = {place for place, error in errors.items() if error.get("type") in LEFT_ALONE}
@@ -402,7 +403,7 @@ def _explain(reply, where):
         raise AssertionError(f"{where}: rank {place} raised {str(error.get('type'))[:100]}{_line(error)}: {message}")
     for place, rank in enumerate(ranks):
         status = rank.get("status")
-        _require(status in (0, None) or place in alone, f"{where}: rank {place} ended with status {status}")
+        require(status in (0, None) or place in alone, f"{where}: rank {place} ended with status {status}")
     for place in alone:
         raise AssertionError(
             f"{where}: rank {place} waited{_line(errors[place])} for a rank that had ended: {SAME_CALLS}"
@@ -430,8 +431,8 @@ def _rank(record, place, where, count):
         steps = tuple(_step(line, count) for line in lines if line["event"] == "step")
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
         raise AssertionError(f"{where}: rank {place}'s record cannot be read ({error!r})"[:MESSAGE]) from None
-    _require(len(began) == 1, f"{where}: rank {place} called `begin` {len(began)} times, not once")
-    _require(steps, f"{where}: rank {place} noted no step")
+    require(len(began) == 1, f"{where}: rank {place} called `begin` {len(began)} times, not once")
+    require(steps, f"{where}: rank {place} noted no step")
     return Rank(began[0], steps, record.get("wrote") is True)
 
 

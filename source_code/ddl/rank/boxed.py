@@ -9,6 +9,7 @@ import base64
 import contextlib
 import ctypes
 import gc
+import importlib
 import io
 import json
 import os
@@ -43,7 +44,7 @@ def main() -> None:
     os.environ |= {"OPENBLAS_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1"}
     import horovod.tensorflow  # noqa: F401  once for all ranks
 
-    __import__(IMPORTED)
+    importlib.import_module(IMPORTED)
     gc.collect()
     gc.freeze()
     ctypes.CDLL(None).prctl(*NON_DUMPABLE)
@@ -56,7 +57,7 @@ class _Launch:
     """One start of a script on several ranks."""
 
     def __init__(self, request, wire):
-        self._script, self._name = request["script"], request["file"]
+        self._program, self._script, self._name = request["program"], request["script"], request["file"]
         self._inputs = [base64.b64decode(text) for text in request["inputs"]]
         self._due = time.monotonic() + request["seconds"]
         self._wire = wire
@@ -111,7 +112,7 @@ class _Launch:
     # ---------------------------------------------------------------- in a rank
 
     def _become(self, place, port):
-        """Run the script as ``__main__`` of this process, which is a fork."""
+        """Run the script as ``__main__`` of this process, which is a fork; or what the program makes of it."""
         self._wire.close()
         folder = self._home / str(place.rank)
         folder.mkdir()
@@ -139,7 +140,7 @@ class _Launch:
         sys.modules["__main__"] = module
         Path(self._name).write_text(self._script)  # where tracebacks, and TensorFlow, find its lines
         try:
-            exec(compile(self._script, self._name, "exec", dont_inherit=True), vars(module))
+            PROGRAMS[self._program](self._name, vars(module))
         except BaseException as error:
             if not isinstance(error, SystemExit) or error.code:
                 self._explain(error)
@@ -164,6 +165,17 @@ class _Launch:
             "lines": [_parsed(line) for line in lines],
             "wrote": (folder / "weights.npz").is_file(),
         }
+
+
+def _run_script(file, names):
+    exec(compile(Path(file).read_text(), file, "exec", dont_inherit=True), names)
+
+
+def _try_loop(file, names):
+    importlib.import_module("ddl.training.trial").main(file)
+
+
+PROGRAMS = {"ranks": _run_script, "loop": _try_loop}
 
 
 def _serve(size, tell):

@@ -121,3 +121,11 @@ def test_what_is_no_sentence_embedding_is_refused(tmp_path):
         embedding.make("nowhere")
     with pytest.raises(embedding.EmbeddingError, match="has no saved_model.pb"):
         embedding.make(str(tmp_path))
+
+
+def test_keras_ignores_a_batch_size_beside_a_data_set():
+    """As lesson 3 says: four batches of 16 stay four."""
+    data = tf.data.Dataset.from_tensor_slices((tf.zeros((64, 3)), tf.zeros((64, 1)))).batch(16)
+    model = tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(3,))])
+    model.compile("sgd", "mse")
+    assert model.fit(data, batch_size=32, verbose=0).params["steps"] == 4

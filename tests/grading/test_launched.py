@@ -1,6 +1,7 @@
-"""Lesson 3's script made distributed: right answers in several styles, and what each mistake loses.
+"""Lesson 3's answers that are launched: right ones in several styles, and what each mistake loses.
 
-Every script is launched, on two and on three ranks; all launches share one process with TensorFlow in it.
+A script made distributed runs on two or three ranks, a loop's step on two replicas. All launches share one process
+with TensorFlow in it.
 """
 
 import re
@@ -9,7 +10,7 @@ import shutil
 import pytest
 
 import lessons
-from ddl.grader import Limits, conversion, launches
+from ddl.grader import Limits, conversion, launches, loop
 from helpers import ROOT
 from marking import sandbox
 
@@ -290,3 +291,110 @@ def test_a_script_earns_nothing_by_what_it_says(lost, script, earned):
             lost(script, sizes=[2])
     else:
         assert ALL - set(lost(script, sizes=[2])) <= earned
+
+
+# ---------------------------------------------------------------- a loop for replicas
+
+STEP = answer_of("q16_svhn_loop")
+SHARE = """        with tf.GradientTape() as tape:
+            losses = each(labels, model(pictures, training=True))
+            loss = tf.nn.compute_average_loss(
+                losses, global_batch_size=global_batch)
+"""
+UPDATE = "        optimizer.apply_gradients(zip(gradients, weights))\n"
+REDUCE = 'strategy.reduce("SUM", losses, axis=None)'
+RIGHT_LOOPS = {
+    "the model answer": [],
+    "summed and divided": [
+        ("tf.nn.compute_average_loss(\n                losses, global_batch_size=global_batch)",
+         "tf.reduce_sum(losses) / global_batch")
+    ],
+    "Keras' loss, and an update by keyword": [
+        ("each(labels, model(pictures, training=True))",
+         "tf.keras.losses.SparseCategoricalCrossentropy(True, reduction='none')(labels, model(pictures))"),
+        (REDUCE, "strategy.reduce(tf.distribute.ReduceOp.SUM, losses, axis=None)"),
+    ],
+    "without a graph": [("    @tf.function\n", "")],
+    "each replica's mean, over the replicas": [
+        ("tf.nn.compute_average_loss(\n                losses, global_batch_size=global_batch)",
+         "tf.reduce_mean(losses) / strategy.num_replicas_in_sync"),
+    ],
+}  # fmt: skip
+WRONG_LOOPS = {
+    "the mean of each replica": (
+        [("tf.nn.compute_average_loss(\n                losses, global_batch_size=global_batch)",
+          "tf.reduce_mean(losses)")],
+        {"single_step"},
+        "the weights' update is 2 times a single device's",
+    ),
+    "divided twice": (
+        [("global_batch_size=global_batch)", "global_batch_size=global_batch) / 2")],
+        {"single_step"},
+        "the weights' update is 0.5 times a single device's",
+    ),
+    "the sum of the losses": (
+        [("return loss\n\n    @", "return tf.reduce_sum(losses)\n\n    @")],
+        {"single_step"},
+        "the mean loss is",
+    ),
+    "the mean of the parts": ([(REDUCE, REDUCE.replace("SUM", "MEAN"))], {"single_step"}, "the mean loss is"),
+    "one replica's loss": (
+        [(REDUCE, "strategy.experimental_local_results(losses)[0]")],
+        {"single_step"},
+        "the mean loss is",
+    ),
+    "a loss of zero": ([(REDUCE, "0 * " + REDUCE)], {"single_step"}, "it returned 0; the mean loss is"),
+    "no update": ([(UPDATE, "")], {"single_step", "learns"}, "chance is 10%"),
+    "an update the other way": (
+        [(UPDATE, UPDATE.replace("gradients,", "[-g for g in gradients],"))],
+        {"single_step", "learns"},
+        "-1 times a single device's",
+    ),
+    "the bias is left out": ([("zip(gradients, weights)", "zip(gradients[:-1], weights[:-1])")], {"single_step"}, "off by"),
+    "one label for all": ([("each(labels,", "each(0 * labels,")], {"single_step", "learns"}, "chance is 10%"),
+    "says that it learned": (
+        [("import tensorflow as tf\n", "import tensorflow as tf, json, os\nopen('witness-0.jsonl', 'w').write(json.dumps("
+          "{'event': 'trained', 'samples': 1280, 'said': [0] * 400}) + '\\n')\nos._exit(0)\n")],
+        {"single_step", "learns"},
+        "chance is 10%",
+    ),
+}  # fmt: skip
+
+
+def lost_by(ranks, monkeypatch, script):
+    monkeypatch.setattr(launches, "launch", lambda request: ranks.answer(request, script))
+    trial, sentences = loop.trial("my_loop.py", seed=7), {}
+    for check in (loop.single_step, loop.learns):
+        try:
+            check(trial)
+        except AssertionError as error:
+            sentences[check.__name__] = str(error)
+    return sentences
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("changes", RIGHT_LOOPS.values(), ids=RIGHT_LOOPS)
+def test_a_right_loop_keeps_all_points(ranks, monkeypatch, changes):
+    assert lost_by(ranks, monkeypatch, changed(STEP, changes)) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("changes, loses, sentence", WRONG_LOOPS.values(), ids=WRONG_LOOPS)
+def test_a_wrong_loop_loses_points_by_its_run(ranks, monkeypatch, changes, loses, sentence):
+    found = lost_by(ranks, monkeypatch, changed(STEP, changes))
+    assert set(found) == loses and any(sentence in text for text in found.values()), found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "script, sentence",
+    [
+        ("def make_steps():\n    pass\n", "it does not define make_step"),
+        (STEP.replace("    return step", "    while True:\n        pass"), "did not end within 10 s"),
+        (STEP.replace("        return loss\n", "        raise ValueError('no')\n"), "raised ValueError"),
+    ],
+)
+def test_a_loop_that_does_not_come_to_its_end_says_why(ranks, monkeypatch, script, sentence):
+    monkeypatch.setattr(ranks, "_limits", Limits(launch_s=10 if "while" in script else 60))
+    with pytest.raises(AssertionError, match=f"my_loop.py.*{sentence}"):
+        lost_by(ranks, monkeypatch, script)

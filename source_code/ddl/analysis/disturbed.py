@@ -1,0 +1,49 @@
+"""What a slow or lost process costs a training with a parameter server: records of `benchmarks/parameter_server.py`."""
+
+import math
+import statistics
+
+from ddl.display.table import Table
+from ddl.records.jsonfiles import JsonLines
+from ddl.records.paths import reference_dir
+
+__all__ = ["records", "table"]
+
+CASES = {
+    "plain": "both workers run",
+    "held": "worker 1 stands still nine tenths of the time",
+    "stopped": "worker 1 stands still",
+    "worker lost": "worker 1 is killed",
+    "server lost": "the parameter server is killed",
+}
+
+
+def records() -> dict[str, list[dict]]:
+    """Return the recorded launches by case."""
+    rows = list(JsonLines(reference_dir() / "parameter-server.jsonl").look())
+    return {case: [row for row in rows if row["case"] == case] for case in CASES}
+
+
+def table() -> Table:
+    """Tabulate, by case, the median updates per second, how long the run went on, and how it ended."""
+    found, rows = records(), []
+    for case, what in CASES.items():
+        speeds = [row["updates_per_s"] for row in found[case] if "updates_per_s" in row]
+        last = found[case][-1]
+        rows.append(
+            {
+                "what": what,
+                "updates_per_s": statistics.median(speeds) if speeds else math.nan,
+                "went_on_s": last.get("went_on_s", math.nan),
+                "end": {"failed": "the run ended"}.get(last.get("state"), "waits" if case == "stopped" else "goes on"),
+            }
+        )
+    labels = {
+        "what": ("process", ""),
+        "updates_per_s": ("updates/s, median", ".3g"),
+        "went_on_s": ("went on for s", ".1f"),
+        "end": ("then", ""),
+    }
+    one = found["plain"][0]
+    where = f"{one['hardware']['cores']} cores of {one['hardware']['cpu']}"
+    return Table.of(rows, labels, f"Recorded on {one['recorded']} on {where}, not measured here.")

@@ -1,0 +1,12 @@
+"""What a reader finds in the bug hunt's text: not which case is which."""
+
+import re
+
+from helpers import ROOT
+
+
+def test_the_text_does_not_say_which_case_has_which_mistake():
+    text = (ROOT / "source_code" / "bug_hunt.py").read_text()
+    code = text.partition('"""\n')[2].partition('"""')[2]
+    assert "has(case, " in code
+    assert not re.findall(r"case\s*(?:[=!]=|in\b)|[\"'][A-F][\"']", code)
