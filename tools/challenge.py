@@ -75,9 +75,20 @@ def without(trick: str, capitals: Mapping) -> Arm:
     return Arm(f"without {trick}", "reference.py", {**capitals, **TRICKS[trick]})
 
 
+def alone(trick: str | None, capitals: Mapping) -> Arm:
+    """Return the reference without all its tricks but one, or without any."""
+    others = {key: value for name in TRICKS if name != trick for key, value in TRICKS[name].items()}
+    return Arm(f"{trick} alone" if trick else "no trick", "reference.py", {**capitals, **others})
+
+
 ONE_PASS = [
     Arm("one pass", "reference.py", SHORT),
     *(without(trick, SHORT) for trick in TRICKS if trick != "alternating flip"),
+]
+FLOAT32 = {"SAMPLES": SHORT["SAMPLES"]}  # on a processor without AMX as fast
+ALONE = [
+    Arm("all tricks", "reference.py", FLOAT32),
+    *(alone(trick, FLOAT32) for trick in (None, *TRICKS) if trick != "alternating flip"),
 ]
 TIMED = [BASELINE, REFERENCE, Arm("in bfloat16", "reference.py", BFLOAT16), without("alternating flip", BFLOAT16)]
 
@@ -88,13 +99,14 @@ class Size:
 
     baseline: int = 20
     others: int = 5
+    alone: int = 2
     arms: int | None = None  # of each list the first ones
     trial: Mapping = field(default_factory=dict)
 
 
 SIZES = {
     "reader": Size(),
-    "smoke": Size(2, 1, 1, dict(samples=2_048, train_samples=2_048, public_samples=200, private_samples=200)),
+    "smoke": Size(2, 1, 1, 1, dict(samples=2_048, train_samples=2_048, public_samples=200, private_samples=200)),
 }
 
 

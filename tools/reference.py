@@ -13,7 +13,7 @@ training loss (`--only generalisation`, an hour); batch norm over 32 to 1,024 pi
 ghost-batches`), and the noise scale at weights that stand still (`--only noise`; ten minutes each).
 
 For lesson 5 (`--only challenge`, two hours): the baseline on twenty seeds; baseline and reference in
-turns, with their times; and one pass of the reference without each of its tricks.
+turns, with their times; one pass of the reference without each of its tricks, and with each alone.
 
 Runs that are done are kept under build/reference/, so an interrupted recording resumes. Written to
 results/reference/: one result.json a line, with hardware, date, versions, precision and data in it.
@@ -139,6 +139,8 @@ def record_challenge(options):
     keep(options.results / "challenge-times.jsonl", make.times(challenge.TIMED[: few and few + 1], seeds))
     ideas = make.accuracies(challenge.ONE_PASS[: few and few + 1], seeds)
     keep(options.results / "challenge-ablations.jsonl", ideas)
+    alone = make.accuracies(challenge.ALONE[: few and few + 1], range(size.alone))
+    keep(options.results / "challenge-alone.jsonl", alone)
 
 
 def recordings(options):

@@ -53,6 +53,7 @@ def test_recording_the_challenge_keeps_what_is_done(tmp_path, monkeypatch):
         "challenge-baseline": 2,
         "challenge-times": 2,
         "challenge-ablations": 2,
+        "challenge-alone": 2,
     }
     assert all(result["trial"] and "argv" not in result for results in recorded.values() for result in results)
     assert all(result["seconds"] > 0 for result in recorded["challenge-times"])
@@ -69,7 +70,7 @@ TRAININGS = ("convergence-cifar10", "convergence-tuning", "critical-batch", "gen
 LANDSCAPES = ("landscape", "noise-frozen")
 
 
-CHALLENGE = ("challenge-baseline", "challenge-ablations", "challenge-times")
+CHALLENGE = ("challenge-baseline", "challenge-ablations", "challenge-alone", "challenge-times")
 SCRIPTS = dict.fromkeys(LANDSCAPES, "landscape.py") | dict.fromkeys(CHALLENGE, "train_submission.py")
 
 
@@ -101,10 +102,14 @@ def test_runs_recorded_side_by_side_have_no_times(name):
 
 
 def test_the_challenge_s_arms_share_their_seeds_and_are_of_the_files_that_are_there():
-    for name, arms in {"challenge-ablations": challenge.ONE_PASS, "challenge-times": challenge.TIMED}.items():
+    for name, arms, seeds in (
+        ("challenge-ablations", challenge.ONE_PASS, range(5)),
+        ("challenge-alone", challenge.ALONE, range(2)),
+        ("challenge-times", challenge.TIMED, range(5)),
+    ):
         for arm in arms:
             results = [result for result in results_of(name) if result["arm"] == arm.name]
-            assert [result["seed"] for result in results] == list(range(5)), arm.name
+            assert [result["seed"] for result in results] == list(seeds), arm.name
             file = hashlib.sha256(arm.source().encode()).hexdigest()
             assert {result["challenge"]["file"] for result in results} == {file}, f"record {arm.name} again"
             assert not any(result["trial"] or result["diverged"] for result in results)
