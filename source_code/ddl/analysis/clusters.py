@@ -191,6 +191,7 @@ def models() -> Table:
 
 
 def known(model):
+    """Return the facts of a network that `cluster` knows by name."""
     known = _models()
     if model not in known:
         raise InputError(
@@ -289,6 +290,8 @@ def _training(
         raise InputError(f"fusion_bytes={fusion_bytes!r}: at least one byte is needed")
     if gradient_bytes not in (1, 2, 4, 8):
         raise InputError(f"gradient_bytes={gradient_bytes!r}: 1, 2, 4 or 8 is needed")
+    if not 0 <= late < 1:
+        raise InputError(f"late={late!r}: a share of the computation, 0 or more and below 1, is needed")
     if model is not None and parameters is not None:
         raise InputError(
             f"model={model!r} and parameters={parameters!r}: say one of them, as the "
@@ -321,7 +324,8 @@ def cluster(topology, nodes: int, model=None, batch: int = 64, *, baseline=None,
 
     Further options: `images_per_s` of one GPU (default: as published for the model); `gradient_bytes` of a parameter
     (4, or 2 for half precision); `fusion_bytes`, the most that one message averages (Horovod's 128 MiB), or
-    `all_reduces`, the number of messages a step; `algorithm`, as for `Server.all_reduce_s`; `late`.
+    `all_reduces`, the number of messages a step; `algorithm`, as for `Server.all_reduce_s`; `late`, the standard
+    deviation of a rank's computation as a share of it, which makes all wait for the slowest (`LATE`).
     """
     training = _training(topology, nodes, model, batch, **options)
     return training.on(nodes, training.server.gpus, training.baseline(baseline, nodes))

@@ -25,6 +25,7 @@ __all__ = [
     "halving_doubling",
     "hierarchical",
     "line",
+    "positive",
     "recursive_doubling",
     "ring",
     "ring_over_nodes",

@@ -289,6 +289,8 @@ def test_speeds_are_those_of_the_gpu_at_the_nearest_batch():
         ({"model": "gpt"}, "no model 'gpt'"),
         ({"model": None}, "a model is needed"),
         ({"algorithm": "star"}, "best, ring, hierarchical"),
+        ({"late": -0.1}, "late=-0.1: a share"),
+        ({"late": math.nan}, "late=nan: a share"),
     ],
 )
 def test_a_cluster_that_can_not_be_is_refused(facts, message):
