@@ -9,9 +9,11 @@
 # | hardware | two cores; the one launched run takes ten seconds |
 # | before this | [Start_Here](../Start_Here.ipynb); school calculus; Python |
 #
-# You train the smallest model there is, a single weight, by hand. Then you
-# average: over points, over workers, over time, round a ring, and finally on
-# two real Horovod ranks, whose numbers must equal yours.
+# You train the smallest model there is, a single weight, by hand. The slope of
+# its loss, the **gradient**, says which way is uphill, and each step goes the
+# other way (left). Then you average gradients (right): over points, over
+# workers, over time, round a ring, and finally between two real processes,
+# whose numbers must equal yours.
 #
 # ![Left: the loss over the weight is a valley. From a start on its left side,
 # steps lead down to the lowest point, shorter and shorter. Right: in one step
@@ -534,10 +536,10 @@ beside(guess_noisy, ends, "weight after 1000 steps on `noisy`")
 plot.plot_training({"easy": easy, "noisy": noisy}, lr=0.016)
 
 # %% [markdown]
-# The two data sets have the same $x$ and different $y$. Training settles
-# equally fast on both. On `easy` it comes to rest; on `noisy` it goes round in
-# a **limit cycle** and never rests. So is it noise that makes training diverge?
-# Compute it: each pass multiplies the distance from the cycle by
+# The two data sets have the same $x$ and different $y$, the **labels**. Training
+# settles equally fast on both. On `easy` it comes to rest; on `noisy` it goes
+# round in a **limit cycle** and never rests. So is it noise that makes training
+# diverge? Compute it: each pass multiplies the distance from the cycle by
 #
 # $$\prod_i \left(1 - 2\,\text{lr}\,x_i^2\right),$$
 #
@@ -750,9 +752,15 @@ guess_times = None  # how many times
 
 # %% tags=["demo"]
 rate = 0.0018
-spread = sgd.settled_spread(rate, 1, many)
-times = sgd.rate_of_spread(spread, 16, many) / rate
-beside(guess_times, times, "times the rate, at the same spread")
+
+
+def times_of(rate, size):
+    spread = sgd.settled_spread(rate, 1, many)
+    return sgd.rate_of_spread(spread, size, many) / rate
+
+
+print(f"from a tenth of that rate on: {times_of(rate / 10, 16):.3g} times")
+beside(guess_times, times_of(rate, 16), "times 0.0018, at the same spread")
 
 # %% tags=["demo"]
 plot.plot_settled(
@@ -760,7 +768,8 @@ plot.plot_settled(
 )
 
 # %% [markdown]
-# Not the root of 16, but nearly 16. Two things balance:
+# Not the root of 16, but nearly 16, and the nearer the lower the rates are. Two
+# things balance:
 #
 # - each step **adds** noise: a variance of $\text{lr}^2\sigma^2/B$, where
 #   $\sigma$ is the spread of single-point gradients;
@@ -773,9 +782,9 @@ plot.plot_settled(
 # = \frac{\text{lr}}{B}\cdot\frac{\sigma^2}{4\,\overline{x^2}}.$$
 #
 # **The rate over the batch size decides.** A rate $\sqrt{B}$ times as high would
-# make up for the narrower steps, but it forgets faster as well. The formula is
-# exact for low rates only (it leaves out terms in $\text{lr}^2$); the figure
-# computes all of it, and tries it on random batches.
+# make up for the narrower steps, but it forgets faster as well. The formula
+# holds for low rates (it leaves out terms in $\text{lr}^2$); the figure computes
+# all of it, and tries it on random batches.
 
 # %% [markdown]
 # **Predict first.** From some rate on, training on random single points
@@ -786,9 +795,9 @@ plot.plot_settled(
 guess_border = None  # how many times
 
 # %% tags=["demo"]
-singles, whole = (sgd.rate_border(count, many) for count in (1, math.inf))
-print(f"single points: {singles:.3f} · all together: {whole:.3f}")
-beside(guess_border, whole / singles, "times the rate of divergence")
+single, whole = (sgd.rate_border(count, many) for count in (1, math.inf))
+print(f"single points: {single:.3f} · all together: {whole:.3f}")
+beside(guess_border, whole / single, "times the rate of divergence")
 
 # %% tags=["demo"]
 plot.plot_map(many, sizes, rate)
@@ -836,9 +845,7 @@ plot.plot_one_step((2, 4, 16))
 guess_sooner = None  # how many times as fast
 
 # %% tags=["demo"]
-taken = {
-    B: sgd.steps_to(0.05, 0, rate * B, B, many) for B in (1, 16)
-}
+taken = {B: sgd.steps_to(0.05, 0, rate * B, B, many) for B in (1, 16)}
 print(f"steps of single points: {taken[1]:g}, of batches of 16: {taken[16]:g}")
 beside(guess_sooner, taken[1] / (16 * taken[16]), "times as fast, one worker")
 
@@ -862,7 +869,8 @@ plot.plot_to_target(many, 0.05, rate, [*sizes, 128, 256], point_s)
 # - At the **same rate**, larger batches take nearly as many steps, and so nearly
 #   $B$ times the samples.
 # - At **$B$ times the rate** they take a $B$-th of the steps, with as many
-#   samples. One worker computes as many gradients as before: it saves nothing.
+#   samples. One worker computes as many gradients as before, and saves next to
+#   nothing (a long step goes a little farther).
 # - **$B$ workers** compute the points of a batch at the same time. They need
 #   about a $B$-th of the seconds (section 18 adds the messages).
 #
@@ -879,8 +887,8 @@ plot.plot_to_target(many, 0.05, rate, [*sizes, 128, 256], point_s)
 #
 # People often blame memory: a larger batch does not fit. But memory only limits
 # what is computed *at once* (section 14). The rule ends where the noise has been
-# averaged away. From there on the curvature of the loss limits the step, and
-# more averaging changes nothing.
+# averaged away. From there on the curvature of the loss, how fast its slope
+# changes, limits the step, and more averaging changes nothing.
 #
 # The **gradient noise scale** tells you when: it is the variance of
 # single-point gradients divided by the squared gradient. McCandlish et al.
@@ -920,7 +928,7 @@ plot.plot_best_rate(many, weights=(0, 1.5, 1.15), sizes=(1, 4, 16, 64, 256))
 # In **data-parallel training**, each worker has a copy of the weight and its
 # own part of the data, a **shard**. In each step every worker computes the
 # gradient of one of its own batches. The workers average their gradients, and
-# all take the same step.
+# all take the same step. The library that does this here is **Horovod**.
 #
 # **Predict first.** Worker 0 has the first two points of `noisy`, worker 1 the
 # last two. At $m = 2$ their gradients are 8 and 22. They step at the rate 0.02.
