@@ -1038,8 +1038,10 @@ else:
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Here it is step by step with two workers: worker 0 has the first two points of
-# `noisy`, worker 1 the last two. Each row is one step.
+# ## 13. When is it the same training?
+#
+# Here are five steps of the two workers, worker 0 with the first two points of
+# `noisy`, worker 1 with the last two.
 
 # %% tags=["demo"]
 m, exchanges = 0.0, []
@@ -1055,8 +1057,6 @@ own.join(rest).round(4)
 plot.plot_exchange(exchanges)
 
 # %% [markdown]
-# ## 13. When is it the same training?
-#
 # The workers average averages. Is that the step of one worker that has all
 # points in its batch? Many networks also have **batch norm**, a layer that
 # shifts and scales its inputs to mean 0 and standard deviation 1 over the batch
