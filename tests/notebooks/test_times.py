@@ -40,8 +40,11 @@ def sections(cells):
     return taken
 
 
-@pytest.mark.parametrize("name", ["1.Gradient-Basics"])
-def test_sittings_take_as_long_as_the_head_says_and_sections_are_short(name):
+@pytest.mark.parametrize(
+    ("name", "minutes_said", "said_in_words", "longest"),
+    [("1.Gradient-Basics", 165, "two and three quarter hours", 13), ("3.Multi-GPU", 235, "four hours", 32)],
+)
+def test_sittings_take_as_long_as_the_head_says_and_sections_are_short(name, minutes_said, said_in_words, longest):
     cells = jupytext.read(ROOT / f"grading/source/{name}/{name}.py", fmt="py:percent").cells
     taken = sections(cells)
     said = [tuple(map(int, row)) for cell in cells[:3] for row in SITTING.findall(cell.source)]
@@ -50,6 +53,6 @@ def test_sittings_take_as_long_as_the_head_says_and_sections_are_short(name):
         counted = sum(taken[number] for number in range(first, last + 1)) + (taken[0] if first == 1 else 0)
         assert counted == pytest.approx(length, rel=0.12), f"sections {first} to {last}"
         assert length <= 60
-    assert sum(length for *_, length in said) == 165 and "two and three quarter hours" in cells[0].source
-    assert max(taken.values()) <= 13, taken
+    assert sum(length for *_, length in said) == minutes_said and said_in_words in cells[0].source
+    assert max(taken.values()) <= longest, taken
     assert sum("**A resting place.**" in cell.source for cell in cells) == len(said) - 1

@@ -5,18 +5,24 @@
 #
 # | | |
 # | --- | --- |
-# | time | three and a half hours with the exercises, in three sittings; the runs alone take about 12 minutes on two cores |
+# | time | four hours, in four sittings; the runs alone take about 10 minutes on two cores |
 # | hardware | two cores; on a machine with GPUs the same cells use the GPUs |
 # | before this | [Start_Here](../Start_Here.ipynb), [1. Gradient basics](1.Gradient-Basics.ipynb) |
 #
-# | sitting | sections | |
-# | --- | --- | --- |
-# | 1, about 60 minutes | 1 to 5 | one script, five strategies, and whether they agree |
-# | 2, about 60 minutes | 6 and 7 | Horovod: what goes wrong, then a script of your own |
-# | 3, about 90 minutes | 8 to 13 | where the time goes, when it pays, text, house numbers |
+# You take one training script and distribute it with five strategies: four of
+# TensorFlow's own, and Horovod. Then you look for what goes wrong, make a script
+# distributed yourself, measure where the time goes, find out when two workers
+# are worth it, and do it all once more with text.
 
 # %% [markdown]
 # ## How this lesson works
+#
+# | sitting | sections | minutes |
+# | --- | --- | --- |
+# | five strategies, and whether they agree | 1 to 5 | 60 |
+# | what goes wrong, and a script of your own | 6 to 7 | 60 |
+# | where the time goes, and when it pays | 8 to 11 | 60 |
+# | text, and house numbers | 12 to 13 | 55 |
 #
 # - **Questions** are numbered and show their points. Write code where it says
 #   `YOUR CODE HERE`, and words where it says `YOUR ANSWER HERE`. The cell after
@@ -533,8 +539,9 @@ for counts in ((0, 5, 2, 0, 7, 1), (9,), (3, 1, 0), (0, 0, 4), (2, 3, 4)):
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# **A resting place.** Stop here if an hour is over: what follows needs none of
-# the runs above. When you come back, run the cells up to section 1, then go on.
+# **A resting place.** You have distributed one training in five ways. Next: what
+# goes wrong unseen. It needs none of the runs above: when you come back, run the
+# cells before section 1, then go on here.
 
 # %% [markdown]
 # ## 6. Horovod in six steps, and a bug hunt
@@ -992,7 +999,8 @@ beside(guess_steps, mine.result["steps"], "steps of the epoch")
 difference("one_device.py", "my_horovod.py")
 
 # %% [markdown]
-# **A resting place.** What follows needs none of the runs above.
+# **A resting place.** You have a script of your own that is right on any number
+# of ranks. Next: is it faster? That needs none of the runs above.
 
 # %% [markdown]
 # ## 8. Scaling efficiency
@@ -1464,6 +1472,10 @@ plot.plot_payoff(one, two)
 # again. The model leaves out the overlap of communication with computation, the
 # slower rank that all others wait for, and the cores and caches that the ranks
 # share.
+
+# %% [markdown]
+# **A resting place.** You can say where a step's time goes, and predict when two
+# workers pay. Next: everything once more, on text. It needs no run from above.
 
 # %% [markdown]
 # ## 12. Once more, with text
