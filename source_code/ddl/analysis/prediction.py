@@ -7,7 +7,7 @@ hidden (no overlap), computation and communication add up; if everything is (ful
 
 On a machine of one's own the wait is measured, and a single message, which needs the whole backward pass, hides
 nothing. On clusters that are not measured the wait is what others' published figures say (`ddl.analysis.published`),
-and the estimate is the middle between no and full overlap.
+and the estimate for several messages is the middle between no and full overlap.
 
 Left out are late input, the work of agreeing on what is ready, other users of the network, and programs that are
 written better or worse than others.
@@ -326,7 +326,7 @@ def table(predictions: Iterable[Prediction], title: str = "", margin_points: flo
     }
     caption = (
         f"{title}{' ' * bool(title)}Predicted, not measured. A step is computation, waiting for the slowest rank, and "
-        "as much of the communication as shows: the middle between no overlap and full overlap."
+        "what shows of the communication: all of a single message; of several, the middle between no and full overlap."
     )
     if margin_points is not None:
         labels |= {"low": ("from", ".0%"), "high": ("to", ".0%")}
