@@ -5,7 +5,7 @@
 #
 # | | |
 # | --- | --- |
-# | time | three and a half hours with the exercises, in three sittings: sections 1 to 3, 4 and 5, 6 to 8; the runs alone take about six minutes on two cores |
+# | time | three and a half hours, in five sittings; of these the runs take about six minutes on two cores |
 # | hardware | two cores; with GPUs and a network there is more to see |
 # | before this | [Start_Here](../Start_Here.ipynb), [1. Gradient basics](1.Gradient-Basics.ipynb) |
 #
@@ -18,6 +18,18 @@
 # %% [markdown]
 # ## How this lesson works
 #
+# | sitting | sections | minutes |
+# | --- | --- | --- |
+# | machines and links | 1 to 2 | 35 |
+# | rings, and what your links carry | 3 to 4 | 55 |
+# | a model of two numbers, and a race | 5 to 5 | 45 |
+# | predict | 6 to 7 | 40 |
+# | several hosts | 8 to 8 | 30 |
+#
+# After a rest with a fresh kernel, run all cells above first: *Run*, then *Run
+# All Above Selected Cell*.
+
+# %% [markdown]
 # - **Questions** are numbered and show their points. Write code where it says
 #   `YOUR CODE HERE`, and words where it says `YOUR ANSWER HERE`. The cell after
 #   your code contains tests; there are more, which you don't see.
@@ -297,9 +309,11 @@ for level, near in wanted.items():
 ### END HIDDEN TESTS
 
 # %% [markdown]
+# ### Calculating with units
+#
 # **Question 3** (3 points)
 #
-# Calculate with units. For example, 64 KiB in 4 µs are 15.3 GiB/s (not 1.6, as
+# Mind the units. For example, 64 KiB in 4 µs are 15.3 GiB/s (not 1.6, as
 # a published course says), or 16.4 GB/s: more than PCIe 3.0 ×16 can carry.
 #
 # - `gib_per_s(size_kib, taken_us)`: the bandwidth of a transfer, in GiB/s.
@@ -359,6 +373,10 @@ assert near(staged_gb_per_s(5, 2), 10 / 7)
 # down while the next comes up, which is called **pipelining**. Then only the
 # slower of the two ways counts, where they don't share a bus.
 #
+# **A resting place.** You can read a machine's plan and reckon with its links.
+# Next: what an all-reduce makes of them.
+
+# %% [markdown]
 # ## 3. Rings and trees
 #
 # An all-reduce can go round a ring (lesson 1), up and down a tree, or exchange
@@ -438,6 +456,8 @@ assert tuple(slowest(ring, tied)) == ("GPU4", "GPU2")
 ### END HIDDEN TESTS
 
 # %% [markdown]
+# ### The best ring
+#
 # **Question 5** (3 points)
 #
 # Write `best_ring(gpus, gb_per_s)`. Of all rings through all of the GPUs (up to
@@ -584,12 +604,6 @@ for link in dgx.nvlinks:
 # Those are the links of the recorded DGX-1: try `disjoint_rings(gpus, links)`.
 # There are even three such rings, which together use all 24 NVLinks.
 #
-# ---
-#
-# **A place to rest.** If the kernel has stopped when you come back, run all
-# cells above: *Run*, then *Run All Above Selected Cell*. Up to here nothing is
-# launched.
-#
 # ## 4. Measure: what do your links carry?
 #
 # ### From one worker to another
@@ -639,6 +653,8 @@ other = launch(
 )
 
 # %% [markdown]
+# ### Two kinds of bandwidth
+#
 # People use two kinds of bandwidth, and often confuse them. For an operation on
 # $S$ bytes that takes time $t$:
 #
@@ -783,6 +799,10 @@ plot.plot_step_times(pinned)
 # units. Between two sockets, gradients cross the link between them, but each
 # rank has a socket's caches and memory channels to itself: look at
 # *communication* and at *computation* apart.
+
+# %% [markdown]
+# **A resting place.** You have seen what your links carry, and where ranks are
+# best put. Next: a model of it.
 
 # %% [markdown]
 # ## 5. Model: two numbers for a link
@@ -1130,10 +1150,8 @@ plot.plot_fade(server.inside, server.between)
 # come on top.
 
 # %% [markdown]
-# ---
-#
-# **A place to rest.** To go on later with a fresh kernel, run all cells above
-# again; their runs take about two minutes.
+# **A resting place.** You know your links by two numbers, and what they say
+# about algorithms. Next: what they say about your training.
 #
 # ## 6. Predict your training, then run it
 #
@@ -1405,7 +1423,9 @@ scores
 # shrink with its part of the batch decides.
 
 # %% [markdown]
-# Why not nearer? Here is what several *programs* reach on the same servers,
+# ### Why not nearer?
+#
+# Here is what several *programs* reach on the same servers,
 # with the same network and batch:
 
 # %% tags=["demo"]
@@ -1513,6 +1533,10 @@ plot.plot_prediction(billion, margin_points=margin)
 # switches, reading the data, and whether a global batch of that size still
 # learns anything (lesson 4).
 #
+# **A resting place.** You have predicted clusters that you don't have. Next:
+# two hosts that you do have.
+
+# %% [markdown]
 # ## 8. Several hosts, for real, on one machine
 #
 # The kernel can give processes a network of their own (a **network
@@ -1648,6 +1672,8 @@ assert math.isclose(hierarchical_crossing(1, 4, 100), 0, abs_tol=1e-9)
 ### END HIDDEN TESTS
 
 # %% [markdown]
+# ### All variants
+#
 # That script measured all of these: Horovod's ring (*flat*), the same ring over
 # plain sockets, once with the ranks in a bad order (*crossing ring*), the
 # hierarchical all-reduce, and a variant in which a single *leader* on each host
