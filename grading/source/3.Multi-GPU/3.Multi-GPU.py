@@ -843,8 +843,9 @@ plain_epoch = launch("one_device.py", name="one device", workers=1)
 # `task.batch` is the batch of *one* rank, and `task.rate` the learning rate
 # that suits it. Every process draws weights of its own.
 #
-# **Predict first.** One device made 25 steps of 8 samples. How many steps will
-# the epoch have on two ranks, with 8 samples each?
+# **Predict first.** You saw how many steps one device made. How many will the
+# epoch have on two ranks, if each rank has as many samples in a step as that
+# one device?
 
 # %% tags=["demo"]
 guess_steps = None  # how many steps
