@@ -1760,7 +1760,8 @@ check()
 #   no faster on two hosts than on one?
 # - Where two hosts can be made: race again over a cable,
 #   `launch("race_allreduce.py", workers=4, nodes=2,
-#   site=hosts.site(rate_mbit=100))`. Which two numbers does the fit find now?
+#   site=hosts.site(rate_mbit=100))`. Does halving and doubling still lead? How
+#   many of its messages share the cable, and how many of the ring's?
 # - On GPUs: launch `bench_allreduce.py` with `nccl=["NCCL_P2P_LEVEL=LOC"]` and
 #   without it.
 
