@@ -92,7 +92,7 @@ MISTAKEN = """
 
 
 def test_a_rank_exits_with_a_status(script, nothing_left, capfd):
-    status = main(["run", "--oversubscribe", str(script(MISTAKEN)), "--batchsize", "3"])
+    status = main(["run", "--oversubscribe", str(script(MISTAKEN)), "--batch-size", "three"])
     shown = capfd.readouterr().out
     assert status == 2 and "exited with status 2" in shown
     (run,) = runs()
