@@ -283,7 +283,7 @@ def _mark_if_done(course, student, journal):
         grade = gradebook.find_grade(CELL, CHALLENGE, CHALLENGE, student)
         grade.auto_score, grade.needs_manual_grade = worth, False
         gradebook.db.commit()
-    looks = [*dict.fromkeys(f"a run crashed: {plain(why)}" for why in found.crashes), *filter(None, [found.look])]
+    looks = [*dict.fromkeys(f"counts as chance: {plain(why)}" for why in found.crashes), *filter(None, [found.look])]
     course.note(CHALLENGE, student, replace(course.notes(CHALLENGE, student), marked=tuple(looks), failed=False))
 
 
