@@ -115,10 +115,11 @@ def test_multi_gpu(open_notebook, lesson):
     """As it is handed out: every run is launched, and nothing fails but the unanswered questions."""
     saved = run_all(open_notebook, lesson("notebooks/3.Multi-GPU.ipynb"), 900, answered=False)
     failed = {error.split(":")[0] for error in saved.errors}
-    assert failed == {"NotImplementedError", "NameError", "RunFailed"}  # the last: an empty loop
-    assert sum("RunFailed" in error for error in saved.errors) == 1
+    # The last two: a script and a loop that are still to be written, launched by their tests and by the lesson.
+    assert failed == {"NotImplementedError", "NameError", "AssertionError", "RunFailed"}
+    assert sum(error.startswith("RunFailed") for error in saved.errors) == 2
     # A knob's and a hunt's runs are launched by one cell each, which shows all of their rows.
-    assert sum(text.count("done in") for text in saved.html) == 29
+    assert sum(text.count("done in") for text in saved.html) == 30
     pictures = [text for text in saved.html if 'class="ddl-picture"' in text]
     assert len(pictures) == 10 and all('alt="' in text for text in pictures)
 
