@@ -172,7 +172,7 @@ RAISES = {
     ),
     "ranks wait for each other": (
         [("    task.step(", "    hvd.allreduce(loss) if hvd.rank() else hvd.broadcast(loss, 0)\n    task.step(")],
-        r"did not end within 20 s \(rank 0 waits after step 0, rank 1 waits after step 0\): do all ranks make the same",
+        r"did not end within 10 s \(rank 0 waits after step 0, rank 1 waits after step 0\): do all ranks make the same",
     ),
 }
 
@@ -278,7 +278,7 @@ def test_the_script_for_one_device_is_not_distributed(lost):
 @pytest.mark.slow
 @pytest.mark.parametrize("changes, sentence", RAISES.values(), ids=RAISES)
 def test_a_script_that_does_not_come_to_its_end_says_why(ranks, lost, monkeypatch, changes, sentence):
-    monkeypatch.setattr(ranks, "_limits", Limits(launch_s=20))
+    monkeypatch.setattr(ranks, "_limits", Limits(launch_s=10))
     with pytest.raises(AssertionError, match=f"my_horovod.py on 2 ranks.*{sentence}"):
         lost(changed(MODEL, changes), sizes=[2])
 

@@ -404,13 +404,13 @@ def explain_failure(reply: dict, where: str) -> None:
     for place, rank in enumerate(ranks):
         status = rank.get("status")
         require(status in (0, None) or place in alone, f"{where}: rank {place} ended with status {status}")
+    if reply.get("late"):  # then ranks are ended one after another, and the last may have noticed
+        states = ", ".join(_state(rank, place) for place, rank in enumerate(ranks))
+        raise AssertionError(f"{where} did not end within {reply.get('seconds', 0):g} s ({states}): {SAME_CALLS}")
     for place in alone:
         raise AssertionError(
             f"{where}: rank {place} waited{_line(errors[place])} for a rank that had ended: {SAME_CALLS}"
         )
-    if reply.get("late"):
-        states = ", ".join(_state(rank, place) for place, rank in enumerate(ranks))
-        raise AssertionError(f"{where} did not end within {reply.get('seconds', 0):g} s ({states}): {SAME_CALLS}")
 
 
 def _line(error):

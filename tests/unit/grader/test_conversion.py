@@ -95,6 +95,15 @@ def test_what_is_no_record_is_said(monkeypatch, reply):
         lost(monkeypatch, lambda request: reply)
 
 
+def test_a_rank_that_notices_how_another_is_ended_was_late_too(monkeypatch):
+    waiting = RANK | {"status": None}
+    noticed = waiting | {"error": {"type": "HorovodInternalError", "message": "gone", "line": 3}}
+    with pytest.raises(
+        AssertionError, match=r"did not end within 10 s \(rank 0 waits after step 0, rank 1 waits after"
+    ):
+        lost(monkeypatch, lambda request: {"late": True, "seconds": 10, "ranks": [waiting, noticed, waiting]})
+
+
 def test_numbers_that_no_sample_has_are_refused(monkeypatch):
     with pytest.raises(AssertionError, match="cannot be read.*no sample has"):
         lost(monkeypatch, lambda request: trained(request, tell=lambda rank, line: line | {"samples": [-1, 10**6]}))
