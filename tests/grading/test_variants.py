@@ -2,7 +2,8 @@
 
 `variants/<lesson>.py` holds them as cells that are read here and never imported. A cell's title
 is the answer cell's `grade_id`, ``right`` or ``wrong``, and the style or the mistake in a few
-words. It runs after the model answer: what it does not define is as the model has it.
+words. It runs after the model answer: what it does not define is as the model has it. One that is only
+comments beginning with ``-`` and ``+`` is the model answer with these lines in the place of those.
 
 ``plain`` is a wrong answer that the visible tests tell already: off by one, a wrong axis, a sum for a
 mean, a missing factor. That zeros and returned arguments fail them needs no variant.
@@ -38,6 +39,7 @@ CPU_S = 0.5  # of an answer with all its calls: right ones need a tenth of it, o
 ENDLESS = "it does not end"
 TITLE = re.compile(r"^# %%(.*)\n", re.MULTILINE)
 WORDS = re.compile(r" (\w+) (right|wrong|plain|equivalent): (\S.*)")
+CHANGES = re.compile(r"\s*(# [-+].*\s*)+")
 EACH = re.compile(r"(?m)^.*### (BEGIN|END) SOLUTION.*\n?")
 
 
@@ -129,8 +131,21 @@ def read(path):
     for title, source in zip(parts[::2], parts[1::2], strict=True):
         words = WORDS.fullmatch(title)
         assert words, f"{path.name}: '# %%{title}' is not `grade_id right|wrong|plain|equivalent: name`"
-        found.append(Variant(path.stem, *words.groups(), source))
+        grade_id, kind, name = words.groups()
+        if kind != "equivalent" and CHANGES.fullmatch(source):
+            source = changed(lesson_of(path.stem).model[grade_id], source)
+        found.append(Variant(path.stem, grade_id, kind, name, source))
     return found
+
+
+def changed(model, comments):
+    """Return the model answer with other lines, as the comments have them, in the place of some that it has once."""
+    blocks = re.findall(r"((?:^# - ?.*\n?)+)((?:^# \+ ?.*\n?)*)", comments, re.MULTILINE)
+    for block in blocks:
+        old, new = ("".join(f"{line[4:]}\n" for line in lines.splitlines()) for lines in block)
+        assert f"\n{model}\n".count(f"\n{old}") == 1, f"the model answer has these lines not once:\n{old}"
+        model = f"\n{model}\n".replace(f"\n{old}", f"\n{new}").strip("\n")
+    return model
 
 
 lesson_of = cache(Lesson)
