@@ -1857,21 +1857,13 @@ def piece(step, rank, ranks, count):
 
 
 # %% q08_halving wrong: sends the half that it goes on with
-def partner(step, rank, ranks):
-    rounds = int(math.log2(ranks))
-    level = min(step, 2 * rounds - 1 - step)
-    return rank ^ 2**level
-
-
-def piece(step, rank, ranks, count):
-    rounds = int(math.log2(ranks))
-    level = min(step, 2 * rounds - 1 - step)
-    first, end = 0, count
-    for earlier in range(level + 1):
-        upper = bool(rank & 2**earlier)
-        middle = (first + end) // 2
-        first, end = (middle, end) if upper else (first, middle)
-    return first, end
+# - def piece(step, rank, ranks, count):
+# -     """Return (first, end) of the numbers to send in this step."""
+# + def piece(step, rank, ranks, count):
+# -         upper = bool(rank & 2**earlier)  # the half that this rank goes on with
+# -         if earlier == level and step < rounds:
+# -             upper = not upper  # the half that it gives away
+# +         upper = bool(rank & 2**earlier)
 
 
 # %% q08_halving wrong: the wrong half on the way back
@@ -2025,23 +2017,13 @@ def piece(step, rank, ranks, count):
 
 
 # %% q08_halving wrong: near partners, far pieces
-def partner(step, rank, ranks):
-    rounds = int(math.log2(ranks))
-    level = min(step, 2 * rounds - 1 - step)
-    return rank ^ 2**level
-
-
-def piece(step, rank, ranks, count):
-    rounds = int(math.log2(ranks))
-    level = min(step, 2 * rounds - 1 - step)
-    first, end = 0, count
-    for earlier in range(level + 1):
-        upper = bool(rank & (ranks >> (earlier + 1)))
-        if earlier == level and step < rounds:
-            upper = not upper
-        middle = (first + end) // 2
-        first, end = (middle, end) if upper else (first, middle)
-    return first, end
+# - def piece(step, rank, ranks, count):
+# -     """Return (first, end) of the numbers to send in this step."""
+# + def piece(step, rank, ranks, count):
+# -         upper = bool(rank & 2**earlier)  # the half that this rank goes on with
+# +         upper = bool(rank & (ranks >> (earlier + 1)))
+# -             upper = not upper  # the half that it gives away
+# +             upper = not upper
 
 
 # %% q08_halving right: to one, from another, at each distance
