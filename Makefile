@@ -12,6 +12,7 @@ COURSE ?= grading/course
 FROM ?=
 STUDENTS ?=
 SITE ?=
+PASSED ?=
 
 # The environment's own Python, with its own programs first on the path: horovodrun, jupyter, ddl.
 # It takes the shell's place, so that ending `make` ends it.
@@ -49,11 +50,12 @@ lint: setup  ## set up, then check layout, types and notebooks (ruff, mypy, tool
 	@$(PY) -m pre_commit run --all-files
 
 test: setup  ## set up, then run the fast tests
-	@$(PY) -m pytest --durations=10 -m "not slow"
+	@$(PY) -m pytest --durations=10 -m "not slow" $(if $(PASSED),-p tests.plugins.passed --note-passed=$(PASSED))
 
 test-all: setup  ## set up, then run every test; a skipped test is a failure
 	@sh tools/debian.sh
-	@$(PY) tools/every_test.py
+	@$(PY) -m pytest --durations=25 -p tests.plugins.no_skips --continue-on-collection-errors \
+		$(if $(PASSED),-p tests.plugins.passed --leave-out-passed=$(PASSED))
 
 run: setup  ## execute the lessons into build/ (LESSON=4 for one, SIZE=smoke|reader)
 	@$(PY) tools/lessons.py run --size "$(SIZE)" $(LESSON)

@@ -9,6 +9,9 @@
 # has. So the base gives the CUDA compiler, NCCL, MPI and the driver's user space, Horovod is
 # compiled against these, and nothing of the base's Python is seen.
 #
+# A base that brings Horovod's wheel, in a copy of the ~/.cache/ddl that `make setup` has filled, names the
+# folder which that copy lies in as DDL_BUILD_CACHE: where it fits the lock and the base, nothing is compiled.
+#
 # CA=FILE has certificates of a proxy that downloads go through: used here, left nowhere.
 set -eu
 umask 022
@@ -43,6 +46,7 @@ environment() {
     if is_there mpicxx; then export DDL_MPI=1; fi
     # Nobody can write into /opt/ddl later on: what is not compiled now is compiled at every start.
     export UV_COMPILE_BYTECODE=1
+    if [ "${DDL_BUILD_CACHE:-}" ]; then cp -R "$DDL_BUILD_CACHE/ddl" "$scratch"; fi
     set_up python dependencies horovod
 
     # shellcheck disable=SC2086
@@ -55,6 +59,7 @@ course() {
     install -m 755 containers/start.sh /opt/ddl/bin/start-course
     install -m 755 containers/health.py /opt/ddl/bin/course-health
     useradd --create-home --shell /bin/bash attendee
+    rm -f notebooks/*.py notebooks/*.zip  # somebody's own answers, where the image is built from a folder in use
     mkdir -p runs /home/attendee/.cache/ddl
     find . -name __pycache__ -prune -exec rm -rf {} +
     # `docker run --user` may name anyone: a container has one user at a time, so all may write.

@@ -1,4 +1,4 @@
-"""The lessons in a real JupyterLab: open, run all cells, look."""
+"""Lessons in a real JupyterLab: open, run all cells, look. The others run headlessly (tests/notebooks)."""
 
 import shutil
 
@@ -30,14 +30,14 @@ def lesson(lab):
     return copy
 
 
-def run_all(open_notebook, path, timeout_s, answered=True):
+def run_all(open_notebook, path, timeout_s):
     tab = open_notebook(path, width=1280)
     tab.run_all()
     tab.page.locator(".ddl-training").first.wait_for(timeout=180_000)
     tab.screenshot(f"{path.stem}-live")
     saved = tab.wait_until_idle(timeout_s)
     look_through(tab)
-    assert saved.errors == [] or not answered
+    assert saved.errors == []
     assert all(cell.execution_count for cell in saved.code), "not every cell was executed"
     assert not tab.widens_the_page()
     return saved
@@ -110,20 +110,6 @@ def test_system_topology(open_notebook, solved):
     assert len(pictures) == 15 and all('alt="' in text for text in pictures)
 
 
-@pytest.mark.timeout(1200)
-def test_multi_gpu(open_notebook, lesson):
-    """As it is handed out: every run is launched, and nothing fails but the unanswered questions."""
-    saved = run_all(open_notebook, lesson("notebooks/3.Multi-GPU.ipynb"), 900, answered=False)
-    failed = {error.split(":")[0] for error in saved.errors}
-    # The last two: a script and a loop that are still to be written, launched by their tests and by the lesson.
-    assert failed == {"NotImplementedError", "NameError", "AssertionError", "RunFailed"}
-    assert sum(error.startswith("RunFailed") for error in saved.errors) == 2
-    # A knob's and a hunt's runs are launched by one cell each, which shows all of their rows.
-    assert sum(text.count("done in") for text in saved.html) == 30
-    pictures = [text for text in saved.html if 'class="ddl-picture"' in text]
-    assert len(pictures) == 10 and all('alt="' in text for text in pictures)
-
-
 @pytest.mark.timeout(1500)
 def test_convergence(open_notebook, solved):
     saved = run_all(open_notebook, solved("4.Convergence"), 1200)
@@ -131,12 +117,3 @@ def test_convergence(open_notebook, solved):
     assert sum("★ best" in text for text in saved.html) >= 3
     pictures = [text for text in saved.html if 'class="ddl-picture"' in text]
     assert len(pictures) == 18 and all('alt="' in text for text in pictures)
-
-
-@pytest.mark.timeout(900)
-def test_challenge(open_notebook, solved):
-    saved = run_all(open_notebook, solved("5.Challenge"), 600)
-    # The baseline, parts of a step, an attempt, a score's two pairs, and what patches a clock.
-    assert sum(text.count("done in") for text in saved.html) == 8
-    pictures = [text for text in saved.html if 'class="ddl-picture"' in text]
-    assert len(pictures) == 7 and all('alt="' in text for text in pictures)

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +13,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+import environment
 from helpers import ROOT
 
 SITE_CERTIFICATES = Path(os.environ.get("SSL_CERT_FILE", "/etc/ssl/certs/ca-certificates.crt"))
+LENT = "/var/cache/lent"
 BASE, TAG = "localhost/debian:bookworm", "ddl-course-test"
 ANYONE = "4242:4242"  # an id that the image has never heard of, as `docker run --user` brings along
 
@@ -72,6 +75,17 @@ def no_templates_left():
     """None are started here; there may be those of tests beside these."""
 
 
+def lend_horovod(debian):
+    """Put the wheel that this environment was set up with into the base; it is used where the base is the same Debian.
+
+    Compiling it takes the set-up of a machine for tests long enough once.
+    """
+    wheel = environment.chosen(Path(sys.prefix)).wheel
+    lent = debian / LENT.lstrip("/") / "ddl" / "wheels" / wheel.parent.name / wheel.name
+    lent.parent.mkdir(parents=True)
+    shutil.copy(wheel, lent)
+
+
 @pytest.fixture(scope="session")
 def image(tmp_path_factory):
     """Build the image with `make image`, in a folder of its own that is gone afterwards."""
@@ -102,9 +116,11 @@ def image(tmp_path_factory):
 
     try:
         base = run("buildah", "from", "scratch")
-        run("debootstrap", "--variant=minbase", "bookworm", run("buildah", "mount", base))
+        debian = Path(run("buildah", "mount", base))
+        run("debootstrap", "--variant=minbase", "bookworm", debian)
+        lend_horovod(debian)
         run("buildah", "umount", base)
-        run("buildah", "config", "--env=PATH=/usr/sbin:/usr/bin:/sbin:/bin", base)
+        run("buildah", "config", "--env=PATH=/usr/sbin:/usr/bin:/sbin:/bin", f"--env=DDL_BUILD_CACHE={LENT}", base)
         run("buildah", "commit", "--rm", base, BASE)
 
         marker = f"# the certificates of a site, {uuid.uuid4()}"

@@ -13,7 +13,7 @@ from helpers import ROOT, free_port, http_status
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 
-ROOMS = ("diagnose", "display", "launcher", "rank", "records", "scripts", "topology")
+ROOMS = ("diagnose", "launcher", "rank", "records")
 
 
 @pytest.fixture
