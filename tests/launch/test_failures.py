@@ -12,7 +12,7 @@ import pytest
 
 from ddl import RunFailed, attach, launch, runs
 from ddl.cli import main
-from ddl.display.view import final_html
+from ddl.display.panel import final_html
 from ddl.launcher import processes
 from ddl.records.jsonfiles import read_json, read_json_lines
 from ddl.records.machine import host_name

@@ -12,9 +12,20 @@ from jupyter_core.paths import jupyter_runtime_dir
 
 __all__ = ["open_lab"]
 
+
+def _jupyter_server_extension_points():
+    return [{"module": __name__}]
+
+
+def _load_jupyter_server_extension(server):
+    from ddl.lab.serving import serve
+
+    serve(server)
+
+
 START = "Start_Here.ipynb"
 SETTINGS = Path(__file__).with_name("settings")
-FILES = "ddl.lab.files.AttendeesFiles"
+FILES = "--ServerApp.contents_manager_class=ddl.lab.files."
 # A kernel's connection file plus the number of its last channel.
 SOCKET_NAME = f"kernel-{'0' * 36}-ipc-5"
 
@@ -31,7 +42,12 @@ def open_lab(arguments: Sequence[str] = ()):
     arguments
         JupyterLab's own, such as ``--port=8889``; ``--all`` lists a maintainer's files, too, and what nbgrader adds.
     """
-    view = [f"--LabApp.app_settings_dir={SETTINGS}", f"--ServerApp.contents_manager_class={FILES}"]
+    view = [f"{FILES}CourseFiles"]
+    if "--all" not in arguments:
+        view = [f"{FILES}AttendeesFiles", f"--LabApp.app_settings_dir={SETTINGS}"]
+    # Has the server take in this package, which shows runs.
+    configured = os.environ.get("JUPYTER_CONFIG_PATH")
+    os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join([str(SETTINGS), *filter(None, [configured])])
     # Terminals find `ddl`: a login shell, which the server starts where it has no terminal itself, would reset PATH.
     os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
     shell = os.environ.get("SHELL") or shutil.which("bash") or "sh"
@@ -46,7 +62,7 @@ def open_lab(arguments: Sequence[str] = ()):
             f"--LabApp.default_url=/lab/tree/{START}",
             "--KernelManager.transport=ipc",
             f"--ServerApp.terminado_settings={ {'shell_command': [shell]} }",
-            *([] if "--all" in arguments else view),
+            *view,
             *(argument for argument in arguments if argument != "--all"),
         ],
     )

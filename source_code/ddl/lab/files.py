@@ -1,8 +1,23 @@
-"""The file list of an attendee: the lessons, what they launch, what they left, and files of one's own."""
+"""The course's files, as JupyterLab opens, lists and saves them.
 
+A notebook that is opened or saved shows its runs as they stand by then: those that go on come back into the cell that
+launched them after a reload of the page, and none is kept as going on after its end.
+"""
+
+import asyncio
+import os
+from pathlib import Path
+
+import nbformat
 from jupyter_server.services.contents.largefilemanager import AsyncLargeFileManager
 
-__all__ = ["ATTENDEES", "AttendeesFiles"]
+from ddl.display.panel import MARK, LastLines, mark, mime_bundle
+from ddl.errors import CourseError
+from ddl.launcher.run import Run, attach, runs
+from ddl.records.folder import RunFolder
+from ddl.records.jsonfiles import DamagedFile, read_json
+
+__all__ = ["ATTENDEES", "AttendeesFiles", "CourseFiles", "bring_up_to_date"]
 
 # Of the course's top level, what somebody who works through it opens.
 ATTENDEES = ("Start_Here.ipynb", "notebooks", "source_code", "runs")
@@ -11,9 +26,26 @@ MAINTAINERS = (
     *("CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "LICENSE-CC-BY-4.0", "Makefile", "README.md", "environment.yml"),
     *("pyproject.toml", "requirements.lock", "requirements-gpu.lock", "ddl-course.sif"),
 )
+RECENT = 40  # runs among which a notebook's are looked for
 
 
-class AttendeesFiles(AsyncLargeFileManager):
+class CourseFiles(AsyncLargeFileManager):
+    """Opens and saves notebooks with their runs as they stand."""
+
+    async def get(self, path, content=True, type=None, **options):
+        model = await super().get(path, content, type, **options)
+        if content and model["type"] == "notebook":
+            saved = model["last_modified"].timestamp()
+            await asyncio.to_thread(bring_up_to_date, model["content"], Path(path).name, saved)
+        return model
+
+    async def save(self, model, path=""):
+        if model.get("type") == "notebook" and model.get("content"):
+            await asyncio.to_thread(bring_up_to_date, model["content"])
+        return await super().save(model, path)
+
+
+class AttendeesFiles(CourseFiles):
     """Lists the course's top level without what only maintainers need. It can be opened by name: notebooks show it."""
 
     async def get(self, path, content=True, type=None, **options):
@@ -23,3 +55,70 @@ class AttendeesFiles(AsyncLargeFileManager):
             if any(each["name"] == ATTENDEES[0] for each in listed):  # this is the course's folder
                 model["content"] = listed
         return model
+
+
+def bring_up_to_date(notebook, name=None, saved=0.0):
+    """Show runs in a notebook's outputs as they stand now.
+
+    Parameters
+    ----------
+    notebook
+        Its content, in nbformat 4; changed in place.
+    name
+        The notebook's file name, to put back what it was not saved with: the runs of its cells that go on, or have
+        ended since. By default only outputs that are there are looked at.
+    saved
+        When it was saved, in seconds since the epoch.
+    """
+    cells = {cell.get("id"): cell for cell in notebook["cells"] if cell["cell_type"] == "code"}
+    if name:
+        for cell, launched in _launched(cells, name, saved).items():
+            _put_back(cells[cell], launched)
+    for cell in cells.values():
+        for number, output in enumerate(cell.get("outputs", ())):
+            shown = output.get("metadata", {}).get(MARK, {})
+            if shown.get("over") is False and (new := _output(shown.get("run"))):
+                cell["outputs"][number] = new
+
+
+def _launched(cells, name, saved):
+    """Runs that these cells show and the saved notebook cannot: {cell's id: [run, ...]}, oldest first."""
+    found = {}
+    try:
+        recent = runs()[-RECENT:]
+    except CourseError:
+        return {}  # a folder that cannot be read: launching says so
+    for run in recent:
+        try:
+            shown = read_json(RunFolder(run.folder).shown) or {}
+        except DamagedFile:
+            continue
+        if shown.get("cell") not in cells or os.path.basename(shown.get("notebook", "")) != name:
+            continue
+        progress = run.progress()
+        if not progress.over or run.job.get("created", 0) + progress.elapsed_s > saved:
+            found.setdefault(shown["cell"], []).append((shown["execution"], run))
+    # What an earlier execution of the cell has shown is gone.
+    return {
+        cell: [run for execution, run in launched if execution == launched[-1][0]] for cell, launched in found.items()
+    }
+
+
+def _put_back(cell, launched):
+    there = {output.get("metadata", {}).get(MARK, {}).get("run") for output in cell.get("outputs", ())}
+    if there.intersection(run.id for run in launched):
+        return
+    cell["outputs"] = [output for run in launched if (output := _output(run.id))]
+    # The server has made all of them. The notebook itself may never have been signed.
+    cell.setdefault("metadata", {})["trusted"] = True
+
+
+def _output(run_id):
+    """A run as a cell's output; None where there is no such run any more."""
+    try:
+        run: Run = attach(run_id)
+    except CourseError:
+        return None
+    progress = run.progress()
+    bundle = mime_bundle(progress, LastLines()(progress), served=True, back=True)
+    return nbformat.v4.new_output("display_data", bundle, metadata=mark(progress))

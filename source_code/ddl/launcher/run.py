@@ -435,12 +435,12 @@ class Run:
         return path.read_text(errors="replace")
 
     def __repr__(self) -> str:
-        from ddl.display.view import summary
+        from ddl.display.summary import summary
 
         return summary(self.progress())
 
     def _repr_html_(self) -> str:
-        from ddl.display.view import summary_html
+        from ddl.display.summary import summary_html
 
         return summary_html(self.progress())
 

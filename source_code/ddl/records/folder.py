@@ -5,6 +5,7 @@ Every file of a run folder has exactly one writer, so nothing needs a lock:
 =================  ===========================================================
 job.json           the launcher, before anything starts
 command.sh         the launcher: the printed line, to run again
+shown.json         the kernel that shows the run: in which cell of which notebook
 launcher.jsonl     the launcher: launched, exit of each rank, end of the run
 rank-<k>.json      rank k as it starts: host, process id, threads; in a cluster its address; and
                    when its script came to its end
@@ -63,6 +64,10 @@ class RunFolder:
     @property
     def command(self) -> Path:
         return self.path / "command.sh"
+
+    @property
+    def shown(self) -> Path:
+        return self.path / "shown.json"
 
     @property
     def launcher(self) -> Path:

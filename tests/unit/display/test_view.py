@@ -1,6 +1,7 @@
 """The views, on snapshots of runs: what is shown, in which order, how often."""
 
 import io
+import json
 import math
 import re
 import sys
@@ -11,10 +12,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from ddl.display import chart, style, view
+from ddl.display import chart, panel, style, summary, view
 from ddl.launcher.failure import Failure
 from ddl.launcher.progress import Progress, RankInfo
 from ddl.records.jsonfiles import write_json
+from ddl.records.paths import runs_dir
 
 DATA = {"name": "synthetic", "form": "generated", "train_samples": 2000}
 
@@ -201,18 +203,18 @@ def test_nothing_from_a_run_becomes_markup(state):
         failure=failure if state == "failed" else None,
         folder=Path(HOSTILE),
     )
-    for html in (view.final_html(shown), view._status_html(shown), view._body_html(shown)):
+    for html in (panel.final_html(shown), panel._status_html(shown), panel._body_html(shown)):
         assert all(tag != "script" for tag, _ in Tags(html).seen)
 
 
 def test_final_html_keeps_line_summary_and_chart_without_a_widget():
-    html = view.final_html(progress("done", epochs=3))
+    html = panel.final_html(progress("done", epochs=3))
     in_order(html, "ddl.rank.horovodrun", "warmup done in 0:12", "held-out accuracy 25.0%", "<svg")
     assert "http" not in html and "url(" not in html
 
 
 def test_final_html_of_a_failure_is_in_order():
-    html = view.final_html(progress("failed", failure=FAILURE))
+    html = panel.final_html(progress("failed", failure=FAILURE))
     in_order(
         html,
         "ddl.rank.horovodrun",
@@ -226,19 +228,19 @@ def test_final_html_of_a_failure_is_in_order():
 
 def test_long_shell_lines_are_folded():
     short, long = progress(), progress(shell_line="python " + "x" * 200)
-    assert "<details>" not in view.final_html(short)
-    assert "<details>" in view.final_html(long)
+    assert "<details>" not in panel.final_html(short)
+    assert "<details>" in panel.final_html(long)
 
 
 def test_bar_tells_where_the_run_stands():
-    bars = [a for _, a in Tags(view._body_html(progress(epochs=2))).seen if "role" in a]
+    bars = [a for _, a in Tags(panel._body_html(progress(epochs=2))).seen if "role" in a]
     assert bars[0]["role"] == "progressbar"
     assert (bars[0]["aria-valuenow"], bars[0]["aria-valuemax"]) == ("18", "72")
     assert bars[0]["aria-valuetext"] == "step 18 of 72, epoch 2.0 of 8"
 
 
 def test_chart_has_a_text_alternative_with_its_numbers():
-    svg = view.chart_svg(progress(epochs=3))
+    svg = chart.chart_svg(progress(epochs=3))
     label = dict(Tags(svg).seen)["svg"]["aria-label"]
     assert "loss goes from 2.000 to 0.667" in label
     assert "accuracy goes from 15.0% to 25.0%" in label
@@ -246,12 +248,12 @@ def test_chart_has_a_text_alternative_with_its_numbers():
 
 def test_chart_stays_small_however_long_the_run():
     losses = tuple((i, 1 / i) for i in range(1, 50_000))
-    assert len(view.chart_svg(progress(losses=losses))) < 12_000
+    assert len(chart.chart_svg(progress(losses=losses))) < 12_000
 
 
 @pytest.mark.parametrize("losses", [(), ((64, 2.3),), ((64, 2.3), (128, None)), ((0, 0.0),)])
 def test_chart_of_almost_nothing(losses):
-    Tags(view.chart_svg(progress(losses=losses)))
+    Tags(chart.chart_svg(progress(losses=losses)))
 
 
 @pytest.mark.parametrize(("low", "high"), [(0, 1), (0.1, 0.1), (27, 71), (-3, 1e6), (1e-9, 2e-9)])
@@ -265,62 +267,84 @@ def test_ticks_cover_what_is_drawn(low, high):
 
 
 @pytest.fixture
-def live(monkeypatch):
-    """A live view on a clock, with the display and every drawing of the chart recorded."""
+def live(monkeypatch, tmp_path):
+    """A live view on a clock, with everything that is sent to the notebook."""
     display = pytest.importorskip("IPython.display")
-    shown = SimpleNamespace(final=None, charts=0, clock=Clock(), stopped=0)
+    shown = SimpleNamespace(sent=[], metadata=[], clock=Clock())
 
-    class Handle:
-        def update(self, bundle, raw):
-            shown.final = bundle
+    def send(bundle, raw, metadata, display_id=None):
+        assert raw
+        shown.sent.append(bundle)
+        shown.metadata.append(metadata["ddl"])
+        return SimpleNamespace(update=send)
 
-    def draw(progress, original=view.chart_svg):
-        shown.charts += 1
-        return original(progress)
-
-    monkeypatch.setattr(display, "display", lambda box, display_id: Handle())
-    monkeypatch.setattr(view, "chart_svg", draw)
-
-    def stop():
-        shown.stopped += 1
-
-    shown.view = view.LiveView(SimpleNamespace(stop=stop), clock=shown.clock)
+    monkeypatch.setattr(display, "display", send)
+    monkeypatch.delenv(panel.SERVED, raising=False)
+    shown.served = lambda: monkeypatch.setenv(panel.SERVED, str(runs_dir()))
+    shown.open = lambda: view.LiveView(None, clock=shown.clock)
     return shown
 
 
-def test_live_panel_redraws_its_chart_every_two_seconds_at_most(live):
+def test_a_panel_that_the_server_keeps_up_to_date_is_sent_twice(live):
+    live.served()
+    view_ = live.open()
     for tick in range(100):
         live.clock.now = 100 + tick * 0.2
-        losses = tuple((i, 1.0) for i in range(1, tick + 2))
-        live.view.update(progress(losses=losses))
-    assert 9 <= live.charts <= 11
+        view_.update(progress(epochs=1))
+    view_.close(progress("done", epochs=2))
+    first, last = (bundle["text/html"] for bundle in live.sent)
+    assert "ddl/view.js" in first and 'class="ddl-stop"' in first and 'data-run="r1"' in first
+    assert "<script" not in last and 'class="ddl-stop"' not in last and "warmup done in" in last
+    assert live.metadata == [{"run": "r1", "over": False}, {"run": "r1", "over": True}]
 
 
-def test_live_panel_draws_nothing_new_when_there_is_nothing_new(live):
-    for tick in range(100):
+def test_elsewhere_the_kernel_sends_it_every_two_seconds_without_what_needs_the_server(live):
+    view_ = live.open()
+    for tick in range(101):
         live.clock.now = 100 + tick * 0.2
-        live.view.update(progress(epochs=1))
-    assert live.charts == 1
+        view_.update(progress(epochs=1))
+    assert 10 <= len(live.sent) <= 11
+    for bundle in live.sent:
+        assert all(tag != "script" for tag, _ in Tags(bundle["text/html"]).seen)
+        assert 'class="ddl-stop"' not in bundle["text/html"]
 
 
-def test_live_panel_ends_as_plain_html(live):
-    live.view.update(progress(epochs=1))
-    live.view.close(progress("done", epochs=2))
-    assert set(live.final) == {"text/html", "text/plain"}
-    assert "warmup done" in live.final["text/html"]
-    assert live.final["text/plain"].startswith("✓ warmup done")
+def test_runs_of_another_folder_are_not_the_server_s(live, monkeypatch):
+    monkeypatch.setenv(panel.SERVED, "/elsewhere/runs")
+    live.open().update(progress(epochs=1))
+    assert "<script" not in live.sent[0]["text/html"]
 
 
-def test_stop_button_stops_the_run_once(live):
-    live.view.update(progress())
-    live.view._stop.click()
-    assert live.stopped == 1
-    assert live.view._stop.disabled
+@pytest.mark.parametrize("served", [False, True])
+def test_what_is_saved_of_a_run_that_goes_on_says_when(live, served):
+    if served:
+        live.served()
+    live.open().update(progress(epochs=1, remaining_s=138.0))
+    html, plain = live.sent[0]["text/html"], live.sent[0]["text/plain"]
+    moment = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
+    assert re.search(f"training at {moment}", html) and re.search(rf"\(at {moment}\)$", plain)
+    assert " left<" not in html and "2:18" not in html
+    assert 'attach("r1")' in re.sub("&quot;", '"', html)
+
+
+def test_what_is_shown_live_says_what_is_left():
+    assert "about 2:18 left" in panel.parts_html(progress(epochs=1, remaining_s=138.0))["status"]
 
 
 def test_a_run_that_is_over_at_once_still_shows_its_end(live):
-    live.view.close(progress("failed", failure=FAILURE))
-    assert FAILURE.sentence in live.final["text/plain"]
+    live.open().close(progress("failed", failure=FAILURE))
+    assert FAILURE.sentence in live.sent[-1]["text/plain"]
+
+
+def test_the_cell_that_shows_a_run_is_recorded(live, monkeypatch, tmp_path):
+    import IPython
+
+    asked = {"msg_id": "m1", "metadata": {"cellId": "c7"}}
+    monkeypatch.setattr(IPython, "get_ipython", lambda: SimpleNamespace(get_parent=lambda: asked))
+    monkeypatch.setenv("JPY_SESSION_NAME", "/course/notebooks/3.ipynb")
+    live.open().update(progress(folder=tmp_path))
+    shown = json.loads((tmp_path / "shown.json").read_text())
+    assert shown == {"notebook": "/course/notebooks/3.ipynb", "cell": "c7", "execution": "m1"}
 
 
 # ---------------------------------------------------------------- the summary row
@@ -339,8 +363,8 @@ def test_a_run_that_is_over_at_once_still_shows_its_end(live):
     ],
 )
 def test_summary(fields, text):
-    assert text in view.summary(progress(**fields))
-    assert re.sub("<[^>]+>", "", view.summary_html(progress(**fields)))
+    assert text in summary.summary(progress(**fields))
+    assert re.sub("<[^>]+>", "", summary.summary_html(progress(**fields)))
 
 
 def test_data_is_named_with_its_form():
@@ -426,17 +450,19 @@ def test_the_last_lines_of_a_rank_that_failed_are_shown_where_records_hide_them(
     view.PlainView(None).close(progress("failed", failure=failure))
     text = capsys.readouterr().out
     in_order(text, failure.sentence, "rank 1's last lines:\nusage: train.py\ntrain.py: error:")
-    html = view.final_html(progress("failed", failure=failure))
+    html = panel.final_html(progress("failed", failure=failure))
     in_order(html, "Rank 1's last lines", "train.py: error: --batchsize")
 
 
 def test_the_panel_shows_the_last_lines_of_a_script_without_records(printing, live):
     snapshot, write = printing
     write(b"".join(b"line %d\n" % number for number in range(20)) + b"\r1/2 [=>..]")
-    live.view.update(snapshot())
-    assert "line 13\nline 14" in live.view._body.value and "1/2 [=&gt;..]" in live.view._body.value
-    assert "line 12\n" not in live.view._body.value
+    view_ = live.open()
+    view_.update(snapshot())
+    html = live.sent[0]["text/html"]
+    assert "line 13\nline 14" in html and "1/2 [=&gt;..]" in html
+    assert "line 12\n" not in html
     write(b"\r2/2 [====]\n")
-    output = live.view._last_lines(snapshot("done"))
-    html = view.final_html(snapshot("done", notes=("the disk is full",)), output)
+    view_.close(snapshot("done", notes=("the disk is full",)))
+    html = live.sent[-1]["text/html"]
     assert "2/2 [====]" in html and "1/2" not in html and "the disk is full" in html

@@ -1,6 +1,6 @@
 import pytest
 
-from ddl.display.view import summary
+from ddl.display.summary import summary
 from ddl.launcher.progress import progress_of
 from ddl.records.jsonfiles import append_json_line, write_json
 

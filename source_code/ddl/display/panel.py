@@ -1,0 +1,258 @@
+"""A run's panel in a notebook: shell line, status with a Stop button, bar, numbers, chart.
+
+It is HTML that `ddl.lab` keeps up to date from the page: the server reads the run's folder, so that the panel goes on
+after a reload, and tells the truth after the kernel that launched the run has ended. What a notebook keeps of it is the
+run as it stood at a time that it says. Where another server shows the notebook, the launching kernel sends the panel
+anew, without a Stop button.
+"""
+
+import contextlib
+import os
+import time
+from collections import deque
+from html import escape
+
+from ddl.display.chart import chart_svg
+from ddl.display.style import STYLE, data_label
+from ddl.display.summary import SIGNS, duration, number, position_of, ranks_of, speed_unit, summary, summary_html
+from ddl.records.folder import RunFolder, StorageError
+from ddl.records.log import TAIL_BYTES, LogTail
+from ddl.records.paths import runs_dir
+
+__all__ = ["MARK", "SERVED", "LastLines", "LiveView", "final_html", "mark", "mime_bundle", "panel_html", "parts_html"]
+
+SERVED = "DDL_SERVED_RUNS"  # the runs folder that the notebook's server shows, in its kernels' environment
+MARK = "ddl"  # of an output's metadata: {"run": the run's id, "over": whether this is how it ended}
+REDRAW_S = 2.0  # where the kernel sends the panel
+LINE_FITS = 100  # characters of a shell line that are shown without folding
+OUTPUT_LINES = 8  # of a script that keeps no records
+COPY = escape(
+    "const code = this.parentElement.querySelector('code');"
+    "const done = () => { this.textContent = 'Copied' };"
+    "const select = () => { getSelection().selectAllChildren(code);"
+    " if (document.execCommand('copy')) done() };"
+    "navigator.clipboard ? navigator.clipboard.writeText(this.dataset.line).then(done, select)"
+    " : select()"
+)
+# Elsewhere than in JupyterLab on this course's server, nothing follows, and the panel says of when it is.
+FOLLOW = """<script>
+(() => {
+  const page = document.getElementById("jupyter-config-data");
+  if (page) import(JSON.parse(page.textContent).baseUrl + "ddl/view.js").then((view) => view.follow());
+})();
+</script>"""
+
+
+class LiveView:
+    """The panel in the output of the cell that launches or follows a run."""
+
+    def __init__(self, run, clock=time.monotonic):
+        self._clock = clock
+        self._handle = None
+        self._due = 0.0
+        self._lines = LastLines()
+        self._served = os.environ.get(SERVED) == str(runs_dir())
+
+    def update(self, progress):
+        """Show the panel; later on, send it anew where the server does not keep it up to date."""
+        if self._handle is None:
+            self._open(progress)
+        elif not self._served and self._clock() >= self._due:
+            self._handle.update(mime_bundle(progress, self._lines(progress)), raw=True, metadata=mark(progress))
+            self._due = self._clock() + REDRAW_S
+
+    def close(self, progress):
+        """Replace the panel by the run's end, which stays in the saved notebook."""
+        if self._handle is None:
+            self._open(progress)
+        self._handle.update(mime_bundle(progress, self._lines(progress)), raw=True, metadata=mark(progress))
+
+    def _open(self, progress):
+        from IPython.display import display
+
+        note_cell(progress)
+        bundle = mime_bundle(progress, self._lines(progress), served=self._served)
+        self._handle = display(bundle, raw=True, metadata=mark(progress), display_id=True)
+        self._due = self._clock() + REDRAW_S
+
+
+class LastLines:
+    """What rank 0 printed last, of a script that keeps no records that say it better."""
+
+    def __init__(self):
+        self._tail = None
+        self._lines = deque(maxlen=OUTPUT_LINES)
+
+    def __call__(self, progress):
+        if progress.steps or progress.step:
+            return ()
+        if self._tail is None:
+            self._tail = LogTail(RunFolder(progress.folder).log(0), TAIL_BYTES)
+        self._lines.extend(line for line in self._tail.lines() if line.strip())
+        return (*self._lines, *filter(None, [self._tail.current]))[-OUTPUT_LINES:]
+
+
+# ---------------------------------------------------------------- which cell shows a run
+
+
+def note_cell(progress):
+    """Record which cell of which notebook shows a run, so that the server can show it there again.
+
+    JupyterLab names the cell when it asks for its execution; other programs may not.
+    """
+    from IPython import get_ipython
+
+    shell = get_ipython()
+    asked = shell.get_parent() if shell and hasattr(shell, "get_parent") else {}
+    if cell := asked.get("metadata", {}).get("cellId"):
+        shown = {"notebook": os.environ.get("JPY_SESSION_NAME", ""), "cell": cell, "execution": asked["msg_id"]}
+        folder = RunFolder(progress.folder)
+        with contextlib.suppress(StorageError):  # the disk is full: the run says so, and a reload won't bring it back
+            folder.write_json(folder.shown, shown)
+
+
+def mark(progress):
+    """Return an output's metadata: which run it shows, and whether as it ended."""
+    return {MARK: {"run": progress.id, "over": progress.over}}
+
+
+# ---------------------------------------------------------------- HTML
+
+
+def mime_bundle(progress, lines=(), served=False, back=False):
+    """Return what a notebook keeps of a run: its end, or how it stands now, with the time.
+
+    `lines` are rank 0's last; `served` is whether this server brings the panel up to date, `back` whether to say how
+    the run gets back into a kernel that does not know it.
+    """
+    if progress.over:
+        html = final_html(progress, lines) + (f"<p class='ddl ddl-under'>{_back(progress)}</p>" if back else "")
+        return {"text/html": html, "text/plain": summary(progress)}
+    at = time.strftime("%Y-%m-%d %H:%M:%S")
+    return {"text/html": panel_html(progress, lines, served, at), "text/plain": f"{summary(progress)} (at {at})"}
+
+
+def panel_html(progress, lines=(), served=False, at=None):
+    """Return the panel of a run that goes on: as it is now, or as it stood `at` a time."""
+    parts = parts_html(progress, lines, at)
+    stop = (
+        '<button class="ddl-stop" type="button" hidden title="End this run and all its ranks '
+        '(interrupting the cell does the same)">■ Stop</button>'
+    )
+    then = f'<p class="ddl ddl-then">This stands still: the run may have gone on. {_back(progress)}</p>' if at else ""
+    return (
+        f'{STYLE}<div class="ddl-run" data-run="{escape(progress.id, quote=True)}">{_line_html(progress)}'
+        f'<div class="ddl-top"><div data-part="status">{parts["status"]}</div>{stop if served else ""}</div>'
+        f'<div data-part="body">{parts["body"]}</div><div data-part="chart">{parts["chart"]}</div>{then}</div>'
+        f"{FOLLOW if served else ''}"
+    )
+
+
+def parts_html(progress, lines=(), at=None):
+    """Return what changes in a panel while the run goes on: its status, body and chart."""
+    chart = chart_svg(progress) if progress.history or progress.losses else ""
+    return {"status": _status_html(progress, at), "body": _body_html(progress, lines), "chart": chart}
+
+
+def _back(progress):
+    return f'In a notebook, <code>attach("{escape(progress.id)}").wait()</code> shows it as it is now.'
+
+
+def final_html(progress, output=()):
+    """Return the HTML that a finished run leaves in the notebook; `output` is rank 0's last lines."""
+    parts = [STYLE, _line_html(progress)]
+    parts.append(
+        _failure_html(progress)
+        if progress.failure
+        else summary_html(progress) + _output_html(output) + _notes_html(progress)
+    )
+    if progress.history or progress.losses:
+        parts.append(chart_svg(progress))
+    return "".join(parts)
+
+
+def _line_html(progress):
+    line = escape(progress.shell_line, quote=True)
+    copy = (
+        f'<button class="ddl-copy" type="button" data-line="{line}" title="Copy this line" '
+        f'onclick="{COPY}">Copy</button>'
+    )
+    if len(progress.shell_line) <= LINE_FITS:
+        return f'<div class="ddl ddl-line">{copy}<code>{line}</code></div>'
+    return (
+        f'<div class="ddl ddl-line">{copy}<details><summary><code>{line}</code></summary>'
+        f"<code>{line}</code></details></div>"
+    )
+
+
+def _status_html(progress, at=None):
+    """The row under the shell line; `at` is the time of which it tells, where that is not now."""
+    times = f"{duration(progress.elapsed_s)} elapsed"
+    if progress.remaining_s is not None and not at:
+        times += f", about {duration(progress.remaining_s)} left"
+    where = [progress.waiting or ranks_of(progress)]
+    where += [data_label(progress.data)] if progress.data else []
+    facts = "".join(f"<span>{escape(fact)}</span>" for fact in (times, *where))
+    chip = f"{SIGNS[progress.state]} {progress.state}" + (f" at {at}" if at else "")
+    return f'<div class="ddl ddl-row"><b class="ddl-chip ddl-{progress.state}" role="status">{chip}</b>{facts}</div>'
+
+
+def _output_html(lines):
+    """The last lines of a script that keeps no records."""
+    if not lines:
+        return ""
+    return f'<div class="ddl ddl-output"><pre>{escape(chr(10).join(lines))}</pre></div>'
+
+
+def _notes_html(progress):
+    return "".join(f'<p class="ddl">{escape(note)}</p>' for note in progress.notes)
+
+
+def _body_html(progress, output=()):
+    if progress.failure:
+        return _failure_html(progress)
+    if not (progress.step or progress.steps):
+        # Still importing, or a script that keeps no records: there may never be a bar to show.
+        where = escape(str(progress.folder / "rank-*.log"))
+        text = f"no training records yet; output: <code>{where}</code>"
+        under = f'<div class="ddl ddl-under">{text}</div>'
+        return _output_html(output) + under + _notes_html(progress)
+    steps = progress.steps or 0
+    share = min(1.0, progress.step / steps) if steps else 0.0
+    text = escape(position_of(progress) if progress.step else "before the first step")
+    ticks = ""
+    if progress.epochs and progress.epochs <= 50:
+        ticks = f"background-size:{100 / progress.epochs:.4f}% 100%"
+    numbers = (
+        (speed_unit(progress.data), number(progress.images_per_s, ",.0f")),
+        ("loss", number(progress.loss, ".3f")),
+        ("held-out accuracy", number(progress.test_accuracy, ".1%")),
+        ("learning rate", number(progress.learning_rate, ".3g")),
+    )
+    cells = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in numbers)
+    notes = "".join(f"<p>{escape(note)}</p>" for note in progress.notes)
+    return (
+        f'<div class="ddl"><div class="ddl-bar" role="progressbar" aria-label="training progress"'
+        f' aria-valuemin="0" aria-valuemax="{steps}" aria-valuenow="{progress.step}"'
+        f' aria-valuetext="{text}"><i style="width:{share:.2%}"></i><u style="{ticks}"></u></div>'
+        f'<div class="ddl-under">{text}</div><dl class="ddl-numbers">{cells}</dl>{notes}</div>'
+    )
+
+
+def _failure_html(progress):
+    failure = progress.failure
+    state = progress.state if progress.over else "failed"
+    headline = escape(f"{SIGNS[state]} {progress.name} {state}: {failure.sentence}")
+    parts = [f"<p><b>{headline}</b></p>"]
+    if failure.output:
+        parts.append(
+            f"<p><b>Rank {failure.rank}'s last lines:</b></p><pre>{escape(chr(10).join(failure.output))}</pre>"
+        )
+    if failure.traceback:
+        parts.append(f"<pre>{escape(failure.traceback.rstrip())}</pre>")
+    for title, text in (("Other ranks", failure.others), ("What to try", failure.advice)):
+        if text:
+            parts.append(f"<p><b>{title}:</b> {escape(text)}</p>")
+    logs = "".join(f"<li><code>{escape(str(path))}</code></li>" for path in failure.logs)
+    parts.append(f"<p><b>Logs:</b></p><ul>{logs}</ul>")
+    return f'<div class="ddl ddl-failure" role="alert">{"".join(parts)}</div>'

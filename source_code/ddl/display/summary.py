@@ -1,0 +1,110 @@
+"""A run in one line, and the words in which every display tells of a run."""
+
+from html import escape
+
+from ddl.display.style import STYLE, data_label
+from ddl.words import plural
+
+__all__ = [
+    "SIGNS",
+    "duration",
+    "facts_of",
+    "number",
+    "position_of",
+    "ranks_of",
+    "speed_unit",
+    "summary",
+    "summary_html",
+]
+
+SIGNS = {
+    "queued": "…",
+    "starting": "◌",
+    "running": "▶",
+    "training": "▶",
+    "done": "✓",
+    "failed": "✗",
+    "stopped": "■",
+    "lost": "?",
+    "damaged": "!",
+}
+
+
+def summary(progress):
+    """Return one line about a run: its state, time, ranks, steps, results and data."""
+    head = f"{SIGNS[progress.state]} {progress.name}"
+    if progress.over and progress.failure:
+        return f"{head} {progress.state}: {progress.failure.sentence}"
+    return " · ".join([f"{head} {_state(progress)}", *facts_of(progress)])
+
+
+def summary_html(progress):
+    """Return `summary` as an HTML row that follows JupyterLab's theme."""
+    parts = summary(progress).split(" · ")
+    chip = f'<b class="ddl-chip ddl-{progress.state}">{escape(parts[0])}</b>'
+    facts = "".join(f"<span>{escape(part)}</span>" for part in parts[1:])
+    return f'{STYLE}<div class="ddl ddl-row">{chip}{facts}</div>'
+
+
+def speed_unit(data):
+    """Return the unit of a speed; records and tables keep ``images_per_s`` for every kind of sample."""
+    return f"{(data or {}).get('unit', 'images')}/s"
+
+
+def _state(progress):
+    if progress.state == "done":
+        return f"done in {duration(progress.elapsed_s)}"
+    by = f" by {progress.stopped_by}" if progress.state == "stopped" and progress.stopped_by else ""
+    return f"{progress.state}{by}, {duration(progress.elapsed_s)}"
+
+
+def facts_of(progress):
+    facts = [ranks_of(progress)]
+    if progress.step:
+        facts.append(position_of(progress))
+    if progress.test_accuracy is not None:
+        facts.append(f"held-out accuracy {progress.test_accuracy:.1%}")
+    if progress.images_per_s:
+        facts.append(f"{progress.images_per_s:,.0f} {speed_unit(progress.data)}")
+    if progress.time_to_first_step_s and progress.over:
+        facts.append(f"first step after {progress.time_to_first_step_s:.1f} s")
+    if progress.data:
+        facts.append(data_label(progress.data))
+    return facts
+
+
+def position_of(progress):
+    if progress.over:
+        epochs = f", {progress.epoch:.3g} epochs" if progress.epoch else ""
+        return f"{progress.step:,} steps{epochs}"
+    step = f"step {progress.step:,}" + (f" of {progress.steps:,}" if progress.steps else "")
+    epoch = f", epoch {progress.epoch:.1f}" if progress.epoch else ""
+    return step + epoch + (f" of {progress.epochs:g}" if epoch and progress.epochs else "")
+
+
+def ranks_of(progress):
+    world = progress.world or len(progress.ranks)
+    if not progress.ranks:
+        return f"{plural(world, 'rank')}, not up yet" if world else "no ranks yet"
+    hosts = {}
+    for rank in progress.ranks:
+        hosts.setdefault(rank.host, []).append(rank.rank)
+    count = f"{len(progress.ranks)} of " if len(progress.ranks) < world else ""
+    roles = ", ".join(rank.role for rank in progress.ranks if rank.role)
+    kinds = f" ({roles})" if roles else ""
+    where = (
+        f"on {next(iter(hosts))}"
+        if len(hosts) == 1
+        else "; ".join(f"{', '.join(map(str, ranks))} on {host}" for host, ranks in hosts.items())
+    )
+    return f"{count}{plural(world, 'rank')}{kinds}{':' * (len(hosts) > 1)} {where}"
+
+
+def duration(seconds):
+    minutes, seconds = divmod(int(seconds or 0), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+
+
+def number(value, form):
+    return "–" if value is None else format(value, form)
