@@ -5,15 +5,17 @@ import re
 import shutil
 from pathlib import Path
 
+import psutil
 import pytest
 
 from ddl.launcher import processes
 from doubling import SOLVED, write_lesson
-from helpers import until
+from helpers import ROOT, until
 
 pytestmark = pytest.mark.slow
 QUICK = Path(__file__).with_name("quick_train.py")
 PANEL = ".jp-OutputArea"
+SCREENSHOTS = ROOT / "build" / "screenshots"
 
 
 @pytest.fixture
@@ -93,6 +95,73 @@ def test_interrupting_the_kernel_ends_the_run(course, open_notebook):
     assert [error.split(":")[0] for error in saved.errors] == ["RunInterrupted"]
     for run in folders(course) - before:
         assert processes.of_run(run) == []
+
+
+def test_after_a_reload_in_mid_run_the_view_is_there_again(course, open_notebook):
+    """The notebook was never saved; the run goes on, and Stop ends it."""
+    path = course.notebook("reload.ipynb", launching("name='goes on', epochs=5000"))
+    tab = open_notebook(path)
+    before = folders(course)
+    tab.run_all()
+    live_panel(tab)
+    tab.page.reload()
+    tab.page.locator(".jp-NotebookPanel:visible .jp-Cell").first.wait_for(timeout=60_000)
+    panel = live_panel(tab)
+    bar = panel.get_by_role("progressbar")
+    step = int(bar.get_attribute("aria-valuenow"))
+    grown = lambda: int(bar.get_attribute("aria-valuenow")) > step  # noqa: E731
+    until(grown, 20, "the bar stands still", tab.page.wait_for_timeout)
+    tab.screenshot("reloaded")
+    panel.get_by_role("button", name="Stop").click()
+    tab.page.locator(f"{PANEL} .ddl-stopped").wait_for(timeout=30_000)
+    saved = tab.saved()
+    assert "goes on stopped" in saved.html[0] and "attach(" in saved.html[0]
+    for run in folders(course) - before:
+        assert processes.of_run(run) == []
+
+
+@pytest.mark.parametrize("end", ["restarted", "killed"])
+def test_after_the_end_of_its_kernel_nothing_claims_that_a_run_goes_on(course, open_notebook, end):
+    path = course.notebook(f"{end}.ipynb", launching(f"name='{end}', epochs=5000"))
+    tab = open_notebook(path)
+    before = folders(course)
+    tab.run_all()
+    live_panel(tab)
+    if end == "restarted":
+        (kernel,) = course.api("kernels")
+        course.api(f"kernels/{kernel['id']}/restart", method="POST")
+    else:  # as by a machine that runs out of memory
+        children = psutil.Process(course.process.pid).children()
+        (kernel,) = [each for each in children if "ipykernel_launcher" in " ".join(each.cmdline())]
+        kernel.kill()
+        tab.page.add_locator_handler(died := tab.page.get_by_role("dialog"), lambda: died.get_by_text("Ok").click())
+    tab.page.locator(f"{PANEL} .ddl-stopped").wait_for(timeout=60_000)
+    tab.screenshot(end)
+    assert tab.page.locator(f"{PANEL} .ddl-training").count() == 0
+    (run,) = folders(course) - before
+    assert f'attach("{run}")' in tab.page.locator(f"{PANEL}:visible").inner_text()
+    saved = tab.saved()
+    assert f"{end} stopped" in saved.html[0] and "ddl-chip ddl-training" not in saved.html[0]
+    assert processes.of_run(run) == []
+
+
+def test_runs_are_listed_with_links_to_their_views(course, open_notebook):
+    cells = [*launching("name='linked', epochs=1"), "from ddl import runs\nruns()"]
+    tab = open_notebook(course.notebook("links.ipynb", cells))
+    tab.run_all()
+    link = tab.page.get_by_role("link", name="linked").first
+    link.wait_for(timeout=60_000)
+    tab.screenshot("runs")
+    with tab.page.context.expect_page() as opened:
+        link.click()
+    view = opened.value
+    view.locator(".ddl-done").first.wait_for()
+    assert view.title() == "linked" and view.locator("svg.ddl-chart").count() == 1
+    view.screenshot(path=SCREENSHOTS / "run-page.png")
+    stranger = tab.page.context.browser.new_context()
+    asked = stranger.request.get(view.url)
+    assert "/login?" in asked.url and "linked" not in asked.text()
+    stranger.close()
 
 
 def test_a_failure_is_shown_in_the_order_that_a_reader_needs(course, open_notebook):

@@ -13,13 +13,26 @@ from collections import deque
 from html import escape
 
 from ddl.display.chart import chart_svg
+from ddl.display.html import Markup, html_table
 from ddl.display.style import STYLE, data_label
-from ddl.display.summary import SIGNS, duration, number, position_of, ranks_of, speed_unit, summary, summary_html
+from ddl.display.summary import (
+    SIGNS,
+    duration,
+    facts_of,
+    number,
+    position_of,
+    ranks_of,
+    speed_unit,
+    summary,
+    summary_html,
+)
 from ddl.records.folder import RunFolder, StorageError
 from ddl.records.log import TAIL_BYTES, LogTail
 from ddl.records.paths import runs_dir
+from ddl.words import plural
 
 __all__ = ["MARK", "SERVED", "LastLines", "LiveView", "final_html", "mark", "mime_bundle", "panel_html", "parts_html"]
+__all__ += ["runs_html"]
 
 SERVED = "DDL_SERVED_RUNS"  # the runs folder that the notebook's server shows, in its kernels' environment
 MARK = "ddl"  # of an output's metadata: {"run": the run's id, "over": whether this is how it ended}
@@ -51,7 +64,7 @@ class LiveView:
         self._handle = None
         self._due = 0.0
         self._lines = LastLines()
-        self._served = os.environ.get(SERVED) == str(runs_dir())
+        self._served = _served()
 
     def update(self, progress):
         """Show the panel; later on, send it anew where the server does not keep it up to date."""
@@ -74,6 +87,11 @@ class LiveView:
         bundle = mime_bundle(progress, self._lines(progress), served=self._served)
         self._handle = display(bundle, raw=True, metadata=mark(progress), display_id=True)
         self._due = self._clock() + REDRAW_S
+
+
+def _served():
+    """Whether the notebook's server shows this process's runs."""
+    return os.environ.get(SERVED) == str(runs_dir())
 
 
 class LastLines:
@@ -126,6 +144,7 @@ def mime_bundle(progress, lines=(), served=False, back=False):
     the run gets back into a kernel that does not know it.
     """
     if progress.over:
+        back = back or progress.state in ("stopped", "lost")  # its cell has given nothing back
         html = final_html(progress, lines) + (f"<p class='ddl ddl-under'>{_back(progress)}</p>" if back else "")
         return {"text/html": html, "text/plain": summary(progress)}
     at = time.strftime("%Y-%m-%d %H:%M:%S")
@@ -148,6 +167,30 @@ def panel_html(progress, lines=(), served=False, at=None):
     )
 
 
+def runs_html(rows, count):
+    """Return a table of runs, with links to their views where this server has them.
+
+    Parameters
+    ----------
+    rows
+        Pairs of (when a run was created, in seconds since the epoch, or None; its progress).
+    count
+        How many runs there are in all.
+    """
+    if not count:
+        return '<p class="ddl">There are no runs yet.</p>'
+    cells = []
+    for created, progress in rows:
+        run = escape(progress.id, quote=True)
+        link = Markup(f'<a data-run="{run}">{escape(progress.name)}</a>' if _served() else escape(progress.name))
+        began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(created)) if created else ""
+        chip = Markup(f'<span class="ddl-chip ddl-{progress.state}">{SIGNS[progress.state]} {progress.state}</span>')
+        cells.append((link, began, chip, *facts_of(progress)[:1], Markup(f"<code>{run}</code>")))
+    how = "the latest first; <code>attach(…)</code> takes an id or the beginning of one"
+    under = f'<div class="ddl-under">{len(rows)} of {plural(count, "run")}, {how}</div>'
+    return html_table(("run", "launched", "state", "where", "id"), cells, under) + (FOLLOW if _served() else "")
+
+
 def parts_html(progress, lines=(), at=None):
     """Return what changes in a panel while the run goes on: its status, body and chart."""
     chart = chart_svg(progress) if progress.history or progress.losses else ""
@@ -155,7 +198,7 @@ def parts_html(progress, lines=(), at=None):
 
 
 def _back(progress):
-    return f'In a notebook, <code>attach("{escape(progress.id)}").wait()</code> shows it as it is now.'
+    return f'<code>run = attach("{escape(progress.id)}")</code> gets this run back, in any notebook.'
 
 
 def final_html(progress, output=()):

@@ -49,6 +49,7 @@ __all__ = [
 POLL_S = 0.2
 # A run folder's name, as made here or by the tasks of a line pasted into a Slurm job.
 FOLDER = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}|slurm-.+")
+SHOWN = 12  # runs in the table that a notebook shows
 YOUNG_S = 5.0  # a younger folder may not have its job yet
 STOP_GRACE_S = 6.0  # horovodrun ends its ranks within a second or two; after this the launcher does
 CANCEL_GRACE_S = 60.0  # Slurm sends SIGTERM, and SIGKILL after KillWait, usually 30 s
@@ -622,7 +623,17 @@ def _end_by_slurm(job: slurm.JobState, end: dict) -> dict:
     return by_slurm | {"state": "lost" if job.state == "COMPLETED" else "failed"}
 
 
-def runs() -> list[Run]:
+class Runs(list):
+    """A list of runs that a notebook shows as a table, the latest first, with links to their views."""
+
+    def _repr_html_(self) -> str:
+        from ddl.display.panel import runs_html
+
+        latest = self[: -SHOWN - 1 : -1]
+        return runs_html([(run.job.get("created"), run.progress()) for run in latest], len(self))
+
+
+def runs() -> Runs:
     """Return all runs in the runs folder, oldest first, damaged ones included.
 
     Raises
@@ -630,7 +641,7 @@ def runs() -> list[Run]:
     StorageError
         If the runs folder exists and cannot be read.
     """
-    return [Run(folder) for folder in _folders()]
+    return Runs(Run(folder) for folder in _folders())
 
 
 def _folders() -> list[Path]:

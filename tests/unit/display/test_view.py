@@ -324,7 +324,7 @@ def test_what_is_saved_of_a_run_that_goes_on_says_when(live, served):
     moment = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
     assert re.search(f"training at {moment}", html) and re.search(rf"\(at {moment}\)$", plain)
     assert " left<" not in html and "2:18" not in html
-    assert 'attach("r1")' in re.sub("&quot;", '"', html)
+    assert 'run = attach("r1")' in re.sub("&quot;", '"', html)
 
 
 def test_what_is_shown_live_says_what_is_left():

@@ -1,0 +1,164 @@
+"""Runs in notebooks that are opened and saved, and in the server's answers."""
+
+import asyncio
+import os
+import subprocess
+import time
+
+import nbformat
+import pytest
+
+from ddl.display.panel import MARK
+from ddl.errors import CourseError
+from ddl.lab.files import CourseFiles, bring_up_to_date
+from ddl.lab.serving import Runs
+from ddl.records.folder import RunFolder
+from ddl.records.jsonfiles import write_json
+
+NAME = "1.First.ipynb"
+IDS = [f"20260101-00000{n}-aaaa" for n in range(4)]
+
+
+@pytest.fixture
+def make(tmp_path, monkeypatch):
+    """Return a function that makes a run's folder, with a process where it goes on."""
+    root = tmp_path / "runs"
+    monkeypatch.setenv("DDL_RUNS_DIR", str(root))
+    processes = []
+
+    def make(run_id=IDS[0], cell="a", execution="m1", ended=None, notebook=f"/course/notebooks/{NAME}", name="<b>good"):
+        folder = RunFolder(root / run_id)
+        folder.path.mkdir(parents=True)
+        job = {"id": run_id, "name": name, "created": 100.0, "workers": 1, "processes": 1, "site": {}}
+        write_json(folder.job, job)
+        write_json(folder.shown, {"notebook": notebook, "cell": cell, "execution": execution})
+        folder.append(folder.launcher, {"event": "launched", "time": 100.0, "pid": 0})
+        if ended:
+            folder.append(folder.launcher, {"event": "ended", "time": ended, "state": "done"})
+        else:
+            environment = os.environ | {"DDL_RUN_ID": run_id}
+            processes.append(subprocess.Popen(["sleep", "600"], env=environment, start_new_session=True))
+        return folder
+
+    yield make
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+def notebook(**outputs):
+    """A notebook with a cell for each id, and what was saved of it."""
+    cells = []
+    for name, listed in outputs.items():
+        cell = nbformat.v4.new_code_cell("launch()", outputs=listed)
+        cell.id = name
+        cells.append(cell)
+    return nbformat.v4.new_notebook(cells=cells)
+
+
+def shown(run_id, over=False):
+    return nbformat.v4.new_output("display_data", {"text/html": "then"}, metadata={MARK: {"run": run_id, "over": over}})
+
+
+def outputs(found, cell=0):
+    return [(out["metadata"][MARK]["run"], out["metadata"][MARK]["over"]) for out in found.cells[cell].outputs]
+
+
+def test_a_run_that_goes_on_comes_back_into_its_cell_when_the_page_is_loaded(make):
+    make(cell="b")
+    found = notebook(a=[], b=[])
+    bring_up_to_date(found, NAME, saved=50.0)
+    assert found.cells[0].outputs == [] and outputs(found, 1) == [(IDS[0], False)]
+    html = found.cells[1].outputs[0]["data"]["text/html"]
+    assert "ddl/view.js" in html and 'class="ddl-stop"' in html and "&lt;b&gt;good" not in html
+    assert found.cells[1].metadata.trusted is True and "trusted" not in found.cells[0].metadata
+    nbformat.validate(found)
+
+
+@pytest.mark.parametrize(("saved", "there"), [(150.0, True), (250.0, False)])
+def test_one_that_has_ended_comes_back_only_if_the_notebook_is_older(make, saved, there):
+    make(ended=200.0)
+    found = notebook(a=[])
+    bring_up_to_date(found, NAME, saved)
+    assert outputs(found) == ([(IDS[0], True)] if there else [])
+
+
+def test_of_a_cell_that_was_run_twice_the_last_runs_come_back(make):
+    for run_id, execution in zip(IDS, ("m1", "m2", "m2"), strict=False):
+        make(run_id, execution=execution)
+    found = notebook(a=[shown("earlier", over=True)])
+    bring_up_to_date(found, NAME, saved=50.0)
+    assert outputs(found) == [(IDS[1], False), (IDS[2], False)]
+
+
+def test_what_is_there_already_is_not_shown_twice(make):
+    make()
+    found = notebook(a=[shown(IDS[0])])
+    bring_up_to_date(found, NAME, saved=50.0)
+    assert outputs(found) == [(IDS[0], False)]
+
+
+def test_runs_of_another_notebook_stay_there(make):
+    make(notebook="/course/notebooks/2.Second.ipynb")
+    found = notebook(a=[])
+    bring_up_to_date(found, NAME, saved=50.0)
+    assert found.cells[0].outputs == []
+
+
+def test_what_is_saved_as_going_on_is_saved_as_it_ended(make, tmp_path):
+    make(ended=200.0)
+    files = CourseFiles(root_dir=str(tmp_path))
+    asyncio.run(files.save({"type": "notebook", "format": "json", "content": notebook(a=[shown(IDS[0])])}, NAME))
+    saved = nbformat.read(tmp_path / NAME, as_version=4)
+    assert outputs(saved) == [(IDS[0], True)]
+    assert "good done in 1:40" in saved.cells[0].outputs[0]["data"]["text/plain"]
+    assert f"attach(&quot;{IDS[0]}&quot;)" in saved.cells[0].outputs[0]["data"]["text/html"].replace('"', "&quot;")
+
+
+def test_a_saved_run_that_is_no_longer_there_stays_as_it_was(make):
+    make(IDS[1], cell="elsewhere")
+    found = notebook(a=[shown(IDS[0])])
+    bring_up_to_date(found, NAME, saved=50.0)
+    assert found.cells[0].outputs[0]["data"]["text/html"] == "then"
+
+
+def test_opening_changes_nothing_where_nothing_was_launched(make, tmp_path):
+    path = tmp_path / NAME
+    nbformat.write(notebook(a=[], b=[]), path)
+    before = nbformat.read(path, as_version=4)
+    model = asyncio.run(CourseFiles(root_dir=str(tmp_path)).get(NAME))
+    for cell in model["content"]["cells"]:
+        cell["metadata"].pop("trusted")
+    assert model["content"] == before
+
+
+def test_the_server_tells_what_changes_and_then_the_end(make):
+    folder = make()
+    runs = Runs()
+    state = runs.state(IDS[0])
+    assert state["over"] is False and set(state["parts"]) == {"status", "body", "chart"}
+    folder.append(folder.launcher, {"event": "ended", "time": time.time(), "state": "done"})
+    state = runs.state(IDS[0])
+    assert state["over"] is True and "done in" in state["html"] and "attach(" in state["html"]
+
+
+def test_the_page_of_a_run_has_nothing_of_it_as_markup(make):
+    make()
+    page = Runs().page(IDS[0], "/ddl/view.js")
+    assert "<b>good" not in page and "<title>&lt;b&gt;good</title>" in page and '"/ddl/view.js"' in page
+
+
+def test_runs_that_are_not_there_are_named(make):
+    make()
+    for ask in (Runs().state, Runs().stop):
+        with pytest.raises(CourseError, match="no run 'nowhere'"):
+            ask("nowhere")
+
+
+def test_no_more_runs_are_kept_than_are_looked_at(make, monkeypatch):
+    monkeypatch.setattr("ddl.lab.serving.KEPT", 2)
+    runs = Runs()
+    for run_id in IDS[:3]:
+        make(run_id, ended=200.0)
+        runs.state(run_id)
+    assert list(runs._followed) == IDS[1:3]
