@@ -116,9 +116,11 @@ def grades(course, given):
     known = sorted(path.stem for path in course.folder.glob("release/*/*.ipynb"))
     with course.gradebook() as gradebook:
         known += [book.name for book in gradebook.assignments if book.name == CHALLENGE]
-    path, rows = feedback.grades(course, [course.lesson(given.lesson)] if given.lesson else known)
+    paths, rows = feedback.grades(course, [course.lesson(given.lesson)] if given.lesson else known)
     code = _summary(rows)
-    print(f"written to {path}")
+    print(f"written to {paths[0]}; as Moodle and Canvas take them in: {' and '.join(paths[1:])}")
+    if waiting := sum(bool(row.waiting) for row in rows):
+        print(f"in these, {waiting} marks are left out, as answers of them wait for a person")
     return code
 
 

@@ -11,6 +11,7 @@ from nbgrader.converters import GenerateFeedback
 
 from marking.autograde import Row, rows
 from marking.course import Course, write
+from marking.platforms import PLATFORMS, safe
 
 __all__ = ["feedback", "grades"]
 
@@ -69,33 +70,23 @@ def feedback(course: Course, lesson: str) -> tuple[int, dict[str, str]]:
     return len(marked) - len(failed), failed
 
 
-def grades(course: Course, lessons: list[str]) -> tuple[str, list[Row]]:
-    """Write grades.csv, with a line for each student and lesson; return its path and the rows."""
+def grades(course: Course, lessons: list[str]) -> tuple[list[str], list[Row]]:
+    """Write grades.csv, with a line for each student and lesson, and what learning platforms take in.
+
+    Return the paths and the rows.
+    """
+    marks = {lesson: rows(course, lesson) for lesson in lessons}
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(COLUMNS)
-    everyone = []
-    for lesson in lessons:
-        for row in rows(course, lesson):
+    for lesson, found in marks.items():
+        for row in found:
             person = row.student
-            table.writerow(
-                [
-                    *map(_text, (person.id, person.first_name, person.last_name, person.email)),
-                    lesson,
-                    row.auto,
-                    row.manual,
-                    row.total,
-                    row.max,
-                    row.waiting,
-                    _text("; ".join(row.reasons)),
-                ]
-            )
-            everyone.append(row)
-    path = course.folder / "grades.csv"
-    write(path, text.getvalue())
-    return str(path), everyone
-
-
-def _text(value):
-    """Text that a spreadsheet does not take for a formula."""
-    return f"'{value}" if value.startswith(("=", "+", "-", "@")) else value
+            points = (row.auto, row.manual, row.total, row.max, row.waiting)
+            known = map(safe, (person.id, person.first_name, person.last_name, person.email))
+            table.writerow([*known, lesson, *points, safe("; ".join(row.reasons))])
+    texts = {"grades.csv": text.getvalue()}
+    texts |= {f"grades-{name}.csv": write_of(marks) for name, write_of in PLATFORMS.items()}
+    for name, content in texts.items():
+        write(course.folder / name, content)
+    return [str(course.folder / name) for name in texts], [row for found in marks.values() for row in found]

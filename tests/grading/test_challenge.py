@@ -118,7 +118,7 @@ def test_marks_are_an_assignment_of_their_own_and_in_the_table_of_grades(course,
 
     take_in({"ann.py": FILE})
     scored()
-    path, _ = feedback.grades(course, [CHALLENGE])
+    (path, *_), _ = feedback.grades(course, [CHALLENGE])
     with open(path) as file:
         (ann, bob, _) = csv.DictReader(file)
     assert (ann["lesson"], ann["auto"], ann["max"]) == ("5.Challenge-score", "4.0", "10.0")

@@ -50,7 +50,8 @@ def test_an_evening_from_an_empty_folder_to_returned_feedback(course, hand_in, t
     assert course.totals() == {"ann": 5, "bob": 1, "cyd": None}
     assert re.search(r"^ann +5 / 8 +1 to do$", said, re.M) and "nothing handed in" in said
     by_hand(course, "ann", 2.5, "Nicely put.")
-    course("grades")
+    said = course("grades")
+    assert "grades-moodle.csv" in said and (course.folder / "grades-canvas.csv").read_text().count("7.5") == 1
     assert [table(course)["ann"][key] for key in ("auto", "manual", "total", "max")] == ["5.0", "2.5", "7.5", "8.0"]
     assert [table(course)["cyd"][key] for key in ("total", "email")] == ["", "cyd@example.org"]
     course("feedback")
