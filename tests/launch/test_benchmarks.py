@@ -1,4 +1,4 @@
-"""The benchmarks run and write what the README quotes. What they measure is no matter of a test."""
+"""The benchmarks run and write what docs/measured.md quotes. What they measure is no matter of a test."""
 
 import json
 import os

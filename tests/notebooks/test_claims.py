@@ -468,7 +468,9 @@ def test_a_claim_can_fail(claim):
     assert not all(CLAIMS[claim](Records(doctor)) for doctor in DOCTORS)
 
 
-# ---------------------------------------------------------------- the README's figures
+# ---------------------------------------------------------------- the figures of docs/findings.md
+
+FINDINGS = (ROOT / "docs" / "findings.md").read_text()
 
 
 def mean(records, arm):
@@ -483,9 +485,8 @@ def behind(records, arm):
     return points(records.gain("small batch + BN", arm))
 
 
-def test_the_readme_has_the_records_figures():
+def test_the_findings_have_the_records_figures():
     records = Records()
-    readme = (ROOT / "README.md").read_text()
     plain, warm, root = "+ linear scaling", LINEAR, SQUARE_ROOT
     rows = [
         f"| batch 64, rate {records.rate('small batch + BN'):g} | {mean(records, 'small batch + BN')} | |",
@@ -509,12 +510,12 @@ def test_the_readme_has_the_records_figures():
         f"equal training loss | {points(gap(records, f'small {TO_LOSS}', 'small batch, low rate, to a loss'))} |",
     ]
     for row in rows:
-        assert row in readme, row
+        assert row in FINDINGS, row
 
 
-def test_the_readme_compares_with_papers_as_the_records_do():
+def test_the_findings_compare_with_papers_as_the_records_do():
     records = Records()
-    readme = " ".join((ROOT / "README.md").read_text().split())
+    findings = " ".join(FINDINGS.split())
     lost = records.gain("small batch + BN", LINEAR)
     to_half = records.gain(LINEAR, "+ warm-up")
     steps = gap(records, "small batch", "large batch, equal steps")
@@ -532,10 +533,10 @@ def test_the_readme_compares_with_papers_as_the_records_do():
             pair.verdict(MARGIN) in ("no difference", "not decided") for pair in ghosts(records).values()
         ),
     }.items():
-        assert sentence in readme and holds, sentence
+        assert sentence in findings and holds, sentence
 
 
-def test_the_readme_has_the_challenge_s_figures():
+def test_the_findings_have_the_challenge_s_figures():
     records = Records()
     turns = records.results("challenge-times")
     beside = [result["seconds"] for result in turns if result["arm"] == "baseline"]
@@ -563,18 +564,19 @@ def test_the_readme_has_the_challenge_s_figures():
         f"| the reference in bfloat16 | {reached(bfloat16)} | {cost(bfloat16)} |",
         f"| one pass of it, in bfloat16 | {reached(ideas['one pass'])} | | |",
     ]
-    readme = (ROOT / "README.md").read_text()
     for row in rows:
-        assert row in readme, row
+        assert row in FINDINGS, row
     left_out = ablations(recorded("challenge-ablations"), "one pass")
     for _, row in left_out.iterrows():
         half = (row["high_points"] - row["low_points"]) / 2
-        assert f"{row['trick']} {row['difference_points']:+.1f} ± {half:.1f}".replace("-", "−") in readme, row["trick"]
+        assert f"{row['trick']} {row['difference_points']:+.1f} ± {half:.1f}".replace("-", "−") in FINDINGS, row[
+            "trick"
+        ]
     _, alone = with_tricks(records)
     best, reached = max(alone.items(), key=lambda item: statistics.fmean(item[1]))
     assert f"no trick alone reaches the target: the best one, {best}, {statistics.fmean(reached):.1f} %" in " ".join(
-        readme.split()
+        FINDINGS.split()
     )
     flip = ablations(recorded("challenge-times"), "in bfloat16").iloc[0]
     half = (flip["high_points"] - flip["low_points"]) / 2
-    assert f"alternating flip {flip['difference_points']:+.1f} ± {half:.1f}".replace("-", "−") in readme
+    assert f"alternating flip {flip['difference_points']:+.1f} ± {half:.1f}".replace("-", "−") in FINDINGS

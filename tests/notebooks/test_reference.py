@@ -197,10 +197,10 @@ def test_recorded_pairs_differ_in_precision_alone():
             assert first.get("sent") == second.get("sent")  # bfloat16 sends no less
 
 
-def test_the_readme_states_the_recorded_pairs():
+def test_the_page_of_measurements_states_the_recorded_pairs():
     accuracy = precisions.pairs(recorded("precision"), "test_accuracy")
     speed = precisions.pairs(recorded("precision-speed"), "images_per_s")
-    readme = " ".join((ROOT / "README.md").read_text().split())
+    measured = " ".join((ROOT / "docs" / "measured.md").read_text().split())
     for claim in (
         f"{100 * statistics.fmean(accuracy.float32):.1f} % and {100 * statistics.fmean(accuracy.bfloat16):.1f} %",
         f"a difference of {100 * accuracy.difference.mean:+.1f} ± {100 * accuracy.difference.half_width:.1f} points "
@@ -208,7 +208,7 @@ def test_the_readme_states_the_recorded_pairs():
         f"{statistics.median(speed.bfloat16):,.0f} ÷ {statistics.median(speed.float32):,.0f} = "
         f"{statistics.median(speed.ratios):.2f} ({min(speed.ratios):.2f} to {max(speed.ratios):.2f})",
     ):
-        assert claim.replace("-", "−") in readme, claim
+        assert claim.replace("-", "−") in measured, claim
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ __all__ = ["ATTENDEES", "AttendeesFiles", "CourseFiles", "bring_up_to_date"]
 # Of the course's top level, what somebody who works through it opens.
 ATTENDEES = ("Start_Here.ipynb", "notebooks", "source_code", "runs")
 MAINTAINERS = (
-    *("grading", "tests", "tools", "benchmarks", "build", "containers", "images", "results"),
+    *("grading", "tests", "tools", "benchmarks", "build", "containers", "docs", "images", "results"),
     *("CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "LICENSE-CC-BY-4.0", "Makefile", "README.md", "environment.yml"),
     *("pyproject.toml", "requirements.lock", "requirements-gpu.lock", "ddl-course.sif"),
 )

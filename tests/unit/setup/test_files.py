@@ -76,6 +76,16 @@ def test_every_direct_dependency_has_its_reason_once():
     assert re.findall(r'^ +".*",\s*$', section, re.MULTILINE) == []
 
 
+def test_the_readme_says_of_every_direct_dependency_why():
+    table = (ROOT / "README.md").read_text().split("\n## Dependencies\n")[1].split("\n## ")[0]
+    named = {
+        re.sub(r"\(.*?\)| [\d.]+$", "", name)
+        for row in re.findall(r"^\| (.*?) \|", table, re.M)
+        for name in row.split(", ")
+    }
+    assert direct("cpu").keys() <= {name + "-cpu" * (name == "tensorflow") for name in named}
+
+
 def test_make_help_lists_every_target():
     makefile = (ROOT / "Makefile").read_text()
     targets = set(re.findall(r"^([a-z][\w-]*):", makefile, re.MULTILINE))
