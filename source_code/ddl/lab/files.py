@@ -1,14 +1,17 @@
 """The course's files, as JupyterLab opens, lists and saves them.
 
 A notebook that is opened or saved shows its runs as they stand by then: those that go on come back into the cell that
-launched them after a reload of the page, and none is kept as going on after its end.
+launched them after a reload of the page, and none is kept as going on after its end. Opening a notebook changes nothing
+in it, though JupyterLab notes in each which Python runs it.
 """
 
 import asyncio
 import os
+from functools import cache
 from pathlib import Path
 
 import nbformat
+from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
 from jupyter_server.services.contents.largefilemanager import AsyncLargeFileManager
 
 from ddl.display.panel import MARK, LastLines, mark, mime_bundle
@@ -26,23 +29,59 @@ MAINTAINERS = (
     *("CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "LICENSE-CC-BY-4.0", "Makefile", "README.md", "environment.yml"),
     *("pyproject.toml", "requirements.lock", "requirements-gpu.lock", "ddl-course.sif"),
 )
+KERNEL = ("kernelspec", "language_info")  # of a notebook's metadata
 RECENT = 40  # runs among which a notebook's are looked for
 
 
 class CourseFiles(AsyncLargeFileManager):
-    """Opens and saves notebooks with their runs as they stand."""
+    """Opens and saves notebooks with their runs as they stand, and with their kernel as their file has it."""
 
     async def get(self, path, content=True, type=None, **options):
         model = await super().get(path, content, type, **options)
         if content and model["type"] == "notebook":
             saved = model["last_modified"].timestamp()
             await asyncio.to_thread(bring_up_to_date, model["content"], Path(path).name, saved)
+            metadata = model["content"]["metadata"]
+            metadata.update(nbformat.from_dict(await asyncio.to_thread(_kernel, _kernel_name(metadata))))
         return model
 
     async def save(self, model, path=""):
         if model.get("type") == "notebook" and model.get("content"):
             await asyncio.to_thread(bring_up_to_date, model["content"])
+            await asyncio.to_thread(_keep_kernel, model["content"]["metadata"], self._get_os_path(path))
         return await super().save(model, path)
+
+
+@cache
+def _kernel(name):
+    """Return what JupyterLab puts into a notebook's metadata once this kernel runs; nothing for one of no Python."""
+    from ipykernel.ipkernel import IPythonKernel
+
+    try:
+        spec = KernelSpecManager().get_kernel_spec(name)
+    except (NoSuchKernel, ValueError):
+        return {}
+    if spec.language != "python":
+        return {}
+    kernel = {"name": name, "display_name": spec.display_name, "language": spec.language}
+    return {"kernelspec": kernel, "language_info": dict(IPythonKernel.language_info)}
+
+
+def _keep_kernel(metadata, path):
+    """Leave what a notebook's file says of its kernel, which another Python's patch level would change."""
+    try:
+        saved = nbformat.read(path, as_version=4).metadata
+    except Exception:  # it is new, or no notebook: nbformat has no common type for that
+        return
+    if _kernel_name(saved) and _kernel_name(saved) == _kernel_name(metadata):
+        kept = {key: saved[key] for key in KERNEL if key in saved}
+        for key in KERNEL:
+            metadata.pop(key, None)
+        metadata.update(kept)
+
+
+def _kernel_name(metadata):
+    return metadata.get("kernelspec", {}).get("name", "")
 
 
 class AttendeesFiles(CourseFiles):

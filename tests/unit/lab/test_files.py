@@ -2,12 +2,15 @@
 
 import asyncio
 import json
+import shutil
 import subprocess
 
+import nbformat
 import pytest
+from ipykernel.ipkernel import IPythonKernel
 
 from ddl import lab
-from ddl.lab.files import ATTENDEES, MAINTAINERS, AttendeesFiles
+from ddl.lab.files import ATTENDEES, MAINTAINERS, AttendeesFiles, CourseFiles
 from helpers import ROOT
 
 
@@ -40,6 +43,40 @@ def test_every_name_of_the_course_is_for_the_one_or_the_other():
     tracked = subprocess.check_output(["git", "ls-files"], cwd=ROOT, text=True).splitlines()
     top = {name.split("/")[0] for name in tracked if not name.startswith(".")}
     assert top <= {*ATTENDEES, *MAINTAINERS}
+
+
+@pytest.fixture
+def opened(tmp_path, monkeypatch):
+    """A lesson's file, its server, and its contents as they are handed to JupyterLab."""
+    monkeypatch.setenv("DDL_RUNS_DIR", str(tmp_path / "runs"))
+    shutil.copy(ROOT / ATTENDEES[0], tmp_path)
+    files = CourseFiles(root_dir=str(tmp_path))
+    return tmp_path / ATTENDEES[0], files, asyncio.run(files.get(ATTENDEES[0]))
+
+
+def test_a_notebook_is_handed_out_as_it_is_once_its_kernel_runs(opened):
+    metadata = opened[2]["content"]["metadata"]
+    assert metadata["language_info"] == IPythonKernel.language_info
+    assert metadata["kernelspec"] == {"name": "python3", "display_name": "Python 3 (ipykernel)", "language": "python"}
+
+
+def test_a_save_keeps_what_the_file_says_of_its_kernel(opened):
+    path, files, model = opened
+    before = path.read_bytes()
+    model["content"]["metadata"]["language_info"]["version"] = "3.11.99"
+    asyncio.run(files.save({"type": "notebook", "content": model["content"]}, path.name))
+    assert path.read_bytes() == before
+
+
+def test_a_new_notebook_or_another_kernel_is_saved_with_its_own(opened):
+    path, files, model = opened
+    metadata = model["content"]["metadata"]
+    asyncio.run(files.save({"type": "notebook", "content": model["content"]}, "new.ipynb"))
+    assert nbformat.read(path.with_name("new.ipynb"), as_version=4).metadata == metadata
+    metadata["kernelspec"] = {"name": "ir", "display_name": "R", "language": "R"}
+    metadata["language_info"] = {"name": "R"}
+    asyncio.run(files.save({"type": "notebook", "content": model["content"]}, path.name))
+    assert asyncio.run(files.get(path.name))["content"]["metadata"] == metadata
 
 
 def test_settings_are_json_that_jupyterlab_knows():
