@@ -1,0 +1,223 @@
+"""What a page in Markdown sends its readers to: `faults` says which of it is not there.
+
+Followed are links, their anchors, pictures, paths, commands, and Python; an address on the web is not asked for.
+Commands stand in blocks, and in sentences, where they may be cut short (`ddl run --cold`).
+"""
+
+import ast
+import contextlib
+import inspect
+import io
+import re
+import shlex
+from importlib import import_module
+from pathlib import Path
+
+from ddl import cli
+from ddl.errors import CourseError
+from ddl.launcher import options
+from ddl.launcher.job import option_arguments, resolve_script
+from ddl.launcher.run import launch
+from helpers import ROOT
+
+BLOCK = re.compile(r"^(?:```(\w*)\n(.*?)^```$|\n((?: {4}\S[^\n]*\n)+))", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"`([^`]+)`")
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
+VARIABLE = re.compile(r"([A-Z_]+)=(.*)", re.DOTALL)
+OURS = ("make", "ddl", "python")
+OTHERS = ("apt", "docker", "mkdir", "pre-commit", "ruff", "singularity", "ssh", "unzip")
+MADE = ("build", "grading/course", "runs")  # not in a fresh clone
+MAKEFILE = (ROOT / "Makefile").read_text()
+TARGETS = set(re.findall(r"^([a-z][\w-]*):", MAKEFILE, re.MULTILINE))
+SETTINGS = set(re.findall(r"\$\((?:if |call quoted,|value )?([A-Z_]+)\b", MAKEFILE))
+TOP = {path.name for path in ROOT.iterdir() if path.is_dir() and path.name[0] != "." and path.name not in MADE}
+
+
+class Fault(Exception):
+    """Something that a page names is not there."""
+
+
+def faults(text, folder=ROOT):
+    """Return what a page in this folder names that is not there, a sentence each."""
+    prose = BLOCK.sub("\n", text)
+    spans = [" ".join(span.split()) for span in CODE.findall(prose)]
+    checks = [(_link, target, text, folder) for target in LINK.findall(CODE.sub("", prose))]
+    for language, fenced, indented in BLOCK.findall(text):
+        if language == "python":
+            checks.append((_python, fenced))
+            continue
+        lines = _lines(fenced or indented)
+        checks += [(_command, line) for line in lines if language == "sh" or line.split()[0] in OURS]
+    checks += [(_span, span) for span in spans]
+    found = []
+    for check, *what in checks:
+        try:
+            check(*what)
+        except Fault as fault:
+            found.append(str(fault))
+    return found
+
+
+def anchors(text):
+    """Return what a link may name of a page: its headings, as GitHub writes them."""
+    plain = [re.sub(r"[^\w\- ]", "", heading.lower()) for heading in HEADING.findall(BLOCK.sub("\n", text))]
+    return {heading.strip().replace(" ", "-") for heading in plain}
+
+
+def _link(target, text, folder):
+    if re.match(r"https?://\w", target):
+        return
+    path, _, anchor = target.partition("#")
+    file = folder / path
+    if not file.exists():
+        raise Fault(f"{target}: no such file")
+    if anchor and anchor not in anchors(file.read_text() if path else text):
+        raise Fault(f"{target}: no such heading")
+
+
+def _lines(block):
+    """Yield the commands of a block, each on one line."""
+    for line in block.replace("\\\n", " ").splitlines():
+        if line.strip() and not line.lstrip().startswith("#"):
+            yield line.strip()
+
+
+def _span(code):
+    """Look at code in a sentence, which may leave out what a command or a call needs."""
+    first = code.split()[0]
+    if first in OURS and code != first:
+        _command(code, cut=True)
+    elif re.match(r"from ddl|launch\(", code):
+        _python(code)
+    elif re.fullmatch(r"\w+\.py", code):
+        _somewhere(code)
+    elif re.fullmatch(r"\w+\.py", first):
+        _script(first, code.split()[1:])
+    elif re.fullmatch(r"[\w.-]+/[\w./-]*", first) and first.split("/")[0] in TOP:
+        _path(first)
+
+
+def _command(line, cut=False):
+    words = shlex.split(line, comments=True)
+    while VARIABLE.fullmatch(words[0]):
+        words.pop(0)
+    program, *words = words
+    if program not in OURS:
+        if program not in OTHERS:
+            raise Fault(f"{line}: {program} is no program of the course's")
+        return
+    for word in words:
+        if word.split("/")[0] in TOP and "/" in word:
+            _path(word)
+    if program == "ddl":
+        _ddl(words, cut)
+    else:
+        {"make": _make, "python": _program}[program](words)
+
+
+def _path(word):
+    path = word.replace("NAME", "1.Gradient-Basics")
+    if not path.startswith(MADE) and not (ROOT / path).exists():
+        raise Fault(f"{word}: no such path")
+
+
+def _somewhere(name):
+    if not any(any((ROOT / folder).rglob(name)) for folder in TOP):
+        raise Fault(f"{name}: no such file")
+
+
+def _make(words):
+    for word in words:
+        given = VARIABLE.fullmatch(word)
+        if given and given[1] not in SETTINGS:
+            raise Fault(f"make {word}: the Makefile has no such variable")
+        if not given and word not in TARGETS:
+            raise Fault(f"make {word}: no such target")
+
+
+def _ddl(words, cut):
+    parser = cli._parser()
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            given, rest = parser.parse_known_args(words)
+    except SystemExit:
+        why = said.getvalue().splitlines()[-1]
+        if not (cut and "arguments are required" in why):
+            raise Fault(why) from None
+        given, rest = None, _unknown(parser, words)
+    if rest and not (given and given.command is cli._lab):
+        raise Fault(f"ddl {shlex.join(words)}: no option {rest[0]}")
+    if given and given.command is cli._run:
+        _script(given.script, given.args)
+
+
+def _unknown(parser, words):
+    """Return the options of a command that neither the program nor the command has."""
+    known = dict(parser._option_string_actions)
+    for word in words:
+        (commands,) = [action.choices for action in parser._actions if isinstance(action.choices, dict)] or [{}]
+        if word in commands:
+            parser = commands[word]
+            known |= parser._option_string_actions
+    return [word for word in words if word.startswith("-") and word.split("=")[0] not in known]
+
+
+def _program(words):
+    script, *arguments = words
+    if not (ROOT / script).is_file():
+        raise Fault(f"python {script}: no such file")
+    _options(ROOT / script, arguments)
+
+
+def _script(name, arguments):
+    """Look for a script as `launch` does."""
+    try:
+        script = resolve_script(name, ROOT)
+    except CourseError as error:
+        raise Fault(str(error)) from None
+    _options(script, arguments)
+
+
+def _options(script, arguments):
+    try:
+        options.check(script, arguments)
+    except CourseError as error:
+        raise Fault(str(error)) from None
+
+
+def _python(code):
+    try:
+        tree = ast.parse(code.replace("…", "..."))
+    except SyntaxError as error:
+        raise Fault(f"{code}: {error.msg}") from None
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            _names(node.module, [alias.name for alias in node.names])
+        elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "launch":
+            _launch(node)
+
+
+def _names(module, names):
+    for name in names:
+        try:
+            if not hasattr(import_module(module), name):
+                import_module(f"{module}.{name}")
+        except ModuleNotFoundError:
+            raise Fault(f"{module} has no {name}") from None
+
+
+def _launch(call):
+    named = {each.arg: each.value for each in call.keywords}
+    own = inspect.signature(launch).parameters.keys() & named.keys()
+    arguments = option_arguments({name: ast.unparse(named[name]) for name in named.keys() - own})
+    for script in call.args:
+        if isinstance(script, ast.Constant) and isinstance(script.value, str):
+            _script(script.value, arguments)
+
+
+def pages():
+    """Return the pages that people read, README first."""
+    others = (ROOT / name for name in ("CONTRIBUTING.md", "grading/README.md", "containers/sites/README.md"))
+    return [ROOT / "README.md", *sorted(Path(ROOT, "docs").glob("*.md")), *others]

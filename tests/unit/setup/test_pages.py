@@ -1,0 +1,76 @@
+"""README, the pages of docs/ and the guides send readers to files, headings and commands that there are."""
+
+import pytest
+
+from helpers import ROOT
+from pages import faults, pages
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_names_what_is_there(page):
+    assert faults(page.read_text(), page.parent) == []
+
+
+RIGHT = """\
+# A page
+## How `ddl` does it, and why
+
+[up](#how-ddl-does-it-and-why) [there](README.md#the-lessons) ![a picture](images/ring.svg)
+[web](https://example.org/nowhere), `make run LESSON=4`, `ddl run --cold`, `train_text.py --embedding …`,
+`launch("train_cifar.py", recipe="warmup", wait=False)`, `grading/source/NAME/NAME.py`, `single.py`
+
+```sh
+SSL_CERT_FILE=network.pem make lab NO_BROWSER=1   # with a remark
+ddl run --workers 4 --site containers/sites/two-hosts.toml \\
+    hierarchical_allreduce.py --max-bytes 4096
+python benchmarks/start_time.py --ranks 1 2
+docker run --rm -it image
+```
+
+```python
+from ddl import launch, plot
+from ddl.rank import hosts
+```
+
+    ddl doctor --submit
+"""
+
+
+def test_what_is_there_is_no_fault():
+    assert faults(RIGHT) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[there](docs/nowhere.md)", "docs/nowhere.md: no such file"),
+        ("![a picture](images/nothing.svg)", "images/nothing.svg: no such file"),
+        ("[on a link of\nhttp kind](http:/x)", "http:/x: no such file"),
+        ("[up](#nowhere)", "#nowhere: no such heading"),
+        ("[there](README.md#nowhere)", "README.md#nowhere: no such heading"),
+        ("`make supper`", "make supper: no such target"),
+        ("```sh\nmake lab LESON=4\n```", "make LESON=4: the Makefile has no such variable"),
+        ("```\nmake release CLASS=1\n```", "make CLASS=1: the Makefile has no such variable"),
+        ("`ddl dance`", "invalid choice: 'dance'"),
+        ("`ddl run --hot`", "no option --hot"),
+        ("`ddl challenge score\n--fast FILE`", "no option --fast"),
+        ("```sh\nddl run --workers two hello.py\n```", "invalid int value: 'two'"),
+        ("```sh\nddl compare\n```", "arguments are required: run"),
+        ("text\n\n    ddl run hello.py --loud\n", "hello.py has no option loud"),
+        ("`ddl run train_cifr.py`", "train_cifr.py"),
+        ("`ddl run --site containers/sites/mars.toml hello.py`", "containers/sites/mars.toml: no such path"),
+        ("`train_text.py --embeding …`", "train_text.py has no option embeding"),
+        ("```sh\npython benchmarks/nothing.py\n```", "benchmarks/nothing.py: no such path"),
+        ("```sh\npython benchmarks/start_time.py --rank 1 --sight x\n```", "start_time.py has no option sight"),
+        ("```sh\npythn tools/lessons.py\n```", "pythn is no program"),
+        ("```python\nrun = launch(\n```", "was never closed"),
+        ("```python\nfrom ddl import lunch\n```", "ddl has no lunch"),
+        ("`from ddl.rank import guests`", "ddl.rank has no guests"),
+        ('```python\nlaunch("train_cifar.py", recipes="warmup")\n```', "train_cifar.py has no option recipes"),
+        ("`nothing.py`", "nothing.py: no such file"),
+        ("`tests/unit/nothing.py`", "tests/unit/nothing.py: no such path"),
+    ],
+)
+def test_what_is_not_there_is_said(text, said):
+    (fault,) = faults(text)
+    assert said in fault
