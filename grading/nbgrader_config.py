@@ -4,6 +4,7 @@ They hold for `make autograde` and the others, for nbgrader's own commands in a 
 buttons alike.
 """
 
+import os
 import sys
 from pathlib import Path
 
@@ -12,11 +13,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from nbconvert.preprocessors import CSSHTMLHeaderPreprocessor
 from nbgrader import preprocessors as steps
 
+from ddl.grader.handin import COURSE, EXCHANGE
 from marking.preprocessors import GradeHandIn, Withhold
 
 c = get_config()  # noqa: F821 - what nbgrader reads a settings file with
 
-c.CourseDirectory.course_id = "ddl"
+c.CourseDirectory.course_id = COURSE
+if exchange := os.environ.get(EXCHANGE):
+    c.Exchange.root = exchange
 
 # A rubric stands in the locked cell that asks the question, where the formgrader shows it right
 # above the answer. nbgrader would have it in cells of its kind "task" only.

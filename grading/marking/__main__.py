@@ -58,6 +58,8 @@ def release(course, given):
         cells = sum(len(book.grade_cells) + len(book.task_cells) for book in assignment.notebooks)
         print(f"released {lesson}: {cells} graded cells, {assignment.max_score:g} points")
     print(f"hand out what is in {course.step('release', lesson)}")
+    if exchange := release.to_exchange(course, lesson):
+        print(f"it is in the exchange {exchange}, too: attendees hand in with `ddl submit {lesson}`")
     print("no solution, hidden test, mark scheme or file of another kind was found in it")
     return _left_out(left_out)
 

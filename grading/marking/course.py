@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from nbgrader.api import Gradebook
 from nbgrader.apps.baseapp import NbGrader
+from nbgrader.exchange import ExchangeFactory
 
 from ddl.errors import CourseError
 from ddl.records import files
@@ -84,6 +85,7 @@ class Course:
         app = NbGrader(log_level=logging.ERROR)
         app.initialize([], root=str(self.folder))
         app.coursedir.db_url = self.gradebook_url
+        app.exchange = ExchangeFactory(parent=app)  # which it makes only when it is started as a command
         return app
 
     def settle(self) -> None:

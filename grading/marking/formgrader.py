@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
 
+from ddl.grader.handin import EXCHANGE
 from marking.course import GRADING, Course
 
 __all__ = ["NoKernels", "open_formgrader"]
@@ -32,7 +33,12 @@ def open_formgrader(course: Course, arguments: Sequence[str] = ()) -> None:
     course.settle()
     os.chdir(course.folder)
     os.environ["PYTHONPATH"] = str(GRADING)
+    options = list(OPTIONS)
+    if EXCHANGE not in os.environ:  # or it warns of one that nobody uses
+        unused = course.folder / "exchange"
+        unused.mkdir(exist_ok=True)
+        options.append(f"--Exchange.root={unused}")
     os.execv(
         sys.executable,
-        [sys.executable, "-m", "jupyter_server", *OPTIONS, f"--ServerApp.root_dir={course.folder}", *arguments],
+        [sys.executable, "-m", "jupyter_server", *options, f"--ServerApp.root_dir={course.folder}", *arguments],
     )

@@ -1,6 +1,7 @@
 """Release a lesson, after proving that none of its solutions are in it."""
 
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -8,11 +9,13 @@ from pathlib import Path
 import nbformat
 from nbgrader import utils
 from nbgrader.converters import GenerateAssignment
+from nbgrader.exchange import ExchangeError
 
 import lessons
+from ddl.grader.handin import EXCHANGE
 from marking.course import Course, MarkingError, one, write
 
-__all__ = ["leaks", "release", "secrets"]
+__all__ = ["leaks", "release", "secrets", "to_exchange"]
 
 KINDS = ("SOLUTION", "HIDDEN TESTS", "MARK SCHEME")
 BEGIN, END = (re.compile(rf"{word} ({'|'.join(KINDS)})") for word in ("BEGIN", "END"))
@@ -49,6 +52,29 @@ def release(course: Course, beginning: str, sources: Path) -> str:
         raise
     shutil.rmtree(before, ignore_errors=True)
     return lesson
+
+
+def to_exchange(course: Course, lesson: str) -> str:
+    """Put a released lesson into the exchange that ``DDL_EXCHANGE`` names, once more if it is there; return where.
+
+    Without that, return an empty text.
+    """
+    exchange = os.environ.get(EXCHANGE, "")
+    if not exchange:
+        return ""
+    app = course.nbgrader()
+    app.coursedir.assignment_id = lesson
+    releasing = app.exchange.ReleaseAssignment(coursedir=app.coursedir, authenticator=app.authenticator, parent=app)
+    releasing.force = True
+    with course.log(f"release-{lesson}", app) as log:
+        try:
+            Path(exchange).mkdir(parents=True, exist_ok=True)
+            Path(exchange).chmod(0o777)  # as nbgrader wants it
+            releasing.start()
+        except (ExchangeError, OSError) as error:
+            said = log.read_text().strip()
+            raise MarkingError(f"{EXCHANGE}={exchange} does not take {lesson}: {error}\n{said}") from None
+    return exchange
 
 
 def secrets(notebook) -> set[str]:

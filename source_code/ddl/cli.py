@@ -141,6 +141,9 @@ def _parser():
     check.add_argument(
         "notebook", metavar="LESSON_OR_FILE", help="a lesson's name or its beginning, or a notebook's path"
     )
+    submit = command("submit", _submit, "hand in a lesson, as it is saved")
+    submit.add_argument("notebook", metavar="LESSON_OR_FILE", help="as for `ddl check`")
+    submit.add_argument("--into", metavar="FOLDER", help="a folder to hand it in to (default: the class's exchange)")
     _add_challenge(commands)
     command("lab", _lab, "open JupyterLab on the course in this folder; its own options follow")
 
@@ -320,11 +323,18 @@ def _save(figure, path, **options):
 
 
 def _check(arguments):
-    from ddl.grader.check import check_file, find_notebook
+    from ddl.grader.check import check_file
+    from ddl.grader.notebooks import find_notebook
 
     answers = check_file(find_notebook(arguments.notebook))
     print(answers)
     return 0 if answers.passed else 1
+
+
+def _submit(arguments):
+    from ddl.grader.handin import hand_in
+
+    print(hand_in(arguments.notebook, arguments.into))
 
 
 def _lab(arguments):

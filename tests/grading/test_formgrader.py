@@ -178,6 +178,8 @@ def test_an_answer_is_shown_and_not_run(browser, server, marked):
 
 def test_the_formgrader_needs_its_token_and_starts_no_kernel(server, course):
     url = server()
+    page = urllib.request.urlopen(f"{url}/formgrader/manage_assignments?token={TOKEN}").read().decode()
+    assert "Manage Assignments" in page and "exchange directory" not in page
     with pytest.raises(urllib.error.HTTPError, match="403"):
         urllib.request.urlopen(f"{url}/api/contents")
     request = urllib.request.Request(

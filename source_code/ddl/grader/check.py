@@ -14,19 +14,19 @@ from functools import partial
 from html import escape
 from pathlib import Path
 
-import ddl
-from ddl.errors import CourseError, InputError, NotFound
+from ddl.errors import CourseError, InputError
 from ddl.grader.cells import as_answered, source_of, test_cells, unmarked_names
 from ddl.grader.channel import start_worker
 from ddl.grader.grade import Judge, Verdict, grade_notebook, visible_part
+from ddl.grader.handin import EXCHANGE, hand_in
 from ddl.grader.launches import launch
 from ddl.grader.limits import Limits
+from ddl.grader.notebooks import SUFFIX, find_notebook, lessons
 from ddl.grader.stopping import TimeUp, at_most, in_main_thread, interruptible
 from ddl.grader.worker import Kept, respond
 
 __all__ = ["Answers", "check", "check_file", "find_notebook"]
 
-SUFFIX = ".ipynb"
 UNDEFINED = re.compile(r"[`'](\w+)[`'] is not defined")
 
 
@@ -116,42 +116,6 @@ def check(notebook: str | Path | None = None):
     _show_button(path, shell.user_ns)
 
 
-def find_notebook(name):
-    """Return the path of a notebook, given its path, its lesson's name, or the name's beginning.
-
-    Lessons are searched in the working directory, its ``notebooks/``, and the course's.
-
-    Raises
-    ------
-    NotFound
-        If there is none, or more than one begins so.
-    """
-    path = Path(name)
-    if path.suffix == SUFFIX:
-        if not path.is_file():
-            raise NotFound(f"there is no notebook {path}")
-        return path
-    lessons = _lessons()
-    found = [lesson for stem, lesson in lessons.items() if stem == str(name)] or [
-        lesson for stem, lesson in lessons.items() if stem.startswith(str(name))
-    ]
-    if len(found) != 1:
-        what = "more than one lesson begins" if found else "no lesson begins"
-        have = ", ".join(sorted(lessons)) or "none: say the notebook's path"
-        raise NotFound(f"{what} with {str(name)!r}; there are: {have}")
-    return found[0]
-
-
-def _lessons():
-    course = Path(ddl.__file__).resolve().parents[2]
-    paths = [
-        path
-        for folder in (Path(), Path("notebooks"), course, course / "notebooks")
-        for path in sorted(folder.glob(f"*{SUFFIX}"))
-    ]
-    return {path.stem: path for path in reversed(paths)}  # the nearest wins
-
-
 def _this_notebook(names):
     # Jupyter's server tells a kernel which notebook it was started for; others don't.
     session = Path(os.environ.get("JPY_SESSION_NAME", ""))
@@ -159,7 +123,7 @@ def _this_notebook(names):
         return session
     run = {source.strip() for source in names.get("In", ())} - {""}
     counts = {}
-    for path in _lessons().values():
+    for path in lessons().values():
         with contextlib.suppress(InputError):
             counts[path] = sum("".join(cell["source"]).strip() in run for cell in _read(path)[0]["cells"])
     best = max(counts, key=counts.get, default=None)
@@ -285,4 +249,28 @@ def _show_button(path, names):
             button.disabled, button.description = False, "Check my answers"
 
     button.on_click(clicked)
-    display(ipywidgets.VBox([button, table]))
+    buttons = [button, *([_hand_in_button(path, table)] if os.environ.get(EXCHANGE) else [])]
+    display(ipywidgets.VBox([ipywidgets.HBox(buttons), table]))
+
+
+def _hand_in_button(path, line):
+    """A button that hands in the notebook where the class has an exchange; `line` says what became of it."""
+    import ipywidgets
+
+    button = ipywidgets.Button(
+        description="Hand in",
+        icon="paper-plane",
+        tooltip="Hand in this notebook as it is saved: save it first (Ctrl-S)",
+        layout={"width": "max-content"},
+    )
+
+    def clicked(_):
+        button.disabled, line.value = True, ""
+        try:
+            said = f"{hand_in(path)}. If you have changed anything since, save it and hand in again."
+        except (CourseError, OSError) as error:
+            said = str(error)
+        line.value, button.disabled = f'<p role="status">{escape(said)}</p>', False
+
+    button.on_click(clicked)
+    return button

@@ -1,0 +1,47 @@
+"""Which notebook is meant by a lesson's name."""
+
+from pathlib import Path
+
+import ddl
+from ddl.errors import NotFound
+
+__all__ = ["SUFFIX", "find_notebook", "lessons"]
+
+SUFFIX = ".ipynb"
+
+
+def find_notebook(name):
+    """Return the path of a notebook, given its path, its lesson's name, or the name's beginning.
+
+    Lessons are searched in the working directory, its ``notebooks/``, and the course's.
+
+    Raises
+    ------
+    NotFound
+        If there is none, or more than one begins so.
+    """
+    path = Path(name)
+    if path.suffix == SUFFIX:
+        if not path.is_file():
+            raise NotFound(f"there is no notebook {path}")
+        return path
+    known = lessons()
+    found = [lesson for stem, lesson in known.items() if stem == str(name)] or [
+        lesson for stem, lesson in known.items() if stem.startswith(str(name))
+    ]
+    if len(found) != 1:
+        what = "more than one lesson begins" if found else "no lesson begins"
+        have = ", ".join(sorted(known)) or "none: say the notebook's path"
+        raise NotFound(f"{what} with {str(name)!r}; there are: {have}")
+    return found[0]
+
+
+def lessons():
+    """Return the notebooks that are there: {name: path}."""
+    course = Path(ddl.__file__).resolve().parents[2]
+    paths = [
+        path
+        for folder in (Path(), Path("notebooks"), course, course / "notebooks")
+        for path in sorted(folder.glob(f"*{SUFFIX}"))
+    ]
+    return {path.stem: path for path in reversed(paths)}  # the nearest wins

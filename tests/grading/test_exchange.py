@@ -1,0 +1,81 @@
+"""Handing in: into nbgrader's exchange and into a folder, and what `make collect` takes from there."""
+
+from types import SimpleNamespace
+
+import nbformat
+import pytest
+
+from ddl.cli import main
+from ddl.errors import CourseError, InputError
+from ddl.grader.handin import hand_in
+
+
+@pytest.fixture
+def mine(tmp_path, tiny, monkeypatch):
+    """Return a function that saves an attendee's notebook and becomes that attendee."""
+
+    def save(user, notebook):
+        monkeypatch.setenv("JUPYTERHUB_USER", user)
+        path = tmp_path / "home" / user / f"{tiny.name}.ipynb"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        nbformat.write(notebook, path)
+        return path
+
+    return save
+
+
+@pytest.mark.slow
+def test_a_class_hands_in_through_the_exchange_and_the_latest_counts(tmp_path, tiny, course_folder, mine, monkeypatch):
+    exchange = tmp_path / "exchange"
+    monkeypatch.setenv("DDL_EXCHANGE", str(exchange))
+    course = course_folder(tmp_path / "course", tiny)
+    said = course.release([("ann", "Ann", "Ames", ""), ("bob", "Bob", "Ames", "")])
+    assert str(exchange) in said
+    assert "handed in for ann, as it was saved at" in hand_in(mine("ann", tiny.untouched()))
+    assert main(["submit", str(mine("ann", tiny.right()))]) == 0
+    hand_in(mine("bob", tiny.untouched()))
+    course("collect")
+    taken = course.notebook("submitted", "ann")
+    assert tiny.answer(taken, "q01_mean").source == tiny.answer(tiny.right(), "q01_mean").source
+    assert "NotImplementedError" in tiny.answer(course.notebook("submitted", "bob"), "q01_mean").source
+
+
+def test_into_a_folder_it_goes_by_name_and_replaces_the_earlier_one(tmp_path, tiny, mine, capsys):
+    into = tmp_path / "into"
+    hand_in(mine("ann", tiny.untouched()), into)
+    assert main(["submit", str(mine("ann", tiny.right())), "--into", str(into)]) == 0
+    assert "handed in for ann" in capsys.readouterr().out
+    (there,) = [path for path in into.rglob("*") if path.is_file()]
+    assert there == into / "ann" / f"{tiny.name}.ipynb" and nbformat.read(there, 4) == tiny.right()
+
+
+def test_without_a_place_it_says_where_to(tiny, mine, monkeypatch):
+    monkeypatch.delenv("DDL_EXCHANGE", raising=False)
+    with pytest.raises(InputError, match=r"no exchange .*--into FOLDER.*or upload"):
+        hand_in(mine("ann", tiny.right()))
+
+
+def test_what_is_no_notebook_is_refused(mine, tiny, tmp_path):
+    path = mine("ann", tiny.right())
+    path.write_text("{")
+    with pytest.raises(InputError, match="cannot be read as a notebook"):
+        hand_in(path, tmp_path)
+
+
+def test_an_exchange_without_the_lesson_says_so(tiny, mine, monkeypatch, tmp_path):
+    monkeypatch.setenv("DDL_EXCHANGE", str(tmp_path / "nowhere"))
+    with pytest.raises(CourseError, match="released it there"):
+        hand_in(mine("ann", tiny.right()))
+
+
+def test_the_button_in_a_notebook_hands_in_and_says_what_became_of_it(tiny, mine, monkeypatch, tmp_path):
+    from ddl.grader.check import _hand_in_button
+
+    line = SimpleNamespace(value="")
+    button = _hand_in_button(mine("ann", tiny.right()), line)
+    monkeypatch.setenv("DDL_EXCHANGE", str(tmp_path / "<nowhere>"))
+    button.click()
+    assert "released it there" in line.value and "<nowhere>" not in line.value and not button.disabled
+    monkeypatch.setattr("ddl.grader.handin._submit", lambda path, exchange: None)
+    button.click()
+    assert "handed in for ann" in line.value and "hand in again" in line.value
