@@ -94,13 +94,13 @@ MISTAKEN = """
 def test_a_rank_exits_with_a_status(script, nothing_left, capfd):
     status = main(["run", "--oversubscribe", str(script(MISTAKEN)), "--batch-size", "three"])
     shown = capfd.readouterr().out
-    assert status == 2 and "exited with status 2" in shown
     (run,) = runs()
-    usage, error = run.failure.output[-2:]
-    assert usage.startswith("usage: train.py") and error.startswith("train.py: error: ")
-    text = str(RunFailed(run))
-    for place in (shown, text, unescape(final_html(run.progress()))):
-        assert "reading the command line" in place and usage in place and error in place
+    (error,) = run.failure.output
+    why = "argument --batch-size: invalid int value: 'three'"
+    assert status == 2 and error == f"train.py: error: {why}"
+    for place in (str(RunFailed(run)), unescape(final_html(run.progress()))):
+        assert f"refused its options ({why})" in place and "usage:" not in place
+    assert "reading the command line" in shown and error in shown
     nothing_left(run)
 
 

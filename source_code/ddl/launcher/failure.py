@@ -447,11 +447,19 @@ RULES = (
 # ---------------------------------------------------------------- what became of one rank
 
 
+REFUSED = re.compile(r"\S+: error: (?P<why>.+)")  # what argparse ends a program with
+
+
 def _raised(e: Evidence, first: Ending) -> Failure:
     error = first.error
     found_full = any(sign in error["message"] for sign in NO_ROOM)
     status = error.get("status", 1)
-    if error["type"] == "SystemExit":
+    words = first.words
+    if refused := error["type"] == "SystemExit" and status == 2 and words and REFUSED.fullmatch(words[-1]):
+        # Its usage, which argparse prints before, lists all the options that were right.
+        words = words[-1:]
+        did = f"refused its options ({refused['why']})"
+    elif error["type"] == "SystemExit":
         # sys.exit("message") explains itself; for a bare status the rank's last lines do.
         did = "gave up" if error["traceback"] else f"exited with status {status}"
     else:
@@ -460,7 +468,7 @@ def _raised(e: Evidence, first: Ending) -> Failure:
     return Failure(
         f"{e.who(first.rank)} on {error['host']} {did} {e.when(first)}"
         f"{': ' * found_full}{error['message'] * found_full}",
-        output=first.words,
+        output=words,
         status=status,
         rank=first.rank,
         host=error["host"],

@@ -72,7 +72,8 @@ class Job:
         if self.timeout_s is not None and not self.timeout_s > 0:
             raise JobError(f"timeout_s={self.timeout_s!r}: seconds above 0 are needed, or None")
         if self.cluster not in CLUSTERS:
-            raise JobError(f"cluster={self.cluster!r} is not one of: {', '.join(CLUSTERS)}")
+            known = ", ".join(CLUSTERS) + meant(str(self.cluster), CLUSTERS)
+            raise JobError(f"cluster={self.cluster!r} is not one of: {known}")
         least = int(self.cluster == "parameter_server")
         servers = least if self.parameter_servers is None else self.parameter_servers
         if type(servers) is not int or servers < least:

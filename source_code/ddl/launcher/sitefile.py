@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from ddl.errors import CourseError
 from ddl.records.paths import course_root
+from ddl.words import meant
 
 __all__ = ["SiteError", "SiteFile", "find", "key", "keys", "refuse_idle", "seconds", "validated"]
 
@@ -46,7 +47,8 @@ class SiteFile:
             text = raw.decode("utf-16" if raw[:2] in UTF_16 else "utf-8-sig")
             return cls(path, text, tomllib.loads(text))
         except FileNotFoundError:
-            raise SiteError(f"{path}: there is no such site file") from None
+            near = [each.name for each in path.absolute().parent.glob("*.toml")]
+            raise SiteError(f"{path}: there is no such site file{meant(path.name, near)}") from None
         except OSError as error:
             raise SiteError(f"{path}: this site file cannot be read: {error.strerror}") from None
         except UnicodeDecodeError as error:

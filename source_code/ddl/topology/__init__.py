@@ -61,6 +61,7 @@ from ddl.topology.link import links
 from ddl.topology.local import here
 from ddl.topology.placement import placements
 from ddl.topology.recorded import names
+from ddl.words import meant
 
 __all__ = ["Topology", "TopologyError", "compare", "here", "links", "load", "names", "placements"]
 
@@ -79,9 +80,9 @@ def load(name_or_path: str | Path) -> Topology:
     if str(name_or_path) in names():
         path = recorded.FOLDER / f"{name_or_path}.toml"
     if not path.exists() or path.is_dir():  # a pipe is read, too
-        raise TopologyError(
-            f"{str(name_or_path)!r} is neither a file nor a recorded topology; recorded: {', '.join(names())}"
-        )
+        asked = str(name_or_path)
+        known = ", ".join(names()) + meant(asked, names())
+        raise TopologyError(f"{asked!r} is neither a file nor a recorded topology; recorded: {known}")
     text = _text(path)
     if path.suffix == ".toml":
         return recorded.parse(text, path.stem, path.name)

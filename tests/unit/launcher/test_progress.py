@@ -428,9 +428,16 @@ def test_a_rank_that_aborts_says_its_last_words(folder):
 # ---------------------------------------------------------------- statuses, and who left first
 
 
-def test_a_status_is_told_with_the_last_lines_that_the_rank_wrote(folder):
+@pytest.mark.parametrize(
+    ("said", "did", "output"),
+    [
+        ("on\nits way\n", "exited with status 2", ("on", "its way")),
+        ("usage: x\nx: error: no\n", "refused its options (no)", ("x: error: no",)),  # as argparse ends it
+    ],
+)
+def test_a_status_is_told_with_the_last_lines_that_the_rank_wrote(folder, said, did, output):
     folder.rank(0)
-    (folder.path / "rank-0.log").write_text("usage: x\nx: error: no\n")
+    (folder.path / "rank-0.log").write_text(said)
     write_json(
         folder.path / "error-0.json",
         {
@@ -441,14 +448,14 @@ def test_a_status_is_told_with_the_last_lines_that_the_rank_wrote(folder):
             "traceback": "",
             "time": 3.0,
             "status": 2,
-            "log_bytes": 21,
+            "log_bytes": len(said),
         },
     )
     folder.launcher(3.1, "rank_exit", rank=0, code=2)
     folder.launcher(4.0, "ended", state="failed")
     failure = folder.progress().failure
-    assert failure.sentence == "rank 0 of 2 on node1 exited with status 2 2.0 s after it started"
-    assert (failure.status, failure.output) == (2, ("usage: x", "x: error: no"))
+    assert failure.sentence == f"rank 0 of 2 on node1 {did} 2.0 s after it started"
+    assert (failure.status, failure.output) == (2, output)
 
 
 def test_a_rank_that_exits_by_itself_is_named_before_those_that_lost_touch(folder):

@@ -248,6 +248,10 @@ def test_the_first_file_counts(nowhere, monkeypatch):
 def test_a_missing_file_is_said_with_who_named_it(nowhere, monkeypatch):
     with pytest.raises(site.SiteError, match="gone.toml: there is no such site file"):
         site.Site.here("gone.toml")
+    (nowhere / "work" / "cluster.toml").touch()
+    with pytest.raises(site.SiteError, match="no such site file: did you mean 'cluster.toml'?"):
+        site.Site.here("clustr.toml")
+    (nowhere / "work" / "cluster.toml").unlink()
     monkeypatch.setenv("DDL_SITE", "gone.toml")
     with pytest.raises(site.SiteError, match=f"{nowhere}/work/gone.toml: DDL_SITE names"):
         site.Site.here()
