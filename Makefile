@@ -54,8 +54,7 @@ test: setup  ## set up, then run the fast tests
 
 test-all: setup  ## set up, then run every test; a skipped test is a failure
 	@sh tools/debian.sh
-	@$(PY) -m pytest --durations=25 -p tests.plugins.no_skips --continue-on-collection-errors \
-		$(if $(PASSED),-p tests.plugins.passed --leave-out-passed=$(PASSED))
+	@$(PY) tools/every_test.py $(if $(PASSED),-p tests.plugins.passed --leave-out-passed=$(PASSED))
 
 run: setup  ## execute the lessons into build/ (LESSON=4 for one, SIZE=smoke|reader)
 	@$(PY) tools/lessons.py run --size "$(SIZE)" $(LESSON)

@@ -1,9 +1,11 @@
 """Shared fixtures: a private runs folder and cache, scripts to launch, and a browser."""
 
+import contextlib
+import os
 import shutil
-import sys
 import textwrap
 
+import psutil
 import pytest
 
 from beside import Beside, commands_of
@@ -22,6 +24,8 @@ CHROMIUM_ARGUMENTS = [
 
 
 BESIDE = pytest.StashKey()
+SESSION = "DDL_TEST_SESSION"  # in the environment of all that a session starts
+os.environ[SESSION] = str(os.getpid())
 
 
 def pytest_runtestloop(session):
@@ -55,14 +59,15 @@ def private_folders(tmp_path_factory, monkeypatch):
 @pytest.fixture(scope="session", autouse=True)
 def no_templates_left():
     """End the templates that tests and their notebooks have started; notebooks do where ``DDL_WARM`` is not set."""
-
-    def here():
-        """Those of this environment: others' tests may run beside these."""
-        return {template["pid"] for template in warm.running() if template.get("prefix", sys.prefix) == sys.prefix}
-
-    before = here()
     yield
-    warm.stop(here() - before)
+    warm.stop([template["pid"] for template in warm.running() if _ours(template["pid"])])
+
+
+def _ours(pid):
+    """Whether a process was started from this session; others' tests may run beside it."""
+    with contextlib.suppress(psutil.Error):
+        return psutil.Process(pid).environ().get(SESSION) == os.environ[SESSION]
+    return False
 
 
 @pytest.fixture

@@ -70,11 +70,6 @@ class Image:
             process.stdout.close()
 
 
-@pytest.fixture(scope="session", autouse=True)
-def no_templates_left():
-    """None are started here; there may be those of tests beside these."""
-
-
 def lend_horovod(debian):
     """Put the wheel that this environment was set up with into the base; it is used where the base is the same Debian.
 
