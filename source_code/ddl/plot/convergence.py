@@ -15,7 +15,7 @@ from ddl.display.chart import short
 from ddl.display.style import data_of
 from ddl.display.table import is_number
 from ddl.errors import InputError
-from ddl.plot.picture import COLOURS, GREY, LINES, Picture, look, round_ticks, styled
+from ddl.plot.picture import COLOURS, GREY, Picture, arm_looks, look, round_ticks, styled
 from ddl.words import plural
 
 __all__ = ["plot_batch_size_tradeoff", "plot_convergence", "plot_minima", "plot_noise_scale", "plot_schedule"]
@@ -53,11 +53,14 @@ def _listed(runs):
     return runs
 
 
-def _look(arms, key):
-    """Colour by name, so that a recorded arm is a lighter version of the reader's own."""
-    names = list(dict.fromkeys(name for name, _ in arms))
-    index = names.index(key[0])
-    return {**look(index), "alpha": RECORDED_ALPHA if key[1] and _mixed(arms) else 1.0}
+def _looks(arms):
+    """Return each arm's look: by name, so that a recorded arm is a lighter version of the reader's own."""
+    looks = arm_looks(name for name, _ in arms)
+    return {(name, recorded): {**looks[name], "alpha": _alpha(recorded, arms)} for name, recorded in arms}
+
+
+def _alpha(recorded, arms):
+    return RECORDED_ALPHA if recorded and _mixed(arms) else 1.0
 
 
 def _mixed(arms):
@@ -66,12 +69,19 @@ def _mixed(arms):
 
 
 def _labels(arms):
-    """Return each arm's label; what recorded arms were recorded on is in it where there are others beside them."""
-    labels = {}
-    for (name, recorded), arm in arms.items():
-        where = f"recorded, {_hardware(arm)}, " if recorded and _mixed(arms) else ""
-        labels[name, recorded] = f"{name} ({where}{plural(len(arm), 'seed')})"
-    return labels
+    """Return each arm's label, and what would be the same in many of them: seeds, and what it was recorded on."""
+    labels, notes = {}, []
+    for recorded in dict.fromkeys(recorded for _, recorded in arms):
+        group = {key: arm for key, arm in arms.items() if key[1] == recorded}
+        counts = {len(arm) for arm in group.values()}
+        for key, arm in group.items():
+            seeds = f" ({plural(len(arm), 'seed')})" if len(counts) > 1 else ""
+            labels[key] = key[0] + ", recorded" * (recorded and _mixed(arms)) + seeds
+        every = [run for arm in group.values() for run in arm]
+        note = [f"recorded on {_hardware(every)}"] if recorded and _mixed(arms) else []
+        note += [f"{plural(*counts, 'seed')} an arm"] if len(counts) == 1 else []
+        notes += [("lighter: " if recorded and _mixed(arms) else "") + ", ".join(note)] if note else []
+    return labels, "; ".join(notes)
 
 
 def _hardware(runs):
@@ -110,13 +120,14 @@ def plot_convergence(runs, x=None) -> Picture:
     """Draw held-out accuracy against epochs, steps, samples and seconds of training, or against one of them, `x`.
 
     Runs with the same name are seeds of one arm: a line for their mean, a band from the lowest to the highest. Recorded
-    runs beside others are lighter and labelled with their hardware. Seconds leave out evaluation, start-up and waiting;
-    without `x` there are none where a run has not recorded any.
+    runs beside others are lighter, and the legend's title says where they were recorded. Seconds leave out evaluation,
+    start-up and waiting; without `x` there are none where a run has not recorded any.
     """
     if x is not None and x not in X_AXES:
         raise InputError(f"x={x!r} is not one of: {', '.join(X_AXES)}")
     arms = _arms(runs)
-    labels = _labels(arms)
+    labels, notes = _labels(arms)
+    looks = _looks(arms)
     axes_names = [x] if x else [name for name, (column, _) in X_AXES.items() if _have(arms, column)]
     if x and not _have(arms, X_AXES[x][0]):
         raise InputError(f"not all of these runs have recorded {X_AXES[x][1]}: ask for x='epochs' or x='steps'")
@@ -126,7 +137,7 @@ def plot_convergence(runs, x=None) -> Picture:
     for panel, name in zip(panels, axes_names, strict=True):
         column, label = X_AXES[name]
         for key, arm in arms.items():
-            style = _look(arms, key)
+            style = looks[key]
             at, mean, low, high = _over_seeds(arm, column)
             panel.plot(at, mean, label=labels[key], **style)
             if len(arm) > 1:
@@ -138,10 +149,10 @@ def plot_convergence(runs, x=None) -> Picture:
     every = [run for arm in arms.values() for run in arm]
     picture.suptitle(textwrap.fill(_origin(arms), TITLE[0] if x else TITLE[1]), fontsize=11)
     handles, names = picture.axes[0].get_legend_handles_labels()
-    picture.legend(handles, names, loc="outside lower center", ncols=_columns(names))
+    picture.legend(handles, names, loc="outside lower center", ncols=_columns(names), title=notes)
     picture.alt = (
         f"Held-out accuracy against {', '.join(X_AXES[name][1] for name in axes_names)}, on "
-        f"{data_of(every)}. At the end: "
+        f"{data_of(every)}{f' ({notes})' if notes else ''}. At the end: "
         + "; ".join(
             f"{labels[key]} {_percent([_final(run) for run in arm])} after {arm[0].history['step'].iloc[-1]:,.0f} steps"
             for key, arm in arms.items()
@@ -189,11 +200,11 @@ def plot_noise_scale(runs, batches: Sequence[int] = ()) -> Picture:
             continue
         # Where |G|² could not be told from zero there is no value, in a short run perhaps nowhere.
         points = [(row["step"], row["noise_scale"]) for row in estimates if (row.get("noise_scale") or 0) > 0]
-        index = len(drawn) % len(COLOURS)
+        style = look(len(drawn), "color", "linestyle")
         steps, values = zip(*points, strict=True) if points else ((), ())
-        panel.plot(steps, values, color=COLOURS[index], linestyle=LINES[index], label=run.name)
+        panel.plot(steps, values, label=run.name, **style)
         drawn.append(run)
-        marks.setdefault(run.result["global_batch"], COLOURS[index])
+        marks.setdefault(run.result["global_batch"], style["color"])
         texts.append(
             f"{run.name} from {values[0]:,.0f} to {values[-1]:,.0f}"
             if points
@@ -309,7 +320,7 @@ def plot_minima(shift: float = 0.25) -> Picture:
     picture = Picture(8.0, 3.8)
     panel = picture.subplots()
     panel.plot(w, training, color=COLOURS[0], label="training loss")
-    panel.plot(w, held_out, color=COLOURS[1], linestyle=LINES[1], label=f"held-out loss: the same, moved by {shift:g}")
+    panel.plot(w, held_out, color=COLOURS[1], linestyle="--", label=f"held-out loss: the same, moved by {shift:g}")
     rises = {}
     for name, side in (("sharp", w < 0), ("flat", w > 0)):
         here = numpy.flatnonzero(side)[training[side].argmin()]

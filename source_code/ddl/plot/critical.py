@@ -13,7 +13,7 @@ from ddl.analysis.tuning import grids
 from ddl.display.chart import short
 from ddl.display.style import data_of
 from ddl.errors import InputError
-from ddl.plot.picture import COLOURS, GREY, Picture, look, round_ticks, styled
+from ddl.plot.picture import COLOURS, GREY, Picture, arm_looks, round_ticks, styled
 from ddl.words import plural
 
 __all__ = ["plot_best_rates", "plot_critical_batch", "plot_differences", "plot_tuning"]
@@ -48,8 +48,9 @@ def plot_critical_batch(
     picture = Picture(8.0, 6.2 + 0.28 * len(rows))
     heights = {"height_ratios": [3, 2.4, 0.35 * len(rows) + 0.2]}
     steps, samples, marks = picture.subplots(3, 1, sharex=True, gridspec_kw=heights)
-    for index, arm in enumerate(arms):
-        _draw_arm(arm, index, steps, samples, label=arm.arm if len(arms) > 1 else None)
+    looks = arm_looks([*(arm.arm for arm in arms), *noise])
+    for arm in arms:
+        _draw_arm(arm, looks[arm.arm], steps, samples, label=arm.arm if len(arms) > 1 else None)
     for panel, label in ((steps, "optimizer steps"), (samples, "samples")):
         panel.set(xscale="log", yscale="log", xlim=limits, ylabel=f"{label} to the target")
         round_ticks(panel.yaxis)
@@ -62,7 +63,7 @@ def plot_critical_batch(
         batch = run.result["global_batch"]
         steps.plot([batch], [found.steps], label=None if number else "your runs", **star)
         samples.plot([batch], [found.samples], **star)
-    _draw_rows(marks, rows)
+    _draw_rows(marks, rows, [looks[name] for name in (*(arm.arm for arm in arms), *noise)])
     marks.set_xticks(batches, [f"{batch:,}" for batch in batches])
     marks.xaxis.set_minor_locator(NullLocator())
     marks.set(xlabel="global batch size, samples")
@@ -108,9 +109,9 @@ def _noise_row(label, noise):
     return _Row(label, noise.middle, low, high, words)
 
 
-def _draw_arm(arm, index, steps, samples, label):
-    style = look(index, "color", "linestyle")
-    colour, marker = style["color"], look(index)["marker"]
+def _draw_arm(arm, style, steps, samples, label):
+    colour, marker = style["color"], style["marker"]
+    style = style | {"marker": ""}
     if arm.has_fit:
         x = numpy.geomspace(arm.fit.batches[0], arm.fit.batches[-1], 100)
         low, high = arm.fit.band(x)
@@ -155,16 +156,16 @@ def _draw_regions(arm, panels):
                 panel.axvspan(low, high, facecolor=REGIONS[region], edgecolor="#bbbbbb", zorder=0, label=label)
 
 
-def _draw_rows(panel, rows):
+def _draw_rows(panel, rows, looks):
     """Draw critical batches and noise scales on the batches' axis; an arrow where an interval is open."""
     left, right = panel.get_xlim()
-    for index, row in enumerate(rows):
-        style = look(index, "color", "marker")
+    for index, (row, style) in enumerate(zip(rows, looks, strict=True)):
+        style = style | {"linestyle": ""}
         if not math.isnan(row.low):
             ends = [min(max(end, left), right) for end in (row.low, row.high)]
             panel.plot(ends, [index] * 2, color=style["color"], linewidth=4, alpha=0.4, solid_capstyle="butt")
         if math.isfinite(row.middle):
-            panel.plot([row.middle], [index], linestyle="", markersize=7, **style)
+            panel.plot([row.middle], [index], markersize=7, **style)
         if row.high > right:
             panel.plot([right], [index], ">", color=style["color"], markersize=9, clip_on=False)
     panel.set_yticks(range(len(rows)), [row.label for row in rows])
@@ -208,8 +209,9 @@ def plot_best_rates(measured: Critical | Iterable[Critical]) -> Picture:
     panel.set(xscale="log", yscale="log", xlabel="global batch size, samples", ylabel="learning rate")
     batches = sorted({point.batch for arm in arms for point in arm.points})
     texts = []
-    for index, arm in enumerate(arms):
-        style = look(index)
+    looks = arm_looks(arm.arm for arm in arms)
+    for arm in arms:
+        style = looks[arm.arm]
         tried = [(point.batch, rate) for point in arm.points if point.grid for rate in point.grid.figures]
         small = style | {"linestyle": "", "alpha": 0.3, "markersize": 4}
         panel.plot([batch for batch, _ in tried], [rate for _, rate in tried], **small)
@@ -295,8 +297,9 @@ def plot_tuning(runs) -> Picture:
     picture = Picture(8.0, 4.6)
     panel = picture.subplots()
     texts = []
-    for index, (arm, grid) in enumerate(arms.items()):
-        style = look(index)
+    looks = arm_looks(arms)
+    for arm, grid in arms.items():
+        style = looks[arm]
         means = {rate: 100 * mean for rate, mean in grid.means.items()}
         line = {**style, "markersize": 5}
         panel.plot(list(means), list(means.values()), label=arm, **line)

@@ -7,7 +7,7 @@ import numpy
 from ddl.analysis.sharpness import MEASURES, arm_of, rank_correlation, sharpness
 from ddl.display.style import data_of
 from ddl.errors import InputError
-from ddl.plot.picture import Picture, look, round_ticks, styled
+from ddl.plot.picture import Picture, arm_looks, round_ticks, styled
 from ddl.words import plural
 
 __all__ = ["plot_sharpness", "plot_slices"]
@@ -36,13 +36,13 @@ def plot_slices(runs) -> Picture:
     picture = Picture(7.5, 4.2)
     panel = picture.subplots()
     texts = []
-    for index, arm in enumerate(dict.fromkeys(map(arm_of, runs))):
+    for arm, style in arm_looks(map(arm_of, runs)).items():
         slices = [run.result["slices"] for run in runs if arm_of(run) == arm]
         distances = slices[0]["distances"]
         if any(each["distances"] != distances for each in slices):
             raise InputError(f"the slices of {arm!r} reach to different distances: measure them with the same options")
         losses = numpy.array([line for each in slices for line in each["losses"]])
-        mean, style = losses.mean(axis=0), look(index)
+        mean = losses.mean(axis=0)
         panel.plot(distances, mean, label=f"{arm} ({plural(len(slices), 'network')})", **style)
         panel.fill_between(
             distances, losses.min(axis=0), losses.max(axis=0), color=style["color"], alpha=0.15, linewidth=0
@@ -74,9 +74,9 @@ def plot_sharpness(runs, y: str = "test_loss") -> Picture:
     panels = picture.subplots(1, 2, sharey=True)
     texts = []
     for panel, (column, label) in zip(panels, MEASURES.items(), strict=True):
-        for index, arm in enumerate(dict.fromkeys(table["arm"])):
+        for arm, style in arm_looks(table["arm"]).items():
             mine = table[table["arm"] == arm]
-            panel.plot(mine[column], mine[y], label=arm, **look(index, "color", "marker"), linestyle="")
+            panel.plot(mine[column], mine[y], label=arm, **style | {"linestyle": ""})
         found = str(rank_correlation(table[column], table[y]))
         panel.set(xlabel=f"sharpness: {label}", title=found.replace(" (", "\n("))
         low, high = table[column].min(), table[column].max()

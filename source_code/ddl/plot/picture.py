@@ -1,30 +1,51 @@
-"""What all figures share: colours, marks, and a picture with a text alternative."""
+"""What all figures share: colours, marks, and a picture with a text alternative for light and dark pages."""
 
 import base64
 import functools
 import io
-from collections.abc import Sequence
+import itertools
+import re
+from collections.abc import Iterable, Sequence
 from html import escape
 
 import matplotlib
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-__all__ = ["Picture", "look", "only_ticks", "round_ticks", "styled"]
+from ddl.display.style import STYLE as SHEET
+
+__all__ = ["Picture", "arm_looks", "contrast", "in_the_dark", "look", "only_ticks", "round_ticks", "styled"]
 
 
-# Okabe and Ito's colour-blind safe palette, without the yellow that is lost on white. Line and marker styles change
-# along with the colour, so that print and greyscale keep arms apart.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9")
+# Okabe and Ito's colour-blind safe palette as far as it can be told from white, and then what is far from it. Marker
+# and line styles change along with the colour, so that print and greyscale keep arms apart; the numbers of colours and
+# of markers have no common factor, so that both together repeat only after 132 arms.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#C2609A", "#000000", "#A07A00", "#2E9BD0", "#9A20F0", "#2F7D00", "#C0003C")
+COLOURS += ("#7A4A1E", "#E000C0")
 
 
-LINES = ("-", "--", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)), "-")
+LINES = ("-", "--", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)))
 
 
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "p")
 
 
 GREY = "#555555"  # of what a curve is compared with
+
+
+_NUMBERS = {}  # of the looks of arms, by their names
+READABLE = 0.75  # of a picture's width, below which it is scrolled: letters of 11 points are 11 pixels high then
+FONTS = [
+    "DejaVu Sans",
+    "Verdana",
+    "sans-serif",
+]  # the second is as wide as the first, with which the picture is laid out
+HEX = re.compile(r"#[0-9a-f]{6}\b")
+PAGE = "#111111"  # JupyterLab's dark page
+BRIGHTEST = 0.8, 0.4  # luminance of grey ink on it, and of ink with much colour, whose hue is still seen
+GLOW = 1.3  # exponent of contrast on it: what is drawn in thin lines looks dimmer on black than on white
+IMAGES = "image{filter:invert(1)hue-rotate(180deg)}"  # of cells' values, as `imshow` draws them
 
 
 STYLE = {
@@ -51,16 +72,71 @@ class Picture(Figure):
         self.alt = ""
 
     def _repr_mimebundle_(self, include=None, exclude=None):
-        file = io.BytesIO()
-        # JupyterLab and nbconvert give an image/png output no text alternative; HTML has one.
-        self.savefig(file, format="png", dpi=150)
-        source = base64.b64encode(file.getvalue()).decode()
+        # JupyterLab and nbconvert give an image output no text alternative; HTML has one. In an <img>, names in one
+        # picture cannot meet those in another, and pages that remove foreign markup keep it.
+        source = base64.b64encode(self.svg().encode()).decode()
         width = round(96 * self.get_figwidth())
         html = (
-            f'<img class="ddl-picture" alt="{escape(self.alt)}" width="{width}" '
-            f'style="max-width:100%;height:auto" src="data:image/png;base64,{source}">'
+            f'{SHEET}<div class="ddl-scroll"><img class="ddl-picture" alt="{escape(self.alt)}" width="{width}" '
+            f'style="max-width:100%;min-width:{round(READABLE * width)}px;height:auto" '
+            f'src="data:image/svg+xml;base64,{source}"></div>'
         )
         return {"text/html": html, "text/plain": self.alt}
+
+    def svg(self) -> str:
+        """Return the picture as SVG that is dark where the page around it asks for dark colours (style.css does)."""
+        file = io.StringIO()
+        with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "ddl", "font.sans-serif": FONTS}):
+            self.savefig(file, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+        drawn = file.getvalue()
+        drawn = drawn[drawn.index("<svg") :]
+        colours = {
+            colour: f"--c{number}" for number, colour in enumerate(dict.fromkeys(["#000000", *HEX.findall(drawn)]))
+        }
+        light = ";".join(f"{name}:{colour}" for colour, name in colours.items())
+        dark = ";".join(f"{name}:{in_the_dark(colour)}" for colour, name in colours.items())
+        drawn = HEX.sub(lambda found: f"var({colours[found[0]]})", drawn)
+        # What is black has no colour of its own in Matplotlib's SVG.
+        rules = (
+            f"svg{{{light};fill:var({colours['#000000']})}}@media(prefers-color-scheme:dark){{svg{{{dark}}}{IMAGES}}}"
+        )
+        return drawn.replace(">", f"><style>{rules}</style>", 1)
+
+
+def contrast(one: str, other: str) -> float:
+    """Return the contrast of two colours, from 1 to 21 (Web Content Accessibility Guidelines 2.2, "contrast ratio")."""
+    dim, bright = sorted((_luminance(one), _luminance(other)))
+    return (bright + 0.05) / (dim + 0.05)
+
+
+def in_the_dark(colour: str) -> str:
+    """Return the colour of the same hue that has on a dark page at least the contrast of `colour` on a white one.
+
+    So has any pair of colours, up to the brightest ink.
+    """
+    own = _luminance(colour)
+    linear = [_linear(part) for part in to_rgb(colour)]
+    saturated = max(linear) > 2 * min(linear)
+    brightest = BRIGHTEST[saturated]
+    wanted = min(brightest, (_luminance(PAGE) + 0.05) * contrast(colour, "#ffffff") ** GLOW - 0.05)
+    scale = min(wanted / own, 1 / max(linear)) if own else 0
+    linear = [scale * part for part in linear]
+    white = max(0, wanted - scale * own) / (1 - scale * own)  # where the hue itself cannot be so bright
+    linear = [part + white * (1 - part) for part in linear]
+    return to_hex([_encoded(part) for part in linear])
+
+
+def _luminance(colour):
+    """Return a colour's relative luminance, from 0 to 1 (the guidelines' "relative luminance", for sRGB)."""
+    return sum(weight * _linear(part) for weight, part in zip((0.2126, 0.7152, 0.0722), to_rgb(colour), strict=True))
+
+
+def _linear(part):
+    return part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
+
+
+def _encoded(part):
+    return 12.92 * part if part <= 0.0031308 else 1.055 * part ** (1 / 2.4) - 0.055
 
 
 def styled(function):
@@ -78,6 +154,23 @@ def look(number: int, *keys: str) -> dict:
     """Return the look of curve `number`: color, linestyle and marker, or those of them that are named."""
     cycles = {"color": COLOURS, "linestyle": LINES, "marker": MARKERS}
     return {key: cycles[key][number % len(cycles[key])] for key in keys or cycles}
+
+
+def arm_looks(names: Iterable[str]) -> dict[str, dict]:
+    """Return the look of each arm of a figure: its own through all figures of a session, as `look` numbers them.
+
+    In a figure no two arms have one colour while there are enough; colour and marker together are always an arm's own.
+    """
+    names, taken = list(dict.fromkeys(names)), set()
+    for name in sorted(names, key=lambda name: name not in _NUMBERS):
+        if name not in _NUMBERS or (_NUMBERS[name] % len(COLOURS) in taken and len(taken) < len(COLOURS)):
+            used = set(_NUMBERS.values())
+            free = (number for number in itertools.count() if number not in used)
+            _NUMBERS[name] = next(
+                number for number in free if number % len(COLOURS) not in taken or len(taken) == len(COLOURS)
+            )
+        taken.add(_NUMBERS[name] % len(COLOURS))
+    return {name: look(_NUMBERS[name]) for name in names}
 
 
 def round_ticks(axis, form: str = "{x:g}") -> None:

@@ -87,14 +87,17 @@ def test_seconds_are_averaged_over_seeds():
     assert line.get_xdata().tolist() == pytest.approx([2.0, 3.5])
 
 
-def test_recorded_runs_are_lighter_and_named_with_their_hardware():
+def test_recorded_runs_are_lighter_and_their_hardware_is_named_once():
     figure = plot.plot_convergence([*RUNS, Recorded(result("a", [0.3, 0.6]))], x="epochs")
     own, _, recorded = figure.axes[0].lines
     assert own.get_color() == recorded.get_color()
     assert recorded.get_alpha() < 1 == own.get_alpha()
-    assert "recorded, Some CPU" in recorded.get_label()
+    assert [own.get_label(), recorded.get_label()] == ["a (2 seeds)", "a, recorded"]
+    (legend,) = figure.legends
+    assert legend.get_title().get_text() == "lighter: recorded on Some CPU, 1 seed an arm"
     alone = plot.plot_convergence([Recorded(result(name, [0.3, 0.6])) for name in "ab"], x="epochs")
-    assert [line.get_label() for line in alone.axes[0].lines] == ["a (1 seed)", "b (1 seed)"]
+    assert [line.get_label() for line in alone.axes[0].lines] == ["a", "b"]
+    assert alone.legends[0].get_title().get_text() == "1 seed an arm"
     assert "recorded on Some CPU" in alone.get_suptitle()
 
 
@@ -186,7 +189,7 @@ def test_every_picture_has_words_labels_and_an_origin(figure):
     assert dict(matplotlib.rcParams) == before
     bundle = made._repr_mimebundle_()
     assert bundle["text/plain"] == made.alt and len(made.alt) > 40
-    assert 'alt="' in bundle["text/html"] and "data:image/png;base64," in bundle["text/html"]
+    assert 'alt="' in bundle["text/html"] and "data:image/svg+xml;base64," in bundle["text/html"]
     assert all(axes.get_xlabel() for axes in made.axes)
     titles = [axes.get_title() for axes in made.axes] + [made.get_suptitle()]
     assert any("synthetic (generated)" in t or "computed" in t or "not a meas" in t for t in titles)

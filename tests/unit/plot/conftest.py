@@ -1,0 +1,11 @@
+"""What tests of figures share."""
+
+import pytest
+
+from ddl.plot import picture
+
+
+@pytest.fixture(autouse=True)
+def new_session(monkeypatch):
+    """No arm has been drawn yet."""
+    monkeypatch.setattr(picture, "_NUMBERS", {})
