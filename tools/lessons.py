@@ -26,6 +26,9 @@ METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
+HOME = "Start_Here"
+NAVIGATION = {"tags": ["navigation"], "editable": False, "deletable": False}  # of cells that lead to other lessons
+LESSON_LINK = re.compile(r'href="(?:\.\./|notebooks/)?([\w.-]+)\.ipynb"')  # pages lie in one folder
 SHOWN_LINES = 12  # of a failing cell, and of its traceback
 
 
@@ -42,7 +45,7 @@ def sources(root: Path) -> list[Path]:
 
 
 def notebook_path(source: Path, root: Path) -> Path:
-    folder = root if source.stem == "Start_Here" else root / "notebooks"
+    folder = root if source.stem == HOME else root / "notebooks"
     return folder / f"{source.stem}.ipynb"
 
 
@@ -56,10 +59,37 @@ def notebooks(root: Path) -> list[Path]:
 
 
 def convert(source: str) -> str:
-    """The text of the notebook that people are handed of a lesson's percent-format text."""
+    """The text of the notebook that a class is handed of a lesson's percent-format text."""
     import nbformat
 
     return nbformat.writes(release(master(source))) + "\n"
+
+
+def navigated(notebook, source: Path, root: Path):
+    """Put links to the lessons before and after this one at its head and its foot."""
+    import nbformat
+
+    order = sorted(sources(root), key=lambda each: (each.stem != HOME, each.stem))
+    place = order.index(source)
+    around = {
+        "Previous": order[place - 1] if place > 1 else None,
+        "Home": order[0] if place else None,
+        "Next": order[place + 1] if place + 1 < len(order) else None,
+    }
+    folder = notebook_path(source, root).parent
+    links = [
+        f"{word}: [{title(other)}]({os.path.relpath(notebook_path(other, root), folder)})"
+        for word, other in around.items() if other
+    ]  # fmt: skip
+    for where, at in (("head", 0), ("foot", len(notebook.cells) + 1)):
+        cell = nbformat.v4.new_markdown_cell(" · ".join(links), id=f"navigation-{where}", metadata=NAVIGATION)
+        notebook.cells.insert(at, cell)
+    return notebook
+
+
+def title(source: Path) -> str:
+    """What links call a lesson: its heading; that of Start_Here says what the course is."""
+    return "Start here" if source.stem == HOME else source.read_text().partition("\n# # ")[2].partition("\n")[0]
 
 
 def master(source: str):
@@ -112,9 +142,12 @@ def release(notebook):
 
 
 def converted(source: Path, root: Path) -> str:
-    """As `convert`; ends the command where nbgrader does not take the lesson, naming it."""
+    """The text of the notebook in notebooks/; ends the command where nbgrader does not take the lesson, naming it."""
+    import nbformat
+
     try:
-        return convert(source.read_text())
+        notebook = release(master(source.read_text()))
+        return nbformat.writes(navigated(notebook, source, root)) + "\n"
     except Exception as error:  # nbgrader has no common type for what it does not take
         sys.exit(f"{source.relative_to(root)}: {type(error).__name__}: {error}")
 
@@ -187,7 +220,7 @@ def execute(path: Path, root: Path, size: str, line: Line) -> Failure | None:
         if not source.exists():
             return Failure(f"asks questions, and {source.relative_to(root)} has no answers to them.")
         executed = result.with_suffix(".answered.ipynb")
-        nbformat.write(master(source.read_text()), executed)
+        nbformat.write(navigated(master(source.read_text()), source, root), executed)
     env = {k: v for k, v in os.environ.items() if k != "JUPYTER_PATH"}
     env |= {"JUPYTER_PREFER_ENV_PATH": "1", "PYTHONNOUSERSITE": "1", "DDL_VIEW": "plain"}
     env |= {"PATH": f"{Path(sys.executable).parent}:{env['PATH']}"}
@@ -238,7 +271,7 @@ def write_html(result: Path) -> None:
         from nbconvert import HTMLExporter
 
         html, _ = HTMLExporter().from_filename(str(result))
-        result.with_suffix(".html").write_text(html)
+        result.with_suffix(".html").write_text(LESSON_LINK.sub(r'href="\1.html"', html))
 
 
 def main(arguments: list[str], root: Path = ROOT) -> int:

@@ -133,7 +133,7 @@ def _in_order(ours, own, seen):
 
 
 def _cell(found):
-    """The parts of a cell that are used; None if it is not a cell."""
+    """The parts of a cell that are used; None if it is not a cell, or none of a class's lesson."""
     if not isinstance(found, dict):
         return None
     source = found.get("source", "")
@@ -145,6 +145,8 @@ def _cell(found):
     ours = metadata.get("nbgrader") if isinstance(metadata, dict) else None
     grade_id = ours.get("grade_id") if isinstance(ours, dict) else None
     tags = metadata.get("tags") if isinstance(metadata, dict) else None
+    if isinstance(tags, list) and "navigation" in tags:
+        return None  # the course's own notebooks lead to their neighbours, a class's do not
     return {
         "cell_type": found["cell_type"],
         # Half a surrogate pair is valid JSON but cannot be written to a file.

@@ -15,6 +15,7 @@ import zipfile
 import nbformat
 import pytest
 
+import lessons
 from marking import __main__ as commands
 from marking import answers, students
 from marking.collect import collect as take_in
@@ -538,6 +539,14 @@ def test_the_courses_own_notebook_is_not_taken_for_a_changed_one(tiny):
     release.cells[0].source = release.cells[0].source.replace("../images/", "images/")
     made, _ = answers.answered(release, answers.cells(nbformat.writes(tiny.right()).encode()))
     assert made.cells[0] == release.cells[0]
+
+
+def test_links_to_other_lessons_are_no_work_of_a_student(tiny):
+    notebook = tiny.right()
+    links = nbformat.v4.new_markdown_cell("Home: [Start here](../Start_Here.ipynb)", metadata=lessons.NAVIGATION)
+    notebook.cells.insert(0, links)
+    made, notes = answered(tiny, notebook)
+    assert notes == "" and len(made.cells) == len(tiny.released.cells)
 
 
 def test_a_split_or_deleted_cell_of_the_lessons_own(tiny):

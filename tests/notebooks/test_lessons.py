@@ -62,6 +62,31 @@ def test_links_lead_to_files_that_are_there(source):
             assert (folder / target).exists(), f"{source.name} links to {target}"
 
 
+def test_one_gets_from_any_lesson_to_the_next_the_last_and_home_and_back():
+    order = lessons.notebooks(ROOT)
+    for place, path in enumerate(order):
+        cells = nbformat.read(path, as_version=4).cells
+        assert cells[0].source == cells[-1].source
+        links = re.findall(r"(\w+): \[(.*?)\]\((.*?)\)", cells[0].source)
+        found = {word: (path.parent / target).resolve() for word, _, target in links}
+        expected = {"Previous": order[place - 1]} if place > 1 else {}
+        expected |= {"Home": order[0]} if place else {}
+        assert found == expected | ({"Next": order[place + 1]} if path != order[-1] else {})
+        names = {order[0].name: "Start here"} | {each.name: each.stem for each in order[1:]}
+        for _, name, target in links:
+            alike = [re.sub(r"\W", "", text).lower() for text in (name, names[target.rpartition("/")[2]])]
+            assert alike[0] == alike[1]
+
+
+def test_pages_lead_to_pages():
+    page = (
+        '<a href="../Start_Here.ipynb">a</a> <a href="notebooks/3.Multi-GPU.ipynb">b</a> <a href="https://x/y.ipynb">'
+    )
+    assert lessons.LESSON_LINK.sub(r'href="\1.html"', page) == (
+        '<a href="Start_Here.html">a</a> <a href="3.Multi-GPU.html">b</a> <a href="https://x/y.ipynb">'
+    )
+
+
 # Lessons 2 and 4 run in JupyterLab (tests/browser). What is said here does not depend on the machine: a limit of
 # learning rates, numbers sent; a factor, an answer.
 SAID = {

@@ -69,4 +69,4 @@ def test_nbgrader_releases_the_same(source, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     released = json.loads((tmp_path / "release" / name / f"{name}.ipynb").read_text())
-    assert released == json.loads(lessons.notebook_path(source, ROOT).read_text())
+    assert released == json.loads(lessons.convert(source.read_text()))

@@ -1498,7 +1498,5 @@ check()
 # - Shallue et al. (2019), *Measuring the Effects of Data Parallelism on Neural
 #   Network Training*, section 4
 #
-# **Next:** [2. System topology](2.System-Topology.ipynb), where links are measured.
-#
 # ---
 # Text and diagrams: CC BY 4.0. Code: Apache-2.0.

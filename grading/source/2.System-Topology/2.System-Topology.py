@@ -1796,7 +1796,5 @@ check()
 # The sources of recorded machines and links are named in their files under
 # `results/reference/`, and so is what has none.
 #
-# **Next:** [3. Multi-GPU](3.Multi-GPU.ipynb), where a script is made distributed.
-#
 # ---
 # Text and diagrams: CC BY 4.0. Code: Apache-2.0.

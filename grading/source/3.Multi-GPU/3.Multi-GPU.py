@@ -1877,8 +1877,5 @@ check()
 #   Operations in MPICH*
 # - Wu, He (2018), *Group Normalization*
 #
-# **Next:** [4. Convergence](4.Convergence.ipynb): how the larger global batch
-# affects training.
-#
 # ---
 # Text and diagrams: CC BY 4.0. Code: Apache-2.0.

@@ -1552,7 +1552,5 @@ check()
 # - Zhang et al. (2019), *Which Algorithmic Choices Matter at Which Batch Sizes?
 #   Insights From a Noisy Quadratic Model*
 #
-# **Next:** [5. Challenge](5.Challenge.ipynb): use all of this to beat a baseline.
-#
 # ---
 # Text and diagrams: CC BY 4.0. Code: Apache-2.0.

@@ -117,7 +117,5 @@ first.result["data"]
 # and its own traceback comes first. In a terminal, `ddl list` lists all runs,
 # and `ddl show` shows one of them.
 #
-# **Next:** [1. Gradient basics](notebooks/1.Gradient-Basics.ipynb)
-#
 # ---
 # Text and diagrams: CC BY 4.0. Code: Apache-2.0.
