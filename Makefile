@@ -32,7 +32,7 @@ export PYTHONNOUSERSITE := 1
 export JUPYTER_PREFER_ENV_PATH := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help lab setup lint test test-all run notebooks check lock reference bench images image sif clean distclean
+.PHONY: help lab setup lint test test-all run site pdf notebooks check lock reference bench images image sif clean distclean
 .PHONY: release collect autograde feedback grades formgrader challenge
 
 help:  ## list the targets
@@ -58,6 +58,12 @@ test-all: setup  ## set up, then run every test; a skipped test is a failure
 
 run: setup  ## execute the lessons into build/ (LESSON=4 for one, SIZE=smoke|reader)
 	@$(PY) tools/lessons.py run --size "$(SIZE)" $(LESSON)
+
+site: setup  ## show the executed lessons as a web site, in build/site (SIZE=smoke|reader); it runs what was not run
+	@$(PY) tools/gallery.py site --size "$(SIZE)"
+
+pdf: setup  ## print lessons with their figures to build/ (LESSON=4, or the path of a notebook as saved; SIZE=)
+	@$(PY) tools/gallery.py pdf --size "$(SIZE)" $(if $(LESSON),$(call quoted,LESSON))
 
 notebooks: setup  ## build notebooks/ and Start_Here.ipynb from their one source, grading/source/
 	@$(PY) tools/lessons.py build

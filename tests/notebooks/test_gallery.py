@@ -1,0 +1,176 @@
+"""The site of executed lessons: what its pages show, and that they lead nowhere else."""
+
+import base64
+import os
+
+import nbformat
+import pytest
+
+import gallery
+import lessons
+from static_site import faults
+
+PNG = b"\x89PNG\r\n\x1a\n a picture"
+FIGURE = f'<img class="ddl-picture" alt="A line that &quot;falls&quot;" src="data:image/png;base64,{base64.b64encode(PNG).decode()}">'
+START = """\
+# %% [markdown]
+# # Distributed deep learning, by doing it
+#
+# **Does it work?**
+#
+# See [the first lesson](notebooks/1.First.ipynb#2.-More), [a script](source_code/it's%20one.py) and
+# [the web](https://example.org).
+#
+# ![A map of lessons](images/map.svg)
+
+# %% tags=["parameters"]
+size = "reader"
+"""
+FIRST = """\
+# %% [markdown]
+# # 1. First
+#
+# **What is $m$?** is not the question.
+#
+# **Why is it so?**
+
+# %% tags=["parameters"]
+size = "reader"
+
+# %% [markdown]
+# ## 2. More
+#
+# Back to [the start](../Start_Here.ipynb).
+
+# %% nbgrader={"grade": false, "grade_id": "q01", "locked": false, "schema_version": 3, "solution": true, "task": false}
+### BEGIN SOLUTION
+secret = 42
+### END SOLUTION
+print(size)
+"""
+
+
+class Course:
+    """Two tiny lessons, and executions of them."""
+
+    def __init__(self, root):
+        self.root, self.site = root, root / "build" / "site"
+        for name, text in {"Start_Here": START, "1.First": FIRST}.items():
+            source = root / "grading" / "source" / name / f"{name}.py"
+            source.parent.mkdir(parents=True)
+            source.write_text(text)
+        for name in ("images/map.svg", "source_code/it's one.py"):
+            (root / name).parent.mkdir()
+            (root / name).write_text("<svg/>")
+        lessons.build(root)
+        self.first = root / "notebooks" / "1.First.ipynb"
+
+    def ran(self, size="smoke", error=False):
+        """Leave the execution of lesson 1 that `make run` would."""
+        notebook = lessons.master(FIRST)
+        text = nbformat.v4.new_output("stream", name="stdout", text=f"in {self.root}/runs\n")
+        notebook.cells[-1].outputs = [text, nbformat.v4.new_output("display_data", {"text/html": FIGURE})]
+        notebook.metadata["papermill"] = {
+            "end_time": "2026-11-22T10:00:00",
+            "exception": error,
+            "parameters": {"size": size},
+        }
+        result = self.root / "build" / "1.First.ipynb"
+        result.parent.mkdir(exist_ok=True)
+        nbformat.write(notebook, result)
+        return result
+
+    def page(self, name):
+        return (self.site / name).read_text()
+
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory):
+    return Course(tmp_path_factory.mktemp("gallery") / "course")
+
+
+@pytest.fixture(scope="module")
+def built(course):
+    """The course, with a site of it."""
+    course.ran("reader")
+    gallery.build(course.root, course.site)
+    return course
+
+
+def test_the_site_has_all_lessons_and_leads_nowhere_else(built):
+    assert faults(built.site) == []
+    assert {file.relative_to(built.site).as_posix() for file in built.site.rglob("*") if file.is_file()} == {
+        *("index.html", "Start_Here.html", "notebooks/1.First.html", "images/map.svg", "source_code/it's one.py"),
+        *("assets/mathjax.js", "assets/style.css", "assets/1.First.png"),
+    }
+    assert (built.site / "assets/1.First.png").read_bytes() == PNG
+
+
+def test_the_index_has_questions_figures_and_what_was_executed(built):
+    index = built.page("index.html")
+    for said in (
+        '<a href="Start_Here.html">Start Here</a>',
+        "<strong>Does it work?</strong>",
+        'src="images/map.svg" alt="A map of lessons"',
+        '<a href="notebooks/1.First.html">1. First</a>',
+        "<strong>Why is it so?</strong>",
+        'src="assets/1.First.png" alt="A line that &quot;falls&quot;"',
+        "executed on 2026-11-22 at reader size",
+    ):
+        assert said in index, said
+    assert index.count("not executed") == 1
+
+
+def test_a_page_shows_outputs_and_neither_answers_nor_folders(built):
+    page = built.page("notebooks/1.First.html")
+    assert "in ~/course/runs" in page and base64.b64encode(PNG).decode() in page
+    assert "secret" not in page and "YOUR CODE HERE" in page
+    assert str(built.root) not in page
+
+
+def test_executions_are_used_again_while_they_are_good(course):
+    result = course.ran()
+    assert gallery.executed(course.first, course.root)
+    assert gallery.executed(course.first, course.root, "reader") is None
+    course.ran("reader")
+    assert gallery.executed(course.first, course.root) and gallery.executed(course.first, course.root, "reader")
+    course.ran(error=True)
+    assert gallery.executed(course.first, course.root) is None
+    course.ran()
+    os.utime(result, (0, 0))
+    assert gallery.executed(course.first, course.root) is None
+    result.unlink()
+    assert gallery.executed(course.first, course.root) is None
+    assert gallery.lesson(course.first, course.root).note == "not executed"
+
+
+def test_a_lesson_that_is_not_there_is_named(course):
+    with pytest.raises(SystemExit, match="no lesson begins with '7'"):
+        gallery.main(["pdf", "7"], course.root)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('<a href="/notebooks/a.html">', "an absolute path"),
+        ('<img alt="x" src="//cdn.example.org/a.png">', "on another host"),
+        ('<script src="https://cdn.example.org/a.js">', "on another host"),
+        ('<link href="http://example.org/a.css">', "on another host"),
+        ('<style>p { background: url("https://example.org/a.png") }</style>', "on another host"),
+        ("<style>@import 'https://example.org/a.css';</style>", "on another host"),
+        ('<a href="b.html">', "no such file"),
+        ('<a href="../secret.txt">', "no such file"),
+        ('<a href="page.html#there">', "no such place"),
+        ('<a href="file:///etc/passwd">', "on another host"),
+        ('<img src="page.html">', "without a text alternative"),
+    ],
+)
+def test_a_page_at_fault_is_found(tmp_path, text, said):
+    site = tmp_path / "site"
+    site.mkdir()
+    (tmp_path / "secret.txt").touch()
+    (site / "page.html").write_text('<p id="here"><a href="#here"><a href="https://example.org">')
+    assert faults(site) == []
+    (site / "page.html").write_text(text)
+    (fault,) = faults(site)
+    assert said in fault
