@@ -392,9 +392,7 @@ def make_callbacks(config, place, model, parts, journal):
     if place.rank == 0:
         callbacks.append(Epochs(config.verbose == "full"))
         if journal.recorder.folder:
-            callbacks.append(
-                tf.keras.callbacks.TensorBoard(journal.recorder.folder.path / "tensorboard", write_graph=False)
-            )
+            callbacks.append(tf.keras.callbacks.TensorBoard(journal.recorder.folder.tensorboard, write_graph=False))
     return callbacks
 
 

@@ -164,6 +164,42 @@ def test_runs_are_listed_with_links_to_their_views(course, open_notebook):
     stranger.close()
 
 
+def test_timeline_and_tensorboard_open_in_tabs_of_the_same_server(course, open_notebook):
+    tab = open_notebook(course.notebook("extras.ipynb", launching("name='extra', epochs=1, extras=True")))
+    tab.run_all()
+    assert tab.wait_until_idle(60).errors == []
+
+    def opened(name):
+        link = tab.page.get_by_role("link", name=name).first
+        link.wait_for(timeout=60_000)
+        with tab.page.context.expect_page() as page:
+            link.click()
+        return page.value
+
+    timeline = opened("Horovod's timeline")
+    canvas = timeline.locator("canvas[data-drawn]")
+    canvas.wait_for(timeout=20_000)
+    assert "reducing 0.002 s" in canvas.get_attribute("aria-label")
+    box = canvas.bounding_box()
+    timeline.mouse.move(box["x"] + 220 + (box["width"] - 220) / 2, box["y"] + 30)
+    until(
+        lambda: "gradient <i>0: reducing for 1.800 ms" in timeline.inner_text("#line"), 10, "no row under the pointer"
+    )
+    timeline.mouse.wheel(0, -300)
+    timeline.screenshot(path=SCREENSHOTS / "timeline.png")
+    board = opened("TensorBoard")
+    board.get_by_text("tried loss").first.wait_for(timeout=90_000)
+    (run,) = {path.parent.name for path in course.runs.glob("*/tensorboard")}
+    assert board.get_by_role("textbox", name="Filter runs (regex)").input_value() == run
+    board.screenshot(path=SCREENSHOTS / "tensorboard.png")
+    server = psutil.Process(course.process.pid)
+    (process,) = [each for each in server.children(recursive=True) if "ddl.lab.tensorboard" in each.cmdline()]
+    assert [each for each in process.net_connections("inet") if each.status == psutil.CONN_LISTEN] == []
+    stranger = tab.page.context.browser.new_context()
+    assert "/login?" in stranger.request.get(board.url.partition("#")[0]).url
+    stranger.close()
+
+
 def test_a_failure_is_shown_in_the_order_that_a_reader_needs(course, open_notebook):
     options = "name='fails', epochs=5, fail_at_epoch=1"
     tab = open_notebook(course.notebook("fails.ipynb", launching(options)))

@@ -1588,8 +1588,8 @@ classification.report(texts)
 plot.plot_precision_recall(texts)
 
 # %% [markdown]
-# Each run keeps its TensorBoard logs in its folder. To see them, run
-# `tensorboard --logdir runs/<id>/tensorboard` in a terminal.
+# Each run keeps its TensorBoard logs in its folder: the link below its chart
+# opens them in a tab. (Outside JupyterLab: `tensorboard --logdir runs`.)
 
 # %% [markdown] nbgrader={"grade": false, "grade_id": "q13_faster_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # **Question 13** (3 points)

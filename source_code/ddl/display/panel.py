@@ -182,7 +182,9 @@ def runs_html(rows, count):
     cells = []
     for created, progress in rows:
         run = escape(progress.id, quote=True)
-        link = Markup(f'<a data-run="{run}">{escape(progress.name)}</a>' if _served() else escape(progress.name))
+        link = Markup(
+            f'<a data-page="ddl/runs/{run}">{escape(progress.name)}</a>' if _served() else escape(progress.name)
+        )
         began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(created)) if created else ""
         chip = Markup(f'<span class="ddl-chip ddl-{progress.state}">{SIGNS[progress.state]} {progress.state}</span>')
         cells.append((link, began, chip, *facts_of(progress)[:1], Markup(f"<code>{run}</code>")))
@@ -211,7 +213,20 @@ def final_html(progress, output=()):
     )
     if progress.history or progress.losses:
         parts.append(chart_svg(progress))
-    return "".join(parts)
+    return "".join(parts) + _links_html(progress)
+
+
+def _links_html(progress):
+    """Links to what the server shows of a run besides."""
+    folder, run = RunFolder(progress.folder), escape(progress.id, quote=True)
+    links = []
+    if folder.timeline.exists():
+        links.append(f'<a data-page="ddl/runs/{run}/timeline">Horovod\'s timeline</a>')
+    if folder.tensorboard.is_dir():
+        links.append(f'<a data-page="tensorboard/?runFilter={run}#timeseries">TensorBoard</a>')
+    if not (links and _served()):
+        return ""
+    return f'<p class="ddl">In a tab of its own: {" · ".join(links)}</p>{FOLLOW}'
 
 
 def _line_html(progress):

@@ -4,7 +4,8 @@
 ddl/runs/RUN             a page with one run
 ddl/runs/RUN/state       JSON: the parts of its panel that change; its end as HTML
 ddl/runs/RUN/stop        (POST) ends it
-ddl/view.js              what keeps panels up to date
+ddl/runs/RUN/timeline    a page with Horovod's timeline; its phases as JSON under …/spans
+ddl/view.js              what keeps panels up to date; ddl/timeline.js draws timelines
 =======================  ====================================================================
 
 All of it is for whoever has the server's token.
@@ -23,6 +24,7 @@ from jupyter_server.base.handlers import AuthenticatedFileHandler, JupyterHandle
 from jupyter_server.utils import url_path_join
 from tornado import web
 
+from ddl.analysis import timeline
 from ddl.display.panel import SERVED, LastLines, mime_bundle, panel_html, parts_html
 from ddl.errors import CourseError
 from ddl.launcher.run import attach
@@ -38,6 +40,14 @@ PAGE = """<!doctype html>
 <main><h1 style="font-size:20px">{name}</h1>{panel}</main>
 <script type="module">import {{ follow }} from "{script}"; follow();</script></body></html>
 """
+
+TIMELINE = """<p>What Horovod did with each tensor. The wheel zooms, dragging moves; with the keyboard: + − 0 ← →.</p>
+<p>{legend}</p><p id="line" role="status">&nbsp;</p>
+<canvas id="timeline" tabindex="0" role="img" aria-label="{text}" style="width:100%;display:block"></canvas>
+<table><caption>Time in each phase, of all tensors together</caption><tbody>{rows}</tbody></table>
+<script type="module">import {{ show }} from "{script}";
+show("{spans}", document.getElementById("timeline"), document.getElementById("line"));</script>"""
+COLOURS = {"negotiation": "#8a8a8a", "queued": "#e69f00", "copying": "#56b4e9", "reducing": "#0072b2"}
 
 
 class Runs:
@@ -55,7 +65,7 @@ class Runs:
             return {"over": True, "html": mime_bundle(progress, lines, back=True)["text/html"]}
         return {"over": False, "parts": parts_html(progress, lines)}
 
-    def page(self, run_id, script):
+    def page(self, run_id, place):
         """Return a page that shows one run."""
         with self._lock:
             progress, lines = self._look(run_id)
@@ -64,7 +74,29 @@ class Runs:
             if progress.over
             else panel_html(progress, lines, served=True)
         )
+        script = url_path_join(place, "view.js")
         return PAGE.format(name=escape(progress.name), panel=panel, script=escape(script))
+
+    def spans(self, run_id):
+        """Return the phases of a run's timeline: its tensor, the phase, begin and end in seconds."""
+        found = timeline.read(attach(run_id).folder / timeline.FILE)
+        return {"spans": [(span.tensor, span.phase, span.start_s, span.end_s) for span in found]}
+
+    def timeline(self, run_id, place):
+        """Return a page with a run's timeline."""
+        total = dict.fromkeys(timeline.PHASES, 0.0)
+        for _, phase, start, end in self.spans(run_id)["spans"]:
+            total[phase] += end - start
+        told = {phase: f"{seconds:.3f} s" for phase, seconds in total.items()}
+        body = TIMELINE.format(
+            legend=" ".join(f'<b style="border-left:12px solid {COLOURS[phase]}">&nbsp;{phase}</b>' for phase in told),
+            text="Timeline. " + ", ".join(f"{phase} {seconds}" for phase, seconds in told.items()),
+            rows="".join(f"<tr><th>{phase}</th><td>{seconds}</td></tr>" for phase, seconds in told.items()),
+            script=url_path_join(place, "timeline.js"),
+            spans=url_path_join(place, "runs", run_id, "timeline", "spans"),
+        )
+        name = f"{attach(run_id).name}: timeline"
+        return PAGE.format(name=escape(name), panel=body, script=escape(url_path_join(place, "view.js")))
 
     def stop(self, run_id):
         """End a run; return its state then."""
@@ -103,11 +135,17 @@ class _Handler(JupyterHandler):
         self.finish(json.dumps({"message": str(cause or f"status {status_code}")}))
 
 
-class _State(_Handler):
+class _Json(_Handler):
+    """What one of the methods of `Runs` answers, as JSON."""
+
+    def initialize(self, answer, **shared):
+        super().initialize(**shared)
+        self._answer = answer
+
     @web.authenticated
     async def get(self, run_id):
         self.set_header("Cache-Control", "no-store")
-        self.finish(await self._in_thread(self._runs.state, run_id))
+        self.finish(await self._in_thread(getattr(self._runs, self._answer), run_id))
 
 
 class _Stop(_Handler):
@@ -116,11 +154,11 @@ class _Stop(_Handler):
         self.finish(await self._in_thread(self._runs.stop, run_id))
 
 
-class _Page(_Handler):
+class _Page(_Json):
     @web.authenticated
     async def get(self, run_id):
-        script = url_path_join(self.base_url, "ddl", "view.js")
-        self.finish(await self._in_thread(self._runs.page, run_id, script))
+        place = url_path_join(self.base_url, "ddl")
+        self.finish(await self._in_thread(getattr(self._runs, self._answer), run_id, place))
 
 
 class _Static(AuthenticatedFileHandler):
@@ -134,13 +172,13 @@ def serve(server):
     place = url_path_join(server.web_app.settings["base_url"], "ddl")
     run = url_path_join(place, "runs", r"([\w.-]+)")
     static = {"path": str(Path(__file__).with_name("static"))}
-    server.web_app.add_handlers(
-        ".*$",
-        [
-            (run, _Page, runs),
-            (url_path_join(run, "state"), _State, runs),
-            (url_path_join(run, "stop"), _Stop, runs),
-            (url_path_join(place, r"(view\.js)"), _Static, static),
-        ],
-    )
+    handlers = [
+        (run, _Page, runs | {"answer": "page"}),
+        (url_path_join(run, "state"), _Json, runs | {"answer": "state"}),
+        (url_path_join(run, "stop"), _Stop, runs),
+        (url_path_join(run, "timeline"), _Page, runs | {"answer": "timeline"}),
+        (url_path_join(run, "timeline", "spans"), _Json, runs | {"answer": "spans"}),
+        (url_path_join(place, r"(\w+\.js)"), _Static, static),
+    ]
+    server.web_app.add_handlers(".*$", handlers)
     os.environ[SERVED] = str(runs_dir())  # kernels inherit it

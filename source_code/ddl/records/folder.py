@@ -90,6 +90,14 @@ class RunFolder:
         return self.path / "weights.npz"
 
     @property
+    def timeline(self) -> Path:
+        return self.path / "timeline.json"
+
+    @property
+    def tensorboard(self) -> Path:
+        return self.path / "tensorboard"
+
+    @property
     def reserve(self) -> Path:
         return self.path / "reserve"
 

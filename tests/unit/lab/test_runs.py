@@ -12,8 +12,10 @@ from ddl.display.panel import MARK
 from ddl.errors import CourseError
 from ddl.lab.files import CourseFiles, bring_up_to_date
 from ddl.lab.serving import Runs
+from ddl.launcher.processes import of_run
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import write_json
+from helpers import until
 
 NAME = "1.First.ipynb"
 IDS = [f"20260101-00000{n}-aaaa" for n in range(4)]
@@ -38,6 +40,7 @@ def make(tmp_path, monkeypatch):
         else:
             environment = os.environ | {"DDL_RUN_ID": run_id}
             processes.append(subprocess.Popen(["sleep", "600"], env=environment, start_new_session=True))
+            until(lambda: of_run(run_id))  # its environment is there a moment after its start
         return folder
 
     yield make
@@ -144,7 +147,7 @@ def test_the_server_tells_what_changes_and_then_the_end(make):
 
 def test_the_page_of_a_run_has_nothing_of_it_as_markup(make):
     make()
-    page = Runs().page(IDS[0], "/ddl/view.js")
+    page = Runs().page(IDS[0], "/ddl")
     assert "<b>good" not in page and "<title>&lt;b&gt;good</title>" in page and '"/ddl/view.js"' in page
 
 

@@ -10,8 +10,8 @@ const wait = (ms) => new Promise((done) => setTimeout(done, ms));
 /** Follow every run of the page that is not followed yet. */
 export function follow() {
   for (const panel of document.querySelectorAll(".ddl-run:not([data-followed])")) watch(panel);
-  for (const link of document.querySelectorAll("a[data-run]:not([href])")) {
-    link.href = address(`runs/${encodeURIComponent(link.dataset.run)}`);
+  for (const link of document.querySelectorAll("a[data-page]:not([href])")) {
+    link.href = address(`../${link.dataset.page}`);
     link.target = "_blank";
   }
 }
