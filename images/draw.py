@@ -10,6 +10,8 @@ from html import escape
 from itertools import pairwise
 from pathlib import Path
 
+from ddl.display.themes import themed
+
 HERE = Path(__file__).resolve().parent
 COURSE = HERE.parent
 
@@ -27,7 +29,7 @@ LESSONS = (
 
 
 class Drawing:
-    """An SVG picture on a white card, readable on light and dark pages."""
+    """An SVG picture on a card, white on light pages and dark on dark ones."""
 
     def __init__(self, width, height, title, description):
         self.parts = [
@@ -39,7 +41,7 @@ class Drawing:
             '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
             f'markerHeight="7" orient="auto-start-reverse"><path d="M0 0L8 4L0 8z" fill="{INK}"/></marker>'
             "</defs>",
-            f'<rect width="{width}" height="{height}" rx="8" fill="white"/>',
+            f'<rect width="{width}" height="{height}" rx="8" fill="#ffffff"/>',
         ]
 
     def text(self, x, y, text, anchor="start", bold=False, colour=INK):
@@ -66,7 +68,7 @@ class Drawing:
             self.text(*at, label, anchor="middle", colour=GREY)
 
     def svg(self):
-        return "\n".join([*self.parts, "</svg>", ""])
+        return themed("\n".join([*self.parts, "</svg>", ""]))
 
 
 def course_map():

@@ -156,7 +156,7 @@ def test_runs_are_listed_with_links_to_their_views(course, open_notebook):
         link.click()
     view = opened.value
     view.locator(".ddl-done").first.wait_for()
-    assert view.title() == "linked" and view.locator("svg.ddl-chart").count() == 1
+    assert view.title() == "linked" and view.locator("svg.ddl-chart").count() == 2
     view.screenshot(path=SCREENSHOTS / "run-page.png")
     stranger = tab.page.context.browser.new_context()
     asked = stranger.request.get(view.url)

@@ -5,6 +5,7 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
+from ddl.display.themes import HEX, PAGE
 from helpers import ROOT
 
 IMAGES = ROOT / "images"
@@ -30,6 +31,14 @@ def test_diagram_has_words_and_stays_on_its_card(name):
         assert float(box.get("y", 0)) + float(box.get("height")) <= height
     for text in root.iter(f"{SVG}text"):
         assert 0 < float(text.get("y")) < height
+
+
+@pytest.mark.parametrize("name", draw.DRAWINGS)
+def test_diagram_has_the_colours_of_light_and_of_dark_pages(name):
+    rules, drawn = draw.DRAWINGS[name]().svg().split("</style>")
+    light, dark = (set(HEX.findall(half)) for half in rules.split("prefers-color-scheme:dark"))
+    assert "#ffffff" in light and PAGE in dark and "#ffffff" not in dark
+    assert not HEX.findall(drawn) and "white" not in drawn
 
 
 def test_map_shows_every_lesson_that_there_is():

@@ -1,9 +1,8 @@
 """A report of checks: what was found, and what to do about it."""
 
 from dataclasses import dataclass
-from html import escape
 
-from ddl.display.html import html_table
+from ddl.display.html import html_table, prose
 
 __all__ = ["Check", "Report"]
 
@@ -56,5 +55,5 @@ class Report:
             (f"{SIGNS[check.state]}\N{NO-BREAK SPACE}{check.state}", check.name, check.detail, check.advice)
             for check in self.checks
         ]
-        conclusion = f"<b>{escape(self._conclusion())}</b>"
+        conclusion = f"<b>{prose(self._conclusion())}</b>"
         return html_table(("", "what", "found", "what to do"), rows, conclusion, 'class="ddl-doctor"')

@@ -13,7 +13,7 @@ PANEL_WIDTH, PANEL_HEIGHT, LEFT, TOP, BOTTOM = 330, 150, 46, 24, 36
 
 
 def chart_svg(progress):
-    """Return an SVG element: training loss and held-out accuracy over samples seen."""
+    """Return two SVG elements, under each other where it is narrow: loss and held-out accuracy over samples seen."""
     losses = [point for point in progress.losses if None not in point]
     losses = losses[:: max(1, len(losses) // 200)] + losses[-1:]
     accuracies = [
@@ -22,32 +22,34 @@ def chart_svg(progress):
         if row.get("samples") is not None and row.get("test_accuracy") is not None
     ]
     right = max((x for x, _ in losses + accuracies), default=1) or 1
-    text = "Two curves over samples seen."
+    loss = accuracy = "no value yet"
     if losses:
-        text += f" Training loss goes from {losses[0][1]:.3f} to {losses[-1][1]:.3f}."
+        loss = f"from {losses[0][1]:.3f} to {losses[-1][1]:.3f}"
     if accuracies:
-        text += (
-            f" Held-out accuracy goes from {accuracies[0][1]:.1f}% to {accuracies[-1][1]:.1f}%,"
-            f" at best {max(y for _, y in accuracies):.1f}%."
-        )
-    panels = _panel(0, "training loss", losses, right, "ddl-loss")
-    panels += _panel(PANEL_WIDTH, "held-out accuracy, %", accuracies, right, "ddl-accuracy")
-    return (
-        f'<svg class="ddl ddl-chart" role="img" aria-label="{escape(text)}" '
-        f'viewBox="0 0 {2 * PANEL_WIDTH} {PANEL_HEIGHT}"><title>{escape(text)}</title>'
-        f"{panels}</svg>"
+        best = max(y for _, y in accuracies)
+        accuracy = f"from {accuracies[0][1]:.1f}% to {accuracies[-1][1]:.1f}%, at best {best:.1f}%"
+    panels = (
+        _panel("training loss", losses, right, "ddl-loss", f"Training loss over samples seen: {loss}."),
+        _panel(
+            "held-out accuracy, %",
+            accuracies,
+            right,
+            "ddl-accuracy",
+            f"Held-out accuracy over samples seen: {accuracy}.",
+        ),
     )
+    return f'<div class="ddl ddl-charts">{"".join(panels)}</div>'
 
 
-def _panel(left, title, points, x_end, kind):
+def _panel(title, points, x_end, kind, text):
     width, height = PANEL_WIDTH - LEFT - 14, PANEL_HEIGHT - TOP - BOTTOM
     y_ticks = ticks(min((y for _, y in points), default=0), max((y for _, y in points), default=1))
     low, high = y_ticks[0], y_ticks[-1]
 
     def at(x, y):
-        return (round(left + LEFT + width * x / x_end, 1), round(TOP + height * (1 - (y - low) / (high - low)), 1))
+        return (round(LEFT + width * x / x_end, 1), round(TOP + height * (1 - (y - low) / (high - low)), 1))
 
-    parts = [f'<text x="{left + LEFT}" y="14" class="ddl-title">{title}</text>']
+    parts = [f'<text x="{LEFT}" y="14" class="ddl-title">{title}</text>']
     for tick in y_ticks:
         x, y = at(0, tick)
         parts.append(f'<path d="M{x} {y}h{width}" class="ddl-grid"/>')
@@ -55,13 +57,16 @@ def _panel(left, title, points, x_end, kind):
     for tick in ticks(0, x_end, inside=True):
         x, y = at(tick, low)
         parts.append(f'<text x="{x}" y="{y + 15}" text-anchor="middle">{short(tick)}</text>')
-    parts.append(f'<text x="{left + LEFT + width / 2}" y="{PANEL_HEIGHT - 5}" text-anchor="middle">samples seen</text>')
+    parts.append(f'<text x="{LEFT + width / 2}" y="{PANEL_HEIGHT - 5}" text-anchor="middle">samples seen</text>')
     places = [at(x, y) for x, y in points]
     line = " ".join(f"{x},{y}" for x, y in places)
     parts.append(f'<polyline points="{line}" class="{kind}"/>')
     dots = places if kind == "ddl-accuracy" and len(places) <= 40 else places[-1:]
     parts += [f'<circle cx="{x}" cy="{y}" r="2.5" class="{kind}"/>' for x, y in dots]
-    return "".join(parts)
+    return (
+        f'<svg class="ddl ddl-chart" role="img" aria-label="{escape(text)}" '
+        f'viewBox="0 0 {PANEL_WIDTH} {PANEL_HEIGHT}">{"".join(parts)}</svg>'
+    )
 
 
 def ticks(low, high, inside=False):

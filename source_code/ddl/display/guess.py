@@ -1,10 +1,9 @@
 """A reader's guess beside what came out."""
 
 from dataclasses import dataclass
-from html import escape
 from numbers import Real
 
-from ddl.display.html import Markup, html_table
+from ddl.display.html import Markup, html_table, prose
 
 __all__ = ["Beside", "beside"]
 
@@ -21,8 +20,8 @@ class Beside:
         return f"{self.what}: {self._guess()} · came out: {_shown(self.outcome)}"
 
     def _repr_html_(self):
-        outcome = Markup(f"came out: <b>{escape(_shown(self.outcome))}</b>")
-        return html_table((), [(Markup(f"<b>{escape(self.what)}</b>"), self._guess(), outcome)])
+        outcome = Markup(f"came out: <b>{prose(_shown(self.outcome))}</b>")
+        return html_table((), [(Markup(f"<b>{prose(self.what)}</b>"), self._guess(), outcome)])
 
     def _guess(self):
         return "no guess made" if self.guess is None else f"your guess: {_shown(self.guess)}"

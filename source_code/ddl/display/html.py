@@ -1,11 +1,14 @@
-"""Tables in HTML, for what shows itself in a notebook."""
+"""Text and tables in HTML, for what shows itself in a notebook."""
 
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 
 from ddl.display.style import STYLE
 
-__all__ = ["Markup", "html_table"]
+__all__ = ["Markup", "html_table", "prose"]
+
+CODE = re.compile(r"`([^`\n]+)`")
 
 
 class Markup(str):
@@ -14,14 +17,19 @@ class Markup(str):
     __slots__ = ()
 
 
+def prose(text: str) -> Markup:
+    """Return text as HTML: escaped, with what stands in `backticks` as code."""
+    return Markup(CODE.sub(r"<code>\1</code>", escape(str(text))))
+
+
 def html_table(heads: Sequence[str], rows: Iterable[Sequence[str]], under: str = "", attributes: str = "") -> str:
     """Return a table with `heads` (none: no row of them), scrolled where it is too wide, with `under` below it.
 
-    Cells and heads are escaped; `under` and the table's `attributes` are HTML.
+    Cells and heads are `prose`; `under` and the table's `attributes` are HTML.
     """
 
     def row(tag, cells):
-        texts = (text if isinstance(text, Markup) else escape(str(text)) for text in cells)
+        texts = (text if isinstance(text, Markup) else prose(text) for text in cells)
         return f"<tr>{''.join(f'<{tag}>{text}</{tag}>' for text in texts)}</tr>"
 
     head = f"<thead>{row('th', heads)}</thead>" if len(heads) else ""

@@ -13,7 +13,7 @@ from collections import deque
 from html import escape
 
 from ddl.display.chart import chart_svg
-from ddl.display.html import Markup, html_table
+from ddl.display.html import Markup, html_table, prose
 from ddl.display.style import STYLE, data_label
 from ddl.display.summary import (
     SIGNS,
@@ -160,8 +160,9 @@ def panel_html(progress, lines=(), served=False, at=None):
     )
     then = f'<p class="ddl ddl-then">This stands still: the run may have gone on. {_back(progress)}</p>' if at else ""
     return (
-        f'{STYLE}<div class="ddl-run" data-run="{escape(progress.id, quote=True)}">{_line_html(progress)}'
+        f'{STYLE}<div class="ddl-run" data-run="{escape(progress.id, quote=True)}">'
         f'<div class="ddl-top"><div data-part="status">{parts["status"]}</div>{stop if served else ""}</div>'
+        f"{_line_html(progress)}"
         f'<div data-part="body">{parts["body"]}</div><div data-part="chart">{parts["chart"]}</div>{then}</div>'
         f"{FOLLOW if served else ''}"
     )
@@ -250,7 +251,7 @@ def _status_html(progress, at=None):
         times += f", about {duration(progress.remaining_s)} left"
     where = [progress.waiting or ranks_of(progress)]
     where += [data_label(progress.data)] if progress.data else []
-    facts = "".join(f"<span>{escape(fact)}</span>" for fact in (times, *where))
+    facts = "".join(f"<span>{prose(fact)}</span>" for fact in (times, *where))
     chip = f"{SIGNS[progress.state]} {progress.state}" + (f" at {at}" if at else "")
     return f'<div class="ddl ddl-row"><b class="ddl-chip ddl-{progress.state}" role="status">{chip}</b>{facts}</div>'
 
@@ -263,7 +264,7 @@ def _output_html(lines):
 
 
 def _notes_html(progress):
-    return "".join(f'<p class="ddl">{escape(note)}</p>' for note in progress.notes)
+    return "".join(f'<p class="ddl">{prose(note)}</p>' for note in progress.notes)
 
 
 def _body_html(progress, output=()):
@@ -288,7 +289,7 @@ def _body_html(progress, output=()):
         ("learning rate", number(progress.learning_rate, ".3g")),
     )
     cells = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in numbers)
-    notes = "".join(f"<p>{escape(note)}</p>" for note in progress.notes)
+    notes = "".join(f"<p>{prose(note)}</p>" for note in progress.notes)
     return (
         f'<div class="ddl"><div class="ddl-bar" role="progressbar" aria-label="training progress"'
         f' aria-valuemin="0" aria-valuemax="{steps}" aria-valuenow="{progress.step}"'
@@ -300,7 +301,7 @@ def _body_html(progress, output=()):
 def _failure_html(progress):
     failure = progress.failure
     state = progress.state if progress.over else "failed"
-    headline = escape(f"{SIGNS[state]} {progress.name} {state}: {failure.sentence}")
+    headline = prose(f"{SIGNS[state]} {progress.name} {state}: {failure.sentence}")
     parts = [f"<p><b>{headline}</b></p>"]
     if failure.output:
         parts.append(
@@ -310,7 +311,7 @@ def _failure_html(progress):
         parts.append(f"<pre>{escape(failure.traceback.rstrip())}</pre>")
     for title, text in (("Other ranks", failure.others), ("What to try", failure.advice)):
         if text:
-            parts.append(f"<p><b>{title}:</b> {escape(text)}</p>")
+            parts.append(f"<p><b>{title}:</b> {prose(text)}</p>")
     logs = "".join(f"<li><code>{escape(str(path))}</code></li>" for path in failure.logs)
     parts.append(f"<p><b>Logs:</b></p><ul>{logs}</ul>")
     return f'<div class="ddl ddl-failure" role="alert">{"".join(parts)}</div>'

@@ -1,7 +1,6 @@
 """A run in one line, and the words in which every display tells of a run."""
 
-from html import escape
-
+from ddl.display.html import prose
 from ddl.display.style import STYLE, data_label
 from ddl.words import plural
 
@@ -41,8 +40,8 @@ def summary(progress):
 def summary_html(progress):
     """Return `summary` as an HTML row that follows JupyterLab's theme."""
     parts = summary(progress).split(" · ")
-    chip = f'<b class="ddl-chip ddl-{progress.state}">{escape(parts[0])}</b>'
-    facts = "".join(f"<span>{escape(part)}</span>" for part in parts[1:])
+    chip = f'<b class="ddl-chip ddl-{progress.state}">{prose(parts[0])}</b>'
+    facts = "".join(f"<span>{prose(part)}</span>" for part in parts[1:])
     return f'{STYLE}<div class="ddl ddl-row">{chip}{facts}</div>'
 
 

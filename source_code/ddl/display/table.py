@@ -1,12 +1,11 @@
 """Tables that a notebook shows rounded, with units and a caption."""
 
 import math
-from html import escape
 from numbers import Real
 
 import pandas
 
-from ddl.display.html import html_table
+from ddl.display.html import html_table, prose
 
 __all__ = ["Shown", "Table", "cell", "is_number"]
 
@@ -35,7 +34,7 @@ class Shown(pandas.DataFrame):
     def _repr_html_(self):
         cells = self.readable()
         return html_table(
-            cells.columns, cells.to_numpy(), under=f'<div class="ddl-under">{escape(self._caption())}</div>'
+            cells.columns, cells.to_numpy(), under=f'<div class="ddl-under">{prose(self._caption())}</div>'
         )
 
 

@@ -11,9 +11,9 @@ import re
 import textwrap
 from dataclasses import dataclass
 from functools import partial
-from html import escape
 from pathlib import Path
 
+from ddl.display.html import Markup, html_table, prose
 from ddl.errors import CourseError, InputError
 from ddl.grader.cells import as_answered, source_of, test_cells, unmarked_names
 from ddl.grader.channel import start_worker
@@ -49,14 +49,12 @@ class Answers:
         return "\n".join([*rows, *self.troubles, self._total()])
 
     def _repr_html_(self):
-        from ddl.display.html import Markup, html_table
-
         rows = []
         for question, passed, outcome in self._rows():
-            chip = f'<span class="ddl-chip ddl-{"done" if passed else "failed"}">{escape(outcome)}</span>'
+            chip = f'<span class="ddl-chip ddl-{"done" if passed else "failed"}">{prose(outcome)}</span>'
             rows.append((question, Markup(chip)))
-        under = "".join(f"<p>{escape(trouble)}</p>" for trouble in self.troubles)
-        under += f"<p><b>{escape(self._total())}</b></p>"
+        under = "".join(f"<p>{prose(trouble)}</p>" for trouble in self.troubles)
+        under += f"<p><b>{prose(self._total())}</b></p>"
         return f'<div role="status">{html_table(("question", "visible tests"), rows, under)}</div>'
 
     def _rows(self):
@@ -244,7 +242,7 @@ def _show_button(path, names):
         except KeyboardInterrupt:
             table.value = "<p>Interrupted before all tests had run.</p>"
         except (CourseError, OSError) as error:
-            table.value = f"<p>{escape(str(error))}</p>"
+            table.value = f"<p>{prose(error)}</p>"
         finally:
             button.disabled, button.description = False, "Check my answers"
 
@@ -270,7 +268,7 @@ def _hand_in_button(path, line):
             said = f"{hand_in(path)}. If you have changed anything since, save it and hand in again."
         except (CourseError, OSError) as error:
             said = str(error)
-        line.value, button.disabled = f'<p role="status">{escape(said)}</p>', False
+        line.value, button.disabled = f'<p role="status">{prose(said)}</p>', False
 
     button.on_click(clicked)
     return button

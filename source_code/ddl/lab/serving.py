@@ -172,6 +172,7 @@ def serve(server):
     place = url_path_join(server.web_app.settings["base_url"], "ddl")
     run = url_path_join(place, "runs", r"([\w.-]+)")
     static = {"path": str(Path(__file__).with_name("static"))}
+    server.web_app.settings["static_custom_path"].append(static["path"])  # custom.css, unless users have their own
     handlers = [
         (run, _Page, runs | {"answer": "page"}),
         (url_path_join(run, "state"), _Json, runs | {"answer": "state"}),

@@ -4,18 +4,17 @@ import base64
 import functools
 import io
 import itertools
-import re
 from collections.abc import Iterable, Sequence
 from html import escape
 
 import matplotlib
-from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from ddl.display.style import STYLE as SHEET
+from ddl.display.themes import themed
 
-__all__ = ["Picture", "arm_looks", "contrast", "in_the_dark", "look", "only_ticks", "round_ticks", "styled"]
+__all__ = ["Picture", "arm_looks", "look", "only_ticks", "round_ticks", "styled"]
 
 
 # Okabe and Ito's colour-blind safe palette as far as it can be told from white, and then what is far from it. Marker
@@ -36,16 +35,7 @@ GREY = "#555555"  # of what a curve is compared with
 
 _NUMBERS = {}  # of the looks of arms, by their names
 READABLE = 0.75  # of a picture's width, below which it is scrolled: letters of 11 points are 11 pixels high then
-FONTS = [
-    "DejaVu Sans",
-    "Verdana",
-    "sans-serif",
-]  # the second is as wide as the first, with which the picture is laid out
-HEX = re.compile(r"#[0-9a-f]{6}\b")
-PAGE = "#111111"  # JupyterLab's dark page
-BRIGHTEST = 0.8, 0.4  # luminance of grey ink on it, and of ink with much colour, whose hue is still seen
-GLOW = 1.3  # exponent of contrast on it: what is drawn in thin lines looks dimmer on black than on white
-IMAGES = "image{filter:invert(1)hue-rotate(180deg)}"  # of cells' values, as `imshow` draws them
+FONTS = ["DejaVu Sans", "Verdana", "sans-serif"]  # the first lays a picture out; the second is as wide
 
 
 STYLE = {
@@ -88,55 +78,7 @@ class Picture(Figure):
         file = io.StringIO()
         with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "ddl", "font.sans-serif": FONTS}):
             self.savefig(file, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
-        drawn = file.getvalue()
-        drawn = drawn[drawn.index("<svg") :]
-        colours = {
-            colour: f"--c{number}" for number, colour in enumerate(dict.fromkeys(["#000000", *HEX.findall(drawn)]))
-        }
-        light = ";".join(f"{name}:{colour}" for colour, name in colours.items())
-        dark = ";".join(f"{name}:{in_the_dark(colour)}" for colour, name in colours.items())
-        drawn = HEX.sub(lambda found: f"var({colours[found[0]]})", drawn)
-        # What is black has no colour of its own in Matplotlib's SVG.
-        rules = (
-            f"svg{{{light};fill:var({colours['#000000']})}}@media(prefers-color-scheme:dark){{svg{{{dark}}}{IMAGES}}}"
-        )
-        return drawn.replace(">", f"><style>{rules}</style>", 1)
-
-
-def contrast(one: str, other: str) -> float:
-    """Return the contrast of two colours, from 1 to 21 (Web Content Accessibility Guidelines 2.2, "contrast ratio")."""
-    dim, bright = sorted((_luminance(one), _luminance(other)))
-    return (bright + 0.05) / (dim + 0.05)
-
-
-def in_the_dark(colour: str) -> str:
-    """Return the colour of the same hue that has on a dark page at least the contrast of `colour` on a white one.
-
-    So has any pair of colours, up to the brightest ink.
-    """
-    own = _luminance(colour)
-    linear = [_linear(part) for part in to_rgb(colour)]
-    saturated = max(linear) > 2 * min(linear)
-    brightest = BRIGHTEST[saturated]
-    wanted = min(brightest, (_luminance(PAGE) + 0.05) * contrast(colour, "#ffffff") ** GLOW - 0.05)
-    scale = min(wanted / own, 1 / max(linear)) if own else 0
-    linear = [scale * part for part in linear]
-    white = max(0, wanted - scale * own) / (1 - scale * own)  # where the hue itself cannot be so bright
-    linear = [part + white * (1 - part) for part in linear]
-    return to_hex([_encoded(part) for part in linear])
-
-
-def _luminance(colour):
-    """Return a colour's relative luminance, from 0 to 1 (the guidelines' "relative luminance", for sRGB)."""
-    return sum(weight * _linear(part) for weight, part in zip((0.2126, 0.7152, 0.0722), to_rgb(colour), strict=True))
-
-
-def _linear(part):
-    return part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
-
-
-def _encoded(part):
-    return 12.92 * part if part <= 0.0031308 else 1.055 * part ** (1 / 2.4) - 0.055
+        return themed(file.getvalue()[file.getvalue().index("<svg") :])
 
 
 def styled(function):

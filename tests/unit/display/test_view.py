@@ -240,10 +240,24 @@ def test_bar_tells_where_the_run_stands():
 
 
 def test_chart_has_a_text_alternative_with_its_numbers():
-    svg = chart.chart_svg(progress(epochs=3))
-    label = dict(Tags(svg).seen)["svg"]["aria-label"]
-    assert "loss goes from 2.000 to 0.667" in label
-    assert "accuracy goes from 15.0% to 25.0%" in label
+    labels = [has["aria-label"] for tag, has in Tags(chart.chart_svg(progress(epochs=3))).seen if tag == "svg"]
+    assert labels == [
+        "Training loss over samples seen: from 2.000 to 0.667.",
+        "Held-out accuracy over samples seen: from 15.0% to 25.0%, at best 25.0%.",
+    ]
+
+
+def test_stop_comes_first_on_the_keyboard():
+    buttons = [has["class"] for tag, has in Tags(panel.panel_html(progress(), served=True)).seen if tag == "button"]
+    assert buttons == ["ddl-stop", "ddl-copy"]
+
+
+def test_what_is_said_of_a_run_shows_code_as_code():
+    failure = replace(FAILURE, sentence="rank 1 raised `<a>`", advice="run `ddl doctor`", others="see `x`")
+    html = panel.final_html(progress("failed", failure=failure)) + panel._body_html(progress(notes=("or `y`",)))
+    assert "`" not in html
+    for code in ("&lt;a&gt;", "ddl doctor", "x", "y"):
+        assert f"<code>{code}</code>" in html
 
 
 def test_chart_stays_small_however_long_the_run():

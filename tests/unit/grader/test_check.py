@@ -42,6 +42,11 @@ def test_command_on_an_untouched_lesson(lesson, capsys):
     )
 
 
+def test_a_notebook_shows_names_as_code(lesson):
+    html = check_file(lesson(STUBS))._repr_html_()
+    assert "not yet: <code>double</code> is still to be written" in html and "`" not in html
+
+
 def test_command_names_the_cell_that_broke(lesson, capsys):
     lesson(SOLVED | {"q01_double": "import nowhere\ndef double(x):\n    return 2 * x"})
     assert cli.main(["check", "7.Doub"]) == 1
