@@ -7,7 +7,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 
 from ddl.analysis.bandwidth import algorithm_bandwidth, bus_bandwidth, measured
 from ddl.errors import InputError
-from ddl.plot.picture import COLOURS, LINES, MARKERS, Picture, look, styled
+from ddl.plot.picture import Picture, look, styled
 from ddl.words import plural
 
 __all__ = ["plot_bandwidth", "plot_pairs"]
@@ -17,53 +17,65 @@ __all__ = ["plot_bandwidth", "plot_pairs"]
 def plot_bandwidth(runs, operations=None) -> Picture:
     """Draw time and bus bandwidth of runs of `bench_allreduce.py` over message sizes, both axes logarithmic.
 
-    A run has a colour, an operation a marker and a line style; with one run only, operations have colours. `operations`
-    selects some. Lines join medians, bands reach from quartile to quartile; the bus bandwidth of one rank, 0, is not
-    drawn.
+    An operation has a column of its own, a run a colour, a marker and a line style. `operations` selects some. Lines
+    join medians, bands reach from quartile to quartile; the bus bandwidth of one rank, 0, is not drawn.
 
     Raises
     ------
     ValueError
         If these operations were not measured.
     """
-    curves = []
     results = measured(runs, "operation")
     there = list(dict.fromkeys(point["operation"] for result in results for point in result["points"]))
-    for result in results:
-        for operation in there if operations is None else operations:
-            points = [point for point in result["points"] if point["operation"] == operation]
-            if points:
-                curves.append((result, operation, points))
-    if not curves:
+    kinds = [operation for operation in there if operations is None or operation in operations]
+    if not kinds:
         raise InputError(
             f"none of these runs measured {' or '.join(operations or there)}; they "
             f"have: {', '.join(there) or 'no operation'}"
         )
-    kinds = list(dict.fromkeys(operation for _, operation, _ in curves))
-    picture, (times, speeds) = _panels("time of an operation", "bus bandwidth")
+    picture = Picture(9.0, 6.4 if len(kinds) > 1 else 4.4)
+    grid = (2, len(kinds)) if len(kinds) > 1 else (1, 2)
+    times, speeds = picture.subplots(*grid, sharex=True, sharey="row" if len(kinds) > 1 else False).reshape(2, -1)
     texts = []
-    for result, operation, points in curves:
-        kind, which = kinds.index(operation), results.index(result)
-        style = {
-            "color": COLOURS[(kind if len(results) == 1 else which) % len(COLOURS)],
-            "linestyle": LINES[kind % len(LINES)],
-            "marker": MARKERS[kind % len(MARKERS)],
-        }
-        sizes, seconds = _curve(points)
-        label = f"{operation}, {_of(result, results)}"
-        _line(times, sizes, seconds, style, label)
-        texts.append(
-            f"{label}: {_time(seconds['median'][0])} for {_size(sizes[0])}, "
-            f"{_time(seconds['median'][-1])} for {_size(sizes[-1])}"
-        )
-        speed = {key: bus_bandwidth(operation, sizes, seconds[key], result["ranks"]) for key in seconds}
-        if speed["median"].any():
-            _line(speeds, sizes, speed, style, label)
-            best = speed["median"].argmax()
-            texts[-1] += f", at best {_rate(speed['median'][best])} with {_size(sizes[best])}"
-    _finish(picture, times, speeds, results, 2)
-    picture.alt = f"Time of an operation and bus bandwidth over message size, medians. {'; '.join(texts)}."
+    for operation, time, speed in zip(kinds, times, speeds, strict=True):
+        time.set_title(operation)
+        texts += [_draw_operation(result, operation, style, time, speed) for result, style in _with_looks(results)]
+    times[0].set_ylabel("time of an operation")
+    speeds[0].set_ylabel("bus bandwidth")
+    _scale(times, _time)
+    _scale(speeds, _rate)
+    for panel in (*times, *speeds) if len(kinds) > 1 else ():
+        panel.label_outer()
+        panel.tick_params(axis="x", labelsize=9)
+    _finish(picture, results, [line for line in times[0].get_lines() if not line.get_label().startswith("_")], 2)
+    words = "; ".join(filter(None, texts))
+    picture.alt = f"Time of an operation and bus bandwidth over message size, medians. {words}."
     return picture
+
+
+def _with_looks(results):
+    """Pair each run with its label and look."""
+    return [(result, {"label": _of(result, results), **look(number)}) for number, result in enumerate(results)]
+
+
+def _draw_operation(result, operation, style, time, speed):
+    """Draw an operation of a run, where it has measured it; return it in words."""
+    points = [point for point in result["points"] if point["operation"] == operation]
+    if not points:
+        time.plot([], [], **style)
+        return ""
+    sizes, seconds = _curve(points)
+    _line(time, sizes, seconds, style)
+    text = (
+        f"{operation}, {style['label']}: {_time(seconds['median'][0])} for {_size(sizes[0])}, "
+        f"{_time(seconds['median'][-1])} for {_size(sizes[-1])}"
+    )
+    rates = {key: bus_bandwidth(operation, sizes, seconds[key], result["ranks"]) for key in seconds}
+    if not rates["median"].any():
+        return text
+    _line(speed, sizes, rates, style)
+    best = rates["median"].argmax()
+    return f"{text}, at best {_rate(rates['median'][best])} with {_size(sizes[best])}"
 
 
 @styled
@@ -82,12 +94,12 @@ def plot_pairs(run) -> Picture:
     picture, (times, speeds) = _panels("time, one way", "bandwidth, one way", matrices)
     texts = []
     for index, (path, by_pair) in enumerate(paths.items()):
-        style = look(index)
+        label = path.replace("_", " ")
+        style = {"label": label, **look(index)}
         sizes, seconds = _over_pairs(by_pair)
         speed = {key: algorithm_bandwidth(sizes, value) for key, value in seconds.items()}
-        label = path.replace("_", " ")
-        _line(times, sizes, seconds, style, label)
-        _line(speeds, sizes, speed, style, label)
+        _line(times, sizes, seconds, style)
+        _line(speeds, sizes, speed, style)
         best = speed["median"].argmax()
         texts.append(
             f"{label}: {_time(seconds['median'][0])} for {_size(sizes[0])}, at best "
@@ -96,7 +108,9 @@ def plot_pairs(run) -> Picture:
         )
     for path, panel in zip(matrices, picture.axes[2:], strict=False):
         texts.append(f"{path.replace('_', ' ')}, GB/s at best: " + _draw_matrix(panel, paths[path], path))
-    _finish(picture, times, speeds, results, len(paths))
+    _scale([times], _time)
+    _scale([speeds], _rate)
+    _finish(picture, results, times.get_lines(), len(paths))
     picture.alt = (
         f"One-way time and bandwidth between {result['ranks']} ranks over message size, medians. {'; '.join(texts)}."
     )
@@ -121,13 +135,14 @@ def _panels(time, speed, matrices=()):
     return picture, panels
 
 
-def _line(panel, sizes, values, style, label):
-    panel.plot(sizes, values["median"], label=label, **style)
+def _line(panel, sizes, values, style):
+    panel.plot(sizes, values["median"], **style)
     panel.fill_between(sizes, values["low"], values["high"], color=style["color"], alpha=0.18, linewidth=0)
 
 
-def _finish(picture, times, speeds, results, columns):
-    for panel, text in ((times, _time), (speeds, _rate)):
+def _scale(panels, text):
+    """Give panels logarithmic axes: sizes, and what `text` writes."""
+    for panel in panels:
         panel.set_xscale("log", base=2)
         panel.set(yscale="log", xlabel="message size")
         at = numpy.log2(panel.get_xlim())
@@ -137,10 +152,13 @@ def _finish(picture, times, speeds, results, columns):
         panel.xaxis.set_minor_locator(NullLocator())
         panel.xaxis.set_major_formatter(lambda value, _: _size(value))
         panel.yaxis.set_major_locator(LogLocator(numticks=12))
-        panel.yaxis.set_major_formatter(lambda value, _, text=text: text(value))
+        panel.yaxis.set_major_formatter(lambda value, _: text(value))
+
+
+def _finish(picture, results, lines, columns):
     ways = "; ".join(dict.fromkeys(result["transport"] for result in results))
     picture.suptitle(textwrap.fill(ways, 115), fontsize=10)
-    picture.legend(*times.get_legend_handles_labels(), loc="outside lower center", ncols=columns, fontsize=9)
+    picture.legend(handles=lines, loc="outside lower center", ncols=columns, fontsize=9)
 
 
 def _curve(points):

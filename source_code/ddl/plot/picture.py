@@ -4,6 +4,7 @@ import base64
 import functools
 import io
 import itertools
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 
@@ -33,6 +34,8 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "p")
 GREY = "#555555"  # of what a curve is compared with
 
 
+PLACES = re.compile(r' (?:d|x|y|transform)="[^"]*"')  # of what is drawn, in points
+DIGITS = re.compile(r"(\.\d\d\d)\d+")  # more of them are nowhere seen
 _NUMBERS = {}  # of the looks of arms, by their names
 READABLE = 0.75  # of a picture's width, below which it is scrolled: letters of 11 points are 11 pixels high then
 FONTS = ["DejaVu Sans", "Verdana", "sans-serif"]  # the first lays a picture out; the second is as wide
@@ -78,7 +81,8 @@ class Picture(Figure):
         file = io.StringIO()
         with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "ddl", "font.sans-serif": FONTS}):
             self.savefig(file, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
-        return themed(file.getvalue()[file.getvalue().index("<svg") :])
+        drawn = file.getvalue()[file.getvalue().index("<svg") :]
+        return themed(PLACES.sub(lambda place: DIGITS.sub(r"\1", place[0]), drawn))
 
 
 def styled(function):
