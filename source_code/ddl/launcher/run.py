@@ -362,13 +362,21 @@ class Run:
         """Return everything that can be known now."""
         job = self._look_at_queue()
         self._notice_death(job)
+        alive = self._alive(job)
         return progress_of(
             self.folder,
-            alive=self._alive(job),
+            alive=alive,
             events=self._events,
-            waiting=job.waiting if job else "",
+            waiting=job.waiting if job else self._waiting() if alive else "",
             told=self._unrecorded,
         )
+
+    def _waiting(self) -> str:
+        """What a launch on this machine waits for, where people share its cores."""
+        try:
+            return self._paths.waiting.read_text()
+        except OSError:
+            return ""
 
     def _look_at_queue(self, fresh: bool = False) -> slurm.JobState | None:
         """The job's state in Slurm, unless it doesn't matter: while our srun visibly runs ranks."""

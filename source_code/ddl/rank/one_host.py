@@ -24,6 +24,7 @@ from ddl.launcher.commands import HorovodrunCommand
 from ddl.rank import rendezvous
 from ddl.rank.ending import end_with_parent
 from ddl.rank.supervisor import Supervisor, shell_status, waits
+from ddl.rank.turn import Turn
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import DamagedFile, read_json, write_json
 from ddl.records.log import keep_writing
@@ -32,6 +33,7 @@ from ddl.records.paths import cache_dir
 __all__ = ["BrokenHorovod", "UnknownHorovod", "adapted", "built_with", "main"]
 
 KNOWN_VERSIONS = ("0.28.1",)
+TURN_S = 0.3  # between two looks at the queue
 
 
 class BrokenHorovod(CourseError, RuntimeError):
@@ -66,12 +68,16 @@ class Horovodrun(Supervisor):
     def run(self, command: HorovodrunCommand) -> int:
         """Run horovodrun; return the exit status of the whole run."""
         self.record("launched", pid=os.getpid())
+        turn = Turn.of(self.folder)
+        if turn:
+            self._await(turn)
         if command.timeout_s:
             self.limit(command.timeout_s, time.time())
         self.watch_cluster()
         try:
-            with adapted(self, command) as launch:
-                launch.run_commandline()
+            if not self.stopping.is_set():
+                with adapted(self, command) as launch:
+                    launch.run_commandline()
         except Exception as error:
             # The ranks' own errors are in their records; this is about the launch itself.
             print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
@@ -79,10 +85,23 @@ class Horovodrun(Supervisor):
                 self.reason, self.details = "launch", {"message": str(error)}
         # What is left are children that a rank left behind.
         processes.end(self.run_id, mark="DDL_RANKS_OF")
+        if turn:
+            turn.leave()
         state = self._state()
         self.record("ended", state=state, **({"reason": self.reason, **self.details} if self.reason else {}))
         self.folder.give_up_reserve()
         return 0 if state == "done" else 1
+
+    def _await(self, turn):
+        """Wait for a turn on shared cores, and record what for; a reason to stop ends that, too."""
+        said = ""
+        while not self.stopping.is_set() and (waiting := turn.take()):
+            if waiting != said:
+                self.folder.write_text(self.folder.waiting, said := waiting)
+            self.stopping.wait(TURN_S)
+        if said:
+            self.folder.write_json(self.folder.turn, {"time": time.time()})
+            self.folder.waiting.unlink(missing_ok=True)
 
     def _state(self):
         if self.reason:

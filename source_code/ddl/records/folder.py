@@ -16,6 +16,7 @@ hosts              where hosts are made on one machine: their names and addresse
 rendezvous.json    the task of rank 0, on several nodes: where the ranks meet
 events.jsonl       rank 0's training script, as it goes (`Recorder`)
 result.json        rank 0's training script, at the end (`Recorder`)
+waiting, turn.json the launcher, where cores are shared: what it waits for; when its turn came
 reserve            the launcher: room for the last records when the disk is full; gone at the end
 checkpoint.npz     rank 0's training script, when asked to
 weights.npz        rank 0's training script, where it keeps the model's weights at the end
@@ -96,6 +97,14 @@ class RunFolder:
     @property
     def tensorboard(self) -> Path:
         return self.path / "tensorboard"
+
+    @property
+    def waiting(self) -> Path:
+        return self.path / "waiting"
+
+    @property
+    def turn(self) -> Path:
+        return self.path / "turn.json"
 
     @property
     def reserve(self) -> Path:
@@ -216,14 +225,14 @@ def processes_of(job: Mapping) -> int:
 
 
 def start_of(folder: RunFolder) -> float | None:
-    """When a run began, in seconds since the epoch: its launch, or after a queue its first rank.
+    """When a run began, in seconds since the epoch: its launch, its turn, or after Slurm's queue its first rank.
 
     None where nothing has begun.
     """
     job = read_json(folder.job) or {}
     if job.get("site", {}).get("scheduler") == "slurm":
         return (read_json(folder.rank(0)) or {}).get("started")
-    return job.get("created")
+    return (read_json(folder.turn) or {}).get("time", job.get("created"))
 
 
 def stack_of(path: str | Path) -> str:
