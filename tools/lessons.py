@@ -9,8 +9,10 @@ Executed notebooks and their HTML go to build/. LESSON is a lesson's name or its
 """
 
 import argparse
+import base64
 import copy
 import hashlib
+import json
 import os
 import re
 import signal
@@ -27,6 +29,7 @@ METADATA = {
     "language_info": {"name": "python"},
 }
 HOME = "Start_Here"
+HINTS = "source_code/ddl/grader/hints.json"
 NAVIGATION = {"tags": ["navigation"], "editable": False, "deletable": False}  # of cells that lead to other lessons
 LESSON_LINK = re.compile(r'href="(?:\.\./|notebooks/)?([\w.-]+)\.ipynb"')  # pages lie in one folder
 SHOWN_LINES = 12  # of a failing cell, and of its traceback
@@ -102,6 +105,7 @@ def master(source: str):
     import nbformat
 
     notebook = jupytext.reads(source, fmt="py:percent")
+    notebook.cells = [cell for cell in notebook.cells if not _gives_hints(cell)]
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     notebook.metadata = nbformat.from_dict(METADATA)
     for cell in notebook.cells:
@@ -114,6 +118,32 @@ def master(source: str):
         cell.id = digest if seen[digest] == 1 else f"{digest}-{seen[digest]}"
     nbformat.validate(notebook)
     return notebook
+
+
+def _gives_hints(cell) -> bool:
+    return "hints" in cell.metadata.get("tags", ())
+
+
+def hints(source: str) -> dict[str, list[str]]:
+    """The hints of a lesson's percent-format text: {question: [a nudge, the idea, the first line]}."""
+    import jupytext
+
+    found = {}
+    for cell in filter(_gives_hints, jupytext.reads(source, fmt="py:percent").cells):
+        question, _, steps = cell.source.partition("\n")
+        found[question] = [" ".join(step.split()) for step in re.split(r"^\d\. ", steps, flags=re.MULTILINE)[1:]]
+    return found
+
+
+def hidden_hints(root: Path) -> str:
+    """The text of the package's hints: not to be read by chance."""
+    lessons = {source.stem: hints(source.read_text()) for source in sources(root)}
+    encoded = {
+        lesson: {q: base64.b64encode(json.dumps(steps).encode()).decode() for q, steps in found.items()}
+        for lesson, found in lessons.items()
+        if found
+    }
+    return json.dumps(encoded, indent=1) + "\n"
 
 
 def release(notebook):
@@ -158,6 +188,8 @@ def build(root: Path) -> int:
         path.parent.mkdir(exist_ok=True)
         path.write_text(converted(source, root))
         print(path.relative_to(root))
+    if (root / HINTS).parent.exists():
+        (root / HINTS).write_text(hidden_hints(root))
     return 0
 
 
@@ -171,6 +203,10 @@ def check(root: Path) -> int:
     for path in wrong:
         source = expected[path].relative_to(root)
         print(f"{path.relative_to(root)} differs from {source}: edit that, then `make notebooks`.")
+    kept = root / HINTS
+    if kept.parent.exists() and (not kept.exists() or kept.read_text() != hidden_hints(root)):
+        wrong.append(kept)
+        print(f"{HINTS} differs from the hints under grading/source/: `make notebooks`.")
     orphans = [path for path in notebooks(root) if path not in expected]
     for path in orphans:
         print(f"{path.relative_to(root)} has no source under grading/source/.")
@@ -247,7 +283,7 @@ def failing_cell(result: Path) -> Failure | None:
 
     if not result.exists():
         return None
-    ours = {"injected-parameters", "papermill-error-cell-tag"}  # papermill's additions
+    ours = {"injected-parameters", "papermill-error-cell-tag", "navigation"}  # papermill's additions, and `navigated`'s
     cells = [
         cell for cell in nbformat.read(result, as_version=4).cells
         if not ours & set(cell.metadata.get("tags", []))

@@ -23,6 +23,8 @@ _HOME = {
     "paired": "analysis.paired",
     "doctor": "diagnose.machine",
     "check": "grader.check",
+    "progress": "grader.progress",
+    "hint": "grader.hints",
     "agreement": "analysis.agreement",
     "difference": "analysis.difference",
     "beside": "display.guess",

@@ -144,6 +144,10 @@ def _parser():
     submit = command("submit", _submit, "hand in a lesson, as it is saved")
     submit.add_argument("notebook", metavar="LESSON_OR_FILE", help="as for `ddl check`")
     submit.add_argument("--into", metavar="FOLDER", help="a folder to hand it in to (default: the class's exchange)")
+    hint = command("hint", _hint, "a hint for a question, and each time one more; only you see how many you took")
+    hint.add_argument("lesson", help="a lesson's name or its beginning")
+    hint.add_argument("question", help="its id or its beginning, such as q03")
+    command("progress", _progress, "where you stand: questions, points, runs, and what is next")
     _add_challenge(commands)
     command("lab", _lab, "open JupyterLab on the course in this folder; its own options follow")
 
@@ -323,12 +327,26 @@ def _save(figure, path, **options):
 
 
 def _check(arguments):
-    from ddl.grader.check import check_file
+    from ddl.grader.check import check_file, keep_file
     from ddl.grader.notebooks import find_notebook
 
-    answers = check_file(find_notebook(arguments.notebook))
+    path = find_notebook(arguments.notebook)
+    answers = check_file(path)
     print(answers)
+    keep_file(path, answers)
     return 0 if answers.passed else 1
+
+
+def _hint(arguments):
+    from ddl.grader.hints import hint
+
+    print(hint(arguments.question, arguments.lesson))
+
+
+def _progress(arguments):
+    from ddl.grader.progress import progress
+
+    print(progress())
 
 
 def _submit(arguments):

@@ -11,7 +11,9 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+import lessons
 from ddl.grader.cells import names_in
+from ddl.grader.hints import steps_of
 from helpers import ROOT
 
 
@@ -206,6 +208,28 @@ def test_what_tests_define_is_nothing_that_other_cells_use(lesson):
             taken = {name: theirs[name] for name in (uses - defines) & set(theirs)}
             assert taken == {}, cell.source
             theirs = {name: test for name, test in theirs.items() if name not in defines}
+
+
+@each_lesson
+def test_every_tested_question_has_a_nudge_an_idea_and_a_first_line_and_none_gives_the_answer(lesson):
+    found = lessons.hints(lesson.source.read_text())
+    tested = {name for name, cell in lesson.answers.items() if not cell.metadata.nbgrader.grade}
+    assert set(found) == tested and {len(steps) for steps in found.values()} == {3}
+    for name, (nudge, idea, line) in found.items():
+        assert max(len(nudge.split()), len(idea.split())) <= 80, name
+        assert re.fullmatch(r"`[^`]+`", line) and ast.parse(line.strip("`")).body, name
+        blocks = re.findall(r"### BEGIN SOLUTION\n(.*?)### END SOLUTION", lesson.answers[name].source, re.DOTALL)
+        answer = ["".join(row.split()) for block in blocks for row in block.splitlines() if row.strip()]
+        given = "".join(f"{nudge}{idea}{line}".split())
+        assert not all(row in given for row in answer), name
+
+
+@each_lesson
+def test_what_people_are_handed_has_no_hint_in_plain_text(lesson):
+    text = lessons.convert(lesson.source.read_text()) + (ROOT / lessons.HINTS).read_text()
+    for question, steps in steps_of(lesson.name).items():
+        assert steps == lessons.hints(lesson.source.read_text())[question]
+        assert not any(step[:40] in text for step in steps[:2])
 
 
 @each_lesson

@@ -63,8 +63,8 @@ def test_a_source_always_gives_the_same_notebook(course):
 
     built = json.loads(first)
     assert built["metadata"]["kernelspec"]["name"] == "python3"
-    assert len({cell["id"] for cell in built["cells"]}) == len(built["cells"]) == 5
-    assert built["cells"][1]["metadata"] == {"tags": ["parameters"]}
+    assert len({cell["id"] for cell in built["cells"]}) == len(built["cells"]) == 7
+    assert built["cells"][2]["metadata"] == {"tags": ["parameters"]}
     assert all(cell.get("outputs", []) == [] for cell in built["cells"])
 
 

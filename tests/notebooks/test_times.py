@@ -34,6 +34,8 @@ def sections(cells):
     """Return the minutes of each numbered section; 0 is what stands before the first."""
     taken, number = {0: 0.0}, 0
     for cell in cells:
+        if "hints" in cell.metadata.get("tags", ()):
+            continue  # most are never read
         if cell.cell_type == "markdown" and (heading := re.search(r"^## (\d+)\.", cell.source, re.MULTILINE)):
             number = int(heading[1])
         taken[number] = taken.get(number, 0.0) + minutes(cell)
@@ -44,6 +46,8 @@ def parts(cells):
     """Return the minutes of each part, by its heading of the second or third level."""
     taken, heading = {}, ""
     for cell in cells:
+        if "hints" in cell.metadata.get("tags", ()):
+            continue
         if cell.cell_type == "markdown" and (found := re.findall(r"^###? (?!BEGIN|END).*", cell.source, re.MULTILINE)):
             heading = found[-1]
         taken[heading] = taken.get(heading, 0.0) + minutes(cell)

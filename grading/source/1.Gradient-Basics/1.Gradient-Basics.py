@@ -32,6 +32,7 @@
 # - **Questions** are numbered and show their points. Write code where it says
 #   `YOUR CODE HERE`, and words where it says `YOUR ANSWER HERE`. The cell after
 #   your code tests it; there are more tests, which you don't see.
+# - **Stuck?** `hint("q03")` gives a hint, and each time one more. Only you see it.
 # - **Predict first**: put your guess into a `guess` cell before you run on. It
 #   is shown beside the result. Guesses are not marked.
 # - Cells that draw do not need your answers, so you can look ahead.
@@ -56,7 +57,7 @@ noisy = [(1, 0), (2, 1), (3, 1), (4, 6.25)]
 import pandas as pd
 
 import ddl
-from ddl import beside, cost, descent, launch, plot, ring, sgd
+from ddl import beside, cost, descent, hint, launch, plot, ring, sgd
 
 draws = {"reader": 2000, "smoke": 200}[size]
 many = descent.generated(64)  # 64 points around y = x, with noise
@@ -153,6 +154,15 @@ table_loss_point = [0.25, 1, 2.25, 4]
 table_loss_mse = 7.5
 ### END SOLUTION
 
+# %% [markdown] tags=["hints"]
+# q03_table
+#
+# 1. Write down the four points of `easy` first. A prediction needs only the
+#    point's x, a loss also its y.
+# 2. Each point's part is its squared error divided by N = 4. The loss is the sum
+#    of the four parts.
+# 3. `table_ypred = [2 * x for x, y in easy]`
+
 # %% nbgrader={"grade": true, "grade_id": "q03_table_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import math
 
@@ -203,6 +213,15 @@ def loss_mse(m, dataset):
         raise ValueError("the loss of an empty data set is not defined")
     return sum((y - m * x) ** 2 for x, y in dataset) / len(dataset)
     ### END SOLUTION
+
+# %% [markdown] tags=["hints"]
+# q04_loss_mse
+#
+# 1. It is a mean: a sum over the points, divided by how many there are. What if
+#    there are none?
+# 2. Deal with the empty list first. Then add up the squares of y minus the
+#    prediction, and divide once, at the end.
+# 3. `squares = [(y - m * x) ** 2 for x, y in dataset]`
 
 # %% nbgrader={"grade": true, "grade_id": "q04_loss_mse_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import math
@@ -278,6 +297,16 @@ def grad_multi(m, data):
         raise ValueError("the gradient of an empty data set is not defined")
     return sum(grad_point(m, point, len(data)) for point in data)
     ### END SOLUTION
+
+# %% [markdown] tags=["hints"]
+# q05_gradients
+#
+# 1. Differentiate (y − m·x)²/N with respect to m, not x. The chain rule brings a
+#    factor from inside the bracket.
+# 2. The inside, y − m·x, has the slope −x. So the slope of the square is 2·(y −
+#    m·x)·(−x). The whole gradient is the sum of the points' gradients, with N the
+#    number of points.
+# 3. `x, y = data`
 
 # %% nbgrader={"grade": true, "grade_id": "q05_gradients_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import math
@@ -367,6 +396,15 @@ def train_loop(m, lr, dataset, iterations):
         m = m - lr * grad_point(m, point, 1)
     return m
     ### END SOLUTION
+
+# %% [markdown] tags=["hints"]
+# q06_train_loop
+#
+# 1. A step is: new weight = old weight − rate × gradient. What changes from one
+#    iteration to the next is which point is used.
+# 2. Point number i of a list that starts over is at place i modulo its length.
+#    Raise the error before the loop, and return m after it.
+# 3. `point = dataset[iteration % len(dataset)]`
 
 # %% nbgrader={"grade": true, "grade_id": "q06_train_loop_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import math
@@ -605,6 +643,15 @@ table_grad_point = [4, 12, 30, 14]
 table_grad_multi = [8, 22]
 ### END SOLUTION
 
+# %% [markdown] tags=["hints"]
+# q10_table
+#
+# 1. You have written both functions already: call them with m = 2 on the points
+#    of `noisy`.
+# 2. A batch is a slice of the list: the first two points, and those after them.
+#    For single points, N = 1.
+# 3. `first, last = noisy[:2], noisy[2:]`
+
 # %% nbgrader={"grade": true, "grade_id": "q10_table_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import math
 
@@ -697,6 +744,15 @@ def train_loop_batches(m, lr, dataset, iterations):
         m = m - lr * grad_multi(m, dataset[iteration % len(dataset)])
     return m
     ### END SOLUTION
+
+# %% [markdown] tags=["hints"]
+# q11_train_loop_batches
+#
+# 1. Compare with `train_loop`: only what is taken in each iteration, and which
+#    gradient belongs to it, are different.
+# 2. The gradient of a batch is what `grad_multi` returns; it divides by the
+#    batch's own size, so sizes may differ.
+# 3. `batch = dataset[iteration % len(dataset)]`
 
 # %% nbgrader={"grade": true, "grade_id": "q11_train_loop_batches_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import math
@@ -982,6 +1038,16 @@ def train_loop_distributed(m, lr, shards, iterations):
     return m
     ### END SOLUTION
 
+# %% [markdown] tags=["hints"]
+# q12_distributed
+#
+# 1. Think of one step: every worker computes a gradient at the same weight; then
+#    there is one average, and one update.
+# 2. The average is plain: sum over count, whatever the batches' sizes. In
+#    iteration i, each shard gives its batch number i modulo its own length.
+#    Update m only after all workers have computed.
+# 3. `own = [worker_gradient(m, shard[i % len(shard)]) for shard in shards]`
+
 # %% nbgrader={"grade": true, "grade_id": "q12_distributed_test", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import math
 
@@ -1223,6 +1289,15 @@ def split(values, ranks):
     return chunks
     ### END SOLUTION
 
+# %% [markdown] tags=["hints"]
+# q13_split
+#
+# 1. How many values does every chunk get at least, and how many are then left
+#    over?
+# 2. With a quotient q and a remainder r, the first r chunks have q + 1 values and
+#    the others q. Keep track of where the next chunk begins.
+# 3. `size, larger = divmod(len(values), ranks)`
+
 # %% nbgrader={"grade": true, "grade_id": "q13_split_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import numpy as np
 
@@ -1294,6 +1369,16 @@ def combine(mine, received, step, ranks):
     ### BEGIN SOLUTION
     return mine + received if step < ranks - 1 else received
     ### END SOLUTION
+
+# %% [markdown] tags=["hints"]
+# q14_ring
+#
+# 1. In step 0, let each rank send the chunk of its own number. What it sends next
+#    is what it has just received: whose was that?
+# 2. With each step, the number of the chunk that a rank sends goes down by one,
+#    round the ring. In the first N − 1 steps what arrives is added; after that it
+#    is complete, and takes the place of what was there.
+# 3. `reducing = step < ranks - 1`
 
 # %% nbgrader={"grade": true, "grade_id": "q14_ring_test", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import numpy as np

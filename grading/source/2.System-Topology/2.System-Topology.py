@@ -33,6 +33,7 @@
 # - **Questions** are numbered and show their points. Write code where it says
 #   `YOUR CODE HERE`, and words where it says `YOUR ANSWER HERE`. The cell after
 #   your code contains tests; there are more, which you don't see.
+# - **Stuck?** `hint("q01")` gives a hint, and each time one more. Only you see it.
 # - **Predict first**: put your guess into a `guess` cell before you run on. It
 #   is shown beside the result. Guesses are not marked.
 # - Cells that launch and draw do not need your answers, so you can look ahead.
@@ -53,7 +54,7 @@ import numpy as np
 
 # %% tags=["demo"]
 import ddl
-from ddl import beside, launch, plot, recorded
+from ddl import beside, hint, launch, plot, recorded
 from ddl import bandwidth, clusters, cost, efficiency, hierarchy
 from ddl import hosts, prediction, published, race, topology
 
@@ -189,6 +190,16 @@ def connection(text, one, other):
     return rows[one][head.split().index(other)]
     ### END SOLUTION
 
+# %% [markdown] tags=["hints"]
+# q01_connection
+#
+# 1. The matrix ends at the first empty line. What is before it: one line of
+#    names, then one line for each device.
+# 2. Split lines with `split()`, which takes spaces and tabs alike. A device's
+#    line begins with its name, and the head does not: the entry's place is that
+#    of the other name in the head.
+# 3. `head, *lines = text.strip().split("\n\n")[0].splitlines()`
+
 # %% nbgrader={"grade": true, "grade_id": "q01_connection_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 box = """
         GPU0  GPU1  GPU2  mlx5_0  CPU Affinity  NUMA Affinity
@@ -295,6 +306,15 @@ def peer_to_peer(word, level):
     return far.index(word) <= far.index(level)
     ### END SOLUTION
 
+# %% [markdown] tags=["hints"]
+# q02_peer_to_peer
+#
+# 1. A level is the farthest distance that is allowed. So put distances and levels
+#    into one order, and compare places.
+# 2. Rename what has other names first: anything that begins with NV is `NVL`, and
+#    `NODE` counts as `PHB`.
+# 3. `order = ["LOC", "NVL", "PIX", "PXB", "PHB", "SYS"]`
+
 # %% nbgrader={"grade": true, "grade_id": "q02_peer_to_peer_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 assert peer_to_peer("PIX", "PXB"), "PIX is nearer than PXB"
 assert not peer_to_peer("PHB", "PXB"), "PHB is farther than PXB"
@@ -340,6 +360,15 @@ def staged_gb_per_s(up, down):
     ### BEGIN SOLUTION
     return 1 / (1 / up + 1 / down)
     ### END SOLUTION
+
+# %% [markdown] tags=["hints"]
+# q03_units
+#
+# 1. Go through SI units: write each quantity in bytes and seconds, then turn the
+#    result into what is asked for.
+# 2. 1 GiB is 2**20 KiB. A Gbit/s is 1000 bits in a microsecond. A staged copy of
+#    1 GB takes the seconds of the way up plus those of the way down.
+# 3. `seconds_of_one_gb = 1 / up + 1 / down`
 
 # %% nbgrader={"grade": true, "grade_id": "q03_units_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import math
@@ -428,6 +457,15 @@ def slowest(ring, gb_per_s):
     return min(hops, key=lambda hop: gb_per_s[hop])
     ### END SOLUTION
 
+# %% [markdown] tags=["hints"]
+# q04_slowest
+#
+# 1. A ring of N GPUs has N hops. The one that is forgotten most easily leads from
+#    the last to the first.
+# 2. Pair each GPU with the one after it, the last with the first. `min` returns
+#    the first of several equal ones.
+# 3. `hops = list(zip(ring, [*ring[1:], ring[0]]))`
+
 # %% nbgrader={"grade": true, "grade_id": "q04_slowest_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 def symmetric(links):
     return links | {(b, a): speed for (a, b), speed in links.items()}
@@ -476,6 +514,15 @@ def best_ring(gpus, gb_per_s):
     rings = ([first, *order] for order in itertools.permutations(rest))
     return max(rings, key=least)
     ### END SOLUTION
+
+# %% [markdown] tags=["hints"]
+# q05_best_ring
+#
+# 1. Try all orders that begin with the first GPU. What makes one ring better than
+#    another is its slowest hop.
+# 2. `itertools.permutations` of the other GPUs gives the orders. Give `max` a key
+#    that returns the bandwidth of a ring's slowest hop.
+# 3. `first, *rest = gpus`
 
 # %% nbgrader={"grade": true, "grade_id": "q05_best_ring_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import math
@@ -552,6 +599,16 @@ def disjoint_rings(gpus, links):
     pairs = itertools.combinations_with_replacement(rings, 2)
     return next((pair for pair in pairs if fits(*pair)), None)
     ### END SOLUTION
+
+# %% [markdown] tags=["hints"]
+# q05_disjoint_rings
+#
+# 1. Start from the last question: again all rings, now in pairs. What has to be
+#    counted for a pair?
+# 2. Count for each pair of neighbours, in both orders, how often the two rings
+#    use it, and compare with its links. First leave out the rings that do not
+#    even fit alone. A ring may be paired with itself.
+# 3. `pairs = itertools.combinations_with_replacement(rings, 2)`
 
 # %% nbgrader={"grade": true, "grade_id": "q05_disjoint_rings_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 DGX_1 = ("01 02 03 03 12 12 13 23 23 45 46 47 47 56 56 57 67 67 "
@@ -694,6 +751,15 @@ def bus_gb_per_s(operation, size_bytes, seconds, ranks):
         raise ValueError(f"{operation!r} is none of {list(factors)}")
     return factors[operation] * size_bytes / seconds / 1e9
     ### END SOLUTION
+
+# %% [markdown] tags=["hints"]
+# q06_bus_bandwidth
+#
+# 1. Bus bandwidth is bytes per second times a factor that depends on the
+#    operation. The table above has the factors.
+# 2. Put the factors into a dictionary; an operation that is not in it is the
+#    error. GB are 10**9 bytes.
+# 3. `factors = {"all_reduce": 2 * (ranks - 1) / ranks}`
 
 # %% nbgrader={"grade": true, "grade_id": "q06_bus_bandwidth_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import math
@@ -886,6 +952,18 @@ def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
     return around + 2 * rounds * alpha + share * size_bytes * beta
     ### END SOLUTION
 
+# %% [markdown] tags=["hints"]
+# q08_all_reduce
+#
+# 1. For each algorithm, ask: how many messages follow each other, and how many
+#    bytes does each have?
+# 2. Ring: 2(N − 1) messages of 1/N of the data. Tree: the levels up and down
+#    again, all the data each time. Recursive doubling: log₂ P messages of
+#    everything. Halving and doubling: 2 log₂ P messages that carry 2(P − 1)/P of
+#    the data together. N that is no power of two adds two whole messages to the
+#    doublings.
+# 3. `rounds = math.floor(math.log2(ranks))`
+
 # %% nbgrader={"grade": true, "grade_id": "q08_all_reduce_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import math
 
@@ -968,6 +1046,17 @@ def piece(step, rank, ranks, count):
         first, end = (middle, end) if upper else (first, middle)
     return first, end
     ### END SOLUTION
+
+# %% [markdown] tags=["hints"]
+# q08_halving
+#
+# 1. Take 4 ranks and 8 numbers, and write down by hand who meets whom in each of
+#    the 4 steps. The second half is the first one backwards.
+# 2. Number the levels 0, 1, …, and count them back in the second half. At level
+#    k, ranks differ in bit k. Begin with all the numbers and halve them level by
+#    level: the rank's own bit says which half it goes on with. In the first half
+#    of the steps it sends the other one.
+# 3. `level = min(step, 2 * int(math.log2(ranks)) - 1 - step)`
 
 # %% nbgrader={"grade": true, "grade_id": "q08_halving_test", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import numpy as np
@@ -1059,6 +1148,16 @@ def fit_link(points, ranks):
     rows = np.stack([steps / seconds, steps * size / ranks / seconds]).T
     return np.linalg.lstsq(rows, np.ones(len(points)), rcond=None)[0]
     ### END SOLUTION
+
+# %% [markdown] tags=["hints"]
+# q09_fit_link
+#
+# 1. Write the ring's time as α times something plus β times something. Each point
+#    is then one linear equation.
+# 2. The somethings are 2(N − 1) and 2(N − 1)·bytes/N. Divide each equation by its
+#    measured seconds: the right-hand sides are then all 1, and the errors
+#    relative.
+# 3. `size, seconds = np.array(points).T`
 
 # %% nbgrader={"grade": true, "grade_id": "q09_fit_link_test", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import math
@@ -1479,6 +1578,16 @@ def gbit_per_s_needed(compute_s, size_bytes, ranks, wanted):
     return bits / exchange_s / 1e9
     ### END SOLUTION
 
+# %% [markdown] tags=["hints"]
+# q11_efficiencies
+#
+# 1. Efficiency is the time of the computation over the time of the whole step.
+#    With full overlap, what does a step last?
+# 2. Without overlap the two times add up, with overlap the longer one counts. For
+#    the link, turn it round: from the wanted efficiency, find how long the
+#    exchange may take, and how many bits a ring sends in it.
+# 3. `exchange_s = compute_s / wanted - compute_s`
+
 # %% nbgrader={"grade": true, "grade_id": "q11_efficiencies_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import math
 
@@ -1636,6 +1745,15 @@ def hierarchical_crossing(hosts, local_size, size_bytes):
     part = size_bytes / local_size
     return local_size * 2 * (hosts - 1) / hosts * part
     ### END SOLUTION
+
+# %% [markdown] tags=["hints"]
+# q12_crossing
+#
+# 1. Draw two hosts with two ranks each. Which hops of the ring leave host 0?
+# 2. The last rank sends to the first one: that hop may cross, too. In the
+#    hierarchy, a part is 1/local_size of the data, and goes round a ring of as
+#    many ranks as there are hosts; all the parts leave the host.
+# 3. `hops = zip(host_of, [*host_of[1:], host_of[0]])`
 
 # %% nbgrader={"grade": true, "grade_id": "q12_crossing_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import math

@@ -27,6 +27,7 @@
 # - **Questions** are numbered and show their points. Write code where it says
 #   `YOUR CODE HERE`, and words where it says `YOUR ANSWER HERE`. The cell after
 #   your code contains tests; there are more, which you don't see.
+# - **Stuck?** `hint("q01")` gives a hint, and each time one more. Only you see it.
 # - **Predict first**: put your guess into a `guess` cell before you run on. It
 #   is shown beside the result. Guesses are not marked.
 # - Cells that launch and draw do not need your answers, so you can look ahead.
@@ -50,7 +51,7 @@ import numpy as np
 import pandas as pd
 
 import ddl
-from ddl import agreement, beside, compare, difference, launch, plot
+from ddl import agreement, beside, compare, difference, hint, launch, plot
 from ddl import classification, disturbed, efficiency, mistakes, precisions
 
 smoke = size == "smoke"
@@ -209,6 +210,14 @@ def tf_config(addresses, index):
         "task": {"type": "worker", "index": index},
     })
     ### END SOLUTION
+
+# %% [markdown] tags=["hints"]
+# q01_tf_config
+#
+# 1. Build an ordinary dictionary of the form above, and let `json` write it.
+# 2. Check the index first: Python takes negative ones, which no worker has.
+#    `json.dumps` returns the text.
+# 3. `task = {"type": "worker", "index": index}`
 
 # %% nbgrader={"grade": true, "grade_id": "q01_tf_config_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import json
@@ -461,6 +470,16 @@ def replica_penalty(penalty, replicas):
     return penalty / replicas
     ### END SOLUTION
 
+# %% [markdown] tags=["hints"]
+# q03_replica_loss
+#
+# 1. The replicas' results are added up. So by what must each divide, that the sum
+#    is the mean over the global batch?
+# 2. Make one number of each sample first, the mean of its values; then sum, and
+#    divide by the global batch. A penalty is computed by all replicas, and is to
+#    count once.
+# 3. `each = np.reshape(per_example, (len(per_example), -1)).mean(axis=1)`
+
 # %% nbgrader={"grade": true, "grade_id": "q03_replica_loss_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import math
 
@@ -511,6 +530,15 @@ def averaged(gradients, samples):
     parts = [n * g for g, n in zip(gradients, samples) if n]
     return sum(parts) / sum(samples)
     ### END SOLUTION
+
+# %% [markdown] tags=["hints"]
+# q04_averaged
+#
+# 1. A mean of means is right only for equal parts. What does a rank's mean have
+#    to be multiplied with?
+# 2. Weigh each gradient with its number of samples, add them up, and divide by
+#    all samples. 0 × NaN is NaN, so a rank without samples has to be left out.
+# 3. `parts = [n * g for g, n in zip(gradients, samples) if n]`
 
 # %% nbgrader={"grade": true, "grade_id": "q04_averaged_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import numpy as np
@@ -646,6 +674,16 @@ def drifting(ranks):
     return any(len({step["update"] for step in s}) > 1 for s in together)
     ### END SOLUTION
 
+# %% [markdown] tags=["hints"]
+# q05_checks
+#
+# 1. Look at one rank's record first: what is in `rank["steps"][0]`? Two checks
+#    compare ranks step by step.
+# 2. `zip(*…)` over the ranks' steps gives, for each step, all ranks' entries.
+#    Something is the same everywhere if a set of it has one element. A rank may
+#    have a sample twice itself: count each once for it.
+# 3. `together = zip(*(rank["steps"] for rank in ranks))`
+
 # %% nbgrader={"grade": true, "grade_id": "q05_checks_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 def witness(*samples, began="aa", updates=("u1", "u2")):
     steps = [{"samples": list(some), "update": update, "weights": "ff"}
@@ -720,6 +758,16 @@ def second_writer(ranks):
     return any(rank["wrote"] for rank in ranks if rank["rank"] != 0)
     ### END SOLUTION
 
+# %% [markdown] tags=["hints"]
+# q06_more_checks
+#
+# 1. Each of them compares what the ranks say with what should be there. Write
+#    down the right value first.
+# 2. Trained on: the lengths of all steps' samples, summed over all ranks. The
+#    right rate: that of one rank times the number of ranks, compared with
+#    `math.isclose`. Writers: look at every rank but 0.
+# 3. `rates = [step["rate"] for rank in ranks for step in rank["steps"]]`
+
 # %% nbgrader={"grade": true, "grade_id": "q06_more_checks_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 def witness(rank, counted=4, rate=0.1, wrote=None, steps=2):
     step = {"samples": [8 * rank, 8 * rank + 1], "rate": rate}
@@ -790,6 +838,15 @@ bugs = {
     "D": "write", "E": "broadcast", "F": "scale",
 }
 ### END SOLUTION
+
+# %% [markdown] tags=["hints"]
+# q07_bugs
+#
+# 1. Let your six checks decide: run each of them on the records of each letter.
+# 2. For every letter, exactly one check says `True`. Shared samples mean that
+#    nothing was sharded, drifting that gradients were not averaged; the others go
+#    by their names.
+# 3. `bugs = {"A": "wrap"}`
 
 # %% nbgrader={"grade": true, "grade_id": "q07_bugs_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 words = {"shard", "wrap", "broadcast", "throughput", "scale", "write"}
@@ -895,6 +952,18 @@ for numbers in task.batches(task.batch * hvd.size()):
 if hvd.rank() == 0:
     task.save(model)
 ### END SOLUTION
+
+# %% [markdown] tags=["hints"]
+# q08_convert
+#
+# 1. Take Horovod's steps one after the other, as in the table above: initialise,
+#    shard, scale the rate, wrap the gradients, broadcast, average what is
+#    reported, write on rank 0.
+# 2. A step covers `task.batch` times as many samples as there are ranks, of which
+#    each rank takes its share. Broadcast *before* `task.begin`, and all
+#    variables, frozen ones too. Average the loss with `hvd.allreduce`; `samples`
+#    is the number of all ranks' samples.
+# 3. `mine = numbers[hvd.rank()::hvd.size()]`
 
 # %% nbgrader={"grade": true, "grade_id": "q08_convert_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 from ddl.grader import conversion
@@ -1049,6 +1118,15 @@ def efficiency_of(one, many, ranks):
     speed, single_speed = many[0] / many[1], one[0] / one[1]
     return speed / (ranks * single_speed)
     ### END SOLUTION
+
+# %% [markdown] tags=["hints"]
+# q09_efficiency
+#
+# 1. How many whole steps fit into an epoch? Then: how fast was the job, and how
+#    fast would it be without any loss?
+# 2. Whole steps times the global batch are the samples processed. Speed is
+#    samples over seconds; divide that of many ranks by `ranks` times that of one.
+# 3. `global_batch = per_rank_batch * ranks`
 
 # %% nbgrader={"grade": true, "grade_id": "q09_efficiency_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import math
@@ -1412,6 +1490,16 @@ def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
     return many < whole_s
     ### END SOLUTION
 
+# %% [markdown] tags=["hints"]
+# q12_pays
+#
+# 1. The formula is that of a ring: 2(N − 1) messages of 1/N of the bytes. What is
+#    it with N = 1?
+# 2. Mind that β is in bytes *per second* here, so bytes are divided by it.
+#    Compare a step on many ranks, with a part's computation, with the computation
+#    of the whole batch.
+# 3. `rounds = 2 * (ranks - 1)`
+
 # %% nbgrader={"grade": true, "grade_id": "q12_pays_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import math
 
@@ -1656,6 +1744,16 @@ def evaluate(batches):
             "precision": precision, "recall": recall, "f1": f1}
     ### END SOLUTION
 
+# %% [markdown] tags=["hints"]
+# q14_evaluate
+#
+# 1. Ratios of batches cannot be averaged: put all batches together first, then
+#    count.
+# 2. Hits are those that are 1 and were predicted as 1. Precision divides hits by
+#    all predicted as 1, recall by all that are 1; F1 is 2PR/(P + R). Each of the
+#    three divides by something that may be 0.
+# 3. `labels = np.concatenate([labels for labels, _ in batches]) == 1`
+
 # %% nbgrader={"grade": true, "grade_id": "q14_evaluate_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import math
 
@@ -1715,6 +1813,16 @@ def pictures_of(mat):
     labels = mat["y"].reshape(-1).astype(np.int32) % 10
     return pictures, labels
     ### END SOLUTION
+
+# %% [markdown] tags=["hints"]
+# q15_pictures_of
+#
+# 1. Look at the shapes: which axis has to go where? A picture must stay a
+#    picture, so axes are moved, not reshaped.
+# 2. `np.moveaxis` brings the last axis to the front. Labels lose their second
+#    axis and change their type; 10 becomes 0 and everything else stays: think of
+#    a remainder.
+# 3. `pictures = np.moveaxis(mat["X"], 3, 0)`
 
 # %% nbgrader={"grade": true, "grade_id": "q15_pictures_of_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import numpy as np
@@ -1778,6 +1886,16 @@ def make_step(strategy, model, optimizer, global_batch):
 
     return step
     ### END SOLUTION
+
+# %% [markdown] tags=["hints"]
+# q16_svhn_loop
+#
+# 1. Two functions, one within the other: what one replica does with its part, and
+#    a step that runs it on all replicas and adds up their losses.
+# 2. On a replica: loss of each picture, `tf.nn.compute_average_loss` with the
+#    *global* batch, gradients, `apply_gradients`. In the step: `strategy.run`,
+#    then `strategy.reduce` with a sum. Decorate the step with `@tf.function`.
+# 3. `losses = strategy.run(on_replica, args=(pictures, labels))`
 
 # %% nbgrader={"grade": true, "grade_id": "q16_svhn_loop_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 from ddl.grader import loop

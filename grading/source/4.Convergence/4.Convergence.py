@@ -19,6 +19,7 @@
 # - **Questions** are numbered and show their points. Write code where it says
 #   `YOUR CODE HERE`, and words where it says `YOUR ANSWER HERE`. The cell after
 #   your code contains tests; there are more, which you don't see.
+# - **Stuck?** `hint("q01")` gives a hint, and each time one more. Only you see it.
 # - **Predict first**: put your guess into a `guess` cell before you run on. It
 #   is shown beside the result. Guesses are not marked.
 # - Your own runs are small: 10,240 pictures, one seed. They show you *how*. What
@@ -67,6 +68,9 @@ fixed = dict(
 large_steps = fixed["train_samples"] // large_batch * fixed["epochs"]
 
 # %% tags=["demo"]
+from ddl import hint
+
+
 def only(runs, *names):
     """Return the runs of these arms."""
     return [run for run in runs if run.name in names]
@@ -228,6 +232,16 @@ def changed(one, other):
     return {name for name in first if first[name] != second[name]}
     ### END SOLUTION
 
+# %% [markdown] tags=["hints"]
+# q01_changed
+#
+# 1. Write a helper that returns the five facts of *one* run as a dictionary. Then
+#    compare the two dictionaries.
+# 2. Batch norm sees the global batch divided by the passes and, unless it is
+#    synchronous, also by the ranks. Pictures seen: whole global batches in an
+#    epoch, times their size, times the epochs.
+# 3. `parts = run["passes"] * (1 if run["sync_bn"] else run["ranks"])`
+
 # %% nbgrader={"grade": true, "grade_id": "q01_changed_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 a = dict(pictures=10_240, epochs=8, global_batch=64, ranks=2, passes=1,
          sync_bn=False, rate=0.1, seed=0)
@@ -383,6 +397,16 @@ def fit(batches, steps):
     return fewest, slope / fewest
     ### END SOLUTION
 
+# %% [markdown] tags=["hints"]
+# q02_fit
+#
+# 1. With x = 1/B the formula is a straight line. What is its intercept, and what
+#    its slope?
+# 2. The intercept is S_min, the slope S_min·B_crit. So the critical batch is the
+#    slope over the intercept. Make arrays of the lists first, and give
+#    `np.polyfit` the weights 1/y.
+# 3. `batches, steps = np.array(batches, float), np.array(steps, float)`
+
 # %% nbgrader={"grade": true, "grade_id": "q02_fit_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import math
 
@@ -446,6 +470,15 @@ def noise_scale(small_sq, big_sq, small_batch, big_batch):
     gradient_sq = big - variance / big_batch
     return variance / gradient_sq if gradient_sq > 0 else None
     ### END SOLUTION
+
+# %% [markdown] tags=["hints"]
+# q03_noise_scale
+#
+# 1. Two equations, two unknowns: subtract one from the other, and |G|² is gone.
+# 2. Average the squared norms over the steps first, and only then solve. S is the
+#    difference of the means over (1/small batch − 1/big batch); put it back into
+#    one equation for |G|².
+# 3. `small, big = np.mean(small_sq), np.mean(big_sq)`
 
 # %% nbgrader={"grade": true, "grade_id": "q03_noise_scale_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import math
@@ -636,6 +669,16 @@ def verdict(first, second, margin):
         return "better"
     return "worse" if high < 0 else "not decided"
     ### END SOLUTION
+
+# %% [markdown] tags=["hints"]
+# q04_verdict
+#
+# 1. Pair by seed: one list of differences. Everything else is computed from that
+#    list.
+# 2. Fewer than two pairs: not decided. Else the half width is T95[n − 1] times
+#    the standard deviation (ddof=1) over √n. Ask for “no difference” first, then
+#    for better and worse.
+# 3. `pairs = [second[seed] - first[seed] for seed in first if seed in second]`
 
 # %% nbgrader={"grade": true, "grade_id": "q04_verdict_test", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 first = {0: 70.0, 1: 74.0, 2: 66.0, 3: 72.0, 4: 68.0}
@@ -840,6 +883,16 @@ def whole_batch(means, variances):
     return np.mean(means, axis=0), np.mean(variances, axis=0) + between
     ### END SOLUTION
 
+# %% [markdown] tags=["hints"]
+# q05_whole_batch
+#
+# 1. The mean is easy, as all ghosts are equally large. Does the variance only
+#    average, too, if the ghosts' means differ?
+# 2. Variance of the whole = mean of the variances *within* the ghosts + variance
+#    of the means *between* them. Work along the first axis, so that channels stay
+#    apart.
+# 3. `between = np.var(means, axis=0)`
+
 # %% nbgrader={"grade": true, "grade_id": "q05_whole_batch_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import numpy as np
 
@@ -979,6 +1032,15 @@ def rate_at(step, steps, climb, base, batch, rule):
     return peak * (1 + math.cos(math.pi * done)) / 2
     ### END SOLUTION
 
+# %% [markdown] tags=["hints"]
+# q06_rate_at
+#
+# 1. Compute the peak first, then ask on which side of `climb` the step is.
+# 2. The peak is base·k or base·√k. Climbing: from base, the share step/climb of
+#    the way up. After it: how much of the rest is done, from 0 to 1, and (1 +
+#    cos(π·done))/2 of the peak.
+# 3. `done = (step - climb) / (steps - climb)`
+
 # %% nbgrader={"grade": true, "grade_id": "q06_rate_at_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import math
 
@@ -1089,6 +1151,16 @@ def lars_step(weights, gradient, velocity, rate, momentum, trust, decay):
     velocity = momentum * velocity + push
     return weights - velocity, velocity
     ### END SOLUTION
+
+# %% [markdown] tags=["hints"]
+# q07_lars_step
+#
+# 1. Three lines of formulas: the ratio λ, the velocity, the weights. Norms are
+#    over the whole layer, whatever its shape.
+# 2. λ = trust·‖w‖/(‖g‖ + decay·‖w‖), or 1 where that is not defined. The new
+#    velocity is momentum times the old one plus rate·λ·(g + decay·w); the weights
+#    lose the new velocity. Don't change the arrays that you are given.
+# 3. `norm = np.sqrt(np.sum(weights**2))`
 
 # %% nbgrader={"grade": true, "grade_id": "q07_lars_step_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import numpy as np

@@ -20,6 +20,7 @@
 # - **Questions** are numbered and show their points. Write code where it says
 #   `YOUR CODE HERE`, and words where it says `YOUR ANSWER HERE`. The cell after
 #   your code contains tests; there are more, which you don't see.
+# - **Stuck?** `hint("q01")` gives a hint, and each time one more. Only you see it.
 # - **Predict first**: put your guess into a `guess` cell before you run on. It
 #   is shown beside the result. Guesses are not marked.
 # - **Your file** is written by one cell, in section 5. Change it there as often
@@ -47,6 +48,7 @@ from pathlib import Path
 import pandas as pd
 
 from ddl import beside, challenge, critical, efficiency, launch, plot, recorded
+from ddl import hint
 from ddl.analysis.challenge import ablations, best_of, judged
 from ddl.challenge.build import BASELINE
 from ddl.challenge.rules import GLOBAL_BATCH, Refused
@@ -139,6 +141,16 @@ def expected_best(accuracies, k):
     )
     return total / math.comb(n, k)
     ### END SOLUTION
+
+# %% [markdown] tags=["hints"]
+# q01_expected_best
+#
+# 1. Sort the runs. When is the run at place i, counted from 0, the best of those
+#    chosen?
+# 2. It is the best if the other k − 1 come from the i runs below it: there are
+#    `math.comb(i, k - 1)` such choices, of `math.comb(n, k)` in all. Weigh the
+#    accuracies with that.
+# 3. `ways = [math.comb(place, k - 1) for place in range(len(accuracies))]`
 
 # %% nbgrader={"grade": true, "grade_id": "q01_expected_best_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import math
@@ -244,6 +256,15 @@ def samples_to(samples, accuracies, target):
         before = at, accuracy
     return None
     ### END SOLUTION
+
+# %% [markdown] tags=["hints"]
+# q02_samples_to
+#
+# 1. Go through the evaluations in order and stop at the first one that reaches
+#    the target. What of the one before do you need?
+# 2. Keep the evaluation before. Between the two, the samples needed are the start
+#    plus a share of the way: (target − low)/(high − low).
+# 3. `share = (target - low) / (accuracy - low)`
 
 # %% nbgrader={"grade": true, "grade_id": "q02_samples_to_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import math
@@ -620,6 +641,15 @@ def counts(accuracies, target):
     error = np.std(reached, ddof=1) / math.sqrt(n)
     return bool(np.mean(reached) - target > T99[n - 1] * error)
     ### END SOLUTION
+
+# %% [markdown] tags=["hints"]
+# q03_counts
+#
+# 1. First make numbers of all runs: what stands for a crashed one? How many must
+#    there be?
+# 2. Use `ddof=1`. Where s is 0 you cannot divide by it: multiply the inequality
+#    with s/√n, and equal runs need no case of their own.
+# 3. `reached = [10.0 if each is None else each for each in accuracies]`
 
 # %% nbgrader={"grade": true, "grade_id": "q03_counts_test", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 five = [72.5, 73.0, 73.5, 73.0, 73.0]  # 73 ± 0.16: t is 6.3 at 72

@@ -61,7 +61,10 @@ doctor()
 #
 # **Predict first.** The network has to tell ten classes apart, and it sees a
 # few thousand pictures twice. Guessing gets 10 % right. What percentage will
-# the network get right?
+# the network get right? Put your guess into the next cell, in place of `None`.
+
+# %%
+guess_right = None  # percent
 
 # %%
 from ddl import launch
@@ -90,6 +93,15 @@ first = launch(
 #   course draws conclusions.
 
 # %%
+from ddl import beside
+
+beside(
+    guess_right,
+    100 * first.result["test_accuracy"],
+    "% of the held-out pictures that are right",
+)
+
+# %%
 first.history[["epoch", "samples", "loss", "test_accuracy"]]
 
 # %% [markdown]
@@ -116,6 +128,20 @@ first.result["data"]
 # Try it: no process stays behind. If a worker fails, you see which one it was,
 # and its own traceback comes first. In a terminal, `ddl list` lists all runs,
 # and `ddl show` shows one of them.
+
+# %% [markdown]
+# ## Where you stand
 #
+# Come back here whenever you like, and run the next cell: it counts what you
+# have answered, which answers passed when you last ran a lesson's `check()`,
+# and your runs. Nothing of it leaves this machine. In a terminal:
+# `ddl progress`.
+
+# %%
+from ddl import progress
+
+progress()
+
+# %% [markdown]
 # ---
 # Text and diagrams: CC BY 4.0. Code: Apache-2.0.

@@ -21,6 +21,7 @@ DYNAMIC = re.compile(r"\b(exec|globals|locals|setattr|user_ns)\b|\bimport\s*\(?\
 MAGIC = re.compile(r"^%%[\s\S]*|^[ \t]*[%!].*", re.MULTILINE)
 GUARDED = (ast.Try, ast.TryStar, ast.With, ast.If, ast.While)  # may survive a missing name
 KERNEL_NAME = re.compile(r"_+|__\w+__|_i*\d*|_[oid]h")  # for inputs and outputs
+HINT = re.compile(r"^hint\([^\n]*\)[ \t]*$|^from ddl import hint[ \t]*$", re.MULTILINE)  # no answer: not run
 KERNELS = {"In", "Out", "get_ipython", "display", "exit", "quit"}
 
 
@@ -47,7 +48,7 @@ def code_cells(notebook):
     """
     sources, demos, wanted = {}, {}, set()
     for index, cell in enumerate(notebook["cells"]):
-        source, role = source_of(cell), _role(cell)
+        source, role = HINT.sub("", source_of(cell)), _role(cell)
         if cell["cell_type"] != "code" or not source.strip():
             continue
         if "demo" in cell["metadata"].get("tags", ()):

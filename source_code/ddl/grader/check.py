@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ddl.display.html import Markup, html_table, prose
 from ddl.errors import CourseError, InputError
+from ddl.grader import journal
 from ddl.grader.cells import as_answered, source_of, test_cells, unmarked_names
 from ddl.grader.channel import start_worker
 from ddl.grader.grade import Judge, Verdict, grade_notebook, visible_part
@@ -25,7 +26,7 @@ from ddl.grader.notebooks import SUFFIX, find_notebook, lessons
 from ddl.grader.stopping import TimeUp, at_most, in_main_thread, interruptible
 from ddl.grader.worker import Kept, respond
 
-__all__ = ["Answers", "check", "check_file", "find_notebook"]
+__all__ = ["Answers", "check", "check_file", "find_notebook", "keep_file"]
 
 UNDEFINED = re.compile(r"[`'](\w+)[`'] is not defined")
 
@@ -109,9 +110,20 @@ def check(notebook: str | Path | None = None):
         raise InputError("check() works in a notebook; in a terminal: `ddl check LESSON`")
     path = find_notebook(notebook) if notebook else _this_notebook(shell.user_ns)
     if not style.is_live():
-        print(_check_names(path, shell.user_ns))
+        print(_check_kernel(path, shell.user_ns))
         return
     _show_button(path, shell.user_ns)
+
+
+def keep_file(path, answers):
+    """Keep the verdicts on a saved notebook, for `ddl.progress`."""
+    _keep(path, answers, [source_of(cell) for cell in _read(path)[0]["cells"] if cell["cell_type"] == "code"])
+
+
+def _keep(path, answers, sources):
+    passed = {verdict.grade_id: verdict.passed for verdict in answers.verdicts}
+    with contextlib.suppress(OSError):  # the disk is full: what was found is shown all the same
+        journal.keep_check(Path(path).stem, passed, sources)
 
 
 def _this_notebook(names):
@@ -146,6 +158,15 @@ def _read(path):
     if not tests:
         raise InputError(f"{path} has no questions with tests")
     return notebook, notes
+
+
+def _check_kernel(path, names):
+    """Judge the names of the kernel, and keep what was found of which cells."""
+    from IPython import get_ipython
+
+    answers = _check_names(path, names)
+    _keep(path, answers, get_ipython().history_manager.input_hist_raw)
+    return answers
 
 
 def _check_names(path, names, limits=Limits()):
@@ -238,7 +259,7 @@ def _show_button(path, names):
     def checked():
         try:
             with interruptible():
-                table.value = _check_names(path, names)._repr_html_()
+                table.value = _check_kernel(path, names)._repr_html_()
         except KeyboardInterrupt:
             table.value = "<p>Interrupted before all tests had run.</p>"
         except (CourseError, OSError) as error:

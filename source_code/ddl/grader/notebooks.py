@@ -5,9 +5,10 @@ from pathlib import Path
 import ddl
 from ddl.errors import NotFound
 
-__all__ = ["SUFFIX", "find_notebook", "lessons"]
+__all__ = ["FRESH", "SUFFIX", "find_notebook", "lessons"]
 
 SUFFIX = ".ipynb"
+FRESH = ".fresh"  # 3.Multi-GPU.fresh.ipynb
 
 
 def find_notebook(name):
@@ -44,4 +45,5 @@ def lessons():
         for folder in (Path(), Path("notebooks"), course, course / "notebooks")
         for path in sorted(folder.glob(f"*{SUFFIX}"))
     ]
-    return {path.stem: path for path in reversed(paths)}  # the nearest wins
+    # The nearest wins; a fresh copy of a lesson is meant by its path only.
+    return {path.stem: path for path in reversed(paths) if not path.stem.endswith(FRESH)}

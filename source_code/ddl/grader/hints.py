@@ -1,0 +1,80 @@
+"""Hints for a lesson's questions, one step at a time: a nudge, the idea, the first line."""
+
+import base64
+import json
+import os
+import re
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+from ddl.errors import InputError, NotFound
+from ddl.grader.journal import take_hint
+from ddl.grader.notebooks import FRESH, SUFFIX, find_notebook
+
+__all__ = ["Hint", "hint", "steps_of"]
+
+CODE, AS_CODE = re.compile("`(.+?)`"), r"<code>\1</code>"
+FILE = Path(__file__).with_name("hints.json")  # built from the lessons' sources, and not to be read by chance
+
+
+@dataclass(frozen=True)
+class Hint:
+    """The hints of a question that were taken so far: paragraphs in a notebook, lines in a terminal."""
+
+    question: str
+    steps: tuple[str, ...]  # those taken
+    most: int  # how many there are
+
+    def __repr__(self):
+        steps = (f"{number}. {text}" for number, text in enumerate(self.steps, start=1))
+        return "\n".join([f"{self._head()}:", *steps, self._then()])
+
+    def _repr_html_(self):
+        steps = "".join(f"<li>{CODE.sub(AS_CODE, escape(text))}</li>" for text in self.steps)
+        return f'<div role="status"><b>{escape(self._head())}</b><ol>{steps}</ol><p>{escape(self._then())}</p></div>'
+
+    def _head(self):
+        return f"{self.question}, hint {len(self.steps)} of {self.most}"
+
+    def _then(self):
+        if len(self.steps) == self.most:
+            return "These are all. Only you see how many you took."
+        return f"To see the next one, ask again. Only you see how many of the {self.most} you took."
+
+
+def hint(question: str, lesson: str | None = None) -> Hint:
+    """Return one more hint of a question, with those before it.
+
+    `question` is a question's id or its beginning, such as ``"q03"``; `lesson` is a lesson's name or its beginning, by
+    default the one whose notebook calls this.
+
+    Raises
+    ------
+    NotFound
+        If no question of the lesson, or more than one, begins so and has hints.
+    """
+    name = (find_notebook(lesson) if lesson else _this_lesson()).stem.removesuffix(FRESH)
+    steps = steps_of(name)
+    found = [each for each in steps if each == question] or [each for each in steps if each.startswith(str(question))]
+    if len(found) != 1:
+        what = "more than one question begins" if found else "no question with hints begins"
+        raise NotFound(f"{what} with {str(question)!r} in {name}; there are: {', '.join(steps) or 'none'}")
+    texts = steps[found[0]]
+    return Hint(found[0], tuple(texts[: take_hint(name, found[0], len(texts))]), len(texts))
+
+
+def steps_of(lesson: str) -> dict[str, list[str]]:
+    """Return the hints of a lesson by question, in order."""
+    return {
+        question: json.loads(base64.b64decode(text))
+        for question, text in json.loads(FILE.read_text()).get(lesson, {}).items()
+    }
+
+
+def _this_lesson():
+    # Jupyter's server tells a kernel which notebook it was started for; others don't.
+    path = Path(os.environ.get("JPY_SESSION_NAME", ""))
+    if path.suffix != SUFFIX:
+        raise InputError("say which lesson this is, for example: hint('q03', '1.Gradient-Basics')")
+    return path

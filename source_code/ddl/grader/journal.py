@@ -1,0 +1,62 @@
+"""What this attendee's checks have found and which hints they took: `answers.json` in the runs folder, theirs alone."""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from ddl.records import files
+from ddl.records.jsonfiles import DamagedFile, read_json, write_json
+from ddl.records.paths import runs_dir
+
+__all__ = ["checked", "digest", "hints_taken", "keep_check", "take_hint"]
+
+
+def digest(source: str) -> str:
+    """Return a short digest of a cell's text."""
+    return hashlib.sha256(source.strip().encode()).hexdigest()[:12]
+
+
+def keep_check(lesson: str, passed: Mapping[str, bool], sources: Iterable[str]) -> None:
+    """Keep which tests passed, by grade id, and the code that was run before them."""
+    found = {"passed": dict(passed), "ran": sorted({digest(source) for source in sources})}
+    _change(lambda content: content.setdefault("checked", {}).update({lesson: found}))
+
+
+def checked(lesson: str) -> tuple[dict[str, bool], set[str]]:
+    """Return which tests of a lesson passed at its last check, and the digests of the code that was run before them."""
+    found = _read().get("checked", {}).get(lesson, {})
+    return found.get("passed", {}), set(found.get("ran", ()))
+
+
+def take_hint(lesson: str, question: str, most: int) -> int:
+    """Count one more hint of a question, up to `most`; return how many it has been then."""
+    taken = min(hints_taken(lesson).get(question, 0) + 1, most)
+
+    def count(content):
+        content.setdefault("hints", {}).setdefault(lesson, {})[question] = taken
+
+    _change(count)
+    return taken
+
+
+def hints_taken(lesson: str) -> dict[str, int]:
+    """Return how many hints were taken of each question of a lesson."""
+    return _read().get("hints", {}).get(lesson, {})
+
+
+def _path() -> Path:
+    return runs_dir() / "answers.json"
+
+
+def _read() -> dict:
+    try:
+        return read_json(_path()) or {}
+    except DamagedFile:
+        return {}  # the next check writes it anew
+
+
+def _change(act) -> None:
+    with files.locked(_path().with_name(".answers.lock")):
+        content = _read()
+        act(content)
+        write_json(_path(), content)

@@ -1,0 +1,188 @@
+"""Where an attendee stands in the course, from their saved notebooks, their last checks, and their runs.
+
+No answer is run for this: what tests say is known from the last `check()`, as long as the answer is the same since.
+"""
+
+import os
+import re
+from collections import Counter
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+from ddl.errors import InputError
+from ddl.grader.cells import source_of
+from ddl.grader.journal import checked, digest, hints_taken
+from ddl.records.folder import RunFolder
+from ddl.records.jsonfiles import DamagedFile, read_json
+from ddl.records.paths import course_root, runs_dir
+from ddl.words import plural
+
+__all__ = ["Lesson", "Progress", "progress"]
+
+LESSON = re.compile(r"\d+\.[^.]+\.ipynb")  # not a fresh copy of one, such as 3.Multi-GPU.fresh.ipynb
+STUBS = ("YOUR CODE HERE", "YOUR ANSWER HERE", "raise NotImplementedError()")
+
+
+@dataclass(frozen=True)
+class Question:
+    """An answer cell, and the tests of it."""
+
+    name: str
+    answered: bool
+    points: float  # of its tests; 0 where people read the answer
+    earned: float
+    tests: int
+    state: str  # done, open, failed, changed (since it was checked) or unchecked
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A lesson's questions, and what was launched from its notebook."""
+
+    path: Path
+    questions: tuple[Question, ...]
+    runs: int
+    hints: int
+
+    @property
+    def tested(self):
+        return [question for question in self.questions if question.tests]
+
+    @property
+    def written(self):
+        return [question for question in self.questions if not question.tests]
+
+    @property
+    def next(self):
+        """The first question that is not done, and what to do about it; "done" where all are."""
+        question = next((each for each in self.questions if each.state != "done"), None)
+        if question is None:
+            return "done"
+        todo = {"open": "to be answered", "failed": "does not pass yet", "changed": "changed since it was checked"}
+        return f"{question.name}: {todo.get(question.state, 'to be checked')}"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A row for each lesson: a table in a notebook, lines in a terminal."""
+
+    lessons: tuple[Lesson, ...]
+    runs: int  # in all
+
+    def __repr__(self):
+        rows = [HEADS, *(tuple(_row(lesson)) for lesson in self.lessons)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+        return "\n".join([*lines, self._total()])
+
+    def _repr_html_(self):
+        from ddl.display.html import Markup, html_table
+
+        rows = []
+        for lesson in self.lessons:
+            *cells, todo = _row(lesson)
+            link = os.path.relpath(lesson.path).replace(os.sep, "/")
+            rows.append((*cells, Markup(f'<a href="{escape(link, quote=True)}">{escape(todo)}</a>')))
+        return html_table(HEADS, rows, f'<div class="ddl-under">{escape(self._total())}</div>')
+
+    def _total(self):
+        questions = [question for lesson in self.lessons for question in lesson.questions]
+        done = sum(lesson.next == "done" for lesson in self.lessons)
+        points, most = (f"{sum(getattr(each, name) for each in questions):g}" for name in ("earned", "points"))
+        return (
+            f"{done} of {plural(len(self.lessons), 'lesson')} done, {sum(each.answered for each in questions)} of "
+            f"{plural(len(questions), 'question')} answered, {points} of {most} points by visible tests, "
+            f"{plural(self.runs, 'run')} made. This is computed from your saved notebooks and your last checks: after "
+            "more work, run it again."
+        )
+
+
+HEADS = ("lesson", "answered", "pass their tests", "points", "written answers", "hints", "runs", "next")
+
+
+def progress(folder: str | Path | None = None) -> Progress:
+    """Say where you stand: for each lesson its questions, points by visible tests, runs, and what is next.
+
+    Parameters
+    ----------
+    folder
+        Where the lessons' notebooks are; by default the course's ``notebooks/``.
+    """
+    folder = Path(folder) if folder else course_root() / "notebooks"
+    launched = _launched()
+    lessons = []
+    for path in sorted(folder.glob("*.ipynb")):
+        if LESSON.fullmatch(path.name) and (questions := tuple(_questions(path))):
+            hints = sum(hints_taken(path.stem).values())
+            lessons.append(Lesson(path, questions, launched[path.name], hints))
+    if not lessons:
+        raise InputError(f"there are no lessons in {folder}")
+    return Progress(tuple(lessons), launched.total())
+
+
+def _row(lesson):
+    def count(questions, wanted):
+        return f"{sum(map(wanted, questions))} of {len(questions)}"
+
+    passed = [question for question in lesson.tested if question.state == "done"]
+    points = f"{sum(each.earned for each in lesson.tested):g} of {sum(each.points for each in lesson.tested):g}"
+    yield lesson.path.stem
+    yield count(lesson.questions, lambda question: question.answered)
+    yield f"{len(passed)} of {len(lesson.tested)}"
+    yield points
+    yield count(lesson.written, lambda question: question.answered) if lesson.written else "–"
+    yield str(lesson.hints)
+    yield str(lesson.runs)
+    yield lesson.next
+
+
+def _questions(path):
+    """The questions of a saved notebook, in order."""
+    import nbformat
+
+    try:
+        cells = nbformat.read(path, as_version=4).cells
+    except Exception:  # nbformat has no common type for what it does not understand
+        raise InputError(f"{path} cannot be read as a notebook: open it in JupyterLab and save it") from None
+    passed, ran = checked(path.stem)
+    answers, tests = {}, {}
+    for cell in cells:
+        role = cell.metadata.get("nbgrader") or {}
+        name = role.get("grade_id")
+        if role.get("solution"):
+            answers.setdefault(name, cell)
+        elif role.get("grade") and answers:
+            tests.setdefault(list(answers)[-1], {}).setdefault(name, role.get("points", 0))
+    for name, cell in answers.items():
+        source = source_of(cell)
+        answered = bool(source.strip()) and not any(stub in source for stub in STUBS)
+        own = tests.get(name, {})
+        unchanged = answered and digest(source) in ran
+        state = _state(answered, unchanged, [passed.get(test) for test in own])
+        earned = sum(points for test, points in own.items() if unchanged and passed.get(test))
+        yield Question(name, answered, sum(own.values()), earned, len(own), state)
+
+
+def _state(answered, unchanged, passed):
+    """What is to be done about an answer, given what its tests said (None: nothing yet)."""
+    if not answered:
+        return "open"
+    if not passed or (unchanged and all(passed)):
+        return "done"
+    if None in passed:
+        return "unchecked"
+    return "failed" if unchanged else "changed"
+
+
+def _launched():
+    """How many runs each notebook has launched, by its file name; those from terminals are under ""."""
+    found = Counter()
+    folder = runs_dir()
+    for job in folder.glob("*/job.json"):
+        try:
+            shown = read_json(RunFolder(job.parent).shown) or {}
+        except DamagedFile:
+            shown = {}
+        found[os.path.basename(shown.get("notebook", ""))] += 1
+    return found

@@ -1,0 +1,45 @@
+"""Hints, one step at a time."""
+
+import pytest
+
+from ddl import cli, hint
+from ddl.grader import hints, journal
+from ddl.grader.cells import code_cells
+
+LESSON = "1.Gradient-Basics"
+STEPS = hints.steps_of(LESSON)["q03_table"]
+
+
+@pytest.fixture(autouse=True)
+def runs(tmp_path, monkeypatch):
+    monkeypatch.setenv("DDL_RUNS_DIR", str(tmp_path))
+
+
+def test_each_call_gives_one_more_and_the_last_stays(capsys):
+    taken = [hint("q03", "1") for _ in range(4)]
+    assert [list(each.steps) for each in taken] == [STEPS[:1], STEPS[:2], STEPS, STEPS]
+    assert journal.hints_taken(LESSON) == {"q03_table": 3}
+    assert cli.main(["hint", "1", "q04"]) == 0
+    assert capsys.readouterr().out.startswith("q04_loss_mse, hint 1 of 3:\n1. ")
+
+
+def test_the_notebook_says_which_lesson_it_is(monkeypatch):
+    monkeypatch.setenv("JPY_SESSION_NAME", f"/course/notebooks/{LESSON}.fresh.ipynb")
+    page = hint("q03")._repr_html_()
+    assert "q03_table, hint 1 of 3" in page and "<code>easy</code>" in page
+    monkeypatch.delenv("JPY_SESSION_NAME")
+    with pytest.raises(ValueError, match="say which lesson this is"):
+        hint("q03")
+
+
+@pytest.mark.parametrize(("question", "said"), [("q99", "no question with hints"), ("q0", "more than one question")])
+def test_a_question_that_is_not_there(question, said):
+    with pytest.raises(LookupError, match=f"{said} begins with '{question}' in {LESSON}; there are: q03_table, "):
+        hint(question, "1")
+    assert journal.hints_taken(LESSON) == {}
+
+
+def test_marking_runs_no_hint():
+    sources = ['hint("q03")', 'from ddl import hint\nhint("q03")', 'x = 1\nhint("q03")\ny = 2']
+    cells = [{"cell_type": "code", "metadata": {}, "source": source} for source in sources]
+    assert code_cells({"cells": cells}) == {2: "x = 1\n\ny = 2"}

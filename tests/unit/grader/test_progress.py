@@ -1,0 +1,86 @@
+"""Where an attendee stands: from saved notebooks, what checks found, and runs."""
+
+import json
+
+import nbformat
+import pytest
+
+from ddl import cli, progress
+from ddl.grader import journal
+from doubling import SOLVED, STUBS, TESTS, write_lesson
+
+
+@pytest.fixture
+def lesson(tmp_path, monkeypatch):
+    """Return a function that writes the lesson with answers, as it is released; gives its path."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DDL_RUNS_DIR", str(tmp_path / "runs"))
+
+    def write(answers, text="YOUR ANSWER HERE"):
+        path = write_lesson(tmp_path, answers)
+        notebook = nbformat.read(path, as_version=4)
+        for name, cell in zip(TESTS, notebook.cells[::2], strict=True):
+            cell.metadata.nbgrader = {"grade_id": name, "grade": False, "solution": True}
+        role = {"grade_id": "q03_words", "grade": True, "solution": True, "points": 3}
+        notebook.cells.append(nbformat.v4.new_markdown_cell(text, metadata={"nbgrader": role}))
+        nbformat.write(notebook, path)
+        return path
+
+    return write
+
+
+def stand():
+    (lesson,) = progress("notebooks").lessons
+    return [(each.state, each.answered, each.earned) for each in lesson.questions], lesson.next
+
+
+def test_an_untouched_lesson(lesson):
+    lesson(STUBS)
+    assert stand() == ([("open", False, 0)] * 3, "q01_double: to be answered")
+
+
+def test_a_check_is_kept_until_its_answer_changes(lesson, capsys):
+    path = lesson(SOLVED | {"q02_table": "table = [1]"})
+    assert stand() == ([("unchecked", True, 0)] * 2 + [("open", False, 0)], "q01_double: to be checked")
+    assert cli.main(["check", str(path)]) == 1
+    assert stand()[0] == [("done", True, 2), ("failed", True, 0), ("open", False, 0)]
+    lesson(SOLVED, text="Because.")
+    states, then = stand()
+    assert states == [("done", True, 2), ("changed", True, 0), ("done", True, 0)]
+    assert then == "q02_table: changed since it was checked"
+    assert cli.main(["check", str(path)]) == 0
+    assert stand() == ([("done", True, 2), ("done", True, 2), ("done", True, 0)], "done")
+    assert "1 of 1 lesson done, 3 of 3 questions answered, 4 of 4 points" in repr(progress("notebooks"))
+
+
+def test_runs_are_counted_by_the_notebook_that_shows_them(lesson, tmp_path):
+    path = lesson(STUBS)
+    for number, notebook in enumerate((str(path), "/elsewhere/Start_Here.ipynb", None)):
+        folder = tmp_path / "runs" / str(number)
+        folder.mkdir(parents=True)
+        (folder / "job.json").write_text("{}")
+        if notebook:
+            (folder / "shown.json").write_text(json.dumps({"notebook": notebook}))
+    found = progress("notebooks")
+    assert (found.lessons[0].runs, found.runs) == (1, 3)
+
+
+def test_no_answer_is_run_and_the_row_leads_to_the_lesson(lesson, tmp_path):
+    lesson(SOLVED | {"q01_double": f"open({str(tmp_path / 'ran')!r}, 'w')"})
+    page = progress("notebooks")._repr_html_()
+    assert '<a href="notebooks/7.Doubling.ipynb">q01_double: to be checked</a>' in page
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_damaged_record_is_written_anew(lesson, tmp_path):
+    path = lesson(SOLVED)
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "answers.json").write_text("{")
+    assert stand()[0][0] == ("unchecked", True, 0)
+    journal.keep_check(path.stem, {"q01_double_test": True}, [SOLVED["q01_double"]])
+    assert stand()[0][0] == ("done", True, 2)
+
+
+def test_without_lessons_it_says_where_it_looked(tmp_path):
+    with pytest.raises(ValueError, match=f"no lessons in {tmp_path}"):
+        progress(tmp_path)
