@@ -344,3 +344,18 @@ def changes(cell):
 def shown(survivor):
     grade_id, change = survivor
     return "\n".join([f"{grade_id}:", *(f"# {line}" for line in change)])
+
+
+PAGE = (ROOT / "docs" / "instructors.md").read_text()
+LISTED = re.compile(r"^\| (\d), `(\w+)` \| ([^|]+) \|", re.MULTILINE)
+
+
+@pytest.mark.parametrize("lesson, grade_id, name", LISTED.findall(PAGE))
+def test_a_common_wrong_answer_is_one_that_tests_refuse(lesson, grade_id, name):
+    (path,) = (path for path in FILES if path.stem.startswith(lesson))
+    kinds = {(variant.grade_id, variant.name): variant.kind for variant in read(path)}
+    assert kinds[grade_id, name] in ("wrong", "plain")
+
+
+def test_common_wrong_answers_are_listed_of_four_lessons():
+    assert {lesson for lesson, *_ in LISTED.findall(PAGE)} == {"1", "2", "3", "4"}

@@ -15,7 +15,7 @@ import jupytext
 import numpy as np
 import pytest
 
-from ddl import critical, recorded
+from ddl import critical, disturbed, precisions, recorded
 from ddl.analysis.challenge import ablations, best_of
 from ddl.analysis.critical import Critical, Noise
 from ddl.analysis.paired import Paired, paired
@@ -580,3 +580,67 @@ def test_the_findings_have_the_challenge_s_figures():
     flip = ablations(recorded("challenge-times"), "in bfloat16").iloc[0]
     half = (flip["high_points"] - flip["low_points"]) / 2
     assert f"alternating flip {flip['difference_points']:+.1f} ± {half:.1f}".replace("-", "−") in FINDINGS
+
+
+# ---------------------------------------------------------------- the numbers of docs/instructors.md
+
+TEACHING = (ROOT / "docs" / "instructors.md").read_text().split("\n## Numbers to expect\n")[1].split("\n## ")[0]
+
+
+def ranging(values, form="{:.1f}", unit=""):
+    """Return "middle (lowest to highest)"; of accuracies in percent, the mean is the middle."""
+    values = list(values)
+    middle = statistics.fmean(values) if unit else statistics.median(values)
+    low, high = min(values), max(values)
+    return f"{form} {unit}({form} to {form})".format(middle, low, high)
+
+
+def expected(records):
+    """Return the rows that records decide, up to their column about GPUs."""
+    percent = {arm: ranging(records.arm(arm).values(), unit="% ") for arm in (BATCH_1024, "+ warm-up", "LARS", "LAMB")}
+    server = {case: ranging(row["updates_per_s"] for row in disturbed.records()[case]) for case in ("plain", "held")}
+    points = {
+        (result["rate_mbit"], point["variant"]): f"{1000 * point['seconds']['median']:.0f} ms"
+        for result in records.results("two-hosts")
+        for point in result.get("points", ())
+        if point["size_bytes"] == 4 * 2**20
+    }
+    speed = precisions.pairs(recorded("precision-speed"), "images_per_s")
+    baseline = records.results(BASELINE)
+    seconds = [result["seconds"] for result in records.results("challenge-times") if result["arm"] == "baseline"]
+    return [
+        f"1,000 Mbit/s: flat, hierarchical | {points[1000, 'flat']}, {points[1000, 'hierarchical']} |",
+        f"100 Mbit/s | {points[100, 'flat']}, {points[100, 'hierarchical']} |",
+        f"÷ in float32, 2 ranks | {ranging(speed.ratios, '{:.2f}')} |",
+        f"all run, one worker is slow | {server['plain']}, {server['held']} |",
+        f"batch 64 | {ranging(records.arm('small batch + BN').values(), unit='% ')} |",
+        f"at batch 1,024, at its best rate | {percent[BATCH_1024]} |",
+        f"the same with a warm-up | {percent['+ warm-up']} |",
+        f"with LARS | {percent['LARS']} |",
+        f"with LAMB | {percent['LAMB']} |",
+        f"SGD with momentum, 95 % interval | {records.curve(MOMENTUM).fit} |",
+        f"{len(baseline)} seeds; {100 * TARGET:.1f} % is the target | "
+        f"{ranging([100 * result['private_accuracy'] for result in baseline], unit='% ')} |",
+        f"a run of the baseline | {ranging(seconds, '{:.0f}')} |",
+    ]
+
+
+def test_instructors_are_told_what_was_recorded_or_measured_and_nothing_else():
+    rows = [line for line in TEACHING.splitlines() if re.match(r"\| (all|\d) \|", line)]
+    measured = (ROOT / "docs" / "measured.md").read_text().replace("*", "")
+    right = expected(Records())
+    from_records = {row for row in rows for text in right if text in row}
+    assert [text for text in right if not any(text in row for row in rows)] == []
+    for row in rows:
+        assert row.endswith("| not measured |")
+        if row not in from_records:
+            said = re.split(r"(?<=s), ", row.split(" | ")[2])
+            assert all(
+                f" {text} " in measured or f"{text} (" in measured or f": {text}" in measured for text in said
+            ), row
+
+
+def test_a_number_that_instructors_are_told_can_be_wrong():
+    truth = expected(Records())
+    false = [row for row in expected(Records(leveled)) if row not in truth]
+    assert len(false) >= 6, false  # all accuracies

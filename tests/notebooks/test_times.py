@@ -54,6 +54,10 @@ def parts(cells):
     return taken
 
 
+def cells_of(name):
+    return jupytext.read(ROOT / f"grading/source/{name}/{name}.py", fmt="py:percent").cells
+
+
 @pytest.mark.parametrize(
     ("name", "minutes_said", "said_in_words", "longest"),
     [
@@ -63,7 +67,7 @@ def parts(cells):
     ],
 )
 def test_sittings_take_as_long_as_the_head_says_and_sections_are_short(name, minutes_said, said_in_words, longest):
-    cells = jupytext.read(ROOT / f"grading/source/{name}/{name}.py", fmt="py:percent").cells
+    cells = cells_of(name)
     taken = sections(cells)
     said = [tuple(map(int, row)) for cell in cells[:3] for row in SITTING.findall(cell.source)]
     assert [first for first, _, _ in said] == [1, *(last + 1 for _, last, _ in said[:-1])] and said[-1][1] == max(taken)
@@ -74,3 +78,50 @@ def test_sittings_take_as_long_as_the_head_says_and_sections_are_short(name, min
     assert sum(length for *_, length in said) == minutes_said and said_in_words in cells[0].source
     assert max(parts(cells).values()) <= longest, parts(cells)
     assert sum("**A resting place.**" in cell.source for cell in cells) == len(said) - 1
+
+
+# ---------------------------------------------------------------- the page for instructors
+
+TEACHING = (ROOT / "docs" / "instructors.md").read_text()
+LESSON = re.compile(r"^\| (\d\. [^|]+) \| (\d+) \|", re.MULTILINE)
+SLOT = re.compile(r"^\| (\d+):(\d\d) \| ?(\d*) \| ([^|]+) \|$", re.MULTILINE)
+PART = re.compile(r"lesson (\d), sections (\d+) to (\d+)")
+LESSONS = {path.stem[0]: path.stem for path in (ROOT / "grading" / "source").glob("[0-9]*/*.py")}
+
+
+@pytest.mark.parametrize(
+    ("name", "said_in_words"),
+    [("4.Convergence", "three hours with the exercises"), ("5.Challenge", "an hour and three quarters")],
+)
+def test_the_heads_of_lessons_without_a_table_of_sittings_say_how_long_they_take(name, said_in_words):
+    hours = {"three hours with the exercises": 3, "an hour and three quarters": 1.75}[said_in_words]
+    cells = cells_of(name)
+    assert said_in_words in "".join(cell.source for cell in cells[:3])
+    assert sum(sections(cells).values()) == pytest.approx(60 * hours, rel=0.05)
+
+
+def test_the_page_for_instructors_says_how_long_each_lesson_takes():
+    said = dict(LESSON.findall(TEACHING))
+    assert {title[0] for title in said} == set(LESSONS)
+    for title, length in said.items():
+        cells = cells_of(LESSONS[title[0]])
+        assert f"# {title}\n" in "".join(cell.source for cell in cells[:3])
+        assert sum(sections(cells).values()) == pytest.approx(int(length), rel=0.03), title
+
+
+def test_timetables_follow_on_and_give_each_part_its_time():
+    slots = SLOT.findall(TEACHING)
+    begin = [60 * int(hour) + int(minute) for hour, minute, *_ in slots]
+    for (*_, length, what), start, after in zip(slots, begin, begin[1:], strict=False):
+        assert not length or start + int(length) == after, what
+    assert [what for *_, length, what in slots if not length] == ["end", "end"]
+    taught = {}
+    for *_, length, what in slots:
+        for lesson, first, last in PART.findall(what):
+            part = range(int(first), int(last) + 1)
+            taken = sections(cells_of(LESSONS[lesson]))
+            counted = sum(taken[number] for number in part) + (taken[0] if 1 in part else 0)
+            assert counted == pytest.approx(int(length), rel=0.12), what
+            taught.setdefault(lesson, []).extend(part)
+    for lesson, parts in taught.items():
+        assert parts == [number for number in sections(cells_of(LESSONS[lesson])) if number], lesson

@@ -5,7 +5,7 @@
 #
 # | | |
 # | --- | --- |
-# | time | two and a half hours with the exercises, in two sittings: sections 1 to 4, then 5 to 11; the runs alone took 5 minutes on two cores with AMX, and take longer elsewhere |
+# | time | three hours with the exercises, in two sittings: sections 1 to 4, then 5 to 11; the runs alone took 5 minutes on two cores with AMX, and take longer elsewhere |
 # | hardware | two cores; for GPUs see section 11 |
 # | before this | [Start_Here](../Start_Here.ipynb); [3. Multi-GPU](3.Multi-GPU.ipynb) helps |
 #

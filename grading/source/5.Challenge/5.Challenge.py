@@ -5,7 +5,7 @@
 #
 # | | |
 # | --- | --- |
-# | time | one hour; the runs take 15 to 20 minutes of it on two cores of their own |
+# | time | an hour and three quarters; the runs take 15 to 20 minutes of it on two cores of their own |
 # | hardware | two cores, and CIFAR-10 for a place on the board: `ddl data fetch cifar10` |
 # | before this | [4. Convergence](4.Convergence.ipynb) |
 #

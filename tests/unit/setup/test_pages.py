@@ -1,5 +1,7 @@
 """README, the pages of docs/ and the guides send readers to files, headings and commands that there are."""
 
+import re
+
 import pytest
 
 from helpers import ROOT
@@ -74,3 +76,10 @@ def test_what_is_there_is_no_fault():
 def test_what_is_not_there_is_said(text, said):
     (fault,) = faults(text)
     assert said in fault
+
+
+def test_instructors_look_at_lines_that_doctor_has():
+    page = (ROOT / "docs" / "instructors.md").read_text().split("\n## The day before\n")[1].split("\n## ")[0]
+    listed = {name for cell in re.findall(r"^\| (`[^|]+) \|", page, re.M) for name in re.findall(r"`([^`]+)`", cell)}
+    checks = "\n".join(path.read_text() for path in (ROOT / "source_code" / "ddl" / "diagnose").glob("*.py"))
+    assert len(listed) > 9 and listed <= set(re.findall(r'(?:Check\(\s*|name = )"([^"]+)"', checks))
