@@ -32,7 +32,7 @@ export PYTHONNOUSERSITE := 1
 export JUPYTER_PREFER_ENV_PATH := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help lab setup lint test test-all run site pdf notebooks check lock reference bench images image sif clean distclean
+.PHONY: help lab setup update lint test test-all run site pdf notebooks check lock reference bench images image sif clean distclean
 .PHONY: release collect autograde feedback grades formgrader challenge
 
 help:  ## list the targets
@@ -45,6 +45,10 @@ lab: setup  ## set up, then open JupyterLab at Start_Here.ipynb (PORT=8888, NO_B
 
 setup:  ## make the environment in .venv (VENV=DIR for another folder); it resumes
 	@python="$$(sh tools/python.sh "$(VENV)")" && exec "$$python" tools/environment.py "$(VENV)"
+
+update:  ## get the newest release of the course, and keep your answers, your own cells and your files
+	@$(PY) -m ddl.cli update
+	@$(MAKE) --no-print-directory setup
 
 lint: setup  ## set up, then check layout, types and notebooks (ruff, mypy, tools/lessons.py)
 	@$(PY) -m pre_commit run --all-files

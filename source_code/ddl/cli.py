@@ -147,6 +147,9 @@ def _parser():
     hint = command("hint", _hint, "a hint for a question, and each time one more; only you see how many you took")
     hint.add_argument("lesson", help="a lesson's name or its beginning")
     hint.add_argument("question", help="its id or its beginning, such as q03")
+    fresh = command("fresh", _fresh, "write a lesson as it was released beside yours, which stays as it is")
+    fresh.add_argument("lesson", help="a lesson's name or its beginning")
+    command("update", _update, "get the newest release of the course, and keep your work")
     command("progress", _progress, "where you stand: questions, points, runs, and what is next")
     _add_challenge(commands)
     command("lab", _lab, "open JupyterLab on the course in this folder; its own options follow")
@@ -341,6 +344,18 @@ def _hint(arguments):
     from ddl.grader.hints import hint
 
     print(hint(arguments.question, arguments.lesson))
+
+
+def _fresh(arguments):
+    from ddl.lab.update import fresh
+
+    print(f"{fresh(arguments.lesson)} is the lesson as it was released")
+
+
+def _update(arguments):
+    from ddl.lab.update import update
+
+    print(update())
 
 
 def _progress(arguments):

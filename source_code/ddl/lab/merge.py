@@ -1,0 +1,98 @@
+"""An attendee's notebook and a new release of it, put together."""
+
+import copy
+import itertools
+
+__all__ = ["merged"]
+
+
+def merged(mine, base, theirs):
+    """Return the new release of a notebook with an attendee's work in it, and what they should look at.
+
+    Answers go where their `grade_id` is now. Own cells follow the same cell as before. Outputs stay with code that is
+    the same. A text or code cell of the lesson that both have changed is as released; the attendee's is below it.
+
+    Parameters
+    ----------
+    mine, base, theirs
+        Notebooks in nbformat 4, as dictionaries: the attendee's, the release that it came from, and the new one.
+    """
+    result, notes = copy.deepcopy(theirs), []
+    before = {_key(cell): cell for cell in base["cells"]}
+    now = {_key(cell): cell for cell in result["cells"]}
+    own, place, seen = {}, None, set()
+    for cell in mine["cells"]:
+        key = _key(cell)
+        if key in now and key not in seen:
+            seen.add(key)
+            place = key
+            kept = _take(cell, before.get(key), now[key], notes)
+        elif key in before and key not in seen and not _changed(cell, before[key]):
+            continue  # the new release has no such cell any more
+        else:
+            kept = cell
+            if key in before and key not in seen:
+                notes.append(f"{_name(cell)} is not in the new release: what you had stays as a cell of your own")
+        if kept is not None:
+            own.setdefault(place, []).append(_own(kept))
+    cells = own.get(None, [])
+    for cell in result["cells"]:
+        cells += [cell, *own.pop(_key(cell), ())]
+    result["cells"] = _with_own_ids(cells)
+    return result, notes
+
+
+def _with_own_ids(cells):
+    """Give a cell whose id stands above already another one."""
+    ids = {cell.get("id") for cell in cells}
+    seen = set()
+    for cell in cells:
+        if cell.get("id") in seen:
+            number = next(n for n in itertools.count(1) if f"own-{n}" not in ids)
+            cell["id"] = f"own-{number}"
+            ids.add(cell["id"])
+        seen.add(cell.get("id"))
+    return cells
+
+
+def _take(cell, old, new, notes):
+    """Put an attendee's version of a cell into the new one; return what has no place in it."""
+    role = _role(new)
+    changed = old is None or _changed(cell, old)
+    if role.get("solution") and changed:
+        if old is not None and old["source"] != new["source"] and cell["source"] != new["source"]:
+            notes.append(f"{_name(cell)} is asked differently now: look at your answer again")
+        new["source"] = cell["source"]
+        if "attachments" in cell:
+            new["attachments"] = cell["attachments"]
+    elif changed and not role and cell["source"] != new["source"]:
+        if old is None or old["source"] != new["source"]:
+            notes.append(f"“{_name(cell)}” was changed by you and by the release: yours is below the new one")
+            return cell
+        new["source"] = cell["source"]
+    if new["cell_type"] == "code" == cell["cell_type"] and new["source"] == cell["source"]:
+        new["outputs"], new["execution_count"] = cell.get("outputs", []), cell.get("execution_count")
+    return None
+
+
+def _changed(cell, old):
+    return cell["source"].strip() != old["source"].strip()
+
+
+def _own(cell):
+    """A cell that is none of the release's: it has no role there."""
+    cell = copy.deepcopy(cell)
+    cell.get("metadata", {}).pop("nbgrader", None)
+    return cell
+
+
+def _key(cell):
+    return _role(cell).get("grade_id") or cell.get("id")
+
+
+def _name(cell):
+    return _role(cell).get("grade_id") or cell["source"].strip().partition("\n")[0][:40]
+
+
+def _role(cell):
+    return cell.get("metadata", {}).get("nbgrader") or {}

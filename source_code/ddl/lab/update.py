@@ -1,0 +1,173 @@
+"""A new release of the course, with the attendee's work kept; fresh copies of lessons.
+
+What the attendee has is what lies in the course folder, committed or not; what they have changed is what differs from
+the release that it came from. All that an update replaces is first copied to ``backup/``. Until its last step, which
+moves the branch, it can be interrupted and run again.
+"""
+
+import os
+import shutil
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import nbformat
+
+from ddl.errors import CourseError
+from ddl.grader.notebooks import FRESH, SUFFIX, find_notebook
+from ddl.lab.merge import merged
+from ddl.records import files
+from ddl.records.paths import course_root
+from ddl.words import plural
+
+__all__ = ["UpdateError", "fresh", "update"]
+
+
+class UpdateError(CourseError, ValueError):
+    """The course cannot be updated; the text says why, and that nothing was changed."""
+
+
+@dataclass(frozen=True)
+class _Release:
+    """A commit of the course in this folder's repository."""
+
+    root: Path
+    commit: str
+
+    def content(self, name):
+        """Return a file's bytes, or None where the release has no such file."""
+        found = _git(self.root, "cat-file", "--filters", f"{self.commit}:{name}", fails=True)
+        return found.stdout if found.returncode == 0 else None
+
+
+def fresh(lesson: str, root: Path | None = None) -> Path:
+    """Write a lesson as it was released beside the attendee's own; return its path.
+
+    Raises
+    ------
+    UpdateError
+        If there is such a copy already, or the folder does not know its release.
+    """
+    root = root or course_root()
+    path = find_notebook(lesson).resolve()
+    copy = path.with_name(f"{path.stem}{FRESH}{SUFFIX}")
+    if copy.exists():
+        raise UpdateError(f"{copy} is there already: rename or delete it first")
+    base, _ = _releases(_clone(root))
+    content = base.content(path.relative_to(root.resolve()).as_posix()) if path.is_relative_to(root.resolve()) else None
+    if content is None:
+        raise UpdateError(f"{path.name} is no notebook of the release in {root}")
+    files.write(copy, content)
+    return copy
+
+
+def update(root: Path | None = None) -> str:
+    """Bring the course in a folder to the newest release, with the attendee's work kept; return what was done.
+
+    Raises
+    ------
+    UpdateError
+        If that cannot be done; nothing is changed then.
+    """
+    root = _clone(root or course_root())
+    fetched = _git(root, "fetch", "--quiet", fails=True)
+    if fetched.returncode:
+        raise UpdateError(f"the new release cannot be fetched, and nothing was changed: {_last_line(fetched)}")
+    base, new = _releases(root)
+    if base.commit == new.commit:
+        return "The course is up to date."
+    names = _git(root, "diff", "--name-only", "--no-renames", "-z", base.commit, new.commit).stdout
+    taken, written, gone, notes = [], {}, [], []
+    for name in filter(None, names.decode().split("\0")):
+        mine, before, now = _bytes(root / name), base.content(name), new.content(name)
+        if mine == now:
+            continue
+        if mine != before and mine is not None and now is not None and before is not None and name.endswith(SUFFIX):
+            written[name], said = _merged(mine, before, now)
+            notes += [f"{name}: {note}" for note in said]
+        elif now is not None:
+            taken.append(name)
+            if mine not in (before, None):
+                notes.append(f"{name} was changed by you and by the release: yours is in the backup")
+        elif mine == before:
+            gone.append(name)
+        else:
+            notes.append(f"{name} is not in the new release: yours stays")
+    backup = _back_up(root, [*taken, *written, *gone], base)
+    own = _git(root, "rev-list", "--count", f"{new.commit}..HEAD").stdout.decode().strip()
+    if own != "0":
+        branch = f"before-{backup.name}"
+        _git(root, "branch", "--force", branch, "HEAD")
+        notes.append(f"your own commits are kept as the branch {branch}")
+    for name, content in written.items():
+        files.write(root / name, content)
+    for first in range(0, len(taken), 200):
+        _git(root, "checkout", "--quiet", new.commit, "--", *taken[first : first + 200])
+    for name in gone:
+        (root / name).unlink(missing_ok=True)
+    _git(root, "reset", "--quiet", new.commit)
+    done = f"The course is now the newest release; {plural(len(written), 'notebook')} with your work merged."
+    kept = f"What was there before is in {backup.relative_to(root)}." if backup.exists() else ""
+    return "\n".join(filter(None, [done, kept, *notes]))
+
+
+def _clone(root):
+    """Return the folder; raise where it is no clone of its own, such as a copy within somebody's other repository."""
+    if shutil.which("git") is None:
+        raise UpdateError("this needs git, which is not installed")
+    top = _git(root, "rev-parse", "--show-toplevel", fails=True).stdout.decode().rstrip("\n")
+    if not top or not os.path.samefile(top, root):
+        raise UpdateError(f"{root} is no clone of the course made with git: get a new one")
+    return root
+
+
+def _releases(root):
+    """The release that the folder came from, and the newest that has been fetched."""
+    upstream = _git(root, "rev-parse", "--verify", "--quiet", "@{upstream}", fails=True)
+    upstream = upstream if upstream.returncode == 0 else _git(root, "rev-parse", "--verify", "origin/HEAD", fails=True)
+    if upstream.returncode:
+        raise UpdateError(f"{root} is no clone of the course that knows where it came from: get a new one")
+    new = upstream.stdout.decode().strip()
+    base = _git(root, "merge-base", "HEAD", new, fails=True)
+    if base.returncode:
+        raise UpdateError(f"{root} has nothing in common with the course's releases: get a new clone")
+    return _Release(root, base.stdout.decode().strip()), _Release(root, new)
+
+
+def _merged(mine, base, theirs):
+    """Merge three notebooks as bytes; a notebook that cannot be read counts as replaced."""
+    try:
+        found, notes = merged(*(nbformat.reads(each.decode(), as_version=4) for each in (mine, base, theirs)))
+        return (nbformat.writes(found) + "\n").encode(), notes
+    except Exception:  # nbformat has no common type for what it does not understand
+        return theirs, ["yours cannot be read as a notebook, and is in the backup"]
+
+
+def _back_up(root, names, base):
+    """Copy what the attendee has changed of some files; return the folder."""
+    folder = root / "backup" / time.strftime("update-%Y-%m-%d-%H%M%S")
+    for name in names:
+        if _bytes(root / name) not in (None, base.content(name)):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(root / name, folder / name)
+    return folder
+
+
+def _bytes(path):
+    try:
+        return os.readlink(path).encode() if path.is_symlink() else path.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def _git(root, *arguments, fails=False):
+    environment = os.environ | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"}
+    done = subprocess.run(["git", "-C", root, *arguments], capture_output=True, env=environment, check=False)
+    if done.returncode and not fails:
+        raise UpdateError(f"git {arguments[0]} failed: {_last_line(done)}; run this again when that is put right")
+    return done
+
+
+def _last_line(done):
+    return (done.stderr.decode(errors="replace").strip().splitlines() or ["it says nothing"])[-1]
