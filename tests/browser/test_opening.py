@@ -1,4 +1,4 @@
-"""Lessons that are only looked at."""
+"""Lessons that are looked at, and where one stands in them."""
 
 import shutil
 
@@ -32,3 +32,17 @@ def test_one_walks_through_all_lessons_and_changes_none(lab, open_notebook):
             panel.locator(".jp-Cell").first.get_by_role("link").last.click()
     tab.screenshot("walked-through")
     assert set(changed.values()) == {(0, False)}, changed
+
+
+def test_where_one_stands_leads_to_the_lesson_and_a_hint_to_the_next(lab, open_notebook):
+    (lab.root / "notebooks").mkdir(exist_ok=True)
+    shutil.copy(ROOT / "notebooks/1.Gradient-Basics.ipynb", lab.root / "notebooks")
+    cells = ["from ddl import hint, progress", 'hint("q03", "1")', "progress()"]
+    tab = open_notebook(lab.notebook("stand.ipynb", cells))
+    tab.run_all()
+    link = tab.page.get_by_role("link", name="q01_best_weight: to be answered")
+    link.wait_for(timeout=60_000)
+    assert "q03_table, hint 1 of 3" in tab.page.locator(".jp-OutputArea", has_text="hint 1").first.inner_text()
+    tab.screenshot("where-one-stands")
+    link.click()
+    tab.page.locator(".lm-TabBar-tab.lm-mod-current", has_text="1.Gradient-Basics").first.wait_for(timeout=60_000)

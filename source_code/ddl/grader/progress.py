@@ -11,11 +11,12 @@ from html import escape
 from pathlib import Path
 
 from ddl.errors import InputError
+from ddl.grader import notebooks
 from ddl.grader.cells import source_of
 from ddl.grader.journal import checked, digest, hints_taken
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import DamagedFile, read_json
-from ddl.records.paths import course_root, runs_dir
+from ddl.records.paths import runs_dir
 from ddl.words import plural
 
 __all__ = ["Lesson", "Progress", "progress"]
@@ -107,17 +108,17 @@ def progress(folder: str | Path | None = None) -> Progress:
     Parameters
     ----------
     folder
-        Where the lessons' notebooks are; by default the course's ``notebooks/``.
+        Where the lessons' notebooks are; by default those that `ddl check` finds, here or in the course.
     """
-    folder = Path(folder) if folder else course_root() / "notebooks"
+    paths = Path(folder).glob("*.ipynb") if folder else notebooks.lessons().values()
     launched = _launched()
     lessons = []
-    for path in sorted(folder.glob("*.ipynb")):
+    for path in sorted(paths, key=lambda path: path.name):
         if LESSON.fullmatch(path.name) and (questions := tuple(_questions(path))):
             hints = sum(hints_taken(path.stem).values())
             lessons.append(Lesson(path, questions, launched[path.name], hints))
     if not lessons:
-        raise InputError(f"there are no lessons in {folder}")
+        raise InputError(f"there are no lessons in {folder or 'this folder and the course'}")
     return Progress(tuple(lessons), launched.total())
 
 

@@ -49,7 +49,7 @@ def fresh(lesson: str, root: Path | None = None) -> Path:
     UpdateError
         If there is such a copy already, or the folder does not know its release.
     """
-    root = root or course_root()
+    root = root or _here()
     path = find_notebook(lesson).resolve()
     copy = path.with_name(f"{path.stem}{FRESH}{SUFFIX}")
     if copy.exists():
@@ -70,7 +70,7 @@ def update(root: Path | None = None) -> str:
     UpdateError
         If that cannot be done; nothing is changed then.
     """
-    root = _clone(root or course_root())
+    root = _clone(root or _here())
     fetched = _git(root, "fetch", "--quiet", fails=True)
     if fetched.returncode:
         raise UpdateError(f"the new release cannot be fetched, and nothing was changed: {_last_line(fetched)}")
@@ -110,6 +110,11 @@ def update(root: Path | None = None) -> str:
     done = f"The course is now the newest release; {plural(len(written), 'notebook')} with your work merged."
     kept = f"What was there before is in {backup.relative_to(root)}." if backup.exists() else ""
     return "\n".join(filter(None, [done, kept, *notes]))
+
+
+def _here():
+    """The attendee's own folder where this is one, else the course's."""
+    return Path.cwd() if Path("Start_Here.ipynb").exists() else course_root()
 
 
 def _clone(root):
