@@ -5,6 +5,7 @@ import os
 import nbformat
 import pytest
 
+from ddl.grader import journal
 from doubling import SOLVED, STUBS, write_lesson
 
 pytestmark = pytest.mark.slow
@@ -30,7 +31,8 @@ def ran():
 
 
 @pytest.mark.parametrize("call", ["check()", "check('7')"])
-def test_in_a_kernel_it_prints(tmp_path, ran, call):
+def test_in_a_kernel_it_prints(tmp_path, ran, call, monkeypatch):
+    monkeypatch.setenv("DDL_RUNS_DIR", str(tmp_path / "runs"))
     # What counts is what has been run in this kernel, not what is saved.
     path = write_lesson(
         tmp_path, STUBS, "def double(x):\n    print('loud')\n    return 2 * x", f"from ddl import check\n{call}"
@@ -38,6 +40,9 @@ def test_in_a_kernel_it_prints(tmp_path, ran, call):
     printed = ran(path)
     assert "q01_double  passed\nq02_table   not yet: `table` is not defined" in printed
     assert "loud" not in printed
+    passed, ran_cells = journal.checked("7.Doubling")
+    assert passed == {"q01_double_test": True, "q02_table_test": False}
+    assert journal.digest("def double(x):\n    print('loud')\n    return 2 * x") in ran_cells
 
 
 def test_in_jupyterlab_it_shows_a_button(tmp_path, ran):
