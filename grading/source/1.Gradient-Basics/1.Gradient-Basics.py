@@ -3,7 +3,7 @@
 #
 # **Why does averaging gradients speed up training?**
 #
-# | | |
+# | about | this lesson |
 # | --- | --- |
 # | time | two and three quarter hours, in three sittings |
 # | hardware | two cores; the one launched run takes ten seconds |

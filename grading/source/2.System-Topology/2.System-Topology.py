@@ -3,7 +3,7 @@
 #
 # **How are my workers connected, and what does that cost?**
 #
-# | | |
+# | about | this lesson |
 # | --- | --- |
 # | time | three and a half hours, in five sittings; of these the runs take about six minutes on two cores |
 # | hardware | two cores; with GPUs and a network there is more to see |

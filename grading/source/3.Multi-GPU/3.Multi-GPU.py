@@ -3,7 +3,7 @@
 #
 # **How do I make my script distributed?**
 #
-# | | |
+# | about | this lesson |
 # | --- | --- |
 # | time | four hours, in four sittings; the runs alone take about 10 minutes on two cores |
 # | hardware | two cores; on a machine with GPUs the same cells use the GPUs |

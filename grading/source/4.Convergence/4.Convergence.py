@@ -3,7 +3,7 @@
 #
 # **Why does my model learn worse on more workers, and what fixes it?**
 #
-# | | |
+# | about | this lesson |
 # | --- | --- |
 # | time | three hours with the exercises, in two sittings: sections 1 to 4, then 5 to 11; the runs alone took 5 minutes on two cores with AMX, and take longer elsewhere |
 # | hardware | two cores; for GPUs see section 11 |
@@ -193,7 +193,7 @@ plot.plot_convergence([small, large, short])
 #
 # Here are the settings of four runs. All use batch norm.
 #
-# | | pictures | epochs | global batch | ranks | passes | sync-BN | rate | seed |
+# | run | pictures | epochs | global batch | ranks | passes | sync-BN | rate | seed |
 # | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 # | A | 10,240 | 8 | 64 | 2 | 1 | no | 0.1 | 0 |
 # | B | 10,240 | 8 | 1,024 | 2 | 1 | no | 0.1 | 0 |

@@ -3,7 +3,7 @@
 #
 # **Can you beat the clock, and be believed?**
 #
-# | | |
+# | about | this lesson |
 # | --- | --- |
 # | time | an hour and three quarters; the runs take 15 to 20 minutes of it on two cores of their own |
 # | hardware | two cores, and CIFAR-10 for a place on the board: `ddl data fetch cifar10` |

@@ -3,7 +3,7 @@
 #
 # **What do I have here, and does it work?**
 #
-# | | |
+# | about | this notebook |
 # | --- | --- |
 # | time | 3 minutes |
 # | hardware | anything from a laptop with two cores to a GPU cluster |

@@ -222,7 +222,7 @@ class Findings:
 
     def _repr_html_(self):
         rows = [(_sign(finding), finding.name, finding.sentence) for finding in self.findings]
-        return html_table(("", self.name, "what the records show"), rows)
+        return html_table(("result", self.name, "what the records show"), rows)
 
 
 def _sign(finding):

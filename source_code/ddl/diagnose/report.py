@@ -56,4 +56,4 @@ class Report:
             for check in self.checks
         ]
         conclusion = f"<b>{prose(self._conclusion())}</b>"
-        return html_table(("", "what", "found", "what to do"), rows, conclusion, 'class="ddl-doctor"')
+        return html_table(("state", "what", "found", "what to do"), rows, conclusion, 'class="ddl-doctor"')
