@@ -1,19 +1,41 @@
-"""What the course shows, for people who read in the dark, or by ear."""
+"""What the course shows, for people who read in the dark, from close by, by keyboard, or by ear."""
 
+import base64
+import json
 import re
+import shutil
 from importlib.resources import files
+from pathlib import Path
 
 import nbformat
 import pytest
 from nbconvert import HTMLExporter
 
 from ddl.display.style import STYLE
-from helpers import ROOT
+from doubling import STUBS, write_lesson
+from helpers import ROOT, until
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is not installed")
+QUICK = Path(__file__).with_name("quick_train.py")
+THEMES = {"JupyterLab Light": [255] * 3, "JupyterLab Dark": [17] * 3}  # and what their pages' colour is
 # Of axe's rules, those about a whole page are for who makes the page.
 WHOLE_PAGE = ("region", "landmark-one-main", "page-has-heading-one", "bypass", "document-title", "html-has-lang")
+EVERY_KIND = (  # of what the course shows
+    "from ddl import beside, compare, doctor, launch, plot, recorded, runs",
+    "arms = recorded('convergence-cifar10')\n"
+    "plot.plot_convergence([run for run in arms if run.name in ('small batch + BN', 'LARS')])",
+    "plot.plot_ring(3)",
+    "compare(arms)",
+    "beside(3, 4.5, 'points that `it` is ahead')",
+    "doctor()",
+    "launch('quick_train.py', name='done', epochs=2)",
+    "try:\n    launch('quick_train.py', name='fails', epochs=5, fail_at_epoch=1)\nexcept RuntimeError as error:\n"
+    "    print(error)",
+    "runs()",
+    "import os\nfrom ddl.grader.check import check_file\ncheck_file('notebooks/7.Doubling.ipynb')",
+    "launch('quick_train.py', name='goes on', epochs=5000)",
+)
 
 
 def violations(page, where):
@@ -26,6 +48,84 @@ def violations(page, where):
         for rule in found["violations"]
         for node in rule["nodes"]
     ]
+
+
+def corner(page, picture):
+    """Return the colour of a picture's upper left corner, as the screen has it."""
+    shot = base64.b64encode(picture.screenshot()).decode()
+    return page.evaluate(
+        "async shot => { const image = new Image(); image.src = 'data:image/png;base64,' + shot; await image.decode();"
+        " const canvas = document.createElement('canvas').getContext('2d'); canvas.drawImage(image, 0, 0);"
+        " return [...canvas.getImageData(9, 3, 1, 1).data].slice(0, 3) }",
+        shot,
+    )
+
+
+def near(colour, other):
+    return max(abs(one - another) for one, another in zip(colour, other, strict=True)) <= 2
+
+
+@pytest.fixture
+def course(start_lab, tmp_path):
+    """A server with every kind of output in a notebook, all of them in the page at once."""
+    settings = tmp_path / "settings" / "@jupyterlab" / "notebook-extension" / "tracker.jupyterlab-settings"
+    settings.parent.mkdir(parents=True)
+    settings.write_text(json.dumps({"windowingMode": "none"}))
+    lab = start_lab(tmp_path)
+    shutil.copy(QUICK, lab.root)
+    shutil.copytree(ROOT / "images", lab.root / "images")
+    write_lesson(lab.root, STUBS)
+    path = lab.notebook("every kind.ipynb", EVERY_KIND)
+    notebook = nbformat.read(path, as_version=4)
+    notebook.cells.insert(0, nbformat.v4.new_markdown_cell("# Every kind\n\n![two rings](images/ring.svg)"))
+    nbformat.write(notebook, path)
+    return lab, path
+
+
+def test_what_a_notebook_shows_is_accessible_in_both_themes_and_when_enlarged(course, open_notebook):
+    lab, path = course
+    tab = open_notebook(path, width=1280, height=720, server=lab)
+    page = tab.page
+    tab.run_all()
+    page.locator(".jp-CodeCell").last.locator(".ddl-stop:visible").wait_for(timeout=120_000)
+    prompts = page.locator(".jp-InputPrompt").all_inner_texts()
+    for cell in page.locator(".jp-Cell").all():  # JupyterLab draws what is looked at
+        cell.scroll_into_view_if_needed()
+        page.wait_for_timeout(200)
+    kinds = (".ddl-picture", ".ddl-doctor", ".ddl-failure", ".ddl-done", ".ddl-stop", ".jp-RenderedMarkdown img")
+    for kind in kinds:
+        page.locator(kind).first.wait_for(state="attached", timeout=10_000)
+    problems = []
+    for theme, paper in THEMES.items():
+        choose(page, theme)
+        for picture in (page.locator(".ddl-picture").first, page.locator(".jp-RenderedMarkdown img").first):
+            until(lambda at=picture, c=paper: near(corner(page, at), c), 10, f"not {theme}", page.wait_for_timeout)
+        problems += violations(page, [[".jp-OutputArea-output"], [".jp-RenderedMarkdown"]])
+        tab.screenshot(f"accessible-{theme.split()[1].lower()}")
+    assert not problems, "\n".join(problems)
+    assert page.locator(".jp-InputPrompt").all_inner_texts() == prompts  # nothing ran again
+    page.locator(".ddl-run").evaluate("panel => { panel.tabIndex = -1; panel.focus() }")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "ddl-stop"
+    page.set_viewport_size({"width": 640, "height": 360})  # as 1280 × 720 is at 200 %
+    page.wait_for_timeout(500)
+    tab.screenshot("enlarged")
+    assert not tab.widens_the_page()
+    letters = "charts => charts.map(chart => 11 * chart.getScreenCTM().a)"
+    assert min(page.locator(".ddl-chart").evaluate_all(letters)) >= 11
+    widths = "all => all.map(each => each.getBoundingClientRect().width / each.getAttribute('width'))"
+    assert min(page.locator(".ddl-picture").evaluate_all(widths)) >= 0.74
+    inside = "all => all.map(each => each.scrollWidth > each.clientWidth && getComputedStyle(each).overflowX)"
+    assert page.locator(".ddl-scroll").evaluate_all(inside).count("auto") >= 4
+    page.locator(".ddl-stop").click()
+    page.locator(".ddl-stopped").first.wait_for(timeout=30_000)
+
+
+def choose(page, theme):
+    page.locator(".lm-MenuBar-itemLabel", has_text="Settings").click()
+    page.locator(".lm-Menu-itemLabel:text-is('Theme')").hover()
+    page.locator(f".lm-Menu-itemLabel:text-is('{theme}')").click()
+    page.locator(f"body[data-jp-theme-name='{theme}']").wait_for(state="attached")
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
