@@ -293,7 +293,7 @@ def test_scripts_of_others_show_their_bar_and_their_last_lines(course, open_note
     saved = tab.wait_until_idle(60)
     assert "40/40 [====================]" in "".join(saved.html) and "1/40" not in saved.html[0]
     failure = html.unescape(next(text for text in saved.html if 'role="alert"' in text))
-    assert "exited with status 2" in failure
+    assert "refused its options (" in failure
     assert "train.py: error: argument --batch-size: invalid int value: 'three'" in failure
     assert "RunFailed: run " in saved.errors[0] and "invalid int value" in saved.errors[0]
     tab.screenshot("status")
