@@ -1,6 +1,5 @@
 """Feedback for students, and the instructor's table of grades."""
 
-import csv
 import errno
 import io
 import os
@@ -11,7 +10,7 @@ from nbgrader.converters import GenerateFeedback
 
 from marking.autograde import Row, rows
 from marking.course import Course, write
-from marking.platforms import PLATFORMS, safe
+from marking.platforms import PLATFORMS, csv_text, safe
 
 __all__ = ["feedback", "grades"]
 
@@ -76,16 +75,14 @@ def grades(course: Course, lessons: list[str]) -> tuple[list[str], list[Row]]:
     Return the paths and the rows.
     """
     marks = {lesson: rows(course, lesson) for lesson in lessons}
-    text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow(COLUMNS)
+    table = [COLUMNS]
     for lesson, found in marks.items():
         for row in found:
             person = row.student
             points = (row.auto, row.manual, row.total, row.max, row.waiting)
             known = map(safe, (person.id, person.first_name, person.last_name, person.email))
-            table.writerow([*known, lesson, *points, safe("; ".join(row.reasons))])
-    texts = {"grades.csv": text.getvalue()}
+            table.append([*known, lesson, *points, safe("; ".join(row.reasons))])
+    texts = {"grades.csv": csv_text(table)}
     texts |= {f"grades-{name}.csv": write_of(marks) for name, write_of in PLATFORMS.items()}
     for name, content in texts.items():
         write(course.folder / name, content)

@@ -6,11 +6,11 @@ cell for no mark. Addresses and ids must be those that the platform knows, as in
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from marking.autograde import Row
 
-__all__ = ["PLATFORMS", "canvas", "moodle", "safe"]
+__all__ = ["PLATFORMS", "canvas", "csv_text", "moodle", "safe"]
 
 Marks = Mapping[str, Sequence[Row]]  # of each lesson
 
@@ -21,7 +21,7 @@ def moodle(marks: Marks) -> str:
     for person, points in _by_student(marks):
         known = map(safe, (person.first_name, person.last_name, person.id, person.email))
         table.append([*known, *points])
-    return _text(table)
+    return csv_text(table)
 
 
 def canvas(marks: Marks) -> str:
@@ -32,7 +32,7 @@ def canvas(marks: Marks) -> str:
     for person, points in _by_student(marks):
         name = ", ".join(filter(None, (person.last_name, person.first_name))) or person.id
         table.append([safe(name), "", "", person.id, "", *points])
-    return _text(table)
+    return csv_text(table)
 
 
 PLATFORMS = {"moodle": moodle, "canvas": canvas}
@@ -55,7 +55,8 @@ def _mark(row):
     return "" if row.total is None or row.waiting else f"{row.total:g}"
 
 
-def _text(table):
+def csv_text(table: Iterable[Sequence]) -> str:
+    """Return rows as the text of a CSV file."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(table)
     return text.getvalue()

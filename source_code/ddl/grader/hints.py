@@ -3,18 +3,17 @@
 import base64
 import json
 import os
-import re
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
+from ddl.display.html import prose
 from ddl.errors import InputError, NotFound
 from ddl.grader.journal import take_hint
 from ddl.grader.notebooks import FRESH, SUFFIX, find_notebook
 
 __all__ = ["Hint", "hint", "steps_of"]
 
-CODE, AS_CODE = re.compile("`(.+?)`"), r"<code>\1</code>"
 FILE = Path(__file__).with_name("hints.json")  # built from the lessons' sources, and not to be read by chance
 
 
@@ -31,7 +30,7 @@ class Hint:
         return "\n".join([f"{self._head()}:", *steps, self._then()])
 
     def _repr_html_(self):
-        steps = "".join(f"<li>{CODE.sub(AS_CODE, escape(text))}</li>" for text in self.steps)
+        steps = "".join(f"<li>{prose(text)}</li>" for text in self.steps)
         return f'<div role="status"><b>{escape(self._head())}</b><ol>{steps}</ol><p>{escape(self._then())}</p></div>'
 
     def _head(self):

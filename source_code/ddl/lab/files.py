@@ -6,6 +6,7 @@ in it, though JupyterLab notes in each which Python runs it.
 """
 
 import asyncio
+import contextlib
 import os
 from functools import cache
 from pathlib import Path
@@ -110,14 +111,15 @@ def bring_up_to_date(notebook, name=None, saved=0.0):
         When it was saved, in seconds since the epoch.
     """
     cells = {cell.get("id"): cell for cell in notebook["cells"] if cell["cell_type"] == "code"}
-    if name:
-        for cell, launched in _launched(cells, name, saved).items():
-            _put_back(cells[cell], launched)
     for cell in cells.values():
         for number, output in enumerate(cell.get("outputs", ())):
             shown = output.get("metadata", {}).get(MARK, {})
-            if shown.get("over") is False and (new := _output(shown.get("run"))):
-                cell["outputs"][number] = new
+            if shown.get("over") is False:
+                with contextlib.suppress(CourseError):  # there is no such run any more: it stays as it was
+                    cell["outputs"][number] = _output(attach(shown.get("run")))
+    if name:
+        for cell, launched in _launched(cells, name, saved).items():
+            _put_back(cells[cell], launched)
 
 
 def _launched(cells, name, saved):
@@ -147,17 +149,13 @@ def _put_back(cell, launched):
     there = {output.get("metadata", {}).get(MARK, {}).get("run") for output in cell.get("outputs", ())}
     if there.intersection(run.id for run in launched):
         return
-    cell["outputs"] = [output for run in launched if (output := _output(run.id))]
+    cell["outputs"] = [_output(run) for run in launched]
     # The server has made all of them. The notebook itself may never have been signed.
     cell.setdefault("metadata", {})["trusted"] = True
 
 
-def _output(run_id):
-    """A run as a cell's output; None where there is no such run any more."""
-    try:
-        run: Run = attach(run_id)
-    except CourseError:
-        return None
+def _output(run: Run):
+    """A run as a cell's output."""
     progress = run.progress()
     bundle = mime_bundle(progress, LastLines()(progress), served=True, back=True)
     return nbformat.v4.new_output("display_data", bundle, metadata=mark(progress))

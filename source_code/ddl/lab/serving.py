@@ -80,7 +80,8 @@ class Runs:
     def spans(self, run_id):
         """Return the phases of a run's timeline: its tensor, the phase, begin and end in seconds."""
         found = timeline.read(attach(run_id).folder / timeline.FILE)
-        return {"spans": [(span.tensor, span.phase, span.start_s, span.end_s) for span in found]}
+        spans = [(span.tensor, span.phase, span.start_s, span.end_s) for span in found]
+        return {"spans": spans, "colours": COLOURS}
 
     def timeline(self, run_id, place):
         """Return a page with a run's timeline."""

@@ -1,7 +1,6 @@
 /** Draws Horovod's timeline of a run: a row for each tensor, time from left to right; it zooms and can be dragged. */
 
 const ROW = 18, LEFT = 220, TOP = 22, LEAST_S = 1e-5;
-const COLOURS = { negotiation: "#8a8a8a", queued: "#e69f00", copying: "#56b4e9", reducing: "#0072b2" };
 
 export async function show(address, canvas, line) {
   const answer = await fetch(address, { credentials: "same-origin" });
@@ -33,7 +32,7 @@ export async function show(address, canvas, line) {
     for (const [name, phase, start, stop] of spans) {
       if (stop < from || start > to) continue;
       const left = Math.max(x(start), LEFT);
-      pen.fillStyle = COLOURS[phase];
+      pen.fillStyle = read.colours[phase];
       pen.fillRect(left, place.get(name) + 2, Math.max(x(stop) - left, 0.5), ROW - 4);
     }
   }
