@@ -203,6 +203,6 @@ def test_a_step_that_takes_the_mean_of_each_replica_is_found(house_numbers, scri
 )
 def test_a_file_that_is_no_training_step_is_named(house_numbers, script, tmp_path, text, said):
     path = script(text, "loop.py") if text else tmp_path / "none.py"
-    with pytest.raises(RunFailed, match="gave up" if text else "status 2") as failed:
+    with pytest.raises(RunFailed, match="gave up" if text else "refused its options") as failed:
         launch("svhn_loop.py", workers=1, loop=path, steps=2, global_batch=20)
     assert said in failed.value.run.logs(0)
