@@ -1,13 +1,14 @@
 """How far the predicted step of train_cifar.py is from the measured one, on several ranks here.
 
-    python benchmarks/prediction.py            # five repeats, about three minutes on two cores
+    python benchmarks/prediction.py            # five repeats, about five minutes on two cores
     python benchmarks/prediction.py --ranks 2 --repeats 3
 
 Each repeat measures in this order: the training itself (train_cifar.py), what computing costs
 (step_times.py: ranks side by side that exchange nothing, and one rank alone), what all-reduces cost
 (bench_allreduce.py), and the training again. It is predicted from the others, and the mean of both
 times is what it is compared with. Medians over repeats leave out what else the machine did. Also
-compared: a step together in turns with steps apart, in one run, which other load slows alike.
+compared: a step together in turns with steps apart, in one run, which other load slows alike. And
+two ranks more: predicted from all-reduces of this many ranks and of one more, then trained.
 Printed, and written to --output as JSON.
 """
 
@@ -31,7 +32,7 @@ def measure(ranks, batch, steps):
     """Return one repeat's figures in milliseconds, and errors of three predictions."""
     options = {"threads": 1, "oversubscribe": True}
 
-    def train():
+    def train(ranks=ranks, batch=batch):
         return launch(
             "train_cifar.py",
             workers=ranks,
@@ -44,9 +45,12 @@ def measure(ranks, batch, steps):
             **options,
         )
 
+    def all_reduces(ranks):
+        return launch("bench_allreduce.py", workers=ranks, operations="all_reduce", sizes=SIZES, **options)
+
     before = train()
     company = launch("step_times.py", workers=ranks, model="cnn", global_batch=batch, steps=steps, **options)
-    bench = launch("bench_allreduce.py", workers=ranks, operations="all_reduce", sizes=SIZES, **options)
+    bench = all_reduces(ranks)
     alone = launch("step_times.py", workers=1, model="cnn", part=ranks, global_batch=batch, steps=steps, **options)
     trainings = before, train()
     fit = cost.fit(prediction.points(bench), ranks)
@@ -60,6 +64,10 @@ def measure(ranks, batch, steps):
     for row in table:
         row |= {"measured_ms": measured, "error": row["predicted_ms"] / measured - 1}
     together = prediction.report(predicted["in company"], company).to_dict("records")[0]
+    both = prediction.fit_runs([bench, all_reduces(ranks + 1)])
+    cores = company.result["hardware"]["cores"]
+    larger = prediction.predict_step(company, both, ranks + 2, one=alone, cores=cores)
+    more = prediction.report({"": larger}, train(ranks + 2, larger.batch)).to_dict("records")[0]
     return {
         "alpha_us": 1e6 * fit.alpha_s,
         "gb_per_s": fit.bandwidth_gb_per_s,
@@ -73,6 +81,9 @@ def measure(ranks, batch, steps):
         "error": table[1]["error"],
         "in_turns_ms": together["measured_ms"],
         "error_in_turns": together["error"],
+        "more_predicted_ms": more["predicted_ms"],
+        "more_measured_ms": more["measured_ms"],
+        "more_error": more["error"],
     }
 
 
@@ -108,6 +119,8 @@ def main():
         ("predicted from ranks in company", "predicted_ms", "error"),
         ("measured in turns with them", "in_turns_ms", "error_in_turns"),
         ("measured, train_cifar.py", "measured_ms", None),
+        ("predicted for two ranks more", "more_predicted_ms", "more_error"),
+        ("measured, two ranks more", "more_measured_ms", None),
     ):
         errors = [row[error] for row in report["repeats"]] if error else []
         spread = (

@@ -439,6 +439,8 @@ beside(
 # (`tf.nn.scale_regularization_loss`).
 
 # %% [markdown]
+# ### One replica's loss
+#
 # **Question 3** (3 points)
 #
 # Without TensorFlow, write two functions for one replica of a strategy that
@@ -510,6 +512,8 @@ assert math.isclose(replica_penalty(7, 3), 7 / 3, rel_tol=1e-6)
 ### END HIDDEN TESTS
 
 # %% [markdown]
+# ### A mean of means
+#
 # Horovod *averages* instead of summing, so there each rank takes the mean over
 # its own part. The average of these means is the overall mean **if all parts
 # are equally large**.
@@ -597,6 +601,8 @@ for counts in ((0, 5, 2, 0, 7, 1), (9,), (3, 1, 0), (0, 0, 4), (2, 3, 4)):
 # cases. So you have to look for the mistakes in what each rank has recorded.
 
 # %% [markdown]
+# ### Seven runs, and one of them is right
+#
 # `bug_hunt.py` is a small, quick training with Horovod. `case="none"` is
 # correct; in each of the cases A to F one thing is missing or wrong. In every
 # run, each rank records what it has seen itself.
@@ -631,6 +637,8 @@ pd.Series(losses, name="loss at the end").to_frame().round(4)
 mistakes.excerpt(hunted["none"])
 
 # %% [markdown]
+# ### Checks on what the ranks saw
+#
 # `mistakes.witnesses(run)` has all of it as plain data: a list with one dictionary
 # per rank, rank 0's first, with these keys:
 #
@@ -724,6 +732,8 @@ assert not began_apart([one, later]) and not drifting([one, later])
 ### END HIDDEN TESTS
 
 # %% [markdown]
+# ### Three more checks
+#
 # **Question 6** (3 points)
 #
 # Write three more:
@@ -809,6 +819,8 @@ for k in (1, 2, 3):
 ### END HIDDEN TESTS
 
 # %% [markdown]
+# ### Which mistake is where?
+#
 # The course has such checks too. Here is what they say about the correct
 # script, followed by the records of one case.
 
@@ -908,6 +920,8 @@ plain_epoch = launch("one_device.py", name="one device", workers=1)
 guess_steps = None  # how many steps
 
 # %% [markdown]
+# ### Written by you, judged by what its ranks do
+#
 # **Question 8** (9 points)
 #
 # Copy the script into the next cell, and make it distributed with Horovod. On
@@ -1092,6 +1106,8 @@ difference("one_device.py", "my_horovod.py")
 # what $N$ ranks have: on this machine, one rank with *one* thread.
 
 # %% [markdown]
+# ### What an epoch processes
+#
 # **Question 9** (3 points)
 #
 # An epoch of `samples` pictures consists of whole steps, each of
@@ -1156,10 +1172,12 @@ assert near(value, 7 / 13)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Now measure your own. The script is the course's `train_cifar.py` with one
-# thread for each rank. You run it on one rank, and on two ranks with strong and
-# with weak scaling. One more run gives a single rank as many threads as all
-# ranks have together: the same hardware, without messages.
+# ### Measure your own
+#
+# The script is the course's `train_cifar.py`, with one thread for each rank.
+# You run it on one rank, and on two ranks with strong and with weak scaling. One
+# more run gives a single rank as many threads as all ranks have together: the
+# same hardware, without messages.
 #
 # **Predict first.** What efficiency, in percent, will strong and weak scaling
 # reach?
@@ -1218,6 +1236,8 @@ by_weak
 plot.plot_scaling(strong, weak)
 
 # %% [markdown]
+# ### Published figures
+#
 # Published figures deserve the same care. A public workshop's multi-GPU
 # notebook measures the time of an epoch and divides 60,000 pictures by it. But
 # an epoch runs only whole steps: with large batches on many devices, a good
@@ -1590,6 +1610,8 @@ plot.plot_payoff(one, two)
 # such a run beside the others.
 
 # %% [markdown]
+# ### One device, and one number that says little
+#
 # **Predict first.** About 94 of 100 questions are sincere. By how many
 # percentage points will the trained network's accuracy beat that of a model
 # that answers "sincere" to everything?
@@ -1645,6 +1667,8 @@ plot.plot_overfitting(plain)
 # near neighbours. And `fit(dataset, batch_size=32)` ignores its 32: a data set
 # of batches has the batch that it was made with. `train_text.py` shuffles all
 # rows, and batches once, by the global batch.
+#
+# ### Two replicas, and two processes
 #
 # Now run the same on two replicas, with `fit` and with your own loop, and on
 # two processes.
@@ -1846,6 +1870,8 @@ assert digits.tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9, 0]
 ### END HIDDEN TESTS
 
 # %% [markdown]
+# ### A training step of your own
+#
 # **Question 16** (4 points)
 #
 # The script `svhn_loop.py` is complete except for its core. Your file, written
