@@ -45,7 +45,7 @@ def test_a_benchmark_reports_ratios_with_their_hardware(measured):
         "start_time": lambda: [figures["ratio"]],
         "prediction": lambda: [
             1 + figures["median"][error]  # predicted ÷ measured
-            for error in ("error", "error_in_turns", "error_alone")
+            for error in ("error", "error_in_turns", "error_alone", "more_error")
         ],
     }.get(name, lambda: [pair["ratio"] for pair in figures["pairs"].values()])()
     assert ratios and all(ratio > 0 for ratio in ratios)
