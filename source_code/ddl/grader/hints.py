@@ -9,12 +9,13 @@ from pathlib import Path
 
 from ddl.display.html import prose
 from ddl.errors import InputError, NotFound
-from ddl.grader.journal import take_hint
+from ddl.grader.journal import hints_taken, take_hint
 from ddl.grader.notebooks import FRESH, SUFFIX, find_notebook
 
 __all__ = ["Hint", "hint", "steps_of"]
 
 FILE = Path(__file__).with_name("hints.json")  # built from the lessons' sources, and not to be read by chance
+_asked = set()  # lessons and questions for which this process was asked
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,8 @@ def hint(question: str, lesson: str | None = None) -> Hint:
     """Return one more hint of a question, with those before it.
 
     `question` is a question's id or its beginning, such as ``"q03"``; `lesson` is a lesson's name or its beginning, by
-    default the one whose notebook calls this.
+    default the one whose notebook calls this. A kernel that was started anew shows first what was taken before, so that
+    running all cells again takes none.
 
     Raises
     ------
@@ -60,7 +62,9 @@ def hint(question: str, lesson: str | None = None) -> Hint:
         what = "more than one question begins" if found else "no question with hints begins"
         raise NotFound(f"{what} with {str(question)!r} in {name}; there are: {', '.join(steps) or 'none'}")
     texts = steps[found[0]]
-    return Hint(found[0], tuple(texts[: take_hint(name, found[0], len(texts))]), len(texts))
+    before = 0 if lesson or (name, found[0]) in _asked else hints_taken(name).get(found[0], 0)
+    _asked.add((name, found[0]))
+    return Hint(found[0], tuple(texts[: before or take_hint(name, found[0], len(texts))]), len(texts))
 
 
 def steps_of(lesson: str) -> dict[str, list[str]]:

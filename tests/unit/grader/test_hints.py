@@ -13,6 +13,7 @@ STEPS = hints.steps_of(LESSON)["q03_table"]
 @pytest.fixture(autouse=True)
 def runs(tmp_path, monkeypatch):
     monkeypatch.setenv("DDL_RUNS_DIR", str(tmp_path))
+    monkeypatch.setattr(hints, "_asked", set())
 
 
 def test_each_call_gives_one_more_and_the_last_stays(capsys):
@@ -30,6 +31,14 @@ def test_the_notebook_says_which_lesson_it_is(monkeypatch):
     monkeypatch.delenv("JPY_SESSION_NAME")
     with pytest.raises(ValueError, match="say which lesson this is"):
         hint("q03")
+
+
+def test_all_cells_run_again_after_a_restart_take_no_hint(monkeypatch):
+    monkeypatch.setenv("JPY_SESSION_NAME", f"/course/notebooks/{LESSON}.ipynb")
+    assert [len(hint("q03").steps) for _ in range(2)] == [1, 2]
+    monkeypatch.setattr(hints, "_asked", set())  # as a new kernel has it
+    assert [len(hint("q03").steps) for _ in range(2)] == [2, 3]
+    assert len(hint("q04").steps) == 1
 
 
 @pytest.mark.parametrize(("question", "said"), [("q99", "no question with hints"), ("q0", "more than one question")])
