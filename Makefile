@@ -3,6 +3,9 @@ VENV ?= .venv
 LESSON ?=
 SIZE ?= smoke
 PORT ?= 8888
+CLASS ?= class
+HOST ?=
+ACCOUNTS ?=
 BASE ?=
 TAG ?= ddl-course
 SIF ?= ddl-course.sif
@@ -33,7 +36,7 @@ export JUPYTER_PREFER_ENV_PATH := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help lab setup update lint test test-all run site pdf notebooks check lock reference bench images image sif clean distclean
-.PHONY: release collect autograde feedback grades formgrader challenge
+.PHONY: release hub collect autograde feedback grades formgrader challenge
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/\1\t\2/p' Makefile | \
@@ -89,6 +92,11 @@ formgrader: setup  ## open the formgrader, for the written answers (PORT=8888, N
 	@$(MARKING) formgrader --port=$(PORT) \
 		$(if $(NO_BROWSER),--no-browser) $(if $(ROOT_USER),--allow-root)
 
+hub: setup  ## start JupyterHub for a class (CLASS=folder, PORT=8000, HOST=ADDRESS, ACCOUNTS=1: the system's own)
+	@export PYTHONPATH="$(CURDIR)/grading"; $(PY) -m hub --folder $(call quoted,CLASS) \
+		$(if $(HOST),--host "$(HOST)") $(if $(filter-out file,$(origin PORT)),--port "$(PORT)") \
+		$(if $(ACCOUNTS),--accounts)
+
 feedback: setup  ## make everyone's feedback, and a zip of it to hand back (LESSON=1)
 	@$(MARKING) feedback $(LESSON)
 
@@ -103,7 +111,7 @@ lock: setup  ## pin everything that pyproject.toml's pins bring with them
 	@for accelerator in cpu gpu; do \
 		suffix="$${accelerator#cpu}"; \
 		($(PY) -m uv pip compile pyproject.toml --quiet --no-header --generate-hashes \
-			--python-version 3.11 --extra "$$accelerator" --extra test --extra lint --extra build \
+			--python-version 3.11 --extra "$$accelerator" --extra test --extra lint --extra hub --extra build \
 			--output-file "requirements$${suffix:+-$$suffix}.lock") || exit 1; \
 	done
 

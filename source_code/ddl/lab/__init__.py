@@ -41,7 +41,12 @@ def open_lab(arguments: Sequence[str] = ()):
     ----------
     arguments
         JupyterLab's own, such as ``--port=8889``; ``--all`` lists a maintainer's files, too, and what nbgrader adds.
+
+    A class's hub starts this for an attendee: it is then their server, on their own copy of the course.
     """
+    from ddl.lab.seat import take_seat
+
+    seat = take_seat()
     view = [f"{FILES}CourseFiles"]
     if "--all" not in arguments:
         view = [f"{FILES}AttendeesFiles", f"--LabApp.app_settings_dir={SETTINGS}"]
@@ -58,7 +63,7 @@ def open_lab(arguments: Sequence[str] = ()):
         [
             sys.executable,
             "-m",
-            "jupyterlab",
+            *(["jupyterhub.singleuser", f"--ServerApp.root_dir={seat}"] if seat else ["jupyterlab"]),
             f"--LabApp.default_url=/lab/tree/{START}",
             "--KernelManager.transport=ipc",
             f"--ServerApp.terminado_settings={ {'shell_command': [shell]} }",

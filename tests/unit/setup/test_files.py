@@ -25,8 +25,8 @@ def pins(requirements):
 
 
 def direct(accelerator):
-    wanted = PROJECT["dependencies"] + EXTRAS[accelerator] + EXTRAS["test"] + EXTRAS["lint"] + EXTRAS["build"]
-    return pins(wanted)
+    extras = [pin for name in (accelerator, "test", "lint", "hub", "build") for pin in EXTRAS[name]]
+    return pins(PROJECT["dependencies"] + extras)
 
 
 def locked(accelerator):

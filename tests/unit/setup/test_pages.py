@@ -52,7 +52,7 @@ def test_what_is_there_is_no_fault():
         ("[there](README.md#nowhere)", "README.md#nowhere: no such heading"),
         ("`make supper`", "make supper: no such target"),
         ("```sh\nmake lab LESON=4\n```", "make LESON=4: the Makefile has no such variable"),
-        ("```\nmake release CLASS=1\n```", "make CLASS=1: the Makefile has no such variable"),
+        ("```\nmake release GROUP=1\n```", "make GROUP=1: the Makefile has no such variable"),
         ("`ddl dance`", "invalid choice: 'dance'"),
         ("`ddl run --hot`", "no option --hot"),
         ("`ddl challenge score\n--fast FILE`", "no option --fast"),

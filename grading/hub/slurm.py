@@ -1,0 +1,34 @@
+"""Attendees' servers as jobs of Slurm; who waits for one is told why."""
+
+import asyncio
+
+from batchspawner import MultiSlurmSpawner
+from traitlets import Unicode
+
+from ddl.launcher.slurm import JobState
+
+__all__ = ["OnSlurm", "said"]
+
+
+def said(job: str, status: str) -> str:
+    """Return a sentence about a job, from what `squeue` says with `OnSlurm`'s format; "" where it says nothing."""
+    state, reason, start, _ = (*status.split("|"), "", "", "")[:4]
+    return JobState(job, state, reason, "" if start == "N/A" else start).waiting or {
+        "CONFIGURING": f"Slurm job {job} has its node, which gets ready",
+        "RUNNING": f"Slurm job {job} runs: your server starts",
+    }.get(state, "")
+
+
+class OnSlurm(MultiSlurmSpawner):
+    """Starts servers as jobs; the page on which one waits says Slurm's reason, and when it expects the job to start."""
+
+    batch_query_cmd = Unicode("squeue -h -j {job_id} -o '%T|%r|%S| %B'").tag(config=True)
+
+    async def progress(self):
+        before = ""
+        while True:
+            text = said(self.job_id, self.job_status)
+            if text and text != before:
+                before = text
+                yield {"message": text}
+            await asyncio.sleep(self.startup_poll_interval)

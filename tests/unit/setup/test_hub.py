@@ -1,0 +1,125 @@
+"""What a class's hub is made of: shares of cores, limits, folders, and the copies that attendees get."""
+
+import os
+import resource
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from ddl.errors import CourseError, InputError
+from ddl.lab.seat import COURSE, take_seat
+from helpers import ROOT
+
+pytest.importorskip("jupyterhub", reason="jupyterhub is not installed")
+sys.path.append(str(ROOT / "grading"))
+
+from hub.__main__ import MODES, prepare, sign_in, write_bundle
+from hub.slurm import said
+from hub.spawners import ClassSpawner, share_of_cores
+
+
+@pytest.mark.parametrize(
+    "cores, each, shares",
+    [
+        ([0, 1], 2, [[0, 1]] * 3),
+        ([0, 1, 4, 5], 2, [[0, 1], [4, 5], [0, 1]]),
+        ([0, 1, 2], 2, [[0, 1]] * 3),  # one core is left over
+        ([0, 1], 8, [[0, 1]] * 3),
+        ([0, 1], 0.5, [[0], [1], [0]]),
+        ([0, 1], None, [[0, 1]] * 3),
+    ],
+)
+def test_two_attendees_have_the_same_cores_or_none_in_common(cores, each, shares):
+    assert [share_of_cores(cores, number, each) for number in range(3)] == shares
+
+
+def test_a_server_starts_with_its_limits(monkeypatch):
+    monkeypatch.setattr("jupyterhub.spawner.set_user_setuid", lambda name: lambda: None)
+    core = min(os.sched_getaffinity(0))
+    monkeypatch.setattr(ClassSpawner, "cores", [core])
+    preexec = ClassSpawner(mem_limit="1G").make_preexec_fn("ann")
+    code = "import os, resource; print(os.sched_getaffinity(0), resource.getrlimit(resource.RLIMIT_DATA)[1])\n"
+    code += "try: bytearray(1 << 30)\nexcept MemoryError: print('refused')"
+    printed = subprocess.check_output([sys.executable, "-c", code], preexec_fn=preexec, text=True)
+    assert printed == f"{{{core}}} {1 << 30}\nrefused\n"
+    assert resource.getrlimit(resource.RLIMIT_DATA)[1] != 1 << 30  # the hub has its own
+
+
+def test_what_is_the_hubs_is_for_nobody_else(tmp_path):
+    prepare(tmp_path)
+    assert {name: stat.S_IMODE((tmp_path / name).stat().st_mode) for name in MODES} == MODES
+    said = sign_in(tmp_path, accounts=False)
+    password, admin = (tmp_path / "hub" / name for name in ("password", "admin-password"))
+    kept = password.read_text(), admin.read_text()
+    assert len(kept[0]) >= 8 and len(kept[1]) >= 32 and kept[0] not in said and kept[1] not in said
+    assert stat.S_IMODE(password.stat().st_mode) == stat.S_IMODE(admin.stat().st_mode) == 0o600
+    sign_in(tmp_path, accounts=False)
+    assert (password.read_text(), admin.read_text()) == kept
+
+
+def git(folder, *arguments):
+    identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    return subprocess.check_output(["git", "-C", folder, *identity, *arguments], text=True).strip()
+
+
+@pytest.fixture
+def course(tmp_path):
+    """A course of one file, committed, with a second one that is not; its branch has a name of its own."""
+    folder = tmp_path / "original"
+    folder.mkdir()
+    git(folder, "init", "-q", "-b", "mine")
+    (folder / "Start_Here.ipynb").write_text("{}")
+    git(folder, "add", ".")
+    git(folder, "commit", "-q", "-m", "first")
+    (folder / "draft.py").touch()
+    return folder
+
+
+def test_an_attendee_gets_a_copy_of_what_is_committed_and_its_updates(course, tmp_path, monkeypatch):
+    bundle, home = tmp_path / "course.bundle", tmp_path / "home"
+    home.mkdir()
+    git(course, "checkout", "-q", "--detach")
+    write_bundle(course, bundle)
+    monkeypatch.chdir(home)
+    for name, value in (("HOME", home), (COURSE, bundle), ("PYTHONPATH", "")):
+        monkeypatch.setenv(name, str(value))
+    copy = take_seat()
+    assert os.getcwd() == str(copy) and os.environ["PYTHONPATH"] == str(copy / "source_code")
+    assert {path.name for path in copy.iterdir()} == {".git", "Start_Here.ipynb"}
+    (copy / "mine.py").touch()
+    assert take_seat() == copy and (copy / "mine.py").exists()
+    git(course, "add", ".")
+    git(course, "commit", "-q", "-m", "second")
+    write_bundle(course, bundle)
+    git(copy, "fetch", "-q")
+    assert git(copy, "rev-parse", "@{upstream}") == git(course, "rev-parse", "HEAD")
+
+
+def test_what_cannot_be_copied_is_said(course, tmp_path, monkeypatch):
+    git(tmp_path, "clone", "-q", "--depth=1", f"file://{course}", "shallow")
+    with pytest.raises(InputError, match="git fetch --unshallow"):
+        write_bundle(tmp_path / "shallow", tmp_path / "course.bundle")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv(COURSE, str(tmp_path / "nothing"))
+    with pytest.raises(CourseError, match="cannot be made from"):
+        take_seat()
+    monkeypatch.delenv(COURSE)
+    assert take_seat() is None
+
+
+@pytest.mark.parametrize(
+    "status, sentence",
+    [
+        ("PENDING|Resources|N/A| n/a", "Slurm job 7 waits: Resources"),
+        (
+            "PENDING|Priority|2026-01-02T03:04:05| n/a",
+            "Slurm job 7 waits: Priority, expected to start at 2026-01-02 03:04:05",
+        ),
+        ("RUNNING|None|2026-01-02T03:04:05| node01", "Slurm job 7 runs: your server starts"),
+        ("", ""),
+    ],
+)
+def test_the_page_of_who_waits_says_what_slurm_does(status, sentence):
+    assert said("7", status) == sentence
