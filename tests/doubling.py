@@ -28,3 +28,15 @@ def write_lesson(folder, answers, *more, name="7.Doubling", first=()):
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     nbformat.write(v4.new_notebook(cells=cells, metadata={"kernelspec": kernel}), path)
     return path
+
+
+def write_released(folder, answers, text="YOUR ANSWER HERE"):
+    """Write the same lesson as it is released, with a written answer, too; return its path."""
+    path = write_lesson(folder, answers)
+    notebook = nbformat.read(path, as_version=4)
+    for name, cell in zip(TESTS, notebook.cells[::2], strict=True):
+        cell.metadata.nbgrader = {"grade_id": name, "grade": False, "solution": True}
+    role = {"grade_id": "q03_words", "grade": True, "solution": True, "points": 3}
+    notebook.cells.append(v4.new_markdown_cell(text, metadata={"nbgrader": role}))
+    nbformat.write(notebook, path)
+    return path

@@ -25,6 +25,8 @@ _HOME = {
     "check": "grader.check",
     "progress": "grader.progress",
     "hint": "grader.hints",
+    "share": "grader.share",
+    "classroom": "grader.classroom",
     "agreement": "analysis.agreement",
     "difference": "analysis.difference",
     "beside": "display.guess",

@@ -4,6 +4,7 @@ import argparse
 import os
 import signal
 import sys
+import time
 
 from ddl.errors import CourseError, InputError
 from ddl.launcher.roles import CLUSTERS
@@ -151,6 +152,11 @@ def _parser():
     fresh.add_argument("lesson", help="a lesson's name or its beginning")
     command("update", _update, "get the newest release of the course, and keep your work")
     command("progress", _progress, "where you stand: questions, points, runs, and what is next")
+    share = command("share", _share, "show your instructor where you are, or end that; it says what is shown")
+    share.add_argument("what", choices=("on", "off"))
+    seats = command("class", _class, "where the attendees are who share it, and what most do not pass")
+    seats.add_argument("folder", nargs="?", help="the class's folder (default: that of DDL_CLASS)")
+    seats.add_argument("--every", type=float, metavar="S", help="show it again every so many seconds")
     _add_challenge(commands)
     command("lab", _lab, "open JupyterLab on the course in this folder; its own options follow")
 
@@ -362,6 +368,23 @@ def _progress(arguments):
     from ddl.grader.progress import progress
 
     print(progress())
+
+
+def _share(arguments):
+    from ddl.grader.share import share
+
+    print(share(arguments.what == "on"))
+
+
+def _class(arguments):
+    from ddl.grader.classroom import classroom
+
+    while True:
+        print(classroom(arguments.folder), flush=True)
+        if not arguments.every:
+            return
+        time.sleep(arguments.every)
+        print()
 
 
 def _submit(arguments):

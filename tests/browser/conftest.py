@@ -201,6 +201,12 @@ def lab(start_lab):
     return start_lab()
 
 
+@pytest.fixture(scope="session")
+def new_tab():
+    """Return what opens a notebook in a page: from the page, a server such as `lab`, and the notebook's path."""
+    return Tab
+
+
 @pytest.fixture
 def open_notebook(browser, lab):
     """Return a function that opens a notebook in a new page; `server` is `lab` unless given."""

@@ -23,6 +23,7 @@ from ddl.grader.handin import EXCHANGE, hand_in
 from ddl.grader.launches import launch
 from ddl.grader.limits import Limits
 from ddl.grader.notebooks import SUFFIX, find_notebook, lessons
+from ddl.grader.share import renew
 from ddl.grader.stopping import TimeUp, at_most, in_main_thread, interruptible
 from ddl.grader.worker import Kept, respond
 
@@ -124,6 +125,7 @@ def _keep(path, answers, sources):
     passed = {verdict.grade_id: verdict.passed for verdict in answers.verdicts}
     with contextlib.suppress(OSError):  # the disk is full: what was found is shown all the same
         journal.keep_check(Path(path).stem, passed, sources)
+        renew(Path(path).stem)
 
 
 def _this_notebook(names):

@@ -1,4 +1,7 @@
-"""What this attendee's checks have found and which hints they took: `answers.json` in the runs folder, theirs alone."""
+"""What an attendee's checks have found, hints that they took, and whether they share; theirs alone.
+
+It lies in the runs folder, as `answers.json`.
+"""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -8,7 +11,9 @@ from ddl.records import files
 from ddl.records.jsonfiles import DamagedFile, read_json, write_json
 from ddl.records.paths import runs_dir
 
-__all__ = ["checked", "digest", "hints_taken", "keep_check", "take_hint"]
+__all__ = ["CLASS", "checked", "digest", "hints_taken", "keep_check", "keep_sharing", "sharing", "take_hint"]
+
+CLASS = "DDL_CLASS"  # the folder in which attendees of a class share where they are
 
 
 def digest(source: str) -> str:
@@ -42,6 +47,16 @@ def take_hint(lesson: str, question: str, most: int) -> int:
 def hints_taken(lesson: str) -> dict[str, int]:
     """Return how many hints were taken of each question of a lesson."""
     return _read().get("hints", {}).get(lesson, {})
+
+
+def keep_sharing(on: bool) -> None:
+    """Keep whether this attendee shares where they are with their instructor."""
+    _change(lambda content: content.update(shares=on))
+
+
+def sharing() -> bool:
+    """Whether this attendee has chosen to share where they are."""
+    return _read().get("shares") is True
 
 
 def _path() -> Path:

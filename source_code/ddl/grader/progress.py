@@ -13,13 +13,13 @@ from pathlib import Path
 from ddl.errors import InputError
 from ddl.grader import notebooks
 from ddl.grader.cells import source_of
-from ddl.grader.journal import checked, digest, hints_taken
+from ddl.grader.journal import CLASS, checked, digest, hints_taken, sharing
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import DamagedFile, read_json
 from ddl.records.paths import runs_dir
 from ddl.words import plural
 
-__all__ = ["Lesson", "Progress", "progress"]
+__all__ = ["Lesson", "Progress", "progress", "questions_of"]
 
 LESSON = re.compile(r"\d+\.[^.]+\.ipynb")  # not a fresh copy of one, such as 3.Multi-GPU.fresh.ipynb
 STUBS = ("YOUR CODE HERE", "YOUR ANSWER HERE", "raise NotImplementedError()")
@@ -95,8 +95,16 @@ class Progress:
             f"{done} of {plural(len(self.lessons), 'lesson')} done, {sum(each.answered for each in questions)} of "
             f"{plural(len(questions), 'question')} answered, {points} of {most} points by visible tests, "
             f"{plural(self.runs, 'run')} made. This is computed from your saved notebooks and your last checks: after "
-            "more work, run it again."
+            f"more work, run it again.{self._shared()}"
         )
+
+    @staticmethod
+    def _shared():
+        if not os.environ.get(CLASS):
+            return ""
+        if sharing():
+            return " Your instructor sees where you are; `share(False)` ends that."
+        return " Your instructor sees nothing of this; `share()` shows where you are, and says what is shown."
 
 
 HEADS = ("lesson", "answered", "pass their tests", "points", "written answers", "hints", "runs", "next")
@@ -114,7 +122,7 @@ def progress(folder: str | Path | None = None) -> Progress:
     launched = _launched()
     lessons = []
     for path in sorted(paths, key=lambda path: path.name):
-        if LESSON.fullmatch(path.name) and (questions := tuple(_questions(path))):
+        if LESSON.fullmatch(path.name) and (questions := tuple(questions_of(path))):
             hints = sum(hints_taken(path.stem).values())
             lessons.append(Lesson(path, questions, launched[path.name], hints))
     if not lessons:
@@ -138,7 +146,7 @@ def _row(lesson):
     yield lesson.next
 
 
-def _questions(path):
+def questions_of(path):
     """The questions of a saved notebook, in order."""
     import nbformat
 

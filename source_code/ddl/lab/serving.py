@@ -5,6 +5,7 @@ ddl/runs/RUN             a page with one run
 ddl/runs/RUN/state       JSON: the parts of its panel that change; its end as HTML
 ddl/runs/RUN/stop        (POST) ends it
 ddl/runs/RUN/timeline    a page with Horovod's timeline; its phases as JSON under …/spans
+ddl/class                a page with a class, as far as its attendees share where they are
 ddl/view.js              what keeps panels up to date; ddl/timeline.js draws timelines
 =======================  ====================================================================
 
@@ -27,6 +28,7 @@ from tornado import web
 from ddl.analysis import timeline
 from ddl.display.panel import SERVED, LastLines, mime_bundle, panel_html, parts_html
 from ddl.errors import CourseError
+from ddl.grader.classroom import classroom
 from ddl.launcher.run import attach
 from ddl.records.paths import runs_dir
 
@@ -162,6 +164,17 @@ class _Page(_Json):
         self.finish(await self._in_thread(getattr(self._runs, self._answer), run_id, place))
 
 
+class _Class(_Handler):
+    @web.authenticated
+    async def get(self):
+        self.set_header("Refresh", "10")
+        self.finish(await self._in_thread(_class_page, url_path_join(self.base_url, "ddl", "view.js")))
+
+
+def _class_page(script):
+    return PAGE.format(name="The class", panel=classroom()._repr_html_(), script=escape(script))
+
+
 class _Static(AuthenticatedFileHandler):
     def get_content_type(self):
         return "text/javascript"
@@ -180,6 +193,7 @@ def serve(server):
         (url_path_join(run, "stop"), _Stop, runs),
         (url_path_join(run, "timeline"), _Page, runs | {"answer": "timeline"}),
         (url_path_join(run, "timeline", "spans"), _Json, runs | {"answer": "spans"}),
+        (url_path_join(place, "class"), _Class, runs),
         (url_path_join(place, r"(\w+\.js)"), _Static, static),
     ]
     server.web_app.add_handlers(".*$", handlers)

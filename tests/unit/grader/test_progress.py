@@ -1,13 +1,13 @@
 """Where an attendee stands: from saved notebooks, what checks found, and runs."""
 
 import json
+from functools import partial
 
-import nbformat
 import pytest
 
 from ddl import cli, progress
 from ddl.grader import journal
-from doubling import SOLVED, STUBS, TESTS, write_lesson
+from doubling import SOLVED, STUBS, write_released
 
 
 @pytest.fixture
@@ -16,17 +16,7 @@ def lesson(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DDL_RUNS_DIR", str(tmp_path / "runs"))
 
-    def write(answers, text="YOUR ANSWER HERE"):
-        path = write_lesson(tmp_path, answers)
-        notebook = nbformat.read(path, as_version=4)
-        for name, cell in zip(TESTS, notebook.cells[::2], strict=True):
-            cell.metadata.nbgrader = {"grade_id": name, "grade": False, "solution": True}
-        role = {"grade_id": "q03_words", "grade": True, "solution": True, "points": 3}
-        notebook.cells.append(nbformat.v4.new_markdown_cell(text, metadata={"nbgrader": role}))
-        nbformat.write(notebook, path)
-        return path
-
-    return write
+    return partial(write_released, tmp_path)
 
 
 def stand():
