@@ -16,6 +16,7 @@ FROM ?=
 STUDENTS ?=
 SITE ?=
 PASSED ?=
+TORCH ?=
 
 # The environment's own Python, with its own programs first on the path: horovodrun, jupyter, ddl.
 # It takes the shell's place, so that ending `make` ends it.
@@ -46,7 +47,8 @@ lab: setup  ## set up, then open JupyterLab at Start_Here.ipynb (PORT=8888, NO_B
 	@$(PY) -m ddl.cli lab --port=$(PORT) $(if $(ALL),--all) \
 		$(if $(NO_BROWSER),--no-browser) $(if $(ROOT_USER),--allow-root)
 
-setup:  ## make the environment in .venv (VENV=DIR for another folder); it resumes
+setup: export DDL_TORCH = $(TORCH)
+setup:  ## make the environment in .venv (VENV=DIR for another folder, TORCH=1: with PyTorch); it resumes
 	@python="$$(sh tools/python.sh "$(VENV)")" && exec "$$python" tools/environment.py "$(VENV)"
 
 update:  ## get the newest release of the course, and keep your answers, your own cells and your files
@@ -59,7 +61,8 @@ lint: setup  ## set up, then check layout, types and notebooks (ruff, mypy, tool
 test: setup  ## set up, then run the fast tests
 	@$(PY) -m pytest --durations=10 -m "not slow" $(if $(PASSED),-p tests.plugins.passed --note-passed=$(PASSED))
 
-test-all: setup  ## set up, then run every test; a skipped test is a failure
+test-all: TORCH = 1
+test-all: setup  ## set up with PyTorch, then run every test; a skipped test is a failure
 	@sh tools/debian.sh
 	@$(PY) tools/every_test.py $(if $(PASSED),-p tests.plugins.passed --leave-out-passed=$(PASSED))
 

@@ -10,14 +10,15 @@ stamp that says what it was made from, so an interrupted set-up resumes and a ch
 on it. Only the standard library is used: nothing is installed yet.
 
 Environment variables: DDL_ACCELERATOR=cpu|gpu overrules what `nvidia-smi -L` says, DDL_MPI=1 builds Horovod with
-MPI (a site file's controller = "mpi" needs that), DDL_DATA_DIR is where data sets go, XDG_CACHE_HOME moves the
-user's cache. Certificates are the system's, or those of SSL_CERT_FILE, SSL_CERT_DIR or PIP_CERT. The GPU's lock
-resolves, but has not been measured on a machine with a GPU yet.
+MPI (a site file's controller = "mpi" needs that), DDL_TORCH=1 adds PyTorch, DDL_DATA_DIR is where data sets go,
+XDG_CACHE_HOME moves the user's cache. Certificates are the system's, or those of SSL_CERT_FILE, SSL_CERT_DIR or
+PIP_CERT. The GPU's lock resolves, but has not been measured on a machine with a GPU yet.
 """
 
 import contextlib
 import fcntl
 import hashlib
+import json
 import os
 import platform
 import re
@@ -26,6 +27,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import tomllib
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -58,6 +60,7 @@ class Setup:
     accelerator: str
     root: Path = ROOT
     mpi: bool = False
+    torch: bool = False
 
     def __post_init__(self) -> None:
         require(self.accelerator in NEED_GIB, f"DDL_ACCELERATOR={self.accelerator} is neither cpu nor gpu.")
@@ -94,6 +97,11 @@ class Setup:
         key += [*(["mpi"] if self.mpi else []), platform.machine(), *platform.libc_ver()]
         name = f"horovod-{horovod}-{tag}-{tag}-linux_{platform.machine()}.whl"
         return cache_dir() / "wheels" / "-".join(key) / name
+
+    @property
+    def torch_pin(self) -> str:
+        project = tomllib.loads((self.root / "pyproject.toml").read_text())["project"]
+        return project["optional-dependencies"]["torch"][0]
 
     def entry(self, package: str) -> str:
         """The lines of the lock that pin one package: its version and its hashes."""
@@ -167,6 +175,7 @@ def steps(setup: Setup) -> list[Step]:
         Step("horovod", setup.wheel.parent.name, make_horovod),
         Step("package", f"{setup.root} {digest(setup.root / 'pyproject.toml')}", make_package),
         Step("data", str(os.environ.get("DDL_DATA_DIR") or cache_dir() / "data"), make_data),
+        *([Step("torch", setup.torch_pin, make_torch)] if setup.torch else []),
     ]
 
 
@@ -256,6 +265,28 @@ def make_data(setup: Setup, line: Line) -> str:
     return "CIFAR-10"
 
 
+def make_torch(setup: Setup, line: Line) -> str:
+    """PyTorch, beside what the lock pins: by pip, whose settings say where CPU wheels are, and which uv does not read."""
+    folder = setup.root / "build" / "setup"
+    folder.mkdir(parents=True, exist_ok=True)
+    constraints, report = folder / "constraints.txt", folder / "torch.json"
+    constraints.write_text("\n".join(re.findall(r"^(\S+==\S+) ", setup.lock.read_text(), re.MULTILINE)))
+    install = [setup.python, "-m", "pip", "install", "--constraint", constraints, setup.torch_pin]
+    try:
+        setup.run(line, [*install, "--dry-run", "--report", report])
+        planned = {each["metadata"]["name"]: each["metadata"] for each in json.loads(report.read_text())["install"]}
+        require(
+            setup.accelerator == "gpu" or not any(name.startswith("nvidia-") for name in planned),
+            "pip would take PyTorch's build for GPUs, with gigabytes of CUDA. Name the index for CPU wheels that "
+            "PyTorch's installation page names: PIP_EXTRA_INDEX_URL=… make setup TORCH=1",
+        )
+        setup.run(line, install)
+    except CommandError as error:
+        error.args = (f"{error}\ntorch: PyTorch is an extra; all else is set up, and `make lab` works without it.",)
+        raise
+    return f"PyTorch {planned['torch']['version']}" if "torch" in planned else ""
+
+
 def check(setup: Setup, names: set[str]) -> None:
     """Find what is missing before minutes are spent on the steps in front of it."""
     if "python" in names and not setup.python.exists():
@@ -302,7 +333,8 @@ def chosen(venv: Path) -> Setup:
         smi = ["nvidia-smi", "-L"]
         if not accelerator and subprocess.run(smi, capture_output=True, timeout=30).stdout.startswith(b"GPU "):
             accelerator = "gpu"
-    return Setup(venv, accelerator or "cpu", mpi=bool(mpi) or (stamps / "mpi").exists())
+    torch = bool(os.environ.get("DDL_TORCH")) or (stamps / "torch").exists()
+    return Setup(venv, accelerator or "cpu", mpi=bool(mpi) or (stamps / "mpi").exists(), torch=torch)
 
 
 def cache_dir() -> Path:

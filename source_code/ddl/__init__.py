@@ -15,6 +15,7 @@ _HOME = {
     "runs": "launcher.run",
     "Run": "launcher.run",
     "RunFailed": "launcher.run",
+    "has_torch": "launcher.extras",
     "Job": "launcher.job",
     "Site": "launcher.site",
     "recorded": "records.reference",

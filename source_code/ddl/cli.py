@@ -46,7 +46,7 @@ def _parser():
         sub.set_defaults(command=function)
         return sub
 
-    run = command("run", _run, "run a script for Horovod or tf.distribute on several workers")
+    run = command("run", _run, "run a script for Horovod, tf.distribute or torchrun on several workers")
     run.add_argument("-n", "--workers", type=int, default=2, help="number of ranks that compute (default 2)")
     run.add_argument(
         "--cluster", choices=CLUSTERS, default=CLUSTERS[0], help="what the ranks are to each other (default horovod)"

@@ -115,7 +115,7 @@ class TaskCommand(_Command):
     """What looks after one rank: ``--controller NAME [--network-interface NAME] [--timeout-s S]``."""
 
     module = "ddl.rank.task"
-    controller: str  # "none": tf.distribute brings the ranks together
+    controller: str  # "none": tf.distribute or PyTorch brings the ranks together
     network_interface: str = ""
     timeout_s: float = 0.0  # none
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from ddl.launcher.extras import NO_TORCH
 from ddl.launcher.roles import role_of
 from ddl.records.folder import RunFolder, processes_of, stack_of
 from ddl.records.jsonfiles import is_full, read_json
@@ -319,9 +320,10 @@ def _timed_out(e: Evidence) -> Failure | None:
     waited = others = ""
     advice = "Give it more time with timeout_s, or look where the ranks were."
     if missing:
+        start = "init_process_group" if e.job.get("cluster") == "torchrun" else "hvd.init"
         waited = f": the others were waiting for {_ranks(missing)}"
         others = (
-            f"{_ranks(missing)} never joined a collective operation (or hvd.init()) that the other ranks had reached"
+            f"{_ranks(missing)} never joined a collective operation (or {start}()) that the other ranks had reached"
         )
         advice = "Every rank must call the same collective operations in the same order."
     if gone:
@@ -465,6 +467,8 @@ def _raised(e: Evidence, first: Ending) -> Failure:
     else:
         did = "found its disk full" if found_full else f"raised {error['type']}"
     advice = SECONDARY_ADVICE if first.secondary else ADVICE.get(error["type"], ANY_ADVICE)
+    if error["message"] == "No module named 'torch'":
+        advice = NO_TORCH
     return Failure(
         f"{e.who(first.rank)} on {error['host']} {did} {e.when(first)}"
         f"{': ' * found_full}{error['message'] * found_full}",

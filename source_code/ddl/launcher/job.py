@@ -24,7 +24,7 @@ class Job:
     Parameters
     ----------
     script
-        Path of a Python script; any script for Horovod or tf.distribute will do.
+        Path of a Python script; any script for Horovod, tf.distribute or torchrun will do.
     args
         Its command-line arguments, passed on as they are.
     workers
@@ -41,12 +41,13 @@ class Job:
         Allow more ranks than there are cores or GPUs.
     nodes
         How many nodes the ranks are spread over, the same number on each; None the fewest.
-    cluster : {"horovod", "multi_worker", "parameter_server"}
-        What the ranks are to each other: Horovod's, or a cluster of tf.distribute (`ddl.rank.cluster`).
+    cluster : {"horovod", "multi_worker", "parameter_server", "torchrun"}
+        What the ranks are to each other: Horovod's, a cluster of tf.distribute (`ddl.rank.cluster`), or a process
+        group of PyTorch (`ddl.rank.torchrun`).
     parameter_servers
         Ranks that keep the weights of a "parameter_server" cluster; None one there, else none.
     warm
-        Whether ranks may be forks of a template that has imported TensorFlow (`ddl.launcher.warm`).
+        Whether ranks may be forks of a template that has imported TensorFlow (`ddl.launcher.warm`): never PyTorch's.
     """
 
     script: str
@@ -87,6 +88,7 @@ class Job:
                 f"any; this is cluster={self.cluster!r}"
             )
         object.__setattr__(self, "parameter_servers", servers)
+        object.__setattr__(self, "warm", self.warm and self.cluster != "torchrun")
 
     @property
     def processes(self) -> int:

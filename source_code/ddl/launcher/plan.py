@@ -224,7 +224,7 @@ def _hosts(job: Job, site: Site, command: Words) -> Words:
 
 
 def _controller(job: Job, site: Site) -> str:
-    """What brings the ranks of several tasks together; "none" where tf.distribute does."""
+    """What brings the ranks of several tasks together; "none" where tf.distribute or PyTorch does."""
     return site.controller if job.cluster == "horovod" else "none"
 
 

@@ -1,9 +1,9 @@
-"""Which task of tf.distribute each rank of a run is."""
+"""What the ranks of a run are to each other, and which task of tf.distribute each is."""
 
 __all__ = ["CLUSTERS", "TYPES", "Roles", "assign_roles", "role_of", "roles_of", "task_name"]
 
 
-CLUSTERS = ("horovod", "multi_worker", "parameter_server")
+CLUSTERS = ("horovod", "multi_worker", "parameter_server", "torchrun")
 
 
 TYPES = ("chief", "worker", "ps")
@@ -18,7 +18,7 @@ def task_name(type: str, index: int) -> str:
 
 
 def assign_roles(cluster: str, workers: int, parameter_servers: int = 0) -> Roles:
-    """Return each rank's task, in order; empty for Horovod, whose ranks are all alike."""
+    """Return each rank's task, in order; empty for Horovod and torchrun, whose ranks are all alike."""
     computing = tuple(("worker", index) for index in range(workers))
     if cluster == "parameter_server":
         return (("chief", 0), *computing, *(("ps", index) for index in range(parameter_servers)))
@@ -31,6 +31,6 @@ def roles_of(job: dict) -> Roles:
 
 
 def role_of(job: dict, rank: int) -> str:
-    """Name the task that a rank of a run is ("worker 1"), from its ``job.json``; empty for Horovod."""
+    """Name the task that a rank of a run is ("worker 1"), from its ``job.json``; empty where all are alike."""
     by_rank = roles_of(job)
     return task_name(*by_rank[rank]) if rank < len(by_rank) else ""

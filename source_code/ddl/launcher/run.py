@@ -80,7 +80,7 @@ def launch(
     Parameters
     ----------
     script
-        A script for Horovod or tf.distribute: a path, or the name of one of the course's scripts.
+        A script for Horovod, tf.distribute or torchrun: a path, or the name of one of the course's scripts.
     workers
         Number of ranks that train.
     nodes
@@ -96,14 +96,15 @@ def launch(
     oversubscribe
         Allow more ranks than this machine has cores or GPUs.
     cluster
-        "horovod", or a cluster of tf.distribute: "multi_worker" or "parameter_server". The latter two set
-        ``TF_CONFIG`` in every rank before its script runs; "parameter_server" adds a coordinator (rank 0) and
-        parameter servers (the last ranks).
+        "horovod"; a cluster of tf.distribute: "multi_worker" or "parameter_server"; or "torchrun". Those of
+        tf.distribute set ``TF_CONFIG`` in every rank before its script runs, and "parameter_server" adds a
+        coordinator (rank 0) and parameter servers (the last ranks). "torchrun" sets what PyTorch's torchrun does:
+        ``RANK``, ``WORLD_SIZE``, ``MASTER_ADDR`` and so on.
     parameter_servers
         Number of parameter servers; by default one, with "parameter_server".
     warm
         Let ranks start as forks of a process that has imported TensorFlow and Horovod before (`ddl.launcher.warm`).
-        False for a script that must not find them imported.
+        False for a script that must not find them imported. Ranks of "torchrun" never do.
     dry_run
         Only print the shell line, and return None.
     wait

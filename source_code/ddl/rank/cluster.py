@@ -32,6 +32,7 @@ __all__ = [
     "ClusterError",
     "assemble",
     "attempt",
+    "await_addresses",
     "await_all",
     "dismiss",
     "first_absent",
@@ -351,15 +352,30 @@ def assemble(folder: RunFolder, rank: int, roles: Roles, seconds: float | None =
     ClusterError
         If a rank does not within `seconds` (by default `timeout_s`); the message names all that don't.
     """
+    names = [f"{task_name(*role)} (rank {other})" for other, role in enumerate(roles)]
+    addresses = await_addresses(folder, names, seconds)
+    by_type = {
+        kind: tuple(address for address, (type, _) in zip(addresses, roles, strict=True) if type == kind)
+        for kind in TYPES
+    }
+    return Cluster(*roles[rank], by_type["worker"], by_type["chief"], by_type["ps"])
+
+
+def await_addresses(folder: RunFolder, names: Sequence[str], seconds: float | None = None) -> list[str]:
+    """Wait until the first ranks, one for each of `names`, have written their addresses; return these.
+
+    Raises
+    ------
+    ClusterError
+        If a rank does not within `seconds` (by default `timeout_s`); the message names all that don't.
+    """
     seconds = timeout_s() if seconds is None else seconds
     deadline = time.monotonic() + seconds
     while True:
-        addresses = [_address(folder, other) for other in range(len(roles))]
-        absent = [
-            f"{task_name(*roles[other])} (rank {other})" for other, address in enumerate(addresses) if not address
-        ]
+        addresses = [_address(folder, other) for other in range(len(names))]
+        absent = [name for name, address in zip(names, addresses, strict=True) if not address]
         if not absent:
-            break
+            return addresses
         if time.monotonic() > deadline:
             raise ClusterError(
                 f"{' and '.join(absent)} did not start within {seconds:g} s. On a "
@@ -368,11 +384,6 @@ def assemble(folder: RunFolder, rank: int, roles: Roles, seconds: float | None =
             )
         os.listdir(folder.path)  # a shared file system remembers that a file was not there
         time.sleep(LOOK_EVERY_S)
-    by_type = {
-        kind: tuple(address for address, (type, _) in zip(addresses, roles, strict=True) if type == kind)
-        for kind in TYPES
-    }
-    return Cluster(*roles[rank], by_type["worker"], by_type["chief"], by_type["ps"])
 
 
 def _address(folder, rank):

@@ -20,7 +20,7 @@ from ddl.records.jsonfiles import read_json
 __all__ = ["Supervisor", "shell_status", "waits"]
 
 STACK_S = 0.5
-LIBRARY = re.compile(r"/(horovod|tensorflow|keras)/|horovod_")
+LIBRARY = re.compile(r"/(horovod|tensorflow|keras|torch)/|horovod_")
 
 
 class Supervisor:
@@ -156,7 +156,7 @@ def waits(pid: int, stack: Path) -> bool:
     """Whether a rank waits for others; it takes half a second to find out.
 
     Horovod only says so in a log. A rank that waits in a collective operation, or in ``hvd.init()``,
-    is inside Horovod or TensorFlow and uses hardly any processor time. ``ddl.rank`` answers SIGUSR1
+    is inside Horovod, TensorFlow or PyTorch and uses hardly any processor time. ``ddl.rank`` answers SIGUSR1
     with its stack, in the file `stack`.
     """
     try:

@@ -1,7 +1,7 @@
 """A worker: what ``python -m ddl.rank --threads N [OPTIONS] SCRIPT [ARGUMENT ...]`` does.
 
 It sends the rank's output to its own log file, sets its threads, records that the rank has started,
-joins a cluster of tf.distribute where there is one (``--cluster``), and then becomes the script, with
+joins a cluster of tf.distribute or the ranks of PyTorch (``--cluster``), and then becomes the script, with
 arguments, working directory and ``__main__`` as if python had started it. An exception is kept as
 ``error-<k>.json``. Any script will do. On a full disk the rank goes on without the files that it
 cannot write.
@@ -24,7 +24,7 @@ from pathlib import Path
 
 from ddl.launcher.commands import RankCommand
 from ddl.launcher.roles import assign_roles
-from ddl.rank import cluster
+from ddl.rank import cluster, torchrun
 from ddl.records.folder import RunFolder, StorageError
 from ddl.records.log import keep_writing
 from ddl.records.machine import gpu_numbers, host_name
@@ -38,6 +38,7 @@ def main():
     rank = int(os.environ.get("HOROVOD_RANK", "0"))
     workers = command.workers(int(os.environ.get("HOROVOD_SIZE", "1")))
     roles = assign_roles(command.cluster, workers, command.parameter_servers)
+    for_torch = command.cluster == "torchrun"
     _set_threads(str(command.threads))
     folder = RunFolder.here()
     # A warning of the time limit may come while the script imports: `ddl.training.checkpoint.Notice` unblocks
@@ -53,12 +54,14 @@ def main():
             "started": time.time(),
             "threads": command.threads,
             "start": "warm" if "ddl.rank.fork" in sys.modules else "cold",
-            **(cluster.reserve() if roles else {}),
+            **(cluster.reserve() if roles or (for_torch and not rank) else {}),
         }
         _record(folder, folder.rank(rank), record)
     try:
         if roles:
             _join(folder, rank, roles)
+        if for_torch:
+            os.environ.update(torchrun.variables(folder))
         _become(command.script, command.arguments)
         if roles and roles[rank][0] == "chief":
             cluster.dismiss()  # or the others would serve for ever

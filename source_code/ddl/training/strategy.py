@@ -164,6 +164,10 @@ class Experiment:
         if self.epoch_ends(self._done):
             self._write(model, *self._means.take())
 
+    def weights_of(self, model) -> list[np.ndarray]:
+        """Return a model's weights in Keras' layout, float32."""
+        return model.get_weights()
+
     def epoch_ends(self, done: int) -> bool:
         """Whether rank 0 evaluates after so many updates."""
         return self._journal.epoch_ends(done)
@@ -183,7 +187,7 @@ class Experiment:
         self._journal.step(self._done, loss, self.rate(self.global_batch))
         if self.rank == 0 and (self._done in KEPT or self._done == self.steps):
             with self._journal.paused():
-                self._weights[self._done] = model.get_weights()
+                self._weights[self._done] = self.weights_of(model)
 
     def _write(self, model, loss, accuracy):
         if self.rank == 0:
@@ -242,7 +246,7 @@ class Experiment:
             config=vars(self.config),
             strategy=Path(sys.argv[0]).stem,
             model="cnn, group norm",
-            parameters=model.count_params(),
+            parameters=sum(each.size for each in self.weights_of(model)),
             data=self.data.describe(),
             ranks=self.ranks,
             replicas=self.replicas,

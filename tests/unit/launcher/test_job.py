@@ -65,7 +65,7 @@ def test_a_cluster_has_workers_and_those_that_serve_them(options, servers, proce
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"cluster": "mirrored"}, "not one of: horovod, multi_worker, parameter_server"),
+        ({"cluster": "mirrored"}, "not one of: horovod, multi_worker, parameter_server, torchrun"),
         ({"cluster": "parameter_server", "parameter_servers": 0}, "at least 1 is needed"),
         ({"cluster": "multi_worker", "parameter_servers": 1}, 'only cluster="parameter_server"'),
         ({"parameter_servers": -1}, "at least 0 is needed"),

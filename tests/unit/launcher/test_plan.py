@@ -89,6 +89,7 @@ def test_arguments_with_shell_characters_survive_the_shell_line():
             cluster="parameter_server",
             parameter_servers=3,
         ),
+        Job("/c/x.py", ("a",), workers=2, cwd="/c", threads=2, oversubscribe=True, cluster="torchrun"),
     ],
 )
 def test_a_pasted_command_is_the_same_job(job):
@@ -107,6 +108,16 @@ def test_the_whole_command_of_a_multi_worker_cluster():
         "cd /c && /env/bin/python -m ddl.rank.horovodrun --gloo --network-interfaces lo "
         "--gloo-timeout-seconds 180 -np 2 /env/bin/python -m ddl.rank --threads 2 "
         "--cluster multi_worker /course/x.py --epochs 2"
+    )
+
+
+def test_the_whole_command_of_ranks_of_pytorch():
+    """They start cold: a template's forks would have TensorFlow in them."""
+    job = Job("/course/x.py", ("--epochs", "2"), workers=2, cwd="/c", cluster="torchrun")
+    assert planned(job).shell_line == (
+        "cd /c && /env/bin/python -m ddl.rank.horovodrun --gloo --network-interfaces lo "
+        "--gloo-timeout-seconds 180 -np 2 /env/bin/python -m ddl.rank --threads 2 "
+        "--cluster torchrun --start cold /course/x.py --epochs 2"
     )
 
 
@@ -225,6 +236,17 @@ def test_a_parameter_server_cluster_on_several_nodes_of_slurm():
         "/env/bin/python -m ddl.rank.task --controller none "
         "/env/bin/python -m ddl.rank --threads 10 --cluster parameter_server "
         "--parameter-servers 1 /course/train_cifar.py --recipe warmup"
+    )
+
+
+def test_ranks_of_pytorch_on_several_nodes_of_slurm():
+    job = replace(JOB, workers=8, cluster="torchrun")
+    assert line(job, replace(CLUSTER, network_interfaces=("ib0",))) == (
+        "srun --job-name=ddl-r1 --partition=gpu --account=class7 --time=1:00:00 --signal=URG@120 "
+        "--exclusive --nodes=2 --ntasks-per-node=4 --cpus-per-task=8 --gres=gpu:a100:4 "
+        f"--distribution=block --kill-on-bad-exit=1 --mpi=none --export={ENVIRONMENT} "
+        "/env/bin/python -m ddl.rank.task --controller none --network-interface ib0 "
+        "/env/bin/python -m ddl.rank --threads 8 --cluster torchrun --start cold /course/train_cifar.py --recipe warmup"
     )
 
 

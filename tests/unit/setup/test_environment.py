@@ -1,5 +1,6 @@
 """The set-up's steps: what is missing is named, what is done stays done, no wheel is half made."""
 
+import json
 import os
 import shutil
 import signal
@@ -24,7 +25,7 @@ LINE = SimpleNamespace(name="step", log=None)
 def setup(tmp_path, monkeypatch):
     """A set-up in an empty folder, with the course's own locks and a cache of its own."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    for name in ("CXX", "DDL_ACCELERATOR", "DDL_MPI"):
+    for name in ("CXX", "DDL_ACCELERATOR", "DDL_MPI", "DDL_TORCH"):
         monkeypatch.delenv(name, raising=False)
     root = tmp_path / "course"
     (root / ".venv" / "ddl-setup").mkdir(parents=True)
@@ -225,6 +226,53 @@ def test_data_that_cannot_be_had_is_generated(setup, ran):
     ran.act = lambda command, variables: command[-1] == "cifar10" and fails(setup)
     assert "generated" in environment.make_data(setup, LINE)
     assert [command[-1] for command, _ in ran] == ["cifar10", "synthetic"]
+
+
+# PyTorch, an extra
+
+
+def reports(*names):
+    """Return what stands for pip: its dry run plans these packages."""
+
+    def act(command, variables):
+        if "--dry-run" in command:
+            planned = [{"metadata": {"name": name, "version": "1.0"}} for name in names]
+            Path(command[-1]).write_text(json.dumps({"install": planned}))
+
+    return act
+
+
+def test_pytorch_is_installed_where_it_was_asked_for_and_stays(setup, finish, monkeypatch):
+    finish(setup)
+    assert "torch" not in names(environment.steps(environment.chosen(setup.venv)))
+    monkeypatch.setenv("DDL_TORCH", "1")
+    assert names(environment.pending(replace(setup, torch=environment.chosen(setup.venv).torch))) == ["torch"]
+    finish(replace(setup, torch=True))
+    monkeypatch.delenv("DDL_TORCH")
+    assert environment.chosen(setup.venv).torch
+
+
+def test_pytorch_keeps_to_what_the_lock_pins(setup, ran):
+    ran.act = reports("sympy", "torch")
+    assert environment.make_torch(setup, LINE) == "PyTorch 1.0"
+    dry, real = (command for command, _ in ran)
+    assert dry[: len(real)] == real and real[-1] == setup.torch_pin
+    pins = Path(real[real.index("--constraint") + 1]).read_text().splitlines()
+    assert {"numpy==1.26.4", "tensorflow-cpu==2.15.1"} <= set(pins) and not any("hash" in pin for pin in pins)
+
+
+def test_a_build_of_pytorch_for_gpus_is_refused_before_it_is_loaded(setup, ran):
+    ran.act = reports("nvidia-cublas", "torch")
+    with pytest.raises(SetupError, match="index for CPU wheels .* PIP_EXTRA_INDEX_URL"):
+        environment.make_torch(setup, LINE)
+    assert len(ran) == 1
+    environment.make_torch(replace(setup, accelerator="gpu"), LINE)
+
+
+def test_without_a_network_pytorch_is_left_out_and_all_else_stands(setup, ran):
+    ran.act = lambda command, variables: fails(setup)
+    with pytest.raises(CommandError, match="`make lab` works without it"):
+        environment.make_torch(setup, LINE)
 
 
 # Horovod's wheel

@@ -1,0 +1,63 @@
+"""Train the course's network in several processes with PyTorch's DistributedDataParallel (DDP).
+
+    ddl run --workers 2 --cluster torchrun strategies/torch_ddp.py --epochs 2
+    torchrun --nproc-per-node 2 source_code/strategies/torch_ddp.py --steps 20
+
+Every process runs this file. DDP averages the ranks' gradients: so each rank takes the mean
+over its own part of the batch.
+"""
+
+from ddl.training import options
+
+if __name__ == "__main__":
+    config = options.strategy(__doc__)  # before the slow imports: a wrong option is refused at once
+
+import os
+
+import torch
+import torch.distributed as dist
+
+from ddl.training.torch_strategy import MOMENTUM, Experiment, losses_and_hits
+
+
+def main(config):
+    # Horovod 1: initialise. From here on this process knows its rank and how many there are.
+    dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+    # Horovod 2: pin each rank to one GPU, where there are any.
+    device = torch.device("cpu")
+    if torch.cuda.is_available():  # a scheduler may show each rank only its own: hence the remainder
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
+        torch.cuda.set_device(device)
+    # Only rank 0 evaluates and writes.
+    experiment = Experiment(config, rank=dist.get_rank(), ranks=dist.get_world_size())
+    # Horovod 3: shard. Each rank takes its part of every batch.
+    dataset = experiment.dataset(dist.get_rank(), dist.get_world_size())
+
+    # Horovod 5 and 6: wrap, broadcast. All ranks begin with rank 0's weights, and backward() averages
+    # the gradients of all ranks.
+    model = torch.nn.parallel.DistributedDataParallel(experiment.model().to(device))
+    # Horovod 4: scale. The rate is that of all ranks' samples together.
+    per_rank_batch = experiment.global_batch // dist.get_world_size()
+    rate = experiment.rate(per_rank_batch * dist.get_world_size())
+    optimizer = torch.optim.SGD(model.parameters(), rate, MOMENTUM)
+
+    def train_step(pictures, labels):
+        losses, hits = losses_and_hits(labels, model(pictures))
+        loss = losses.mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        # Metrics are averaged too: one rank's own would be of its part only.
+        figures = torch.stack([loss.detach(), hits.mean()])
+        dist.all_reduce(figures)
+        return figures / dist.get_world_size()
+
+    experiment.start()
+    for pictures, labels in dataset:
+        experiment.step(model, train_step(pictures.to(device), labels.to(device)))
+    experiment.finish(model)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(config)
