@@ -266,7 +266,7 @@ def make_data(setup: Setup, line: Line) -> str:
 
 
 def make_torch(setup: Setup, line: Line) -> str:
-    """PyTorch, beside what the lock pins: by pip, whose settings say where CPU wheels are, and which uv does not read."""
+    """PyTorch, beside what the lock pins: by pip, whose settings say where CPU wheels are, which uv does not read."""
     folder = setup.root / "build" / "setup"
     folder.mkdir(parents=True, exist_ok=True)
     constraints, report = folder / "constraints.txt", folder / "torch.json"
