@@ -4,7 +4,7 @@
     torchrun --nproc-per-node 2 source_code/strategies/torch_ddp.py --steps 20
 
 Every process runs this file. DDP averages the ranks' gradients: so each rank takes the mean
-over its own part of the batch.
+over its own part of the batch. The six steps have the numbers that they have in horovod_loop.py.
 """
 
 from ddl.training import options

@@ -1,4 +1,4 @@
-"""Clusters of tf.distribute over the two nodes of a real Slurm."""
+"""Clusters of tf.distribute, and ranks of PyTorch, over the two nodes of a real Slurm."""
 
 import pytest
 
@@ -61,6 +61,29 @@ def test_workers_on_two_nodes_add_up(on_slurm, script):
     assert run.state == "done", run.failure
     assert "-m ddl.rank.task --controller none" in run.job["shell_line"]
     assert [run.logs(rank).splitlines()[-1] for rank in (0, 1)] == ["5.0", "5.0"]
+
+
+def test_ranks_of_pytorch_on_two_nodes_add_up(on_slurm, script):
+    pytest.importorskip("torch")
+    run = launch(
+        script("""
+    import json, os
+    import torch
+    import torch.distributed as dist
+    dist.init_process_group("gloo")
+    figure = torch.tensor(dist.get_rank() + 1.0)
+    dist.all_reduce(figure)
+    print(json.dumps([os.environ["SLURMD_NODENAME"], os.environ["LOCAL_RANK"], figure.item()]))
+    dist.destroy_process_group()
+    """),
+        workers=4,
+        nodes=2,
+        cluster="torchrun",
+    )
+    assert run.state == "done", run.failure
+    assert "-m ddl.rank.task --controller none" in run.job["shell_line"]
+    assert printed(run) == [[node, local, 10.0] for node in ("node01", "node02") for local in "01"]
+    assert processes.of_run(run.id) == []
 
 
 def test_a_worker_on_the_second_node_that_never_joins_is_named(on_slurm, script, monkeypatch):

@@ -12,7 +12,8 @@
 # You take one training script and distribute it with five strategies: four of
 # TensorFlow's own, and Horovod. Then you look for what goes wrong, make a script
 # distributed yourself, measure where the time goes, find out when two workers
-# are worth it, and do it all once more with text.
+# are worth it, do it all once more with text, and see what of it holds in
+# PyTorch.
 
 # %% [markdown]
 # ## How this lesson works
@@ -22,7 +23,7 @@
 # | five strategies, and whether they agree | 1 to 5 | 60 |
 # | what goes wrong, and a script of your own | 6 to 7 | 60 |
 # | where the time goes, and when it pays | 8 to 11 | 60 |
-# | text, and house numbers | 12 to 13 | 55 |
+# | text, house numbers, and the way out | 12 to 14 | 60 |
 #
 # - **Questions** are numbered and show their points. Write code where it says
 #   `YOUR CODE HERE`, and words where it says `YOUR ANSWER HERE`. The cell after
@@ -1958,6 +1959,56 @@ print("agrees with a single device:", svhn.result["agrees"])
 beside(guess_digits, 100 * svhn.result["test_accuracy"], "% right")
 
 # %% [markdown]
+# ## 14. The way out
+#
+# Your own project may be in PyTorch. How much of all this do you take along?
+# Here is the Horovod script beside the same training with PyTorch's
+# `DistributedDataParallel` (**DDP**): the same network, initial weights, and
+# order of pictures.
+
+# %% tags=["demo"]
+difference("strategies/horovod_loop.py", "strategies/torch_ddp.py")
+
+# %% [markdown]
+# All six steps are there. Wrapping and broadcasting have become one line: a
+# model in DDP takes over rank 0's weights when it is made, and averages
+# gradients while `backward()` still computes those of earlier layers (Li et al.,
+# 2020, section 3.2). The loss is what it was with Horovod, for the same reason:
+# DDP averages, so each rank takes the mean over its own part.
+#
+# `torchrun` is PyTorch's `horovodrun`: it tells each process its rank, and where
+# all of them meet. `launch` does the same with `cluster="torchrun"`, on this
+# machine or as tasks of Slurm, so that the run is followed and recorded like
+# all others. PyTorch is not installed by default.
+
+# %% tags=["demo"]
+there = ddl.has_torch()  # if it is not, this says how to get it
+if there:
+    few = dict(fixed, steps=16)
+    alone = launch(
+        "strategies/loop.py", name="one device", workers=1, **few
+    )
+    by_torch = launch(
+        "strategies/torch_ddp.py", name="PyTorch DDP", workers=workers,
+        cluster="torchrun", **few,
+    )
+
+# %% tags=["demo"]
+agreement([alone, by_torch], step=4) if there else None
+
+# %% [markdown]
+# The test of section 4 does not care that another library computes: up to
+# rounding, two ranks of PyTorch have the weights of one device of TensorFlow.
+# And the rest?
+#
+# | from | holds unchanged | changes |
+# | --- | --- | --- |
+# | lesson 1 | all: it is about averages, not about a library | nothing |
+# | lesson 2 | links, rings, the cost of an all-reduce; Gloo and NCCL carry it here, too | DDP sends buckets of at most 25 MiB by default, Horovod fuses up to 128 MiB: fit again |
+# | lesson 3 | shards, mean loss, scaled rate, asking each rank what it saw, efficiency | `fit`, `TF_CONFIG` and the parameter server have no counterpart in DDP |
+# | lesson 4 | noise scale, critical batch size, warm-up, LARS | the numbers: they belong to a network, its data and its optimizer |
+
+# %% [markdown]
 # ## Your answers so far
 #
 # The button runs the tests that you can see on everything that your cells have
@@ -1985,6 +2036,7 @@ check()
 # - Two workers pay when computation is long compared with the message. You can
 #   predict that from a few measurements.
 # - Where one class has 94 %, accuracy is not a result.
+# - PyTorch's DDP needs the same six steps, and passes the same test.
 #
 # Not shown: several real GPUs or hosts. Logical devices and ranks here share
 # one machine's cores.
@@ -2012,6 +2064,8 @@ check()
 # - Goyal et al. (2017), *Accurate, Large Minibatch SGD: Training ImageNet in 1
 #   Hour*, section 3 (on what distributed code gets wrong)
 # - Kalamkar et al. (2019), *A Study of BFLOAT16 for Deep Learning Training*
+# - Li et al. (2020), *PyTorch Distributed: Experiences on Accelerating Data
+#   Parallel Training*, section 3.2
 # - Micikevicius et al. (2018), *Mixed Precision Training*, section 3 (loss scaling)
 # - Netzer et al. (2011), *Reading Digits in Natural Images with Unsupervised
 #   Feature Learning*

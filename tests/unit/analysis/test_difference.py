@@ -1,9 +1,12 @@
 """The difference of two scripts: the lines that count, and nothing else."""
 
+import re
+
 import pytest
 
 from ddl.analysis.difference import difference
 from ddl.launcher.job import JobError
+from ddl.records.paths import source_dir
 
 FIRST = '''
     """Words."""
@@ -89,3 +92,12 @@ def test_mirroring_a_fit_takes_a_few_lines():
 def test_what_a_way_needs_fits_on_a_page(other):
     first = "single" if other in ("multi_worker", "loop") else "loop"
     assert 0 < difference(f"strategies/{first}.py", f"strategies/{other}.py").added <= 35
+
+
+def test_the_way_out_fits_on_a_page_and_has_horovods_six_steps():
+    found = difference("strategies/horovod_loop.py", "strategies/torch_ddp.py")
+    assert 0 < found.added <= 35
+    comments = [
+        line for line in (source_dir() / "strategies/torch_ddp.py").read_text().splitlines() if "# Horovod" in line
+    ]
+    assert sorted(re.findall(r"\d", " ".join(comments))) == list("123456")
