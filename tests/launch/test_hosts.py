@@ -421,6 +421,29 @@ def test_a_cluster_of_tf_distribute_meets_over_the_link(two_hosts, script, nothi
     nothing_left(run)
 
 
+def test_ranks_of_pytorch_meet_over_the_link(two_hosts, script, nothing_left):
+    """Gloo is told which interface leads to the others: the hosts' names lead nowhere."""
+    pytest.importorskip("torch")
+    run = launch(
+        script("""
+    import os
+    import torch
+    import torch.distributed as dist
+    dist.init_process_group("gloo")
+    figure = torch.tensor(1.0)
+    dist.all_reduce(figure)
+    print(os.environ["MASTER_ADDR"], os.environ["GROUP_RANK"], figure.item())
+    """),
+        workers=2,
+        nodes=2,
+        site=two_hosts,
+        cluster="torchrun",
+        timeout_s=150,
+    )
+    assert [run.logs(rank).split() for rank in range(2)] == [[hosts.address(0), str(rank), "2.0"] for rank in range(2)]
+    nothing_left(run)
+
+
 # ---------------------------------------------------------------- recorded for those who may not
 
 

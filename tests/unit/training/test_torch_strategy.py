@@ -3,23 +3,32 @@
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.slow  # the extra is installed for the full run only
-torch = pytest.importorskip("torch")
-
-from ddl.training import models
 from ddl.training.initial import initial_weights
-from ddl.training.torch_strategy import from_keras, losses_and_hits, network, to_keras
+from helpers import ROOT
+
+pytestmark = pytest.mark.slow  # the extra is installed for the full run only
+
+
+@pytest.fixture(scope="module")
+def ported():
+    """The module under test."""
+    pytest.importorskip("torch")
+    from ddl.training import torch_strategy
+
+    return torch_strategy
 
 
 @pytest.fixture(scope="module")
 def keras():
+    from ddl.training import models
+
     return models.build("cnn", norm="group", seed=3)
 
 
 @pytest.fixture
-def ported(keras):
-    model = network(10)
-    from_keras(model, keras.get_weights())
+def model(ported, keras):
+    model = ported.network(10)
+    ported.from_keras(model, keras.get_weights())
     return model
 
 
@@ -28,33 +37,42 @@ def test_another_process_gives_keras_initial_weights(keras):
     assert all(np.array_equal(a, b) for a, b in zip(theirs, keras.get_weights(), strict=True))
 
 
-def test_weights_come_back_as_they_went(keras, ported):
-    assert all(np.array_equal(a, b) for a, b in zip(to_keras(ported), keras.get_weights(), strict=True))
+def test_weights_come_back_as_they_went(ported, keras, model):
+    assert all(np.array_equal(a, b) for a, b in zip(ported.to_keras(model), keras.get_weights(), strict=True))
 
 
-def test_kept_weights_are_not_changed_by_later_updates(ported):
-    before = to_keras(ported)
-    with torch.no_grad():
-        for each in ported.parameters():
-            each.add_(1)
-    assert all(np.array_equal(a + 1, b) for a, b in zip(before, to_keras(ported), strict=True))
+def test_kept_weights_are_not_changed_by_later_updates(ported, model):
+    before = ported.to_keras(model)
+    for each in model.parameters():
+        each.data += 1
+    assert all(np.array_equal(a + 1, b) for a, b in zip(before, ported.to_keras(model), strict=True))
 
 
-def test_the_same_pictures_give_the_same_logits(keras, ported):
+def test_the_same_pictures_give_the_same_logits(keras, model):
+    import torch
+
     pictures = np.random.default_rng(0).normal(size=(4, 32, 32, 3)).astype(np.float32)
-    with torch.no_grad():
-        ours = ported(torch.from_numpy(pictures.transpose(0, 3, 1, 2).copy())).numpy()
+    ours = model(torch.from_numpy(pictures.transpose(0, 3, 1, 2).copy())).detach().numpy()
     theirs = keras(pictures).numpy()
     assert np.abs(ours - theirs).max() < 1e-5 * np.abs(theirs).max()
 
 
-def test_losses_and_hits_are_tensorflows():
+def test_losses_and_hits_are_tensorflows(ported):
+    import torch
+
     from ddl.training import strategy
 
     logits = np.random.default_rng(1).normal(size=(6, 10)).astype(np.float32)
     labels = np.array([0, 1, 2, 3, 4, int(logits[5].argmax())])
-    ours = losses_and_hits(torch.from_numpy(labels), torch.from_numpy(logits))
+    ours = ported.losses_and_hits(torch.from_numpy(labels), torch.from_numpy(logits))
     theirs = strategy.losses_and_hits(labels.astype(np.int32), logits)
     for one, other in zip(ours, theirs, strict=True):
         assert one.numpy() == pytest.approx(other.numpy(), rel=1e-5)
     assert ours[1][5] == 1
+
+
+def test_a_bucket_of_ddp_is_as_large_as_the_lesson_says(ported):
+    from torch.nn.parallel import distributed
+
+    lesson = (ROOT / "grading/source/3.Multi-GPU/3.Multi-GPU.py").read_text()
+    assert f"buckets of at most {distributed._DEFAULT_BUCKET_CAP_MB} MiB by default" in lesson
