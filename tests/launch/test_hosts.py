@@ -440,7 +440,8 @@ def test_ranks_of_pytorch_meet_over_the_link(two_hosts, script, nothing_left):
         cluster="torchrun",
         timeout_s=150,
     )
-    assert [run.logs(rank).split() for rank in range(2)] == [[hosts.address(0), str(rank), "2.0"] for rank in range(2)]
+    last = [run.logs(rank).splitlines()[-1].split() for rank in range(2)]  # PyTorch warns that addresses have no names
+    assert last == [[hosts.address(0), str(rank), "2.0"] for rank in range(2)]
     nothing_left(run)
 
 
