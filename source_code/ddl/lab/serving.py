@@ -9,7 +9,8 @@ ddl/class                a page with a class, as far as its attendees share wher
 ddl/view.js              what keeps panels up to date; ddl/timeline.js draws timelines
 =======================  ====================================================================
 
-All of it is for whoever has the server's token.
+All but the scripts is for whoever has the server's token. A browser fetches modules in a way that JupyterHub does not
+take for that of somebody who has signed in.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ from html import escape
 from pathlib import Path
 from threading import Lock
 
-from jupyter_server.base.handlers import AuthenticatedFileHandler, JupyterHandler
+from jupyter_server.base.handlers import JupyterHandler
 from jupyter_server.utils import url_path_join
 from tornado import web
 
@@ -175,7 +176,7 @@ def _class_page(script):
     return PAGE.format(name="The class", panel=classroom()._repr_html_(), script=escape(script))
 
 
-class _Static(AuthenticatedFileHandler):
+class _Static(web.StaticFileHandler):
     def get_content_type(self):
         return "text/javascript"
 
