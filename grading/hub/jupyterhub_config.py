@@ -32,6 +32,7 @@ c.JupyterHub.bind_url = os.environ["DDL_HUB_URL"]
 c.ConfigurableHTTPProxy.command = [
     str(Path(sys.executable).with_name("configurable-http-proxy")),
     "--log-level=warning",
+    "--proxy-timeout=3600000",  # ms: it hands an answer on as a whole, and that of a start lasts as long as the start
 ]
 c.JupyterHub.db_url = f"sqlite:///{folder / 'hub' / 'jupyterhub.sqlite'}"
 c.JupyterHub.cookie_secret_file = str(folder / "hub" / "cookie_secret")
