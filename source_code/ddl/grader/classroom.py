@@ -11,7 +11,6 @@ import stat
 import time
 from collections import Counter
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 
 from ddl.errors import InputError
@@ -24,7 +23,7 @@ __all__ = ["Classroom", "classroom"]
 MOST_BYTES = 65536
 MOST_FILES = 1000
 SHOWN = 10  # questions, and files that are left out
-HEADS = ("name", "lesson", "pass", "do not pass", "last check")
+HEADS = ("name", "lesson", "pass", "do not pass", "last news")
 QUESTION_HEADS = ("lesson", "question", "does not pass for", "of those who tried")
 
 
@@ -68,9 +67,9 @@ class Classroom:
         return "\n\n".join(filter(None, parts))
 
     def _repr_html_(self):
-        from ddl.display.html import html_table
+        from ddl.display.html import html_table, prose
 
-        notes = "".join(f'<div class="ddl-under">{escape(note)}</div>' for note in self._notes())
+        notes = "".join(f'<div class="ddl-under">{prose(note)}</div>' for note in self._notes())
         red = list(self.questions())
         return html_table(HEADS, self.rows()) + (html_table(QUESTION_HEADS, red) if red else "") + notes
 
