@@ -1,5 +1,8 @@
 # Every target is thin: what it does is in tools/, the package or the tests. `make` lists them.
-VENV ?= .venv
+STACK ?= $(DDL_STACK)
+# What names of one stack's own things end in: nothing on the default stack.
+SUFFIX := $(addprefix -,$(filter-out default,$(STACK)))
+VENV ?= .venv$(SUFFIX)
 LESSON ?=
 SIZE ?= smoke
 PORT ?= 8888
@@ -7,8 +10,8 @@ CLASS ?= class
 HOST ?=
 ACCOUNTS ?=
 BASE ?=
-TAG ?= ddl-course
-SIF ?= ddl-course.sif
+TAG ?= ddl-course$(SUFFIX)
+SIF ?= ddl-course$(SUFFIX).sif
 CA ?=
 BUILDER ?=
 COURSE ?= grading/course
@@ -33,6 +36,7 @@ quoted = '$(subst ','\'',$(value $(1)))'
 
 # Neither the user's own packages nor another environment's kernel take the place of this one's.
 export PYTHONNOUSERSITE := 1
+export DDL_STACK := $(STACK)
 export JUPYTER_PREFER_ENV_PATH := 1
 
 .DEFAULT_GOAL := help
@@ -43,12 +47,12 @@ help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/\1\t\2/p' Makefile | \
 		while IFS="$$(printf '\t')" read -r name what; do printf '  make %-10s %s\n' "$$name" "$$what"; done
 
-lab: setup  ## set up, then open JupyterLab at Start_Here.ipynb (PORT=8888, NO_BROWSER=1, ALL=1: all files)
+lab: setup  ## set up, then open JupyterLab at Start_Here.ipynb (PORT=8888, NO_BROWSER=1, ALL=1: all files, STACK=next)
 	@$(PY) -m ddl.cli lab --port=$(PORT) $(if $(ALL),--all) \
 		$(if $(NO_BROWSER),--no-browser) $(if $(ROOT_USER),--allow-root)
 
 setup: export DDL_TORCH = $(TORCH)
-setup:  ## make the environment in .venv (VENV=DIR for another folder, TORCH=1: with PyTorch); it resumes
+setup:  ## make the environment in .venv (VENV=DIR: elsewhere, TORCH=1: with PyTorch, STACK=next: TensorFlow 2.21); it resumes
 	@python="$$(sh tools/python.sh "$(VENV)")" && exec "$$python" tools/environment.py "$(VENV)"
 
 update:  ## get the newest release of the course, and keep your answers, your own cells and your files
@@ -61,7 +65,7 @@ lint: setup  ## set up, then check layout, types and notebooks (ruff, mypy, tool
 test: setup  ## set up, then run the fast tests
 	@$(PY) -m pytest --durations=10 -m "not slow" $(if $(PASSED),-p tests.plugins.passed --note-passed=$(PASSED))
 
-test-all: TORCH = 1
+test-all: TORCH = $(if $(SUFFIX),,1)
 test-all: setup  ## set up with PyTorch, then run every test; a skipped test is a failure
 	@sh tools/debian.sh
 	@$(PY) tools/every_test.py $(if $(PASSED),-p tests.plugins.passed --leave-out-passed=$(PASSED))
@@ -114,9 +118,12 @@ lock: setup  ## pin everything that pyproject.toml's pins bring with them
 	@for accelerator in cpu gpu; do \
 		suffix="$${accelerator#cpu}"; \
 		($(PY) -m uv pip compile pyproject.toml --quiet --no-header --generate-hashes \
-			--python-version 3.11 --extra "$$accelerator" --extra test --extra lint --extra hub --extra build \
+			--python-version 3.11 --extra default --extra "$$accelerator" --extra test --extra lint --extra hub --extra build \
 			--output-file "requirements$${suffix:+-$$suffix}.lock") || exit 1; \
 	done
+	@$(PY) -m uv pip compile pyproject.toml --quiet --no-header --generate-hashes \
+		--universal --python-version 3.10 --override tools/next-overrides.txt \
+		--extra next --extra test --extra build --output-file requirements-next.lock
 
 reference: setup  ## record the results that the lessons compare with (about five hours on two cores)
 	@$(PY) tools/reference.py
@@ -130,15 +137,15 @@ bench: setup  ## measure launching, training, how a start scales, and how good p
 images: setup  ## draw the diagrams
 	@$(PY) images/draw.py
 
-image:  ## build the container image for GPUs (BASE=debian:bookworm for CPUs, TAG=NAME, CA=FILE)
-	@BASE="$(BASE)" TAG="$(TAG)" CA="$(CA)" BUILDER="$(BUILDER)" sh containers/build.sh image
+image:  ## build the container image for GPUs (BASE=debian:bookworm for CPUs, TAG=NAME, CA=FILE, STACK=next)
+	@BASE="$(BASE)" TAG="$(TAG)" CA="$(CA)" BUILDER="$(BUILDER)" STACK="$(STACK)" sh containers/build.sh image
 
-sif:  ## build the same for Apptainer or Singularity (BASE=, SIF=FILE, CA=FILE)
-	@BASE="$(BASE)" SIF="$(SIF)" CA="$(CA)" BUILDER="$(BUILDER)" sh containers/build.sh sif
+sif:  ## build the same for Apptainer or Singularity (BASE=, SIF=FILE, CA=FILE, STACK=next)
+	@BASE="$(BASE)" SIF="$(SIF)" CA="$(CA)" BUILDER="$(BUILDER)" STACK="$(STACK)" sh containers/build.sh sif
 
 clean:  ## delete what was built or executed, but neither runs/ nor the environment
 	rm -rf build .mypy_cache .pytest_cache .ruff_cache
-	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
+	find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +
 
 distclean: clean  ## delete the environment too: runs/ and the user's cache stay
-	rm -rf .venv source_code/*.egg-info
+	rm -rf .venv .venv-next source_code/*.egg-info

@@ -1,7 +1,7 @@
 #!/bin/sh
 # What containers/Dockerfile and containers/Singularity.def both run inside the image, as root:
 #
-#     install.sh environment    Python 3.11 from the base's packages, and /opt/ddl from the lock
+#     install.sh environment    Python 3.11 from the base's packages, and /opt/ddl from the lock of DDL_STACK
 #     install.sh course         the package, what the image starts, its health check, a user to be
 #
 # Why not the base's own Python: NVIDIA's image has Python 3.10 and its own builds of TensorFlow and
@@ -42,7 +42,7 @@ environment() {
 
     cuda=${CUDA_HOME:-/usr/local/cuda}
     export DDL_ACCELERATOR=cpu
-    if is_there nvcc || is_there "$cuda/bin/nvcc"; then DDL_ACCELERATOR=gpu; fi
+    if [ "${DDL_STACK:-}" != next ] && { is_there nvcc || is_there "$cuda/bin/nvcc"; }; then DDL_ACCELERATOR=gpu; fi
     if is_there mpicxx; then export DDL_MPI=1; fi
     # Nobody can write into /opt/ddl later on: what is not compiled now is compiled at every start.
     export UV_COMPILE_BYTECODE=1

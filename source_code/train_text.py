@@ -88,6 +88,7 @@ from ddl.data import Order, load_questions, shard
 from ddl.errors import CourseError
 from ddl.rank import cluster
 from ddl.training import embedding
+from ddl.training.compat import horovod_callbacks
 from ddl.training.journal import Journal
 from ddl.training.strategy import devices_for, mean_so_far
 
@@ -368,13 +369,12 @@ def make_callbacks(config, place, model, parts, journal):
     scores = make_scores(place, model)
     callbacks = [Validation(scores, parts.validation, journal)]
     if config.strategy == "horovod":
-        import horovod.tensorflow.keras as hvd
-
+        of_horovod = horovod_callbacks()
         # A rank's own training loss is that of its own part only.
         callbacks = [
-            hvd.callbacks.BroadcastGlobalVariablesCallback(root_rank=0),
+            of_horovod.BroadcastGlobalVariablesCallback(root_rank=0),
             *callbacks,
-            hvd.callbacks.MetricAverageCallback(),
+            of_horovod.MetricAverageCallback(),
         ]
     callbacks.append(
         Records(

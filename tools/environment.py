@@ -2,6 +2,7 @@
 
     make setup                  what people type
     make setup VENV=DIR         another folder than .venv, for example VENV=$CONDA_PREFIX
+    make setup STACK=next       TensorFlow 2.21 in .venv-next, on any Python from 3.10 to 3.13
     environment.py DIR STEP…    only these steps: what the container images are built with
 
 uv installs what the lock pins. What uv alone cannot do is here: install uv itself, compile Horovod against the
@@ -9,10 +10,10 @@ packages installed before it, and cache that wheel by all that the binary depend
 stamp that says what it was made from, so an interrupted set-up resumes and a changed lock repeats what depends
 on it. Only the standard library is used: nothing is installed yet.
 
-Environment variables: DDL_ACCELERATOR=cpu|gpu overrules what `nvidia-smi -L` says, DDL_MPI=1 builds Horovod with
-MPI (a site file's controller = "mpi" needs that), DDL_TORCH=1 adds PyTorch, DDL_DATA_DIR is where data sets go,
-XDG_CACHE_HOME moves the user's cache. Certificates are the system's, or those of SSL_CERT_FILE, SSL_CERT_DIR or
-PIP_CERT. The GPU's lock resolves, but has not been measured on a machine with a GPU yet.
+Environment variables: DDL_ACCELERATOR=cpu|gpu overrules what `nvidia-smi -L` says, DDL_MPI=1 builds Horovod with MPI
+(a site file's controller = "mpi" needs that), DDL_STACK=next asks for the newer stack, DDL_TORCH=1 adds PyTorch,
+DDL_DATA_DIR is where data sets go, XDG_CACHE_HOME moves the user's cache. Certificates are the system's, or those of
+SSL_CERT_FILE, SSL_CERT_DIR or PIP_CERT. The GPU's lock resolves, but has not been measured on a machine with a GPU yet.
 """
 
 import contextlib
@@ -27,7 +28,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import tomllib
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -46,6 +46,10 @@ STORES = (  # the system's certificates on Debian, Fedora, openSUSE and Alpine
 )
 REFUSED = re.compile(r"invalid peer certificate|ssl certificate|CERTIFICATE_VERIFY_FAILED", re.I)
 NEED_GIB = {"cpu": 4, "gpu": 10}  # environment, installer's cache, Horovod's build, data
+MINORS = {"default": (11, 11), "next": (10, 13)}  # the first and the last Python 3 of each; tools/python.sh has them
+# The next stack's TensorFlow takes Keras 2 (tf_keras) only if this says so, in each process: ranks, kernels, terminals.
+# Python runs it as it starts, wherever the environment is. ddl.records.stack refuses what does not fit.
+LEGACY_KERAS = 'import os; os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")'
 
 
 class SetupError(Exception):
@@ -61,9 +65,15 @@ class Setup:
     root: Path = ROOT
     mpi: bool = False
     torch: bool = False
+    stack: str = "default"
 
     def __post_init__(self) -> None:
         require(self.accelerator in NEED_GIB, f"DDL_ACCELERATOR={self.accelerator} is neither cpu nor gpu.")
+        require(self.stack in MINORS, f"STACK={self.stack} is neither default nor next.")
+        require(
+            self.stack == "default" or self.accelerator == "cpu",
+            "the next stack runs on CPUs only so far: leave STACK=next out, or set DDL_ACCELERATOR=cpu.",
+        )
 
     @property
     def python(self) -> Path:
@@ -75,7 +85,13 @@ class Setup:
 
     @property
     def lock(self) -> Path:
-        return self.root / ("requirements.lock" if self.accelerator == "cpu" else "requirements-gpu.lock")
+        name = "requirements-next.lock" if self.stack == "next" else "requirements.lock"
+        return self.root / (name if self.accelerator == "cpu" else "requirements-gpu.lock")
+
+    @property
+    def pythons(self) -> str:
+        """The versions of Python that the stack runs on, for a sentence."""
+        return " to ".join(f"3.{minor}" for minor in dict.fromkeys(MINORS[self.stack]))
 
     @property
     def collectives(self) -> str:
@@ -100,8 +116,7 @@ class Setup:
 
     @property
     def torch_pin(self) -> str:
-        project = tomllib.loads((self.root / "pyproject.toml").read_text())["project"]
-        return project["optional-dependencies"]["torch"][0]
+        return re.search(r'^torch = \["(.*?)"\]', (self.root / "pyproject.toml").read_text(), re.MULTILINE)[1]
 
     def entry(self, package: str) -> str:
         """The lines of the lock that pin one package: its version and its hashes."""
@@ -189,11 +204,13 @@ def pending(setup: Setup, names: Sequence[str] = ()) -> list[Step]:
 def make_python(setup: Setup, line: Line) -> None:
     """A virtual environment. One that is there and works, from conda say, is used as it is."""
     moved = (setup.stamps / "python").exists()  # its programs name the place where it was made
-    if not moved and succeeds(setup.python, "-c", "import sys, pip; assert sys.version_info[:2] == (3, 11)"):
+    first, last = MINORS[setup.stack]
+    fits = f"import sys, pip; assert (3, {first}) <= sys.version_info[:2] <= (3, {last})"
+    if not moved and succeeds(setup.python, "-c", fits):
         return
     require(
-        not setup.venv.exists() or setup.venv == setup.root / ".venv",
-        f"{setup.venv} is no working Python 3.11 with pip: delete it, or name another VENV.",
+        not setup.venv.exists() or setup.venv in (setup.root / ".venv", setup.root / ".venv-next"),
+        f"{setup.venv} is no working Python {setup.pythons} with pip: delete it, or name another VENV.",
     )
     setup.run(line, [sys.executable, "-m", "venv", "--clear", setup.venv])
 
@@ -204,7 +221,10 @@ def make_dependencies(setup: Setup, line: Line) -> None:
     repair = ["--reinstall"] if begun.exists() else []  # one may be half there
     begun.touch()
     setup.run(line, [setup.python, "-m", "pip", "install", "--require-hashes", "-r", setup.requirement("uv")])
-    setup.install(line, *repair, "--require-hashes", "--excludes", setup.requirement("horovod"), "-r", setup.lock)
+    # The next stack's lock leaves out what tf-keras asks for: a second TensorFlow over tensorflow-cpu's files.
+    whole = ["--no-deps"] if setup.stack == "next" else []
+    leave_out = ["--excludes", setup.requirement("horovod")]
+    setup.install(line, *repair, *whole, "--require-hashes", *leave_out, "-r", setup.lock)
     begun.unlink()
 
 
@@ -244,14 +264,26 @@ def build_horovod(setup: Setup, line: Line) -> None:
     ):
         venv = Path(plain) / "venv"
         venv.symlink_to(setup.venv)
+        if setup.stack == "next":
+            flags["CXXFLAGS"] = f"{os.environ.get('CXXFLAGS', '')} {next_headers(setup, Path(plain))}".strip()
         pip = [venv / "bin" / "python", "-m", "pip", "wheel", "-v", "--no-build-isolation", "--no-deps"]
         pip += ["--no-cache-dir", "--require-hashes", "-r", setup.requirement("horovod"), "-w", building]
         setup.run(line, pip, MAKEFLAGS=f"-j{jobs}", TMPDIR=plain, **flags)
         os.replace(next(Path(building).glob("horovod-*.whl")), setup.wheel)
 
 
+def next_headers(setup: Setup, plain: Path) -> str:
+    """Options with which Horovod 0.28.1 compiles against TensorFlow 2.21: where headers are that it does not find."""
+    ours, packages = plain / "include", next((setup.venv / "lib").glob("python3.*/site-packages"))
+    ours.symlink_to(setup.root / "tools" / "include")
+    external = plain / "venv" / packages.relative_to(setup.venv) / "tensorflow" / "include" / "external"
+    return " ".join(f"-I{path}" for path in (ours, external / "highwayhash", external / "farmhash_archive" / "src"))
+
+
 def make_package(setup: Setup, line: Line) -> None:
     setup.install(line, "--no-deps", "--no-build-isolation", "--editable", setup.root)
+    if setup.stack == "next":
+        (next((setup.venv / "lib").glob("python3.*/site-packages")) / "ddl-next.pth").write_text(f"{LEGACY_KERAS}\n")
 
 
 def make_data(setup: Setup, line: Line) -> str:
@@ -270,7 +302,7 @@ def make_torch(setup: Setup, line: Line) -> str:
     folder = setup.root / "build" / "setup"
     folder.mkdir(parents=True, exist_ok=True)
     constraints, report = folder / "constraints.txt", folder / "torch.json"
-    constraints.write_text("\n".join(re.findall(r"^(\S+==\S+) ", setup.lock.read_text(), re.MULTILINE)))
+    constraints.write_text("\n".join(re.findall(r"^(\S+==.*) \\$", setup.lock.read_text(), re.MULTILINE)))
     install = [setup.python, "-m", "pip", "install", "--constraint", constraints, setup.torch_pin]
     try:
         setup.run(line, [*install, "--dry-run", "--report", report])
@@ -292,8 +324,8 @@ def check(setup: Setup, names: set[str]) -> None:
     if "python" in names and not setup.python.exists():
         require(
             succeeds(sys.executable, "-c", "import ensurepip, venv"),
-            f"{sys.executable} cannot make virtual environments: `apt install python3.11-venv` adds that, "
-            "or name another Python with PYTHON=/path/to/python3.11.",
+            f"{sys.executable} cannot make virtual environments: `apt install python3.{sys.version_info[1]}-venv` "
+            f"adds that, or name another Python {setup.pythons} with PYTHON=/path/to/python.",
         )
     if "horovod" in names and not setup.wheel.exists():
         check_compilers(setup)
@@ -327,14 +359,33 @@ def chosen(venv: Path) -> Setup:
     """What is asked for, else what the environment was made for, else what this machine has."""
     stamps = venv / "ddl-setup"
     accelerator, mpi = os.environ.get("DDL_ACCELERATOR"), os.environ.get("DDL_MPI")
+    stack = chosen_stack(stamps, os.environ.get("DDL_STACK"))
     with contextlib.suppress(OSError):  # so that one home serves login nodes and GPU nodes alike
         accelerator = accelerator or (stamps / "accelerator").read_text()
+    if stack == "default" and not accelerator and gpus_answer():
+        accelerator = "gpu"
+    mpi, torch = (
+        bool(mpi) or (stamps / "mpi").exists(),
+        bool(os.environ.get("DDL_TORCH")) or (stamps / "torch").exists(),
+    )
+    return Setup(venv, accelerator or "cpu", mpi=mpi, torch=torch, stack=stack)
+
+
+def chosen_stack(stamps: Path, asked: str | None) -> str:
+    """The stack that is asked for; an environment holds one, so it may not be another than it has."""
+    made_before = (stamps / "python").exists()
+    had = "next" if (stamps / "next").exists() else "default" if made_before else None
+    require(
+        not (asked and had) or asked == had,
+        f"{stamps.parent} has the {had} stack: leave STACK={asked} out, or name another folder with VENV=DIR.",
+    )
+    return asked or had or "default"
+
+
+def gpus_answer() -> bool:
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        smi = ["nvidia-smi", "-L"]
-        if not accelerator and subprocess.run(smi, capture_output=True, timeout=30).stdout.startswith(b"GPU "):
-            accelerator = "gpu"
-    torch = bool(os.environ.get("DDL_TORCH")) or (stamps / "torch").exists()
-    return Setup(venv, accelerator or "cpu", mpi=bool(mpi) or (stamps / "mpi").exists(), torch=torch)
+        return subprocess.run(["nvidia-smi", "-L"], capture_output=True, timeout=30).stdout.startswith(b"GPU ")
+    return False
 
 
 def cache_dir() -> Path:
@@ -385,8 +436,8 @@ def set_up(setup: Setup, names: Sequence[str] = ()) -> None:
             note = step.make(setup, line)
             setup.stamps.mkdir(exist_ok=True)
             (setup.stamps / "accelerator").write_text(setup.accelerator)
-            if setup.mpi:
-                (setup.stamps / "mpi").touch()
+            for name in ("mpi",) * setup.mpi + ("next",) * (setup.stack == "next"):
+                (setup.stamps / name).touch()
             (setup.stamps / step.name).write_text(step.key)
             line.end(note or "")
 

@@ -6,6 +6,9 @@ make any; all-reduce in several ways, and training steps, over links of several 
 For lesson 3 (`--only precision`, fifteen minutes): float32 against bfloat16, where the processor has
 instructions for it; accuracy in pairs with the same seed, then images/s in pairs one after the other.
 
+For lesson 3 on the next stack (`make reference STACK=next` records this only; two minutes): Horovod under Keras 2 and
+under Keras 3, where ranks drift apart (`--only keras`).
+
 For lesson 4, on CIFAR-10, the experiments of convergence.py: the arms of its comparison, each with the
 rate that its own grid chose (`--only convergence`, an hour and a quarter); steps to a target against the
 batch (`--only critical-batch`, as long); the search for a generalisation gap, and sharpness at equal
@@ -32,11 +35,12 @@ from pathlib import Path
 import challenge
 import convergence
 from ddl import launch
-from ddl.analysis import timeline
+from ddl.analysis import mistakes, timeline
 from ddl.data import DataError, fetch
 from ddl.errors import CourseError
 from ddl.launcher import warm
 from ddl.rank import hosts
+from ddl.records import stack
 from ddl.records.jsonfiles import read_json, write_json
 from ddl.training.precision import choose
 from lessons import ROOT
@@ -51,6 +55,7 @@ LINKS = {"reader": {0: 2**24, 1000: 2**24, 100: 2**22}, "smoke": {1000: 2**12}}
 # The same seeds in both precisions; speed is measured in pairs that follow each other.
 PRECISIONS = ("float32", "bfloat16")
 PAIRS = {"reader": dict(seeds=range(5), pairs=5, steps=24), "smoke": dict(seeds=range(2), pairs=1, steps=4)}
+KERAS_SEEDS = {"reader": range(5), "smoke": range(1)}
 STEPS = {"reader": dict(widths=[8, 32], steps=40), "smoke": dict(widths=[4], steps=5)}
 
 
@@ -65,7 +70,7 @@ def main():
     options.work.mkdir(parents=True, exist_ok=True)
     options.results.mkdir(parents=True, exist_ok=True)
     with kept_warm():
-        for part in [options.only] if options.only else PARTS:
+        for part in [options.only] if options.only else PARTS_OF[stack.name()]:
             PARTS[part](options)
 
 
@@ -90,6 +95,10 @@ def record_precision(options):
     choose("bfloat16")  # refused now where the processor can't
     keep(options.results / "precision.jsonl", precision_runs(options))
     keep(options.results / "precision-speed.jsonl", speed_runs(options))
+
+
+def record_keras(options):
+    keep(options.results / "keras.jsonl", keras_runs(options))
 
 
 def record_convergence(options):
@@ -193,6 +202,21 @@ def precision_run(options, done, precision, facts):
     return read_json(done)
 
 
+def keras_runs(options):
+    """Train with Horovod's optimizer on Keras 2 and on Keras 3, the same seeds, unless that is done."""
+    os.environ["DDL_RUNS_DIR"] = str(options.work / "keras" / "runs")
+    results = []
+    for seed in KERAS_SEEDS[options.size]:
+        for keras in (2, 3):
+            done = options.work / "keras" / f"{keras}-{seed}.json"
+            if not done.exists():
+                run = launch("bug_hunt_fit.py", name=f"Keras {keras}", keras=keras, seed=seed, workers=2, threads=1)
+                done.parent.mkdir(parents=True, exist_ok=True)
+                write_json(done, {**run.result, "witnesses": mistakes.witnesses(run)})
+            results.append(read_json(done))
+    return results
+
+
 def two_host_runs(options):
     """Run what needs two hosts, unless that is done: all-reduces, and steps of a training."""
     os.environ["DDL_RUNS_DIR"] = str(options.work / "two-hosts" / "runs")
@@ -233,6 +257,7 @@ def two_host_runs(options):
 PARTS = {
     "two-hosts": record_two_hosts,
     "precision": record_precision,
+    "keras": record_keras,
     "convergence": record_convergence,
     "critical-batch": record_critical_batch,
     "generalisation": record_generalisation,
@@ -240,6 +265,10 @@ PARTS = {
     "noise": record_noise,
     "challenge": record_challenge,
 }
+
+
+# What each stack records when nothing is named: Keras 3 is on the next one only, all else is compared on the default.
+PARTS_OF = {"default": [part for part in PARTS if part != "keras"], "next": ["keras"]}
 
 
 def keep(path, results):

@@ -55,6 +55,7 @@ _MODULES = {
     "tuning": "analysis.tuning",
     "cluster": "rank.cluster",
     "hosts": "launcher.hosts",
+    "stack": "records.stack",
 }
 
 __all__ = [*_HOME, *_MODULES]  # noqa: PLE0604 - all are strings

@@ -1,12 +1,17 @@
 """The bug hunt on real ranks: each case shows its own symptom, the correct script none."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 pytest.importorskip("tensorflow")
 pytest.importorskip("horovod.tensorflow")
 
-from ddl import launch
+from ddl import RunFailed, launch
 from ddl.analysis import mistakes
+from ddl.records import stack
 
 pytestmark = pytest.mark.slow
 
@@ -33,6 +38,32 @@ def test_each_case_has_its_own_symptom(case, nothing_left):
     assert run.history["samples"].tolist() == [160 if case == "B" else 80]
     assert (run.folder / "weights.npz").exists()
     nothing_left(run)
+
+
+@pytest.mark.parametrize("keras", [2, 3])
+def test_fit_averages_on_keras_2_and_lets_ranks_drift_apart_on_keras_3(keras, nothing_left):
+    options = dict(workers=2, keras=keras, steps=5, batch=8, oversubscribe=True)
+    if keras == 3 and stack.name() == "default":
+        with pytest.raises(RunFailed, match="TensorFlow 2.15 has Keras 2 only; `make setup STACK=next`"):
+            launch("bug_hunt_fit.py", **options)
+        return
+    run = launch("bug_hunt_fit.py", **options)
+    assert mistakes.examine(run).found == ([] if keras == 2 else ["ranks drift apart"])
+    assert run.state == "done" and run.result["keras"].startswith(str(keras))
+    (row,) = mistakes.outcomes([run]).to_dict("records")
+    assert (row["steps"], row["apart"], row["models"]) == ((5, 0, 1) if keras == 2 else (5, 5, 2))
+    nothing_left(run)
+
+
+def test_a_keras_that_does_not_fit_the_stack_is_refused_by_launch_and_by_every_rank(script, monkeypatch, tmp_path):
+    monkeypatch.setenv(stack.VARIABLE, "0" if stack.name() == "next" else "1")
+    sentence = "drift apart" if stack.name() == "next" else "unset it"
+    trivial = script("print('ran')")
+    with pytest.raises(stack.WrongKeras, match=sentence):
+        launch(trivial, workers=1)
+    rank = [sys.executable, "-m", "ddl.rank", "--threads", "1", trivial]
+    done = subprocess.run(rank, capture_output=True, text=True, env=os.environ | {"DDL_RUN_DIR": ""})
+    assert done.returncode == 1 and "ran" not in done.stdout and sentence in done.stderr
 
 
 def test_one_rank_passes_too():

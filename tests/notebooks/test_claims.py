@@ -1,4 +1,4 @@
-"""What lessons 4 and 5 say that recorded runs show: each sentence is a predicate on the records.
+"""What lessons 3 to 5 say that recorded runs show: each sentence is a predicate on the records.
 
 A sentence stands in a cell with the tag `claims`, and here, word for word. A new recording that makes it false fails
 here, and so does a sentence that nobody checks.
@@ -27,7 +27,7 @@ from helpers import ROOT
 
 MARGIN = 1.0  # points, within which there is said to be no difference
 FAR = 10.0  # points, from which on a difference is called far
-LESSONS = ("4.Convergence", "5.Challenge")
+LESSONS = ("3.Multi-GPU", "4.Convergence", "5.Challenge")
 
 
 class Records:
@@ -125,6 +125,11 @@ def batch_norm_helps_the_large_batch_more(records):
         bare, normed = records.arm(batch), records.arm(f"{batch} + BN")
         gains.append({seed: normed[seed] - bare[seed] for seed in bare})
     return above(paired(*gains))
+
+
+def alike(witnesses):
+    """Return for each step whether all ranks made the same update of their weights."""
+    return [len({step["update"] for step in ranks}) == 1 for ranks in zip(*(rank["steps"] for rank in witnesses))]
 
 
 BATCH_1024 = "large batch + BN"
@@ -382,6 +387,18 @@ CLAIMS = {
     ),
     "LAMB is behind SGD with warm-up.": lambda r: below(r.gain("+ warm-up", "LAMB")),
     "LARS at its paper's trust ratio is behind LARS at ours.": lambda r: below(r.gain("LARS", "LARS, trust 0.001")),
+    # Lesson 3: the seventh case of the bug hunt
+    "In the recorded runs, no script ended with an error, and every loss fell.": lambda r: all(
+        result["loss"] < result["first_loss"] and [rank["rank"] for rank in result["witnesses"]] == [0, 1]
+        for result in r.results("keras")
+    ),
+    "With Keras 2, the ranks made the same update in every step, with Keras 3 in none.": lambda r: (
+        {(result["name"], step_alike) for result in r.results("keras") for step_alike in alike(result["witnesses"])}
+        == {("Keras 2", True), ("Keras 3", False)}
+    ),
+    "Five seeds do not tell the two apart by held-out accuracy.": lambda r: (
+        not (above(r.gain("Keras 2", "Keras 3", file="keras")) or below(r.gain("Keras 2", "Keras 3", file="keras")))
+    ),
     "Nothing closes the gap to the small batch.": lambda r: all(
         below(r.gain("small batch + BN", arm)) for arm in LARGE_ARMS
     ),
@@ -460,7 +477,12 @@ def flat(name, results):
     ]
 
 
-DOCTORS = (leveled, reversed_arms, spread_arms, flat)
+def stuck(name, results):
+    """No training loss falls."""
+    return [result | {"first_loss": result.get("loss")} for result in results]
+
+
+DOCTORS = (leveled, reversed_arms, spread_arms, flat, stuck)
 
 
 @pytest.mark.parametrize("claim", CLAIMS)

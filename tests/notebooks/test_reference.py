@@ -72,9 +72,10 @@ LANDSCAPES = ("landscape", "noise-frozen")
 
 CHALLENGE = ("challenge-baseline", "challenge-ablations", "challenge-alone", "challenge-times")
 SCRIPTS = dict.fromkeys(LANDSCAPES, "landscape.py") | dict.fromkeys(CHALLENGE, "train_submission.py")
+SCRIPTS["keras"] = "bug_hunt_fit.py"
 
 
-@pytest.mark.parametrize("name", [*TRAININGS, *LANDSCAPES, "precision", "precision-speed", *CHALLENGE])
+@pytest.mark.parametrize("name", [*TRAININGS, *LANDSCAPES, "precision", "precision-speed", "keras", *CHALLENGE])
 def test_recorded_results_say_where_they_come_from(name):
     results = results_of(name)
     assert results

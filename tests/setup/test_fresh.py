@@ -30,7 +30,7 @@ def test_a_fresh_clone_is_set_up_and_an_interrupted_one_resumes(tmp_path):
     shutil.copy(wheel, lent)
     user_cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     env = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL", "VENV")}
-    env |= {"XDG_CACHE_HOME": str(cache), "DDL_ACCELERATOR": setup.accelerator}
+    env |= {"XDG_CACHE_HOME": str(cache), "DDL_ACCELERATOR": setup.accelerator, "DDL_STACK": setup.stack}
     env.setdefault("UV_CACHE_DIR", str(user_cache / "uv"))
 
     def start():
@@ -58,5 +58,6 @@ def test_a_fresh_clone_is_set_up_and_an_interrupted_one_resumes(tmp_path):
 
     third = start()
     assert third.communicate(timeout=60)[0] == "" and third.returncode == 0
-    ddl = [course / ".venv" / "bin" / "ddl", "data", "list"]
+    venv = course / (".venv-next" if setup.stack == "next" else ".venv")
+    ddl = [venv / "bin" / "ddl", "data", "list"]
     subprocess.run(ddl, cwd=tmp_path, env=env, check=True, timeout=120, stdout=subprocess.DEVNULL)

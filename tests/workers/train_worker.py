@@ -122,8 +122,11 @@ def run_script(folder):
     work.mkdir()
     os.environ["DDL_DATA_DIR"] = str(work)
     sys.argv = [train_cifar.__file__, *arguments]
-    with contextlib.chdir(work), open(folder / "script.txt", "w") as out, contextlib.redirect_stdout(out):
+    before = Path.cwd()
+    os.chdir(work)
+    with open(folder / "script.txt", "w") as out, contextlib.redirect_stdout(out):
         runpy.run_path(train_cifar.__file__, run_name="__main__")
+    os.chdir(before)
 
 
 def main():

@@ -7,13 +7,13 @@ message takes to start (`SHARE`, `LATENCY_S`), and from what others published wh
 import math
 import numbers
 import re
-import tomllib
 from dataclasses import dataclass, replace
 
 from ddl.analysis import cost
 from ddl.analysis.prediction import BYTES, REFERENCE, Prediction, expected_maximum
 from ddl.display.table import Table
 from ddl.errors import InputError
+from ddl.records.stack import tomllib
 from ddl.topology.graph import Network
 from ddl.topology.link import pcie_gb_per_s
 

@@ -9,6 +9,7 @@ from ddl.analysis.paired import means, paired
 from ddl.display.style import data_label
 from ddl.display.table import Shown, cell, is_number
 from ddl.errors import InputError
+from ddl.records.stack import release
 
 __all__ = ["Comparison", "compare"]
 
@@ -32,7 +33,7 @@ def compare(runs, at=None, steps=None, epochs=None, against=None, margin=1.0) ->
     ``train_accuracy`` is ``"clean"``, on training pictures without augmentation, where all of an arm's runs measured
     that, else the ``"running mean"`` over batches; ``train_accuracy_of`` says which. ``ratio`` is throughput over the
     first arm's, NaN where the hardware or ranks × threads differ. ``note`` marks a row that computes in another
-    ``precision`` than the first.
+    ``precision`` than the first, or with another ``tensorflow``.
 
     Raises
     ------
@@ -78,6 +79,7 @@ COLUMNS = [
     "ranks",
     "threads",
     "precision",
+    "tensorflow",
     "global_batch",
     "learning_rate",
     "steps",
@@ -135,6 +137,7 @@ def _row(name, recorded, mixed, arm, seeds):
         "threads": _same(_of_job(run, "threads_per_rank", "threads") for run in arm),
         # Results that do not say it are from before there was a choice.
         "precision": _same(result.get("precision", "float32") for result in results),
+        "tensorflow": _same(_tensorflow(result) for result in results),
         "global_batch": _same(result.get("global_batch") for result in results),
         "learning_rate": _same(result.get("learning_rate") for result in results),
         "steps": _same(int(point["step"]) for point in points),
@@ -190,10 +193,18 @@ def _note(arm, results, points):
 
 
 def _marked(row, first):
-    """Return the row's note, with a mark where it computes in another precision than the first."""
-    if None in (row["precision"], first["precision"]) or row["precision"] == first["precision"]:
-        return row["note"]
-    return "; ".join(filter(None, (row["note"], f"in {row['precision']}, the first row in {first['precision']}")))
+    """Return the row's note, with a mark where it computes in another precision or on another stack than the first."""
+    notes = [row["note"]]
+    for key, where in (("precision", "in "), ("tensorflow", "with TensorFlow ")):
+        if None not in (row[key], first[key]) and row[key] != first[key]:
+            notes.append(f"{where}{row[key]}, the first row {where.split()[0]} {first[key]}")
+    return "; ".join(filter(None, notes))
+
+
+def _tensorflow(result):
+    """Return the first two numbers of the TensorFlow of a result, which tell the course's stacks apart."""
+    numbers = release((result.get("versions") or {}).get("tensorflow"))
+    return numbers and "{}.{}".format(*numbers)
 
 
 def _training(points):
@@ -360,6 +371,7 @@ def _readable(row, against, mixed):
         "arm": row["arm"] + (f" ({row['note']})" if row["note"] else ""),
         "ranks × threads": f"{cell(row['ranks'])} × {cell(row['threads'])}",
         "precision": cell(row["precision"]),
+        "TensorFlow": cell(row["tensorflow"]),
         "global batch": cell(row["global_batch"], ",.0f"),
         "learning rate": cell(row["learning_rate"], ".4g"),
         "steps": cell(row["steps"], ",.0f"),

@@ -35,6 +35,7 @@ __all__ = [
     "examine",
     "excerpt",
     "one_writer",
+    "outcomes",
     "own_samples",
     "scaled_rate",
     "witnesses",
@@ -44,13 +45,15 @@ __all__ = [
 def witnesses(run) -> list[dict]:
     """Return what each rank of a run of `bug_hunt.py` saw, in their order; the keys are those above.
 
-    `run` is a Run or a run's folder.
+    `run` is a Run or a run's folder; a recorded run has kept them in its result.
 
     Raises
     ------
     ValueError
         If there are none, or one has no end: the script does not write them, or it failed.
     """
+    if getattr(run, "recorded", False) and "witnesses" in run.result:
+        return run.result["witnesses"]
     folder = RunFolder(Path(getattr(run, "folder", run)))
     job = read_json(folder.job) or {}
     paths = sorted(folder.path.glob("witness-*.jsonl"), key=lambda path: int(path.stem[8:]))
@@ -98,6 +101,38 @@ def excerpt(run, steps: int = 2):
     import pandas  # takes a while, and only this needs it
 
     return pandas.DataFrame(rows).sort_values(["step", "rank"], ignore_index=True)
+
+
+def outcomes(runs):
+    """Tabulate how runs of `bug_hunt_fit.py` ended, and in how many steps their ranks changed their weights unalike."""
+    from ddl.display.table import Table  # with pandas
+
+    rows = []
+    for run in runs:
+        steps = _step_by_step(witnesses(run))
+        apart = sum(_different(rank["update"] for rank in step) > 1 for step in steps)
+        result = {name: run.result[name] for name in ("seed", "first_loss", "loss", "test_accuracy")}
+        models = _different(rank["weights"] for rank in steps[-1])
+        rows.append(
+            {"run": run.name, "state": run.state, **result, "steps": len(steps), "apart": apart, "models": models}
+        )
+    labels = {
+        "run": ("run", "s"),
+        "seed": ("seed", "d"),
+        "state": ("ended", "s"),
+        "first_loss": ("first loss", ".3f"),
+        "loss": ("mean loss", ".3f"),
+        "test_accuracy": ("rank 0's held-out accuracy", ".1%"),
+        "steps": ("steps", "d"),
+        "apart": ("steps with different updates", "d"),
+        "models": ("models at the end", "d"),
+    }
+    first = runs[0].result
+    where = f"{first['hardware']['cores']} cores of a {first['hardware']['cpu']}, {first['ranks']} ranks."
+    if runs[0].recorded:
+        versions = f"TensorFlow {first['versions']['tensorflow']}, Horovod {first['versions']['horovod']}"
+        where = f"Recorded on {first['finished'][:10]} with {versions}, on {where}"
+    return Table.of(rows, labels, where)
 
 
 # ---------------------------------------------------------------- what gives a mistake away

@@ -6,7 +6,6 @@ efficiency; it stands for all that makes a rank late. What is predicted for one 
 other publishers' alone, so that each figure tests a model that has not seen it.
 """
 
-import tomllib
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -16,6 +15,7 @@ from ddl.analysis import cost
 from ddl.analysis.clusters import FUSION_BYTES_BEFORE, LATENCY_S, SHARE, Server, cluster, known, server
 from ddl.analysis.prediction import REFERENCE, Prediction, expected_maximum
 from ddl.display.table import Table
+from ddl.records.stack import tomllib
 
 __all__ = ["by_publisher", "compared", "fitted", "margin_points", "programs"]
 

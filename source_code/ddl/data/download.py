@@ -52,8 +52,11 @@ class Archive:
 
 
 def sha256(path: Path) -> str:
+    digest = hashlib.sha256()
     with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        while piece := file.read(2**20):
+            digest.update(piece)
+    return digest.hexdigest()
 
 
 def download(archive: Archive, folder: Path, say: Callable[[str], object]) -> None:

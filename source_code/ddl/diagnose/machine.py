@@ -84,14 +84,19 @@ def _gpus():
 
 
 def _software():
+    from ddl.records import stack
     from ddl.records.machine import versions
 
-    found = versions()
-    detail = ", ".join(f"{name} {version or 'not installed'}" for name, version in found.items())
-    needed = ("tensorflow", "horovod", "tensorflow_addons")
-    missing = [name for name in needed if not found[name]]
+    found, which = versions(), stack.name()
+    needed = ("tensorflow", "horovod", "tf_keras" if which == "next" else "tensorflow_addons")
+    listed = {name: version for name, version in found.items() if version or name in needed}
+    detail = ", ".join(f"{name} {version or 'not installed'}" for name, version in listed.items())
+    detail += f": the {which} stack"
+    missing = [name for name in needed if not found.get(name)]
     if missing:
         return Check("software", "missing", detail, f"`make setup` installs {', '.join(missing)}")
+    if problem := stack.wrong_keras():
+        return Check("software", "missing", detail, problem)
     return Check("software", "OK", detail)
 
 

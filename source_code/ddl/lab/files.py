@@ -28,7 +28,8 @@ ATTENDEES = ("Start_Here.ipynb", "notebooks", "source_code", "runs")
 MAINTAINERS = (
     *("grading", "tests", "tools", "benchmarks", "build", "containers", "docs", "images", "results"),
     *("CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "LICENSE-CC-BY-4.0", "Makefile", "README.md", "environment.yml"),
-    *("pyproject.toml", "requirements.lock", "requirements-gpu.lock", "ddl-course.sif"),
+    *("environment-next.yml", "pyproject.toml", "requirements.lock", "requirements-gpu.lock", "requirements-next.lock"),
+    *("ddl-course.sif", "ddl-course-next.sif"),
 )
 KERNEL = ("kernelspec", "language_info")  # of a notebook's metadata
 RECENT = 40  # runs among which a notebook's are looked for

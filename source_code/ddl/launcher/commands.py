@@ -7,9 +7,12 @@ line is pasted into a terminal. Every rank imports this: the standard library on
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, Field, dataclass, fields
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ddl.errors import InputError
+
+if TYPE_CHECKING:
+    from typing import Self  # from Python 3.11 on
 
 __all__ = ["HorovodrunCommand", "HostsCommand", "RankCommand", "TaskCommand"]
 
@@ -30,7 +33,7 @@ class _Command:
         return ("-m", self.module, *self._options(), *self.command)
 
     @classmethod
-    def parse(cls, words: Iterable[str]) -> Self:
+    def parse(cls, words: Iterable[str]) -> "Self":
         """Read the words after the module's name.
 
         Raises
@@ -56,13 +59,13 @@ class _Command:
         return cls(**values, command=tuple(rest))
 
     @classmethod
-    def within(cls, words: Iterable[str]) -> Self:
+    def within(cls, words: Iterable[str]) -> "Self":
         """Read this module's command where it stands in a longer line."""
         words = list(words)
         return cls.parse(words[words.index(cls.module) + 1 :])
 
     @classmethod
-    def of_this_process(cls) -> Self:
+    def of_this_process(cls) -> "Self":
         """Read this process' own command; one that can't be read ends it, with the reason."""
         try:
             return cls.parse(sys.argv[1:])
@@ -152,7 +155,7 @@ class HorovodrunCommand(_Command):
         )
 
     @classmethod
-    def parse(cls, words: Iterable[str]) -> Self:
+    def parse(cls, words: Iterable[str]) -> "Self":
         words = list(words)
         try:
             at = words.index(RankCommand.module) - 2  # the interpreter, and -m

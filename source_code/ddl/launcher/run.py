@@ -28,6 +28,7 @@ from ddl.records.folder import RunFolder, StorageError, processes_of
 from ddl.records.jsonfiles import FULL, DamagedFile, is_full, read_json, read_json_lines
 from ddl.records.log import last_lines
 from ddl.records.paths import course_root, data_dir, runs_dir, source_dir
+from ddl.records.stack import require_keras_2
 
 if TYPE_CHECKING:
     import pandas
@@ -127,6 +128,8 @@ def launch(
         If Slurm rejects a batch job.
     StorageError
         If the run's folder cannot be written.
+    WrongKeras
+        If ``tf.keras`` would not be Keras 2.
     RunFailed
         If the run fails, unless `check` is False.
     """
@@ -212,6 +215,8 @@ def _in_notebook() -> bool:
 
 def start(job: Job, site: Site, detach: bool = False) -> "Run":
     """Write the run folder and start the job's processes; return the `Run` without waiting."""
+    if not site.enters_container:  # ranks in an image have that one's Keras, and look for themselves
+        require_keras_2()
     if job.warm and site.takes_templates and _in_notebook():
         ensure_template()
     run_id, folder = _new_folder()

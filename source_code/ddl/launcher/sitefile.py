@@ -3,7 +3,6 @@
 import dataclasses
 import os
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, NoReturn
 
 from ddl.errors import CourseError
 from ddl.records.paths import course_root
+from ddl.records.stack import tomllib
 from ddl.words import meant
 
 __all__ = ["SiteError", "SiteFile", "find", "key", "keys", "refuse_idle", "seconds", "validated"]

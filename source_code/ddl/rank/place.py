@@ -3,9 +3,12 @@
 import os
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass
-from typing import Self
+from typing import TYPE_CHECKING
 
 from ddl.errors import NotFound
+
+if TYPE_CHECKING:
+    from typing import Self  # from Python 3.11 on
 
 __all__ = ["VARIABLE", "Place", "places"]
 
@@ -27,7 +30,7 @@ class Place:
     nodes: int
 
     @classmethod
-    def here(cls, variables: Mapping[str, str] = os.environ) -> Self:
+    def here(cls, variables: Mapping[str, str] = os.environ) -> "Self":
         """Read the place of this task from its environment.
 
         Raises

@@ -28,6 +28,7 @@ from ddl.rank import cluster, torchrun
 from ddl.records.folder import RunFolder, StorageError
 from ddl.records.log import keep_writing
 from ddl.records.machine import gpu_numbers, host_name
+from ddl.records.stack import require_keras_2
 
 # A rank that failed must not wait in its exit handlers for ranks that wait for it.
 EXIT_GRACE_S = 2.0
@@ -58,6 +59,7 @@ def main():
         }
         _record(folder, folder.rank(rank), record)
     try:
+        require_keras_2()
         if roles:
             _join(folder, rank, roles)
         if for_torch:

@@ -151,6 +151,8 @@ def versions() -> dict[str, str | None]:
     }
     for key, distributions in names.items():
         found[key] = next(filter(None, map(_version, distributions)), None)
+    if keras := _version("tf-keras"):  # on the next stack, in the place of tensorflow_addons
+        found["tf_keras"] = keras
     return found | {"ddl": ddl.__version__}  # on PYTHONPATH alone, as in a container, it is not installed
 
 

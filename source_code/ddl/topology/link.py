@@ -1,9 +1,9 @@
 """Kinds of links and their published bandwidths."""
 
 import functools
-import tomllib
 
 from ddl.records.paths import reference_dir
+from ddl.records.stack import tomllib
 from ddl.topology.error import TopologyError
 
 __all__ = ["links", "nvlink_gb_per_s", "pcie_gb_per_s", "rows"]

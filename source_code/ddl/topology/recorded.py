@@ -1,9 +1,9 @@
 """Topologies recorded from published facts, one TOML file each; `ddl.topology` documents the format."""
 
-import tomllib
 from pathlib import Path
 
 from ddl.records.paths import reference_dir
+from ddl.records.stack import tomllib
 from ddl.topology.error import TopologyError
 from ddl.topology.graph import Cache, Core, Device, Network, Numa, NvLink, Socket, SocketLink, Topology
 

@@ -1,6 +1,6 @@
 """The optimizers that recipes name, made ready for a custom loop; LARS among them.
 
-All are of Keras' older optimizer family, to which tensorflow-addons' LAMB belongs: one family means
+All are of Keras' older optimizer family, to which LAMB belongs (`ddl.training.compat`): one family means
 one way to set the rate, to broadcast the slots and to save them.
 
 Weight decay has one meaning in every arm: the same coefficient on the same variables (kernels,
@@ -9,10 +9,9 @@ gradient in SGD, in equation 6 of LARS, added to the update in LAMB (algorithm 2
 default, so that every arm minimises the very same loss.
 """
 
-import warnings
-
 import tensorflow as tf
 
+from ddl.training.compat import lamb
 from ddl.training.recipes import SettingError
 
 __all__ = ["LARS", "is_adapted", "make"]
@@ -106,25 +105,11 @@ class _Adam(_DecayedGradient, _legacy.Adam):
     pass
 
 
-def _lamb(learning_rate, weight_decay):
-    with warnings.catch_warnings():
-        # The package says on import that it has ended. It is pinned, and LAMB is all that we use.
-        warnings.filterwarnings("ignore", message=r"\s*TensorFlow Addons", category=UserWarning)
-        from tensorflow_addons.optimizers import LAMB
-    not_kernels = ["bias", "gamma", "beta"]  # the reverse of `is_adapted`, as patterns of names
-    return LAMB(
-        learning_rate,
-        weight_decay=weight_decay,
-        exclude_from_weight_decay=not_kernels,
-        exclude_from_layer_adaptation=not_kernels,
-    )
-
-
 _MAKERS = {
     "sgd": lambda rate, decay, momentum, _: _SGD(rate, momentum, nesterov=momentum > 0, weight_decay=decay),
     "adam": lambda rate, decay, *_: _Adam(rate, weight_decay=decay),
     "lars": lambda rate, decay, momentum, trust: LARS(rate, momentum, trust, decay),
-    "lamb": lambda rate, decay, *_: _lamb(rate, decay),
+    "lamb": lambda rate, decay, *_: lamb(rate, decay),
 }
 
 

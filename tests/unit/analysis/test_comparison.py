@@ -235,6 +235,22 @@ def test_failed_and_diverged_runs_stay_in_the_table():
     assert "failed" in table._repr_html_()
 
 
+def test_rows_of_another_stack_are_marked():
+    def on(version, name, **fields):
+        return run(name, 0.5, versions={"tensorflow": version}, **fields)
+
+    old, newer = on("2.15.1", "old"), on("2.21.0", "newer", precision="bfloat16")
+    table = compare([old, on("2.15.0", "same"), newer, run("unknown", 0.5, precision="float32")])
+    assert table["tensorflow"].fillna("–").tolist() == ["2.15", "2.15", "2.21", "–"]
+    assert table["note"].tolist() == [
+        *("", ""),
+        "in bfloat16, the first row in float32; with TensorFlow 2.21, the first row with 2.15",
+        "",
+    ]
+    assert "TensorFlow" in table.readable() and "TensorFlow" not in compare([old, on("2.15.1", "same")]).readable()
+    assert compare([old, on("2.21.0", "old")])["tensorflow"][0] == "2.15 / 2.21"
+
+
 def test_rows_of_another_precision_are_marked():
     old, new = run("old", 0.5), run("new", 0.5, precision="float32")  # results did not always say it
     table = compare([old, new, run("16 bits", 0.5, precision="bfloat16"), failed("lost")])

@@ -9,6 +9,7 @@ import pytest
 from ddl.analysis import mistakes
 from ddl.analysis.mistakes import CHECKS, examine, witnesses
 from ddl.records.folder import RunFolder
+from ddl.records.reference import Recorded
 from ddl.training.options import CASES
 
 RANKS, STEPS, BATCH, RATE = 3, 4, 8, 0.05
@@ -125,6 +126,32 @@ def test_one_rank_alone_has_nothing_to_compare_and_passes():
     for step in alone[0]["steps"]:
         step["rate"] = RATE
     assert not any(check(alone).found for check in CHECKS)
+
+
+def recorded(seen, **fields):
+    """A recorded run of bug_hunt_fit.py whose ranks saw that."""
+    result = {"name": "Keras 3", "seed": 4, "first_loss": 2.0, "loss": 1.25, "test_accuracy": 0.5, "ranks": RANKS}
+    result |= {"hardware": {"cores": 2, "cpu": "Some CPU"}, "finished": "2026-11-23T12:00:00+00:00"}
+    result |= {"versions": {"tensorflow": "2.21.0", "horovod": "0.28.1"}, "witnesses": seen}
+    return Recorded(result | fields)
+
+
+def test_recorded_runs_are_examined_as_others_are():
+    seen = right()
+    assert examine(recorded(seen)).found == [] and witnesses(recorded(seen)) is seen
+    not_averaged(seen, since=1)
+    assert examine(recorded(seen)).found == ["ranks drift apart"]
+
+
+def test_outcomes_count_the_steps_in_which_ranks_went_apart():
+    apart = right()
+    not_averaged(apart, since=1)
+    table = mistakes.outcomes([recorded(right(), name="Keras 2"), recorded(apart)])
+    assert table["run"].tolist() == ["Keras 2", "Keras 3"] and table["steps"].tolist() == [STEPS, STEPS]
+    assert table["apart"].tolist() == [0, STEPS - 1] and table["models"].tolist() == [1, RANKS]
+    shown = repr(table)
+    assert "Recorded on 2026-11-23 with TensorFlow 2.21.0, Horovod 0.28.1, on 2 cores of a Some CPU" in shown
+    assert "1.250" in shown and "50.0%" in shown
 
 
 def keep(folder, seen):

@@ -1,6 +1,5 @@
 """What others published: the figures as recorded, what is fitted to them, and that none is predicted from itself."""
 
-import tomllib
 from dataclasses import replace
 
 import numpy
@@ -10,6 +9,7 @@ from ddl.analysis import published
 from ddl.analysis.clusters import LATE, MARGIN_POINTS, cluster
 from ddl.analysis.prediction import REFERENCE, expected_maximum
 from ddl.plot.prediction import plot_published
+from ddl.records.stack import tomllib
 
 RECORDED = tomllib.loads((REFERENCE / "published-scaling.toml").read_text())
 

@@ -6,7 +6,7 @@ from ddl.diagnose.machine import doctor
 from ddl.diagnose.report import Check, Report
 from ddl.launcher import hosts, warm
 from ddl.launcher.site import Site
-from ddl.records import machine
+from ddl.records import machine, stack
 
 
 def check(name, site=None):
@@ -32,6 +32,22 @@ def test_optional_things_do_not_stop_anyone():
 def test_html_is_escaped():
     html = Report((Check("<b>", "missing", "<i>", "<u>"),))._repr_html_()
     assert not any(tag in html for tag in ("<b><", "<i>", "<u>"))
+
+
+def test_the_software_names_the_stack_and_refuses_keras_3(monkeypatch):
+    found = check("software")
+    assert found.state == "OK" and found.detail.endswith(f": the {stack.name()} stack")
+    monkeypatch.setattr(stack, "wrong_keras", lambda: "this Keras will not do.")
+    found = check("software")
+    assert (found.state, found.advice) == ("missing", "this Keras will not do.")
+
+
+@pytest.mark.parametrize("name, other", [("next", "tf_keras"), ("default", "tensorflow_addons")])
+def test_what_a_stack_lacks_is_named(monkeypatch, name, other):
+    monkeypatch.setattr(stack, "name", lambda: name)
+    monkeypatch.setattr(machine, "versions", lambda: {"tensorflow": "2", "horovod": "0.28.1"})
+    found = check("software")
+    assert found.state == "missing" and found.advice == f"`make setup` installs {other}"
 
 
 def test_unknown_state_is_refused():

@@ -57,9 +57,10 @@ def test_what_is_copied_is_for_attendees_and_all_else_is_kept_from_the_builder()
 
 def test_both_recipes_begin_on_the_same_base_and_install_with_the_same_script():
     assert f"BASE={GPU_BASE}" in instructions("ARG")
-    assert section("arguments") == [f"BASE={GPU_BASE}"]
+    assert section("arguments") == [f"BASE={GPU_BASE}", "STACK=default"] and "STACK=default" in instructions("ARG")
     runs = [re.sub(r"--mount=\S+ +", "", run) for run in instructions("RUN")]
-    assert [run.replace("/run/secrets/ca", "/mnt/ca.crt") for run in runs] == section("post")
+    same = [run.replace("/run/secrets/ca", "/mnt/ca.crt").replace("${STACK}", "{{ STACK }}") for run in runs]
+    assert same == section("post")
     steps = re.findall(r"^(\w+)\(\) \{$", (FOLDER / "install.sh").read_text(), re.M)
     assert {run.split()[-1] for run in runs} <= set(steps)
 
@@ -137,6 +138,21 @@ def test_a_docker_whose_daemon_does_not_answer_is_passed_by(make):
     done, record = make("image", "BASE=debian:bookworm", there=["buildah"], silent=["docker"])
     more = ["--build-arg", "BASE=debian:bookworm", "--format", "docker", "."]
     assert (done.returncode, record) == (0, ["buildah", *DOCKER, *more])
+
+
+def test_the_next_stack_has_an_image_of_its_own_for_cpus(make):
+    _, record = make("image", "STACK=next", there=["docker"])
+    arguments = ["BASE=debian:bookworm", "STACK=next"]
+    tag = [word.replace("ddl-course", "ddl-course-next") for word in DOCKER]
+    assert record == ["docker", *tag, *(word for each in arguments for word in ("--build-arg", each)), "."]
+
+
+def test_the_next_stack_has_a_sif_of_its_own(make):
+    _, record = make("sif", "STACK=next", "BASE=ubuntu:22.04", there=["apptainer"])
+    assert record[-6:] == [
+        *("--build-arg", "BASE=ubuntu:22.04", "--build-arg", "STACK=next"),
+        *("ddl-course-next.sif", "containers/Singularity.def"),
+    ]
 
 
 def test_the_builder_may_be_named(make):

@@ -25,13 +25,20 @@ LINE = SimpleNamespace(name="step", log=None)
 def setup(tmp_path, monkeypatch):
     """A set-up in an empty folder, with the course's own locks and a cache of its own."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    for name in ("CXX", "DDL_ACCELERATOR", "DDL_MPI", "DDL_TORCH"):
+    for name in ("CXX", "CXXFLAGS", "DDL_ACCELERATOR", "DDL_MPI", "DDL_STACK", "DDL_TORCH"):
         monkeypatch.delenv(name, raising=False)
     root = tmp_path / "course"
     (root / ".venv" / "ddl-setup").mkdir(parents=True)
-    for name in ("requirements.lock", "requirements-gpu.lock", "pyproject.toml"):
+    for name in ("requirements.lock", "requirements-gpu.lock", "requirements-next.lock", "pyproject.toml"):
         shutil.copy(ROOT / name, root)
     return Setup(root / ".venv", "cpu", root)
+
+
+@pytest.fixture
+def next_setup(setup):
+    """The next stack's set-up beside the default one."""
+    (setup.root / ".venv-next" / "ddl-setup").mkdir(parents=True)
+    return replace(setup, venv=setup.root / ".venv-next", stack="next")
 
 
 @pytest.fixture
@@ -87,7 +94,7 @@ def names(steps):
 @pytest.mark.parametrize(
     ("step", "mpi", "lost", "sentence"),
     [
-        ("python", False, "", r"python3\.11-venv"),
+        ("python", False, "", rf"python3\.{sys.version_info[1]}-venv"),
         ("horovod", False, "c++ g++ clang++", r"no C\+\+ compiler: .*build-essential"),
         ("horovod", False, "make", "no make: .*build-essential"),
         ("horovod", True, "mpicxx", "DDL_MPI=1 .* no mpicxx: `apt install libopenmpi-dev`"),
@@ -222,6 +229,47 @@ def test_accelerator_and_mpi_are_asked_for_remembered_or_found(setup, finish, tm
     assert chosen() == ("gpu", True)
 
 
+def test_a_stack_is_asked_for_and_remembered_and_an_environment_keeps_its_own(setup, next_setup, finish, monkeypatch):
+    def chosen(setup):
+        return environment.chosen(setup.venv).stack
+
+    assert (chosen(setup), chosen(next_setup)) == ("default", "default")
+    finish(setup)
+    finish(next_setup)
+    assert (chosen(setup), chosen(next_setup)) == ("default", "next")
+    monkeypatch.setenv("DDL_STACK", "next")
+    assert chosen(next_setup) == "next"
+    with pytest.raises(SetupError, match=r"\.venv has the default stack: leave STACK=next out"):
+        chosen(setup)
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [({"stack": "newest"}, "STACK=newest is neither"), ({"stack": "next", "accelerator": "gpu"}, "on CPUs only")],
+)
+def test_a_stack_that_there_is_not_is_refused(setup, asked, sentence):
+    with pytest.raises(SetupError, match=sentence):
+        replace(setup, **asked)
+
+
+def test_the_next_stack_is_installed_as_its_lock_says_and_has_keras_2_in_every_process(next_setup, ran):
+    environment.make_dependencies(next_setup, LINE)
+    assert ran[-1][0][-1].endswith("requirements-next.lock") and "--no-deps" in ran[-1][0]
+    packages = next_setup.venv / "lib" / "python3.12" / "site-packages"
+    packages.mkdir(parents=True)
+    environment.make_package(next_setup, LINE)
+    (line,) = (packages / "ddl-next.pth").read_text().splitlines()
+    program = f"{line}; print(os.environ['TF_USE_LEGACY_KERAS'])"
+    for given, wanted in (({}, "1"), ({"TF_USE_LEGACY_KERAS": "0"}, "0")):
+        assert subprocess.check_output([sys.executable, "-S", "-c", program], env=given, text=True) == f"{wanted}\n"
+
+
+def test_the_default_stack_sets_no_variable(setup, ran):
+    (setup.venv / "lib" / "python3.11" / "site-packages").mkdir(parents=True)
+    environment.make_package(setup, LINE)
+    assert list(setup.venv.rglob("*.pth")) == []
+
+
 def test_data_that_cannot_be_had_is_generated(setup, ran):
     ran.act = lambda command, variables: command[-1] == "cifar10" and fails(setup)
     assert "generated" in environment.make_data(setup, LINE)
@@ -295,8 +343,13 @@ def test_the_wheel_is_kept_by_all_that_the_binary_depends_on(setup, tmp_path, mo
     for old, new in (("horovod==0.28.1", "horovod==0.28.2"), ("-cpu==2.15.1", "-cpu==2.15.0")):
         setup.lock.write_text(setup.lock.read_text().replace(old, new))
         wheels.add(setup.wheel)
-    assert len({wheel.parent for wheel in wheels}) == 6
-    assert all("cp311" in wheel.name and wheel.is_relative_to(tmp_path / "cache") for wheel in wheels)
+    (setup.root / ".venv-next").mkdir()
+    wheels.add(replace(setup, stack="next").wheel)
+    assert len({wheel.parent for wheel in wheels}) == 7
+    assert all(
+        "cp{}{}".format(*sys.version_info) in wheel.name and wheel.is_relative_to(tmp_path / "cache")
+        for wheel in wheels
+    )
 
 
 def test_a_wheel_is_built_once_and_appears_only_when_it_is_whole(setup, ran):
@@ -316,6 +369,26 @@ def test_a_wheel_is_built_once_and_appears_only_when_it_is_whole(setup, ran):
     for damaged in (whole[:-30], whole[: len(whole) // 2], b"", whole[:60] + b"\0\0" + whole[62:]):
         setup.wheel.write_bytes(damaged)
         assert "compiled" in environment.make_horovod(setup, LINE)
+
+
+def test_horovod_for_the_next_stack_finds_the_headers_that_have_moved(next_setup, ran):
+    headers = next_setup.root / "tools" / "include"
+    shutil.copytree(ROOT / "tools" / "include", headers)
+    packages = next_setup.venv / "lib" / "python3.13" / "site-packages"
+    external = packages / "tensorflow" / "include" / "external"
+    for name in ("highwayhash", "farmhash_archive/src"):
+        (external / name).mkdir(parents=True)
+
+    def build(command, variables):
+        if "wheel" in command:
+            folders = [Path(flag.removeprefix("-I")) for flag in variables["CXXFLAGS"].split()]
+            found = [folder.resolve() for folder in folders]
+            assert found == [headers, external / "highwayhash", external / "farmhash_archive" / "src"]
+            assert all(folder.is_dir() for folder in folders)
+            write_wheel(Path(command[-1]) / next_setup.wheel.name)
+
+    ran.act = build
+    assert "compiled" in environment.make_horovod(next_setup, LINE)
 
 
 @pytest.mark.parametrize("cached", [True, False])

@@ -4,39 +4,59 @@ import re
 import shlex
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
+import environment
+from ddl.records.stack import tomllib
 from helpers import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
-LOCKS = {"cpu": "requirements.lock", "gpu": "requirements-gpu.lock"}
+LOCKS = {"cpu": "requirements.lock", "gpu": "requirements-gpu.lock", "next": "requirements-next.lock"}
+EXTRAS_OF = {  # linting and JupyterHub are for the default stack
+    "cpu": ("default", "cpu", "test", "lint", "hub", "build"),
+    "gpu": ("default", "gpu", "test", "lint", "hub", "build"),
+    "next": ("next", "test", "build"),
+}
+PYTHONS = {"cpu": ["3.11"], "gpu": ["3.11"], "next": ["3.10", "3.11", "3.12", "3.13"]}
+EVERY = [(lock, python) for lock, pythons in PYTHONS.items() for python in pythons]
 
 
-def pins(requirements):
-    """The packages of exact requirements with their versions, extras in brackets left out."""
-    split = [re.fullmatch(r"([a-z0-9-]+)(?:\[[a-z-]+\])?==([\w.]+)", text) for text in requirements]
-    assert all(split), requirements
-    return {match[1]: match[2] for match in split}
+def pins(requirements, python="3.11"):
+    """The packages that exact requirements pin for a Python, with their versions, extras in brackets left out."""
+    requirements = [Requirement(text) for text in requirements]
+    machine = {"sys_platform": "linux", "platform_machine": "x86_64", "implementation_name": "cpython"}
+    machine |= {"platform_python_implementation": "CPython", "platform_system": "Linux", "os_name": "posix"}
+    here = machine | {"python_version": python, "python_full_version": f"{python}.0"}
+    wanted = [each for each in requirements if each.marker is None or each.marker.evaluate(here)]
+    found = {each.name: str(each.specifier).removeprefix("==") for each in wanted}
+    assert len(found) == len(wanted) and all(re.fullmatch(r"[\w.]+", version) for version in found.values())
+    return found
 
 
-def direct(accelerator):
-    extras = [pin for name in (accelerator, "test", "lint", "hub", "build") for pin in EXTRAS[name]]
-    return pins(PROJECT["dependencies"] + extras)
+def direct(lock, python="3.11"):
+    return pins(PROJECT["dependencies"] + [pin for extra in EXTRAS_OF[lock] for pin in EXTRAS[extra]], python)
 
 
-def locked(accelerator):
-    text = (ROOT / LOCKS[accelerator]).read_text()
-    return pins(re.findall(r"^([^\s#]+) \\$", text, re.MULTILINE))
+def locked(lock, python="3.11"):
+    text = (ROOT / LOCKS[lock]).read_text()
+    return pins(re.findall(r"^([^\s#].*) \\$", text, re.MULTILINE), python)
 
 
-@pytest.mark.parametrize("accelerator", LOCKS)
-def test_locks_pin_every_direct_dependency_as_pyproject_does(accelerator):
-    assert direct(accelerator).items() <= locked(accelerator).items()
+@pytest.mark.parametrize("lock, python", EVERY)
+def test_locks_pin_every_direct_dependency_as_pyproject_does(lock, python):
+    assert direct(lock, python).items() <= locked(lock, python).items()
+
+
+@pytest.mark.parametrize("python", PYTHONS["next"])
+def test_the_next_stack_has_one_tensorflow_and_no_addons(python):
+    names = locked("next", python).keys()
+    assert {name for name in names if name.startswith("tensorflow")} == {"tensorflow-cpu", "tensorflow-hub"}
+    assert "tf-keras" in names and "keras" in names
 
 
 def test_locks_differ_in_tensorflow_and_cuda_only():
@@ -50,7 +70,7 @@ def test_everything_locked_has_hashes_and_no_address(name):
     assert "://" not in text
     for line in text.splitlines():
         assert re.fullmatch(
-            r"[a-z0-9-]+==[\w.+]+ \\"  # a package …
+            r"[a-z0-9-]+==[\w.+]+(?: ; [\w .*!<>=']+)? \\"  # a package, and the Pythons that it is for …
             r"|    --hash=sha256:[0-9a-f]{64}(?: \\)?"  # … its hashes …
             r"|    # +(?:via)?[\w .()-]*",  # … and who asked for it
             line,
@@ -59,15 +79,30 @@ def test_everything_locked_has_hashes_and_no_address(name):
         assert "--hash=sha256:" in package, package
 
 
-def test_conda_users_get_the_same_versions():
-    environment = yaml.safe_load((ROOT / "environment.yml").read_text())
-    conda = [item for item in environment["dependencies"] if isinstance(item, str)]
-    (pip,) = [item["pip"] for item in environment["dependencies"] if isinstance(item, dict)]
-    wanted = direct("cpu")
-    del wanted["horovod"]  # compiled afterwards, as the file says
-    assert pins(pip) == wanted
-    assert f"python={PROJECT['requires-python'].removeprefix('==').removesuffix('.*')}" in conda
-    assert {"cxx-compiler", "make", "pip"} <= set(conda)
+@pytest.mark.parametrize(
+    "file, lock, python, later",  # what `make` adds afterwards, as the files say
+    [
+        ("environment.yml", "cpu", "3.11", {"horovod"}),
+        ("environment-next.yml", "next", "3.12", {"horovod", "tf-keras", "tensorflow-hub"}),
+    ],
+)
+def test_conda_users_get_the_same_versions(file, lock, python, later):
+    packages = yaml.safe_load((ROOT / file).read_text())["dependencies"]
+    conda = [item for item in packages if isinstance(item, str)]
+    (pip,) = [item["pip"] for item in packages if isinstance(item, dict)]
+    wanted = direct(lock, python)
+    assert pins(pip) == {name: version for name, version in wanted.items() if name not in later}
+    assert {f"python={python}", "cxx-compiler", "make", "pip"} <= set(conda)
+
+
+def test_every_place_that_says_on_which_pythons_a_stack_runs_says_the_same():
+    first, last = environment.MINORS["next"]
+    assert PROJECT["requires-python"] == f">=3.{first},<3.{last + 1}"
+    script = (ROOT / "tools" / "python.sh").read_text()
+    assert re.findall(r"from=(\d+) to=(\d+)", script) == [
+        tuple(map(str, environment.MINORS[stack])) for stack in ("next", "default")
+    ]
+    assert PYTHONS["next"] == [f"3.{minor}" for minor in range(first, last + 1)]
 
 
 def test_every_direct_dependency_has_its_reason_once():

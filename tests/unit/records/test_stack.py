@@ -1,0 +1,59 @@
+"""Keras 3 is refused in one sentence, and so is a variable that would break the default stack."""
+
+import pytest
+
+from ddl.records import stack
+
+
+@pytest.fixture
+def here(monkeypatch):
+    """A function that makes this process look like one of a stack."""
+
+    def look_like(tensorflow, tf_keras, variable):
+        monkeypatch.setattr(stack, "versions", lambda: {"tensorflow": tensorflow})
+        monkeypatch.setattr(stack, "find_spec", lambda name: "there" if tf_keras else None)
+        if variable is None:
+            monkeypatch.delenv(stack.VARIABLE, raising=False)
+        else:
+            monkeypatch.setenv(stack.VARIABLE, variable)
+
+    return look_like
+
+
+@pytest.mark.parametrize(
+    "tensorflow, tf_keras, variable, name, sentence",
+    [
+        ("2.15.1", False, None, "default", ""),
+        ("2.15.1", False, "0", "default", ""),
+        ("2.15.1", True, "1", "default", ""),
+        ("2.15.1", False, "1", "default", "looks for tf_keras, which it does not need: unset it."),
+        ("2.21.0", True, "1", "next", ""),
+        ("2.21.0", True, "True", "next", ""),
+        ("2.21.0", True, None, "next", "lets the ranks' weights drift apart: set TF_USE_LEGACY_KERAS=1."),
+        ("2.21.0", True, "0", "next", "raises no error and lets the ranks' weights drift apart"),
+        ("2.21.0", False, "1", "next", "drift apart: `make setup STACK=next` installs tf_keras."),
+        ("3.0.0rc1", True, "1", "next", ""),
+        (None, False, None, "default", ""),
+    ],
+)
+def test_what_is_wrong_with_keras_is_one_sentence(here, tensorflow, tf_keras, variable, name, sentence):
+    here(tensorflow, tf_keras, variable)
+    assert stack.name() == name
+    assert sentence in stack.wrong_keras() and bool(sentence) == bool(stack.wrong_keras())
+    assert "\n" not in stack.wrong_keras()
+    if sentence:
+        with pytest.raises(stack.WrongKeras, match="Keras|keras"):
+            stack.require_keras_2()
+    else:
+        stack.require_keras_2()
+
+
+@pytest.mark.parametrize(
+    "version, numbers", [("2.15.1", (2, 15)), ("2.21.0", (2, 21)), ("3.0", (3, 0)), (None, None), ("nightly", None)]
+)
+def test_a_release_is_the_first_two_numbers_of_a_version(version, numbers):
+    assert stack.release(version) == numbers
+
+
+def test_this_environment_is_one_that_works():
+    assert stack.wrong_keras() == ""

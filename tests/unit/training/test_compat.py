@@ -1,0 +1,83 @@
+"""What differs between the stacks does the same on both."""
+
+import importlib.metadata
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+
+from ddl.records import stack
+from ddl.training import models
+from ddl.training.compat import LAMB, horovod_callbacks, lamb
+from ddl.training.optimizer import make
+
+STEPS, RATE, DECAY = 20, 0.02, 0.01
+
+
+def trained(optimizer):
+    """Take steps with the course's network and gradients from one seed; return all weights after each."""
+    variables = models.build("cnn", norm="batch").trainable_variables
+    draw, seen = np.random.default_rng(0), []
+    for _ in range(STEPS):
+        gradients = [tf.constant(draw.normal(size=v.shape), tf.float32) for v in variables]
+        optimizer.apply_gradients(zip(gradients, variables))
+        seen.append([variable.numpy() for variable in variables])
+    return seen
+
+
+@pytest.mark.parametrize("decay", [0.0, DECAY])
+def test_our_lamb_takes_the_steps_of_tensorflow_addons(decay):
+    if stack.name() == "next":
+        assert type(lamb(RATE, decay)) is LAMB  # there are no addons to compare with: test_optimizer has the paper's
+        return
+    addons = lamb(RATE, decay)
+    assert type(addons).__module__.startswith("tensorflow_addons")  # which stays what this stack trains with
+    for ours, theirs in zip(trained(LAMB(RATE, decay)), trained(addons), strict=True):
+        for one, other in zip(ours, theirs, strict=True):
+            np.testing.assert_allclose(one, other, rtol=2e-6, atol=1e-7)
+
+
+def test_our_lamb_is_its_papers_algorithm_and_leaves_zeros_finite():
+    kernel = tf.Variable(tf.zeros([4]), name="kernel")
+    for gradient in (np.ones(4), np.zeros(4)):
+        LAMB(RATE).apply_gradients([(tf.constant(gradient, tf.float32), kernel)])
+        assert np.all(np.isfinite(kernel.numpy()))
+    weights, gradient = np.arange(1.0, 5.0), np.array([1.0, -2.0, 3.0, 0.5])
+    kernel.assign(weights)
+    LAMB(RATE, DECAY).apply_gradients([(tf.constant(gradient, tf.float32), kernel)])
+    update = gradient / (np.abs(gradient) + 1e-6) + DECAY * weights  # at step 1, m̂ = g and v̂ = g²
+    scaled = RATE * np.linalg.norm(weights) / np.linalg.norm(update) * update
+    np.testing.assert_allclose(kernel.numpy(), weights - scaled, rtol=1e-5)
+
+
+def test_our_lamb_is_broadcast_and_saved_as_the_others_are():
+    kernel = tf.Variable(tf.ones([4]), name="kernel")
+    optimizer = LAMB(RATE)
+    optimizer._create_all_weights([kernel])
+    before = [variable.shape for variable in optimizer.variables()]
+    assert len(before) == 1 + 2  # the count of steps, and two slots
+    optimizer.apply_gradients([(tf.ones([4]), kernel)])
+    assert [variable.shape for variable in optimizer.variables()] == before
+    optimizer.learning_rate = 0.5
+    assert float(make("lamb", 0.25, [kernel]).learning_rate) == 0.25 and float(optimizer.learning_rate) == 0.5
+
+
+def test_horovods_callbacks_use_the_keras_that_trains():
+    pytest.importorskip("horovod.tensorflow.keras")
+    assert horovod_callbacks().K.learning_phase is tf.keras.backend.learning_phase
+    package = tf.keras.Model.__module__.partition(".")[0]  # keras, or tf_keras
+    assert importlib.metadata.version(package.replace("_", "-")).startswith("2.")
+
+
+def test_each_stack_has_the_variable_that_its_keras_needs():
+    """Every process of the next stack's environment has it from its start, and none of the default's."""
+    try:
+        importlib.metadata.version("tf-keras")
+        wanted = "1"
+    except importlib.metadata.PackageNotFoundError:
+        wanted = "None"
+    program = f"import os; print(os.environ.get({stack.VARIABLE!r}))"
+    assert subprocess.check_output([sys.executable, "-c", program], env={}, text=True) == f"{wanted}\n"
