@@ -319,7 +319,7 @@ def test_a_build_of_pytorch_for_gpus_is_refused_before_it_is_loaded(setup, ran):
 
 def test_without_a_network_pytorch_is_left_out_and_all_else_stands(setup, ran):
     ran.act = lambda command, variables: fails(setup)
-    with pytest.raises(CommandError, match="`make lab` works without it"):
+    with pytest.raises(CommandError, match="`make lab` works without TORCH=1"):
         environment.make_torch(setup, LINE)
 
 
