@@ -314,7 +314,7 @@ def make_torch(setup: Setup, line: Line) -> str:
         )
         setup.run(line, install)
     except CommandError as error:
-        error.args = (f"{error}\ntorch: PyTorch is an extra: all else is set up, and `make lab` works without TORCH=1.",)
+        error.args = (f"{error}\ntorch: it is an extra: all else is set up, and `make lab` works without TORCH=1.",)
         raise
     return f"PyTorch {planned['torch']['version']}" if "torch" in planned else ""
 

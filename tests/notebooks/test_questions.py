@@ -90,7 +90,7 @@ LESSONS = (
         "3.Multi-GPU",
         questions=16,
         points=49,
-        sections=13,
+        sections=14,
         guessing=2,
         packages=("math", "numpy", "json", "ddl.grader"),
     ),

@@ -23,7 +23,7 @@
 # | five strategies, and whether they agree | 1 to 5 | 60 |
 # | what goes wrong, and a script of your own | 6 to 7 | 60 |
 # | where the time goes, and when it pays | 8 to 11 | 60 |
-# | text, house numbers, and the way out | 12 to 14 | 60 |
+# | text, and the way out | 12 to 14 | 60 |
 #
 # - **Questions** are numbered and show their points. Write code where it says
 #   `YOUR CODE HERE`, and words where it says `YOUR ANSWER HERE`. The cell after
@@ -2017,6 +2017,14 @@ difference("strategies/horovod_loop.py", "strategies/torch_ddp.py")
 # 2020, section 3.2). The loss is what it was with Horovod, for the same reason:
 # DDP averages, so each rank takes the mean over its own part.
 #
+# **Predict first.** Take the weights of two ranks of PyTorch, and those of one
+# device of TensorFlow, after the same four updates. How large is their largest
+# difference, relative to the largest weight?
+
+# %% tags=["demo"]
+guess_libraries = None  # a number, such as 1e-3
+
+# %% [markdown]
 # `torchrun` is PyTorch's `horovodrun`: it tells each process its rank, and where
 # all of them meet. `launch` does the same with `cluster="torchrun"`, on this
 # machine or as tasks of Slurm, so that the run is followed and recorded like
@@ -2035,7 +2043,12 @@ if there:
     )
 
 # %% tags=["demo"]
-agreement([alone, by_torch], step=4) if there else None
+if there:
+    apart = agreement([alone, by_torch], step=4)
+    display(apart, beside(
+        guess_libraries, apart["÷ the largest weight"].iloc[1],
+        "largest difference ÷ largest weight",
+    ))
 
 # %% [markdown]
 # The test of section 4 does not care that another library computes: up to
