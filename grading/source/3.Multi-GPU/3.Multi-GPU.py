@@ -23,7 +23,7 @@
 # | five strategies, and whether they agree | 1 to 5 | 60 |
 # | what goes wrong, and a script of your own | 6 to 7 | 60 |
 # | where the time goes, and when it pays | 8 to 11 | 60 |
-# | text, and the way out | 12 to 14 | 60 |
+# | text, and PyTorch | 12 to 14 | 60 |
 #
 # - **Questions** are numbered and show their points. Write code where it says
 #   `YOUR CODE HERE`, and words where it says `YOUR ANSWER HERE`. The cell after
