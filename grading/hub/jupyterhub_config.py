@@ -28,6 +28,7 @@ else:
     c.SharedPasswordAuthenticator.user_password = (folder / "hub" / "password").read_text()
     c.SharedPasswordAuthenticator.admin_password = (folder / "hub" / "admin-password").read_text()
 
+c.JupyterHub.template_paths = [str(Path(__file__).with_name("templates"))]
 c.JupyterHub.bind_url = os.environ["DDL_HUB_URL"]
 c.ConfigurableHTTPProxy.command = [
     str(Path(sys.executable).with_name("configurable-http-proxy")),

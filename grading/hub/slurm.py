@@ -24,11 +24,15 @@ class OnSlurm(MultiSlurmSpawner):
 
     batch_query_cmd = Unicode("squeue -h -j {job_id} -o '%T|%r|%S| %B'").tag(config=True)
 
+    @property
+    def waiting(self) -> str:
+        """What the page of who waits says (templates/spawn_pending.html)."""
+        return said(self.job_id, self.job_status)
+
     async def progress(self):
         before = ""
         while True:
-            text = said(self.job_id, self.job_status)
-            if text and text != before:
-                before = text
-                yield {"message": text}
+            if self.waiting not in ("", before):
+                before = self.waiting
+                yield {"message": before}
             await asyncio.sleep(self.startup_poll_interval)

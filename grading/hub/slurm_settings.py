@@ -16,9 +16,6 @@ c.JupyterHub.spawner_class = "hub.slurm.OnSlurm"
 c.JupyterHub.hub_connect_ip = socket.getfqdn()  # where nodes reach the hub
 c.JupyterHub.hub_ip = "0.0.0.0"
 
-# The proxy that streams, from Node.js: that of the course would hand on why one waits only when the wait is over.
-c.ConfigurableHTTPProxy.command = ["/usr/local/bin/configurable-http-proxy"]
-
 c.OnSlurm.req_partition = "cpu"
 c.OnSlurm.req_nprocs = "2"  # cores, which the lessons' local runs share
 c.OnSlurm.req_memory = "8G"

@@ -7,10 +7,10 @@ import subprocess
 import sys
 import urllib.request
 from contextlib import closing
-from pathlib import Path
 
 import cluster
 import pytest
+import requests
 
 from helpers import ROOT, free_ports, until
 
@@ -40,7 +40,6 @@ c = get_config()
 c.JupyterHub.spawner_class = Here
 c.JupyterHub.hub_port = {hub_port}
 c.JupyterHub.hub_ip = c.JupyterHub.hub_connect_ip = "127.0.0.1"
-c.ConfigurableHTTPProxy.command = [{proxy!r}]
 c.ConfigurableHTTPProxy.api_url = "http://127.0.0.1:{proxy_port}"
 c.JupyterHub.services = [{{"name": "test", "api_token": {token!r}}}]
 c.JupyterHub.load_roles = [{{"name": "test", "services": ["test"], "scopes": ["admin:users", "admin:servers"]}}]
@@ -63,7 +62,6 @@ def ask(slurm_conf, tmp_path):
     port, hub_port, proxy_port = free_ports(3)
     keys = dict(example=str(ROOT / "grading/hub/slurm_settings.py"), folder=str(folder), hub_port=hub_port)
     keys |= dict(proxy_port=proxy_port, token=TOKEN, nodes=cluster.NODES, conf=str(slurm_conf))
-    keys |= dict(proxy=str(Path(sys.executable).with_name("configurable-http-proxy")))
     (folder / "settings.py").write_text(SETTINGS.format(**keys))
     environment = os.environ | {"PYTHONPATH": str(ROOT / "grading"), "SLURM_CONF": str(slurm_conf)}
     log = tmp_path / "hub.log"
@@ -72,9 +70,21 @@ def ask(slurm_conf, tmp_path):
         hub = subprocess.Popen(command, env=environment, stdout=file, stderr=subprocess.STDOUT)
 
     def ask(path, method="GET"):
-        url = f"http://127.0.0.1:{hub_port}/hub/api/{path}"  # past the proxy, which may not stream
+        url = f"http://127.0.0.1:{hub_port}/hub/api/{path}"  # past the proxy, which does not stream
         request = urllib.request.Request(url, method=method, headers={"Authorization": f"token {TOKEN}"})
         return closing(urllib.request.urlopen(request, timeout=60))
+
+    def page():
+        """What stands on the page on which ann waits, behind the proxy."""
+        with requests.Session() as session:
+            url = f"http://127.0.0.1:{port}/hub"
+            session.get(f"{url}/login")
+            password = (folder / "hub" / "password").read_text()
+            xsrf = session.cookies.get("_xsrf", path="/hub/")
+            session.post(f"{url}/login?next=/hub/home", data=dict(username="ann", password=password, _xsrf=xsrf))
+            return session.get(f"{url}/spawn-pending/ann").text
+
+    ask.page = page
 
     def answers():
         assert hub.poll() is None, log.read_text(errors="replace")
@@ -104,6 +114,8 @@ def test_who_waits_for_a_server_is_told_slurms_reason(ask, slurm_conf):
     until(lambda: slurm("squeue", "-h", "-j", full, "-o", "%T") == "RUNNING", 30)
     with ask("users/ann", "POST"), ask("users/ann/server", "POST") as answer:
         assert answer.status == 202  # it waits
+    shown = ask.page()
+    assert "waits: Resources" in shown and 'http-equiv="refresh"' in shown
     messages = []
     with ask("users/ann/server/progress") as stream:
         for line in stream:
