@@ -109,8 +109,9 @@ class Seat:
         return self.context.request.get(self.hub.url(f"/user/{self.name}/api/{path}")).json()
 
     def idle(self):
-        kernels = self.api("kernels")
-        return bool(kernels) and all(kernel["execution_state"] == "idle" for kernel in kernels)
+        """Whether the notebook's kernel is; that of Start_Here may never have been connected to."""
+        states = [each["kernel"]["execution_state"] for each in self.api("sessions") if each["path"] == "mine.ipynb"]
+        return states == ["idle"]
 
     def write(self, cells):
         path = self.root / "mine.ipynb"
