@@ -19,7 +19,8 @@ NOT_PYTHON = (SyntaxError, ValueError, RecursionError, MemoryError)
 # With these, the text does not tell which names are bound.
 DYNAMIC = re.compile(r"\b(exec|globals|locals|setattr|user_ns)\b|\bimport\s*\(?\s*\*|^%(run|pylab)", re.MULTILINE)
 MAGIC = re.compile(r"^%%[\s\S]*|^[ \t]*[%!].*", re.MULTILINE)
-GUARDED = (ast.Try, ast.TryStar, ast.With, ast.If, ast.While)  # may survive a missing name
+TRIED = tuple(getattr(ast, name) for name in ("Try", "TryStar") if hasattr(ast, name))  # Python 3.10 has no except*
+GUARDED = (*TRIED, ast.With, ast.If, ast.While)  # may survive a missing name
 KERNEL_NAME = re.compile(r"_+|__\w+__|_i*\d*|_[oid]h")  # for inputs and outputs
 HINT = re.compile(r"^hint\([^\n]*\)[ \t]*$|^from ddl import hint[ \t]*$", re.MULTILINE)  # no answer: not run
 KERNELS = {"In", "Out", "get_ipython", "display", "exit", "quit"}
@@ -210,8 +211,23 @@ def names_in(source):
         for inner in table.get_children():
             collect(inner, False)
 
-    collect(symtable.symtable(source, "test", "exec"), True)
+    tree = _Generators().visit(ast.parse(source))
+    collect(symtable.symtable(ast.unparse(tree), "test", "exec"), True)
     return used, bound
+
+
+class _Generators(ast.NodeTransformer):
+    """Makes generators of comprehensions, whose own names seem the cell's from Python 3.12 on."""
+
+    def visit_ListComp(self, node):
+        self.generic_visit(node)
+        return ast.GeneratorExp(node.elt, node.generators)
+
+    visit_SetComp = visit_ListComp
+
+    def visit_DictComp(self, node):
+        self.generic_visit(node)
+        return ast.GeneratorExp(ast.Tuple([node.key, node.value], ast.Load()), node.generators)
 
 
 def _role(cell):
