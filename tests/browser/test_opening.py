@@ -24,6 +24,7 @@ def test_one_walks_through_all_lessons_and_changes_none(lab, open_notebook):
         tab.page.locator(".lm-TabBar-tab.lm-mod-current", has_text=path.name).first.wait_for(timeout=60_000)
         # JupyterLab notes which Python runs when it shows that the kernel is there.
         panel.locator(".jp-Notebook-ExecutionIndicator[data-status='idle']").wait_for(timeout=60_000)
+        tab.page.wait_for_timeout(2000)  # a large one has the mark for a moment, until it is loaded
         marks = tab.page.locator(".lm-TabBar-tab.jp-mod-dirty").count()
         tab.saved()
         changed[str(path)] = (marks, tab.path.read_bytes() != (ROOT / path).read_bytes())
