@@ -53,7 +53,7 @@ def test_nothing_is_inside_that_is_not_for_attendees(image):
     copied = re.findall(r"^COPY (.*) \S+$", recipe, re.M)
     wanted = {name.split("/")[0] for line in copied for name in line.split()}
     assert {entry.name for entry in course.iterdir()} == wanted | {"runs"}
-    assert {"environment.py", "line.py"} == {entry.name for entry in (course / "tools").iterdir()}
+    assert {"environment.py", "line.py", "include"} == {entry.name for entry in (course / "tools").iterdir()}
     texts = {path: path.read_bytes() for path in course.rglob("*") if path.is_file()}
     assert len(texts) > 50
     # At the start of a line, of a notebook's too: the package names these marks within its lines.
