@@ -422,11 +422,14 @@ extern "C" char *secure_getenv(const char *name) {
 }
 """
 READ = """
-import os
+import os, sys
 get = os.environ.__class__.__getitem__
 def noted(self, name):
-    with open("reads.txt", "a") as log:
-        print(name if isinstance(name, str) else os.fsdecode(name), file=log)
+    read = os.fsdecode(name)
+    # PyTorch brings fsspec, which an import finds: it goes through all variables for those with its name.
+    if sys._getframe(1).f_globals.get("__name__") != "fsspec.config" or read.startswith("FSSPEC_"):
+        with open("reads.txt", "a") as log:
+            print(read, file=log)
     return get(self, name)
 os.environ.__class__.__getitem__ = noted
 import horovod.tensorflow
