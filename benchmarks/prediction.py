@@ -1,6 +1,6 @@
 """How far the predicted step of train_cifar.py is from the measured one, on several ranks here.
 
-    python benchmarks/prediction.py            # five repeats, about five minutes on two cores
+    python benchmarks/prediction.py            # five repeats, about twelve minutes on two cores without AMX
     python benchmarks/prediction.py --ranks 2 --repeats 3
 
 Each repeat measures in this order: the training itself (train_cifar.py), what computing costs

@@ -11,6 +11,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from ddl.grader.handin import EXCHANGE
+from ddl.grader.journal import CLASS
 from ddl.lab.seat import COURSE
 from ddl.records.paths import data_dir
 
@@ -50,7 +51,7 @@ c.Spawner.mem_limit = "4G"
 c.Spawner.environment = {
     COURSE: str(folder / "course.bundle"),
     EXCHANGE: str(folder / "exchange"),
-    "DDL_CLASS": str(folder / "table"),
+    CLASS: str(folder / "table"),
     **({"DDL_DATA_DIR": str(data_dir())} if os.environ.get("DDL_DATA_DIR") or not accounts else {}),
 }
 c.ClassSpawner.folder = str(folder)

@@ -105,23 +105,25 @@ def test_the_script_runs_under_torchrun_itself_too():
     assert result.stdout.count("step     2") == 1  # rank 0 alone writes
 
 
-@pytest.mark.slow
-def test_a_killed_rank_is_named_and_not_who_noticed(script, nothing_left):
+@pytest.fixture
+def together(script):
+    """Return a function that launches `TOGETHER` and what comes after it on two ranks, whatever becomes of them."""
     pytest.importorskip("torch")
-    run = launch(
-        script(
-            TOGETHER
-            + """
+    return lambda after, **options: launch(
+        script(TOGETHER + after), cluster="torchrun", check=False, oversubscribe=True, **options
+    )
+
+
+@pytest.mark.slow
+def test_a_killed_rank_is_named_and_not_who_noticed(together, nothing_left):
+    run = together(
+        """
     while True:
         total()
         print("a step", flush=True)
         time.sleep(0.05)
-    """
-        ),
-        cluster="torchrun",
+    """,
         wait=False,
-        check=False,
-        oversubscribe=True,
         timeout_s=120,
     )
     until(lambda: (log := run.folder / "rank-1.log").exists() and "a step" in log.read_text())
@@ -132,19 +134,12 @@ def test_a_killed_rank_is_named_and_not_who_noticed(script, nothing_left):
 
 
 @pytest.mark.slow
-def test_a_rank_that_leaves_early_is_named(script, nothing_left):
-    pytest.importorskip("torch")
-    run = launch(
-        script(
-            TOGETHER
-            + """
+def test_a_rank_that_leaves_early_is_named(together, nothing_left):
+    run = together(
+        """
     for step in range(3 + 3 * (rank == 0)):
         print(total(), flush=True)
-    """
-        ),
-        cluster="torchrun",
-        check=False,
-        oversubscribe=True,
+    """,
         timeout_s=120,
     )
     assert run.logs(0).splitlines()[:3] == ["3.0"] * 3
@@ -153,21 +148,14 @@ def test_a_rank_that_leaves_early_is_named(script, nothing_left):
 
 
 @pytest.mark.slow
-def test_a_rank_that_others_wait_for_is_named_at_the_time_limit(script, nothing_left):
-    pytest.importorskip("torch")
-    run = launch(
-        script(
-            TOGETHER
-            + """
+def test_a_rank_that_others_wait_for_is_named_at_the_time_limit(together, nothing_left):
+    run = together(
+        """
     total()
     if rank == 1:
         time.sleep(600)
     total()
-    """
-        ),
-        cluster="torchrun",
-        check=False,
-        oversubscribe=True,
+    """,
         timeout_s=15,
     )
     assert "the others were waiting for rank 1" in run.failure.sentence, run.failure
