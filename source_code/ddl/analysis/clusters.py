@@ -13,7 +13,7 @@ from ddl.analysis import cost
 from ddl.analysis.prediction import BYTES, REFERENCE, Prediction, expected_maximum
 from ddl.display.table import Table
 from ddl.errors import InputError
-from ddl.records.stack import tomllib
+from ddl.records import toml
 from ddl.topology.graph import Network
 from ddl.topology.link import pcie_gb_per_s
 
@@ -160,7 +160,7 @@ def _inside(topology, names):
 
 
 def _models():
-    return tomllib.loads((REFERENCE / "models.toml").read_text())["model"]
+    return toml.loads((REFERENCE / "models.toml").read_text())["model"]
 
 
 def models() -> Table:

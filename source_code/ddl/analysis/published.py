@@ -15,7 +15,7 @@ from ddl.analysis import cost
 from ddl.analysis.clusters import FUSION_BYTES_BEFORE, LATENCY_S, SHARE, Server, cluster, known, server
 from ddl.analysis.prediction import REFERENCE, Prediction, expected_maximum
 from ddl.display.table import Table
-from ddl.records.stack import tomllib
+from ddl.records import toml
 
 __all__ = ["by_publisher", "compared", "fitted", "margin_points", "programs"]
 
@@ -61,7 +61,7 @@ def figures() -> tuple[Point, ...]:
 
 @cache
 def _recorded():
-    return tomllib.loads((REFERENCE / "published-scaling.toml").read_text())
+    return toml.loads((REFERENCE / "published-scaling.toml").read_text())
 
 
 def _point(point, recorded):

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ddl.errors import CourseError
+from ddl.records import toml
 from ddl.records.paths import course_root
-from ddl.records.stack import tomllib
 from ddl.words import meant
 
 __all__ = ["SiteError", "SiteFile", "find", "key", "keys", "refuse_idle", "seconds", "validated"]
@@ -45,7 +45,7 @@ class SiteFile:
         try:
             raw = path.read_bytes()
             text = raw.decode("utf-16" if raw[:2] in UTF_16 else "utf-8-sig")
-            return cls(path, text, tomllib.loads(text))
+            return cls(path, text, toml.loads(text))
         except FileNotFoundError:
             near = [each.name for each in path.absolute().parent.glob("*.toml")]
             raise SiteError(f"{path}: there is no such site file{meant(path.name, near)}") from None
@@ -54,7 +54,7 @@ class SiteFile:
         except UnicodeDecodeError as error:
             line = raw[: error.start].count(b"\n") + 1
             raise SiteError(f"{path}:{line}: this line is not UTF-8 text; TOML has to be") from None
-        except tomllib.TOMLDecodeError as error:
+        except toml.TOMLDecodeError as error:
             at = re.search(r" \(at line (\d+), column \d+\)$", str(error))
             line = int(at[1]) if at else len(text.splitlines())
             problem = str(error)[: at.start()] if at else str(error)

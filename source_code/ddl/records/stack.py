@@ -8,15 +8,10 @@ Every rank imports this: the standard library only.
 import os
 from importlib.util import find_spec
 
-try:
-    import tomllib
-except ModuleNotFoundError:  # Python 3.10
-    import tomli as tomllib  # type: ignore[no-redef]
-
 from ddl.errors import CourseError
 from ddl.records.machine import versions
 
-__all__ = ["VARIABLE", "WrongKeras", "name", "release", "require_keras_2", "tomllib", "wrong_keras"]
+__all__ = ["VARIABLE", "WrongKeras", "name", "release", "require_keras_2", "wrong_keras"]
 
 VARIABLE = "TF_USE_LEGACY_KERAS"
 YES = ("1", "true", "True")  # what TensorFlow takes for a yes

@@ -2,8 +2,8 @@
 
 import functools
 
+from ddl.records import toml
 from ddl.records.paths import reference_dir
-from ddl.records.stack import tomllib
 from ddl.topology.error import TopologyError
 
 __all__ = ["links", "nvlink_gb_per_s", "pcie_gb_per_s", "rows"]
@@ -36,7 +36,7 @@ def nvlink_gb_per_s(generation: int) -> float:
 @functools.cache
 def rows():
     """Return the links of ``results/reference/links.toml`` as dictionaries, in order."""
-    content = tomllib.loads(FILE.read_text(encoding="utf-8"))
+    content = toml.loads(FILE.read_text(encoding="utf-8"))
     return tuple(
         {"confirmed": True, "latency": content["latency"][row["group"]]["about"], **row} for row in content["link"]
     )
@@ -44,7 +44,7 @@ def rows():
 
 def latencies():
     """Return about how long each group's small message takes, and the source: ``{group: {"about", "source"}}``."""
-    return tomllib.loads(FILE.read_text(encoding="utf-8"))["latency"]
+    return toml.loads(FILE.read_text(encoding="utf-8"))["latency"]
 
 
 def links():

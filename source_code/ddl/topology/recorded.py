@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from ddl.records import toml
 from ddl.records.paths import reference_dir
-from ddl.records.stack import tomllib
 from ddl.topology.error import TopologyError
 from ddl.topology.graph import Cache, Core, Device, Network, Numa, NvLink, Socket, SocketLink, Topology
 
@@ -61,8 +61,8 @@ def names():
 def parse(text: str, name: str, file: str | Path) -> Topology:
     """Read a recorded topology; a TopologyError names `file`, and the line (of wrong TOML) or the table."""
     try:
-        content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        content = toml.loads(text)
+    except toml.TOMLDecodeError as error:
         raise TopologyError(f"{file}: this is no TOML: {error}") from error
     lists = {table: list for table in TABLES if table not in ("network", "cache")}
     _check(content, TOP | lists, {"title", "sources"}, file, "the file")

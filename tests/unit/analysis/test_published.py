@@ -9,9 +9,9 @@ from ddl.analysis import published
 from ddl.analysis.clusters import LATE, MARGIN_POINTS, cluster
 from ddl.analysis.prediction import REFERENCE, expected_maximum
 from ddl.plot.prediction import plot_published
-from ddl.records.stack import tomllib
+from ddl.records import toml
 
-RECORDED = tomllib.loads((REFERENCE / "published-scaling.toml").read_text())
+RECORDED = toml.loads((REFERENCE / "published-scaling.toml").read_text())
 
 
 @pytest.fixture(scope="module")

@@ -11,10 +11,10 @@ import yaml
 from packaging.requirements import Requirement
 
 import environment
-from ddl.records.stack import tomllib
+from ddl.records import toml
 from helpers import ROOT
 
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PROJECT = toml.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 LOCKS = {"cpu": "requirements.lock", "gpu": "requirements-gpu.lock", "next": "requirements-next.lock"}
 EXTRAS_OF = {  # linting and JupyterHub are for the default stack
