@@ -12,6 +12,8 @@ import pytest
 from ddl.launcher import processes
 from helpers import ROOT
 
+pytestmark = pytest.mark.slow
+
 BENCHMARKS = ROOT / "benchmarks"
 COMMANDS = {
     "launch_overhead": ["--pairs", "1", "--output"],
@@ -37,7 +39,6 @@ def measured(request, beside):
     return request.param, json.loads((folder / "figures.json").read_text())
 
 
-@pytest.mark.slow
 def test_a_benchmark_reports_ratios_with_their_hardware(measured):
     name, figures = measured
     assert figures["hardware"]["cores"] >= 1 and figures["date"] and figures["versions"]
@@ -136,7 +137,6 @@ def test_a_benchmark_that_is_interrupted_at_once_leaves_earlier_figures(tmp_path
     assert output.read_text() == "earlier"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "name, options, at, missing",
     [

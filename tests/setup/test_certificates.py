@@ -42,7 +42,7 @@ class Index(http.server.SimpleHTTPRequestHandler):
 def network(tmp_path_factory):
     """A folder with an authority's certificate, as a file and as a store, and the index's address."""
     folder = tmp_path_factory.mktemp("network")
-    (folder / "names").write_text("subjectAltName=IP:127.0.0.1\nextendedKeyUsage=serverAuth\n")
+    (folder / "names").write_text("subjectAltName=DNS:localhost\nextendedKeyUsage=serverAuth\n")
     for arguments in OPENSSL:
         command = ["openssl", *arguments.split()]
         printed = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
@@ -60,8 +60,8 @@ def network(tmp_path_factory):
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), index)
     server.handle_error = lambda *_: None  # who refuses the certificate hangs up
     server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-    with serving(server):
-        yield folder, f"https://127.0.0.1:{server.server_port}/simple"
+    with serving(server):  # by a name, as indexes are: of an address pip 24.2 (Python 3.13.0) can't ask a certificate
+        yield folder, f"https://localhost:{server.server_port}/simple"
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def setup(tmp_path, network, monkeypatch):
     for name in ("UV_HTTP_RETRIES", "PIP_RETRIES"):
         monkeypatch.setenv(name, "0")
     for name in ("NO_PROXY", "no_proxy"):
-        monkeypatch.setenv(name, "127.0.0.1")
+        monkeypatch.setenv(name, "localhost")
     monkeypatch.setenv("PIP_INDEX_URL", network[1])
     return Setup(Path(sys.prefix), "cpu", tmp_path)
 
