@@ -15,6 +15,7 @@ import time
 import zipfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,9 @@ from ddl.challenge.judge import labels_of
 from ddl.challenge.rules import LEAST_RUNS, POINTS, Refused, check_workers, points
 from ddl.challenge.standings import recorded, standing, table
 from ddl.challenge.verdict import Score
+from ddl.launcher import warm
 from ddl.launcher.run import Run
+from ddl.launcher.site import Site
 from ddl.records.machine import usable_cores
 from ddl.words import plural
 from line import Line
@@ -158,19 +161,34 @@ def score(
         raise MarkingError(f"no submissions in {course.folder}: name them with FROM=FOLDER_OR_ZIP")
     cores = usable_cores()
     lanes = lanes or max(1, cores // workers)
-    built = _build(course, journals, say)
-    for student in journals:
-        _mark_if_done(course, student, journals[student])
-    queue = [
-        Task(student, journal, entry)
-        for student, journal in journals.items()
-        for entry in journal.pending
-        if student in built
-    ]
-    options = dict(site=site, threads=max(1, cores // (lanes * workers)) if site is None else None)
-    options["oversubscribe"] = lanes * workers > cores
-    _run_all(course, queue, built, lanes, options, say)
+    with _template(site):
+        built = _build(course, journals, say)
+        for student in journals:
+            _mark_if_done(course, student, journals[student])
+        queue = [
+            Task(student, journal, entry)
+            for student, journal in journals.items()
+            for entry in journal.pending
+            if student in built
+        ]
+        options = dict(site=site, threads=max(1, cores // (lanes * workers)) if site is None else None)
+        options["oversubscribe"] = lanes * workers > cores
+        _run_all(course, queue, built, lanes, options, say)
     return {student: journal.score() for student, journal in journals.items()}
+
+
+@contextmanager
+def _template(site):
+    """Have the ranks of many runs start from a template of this command's own; it imports while files are built."""
+    if not (site if isinstance(site, Site) else Site.here(site)).takes_templates:
+        yield
+        return
+    there = {template["pid"] for template in warm.running()}
+    warm.ensure()
+    try:
+        yield
+    finally:
+        warm.stop({template["pid"] for template in warm.running() if template["here"]} - there)
 
 
 def _journals(course, runs, workers, trial, data_set):

@@ -13,7 +13,10 @@ from helpers import ROOT, free_port, http_status
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 
-ROOMS = ("diagnose", "launcher", "rank", "records")
+# Of the fast tests those of how runs are launched, and of what they do with the system. The rest computes, with the
+# same versions as outside.
+FAST = [f"tests/unit/{room}" for room in ("diagnose", "launcher", "rank", "records")]
+FAST += [f"tests/launch/test_{name}.py" for name in ("cluster", "failures", "launch", "warm")]
 
 
 @pytest.fixture
@@ -86,11 +89,9 @@ def test_it_says_that_it_is_ours(image):
 
 
 def test_the_fast_tests_of_launching_pass_in_it_as_its_user(image):
-    """And those of what a run does with the system. The rest computes with the same versions as outside."""
     said = image.run(
         "python", "-m", "pytest", "-q", "-m", "not slow", "-p", "tests.plugins.no_skips",
-        "-p", "no:cacheprovider", *(f"tests/unit/{room}" for room in ROOMS), "tests/launch",
-        "--ignore=tests/launch/test_benchmarks.py",
+        "-p", "no:cacheprovider", *FAST,
         user="attendee", folders=[f"{ROOT / 'tests'}:/course/tests:ro"], timeout_s=600,
         IPYTHONDIR="/tmp/ipython",  # not in the home folder, which others start from below
     )  # fmt: skip

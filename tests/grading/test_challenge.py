@@ -10,11 +10,13 @@ import subprocess
 import sys
 import zipfile
 
+import psutil
 import pytest
 
 from ddl.challenge.journal import journals
 from ddl.challenge.rules import Refused
 from ddl.errors import CourseError
+from ddl.launcher import warm
 from helpers import ROOT
 from stage import Stage, StandInFailure
 
@@ -395,6 +397,7 @@ WRONG = {
 def test_one_command_scores_a_class_with_five_cheats_in_the_sandbox(course_folder, tmp_path, tiny, monkeypatch):
     """It is interrupted in its middle, and started once more."""
     monkeypatch.setenv("DDL_DATA_DIR", str(tmp_path / "no CIFAR here"))
+    monkeypatch.delenv("DDL_WARM")  # as instructors have it
     people, handed_in = tmp_path / "students.csv", tmp_path / "hand-ins of May"
     names = sorted(name[:3] for name in CLASS)
     people.write_text("\n".join(["id,first_name", *(f"{name},{name.title()}" for name in names)]))
@@ -422,6 +425,10 @@ def test_one_command_scores_a_class_with_five_cheats_in_the_sandbox(course_folde
         found = course.folder.glob("challenge/students/*/*/journal.json")
         return {path.parts[-3]: json.loads(path.read_text())["looks"][0] for path in found}
 
+    starts = {json.loads(path.read_text())["start"] for path in course.folder.glob("challenge/runs/*/rank-0.json")}
+    assert "warm" in starts
+    templates = [psutil.Process(template["pid"]).environ() for template in warm.running()]
+    assert course.env()["PYTHONPATH"] not in [variables.get("PYTHONPATH") for variables in templates]
     before = entries()
     done = {name for name, (entry,) in before.items() if entry["accuracy"] is not None}
     again = course("challenge", *options, expect=1)
