@@ -21,7 +21,7 @@ FIRST = ["tests/grading", "tests/setup", "tests/slurm"]  # the other has the res
 # Horovod's callbacks, and Keras 3.
 NEXT = ["tests/unit/records", "tests/unit/training"]
 NEXT += [f"tests/launch/test_{name}.py" for name in ("launch", "warm", "strategies", "train_text", "bug_hunt")]
-NEXT_LESSON = [sys.executable, "tools/lessons.py", "run", "--size", "smoke", "3"]
+NEXT_LESSON = [sys.executable, "tools/lessons.py", "run", "--size", "smoke", "1"]
 
 
 def sessions(options) -> list[list]:

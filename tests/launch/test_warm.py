@@ -130,9 +130,11 @@ def test_no_two_ranks_draw_the_same(both):
 def test_the_template_has_imported_nothing_else(both):
     forked, fresh = ({*ranks[0]["libraries"]} for _, ranks in (both[True], both[False]))
     assert {"horovod", "tensorflow"} <= fresh
-    horovodruns = {"yaml", "_yaml"}
-    if sys.version_info >= (3, 12):  # which has no distutils: horovodrun's is that of setuptools
-        horovodruns |= {"distutils", "setuptools", "jaraco", "more_itertools", "configparser", "getopt"}
+    horovodruns = {
+        "yaml",
+        "_yaml",
+    }  # and distutils, which is setuptools', where TensorFlow has not imported that itself
+    horovodruns |= {"distutils", "setuptools", "jaraco", "more_itertools", "backports", "configparser", "getopt"}
     assert {name for name in forked - fresh if "cython" not in name} <= horovodruns
 
 

@@ -48,19 +48,19 @@ __all__ = [
 # Variables that the interpreter, TensorFlow, oneDNN, OpenMP, BLAS, XLA and what else is imported read while they are
 # loaded, as names or as beginnings of names. A test watches every read of an import and compares.
 AT_IMPORT = (
-    *("ABSL_", "DISABLE_HOST_SEND_RECV_REGISTRATION", "DNNL_", "FSSPEC_", "GCS_", "GFORTRAN_"),
-    *("GLIBC_TUNABLES", "GOMP_", "GOTO", "GRPC_", "HDF5_", "HOME", "HOROVOD_AUTOTUNE_", "KERAS_", "KMP_"),
-    *("LANG", "LC_", "LD_", "LLVM_", "MALLOC_", "MKL_", "NPY_", "NUMPY_", "OMP_", "ONEDNN_", "OPENBLAS_"),
-    *("OPENSSL_", "PANDAS_", "PILLOW_", "PROTOCOL_BUFFERS_", "PSUTIL_", "PYTHON", "SCIPY_", "SETUPTOOLS_"),
-    *("SLURM_JOB_ID", "TEST_", "TF_", "TZ", "WRAPT_", "XLA_", "ZENDNN_"),
+    *("ABSL_", "DISABLE_HOST_SEND_RECV_REGISTRATION", "DNNL_", "ENABLE_RUNTIME_UPTIME_TELEMETRY", "FSSPEC_"),
+    *("GCS_", "GFORTRAN_", "GLIBC_TUNABLES", "GOMP_", "GOTO", "GRPC_", "HDF5_", "HOME", "HOROVOD_AUTOTUNE_"),
+    *("KERAS_", "KMP_", "LANG", "LC_", "LD_", "LLVM_", "MALLOC_", "MKL_", "NPY_", "NUMPY_", "OMP_", "ONEDNN_"),
+    *("OPENBLAS_", "OPENSSL_", "PANDAS_", "PILLOW_", "PROTOCOL_BUFFERS_", "PSUTIL_", "PYTHON", "SCIPY_"),
+    *("SETUPTOOLS_", "SLURM_JOB_ID", "TEST_", "TF_", "TZ", "WRAPT_", "XLA_", "ZENDNN_"),
 )
 # Of these, what is read after the fork as well (TensorFlow's contexts), or what a fork sets anew (the interpreter's
 # streams, OpenBLAS' threads).
 LATER = ("OMP_NUM_THREADS", "PYTHONUNBUFFERED", "TF_CONFIG", "TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS")
 # What is read and does not matter: by programs that an import runs, for documentation and debugging, or again later.
 IGNORED = (
-    *("COLUMNS", "DISTUTILS_DEBUG", "LIBSMARTCOLS_", "LINES", "LSCPU_", "PATH", "PY_SAX_PARSER", "TEMP", "TMP"),
-    *("ULPATH_DEBUG", "_PYTHON_", "__PYVENV_LAUNCHER__"),
+    *("COLUMNS", "DISTUTILS_DEBUG", "LIBSMARTCOLS_", "LINES", "LSCPU_", "PATH", "PY_SAX_PARSER"),
+    *("SOURCE_DATE_EPOCH", "TEMP", "TMP", "ULPATH_DEBUG", "_PYTHON_", "__PYVENV_LAUNCHER__"),
 )
 
 MOST = 3  # templates of one user at a time: each takes some 200 MB
