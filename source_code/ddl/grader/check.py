@@ -22,7 +22,7 @@ from ddl.grader.grade import Judge, Verdict, grade_notebook, visible_part
 from ddl.grader.handin import EXCHANGE, hand_in
 from ddl.grader.launches import launch
 from ddl.grader.limits import Limits
-from ddl.grader.notebooks import SUFFIX, find_notebook, lessons
+from ddl.grader.notebooks import find_notebook, lessons, notebook_of_kernel
 from ddl.grader.share import renew
 from ddl.grader.stopping import TimeUp, at_most, in_main_thread, interruptible
 from ddl.grader.worker import Kept, respond
@@ -129,9 +129,8 @@ def _keep(path, answers, sources):
 
 
 def _this_notebook(names):
-    # Jupyter's server tells a kernel which notebook it was started for; others don't.
-    session = Path(os.environ.get("JPY_SESSION_NAME", ""))
-    if session.suffix == SUFFIX and session.is_file():
+    session = notebook_of_kernel()
+    if session and session.is_file():
         return session
     run = {source.strip() for source in names.get("In", ())} - {""}
     counts = {}

@@ -2,7 +2,6 @@
 
 import base64
 import json
-import os
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 from ddl.display.html import prose
 from ddl.errors import InputError, NotFound
 from ddl.grader.journal import hints_taken, take_hint
-from ddl.grader.notebooks import FRESH, SUFFIX, find_notebook
+from ddl.grader.notebooks import FRESH, find_notebook, notebook_of_kernel
 
 __all__ = ["Hint", "hint", "steps_of"]
 
@@ -76,8 +75,7 @@ def steps_of(lesson: str) -> dict[str, list[str]]:
 
 
 def _this_lesson():
-    # Jupyter's server tells a kernel which notebook it was started for; others don't.
-    path = Path(os.environ.get("JPY_SESSION_NAME", ""))
-    if path.suffix != SUFFIX:
+    path = notebook_of_kernel()
+    if path is None:
         raise InputError("say which lesson this is, for example: hint('q03', '1.Gradient-Basics')")
     return path

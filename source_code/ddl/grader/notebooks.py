@@ -1,11 +1,12 @@
 """Which notebook is meant by a lesson's name."""
 
+import os
 from pathlib import Path
 
 import ddl
 from ddl.errors import NotFound
 
-__all__ = ["FRESH", "SUFFIX", "find_notebook", "lessons"]
+__all__ = ["FRESH", "SUFFIX", "find_notebook", "lessons", "notebook_of_kernel"]
 
 SUFFIX = ".ipynb"
 FRESH = ".fresh"  # 3.Multi-GPU.fresh.ipynb
@@ -35,6 +36,12 @@ def find_notebook(name):
         have = ", ".join(sorted(known)) or "none: say the notebook's path"
         raise NotFound(f"{what} with {str(name)!r}; there are: {have}")
     return found[0]
+
+
+def notebook_of_kernel():
+    """Return the path of the notebook that Jupyter's server started this kernel for; None where nobody says."""
+    path = Path(os.environ.get("JPY_SESSION_NAME", ""))
+    return path if path.suffix == SUFFIX else None
 
 
 def lessons():
