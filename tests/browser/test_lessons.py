@@ -1,4 +1,4 @@
-"""Lessons in a real JupyterLab: open, run all cells, look. The others run headlessly (tests/notebooks)."""
+"""Lessons in a real JupyterLab: open, run all cells, look. The others run headlessly (tests/notebooks, tests/slurm)."""
 
 import shutil
 
@@ -96,6 +96,9 @@ def test_gradient_basics(open_notebook, solved):
     assert not tab.widens_the_page()
     pictures = [text for text in saved.html if 'class="ddl-picture"' in text]
     assert len(pictures) >= 8 and all('alt="' in text for text in pictures)
+    # These do not depend on the machine: limits of learning rates, and steps.
+    assert "single points: 0.103 · all together: 0.144" in saved.printed
+    assert "steps of single points: 115, of batches of 16: 6" in saved.printed
     assert "9 of 9" in check_answers(tab, "q14_ring")
     look_through(tab)
 
@@ -108,12 +111,3 @@ def test_system_topology(open_notebook, solved):
     assert sum(text.count("done in") for text in saved.html) == 12 + len(pairs)
     pictures = [text for text in saved.html if 'class="ddl-picture"' in text]
     assert len(pictures) == 15 and all('alt="' in text for text in pictures)
-
-
-@pytest.mark.timeout(1500)
-def test_convergence(open_notebook, solved):
-    saved = run_all(open_notebook, solved("4.Convergence"), 1200)
-    assert sum(text.count("done in") for text in saved.html) == 18
-    assert sum("★ best" in text for text in saved.html) >= 3
-    pictures = [text for text in saved.html if 'class="ddl-picture"' in text]
-    assert len(pictures) == 18 and all('alt="' in text for text in pictures)

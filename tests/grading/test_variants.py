@@ -84,11 +84,15 @@ class Lesson:
         self._codes = [(grade_id, compile(source, "<lesson>", "exec")) for grade_id, source in self.cells]
         self.model = dict(self.cells)
 
-    def names(self, grade_id, source):
-        """Return what is defined where that question's tests stand, `source` being the answer."""
+    def names(self, grade_id, source, alone=False):
+        """Return what is defined where that question's tests stand, `source` being the answer.
+
+        It runs after the model answer, or `alone`.
+        """
         names = {"__name__": "__main__"}
         for own, code in self._codes:
-            exec(code, names)
+            if own != grade_id or not alone:
+                exec(code, names)
             if own == grade_id:
                 answer = compile(source, "<answer>", "exec")
                 with contextlib.suppress(Exception), contextlib.redirect_stdout(Kept()):
@@ -96,13 +100,13 @@ class Lesson:
                 return names
         raise LookupError(f"there is no answer cell {grade_id}")
 
-    def judged(self, grade_id, source, cpu_s=CPU_S, hidden=True):
+    def judged(self, grade_id, source, cpu_s=CPU_S, hidden=True, alone=False):
         """Judge an answer by its question's tests, with or without the hidden ones; return the outcome."""
         test = self.tests[grade_id].source if hidden else visible_part(self.tests[grade_id].source)
         try:
             with time_limit(cpu_s), warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of a division by zero, for example
-                names = self.names(grade_id, source)
+                names = self.names(grade_id, source, alone)
                 return judge(test, partial(respond, names))
         except (Endless, SystemError):  # the latter is what Python 3.11 makes of it inside ast.parse
             return {"passed": False, "message": ENDLESS, "printed": ""}
@@ -172,6 +176,18 @@ def test_right_answers_pass_and_wrong_ones_do_not(grade_id):
         and (outcome["passed"] != (variant.kind == "right") or "NameError" in outcome["message"])
     ]  # a slip of the pen is no wrong answer
     assert not said, "\n".join(said)
+
+
+@each_lesson
+def test_a_question_as_it_is_handed_out_fails(name):
+    lesson = lesson_of(name)
+    handed_out = {
+        cell.metadata.nbgrader.grade_id: cell.source
+        for cell in lessons.release(lesson.notebook).cells
+        if cell.metadata.get("nbgrader", {}).get("solution")
+    }
+    judged = {question: lesson.judged(question, handed_out[question], alone=True) for question in lesson.tests}
+    assert [question for question, outcome in judged.items() if outcome["passed"]] == []
 
 
 def test_every_lesson_with_tests_has_its_answers_here():

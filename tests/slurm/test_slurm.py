@@ -443,7 +443,11 @@ def test_the_convergence_lesson_unchanged(on_slurm, tmp_path):
         text=True,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    assert len(runs()) > 5
+    cells = nbformat.read(executed, as_version=4).cells
+    shown = [output.get("data", {}).get("text/html", "") for cell in cells for output in cell.get("outputs", ())]
+    pictures = [text for text in shown if 'class="ddl-picture"' in text]
+    assert len(pictures) == 18 and all('alt="' in text for text in pictures)
+    assert len(runs()) == 18
     for run in runs():
         assert run.state == "done" and " srun " in run.job["shell_line"]
         assert {rank.host for rank in run.progress().ranks} <= {"node01", "node02"}
