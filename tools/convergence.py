@@ -98,7 +98,7 @@ SIZES = {
         frozen=(0.1, 0.12),
         most_epochs=2,
         tuning=(100,),
-        judged=(0, 1),
+        judged=(0,),
         widest=3,
     ),
 }

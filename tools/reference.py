@@ -25,7 +25,6 @@ results/reference/: one result.json a line, with hardware, date, versions, preci
 """
 
 import argparse
-import contextlib
 import json
 import os
 import sys
@@ -69,20 +68,9 @@ def main():
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
     options.results.mkdir(parents=True, exist_ok=True)
-    with kept_warm():
+    with warm.kept():  # of hundreds of short runs
         for part in [options.only] if options.only else PARTS_OF[stack.name()]:
             PARTS[part](options)
-
-
-@contextlib.contextmanager
-def kept_warm():
-    """Have the hundreds of short runs start from a template, which ends with them."""
-    before = {template["pid"] for template in warm.running()}
-    warm.ensure()
-    try:
-        yield
-    finally:
-        warm.stop({template["pid"] for template in warm.running()} - before)
 
 
 def record_two_hosts(options):

@@ -15,7 +15,7 @@ import time
 import zipfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -161,7 +161,8 @@ def score(
         raise MarkingError(f"no submissions in {course.folder}: name them with FROM=FOLDER_OR_ZIP")
     cores = usable_cores()
     lanes = lanes or max(1, cores // workers)
-    with _template(site):
+    here = site if isinstance(site, Site) else Site.here(site)
+    with warm.kept() if here.takes_templates else nullcontext():  # it imports while files are built
         built = _build(course, journals, say)
         for student in journals:
             _mark_if_done(course, student, journals[student])
@@ -175,20 +176,6 @@ def score(
         options["oversubscribe"] = lanes * workers > cores
         _run_all(course, queue, built, lanes, options, say)
     return {student: journal.score() for student, journal in journals.items()}
-
-
-@contextmanager
-def _template(site):
-    """Have the ranks of many runs start from a template of this command's own; it imports while files are built."""
-    if not (site if isinstance(site, Site) else Site.here(site)).takes_templates:
-        yield
-        return
-    there = {template["pid"] for template in warm.running()}
-    warm.ensure()
-    try:
-        yield
-    finally:
-        warm.stop({template["pid"] for template in warm.running() if template["here"]} - there)
 
 
 def _journals(course, runs, workers, trial, data_set):

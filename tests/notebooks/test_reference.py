@@ -27,10 +27,10 @@ def test_recording_keeps_what_is_done_and_resumes(tmp_path, monkeypatch):
     assert first.returncode == 0, first.stdout + first.stderr
     results = read_json_lines(tmp_path / "results" / "generalisation.jsonl")
     judged = [result for result in results if result["role"] == "judged"]
-    assert {result["seed"] for result in judged} == {0, 1} and len(judged) == 14
+    assert [result["seed"] for result in judged] == [0] * 7
     assert all(result["data"]["name"] == "synthetic" and result["history"] for result in results)
     landscape = read_json_lines(tmp_path / "results" / "landscape.jsonl")
-    assert len(landscape) == 8 and all(result["eigenvalue"]["eigenvalues"][0] > 0 for result in landscape)
+    assert len(landscape) == 4 and all(result["eigenvalue"]["eigenvalues"][0] > 0 for result in landscape)
     runs = tmp_path / "work" / "convergence" / "runs"
     before = sorted(runs.iterdir())
     # A run that was not done yet, and that no other builds on.

@@ -16,8 +16,8 @@ import struct
 import sys
 import time
 import zlib
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 
 from ddl.errors import CourseError
 
@@ -37,6 +37,7 @@ __all__ = [
     "describe",
     "ensure",
     "identity",
+    "kept",
     "named_at_import",
     "receive",
     "running",
@@ -292,6 +293,17 @@ def stop(pids: Iterable[int] | None = None) -> list[int]:
                     connection.recv(1)  # returns when it is gone
             ended.append(pid)
     return ended
+
+
+@contextmanager
+def kept() -> Iterator[None]:
+    """Have many runs start from a template: the one that is there, or one that ends with them."""
+    before = {template["pid"] for template in running()}
+    ensure()
+    try:
+        yield
+    finally:
+        stop({template["pid"] for template in running() if template["here"]} - before)
 
 
 def await_ready(timeout_s: float = READY_S) -> dict:
