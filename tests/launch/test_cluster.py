@@ -91,11 +91,16 @@ def test_workers_add_up(script, nothing_left):
 
 @pytest.mark.slow
 def test_a_coordinator_has_its_steps_done_and_lets_all_go(script, nothing_left):
-    """With one thread a worker would wait for itself: it has more, whatever it is given."""
+    """With one thread a worker would wait for itself: it has more, whatever it is given.
+
+    The others are there until the coordinator has ended: TensorFlow complains of servers that went before.
+    """
     run = ran(
         script(
             PARAMETER_SERVER
             + """
+    import atexit, time
+    atexit.register(time.sleep, 1)  # a slow end
     for _ in range(20):
         coordinator.schedule(step)
     coordinator.join()

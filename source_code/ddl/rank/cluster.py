@@ -47,6 +47,9 @@ LOOK_EVERY_S = 0.1
 CONNECT_S = 1.0
 # A script that waits by itself says more than its launcher can: it goes first.
 LAUNCHER_GRACE_S = 5.0
+# A coordinator that is done takes its functions off the servers while it ends. One that goes on with other work is
+# not waited for.
+COORDINATOR_ENDS_S = 10.0
 EXAMPLE = '{"cluster": {"worker": ["host1:2222", "host2:2222"]}, "task": {"type": "worker", "index": 0}}'
 
 
@@ -290,8 +293,9 @@ def answers(address: str) -> bool:
 def serve(cluster: Cluster) -> None:
     """Do what the coordinator says, as a worker or a parameter server, until it is done.
 
-    In a launched run it returns when the coordinator has called `dismiss`, or its script has ended.
-    Elsewhere it serves until it is killed.
+    In a launched run it returns when the coordinator has called `dismiss`, or its script has ended,
+    and then its process, too, or at most ten seconds have passed: TensorFlow's end in the coordinator
+    prints errors where the servers went first. Elsewhere it serves until it is killed.
     """
     import tensorflow as tf
 
@@ -311,6 +315,9 @@ def serve(cluster: Cluster) -> None:
         server.join()
     while (read_json(folder.dismissed) or {}).get("attempt") != attempt():
         os.listdir(folder.path)  # a shared file system remembers that a file was not there
+        time.sleep(LOOK_EVERY_S)
+    deadline = time.monotonic() + COORDINATOR_ENDS_S
+    while any(answers(address) for address in cluster.chief) and time.monotonic() < deadline:
         time.sleep(LOOK_EVERY_S)
 
 
