@@ -213,7 +213,8 @@ def test_the_page_of_measurements_states_the_recorded_pairs():
 
 
 @pytest.mark.slow
-def test_recording_precision_makes_pairs(tmp_path):
+def test_recording_precision_makes_pairs(tmp_path, monkeypatch):
+    monkeypatch.delenv("DDL_WARM", raising=False)
     options = ["--only", "precision", "--size", "smoke", "--data-set", "synthetic"]
     folders = ["--work", tmp_path / "work", "--results", tmp_path / "results"]
     done = subprocess.run(
@@ -223,6 +224,6 @@ def test_recording_precision_makes_pairs(tmp_path):
         assert done.returncode == 1 and "neither amx_bf16 nor avx512_bf16" in done.stderr
         return
     assert done.returncode == 0, done.stdout + done.stderr
-    for name, count in (("precision", 4), ("precision-speed", 2)):
+    for name in ("precision", "precision-speed"):
         results = read_json_lines(tmp_path / "results" / f"{name}.jsonl")
-        assert [result["precision"] for result in results] == ["float32", "bfloat16"] * (count // 2)
+        assert [result["precision"] for result in results] == ["float32", "bfloat16"]
