@@ -17,8 +17,8 @@ PYTEST = [sys.executable, "-m", "pytest", "--durations=15", "-p", "tests.plugins
 PYTEST += ["--continue-on-collection-errors"]
 FIRST = ["tests/grading", "tests/setup", "tests/slurm"]  # the other has the rest, which takes about as long
 
-# LAMB and the other optimizers; launching; every strategy against a single device, the text with
-# Horovod's callbacks, and Keras 3.
+# LAMB and the other optimizers; launching; every strategy against a single device, the text with Horovod's callbacks,
+# and Keras 3.
 NEXT = ["tests/unit/records", "tests/unit/training"]
 NEXT += [f"tests/launch/test_{name}.py" for name in ("launch", "strategies", "train_text", "bug_hunt")]
 NEXT_LESSON = [sys.executable, "tools/lessons.py", "run", "--size", "smoke", "1"]

@@ -121,7 +121,7 @@ def score(
     runs: int = LEAST_RUNS,
     workers: int = 2,
     lanes: int | None = None,
-    site: str | None = None,
+    site: Site | str | None = None,
     trial: dict[str, int] | None = None,
     data_set: str = "cifar10",
     say: Callable[[str], Any] = print,
@@ -161,8 +161,9 @@ def score(
         raise MarkingError(f"no submissions in {course.folder}: name them with FROM=FOLDER_OR_ZIP")
     cores = usable_cores()
     lanes = lanes or max(1, cores // workers)
-    here = site if isinstance(site, Site) else Site.here(site)
-    with warm.kept() if here.takes_templates else nullcontext():  # it imports while files are built
+    options = dict(site=site if isinstance(site, Site) else Site.here(site), oversubscribe=lanes * workers > cores)
+    options["threads"] = max(1, cores // (lanes * workers)) if site is None else None
+    with warm.kept() if options["site"].takes_templates else nullcontext():  # it imports while files are built
         built = _build(course, journals, say)
         for student in journals:
             _mark_if_done(course, student, journals[student])
@@ -172,8 +173,6 @@ def score(
             for entry in journal.pending
             if student in built
         ]
-        options = dict(site=site, threads=max(1, cores // (lanes * workers)) if site is None else None)
-        options["oversubscribe"] = lanes * workers > cores
         _run_all(course, queue, built, lanes, options, say)
     return {student: journal.score() for student, journal in journals.items()}
 

@@ -21,8 +21,7 @@ def test_continuous_integration_calls_make_and_nothing_else():
     assert all(called) and {"lint", "test"} <= {call[1] for call in called} <= TARGETS
 
 
-def test_continuous_integration_of_the_whole_lints_first():
-    """And it runs everything on both stacks."""
+def test_continuous_integration_lints_first_and_runs_both_stacks():
     commands = re.findall(r"^ *make ([\w-]+)(.*)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
     once = " PASSED=build/passed"
     expected = [
