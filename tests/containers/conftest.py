@@ -1,4 +1,4 @@
-"""The CPU image, built once through `make image` from a Debian made here, and gone afterwards."""
+"""The CPU image of this environment's stack: built once through `make image` from a Debian made here, then removed."""
 
 import contextlib
 import json
@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 import environment
+from ddl.records import stack
 from helpers import ROOT
 
 SITE_CERTIFICATES = Path(os.environ.get("SSL_CERT_FILE", "/etc/ssl/certs/ca-certificates.crt"))
@@ -121,7 +122,8 @@ def image(tmp_path_factory):
         marker = f"# the certificates of a site, {uuid.uuid4()}"
         certificates = folder / "site.crt"
         certificates.write_text(f"{marker}\n{SITE_CERTIFICATES.read_text()}")
-        run("make", "image", f"BASE={BASE}", f"TAG={TAG}", f"CA={certificates}", "BUILDER=buildah")
+        options = [f"BASE={BASE}", f"TAG={TAG}", f"CA={certificates}", f"STACK={stack.name()}"]
+        run("make", "image", "BUILDER=buildah", *options)
         described = subprocess.check_output(["buildah", "inspect", "--type=image", TAG], env=environment, text=True)
         container = run("buildah", "from", TAG)
         files = Path(run("buildah", "mount", container))

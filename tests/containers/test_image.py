@@ -5,9 +5,13 @@ import json
 import os
 import re
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
+import environment
+from ddl.records import stack
 from helpers import ROOT, free_port, http_status
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -36,7 +40,8 @@ def own_folder(tmp_path):
 
 
 def test_versions_equal_the_lock_and_the_bases_python_is_not_seen(image):
-    pins = dict(re.findall(r"^([\w.-]+)==(\S+)", (ROOT / "requirements.lock").read_text(), re.M))
+    lock = environment.Setup(Path(sys.prefix), "cpu", stack=stack.name()).lock
+    pins = dict(re.findall(r"^([\w.-]+)==(\S+)", lock.read_text(), re.M))
     script = """
 import json, sys
 from importlib.metadata import distributions
