@@ -17,10 +17,9 @@ from helpers import ROOT, free_port, http_status
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 
-# Of the fast tests those of how runs are launched, and of what they do with the system. The rest computes, with the
-# same versions as outside.
-FAST = [f"tests/unit/{room}" for room in ("diagnose", "launcher", "rank", "records")]
-FAST += [f"tests/launch/test_{name}.py" for name in ("cluster", "failures", "launch", "warm")]
+# Of the fast tests those of what runs do with the system. The rest computes, with the same versions as outside.
+FAST = [f"tests/unit/{room}" for room in ("diagnose", "rank")]
+FAST += [f"tests/launch/test_{name}.py" for name in ("cluster", "launch", "warm")]
 
 
 @pytest.fixture
