@@ -367,11 +367,26 @@ def test_preempted_and_queued_again_is_one_record(on_slurm):
 def test_time_limits(on_slurm, script):
     """The shortest that Slurm knows is a minute: one node waits for it, the other one trains.
 
-    What is left has more time, so that a slow machine needs no third start.
+    Steps of the first start are mostly sleep, so that it never gets to its end, and leaves the cores to others. What is
+    left has more time, so that a slow machine needs no third start.
     """
     on_slurm(time_limit="1", time_limit_warning_s=30)
     sleeper = launch(script(SLEEP), workers=2, wait=False)
-    run = launch("train_cifar.py", workers=2, detach=True, steps=2500, **TRAIN)
+    slowly = script(
+        f"""
+        import os, runpy, time
+        from ddl.training.journal import Journal
+
+        def step(journal, *arguments):
+            time.sleep(os.environ.get("SLURM_RESTART_COUNT", "0") == "0")
+            return counted(journal, *arguments)
+
+        counted, Journal.step = Journal.step, step
+        runpy.run_path({str(ROOT / "source_code" / "train_cifar.py")!r}, run_name="__main__")
+        """,
+        "slowly.py",
+    )
+    run = launch(slowly, workers=2, detach=True, steps=100, **TRAIN)
     until(lambda: (run.folder / "requeue").exists())
     number = SlurmJob(run.id).state(fresh=True).id
     subprocess.run(["scontrol", "update", f"JobId={number}", "TimeLimit=20"], check=True)
@@ -382,7 +397,7 @@ def test_time_limits(on_slurm, script):
         return run.progress().over
 
     until(over, 400)
-    check_one_record(run, 2500)
+    check_one_record(run, 100)
     sleeper.wait()
     assert sleeper.failure.type == "TIMEOUT"
     assert "reached its time limit (TIMEOUT)" in sleeper.failure.sentence
