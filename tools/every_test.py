@@ -15,7 +15,8 @@ from lessons import ROOT
 LOG = ROOT / "build" / "beside.log"
 PYTEST = [sys.executable, "-m", "pytest", "--durations=15", "-p", "tests.plugins.no_skips"]
 PYTEST += ["--continue-on-collection-errors"]
-FIRST = ["tests/grading", "tests/setup", "tests/slurm"]  # the other has the rest, which takes about as long
+# The other session has the rest, which takes about as long.
+FIRST = ["tests/containers", "tests/grading", "tests/setup", "tests/slurm"]
 
 # LAMB and the other optimizers; launching; every strategy against a single device, the text with Horovod's callbacks,
 # and Keras 3.
