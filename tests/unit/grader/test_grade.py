@@ -133,6 +133,7 @@ class Wordless(ValueError):
 
 MyValueError.__name__ = "ValueError"
 UNDECODED = UnicodeDecodeError("utf-8", b"", 0, 1, "why")
+GROUPS = [(ExceptionGroup("x", [OSError()]), "Exception", True)] if sys.version_info >= (3, 11) else []
 
 
 @pytest.mark.parametrize("raised, caught, passes", [
@@ -140,7 +141,7 @@ UNDECODED = UnicodeDecodeError("utf-8", b"", 0, 1, "why")
     (json.JSONDecodeError("x", "y", 0), "ValueError", True), (UNDECODED, "ValueError", True),
     (np.linalg.LinAlgError("x"), "ValueError", True), (Odd("x"), "KeyError", True),
     (Odd("x"), "ArithmeticError", True), (FileNotFoundError("x"), "OSError", True),
-    (ExceptionGroup("x", [OSError()]), "Exception", True), (TooFew(), "KeyError", False),
+    (TooFew(), "KeyError", False), *GROUPS,
     (MyValueError(), "ValueError", False), (MyValueError(), "RuntimeError", False),
     (Odd("x"), "ValueError", False), (KeyError("x"), "LookupError", True),
     (Wordless(), "ValueError", True), (Wordless(), "KeyError", False),
