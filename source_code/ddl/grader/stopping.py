@@ -19,7 +19,11 @@ class TimeUp(KeyboardInterrupt):
 
 @contextlib.contextmanager
 def at_most(seconds: float) -> Iterator[None]:
-    """Raise `TimeUp` after so many seconds; in another thread than the main one nothing is limited."""
+    """Raise `TimeUp` after so many seconds; in another thread than the main one nothing is limited.
+
+    Code that catches everything meets it again every second. On Python 3.10 an endless loop of nothing but such a
+    ``try`` cannot be stopped, by Ctrl-C neither: restart its kernel.
+    """
     if not _main():
         yield
         return
