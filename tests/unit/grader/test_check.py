@@ -102,9 +102,9 @@ def checked(path, source="", run=(), call_s=5.0):
     return check._check_names(path, names, Limits(call_s=call_s))
 
 
-LOOPS = ["while True: pass"]
-if sys.version_info >= (3, 11):  # before, Python looks for signals only within that `try`, for Ctrl-C, too
-    LOOPS.append("while True:\n        try:\n            x\n        except: pass")
+CATCHING = "while True:\n        try:\n            x\n        except: pass"
+# Python 3.10 looks for signals only within that `try`, for Ctrl-C, too.
+LOOPS = ["while True: pass", *([CATCHING] if sys.version_info >= (3, 11) else [])]
 
 
 @pytest.mark.parametrize("body", LOOPS)
