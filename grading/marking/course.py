@@ -7,6 +7,7 @@ import re
 import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from urllib.parse import quote
 
@@ -16,6 +17,7 @@ from nbgrader.exchange import ExchangeFactory
 
 from ddl.errors import CourseError
 from ddl.records import files
+from ddl.records.stack import release
 from marking import formulas
 
 __all__ = ["CHALLENGE", "GRADING", "Course", "MarkingError", "Notes", "one", "plain", "write"]
@@ -108,8 +110,12 @@ class Course:
 
     @property
     def gradebook_url(self) -> str:
-        """The URL of the gradebook, quoted as a `?` would end the path."""
-        return f"sqlite:///{quote(str(self.folder / 'gradebook.db'))}"
+        """The URL of the gradebook, quoted as a `?` would end the path.
+
+        SQLAlchemy 2.0, the last one for Python 3.10, takes a path as it stands: there SQLite itself reads it as a URI.
+        """
+        path = quote(str(self.folder / "gradebook.db"))
+        return f"sqlite:///{path}" if release(version("sqlalchemy")) >= (2, 1) else f"sqlite:///file:{path}?uri=true"
 
     def notes(self, lesson: str, student: str) -> Notes:
         path = self._notes(lesson, student)

@@ -562,8 +562,8 @@ REFUSED = {
     "a mistake in a translated condition": (
         """
         def schedule(done):
-            if done < 0.5:  # HERE
-                return undefined
+            if done < undefined:  # HERE
+                return 0.2
             return 0.1
         """,
         "in schedule: NameError: ",
