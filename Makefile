@@ -63,12 +63,13 @@ lint: setup  ## set up, then check layout, types and notebooks (ruff, mypy, tool
 	@$(PY) -m pre_commit run --all-files
 
 test: setup  ## set up, then run the fast tests
-	@$(PY) -m pytest --durations=10 -m "not slow" $(if $(PASSED),-p tests.plugins.passed --note-passed=$(PASSED))
+	@$(if $(PASSED),rm -f "$(PASSED)")
+	@$(PY) tools/two_sessions.py $(if $(PASSED),-p tests.plugins.passed --note-passed=$(PASSED))
 
 test-all: TORCH = $(if $(SUFFIX),,1)
 test-all: setup  ## set up with PyTorch, then run every test; a skipped test is a failure
 	@sh tools/debian.sh
-	@$(PY) tools/every_test.py $(if $(PASSED),-p tests.plugins.passed --leave-out-passed=$(PASSED))
+	@$(PY) tools/two_sessions.py --all $(if $(PASSED),-p tests.plugins.passed --leave-out-passed=$(PASSED))
 
 run: setup  ## execute the lessons into build/ (LESSON=4 for one, SIZE=smoke|reader)
 	@$(PY) tools/lessons.py run --size "$(SIZE)" $(LESSON)

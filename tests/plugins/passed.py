@@ -1,8 +1,10 @@
 """Run no test twice in a row: `make test PASSED=FILE` notes what passes, `make test-all PASSED=FILE` leaves that out.
 
 The note is of one tree of files: after a change to any, all tests run. What was skipped or failed is run again.
+Each of the two sessions of `make test` adds a line of its own.
 """
 
+import fcntl
 import hashlib
 import json
 import subprocess
@@ -10,7 +12,7 @@ from pathlib import Path
 
 
 def pytest_addoption(parser):
-    parser.addoption("--note-passed", type=Path, help="write the tests that pass to this file")
+    parser.addoption("--note-passed", type=Path, help="add the tests that pass to this file")
     parser.addoption("--leave-out-passed", type=Path, help="leave out the tests that this file notes")
 
 
@@ -23,10 +25,9 @@ def pytest_collection_modifyitems(config, items):
     file = config.getoption("leave_out_passed")
     if not file or not file.exists():
         return
-    noted = json.loads(file.read_text())
-    if noted["tree"] != _tree(config.rootpath):
-        return
-    passed = set(noted["passed"])
+    tree = _tree(config.rootpath)
+    sessions = [json.loads(line) for line in file.read_text().splitlines()]
+    passed = {test for noted in sessions if noted["tree"] == tree for test in noted["passed"]}
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid in passed])
     items[:] = [item for item in items if item.nodeid not in passed]
 
@@ -41,7 +42,9 @@ class _Noting:
     def pytest_sessionfinish(self):
         passed = [test for test, outcomes in self._outcomes.items() if outcomes == {"passed"}]
         self._file.parent.mkdir(parents=True, exist_ok=True)
-        self._file.write_text(json.dumps({"tree": self._tree, "passed": passed}))
+        with open(self._file, "a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.write(json.dumps({"tree": self._tree, "passed": passed}) + "\n")
 
 
 def _tree(root):

@@ -52,5 +52,11 @@ def test_what_passed_is_left_out_until_a_file_changes(folder):
     assert names(folder, "--leave-out-passed=noted") == EVERY
 
 
+def test_sessions_add_to_one_note(folder):
+    names(folder, "--note-passed=noted", "-k", "passes")
+    names(folder, "--note-passed=noted", "-k", "numbers")
+    assert names(folder, "--leave-out-passed=noted") == EVERY - {"test_passes", "test_of_numbers[1]"}
+
+
 def test_without_a_note_all_run(folder):
     assert names(folder, "--leave-out-passed=noted") == EVERY

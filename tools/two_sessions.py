@@ -1,6 +1,7 @@
-"""Run every test, a skipped one being a failure: `make test-all`. Further options go to pytest.
+"""Run the fast tests (`make test`) or every one, a skipped one being a failure (`make test-all`: --all).
 
-On the next stack these are the ones on which its TensorFlow has a say, and one lesson: all others hold on the default.
+Further options go to pytest. On the next stack the full run has those on which its TensorFlow has a say, and one
+lesson: all others hold on the default.
 
 Two sessions run beside each other, as one leaves a core idle half of the time. What one of them starts the other
 leaves alone. The output of the first comes after that of the second.
@@ -13,10 +14,12 @@ from ddl.records import stack
 from lessons import ROOT
 
 LOG = ROOT / "build" / "beside.log"
-PYTEST = [sys.executable, "-m", "pytest", "--durations=15", "-p", "tests.plugins.no_skips"]
-PYTEST += ["--continue-on-collection-errors"]
-# The other session has the rest, which takes about as long.
-FIRST = ["tests/containers", "tests/grading", "tests/setup", "tests/slurm"]
+PYTEST = [sys.executable, "-m", "pytest"]
+FAST = ["--durations=10", "-m", "not slow"]
+EVERY = ["--durations=15", "-p", "tests.plugins.no_skips", "--continue-on-collection-errors"]
+# What the first session runs; the other has the rest, which takes about as long.
+FIRST_OF_FAST = ["tests/launch"]
+FIRST_OF_EVERY = ["tests/containers", "tests/grading", "tests/setup", "tests/slurm"]
 
 # LAMB and the other optimizers; launching; every strategy against a single device, the text with Horovod's callbacks,
 # and Keras 3.
@@ -26,10 +29,13 @@ NEXT_LESSON = [sys.executable, "tools/lessons.py", "run", "--size", "smoke", "1"
 
 
 def sessions(options) -> list[list]:
-    if stack.name() == "next":
-        return [NEXT_LESSON, [*PYTEST, *options, *NEXT]]
-    rest = [f"--ignore={folder}" for folder in FIRST]
-    return [[*PYTEST, *options, *FIRST], [*PYTEST, *options, *rest]]
+    every = "--all" in options
+    options = [option for option in options if option != "--all"]
+    if every and stack.name() == "next":
+        return [NEXT_LESSON, [*PYTEST, *EVERY, *options, *NEXT]]
+    first, options = (FIRST_OF_EVERY, [*EVERY, *options]) if every else (FIRST_OF_FAST, [*FAST, *options])
+    rest = [f"--ignore={folder}" for folder in first]
+    return [[*PYTEST, *options, *first], [*PYTEST, *options, *rest]]
 
 
 def main(options) -> int:
