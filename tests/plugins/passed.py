@@ -4,11 +4,12 @@ The note is of one tree of files: after a change to any, all tests run. What was
 Each of the two sessions of `make test` adds a line of its own.
 """
 
-import fcntl
 import hashlib
 import json
 import subprocess
 from pathlib import Path
+
+from ddl.records.jsonfiles import append_json_line
 
 
 def pytest_addoption(parser):
@@ -42,9 +43,7 @@ class _Noting:
     def pytest_sessionfinish(self):
         passed = [test for test, outcomes in self._outcomes.items() if outcomes == {"passed"}]
         self._file.parent.mkdir(parents=True, exist_ok=True)
-        with open(self._file, "a") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            file.write(json.dumps({"tree": self._tree, "passed": passed}) + "\n")
+        append_json_line(self._file, {"tree": self._tree, "passed": passed})
 
 
 def _tree(root):
