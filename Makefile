@@ -17,8 +17,13 @@ BUILDER ?=
 COURSE ?= grading/course
 FROM ?=
 STUDENTS ?=
+STUDENT ?=
+WHEN ?=
 SITE ?=
-PASSED ?=
+STRICT ?=
+ONLY ?=
+DUE ?=
+MINUTES ?=
 TORCH ?=
 
 # The environment's own Python, with its own programs first on the path: horovodrun, jupyter, ddl.
@@ -27,9 +32,17 @@ PY = exec env PATH="$$(cd "$(VENV)/bin" && pwd):$$PATH" "$(VENV)/bin/python"
 NO_BROWSER ?= $(if $(DISPLAY)$(WAYLAND_DISPLAY),,1)
 ROOT_USER := $(filter 0,$(shell id -u))
 
+# Tests run in three processes on two cores, as one of them often waits; each takes whole files.
+PYTEST = mkdir -p build && $(PY) -m pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder --durations=20 \
+	--junitxml=build/$@.xml
+NO_SKIPS = -p tests.plugins.no_skips
+# On the next stack, the full run has those tests on which its TensorFlow has a say; all others hold on the default.
+NEXT_TESTS := $(if $(SUFFIX),tests/unit/records tests/unit/training \
+	$(addprefix tests/launch/test_,launch.py strategies.py train_text.py bug_hunt.py))
+
 # The instructor's commands; grading/README.md goes through an evening with them.
 MARKING = export PYTHONPATH="$(CURDIR)/grading:$(CURDIR)/tools"; \
-	$(PY) -m marking --course $(call quoted,COURSE)
+	$(PY) -m marking --look-is-fine --course $(call quoted,COURSE)
 
 # A variable's value as one word of a command, whatever characters a folder's name has.
 quoted = '$(subst ','\'',$(value $(1)))'
@@ -40,12 +53,12 @@ export DDL_STACK := $(STACK)
 export JUPYTER_PREFER_ENV_PATH := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help lab setup update lint test test-all run site pdf notebooks check lock reference bench images image sif clean distclean
-.PHONY: release hub collect autograde feedback grades formgrader challenge
+.PHONY: help lab setup update lint test test-all test-nightly run site pdf notebooks check lock reference bench images photograph image sif clean distclean
+.PHONY: release due hub collect autograde feedback grades formgrader challenge
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/\1\t\2/p' Makefile | \
-		while IFS="$$(printf '\t')" read -r name what; do printf '  make %-10s %s\n' "$$name" "$$what"; done
+		while IFS="$$(printf '\t')" read -r name what; do printf '  make %-12s %s\n' "$$name" "$$what"; done
 
 lab: setup  ## set up, then open JupyterLab at Start_Here.ipynb (PORT=8888, NO_BROWSER=1, ALL=1: all files, STACK=next)
 	@$(PY) -m ddl.cli lab --port=$(PORT) $(if $(ALL),--all) \
@@ -53,7 +66,7 @@ lab: setup  ## set up, then open JupyterLab at Start_Here.ipynb (PORT=8888, NO_B
 
 setup: export DDL_TORCH = $(TORCH)
 setup:  ## make the environment in .venv (VENV=DIR: elsewhere, TORCH=1: with PyTorch, STACK=next: TensorFlow 2.21); it resumes
-	@python="$$(sh tools/python.sh "$(VENV)")" && exec "$$python" tools/environment.py "$(VENV)"
+	@sh tools/setup.sh "$(VENV)"
 
 update:  ## get the newest release of the course, and keep your answers, your own cells and your files
 	@$(PY) -m ddl.cli update
@@ -62,14 +75,20 @@ update:  ## get the newest release of the course, and keep your answers, your ow
 lint: setup  ## set up, then check layout, types and notebooks (ruff, mypy, tools/lessons.py)
 	@$(PY) -m pre_commit run --all-files
 
-test: setup  ## set up, then run the fast tests
-	@$(if $(PASSED),rm -f "$(PASSED)")
-	@$(PY) tools/two_sessions.py $(if $(PASSED),-p tests.plugins.passed --note-passed=$(PASSED))
+test: setup  ## set up, then run the fast tests (STRICT=1: a skipped one is a failure)
+	@$(PYTEST) -m "not slow and not nightly" $(if $(STRICT),$(NO_SKIPS))
 
 test-all: TORCH = $(if $(SUFFIX),,1)
-test-all: setup  ## set up with PyTorch, then run every test; a skipped test is a failure
+test-all: setup  ## set up with PyTorch, then run all but the second set; a skipped test is a failure (ONLY=slow)
 	@sh tools/debian.sh
-	@$(PY) tools/two_sessions.py --all $(if $(PASSED),-p tests.plugins.passed --leave-out-passed=$(PASSED))
+	@$(PYTEST) $(NO_SKIPS) -m "not nightly $(if $(ONLY),and $(ONLY))" $(NEXT_TESTS)
+	@$(if $(SUFFIX),$(PY) tools/lessons.py run --size smoke 1)
+
+test-nightly: TORCH = 1
+test-nightly: setup  ## run the second set: the image, a fresh clone, every lesson (DUE=1: what has changed, and a fifth of the rest; MINUTES=)
+	@sh tools/debian.sh
+	@$(PYTEST) $(NO_SKIPS) -m nightly $(if $(DUE),-p tests.plugins.nightly --due) \
+		$(if $(MINUTES),--minutes=$(MINUTES))
 
 run: setup  ## execute the lessons into build/ (LESSON=4 for one, SIZE=smoke|reader)
 	@$(PY) tools/lessons.py run --size "$(SIZE)" $(LESSON)
@@ -86,15 +105,18 @@ notebooks: setup  ## build notebooks/ and Start_Here.ipynb from their one source
 check: setup  ## see that the notebooks agree with their sources
 	@$(PY) tools/lessons.py check
 
-release: setup  ## make a lesson's assignment for a class (LESSON=1, STUDENTS=FILE.csv)
-	@$(MARKING) release $(LESSON) $(if $(STUDENTS),--students $(call quoted,STUDENTS))
+release: setup  ## make a lesson's assignment for a class (LESSON=1, STUDENTS=FILE.csv, WHEN='2026-12-01 18:00': due then)
+	@$(MARKING) release $(LESSON) $(if $(STUDENTS),--students $(call quoted,STUDENTS)) $(if $(WHEN),--when $(call quoted,WHEN))
+
+due: setup  ## say or set when a lesson is due (LESSON=1, WHEN='2026-12-01 18:00' or none, STUDENT=ada: for her alone)
+	@$(MARKING) due $(LESSON) $(if $(WHEN),--when $(call quoted,WHEN)) $(if $(STUDENT),--student $(call quoted,STUDENT))
 
 collect: setup  ## take in hand-ins (LESSON=1, FROM=folder or zip, STUDENTS=FILE.csv)
 	@$(MARKING) collect $(LESSON) $(if $(FROM),--from $(call quoted,FROM)) \
 		$(if $(STUDENTS),--students $(call quoted,STUDENTS))
 
-autograde: setup  ## mark all hand-ins of a lesson in a sandbox (LESSON=1)
-	@$(MARKING) autograde $(LESSON)
+autograde: setup  ## mark what is new of a lesson's hand-ins, in a sandbox (LESSON=1, STUDENT=ada: only hers, ALL=1)
+	@$(MARKING) autograde $(LESSON) $(if $(STUDENT),--student $(call quoted,STUDENT)) $(if $(ALL),--all)
 
 formgrader: setup  ## open the formgrader, for the written answers (PORT=8888, NO_BROWSER=1)
 	@$(MARKING) formgrader --port=$(PORT) \
@@ -137,6 +159,9 @@ bench: setup  ## measure launching, training, how a start scales, and how good p
 
 images: setup  ## draw the diagrams
 	@$(PY) images/draw.py
+
+photograph: setup  ## photograph a lesson in JupyterLab while it trains, for the README
+	@$(PY) images/photograph.py
 
 image:  ## build the container image for GPUs (BASE=debian:bookworm for CPUs, TAG=NAME, CA=FILE, STACK=next)
 	@BASE="$(BASE)" TAG="$(TAG)" CA="$(CA)" BUILDER="$(BUILDER)" STACK="$(STACK)" sh containers/build.sh image

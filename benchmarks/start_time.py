@@ -26,8 +26,8 @@ from statistics import median
 from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer, RendezvousServer
 
 from ddl import launch
-from ddl.rank.place import places
 from ddl.rank.rendezvous import BACKLOG, host_plan
+from ddl.rank.slot import slots
 from turns import Turns, take_turns
 
 SCRIPT = """
@@ -81,10 +81,10 @@ def rendezvous(ranks, script, backlog):
     port = server.start(Counting)
     server.init(host_plan(ranks, 1))
     processes = []
-    for place in places(ranks, nodes=1):
+    for slot in slots(ranks, nodes=1):
         environment = {
             **os.environ,
-            **place.horovod,
+            **slot.horovod,
             "HOROVOD_GLOO_RENDEZVOUS_ADDR": "127.0.0.1",
             "HOROVOD_GLOO_RENDEZVOUS_PORT": str(port),
             "HOROVOD_GLOO_TIMEOUT_SECONDS": "180",

@@ -9,8 +9,8 @@
 # has. So the base gives the CUDA compiler, NCCL, MPI and the driver's user space, Horovod is
 # compiled against these, and nothing of the base's Python is seen.
 #
-# A base that brings Horovod's wheel, in a copy of the ~/.cache/ddl that `make setup` has filled, names the
-# folder which that copy lies in as DDL_BUILD_CACHE: where it fits the lock and the base, nothing is compiled.
+# A base that brings Horovod's wheel, in a copy of what lies in ~/.cache since `make setup`, names that copy's folder
+# as DDL_BUILD_CACHE: where it fits the lock, nothing is compiled.
 #
 # CA=FILE has certificates of a proxy that downloads go through: used here, left nowhere.
 set -eu
@@ -25,7 +25,7 @@ is_there() {
 }
 
 set_up() {
-    TMPDIR="$scratch" XDG_CACHE_HOME="$scratch" python3.11 tools/environment.py /opt/ddl "$@"
+    TMPDIR="$scratch" XDG_CACHE_HOME="$scratch" sh tools/setup.sh /opt/ddl "$1"
 }
 
 environment() {
@@ -46,8 +46,8 @@ environment() {
     if is_there mpicxx; then export DDL_MPI=1; fi
     # Nobody can write into /opt/ddl later on: what is not compiled now is compiled at every start.
     export UV_COMPILE_BYTECODE=1
-    if [ "${DDL_BUILD_CACHE:-}" ]; then cp -R "$DDL_BUILD_CACHE/ddl" "$scratch"; fi
-    set_up python dependencies horovod
+    if [ "${DDL_BUILD_CACHE:-}" ]; then cp -R "$DDL_BUILD_CACHE/." "$scratch"; fi
+    set_up environment
 
     # shellcheck disable=SC2086
     [ -z "$compiler" ] || apt-get -qq purge --auto-remove $compiler
@@ -55,7 +55,7 @@ environment() {
 }
 
 course() {
-    set_up package
+    set_up course
     install -m 755 containers/start.sh /opt/ddl/bin/start-course
     install -m 755 containers/health.py /opt/ddl/bin/course-health
     useradd --create-home --shell /bin/bash attendee

@@ -14,7 +14,7 @@ from nbconvert.preprocessors import CSSHTMLHeaderPreprocessor
 from nbgrader import preprocessors as steps
 
 from ddl.grader.handin import COURSE, EXCHANGE
-from marking.preprocessors import GradeHandIn, Withhold
+from marking.preprocessors import GradeHandIn, Grades, Withhold
 
 c = get_config()  # noqa: F821 - what nbgrader reads a settings file with
 
@@ -37,5 +37,5 @@ c.Autograde.autograde_preprocessors = [
 # Without it, a deleted test cell keeps the points of an earlier hand-in.
 c.OverwriteCells.add_missing_cells = True
 
-c.GenerateFeedback.preprocessors = [steps.GetGrades, Withhold, CSSHTMLHeaderPreprocessor]
+c.GenerateFeedback.preprocessors = [Grades, Withhold, CSSHTMLHeaderPreprocessor]
 c.HTMLExporter.embed_images = True

@@ -1,10 +1,11 @@
 """Draw the course's diagrams: ``make images``.
 
 Every picture is an SVG file with its text alternative inside (title and description). The output
-depends on this script and on which lessons exist, on nothing else, so that a test can compare it
-with the committed files byte by byte.
+depends on this script and on the minutes in docs/instructors.md, on nothing else, so that a test
+can compare it with the committed files byte by byte.
 """
 
+import re
 import textwrap
 from html import escape
 from itertools import pairwise
@@ -72,21 +73,21 @@ class Drawing:
 
 
 def course_map():
-    """The lessons in order, with those that are still being written drawn as such."""
-    ready = {name: (COURSE / "notebooks" / f"{name}.ipynb").exists() for name, _ in LESSONS}
-    states = "; ".join(f"{name} ({'ready' if ready[name] else 'planned'})" for name in ready)
-    drawing = Drawing(1010, 236, "Map of the course", f"Start_Here leads to the lessons in order: {states}.")
-    drawing.box(20, 16, 970, 50, "Start_Here", colour=GREEN)
+    """The lessons in order, with the minutes that docs/instructors.md gives each."""
+    teaching = (COURSE / "docs" / "instructors.md").read_text(encoding="utf-8")
+    minutes = dict(re.findall(r"^\| (\d)\. [^|]* \| (\d+) \|", teaching, re.MULTILINE))
+    times = "; ".join(f"{name}, {minutes[name[0]]} minutes" for name, _ in LESSONS)
+    drawing = Drawing(1010, 224, "Map of the course", f"Start_Here leads to the lessons in order: {times}.")
+    drawing.box(20, 16, 970, 38, "Start_Here", colour=GREEN)
     drawing.text(130, 38, "What do I have here, and does it work?")
-    drawing.text(980, 55, "ready", anchor="end", colour=GREEN, bold=True)
+    drawing.text(980, 38, "a few minutes", anchor="end", colour=GREEN, bold=True)
     for number, (name, question) in enumerate(LESSONS):
         x = 20 + 197 * number
-        colour = BLUE if ready[name] else GREY
-        drawing.box(x, 96, 182, 120, name, question, colour=colour, dashed=not ready[name])
-        drawing.text(x + 172, 206, "ready" if ready[name] else "planned", anchor="end", colour=colour, bold=ready[name])
-        drawing.arrow((x + 91, 66), (x + 91, 94))
+        drawing.box(x, 84, 182, 120, name, question)
+        drawing.text(x + 172, 194, f"{minutes[name[0]]} minutes", anchor="end", colour=BLUE, bold=True)
+        drawing.arrow((x + 91, 54), (x + 91, 82))
         if number:
-            drawing.arrow((x - 15, 156), (x - 2, 156))
+            drawing.arrow((x - 15, 144), (x - 2, 144))
     return drawing
 
 

@@ -11,7 +11,12 @@ The file of pictures has no labels of the private ones, and ranks open no other 
 result.json, and the logits of the private pictures: logits.npy. Whoever judges has their labels.
 """
 
-from ddl.challenge.rules import GLOBAL_BATCH
+import os
+import tempfile
+
+from ddl.challenge.confinement import confine, limit_memory
+from ddl.challenge.rules import GLOBAL_BATCH, MEMORY_BYTES
+from ddl.records.folder import RunFolder
 from ddl.training.options import Integer, parser
 
 ROLES = ("submission", "baseline")
@@ -45,18 +50,29 @@ def parse(arguments=None):
     return config
 
 
+def confine_rank(config):
+    """Keep a rank from files that a training does not need, and from more memory than a submission may take."""
+    if folder := RunFolder.here():
+        os.environ["TMPDIR"] = tempfile.tempdir = str(folder.path)
+        keras = os.path.expanduser("~/.keras/keras.json")  # Keras reads it where it is there
+        confine([config.built, config.pictures, keras, "/etc", "/proc", "/sys"], [folder.path, "/dev"], network=True)
+    limit_memory(MEMORY_BYTES)
+
+
 if __name__ == "__main__":
     config = parse()  # before the slow imports: a wrong option is refused at once
+    confine_rank(config)
 
 import math
 import sys
 import time
+from dataclasses import dataclass
 
 import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
 
-from ddl.challenge import rules
+from ddl.challenge import rules, scrutiny
 from ddl.challenge.graphs import Program, failed
 from ddl.challenge.rules import Refused
 from ddl.challenge.split import Split
@@ -64,7 +80,6 @@ from ddl.data import Order, shard
 from ddl.data.tensors import constant
 from ddl.errors import CourseError
 from ddl.records.files import replacing
-from ddl.records.folder import RunFolder
 from ddl.training.exchange import cycle_time, suitable_cycle_ms
 from ddl.training.journal import Journal, Means, Startup
 from ddl.training.precision import choose
@@ -75,10 +90,28 @@ CHECK_EVERY_STEPS = 10  # whether the training has diverged
 LOGITS = "logits.npy"
 
 
+@dataclass
+class Secrets:
+    """What nobody but the harness knows before: the same draws on every rank."""
+
+    draws: np.random.Generator
+    order: Order
+    key: int  # of augmentation
+    renamed: np.ndarray  # what each class is called in this run
+    numbers: np.ndarray  # what each picture is called
+
+    @classmethod
+    def of(cls, secret, train_samples):
+        draws = np.random.default_rng(secret)
+        order_seed, key = (int(each) for each in draws.integers(0, 2**31 - 1, 2))
+        renamed = draws.permutation(rules.CLASSES).astype(np.int32)
+        numbers = draws.permutation(train_samples).astype(np.int32)
+        return cls(draws, Order(train_samples, GLOBAL_BATCH, order_seed), key, renamed, numbers)
+
+
 def main(config):
     """Train, and return what goes into result.json."""
     startup = Startup()  # where the seconds until the first step go
-
     # Horovod: initialise, and pin each rank to one GPU, where there are any.
     with cycle_time(suitable_cycle_ms(GLOBAL_BATCH)):
         hvd.init()
@@ -86,32 +119,85 @@ def main(config):
     gpu = pin_device()
     startup.ends("init")
 
-    # The same draws on every rank: nobody but the harness knows them before.
-    secret = np.random.default_rng(config.secret)
-    order_seed, key = (int(each) for each in secret.integers(0, 2**31 - 1, 2))
-    renamed = secret.permutation(rules.CLASSES).astype(np.int32)  # what each class is called in this run
-    sizes = config.train_samples, config.public_samples, config.private_samples
-    data = Split.at(config.pictures).beginning(*sizes)
-    train_samples = len(data.train_labels)
-    numbers = secret.permutation(train_samples).astype(np.int32)  # what each picture is called
-    order = Order(train_samples, GLOBAL_BATCH, order_seed)
-    public = data.public_images, renamed[data.public_labels]
-    private = data.private_images
+    data = Split.at(config.pictures).beginning(config.train_samples, config.public_samples, config.private_samples)
+    secrets = Secrets.of(config.secret, len(data.train_labels))
+    images, labels = constant(data.train_images), constant(secrets.renamed[data.train_labels])
+    public = data.public_images, secrets.renamed[data.public_labels]
     startup.ends("data")
 
     program = Program(config.built)
-    settings = program.settings
-    choose(settings["precision"], capability(gpu))  # a rank whose processor has no bfloat16 says so
-    samples = config.samples or settings["samples"]
-    steps = samples // GLOBAL_BATCH
+    choose(program.settings["precision"], capability(gpu))  # a rank whose processor has no bfloat16 says so
+    steps = (config.samples or program.settings["samples"]) // GLOBAL_BATCH
     passes = passes_for(program.ghost_batch, GLOBAL_BATCH, ranks)
     program.start(config.seed)
-
-    images, labels = constant(data.train_images), constant(renamed[data.train_labels])
-    train_step = make_train_step(program, images, labels, numbers, key, passes, rank * (GLOBAL_BATCH // ranks))
-    prepare = make_preparation(program, images)
-    finish = make_finish(program)
+    train_step = make_train_step(
+        program, images, labels, secrets.numbers, secrets.key, passes, rank * (GLOBAL_BATCH // ranks)
+    )
+    prepare, finish = make_preparation(program, images), make_finish(program)
     predict = make_prediction(program, rank, ranks)
+
+    first_logits = predict(public[0])
+    scrutiny.refuse_company(program, predict, public[0], first_logits, secrets.draws)
+    first_accuracy = scrutiny.refuse_knowledge(program, *public, first_logits)
+    # Everything once, so that what is built at its first call is built; then back to the initial values.
+    prepare()
+    train_step(shard(secrets.order.epoch(0)[0], rank, ranks), 0, 0, 0.0)
+    finish()
+    program.start(config.seed)
+    # Horovod: broadcast rank 0's weights and optimizer state.
+    hvd.broadcast_variables(program.variables, root_rank=0, inplace=True)
+    startup.ends("model")
+
+    journal = begin(config, program, startup, secrets.order, steps, passes, data)
+    cpu_seconds, diverged = train(program, journal, secrets.order, steps, prepare, train_step, finish, predict, public)
+
+    logits = predict(data.private_images)
+    scrutiny.refuse_company(program, predict, data.private_images, logits, secrets.draws)
+    logits = logits[:, secrets.renamed]  # column c is class c again
+    keep(logits)
+    return journal.result(
+        **described(config, program),
+        data=data.describe(),
+        private_samples=len(data.private_images),
+        world=ranks,
+        ranks=ranks,
+        per_rank_batch=GLOBAL_BATCH // ranks,
+        global_batch=GLOBAL_BATCH,
+        seconds=journal.history[-1]["seconds"],
+        cpu_seconds=total(cpu_seconds),
+        first_accuracy=first_accuracy,
+        public_accuracy=journal.history[-1]["test_accuracy"],
+        diverged=diverged,
+    )
+
+
+def begin(config, program, startup, order, steps, passes, data):
+    """Say what is trained, and start the clock; return the journal, which counts each pass over a picture."""
+    counted, ranks, first = GLOBAL_BATCH * program.passes, hvd.size(), program.prepare_samples
+    journal = Journal(hvd.rank() == 0, steps, order.steps, counted, startup=startup, samples_before=first)
+    journal.print(
+        f"{program.file_name} ({config.role}): {first + steps * counted:,} samples in {steps} steps, batch: {ranks} "
+        f"ranks x {passes} passes x {program.ghost_batch} = {GLOBAL_BATCH}\n"
+        f"data: {data.name} ({data.form}), {len(data.train_labels)} training and {len(data.public_labels)} public "
+        "pictures"
+    )
+    barrier(program)
+    journal.start(
+        world=ranks, per_rank_batch=GLOBAL_BATCH // ranks, data=data.describe(), precision=program.settings["precision"]
+    )
+    return journal
+
+
+def keep(logits):
+    """Leave the logits of the private pictures in the run's folder, where there is one: rank 0 does."""
+    if hvd.rank() == 0 and (folder := RunFolder.here()):
+        with replacing(folder.path / LOGITS) as file:
+            np.save(file, logits, allow_pickle=False)
+
+
+def train(program, journal, order, steps, prepare, train_step, finish, predict, public):
+    """Train all steps on the clock; return this rank's processor seconds, and whether the training diverged."""
+    rank, ranks = hvd.rank(), hvd.size()
 
     def evaluate():
         average_statistics(program)
@@ -119,37 +205,8 @@ def main(config):
         barrier(program)  # all clocks go on together
         return found
 
-    # Everything once, so that what is built at its first call is built; then back to the initial values.
-    prepare()
-    train_step(shard(order.epoch(0)[0], rank, ranks), 0, 0, 0.0)
-    finish()
-    program.start(config.seed)
-    # Horovod: broadcast rank 0's weights and optimizer state.
-    hvd.broadcast_variables(program.variables, root_rank=0, inplace=True)
-    first_logits = predict(public[0])
-    refuse_company(program, predict, public[0], first_logits, secret)
-    first_accuracy = matched_accuracy(first_logits, public[1])
-    most = rules.FIRST_ACCURACY + 2 / math.sqrt(len(public[0]))  # of few pictures, more fall into place by chance
-    if first_accuracy > most:
-        raise Refused(
-            f"{program.file_name}: its initial weights know the classes already: before the first step they tell "
-            f"{first_accuracy:.0%} of the pictures apart, and {most:.0%} is the most: start from random ones"
-        )
-    startup.ends("model")
-
-    counted = rules.PREPARE_SAMPLES if "prepare" in program else 0
-    journal = Journal(rank == 0, steps, order.steps, GLOBAL_BATCH, startup=startup, samples_before=counted)
-    journal.print(
-        f"{program.file_name} ({config.role}): {samples:,} samples in {steps} steps, batch: {ranks} ranks x {passes} "
-        f"passes x {program.ghost_batch} = {GLOBAL_BATCH}\n"
-        f"data: {data.name} ({data.form}), {train_samples} training and {len(public[0])} public pictures"
-    )
     points = {math.ceil(steps * part / rules.EVALUATIONS) for part in range(1, rules.EVALUATIONS + 1)}
     means, diverged, cpu_seconds = Means(), False, 0.0
-    barrier(program)
-    journal.start(
-        world=ranks, per_rank_batch=GLOBAL_BATCH // ranks, data=data.describe(), precision=settings["precision"]
-    )
     worked = time.process_time()
     prepare()
     for step, batch in order.batches(0, steps):
@@ -170,42 +227,25 @@ def main(config):
         if diverged:
             journal.note(f"diverged: the loss is not a finite number at step {done}")
             break
+    return cpu_seconds, diverged
 
-    logits = predict(private)
-    refuse_company(program, predict, private, logits, secret)
-    logits = logits[:, renamed]  # column c is class c again
-    if rank == 0 and (folder := RunFolder.here()):
-        with replacing(folder.path / LOGITS) as file:
-            np.save(file, logits, allow_pickle=False)
-    return journal.result(
-        challenge={
-            "file": program.file,
-            "file_name": program.file_name,
-            "role": config.role,
-            "score_id": config.score_id,
-        },
-        config=vars(config),
-        settings=settings,
-        trial=any(getattr(config, name) is not None for name in TRIAL),
-        model=program.file_name,
-        parameters=sum(int(np.prod(weight.shape)) for weight in program.weights),
-        data=data.describe(),
-        held_out="validation",
-        private_samples=len(private),
-        world=ranks,
-        ranks=ranks,
-        per_rank_batch=GLOBAL_BATCH // ranks,
-        global_batch=GLOBAL_BATCH,
-        ghost_batch=program.ghost_batch,
-        precision=settings["precision"],
-        seed=config.seed,
-        secret=config.secret,
-        seconds=journal.history[-1]["seconds"],
-        cpu_seconds=total(cpu_seconds),
-        first_accuracy=first_accuracy,
-        public_accuracy=journal.history[-1]["test_accuracy"],
-        diverged=diverged,
-    )
+
+def described(config, program):
+    """Return what a result says of the file and the options."""
+    facts = {"file": program.file, "file_name": program.file_name, "role": config.role, "score_id": config.score_id}
+    return {
+        "challenge": {**facts, "passes": program.passes},
+        "config": vars(config),
+        "settings": program.settings,
+        "trial": any(getattr(config, name) is not None for name in TRIAL),
+        "model": program.file_name,
+        "held_out": "validation",
+        "parameters": sum(int(np.prod(weight.shape)) for weight in program.weights),
+        "ghost_batch": program.ghost_batch,
+        "precision": program.settings["precision"],
+        "seed": config.seed,
+        "secret": config.secret,
+    }
 
 
 def make_train_step(program, images, labels, numbers, key, passes, first):
@@ -301,20 +341,8 @@ def make_prediction(program, rank, ranks):
         # Horovod: gather. The parts come in the order of ranks, which is the pictures' own.
         return hvd.allgather(logits, name="logits").numpy()
 
+    predict.whole = batch * ranks  # so many pictures need no filling up
     return predict
-
-
-def refuse_company(program, predict, pictures, logits, secret):
-    """Refuse a model whose logits of a picture depend on the others in its batch: some get other company."""
-    some = secret.permutation(len(pictures))[: min(len(pictures), rules.INFERENCE_BATCH) // 2]
-    before, after = logits[some].astype(np.float64), predict(pictures[some]).astype(np.float64)
-    finite = np.isfinite(before) & np.isfinite(after)
-    before, after = before[finite], after[finite]
-    if finite.any() and np.sqrt(np.mean((after - before) ** 2)) > rules.MOST_COMPANY * before.std():
-        raise Refused(
-            f"{program.file_name}: in evaluations its logits of a picture depend on the other pictures of the batch, "
-            "and each is to be judged on its own: is training=True given to a layer?"
-        )
 
 
 def average_statistics(program):
@@ -333,16 +361,6 @@ def loss_and_accuracy(logits, labels):
     shifted = logits.astype(np.float64) - logits.max(1, keepdims=True)
     losses = np.log(np.exp(shifted).sum(1)) - shifted[np.arange(len(labels)), labels]
     return float(losses.mean()), float(hits.mean())
-
-
-def matched_accuracy(logits, labels):
-    """Return the accuracy when every answer counts as the class that it most often goes with.
-
-    Classes are renamed in each run, so that weights which know them could not know their names.
-    """
-    table = np.zeros((rules.CLASSES, rules.CLASSES), int)
-    np.add.at(table, (logits.argmax(1), labels), 1)
-    return float(table.max(1).sum() / len(labels))
 
 
 def capability(gpu):
@@ -376,5 +394,5 @@ if __name__ == "__main__":
         main(config)
     except CourseError as error:
         sys.exit(f"train_submission.py: {error}")
-    except tf.errors.InvalidArgumentError as error:
+    except (tf.errors.InvalidArgumentError, tf.errors.ResourceExhaustedError) as error:
         sys.exit(f"train_submission.py: {failed(error)}")

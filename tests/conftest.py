@@ -1,14 +1,15 @@
 """Shared fixtures: a private runs folder and cache, scripts to launch, and a browser."""
 
 import contextlib
+import functools
 import os
 import shutil
+import subprocess
 import textwrap
 
 import psutil
 import pytest
 
-from beside import Beside, commands_of
 from ddl.launcher import processes, warm
 from ddl.records.paths import data_dir
 
@@ -23,28 +24,37 @@ CHROMIUM_ARGUMENTS = [
 ]
 
 
-BESIDE = pytest.StashKey()
-SESSION = "DDL_TEST_SESSION"  # in the environment of all that a session starts
-os.environ[SESSION] = str(os.getpid())
+SESSION = "DDL_TEST_SESSION"  # in the environment of all that a session starts, its xdist workers included
 
 
-def pytest_runtestloop(session):
-    """Start at once what module fixtures of the selected tests wait for."""
-    commands = {} if session.config.option.collectonly else commands_of(session.items)
-    if commands:
-        runner = session.config.stash[BESIDE] = Beside()
-        runner.begin(commands)
+def pytest_configure(config):
+    if not hasattr(config, "workerinput"):
+        os.environ[SESSION] = str(os.getpid())
 
 
-def pytest_sessionfinish(session):
-    if runner := session.config.stash.get(BESIDE, None):
-        runner.end()
+def pytest_unconfigure(config):
+    """End the templates that tests and their notebooks have started, when no worker needs them any more."""
+    if not hasattr(config, "workerinput"):
+        warm.stop([template["pid"] for template in warm.running() if _ours(template["pid"])])
 
 
 @pytest.fixture(scope="module")
-def beside(request):
-    """Return a function that waits for a command of the module's BESIDE: (its folder, what it printed)."""
-    return lambda name: request.config.stash[BESIDE].result(f"{request.module.__name__}.{name}")
+def output_of(request, tmp_path_factory):
+    """Return a function that runs a command of the module's OUTPUTS, once: (its folder, what it printed).
+
+    An entry is a function from parameters and an empty folder to (command, environment besides that of the tests).
+    """
+
+    @functools.cache
+    def run(name, *parameters):
+        folder = tmp_path_factory.mktemp(name)
+        command, environment = request.module.OUTPUTS[name](*parameters, folder)
+        command = [str(word) for word in command]
+        ended = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=500)
+        assert ended.returncode == 0, ended.stdout[-3000:] + ended.stderr[-5000:]
+        return folder, ended.stdout
+
+    return run
 
 
 @pytest.fixture(autouse=True)
@@ -54,13 +64,6 @@ def private_folders(tmp_path_factory, monkeypatch):
     monkeypatch.setenv("DDL_RUNS_DIR", str(tmp_path_factory.mktemp("runs")))
     monkeypatch.setenv("DDL_VIEW", "plain")
     monkeypatch.setenv("DDL_WARM", "no")  # a template only where a test asks for one
-
-
-@pytest.fixture(scope="session", autouse=True)
-def no_templates_left():
-    """End the templates that tests and their notebooks have started; notebooks do where ``DDL_WARM`` is not set."""
-    yield
-    warm.stop([template["pid"] for template in warm.running() if _ours(template["pid"])])
 
 
 def _ours(pid):

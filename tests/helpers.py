@@ -4,11 +4,20 @@ import contextlib
 import http.client
 import json
 import socket
+import sys
 import threading
 import time
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[1]
+
+# What tests of the second set look at (see plugins/nightly.py).
+LAUNCHING = ("source_code/ddl/launcher/*", "source_code/ddl/rank/*")
+SETTING_UP = ("Makefile", "pyproject.toml", "requirements*.lock", "tools/*.sh")
+MARKING = ("source_code/ddl/grader/*", "grading/marking/*")
+IN_THE_LAB = ("source_code/ddl/display/*", "source_code/ddl/lab/*")
 
 
 def until(condition, timeout_s=200, message="waited in vain", pause=lambda ms: time.sleep(ms / 1000)):
@@ -62,3 +71,28 @@ def serving(server):
 def printed(run, line=-1):
     """What each rank printed in JSON, in the last line of its log unless another is named."""
     return [json.loads(run.logs(rank).splitlines()[line]) for rank in range(run.job["processes"])]
+
+
+LAUNCHES = """
+import json, sys
+from ddl import launch
+print(json.dumps({name: launch(**call).id for name, call in json.loads(sys.argv[1]).items()}))
+"""
+
+
+def launches(calls):
+    """Return what OUTPUTS lists for runs: {name: arguments of `launch`}, one run after another."""
+
+    def command(folder):
+        return [sys.executable, "-c", LAUNCHES, json.dumps(calls)], {"DDL_RUNS_DIR": str(folder), "DDL_VIEW": "plain"}
+
+    return command
+
+
+def launched(folder, output):
+    """Return these runs by name, when they are over."""
+    from ddl import attach
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DDL_RUNS_DIR", str(folder))
+        return {name: attach(run) for name, run in json.loads(output.splitlines()[-1]).items()}

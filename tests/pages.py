@@ -147,10 +147,11 @@ def _ddl(words, cut):
         if not (cut and "arguments are required" in why):
             raise Fault(why) from None
         given, rest = None, _unknown(parser, words)
-    if rest and not (given and given.command is cli._lab):
+    if rest and not getattr(given, "passes_on", False):
         raise Fault(f"ddl {shlex.join(words)}: no option {rest[0]}")
-    if given and given.command is cli._run:
-        _script(given.script, given.args)
+    if hasattr(given, "dry_run"):
+        script, *arguments = given.script
+        _script(script, arguments)
 
 
 def _unknown(parser, words):
@@ -181,10 +182,10 @@ def _script(name, arguments):
 
 
 def _options(script, arguments):
-    try:
-        options.check(script, arguments)
-    except CourseError as error:
-        raise Fault(str(error)) from None
+    parser = options.parser_of(script)
+    for option in (word.split("=")[0] for word in arguments):
+        if parser and option.startswith("--") and option not in parser._option_string_actions:
+            raise Fault(f"{Path(script).name} has no option {option[2:]}")
 
 
 def _python(code):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ddl.challenge import attempt
+from ddl.challenge import attempt, scoring
 from ddl.challenge.build import Built
 from ddl.challenge.journal import sha256
 from ddl.launcher.run import NoSuchRun
@@ -62,13 +62,20 @@ class Stage:
         monkeypatch.setattr(
             os, "fsync", lambda descriptor: self.synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
         )
-        monkeypatch.setattr(attempt, "build", self.build)
-        monkeypatch.setattr(attempt, "launch", self.launch)
-        monkeypatch.setattr(attempt, "attach", self.attach)
-        monkeypatch.setattr(attempt, "labels_of", lambda name, samples: self.labels)
-        monkeypatch.setattr(attempt, "pictures_file", lambda name, trial: Path(f"challenge-{name}.npy"))
-        monkeypatch.setattr(attempt, "pictures", lambda data_set: "cifar10" if data_set == "auto" else data_set)
-        monkeypatch.setattr(attempt, "TARGET", 0.72)
+        replaced = {
+            "baseline_seconds": lambda workers, data: self.seconds["baseline"],
+            "build": self.build,
+            "launch": self.launch,
+            "attach": self.attach,
+            "labels_of": lambda name, samples: self.labels,
+            "pictures_file": lambda name, trial: Path(f"challenge-{name}.npy"),
+            "pictures": lambda data_set: "cifar10" if data_set == "auto" else data_set,
+            "TARGET": 0.72,
+        }
+        for name, stand_in in replaced.items():
+            for module in (attempt, scoring):
+                if hasattr(module, name):
+                    monkeypatch.setattr(module, name, stand_in)
         return self
 
     def build(self, path, seeds, into, start=None):

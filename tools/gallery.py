@@ -2,20 +2,24 @@
 
     tools/gallery.py site [--size smoke|reader]             build/site: what `make site` runs
     tools/gallery.py pdf [LESSON] [--size smoke|reader]     build/<lesson>.pdf: what `make pdf` runs
+    tools/gallery.py keep                                   results/lessons: what build/ has at reader size
 
-A lesson is executed where build/ has no execution of it, or one that is older than its source; one at reader size
-is as good as one at smoke size. Its page has the outputs that the model answers gave, and not the answers. LESSON is
-a lesson's name or its beginning, or the path of a notebook: that is printed as it was saved. Pages load nothing from a
-network, and their links are relative.
+A page shows the execution of a lesson in build/, or the one that is kept with the course; a cell that has changed since
+has no output. A lesson of which there is neither is executed. What can fail besides is done before that, as executing
+takes long. A page has the outputs that the model answers gave, and not the answers. LESSON is a lesson's name or its
+beginning, or the path of a notebook: that is printed as it was saved. Pages load nothing from a network, and their
+links are relative.
 """
 
 import argparse
 import base64
+import lzma
 import os
 import re
 import shutil
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
@@ -24,45 +28,21 @@ from urllib.parse import unquote
 
 import lessons
 from ddl.records.paths import data_dir
+from ddl.words import plural
 
 TITLE = "Distributed deep learning, by doing it"
-LESSON = """\
-{%- extends "lab/index.html.j2" -%}
-{%- block html_head_js -%}{%- endblock -%}
-{%- block jupyter_widgets -%}{%- endblock -%}
-{%- block html_head_js_mermaidjs -%}{%- endblock -%}
-{%- block html_head_js_mathjax -%}
-<script>window.MathJax = {
-  tex: {inlineMath: [["$", "$"], ["\\\\(", "\\\\)"]], processEscapes: true, processEnvironments: true},
-  options: {enableMenu: false}
-};</script>
-<script defer src="{{ resources.up }}assets/mathjax.js"></script>
-<link rel="stylesheet" href="{{ resources.up }}assets/style.css">
-{%- endblock -%}
-{%- block body_header -%}
-{{ super() }}
-<nav class="course"><a href="{{ resources.up }}index.html">{{ resources.course }}</a>
-<span>{{ resources.note }}</span></nav>
-{%- endblock -%}
-"""
+TEMPLATE = Path(__file__).with_suffix(".html.j2")
+TEXTS = ("docs/cheat-sheet.md", "docs/glossary.md")  # what the site has beside the lessons
+RECORDS = "results/lessons"
 INDEX = """\
-<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<link rel="stylesheet" href="assets/style.css">
-</head>
-<body class="gallery">
-<h1>{title}</h1>
-<p>Each lesson asks a question, launches real trainings on several workers, and answers it from their records. These
-are the lessons as they ran; the exercises are open, as attendees get them.</p>
-<main>
+# {title}
+
+Each lesson asks a question, launches real trainings on several workers, and answers it from their records. These
+are the lessons as they ran; the exercises are open, as attendees get them.
+
+<div class="cards">
 {cards}
-</main>
-</body>
-</html>
+</div>
 """
 CARD = """\
 <article>
@@ -71,6 +51,11 @@ CARD = """\
 <p><strong>{question}</strong></p>
 <p class="note">{note}</p>
 </article>"""
+CONTENTS = """\
+<nav class="contents" aria-label="Contents"><details open><summary>Contents</summary><ul>
+{}
+</ul></details></nav>"""
+HEADING = re.compile(r'<h([23]) id="([^"]+)">(.*?)<a class="anchor-link"', re.DOTALL)
 LINK = re.compile(r'\b(href|src)="(?!#|data:|[a-z]+://|mailto:)([^"#]+)')
 IMAGE = re.compile(r"<img\b[^>]*>")
 DATA = re.compile(r'src="data:image/(png|svg)[^,"]*;base64,([^"]+)"')
@@ -96,7 +81,7 @@ class Lesson:
     @property
     def title(self) -> str:
         found = re.search(r"^# (.*)", self.text, re.MULTILINE)
-        return found[1] if found and found[1] != TITLE else self.path.stem.replace("_", " ")
+        return found[1] if found and self.path.stem != lessons.HOME else self.path.stem.replace("_", " ")
 
 
 def executed(path: Path, root: Path, size: str = "smoke"):
@@ -113,48 +98,85 @@ def executed(path: Path, root: Path, size: str = "smoke"):
     return notebook if record["parameters"].get("size") in (size, "reader") else None
 
 
+def recorded(path: Path, root: Path):
+    """The execution of a lesson that is kept with the course; None where there is none."""
+    import nbformat
+
+    record = root / RECORDS / f"{path.name}.xz"
+    return nbformat.reads(lzma.decompress(record.read_bytes()).decode(), as_version=4) if record.exists() else None
+
+
+def keep(paths: list[Path], root: Path) -> int:
+    """Keep the executions at reader size that are in build/ with the course."""
+    import nbformat
+
+    for path in paths:
+        if notebook := executed(path, root, "reader"):
+            record = root / RECORDS / f"{path.name}.xz"
+            record.parent.mkdir(parents=True, exist_ok=True)
+            notebook.metadata.papermill = {key: notebook.metadata.papermill[key] for key in ("end_time", "parameters")}
+            for cell in notebook.cells:
+                cell.metadata.pop("papermill", None)
+            record.write_bytes(lzma.compress(without_places(nbformat.writes(notebook), root).encode()))
+            print(record.relative_to(root))
+    return 0
+
+
 def lesson(path: Path, root: Path) -> Lesson:
     """A lesson as people are handed it, with the outputs that its model answers gave."""
-    notebook = lessons.release(lessons.master(lessons.source_of(path, root).read_text()))
-    ran, note = executed(path, root), "not executed"
+    notebook = lessons.released(lessons.source_of(path, root), root)
+    ran, note = executed(path, root, "reader") or recorded(path, root) or executed(path, root), "not executed"
     if ran:
         outputs = {cell.id: cell.outputs for cell in ran.cells if cell.cell_type == "code"}
-        for cell in notebook.cells:
-            if cell.cell_type == "code":
-                cell.outputs = outputs.get(cell.id, [])
-        record = ran.metadata.papermill
+        code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+        for cell in code:
+            cell.outputs = outputs.get(cell.id, [])
+        record, changed = ran.metadata.papermill, sum(cell.id not in outputs for cell in code)
         note = f"executed on {record.end_time[:10]} at {record.parameters['size']} size"
+        note += f"; {plural(changed, 'cell')} changed since" if changed else ""
     return Lesson(notebook, path.relative_to(root), note)
 
 
-def html(shown: Lesson) -> str:
+def page_of(text: str, path: Path) -> Lesson:
+    """A page of Markdown."""
+    import nbformat
+
+    return Lesson(nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(text)]), path, "")
+
+
+def html(shown: Lesson, around: Sequence[tuple[str, str, str]] = ()) -> str:
+    """A page with its contents and links to those `around` it: (prev or next, its path, its title)."""
     from nbconvert import HTMLExporter
 
-    exporter = HTMLExporter(raw_template=LESSON, exclude_input_prompt=True, exclude_output_prompt=True)
+    exporter = HTMLExporter(raw_template=TEMPLATE.read_text(), exclude_input_prompt=True, exclude_output_prompt=True)
     resources = {"up": "../" * (len(shown.path.parts) - 1), "course": TITLE, "note": shown.note}
-    resources["metadata"] = {"name": shown.title}
+    resources |= {"metadata": {"name": shown.title}, "around": around}
     text, _ = exporter.from_notebook_node(shown.notebook, resources)
-    return text
+    items = [f'<li class="h{level}"><a href="#{name}">{title}</a></li>' for level, name, title in HEADING.findall(text)]
+    return text.replace("<!-- contents -->", CONTENTS.format("\n".join(items)) if items else "", 1)
 
 
-def write(shown: Lesson, site: Path, root: Path) -> None:
-    """Write a lesson's page, and whatever of the course it links to, at the same place in the site."""
+def write(shown: Lesson, site: Path, root: Path, around: Sequence[tuple[str, str, str]] = ()) -> None:
+    """Write a page, and whatever of the course it links to, at the same place in the site."""
 
     def relative(match):
         target = unquote(match[2])
         file = (root / shown.path.parent / target).resolve()
-        if file.suffix == ".ipynb":
-            return f'{match[1]}="{match[2].removesuffix(".ipynb")}.html'
+        if file.suffix == ".ipynb" or file in [root / text for text in TEXTS]:
+            return f'{match[1]}="{match[2].rpartition(".")[0]}.html'
         if file.is_file():
             copy(file, site / file.relative_to(root))
         return match[0]
 
     page = site / shown.page
     page.parent.mkdir(parents=True, exist_ok=True)
-    page.write_text(LINK.sub(relative, without_places(html(shown), root)))
+    page.write_text(LINK.sub(relative, without_places(html(shown, around), root)))
     assets = site / "assets"
     copy(Path(str(files("mathjax") / "static" / "mathjax" / "es5" / "tex-svg-full.js")), assets / "mathjax.js")
-    copy(Path(__file__).with_name("gallery.css"), assets / "style.css")
+    copy(Path(__file__).with_suffix(".css"), assets / "style.css")
+    copy(Path(__file__).with_suffix(".js"), assets / "site.js")
+    templates = Path(sys.prefix, "share", "jupyter", "nbconvert", "templates")
+    copy(templates / "lab" / "static" / "theme-dark.css", assets / "dark.css")
 
 
 def copy(file: Path, target: Path) -> None:
@@ -164,6 +186,7 @@ def copy(file: Path, target: Path) -> None:
 
 def without_places(text: str, root: Path) -> str:
     """A page that does not tell in which folders of which machine it was made."""
+    text = re.sub(rf"{re.escape(str(lessons.work_folder('', root)))}/[\w.-]+", "~/course", text)
     places = {data_dir(): "~/.cache/ddl", Path(sys.prefix): ".venv", root: "~/course", Path.home(): "~"}
     for place, name in places.items():
         text = text.replace(str(place), name)
@@ -202,26 +225,28 @@ def build(root: Path, site: Path) -> list[Lesson]:
     """Make the site of what has been executed; return its lessons."""
     shutil.rmtree(site, ignore_errors=True)
     shown = [lesson(path, root) for path in lessons.notebooks(root)]
-    for each in shown:
-        write(each, site, root)
+    texts = [page_of((root / path).read_text(), Path(path)) for path in TEXTS if (root / path).exists()]
+    links = [(each.page.as_posix(), each.title) for each in shown]
+    always = [("help", each.page.as_posix(), each.title) for each in texts]
+    for number, each in enumerate(shown):
+        around = [("prev", *links[number - 1])] if number else []
+        write(each, site, root, [*around, *always, *(("next", *link) for link in links[number + 1 : number + 2])])
     cards = "\n".join(card(each, site) for each in shown)
-    (site / "index.html").write_text(INDEX.format(title=TITLE, cards=cards))
+    for each in (*texts, page_of(INDEX.format(title=TITLE, cards=cards), Path("index.md"))):
+        write(each, site, root, always)
     return shown
 
 
 def execute(paths: list[Path], root: Path, size: str) -> int:
     """Execute the lessons of which there is no execution."""
-    missing = [path.stem for path in paths if not executed(path, root, size)]
+    missing = [path.stem for path in paths if not (executed(path, root, size) or recorded(path, root))]
     return max((lessons.run(root, name, size) for name in missing), default=0)
 
 
-def print_pages(pages: dict[Path, Path]) -> None:
+def print_pages(pages: dict[Path, Path], chromium: str) -> None:
     """Print pages with the browser, {page: where to}."""
     from playwright.sync_api import sync_playwright
 
-    chromium = shutil.which("chromium") or shutil.which("google-chrome")
-    if not chromium:
-        sys.exit("gallery: printing needs Chromium (Debian, Ubuntu: apt install chromium)")
     root_user = ["--no-sandbox"] if os.geteuid() == 0 else []  # which Chromium cannot start without
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=root_user)
@@ -235,8 +260,9 @@ def print_pages(pages: dict[Path, Path]) -> None:
 
 
 def make_site(root: Path, size: str) -> int:
-    status = execute(lessons.notebooks(root), root, size)
     site = root / "build" / "site"
+    build(root, site)
+    status = execute(lessons.notebooks(root), root, size)
     build(root, site)
     print(site / "index.html")
     return status
@@ -245,7 +271,7 @@ def make_site(root: Path, size: str) -> int:
 def make_pdf(root: Path, name: str, size: str) -> int:
     import nbformat
 
-    status = 0
+    status, chromium = 0, shutil.which("chromium") or shutil.which("google-chrome")
     if name.endswith(".ipynb"):
         path = Path(name).resolve()
         place = path.relative_to(root) if path.is_relative_to(root) else Path(path.name)
@@ -254,13 +280,15 @@ def make_pdf(root: Path, name: str, size: str) -> int:
         paths = [path for path in lessons.notebooks(root) if path.stem.startswith(name)]
         if not paths:
             sys.exit(f"gallery: no lesson begins with {name!r}")
+        if not chromium:
+            sys.exit("gallery: printing needs Chromium (Debian, Ubuntu: apt install chromium)")
         status = execute(paths, root, size)
         shown = [lesson(path, root) for path in paths]
     with tempfile.TemporaryDirectory() as folder:
         for each in shown:
             write(each, Path(folder), root)
         (root / "build").mkdir(exist_ok=True)
-        print_pages({Path(folder, each.page): root / "build" / f"{each.path.stem}.pdf" for each in shown})
+        print_pages({Path(folder, each.page): root / "build" / f"{each.path.stem}.pdf" for each in shown}, chromium)
     return status
 
 
@@ -268,10 +296,13 @@ def main(arguments: list[str], root: Path = lessons.ROOT) -> int:
     parser = argparse.ArgumentParser(description="Show the executed lessons.")
     commands = parser.add_subparsers(dest="command", required=True)
     site, pdf = commands.add_parser("site"), commands.add_parser("pdf")
+    commands.add_parser("keep")
     pdf.add_argument("lesson", nargs="?", default="")
     for command in (site, pdf):
         command.add_argument("--size", choices=("smoke", "reader"), default="smoke")
     given = parser.parse_args(arguments)
+    if given.command == "keep":
+        return keep(lessons.notebooks(root), root)
     return make_site(root, given.size) if given.command == "site" else make_pdf(root, given.lesson, given.size)
 
 

@@ -5,7 +5,9 @@
     tools/lessons.py run [LESSON] [--size smoke|reader]
 
 The source of a lesson is grading/source/<lesson>/<lesson>.py, in jupytext's percent format.
-Executed notebooks and their HTML go to build/. LESSON is a lesson's name or its beginning: `run 4`.
+A lesson is executed with its model answers in a folder of its own under build/, and neither reads nor writes what lies
+in notebooks/. Executed notebooks and their HTML go to build/, without the answers. LESSON is a lesson's name or its
+beginning: `run 4`.
 """
 
 import argparse
@@ -15,8 +17,10 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import signal
 import sys
+import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,7 +48,8 @@ class Failure:
 
 
 def sources(root: Path) -> list[Path]:
-    return sorted(root.glob("grading/source/*/*.py"))
+    """The lessons' sources in the order in which people meet them."""
+    return sorted(root.glob("grading/source/*/*.py"), key=lambda source: (source.stem != HOME, source.stem))
 
 
 def notebook_path(source: Path, root: Path) -> Path:
@@ -57,8 +62,8 @@ def source_of(path: Path, root: Path) -> Path:
 
 
 def notebooks(root: Path) -> list[Path]:
-    """The notebooks in the order in which people meet them."""
-    return [*root.glob("Start_Here.ipynb"), *sorted(root.glob("notebooks/*.ipynb"))]
+    """The lessons' notebooks in that order; a reader's own that lie beside them are not the course's."""
+    return [notebook_path(source, root) for source in sources(root)]
 
 
 def convert(source: str) -> str:
@@ -72,7 +77,7 @@ def navigated(notebook, source: Path, root: Path):
     """Put links to the lessons before and after this one at its head and its foot."""
     import nbformat
 
-    order = sorted(sources(root), key=lambda each: (each.stem != HOME, each.stem))
+    order = sources(root)
     place = order.index(source)
     around = {
         "Previous": order[place - 1] if place > 1 else None,
@@ -84,7 +89,8 @@ def navigated(notebook, source: Path, root: Path):
         f"{word}: [{title(other)}]({os.path.relpath(notebook_path(other, root), folder)})"
         for word, other in around.items() if other
     ]  # fmt: skip
-    for where, at in (("head", 0), ("foot", len(notebook.cells) + 1)):
+    ends = [("head", 0), ("foot", len(notebook.cells) + 1)] if place else [("foot", len(notebook.cells))]
+    for where, at in ends:  # what the course is comes before where it goes on
         cell = nbformat.v4.new_markdown_cell(" · ".join(links), id=f"navigation-{where}", metadata=NAVIGATION)
         notebook.cells.insert(at, cell)
     return notebook
@@ -171,21 +177,30 @@ def release(notebook):
     return notebook
 
 
-def converted(source: Path, root: Path) -> str:
-    """The text of the notebook in notebooks/; ends the command where nbgrader does not take the lesson, naming it."""
-    import nbformat
-
+def released(source: Path, root: Path):
+    """What people are handed of a lesson; ends the command where nbgrader does not take the lesson, naming it."""
     try:
-        notebook = release(master(source.read_text()))
-        return nbformat.writes(navigated(notebook, source, root)) + "\n"
+        return release(master(source.read_text()))
     except Exception as error:  # nbgrader has no common type for what it does not take
         sys.exit(f"{source.relative_to(root)}: {type(error).__name__}: {error}")
+
+
+def converted(source: Path, root: Path) -> str:
+    """The text of the notebook in notebooks/."""
+    import nbformat
+
+    return nbformat.writes(navigated(released(source, root), source, root)) + "\n"
 
 
 def build(root: Path) -> int:
     for source in sources(root):
         path = notebook_path(source, root)
         path.parent.mkdir(exist_ok=True)
+        if path.exists() and holds_work(path):
+            kept = root / "backup" / time.strftime("notebooks-%Y-%m-%d-%H%M%S") / path.name
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, kept)
+            print(f"{path.relative_to(root)} had answers or outputs: it is kept as {kept.relative_to(root)}")
         path.write_text(converted(source, root))
         print(path.relative_to(root))
     if (root / HINTS).parent.exists():
@@ -193,8 +208,22 @@ def build(root: Path) -> int:
     return 0
 
 
+def holds_work(path: Path) -> bool:
+    """Whether somebody has executed or answered anything in a notebook; also where it cannot be read."""
+    import nbformat
+
+    from ddl.errors import CourseError
+    from ddl.grader.progress import questions_of
+
+    try:
+        answered = any(question.answered for question in questions_of(path))
+    except CourseError:
+        return True
+    return answered or any(cell.get("execution_count") for cell in nbformat.read(path, as_version=4).cells)
+
+
 def check(root: Path) -> int:
-    """Say which notebooks are not what their sources give, or have no source."""
+    """Say which notebooks are not what their sources give."""
     expected = {notebook_path(source, root): source for source in sources(root)}
     wrong = [
         path for path, source in expected.items()
@@ -207,65 +236,66 @@ def check(root: Path) -> int:
     if kept.parent.exists() and (not kept.exists() or kept.read_text() != hidden_hints(root)):
         wrong.append(kept)
         print(f"{HINTS} differs from the hints under grading/source/: `make notebooks`.")
-    orphans = [path for path in notebooks(root) if path not in expected]
-    for path in orphans:
-        print(f"{path.relative_to(root)} has no source under grading/source/.")
-    return int(bool(wrong or orphans))
+    return int(bool(wrong))
 
 
 def run(root: Path, lesson: str, size: str) -> int:
-    """Execute notebooks one after another, a line each; what failed is said again at the end."""
-    chosen = [path for path in notebooks(root) if path.stem.startswith(lesson)]
+    """Execute lessons one after another, a line each; what failed is repeated at the end."""
+    chosen = [source for source in sources(root) if source.stem.startswith(lesson)]
     if not chosen:
-        have = ", ".join(path.stem for path in notebooks(root)) or "none: run `make notebooks`"
+        have = ", ".join(source.stem for source in sources(root)) or "none"
         print(f"No lesson begins with {lesson!r}. There are: {have}.", file=sys.stderr)
         return 1
+    course = {notebook_path(source, Path()): converted(source, root) for source in sources(root)}
+    answered = {source: navigated(master(source.read_text()), source, root) for source in chosen}
+    for source, notebook in answered.items():
+        if not any("parameters" in cell.metadata.get("tags", []) for cell in notebook.cells):
+            print(f"{source.relative_to(root)} has no cell with the tag `parameters`, so its size cannot be set.")
+            return 1
     failures = {}
-    for path in chosen:
-        line = Line("lesson", path.stem)
-        failure = execute(path, root, size, line)
+    for source, notebook in answered.items():
+        line = Line("lesson", source.stem)
+        failure = execute(notebook, source, root, size, line, course)
         line.end("FAILED" if failure else "passed")
         if failure:
-            failures[path] = failure
+            failures[source] = failure
     for failure in failures.values():
         print(f"\n{failure.details}".rstrip())
-    for path, failure in failures.items():
-        print(f"{path.relative_to(root)}: {failure.sentence}")
+    for source, failure in failures.items():
+        print(f"{source.relative_to(root)}: {failure.sentence}")
     return int(bool(failures))
 
 
-def execute(path: Path, root: Path, size: str, line: Line) -> Failure | None:
-    """Execute one notebook in its own folder with this Python; write it and its HTML to build/.
+def work_folder(stem: str, root: Path) -> Path:
+    """The folder in which a lesson is executed: removed afterwards."""
+    return root / "build" / "work" / stem
 
-    A lesson with questions is executed with its model answers: unanswered, its tests end it.
+
+def execute(notebook, source: Path, root: Path, size: str, line: Line, course: dict[Path, str]) -> Failure | None:
+    """Execute a lesson's answered notebook with this Python; write it and its HTML to build/, without the answers.
+
+    It finds the notebooks of a fresh `course` beside it, whatever a reader has made of theirs.
     """
     import nbformat
 
-    try:
-        notebook = nbformat.read(path, as_version=4)
-    except Exception as error:  # nbformat has no common type for what it does not understand
-        return Failure(f"is not a notebook: {str(error).splitlines()[0]}")
-    if not any("parameters" in cell.metadata.get("tags", []) for cell in notebook.cells):
-        return Failure("has no cell with the tag `parameters`, so its size cannot be set.")
-    result = root / "build" / path.name
-    result.parent.mkdir(exist_ok=True)
-    result.unlink(missing_ok=True)
-    executed = path
-    if any(cell.metadata.get("nbgrader", {}).get("solution") for cell in notebook.cells):
-        source = source_of(path, root)
-        if not source.exists():
-            return Failure(f"asks questions, and {source.relative_to(root)} has no answers to them.")
-        executed = result.with_suffix(".answered.ipynb")
-        nbformat.write(navigated(master(source.read_text()), source, root), executed)
+    build = root / "build"
+    result = build / f"{source.stem}.ipynb"
+    work = work_folder(source.stem, root)
+    shutil.rmtree(work, ignore_errors=True)
+    for path, text in course.items():
+        (work / path).parent.mkdir(parents=True, exist_ok=True)
+        (work / path).write_text(text)
+    answered = notebook_path(source, work)  # where `check()` finds it
+    nbformat.write(notebook, answered)
     env = {k: v for k, v in os.environ.items() if k != "JUPYTER_PATH"}
     env |= {"JUPYTER_PREFER_ENV_PATH": "1", "PYTHONNOUSERSITE": "1", "DDL_VIEW": "plain"}
-    env |= {"PATH": f"{Path(sys.executable).parent}:{env['PATH']}"}
-    env.setdefault("DDL_RUNS_DIR", str(root / "build" / "runs"))
-    papermill = [sys.executable, "-m", "papermill", executed, result, "-p", "size", size]
-    papermill += ["--kernel", "python3", "--cwd", path.parent]
+    env |= {"PATH": f"{Path(sys.executable).parent}:{env['PATH']}", "DDL_RUNS_DIR": str(build / "runs")}
+    papermill = [sys.executable, "-m", "papermill", answered, result, "-p", "size", size]
+    papermill += ["--kernel", "python3", "--cwd", notebook_path(source, work).parent]
     papermill += ["--no-progress-bar", "--log-output"]
-    log = root / "build" / f"{path.stem}.log"
-    log.unlink(missing_ok=True)
+    log = build / f"{source.stem}.log"
+    for old in (result, log):
+        old.unlink(missing_ok=True)
     try:
         line.run(papermill, log, env)
     except CommandError:
@@ -273,7 +303,8 @@ def execute(path: Path, root: Path, size: str, line: Line) -> Failure | None:
             f"stopped without a failing cell; the log is {log}", "\n".join(last_lines(log)[-15:])
         )
     finally:
-        write_html(result)
+        shutil.rmtree(work, ignore_errors=True)
+        write_without_answers(result, notebook)
     return None
 
 
@@ -302,12 +333,20 @@ def failing_cell(result: Path) -> Failure | None:
     return last
 
 
-def write_html(result: Path) -> None:
-    if result.exists():
-        from nbconvert import HTMLExporter
+def write_without_answers(result: Path, answered) -> None:
+    """Replace an executed lesson's answers by what people are handed, keep its outputs, and write it as HTML, too."""
+    import nbformat
+    from nbconvert import HTMLExporter
 
-        html, _ = HTMLExporter().from_filename(str(result))
-        result.with_suffix(".html").write_text(LESSON_LINK.sub(r'href="\1.html"', html))
+    if not result.exists():
+        return
+    handed = {cell.id: cell.source for cell in release(answered).cells}
+    notebook = nbformat.read(result, as_version=4)
+    for cell in notebook.cells:
+        cell.source = handed.get(cell.id, cell.source)
+    nbformat.write(notebook, result)
+    html, _ = HTMLExporter().from_filename(str(result))
+    result.with_suffix(".html").write_text(LESSON_LINK.sub(r'href="\1.html"', html))
 
 
 def main(arguments: list[str], root: Path = ROOT) -> int:

@@ -7,8 +7,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 __all__ = ["CommandError", "Line", "last_lines"]
@@ -67,10 +68,14 @@ class Line:
             self.mode = "ab"
             file.write(f"\n$ {' '.join(map(str, command))}\n".encode())
             file.flush()
-            process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=env, start_new_session=True, **options
-            )
+            with deferred_interrupts() as interrupts:  # one that came while it starts would leave it running
+                process = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=env,
+                    start_new_session=True, **options,
+                )  # fmt: skip
             try:
+                if interrupts:
+                    raise KeyboardInterrupt
                 while (code := wait(process, POLL_S)) is None:
                     self.show(latest(log))
             except BaseException:
@@ -82,6 +87,23 @@ class Line:
                 raise
         if code:
             raise CommandError(self.name, code, log)
+
+
+@contextlib.contextmanager
+def deferred_interrupts() -> Iterator[list[int]]:
+    """Give the list of the signals that would have interrupted what is done meanwhile."""
+    caught: list[int] = []
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    if threading.current_thread() is not threading.main_thread():
+        before = {}  # which Python never interrupts
+    before = {number: handler for number, handler in before.items() if callable(handler)}
+    for number in before:
+        signal.signal(number, lambda number, frame: caught.append(number))
+    try:
+        yield caught
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def wait(process: subprocess.Popen, timeout_s: float) -> int | None:

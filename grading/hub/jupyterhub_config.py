@@ -29,6 +29,16 @@ else:
     c.SharedPasswordAuthenticator.user_password = (folder / "hub" / "password").read_text()
     c.SharedPasswordAuthenticator.admin_password = (folder / "hub" / "admin-password").read_text()
 
+c.JupyterHub.template_vars = {
+    "course": "Distributed deep learning, by doing it",
+    "what_to_type": (
+        "Username and password are those of your account on this system."
+        if accounts
+        else "Username: the id that your instructor has given you, or else a name of your own in small letters and "
+        "digits, such as ada01. Type the same one each time: your work goes by it. "
+        "Password: the one of the class, which your instructor tells you."
+    ),
+}
 c.JupyterHub.template_paths = [str(Path(__file__).with_name("templates"))]
 c.JupyterHub.bind_url = os.environ["DDL_HUB_URL"]
 c.ConfigurableHTTPProxy.command = [

@@ -11,7 +11,7 @@ from pathlib import Path
 from jupyterhub.spawner import LocalProcessSpawner, SimpleLocalProcessSpawner
 from traitlets import Unicode, default
 
-from ddl.rank.turn import QUEUE
+from ddl.rank.queue import QUEUE
 
 __all__ = ["ClassSpawner", "OwnAccount", "OwnFolder", "share_of_cores"]
 

@@ -14,7 +14,10 @@ from sqlalchemy.exc import OperationalError
 
 from ddl.challenge.rules import LEAST_RUNS, TRAIN_SAMPLES
 from ddl.errors import CourseError
+from ddl.words import plural
 from marking.course import CHALLENGE, Course
+from marking.due import due as dues
+from marking.due import set_due
 
 HERE = Path(__file__).resolve().parents[1]
 
@@ -35,7 +38,8 @@ def main(arguments):
             open_formgrader(course, others)
         with course.alone():
             course.check_room()
-            return COMMANDS[given.command](course, given)
+            status = COMMANDS[given.command](course, given)
+            return 0 if status == 1 and given.look_is_fine else status
     except CourseError as error:
         print(f"{given.command}: {error}", file=sys.stderr)
         return 2
@@ -61,7 +65,24 @@ def release(course, given):
     if exchange := release.to_exchange(course, lesson):
         print(f"it is in the exchange {exchange}, too: attendees hand in with `ddl submit {lesson}`")
     print("no solution, hidden test, mark scheme or file of another kind was found in it")
+    if given.when:
+        set_due(course, lesson, given.when)
+        print(f"it is due: {given.when}")
+    _check_sandbox()
     return _left_out(left_out)
+
+
+def due(course, given):
+    lesson = course.lesson(given.lesson)
+    if given.when or given.student:
+        set_due(course, lesson, given.when, given.student)
+    with course.gradebook() as gradebook:
+        known = dues(gradebook, lesson)
+    for who, when in known:
+        print(f"{lesson} is due {when} for {who}")
+    if not known:
+        print(f"{lesson} has no due date (WHEN='2026-12-01 18:00')")
+    return 0
 
 
 def collect(course, given):
@@ -70,7 +91,7 @@ def collect(course, given):
     lesson = course.lesson(given.lesson)
     left_out = students.enrol_list(course, given.students) if given.students else []
     where = given.where.absolute() if given.where else collect.fetch(course, lesson)
-    found, strays = collect.collect(course, lesson, where)
+    found, strays = collect.collect(course, lesson, where, from_exchange=not given.where)
     everyone = [person.id for person in students.students(course)]
     rows = []
     for student in everyone:
@@ -84,6 +105,7 @@ def collect(course, given):
             print(f"    {stray.name}: {stray.reason}")
         print(_wrapped("The ids are: " + ", ".join(everyone)))
     print(f"\n{len(found)} of {len(everyone)} students' hand-ins taken in; originals: {course.folder / 'collected'}")
+    _check_sandbox()
     return int(bool(_left_out(left_out) or strays or any(row[2] for row in rows)))
 
 
@@ -91,38 +113,46 @@ def autograde(course, given):
     from marking import autograde
 
     lesson = course.lesson(given.lesson)
-    unknown = autograde.autograde(course, lesson)
-    code = _summary(autograde.rows(course, lesson))
-    if unknown:
-        print(f"not marked, as the gradebook has no such student: {', '.join(unknown)}")
-    return int(bool(code or unknown))
+    marked = autograde.autograde(course, lesson, given.student, anew=given.anew)
+    code = _summary({lesson: autograde.rows(course, lesson)})
+    if marked.unchanged and not given.student:
+        print(f"{plural(len(marked.unchanged), 'hand-in')} unchanged since they were marked (ALL=1 marks them again)")
+    if marked.unknown:
+        print(f"not marked, as the gradebook has no such student: {', '.join(marked.unknown)}")
+    return int(bool(code or marked.unknown))
 
 
 def feedback(course, given):
-    from marking import feedback
+    from marking import autograde, feedback
 
     lesson = course.lesson(given.lesson)
     pages, failed = feedback.feedback(course, lesson)
     for student, reason in failed.items():
         print(f"{student}: no feedback: {reason}")
     print(
-        f"{pages} pages under {course.folder / 'feedback'}; all of them to hand back: "
+        f"{plural(pages, 'page')} under {course.folder / 'feedback'}; to hand back: "
         f"{course.folder / f'feedback-{lesson}.zip'}"
     )
-    return int(bool(failed))
+    if waiting := [row.student.id for row in autograde.rows(course, lesson) if row.waiting]:
+        print(f"answers of these are not marked yet, and their pages say so: {', '.join(waiting)}")
+    return int(bool(failed or waiting))
 
 
 def grades(course, given):
-    from marking import feedback
+    from marking import grades
 
     known = sorted(path.stem for path in course.folder.glob("release/*/*.ipynb"))
     with course.gradebook() as gradebook:
         known += [book.name for book in gradebook.assignments if book.name == CHALLENGE]
-    paths, rows = feedback.grades(course, [course.lesson(given.lesson)] if given.lesson else known)
-    code = _summary(rows)
+    paths, marks = grades.grades(course, [course.lesson(given.lesson)] if given.lesson else known)
+    code = _summary(marks)
+    for lesson, rows in marks.items():
+        if found := grades.questions(course, lesson, rows):
+            _questions(lesson, found)
+            print(f"who is stuck where: {grades.write_questions(course, lesson, found)}")
     print(f"written to {paths[0]}; as Moodle and Canvas take them in: {' and '.join(paths[1:])}")
-    if waiting := sum(bool(row.waiting) for row in rows):
-        print(f"in these, {waiting} marks are left out, as answers of them wait for a person")
+    if waiting := sum(bool(row.waiting) for rows in marks.values() for row in rows):
+        print(f"in these, {plural(waiting, 'mark')} left out, as answers wait for a person")
     return code
 
 
@@ -151,12 +181,12 @@ def challenge(course, given):
     )
     board, figure, pages = challenge.board(course, scores)
     print(f"\n{board!r}")
-    code = _summary(challenge.rows(course))
+    code = _summary({CHALLENGE: challenge.rows(course)})
     print(f"the board as a picture: {figure or 'none, as no run came to its end'}; all verdicts to hand back: {pages}")
     return int(bool(_left_out(left_out) or strays or code))
 
 
-COMMANDS = {command.__name__: command for command in (release, collect, autograde, feedback, grades, challenge)}
+COMMANDS = {command.__name__: command for command in (release, due, collect, autograde, feedback, grades, challenge)}
 
 
 def _left_out(rows):
@@ -175,25 +205,70 @@ def _trouble(course, error):
     return f"{where}: {what}. What was there before is still there: make room or mend it, then run the command again."
 
 
-def _summary(rows):
+def _summary(marks):
+    """Print the marks, {lesson: rows}; return the command's status."""
+    several = len(marks) > 1
+    rows = [(lesson, row) for lesson, found in marks.items() for row in found]
+    late = any(row.days_late for _, row in rows)
     _table(
-        ("student", "mark", "by hand", "needs a look because"),
+        ("student", *["lesson"] * several, "mark", *["late"] * late, "by hand", "needs a look because"),
         [
             (
                 row.student.id,
+                *[lesson] * several,
                 "–" if row.auto is None else f"{row.total:g} / {row.max:g}",
+                *[_late(row)] * late,
                 f"{row.waiting} to do" if row.waiting else "",
-                row.reasons or (["nothing handed in"] if row.auto is None else []),
+                row.reasons or ([] if row.auto is not None else [_unmarked(row)]),
             )
-            for row in rows
+            for lesson, row in rows
         ],
     )
-    look = sum(bool(row.reasons) for row in rows)
+    look = sum(bool(row.reasons) for _, row in rows)
     print(
-        f"\n{len(rows)} students, {sum(row.auto is not None for row in rows)} marked, "
-        f"{look} need a look, {sum(row.waiting for row in rows)} answers to mark by hand"
+        f"\n{plural(len({row.student.id for _, row in rows}), 'student')}"
+        f"{f' in {len(marks)} lessons' if several else ''}, {sum(row.auto is not None for _, row in rows)} marked, "
+        f"{look} need a look, {sum(row.waiting for _, row in rows)} answers to mark by hand"
     )
     return int(bool(look))
+
+
+def _unmarked(row):
+    return "not marked yet" if row.handed_in else "nothing handed in"
+
+
+def _late(row):
+    less = f", {row.penalty:g} points less" if row.penalty else ""
+    return f"{plural(row.days_late, 'day')}{less}" if row.days_late else ""
+
+
+def _questions(lesson, found):
+    print(f"\n{lesson}, by question:")
+    _table(
+        ("question", "points", "mean", "all", "part", "none", "not marked yet"),
+        [
+            (
+                each.name,
+                f"{each.max:g}",
+                "–" if each.mean is None else f"{each.mean:.0%}",
+                full := len(each.who(each.max)),
+                len(each.points) - full - len(each.who(0.0)) - len(each.who(None)),
+                len(each.who(0.0)),
+                str(len(each.who(None))),
+            )
+            for each in found
+        ],
+    )
+
+
+def _check_sandbox():
+    """Say now what marking will need and does not find."""
+    from marking import sandbox
+
+    try:
+        sandbox.find()
+    except sandbox.SandboxMissing as error:
+        print(f"Before `make autograde`: {error}", file=sys.stderr)
 
 
 def _table(header, rows):
@@ -216,12 +291,19 @@ def _wrapped(text):
 def _parser():
     parser = argparse.ArgumentParser(prog="python -m marking", description=__doc__)
     parser.add_argument("--course", type=Path, default=HERE / "course", help="the course folder")
+    parser.add_argument("--look-is-fine", action="store_true", help="exit with 0 where a hand-in needs a look")
     commands = parser.add_subparsers(dest="command", required=True)
     for name in COMMANDS:
         command = commands.add_parser(name)
         command.add_argument("lesson", nargs="?", default="", help="its name or its beginning")
         if name == "release":
             command.add_argument("--sources", type=Path, default=HERE / "source")
+        if name in ("release", "due"):
+            command.add_argument("--when", default="", help="it is due, such as 2026-12-01 18:00, or none")
+        if name in ("due", "autograde"):
+            command.add_argument("--student", default="", help="only this one")
+        if name == "autograde":
+            command.add_argument("--all", dest="anew", action="store_true", help="unchanged hand-ins, too")
         if name in ("release", "collect", "challenge"):
             command.add_argument("--students", type=Path, help="CSV: id,first_name,last_name,email")
         if name in ("collect", "challenge"):

@@ -1,31 +1,27 @@
 """Mark hand-ins one by one, and read the marks from the gradebook."""
 
-import contextlib
-import ctypes
-import multiprocessing
-import os
-import signal
-import sys
-import time
-import traceback
+import hashlib
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache
+from pathlib import Path
 
 import nbformat
 from nbgrader.api import MissingEntry
 from nbgrader.converters import Autograde
 
-from line import Line
-from marking import aside, sandbox
-from marking.course import Course, MarkingError
+import ddl.grader
+from ddl.records.machine import usable_cores
+from marking import lanes, preprocessors, sandbox, superseded
+from marking.collect import STAMP
+from marking.course import Course, MarkingError, one, plain
+from marking.due import days_late, due
 from marking.preprocessors import LIMITS
 from marking.students import students
 
 __all__ = ["Row", "autograde", "rows"]
 
 STUDENT_S = LIMITS.total_s + 120  # for grading a hand-in, and nbgrader's work around it
-GRACE_S = 15  # for a process to end its sandbox
-DIE_WITH_PARENT = 1  # prctl's PR_SET_PDEATHSIG
+CODE = [*Path(ddl.grader.__file__).parent.glob("*.py"), Path(preprocessors.__file__)]  # what decides on marks
 
 
 @dataclass(frozen=True)
@@ -38,48 +34,94 @@ class Row:
     max: float  # what the lesson is worth
     waiting: int  # written answers without a mark
     reasons: list[str]  # why a person should look at it
+    handed_in: bool = False
+    days_late: int = 0
+    penalty: float = 0.0  # for being late
 
     @property
     def total(self) -> float | None:
-        return None if self.auto is None else self.auto + self.manual
+        return None if self.auto is None else self.auto + self.manual - self.penalty
 
 
-def autograde(course: Course, lesson: str) -> list[str]:
-    """Mark every hand-in of a lesson anew; return the ids with a hand-in that are not in the gradebook.
+@dataclass(frozen=True)
+class Marked:
+    """Whose hand-ins were marked, and whose were not."""
+
+    now: list[str]
+    unchanged: list[str]  # as they were when they were marked last
+    unknown: list[str]  # not in the gradebook
+
+
+def autograde(course: Course, lesson: str, student: str = "", anew: bool = False, at_a_time: int = 0) -> Marked:
+    """Mark the hand-ins of a lesson that are new, or whose tests have changed, several at a time on all cores.
 
     nbgrader's converter marks each in a separate process, with a line that shows the progress. Problems go to the
     hand-in's notes. A person's marks stay if the answer is unchanged.
+
+    Parameters
+    ----------
+    student
+        The only one to mark, changed or not.
+    anew
+        Whether to mark everyone, changed or not.
+    at_a_time
+        Students; by default as many as there are cores.
     """
     sandbox.find()
-    known = {student.id for student in students(course)}
-    everyone = [student for student in course.handed_in(lesson) if student in known]
+    known = {person.id for person in students(course)}
+    handed_in = course.handed_in(lesson)
+    everyone = [name for name in handed_in if name in known]
     if not everyone:
         raise MarkingError(f"no hand-ins of {lesson} in {course.folder}: `make collect` first")
+    if student:
+        everyone = [one(student, everyone, f"handed in {lesson}", "nobody", "STUDENT")]
+    chosen = [name for name in everyone if student or anew or not _is_current(course, lesson, name)]
     app = course.nbgrader()
-    begun = time.monotonic()
-    for number, student in enumerate(everyone, start=1):
-        course.check_room()
-        line = Line(f"marking {number:>3} of {len(everyone)}", student)
-        course.note(
-            lesson,
-            student,
-            replace(course.notes(lesson, student), marked=("marking it was not completed",), failed=True),
-        )
-        aside.set_aside(course, lesson, student)
-        with course.log(f"autograde-{lesson}-{student}", app) as log:
-            failure = _apart(partial(_mark, course, app, lesson, student), log, line)
+
+    def mark(name):
+        before = replace(course.notes(lesson, name), marked=("marking it was not completed",), failed=True, version="")
+        course.note(lesson, name, before)
+        superseded.set_aside(course, lesson, name)
+        _mark(course, app, lesson, name)
+
+    done = lanes.each(course, app, f"marking {lesson}", chosen, mark, at_a_time or usable_cores(), STUDENT_S)
+    for name, failure, log, end in done:
         if failure:
             course.check_room()
             notes = (f"it could not be marked: {failure}; see {log}",)
         else:
-            notebook = nbformat.read(course.notebook("autograded", lesson, student), 4)
+            notebook = nbformat.read(course.notebook("autograded", lesson, name), 4)
             notes = tuple(notebook.metadata["examination"]["notes"])
-        course.note(lesson, student, replace(course.notes(lesson, student), marked=notes, failed=bool(failure)))
-        row = rows(course, lesson, only=student)[0]
-        left_s = (time.monotonic() - begun) / number * (len(everyone) - number)
-        mark = "not marked" if row.auto is None else f"{row.total:g} of {row.max:g}"
-        line.end(f"{mark:<12} {'look' if row.reasons else '':<5} {_left(left_s)}".rstrip())
-    return [student for student in course.handed_in(lesson) if student not in known]
+        version = "" if failure else _version(course, lesson, name)
+        course.note(
+            lesson, name, replace(course.notes(lesson, name), marked=notes, failed=bool(failure), version=version)
+        )
+        row = rows(course, lesson, only=name)[0]
+        mark_of = "not marked" if row.auto is None else f"{row.total:g} of {row.max:g}"
+        end(f"{mark_of:<12} {'look' if row.reasons else '':<5}")
+    return Marked(chosen, sorted({*everyone} - {*chosen}), [name for name in handed_in if name not in known])
+
+
+def _is_current(course, lesson, student):
+    """Whether a hand-in has been marked as it is, with the tests and the code of today."""
+    return course.notes(lesson, student).version == _version(course, lesson, student)
+
+
+def _version(course, lesson, student):
+    """A checksum of all that a hand-in's marks depend on."""
+    found = hashlib.sha256(_code())
+    submitted = course.notebook("submitted", lesson, student)
+    for path in (course.notebook("source", lesson), course.settings, submitted, submitted.with_name(STAMP)):
+        found.update(path.read_bytes() if path.exists() else b"")
+    with course.gradebook() as gradebook:
+        when = dict(due(gradebook, lesson))
+    found.update(str(when.get(student, when.get("everybody"))).encode())
+    return found.hexdigest()
+
+
+@cache
+def _code():
+    return b"".join(path.read_bytes() for path in sorted(CODE))
 
 
 def rows(course: Course, lesson: str, only: str | None = None) -> list[Row]:
@@ -87,12 +129,14 @@ def rows(course: Course, lesson: str, only: str | None = None) -> list[Row]:
     people = [person for person in students(course) if only in (None, person.id)]
     with course.gradebook() as gradebook:
         total = gradebook.find_assignment(lesson).max_score
-        return [_row(course, gradebook, lesson, person, total) for person in people]
+        handed_in = course.handed_in(lesson)
+        return [_row(course, gradebook, lesson, person, total, person.id in handed_in) for person in people]
 
 
-def _row(course, gradebook, lesson, person, total):
+def _row(course, gradebook, lesson, person, total, handed_in):
     notes = course.notes(lesson, person.id)
-    none = Row(person, None, None, total, 0, notes.reasons)
+    reasons = [*notes.reasons, *_asked(course, lesson, person.id)]
+    none = Row(person, None, None, total, 0, reasons, handed_in)
     if notes.failed:
         return none
     try:
@@ -101,13 +145,34 @@ def _row(course, gradebook, lesson, person, total):
         return none
     grades = [grade for notebook in submission.notebooks for grade in notebook.grades]
     by_hand = [grade for grade in grades if grade.manual_score is not None]
+    unmarked = [grade for grade in grades if grade.auto_score is None and grade.manual_score is None]
+    if unmarked == grades and not course.notebook("autograded", lesson, person.id).exists():
+        return none  # an extension makes a submission, too
     auto = sum(grade.score for grade in grades if grade.manual_score is None)
-    waiting = sum(grade.auto_score is None and grade.manual_score is None for grade in grades)
     given = {grade.name for grade in by_hand} | {
         comment.name for notebook in submission.notebooks for comment in notebook.comments if comment.manual_comment
     }
     again = [reason for name, reason in notes.aside.items() if name not in given]
-    return Row(person, auto, sum(grade.score for grade in by_hand), total, waiting, [*notes.reasons, *again])
+    return Row(
+        person,
+        auto,
+        manual=sum(grade.score for grade in by_hand),
+        max=total,
+        waiting=len(unmarked),
+        reasons=[*reasons, *again],
+        handed_in=handed_in,
+        days_late=days_late(submission.total_seconds_late),
+        penalty=sum(notebook.late_submission_penalty or 0 for notebook in submission.notebooks),
+    )
+
+
+def _asked(course, lesson, student):
+    """What somebody asks to be looked at again, as a reason to look."""
+    path = course.request(lesson, student)
+    if not path.exists():
+        return []
+    text = " ".join(path.read_text(errors="replace").split())
+    return [f"asks for another look (delete {path} when it is answered): {plain(text[:300])}"]
 
 
 def _mark(course, app, lesson, student):
@@ -117,79 +182,3 @@ def _mark(course, app, lesson, student):
     converter.force = True
     converter.create_student = False
     converter.start()
-
-
-def _apart(work, log, line):
-    """Do `work` in a separate process, showing the time; return how it failed, or an empty text.
-
-    The process is a fork of this one, with nbgrader already imported.
-    """
-    fork = multiprocessing.get_context("fork")
-    told, tell = fork.Pipe(duplex=False)
-    process = fork.Process(target=_work, args=(work, log, tell, os.getpid()))
-    due = time.monotonic() + STUDENT_S
-    try:
-        with _interrupts_held():
-            process.start()
-        tell.close()
-        while process.is_alive() and time.monotonic() < due:
-            process.join(0.2)
-            line.show("")
-        if process.is_alive():
-            return f"it took more than {STUDENT_S:.0f} s"
-        with contextlib.suppress(EOFError):
-            return told.recv()
-        return f"its process ended with status {process.exitcode}"
-    finally:
-        _end(process)
-
-
-@contextlib.contextmanager
-def _interrupts_held():
-    """Delay interrupts: Python loses one that comes during a fork."""
-    came = []
-    before = {
-        number: signal.signal(number, lambda number, frame: came.append(number))
-        for number in (signal.SIGINT, signal.SIGTERM)
-    }
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        for number in came[:1]:
-            signal.raise_signal(number)
-
-
-def _work(work, log, tell, parent):
-    # If the command is killed, marking ends too.
-    ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
-    output = os.open(log, os.O_WRONLY | os.O_APPEND)
-    os.dup2(output, 1)
-    os.dup2(output, 2)
-    # The terminal's interrupt reaches both processes; the parent ends this one.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("interrupted"))
-    try:
-        work()
-        tell.send("")
-    except Exception as error:
-        traceback.print_exc()
-        tell.send(f"{type(error).__name__}: {error}".splitlines()[0])
-
-
-def _end(process):
-    if process.pid is None:
-        return
-    process.terminate()
-    process.join(GRACE_S)
-    process.kill()
-    process.join()
-
-
-def _left(seconds):
-    if seconds < 1:
-        return ""
-    return f"{seconds:.0f} s left" if seconds < 100 else f"{seconds / 60:.0f} min left"

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ddl.challenge import attempt
+from ddl.challenge import attempt, scoring
 from ddl.challenge.journal import SUBMISSION, Entry, Journal
 from ddl.challenge.judge import labels_of
 from ddl.challenge.rules import LEAST_RUNS, POINTS, Refused, check_workers, points
@@ -34,7 +34,7 @@ from ddl.words import plural
 from line import Line
 from marking import autograde, sandbox
 from marking.autograde import Row
-from marking.collect import PLATFORM, Stray, by_student, inside, kept_in, pieces_of
+from marking.collect import Stray, by_student, inside, kept_in, name_of, pieces_of
 from marking.course import CHALLENGE, Course, MarkingError, plain, write
 from marking.students import students
 
@@ -85,8 +85,7 @@ def _take_in(course, student, pieces, kept, refused):
             if files
             else f"no Python file in what was handed in ({listed})"
         )
-    platform = PLATFORM.match(pieces[0].parts[0])
-    came_as = platform["whole"] + "_" if platform else student
+    came_as = name_of(pieces) or before.came_as or student
     course.note(
         CHALLENGE, student, replace(before, came_as=came_as, collected=tuple(dict.fromkeys(notes)), marked=marked)
     )
@@ -163,18 +162,22 @@ def score(
     lanes = lanes or max(1, cores // workers)
     options = dict(site=site if isinstance(site, Site) else Site.here(site), oversubscribe=lanes * workers > cores)
     options["threads"] = max(1, cores // (lanes * workers)) if site is None else None
+    if not trial:
+        _time_baseline(workers, data_set, options["site"], say)
     with warm.kept() if options["site"].takes_templates else nullcontext():  # it imports while files are built
         built = _build(course, journals, say)
         for student in journals:
             _mark_if_done(course, student, journals[student])
-        queue = [
-            Task(student, journal, entry)
-            for student, journal in journals.items()
-            for entry in journal.pending
-            if student in built
-        ]
+        queue = [Task(who, each, entry) for who, each in journals.items() if who in built for entry in each.pending]
         _run_all(course, queue, built, lanes, options, say)
     return {student: journal.score() for student, journal in journals.items()}
+
+
+def _time_baseline(workers, data_set, site, say):
+    """Run the baseline once, unless its time on this machine is known."""
+    if attempt.baseline_seconds(workers, data_set) is None:
+        say("the baseline runs first: a run may take ten times as long")
+        attempt.run(attempt.BASELINE_FILE, workers=workers, data_set=data_set, site=site, oversubscribe=True)
 
 
 def _journals(course, runs, workers, trial, data_set):
@@ -200,7 +203,7 @@ def _build(course, journals, say):
     def build(student):
         _, content = _submission(course, student)
         try:
-            return attempt.builds(journals[student], SUBMISSION, content, start=sandbox.start_builder)
+            return scoring.builds(journals[student], SUBMISSION, content, start=sandbox.start_builder)
         except Refused as error:
             return error
 
@@ -233,12 +236,16 @@ def _run_all(course, queue, built, lanes, options, say):
             while waiting and len(active) < lanes:
                 course.check_room()
                 task = waiting.pop(0)
-                task.run = attempt.start(task.journal, task.entry, built[task.student], name=task.student, **options)
+                if task.entry.over:  # with another that did not end in time
+                    done += 1
+                    _mark_if_done(course, task.student, task.journal)
+                    continue
+                task.run = scoring.start(task.journal, task.entry, built[task.student], name=task.student, **options)
                 active.append(task)
             for task in [task for task in active if task.run.progress().over]:
                 active.remove(task)
                 task.run.wait(view=Quiet())
-                if not attempt.settle(task.journal, task.entry, task.run, labels, task.journal.file):
+                if not scoring.settle(task.journal, task.entry, task.run, labels, task.journal.file):
                     waiting.insert(0, task)  # stopped from outside: once more, with its own seeds
                     continue
                 done += 1
@@ -278,7 +285,7 @@ def _mark_if_done(course, student, journal):
     found = journal.score()
     if found.left:
         return
-    attempt.tidy(journal)
+    scoring.tidy(journal)
     worth = points(found.counts, found.samples or 0)
     with course.gradebook() as gradebook:
         _assignment(gradebook)

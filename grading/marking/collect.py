@@ -3,6 +3,7 @@
 import errno
 import re
 import shutil
+import time
 import unicodedata
 from collections import defaultdict
 from contextlib import contextmanager, suppress
@@ -17,8 +18,10 @@ from marking.course import Course, MarkingError, plain, write
 from marking.handins import FILE_BYTES, Refused, in_archive, in_folder
 from marking.students import Student, enrol, students
 
-__all__ = ["PLATFORM", "Stray", "by_student", "collect", "fetch", "inside", "keep", "kept_in", "pieces_of"]
+__all__ = ["PLATFORM", "Stray", "by_student", "collect", "fetch", "inside", "keep", "kept_in", "name_of", "pieces_of"]
 
+REQUEST = "regrade.txt"  # in a hand-in: what somebody asks to be looked at again
+STAMP = "timestamp.txt"  # nbgrader's, with the time of a hand-in
 KEPT_BYTES = 5 * FILE_BYTES  # of one hand-in, with all its files
 KEPT_FILES = 1000
 NESTED = 3  # levels of archives in archives
@@ -36,11 +39,12 @@ class Stray:
     reason: str
 
 
-def collect(course: Course, lesson: str, where: Path) -> tuple[list[str], list[Stray]]:
+def collect(course: Course, lesson: str, where: Path, from_exchange: bool = False) -> tuple[list[str], list[Stray]]:
     """Collect all hand-ins in a folder or zip archive; return the ids of their students, and the strays.
 
     Originals are kept byte for byte under collected/; under submitted/ is the released lesson with the student's
-    answers. An earlier hand-in of the same student is replaced; those of students not in `where` stay.
+    answers. An earlier hand-in of the same student is replaced; those of students not in `where` stay. A hand-in's time
+    is that of its latest file, or the exchange's.
     """
     people = students(course)
     if not people:
@@ -49,8 +53,19 @@ def collect(course: Course, lesson: str, where: Path) -> tuple[list[str], list[S
     found, strays = by_student(pieces_of(where), people)
     for student, pieces in sorted(found.items()):
         course.check_room()
-        _take_in(course, lesson, release, student, pieces)
+        asked = [piece for piece in pieces if piece.parts[-1].lower() == REQUEST]
+        if asked:
+            _keep_request(course, lesson, student, asked[0])
+        if len(asked) < len(pieces):
+            _take_in(course, lesson, release, student, pieces, from_exchange)
     return sorted(found), strays
+
+
+def _keep_request(course, lesson, student, piece):
+    try:
+        write(course.request(lesson, student), piece.content())
+    except Refused as error:
+        write(course.request(lesson, student), f"{REQUEST} {error}")
 
 
 def fetch(course: Course, lesson: str) -> Path:
@@ -138,9 +153,16 @@ def _nearest(name, people):
     return "no student has that id or name" + (f": is it {near[0]}?" if near else "")
 
 
-def _take_in(course, lesson, release, student, pieces):
+def _take_in(course, lesson, release, student, pieces, from_exchange):
     with kept_in(course.folder / "collected" / student / lesson, pieces) as (kept, refused):
-        _put_together(course, lesson, release, student, pieces, kept, refused)
+        stamps = [content.decode(errors="replace") for piece, content in kept if piece.parts[-1] == STAMP]
+        stamp = stamps[0].strip() if from_exchange and stamps else _stamp(pieces)
+        _put_together(course, lesson, release, student, stamp, pieces, kept, refused)
+
+
+def _stamp(pieces):
+    latest = max(piece.saved_at for piece in pieces)
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(latest)) if latest else ""
 
 
 @contextmanager
@@ -163,7 +185,7 @@ def kept_in(folder, pieces):
     shutil.rmtree(old, ignore_errors=True)
 
 
-def _put_together(course, lesson, release, student, pieces, kept, refused):
+def _put_together(course, lesson, release, student, stamp, pieces, kept, refused):
     """Write the lesson with a student's answers, and notes on them."""
     notebooks, unread = inside(kept, ".ipynb")
     refused |= unread
@@ -190,13 +212,19 @@ def _put_together(course, lesson, release, student, pieces, kept, refused):
         text = nbformat.writes(notebook) + "\n"
         if not submitted.exists() or submitted.read_text() != text:
             write(submitted, text)
+            write(submitted.with_name(STAMP), stamp + "\n")
             again = course.notebook("autograded", lesson, student).exists()
             marked = ("handed in anew, and not marked since",) if again else ()
-        for other in set(submitted.parent.iterdir()) - {submitted}:
+        for other in set(submitted.parent.iterdir()) - {submitted, submitted.with_name(STAMP)}:
             other.unlink() if not other.is_dir() else shutil.rmtree(other)
-    platform = PLATFORM.match(pieces[0].parts[0])
-    came_as = platform["whole"] + "_" if platform else student
+    came_as = name_of(pieces) or before.came_as or student
     course.note(lesson, student, replace(before, came_as=came_as, marked=marked, collected=tuple(dict.fromkeys(notes))))
+
+
+def name_of(pieces):
+    """The name by which a learning platform knows whose hand-in it is; empty where none gave it."""
+    platform = PLATFORM.match(pieces[0].parts[0])
+    return platform["whole"] + "_" if platform else ""
 
 
 def keep(new, pieces):

@@ -33,6 +33,8 @@ os.environ["JUPYTER_PATH"] = {share!r} + os.pathsep + os.environ.get("JUPYTER_PA
 c.CourseDirectory.root = {folder!r}
 c.CourseDirectory.db_url = {gradebook!r}
 load_subconfig("nbgrader_config.py", path={grading!r})
+if os.path.exists({own!r}):
+    load_subconfig("settings.py", path={folder!r})
 """
 
 
@@ -51,6 +53,7 @@ class Notes:
     collected: tuple[str, ...] = ()  # why a person should look at it, found while collecting
     marked: tuple[str, ...] = ()  # and while marking
     failed: bool = False  # whether marking was not completed, so that the gradebook has marks of another hand-in
+    version: str = ""  # a checksum of what was marked; empty where nothing was
     aside: dict[str, str] = field(default_factory=dict)  # {grade_id: why a person's mark no longer counts}
 
     @property
@@ -90,6 +93,15 @@ class Course:
         app.exchange = ExchangeFactory(parent=app)  # which it makes only when it is started as a command
         return app
 
+    @property
+    def settings(self) -> Path:
+        """The instructor's own settings for nbgrader, read last."""
+        return self.folder / "settings.py"
+
+    def request(self, lesson: str, student: str) -> Path:
+        """The file with what a student asks to be looked at again."""
+        return self.folder / "regrade" / lesson / f"{student}.txt"
+
     def settle(self) -> None:
         """Make the folder, with settings for nbgrader's own commands."""
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -98,6 +110,7 @@ class Course:
             grading=str(GRADING),
             gradebook=self.gradebook_url,
             share=str(self.folder / "share"),
+            own=str(self.settings),
         )
         write(self.folder / "nbgrader_config.py", settings)
         template = self.folder / "share" / formulas.TEMPLATE
@@ -110,12 +123,13 @@ class Course:
 
     @property
     def gradebook_url(self) -> str:
-        """The URL of the gradebook, quoted as a `?` would end the path.
+        """The URL of the gradebook, quoted as a `?` would end the path; a command waits a minute for another's lock.
 
         SQLAlchemy 2.0, the last one for Python 3.10, takes a path as it stands: there SQLite itself reads it as a URI.
         """
         path = quote(str(self.folder / "gradebook.db"))
-        return f"sqlite:///{path}" if release(version("sqlalchemy")) >= (2, 1) else f"sqlite:///file:{path}?uri=true"
+        new = release(version("sqlalchemy")) >= (2, 1)
+        return f"sqlite:///{path}?timeout=60" if new else f"sqlite:///file:{path}?uri=true&timeout=60"
 
     def notes(self, lesson: str, student: str) -> Notes:
         path = self._notes(lesson, student)
@@ -156,10 +170,13 @@ class Course:
             error.filename = error.filename or str(self.folder)
             raise
 
+    def log_path(self, name: str) -> Path:
+        return self.folder / "log" / f"{name}.log"
+
     @contextmanager
-    def log(self, command: str, app):
+    def log(self, name: str, app):
         """Send nbgrader's log to a file of its own, and yield its path."""
-        path = self.folder / "log" / f"{command}.log"
+        path = self.log_path(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("")
         # An application that Python collects meanwhile closes its logger's handlers, and the logger is
@@ -179,7 +196,7 @@ class Course:
         return self.folder / "notes" / lesson / f"{student}.json"
 
 
-def one(beginning: str, names: list[str], where: str, otherwise: str) -> str:
+def one(beginning: str, names: list[str], where: str, otherwise: str, variable: str = "LESSON") -> str:
     """The one of `names` that equals `beginning`, or else begins so."""
     chosen = [name for name in names if name == beginning] or [
         name for name in names if beginning and name.startswith(beginning)
@@ -187,7 +204,8 @@ def one(beginning: str, names: list[str], where: str, otherwise: str) -> str:
     if len(chosen) == 1:
         return chosen[0]
     have = ", ".join(names) or f"none: {otherwise}"
-    asked = f"LESSON={beginning} names {len(chosen)} lessons" if beginning else "LESSON= is missing"
+    what = "lessons" if variable == "LESSON" else "students"
+    asked = f"{variable}={beginning} names {len(chosen)} {what}" if beginning else f"{variable}= is missing"
     raise MarkingError(f"{asked} {where}. There are: {have}.")
 
 

@@ -1,89 +1,111 @@
-"""Feedback for students, and the instructor's table of grades."""
+"""Feedback for students: a page for each, with what all pages share in one folder beside them."""
 
 import errno
+import hashlib
 import io
 import os
 import re
 import zipfile
+from pathlib import Path
 
+import nbgrader.server_extensions.formgrader
 from nbgrader.converters import GenerateFeedback
+from traitlets.config import Config
 
-from marking.autograde import Row, rows
+from ddl.records.machine import usable_cores
+from marking import formulas, lanes
+from marking.autograde import rows
 from marking.course import Course, write
-from marking.platforms import PLATFORMS, csv_text, safe
 
-__all__ = ["feedback", "grades"]
+__all__ = ["SHARED", "feedback"]
 
-COLUMNS = (
-    "student",
-    "first_name",
-    "last_name",
-    "email",
-    "lesson",
-    "auto",
-    "manual",
-    "total",
-    "max",
-    "to_mark_by_hand",
-    "needs_a_look",
-)
-PAGE_BYTES = 5 * 2**20  # of a page without answers: most of it is MathJax
+SHARED = "_shared"  # no student's id begins so
+TEMPLATES = [
+    str(Path(module).with_name("templates")) for module in (__file__, nbgrader.server_extensions.formgrader.__file__)
+]
+PAGE_BYTES = 2**20  # of a page without answers
+PAGE_S = 120
 NO_SPACE = os.strerror(errno.ENOSPC)
 ERROR = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Entry|Notebook): .*", re.MULTILINE)
+STYLE = re.compile(r'<style type="text/css">(.{1000,}?)</style>', re.DOTALL)
+LINK = re.compile(rf'<(?:link rel="stylesheet" href|script src)="(?:\.\./)+{SHARED}/([\w.-]+)">(?:</script>)?')
 
 
 def feedback(course: Course, lesson: str) -> tuple[int, dict[str, str]]:
     """Generate all feedback with nbgrader, and a zip archive of it.
 
     Return the number of pages, and {student: reason} for those without one. In the archive, a page is in a folder named
-    like the one its hand-in came in, by which a learning platform knows whose it is.
+    like the one its hand-in came in, by which a learning platform knows whose it is. A platform hands out each folder
+    alone: a page in one that it named has in it what the others share.
     """
     app = course.nbgrader()
-    failed = {}
+    app.update_config(Config({"HTMLExporter": {"template_file": "page.html.j2", "extra_template_basedirs": TEMPLATES}}))
     marked = [
         row.student.id
         for row in rows(course, lesson)
         if row.auto is not None and course.notebook("autograded", lesson, row.student.id).exists()
     ]
-    archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as pages:
-        for student in marked:
-            marks = course.notebook("autograded", lesson, student)
-            course.check_room(PAGE_BYTES + 2 * marks.stat().st_size)
-            app.coursedir.assignment_id, app.coursedir.student_id = lesson, student
-            converter = GenerateFeedback(coursedir=app.coursedir, parent=app)
-            converter.force = True
-            with course.log(f"feedback-{lesson}-{student}", app) as log:
-                try:
-                    converter.start()
-                except Exception as error:  # one student's page does not stop the others
-                    said = ERROR.findall(log.read_text()) or [str(error)]
-                    if NO_SPACE in said[0]:  # and nbgrader has taken its part of a page away
-                        raise OSError(errno.ENOSPC, NO_SPACE, str(course.folder)) from None
-                    failed[student] = f"{said[0]}; see {log}"
-                    continue
-            page = course.step("feedback", lesson, student) / f"{lesson}.html"
+    shared = course.folder / "feedback" / SHARED
+    write(shared / "formulas.js", formulas.script())
+    room = PAGE_BYTES + 2 * max([course.notebook("autograded", lesson, name).stat().st_size for name in marked] or [0])
+    course.check_room(room * usable_cores())
+
+    def make(student):
+        app.coursedir.assignment_id, app.coursedir.student_id = lesson, student
+        converter = GenerateFeedback(coursedir=app.coursedir, parent=app)
+        converter.force = True
+        converter.start()
+        page = course.step("feedback", lesson, student) / f"{lesson}.html"
+        write(page, _sharing(page.read_text(), shared))
+
+    failed = {}
+    for student, failure, log, end in lanes.each(
+        course, app, f"feedback {lesson}", marked, make, usable_cores(), PAGE_S
+    ):
+        if failure:
+            said = (ERROR.findall(log.read_text()) or [failure])[0]
+            if NO_SPACE in said:  # and nbgrader has taken its part of a page away
+                raise OSError(errno.ENOSPC, NO_SPACE, str(course.folder))
+            failed[student] = f"{said}; see {log}"
+        end("no page" if failure else "")
+    pages = [student for student in marked if student not in failed]
+    write(course.folder / f"feedback-{lesson}.zip", _archive(course, lesson, pages, shared))
+    return len(pages), failed
+
+
+def _sharing(page, shared):
+    """Move the page's styles to files of the shared folder, and lead to them and to MathJax from its head."""
+
+    def moved(match):
+        name = f"{hashlib.sha256(match[1].encode()).hexdigest()[:12]}.css"
+        if not (shared / name).exists():
+            write(shared / name, match[1])
+        return f'<link rel="stylesheet" href="../../{SHARED}/{name}">'
+
+    head, rest, body = page.partition("</head>")
+    script = f'{formulas.POLICY}<script src="../../{SHARED}/formulas.js"></script>'
+    return STYLE.sub(moved, head).replace("<!-- shared -->", script, 1) + rest + body
+
+
+def _archive(course, lesson, students, shared):
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        used = set()
+        for student in students:
+            page = (course.step("feedback", lesson, student) / f"{lesson}.html").read_text()
+            head, rest, body = page.partition("</head>")
             name = course.notes(lesson, student).came_as or student
-            pages.writestr(f"{name}/{page.name}", page.read_bytes())
-    write(course.folder / f"feedback-{lesson}.zip", archive.getvalue())
-    return len(marked) - len(failed), failed
+            if name != student:
+                head = LINK.sub(lambda match: _inlined(shared / match[1]), head)
+            else:
+                used |= {match[1] for match in LINK.finditer(head)}
+                head = head.replace(f"../../{SHARED}/", f"../{SHARED}/")
+            archive.writestr(f"{name}/{lesson}.html", head + rest + body)
+        for name in sorted(used):
+            archive.writestr(f"{SHARED}/{name}", (shared / name).read_bytes())
+    return content.getvalue()
 
 
-def grades(course: Course, lessons: list[str]) -> tuple[list[str], list[Row]]:
-    """Write grades.csv, with a line for each student and lesson, and what learning platforms take in.
-
-    Return the paths and the rows.
-    """
-    marks = {lesson: rows(course, lesson) for lesson in lessons}
-    table = [COLUMNS]
-    for lesson, found in marks.items():
-        for row in found:
-            person = row.student
-            points = (row.auto, row.manual, row.total, row.max, row.waiting)
-            known = map(safe, (person.id, person.first_name, person.last_name, person.email))
-            table.append([*known, lesson, *points, safe("; ".join(row.reasons))])
-    texts = {"grades.csv": csv_text(table)}
-    texts |= {f"grades-{name}.csv": write_of(marks) for name, write_of in PLATFORMS.items()}
-    for name, content in texts.items():
-        write(course.folder / name, content)
-    return [str(course.folder / name) for name in texts], [row for found in marks.values() for row in found]
+def _inlined(path: Path):
+    text = path.read_text()
+    return f"<style>{text}</style>" if path.suffix == ".css" else f"<script>{text}</script>"

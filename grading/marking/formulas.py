@@ -1,18 +1,19 @@
-"""MathJax inside the pages of formgrader and feedback, so that they load nothing.
+"""MathJax inside the formgrader's pages and beside those of the feedback, so that they load nothing from elsewhere.
 
 Formulas are untrusted text: commands that make a link, an attribute or a style, or load an extension, are disabled.
 """
 
 from importlib.resources import files
 
-__all__ = ["TEMPLATE", "template"]
+__all__ = ["POLICY", "TEMPLATE", "script", "template"]
 
 # In nbconvert's own folders for templates; the one that stands first wins.
 TEMPLATE = "nbconvert/templates/base/mathjax.html.j2"
 # Whatever a page contains, the browser sends no request to another machine.
 POLICY = (
-    "default-src 'self' 'unsafe-inline' 'unsafe-eval' data: blob:; object-src 'none'; "
-    "frame-src 'none'; base-uri 'none'; form-action 'self'"
+    '<meta http-equiv="Content-Security-Policy" content="'
+    "default-src 'self' file: 'unsafe-inline' 'unsafe-eval' data: blob:; object-src 'none'; "
+    "frame-src 'none'; base-uri 'none'; form-action 'self'\">\n"
 )
 SETTINGS = r"""
 window.MathJax = {
@@ -31,11 +32,14 @@ window.MathJax = {
 START = "MathJax.startup.defaultReady();"  # after the safe extension is loaded
 
 
-def template() -> str:
-    """nbconvert's template that puts MathJax into a page."""
+def script() -> str:
+    """What draws a page's formulas, as one script."""
     parts = files("mathjax") / "static" / "mathjax" / "es5"
     scripts = [SETTINGS, (parts / "tex-svg-full.js").read_text(), (parts / "ui" / "safe.js").read_text(), START]
-    page = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n' + "".join(
-        "<script>" + script.replace("</script", r"<\/script") + "</script>\n" for script in scripts
-    )
+    return ";\n".join(script.replace("</script", r"<\/script") for script in scripts)
+
+
+def template() -> str:
+    """nbconvert's template that puts MathJax into a page."""
+    page = f"{POLICY}<script>{script()}</script>\n"
     return f"{{%- macro mathjax(url='') -%}}{{% raw %}}{page}{{% endraw %}}{{%- endmacro %}}"

@@ -6,6 +6,7 @@ Nothing is unpacked: an archive's files are read into memory, up to a limit.
 import io
 import os
 import stat
+import time
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ class Piece:
 
     parts: tuple[str, ...]  # its path, each part a safe file name
     content: Callable[[], bytes]  # returns its bytes, or raises Refused
+    saved_at: float = 0.0  # seconds since 1970, as the folder or archive has it; 0 if unknown
 
     @property
     def name(self) -> str:
@@ -54,7 +56,7 @@ def in_folder(folder: Path) -> Iterator[Piece]:
         links = [name for name in folders if os.path.islink(os.path.join(parent, name))]
         for name in sorted([*files, *links]):
             path = Path(parent, name)
-            yield Piece(path.relative_to(folder).parts, lambda path=path: _file(path))
+            yield Piece(path.relative_to(folder).parts, lambda path=path: _file(path), path.lstat().st_mtime)
 
 
 def in_archive(content: bytes | Path) -> Iterator[Piece]:
@@ -80,7 +82,14 @@ def in_archive(content: bytes | Path) -> Iterator[Piece]:
         if leads_out:
             yield Piece((parts[-1].replace("..", "_"),), _refuse("leads out of its archive"))
         else:
-            yield Piece(parts, lambda entry=entry: _entry(archive, entry))
+            yield Piece(parts, lambda entry=entry: _entry(archive, entry), _saved_at(entry))
+
+
+def _saved_at(entry):
+    try:
+        return time.mktime((*entry.date_time, 0, 0, -1))
+    except (ValueError, OverflowError):
+        return 0.0
 
 
 def _name(part):

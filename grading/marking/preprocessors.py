@@ -1,18 +1,23 @@
-"""The two nbgrader preprocessors of this course.
+"""The nbgrader preprocessors of this course.
 
-`GradeHandIn` replaces nbgrader's execution of a hand-in; `Withhold` keeps hidden tests out of the feedback.
+`GradeHandIn` replaces nbgrader's execution of a hand-in; `Grades` and `Withhold` are for the feedback, and keep hidden
+tests out of it.
 """
 
+import contextlib
 import re
 
 from nbformat import v4
 from nbgrader import utils
-from nbgrader.preprocessors import NbGraderPreprocessor
+from nbgrader.preprocessors import GetGrades, NbGraderPreprocessor
+from traitlets import Float
 
 from ddl.grader import CellError, Limits, grade_notebook
+from ddl.grader.grade import HIDDEN_MESSAGE
+from ddl.grader.launches import Launches
 from marking import sandbox
 
-__all__ = ["LIMITS", "GradeHandIn", "Withhold"]
+__all__ = ["LIMITS", "GradeHandIn", "Grades", "Withhold"]
 
 LIMITS = Limits(cell_s=20, call_s=10, test_s=30, launch_s=60, total_s=300)
 # What only the instructor sees, in a test cell or a question.
@@ -24,13 +29,19 @@ REGION = re.compile(
 class GradeHandIn(NbGraderPreprocessor):
     """Grade a hand-in in the sandbox, and write the verdicts as outputs of its test cells.
 
-    nbgrader gives a test cell its points if it has no outputs, and none if it has an error.
+    nbgrader gives a test cell its points if it has no outputs, none if it has an error, and a number as its result are
+    points in part.
     """
 
+    visible_share = Float(
+        0.0, min=0.0, max=1.0, help="What part of a cell's points its visible tests give where a hidden one fails"
+    ).tag(config=True)
+
     def preprocess(self, notebook, resources):
-        found = grade_notebook(
-            notebook, hidden=True, start_worker=sandbox.start_worker, start_ranks=sandbox.start_ranks, limits=LIMITS
-        )
+        with contextlib.closing(Launches(sandbox.start_ranks, LIMITS)) as launches:
+            found = grade_notebook(
+                notebook, hidden=True, start_worker=sandbox.start_worker, launches=launches, limits=LIMITS
+            )
         verdicts = {verdict.grade_id: verdict for verdict in found.verdicts}
         results = {result.index: result for result in found.cells}
         for index, cell in enumerate(notebook.cells):
@@ -39,13 +50,40 @@ class GradeHandIn(NbGraderPreprocessor):
             cell.outputs = []
             if utils.is_grade(cell) and not utils.is_solution(cell):
                 verdict = verdicts[cell.metadata.nbgrader["grade_id"]]
-                cell.outputs = list(
-                    _outputs(verdict.printed, None if verdict.passed else CellError("NotPassed", verdict.message))
-                )
+                cell.outputs = list(self._verdict(verdict))
             elif index in results:
                 cell.outputs = list(_outputs(results[index].printed, results[index].error))
         notebook.metadata["examination"] = {"notes": list(found.notes)}
         return notebook, resources
+
+    def _verdict(self, verdict):
+        """The outputs of a test cell."""
+        if verdict.message == HIDDEN_MESSAGE and self.visible_share:
+            yield from _outputs(f"{verdict.printed}{verdict.message}\n", None)
+            points = {"text/plain": f"{self.visible_share * verdict.points:g}"}
+            yield v4.new_output("execute_result", points)
+        else:
+            error = None if verdict.passed else CellError("NotPassed", verdict.message)
+            yield from _outputs(verdict.printed, error)
+
+
+class Grades(GetGrades):
+    """nbgrader's own step, which also notes what a question is called, and which answers nobody has marked."""
+
+    def preprocess(self, notebook, resources):
+        notebook, resources = super().preprocess(notebook, resources)
+        resources["nbgrader"]["unmarked"] = sum(
+            cell.metadata.get("nbgrader", {}).get("unmarked", False) for cell in notebook.cells
+        )
+        return notebook, resources
+
+    def _get_score(self, cell, resources):
+        super()._get_score(cell, resources)
+        ours = cell.metadata.nbgrader
+        grade = self.gradebook.find_grade(ours["grade_id"], self.notebook_id, self.assignment_id, self.student_id)
+        ours["unmarked"] = grade.auto_score is None and grade.manual_score is None
+        number, _, name = ours["grade_id"].removesuffix("_test").partition("_")
+        ours["title"] = f"Question {number.lstrip('q0')}: {name.replace('_', ' ')}"
 
 
 class Withhold(NbGraderPreprocessor):

@@ -10,6 +10,7 @@ A sandbox ends with the thread that started it, so grade a submission in one thr
 import contextlib
 import os
 import re
+import secrets
 import shutil
 import struct
 import subprocess
@@ -32,7 +33,9 @@ __all__ = ["SandboxMissing", "apptainer", "bubblewrap", "find", "start_builder",
 
 ROOT = Path(__file__).resolve().parents[2]
 HOSTS = Path(__file__).with_name("hosts")  # this file, and no other of the folder, is seen in a sandbox
-NOBODY = 65534  # a submission's user when root marks it, as no limit of processes binds root
+NOBODY = 65534  # a submission's group when root marks it
+# Its user is of its own: no limit of processes binds root, and that of one user counts all that run at the same time.
+USERS = range(2**30, 2**31)
 WATCH_EVERY_S = 0.1
 WORK = "/tmp/work"
 # For the process that traces a submission to graphs: TensorFlow reserves much address space, and starts threads.
@@ -139,7 +142,7 @@ def bubblewrap(limits: Limits, command: list[str], seccomp: int):
     # namespace would be exempt from the limit of processes.
     spaces = ["ipc", "pid", "net", "uts", "cgroup-try"] if root else ["all", "user"]
     # A few more than the watcher allows, as bubblewrap has some itself: the watcher then sees a fork bomb.
-    most = limits.processes + 8 + _threads_of(NOBODY if root else os.geteuid())
+    most = limits.processes + 8 + (0 if root else _threads_of(os.geteuid()))
     line = [
         _program("prlimit"),
         f"--nproc={most}",
@@ -167,7 +170,7 @@ def bubblewrap(limits: Limits, command: list[str], seccomp: int):
     if root:
         command = [
             _program("setpriv"),
-            f"--reuid={NOBODY}",
+            f"--reuid={secrets.choice(USERS)}",
             f"--regid={NOBODY}",
             "--clear-groups",
             "--inh-caps=-all",

@@ -1,8 +1,11 @@
 """Numbers and names in sentences."""
 
+import re
 from collections.abc import Iterable
 
-__all__ = ["meant", "plural"]
+__all__ = ["meant", "plural", "printable"]
+
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def meant(name: str, known: Iterable[str]) -> str:
@@ -11,6 +14,11 @@ def meant(name: str, known: Iterable[str]) -> str:
 
     close = difflib.get_close_matches(name, list(known), 1, 0.7)
     return f": did you mean {close[0]!r}?" if close else ""
+
+
+def printable(text: str) -> str:
+    """Return a text in which a terminal finds nothing to obey: control characters but line ends and tabs are spelt."""
+    return CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 def plural(count: float, noun: str) -> str:

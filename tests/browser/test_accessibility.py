@@ -13,9 +13,9 @@ from nbconvert import HTMLExporter
 
 from ddl.display.style import STYLE
 from doubling import STUBS, write_lesson
-from helpers import ROOT, until
+from helpers import IN_THE_LAB, ROOT, until
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly(*IN_THE_LAB)
 pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is not installed")
 QUICK = Path(__file__).with_name("quick_train.py")
 THEMES = {"JupyterLab Light": [255] * 3, "JupyterLab Dark": [17] * 3}  # and what their pages' colour is

@@ -12,7 +12,7 @@ import pytest
 
 from helpers import ROOT, free_ports, until
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly("grading/hub/*")
 pytest.importorskip("jupyterhub", reason="jupyterhub is not installed")
 
 LESSON = "1.Gradient-Basics"
@@ -148,6 +148,9 @@ def seats(hub, browser):
 def test_two_attendees_share_a_server(hub, seats, new_tab, tmp_path):
     ann, bob = seats
     ann.sign_in("not the password")
+    ann.page.get_by_role("heading", name="Distributed deep learning").wait_for()
+    assert "such as ada01" in ann.page.locator("#what-to-type").inner_text()
+    ann.page.screenshot(path=ROOT / "build" / "screenshots" / "sign-in.png")
     ann.page.get_by_text("Invalid username or password").wait_for()
     password = (hub.folder / "hub" / "password").read_text()
     for seat in seats:

@@ -58,14 +58,25 @@ def test_attendees_see_no_tools_of_instructors_unless_asked(start_lab, browser, 
     for name in ("Start_Here.ipynb", "Makefile"):
         (lab.root / name).write_text(json.dumps(nbformat.v4.new_notebook()))
     (lab.root / "grading").mkdir()
-    page = browser.new_context().new_page()
+    page = browser.new_context(viewport={"width": 640, "height": 450}).new_page()  # as one enlarged to 200 %
     try:
         page.goto(f"http://127.0.0.1:{lab.port}/lab?reset&token={lab.token}")
         page.locator(".jp-DirListing-item", has_text="Start_Here").wait_for(timeout=60_000)
         names = page.locator(".jp-DirListing-itemName").all_inner_texts()
         menus = page.locator(".lm-MenuBar-itemLabel").all_inner_texts()
+        saving = page.request.get(
+            f"http://127.0.0.1:{lab.port}/lab/api/settings/@jupyterlab/docmanager-extension:plugin?token={lab.token}"
+        ).json()["schema"]["properties"]["autosaveInterval"]["default"]
         page.screenshot(path=SCREENSHOTS / f"lab-{'all' if everything else 'attendee'}.png")
+        sidebar = page.locator("#jp-left-stack").bounding_box()
+        cut = page.locator(".jp-DirListing-itemText").evaluate_all(
+            "names => names.filter(name => name.scrollWidth > name.clientWidth).map(name => name.textContent)"
+        )
     finally:
         page.context.close()
     assert ({"grading", "Makefile"} <= set(names)) == ("Nbgrader" in menus) == everything
     assert len(names) == (3 if everything else 1)
+    assert saving == (120 if everything else 20)  # seconds after which a guess is safe from a reload
+    assert sidebar["width"] < 640 / 4 and cut == []
+    printed = [line for line in lab.log.read_text().splitlines() if line.strip()]
+    assert len(printed) < (12 if everything else 6) and any(f":{lab.port}/" in line for line in printed)

@@ -13,7 +13,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-import environment
 from ddl.records import stack
 from helpers import ROOT
 
@@ -72,14 +71,10 @@ class Image:
 
 
 def lend_horovod(debian):
-    """Put the wheel that this environment was set up with into the base; it is used where the base is the same Debian.
-
-    Compiling it takes the set-up of a machine for tests long enough once.
-    """
-    wheel = environment.chosen(Path(sys.prefix)).wheel
-    lent = debian / LENT.lstrip("/") / "ddl" / "wheels" / wheel.parent.name / wheel.name
-    lent.parent.mkdir(parents=True)
-    shutil.copy(wheel, lent)
+    """Put what uv has compiled for this machine into the base: to compile it once is long enough for a test."""
+    cache = Path(subprocess.check_output([Path(sys.prefix) / "bin" / "uv", "cache", "dir"], text=True).strip())
+    for built in cache.glob("sdists-*/*/horovod"):
+        shutil.copytree(built, debian / LENT.lstrip("/") / "uv" / built.relative_to(cache))
 
 
 @pytest.fixture(scope="session")

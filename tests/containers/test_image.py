@@ -5,17 +5,14 @@ import json
 import os
 import re
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 
-import environment
 from ddl.records import stack
-from helpers import ROOT, free_port, http_status
+from helpers import ROOT, SETTING_UP, free_port, http_status
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.nightly("containers/*", *SETTING_UP), pytest.mark.timeout(1200)]
 
 
 # Of the fast tests those of what runs do with the system. The rest computes, with the same versions as outside.
@@ -40,8 +37,8 @@ def own_folder(tmp_path):
 
 
 def test_versions_equal_the_lock_and_the_bases_python_is_not_seen(image):
-    lock = environment.Setup(Path(sys.prefix), "cpu", stack=stack.name()).lock
-    asked = [Requirement(line) for line in re.findall(r"^[\w.-]+==[^\\\n]+", lock.read_text(), re.M)]
+    lock = (ROOT / f"requirements{'-next' * (stack.name() == 'next')}.lock").read_text()
+    asked = [Requirement(line) for line in re.findall(r"^[\w.-]+==[^\\\n]+", lock, re.M)]
     python = {"python_version": "3.11", "python_full_version": "3.11.2"}  # Debian's, whichever this one is
     here = [each for each in asked if not each.marker or each.marker.evaluate(python)]
     pins = {each.name: str(each.specifier).removeprefix("==") for each in here}
@@ -53,7 +50,7 @@ print(json.dumps([sys.path[1:], {d.name: d.version for d in distributions()}]))
     path, found = json.loads(image.run("python", "-c", script, cwd="/"))
     found = {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in found.items()}
     assert found.pop("ddl-course")
-    ours = {"pip", "setuptools"} - pins.keys()  # what every virtual environment begins with
+    ours = {"pip", "setuptools", "wheel"} - pins.keys()  # what every virtual environment begins with
     assert {name: found[name] for name in found.keys() - ours} == pins
     assert not [entry for entry in path if "dist-packages" in entry]
 
@@ -64,7 +61,7 @@ def test_nothing_is_inside_that_is_not_for_attendees(image):
     copied = re.findall(r"^COPY (.*) \S+$", recipe, re.M)
     wanted = {name.split("/")[0] for line in copied for name in line.split()}
     assert {entry.name for entry in course.iterdir()} == wanted | {"runs"}
-    assert {"environment.py", "line.py", "include"} == {entry.name for entry in (course / "tools").iterdir()}
+    assert {"setup.sh", "include"} == {entry.name for entry in (course / "tools").iterdir()}
     texts = {path: path.read_bytes() for path in course.rglob("*") if path.is_file()}
     assert len(texts) > 50
     # At the start of a line, of a notebook's too: the package names these marks within its lines.

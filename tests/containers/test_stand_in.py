@@ -50,7 +50,7 @@ def test_two_ranks_in_a_container_of_this_machine(stand_in, script, monkeypatch,
     run = launch(script(SHOW), site=site, workers=2)
     assert run.state == "done", run.failure
     (call,) = asked(log)
-    assert call["image"] == image and call["command"][:3] == ["python", "-m", "ddl.rank.horovodrun"]
+    assert call["image"] == image and call["command"][:3] == ["python", "-m", "ddl.rank.one_host"]
     if program == "singularity":
         assert call["options"]["--nv"] and call["options"]["--cleanenv"]
     else:

@@ -115,12 +115,12 @@ def test_fewer_samples_are_worth_more(take_in, stage, scored):
 
 
 def test_marks_are_an_assignment_of_their_own_and_in_the_table_of_grades(course, take_in, stage, scored):
-    from marking import feedback
+    from marking import grades
     from marking.course import CHALLENGE
 
     take_in({"ann.py": FILE})
     scored()
-    (path, *_), _ = feedback.grades(course, [CHALLENGE])
+    (path, *_), _ = grades.grades(course, [CHALLENGE])
     with open(path) as file:
         (ann, bob, _) = csv.DictReader(file)
     assert (ann["lesson"], ann["auto"], ann["max"]) == ("5.Challenge-score", "4.0", "10.0")
@@ -261,6 +261,9 @@ def test_a_new_hand_in_is_scored_anew_and_the_rest_stays(course, take_in, stage,
     assert course.notes("5.Challenge-score", "ann").marked == ("handed in anew, and not scored since",)
     assert scored() == {"ann": 10.0, "bob": 4.0}
     assert len(stage.launches) == 15 and course.notes("5.Challenge-score", "ann").marked == ()
+    known = {student: journals(course.folder / "challenge" / "students" / student) for student in ("ann", "bob")}
+    assert [each.number for each in known["ann"]] == [1, 2]  # looks are a student's, not a file's
+    assert [each.number for each in known["bob"]] == [1]
 
 
 def test_the_same_bytes_under_another_name_are_not_run_again(take_in, hand_in, stage, scored):
@@ -323,7 +326,7 @@ def test_a_file_is_built_in_a_real_sandbox_and_reads_nothing_there(tmp_path):
     from marking import sandbox
 
     built = build(BASELINE, [1], tmp_path / "built", start=sandbox.start_builder)
-    assert built.samples == 180_224 and (built.folder / "start-1.npz").exists()
+    assert built.settings["samples"] == 180_224 and (built.folder / "start-1.npz").exists()
     nosy = tmp_path / "nosy.py"
     (tmp_path / "labels.txt").write_text("1 2 3")
     nosy.write_text(f"TEXT = open({str(tmp_path / 'labels.txt')!r}).read()\n")

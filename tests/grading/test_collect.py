@@ -17,7 +17,7 @@ import pytest
 
 import lessons
 from marking import __main__ as commands
-from marking import answers, students
+from marking import answers, autograde, sandbox, students
 from marking.collect import collect as take_in
 from marking.course import Course, MarkingError
 from marking.handins import FILE_BYTES
@@ -128,6 +128,78 @@ def test_an_earlier_hand_in_is_replaced_and_those_of_others_stay(taken, hand_in,
     taken()
     assert taken.course.handed_in(tiny.name) == ["ann", "ann_b"]
     assert "[1, 4, 9]" in tiny.answer(taken.notebook("ann"), "q02_table").source
+
+
+def test_a_late_hand_in_from_another_folder_goes_back_by_the_platforms_name(taken, hand_in, tiny, tmp_path):
+    name = "Ann Ames_1_assignsubmission_file_"
+    hand_in(f"{name}/x.ipynb", tiny.untouched())
+    taken()
+    late = tmp_path / "late"
+    late.mkdir()
+    nbformat.write(tiny.right(), late / "ann.ipynb")
+    taken(late)
+    assert taken.course.notes(tiny.name, "ann").came_as == name
+
+
+def test_the_time_of_a_hand_in_is_that_of_its_latest_file_or_the_exchanges(taken, hand_in, tiny):
+    for name, at in (("ann/x.ipynb", 1e9), ("ann/y.txt", 1e9 + 60)):
+        os.utime(hand_in(name, tiny.right() if name.endswith("b") else b""), (at, at))
+    stamp = taken.course.step("submitted", tiny.name, "ann") / "timestamp.txt"
+    hand_in("ann/timestamp.txt", b"1999-01-01 00:00:00 UTC")  # an attendee's own is not believed
+    os.utime(hand_in.folder / "ann" / "timestamp.txt", (1e9, 1e9))
+    taken()
+    assert stamp.read_text() == "2001-09-09 01:47:40 UTC\n"
+    os.utime(hand_in.folder / "ann" / "x.ipynb")
+    taken()  # the same answers, downloaded again
+    assert stamp.read_text() == "2001-09-09 01:47:40 UTC\n"
+    hand_in("ann/x.ipynb", tiny.untouched())
+    take_in(taken.course, tiny.name, hand_in.folder, from_exchange=True)
+    assert stamp.read_text() == "1999-01-01 00:00:00 UTC\n"
+
+
+def test_what_somebody_asks_to_be_looked_at_again_stands_in_the_table(taken, hand_in, tiny):
+    hand_in("ann.ipynb", tiny.right())
+    taken()
+    (hand_in.folder / "ann.ipynb").unlink()
+    hand_in("ann/Regrade.txt", b"q01: the mean of\nnothing \x1b[2J is 0")
+    assert taken() == (["ann"], []) and taken.notes("ann") == ""
+    assert list(taken.course.folder.glob("collected/ann/**/*.ipynb"))
+    with taken.course.gradebook() as gradebook:
+        gradebook.add_assignment(tiny.name)
+    (reason,) = autograde.rows(taken.course, tiny.name, only="ann")[0].reasons
+    assert reason.endswith("q01: the mean of nothing ?[2J is 0")
+    taken.course.request(tiny.name, "ann").unlink()
+    (row,) = autograde.rows(taken.course, tiny.name, only="ann")
+    assert not row.reasons and commands._unmarked(row) == "not marked yet"
+
+
+def test_a_table_of_several_lessons_names_them_and_counts_each_student_once(capsys):
+    rows = [autograde.Row(person, None, None, 8.0, 0, [], handed_in=person is ANN) for person in (ANN, BOB, CYD)]
+    commands._summary({"1.First": rows, "2.Second": rows})
+    said = capsys.readouterr().out
+    assert "3 students in 2 lessons, 0 marked" in said
+    assert re.search(r"^ann +2.Second +– +not marked yet$", said, re.M) and said.count("nothing handed in") == 4
+
+
+def test_a_missing_sandbox_is_said_before_marking_and_nothing_is_marked_without_one(
+    taken, hand_in, tiny, capsys, monkeypatch
+):
+    def find():
+        raise sandbox.SandboxMissing("install bubblewrap")
+
+    def command(name, *more):
+        return commands.main(["--course", str(taken.course.folder), name, *more]), capsys.readouterr().err
+
+    monkeypatch.setattr(sandbox, "find", find)
+    hand_in("ann.ipynb", tiny.right())
+    collected, said = command("collect", "1", "--from", str(hand_in.folder))
+    assert collected == 0 and "install bubblewrap" in said
+    assert command("autograde", "1") == (2, "autograde: install bubblewrap\n")
+    failed, said = command("autograde", "7")
+    assert failed == 2 and "There are: 1.Tiny-Lesson" in said
+    with taken.course.alone():
+        failed, said = command("autograde", "1")
+    assert failed == 2 and "another grading command is at work" in said
 
 
 # ---------------------------------------------------------------- hostile files
@@ -293,7 +365,7 @@ def test_what_nbgrader_says_is_kept_when_an_earlier_application_is_collected(tak
 
 
 def test_a_disk_without_room_for_a_page_is_said(taken, hand_in, tiny, full_disk, monkeypatch):
-    from marking import autograde, feedback
+    from marking import feedback
 
     hand_in("ann.ipynb", tiny.right())
     taken()
@@ -303,7 +375,7 @@ def test_a_disk_without_room_for_a_page_is_said(taken, hand_in, tiny, full_disk,
     archive = taken.course.folder / f"feedback-{tiny.name}.zip"
     archive.write_text("of an earlier time")
     monkeypatch.setattr(feedback, "rows", lambda *_: [autograde.Row(ANN, 1, 0, 1, 0, [])])
-    full_disk(3 * 2**20)
+    full_disk(2 * 2**20)
     try:
         with pytest.raises(OSError, match="File too large"):
             feedback.feedback(taken.course, tiny.name)

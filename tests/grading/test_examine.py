@@ -3,6 +3,7 @@
 Every submission has an honest question before the attack and one after it: both keep their points.
 """
 
+import contextlib
 import os
 import shutil
 import socket
@@ -16,6 +17,7 @@ import psutil
 import pytest
 
 from ddl.grader import Limits, conversion, grade_notebook
+from ddl.grader.launches import Launches
 from helpers import until
 from marking import sandbox
 
@@ -59,8 +61,8 @@ def marked():
         return worker
 
     def mark(notebook, limits=SHORT):
-        ranks = partial(starting, start=sandbox.start_ranks)
-        return grade_notebook(notebook, hidden=True, start_worker=starting, start_ranks=ranks, limits=limits)
+        with contextlib.closing(Launches(partial(starting, start=sandbox.start_ranks), limits)) as launches:
+            return grade_notebook(notebook, hidden=True, start_worker=starting, launches=launches, limits=limits)
 
     yield mark
     assert spaces

@@ -72,6 +72,7 @@ def test_the_button_in_a_notebook_hands_in_and_says_what_became_of_it(tiny, mine
     from ddl.grader.check import _hand_in_button
 
     line = SimpleNamespace(value="")
+    line.update = lambda html: setattr(line, "value", html.data)
     button = _hand_in_button(mine("ann", tiny.right()), line)
     monkeypatch.setenv("DDL_EXCHANGE", str(tmp_path / "<nowhere>"))
     button.click()

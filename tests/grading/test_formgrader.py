@@ -125,9 +125,25 @@ def harmless(page, url):
     assert page.evaluate("window.pwned") is None
 
 
+def needs_its_token_and_starts_no_kernel(url):
+    page = urllib.request.urlopen(f"{url}/formgrader/manage_assignments?token={TOKEN}").read().decode()
+    assert "Manage Assignments" in page and "exchange directory" not in page
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        urllib.request.urlopen(f"{url}/api/contents")
+    request = urllib.request.Request(
+        f"{url}/api/kernels",
+        data=b"{}",
+        method="POST",
+        headers={"Authorization": f"token {TOKEN}", "Content-Type": "application/json"},
+    )
+    with pytest.raises(urllib.error.HTTPError):
+        urllib.request.urlopen(request)
+
+
 def test_a_mark_entered_in_the_browser_reaches_feedback_and_table(browser, server, marked):
-    course, name = marked, marked.lesson.name
-    page = open_page(browser, server(), course, "ann")
+    course, name, url = marked, marked.lesson.name, server()
+    needs_its_token_and_starts_no_kernel(url)
+    page = open_page(browser, url, course, "ann")
     assert "3 points: canary in a mark scheme" in page.content()
     assert course.rows()["ann"].waiting == 1
     box = page.locator("input#q03_why")
@@ -145,7 +161,7 @@ def test_a_mark_entered_in_the_browser_reaches_feedback_and_table(browser, serve
     )
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=SCREENSHOTS / "formgrader.png")
-    course("feedback")
+    course("feedback", expect=1)  # Bob's answer has no mark
     course("grades")
     html = (course.folder / "feedback" / "ann" / name / f"{name}.html").read_text()
     assert "Say why the sum is that." in html and "2.5 / 3" in html.replace(".0", "")
@@ -166,27 +182,10 @@ def test_an_answer_is_shown_and_not_run(browser, server, marked):
     assert any("pwned" in link for link in links)
     assert page.evaluate("window.pwned") is None
     assert "<script>" in page.inner_text("body").replace("\u200b", "")
-    marked("feedback")
+    marked("feedback", expect=1)
     returned = browser.new_page()
     returned.asked = []
     returned.on("request", lambda request: returned.asked.append(request.url))
     name = marked.lesson.name
-    path = (marked.folder / "feedback" / "bob" / name / f"{name}.html").as_uri()
-    returned.goto(path)
-    harmless(returned, path)
-
-
-def test_the_formgrader_needs_its_token_and_starts_no_kernel(server, course):
-    url = server()
-    page = urllib.request.urlopen(f"{url}/formgrader/manage_assignments?token={TOKEN}").read().decode()
-    assert "Manage Assignments" in page and "exchange directory" not in page
-    with pytest.raises(urllib.error.HTTPError, match="403"):
-        urllib.request.urlopen(f"{url}/api/contents")
-    request = urllib.request.Request(
-        f"{url}/api/kernels",
-        data=b"{}",
-        method="POST",
-        headers={"Authorization": f"token {TOKEN}", "Content-Type": "application/json"},
-    )
-    with pytest.raises(urllib.error.HTTPError):
-        urllib.request.urlopen(request)
+    returned.goto((marked.folder / "feedback" / "bob" / name / f"{name}.html").as_uri())
+    harmless(returned, (marked.folder / "feedback").as_uri())

@@ -6,9 +6,10 @@ where answers are judged fast (test_variants.py).
 
 import pytest
 
-pytestmark = pytest.mark.slow
-
-LESSONS = ("2.System-Topology", "3.Multi-GPU", "4.Convergence", "5.Challenge")
+LESSONS = [
+    pytest.param(name, marks=pytest.mark.nightly(f"grading/source/{name}/*", "grading/marking/*"))
+    for name in ("2.System-Topology", "3.Multi-GPU", "4.Convergence", "5.Challenge")
+]
 
 
 @pytest.mark.parametrize("name", LESSONS)

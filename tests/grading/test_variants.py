@@ -21,7 +21,6 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from types import SimpleNamespace
 
 import nbformat
 import pytest
@@ -29,7 +28,7 @@ from mutation import mutants
 
 import lessons
 from ddl import grader
-from ddl.grader import Limits, check, grade, grade_notebook, visible_part
+from ddl.grader import grade_notebook, visible_part
 from ddl.grader.judge import judge
 from ddl.grader.worker import Kept, respond
 from helpers import ROOT
@@ -245,7 +244,7 @@ def empty_answers(model):
         yield "all is zero", "\n".join(zeros)
 
 
-# ---------------------------------------------------------------- button, command and marking
+# ---------------------------------------------------------------- in a notebook
 
 
 @pytest.mark.parametrize(
@@ -255,20 +254,11 @@ def empty_answers(model):
         pytest.param(slice(2, None, 4), id="a quarter", marks=pytest.mark.slow),
     ],
 )
-def test_button_command_and_marking_agree(chosen, tmp_path, monkeypatch):
+def test_a_notebook_with_the_answers_is_marked_so(chosen):
     variants = [variant for variant in VARIANTS[chosen] if outcome_of(variant)["message"] != ENDLESS]
-    path = tmp_path / "variants.ipynb"
-    nbformat.write(one_after_another(variants), path)
-    by_command = check.check_file(path).verdicts
-    by_marking = grade_notebook(nbformat.read(path, as_version=4), hidden=True).verdicts
-    by_button = buttons(variants, tmp_path, monkeypatch)
-    said = zip(variants, by_button, by_command, by_marking, strict=True)
-    for variant, button, command, marking in said:
-        seen = marking.passed or marking.message == grade.HIDDEN_MESSAGE
-        assert (button.passed, command.passed) == (seen, seen), (
-            f"{variant}\nbutton: {button}\ncommand: {command}\nmarking: {marking}"
-        )
-        assert marking.passed == (variant.kind == "right"), f"{variant}: {marking}"
+    marked = grade_notebook(one_after_another(variants), hidden=True).verdicts
+    for variant, verdict in zip(variants, marked, strict=True):
+        assert verdict.passed == (variant.kind == "right"), f"{variant}: {verdict}"
 
 
 def one_after_another(variants):
@@ -289,22 +279,6 @@ def question(variant, first="", mark=""):
     test.id = f"test-{mark}"
     test.metadata.nbgrader.grade_id = mark + test.metadata.nbgrader.grade_id
     return [nbformat.v4.new_code_cell("\n".join([first, *sources])), nbformat.v4.new_code_cell(variant.source), test]
-
-
-def buttons(variants, folder, monkeypatch):
-    """What the notebook's button says of each answer; one process judges them all."""
-    judge = grade.Judge(Limits())
-    shared = SimpleNamespace(judge=judge.judge, close=lambda: None)
-    monkeypatch.setattr(check, "Judge", lambda limits: shared)
-    path = folder / "button.ipynb"
-    try:
-        for variant in variants:
-            nbformat.write(nbformat.v4.new_notebook(cells=question(variant)), path)
-            names = lesson_of(variant.lesson).names(variant.grade_id, variant.source)
-            (verdict,) = check._check_names(path, names).verdicts
-            yield verdict
-    finally:
-        judge.close()
 
 
 # ---------------------------------------------------------------- changes to the model answers
@@ -328,8 +302,12 @@ def test_a_small_change_is_one_change_and_says_which():
     assert all(old == "- return sum(a[:n]) / 2 < 1" for old, _ in found)
 
 
-@pytest.mark.slow
-@each_lesson
+def mutated(path):
+    looks_at = (f"grading/source/{path.stem}/*", f"tests/grading/variants/{path.name}", "tests/grading/mutation.py")
+    return pytest.param(path.stem, marks=pytest.mark.nightly(*looks_at))
+
+
+@pytest.mark.parametrize("name", [mutated(path) for path in FILES])
 def test_every_small_change_to_a_model_answer_fails(name):
     lesson = lesson_of(name)
     survivors = [

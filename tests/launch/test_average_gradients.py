@@ -12,7 +12,7 @@ pytest.importorskip("horovod.tensorflow")
 from ddl import RunFailed, launch
 from ddl.analysis import descent
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly("source_code/average_gradients.py")
 
 
 @pytest.mark.parametrize("points", [64, 63])

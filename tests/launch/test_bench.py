@@ -18,7 +18,7 @@ from ddl.plot.bandwidth import plot_bandwidth, plot_pairs
 from ddl.plot.race import plot_race
 from ddl.records.jsonfiles import read_json_lines
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly("source_code/*bench*", "source_code/*allreduce*")
 
 SIZES = [4, 12, 65536]
 FEW = {"sizes": SIZES, "repeats": 4}

@@ -12,7 +12,7 @@ import pytest
 from ddl.launcher import processes
 from helpers import ROOT
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly("benchmarks/*")
 
 BENCHMARKS = ROOT / "benchmarks"
 COMMANDS = {
@@ -29,13 +29,13 @@ def measure(name, folder):
     return command, {"DDL_RUNS_DIR": str(folder / "runs"), "DDL_VIEW": "plain"}
 
 
-BESIDE = {"measured": measure}
+OUTPUTS = {"measured": measure}
 
 
 @pytest.fixture(scope="module", params=COMMANDS)
-def measured(request, beside):
+def measured(request, output_of):
     """A benchmark's name and figures."""
-    folder, _ = beside(f"measured[{request.param}]")
+    folder, _ = output_of("measured", request.param)
     return request.param, json.loads((folder / "figures.json").read_text())
 
 

@@ -13,7 +13,7 @@ from ddl import RunFailed, launch
 from ddl.analysis import mistakes
 from ddl.records import stack
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly("source_code/bug_hunt*")
 
 SYMPTOMS = {
     "none": [],

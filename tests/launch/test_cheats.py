@@ -1,9 +1,10 @@
 """Every way to cheat that we know, tried: each is refused in a sentence, or scored as what it is.
 
 A file's Python runs in a builder, which is tried here: all files in one go. What it does there either ends it, or changes
-nothing in what the ranks get. What its graphs may not do has a longer list in ``tests/unit/challenge/test_builder.py``;
-what ranks count, and refuse as they run, is in ``test_submission.py``; crashes, hand-ins and forged records are in
-``tests/unit/challenge/test_attempt.py`` and ``tests/grading/test_challenge.py``.
+nothing in what the ranks get. The table goes on where a row costs no process: what graphs may not do, and what counts
+more than once, in ``tests/unit/challenge/test_builder.py``; knowledge that comes with a file, and answers that depend on
+company, in ``test_scrutiny.py`` beside it; crashes, looks, hand-ins and forged records in ``test_attempt.py`` and
+``tests/grading/test_challenge.py``; that ranks see to it all, in ``test_submission.py``.
 """
 
 import ctypes
@@ -52,92 +53,54 @@ UNCHANGED = "what ranks get is the honest file's, byte for byte"
 # What is tried, the file's further lines, and what comes of it: UNCHANGED, or what the sentence says. {folder} has
 # what is in OTHERS.
 CHEATS = {
-    "patched timers": (
+    "whatever a process can do to itself, and leave behind": (
         """
-        import time
-        time.time = time.monotonic = time.perf_counter = time.process_time = lambda: 0.0
-        """,
-        UNCHANGED,
-    ),
-    "sleeping in evaluation": (
-        """
-        class Sleeper(layers.Layer):
-            def call(self, x, training=False):
-                def wait(x):
-                    import time
-                    time.sleep(60)
-                    return x
-                return x if training else tf.ensure_shape(tf.py_function(wait, [x], tf.float32), x.shape)
+        import gc, os, sys, threading, time
 
-        def model():
-            return tiny(Sleeper())
-        """,
-        "in model: the operation EagerPyFunc .* would start Python on the ranks",
-    ),
-    "training in evaluation": (
-        """
-        class Adapt(layers.Layer):
-            def build(self, shape):
-                self.scale = self.add_weight("scale", [48], initializer="ones")
-
-            def call(self, x, training=False):
-                if not training:
-                    self.scale.assign_sub(0.1 * tf.reduce_mean(x, 0))
-                return x * self.scale
-
-        def model():
-            return tiny(Adapt())
-        """,
-        "evaluations leave the model as it is",
-    ),
-    "several views in evaluation": (
-        """
-        class Views(tf.keras.Model):
-            def __init__(self):
-                super().__init__()
-                self.inner = tiny()
-
-            def call(self, x, training=False):
-                return self.inner(x) if training else self.inner(x) + self.inner(x[:, :, ::-1])
-
-        def model():
-            return Views()
-        """,
-        "several views of a picture do not count",
-    ),
-    "work left to a thread after the clock has stopped": (
-        """
-        import os, threading, time
+        class Few(int):
+            def __repr__(self):
+                return "1024"
+            __str__ = __format__ = __repr__
 
         def work():
             while True:
                 time.sleep(0.01)
                 open(os.path.join(os.environ["TMPDIR"], "later"), "w").close()
 
+        SAMPLES = Few(2048)  # a number that says another
         threading.Thread(target=work, daemon=True).start()
-        """,
-        UNCHANGED,
-    ),
-    "a process that goes on": (
-        """
-        import os, time
         if not os.fork():
             while True:
                 time.sleep(0.01)
+
+        for name, value in os.environ.items():
+            if name.startswith("DDL") or "seed" in name.lower() or "secret" in name.lower():
+                print("found", name, value)
+        for each in gc.get_objects():
+            if isinstance(each, np.ndarray) and each.size > 32 * 3072:
+                print("found pictures")
+            if isinstance(each, dict) and isinstance(each.get("secret"), int):
+                print("found a secret")
+        frame = sys._getframe()
+        while frame:
+            if "secret" in frame.f_locals:
+                print("found a secret")
+            frame = frame.f_back
+
+        np.random.seed(int(time.time()))
+        np.random.default_rng = lambda *seed: None
+        import ddl.data
+        ddl.data.Order.epoch = None
+        time.time = time.monotonic = time.perf_counter = time.process_time = lambda: 0.0
+        print('{{"accuracy": 0.99, "samples": 1024}}')
+        print("mine.py: counts: mean 99.00% of 5 runs", file=sys.stderr)
+        sys.__stdout__.write("mine.py: counts\\n")
         """,
         UNCHANGED,
     ),
     "reading CIFAR-10 from disk": (
         "PICTURES = open({folder!r} + '/data/challenge-cifar10.npy', 'rb').read()",
         "PermissionError: .*only the harness has the data",
-    ),
-    "reading labels from disk, in the graph": (
-        """
-        def augment(pictures, numbers, epoch, key):
-            labels = tf.io.decode_raw(tf.io.read_file({folder!r} + '/data/test_batch'), tf.uint8)
-            return pictures + tf.cast(tf.reduce_sum(labels), tf.float32)
-        """,
-        "in augment: the operation (ReadFile|DecodeRaw) .* only the harness reads the data",
     ),
     "reading CIFAR-10 from a cache": (
         "PICTURES = np.load({folder!r} + '/cache/cifar10.npz')['x_test']",
@@ -151,22 +114,6 @@ CHEATS = {
         """,
         "PermissionError|FileNotFoundError",
     ),
-    "pictures and secrets among the objects of gc": (
-        """
-        import gc, sys
-        for each in gc.get_objects():
-            if isinstance(each, np.ndarray) and each.size > 32 * 3072:
-                print("found pictures")
-            if isinstance(each, dict) and isinstance(each.get("secret"), int):
-                print("found a secret")
-        frame = sys._getframe()
-        while frame:
-            if "secret" in frame.f_locals:
-                print("found a secret")
-            frame = frame.f_back
-        """,
-        UNCHANGED,
-    ),
     "/proc": (
         """
         import glob, os
@@ -177,86 +124,6 @@ CHEATS = {
         "PermissionError|" + UNCHANGED,
     ),
     "another's folder": ("exec(open({folder!r} + '/ann/mine.py').read())", "PermissionError"),
-    "weights in the file": (
-        """
-        import base64, zlib
-        LEARNED = tf.constant(np.random.default_rng(0).normal(size=[3072, 10]), tf.float32)
-
-        def loss(logits, labels):
-            return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits) + 0 * tf.reduce_sum(LEARNED)
-        """,
-        "in loss: constants in the graphs take more than 64 KiB",
-    ),
-    "training on more samples than counted, by passes in the optimizer": (
-        """
-        class Twice(tf.keras.optimizers.SGD):
-            def apply_gradients(self, pairs):
-                pairs = list(pairs)
-                super().apply_gradients(pairs)
-                loss = tf.reduce_sum(MADE[-1](tf.zeros([32, 32, 32, 3])))
-                super().apply_gradients(zip(tf.gradients(loss, [w for _, w in pairs]), [w for _, w in pairs]))
-
-        MADE = []
-
-        def model():
-            MADE.append(tiny(layers.BatchNormalization()))
-            return MADE[-1]
-
-        def optimizer():
-            return Twice(0.1)
-        """,
-        "in optimizer: the operation AvgPool .* is refused",
-    ),
-    "training on more samples than counted, by a number that says another": (
-        """
-        class Few(int):
-            def __repr__(self):
-                return "1024"
-            __str__ = __format__ = __repr__
-
-        SAMPLES = Few(2048)
-        """,
-        UNCHANGED,
-    ),
-    "keeping pictures for more passes": (
-        """
-        class Keep(layers.Layer):
-            def build(self, shape):
-                self.kept = self.add_weight("kept", [1024, 48 * 8], trainable=False)
-
-            def call(self, x, training=False):
-                if training:
-                    self.kept.assign(tf.roll(self.kept, 32, 0))
-                return x
-
-        def model():
-            return tiny(Keep())
-        """,
-        "variables that it assigns take 1.50 MiB, and 0.25 MiB is the most",
-    ),
-    "a smaller real batch": ("GHOST_BATCH = 1", "GHOST_BATCH is 1: it is 2 or more"),
-    "a smaller real batch, by fewer pictures": (
-        "def augment(pictures, numbers, epoch, key):\n    return pictures[:8]",
-        r"augment returns float32 \(8, 32, 32, 3\)",
-    ),
-    "another order": (
-        """
-        np.random.default_rng = lambda *seed: None
-        import ddl.data
-        ddl.data.Order.epoch = None
-        """,
-        UNCHANGED,
-    ),
-    "seeds guessed from environment or time": (
-        """
-        import os, sys, time
-        for name, value in os.environ.items():
-            if name.startswith("DDL") or "seed" in name.lower() or "secret" in name.lower():
-                print("found", name, value)
-        np.random.seed(int(time.time()))
-        """,
-        UNCHANGED,
-    ),
     "a crash, to be tried again": ("raise RuntimeError('unlucky')", "mine.py, line 19: RuntimeError: unlucky"),
     "writing the result": ("open({folder!r} + '/runs/result.json', 'w').write('{{}}')", "PermissionError"),
     "writing the board": (
@@ -266,23 +133,6 @@ CHEATS = {
         """,
         "PermissionError|OSError",
     ),
-    "prints that look like results": (
-        """
-        import sys
-        print('{{"accuracy": 0.99, "samples": 1024}}')
-        print("mine.py: counts: mean 99.00% of 5 runs", file=sys.stderr)
-        sys.__stdout__.write("mine.py: counts\\n")
-        """,
-        UNCHANGED,
-    ),
-    "a score that is no number": (
-        """
-        def loss(logits, labels):
-            return tf.reduce_sum(logits, 1) * float("nan")
-        """,
-        "diverges",
-    ),
-    "exiting early with status 0": ("import sys\nsys.exit(0)", "it ends the process; a submission only describes"),
     "exiting early with status 0, by the system": ("import os\nos._exit(0)", "ended"),
     "ranks that know who they are": (
         """
@@ -292,14 +142,6 @@ CHEATS = {
             return pictures * (hvd.rank() + 1)
         """,
         "ValueError: Horovod has not been initialized",
-    ),
-    "ranks that speak with each other": (
-        """
-        def loss(logits, labels):
-            import horovod.tensorflow as hvd
-            return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, hvd.allreduce(logits))
-        """,
-        "Horovod has not been initialized|the operation Horovod",
     ),
 }
 
@@ -320,7 +162,7 @@ def sources(folder):
 
 
 def start(folder):
-    """What BESIDE runs: all builders."""
+    """What OUTPUTS runs: all builders."""
     for name in OTHERS:
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text("# another's\n")
@@ -329,12 +171,12 @@ def start(folder):
     return [sys.executable, str(WORKER), str(folder)], {**os.environ, **environment}
 
 
-BESIDE = {"answers": start}
+OUTPUTS = {"answers": start}
 
 
 @pytest.fixture(scope="module")
-def answers(beside):
-    folder = beside("answers")[0]
+def answers(output_of):
+    folder = output_of("answers")[0]
     for name in OTHERS:
         assert (folder / name).read_text() == "# another's\n"
     return json.loads((folder / "answers.json").read_text())
@@ -350,9 +192,7 @@ def test_a_cheat_gains_nothing(answers, name):
     if confinement() < 6:
         pytest.skip("the kernel has no Landlock, version 6 or later")
     answer, honest, (_, outcome) = answers[name], answers["honest"], CHEATS[name]
-    if outcome == "diverges":  # it is built, and ranks end it
-        assert "refused" not in answer and answer["settings"] == honest["settings"]
-    elif "files" not in answer:
+    if "files" not in answer:
         assert outcome != UNCHANGED and re.search(outcome, sentence(answer)), sentence(answer)
         assert "\n" not in sentence(answer) and len(sentence(answer)) < rules.FILE_BYTES / 20
     else:

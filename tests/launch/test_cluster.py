@@ -1,7 +1,6 @@
 """Clusters of tf.distribute with real processes: they train, and what goes wrong is told."""
 
 import os
-import shlex
 import signal
 import socket
 import subprocess
@@ -9,10 +8,10 @@ import sys
 
 import pytest
 
-from ddl import launch, runs
+from ddl import launch
 from ddl.rank.cluster import Cluster, answers
 from ddl.records.jsonfiles import read_json
-from helpers import until
+from helpers import LAUNCHING, until
 
 READ = """
     import os, sys, time
@@ -89,7 +88,7 @@ def test_workers_add_up(script, nothing_left):
     nothing_left(run)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly(*LAUNCHING)
 def test_a_coordinator_has_its_steps_done_and_lets_all_go(script, nothing_left):
     """With one thread a worker would wait for itself: it has more, whatever it is given.
 
@@ -120,21 +119,6 @@ def test_a_coordinator_has_its_steps_done_and_lets_all_go(script, nothing_left):
     nothing_left(run)
 
 
-def test_a_pasted_line_is_the_same_cluster(script, nothing_left):
-    path = script(READ + "    cluster.await_all()\n    print(task.name)\n")
-    first = launch(path, cluster="multi_worker", workers=1)
-    environment = {name: value for name, value in os.environ.items() if name != "DDL_RUN_DIR"}
-    subprocess.run(
-        ["sh", first.folder / "command.sh"], env=environment, check=True, timeout=60, stdout=subprocess.DEVNULL
-    )
-    _, again = runs()
-    same = ("script", "workers", "cluster", "parameter_servers", "processes", "shell_line")
-    assert {key: again.job[key] for key in same} == {key: first.job[key] for key in same}
-    assert again.logs(0) == first.logs(0) == "worker 0\n"
-    assert shlex.split(again.job["shell_line"])[-3:-1] == ["--cluster", "multi_worker"]
-    nothing_left(again)
-
-
 # ---------------------------------------------------------------- what goes wrong
 
 
@@ -160,7 +144,7 @@ def test_a_killed_worker_is_named(script, nothing_left):
     nothing_left(run)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly(*LAUNCHING)
 def test_a_worker_that_raises_is_the_cause_and_not_who_noticed(script, nothing_left):
     run = ran(
         script(
@@ -179,7 +163,7 @@ def test_a_worker_that_raises_is_the_cause_and_not_who_noticed(script, nothing_l
     nothing_left(run)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly(*LAUNCHING)
 def test_a_killed_worker_of_a_coordinator_is_named(script, nothing_left):
     """The coordinator itself would wait for it to come back, for ever."""
     run = started(
@@ -246,7 +230,7 @@ def test_a_worker_that_hangs_is_named_by_who_waits_for_it(script, nothing_left):
     nothing_left(run)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly(*LAUNCHING)
 def test_a_run_that_waits_in_tensorflow_can_be_stopped(script, nothing_left):
     """TensorFlow keeps SIGTERM to itself there, and no Python runs."""
     run = started(
@@ -304,7 +288,7 @@ def test_a_port_in_use_ends_the_run_with_what_to_do(script, nothing_left):
     nothing_left(run)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly(*LAUNCHING)
 def test_scripts_started_by_hand_are_a_cluster_too(script, tmp_path):
     path = script(MULTI_WORKER + "    print(float(total(tf.constant(1.0))))\n")
     held = [socket.create_server(("", 0)) for _ in range(2)]

@@ -72,11 +72,12 @@ def test_ranks_go_on_when_the_disk_fills_up_and_say_so(script, disk, capfd, noth
             + """
     recorder = Recorder() if rank == 0 else None
     for step in range(1, 61):
-        print("step", step, "x" * 100)
+        print("step", step, "x" * 1000)
         if rank == 0:
             if step == 10:
                 fill()
             if step == 50:
+                time.sleep(1)  # for who follows to see it
                 free()
             recorder.event("step", step=step, samples=step, loss=1.0, room="x" * 8192)  # more than a last page has
     if rank == 0:
@@ -91,6 +92,8 @@ def test_ranks_go_on_when_the_disk_fills_up_and_say_so(script, disk, capfd, noth
     shown = capfd.readouterr().out
     assert "note: " in shown and "No space left on device" in shown
     assert "records could not be written meanwhile" in shown
+    assert "some of rank 0's output is lost: the disk" in shown and "may be lost" in shown
+    assert "bytes are missing here]\n" in run.logs(0)
     assert not (run.folder / "reserve").exists()
     nothing_left(run)
 

@@ -18,7 +18,9 @@ from ddl.records.jsonfiles import read_json, read_json_lines
 from ddl.records.machine import host_name
 from helpers import until
 
-pytestmark = pytest.mark.parametrize("start", ["cold", "warm"], indirect=True)
+# A fork starts in half a second, so that the fast tests have all failures warm; the full run has them cold, too.
+STARTS = [pytest.param("cold", marks=pytest.mark.slow), "warm"]
+pytestmark = pytest.mark.parametrize("start", STARTS, indirect=True)
 
 WAIT = """
     import os, sys, time
@@ -59,8 +61,8 @@ def test_a_rank_raises(script, nothing_left, capfd):
 def test_a_failed_run_ends_the_cell_with_one_sentence(script):
     with pytest.raises(RunFailed, match="rank 0 of 1 .* raised ZeroDivisionError") as caught:
         launch(script("1 / 0"), workers=1)
-    assert caught.value.run.state == "failed"
-    assert caught.value._render_traceback_() == [f"RunFailed: {caught.value}"]
+    run = caught.value.run
+    assert caught.value._render_traceback_() == [f"RunFailed: run {run.id} failed, and why is shown above"]
 
 
 def test_a_rank_gives_up_with_a_message(script, nothing_left):
@@ -225,7 +227,8 @@ def test_ranks_print_bytes_that_are_not_utf_8(script, nothing_left):
 
 
 @pytest.mark.slow  # it waits for its time limit
-def test_a_rank_that_never_reaches_the_collective_is_named(script, nothing_left):
+def test_a_rank_that_never_reaches_the_collective_is_named(script, nothing_left, monkeypatch, capfd):
+    monkeypatch.setenv("DDL_STALL_S", "3")
     run = launch(
         script("""
         import time
@@ -243,6 +246,8 @@ def test_a_rank_that_never_reaches_the_collective_is_named(script, nothing_left)
     assert run.state == "failed"
     assert "time limit of 30 s: the others were waiting for rank 1" in run.failure.sentence
     assert "script.py" in run.failure.traceback
+    while_it_ran = capfd.readouterr().out.partition("time limit")[0]
+    assert "note: nothing new for 3 s: rank 0 is waiting for rank 1\n" in while_it_ran and "script.py" in while_it_ran
     nothing_left(run)
 
 
@@ -379,21 +384,12 @@ def test_the_launcher_is_killed(script, nothing_left):
     nothing_left(run)
 
 
-def test_horovodrun_itself_refuses(script, monkeypatch, nothing_left):
-    monkeypatch.setenv("HOROVOD_START_TIMEOUT", "not a number")
-    run = launch(script("pass"), check=False, oversubscribe=True)
-    assert run.state == "failed"
-    assert "before any rank ran" in run.failure.sentence and "not a number" in run.failure.sentence
-    nothing_left(run)
-
-
-def test_a_horovod_whose_launcher_is_not_known_is_refused(script, monkeypatch, tmp_path, nothing_left):
-    (tmp_path / "sitecustomize.py").write_text("import horovod; horovod.__version__ = '9.9.9'")
+def test_horovods_launcher_cannot_be_loaded(script, monkeypatch, tmp_path, nothing_left):
+    (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['horovod.runner.gloo_run'] = None")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     run = launch(script("pass"), workers=1, check=False)
     assert run.state == "failed" and "before any rank ran" in run.failure.sentence
-    for part in ("Horovod 9.9.9 is installed", "knows 0.28.1 only", "make setup"):
-        assert part in run.failure.sentence
+    assert "import of horovod.runner.gloo_run halted" in run.failure.sentence
     nothing_left(run)
 
 

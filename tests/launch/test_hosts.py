@@ -20,11 +20,9 @@ from ddl.launcher.run import RunInterrupted
 from ddl.plot.hierarchy import plot_variants
 from ddl.records.jsonfiles import read_json, read_json_lines
 from ddl.training.bench import VARIANTS
-from helpers import ROOT, printed, until
+from helpers import LAUNCHING, ROOT, printed, until
 
 # It takes iproute2, and a machine that lets them make networks: not every one that runs fast tests.
-pytestmark = pytest.mark.slow
-
 WHERE = """
     import json, os, socket, subprocess, sys
     from pathlib import Path
@@ -82,6 +80,7 @@ def up(run):
 # ---------------------------------------------------------------- two hosts, and nothing else
 
 
+@pytest.mark.slow
 def test_two_hosts_are_two_networks(two_hosts, script, nothing_left, monkeypatch):
     monkeypatch.setenv("SLURM_PROCID", "7")  # a job of Slurm around it is another matter
     run = launch(script(WHERE), workers=4, nodes=2, site=two_hosts)
@@ -109,6 +108,7 @@ def test_two_hosts_are_two_networks(two_hosts, script, nothing_left, monkeypatch
     assert not {there["network"] for there in found} & networks()
 
 
+@pytest.mark.nightly(*LAUNCHING)
 def test_three_hosts_reach_each_other(two_hosts, script, nothing_left):
     run = launch(
         script("""
@@ -135,6 +135,7 @@ def test_three_hosts_reach_each_other(two_hosts, script, nothing_left):
     nothing_left(run)
 
 
+@pytest.mark.nightly(*LAUNCHING)
 def test_the_link_is_as_slow_as_it_should_be(two_hosts, script, nothing_left):
     """Two million bytes over 100 Mbit/s: never faster, and counted by the interface."""
     run = launch(
@@ -175,6 +176,7 @@ def test_the_link_is_as_slow_as_it_should_be(two_hosts, script, nothing_left):
     nothing_left(run)
 
 
+@pytest.mark.slow
 def test_the_printed_line_pasted_into_a_terminal(two_hosts, script, capfd):
     path = script(WHERE)
     launch(path, workers=2, nodes=2, site=two_hosts, dry_run=True)
@@ -185,6 +187,7 @@ def test_the_printed_line_pasted_into_a_terminal(two_hosts, script, capfd):
     assert "2 ranks: 0 on host0; 1 on host1" in ran.stdout
 
 
+@pytest.mark.nightly(*LAUNCHING)
 def test_without_being_root(two_hosts, nothing_left):
     """As the user `nobody`, in a namespace of users, where the kernel lets users make them."""
     if os.geteuid():
@@ -230,6 +233,7 @@ def test_without_being_root(two_hosts, nothing_left):
         shutil.rmtree(folder)
 
 
+@pytest.mark.nightly(*LAUNCHING)
 def test_where_the_kernel_allows_no_more_networks_it_says_so(two_hosts):
     """In a namespace of users that may have no namespaces of networks: a refusal that is real."""
     ran = subprocess.run(
@@ -274,6 +278,7 @@ def for_nobody(folder):
 # ---------------------------------------------------------------- what can go wrong
 
 
+@pytest.mark.slow
 def test_a_rank_is_killed(two_hosts, script, nothing_left):
     run = launch(script(SLEEP), workers=4, nodes=2, site=two_hosts, wait=False)
     until(lambda: up(run))
@@ -284,6 +289,7 @@ def test_a_rank_is_killed(two_hosts, script, nothing_left):
     nothing_left(run)
 
 
+@pytest.mark.nightly(*LAUNCHING)
 def test_a_rank_raises_and_leaves_a_child(two_hosts, script, nothing_left):
     run = launch(
         script("""
@@ -303,12 +309,14 @@ def test_a_rank_raises_and_leaves_a_child(two_hosts, script, nothing_left):
     nothing_left(run)
 
 
+@pytest.mark.nightly(*LAUNCHING)
 def test_our_time_limit(two_hosts, script, nothing_left):
     run = launch(script(SLEEP), workers=2, nodes=2, site=two_hosts, timeout_s=3, check=False)
     assert run.failure.sentence.startswith("the run was ended at its time limit of 3 s")
     nothing_left(run)
 
 
+@pytest.mark.nightly(*LAUNCHING)
 def test_interrupted(two_hosts, script, nothing_left):
     class Interrupting:
         def update(self, progress):
@@ -325,6 +333,7 @@ def test_interrupted(two_hosts, script, nothing_left):
     nothing_left(run)
 
 
+@pytest.mark.nightly(*LAUNCHING)
 def test_a_detached_run_is_found_and_stopped(two_hosts, script, nothing_left):
     run = launch(script(SLEEP), workers=2, nodes=2, site=two_hosts, detach=True)
     until(lambda: up(run))
@@ -335,6 +344,7 @@ def test_a_detached_run_is_found_and_stopped(two_hosts, script, nothing_left):
     nothing_left(run)
 
 
+@pytest.mark.nightly(*LAUNCHING)
 @pytest.mark.parametrize("who", ["the launcher", "what makes the hosts"])
 def test_whoever_is_killed_nothing_stays(two_hosts, script, nothing_left, who):
     """By SIGKILL, which nobody can hear: the notebook's kernel, or `ddl.rank.hosts` itself."""
@@ -365,6 +375,7 @@ def test_whoever_is_killed_nothing_stays(two_hosts, script, nothing_left, who):
 # ---------------------------------------------------------------- with Horovod and tf.distribute
 
 
+@pytest.mark.slow
 def test_horovod_in_several_ways_over_the_link(two_hosts, nothing_left):
     run = launch(
         "hierarchical_allreduce.py",
@@ -390,11 +401,13 @@ def test_horovod_in_several_ways_over_the_link(two_hosts, nothing_left):
     nothing_left(run)
 
 
+@pytest.mark.slow
 def test_on_one_host_there_is_no_hierarchy(two_hosts):
     run = launch("hierarchical_allreduce.py", workers=2, nodes=2, site=two_hosts, check=False)
     assert run.failure.type == "SystemExit" and "two hosts with two ranks each" in (run.failure.traceback)
 
 
+@pytest.mark.nightly(*LAUNCHING)
 def test_a_cluster_of_tf_distribute_meets_over_the_link(two_hosts, script, nothing_left):
     run = launch(
         script("""
@@ -421,6 +434,7 @@ def test_a_cluster_of_tf_distribute_meets_over_the_link(two_hosts, script, nothi
     nothing_left(run)
 
 
+@pytest.mark.nightly(*LAUNCHING)
 def test_ranks_of_pytorch_meet_over_the_link(two_hosts, script, nothing_left):
     """Gloo is told which interface leads to the others: the hosts' names lead nowhere."""
     pytest.importorskip("torch")
@@ -448,6 +462,7 @@ def test_ranks_of_pytorch_meet_over_the_link(two_hosts, script, nothing_left):
 # ---------------------------------------------------------------- recorded for those who may not
 
 
+@pytest.mark.nightly(*LAUNCHING)
 def test_recording_what_two_hosts_do(two_hosts, tmp_path):
     ran = subprocess.run(
         [

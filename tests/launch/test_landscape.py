@@ -94,22 +94,24 @@ def complain(folder):
     return [sys.executable, "-c", ASK, json.dumps([list(map(str, kept)), OPTIONS])], ENVIRONMENT
 
 
-BESIDE = {"one": command(1), "two": command(2), "complaints": complain}
+pytestmark = pytest.mark.nightly("source_code/landscape.py", "source_code/ddl/training/landscape.py")
+
+OUTPUTS = {"one": command(1), "two": command(2), "complaints": complain}
 
 
 @pytest.fixture(scope="module")
-def one(beside):
-    return RunFolder(beside("one")[0] / "record")
+def one(output_of):
+    return RunFolder(output_of("one")[0] / "record")
 
 
 @pytest.fixture(scope="module")
-def two(beside):
-    return RunFolder(beside("two")[0] / "record")
+def two(output_of):
+    return RunFolder(output_of("two")[0] / "record")
 
 
 @pytest.fixture(scope="module")
-def complaints(beside):
-    return json.loads(beside("complaints")[1].splitlines()[-1])
+def complaints(output_of):
+    return json.loads(output_of("complaints")[1].splitlines()[-1])
 
 
 def test_two_ranks_measure_what_one_does(one, two):

@@ -1,6 +1,7 @@
 """Launching, with real processes under the real horovodrun."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -9,14 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from beside import launched, launches
 from ddl import attach, launch, runs
 from ddl.cli import main
 from ddl.launcher import processes
 from ddl.launcher.job import JobError
 from ddl.launcher.site import SiteError, usable_cores
 from ddl.records.jsonfiles import read_json
-from helpers import printed, until
+from helpers import launched, launches, printed, until
 
 HOROVOD = """
     import json, sys
@@ -47,13 +47,13 @@ def sum_over_ranks(workers, folder):
     return launches({"sum": {"script": str(path), "workers": workers, "oversubscribe": True}})(folder)
 
 
-BESIDE = {"summed": sum_over_ranks}
+OUTPUTS = {"summed": sum_over_ranks}
 
 
 @pytest.fixture(scope="module", params=[pytest.param(1, marks=pytest.mark.slow), 2])
-def summed(request, beside):
+def summed(request, output_of):
     """The number of workers, and their run."""
-    return request.param, launched(*beside(f"summed[{request.param}]"))["sum"]
+    return request.param, launched(*output_of("summed", request.param))["sum"]
 
 
 def test_a_horovod_script_runs_unmodified(summed, nothing_left):
@@ -122,16 +122,63 @@ def test_a_run_leaves_its_records(script):
     assert (run.folder / "command.sh").read_text().splitlines()[1] == run.job["shell_line"]
 
 
-def test_the_printed_line_pasted_into_a_terminal_is_the_same_run(script, capfd):
-    path = script(ECHO)
-    launch(path, args=["a b"], name="first", dry_run=True, oversubscribe=True)
-    line = capfd.readouterr().out.splitlines()[-1]
-    assert runs() == []
-    pasted = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=60)
-    assert pasted.returncode == 0, pasted.stdout + pasted.stderr
-    (run,) = runs()
-    assert run.job["shell_line"] == line
-    assert [said["argv"] for said in printed(run)] == [[str(path), "a b"]] * 2
+TRAIN = """
+    import horovod.tensorflow as hvd
+    import tensorflow as tf
+    hvd.init()
+    tf.random.set_seed(hvd.rank())
+    weights = tf.Variable(tf.ones([3]))
+    optimizer = tf.keras.optimizers.SGD(0.1)
+    for _ in range(5):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.square(weights) * tf.random.uniform([3]))
+        tape = hvd.DistributedGradientTape(tape)
+        optimizer.apply_gradients(zip(tape.gradient(loss, [weights]), [weights]))
+    print(sys.argv[1:], os.environ["OMP_NUM_THREADS"], weights.numpy().tolist())
+"""
+TASKS = """
+    from ddl import cluster
+    task = cluster.read()
+    print(task.name, len(task.tasks))
+"""
+SERVERS = """
+    from ddl import cluster
+    import tensorflow as tf
+    task = cluster.await_all()
+    if task.type != "chief":
+        cluster.serve(task)
+        sys.exit()
+    coordinator = tf.distribute.coordinator.ClusterCoordinator(
+        tf.distribute.ParameterServerStrategy(tf.distribute.cluster_resolver.TFConfigClusterResolver())
+    )
+    value = coordinator.schedule(tf.function(lambda: tf.constant(7)))
+    coordinator.join()
+    print(value.fetch(), len(task.tasks))
+"""
+TORCHRUN = """
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR")
+    print([os.environ[name] for name in names], int(os.environ["MASTER_PORT"]) > 0)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "cluster, text",
+    [("horovod", TRAIN), ("multi_worker", TASKS), ("parameter_server", SERVERS), ("torchrun", TORCHRUN)],
+)
+def test_the_printed_line_under_stock_horovodrun_does_the_same(script, cluster, text):
+    path = script("    import os, sys\n" + text)
+    run = launch(path, args=["a b", "-np"], cluster=cluster, oversubscribe=True, threads=1)
+    assert run.job["shell_line"].split(" && ")[1].split()[0] == str(Path(sys.executable).with_name("horovodrun"))
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("DDL_RUN")}
+    stock = subprocess.run(
+        ["sh", run.folder / "command.sh"], env=environment, capture_output=True, text=True, timeout=200
+    )
+    assert stock.returncode == 0, stock.stdout + stock.stderr
+    ranks = range(run.job["processes"])
+    pasted = [re.findall(rf"^\[{rank}\]<stdout>:(.*)$", stock.stdout, re.MULTILINE) for rank in ranks]
+    assert pasted == [run.logs(rank).splitlines() for rank in ranks]
+    assert any(pasted) and len(runs()) == 1
 
 
 UNTIL = """
@@ -147,22 +194,20 @@ def test_the_environment_reaches_ranks_but_no_command_line(script, tmp_path, mon
         UNTIL
         + """
     import json
-    print(json.dumps({"secret": os.environ["MY_API_TOKEN"]}))
+    print(json.dumps({"secrets": [os.environ["MY_API_TOKEN"], os.environ["GIVEN_TOKEN"]]}))
     """
     )
     looked = tmp_path / "looked"
-    run = launch(path, args=[looked], timeout_s=60, wait=False, oversubscribe=True)
+    run = launch(path, args=[looked], timeout_s=60, wait=False, oversubscribe=True, env={"GIVEN_TOKEN": "hush-4712"})
     until(lambda: run.state not in ("queued", "starting"))
     seen = ""
     for pid in processes.of_run(run.id):
         seen += Path(f"/proc/{pid}/cmdline").read_text()
     looked.touch()
     run.wait()
-    assert seen.count("ddl.rank") >= 2 and "hush-4711" not in seen
-    assert [said["secret"] for said in printed(run)] == ["hush-4711"] * 2
-    assert all(
-        b"hush-4711" not in file.read_bytes() for file in run.folder.iterdir() if not file.name.startswith("rank-")
-    )
+    assert seen.count("ddl.rank") >= 2 and "hush-" not in seen
+    assert [said["secrets"] for said in printed(run)] == [["hush-4711", "hush-4712"]] * 2
+    assert all(b"hush-" not in file.read_bytes() for file in run.folder.iterdir() if not file.name.startswith("rank-"))
 
 
 def test_two_runs_at_the_same_time_keep_apart(script, nothing_left):

@@ -13,7 +13,7 @@ from ddl.analysis import cost, prediction
 from ddl.plot.prediction import plot_fit, plot_prediction
 from ddl.records.paths import course_root
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly("source_code/ddl/analysis/prediction.py", "source_code/step_times.py")
 
 STEPS = 20
 TWO = {"workers": 2, "threads": 1, "oversubscribe": True}

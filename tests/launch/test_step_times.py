@@ -13,7 +13,7 @@ from ddl.analysis.efficiency import payoff, tuning
 from ddl.plot.efficiency import plot_step_times, plot_timeline
 from ddl.training.bench import PARTS
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly("source_code/step_times.py")
 
 SMALL = {"global_batch": 8, "steps": 6}
 

@@ -3,12 +3,14 @@
 import numpy as np
 import pytest
 
-from beside import launched, launches
 from ddl import launch
 from ddl.analysis.agreement import agreement, kept_weights
 from ddl.records.jsonfiles import read_json
+from helpers import launched, launches
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly(
+    "source_code/strategies/*", "source_code/ddl/training/strategy.py", "source_code/ddl/rank/*"
+)
 
 FEW = {"steps": 5, "train_samples": 256, "test_samples": 100, "data_set": "synthetic"}
 WAYS = {
@@ -25,12 +27,12 @@ WAYS = {
 TOLERANCES = {1: 1e-6, 4: 1e-3}
 
 
-BESIDE = {"runs": launches({name: {"script": f"strategies/{name}.py", **how, **FEW} for name, how in WAYS.items()})}
+OUTPUTS = {"runs": launches({name: {"script": f"strategies/{name}.py", **how, **FEW} for name, how in WAYS.items()})}
 
 
 @pytest.fixture(scope="module")
-def runs(beside):
-    return launched(*beside("runs"))
+def runs(output_of):
+    return launched(*output_of("runs"))
 
 
 @pytest.mark.parametrize("step", TOLERANCES)

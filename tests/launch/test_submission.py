@@ -19,6 +19,8 @@ pytest.importorskip("horovod.tensorflow")
 from ddl.data import store
 from ddl.records.jsonfiles import read_json, read_json_lines
 
+pytestmark = pytest.mark.slow
+
 WORKER = ROOT / "tests" / "workers" / "submission_worker.py"
 ENVIRONMENT = {
     **os.environ,
@@ -39,7 +41,7 @@ def start(ranks):
     return command
 
 
-BESIDE = {"one": start(1), "two": start(2)}
+OUTPUTS = {"one": start(1), "two": start(2)}
 
 
 class Trained:
@@ -54,13 +56,13 @@ class Trained:
 
 
 @pytest.fixture(scope="module")
-def one(beside):
-    return lambda case: Trained(beside("one")[0], case, 1)
+def one(output_of):
+    return lambda case: Trained(output_of("one")[0], case, 1)
 
 
 @pytest.fixture(scope="module")
-def two(beside):
-    return lambda case: Trained(beside("two")[0], case, 2)
+def two(output_of):
+    return lambda case: Trained(output_of("two")[0], case, 2)
 
 
 def assert_same(ours, theirs, tolerance=1e-4):
@@ -68,8 +70,8 @@ def assert_same(ours, theirs, tolerance=1e-4):
         np.testing.assert_allclose(a, b, rtol=0, atol=tolerance)
 
 
-def test_the_graphs_of_a_file_train_as_keras_does(one, beside):
-    keras = np.load(beside("one")[0] / "keras.npz")
+def test_the_graphs_of_a_file_train_as_keras_does(one, output_of):
+    keras = np.load(output_of("one")[0] / "keras.npz")
     assert_same(one("plain").weights[0], [keras[name] for name in keras.files])
 
 
@@ -95,7 +97,13 @@ def test_what_is_counted_is_what_was_trained(two):
     assert plain["samples"] == 5 * 1024
     assert whole["samples"] == 5 * 1024 + 1024  # what `prepare` saw
     assert [row["samples"] for row in plain["history"]] == [1024, 2048, 3072, 4096, 5120]
-    assert plain["challenge"] == {"file": "0" * 64, "file_name": "mine.py", "role": "submission", "score_id": "s1"}
+    assert plain["challenge"] == {
+        "file": "0" * 64,
+        "file_name": "mine.py",
+        "role": "submission",
+        "score_id": "s1",
+        "passes": 1,
+    }
     assert (plain["global_batch"], plain["world"], plain["seed"], plain["trial"]) == (1024, 2, 7, False)
     assert 0 < plain["seconds"] == plain["train_seconds"] and plain["cpu_seconds"] > 0
     assert plain["public_accuracy"] == plain["history"][-1]["test_accuracy"]
@@ -108,8 +116,8 @@ def test_the_judge_gets_logits_of_all_private_pictures_with_the_classes_names_pu
     assert np.mean(logits.argmax(1) == labels) > 0.5  # it has learned, and by their true names
 
 
-def test_ranks_open_the_pictures_without_private_labels_and_no_other_data(beside):
-    folder = beside("two")[0]
+def test_ranks_open_the_pictures_without_private_labels_and_no_other_data(output_of):
+    folder = output_of("two")[0]
     opened = json.loads((folder / "opened-2.json").read_text())
     assert {Path(path).name for path in opened if path.startswith(str(folder / "data"))} == {"challenge-small.npy"}
     assert not [path for path in opened if path.endswith(("private.npy", "cifar10.npy")) or "data_batch" in path]
@@ -119,16 +127,18 @@ def test_ranks_open_the_pictures_without_private_labels_and_no_other_data(beside
     }
 
 
-def test_weights_that_know_the_classes_are_refused_and_others_like_them_are_not(two):
+def test_weights_that_know_the_classes_are_refused(two):
     assert "its initial weights know the classes already" in two("knowing").result["refused"]
     assert not (two("knowing").run / "logits.npy").exists()
-    unknowing = two("unknowing").result
-    assert unknowing["samples"] == 5120 and unknowing["first_accuracy"] < 0.2
 
 
-def test_logits_that_depend_on_other_pictures_are_refused(one, two):
-    for ranks in (one, two):
-        assert "depend on the other pictures of the batch" in ranks("company").result["refused"]
+def test_logits_that_depend_on_other_pictures_are_refused(two):
+    assert "depend on the other pictures of the batch" in two("company").result["refused"]
+
+
+def test_a_second_view_of_each_picture_counts_as_a_second_sample(two):
+    twice = two("twice").result
+    assert (twice["samples"], twice["steps"], twice["challenge"]["passes"]) == (2048, 1, 2)
 
 
 def test_a_training_that_diverges_ends_and_scores_nothing(two):

@@ -8,10 +8,9 @@ import sys
 import numpy as np
 import pytest
 
-from beside import launched, launches
 from ddl import launch
 from ddl.analysis.agreement import agreement, kept_weights
-from helpers import ROOT, free_port, printed, until
+from helpers import LAUNCHING, ROOT, free_port, launched, launches, printed, until
 
 TOLD = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "GLOO_SOCKET_IFNAME")
 FEW = {"steps": 5, "train_samples": 256, "test_samples": 100, "data_set": "synthetic"}
@@ -36,7 +35,7 @@ TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "
 SCRIPT = ROOT / "source_code" / "strategies" / "torch_ddp.py"
 OPTIONS = ["--steps", "2", "--data-set", "synthetic", "--train-samples", "256", "--test-samples", "100"]
 
-BESIDE = {"runs": launches(RUNS)}
+OUTPUTS = {"runs": launches(RUNS)}
 
 
 def test_every_rank_is_told_what_torchrun_tells_and_finds_no_tensorflow(script, nothing_left):
@@ -67,9 +66,9 @@ def test_without_pytorch_a_launch_says_how_to_get_it(script, nothing_left):
 
 
 @pytest.fixture(scope="module")
-def runs(beside):
+def runs(output_of):
     pytest.importorskip("torch")
-    return launched(*beside("runs"))
+    return launched(*output_of("runs"))
 
 
 @pytest.mark.slow
@@ -95,7 +94,7 @@ def test_the_record_is_the_same(runs, nothing_left):
     nothing_left(runs["torch_ddp"])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly(*LAUNCHING)
 def test_the_script_runs_under_torchrun_itself_too():
     pytest.importorskip("torch")
     result = subprocess.run(
@@ -114,7 +113,7 @@ def together(script):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.nightly(*LAUNCHING)
 def test_a_killed_rank_is_named_and_not_who_noticed(together, nothing_left):
     run = together(
         """
@@ -133,7 +132,7 @@ def test_a_killed_rank_is_named_and_not_who_noticed(together, nothing_left):
     nothing_left(run)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly(*LAUNCHING)
 def test_a_rank_that_leaves_early_is_named(together, nothing_left):
     run = together(
         """
@@ -147,7 +146,7 @@ def test_a_rank_that_leaves_early_is_named(together, nothing_left):
     nothing_left(run)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly(*LAUNCHING)
 def test_a_rank_that_others_wait_for_is_named_at_the_time_limit(together, nothing_left):
     run = together(
         """

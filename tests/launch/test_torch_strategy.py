@@ -6,7 +6,7 @@ import pytest
 from ddl.training.initial import initial_weights
 from helpers import ROOT
 
-pytestmark = pytest.mark.slow  # the extra is installed for the full run only
+pytestmark = pytest.mark.nightly("source_code/strategies/*")  # the extra is installed for the full run only
 
 
 @pytest.fixture(scope="module")

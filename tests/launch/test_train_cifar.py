@@ -35,8 +35,12 @@ ENVIRONMENT = {
 }
 ENVIRONMENT.pop("DDL_RUN_DIR", None)
 
-FAST = ["plain", "noise", "noise_identical", "noticed", "ghosts"]
-SLOW = [
+TWO = [
+    "plain",
+    "noise",
+    "noise_identical",
+    "noticed",
+    "ghosts",
     "again",
     "other_seed",
     "two_passes",
@@ -50,6 +54,17 @@ SLOW = [
     "target",
     "whole",
     "resumed",
+]
+ONE = [
+    "script",
+    "plain",
+    "four_passes",
+    "noticed_at_the_end",
+    "ghosts",
+    "ghosts_to_a_loss",
+    "sync_bn",
+    "lamb",
+    "noticed_alone",
 ]
 
 
@@ -82,12 +97,7 @@ def start(ranks, cases):
     return command
 
 
-BESIDE = {
-    "two": start(2, FAST),
-    "one": start(1, ["script", "plain", "four_passes", "noticed_at_the_end", "ghosts", "ghosts_to_a_loss"]),
-    "two_more": start(2, SLOW),
-    "one_more": start(1, ["sync_bn", "lamb", "noticed_alone"]),
-}
+OUTPUTS = {"two": start(2, TWO), "one": start(1, ONE)}
 
 
 def trained(folder, ranks):
@@ -95,23 +105,13 @@ def trained(folder, ranks):
 
 
 @pytest.fixture(scope="module")
-def two(beside):
-    return trained(beside("two")[0], 2)
+def two(output_of):
+    return trained(output_of("two")[0], 2)
 
 
 @pytest.fixture(scope="module")
-def one(beside):
-    return trained(beside("one")[0], 1)
-
-
-@pytest.fixture(scope="module")
-def two_more(beside):
-    return trained(beside("two_more")[0], 2)
-
-
-@pytest.fixture(scope="module")
-def one_more(beside):
-    return trained(beside("one_more")[0], 1)
+def one(output_of):
+    return trained(output_of("one")[0], 1)
 
 
 def assert_same_weights(ours, theirs, tolerance):
@@ -137,11 +137,13 @@ def assert_same_training(ours, theirs):
 # ---------------------------------------------------------------- fast
 
 
+@pytest.mark.slow
 def test_two_ranks_train_as_one_rank_with_the_double_batch(one, two):
     # Float32, no batch norm, augmented, Nesterov momentum.
     assert_same_training(two("plain"), one("plain"))
 
 
+@pytest.mark.slow
 def test_passes_of_one_rank_are_the_ghost_batches_of_two(one, two):
     # With batch norm, statistics computed anew, and the noise scale: what recorded results rest on.
     ours, theirs = one("ghosts"), two("ghosts")
@@ -163,6 +165,7 @@ def test_passes_of_one_rank_are_the_ghost_batches_of_two(one, two):
     }
 
 
+@pytest.mark.slow
 def test_it_stops_at_a_loss_on_training_pictures_and_keeps_the_weights(one):
     case = one("ghosts_to_a_loss")
     history = case.result["history"]
@@ -173,15 +176,18 @@ def test_it_stops_at_a_loss_on_training_pictures_and_keeps_the_weights(one):
         np.testing.assert_array_equal(kept[f"arr_{index}"], weights)
 
 
+@pytest.mark.slow
 def test_both_ranks_end_with_the_same_weights(two):
     assert_same_weights(*two("plain").weights, 0)
 
 
+@pytest.mark.slow
 def test_passes_of_one_rank_add_up_to_its_batch(one):
     assert one("four_passes").result["per_rank_batch"] == 32
     assert_same_training(one("four_passes"), one("plain"))
 
 
+@pytest.mark.slow
 def test_ranks_share_no_sample_in_an_epoch_and_miss_none_that_is_used(two):
     first, second = two("plain").used
     assert first.shape == second.shape == (12, 16)  # 2 epochs of 6 steps of 2 x 16; 8 are left over
@@ -192,11 +198,13 @@ def test_ranks_share_no_sample_in_an_epoch_and_miss_none_that_is_used(two):
     assert not np.array_equal(first[:6], first[6:])
 
 
+@pytest.mark.slow
 def test_the_order_is_that_of_one_rank(one, two):
     world = np.concatenate(two("plain").used, axis=1)
     np.testing.assert_array_equal(world, one("plain").used[0])
 
 
+@pytest.mark.slow
 def test_evaluation_over_ranks_is_that_of_a_single_process(two, monkeypatch):
     # 101 test pictures: the ranks' shards differ in size, and the last batch is filled up.
     monkeypatch.syspath_prepend(str(SCRIPT.parent))
@@ -217,12 +225,14 @@ def test_evaluation_over_ranks_is_that_of_a_single_process(two, monkeypatch):
     assert result["test_loss"] == pytest.approx(float(tf.reduce_mean(loss)), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_training_figures_are_means_over_all_ranks(one, two):
     for a, b in zip(two("plain").result["history"], one("plain").result["history"], strict=True):
         assert a["loss"] == pytest.approx(b["loss"], rel=1e-3)
         assert a["accuracy"] == pytest.approx(b["accuracy"], abs=0.01)
 
 
+@pytest.mark.slow
 def test_the_noise_scale_is_zero_for_identical_data_and_above_it_for_shards(two):
     assert two("noise").result["noise_scale"] > 1
     assert two("noise_identical").result["noise_scale"] == pytest.approx(0, abs=1e-3)
@@ -230,6 +240,7 @@ def test_the_noise_scale_is_zero_for_identical_data_and_above_it_for_shards(two)
         assert set(event) == {"event", "time", "step", "noise_scale", "gradient_sq", "variance"}
 
 
+@pytest.mark.slow
 def test_identical_data_is_named_in_the_record(two):
     case = two("noise_identical")
     assert case.result["identical_data"] is True
@@ -238,6 +249,7 @@ def test_identical_data_is_named_in_the_record(two):
     assert two("noise").result["identical_data"] is False
 
 
+@pytest.mark.slow
 def test_the_record_says_what_happened(two):
     case = two("plain")
     result = read_json(case.folder / "result.json")
@@ -260,6 +272,7 @@ def test_the_record_says_what_happened(two):
     assert rows == result["history"]
 
 
+@pytest.mark.slow
 def test_a_notice_to_one_rank_stops_all_with_a_checkpoint_and_a_request(two):
     case = two("noticed")
     # Given before the 8th step was over; it travels with the 9th.
@@ -271,6 +284,7 @@ def test_a_notice_to_one_rank_stops_all_with_a_checkpoint_and_a_request(two):
         np.testing.assert_array_equal(case.used[rank], two("noise").used[rank][9:])
 
 
+@pytest.mark.slow
 def test_started_again_it_ends_like_a_training_that_was_never_stopped(two):
     case, whole = two("noticed"), two("noise")
     assert_same_weights(case.weights[0], whole.weights[0], 0)
@@ -293,12 +307,14 @@ def test_started_again_it_ends_like_a_training_that_was_never_stopped(two):
             assert a[name] == pytest.approx(b[name], rel=1e-6)
 
 
+@pytest.mark.slow
 def test_a_notice_that_comes_with_the_last_step_changes_nothing(one):
     case = one("noticed_at_the_end")
     assert case.result["steps"] == 12 and (case.folder / "result.json").exists()
     assert not (case.folder / "requeue").exists() and not case.events("checkpoint")
 
 
+@pytest.mark.slow
 def test_outside_a_run_it_trains_and_writes_nothing(one):
     folder = one("plain").folder.parent
     printed = (folder / "script.txt").read_text()
@@ -347,6 +363,7 @@ def test_bfloat16_without_its_instructions_is_refused_before_training(tmp_path, 
         train_cifar.main(train_cifar.parse(["--precision", "bfloat16"]))
 
 
+@pytest.mark.slow
 def test_two_ranks_compute_in_bfloat16_where_they_can_and_exchange_float32():
     can = bool(instructions())
     run = launch(
@@ -370,6 +387,7 @@ def test_two_ranks_compute_in_bfloat16_where_they_can_and_exchange_float32():
     assert set(sent) == {"float32"} and sent["float32"] > 2 * 4 * run.result["parameters"]
 
 
+@pytest.mark.slow
 def test_without_being_asked_it_computes_in_float32_and_says_so(two):
     assert two("plain").result["precision"] == "float32"
     assert [begin["precision"] for begin in two("plain").events("start")] == ["float32"]
@@ -461,59 +479,59 @@ def test_the_cycle_time_suits_the_step_where_horovod_shares_the_cores(
 
 
 @pytest.mark.slow
-def test_the_same_seed_gives_the_same_order_and_another_seed_another(two, two_more):
-    np.testing.assert_array_equal(two("plain").used, two_more("again").used)
-    assert_same_weights(two("plain").weights[0], two_more("again").weights[0], 0)
-    assert not np.array_equal(two("plain").used, two_more("other_seed").used)
+def test_the_same_seed_gives_the_same_order_and_another_seed_another(two):
+    np.testing.assert_array_equal(two("plain").used, two("again").used)
+    assert_same_weights(two("plain").weights[0], two("again").weights[0], 0)
+    assert not np.array_equal(two("plain").used, two("other_seed").used)
 
 
 @pytest.mark.slow
-def test_passes_on_two_ranks_add_up_to_the_global_batch(one, two_more):
-    assert_same_training(two_more("two_passes"), one("plain"))
+def test_passes_on_two_ranks_add_up_to_the_global_batch(one, two):
+    assert_same_training(two("two_passes"), one("plain"))
 
 
 @pytest.mark.slow
-def test_one_rank_stops_and_goes_on_as_several_do(one, one_more):
-    case = one_more("noticed_alone")
+def test_one_rank_stops_and_goes_on_as_several_do(one):
+    case = one("noticed_alone")
     assert case.result["resumed_at"] == [9]
     assert_same_weights(case.weights[0], one("plain").weights[0], 0)
 
 
 @pytest.mark.slow
-def test_synchronous_batch_norm_on_two_ranks_is_batch_norm_on_one(one_more, two_more):
-    assert_same_training(two_more("sync_bn"), one_more("sync_bn"))
+def test_synchronous_batch_norm_on_two_ranks_is_batch_norm_on_one(one, two):
+    assert_same_training(two("sync_bn"), one("sync_bn"))
     with pytest.raises(AssertionError):
-        assert_same_training(two_more("ghost_bn"), one_more("sync_bn"))
+        assert_same_training(two("ghost_bn"), one("sync_bn"))
 
 
 @pytest.mark.slow
-def test_batch_statistics_are_the_same_on_all_ranks_after_an_evaluation(two_more):
-    assert_same_weights(*two_more("ghost_bn").weights, 1e-6)
+def test_batch_statistics_are_the_same_on_all_ranks_after_an_evaluation(two):
+    assert_same_weights(*two("ghost_bn").weights, 1e-6)
 
 
 @pytest.mark.slow
-def test_lamb_with_decay_and_smoothing_is_the_same_on_one_rank(one_more, two_more):
-    ours, theirs = two_more("lamb").result, one_more("lamb").result
+def test_lamb_with_decay_and_smoothing_is_the_same_on_one_rank(one, two):
+    ours, theirs = two("lamb").result, one("lamb").result
     assert ours["learning_rate"] == theirs["learning_rate"]
     assert ours["loss"] == pytest.approx(theirs["loss"], rel=0.2)  # batch norm is per worker
 
 
 @pytest.mark.slow
-def test_half_precision_messages_change_little(two, two_more):
-    assert_same_weights(two("plain").weights[0], two_more("fp16").weights[0], 5e-2)
-    assert not np.array_equal(two("plain").weights[0][0], two_more("fp16").weights[0][0])
+def test_half_precision_messages_change_little(two):
+    assert_same_weights(two("plain").weights[0], two("fp16").weights[0], 5e-2)
+    assert not np.array_equal(two("plain").weights[0][0], two("fp16").weights[0][0])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", ["lars", "resnet"])
-def test_the_other_optimizers_and_models_train(case, two_more):
-    result = two_more(case).result
+def test_the_other_optimizers_and_models_train(case, two):
+    result = two(case).result
     assert np.isfinite(result["test_loss"]) and not result["diverged"]
 
 
 @pytest.mark.slow
-def test_a_run_that_diverges_ends_and_says_so(two_more):
-    case = two_more("diverging")
+def test_a_run_that_diverges_ends_and_says_so(two):
+    case = two("diverging")
     result = read_json(case.folder / "result.json")
     assert result["diverged"] is True and result["stopped_by"] == "diverged"
     assert result["loss"] is None and result["steps"] < 60
@@ -521,16 +539,16 @@ def test_a_run_that_diverges_ends_and_says_so(two_more):
 
 
 @pytest.mark.slow
-def test_a_run_stops_at_its_target(two_more):
-    result = two_more("target").result
+def test_a_run_stops_at_its_target(two):
+    result = two("target").result
     assert result["stopped_by"] == "target"
     assert result["test_accuracy"] >= 0.05
     assert result["steps"] % 2 == 0 and result["steps"] < 54
 
 
 @pytest.mark.slow
-def test_a_resumed_run_ends_where_an_uninterrupted_one_does(two_more):
-    whole, resumed = two_more("whole"), two_more("resumed")
+def test_a_resumed_run_ends_where_an_uninterrupted_one_does(two):
+    whole, resumed = two("whole"), two("resumed")
     np.testing.assert_array_equal(np.array(resumed.used), np.array(whole.used)[:, 8:])
     # Training is the same to the last bit; the statistics were averaged once more, and rounded.
     assert_same_weights(resumed.weights[0], whole.weights[0], 1e-6)

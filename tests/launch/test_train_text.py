@@ -7,13 +7,13 @@ pytest.importorskip("tensorflow")
 pytest.importorskip("horovod.tensorflow")
 pytest.importorskip("tensorflow_hub")
 
-from beside import launched, launches
 from ddl import RunFailed, compare, launch, plot
 from ddl.analysis import classification
 from ddl.analysis.scores import majority
 from ddl.data import load_questions
+from helpers import launched, launches
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly("source_code/train_text.py", "source_code/ddl/training/*")
 
 WAYS = {
     "single": dict(workers=1),
@@ -26,13 +26,13 @@ SMALL = dict(samples=2000, data_set="questions", oversubscribe=True)
 
 
 TRAINED = {"script": "train_text.py", "epochs": 3, "class_weights": True, **SMALL}
-BESIDE = {"ways": launches({way: {**TRAINED, "strategy": way, "name": way, **how} for way, how in WAYS.items()})}
+OUTPUTS = {"ways": launches({way: {**TRAINED, "strategy": way, "name": way, **how} for way, how in WAYS.items()})}
 
 
 @pytest.fixture(scope="module")
-def ways(beside):
+def ways(output_of):
     """One finished run of each way, with the same seed, batches and number of epochs."""
-    return launched(*beside("ways"))
+    return launched(*output_of("ways"))
 
 
 def weights(run):

@@ -275,11 +275,11 @@ CLAIMS = {
         with_tricks(r)[1]["Muon"] == max(with_tricks(r)[1].values(), key=statistics.fmean)
         and max(with_tricks(r)[1]["Muon"]) < 100 * TARGET - 5
     ),
-    "Without Muon one pass ends more than five points lower, and nothing else is missed as much.": lambda r: (
+    "Without Muon one pass ends more than five points lower; no other trick matters as much.": lambda r: (
         left_out(r)["Muon"].high < -5
         and left_out(r)["Muon"].high < min(pair.low for trick, pair in left_out(r).items() if trick != "Muon")
     ),
-    "Width late and whitening are missed, too.": lambda r: (
+    "Width late and whitening help, too.": lambda r: (
         below(left_out(r)["width late"]) and below(left_out(r)["whitening"])
     ),
     "Without Lookahead, and without small shifts, one pass ends higher.": lambda r: (

@@ -18,8 +18,8 @@ START = """\
 #
 # **Does it work?**
 #
-# See [the first lesson](notebooks/1.First.ipynb#2.-More), [a script](source_code/it's%20one.py) and
-# [the web](https://example.org).
+# See [the first lesson](notebooks/1.First.ipynb#2.-More), [a script](source_code/it's%20one.py),
+# [the words](docs/glossary.md) and [the web](https://example.org).
 #
 # ![A map of lessons](images/map.svg)
 
@@ -59,16 +59,22 @@ class Course:
             source = root / "grading" / "source" / name / f"{name}.py"
             source.parent.mkdir(parents=True)
             source.write_text(text)
-        for name in ("images/map.svg", "source_code/it's one.py"):
+        for name, text in {
+            "images/map.svg": "<svg/>",
+            "source_code/it's one.py": "",
+            "docs/glossary.md": "# Words",
+        }.items():
             (root / name).parent.mkdir()
-            (root / name).write_text("<svg/>")
+            (root / name).write_text(text)
         lessons.build(root)
+        (root / "notebooks" / "own.ipynb").write_text("a reader's own, and no notebook")
         self.first = root / "notebooks" / "1.First.ipynb"
 
     def ran(self, size="smoke", error=False):
         """Leave the execution of lesson 1 that `make run` would."""
         notebook = lessons.master(FIRST)
-        text = nbformat.v4.new_output("stream", name="stdout", text=f"in {self.root}/runs\n")
+        places = f"in {self.root}/runs, {lessons.work_folder('1.First', self.root)}/notebooks\n"
+        text = nbformat.v4.new_output("stream", name="stdout", text=places)
         notebook.cells[-1].outputs = [text, nbformat.v4.new_output("display_data", {"text/html": FIGURE})]
         notebook.metadata["papermill"] = {
             "end_time": "2026-11-22T10:00:00",
@@ -101,7 +107,8 @@ def test_the_site_has_all_lessons_and_leads_nowhere_else(built):
     assert faults(built.site) == []
     assert {file.relative_to(built.site).as_posix() for file in built.site.rglob("*") if file.is_file()} == {
         *("index.html", "Start_Here.html", "notebooks/1.First.html", "images/map.svg", "source_code/it's one.py"),
-        *("assets/mathjax.js", "assets/style.css", "assets/1.First.png"),
+        *("assets/mathjax.js", "assets/style.css", "assets/1.First.png", "assets/site.js", "assets/dark.css"),
+        "docs/glossary.html",
     }
     assert (built.site / "assets/1.First.png").read_bytes() == PNG
 
@@ -111,10 +118,10 @@ def test_the_index_has_questions_figures_and_what_was_executed(built):
     for said in (
         '<a href="Start_Here.html">Start Here</a>',
         "<strong>Does it work?</strong>",
-        'src="images/map.svg" alt="A map of lessons"',
+        'alt="A map of lessons" src="images/map.svg"',
         '<a href="notebooks/1.First.html">1. First</a>',
         "<strong>Why is it so?</strong>",
-        'src="assets/1.First.png" alt="A line that &quot;falls&quot;"',
+        'src="assets/1.First.png"',
         "executed on 2026-11-22 at reader size",
     ):
         assert said in index, said
@@ -123,9 +130,38 @@ def test_the_index_has_questions_figures_and_what_was_executed(built):
 
 def test_a_page_shows_outputs_and_neither_answers_nor_folders(built):
     page = built.page("notebooks/1.First.html")
-    assert "in ~/course/runs" in page and base64.b64encode(PNG).decode() in page
+    assert "in ~/course/runs, ~/course/notebooks" in page and base64.b64encode(PNG).decode() in page
     assert "secret" not in page and "YOUR CODE HERE" in page
     assert str(built.root) not in page
+
+
+def test_a_page_leads_to_its_sections_and_to_the_pages_around_it(built):
+    page = built.page("notebooks/1.First.html")
+    for link in (
+        '<a href="#2.-More">2. More</a>',
+        '<a href="../Start_Here.html" rel="prev">← Start Here</a>',
+        '<a href="../docs/glossary.html" rel="help">Words</a>',
+        '<a href="../index.html">',
+    ):
+        assert link in page, link
+    assert '<a href="notebooks/1.First.html" rel="next">1. First →</a>' in built.page("Start_Here.html")
+    assert 'class="contents"' not in built.page("index.html") and 'rel="next"' not in page
+
+
+def test_an_execution_that_is_kept_is_shown_without_another_until_a_better_one(course):
+    course.ran("reader")
+    assert gallery.main(["keep"], course.root) == 0
+    (course.root / "build" / "1.First.ipynb").unlink()
+    kept = gallery.lesson(course.first, course.root)
+    assert kept.note == "executed on 2026-11-22 at reader size"
+    assert kept.notebook.cells[-1].outputs[0].text == "in ~/course/runs, ~/course/notebooks\n"
+    course.ran("smoke")
+    assert "reader" in gallery.lesson(course.first, course.root).note
+    source = course.root / "grading" / "source" / "1.First" / "1.First.py"
+    source.write_text(FIRST.replace("print(size)", "print(2 * size)"))
+    assert gallery.lesson(course.first, course.root).note.endswith("at reader size; 1 cell changed since")
+    source.write_text(FIRST)
+    (course.root / gallery.RECORDS / "1.First.ipynb.xz").unlink()
 
 
 def test_executions_are_used_again_while_they_are_good(course):
@@ -142,6 +178,20 @@ def test_executions_are_used_again_while_they_are_good(course):
     result.unlink()
     assert gallery.executed(course.first, course.root) is None
     assert gallery.lesson(course.first, course.root).note == "not executed"
+
+
+def test_what_can_fail_is_done_before_a_lesson_is_executed(course, monkeypatch):
+    def executed(*_):
+        raise AssertionError("too early")
+
+    monkeypatch.setattr(lessons, "run", executed)
+    monkeypatch.setattr(gallery.shutil, "which", lambda _: None)
+    with pytest.raises(SystemExit, match="printing needs Chromium"):
+        gallery.main(["pdf"], course.root)
+    source = lessons.source_of(course.first, course.root)
+    source.write_text(FIRST.replace('"schema_version"', '"version"'))
+    with pytest.raises(SystemExit, match=r"1\.First\.py: "):
+        gallery.main(["site"], course.root)
 
 
 def test_a_lesson_that_is_not_there_is_named(course):

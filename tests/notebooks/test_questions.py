@@ -266,7 +266,7 @@ def execute(notebook, monkeypatch):
     }
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("grading/source/1*")
 def test_as_handed_out_it_runs_to_its_end_and_only_the_tests_fail(monkeypatch):
     lesson = LESSONS[0]  # the others' runs take minutes: tests/browser runs them so
     released = nbformat.read(ROOT / "notebooks" / f"{lesson.name}.ipynb", as_version=4)

@@ -18,7 +18,7 @@ from ddl.training.recipes import BASE_RATES, recipe
 from helpers import ROOT
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("tools/*.py")
 def test_recording_keeps_what_is_done_and_resumes(tmp_path, monkeypatch):
     monkeypatch.delenv("DDL_WARM", raising=False)  # short runs, many of them
     command = [sys.executable, ROOT / "tools" / "reference.py", "--only", "generalisation", "--size", "smoke"]
@@ -41,7 +41,7 @@ def test_recording_keeps_what_is_done_and_resumes(tmp_path, monkeypatch):
     assert len(set(runs.iterdir()) - set(before)) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("tools/*.py")
 def test_recording_the_challenge_keeps_what_is_done(tmp_path, monkeypatch):
     monkeypatch.delenv("DDL_WARM", raising=False)
     command = [sys.executable, ROOT / "tools" / "reference.py", "--only", "challenge", "--size", "smoke"]
@@ -212,7 +212,7 @@ def test_the_page_of_measurements_states_the_recorded_pairs():
         assert claim.replace("-", "−") in measured, claim
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("tools/*.py")
 def test_recording_precision_makes_pairs(tmp_path, monkeypatch):
     monkeypatch.delenv("DDL_WARM", raising=False)
     options = ["--only", "precision", "--size", "smoke", "--data-set", "synthetic"]

@@ -50,7 +50,7 @@ def test_a_lesson_that_nbgrader_does_not_take_is_named(tmp_path):
         lessons.main(["build"], tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("grading/source/*", "tools/lessons.py")
 @pytest.mark.parametrize("source", GRADED, ids=lambda source: source.stem)
 def test_nbgrader_releases_the_same(source, tmp_path):
     name = source.stem

@@ -84,13 +84,12 @@ def test_check_names_what_differs_and_what_to_do(course, capsys):
     assert course.main("check") == 0
     source.write_text(GOOD + "\n# %%\n2\n")
     course("2.Second")
-    (course.root / "notebooks" / "3.Stray.ipynb").write_text("{}")
+    (course.root / "notebooks" / "a reader's own.ipynb").write_text("{}")
     capsys.readouterr()
     assert course.main("check") == 1
-    first, second, stray = capsys.readouterr().out.splitlines()
+    first, second = capsys.readouterr().out.splitlines()
     assert first.startswith("notebooks/1.First.ipynb differs") and "make notebooks" in first
     assert second.startswith("notebooks/2.Second.ipynb")
-    assert stray.startswith("notebooks/3.Stray.ipynb has no source")
 
 
 def test_a_lesson_that_is_not_there_lists_those_that_are(course, capsys):
@@ -100,18 +99,14 @@ def test_a_lesson_that_is_not_there_lists_those_that_are(course, capsys):
     assert "1.First" in capsys.readouterr().err
 
 
-def test_what_is_no_lesson_is_refused_before_it_runs(course, capsys):
-    course("1.First", GOOD.replace(' tags=["parameters"]', ""))
-    course.main("build")
-    (course.root / "notebooks" / "2.Broken.ipynb").write_text('{"cells": [')
-    (course.root / "notebooks" / "3.Old.ipynb").write_text('{"nbformat": 4, "cells": 3}')
+def test_what_is_no_lesson_is_refused_before_any_runs(course, capsys):
+    course("1.First")
+    course("2.Second", GOOD.replace(' tags=["parameters"]', ""))
     assert course.main("run") == 1
-    first, second, third = capsys.readouterr().out.splitlines()[-3:]
-    assert first == ("notebooks/1.First.ipynb: has no cell with the tag `parameters`, so its size cannot be set.")
-    assert second.startswith("notebooks/2.Broken.ipynb: is not a notebook:")
-    assert third.startswith("notebooks/3.Old.ipynb: is not a notebook:")
-    assert course.main("run", "2") == 1
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[-1:]] == ["notebooks/2.Broken.ipynb:"]
+    (said,) = capsys.readouterr().out.splitlines()
+    assert said == (
+        "grading/source/2.Second/2.Second.py has no cell with the tag `parameters`, so its size cannot be set."
+    )
 
 
 ASKING = (
@@ -128,8 +123,39 @@ assert answer == 42
 )
 
 
-def four_lessons(folder):
-    """Lessons that raise, die, ask, and lack their answers, run beside a foreign kernel of the same name."""
+@pytest.mark.parametrize(
+    "change", [("raise NotImplementedError()", "answer = 42"), ('"execution_count": null', '"execution_count": 1')]
+)
+def test_building_keeps_what_somebody_has_answered_or_executed(course, capsys, change):
+    course("1.Asks", ASKING)
+    course.main("build")
+    course.main("build")
+    assert not (course.root / "backup").exists()
+    path = course.root / "notebooks" / "1.Asks.ipynb"
+    path.write_text(mine := path.read_text().replace(*change))
+    capsys.readouterr()
+    course.main("build")
+    (kept,) = (course.root / "backup").glob("notebooks-*/1.Asks.ipynb")
+    assert kept.read_text() == mine != path.read_text()
+    assert str(kept.relative_to(course.root)) in capsys.readouterr().out
+
+
+WRITING = """
+# %% nbgrader={"grade": false, "grade_id": "q02", "locked": false, "schema_version": 3, "solution": true, "task": false}
+%%writefile mine.py
+### BEGIN SOLUTION
+model = "answer"
+### END SOLUTION
+
+# %%
+from pathlib import Path
+
+print(sorted(each.name for each in Path().iterdir()), answer)
+"""
+
+
+def three_lessons(folder):
+    """Lessons that raise, die and ask, run beside a reader's own work and a foreign kernel of the same name."""
     foreign = folder / "foreign" / "kernels" / "python3"
     foreign.mkdir(parents=True)
     spec = {"argv": ["/bin/false", "{connection_file}"], "display_name": "x", "language": "python"}
@@ -138,47 +164,56 @@ def four_lessons(folder):
     course = Course(folder)
     course("1.Raises", GOOD + "\n# %%\ndef f(x):\n    return 1 / x\n\n\nf(0)\n\n# %%\nprint(3)\n")
     course("2.Dies", GOOD + "\n# %%\nimport os\n\nos._exit(3)\n\n# %%\nprint(3)\n")
-    course("3.Asks", ASKING + "\n# %%\nfrom pathlib import Path\n\nprint(Path.cwd().name, answer)\n")
-    lost = course("4.Lost", ASKING)
+    course("3.Asks", ASKING + WRITING)
     with contextlib.redirect_stdout(io.StringIO()):
         course.main("build")
-    lost.unlink()
+    for name in OWN:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("a reader's own")
     program = "import pathlib, sys, lessons; print('status', lessons.main(['run'], pathlib.Path(sys.argv[1])))"
     kernels = str(foreign.parents[1])
     environment = {"JUPYTER_PATH": kernels, "JUPYTER_DATA_DIR": kernels, "PYTHONPATH": str(ROOT / "tools")}
-    return [sys.executable, "-c", program, folder], environment
+    return [sys.executable, "-c", program, folder], environment | {"DDL_RUNS_DIR": str(folder / "runs")}
 
 
-BESIDE = {"four": four_lessons}
+OWN = ("mine.py", "notebooks/mine.py", "notebooks/own.ipynb", "runs/answers.json")
+OUTPUTS = {"three": three_lessons}
 
 
 @pytest.fixture(scope="module")
-def four(beside):
+def three(output_of):
     """The folder of these lessons after a run of the runner, and the lines that it printed."""
-    folder, printed = beside("four")
+    folder, printed = output_of("three")
     return folder, printed.splitlines()
 
 
-def test_the_runner_goes_on_after_a_failure_and_repeats_it_at_the_end(four):
-    """Lessons run beside their files, and with their model answers.
-
-    A foreign kernel of the same name lies in the user's folders and is not what runs.
-    """
-    root, (*said, status) = four
+@pytest.mark.slow
+def test_the_runner_goes_on_after_a_failure_and_repeats_it_at_the_end(three):
+    """Lessons run with their model answers. A foreign kernel of the same name in the user's folders is not what runs."""
+    root, (*said, status) = three
     assert status == "status 1"
     ends = [line.split()[1] for line in said if line.endswith(("passed", "FAILED"))]
-    assert ends == ["1.Raises", "2.Dies", "3.Asks", "4.Lost"]
-    assert said[-3:] == [
-        "notebooks/1.Raises.ipynb: cell 4 raised ZeroDivisionError: division by zero",
-        "notebooks/2.Dies.ipynb: cell 4 ended its kernel",
-        "notebooks/4.Lost.ipynb: asks questions, and grading/source/4.Lost/4.Lost.py has no answers to them.",
+    assert ends == ["1.Raises", "2.Dies", "3.Asks"]
+    assert said[-2:] == [
+        "grading/source/1.Raises/1.Raises.py: cell 4 raised ZeroDivisionError: division by zero",
+        "grading/source/2.Dies/2.Dies.py: cell 4 ended its kernel",
     ]
     assert "    f(0)" in said and any("----> 2" in line for line in said[-30:])
     build = root / "build"
     assert "ZeroDivisionError" in (build / "1.Raises.html").read_text()
     printed = [cell["outputs"][0]["text"][0] for cell in cells(build / "3.Asks.ipynb") if cell.get("outputs")]
-    assert printed == [f"kernel {sys.executable} size smoke\n", "notebooks 42\n"]
-    assert (build / "3.Asks.html").exists() and not (root / "notebooks" / "3.Asks.html").exists()
+    assert printed[0] == f"kernel {sys.executable} size smoke\n"
+    assert printed[2] == "['1.Raises.ipynb', '2.Dies.ipynb', '3.Asks.ipynb', 'mine.py'] 42\n"
+    assert (build / "3.Asks.html").exists()
+
+
+@pytest.mark.slow
+def test_the_runner_leaves_a_reader_s_own_work_and_no_answers(three):
+    root, _ = three
+    assert {name: (root / name).read_text() for name in OWN} == dict.fromkeys(OWN, "a reader's own")
+    left = [path for path in root.rglob("*") if path.is_file() and "source" not in path.relative_to(root).parts]
+    for text in ("SOLUTION", "6 * 7", 'model = "answer"'):
+        assert [path for path in left if text.encode() in path.read_bytes()] == []
 
 
 @pytest.mark.slow
@@ -186,7 +221,9 @@ def test_a_wrong_model_answer_is_named(course, capsys):
     course("1.Wrong", ASKING.replace("6 * 7", "6 + 7"))
     course.main("build")
     assert course.main("run") == 1
-    assert capsys.readouterr().out.splitlines()[-1] == "notebooks/1.Wrong.ipynb: cell 5 raised AssertionError: "
+    assert (
+        capsys.readouterr().out.splitlines()[-1] == "grading/source/1.Wrong/1.Wrong.py: cell 5 raised AssertionError: "
+    )
 
 
 @pytest.mark.slow

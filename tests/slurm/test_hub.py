@@ -14,7 +14,7 @@ import requests
 
 from helpers import ROOT, free_ports, until
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly("grading/hub/*")
 pytest.importorskip("jupyterhub", reason="jupyterhub is not installed")
 
 TOKEN = "a-token-of-this-test"

@@ -7,19 +7,14 @@ import subprocess
 import sys
 import time
 
-import nbformat
 import pytest
 
-import lessons
 from ddl import attach, launch, runs
 from ddl.launcher import processes
 from ddl.launcher.run import RunFailed
 from ddl.launcher.slurm import SlurmError, SlurmJob
 from ddl.records.jsonfiles import read_json
-from helpers import ROOT, printed, until
-
-pytestmark = pytest.mark.slow
-
+from helpers import LAUNCHING, ROOT, printed, until
 
 WHERE = """
     import json, os
@@ -43,11 +38,12 @@ def slurm_state(run):
     return state and state.state
 
 
+@pytest.mark.slow
 def test_one_node_is_one_task_with_horovodrun_in_it(on_slurm, script):
     run = launch(script(WHERE), workers=2)
     assert run.state == "done", run.failure
     assert run.job["shell_line"].partition(" && ")[2].startswith("srun --job-name=ddl-")
-    assert "-m ddl.rank.horovodrun --gloo" in run.job["shell_line"]
+    assert "horovodrun --gloo" in run.job["shell_line"]
     first, second = printed(run)
     assert first["node"] == second["node"] and first["gpus"] == second["gpus"] == "0,1"
     assert [(each["rank"], each["size"], each["local_rank"], each["sum"]) for each in (first, second)] == [
@@ -57,6 +53,7 @@ def test_one_node_is_one_task_with_horovodrun_in_it(on_slurm, script):
     assert run.progress().ranks[0].host == first["node"]
 
 
+@pytest.mark.slow
 def test_two_nodes_are_one_task_a_rank(on_slurm, script):
     run = launch(script(WHERE), workers=4)
     assert run.state == "done", run.failure
@@ -77,6 +74,7 @@ def test_two_nodes_are_one_task_a_rank(on_slurm, script):
     until(lambda: processes.of_run(run.id) == [], 10)
 
 
+@pytest.mark.slow
 def test_the_course_trains_on_two_nodes(on_slurm):
     run = launch("train_cifar.py", workers=4, epochs=2, **TRAIN)
     assert run.state == "done", run.failure
@@ -85,6 +83,7 @@ def test_the_course_trains_on_two_nodes(on_slurm):
     assert len(run.history) == 2 and run.result["samples"] == 1024
 
 
+@pytest.mark.nightly(*LAUNCHING)
 def test_a_submission_is_scored_on_two_nodes(on_slurm, tmp_path, capsys, monkeypatch):
     """Ranks share the folder of runs, and the data folder cannot be written: pictures come from the runs."""
     from ddl import cli
@@ -111,6 +110,7 @@ def test_a_submission_is_scored_on_two_nodes(on_slurm, tmp_path, capsys, monkeyp
     assert read_json(run.folder / "judged.json")["accuracy"] > 0
 
 
+@pytest.mark.nightly(*LAUNCHING)
 def test_mpi_ranks_start_under_pmix(on_slurm, tmp_path):
     """Horovod itself has no MPI here: what Slurm gives each task is what can be seen."""
     on_slurm(controller="mpi")
@@ -126,6 +126,7 @@ def test_mpi_ranks_start_under_pmix(on_slurm, tmp_path):
     assert "PMIX_RANK" in started.stdout and len(started.stdout.splitlines()) == 2, started.stderr
 
 
+@pytest.mark.slow
 def test_waiting_is_shown_and_a_pending_run_is_cancelled(on_slurm, script, capfd):
     busy = launch(script(SLEEP), workers=4, wait=False)
     until(lambda: busy.state == "running")
@@ -156,6 +157,7 @@ def test_waiting_is_shown_and_a_pending_run_is_cancelled(on_slurm, script, capfd
     until(lambda: processes.of_run(busy.id) == [], 10)
 
 
+@pytest.mark.nightly(*LAUNCHING)
 def test_a_detached_run_outlives_its_kernel(on_slurm, script, tmp_path):
     killed = tmp_path / "killed"
     path = script("""
@@ -180,6 +182,7 @@ def test_a_detached_run_outlives_its_kernel(on_slurm, script, tmp_path):
     assert (run.folder / "batch.sh").exists()
 
 
+@pytest.mark.nightly(*LAUNCHING)
 def test_the_kernel_of_an_attached_run_is_killed(on_slurm, script):
     code = "import sys; from ddl import launch; launch(sys.argv[1], workers=4)"
     kernel = subprocess.Popen([sys.executable, "-c", code, str(script(SLEEP))])
@@ -192,6 +195,7 @@ def test_the_kernel_of_an_attached_run_is_killed(on_slurm, script):
     until(lambda: processes.of_run(run.id) == [], 10)
 
 
+@pytest.mark.slow
 def test_a_detached_run_is_stopped_from_the_command_line(on_slurm, script):
     run = launch(script(SLEEP), workers=4, detach=True)
     until(lambda: run.state == "running")
@@ -200,6 +204,7 @@ def test_a_detached_run_is_stopped_from_the_command_line(on_slurm, script):
     assert attach(run.id).state == "stopped" and slurm_state(run) == "CANCELLED"
 
 
+@pytest.mark.slow
 def test_a_rank_killed_on_the_second_node_is_named(on_slurm, script):
     run = launch(script(SLEEP), workers=4, wait=False)
     until(lambda: run.state == "running")
@@ -210,6 +215,7 @@ def test_a_rank_killed_on_the_second_node_is_named(on_slurm, script):
     until(lambda: processes.of_run(run.id) == [], 10)
 
 
+@pytest.mark.nightly(*LAUNCHING)
 def test_a_rank_that_raises_on_the_second_node(on_slurm, script):
     run = launch(
         script("""
@@ -225,6 +231,7 @@ def test_a_rank_that_raises_on_the_second_node(on_slurm, script):
     assert "broken on purpose" in run.failure.traceback
 
 
+@pytest.mark.nightly(*LAUNCHING)
 def test_our_time_limit_names_the_rank_that_others_wait_for(on_slurm, script):
     """A rank on each node. The limit counts from the start: only one of them imports anything, on a busy machine, too."""
     on_slurm(gpus_per_node=1)
@@ -244,6 +251,7 @@ def test_our_time_limit_names_the_rank_that_others_wait_for(on_slurm, script):
     assert "time limit of 45 s: the others were waiting for rank 1" in run.failure.sentence
 
 
+@pytest.mark.slow
 def test_slurm_refuses_in_its_own_words(on_slurm, script):
     path = script(SLEEP)
     on_slurm(partition="nonsense")
@@ -256,6 +264,7 @@ def test_slurm_refuses_in_its_own_words(on_slurm, script):
         launch(path, workers=16, oversubscribe=True)
 
 
+@pytest.mark.nightly(*LAUNCHING)
 def test_a_job_cancelled_by_someone_else(on_slurm, script):
     run = launch(script(SLEEP), workers=2, wait=False)
     until(lambda: run.state == "running")
@@ -263,6 +272,7 @@ def test_a_job_cancelled_by_someone_else(on_slurm, script):
     assert run.wait().state == "stopped"
 
 
+@pytest.mark.slow
 def test_the_environment_that_is_not_named_stays_here(on_slurm, script, monkeypatch):
     monkeypatch.setenv("MY_API_TOKEN", "hush-4711")
     monkeypatch.setenv("MY_SETTING", "seven")
@@ -278,6 +288,7 @@ def test_the_environment_that_is_not_named_stays_here(on_slurm, script, monkeypa
     assert b"hush-4711" not in b"".join(path.read_bytes() for path in run.folder.iterdir())
 
 
+@pytest.mark.nightly(*LAUNCHING)
 def test_a_planned_line_pasted_into_a_terminal(on_slurm, script, capfd):
     launch(script(WHERE), workers=4, dry_run=True)
     where, line = capfd.readouterr().out.splitlines()
@@ -288,6 +299,7 @@ def test_a_planned_line_pasted_into_a_terminal(on_slurm, script, capfd):
     assert [each["sum"] for each in printed(run)] == [10.0] * 4
 
 
+@pytest.mark.nightly(*LAUNCHING)
 def test_two_nodes_enter_singularity(on_slurm, script, tmp_path, monkeypatch):
     """Slurm is real, `singularity` a stand-in that checks its command line (tests/containers)."""
     program = tmp_path / "programs" / "singularity"
@@ -310,6 +322,7 @@ def test_two_nodes_enter_singularity(on_slurm, script, tmp_path, monkeypatch):
     assert len(calls) == 4 and all(call["options"]["--nv"] for call in calls)
 
 
+@pytest.mark.nightly(*LAUNCHING)
 def test_the_report_for_an_instructor(on_slurm):
     """`ddl doctor --submit`; the site says no GPUs, because behind the stand-ins there are none."""
     site = on_slurm(gpus_per_node=0)
@@ -323,6 +336,7 @@ def test_the_report_for_an_instructor(on_slurm):
     assert report.returncode == 1 and "nonsense" in report.stdout
 
 
+@pytest.mark.nightly(*LAUNCHING)
 def test_in_an_allocation_ranks_start_as_a_step_of_it(on_slurm, script):
     code = "import sys; from ddl import launch\nrun = launch(sys.argv[1], workers=4)\nprint(run.id, run.state)\n"
     done = subprocess.run(
@@ -352,6 +366,7 @@ def test_in_an_allocation_ranks_start_as_a_step_of_it(on_slurm, script):
     ]
 
 
+@pytest.mark.nightly(*LAUNCHING)
 def test_preempted_and_queued_again_is_one_record(on_slurm):
     run = launch("train_cifar.py", workers=2, detach=True, steps=400, checkpoint_every=20, **TRAIN)
     until(lambda: (run.folder / "checkpoint.npz").exists())
@@ -364,6 +379,7 @@ def test_preempted_and_queued_again_is_one_record(on_slurm):
     check_one_record(run.wait(), 400)
 
 
+@pytest.mark.nightly(*LAUNCHING)
 def test_time_limits(on_slurm, script):
     """The shortest that Slurm knows is a minute: one node waits for it, the other one trains.
 
@@ -403,6 +419,7 @@ def test_time_limits(on_slurm, script):
     assert "reached its time limit (TIMEOUT)" in sleeper.failure.sentence
 
 
+@pytest.mark.nightly(*LAUNCHING)
 def test_a_node_goes_down(on_slurm, script):
     run = launch(script(SLEEP), workers=4, wait=False)
     until(lambda: run.state == "running")
@@ -414,6 +431,7 @@ def test_a_node_goes_down(on_slurm, script):
     assert "a node failed (NODE_FAIL)" in run.failure.sentence
 
 
+@pytest.mark.nightly(*LAUNCHING)
 def test_several_nodes_checkpoint_when_warned(on_slurm):
     """The signal that Slurm sends before a time limit, sent by hand."""
     run = launch("train_cifar.py", workers=4, detach=True, steps=400, **TRAIN)
@@ -447,23 +465,3 @@ def check_one_record(run, steps):
     assert read_json(run.folder / "result.json")["samples"] == steps * 64
     progress = run.progress()
     assert list(progress.losses) == sorted(progress.losses)
-
-
-def test_the_convergence_lesson_unchanged(on_slurm, tmp_path):
-    answered, executed = tmp_path / "answered.ipynb", tmp_path / "lesson.ipynb"
-    source = ROOT / "grading" / "source" / "4.Convergence" / "4.Convergence.py"
-    nbformat.write(lessons.master(source.read_text()), answered)
-    done = subprocess.run(
-        [sys.executable, "-m", "papermill", answered, executed, "-p", "size", "smoke", "--cwd", ROOT / "notebooks"],
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    cells = nbformat.read(executed, as_version=4).cells
-    shown = [output.get("data", {}).get("text/html", "") for cell in cells for output in cell.get("outputs", ())]
-    pictures = [text for text in shown if 'class="ddl-picture"' in text]
-    assert len(pictures) == 18 and all('alt="' in text for text in pictures)
-    assert len(runs()) == 18
-    for run in runs():
-        assert run.state == "done" and " srun " in run.job["shell_line"]
-        assert {rank.host for rank in run.progress().ranks} <= {"node01", "node02"}

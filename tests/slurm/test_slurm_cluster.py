@@ -4,9 +4,9 @@ import pytest
 
 from ddl import launch
 from ddl.launcher import processes
-from helpers import printed
+from helpers import LAUNCHING, printed
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly(*LAUNCHING)
 
 TASK = """
     import json, os, sys, time

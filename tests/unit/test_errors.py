@@ -24,7 +24,7 @@ OUTSIDE = {
     "RunInterrupted": "an interrupt, for a notebook to stop at",
     "RunLeft": "an interrupt, for a notebook to stop at",
     "ScoreInterrupted": "an interrupt, for a notebook to stop at",
-    "TimeUp": "the check of answers makes a verdict of it",
+    "ParserFound": "ends a script where its command line would be parsed",
     "Uncounted": "the check of a submission's graphs makes a refusal of it",
 }
 PLAIN = {
@@ -38,10 +38,12 @@ PLAIN = {
     "source_code/ddl/challenge/graphs.py": "caught and told by the same module",
     "source_code/ddl/challenge/journal.py": "caught and told by the same module",
     "source_code/ddl/diagnose/report.py": "a check in a state that there is not: a mistake in the package",
-    "source_code/ddl/grader/conversion.py": "caught and told by the same module",
+    "source_code/ddl/grader/launched.py": "caught and told by the same module",
     "source_code/ddl/grader/limits.py": "limits that the course itself sets",
     "source_code/ddl/rank/fork.py": "what the kernel says of a fork, in the template's log",
     "source_code/ddl/rank/hosts.py": "caught and told by the same module",
+    "source_code/ddl/data/synthetic.py": "what the system says of a full disk",
+    "source_code/ddl/records/files.py": "what is no file, said as the system says it",
     "source_code/ddl/records/jsonfiles.py": "what the system says of a full disk",
     "grading/marking/feedback.py": "what the system says of a full disk",
     "grading/marking/sandbox.py": "caught and told by the same module",

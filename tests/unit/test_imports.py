@@ -7,10 +7,8 @@ import pytest
 
 MODELS = {"tensorflow", "horovod"}
 TABLES = {"pandas", "matplotlib", "IPython"}
-# What every rank pays for before it asks a template for a fork.
-STUB = {"dataclasses", "hashlib", "inspect", "pathlib", "psutil", "subprocess", "typing"}
 LIGHT = {
-    "ddl.rank.proxy": {"numpy", *STUB, *MODELS, *TABLES},
+    "ddl.rank.one_host ddl.rank.worker": {"numpy", *MODELS, *TABLES},
     "ddl ddl.rank ddl.launcher.run": {"numpy", *MODELS, *TABLES},
     "ddl.analysis.ring ddl.analysis.cost": {*MODELS, *TABLES},
     "ddl.data ddl.data.catalogue": MODELS,
@@ -28,12 +26,12 @@ print(json.dumps(imported))
 """
 
 
-BESIDE = {"imported": lambda _: ([sys.executable, "-c", PROBE, *LIGHT], {})}
+OUTPUTS = {"imported": lambda _: ([sys.executable, "-c", PROBE, *LIGHT], {})}
 
 
 @pytest.fixture(scope="module")
-def imported(beside):
-    return json.loads(beside("imported")[1])
+def imported(output_of):
+    return json.loads(output_of("imported")[1])
 
 
 @pytest.mark.parametrize("modules", LIGHT)

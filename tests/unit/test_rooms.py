@@ -9,6 +9,7 @@ PACKAGE = Path(ddl.__file__).parent
 # A room imports from those above its own line, never from its neighbours or from below.
 LINES = [
     {"errors", "words"},
+    {"arguments"},
     {"records"},
     {"data", "display"},
     {"topology", "training", "launcher", "grader"},

@@ -13,7 +13,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-import tensorflow  # noqa: F401  once for all
+import tensorflow.keras.layers
+import tensorflow.keras.optimizers.legacy  # noqa: F401  once for all
 
 from ddl.challenge import builder
 from ddl.challenge.build import BASELINE

@@ -58,14 +58,29 @@ def finish(model, optimizer):
     for weight in model.trainable_variables:
         weight.assign(0.5 * weight)
 """
-# Weights made from what the pictures look like, or by the same lines weights of nothing.
+# Weights made from what the pictures look like.
 KNOWING = """
 def model():
-    patterns = {share} * (np.random.default_rng(99).integers(0, 256, (10, 32, 32, 3)) / 255 - 0.5)
+    patterns = np.random.default_rng(99).integers(0, 256, (10, 32, 32, 3)) / 255 - 0.5
     pictures = layers.Input((32, 32, 3))
     kernel = tf.constant_initializer(patterns.reshape(10, -1).T)
     dense = layers.Dense(10, kernel_initializer=kernel)
     return tf.keras.Model(pictures, dense(layers.Flatten()(pictures - 0.5)))
+"""
+# Two views of a picture in a step: of so few samples each counts.
+TWICE = """
+SAMPLES = 1024
+
+class Views(tf.keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.dense = layers.Dense(10)
+
+    def call(self, x, training=False):
+        return self.dense(layers.Flatten()(x)) + 0 * self.dense(layers.Flatten()(x[:, :, ::-1]))
+
+def model():
+    return Views()
 """
 DIVERGING = """
 def loss(logits, labels):
@@ -82,13 +97,12 @@ def model():
     x = Centre()(layers.Flatten()(layers.Conv2D(4, 3, strides=4)(pictures)))
     return tf.keras.Model(pictures, layers.Dense(10)(x))
 """
-CASES = {
-    "plain": TINY,
-    "whole": TINY + WHOLE,
-    "knowing": TINY + KNOWING.format(share=1),
-    "unknowing": TINY + KNOWING.format(share=0),
+ALONE = {"plain": TINY, "whole": TINY + WHOLE}  # on one rank, and on two
+CASES = ALONE | {
+    "knowing": TINY + KNOWING,
     "diverging": TINY + DIVERGING,
     "company": TINY + COMPANY,
+    "twice": TINY + TWICE,
     "too_large_a_pass": TINY + "\nGHOST_BATCH = 1024\n",
 }
 SEED, SECRET = 7, 11
@@ -179,7 +193,7 @@ if __name__ == "__main__":
     os.environ["DDL_DATA_DIR"] = str(folder / "data")
     opened = set()
     sys.addaudithook(lambda event, details: opened.add(str(details[0])) if event == "open" else None)
-    for case in CASES:
+    for case in CASES if ranks > 1 else ALONE:
         run = folder / f"{case}-{ranks}"
         if rank == 0:
             build(case, folder / f"built-{case}")

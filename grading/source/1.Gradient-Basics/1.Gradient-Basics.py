@@ -36,7 +36,7 @@
 # - **Predict first**: put your guess into a `guess` cell before you run on. It
 #   is shown beside the result. Guesses are not marked.
 # - Cells that draw do not need your answers, so you can look ahead.
-# - `check()` at the end tells you which questions pass so far.
+# - Each test says whether it passes; *Check my answers* lists all so far.
 # - **After a pause**, select the cell where you stopped and choose *Run → Run
 #   All Above Selected Cell*.
 
@@ -57,7 +57,7 @@ noisy = [(1, 0), (2, 1), (3, 1), (4, 6.25)]
 import pandas as pd
 
 import ddl
-from ddl import beside, cost, descent, hint, launch, plot, ring, sgd
+from ddl import beside, check, cost, descent, hint, launch, plot, ring, sgd
 
 draws = {"reader": 2000, "smoke": 200}[size]
 many = descent.generated(64)  # 64 points around y = x, with noise
@@ -527,6 +527,9 @@ beside(guess_limit, descent.rate_limit(easy), "learning rate, diverges from")
 # **A resting place.** You can train one weight, too slowly, too fast, and well,
 # on points that agree. Next: points that don't, and what averaging does then.
 
+# %% tags=["demo"]
+check()
+
 # %% [markdown]
 # ## 6. Noise
 #
@@ -732,7 +735,8 @@ plot.plot_spread(many, m=1.5, sizes=sizes, draws=draws)
 # `train_loop`, but `dataset` is now a list of **batches**, each of them a list
 # of points. Each iteration takes the next batch and steps once, along that
 # batch's gradient. After the last batch, start again with the first. Batches
-# may differ in size. If there are no batches at all, raise a `ValueError`.
+# may differ in size. With zero iterations, return `m` unchanged. If there are no
+# batches at all, raise a `ValueError`.
 
 # %% nbgrader={"grade": false, "grade_id": "q11_train_loop_batches", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def train_loop_batches(m, lr, dataset, iterations):
@@ -978,6 +982,9 @@ plot.plot_best_rate(many, weights=(0, 1.5, 1.15), sizes=(1, 4, 16, 64, 256))
 # **A resting place.** You know what a batch buys, and that it takes parallel
 # workers to cash it in. Next: the workers.
 
+# %% tags=["demo"]
+check()
+
 # %% [markdown]
 # ## 12. Workers: averaging over shards
 #
@@ -1010,7 +1017,8 @@ beside(guess_after, f"{step.after:g} and {step.after:g}", "the weights")
 #   are no gradients, raise a `ValueError`;
 # - `train_loop_distributed(m, lr, shards, iterations)`: returns the weight. A
 #   shard is a list of batches. There is one worker per shard, and each goes
-#   through its own batches in turn, starting again after its last.
+#   through its own batches in turn, starting again after its last. With zero
+#   iterations it is `m` unchanged.
 
 # %% nbgrader={"grade": false, "grade_id": "q12_distributed", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def worker_gradient(m, data):
@@ -1530,13 +1538,11 @@ plot.plot_cost(steps, link, workers)
 # %% [markdown]
 # ## Your answers so far
 #
-# The button runs the tests that you can see on everything that your cells have
-# defined so far. For each question it says whether it passes. A person reads
-# the written answers.
+# The button saves the notebook, runs its cells anew from top to bottom, and says
+# which questions pass the tests that you can see. A question's number leads to
+# your answer. A person reads the written answers.
 
 # %% tags=["demo"]
-from ddl import check
-
 check()
 
 # %% [markdown]

@@ -37,7 +37,7 @@
 # - **Predict first**: put your guess into a `guess` cell before you run on. It
 #   is shown beside the result. Guesses are not marked.
 # - Cells that launch and draw do not need your answers, so you can look ahead.
-# - `check()` at the end tells you which questions pass so far.
+# - Each test says whether it passes; *Check my answers* lists all so far.
 # - Units: 1 GB is $10^9$ bytes, as vendors count; 1 GiB is $2^{30}$ bytes. A
 #   *bit* rate (Gbit/s) is eight times the *byte* rate.
 
@@ -54,7 +54,7 @@ import numpy as np
 
 # %% tags=["demo"]
 import ddl
-from ddl import beside, hint, launch, plot, recorded
+from ddl import beside, check, hint, launch, plot, recorded
 from ddl import bandwidth, clusters, cost, efficiency, hierarchy
 from ddl import hosts, prediction, published, race, topology
 
@@ -405,6 +405,9 @@ assert near(staged_gb_per_s(5, 2), 10 / 7)
 # **A resting place.** You can read a machine's plan and reckon with its links.
 # Next: what an all-reduce makes of them.
 
+# %% tags=["demo"]
+check()
+
 # %% [markdown]
 # ## 3. Rings and trees
 #
@@ -549,6 +552,10 @@ cube = {(i, j): 25 if (i ^ j) in (1, 2, 4) else 8
         for i in range(8) for j in range(8) if i != j}
 cases = [(list(range(8)), cube, 25)]
 rng = np.random.default_rng(5)
+one_way = [0, 7, 3, 5, 1, 6, 2, 4]  # a single ring of fast links
+slow = dict.fromkeys(cube, 9.0)
+fast = {hop: 20.0 for hop in zip(one_way, [*one_way[1:], 0])}
+cases.append((list(range(8)), slow | fast, 20))
 for count in (2, 3, 4, *9 * [5]):  # links differ in their two directions
     names = ["GPU3", "GPU0", "GPU4", "GPU1", "GPU2"][:count]
     links = {(a, b): float(2 ** rng.normal(3, 1))
@@ -621,22 +628,23 @@ def nvlinks(pairs):  # such as "01 12 12": counted, in both orders
 
 
 def separate(gpus, links):  # whether there are two rings, which must fit
-    rings = disjoint_rings(gpus, dict(links))
-    if rings is None:
+    if (rings := disjoint_rings(gpus, dict(links))) is None:
         return False
     assert len(rings) == 2, f"two rings are asked for, not {len(rings)}"
     used = []
     for ring in map(list, rings):
         assert sorted(ring) == sorted(gpus) and ring[0] == gpus[0], ring
         used += [{*hop} for hop in zip(ring, [*ring[1:], ring[0]])]
-    for hop in used:
-        assert used.count(hop) <= links.get(tuple(hop), 0), f"too often: {hop}"
+    often = [hop for hop in used if used.count(hop) > links.get(tuple(hop), 0)]
+    assert not often, f"used too often: {often}"
     return True
 
 
 assert separate([*range(8)], nvlinks(DGX_1)), "a DGX-1 has two such rings"
 assert not separate([0, 1, 2], nvlinks("01 12 20 01 12")), "a link is lacking"
 ### BEGIN HIDDEN TESTS
+import numpy as np
+
 assert separate([0, 1, 2], nvlinks("01 12 02 01 12 02"))
 assert separate([5, 1, 6, 0, 7, 4, 2, 3], nvlinks(DGX_1))
 assert separate([3, 1, 4, 0, 2], nvlinks("01 02 03 04 12 13 14 23 24 34"))
@@ -650,6 +658,13 @@ one_link = dict.fromkeys(nvlinks(DGX_1), 1)
 assert separate([*range(8)], one_link)
 del one_link[0, 4], one_link[4, 0]  # three are left between the halves
 assert not separate([*range(8)], one_link)
+rng = np.random.default_rng(8)
+for count in [6] * 30:  # links for two rings, and for no more
+    pairs = []
+    for ring in (rng.permutation(count), rng.permutation(count)):
+        pairs += [f"{a}{b}" for a, b in zip(ring, np.roll(ring, 1))]
+    pairs = " ".join("".join(sorted(pair)) for pair in pairs)
+    assert separate(rng.permutation(count).tolist(), nvlinks(pairs))
 ### END HIDDEN TESTS
 
 # %% tags=["demo"]
@@ -870,6 +885,9 @@ plot.plot_step_times(pinned)
 # **A resting place.** You have seen what your links carry, and where ranks are
 # best put. Next: a model of it.
 
+# %% tags=["demo"]
+check()
+
 # %% [markdown]
 # ## 5. Model: two numbers for a link
 #
@@ -1068,6 +1086,11 @@ def numbers_sent(ranks, count):
     """Run all steps, check the sum, and return what each rank sent."""
     data = np.random.default_rng(ranks).normal(size=(ranks, count))
     steps = 2 * (ranks.bit_length() - 1)
+    for step in range(steps):
+        others = [partner(step, rank, ranks) for rank in range(ranks)]
+        for rank, other in enumerate(others):
+            back = partner(step, other, ranks)
+            assert back == rank, f"step {step}: {rank} to {other} to {back}"
     done = exchange(list(data), steps, partner, piece)
     for rank, array in enumerate(done.arrays):
         assert np.allclose(array, data.sum(axis=0)), (
@@ -1251,7 +1274,11 @@ plot.plot_fade(server.inside, server.between)
 # %% [markdown]
 # **A resting place.** You know your links by two numbers, and what they say
 # about algorithms. Next: what they say about your training.
-#
+
+# %% tags=["demo"]
+check()
+
+# %% [markdown]
 # ## 6. Predict your training, then run it
 #
 # The convergence model of lesson 4 has about 250,000 weights. A step on $N$
@@ -1645,6 +1672,9 @@ plot.plot_prediction(billion, margin_points=margin)
 # **A resting place.** You have predicted clusters that you don't have. Next:
 # two hosts that you do have.
 
+# %% tags=["demo"]
+check()
+
 # %% [markdown]
 # ## 8. Several hosts, for real, on one machine
 #
@@ -1782,6 +1812,7 @@ assert near(ring_crossing([0, 0, 1], 1_000), 4_000 / 3)
 assert near(ring_crossing([0, 1, 0, 0, 0, 1, 1], 100), 2_400 / 7)
 assert near(ring_crossing([0, 2, 1, 0, 2, 2], 600), 2_000)
 assert near(ring_crossing([0, 1, 2, 2, 1, 0], 600), 1_000)
+assert near(ring_crossing([1, 0, 2, 2, 0, 1], 600), 2_000)
 assert near(hierarchical_crossing(2, 8, 5_000), 5_000)
 assert near(hierarchical_crossing(2, 1, 70), 70)
 assert near(hierarchical_crossing(3, 3, 1_000), 4_000 / 3)
@@ -1837,13 +1868,11 @@ slowest_link
 # %% [markdown]
 # ## Your answers so far
 #
-# The button runs the tests that you can see on everything that your cells have
-# defined so far. For each question it says whether it passes. A person reads
-# the written answers.
+# The button saves the notebook, runs its cells anew from top to bottom, and says
+# which questions pass the tests that you can see. A question's number leads to
+# your answer. A person reads the written answers.
 
 # %% tags=["demo"]
-from ddl import check
-
 check()
 
 # %% [markdown]

@@ -32,8 +32,8 @@
 # - **Predict first**: put your guess into a `guess` cell before you run on. It
 #   is shown beside the result. Guesses are not marked.
 # - Cells that launch and draw do not need your answers, so you can look ahead.
-# - `check()` at the end tells you which questions pass so far.
-# - Stuck in a run? The square button in the toolbar stops it, with all its
+# - Each test says whether it passes; *Check my answers* lists all so far.
+# - Stuck in a run? The square button in the toolbar stops it and its
 #   processes.
 
 # %% tags=["parameters"]
@@ -54,7 +54,7 @@ import pandas as pd
 import ddl
 from ddl import agreement, beside, compare, difference, hint, launch, plot
 from ddl import classification, disturbed, efficiency, mistakes, precisions
-from ddl import recorded, stack
+from ddl import check, recorded, stack
 
 smoke = size == "smoke"
 part = (1_024, 500) if smoke else (5_000, 2_000)
@@ -577,6 +577,9 @@ for counts in ((0, 5, 2, 0, 7, 1), (9,), (3, 1, 0), (0, 0, 4), (2, 3, 4)):
 # goes wrong unseen. It needs none of the runs above: when you come back, run the
 # cells before section 1, then go on here.
 
+# %% tags=["demo"]
+check()
+
 # %% [markdown]
 # ## 6. Horovod in six steps, and a bug hunt
 #
@@ -956,10 +959,11 @@ guess_steps = None  # how many steps
 # number of ranks. `loss` and `samples` are to be those of all ranks together,
 # on every rank.
 #
-# The tests launch your file on two and on three ranks, with data and weights
-# that they draw. All of it together is worth 2 points, and each of these one
-# more: own samples, averaged gradients, the scaled rate, the same start, frozen
-# and tied weights, true metrics, one writer. A launch may take a minute.
+# The tests launch your file on two and on three ranks, with samples and weights
+# that they draw for each rank, and look at what each rank reads and what it sends
+# by Horovod. All of it together is worth 2 points, and each of these one more:
+# own samples, averaged gradients, the scaled rate, the same start, frozen and
+# tied weights, true metrics, one writer. A launch may take a minute.
 
 # %% nbgrader={"grade": false, "grade_id": "q08_convert", "locked": false, "schema_version": 3, "solution": true, "task": false} tags=["raises-exception"]
 %%writefile my_horovod.py
@@ -1111,6 +1115,9 @@ difference("one_device.py", "my_horovod.py")
 # %% [markdown]
 # **A resting place.** You have a script of your own that is right on any number
 # of ranks. Next: is it faster? That needs none of the runs above.
+
+# %% tags=["demo"]
+check()
 
 # %% [markdown]
 # ## 8. Scaling efficiency
@@ -1612,6 +1619,9 @@ plot.plot_payoff(one, two)
 # **A resting place.** You can say where a step's time goes, and predict when two
 # workers pay. Next: everything once more, on text. It needs no run from above.
 
+# %% tags=["demo"]
+check()
+
 # %% [markdown]
 # ## 12. Once more, with text
 #
@@ -1908,9 +1918,9 @@ assert digits.tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9, 0]
 # The model gives logits for ten classes. Look at `strategies/mirrored_loop.py` for help.
 #
 # Your step is scored by what it does. Two points: with a linear model on two
-# replicas, it takes the steps of a single device and returns its loss. Two
-# more: a network that it trains is right about pictures whose labels it never
-# had. It has a minute for both.
+# replicas or more, and with a batch of any size, it takes the steps of a single
+# device and returns its loss. Two more: a network that it trains is right about
+# pictures whose labels it never had. It has a minute for both.
 
 # %% nbgrader={"grade": false, "grade_id": "q16_svhn_loop", "locked": false, "schema_version": 3, "solution": true, "task": false} tags=["raises-exception"]
 %%writefile my_loop.py
@@ -1954,7 +1964,7 @@ from ddl.grader import loop
 
 loop.single_step(loop.trial("my_loop.py", seed=1))
 ### BEGIN HIDDEN TESTS
-loop.single_step(loop.trial("my_loop.py", seed=5831))
+loop.single_step(loop.trial("my_loop.py", seed=5831, replicas=3))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade": true, "grade_id": "q16_learns_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
@@ -1962,7 +1972,7 @@ from ddl.grader import loop
 
 loop.learns(loop.trial("my_loop.py", seed=1))
 ### BEGIN HIDDEN TESTS
-loop.learns(loop.trial("my_loop.py", seed=5831))
+loop.learns(loop.trial("my_loop.py", seed=5831, replicas=3))
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -2049,13 +2059,11 @@ if there:
 # %% [markdown]
 # ## Your answers so far
 #
-# The button runs the tests that you can see on everything that your cells have
-# defined so far. For each question it says whether it passes. A person reads
-# the written answers.
+# The button saves the notebook, runs its cells anew from top to bottom, and says
+# which questions pass the tests that you can see. A question's number leads to
+# your answer. A person reads the written answers.
 
 # %% tags=["demo"]
-from ddl import check
-
 check()
 
 # %% [markdown]

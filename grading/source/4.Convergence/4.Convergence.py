@@ -68,7 +68,7 @@ fixed = dict(
 large_steps = fixed["train_samples"] // large_batch * fixed["epochs"]
 
 # %% tags=["demo"]
-from ddl import hint
+from ddl import check, hint
 
 
 def only(runs, *names):
@@ -460,6 +460,8 @@ for turn in (1, -1):
 # `small_batch` and of `big_batch` pictures. Solve the two equations above for
 # $S$ and $|G|^2$, both averaged over the steps, and return $S/|G|^2$. If
 # $|G|^2$ comes out at zero or below, it can't be told from zero: return `None`.
+# $S$ may come out below zero, too, by chance: leave it as it is, so that means
+# over many steps stay right.
 
 # %% nbgrader={"grade": false, "grade_id": "q03_noise_scale", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def noise_scale(small_sq, big_sq, small_batch, big_batch):
@@ -510,6 +512,8 @@ value = noise_scale([1.0, 1.0, 9.0], [2.0, 2.0, 2.0], 2, 4)
 assert math.isclose(value, (5 / 3 / 0.25) / (1 / 3), rel_tol=1e-5)
 value = noise_scale([8.0, 8.0, 8.0], [2.0, 2.0, 11.0], 2, 4)
 assert math.isclose(value, 12 / 2, rel_tol=1e-5)  # means 8 and 5
+value = noise_scale([4.0], [5.0], 1, 2)  # S is -2 here, and |G|² is 6
+assert math.isclose(value, -1 / 3, rel_tol=1e-5)
 value = noise_scale([5.0, 5.0], [5.0, 5.0], 2, 8)
 assert math.isclose(value, 0, abs_tol=1e-9)  # every rank had the same data
 ### END HIDDEN TESTS
@@ -730,6 +734,10 @@ many = {seed: 60 + seed for seed in range(10)}
 lower = {seed: 59 + seed + (-1) ** seed for seed in range(10)}  # ± 0.75
 assert verdict(many, lower, 1) == "worse"
 assert verdict(many, lower, 2) == "no difference"
+tenth = {seed: 62.49 + seed + 3.3 * (-1) ** seed for seed in range(10)}
+assert verdict(many, tenth, 1) == "better"  # 2.49 ± 2.488
+tenth = {seed: 62.48 + seed + 3.3 * (-1) ** seed for seed in range(10)}
+assert verdict(many, tenth, 1) == "not decided"
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -804,7 +812,7 @@ table
 # Does either of them order the recorded networks by their held-out *loss*, or by
 # their held-out *error*, the pictures that they get wrong? All of these stopped
 # at the same training loss. A rank correlation of +1 means that the sharper of
-# two networks always does worse, 0 that sharpness tells nothing.
+# two networks always does worse, 0 that sharpness says nothing.
 
 # %% tags=["demo", "recorded"]
 plot.plot_sharpness(recorded("landscape"))
@@ -813,15 +821,19 @@ plot.plot_sharpness(recorded("landscape"))
 plot.plot_sharpness(recorded("landscape"), y="test_error")
 
 # %% [markdown]
-# Look at the interval of each correlation before you read its sign. It takes the
-# networks for independent ones, but they are four settings with five seeds each.
+# Look at the interval of each correlation before you read its sign. It treats the
+# networks as independent, but they are four settings with five seeds each.
 # And even a clear correlation would not say that sharpness *causes* anything:
 # batch size and rate differ between these networks as well.
 
 # %% [markdown]
 # *End of the first sitting.* To go on another day, run the cells of sections 1
 # and 2 again, then go on here.
-#
+
+# %% tags=["demo"]
+check()
+
+# %% [markdown]
 # ## 5. One axis of norms
 #
 # Batch norm may look at 32 pictures, or at all 1,024. With **synchronous** batch
@@ -1068,6 +1080,8 @@ assert near(rate_at(0, 10, 0, 0.1, 32, "linear"), 0.05)  # k is a half
 assert near(rate_at(4, 10, 4, 2, 16, "sqrt"), 1)
 assert near(rate_at(1, 10, 4, 2, 16, "sqrt"), 1.75)
 assert near(rate_at(3, 12, 4, 0.3, 64, "linear"), 0.3)
+assert near(rate_at(2, 9, 2, 0.2, 96, "linear"), 0.3)  # k is 1.5
+assert near(rate_at(2, 9, 2, 0.2, 320, "sqrt"), 0.2 * 5**0.5)
 for rule in ("fixed", "Linear", None, "", "lin"):
     for step in (0, 3, 10):
         try:
@@ -1578,13 +1592,11 @@ planned
 # %% [markdown]
 # ## Your answers so far
 #
-# The button runs the tests that you can see on everything that your cells have
-# defined so far. For each question it says whether it passes. A person reads
-# the written answer.
+# The button saves the notebook, runs its cells anew from top to bottom, and says
+# which questions pass the tests that you can see. A question's number leads to
+# your answer. A person reads the written answer.
 
 # %% tags=["demo"]
-from ddl import check
-
 check()
 
 # %% [markdown]

@@ -11,8 +11,8 @@
 #
 # Reach a held-out accuracy on CIFAR-10 at a fixed, large global batch, with
 # fewer samples or in less time than a baseline. You bring one Python file. A
-# harness brings everything that a result could be polished with: the clock, the
-# pictures, their order, the seeds and the evaluation.
+# harness brings everything with which a result could be embellished: the clock,
+# the pictures, their order, the seeds and the evaluation.
 
 # %% [markdown]
 # ## How this lesson works
@@ -28,7 +28,7 @@
 # - The score in section 6 is ten runs. Start it, and read on meanwhile: you can
 #   stop it at any time, and it resumes.
 # - **Recorded** runs of the course are on real pictures. Without CIFAR-10 your
-#   own runs use generated ones, which no board compares.
+#   own runs use generated pictures, and get no place on a board.
 
 # %% tags=["parameters"]
 size = "reader"  # "smoke" only checks that everything runs
@@ -48,7 +48,7 @@ from pathlib import Path
 import pandas as pd
 
 from ddl import beside, challenge, critical, efficiency, launch, plot, recorded
-from ddl import hint
+from ddl import check, hint
 from ddl.analysis.challenge import ablations, best_of, judged
 from ddl.challenge.build import BASELINE
 from ddl.challenge.rules import GLOBAL_BATCH, Refused
@@ -71,9 +71,10 @@ print(challenge.RULES)
 # | --- | --- |
 # | a file is traced to graphs, away from the pictures | code that runs beside the clock can stop it, wait, or look for labels |
 # | batch, order, ranks and passes are given | a smaller batch would win without an idea (lesson 4) |
-# | one forward and one backward pass over each picture that is counted | "fewer samples" would be a matter of counting |
-# | you choose on public pictures, and private ones decide | what was chosen on some pictures looks better on them than it is |
-# | seeds are drawn before the first run, and no run is left out | the best of many runs is luck |
+# | each further pass over a picture is a further sample, in training and in evaluations | "fewer samples" would be a matter of counting |
+# | no knowledge comes with the file: the first layers are probed | weights that were trained elsewhere need few samples here |
+# | you choose on public pictures, and private ones decide | what was chosen on pictures looks better on them |
+# | seeds are drawn first, no run is left out, and a second look needs a smaller p | the best of many runs is luck |
 # | evaluation at fixed points, off the clock | looking often would cost time, or find a lucky moment |
 # | time as a ratio to the baseline beside it | the faster machine would win |
 
@@ -84,7 +85,7 @@ print(challenge.RULES)
 # seed. So their differences are luck.
 #
 # **Predict first.** Somebody runs the baseline ten times and reports the best
-# run. By how many points is that above the mean of all runs?
+# run. By how many points does it exceed the mean of all runs?
 
 # %% tags=["demo"]
 guess_fished = None  # points
@@ -194,9 +195,9 @@ for some in ([61.5, 60, 66, 62, 60, 70.25, 64], [3.0, 1.0], [5.5],
 print(BASELINE.read_text())
 
 # %% [markdown]
-# `challenge.run` takes a file once, on seeds of its own. What it says is a look,
-# not a verdict. The held-out accuracy that you see is on the **public**
-# pictures.
+# `challenge.run` trains a file once, with fresh seeds. A single run gives an
+# impression and decides nothing. The held-out accuracy that you see is measured
+# on the **public** pictures.
 #
 # **Predict first.** Four passes over 45,056 pictures, 176 steps: what percentage
 # of the public pictures will the baseline get right?
@@ -228,9 +229,9 @@ plot.plot_convergence([baseline.run, *baselines], x="samples")
 # more than ten points apart, and at the end less than three.
 
 # %% [markdown]
-# So a look at a curve on its way tells next to nothing: while the learning rate
-# is high, the weights jump about. What a shorter training reaches, only a
-# training that *ends* there can say, with a schedule of its own.
+# So an unfinished curve says next to nothing: while the learning rate is high,
+# the weights jump about. To learn what a shorter training reaches, let one *end*
+# there, with a schedule of its own.
 
 # %% [markdown]
 # **Question 2** (3 points)
@@ -403,12 +404,15 @@ plot.plot_batch_size_tradeoff(curve.fit, batches=(64, GLOBAL_BATCH))
 # - **a quiet end**: a rate that falls to 0, or an average over the last weights,
 #   which removes the noise that is left.
 
+# %% tags=["demo"]
+check()
+
 # %% [markdown]
 # ## 4. Six ideas, and what each costs to try
 #
 # The course has a submission of its own, `submissions/reference.py`. It is made
-# of tricks that others found and measured, each a capital of the file. Here are
-# six of them.
+# of tricks that others found and measured, each with a switch at its top. Here
+# are six of them.
 #
 # | idea | what it does | source |
 # | --- | --- | --- |
@@ -416,15 +420,15 @@ plot.plot_batch_size_tradeoff(curve.fit, batches=(64, GLOBAL_BATCH))
 # | **whitening** | the first layer takes pictures apart into uncorrelated parts, and is not trained | Page, part 8; Jordan, 3.2 |
 # | **width late** | few filters where pictures are large, many where they are small: more weights for the same arithmetic | Jordan, 3.1 |
 # | **faster biases** | the biases of batch norm have a much higher rate | Page, part 8; Jordan, 3.4 |
-# | **label smoothing** | wants 0.8 and not 1: no effort for pictures that are right already | Szegedy et al., 7 |
+# | **label smoothing** | asks for 0.8, not 1: pictures that are right already hardly change the weights | Szegedy et al., 7 |
 # | **Lookahead** | weights go back to a slow average of themselves, which is quieter | Zhang et al.; Jordan, 3.4 |
 
 # %% [markdown]
-# What an idea is worth *here* is known only when it is left out, and all the rest
-# stays, the seeds too. The recorded runs take one pass over the pictures, 44
+# To learn what an idea is worth *here*, leave it out and keep all the rest, the
+# seeds too. The recorded runs take one pass over the pictures, 44
 # steps, in bfloat16. Differences are paired, as in lesson 4.
 #
-# **Predict first.** Which of the reference's tricks is missed most?
+# **Predict first.** Leaving out which of the reference's tricks costs most?
 
 # %% tags=["demo"]
 guess_missed = None  # a name from the table above
@@ -446,14 +450,14 @@ plot.plot_differences(
 )
 
 # %% [markdown] tags=["claims"]
-# Without Muon one pass ends more than five points lower, and nothing else is
-# missed as much. Width late and whitening are missed, too. Without Lookahead, and
-# without small shifts, one pass ends higher. For the dirac start and for GELU the
+# Without Muon one pass ends more than five points lower; no other trick matters
+# as much. Width late and whitening help, too. Without Lookahead, and without
+# small shifts, one pass ends higher. For the dirac start and for GELU the
 # intervals contain 0.
 
 # %% [markdown]
 # So what helped others can do harm where a training has only 44 steps: an average
-# of the past is far behind then, and there is no time to learn pictures by heart.
+# of the past lags far behind, and there is no time to learn pictures by heart.
 #
 # Flips can alternate only where pictures are seen several times. So that trick
 # was left out of the reference's whole training:
@@ -583,14 +587,14 @@ beside(guess_half, 100 * scored.half_width, "points, ±")
 scored
 
 # %% [markdown]
-# Executed again, the cell runs nothing: the same file has its score. If you stop
-# it (■), the next execution goes on with the same seeds. With `again=True` five
-# more runs join the first ones, and the p that is needed is halved: looking
-# until it fits would be fishing, too. With `beside=False` a score takes half as
+# A file that has its score is not run again when you execute the cell again. If
+# you stop it (■), the next execution continues with the same seeds. With
+# `again=True` five more runs join the first ones, and p has to be half as small:
+# repeating until it fits would be fishing, too. With `beside=False` a score takes half as
 # long and has no place on the board of times.
 #
-# "Not shown to reach the target" does not mean that it is below. How far above
-# has a file to be, so that five runs show it? The twenty recorded runs of the
+# "Not shown to reach the target" does not mean below it. How far above it must a
+# file be for five runs to show it? The twenty recorded runs of the
 # baseline hold 15,504 scores of five:
 
 # %% tags=["demo", "recorded"]
@@ -675,6 +679,8 @@ for some, target, right in (
     ([90, None, 90, 90, 90], 14.5, False),  # 3.75 and 3.72, of 3.747
     ([None, 11, 12, 10.5, 11.5, 12, 11], 10.1, True),  # 3.69 of 3.143
     ([None, 11, 12, 10.5, 11.5, 12, 11], 10.4, False),
+    ([0.0, 30, 30, 30, 30], 2, False),  # 3.67; 6 with 10 in its place
+    ([9.0] * 5, 9.5, False),
 ):
     for given in (list(some), list(some)[::-1]):
         assert counts(given, target) == right
@@ -760,15 +766,15 @@ challenge.board()
 plot.plot_challenge(challenge.board(), challenge.attempts())
 
 # %% [markdown]
-# `challenge.board("time")` orders by time. When you are content, pack the file:
+# `challenge.board("time")` orders by time. When you are satisfied, pack the file:
 
 # %% tags=["demo"]
 challenge.submit("my_submission.py")
 
 # %% [markdown]
 # The archive holds your file, the records of its score, and versions. Hand it in
-# with this notebook. No number in it is believed: the instructor runs the file
-# again, with fresh seeds, and points follow from that (rule 11).
+# with this notebook. Its numbers are not taken on trust: the instructor runs the
+# file again, with fresh seeds, and that gives the points (rule 14).
 #
 # ## What you tried
 #
@@ -862,13 +868,12 @@ challenge.submit("my_submission.py")
 # %% [markdown]
 # ## Your answers so far
 #
-# The button runs the tests that you can see on everything that your cells have
-# defined so far. For each question it says whether it passes. A person reads
-# the written answers, and the instructor scores your file.
+# The button saves the notebook, runs its cells anew from top to bottom, and says
+# which questions pass the tests that you can see. A question's number leads to
+# your answer. A person reads the written answers, and the instructor scores your
+# file.
 
 # %% tags=["demo"]
-from ddl import check
-
 check()
 
 # %% [markdown]
@@ -880,8 +885,8 @@ check()
 # - What an idea costs to try is the number of runs until it can be seen.
 # - At a large batch, samples go into averaging. What helps is steps that get
 #   further, not gradients that are less noisy.
-# - A harness that believes nothing that it is told makes it pointless to cheat,
-#   and easy to be believed.
+# - A harness that trusts nothing it is told makes cheating pointless, and honest
+#   results easy to believe.
 #
 # ## Things to try
 #

@@ -13,12 +13,18 @@
 # a question, lets you predict the answer, launches a real run with
 # [Horovod](https://horovod.readthedocs.io), and finds the answer in that run's
 # own records. No result that you see was typed into a notebook.
+#
+# **How to go through a notebook.** Click on this text and press **Shift+Enter**:
+# it selects the next cell, and runs it where it is code. Go on to the end like
+# that. A cell that runs shows `[*]` on its left; ■ in the toolbar stops it. All
+# commands are on the [cheat sheet](docs/cheat-sheet.md), and words such as
+# *rank* in the [glossary](docs/glossary.md).
 
 # %% [markdown]
 # ## The map
 #
-# ![The lessons in order: gradient basics, system topology, multi-GPU,
-# convergence, challenge. All are ready.](images/course_map.svg)
+# ![The lessons in order, with the minutes that each takes: gradient basics,
+# system topology, multi-GPU, convergence, challenge.](images/course_map.svg)
 #
 # | lesson | the question it answers |
 # | --- | --- |
@@ -84,8 +90,8 @@ first = launch(
 # %% [markdown]
 # What you saw, from top to bottom:
 #
-# - the **shell line**: exactly what was run. Copy it into a terminal to start
-#   the same run again;
+# - the **shell line**: how Horovod's own `horovodrun` starts the same training.
+#   Copied into a terminal, it trains again, without this view and its records;
 # - **starting**: each worker loads TensorFlow. On a laptop this takes longer
 #   than the training itself;
 # - **images/s, loss, held-out accuracy**: *held-out* means measured on pictures

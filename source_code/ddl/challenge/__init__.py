@@ -12,7 +12,7 @@ _HOME = {
     "RULES": "rules",
     "TARGET": "rules",
     "run": "attempt",
-    "score": "attempt",
+    "score": "scoring",
     "board": "standings",
     "attempts": "standings",
     "submit": "handin",

@@ -38,8 +38,6 @@ class Built:
     file
         SHA-256 of the submission's bytes, in hexadecimal digits.
     file_name
-    samples
-        That a training counts: the file's SAMPLES, and those that `prepare` sees.
     seeds
         Whose initial values the folder has.
     settings
@@ -51,7 +49,6 @@ class Built:
     folder: Path
     file: str
     file_name: str
-    samples: int
     seeds: tuple[int, ...]
     settings: dict
     printed: str = ""
@@ -64,11 +61,8 @@ class Built:
         if not described:
             raise InputError(f"{folder} holds no built submission: build one there.")
         settings = described["settings"]
-        samples = settings["samples"] + rules.PREPARE_SAMPLES * settings["prepare"]
         seeds = tuple(described["seeds"])
-        return cls(
-            folder, described["file"], described["file_name"], samples, seeds, settings, described.get("printed", "")
-        )
+        return cls(folder, described["file"], described["file_name"], seeds, settings, described.get("printed", ""))
 
 
 def file_hash(path: str | Path) -> str:
@@ -194,4 +188,7 @@ def _keep(answer, into, facts):
     return Built.at(into)
 
 
-SETTINGS = ("samples", "ghost_batch", "compression", "precision", "parameters", "prepare", "finish")
+SETTINGS = (
+    *("samples", "ghost_batch", "compression", "precision", "parameters", "prepare", "finish"),
+    *("passes", "prepare_samples"),
+)

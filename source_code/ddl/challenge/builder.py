@@ -8,22 +8,20 @@ has Landlock. Its answer is trusted no more than the submission: `ddl.challenge.
 import ast
 import base64
 import contextlib
-import ctypes
 import difflib
-import io
 import json
 import linecache
+import math
 import os
 import re
-import struct
 import sys
-import sysconfig
 import tempfile
 import types
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
+from ddl.challenge.confinement import confine
 from ddl.challenge.rules import EVALUATIONS, GLOBAL_BATCH, TRAIN_SAMPLES, Refused
+from ddl.challenge.tracing import BASELINE, Made, Tracer, kind_of
 from ddl.grader.worker import Kept
 
 __all__ = ["Submission", "main"]
@@ -33,7 +31,6 @@ MESSAGE_CHARACTERS = 500
 NAMES = ("SAMPLES", "GHOST_BATCH", "COMPRESSION", "PRECISION")
 FUNCTIONS = ("model", "prepare", "augment", "loss", "optimizer", "schedule", "finish")
 FIXED = {"GLOBAL_BATCH": GLOBAL_BATCH, "EVALUATIONS": EVALUATIONS, "TRAIN_SAMPLES": TRAIN_SAMPLES}
-BASELINE = "baseline.py"
 # What an error of a common kind asks for, besides what it says.
 HINTS = {
     PermissionError: "a submission is built without files and network: only the harness has the data",
@@ -54,7 +51,7 @@ def main() -> None:
     try:
         import tensorflow  # noqa: F401  before the doors close
 
-        confine()
+        confine(writes=[tempfile.gettempdir()])
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
             answer = Submission(request["name"], request["source"], request["baseline"]).built(request["seeds"])
     except Refused as error:
@@ -125,6 +122,14 @@ class Submission:
         except BaseException as error:
             raise Refused(self.sentence(error, function)) from None
 
+    @contextlib.contextmanager
+    def named(self) -> Iterator[None]:
+        """Put the file's name before what is wrong with it."""
+        try:
+            yield
+        except Refused as error:
+            raise Refused(f"{self.name}: {error}") from None
+
     def sentence(self, error: BaseException, function: str = "") -> str:
         """Return what went wrong, and where in the file."""
         if isinstance(error, SyntaxError):
@@ -164,13 +169,11 @@ class Submission:
         """Return the answer: settings, variables, functions, and files as base64."""
         import tensorflow as tf
 
-        from ddl.challenge import graphs
+        from ddl.challenge import checks
 
         settings = {name.lower(): getattr(self, name) for name in NAMES}
-        try:
-            graphs.check_settings(settings)
-        except Refused as error:
-            raise Refused(f"{self.name}: {error}") from None
+        with self.named():
+            checks.check_settings(settings)
         for name in FUNCTIONS:
             if not callable(getattr(self, name)) and not (name in OPTIONAL and getattr(self, name) is None):
                 raise Refused(f"{self.name}: {name} is {getattr(self, name)!r}: it is a function")
@@ -181,20 +184,24 @@ class Submission:
         made = self.make(seeds[0])
         tracer = Tracer(self, made, settings["ghost_batch"])
         exported = {name: tracer.export(name, function) for name, function in self.functions(made).items() if function}
-        tracer.check(exported)
+        checked = tracer.check(exported)
         files = {f"{name}.pb": each.graph.SerializeToString(deterministic=True) for name, each in exported.items()}
         for seed in seeds:
             if seed != seeds[0]:
                 made = self.make(seed)
                 if made.described != tracer.made.described:
                     raise Refused(f"{self.name}: model or optimizer have other variables with another seed")
+            with self.named():
+                checks.check_start([variable.numpy() for variable in made.variables], made.described)
             files[f"start-{seed}.npz"] = made.initial_values()
         return {
             "settings": {
                 **settings,
-                "parameters": sum(_size(each) for each in made.described if each.role == "weight"),
+                "parameters": sum(math.prod(each.shape) for each in made.described if each.role == "weight"),
                 "prepare": "prepare" in exported,
                 "finish": "finish" in exported,
+                "passes": checked.passes,
+                "prepare_samples": checked.prepare_samples,
             },
             "seeds": seeds,
             "variables": [vars(each) for each in made.described],
@@ -211,7 +218,7 @@ class Submission:
         with self.explained("model"):
             model = self.model()
         if not isinstance(model, tf.keras.Model):
-            raise Refused(f"{self.name}: model() returns {_kind(model)}: it is to return a tf.keras.Model")
+            raise Refused(f"{self.name}: model() returns {kind_of(model)}: it is to return a tf.keras.Model")
         with self.explained("model"):
             if not model.built or not model.weights:
                 model(tf.zeros([self.GHOST_BATCH, 32, 32, 3]), training=False)
@@ -227,8 +234,8 @@ class Submission:
             kinds = (tf.keras.optimizers.Optimizer, tf.keras.optimizers.legacy.Optimizer)
             if not isinstance(optimizer, kinds):
                 raise Refused(
-                    f"{self.name}: optimizer() returns {_kind(optimizer)}: it is to return one of tf.keras.optimizers, "
-                    "or of a class derived from one"
+                    f"{self.name}: optimizer() returns {kind_of(optimizer)}: it is to return one of "
+                    "tf.keras.optimizers, or of a class derived from one"
                 )
             with self.explained("optimizer"):
                 weights = model.trainable_variables
@@ -237,13 +244,13 @@ class Submission:
                 rate = getattr(optimizer, "_learning_rate", optimizer.learning_rate)
                 if not hasattr(rate, "assign"):
                     raise Refused(
-                        f"{self.name}: the optimizer's learning rate is {_kind(rate)}: give it a number, and write the "
-                        "schedule as schedule(done)"
+                        f"{self.name}: the optimizer's learning rate is {kind_of(rate)}: give it a number, and write "
+                        "the schedule as schedule(done)"
                     )
         return Made(model, optimizer, created)
 
     def functions(self, made: "Made") -> dict[str, Callable | None]:
-        """Return what is traced, by the names of `ddl.challenge.graphs.FUNCTIONS`."""
+        """Return what is traced, by the names of `ddl.challenge.functions.FUNCTIONS`."""
         import tensorflow as tf
 
         model, optimizer, weights = made.model, made.optimizer, made.model.trainable_variables
@@ -262,7 +269,7 @@ class Submission:
             with self.explained("schedule"):
                 rate = tf.cast(tf.convert_to_tensor(schedule(done)), tf.float32)
                 if rate.shape.rank != 0:
-                    raise Refused(f"{self.name}: schedule returns {_kind(rate)}: it is to return one number")
+                    raise Refused(f"{self.name}: schedule returns {kind_of(rate)}: it is to return one number")
             optimizer.learning_rate.assign(rate)
             optimizer.apply_gradients(zip(gradients, weights, strict=True))
 
@@ -286,180 +293,6 @@ class Submission:
 OPTIONAL = ("prepare", "finish")
 
 
-class Made:
-    """A model and an optimizer of one seed, and their variables in order: the model's, then the optimizer's."""
-
-    def __init__(self, model, optimizer, created):
-        from ddl.challenge import graphs
-
-        self.model, self.optimizer = model, optimizer
-        weights, others = model.trainable_variables, model.non_trainable_variables
-        known = {id(variable) for variable in (*weights, *others)}
-        # The optimizer's own list does not name everything that it keeps, such as its rate.
-        unique = {
-            id(variable): variable for variable in (*created, *_variables(optimizer)) if id(variable) not in known
-        }
-        self.state = list(unique.values())
-        roles = {"weight": weights, "statistic": others, "state": self.state}
-        self.variables, self.described = [], []
-        for role, variables in roles.items():
-            for variable in map(_plain, variables):
-                self.variables.append(variable)
-                shape, dtype = tuple(variable.shape.as_list()), variable.dtype.base_dtype.name
-                if dtype not in graphs.DTYPES:
-                    raise Refused(f"model: {variable.name!r} is {dtype}: variables are {', '.join(graphs.DTYPES)}")
-                self.described.append(graphs.Variable(variable.name, shape, dtype, role))
-
-    def initial_values(self) -> bytes:
-        """Return the values of all variables as the bytes of an npz file."""
-        import numpy as np
-
-        file = io.BytesIO()
-        arrays = {f"variable_{number}": variable.numpy() for number, variable in enumerate(self.variables)}
-        np.savez_compressed(file, **arrays)
-        return file.getvalue()
-
-
-class Tracer:
-    """Traces functions to graphs whose variables have numbers."""
-
-    def __init__(self, submission: Submission, made: Made, ghost_batch: int):
-        self.submission, self.made, self.ghost_batch = submission, made, ghost_batch
-        self.traced = {}
-
-    def export(self, name: str, function: Callable):
-        """Trace a function, check what it returns, and return a `graphs.Exported`."""
-        import tensorflow as tf
-
-        from ddl.challenge import graphs
-
-        shapes = [each.shape for each in self.made.described if each.role == "weight"]
-        takes, gives = graphs.signature(name, self.ghost_batch, shapes)
-        translate = name in ("augment", "loss", "prepare", "finish")
-        with self.submission.explained("" if name in SHARED else name):
-            traced = tf.function(function, autograph=translate).get_concrete_function(*takes)
-        self._check_outputs(name, traced, gives)
-        graph = traced.graph.as_graph_def()
-        nodes = {node.name: node for node in graph.node}
-        numbers = {id(variable.handle): number for number, variable in enumerate(self.made.variables)}
-        variables = {}
-        for outer, inner in traced.graph.captures:
-            if outer.dtype == tf.resource:
-                if id(outer) not in numbers:
-                    raise Refused(
-                        f"{self.submission.name}, in {name}: it uses a variable or a table that is neither the model's "
-                        "nor the optimizer's: make it in model() or optimizer()"
-                    )
-                variables[inner.name] = numbers[id(outer)]
-            elif not hasattr(outer, "numpy"):
-                raise Refused(
-                    f"{self.submission.name}, in {name}: it uses a tensor of another function ({outer.name}): only "
-                    "what it is given counts there"
-                )
-            elif outer.dtype.is_numpy_compatible and outer.dtype != tf.string:
-                node = nodes[inner.op.name]
-                node.Clear()
-                node.name, node.op = inner.op.name, "Const"
-                node.attr["dtype"].type = outer.dtype.as_datatype_enum
-                node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(outer.numpy()))
-            else:
-                raise Refused(
-                    f"{self.submission.name}, in {name}: it uses a {outer.dtype.name} made outside of it, such as an "
-                    f"iterator of tf.data: {graphs.DATA_ADVICE}"
-                )
-        self.traced[name] = traced
-        captured = {inner.name for _, inner in traced.graph.captures}
-        return graphs.Exported(
-            graph,
-            tuple(tensor.name for tensor in traced.inputs if tensor.name not in captured),
-            tuple(tensor.name for tensor in traced.outputs) if gives else (),
-            tuple(operation.name for operation in traced.graph.control_outputs),
-            variables,
-        )
-
-    def _check_outputs(self, name, traced, gives):
-        if not gives:
-            return
-        (spec,) = gives
-        given = traced.structured_outputs
-        if getattr(given, "dtype", None) != spec.dtype or not spec.shape.is_compatible_with(given.shape):
-            called = {"forward_training": "model", "forward_inference": "model, when it does not train"}.get(name, name)
-            line = getattr(
-                getattr(getattr(self.submission, called.split(",")[0]), "__code__", None), "co_firstlineno", 0
-            )
-            file = getattr(getattr(getattr(self.submission, called.split(",")[0]), "__code__", None), "co_filename", "")
-            where = (
-                f"{file}, line {line}" if line and file in (self.submission.name, BASELINE) else self.submission.name
-            )
-            raise Refused(
-                f"{where}: {called} returns {_kind(given)} for {self.ghost_batch} pictures: it is to return "
-                f"{spec.dtype.name} {list(spec.shape)}"
-            )
-
-    def check(self, exported) -> None:
-        """Check the graphs as the ranks will, and say in which line of the file a problem is."""
-        from ddl.challenge import graphs
-
-        try:
-            graphs.check(exported, self.made.described, self.ghost_batch)
-        except graphs.Problem as problem:
-            line = self._line(problem)
-            where = f", line {line}" if line else ""
-            within = SHARED.get(problem.function, problem.function)
-            raise Refused(f"{self.submission.name}{where}, in {within}: {problem.what}") from None
-        except Refused as error:
-            raise Refused(f"{self.submission.name}: {error}") from None
-
-    def _line(self, problem):
-        """Return the line of the file that made a node, as far as TensorFlow knows."""
-        graph = self.traced[problem.function].graph
-        if problem.inner:
-            graph = _inner_graph(graph, problem.inner)
-        try:
-            frames = graph.get_operation_by_name(problem.node).traceback
-        except (AttributeError, KeyError, ValueError):
-            return None
-        lines = [frame.lineno for frame in frames if frame.filename == self.submission.name]
-        return lines[-1] if lines else None
-
-
-# What a submission calls the functions that the builder puts together.
-SHARED = {"forward_training": "model", "forward_inference": "model", "update": "optimizer"}
-
-
-def _inner_graph(graph, name):
-    """Return the FuncGraph of a function that a graph calls, at any depth; None where TensorFlow has not kept it."""
-    for key, function in getattr(graph, "_functions", {}).items():
-        inner = getattr(function, "graph", None)
-        if (key.decode() if isinstance(key, bytes) else key) == name:
-            return inner
-        if inner is not None and (found := _inner_graph(inner, name)) is not None:
-            return found
-    return None
-
-
-def _variables(optimizer):
-    variables = optimizer.variables
-    return list(variables() if callable(variables) else variables)
-
-
-def _plain(variable):
-    """Return the variable itself: mixed precision wraps those of layers."""
-    return getattr(variable, "_variable", variable)
-
-
-def _size(described):
-    import math
-
-    return math.prod(described.shape)
-
-
-def _kind(value):
-    if hasattr(value, "dtype") and hasattr(value, "shape"):
-        return f"{value.dtype.name} {value.shape}"
-    return f"a {type(value).__name__}"
-
-
 def _use_own_gradients():
     """Let SiLU be x·sigmoid(x): TensorFlow's own has a gradient in Python, to save memory, that no graph can hold."""
     import tensorflow as tf
@@ -469,48 +302,6 @@ def _use_own_gradients():
 
     for module in (tf.nn, tf.compat.v2.nn, tf.compat.v1.nn):
         module.silu = module.swish = silu
-
-
-# ---------------------------------------------------------------- confinement
-
-# Landlock, by the kernel's documentation: system calls on all architectures, and rights by version of the interface.
-CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
-READ_FILE, READ_DIR, EXECUTE = 1 << 2, 1 << 3, 1 << 0
-RIGHTS = {1: (1 << 13) - 1, 2: 1 << 13, 3: 1 << 14, 5: 1 << 15}
-NETWORK = 0b11  # bind and connect, from version 4
-SCOPED = 0b11  # abstract sockets and signals, from version 6
-PR_SET_NO_NEW_PRIVS = 38
-SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/localtime", "/sys/devices/system", "/proc/self")
-SINGLE = ("/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/dev/urandom", "/dev/random", "/dev/zero")
-
-
-def confine() -> bool:
-    """Keep this process, from now on, from all files but Python's own, and from TCP; return whether the kernel can."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    version = libc.syscall(CREATE_RULESET, None, 0, 1)
-    if version < 1:
-        return False
-    handled = sum(rights for first, rights in RIGHTS.items() if version >= first)
-    attributes = struct.pack("=QQQ", handled, NETWORK if version >= 4 else 0, SCOPED if version >= 6 else 0)
-    attributes = attributes[: 24 if version >= 6 else 16 if version >= 4 else 8]
-    rules_of = libc.syscall(CREATE_RULESET, attributes, len(attributes), 0)
-    if rules_of < 0:
-        return False
-    reading = READ_FILE | READ_DIR | EXECUTE
-    package = Path(__file__).resolve().parents[2]
-    python = {sys.prefix, sys.base_prefix, str(package), *sysconfig.get_paths().values()}
-    allowed = {os.path.realpath(path): reading for path in (*SYSTEM, *python)}
-    allowed |= dict.fromkeys(SINGLE, READ_FILE)
-    allowed |= {"/dev/null": READ_FILE | 1 << 1, os.path.realpath(tempfile.gettempdir()): handled & ~EXECUTE}
-    for path, rights in allowed.items():
-        with contextlib.suppress(FileNotFoundError):
-            descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
-            if not os.path.isdir(path):
-                rights &= READ_FILE | EXECUTE | 1 << 1
-            libc.syscall(ADD_RULE, rules_of, 1, struct.pack("=Qi", rights & handled, descriptor), 0)
-            os.close(descriptor)
-    libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    return libc.syscall(RESTRICT_SELF, rules_of, 0) == 0
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ One ``journal.json`` for each file and its pictures, below ``challenge/`` in the
 synced, so that an interrupt at any moment leaves the old or the new one, and no seed is drawn twice for one look.
 """
 
+import ast
 import hashlib
 import json
 import math
@@ -66,6 +67,22 @@ def sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
+def program_of(content: bytes) -> str:
+    """The name of what a file does: other comments, docstrings and line breaks do not change it."""
+    try:
+        tree = ast.parse(content)
+    except (SyntaxError, ValueError, RecursionError):
+        return sha256(content)
+    for node in ast.walk(tree):
+        if isinstance(body := getattr(node, "body", None), list):
+            node.body = [
+                each
+                for each in body
+                if not isinstance(getattr(each, "value", None), ast.Constant) or not isinstance(each, ast.Expr)
+            ]
+    return sha256(ast.dump(tree).encode())
+
+
 def folder_of(digest: str, data: str, trial: Mapping[str, int], root: Path | None = None) -> Path:
     """Where the journal of a file's bytes lies, apart for each data set and trial size."""
     parts = [digest[:16], *([data] if data != "cifar10" else []), *(f"{key}={trial[key]}" for key in sorted(trial))]
@@ -98,6 +115,10 @@ class Journal:
         Options that cut the sizes of its runs, which then count for nothing.
     looks
         The runs of each look, in the order in which they are run.
+    program
+        The `program_of` the file.
+    number
+        How many looks there were when the last one was drawn: all of the same program, or of one `student`.
     """
 
     def __init__(
@@ -107,6 +128,7 @@ class Journal:
         self.trial = dict(trial or {})
         self.drawn = 0.0  # when the first seeds were, in seconds since the epoch
         self.looks: list[list[Entry]] = []
+        self.program, self.number, self.student = file, 0, False
 
     @classmethod
     def read(cls, folder: Path) -> "Journal | None":
@@ -119,6 +141,8 @@ class Journal:
         try:
             journal.drawn = float(found["drawn"])
             journal.looks = [[Entry(**entry) for entry in look] for look in found["looks"]]
+            journal.program = str(found.get("program", journal.file))
+            journal.number = int(found.get("number", len(journal.looks)))
         except (TypeError, ValueError, KeyError) as error:
             raise DamagedFile(
                 f"{path} is damaged ({error}): move {folder} away, and the file is scored from the beginning"
@@ -135,11 +159,15 @@ class Journal:
         trial: Mapping[str, int] | None = None,
         root: Path | None = None,
     ) -> "Journal":
-        """Read the journal of a file's bytes, or begin one; nothing is written before seeds are drawn."""
+        """Read the journal of a file's bytes, or begin one; nothing is written before seeds are drawn.
+
+        `root` is the folder of one student's journals, whatever their files are; by default this machine's.
+        """
         digest = sha256(content)
         folder = folder_of(digest, data, trial or {}, root)
         journal = cls.read(folder) or cls(folder, digest, name, data, workers, trial)
         journal.name = name  # the same bytes may come under another
+        journal.program, journal.student = program_of(content), root is not None
         return journal
 
     # ------------------------------------------------------------ what is known
@@ -167,7 +195,7 @@ class Journal:
             name=self.name,
             accuracies=tuple(entry.accuracy for entry in mine if entry.accuracy is not None),
             samples=max((entry.samples for entry in mine if entry.samples), default=None),
-            looks=max(len(self.looks), 1),
+            looks=max(self.number, 1),
             ratios=tuple(pair[SUBMISSION] / pair[BASELINE] for pair in pairs),
             crashes=tuple(entry.crash for entry in mine if entry.crash),
             left=sum(not entry.over for entry in mine),
@@ -190,12 +218,24 @@ class Journal:
             look += [Entry(role=role, **seeds) for role in (roles if pair % 2 == 0 else reversed(roles))]
         self.drawn = self.drawn or time.time()
         self.looks.append(look)
+        before, self.number = self.number, sum(len(each.looks) for each in [self, *self._others()])
         try:
             self.write()
         except BaseException:
             self.looks.pop()
+            self.number = before
             raise
         return look
+
+    def _others(self):
+        """The journals whose looks count with this one's: of the same program, or of the same student."""
+        return [
+            other
+            for other in journals(self.folder.parent)
+            if other.folder != self.folder
+            and (other.data, other.trial) == (self.data, self.trial)
+            and (self.student or other.program == self.program)
+        ]
 
     def started(self, entry: Entry, run: str) -> None:
         """Note which run is under way."""
@@ -231,6 +271,8 @@ class Journal:
             "workers": self.workers,
             "trial": self.trial,
             "drawn": self.drawn,
+            "program": self.program,
+            "number": self.number,
             "looks": [[asdict(entry) for entry in look] for look in self.looks],
         }
         try:
@@ -250,7 +292,12 @@ class Journal:
 
         with files.locked(self.folder / ".lock", busy):
             if fresh := Journal.read(self.folder):  # by a process that held the lock until now
-                self.looks, self.drawn, self.workers = fresh.looks, fresh.drawn, fresh.workers
+                self.looks, self.drawn, self.workers, self.number = (
+                    fresh.looks,
+                    fresh.drawn,
+                    fresh.workers,
+                    fresh.number,
+                )
             yield
 
     def __repr__(self) -> str:

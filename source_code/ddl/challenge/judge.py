@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ddl import data
-from ddl.challenge.rules import CLASSES, GLOBAL_BATCH
+from ddl.challenge.rules import CLASSES, GLOBAL_BATCH, MOST_GAP
 from ddl.challenge.split import Split
 from ddl.data import cifar10, synthetic
 from ddl.errors import CourseError, InputError
@@ -137,6 +137,12 @@ def judge(folder: Path, labels: np.ndarray, expected: Mapping[str, Any]) -> tupl
     if not (math.isfinite(result["seconds"]) and result["seconds"] > 0 and result["samples"] > 0):
         raise Unjudged(f"its result has {result['samples']} samples in {result['seconds']} s")
     found = accuracy(_logits(folder / "logits.npy", len(labels)), labels)
+    public, seen = result.get("public_accuracy") or 0.0, (result.get("data") or {}).get("test_samples") or len(labels)
+    if found - public > MOST_GAP / math.sqrt(min(seen, len(labels))):
+        raise Unjudged(
+            f"it gets {found:.1%} of the private pictures right and {public:.1%} of the public ones, more apart than "
+            "by chance: it has labels of private pictures, which no file may bring along"
+        )
     write_json(folder / "judged.json", {"accuracy": found, "samples": result["samples"], "seconds": result["seconds"]})
     return found, result
 

@@ -18,7 +18,7 @@ from ddl.records.jsonfiles import DamagedFile, read_json_lines
 from ddl.records.paths import reference_dir
 from ddl.words import plural
 
-__all__ = ["attempts", "board", "ratio", "recorded", "standing", "table"]
+__all__ = ["attempts", "baseline_seconds", "board", "ratio", "recorded", "standing", "table"]
 
 BOARDS = {"samples": "samples", "time": "ratio"}
 LABELS = {
@@ -147,6 +147,19 @@ def attempts() -> list[dict[str, Any]]:
         and result.get("public_accuracy") is not None
         and (result.get("data") or {}).get("name") == "cifar10"
     ]
+
+
+def baseline_seconds(workers: int, data: str) -> float | None:
+    """The median seconds of this machine's own whole runs of the baseline on so many ranks; None without any."""
+    baseline = file_hash(BASELINE_FILE)
+    known = [
+        each["seconds"]
+        for _, each in _results()
+        if each["challenge"].get("file") == baseline
+        and each.get("world") == workers
+        and (each.get("data") or {}).get("name") == data
+    ]
+    return statistics.median(known) if known else None
 
 
 def ratio(result: dict, results: list[dict] | None = None) -> float | None:

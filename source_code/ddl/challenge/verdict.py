@@ -58,7 +58,7 @@ class Score:
     samples
         What the file trains on, as the harness counts it; None where no run came to its end.
     looks
-        How many times runs of this file have been asked for.
+        How many times runs of this program, or in a class of this student's files, have been asked for.
     ratios
         Of pairs that both came to their end: seconds over those of the baseline beside it.
     crashes

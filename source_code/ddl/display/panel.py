@@ -163,7 +163,8 @@ def panel_html(progress, lines=(), served=False, at=None):
         f'{STYLE}<div class="ddl-run" data-run="{escape(progress.id, quote=True)}">'
         f'<div class="ddl-top"><div data-part="status">{parts["status"]}</div>{stop if served else ""}</div>'
         f"{_line_html(progress)}"
-        f'<div data-part="body">{parts["body"]}</div><div data-part="chart">{parts["chart"]}</div>{then}</div>'
+        f'<div data-part="waits"></div><div data-part="body">{parts["body"]}</div>'
+        f'<div data-part="chart">{parts["chart"]}</div>{then}</div>'
         f"{FOLLOW if served else ''}"
     )
 
@@ -264,7 +265,7 @@ def _output_html(lines):
 
 
 def _notes_html(progress):
-    return "".join(f'<p class="ddl">{prose(note)}</p>' for note in progress.notes)
+    return "".join(f'<p class="ddl ddl-note">{prose(note)}</p>' for note in progress.notes)
 
 
 def _body_html(progress, output=()):
@@ -289,12 +290,11 @@ def _body_html(progress, output=()):
         ("learning rate", number(progress.learning_rate, ".3g")),
     )
     cells = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in numbers)
-    notes = "".join(f"<p>{prose(note)}</p>" for note in progress.notes)
     return (
         f'<div class="ddl"><div class="ddl-bar" role="progressbar" aria-label="training progress"'
         f' aria-valuemin="0" aria-valuemax="{steps}" aria-valuenow="{progress.step}"'
         f' aria-valuetext="{text}"><i style="width:{share:.2%}"></i><u style="{ticks}"></u></div>'
-        f'<div class="ddl-under">{text}</div><dl class="ddl-numbers">{cells}</dl>{notes}</div>'
+        f'<div class="ddl-under">{text}</div><dl class="ddl-numbers">{cells}</dl>{_notes_html(progress)}</div>'
     )
 
 

@@ -2,13 +2,14 @@
 
 from ddl.display.html import prose
 from ddl.display.style import STYLE, data_label
-from ddl.words import plural
+from ddl.words import plural, printable
 
 __all__ = [
     "SIGNS",
     "duration",
     "facts_of",
     "number",
+    "outcome",
     "position_of",
     "ranks_of",
     "speed_unit",
@@ -31,10 +32,14 @@ SIGNS = {
 
 def summary(progress):
     """Return one line about a run: its state, time, ranks, steps, results and data."""
-    head = f"{SIGNS[progress.state]} {progress.name}"
     if progress.over and progress.failure:
-        return f"{head} {progress.state}: {progress.failure.sentence}"
-    return " · ".join([f"{head} {_state(progress)}", *facts_of(progress)])
+        return printable(f"{SIGNS[progress.state]} {progress.name} {progress.state}: {progress.failure.sentence}")
+    return outcome(progress)
+
+
+def outcome(progress):
+    """Return one line about a run without its failure, for where that has been shown."""
+    return " · ".join([f"{SIGNS[progress.state]} {progress.name} {_state(progress)}", *facts_of(progress)])
 
 
 def summary_html(progress):
@@ -84,7 +89,7 @@ def position_of(progress):
 def ranks_of(progress):
     world = progress.world or len(progress.ranks)
     if not progress.ranks:
-        return f"{plural(world, 'rank')}, not up yet" if world else "no ranks yet"
+        return f"waiting for {plural(world, 'rank')} to start" if world else "no ranks yet"
     hosts = {}
     for rank in progress.ranks:
         hosts.setdefault(rank.host, []).append(rank.rank)

@@ -10,10 +10,11 @@ import time
 
 from ddl.display.panel import LiveView
 from ddl.display.style import data_label, is_live
-from ddl.display.summary import duration, facts_of, number, ranks_of, speed_unit, summary
+from ddl.display.summary import duration, facts_of, number, outcome, ranks_of, speed_unit
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import DamagedFile, read_json
 from ddl.records.log import LogTail
+from ddl.words import printable
 
 __all__ = ["LiveView", "PlainView", "of"]
 
@@ -90,14 +91,14 @@ class PlainView:
         self._draw(progress)
 
     def close(self, progress):
-        """Print what is still unsaid, then what a failure needs, then the summary."""
+        """Print what is still unsaid, then what a failure needs, then how the run ended."""
         self.update(progress)
         if failure := progress.failure:
             for title, text in (("other ranks", failure.others), ("what to try", failure.advice)):
                 if text:
                     self._print(f"{title}: {text}")
             self._print("logs: " + "\n      ".join(map(str, failure.logs)))
-        self._print(summary(progress))
+        self._print(outcome(progress))
 
     def _echo(self, progress):
         """Print the ranks' output if the script keeps no records that say it better."""
@@ -111,7 +112,9 @@ class PlainView:
 
     def _current(self):
         """Return the line that a rank is still writing, such as its progress bar."""
-        return next((f"[{rank}] {tail.current}" for rank, tail in self._tails.items() if tail.current.strip()), "")
+        return next(
+            (f"[{rank}] {printable(tail.current)}" for rank, tail in self._tails.items() if tail.current.strip()), ""
+        )
 
     def _draw(self, progress):
         if not self._redraws or progress.over:
@@ -128,7 +131,7 @@ class PlainView:
         if self._drawn:
             print("\r\x1b[K", end="")
             self._drawn = ""
-        print(text, flush=True)
+        print(printable(text), flush=True)
         self._last = self._clock()
 
 

@@ -7,29 +7,36 @@ import hashlib
 import itertools
 import re
 import symtable
-from collections import defaultdict
+from collections import Counter, defaultdict
 
-__all__ = ["as_answered", "asked_names", "code_cells", "names_in", "source_of", "test_cells", "unmarked_names"]
+__all__ = ["STUB", "as_answered", "asked_names", "code_cells", "labels", "names_in", "source_of", "test_cells"]
+
+STUB = "raise NotImplementedError()"  # in released code, where an answer belongs
 
 MOST_CHARACTERS = 200_000  # of a cell to parse
 MOST_LINES = 300  # of a test cell merged with another cell
 WORD = re.compile(r"[^\W\d]\w*")
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 NOT_PYTHON = (SyntaxError, ValueError, RecursionError, MemoryError)
-# With these, the text does not tell which names are bound.
-DYNAMIC = re.compile(r"\b(exec|globals|locals|setattr|user_ns)\b|\bimport\s*\(?\s*\*|^%(run|pylab)", re.MULTILINE)
-MAGIC = re.compile(r"^%%[\s\S]*|^[ \t]*[%!].*", re.MULTILINE)
-TRIED = tuple(getattr(ast, name) for name in ("Try", "TryStar") if hasattr(ast, name))  # Python 3.10 has no except*
-GUARDED = (*TRIED, ast.With, ast.If, ast.While)  # may survive a missing name
-KERNEL_NAME = re.compile(r"_+|__\w+__|_i*\d*|_[oid]h")  # for inputs and outputs
 HINT = re.compile(r"^hint\([^\n]*\)[ \t]*$|^from ddl import hint[ \t]*$", re.MULTILINE)  # no answer: not run
-KERNELS = {"In", "Out", "get_ipython", "display", "exit", "quit"}
 
 
 def source_of(cell):
     """Return a cell's text, which a file may hold as a list of lines."""
     source = cell["source"]
     return source if isinstance(source, str) else "".join(source)
+
+
+def labels(names):
+    """Return what to call questions: {grade id: "question 8"}, with more words where a number has several."""
+    parts = {name: re.fullmatch(r"q0*(\d+)_(.*?)(?:_test)?", name) for name in names}
+    several = Counter(part[1] for part in parts.values() if part)
+    return {
+        name: f"question {part[1]}" + (f" ({part[2].replace('_', ' ')})" if several[part[1]] > 1 else "")
+        if part
+        else name
+        for name, part in parts.items()
+    }
 
 
 def test_cells(notebook):
@@ -135,56 +142,6 @@ def _number(cell):
     """The number of a cell's question, or None."""
     match = re.match(r"q(\d+)", _role(cell).get("grade_id") or "")
     return int(match[1]) if match else None
-
-
-def unmarked_names(notebook):
-    """Return, by test cell's index, names used by answers and tests that are undefined when marking reaches it.
-
-    A kernel may define them all the same: in a ``demo`` cell, a cell deleted since, or a cell below the test. The index
-    None has those that marking never defines.
-    """
-    tests, codes = test_cells(notebook), code_cells(notebook)
-    used, bound, missing = set(), set(KERNELS), {}
-    asked = {index: asked_names(source_of(notebook["cells"][index])) for index in tests}
-    trees = {index: None if DYNAMIC.search(source) else _parsed(source) for index, source in codes.items()}
-    if None in trees.values():
-        return {place: set() for place in (*tests, None)}
-    for tree in trees.values():
-        used |= names_in(ast.unparse(tree))[0]
-    used = {
-        name for name in used.union(*asked.values()) if not hasattr(builtins, name) and not KERNEL_NAME.fullmatch(name)
-    }
-    for index in sorted(codes | tests):
-        if index in tests:
-            missing[index] = used - bound
-        else:
-            bound |= _binds(trees[index], used - bound)
-            for magic in MAGIC.findall(codes[index]):  # may bind any name in it
-                bound.update(WORD.findall(magic))
-    return missing | {None: used - bound}
-
-
-def _binds(tree, missing):
-    """Return the names that a cell binds before a statement that fails for lack of a missing name."""
-    bound = set()
-    for statement in tree.body:
-        names = names_in(ast.unparse(statement))[1]
-        if not isinstance(statement, GUARDED) and (_needed(statement) - names) & missing - bound:
-            break
-        bound |= names
-    return bound
-
-
-def _needed(node):
-    """The names that a statement uses when it runs, not later in a function's body."""
-    if isinstance(node, ast.Name):
-        return {node.id} if isinstance(node.ctx, ast.Load) else set()
-    if isinstance(node, (*DEFINITIONS[:2], ast.Lambda)):
-        parts = [*node.args.defaults, *filter(None, node.args.kw_defaults), *getattr(node, "decorator_list", ())]
-    else:
-        parts = ast.iter_child_nodes(node)
-    stored = {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Load)}
-    return set().union(*map(_needed, parts)) - stored
 
 
 def asked_names(source):

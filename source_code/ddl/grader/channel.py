@@ -151,12 +151,18 @@ class WorkerProcess(Channel):
         super().__init__(process)
         self._asked = 0
 
-    def ask(self, request, timeout_s, limit_bytes):
-        """Return the worker's answer to `request`; raises as `send` and `receive` do."""
+    def ask(self, request, timeout_s, limit_bytes, serve=None):
+        """Return the worker's answer to `request`; raises as `send` and `receive` do.
+
+        `serve` replies to the messages about ranks that come before the answer.
+        """
         self._asked += 1
         due = time.monotonic() + timeout_s
         self.send(request | {"id": self._asked}, timeout_s)
         answer = self.receive(max(0.0, due - time.monotonic()), limit_bytes)
+        while serve and "rank" in answer:
+            self.send(serve(answer), max(0.0, due - time.monotonic()))
+            answer = self.receive(max(0.0, due - time.monotonic()), limit_bytes)
         # The code being graded may have written a line beforehand: that is no answer to this request.
         if answer.pop("id", None) != self._asked:
             raise Ended("it answered what it was not asked")

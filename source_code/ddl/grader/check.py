@@ -1,35 +1,49 @@
 """Check your own answers: which questions of a lesson pass their visible tests, and why not.
 
-`ddl check` runs the saved notebook in a new process; `check()` in a notebook tests the names as they are at that
-moment. Both grade as marking does, without its hidden tests.
+`ddl check` and the button of `check()`, which saves first, grade the saved notebook as marking does, without its hidden
+tests.
 """
 
-import ast
 import contextlib
 import os
-import re
+import shutil
+import tempfile
 import textwrap
-from dataclasses import dataclass
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
+from html import escape
 from pathlib import Path
+from urllib.parse import quote
 
 from ddl.display.html import Markup, html_table, prose
 from ddl.errors import CourseError, InputError
 from ddl.grader import journal
-from ddl.grader.cells import as_answered, source_of, test_cells, unmarked_names
+from ddl.grader.cells import as_answered, labels, source_of, test_cells
 from ddl.grader.channel import start_worker
-from ddl.grader.grade import Judge, Verdict, grade_notebook, visible_part
+from ddl.grader.grade import Verdict, grade_notebook
 from ddl.grader.handin import EXCHANGE, hand_in
-from ddl.grader.launches import launch
 from ddl.grader.limits import Limits
-from ddl.grader.notebooks import find_notebook, lessons, notebook_of_kernel
+from ddl.grader.notebooks import find_notebook, lessons, notebook_of_kernel, read_notebook
 from ddl.grader.share import renew
-from ddl.grader.stopping import TimeUp, at_most, in_main_thread, interruptible
-from ddl.grader.worker import Kept, respond
+from ddl.grader.stopping import in_main_thread, interruptible
+from ddl.grader.worker import GRADING
 
 __all__ = ["Answers", "check", "check_file", "find_notebook", "keep_file"]
 
-UNDEFINED = re.compile(r"[`'](\w+)[`'] is not defined")
+LARGE_BYTES = 10 * 2**20
+CHECK, CHECKING = "Check my answers", "Checking…"
+SAVED_WITHIN_S = 5.0
+SETTLES_S = 0.2  # a file that is being written
+# Presses JupyterLab's own button, which takes the focus, in the toolbar of the notebook that shows this.
+SAVE = """<p role="status">Saving…</p><script>(() => {
+  const panel = document.currentScript.closest(".jp-NotebookPanel") || document;
+  const focused = document.activeElement;
+  panel.querySelector('[data-jp-item-name="save"] jp-button, [data-jp-item-name="save"] button')?.click();
+  focused?.focus();
+})();</script>"""
 
 
 @dataclass(frozen=True)
@@ -39,6 +53,7 @@ class Answers:
     name: str  # the notebook's
     verdicts: tuple[Verdict, ...]
     troubles: tuple[str, ...] = ()  # cells that ended with an error, and what marking does differently
+    links: Mapping[str, str] = field(default_factory=dict)  # to the answers of questions, by their tests' ids
 
     @property
     def passed(self):
@@ -46,23 +61,25 @@ class Answers:
         return all(verdict.passed for verdict in self.verdicts)
 
     def __str__(self):
-        width = max(len(question) for question, _, _ in self._rows())
-        rows = [f"{question:{width}}  {verdict}" for question, _, verdict in self._rows()]
-        return "\n".join([*rows, *self.troubles, self._total()])
+        rows = [(label, outcome) for _, label, outcome in self._rows()]
+        width = max((len(label) for label, _ in rows), default=0)
+        return "\n".join([*(f"{label:{width}}  {outcome}" for label, outcome in rows), *self.troubles, self._total()])
 
     def _repr_html_(self):
         rows = []
-        for question, passed, outcome in self._rows():
-            chip = f'<span class="ddl-chip ddl-{"done" if passed else "failed"}">{prose(outcome)}</span>'
-            rows.append((question, Markup(chip)))
+        for verdict, label, outcome in self._rows():
+            chip = f'<span class="ddl-chip ddl-{"done" if verdict.passed else "failed"}">{prose(outcome)}</span>'
+            link = self.links.get(verdict.grade_id)
+            rows.append((Markup(f'<a href="{escape(link)}">{escape(label)}</a>') if link else label, Markup(chip)))
         under = "".join(f"<p>{prose(trouble)}</p>" for trouble in self.troubles)
         under += f"<p><b>{prose(self._total())}</b></p>"
         return f'<div role="status">{html_table(("question", "visible tests"), rows, under)}</div>'
 
     def _rows(self):
+        names = labels(verdict.grade_id for verdict in self.verdicts)
         for verdict in self.verdicts:
             text = "passed" if verdict.passed else f"not yet: {' '.join(verdict.message.split())}"
-            yield verdict.grade_id.removesuffix("_test"), verdict.passed, text
+            yield verdict, names[verdict.grade_id], text
 
     def _total(self):
         count = sum(verdict.passed for verdict in self.verdicts)
@@ -74,18 +91,37 @@ class Answers:
         )
 
 
-def check_file(path, limits=Limits()):
-    """Grade a saved notebook in a new process.
+def check_file(path, limits=Limits(), *, above=None, begin=lambda question: None):
+    """Grade a saved notebook in new processes.
+
+    Parameters
+    ----------
+    above
+        The id of a cell: only questions above it are judged, where it has some above and some below.
+    begin
+        Is told of each question before its test runs.
 
     Raises
     ------
     ValueError
         If it cannot be read, or has no tests.
     """
+    path = Path(path)
     notebook, notes = _read(path)
-    found = grade_notebook(
-        notebook, hidden=False, limits=limits, start_worker=partial(start_worker, folder=Path(path).resolve().parent)
-    )
+    whole = test_cells(notebook)
+    before = [place for place, cell in enumerate(notebook["cells"]) if above and cell.get("id") == above]
+    tests = {place: test for place, test in whole.items() if not before or place < before[0]} or whole
+    if len(tests) < len(whole):
+        notebook["cells"] = notebook["cells"][: before[0]]
+    questions = labels(name for name, _ in whole.values())
+    with _copy_of(path.resolve().parent) as folder:
+        found = grade_notebook(
+            notebook,
+            hidden=False,
+            limits=limits,
+            start_worker=partial(start_worker, folder=folder),
+            begin=lambda name: begin(questions[name]),
+        )
     # The stub of an unanswered question says no more than its verdict.
     troubles = [
         f"cell {cell.index + 1} ended with {cell.error.type}: {cell.error.message}"
@@ -93,38 +129,62 @@ def check_file(path, limits=Limits()):
         if cell.error and cell.error.type != "NotImplementedError"
     ]
     troubles = [textwrap.shorten(trouble, 200) for trouble in troubles]
-    return Answers(Path(path).stem, found.verdicts, (*troubles, *notes))
+    name = f"{path.stem} to here" if len(tests) < len(whole) else path.stem
+    return Answers(name, found.verdicts, (*troubles, *notes), _links(path, notebook))
+
+
+@contextlib.contextmanager
+def _copy_of(folder):
+    """Copy a folder beside itself for a while, so that a notebook replaces none of its files; large ones are linked."""
+    beside = folder.parent if os.access(folder.parent, os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix=".check-", dir=beside) as copy:
+        for each in folder.iterdir():
+            if each.is_file() and os.access(each, os.R_OK) and each.stat().st_size < LARGE_BYTES:
+                shutil.copy2(each, copy)
+            else:
+                Path(copy, each.name).symlink_to(each)
+        yield copy
 
 
 def check(notebook: str | Path | None = None):
-    """Say which questions of a notebook pass so far; in JupyterLab, show a button that does.
+    """Say which questions of a notebook pass so far; in JupyterLab, show a button that does, for those above its cell.
 
-    The tests run on what your cells have defined when you press the button, saved or not. `notebook` is a lesson's
-    name, its beginning, or a path; by default the notebook that calls this.
+    The button saves the notebook; all of its cells run anew, from top to bottom, in a process of their own. `notebook`
+    is a lesson's name, its beginning, or a path; by default the notebook that calls this.
     """
     from IPython import get_ipython
 
     from ddl.display import style
 
+    if os.environ.get(GRADING):  # this is a cell of what is being checked
+        return
     shell = get_ipython()
     if shell is None:
         raise InputError("check() works in a notebook; in a terminal: `ddl check LESSON`")
     path = find_notebook(notebook) if notebook else _this_notebook(shell.user_ns)
     if not style.is_live():
-        print(_check_kernel(path, shell.user_ns))
+        print(_checked(path))
         return
-    _show_button(path, shell.user_ns)
+    _show_button(path, shell.get_parent().get("metadata", {}).get("cellId"))
+
+
+def _checked(path, **options):
+    answers = check_file(path, **options)
+    keep_file(path, answers)
+    return answers
 
 
 def keep_file(path, answers):
     """Keep the verdicts on a saved notebook, for `ddl.progress`."""
-    _keep(path, answers, [source_of(cell) for cell in _read(path)[0]["cells"] if cell["cell_type"] == "code"])
-
-
-def _keep(path, answers, sources):
+    notebook, _ = _read(path)
+    tests = {name: place for place, (name, _) in test_cells(notebook).items()}
     passed = {verdict.grade_id: verdict.passed for verdict in answers.verdicts}
+    last = max((tests[name] for name in passed if name in tests), default=0)
+    whole = len(passed) == len(tests)
+    cells = notebook["cells"] if whole else notebook["cells"][:last]
+    sources = [source_of(cell) for cell in cells if cell["cell_type"] == "code"]
     with contextlib.suppress(OSError):  # the disk is full: what was found is shown all the same
-        journal.keep_check(Path(path).stem, passed, sources)
+        journal.keep_check(Path(path).stem, passed, sources, whole)
         renew(Path(path).stem)
 
 
@@ -145,137 +205,110 @@ def _this_notebook(names):
 
 def _read(path):
     """Return a saved notebook as marking takes it, and notes on that."""
-    import nbformat
-
-    try:
-        notebook, notes = as_answered(nbformat.read(path, as_version=4))
-        tests = test_cells(notebook)
-    except Exception as error:  # nbformat has no common type for what it does not understand
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InputError(
-            f"{path} cannot be read as a notebook ({textwrap.shorten(reason, 100)}): "
-            "open it in JupyterLab and save it, or get a fresh copy"
-        ) from None
+    notebook, notes = as_answered(read_notebook(path))
+    tests = test_cells(notebook)
     if not tests:
         raise InputError(f"{path} has no questions with tests")
     return notebook, notes
 
 
-def _check_kernel(path, names):
-    """Judge the names of the kernel, and keep what was found of which cells."""
-    from IPython import get_ipython
-
-    answers = _check_names(path, names)
-    _keep(path, answers, get_ipython().history_manager.input_hist_raw)
-    return answers
-
-
-def _check_names(path, names, limits=Limits()):
-    """Judge the names of this process, without those that are not defined when the notebook is marked."""
-    (notebook, notes), verdicts = _read(path), []
-    missing, below = unmarked_names(notebook), {}
-    if kernels := sorted(missing[None] & names.keys()):
-        notes += (
-            f"no cell that is run when marking defines {', '.join(kernels)}: save "
-            "the notebook, and define them in a cell of your own",
-        )
-    judge = Judge(limits)
-
-    def answer(request):
-        if request["do"] == "launch":
-            return launch(request)
-        try:
-            with contextlib.redirect_stdout(Kept()), contextlib.redirect_stderr(Kept()), at_most(limits.call_s):
-                return _explained(respond(names, request), names.get("In", ()))
-        except TimeUp:
-            return {"late": limits.call_s}
-
-    try:
-        for index, (name, points) in test_cells(notebook).items():
-            source = visible_part(source_of(notebook["cells"][index]))
-            with _without(names, missing[index]) as taken:
-                outcome = judge.judge(source, answer, limits.total_s)
-            verdicts.append(Verdict(name, points, **outcome))
-            undefined = set(UNDEFINED.findall(outcome["message"])) & taken - missing[None]
-            below |= dict.fromkeys(undefined, name)
-    finally:
-        judge.close()
-    notes += tuple(
-        f"{name} is defined below {test}, and marking goes from top to bottom: move it up"
-        for name, test in below.items()
-    )
-    return Answers(Path(path).stem, tuple(verdicts), notes)
+def _links(path, notebook):
+    """Return the address of the answer before each test, as JupyterLab opens it."""
+    links, answer = {}, None
+    for cell in notebook["cells"]:
+        role = cell["metadata"].get("nbgrader") or {}
+        if role.get("solution"):
+            answer = cell.get("id")
+        elif role.get("grade"):
+            links[role["grade_id"]] = f"{quote(Path(path).name)}#cell-id={answer or cell.get('id')}"
+    return links
 
 
-def _explained(answer, inputs):
-    """Say why names are missing: their cell was not run yet, or is no Python, whatever an older one has defined."""
-    for name, what in answer.get("names", {}).items():
-        defines = re.compile(rf"^\s*(?:async\s+def|def|class)\s+{name}\b|^{name}\s*(?::.*)?=", re.MULTILINE)
-        last = next((text for text in reversed(inputs) if defines.search(text)), "")
-        if wrong := _syntax_error(last):
-            answer["names"][name] = {"missing": True, "why": f"its cell has {wrong}"}
-        elif what.get("missing"):
-            what["why"] = "its cell was not run yet, or ended with an error"
-    return answer
+def _save(path, shown):
+    """Have JupyterLab save the notebook that shows this; return what to say where it did not."""
+    from IPython.display import HTML
+
+    before, due = path.stat().st_mtime_ns, time.monotonic() + SAVED_WITHIN_S
+    shown.update(HTML(SAVE))
+    while path.stat().st_mtime_ns == before:
+        if time.monotonic() > due:
+            at = time.strftime("%H:%M:%S", time.localtime(before / 1e9))
+            return (
+                f"This could not save the notebook: it is judged as it was saved at {at}. Save it, and check again.",
+            )
+        time.sleep(0.05)
+    time.sleep(SETTLES_S)
+    return ()
 
 
-def _syntax_error(cell):
-    """Return what is no Python in an executed cell, with its line; "" where all of it is."""
-    from IPython.core.inputtransformer2 import TransformerManager
-
-    try:
-        ast.parse(TransformerManager().transform_cell(cell))
-    except SyntaxError as error:
-        return f"a syntax error in line {error.lineno}: {error.msg}"
-    return ""
-
-
-@contextlib.contextmanager
-def _without(names, some):
-    """Take some names out of a kernel's for a while; yield those that were defined."""
-    taken = {name: names.pop(name) for name in some if name in names}
-    try:
-        yield taken.keys()
-    finally:
-        for name, value in taken.items():
-            names.setdefault(name, value)
-
-
-def _show_button(path, names):
+def _show_button(path, cell):
     import ipywidgets
-    from IPython.display import display
+    from IPython.display import HTML, display
 
+    # A button that is disabled loses the keyboard's focus: this one ignores what is pressed while it works.
     button = ipywidgets.Button(
-        description="Check my answers",
+        description=CHECK,
         icon="check",
-        tooltip="Run the visible tests on what your cells have defined",
+        tooltip="Save the notebook, and run the visible tests on it",
         layout={"width": "max-content"},
     )
-    table = ipywidgets.HTML()
+    buttons = ipywidgets.HBox([button])
+    display(buttons)
+    table = display(HTML(), display_id=True)  # of the notebook, so that its links work and it is saved
+    checking = HTML(f'<p role="status">{CHECKING}</p>')
 
     def clicked(_):
-        button.disabled, button.description, table.value = True, "Checking…", ""
-        in_main_thread(checked)  # where interrupts arrive
+        if button.description == CHECK:
+            button.description = CHECKING
+            table.update(checking)
+            in_main_thread(checked)  # where interrupts arrive
 
     def checked():
         try:
-            with interruptible():
-                table.value = _check_kernel(path, names)._repr_html_()
+            with interruptible(), _counting(button) as begin:
+                unsaved = _save(path, table)
+                table.update(checking)
+                answers = _checked(path, above=cell, begin=begin)
+            found = replace(answers, troubles=(*unsaved, *answers.troubles))._repr_html_()
         except KeyboardInterrupt:
-            table.value = "<p>Interrupted before all tests had run.</p>"
+            found = "<p>Interrupted before all tests had run.</p>"
         except (CourseError, OSError) as error:
-            table.value = f"<p>{prose(error)}</p>"
+            found = f"<p>{prose(error)}</p>"
         finally:
-            button.disabled, button.description = False, "Check my answers"
+            button.description = CHECK
+        table.update(HTML(found))
 
     button.on_click(clicked)
-    buttons = [button, *([_hand_in_button(path, table)] if os.environ.get(EXCHANGE) else [])]
-    display(ipywidgets.VBox([ipywidgets.HBox(buttons), table]))
+    if os.environ.get(EXCHANGE):
+        buttons.children += (_hand_in_button(path, table),)
+
+
+@contextlib.contextmanager
+def _counting(button):
+    """Let a button say which question is tested, and for how many seconds by now; yield what names the question."""
+    now, over = {}, threading.Event()
+
+    def begin(question):
+        now.update(question=question, since=time.monotonic())
+
+    def count():
+        while not over.wait(1):
+            if seconds := int(time.monotonic() - now.get("since", time.monotonic())):
+                button.description = f"{CHECKING} {now['question']}, {seconds} s"
+
+    thread = threading.Thread(target=count, daemon=True)
+    thread.start()
+    try:
+        yield begin
+    finally:
+        over.set()
+        thread.join()
 
 
 def _hand_in_button(path, line):
     """A button that hands in the notebook where the class has an exchange; `line` says what became of it."""
     import ipywidgets
+    from IPython.display import HTML
 
     button = ipywidgets.Button(
         description="Hand in",
@@ -285,12 +318,11 @@ def _hand_in_button(path, line):
     )
 
     def clicked(_):
-        button.disabled, line.value = True, ""
         try:
             said = f"{hand_in(path)}. If you have changed anything since, save it and hand in again."
         except (CourseError, OSError) as error:
             said = str(error)
-        line.value, button.disabled = f'<p role="status">{prose(said)}</p>', False
+        line.update(HTML(f'<p role="status">{prose(said)}</p>'))
 
     button.on_click(clicked)
     return button

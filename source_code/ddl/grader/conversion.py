@@ -1,145 +1,45 @@
-"""Judge a training that a reader has made distributed: lesson 3's exercise, by what its ranks recorded.
+"""Judge a training that a reader has made distributed: lesson 3's exercise, by what its ranks read, sent and noted.
 
-A test draws samples, their order and each rank's own weights, and has the reader's script launched with them
-(`training`). What comes back is data from processes in which the script has run, so nothing in it is believed: every
-check computes in NumPy, in float64, what a rank must have found with these samples at these weights. Each mistake has a
+A test draws the samples' order, and each rank's own samples and weights, and has the reader's script launched with them
+(`training`). The grader hands them out and notes which samples a rank has read; no rank has those of another, though
+they have the same numbers. What a script says itself is not believed: every check computes in NumPy, in float64, what a
+rank must have found with its samples at these weights, and that has to have gone through Horovod. Each mistake has a
 check of its own, which raises AssertionError with a sentence that says where the mistake shows.
 
 The network is that of `ddl.training.exercise`: ``h = tanh(x F)``, ``r = (h W + b) Wᵀ + c``, and the loss is the mean of
 ``(r - h)²``, with the frozen ``F`` [12, 16], the tied ``W`` [16, 5], ``b`` [5] and ``c`` [16].
 """
 
-import base64
-import io
-from dataclasses import dataclass
-
 import numpy as np
 
-from ddl.grader import launches
+from ddl.grader.launched import SHAPES, TRAINED, Training, require, training
 
 __all__ = [
     "CHECKS",
-    "Training",
     "averaged",
     "began_alike",
-    "explain_failure",
     "frozen_and_tied",
     "one_writer",
     "own_samples",
-    "require",
     "same_weights",
     "scaled",
     "training",
     "true_metrics",
 ]
 
-SHAPES = {"frozen": (12, 16), "tied": (16, 5), "inner": (5,), "outer": (16,)}
-TRAINED = ("tied", "inner", "outer")
 CLOSE = 2e-3  # relative; float32 rounds to about 1e-4 of an update here
-LEFT_ALONE = ("HorovodInternalError", "UnknownError")  # what Horovod raises when another rank is gone
-SAME_CALLS = "do all ranks make the same calls of Horovod?"
-MESSAGE = 300  # characters of a script's own error
-
-
-@dataclass(frozen=True)
-class Step:
-    """What a rank says of a step: numbers of its samples, its loss, the samples of all ranks, the weights after it."""
-
-    samples: np.ndarray
-    loss: float
-    counted: int
-    weights: dict[str, np.ndarray]
-
-
-@dataclass(frozen=True)
-class Rank:
-    """What one rank says of a training, and whether it left a file of weights."""
-
-    began: dict[str, np.ndarray]
-    steps: tuple[Step, ...]
-    wrote: bool
-
-    def before(self, number):
-        """Return the weights before a step, counted from 0."""
-        return self.steps[number - 1].weights if number else self.began
-
-
-@dataclass(frozen=True)
-class Training:
-    """A launch on several ranks: what they were given, and what they say.
-
-    Attributes
-    ----------
-    samples
-        float64 ``[n, 12]``.
-    order
-        Numbers of the samples, int ``[n]``.
-    batch
-        Samples of one rank in a step.
-    rate
-        The learning rate for that batch.
-    drawn
-        Each rank's own weights, by name.
-    ranks
-        What each rank says.
-    """
-
-    samples: np.ndarray
-    order: np.ndarray
-    batch: int
-    rate: float
-    drawn: list[dict[str, np.ndarray]]
-    ranks: tuple[Rank, ...] = ()
-
-    @property
-    def size(self):
-        return len(self.drawn)
-
-    @property
-    def steps(self):
-        """How many steps all ranks made."""
-        return min(len(rank.steps) for rank in self.ranks)
-
-    def global_batches(self):
-        """Return the numbers of the samples of each step, int ``[steps, batch × ranks]``."""
-        size = self.batch * self.size
-        return self.order[: len(self.order) // size * size].reshape(-1, size)
-
-    def found(self, number):
-        """Return each rank's own loss and gradients in a step, at the weights that it had."""
-        return [
-            _loss_and_gradients(rank.before(number), self.samples[rank.steps[number].samples]) for rank in self.ranks
-        ]
-
-
-def training(file: str, ranks: int, seed: int) -> Training:
-    """Have a script launched on ranks, with data of a seed; return what they were given and say.
-
-    Raises
-    ------
-    AssertionError
-        If the script is not there, fails, does not end in time, or leaves no record that can be read.
-    """
-    given = _drawn(ranks, seed)
-    inputs = [_packed(given, rank) for rank in range(ranks)]
-    reply = launches.launch({"do": "launch", "program": "ranks", "file": file, "inputs": inputs})
-    where = f"{file} on {ranks} ranks"
-    explain_failure(reply, where)
-    records = reply["ranks"]
-    require(len(records) == ranks, f"{where}: {len(records)} of them left records")
-    read = tuple(_rank(record, number, where, len(given.order)) for number, record in enumerate(records))
-    return Training(**{**vars(given), "ranks": read})
+AS_SENT = 1e-2  # relative; gradients may have been sent as float16
 
 
 # ---------------------------------------------------------------- the checks
 
 
 def same_weights(t: Training) -> None:
-    """Compare the weights with those of a single device that trains on the same samples."""
+    """Compare the weights with those of one device on the same samples, and see that ranks made them together."""
     _begins_drawn(t)
     weights = {name: t.ranks[0].began[name] for name in SHAPES}
-    for numbers in t.global_batches():
-        _, gradients = _loss_and_gradients(weights, t.samples[numbers])
+    for number in range(len(t.global_batches())):
+        gradients = _mean([_loss_and_gradients(weights, samples)[1] for samples in _global_batch(t, number)])
         weights |= {name: weights[name] - t.size * t.rate * gradients[name] for name in TRAINED}
     way = _length({name: weights[name] - t.ranks[0].began[name] for name in TRAINED})
     for number, rank in enumerate(t.ranks):
@@ -150,6 +50,7 @@ def same_weights(t: Training) -> None:
             f"on {t.size} ranks, rank {number}'s last weights are off by {off:.1%} of the way that one device goes "
             "with the same samples",
         )
+    _through_horovod(t)
 
 
 def own_samples(t: Training) -> None:
@@ -168,7 +69,7 @@ def own_samples(t: Training) -> None:
         uneven = [len(rank.steps[number].samples) for rank in t.ranks if len(rank.steps[number].samples) != t.batch]
         require(not uneven, f"{where}, a rank had {(uneven or [0])[0]} samples, not {t.batch}")
     for number in _looked_at(t)[1:]:
-        gradients = [own for _, own in t.found(number)]
+        gradients = [own for _, own in _found(t, number)]
         for place, rank in enumerate(t.ranks):
             moved = _moved(rank, number)["outer"]
             require(
@@ -187,7 +88,7 @@ def own_samples(t: Training) -> None:
 def averaged(t: Training) -> None:
     """Look for updates that are not along the mean of all ranks' gradients."""
     for number in _looked_at(t):
-        gradients = [own for _, own in t.found(number)]
+        gradients = [own for _, own in _found(t, number)]
         mean = _mean(gradients)
         for place, rank in enumerate(t.ranks):
             moved = _moved(rank, number)
@@ -199,13 +100,14 @@ def averaged(t: Training) -> None:
                 + ("the gradient of its own samples only" if own else "something else")
                 + ", not the mean of all ranks' gradients"
             )
+    _through_horovod(t)
 
 
 def scaled(t: Training) -> None:
     """Look for updates that do not have the learning rate of the global batch (Goyal et al. 2017, section 2.1)."""
     wanted = t.size * t.rate
     for number in _looked_at(t):
-        gradients = [own for _, own in t.found(number)]
+        gradients = [own for _, own in _found(t, number)]
         for place, rank in enumerate(t.ranks):
             moved = _moved(rank, number)
             lengths = [
@@ -231,6 +133,8 @@ def began_alike(t: Training) -> None:
             _alike(rank.began, t.ranks[0].began, TRAINED),
             f"on {t.size} ranks, rank {place} began with other weights than rank 0",
         )
+    silent = [place for place, rank in enumerate(t.ranks) if not rank.called]
+    require(not silent, f"on {t.size} ranks, rank {(silent or [0])[0]} began before any call of Horovod's collectives")
     _begins_drawn(t)
 
 
@@ -245,7 +149,7 @@ def frozen_and_tied(t: Training) -> None:
         for number in _looked_at(t):
             stayed = _alike(rank.steps[number].weights, rank.before(number), ["frozen"])
             require(stayed, f"{where} frozen weights have moved")
-            gradients = [own for _, own in t.found(number)]
+            gradients = [own for _, own in _found(t, number)]
             moved = _moved(rank, number)
             right = any(
                 _along(moved["tied"], along["tied"])
@@ -260,7 +164,7 @@ def frozen_and_tied(t: Training) -> None:
 def true_metrics(t: Training) -> None:
     """Look for losses that are not the mean over all ranks, and for samples that are miscounted."""
     for number in _looked_at(t):
-        losses = [loss for loss, _ in t.found(number)]
+        losses = [loss for loss, _ in _found(t, number)]
         mean = float(np.mean(losses))
         different = len(set().union(*(rank.steps[number].samples.tolist() for rank in t.ranks)))
         for place, rank in enumerate(t.ranks):
@@ -303,6 +207,49 @@ def _loss_and_gradients(weights, samples):
     to_code = back @ weights["tied"]
     gradients = {"tied": mixed.T @ to_code + back.T @ code, "inner": to_code.sum(axis=0), "outer": back.sum(axis=0)}
     return float(np.mean(error**2)), gradients
+
+
+def _global_batch(t, number):
+    """Return the samples of a step, each in the ``[readers, 12]`` versions that its readers have; else in rank 0's."""
+    read = [set(rank.steps[number].samples.tolist()) if number < len(rank.steps) else () for rank in t.ranks]
+    for sample in t.global_batches()[number].tolist():
+        readers = [place for place, numbers in enumerate(read) if sample in numbers]
+        yield t.samples[readers or [0], sample]
+
+
+def _through_horovod(t):
+    """Look for a rank whose own gradient went through none of Horovod's collectives in a step."""
+    for number in _looked_at(t):
+        for place, (rank, (_, gradients)) in enumerate(zip(t.ranks, _found(t, number), strict=True)):
+            sent, weights = rank.steps[number].sent, rank.before(number)
+            require(
+                all(any(_carries(array, gradients[name], weights[name]) for array in sent) for name in TRAINED),
+                f"in step {number + 1} on {t.size} ranks, no call of Horovod's had from rank {place} the "
+                "gradient of its own samples",
+            )
+
+
+def _carries(sent, gradient, weights):
+    """Whether consecutive numbers of `sent` are a multiple of a gradient, plus any multiple of the weights.
+
+    The second is for those who take a step of their own, and average weights.
+    """
+    if sent.size < gradient.size:
+        return False
+    basis = np.stack([gradient.ravel(), weights.ravel()], axis=1)
+    windows = np.lib.stride_tricks.sliding_window_view(sent, gradient.size)
+    with np.errstate(all="ignore"):
+        times = windows @ np.linalg.pinv(basis).T
+        off = np.linalg.norm(windows - times @ basis.T, axis=1)
+        return bool(np.any(off < AS_SENT * np.linalg.norm(times[:, :1] * gradient.ravel(), axis=1)))
+
+
+def _found(t, number):
+    """Return each rank's own loss and gradients in a step, at the weights that it had."""
+    return [
+        _loss_and_gradients(rank.before(number), samples[rank.steps[number].samples])
+        for rank, samples in zip(t.ranks, t.samples, strict=True)
+    ]
 
 
 def _mean(gradients):
@@ -350,101 +297,3 @@ def _together(t):
 def _begins_drawn(t):
     drawn = any(_alike(t.ranks[0].began, drawn, TRAINED) for drawn in t.drawn)
     require(drawn, f"on {t.size} ranks, rank 0 began with weights that no rank has drawn")
-
-
-def require(right, sentence: str) -> None:
-    """Raise AssertionError with a sentence, unless all is right."""
-    if not right:
-        raise AssertionError(sentence)
-
-
-# ---------------------------------------------------------------- what goes there and comes back
-
-
-def _drawn(ranks, seed):
-    draw = np.random.default_rng(seed)
-    count, batch = int(draw.integers(90, 110)), int(draw.integers(6, 10))
-    return Training(
-        samples=draw.normal(size=(count, 12)).astype(np.float32).astype(float),
-        order=draw.permutation(count),
-        batch=batch,
-        rate=float(np.round(draw.uniform(0.3, 0.6), 2)),
-        drawn=[
-            {
-                name: draw.normal(scale=0.3, size=shape).astype(np.float32).astype(float)
-                for name, shape in SHAPES.items()
-            }
-            for _ in range(ranks)
-        ],
-    )
-
-
-def _packed(given, rank):
-    """Return what one rank is given, as base64 of an ``.npz`` file."""
-    task = (given.samples, given.order, given.batch, given.rate)
-    start = [array.astype(np.float32) for array in given.drawn[rank].values()]
-    file = io.BytesIO()
-    np.savez(file, **{f"task_{n}": v for n, v in enumerate(task)}, **{f"start_{n}": v for n, v in enumerate(start)})
-    return base64.b64encode(file.getvalue()).decode()
-
-
-def explain_failure(reply: dict, where: str) -> None:
-    """Raise the sentence of a launch that did not come to its end."""
-    require("missing" not in reply, f"there is no file {reply.get('missing')}: run the cell that writes it")
-    require("unwritten" not in reply, f"{reply.get('unwritten')} is still to be written")
-    require("ended" not in reply, f"{where}: {reply.get('ended')}")
-    require(isinstance(reply.get("ranks"), list), f"{where}: its ranks left no records")
-    ranks = [rank for rank in reply["ranks"] if isinstance(rank, dict)]
-    errors = {place: rank["error"] for place, rank in enumerate(ranks) if isinstance(rank.get("error"), dict)}
-    alone = {place for place, error in errors.items() if error.get("type") in LEFT_ALONE}
-    for place in sorted(errors.keys() - alone, key=lambda place: str(errors[place].get("time"))):
-        error = errors[place]
-        message = " ".join(str(error.get("message")).split())[:MESSAGE]
-        raise AssertionError(f"{where}: rank {place} raised {str(error.get('type'))[:100]}{_line(error)}: {message}")
-    for place, rank in enumerate(ranks):
-        status = rank.get("status")
-        require(status in (0, None) or place in alone, f"{where}: rank {place} ended with status {status}")
-    if reply.get("late"):  # then ranks are ended one after another, and the last may have noticed
-        states = ", ".join(_state(rank, place) for place, rank in enumerate(ranks))
-        raise AssertionError(f"{where} did not end within {reply.get('seconds', 0):g} s ({states}): {SAME_CALLS}")
-    for place in alone:
-        raise AssertionError(
-            f"{where}: rank {place} waited{_line(errors[place])} for a rank that had ended: {SAME_CALLS}"
-        )
-
-
-def _line(error):
-    return f" in line {error['line']}" if isinstance(error.get("line"), int) else ""
-
-
-def _state(rank, place):
-    lines = rank.get("lines") if isinstance(rank.get("lines"), list) else []
-    made = sum(isinstance(line, dict) and line.get("event") == "step" for line in lines)
-    return f"rank {place} {'ended' if rank.get('status') == 0 else 'waits'} after step {made}"
-
-
-def _rank(record, place, where, count):
-    """Read a rank's record, which nobody vouches for."""
-    try:
-        lines = [line for line in record["lines"] if line["event"] in ("begin", "step")]
-        began = [_weights(line) for line in lines if line["event"] == "begin"]
-        steps = tuple(_step(line, count) for line in lines if line["event"] == "step")
-    except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
-        raise AssertionError(f"{where}: rank {place}'s record cannot be read ({error!r})"[:MESSAGE]) from None
-    require(len(began) == 1, f"{where}: rank {place} called `begin` {len(began)} times, not once")
-    require(steps, f"{where}: rank {place} noted no step")
-    return Rank(began[0], steps, record.get("wrote") is True)
-
-
-def _step(line, count):
-    samples = np.array(line["samples"], dtype=np.int64).reshape(-1)
-    if samples.size and not (0 <= samples.min() and samples.max() < count):
-        raise ValueError("numbers that no sample has")
-    return Step(samples, float(line["loss"]), int(line["counted"]), _weights(line))
-
-
-def _weights(line):
-    weights = {name: np.array(line["weights"][name], dtype=float) for name in SHAPES}
-    if any(weights[name].shape != shape or not np.isfinite(weights[name]).all() for name, shape in SHAPES.items()):
-        raise ValueError("weights of another shape, or not finite")
-    return weights

@@ -14,8 +14,7 @@ from ddl.errors import CourseError
 from ddl.grader.cells import code_cells, source_of, test_cells
 from ddl.grader.channel import Channel, Ended, Late, start
 from ddl.grader.channel import start_worker as start_plain_worker
-from ddl.grader.launches import Launches
-from ddl.grader.launches import start_ranks as start_plain_ranks
+from ddl.grader.launches import Launches, launches_here
 from ddl.grader.limits import Limits
 
 __all__ = ["CellError", "CellResult", "Grading", "Judge", "Verdict", "grade_notebook", "visible_part"]
@@ -84,8 +83,9 @@ def grade_notebook(
     *,
     hidden: bool,
     start_worker: Callable = start_plain_worker,
-    start_ranks: Callable = start_plain_ranks,
+    launches: Launches | None = None,
     limits: Limits = Limits(),
+    begin: Callable[[str], object] = lambda name: None,
 ) -> Grading:
     """Run a notebook's cells in a worker and its test cells in another process.
 
@@ -99,8 +99,10 @@ def grade_notebook(
         Whether to run tests between ``### BEGIN HIDDEN TESTS`` and ``### END HIDDEN TESTS``.
     start_worker
         From `Limits` to `WorkerProcess`. The default runs the notebook's code without a sandbox.
-    start_ranks
-        The same for scripts that tests launch (`ddl.grader.launches`).
+    launches
+        What launches the scripts of a test that asks for it; the caller closes it. The default has no sandbox.
+    begin
+        Is told each test cell's id before it is judged.
 
     Raises
     ------
@@ -113,7 +115,12 @@ def grade_notebook(
     clock = _Clock(limits)
     sources = {index: source_of(cells[index]) for index in tests}
     visible = {index: visible_part(source) for index, source in sources.items()}
-    first = _walk(codes, visible, (start_worker, start_ranks), limits, clock)
+
+    def walk(codes, sources):
+        session = _Session(start_worker, launches or launches_here(), limits, clock)
+        return _walk(codes, sources, session, Judge(limits), lambda index: begin(tests[index][0]))
+
+    first = walk(codes, visible)
     outcomes, notes = first.outcomes, list(first.notes)
     # Hidden tests get a second run of their own, whose output is dropped: a submission's functions see the inputs of
     # hidden tests and could print them in a later cell. It leaves out the cells that broke their worker in the first
@@ -125,7 +132,7 @@ def grade_notebook(
     }
     if unseen:
         calm = {index: source for index, source in codes.items() if index not in first.broken and index < max(unseen)}
-        second = _walk(calm, unseen, (start_worker, start_ranks), limits, clock)
+        second = walk(calm, unseen)
         for index, outcome in second.outcomes.items():
             outcomes[index] = outcome | {"printed": outcomes[index]["printed"], "message": _safe(outcome)}
         notes += [f"{note} (in the run for hidden tests)" for note in second.notes]
@@ -176,14 +183,14 @@ class _Walk:
     broken: set
 
 
-def _walk(codes, tests, starts, limits, clock):
+def _walk(codes, tests, session, judge, begin):
     """Run code cells and judge test cells, both {index: source}, in the notebook's order."""
     walk = _Walk({}, [], [], set())
-    session, judge = _Session(*starts, limits, clock), Judge(limits)
     try:
         for index, source in sorted((codes | tests).items()):
             if index in tests:
-                seconds = clock.at_most(limits.test_s)
+                begin(index)
+                seconds = session.clock.at_most(session.limits.test_s)
                 walk.outcomes[index] = judge.judge(source, session.answer, seconds)
             else:
                 walk.cells.append(_ran(session, index, source, walk))
@@ -211,9 +218,8 @@ def _ran(session, index, source, walk):
 class _Session:
     """A worker that has run a notebook's cells so far; a new one repeats those that were good."""
 
-    def __init__(self, start_worker, start_ranks, limits, clock):
-        self._start, self._limits, self._clock = start_worker, limits, clock
-        self._launches = Launches(start_ranks, limits)
+    def __init__(self, start_worker, launches, limits, clock):
+        self._start, self._launches, self.limits, self.clock = start_worker, launches, limits, clock
         self._worker = None
         self._good = []  # the cells that a new worker runs again
         self.notes = []
@@ -235,28 +241,24 @@ class _Session:
         try:
             if request["do"] == "launch":
                 return self._launch(request)
-            return self._ask(request, self._limits.call_s, self._limits.reply_bytes, "late")
+            return self._ask(request, self.limits.call_s, self.limits.reply_bytes, "late")
         except Late:
-            self.notes.append(f"{name} did not return within {self._limits.call_s:g} s")
-            return {"late": self._limits.call_s}
+            self.notes.append(f"{name} did not return within {self.limits.call_s:g} s")
+            return {"late": self.limits.call_s}
         except Ended as error:
             self.notes.append(f"{name} ended its process: {error}")
             return {"ended": str(error)}
 
     def close(self):
-        """End all of its processes."""
-        self._launches.close()
-        self._stop()
-
-    def _stop(self):
+        """End its process."""
         if self._worker is not None:
             self._worker.kill()
             self._worker = None
 
     def _launch(self, request):
         file = {"do": "read", "name": request["file"]}
-        script = self._ask(file, self._limits.call_s, self._limits.reply_bytes, "late").get("text")
-        self._clock.at_most(self._limits.launch_s)
+        script = self._ask(file, self.limits.call_s, self.limits.reply_bytes, "late").get("text")
+        self.clock.at_most(self.limits.launch_s)
         reply = self._launches.answer(request, script)
         if "ended" in reply:
             self.notes.append(f"{request['file']} could not be launched: {reply['ended']}")
@@ -264,12 +266,12 @@ class _Session:
 
     def _ready(self):
         while self._worker is None:
-            self._worker = self._start(self._limits)
+            self._worker = self._start(self.limits)
             try:
-                self._worker.ask({"do": "start", "limits": asdict(self._limits)}, START_S, 2**16)
+                self._worker.ask({"do": "start", "limits": asdict(self.limits)}, START_S, 2**16)
             except (Ended, Late) as error:
                 said = self._worker.said().strip().splitlines()[-1:]
-                self._stop()
+                self.close()
                 raise StartError(
                     f"the process for a notebook's code did not start: "
                     f"{': '.join([str(error) or 'it is too slow', *said])}"
@@ -282,20 +284,20 @@ class _Session:
                     break
 
     def _run(self, source):
-        limit_bytes = 2**16 + 8 * self._limits.printed_bytes
-        late = f"it did not end within {self._limits.cell_s:g} s"
-        return self._ask({"do": "run", "source": source}, self._limits.cell_s, limit_bytes, late)
+        limit_bytes = 2**16 + 8 * self.limits.printed_bytes
+        late = f"it did not end within {self.limits.cell_s:g} s"
+        return self._ask({"do": "run", "source": source}, self.limits.cell_s, limit_bytes, late)
 
     def _ask(self, request, seconds, limit_bytes, late):
-        seconds = self._clock.at_most(seconds)
+        seconds = self.clock.at_most(seconds)
         try:
             return self._worker.ask(request, seconds, limit_bytes)
         except Late:
-            self._stop()
-            self._clock.at_most(seconds)  # raises if the notebook's whole time is over
+            self.close()
+            self.clock.at_most(seconds)  # raises if the notebook's whole time is over
             raise Late(late) from None
         except BaseException:
-            self._stop()
+            self.close()
             raise
 
 

@@ -21,10 +21,19 @@ def digest(source: str) -> str:
     return hashlib.sha256(source.strip().encode()).hexdigest()[:12]
 
 
-def keep_check(lesson: str, passed: Mapping[str, bool], sources: Iterable[str]) -> None:
-    """Keep which tests passed, by grade id, and the code that was run before them."""
-    found = {"passed": dict(passed), "ran": sorted({digest(source) for source in sources})}
-    _change(lambda content: content.setdefault("checked", {}).update({lesson: found}))
+def keep_check(lesson: str, passed: Mapping[str, bool], sources: Iterable[str], whole: bool = True) -> None:
+    """Keep which tests passed, by grade id, and the code that was run; what was kept goes if this is the `whole`."""
+    ran = {digest(source) for source in sources}
+
+    def keep(content):
+        known = content.setdefault("checked", {})
+        before = {} if whole else known.get(lesson, {})
+        known[lesson] = {
+            "passed": {**before.get("passed", {}), **passed},
+            "ran": sorted(ran.union(before.get("ran", ()))),
+        }
+
+    _change(keep)
 
 
 def checked(lesson: str) -> tuple[dict[str, bool], set[str]]:

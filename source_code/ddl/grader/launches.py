@@ -3,12 +3,15 @@
 The ranks' processes are those of `ddl.rank.boxed`, started where no grade is decided: what they say is data for
 `ddl.grader.judge`.
 
-A request is ``{"do": "launch", "program": name, "file": name, "inputs": [text, ...]}``, with base64 text of an ``.npz``
-file for each rank; programs are those of `ddl.rank.boxed`. The reply is what that answers, or ``{"missing": file}``,
-``{"unwritten": file}`` or ``{"ended": why}``.
+A request is ``{"do": "launch", "program": name, "file": name, "inputs": [input, ...]}``; programs are those of
+`ddl.rank.boxed`. A rank's input is ``{"given": anything, "samples": [sample, ...]}``, handed out on request. The reply
+is what `ddl.rank.boxed` answers, with ``notes``, or ``{"missing": file}``, ``{"unwritten": file}`` or ``{"ended":
+why}``. Each rank's notes are, in order, ``{"read": numbers}`` for samples that it was handed, and ``{"note": event}``
+for what it says itself.
 """
 
 import atexit
+import contextlib
 import json
 import os
 import sys
@@ -20,25 +23,27 @@ from ddl.grader.channel import Ended, Late, WorkerProcess, start
 from ddl.grader.limits import Limits
 from ddl.grader.worker import respond
 
-__all__ = ["Launches", "launch", "ranks_command", "start_ranks"]
+__all__ = ["Launches", "launch", "launches_here", "ranks_command", "start_ranks"]
 
 START_S = 90.0  # to import TensorFlow on a busy machine
 MARGIN_S = 20.0  # for a process that keeps the time limit of a launch itself
-REPLY_BYTES = 32 * 2**20
+REPLY_BYTES = 2**21
+NOTES_CHARACTERS = 32 * 2**20  # of a launch
 STUB = "raise NotImplementedError()"  # nbgrader's, in the place of an answer
 
 
 def launch(request: dict) -> dict:
     """Answer a request for an attendee's own script, in the working directory of their own notebook.
 
-    When a submission is graded, the judge puts a question to the grader in this function's place.
+    When a notebook is graded, the judge puts a question to the grader in this function's place.
     """
     script = respond({}, {"do": "read", "name": request["file"]})["text"]
-    return _here().answer(request, script)
+    return launches_here().answer(request, script)
 
 
 @cache
-def _here():
+def launches_here() -> "Launches":
+    """Return this process's own, for attendees' own scripts: without a sandbox, and kept until the process ends."""
     launches = Launches(start_ranks, Limits())
     atexit.register(launches.close)
     return launches
@@ -84,11 +89,40 @@ class Launches:
             if self._process is None:
                 self._process = self._start(self._limits)
                 self._process.ask({"do": "start", "limits": asdict(self._limits)}, START_S, 2**16)
-            reply = self._process.ask(request, self._limits.launch_s + MARGIN_S, REPLY_BYTES)
+            desk = _Desk(request.pop("inputs"))
+            seconds = self._limits.launch_s + MARGIN_S
+            reply = self._process.ask(request | {"size": len(desk.notes)}, seconds, REPLY_BYTES, desk.serve)
         except Late:
             self.close()
             return {"ended": f"nothing came back within {self._limits.launch_s:g} s"}
         except Ended as error:
             self.close()
             return {"ended": str(error)}
-        return reply | {"seconds": self._limits.launch_s}
+        return reply | {"seconds": self._limits.launch_s, "notes": desk.notes}
+
+
+class _Desk:
+    """Hands out each rank's input, and notes who asked for what."""
+
+    def __init__(self, inputs):
+        self._inputs = inputs
+        self._left = NOTES_CHARACTERS
+        self.notes = [[] for _ in inputs]
+
+    def serve(self, message):
+        """Reply to ``{"rank": rank, "message": text}`` from a rank that is trusted in nothing."""
+        given, notes = self._inputs[message["rank"]], self.notes[message["rank"]]
+        self._left -= len(message["message"])
+        if self._left < 0:
+            raise Ended(f"its ranks noted more than {NOTES_CHARACTERS:,} characters")
+        value = None
+        with contextlib.suppress(ValueError, RecursionError, TypeError, IndexError):
+            match json.loads(message["message"]):
+                case {"do": "begin"}:
+                    value = given["given"]
+                case {"do": "read", "numbers": list(numbers)}:
+                    value = [given["samples"][number] for number in numbers]
+                    notes.append({"read": numbers})
+                case {"do": "note", "note": dict(note)}:
+                    notes.append({"note": note})
+        return {"value": value}

@@ -1,12 +1,13 @@
 """Which notebook is meant by a lesson's name."""
 
 import os
+import textwrap
 from pathlib import Path
 
 import ddl
-from ddl.errors import NotFound
+from ddl.errors import InputError, NotFound
 
-__all__ = ["FRESH", "SUFFIX", "find_notebook", "lessons", "notebook_of_kernel"]
+__all__ = ["FRESH", "SUFFIX", "find_notebook", "lessons", "notebook_of_kernel", "read_notebook"]
 
 SUFFIX = ".ipynb"
 FRESH = ".fresh"  # 3.Multi-GPU.fresh.ipynb
@@ -42,6 +43,26 @@ def notebook_of_kernel():
     """Return the path of the notebook that Jupyter's server started this kernel for; None where nobody says."""
     path = Path(os.environ.get("JPY_SESSION_NAME", ""))
     return path if path.suffix == SUFFIX else None
+
+
+def read_notebook(path):
+    """Return a saved notebook in nbformat 4.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read as one.
+    """
+    import nbformat
+
+    try:
+        return nbformat.read(path, as_version=4)
+    except Exception as error:  # nbformat has no common type for what it does not understand
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise InputError(
+            f"{path} cannot be read as a notebook ({textwrap.shorten(reason, 100)}): "
+            "open it in JupyterLab and save it, or get a fresh copy"
+        ) from None
 
 
 def lessons():

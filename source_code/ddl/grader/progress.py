@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ddl.errors import InputError
 from ddl.grader import notebooks
-from ddl.grader.cells import source_of
+from ddl.grader.cells import STUB, labels, source_of
 from ddl.grader.journal import CLASS, checked, digest, hints_taken, sharing
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import DamagedFile, read_json
@@ -22,7 +22,7 @@ from ddl.words import plural
 __all__ = ["Lesson", "Progress", "progress", "questions_of"]
 
 LESSON = re.compile(r"\d+\.[^.]+\.ipynb")  # not a fresh copy of one, such as 3.Multi-GPU.fresh.ipynb
-STUBS = ("YOUR CODE HERE", "YOUR ANSWER HERE", "raise NotImplementedError()")
+STUBS = ("YOUR ANSWER HERE", STUB)
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,8 @@ class Lesson:
         if question is None:
             return "done"
         todo = {"open": "to be answered", "failed": "does not pass yet", "changed": "changed since it was checked"}
-        return f"{question.name}: {todo.get(question.state, 'to be checked')}"
+        label = labels(each.name for each in self.questions)[question.name]
+        return f"{label}: {todo.get(question.state, 'to be checked')}"
 
 
 @dataclass(frozen=True)
@@ -148,12 +149,7 @@ def _row(lesson):
 
 def questions_of(path):
     """The questions of a saved notebook, in order."""
-    import nbformat
-
-    try:
-        cells = nbformat.read(path, as_version=4).cells
-    except Exception:  # nbformat has no common type for what it does not understand
-        raise InputError(f"{path} cannot be read as a notebook: open it in JupyterLab and save it") from None
+    cells = notebooks.read_notebook(path).cells
     passed, ran = checked(path.stem)
     answers, tests = {}, {}
     for cell in cells:

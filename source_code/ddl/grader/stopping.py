@@ -1,4 +1,4 @@
-"""Stop what runs in this process: after a time, or when the kernel is interrupted.
+"""Stop what runs in this process when the kernel is interrupted.
 
 Signals reach the main thread only, and JupyterLab lets the clicks of widgets be handled beside it.
 """
@@ -8,37 +8,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 
-__all__ = ["TimeUp", "at_most", "in_main_thread", "interruptible"]
-
-AGAIN_S = 1.0  # for code that catches everything, and goes on
-
-
-class TimeUp(KeyboardInterrupt):
-    """It took too long; no `except Exception` catches it."""
-
-
-@contextlib.contextmanager
-def at_most(seconds: float) -> Iterator[None]:
-    """Raise `TimeUp` after so many seconds; in another thread than the main one nothing is limited.
-
-    Code that catches everything meets it again every second. On Python 3.10 an endless loop of nothing but such a
-    ``try`` cannot be stopped, by Ctrl-C neither: restart its kernel.
-    """
-    if not _main():
-        yield
-        return
-
-    def stop(*_):
-        raise TimeUp
-
-    before = signal.signal(signal.SIGALRM, stop)
-    others = signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN_S)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-        signal.setitimer(signal.ITIMER_REAL, *others)
+__all__ = ["in_main_thread", "interruptible"]
 
 
 @contextlib.contextmanager

@@ -20,13 +20,16 @@ from collections.abc import Iterator
 from ddl.grader.serialize import ITEMS, BoundaryError, decode, encode
 from ddl.grader.wire import Wire
 
-__all__ = ["Kept", "Shell", "error_of", "main", "respond"]
+__all__ = ["GRADING", "Kept", "Shell", "error_of", "main", "respond"]
 
+GRADING = "DDL_GRADING"  # a variable that is set where a notebook is graded
 MESSAGE_CHARACTERS = 2_000
 FRAMES = 6  # the last ones of a traceback
 FILES = 128
 FILE_CHARACTERS = 100_000  # of a script to launch
 PR_SET_PDEATHSIG = 1
+GRADER = os.path.dirname(__file__) + os.sep
+COURSE = os.path.dirname(GRADER[:-1]) + os.sep
 # Taken before the submission runs; by their own names, not their aliases.
 ERRORS = {
     kind: kind.__name__
@@ -95,7 +98,8 @@ def respond(names: dict, request: dict):
 
     ``{"do": "describe", "names": [...]}`` is answered by ``{"names": {name: ...}}``, each with ``{"function": true}``,
     ``{"value": text}`` from `encode`, ``{"refused": why}`` or ``{"missing": true}``. ``{"do": "call", "name": ...,
-    "args": text, "kwargs": text}`` is answered by ``value``, ``refused`` or ``raised``, an error from `error_of`.
+    "args": text, "kwargs": text}`` is answered by ``value``, ``refused`` or ``raised``, an error from `error_of`; the
+    course's own package is not to be had while the function runs.
     ``{"do": "read", "name": ...}`` is answered by ``{"text": ...}`` of a file that the submission has written.
     """
     if request["do"] == "read":
@@ -104,14 +108,36 @@ def respond(names: dict, request: dict):
         return {"names": {name: _described(names, name) for name in request["names"]}}
     try:
         args, kwargs = decode(request["args"]), decode(request["kwargs"])
-        # Both in one `try`: a generator function's code runs while its result is encoded.
-        return {"value": encode(names[request["name"]](*args, **kwargs))}
+        with _without_the_course():
+            # Both in one `try`: a generator function's code runs while its result is encoded.
+            return {"value": encode(names[request["name"]](*args, **kwargs))}
     except KeyboardInterrupt:
         raise
     except BoundaryError as error:
         return {"refused": _clean(error, MESSAGE_CHARACTERS)}
     except BaseException as error:  # also SystemExit: it is the function's, not the worker's
         return {"raised": error_of(error)}
+
+
+@contextlib.contextmanager
+def _without_the_course():
+    """Refuse what calls or imports the course's package here, whatever became of the first such ImportError."""
+    refused, before = [], sys.getprofile()
+
+    def look(frame, event, _):
+        file = frame.f_code.co_filename
+        if event == "call" and file.startswith(COURSE) and not file.startswith(GRADER):
+            name = frame.f_globals.get("__name__", "ddl")
+            refused.append(ImportError(f"an answer is code of your own: {name} is not to be had while it is judged"))
+            raise refused[0]
+
+    sys.setprofile(look)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
+        if refused:
+            raise refused[0]
 
 
 def error_of(error):
@@ -205,6 +231,7 @@ def main():
     """Answer requests until there are no more."""
     # An endless cell does not outlive the parent process.
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    os.environ[GRADING] = "1"
     shell = Shell()
     wire = Wire()
     sys.stdin, sys.stdout, sys.stderr = io.StringIO(), Kept(), Kept()

@@ -48,11 +48,13 @@ def open_lab(arguments: Sequence[str] = ()):
 
     seat = take_seat()
     view = [f"{FILES}CourseFiles"]
+    # Has the server take in this package, which shows runs; for attendees also leave nbgrader out.
+    configured = [str(SETTINGS)]
     if "--all" not in arguments:
         view = [f"{FILES}AttendeesFiles", f"--LabApp.app_settings_dir={SETTINGS}"]
-    # Has the server take in this package, which shows runs.
-    configured = os.environ.get("JUPYTER_CONFIG_PATH")
-    os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join([str(SETTINGS), *filter(None, [configured])])
+        configured.append(str(SETTINGS / "attendee"))
+    configured += filter(None, [os.environ.get("JUPYTER_CONFIG_PATH")])
+    os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(configured)
     # Terminals find `ddl`: a login shell, which the server starts where it has no terminal itself, would reset PATH.
     os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
     shell = os.environ.get("SHELL") or shutil.which("bash") or "sh"

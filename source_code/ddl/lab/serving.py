@@ -3,7 +3,7 @@
 =======================  ====================================================================
 ddl/runs/RUN             a page with one run
 ddl/runs/RUN/state       JSON: the parts of its panel that change; its end as HTML
-ddl/runs/RUN/stop        (POST) ends it
+ddl/runs/RUN/stop        (POST) ends it; …/stop?all interrupts its kernel, and so ends what waits for it, too
 ddl/runs/RUN/timeline    a page with Horovod's timeline; its phases as JSON under …/spans
 ddl/class                a page with a class, as far as its attendees share where they are
 ddl/view.js              what keeps panels up to date; ddl/timeline.js draws timelines
@@ -16,14 +16,17 @@ take for that of somebody who has signed in.
 import asyncio
 import json
 import os
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict, deque
 from concurrent.futures import ThreadPoolExecutor
 from html import escape
 from pathlib import Path
 from threading import Lock
+from typing import ClassVar
 
 from jupyter_server.base.handlers import JupyterHandler
-from jupyter_server.utils import url_path_join
+from jupyter_server.services.kernels.connection.base import deserialize_msg_from_ws_v1
+from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebsocketConnection
+from jupyter_server.utils import ensure_async, url_path_join
 from tornado import web
 
 from ddl.analysis import timeline
@@ -31,7 +34,10 @@ from ddl.display.panel import SERVED, LastLines, mime_bundle, panel_html, parts_
 from ddl.errors import CourseError
 from ddl.grader.classroom import classroom
 from ddl.launcher.run import attach
+from ddl.records.folder import RunFolder
+from ddl.records.jsonfiles import DamagedFile, read_json
 from ddl.records.paths import runs_dir
+from ddl.words import plural
 
 __all__ = ["Runs", "serve"]
 
@@ -53,6 +59,36 @@ show("{spans}", document.getElementById("timeline"), document.getElementById("li
 COLOURS = {"negotiation": "#8a8a8a", "queued": "#e69f00", "copying": "#56b4e9", "reducing": "#0072b2"}
 
 
+WAITING = """<p class="ddl">{cells} of the notebook will run after this one, even if a reloaded page shows no prompts.
+<button class="ddl-stop" type="button" data-all title="Interrupt the kernel: this run ends, and what waits for it">
+■ Stop all</button></p>"""
+
+
+class Connection(ZMQChannelsWebsocketConnection):
+    """A page's connection to a kernel; it notes in which order cells were sent, as a reloaded page does not know."""
+
+    sent: ClassVar = defaultdict(lambda: deque(maxlen=1000))  # ids of messages, by kernel
+
+    def handle_incoming_message(self, incoming_msg):
+        super().handle_incoming_message(incoming_msg)
+        if self.subprotocol == "v1.kernel.websocket.jupyter.org":  # JupyterLab's
+            header = self.get_part("header", None, deserialize_msg_from_ws_v1(incoming_msg)[1])
+            if header["msg_type"] == "execute_request":
+                self.sent[self.kernel_id].append(header["msg_id"])
+
+    @classmethod
+    def waiting(cls, run):
+        """Return the kernel that launched a run, None where no page has asked for it, and how many cells wait there."""
+        try:
+            execution = (read_json(RunFolder(run.folder).shown) or {}).get("execution")
+        except DamagedFile:
+            execution = None
+        for kernel, sent in cls.sent.items():
+            if execution in sent:
+                return kernel, len(sent) - 1 - sent.index(execution)
+        return None, 0
+
+
 class Runs:
     """The runs that are looked at, each with what has been read of it so far."""
 
@@ -66,7 +102,9 @@ class Runs:
             progress, lines = self._look(run_id)
         if progress.over:
             return {"over": True, "html": mime_bundle(progress, lines, back=True)["text/html"]}
-        return {"over": False, "parts": parts_html(progress, lines)}
+        _, waiting = Connection.waiting(self._followed[run_id][0])
+        waits = WAITING.format(cells=plural(waiting, "more cell")) if waiting else ""
+        return {"over": False, "parts": parts_html(progress, lines) | {"waits": waits}}
 
     def page(self, run_id, place):
         """Return a page that shows one run."""
@@ -155,7 +193,12 @@ class _Json(_Handler):
 class _Stop(_Handler):
     @web.authenticated
     async def post(self, run_id):
-        self.finish(await self._in_thread(self._runs.stop, run_id))
+        kernel, _ = Connection.waiting(await self._in_thread(attach, run_id))
+        if "all" in self.request.query_arguments and kernel in self.kernel_manager:
+            await ensure_async(self.kernel_manager.interrupt_kernel(kernel))
+            self.finish({})
+        else:
+            self.finish(await self._in_thread(self._runs.stop, run_id))
 
 
 class _Page(_Json):
@@ -187,7 +230,8 @@ def serve(server):
     place = url_path_join(server.web_app.settings["base_url"], "ddl")
     run = url_path_join(place, "runs", r"([\w.-]+)")
     static = {"path": str(Path(__file__).with_name("static"))}
-    server.web_app.settings["static_custom_path"].append(static["path"])  # custom.css, unless users have their own
+    # custom.css: after a user's own, before Jupyter's, which is empty.
+    server.web_app.settings["static_custom_path"].insert(1, static["path"])
     handlers = [
         (run, _Page, runs | {"answer": "page"}),
         (url_path_join(run, "state"), _Json, runs | {"answer": "state"}),
@@ -198,4 +242,7 @@ def serve(server):
         (url_path_join(place, r"(\w+\.js)"), _Static, static),
     ]
     server.web_app.add_handlers(".*$", handlers)
+    server.web_app.settings["kernel_websocket_connection_class"] = Connection
     os.environ[SERVED] = str(runs_dir())  # kernels inherit it
+    if not server.identity_provider.token_generated:  # of which Jupyter says the address itself
+        server.io_loop.call_later(0, server.log.critical, "JupyterLab: %s", server.display_url)

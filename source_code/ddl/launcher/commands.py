@@ -14,7 +14,7 @@ from ddl.errors import InputError
 if TYPE_CHECKING:
     from typing import Self  # from Python 3.11 on
 
-__all__ = ["HorovodrunCommand", "HostsCommand", "RankCommand", "TaskCommand"]
+__all__ = ["GLOO_TIMEOUT_S", "HostsCommand", "OneHostCommand", "RankCommand", "TaskCommand"]
 
 # Ranks that import on a busy or cold machine can start minutes apart; Gloo's own limit is 30 s.
 GLOO_TIMEOUT_S = 180
@@ -134,40 +134,22 @@ class HostsCommand(_Command):
 
 
 @dataclass(frozen=True, kw_only=True)
-class HorovodrunCommand(_Command):
-    """All ranks of one host: ``[--timeout-s S]``, then horovodrun's own options."""
+class OneHostCommand(_Command):
+    """All ranks of one host: ``--processes N [--timeout-s S]``."""
 
-    module = "ddl.rank.horovodrun"
+    module = "ddl.rank.one_host"
     processes: int
-    controller: str = "gloo"
     timeout_s: float = 0.0  # none
 
     @property
-    def own_options(self) -> tuple[str, ...]:
-        """What horovodrun itself reads."""
+    def horovodrun(self) -> tuple[str, ...]:
+        """Options and command of the stock horovodrun that trains the same."""
         return (
-            f"--{self.controller}",
+            "--gloo",
             # All ranks are on this host. Left to itself, horovodrun takes any interface that is up, and
             # a laptop's may go away in the middle of a run.
             *("--network-interfaces", "lo"),
             *("--gloo-timeout-seconds", str(GLOO_TIMEOUT_S)),
             *("-np", str(self.processes)),
+            *self.command,
         )
-
-    @classmethod
-    def parse(cls, words: Iterable[str]) -> "Self":
-        words = list(words)
-        try:
-            at = words.index(RankCommand.module) - 2  # the interpreter, and -m
-            options, command = words[:at], words[at:]
-            processes = int(options[options.index("-np") + 1])
-            timeout_s = float(options[options.index("--timeout-s") + 1]) if "--timeout-s" in options else 0.0
-        except (ValueError, IndexError):
-            raise InputError(f"{cls.module} needs -np with a number, and a command of {RankCommand.module}") from None
-        controller = "mpi" if "--mpi" in options else "gloo"
-        return cls(processes=processes, controller=controller, timeout_s=timeout_s, command=tuple(command))
-
-    def _options(self) -> Iterator[str]:
-        if self.timeout_s:
-            yield from ("--timeout-s", f"{self.timeout_s:.15g}")
-        yield from self.own_options

@@ -1,14 +1,15 @@
 """What to run: a script, its arguments, and how many workers."""
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ddl.errors import CourseError
 from ddl.launcher.roles import CLUSTERS
 from ddl.records.paths import source_dir
-from ddl.words import meant
+from ddl.words import meant, printable
 
 __all__ = ["Job", "JobError", "option_arguments", "resolve_script"]
 
@@ -48,6 +49,8 @@ class Job:
         Ranks that keep the weights of a "parameter_server" cluster; None one there, else none.
     warm
         Whether ranks may be forks of a template that has imported TensorFlow (`ddl.launcher.warm`): never PyTorch's.
+    env
+        Names and values of variables that are set for the ranks.
     """
 
     script: str
@@ -62,16 +65,27 @@ class Job:
     cluster: str = "horovod"
     parameter_servers: int | None = None
     warm: bool = True
+    env: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "args", tuple(str(argument) for argument in self.args))
         object.__setattr__(self, "name", self.name or Path(self.script).stem)
-        for field in ("workers", "threads", "nodes"):
-            value = getattr(self, field)
+        for text in (self.script, self.name, self.cwd, *self.args):
+            try:
+                text.encode()
+            except UnicodeEncodeError:
+                raise JobError(f"{text!a} is not text in UTF-8: rename it, or pass it in a file") from None
+        if printable(self.name) != self.name:
+            raise JobError(f"name={self.name!r}: control characters are not for names")
+        for count in ("workers", "threads", "nodes"):
+            value = getattr(self, count)
             if value is not None and (type(value) is not int or value < 1):
-                raise JobError(f"{field}={value!r}: a whole number of at least 1 is needed")
+                raise JobError(f"{count}={value!r}: a whole number of at least 1 is needed")
         if self.timeout_s is not None and not self.timeout_s > 0:
             raise JobError(f"timeout_s={self.timeout_s!r}: seconds above 0 are needed, or None")
+        for name, value in self.env:
+            if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) or not isinstance(value, str) or "\0" in value:
+                raise JobError(f"env: {name!r} cannot be set: a variable's name and a text are needed")
         if self.cluster not in CLUSTERS:
             known = ", ".join(CLUSTERS) + meant(str(self.cluster), CLUSTERS)
             raise JobError(f"cluster={self.cluster!r} is not one of: {known}")

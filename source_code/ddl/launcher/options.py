@@ -1,45 +1,51 @@
-"""Which options a script has, as its text says: a misspelt one is refused before anything starts."""
+"""A misspelt option of one of the course's scripts is refused before anything starts; any other script's own parser is
+the judge when it runs."""
 
-import ast
-from collections.abc import Iterable, Iterator
+import argparse
+import builtins
+import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any, NoReturn
 
+from ddl.arguments import LOOKING, Parser, ParserFound
 from ddl.launcher.job import JobError
 from ddl.records.paths import source_dir
 from ddl.words import meant
 
-__all__ = ["check", "known"]
-
-DEPTH = 3  # of functions that parse for a script, and of those that parse for them
-UNTOLD = {"parse_known_args", "parse_intermixed_args", "add_subparsers"}  # with which other words may be right
+__all__ = ["check", "parser_of"]
 
 
-def known(script: str | Path) -> set[str] | None:
-    """Return the options that a script gives argparse, with their dashes; None where its text does not tell.
+def parser_of(script: str | Path) -> Parser | None:
+    """Return the parser of one of the course's scripts, which runs until it would parse; None where that can't be had.
 
-    Only the text is read: the script's, and that of the package's functions that it calls to parse for it.
+    They make it with `ddl.training.options`, and import this package and the standard library only before they parse: a
+    script that imports more ends there.
     """
-    try:
-        tree = ast.parse(Path(script).read_bytes())
-        texts = list(_texts(tree, tree, DEPTH))
-    except (OSError, SyntaxError, ValueError):
-        return None  # its ranks will say so
-    called = {name for text in texts for name in map(_name, _calls(text))}
-    if "parse_args" not in called or called & UNTOLD:
+    path = Path(script).resolve()
+    if not path.is_relative_to(source_dir()) or b"ddl.training" not in path.read_bytes():
         return None
-    options = {"--help"}
-    for call in (call for text in texts for call in _adding(text)):
-        names = [str(word.value) for word in call.args if isinstance(word, ast.Constant)]
-        if len(names) < len(call.args):
-            return None  # a name that is made as it runs
-        options |= {name for name in names if name.startswith("--")}
-        if "BooleanOptionalAction" in ast.unparse(call):
-            options |= {name.replace("--", "--no-", 1) for name in names}
-    return options
+    names = {"__name__": "__main__", "__file__": str(path), "__builtins__": {**vars(builtins), "__import__": _import}}
+    looking = LOOKING.set(True)
+    try:
+        exec(compile(path.read_bytes(), path, "exec"), names)
+    except ParserFound as found:
+        return found.parser
+    except (Exception, SystemExit):
+        pass  # its ranks will say what is wrong
+    finally:
+        LOOKING.reset(looking)
+    return None
+
+
+def _import(name: str, *rest: Any) -> object:
+    if name.partition(".")[0] not in ("ddl", *sys.stdlib_module_names):
+        raise ImportError(name)
+    return builtins.__import__(name, *rest)
 
 
 def check(script: str | Path, arguments: Iterable[str], others: Iterable[str] = ()) -> None:
-    """Raise JobError if an argument is an option that the script does not have.
+    """Raise JobError if one of the course's scripts does not take its arguments.
 
     Parameters
     ----------
@@ -48,68 +54,25 @@ def check(script: str | Path, arguments: Iterable[str], others: Iterable[str] = 
     others
         Names that may have been meant as well: what the launch itself is asked for.
     """
-    options = known(script)
-    if options is None:
+    arguments, name = list(arguments), Path(script).name
+    parser = parser_of(script)
+    if parser is None or {"-h", "--help"} & set(arguments):
         return
-    for argument in arguments:
-        option = argument.split("=")[0]
-        if option == "--":
-            return
-        if option.startswith("--") and not any(each.startswith(option) for each in options):  # argparse completes
-            asked, ours = _plain(option), sorted(map(_plain, options - {"--help"}))
-            has = f"; it has {', '.join(ours)}" if ours else "; it has none"
-            raise JobError(f"{Path(script).name} has no option {asked}{meant(asked, [*ours, *others]) or has}")
+
+    def refuse(message: str) -> NoReturn:
+        raise JobError(f"{name}: {message}")
+
+    parser.error = refuse  # type: ignore[method-assign]
+    _, unknown = argparse.ArgumentParser.parse_known_args(parser, arguments)
+    if unknown:
+        asked = next((_plain(word.split("=")[0]) for word in unknown if word.startswith("-") and word != "--"), "")
+        if not asked:
+            refuse(f"unrecognized arguments: {' '.join(unknown)}")
+        ours = sorted({_plain(option) for option in parser._option_string_actions} - {"h", "help"})
+        has = f"; it has {', '.join(ours)}" if ours else "; it has none"
+        raise JobError(f"{name} has no option {asked}{meant(asked, [*ours, *others]) or has}")
 
 
 def _plain(option: str) -> str:
     """Return an option as `launch` takes it."""
-    return option.removeprefix("--").replace("-", "_")
-
-
-def _calls(text: ast.AST) -> list[ast.Call]:
-    return [node for node in ast.walk(text) if isinstance(node, ast.Call)]
-
-
-def _name(call: ast.Call) -> str:
-    """Return what is called, without what it is called of."""
-    return getattr(call.func, "attr", "") or getattr(call.func, "id", "")
-
-
-def _adding(text: ast.AST) -> list[ast.Call]:
-    """Return the calls of ``add_argument``, also by a name such as in ``add = parser.add_argument``."""
-    short = {
-        ast.unparse(target)
-        for node in ast.walk(text)
-        if isinstance(node, ast.Assign) and getattr(node.value, "attr", "") == "add_argument"
-        for target in node.targets
-    }
-    return [call for call in _calls(text) if _name(call) == "add_argument" or ast.unparse(call.func) in short]
-
-
-def _texts(text: ast.AST, module: ast.Module, depth: int) -> Iterator[ast.AST]:
-    """Yield a text, and the functions that it calls of its module and, imported there by name, of the package."""
-    yield text
-    if not depth:
-        return
-    called = {ast.unparse(call.func) for call in _calls(text)}
-    for node in module.body:
-        if isinstance(node, ast.FunctionDef) and node.name in called and text is not module:
-            yield from _texts(node, module, depth - 1)
-        elif isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("ddl"):
-            for alias in node.names:
-                yield from _imported(node.module, alias.name, alias.asname or alias.name, called, depth - 1)
-
-
-def _imported(package: str, name: str, here: str, called: set[str], depth: int) -> Iterator[ast.AST]:
-    """Yield what is called of ``from package import name as here``: a function, or those of a module."""
-    of_module = f"{here}."
-    wanted = (
-        {name} if here in called else {call.removeprefix(of_module) for call in called if call.startswith(of_module)}
-    )
-    for path in (f"{package}", f"{package}.{name}"):
-        file = source_dir().joinpath(*path.split(".")).with_suffix(".py")
-        if file.is_file():
-            module = ast.parse(file.read_bytes())
-            for function in module.body:
-                if isinstance(function, ast.FunctionDef) and function.name in wanted:
-                    yield from _texts(function, module, depth)
+    return option.lstrip("-").replace("-", "_")

@@ -2,10 +2,11 @@
 
 A command is built in layers, each in front of the next::
 
-    modules [ slurm or hosts [ container [ horovodrun or a task [ ddl.rank [ script ] ] ] ] ]
+    modules [ slurm or hosts [ container [ one host or a task [ ddl.rank [ script ] ] ] ] ]
 
-On a laptop the outer three are empty. On one node ``horovodrun`` starts all ranks. On several nodes
-Slurm starts a task (`ddl.rank.task`) for each rank, or `ddl.rank.hosts` does on hosts made on this machine.
+On a laptop the outer three are empty. On one node `ddl.rank.one_host` starts all ranks, as ``horovodrun`` does, which
+the line that is shown has in its place. On several nodes Slurm starts a task (`ddl.rank.task`) for each rank, or
+`ddl.rank.hosts` does on hosts made on this machine.
 """
 
 import json
@@ -13,10 +14,10 @@ import os
 import shlex
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ddl.launcher.commands import HorovodrunCommand, HostsCommand, RankCommand, TaskCommand
+from ddl.launcher.commands import HostsCommand, OneHostCommand, RankCommand, TaskCommand
 from ddl.launcher.job import Job
 from ddl.launcher.site import Site
 from ddl.launcher.slurm import job_name
@@ -52,18 +53,21 @@ TASK = (
 
 @dataclass(frozen=True)
 class Plan:
-    """A command, where it runs and in which environment, and the files that are written first."""
+    """A command, the one that is shown for it, where it runs and in which environment, and what is written first."""
 
     argv: Words
+    shown: Words
     cwd: str
     environment: tuple[tuple[str, str], ...]
     files: tuple[tuple[Path, str], ...]
     where: str
+    given: Words = ()  # variables of `environment` that a terminal has to have, too
 
     @property
     def shell_line(self) -> str:
-        """The line that, pasted into a terminal, runs the same command."""
-        return f"cd {shlex.quote(self.cwd)} && {shlex.join(self.argv)}"
+        """The line that, pasted into a terminal, does the same training."""
+        variables = "".join(f'{name}="${name}" ' for name in self.given)
+        return f"cd {shlex.quote(self.cwd)} && {variables}{shlex.join(self.shown)}"
 
 
 def plan(
@@ -100,20 +104,21 @@ def plan(
         If the site cannot hold the job.
     """
     site.check(job)
+    names = tuple(name for name, _ in job.env)
+    site = replace(site, pass_environment=(*site.pass_environment, *names))
     paths = RunFolder(Path(folder))
-    contained = _container(job, site, run_id, needs, user) + _ranks(job, site)
+    container = _container(job, site, run_id, needs, user)
+    argv, shown = (container + ranks for ranks in _ranks(job, site))
     files = []
-    if site.scheduler != "slurm":
-        argv = _hosts(job, site, contained)
-    elif detach:
+    if detach and site.scheduler == "slurm":
         batch = paths.path / "batch.sh"
-        files = [(batch, _batch(job, site, run_id, contained))]
-        argv = (*_sbatch(job, site, run_id, paths), str(batch))
+        files = [(batch, _batch(job, site, run_id, argv))]
+        argv = shown = (*_sbatch(job, site, run_id, paths), str(batch))
     else:
-        argv = (*_srun(job, site, () if site.allocation else _allocation(site, run_id)), *contained)
-    argv = _modules(site) + argv if not detach else argv
+        around = _modules(site) * (not detach) + _starter(job, site, run_id)
+        argv, shown = around + argv, around + shown
     where = _where(job, site, detach)
-    shell = Plan(argv, job.cwd, (), (), where).shell_line
+    shell = Plan(argv, shown, job.cwd, (), (), where, names).shell_line
     described = {
         "id": run_id,
         "name": job.name,
@@ -126,6 +131,7 @@ def plan(
         "processes": job.processes,
         "nodes": site.nodes_for(job),
         "threads": site.threads_per_rank(job),
+        "env": list(names),
         "cwd": job.cwd,
         "timeout_s": job.timeout_s,
         "detached": detach,
@@ -144,10 +150,12 @@ def plan(
     }
     return Plan(
         argv=argv,
+        shown=shown,
         cwd=job.cwd,
-        environment=_environment(site, run_id, folder, needs),
+        environment=(*_environment(site, run_id, folder, needs), *job.env),
         files=((paths.job, json.dumps(described, indent=1) + "\n"), (paths.command, f"#!/bin/sh\n{shell}\n"), *files),
         where=where,
+        given=names,
     )
 
 
@@ -197,14 +205,13 @@ def _rank(job: Job, site: Site) -> Words:
     return (_python(site), *command.words)
 
 
-def _ranks(job: Job, site: Site) -> Words:
-    """What starts the ranks of one host, or one of them and looks after it."""
-    command, timeout_s = _rank(job, site), job.timeout_s or 0.0
+def _ranks(job: Job, site: Site) -> tuple[Words, Words]:
+    """What starts the ranks of one host, or one of them and looks after it; and what is shown for it."""
+    python, command, timeout_s = _python(site), _rank(job, site), job.timeout_s or 0.0
     if site.one_task(job):
-        horovodrun = HorovodrunCommand(
-            processes=job.processes, controller=site.controller, timeout_s=timeout_s, command=command
-        )
-        return (_python(site), *horovodrun.words)
+        one = OneHostCommand(processes=job.processes, timeout_s=timeout_s, command=command)
+        horovodrun = str(Path(python).with_name("horovodrun"))  # of the same environment
+        return (python, *one.words), (horovodrun, *one.horovodrun)
     interfaces = site.network_interfaces if site.scheduler == "slurm" else (INTERFACE,)
     task = TaskCommand(
         controller=_controller(job, site),
@@ -212,14 +219,17 @@ def _ranks(job: Job, site: Site) -> Words:
         timeout_s=timeout_s,
         command=command,
     )
-    return (_python(site), *task.words)
+    words = (python, *task.words)
+    return words, words
 
 
-def _hosts(job: Job, site: Site, command: Words) -> Words:
-    """Put in front what makes several hosts of this machine; nothing where it is one."""
+def _starter(job: Job, site: Site, run_id: str) -> Words:
+    """What starts tasks: Slurm, or what makes several hosts of this machine; nothing where it is one."""
+    if site.scheduler == "slurm":
+        return _srun(job, site, () if site.allocation else _allocation(site, run_id))
     if site.one_task(job):
-        return command
-    several = HostsCommand(hosts=site.nodes_for(job), rate_mbit=site.rate_mbit, ranks=job.processes, command=command)
+        return ()
+    several = HostsCommand(hosts=site.nodes_for(job), rate_mbit=site.rate_mbit, ranks=job.processes, command=())
     return (_python(site), *several.words)
 
 
@@ -392,32 +402,26 @@ def _modules(site: Site) -> Words:
 # ---------------------------------------------------------------- and back
 
 
-def job_of(argv: Sequence[str], cwd: str) -> Job | None:
-    """Read the job back out of a pasted line: the words after ``ddl.rank.horovodrun`` or ``ddl.rank.hosts``.
+def job_of(words: Sequence[str], cwd: str) -> Job | None:
+    """Read the job back out of a pasted line: the words after ``ddl.rank.hosts``.
 
     Return None for a command that was not planned here.
     """
-    nodes = None
     try:
-        if list(argv[:1]) == ["--hosts"]:
-            several = HostsCommand.parse(argv)
-            nodes, processes = several.hosts, several.ranks
-            starter: TaskCommand | HorovodrunCommand = TaskCommand.within(several.command)
-        else:
-            starter = HorovodrunCommand.parse(argv)
-            processes = starter.processes
-        rank = RankCommand.within(starter.command)
+        hosts = HostsCommand.parse(words)
+        task = TaskCommand.within(hosts.command)
+        rank = RankCommand.within(task.command)
     except ValueError:
         return None
     return Job(
         script=rank.script,
         args=rank.arguments,
-        workers=rank.workers(processes),
+        workers=rank.workers(hosts.ranks),
         cwd=cwd,
         threads=rank.threads,
-        timeout_s=starter.timeout_s or None,
+        timeout_s=task.timeout_s or None,
         oversubscribe=True,
-        nodes=nodes,
+        nodes=hosts.hosts,
         cluster=rank.cluster,
         parameter_servers=rank.parameter_servers,
         warm=rank.start != "cold",

@@ -1,7 +1,9 @@
-"""Find and end the processes of a run: all that carry its id in their environment.
+"""Find and end the processes of a run: all that carry its id in their environment, or have its job mapped.
 
 ``DDL_RUN_ID`` marks all of them, the launching side's too: an ``srun`` may run on the same host as
-the ranks. ``DDL_RANKS_OF`` marks the ranks and what they start, and nothing else.
+the ranks. ``DDL_RANKS_OF`` marks the ranks and what they start, and nothing else. A rank that is a fork of a
+template was started with that one's environment, and so were its own forks: these have the run's ``job.json``
+mapped into their memory (`ddl.rank.fork`).
 """
 
 import contextlib
@@ -11,17 +13,22 @@ import time
 from collections.abc import Collection
 from pathlib import Path
 
-__all__ = ["end", "of_run", "send"]
+__all__ = ["TEMPLATE", "end", "of_run", "send"]
+
+TEMPLATE = "DDL_TEMPLATE"  # in the environment of templates
 
 
 def of_run(run_id: str, besides: Collection[int] = (), mark: str = "DDL_RUN_ID") -> list[int]:
     """Return the ids of a run's processes, of this user and on this host, but for those `besides`."""
     wanted = f"{mark}={run_id}".encode()
+    mapped = f"/{run_id}/job.json".encode()
     found = []
     for name in os.listdir("/proc"):
         if name.isdigit() and int(name) not in besides:
             with contextlib.suppress(OSError):  # it ended meanwhile, or is another user's
-                if wanted in Path(f"/proc/{name}/environ").read_bytes().split(b"\0"):  # a zombie's is empty
+                variables = Path(f"/proc/{name}/environ").read_bytes().split(b"\0")  # a zombie's is empty
+                forked = f"{TEMPLATE}=1".encode() in variables and mapped in Path(f"/proc/{name}/maps").read_bytes()
+                if forked or wanted in variables:
                     found.append(int(name))
     return found
 

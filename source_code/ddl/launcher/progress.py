@@ -4,25 +4,43 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
+from ddl.launcher.evidence import stall_of
 from ddl.launcher.failure import Failure, failure_of
 from ddl.launcher.roles import role_of
 from ddl.records.folder import RunFolder, processes_of, start_of
-from ddl.records.jsonfiles import DamagedFile, JsonLines, read_json, read_json_lines
+from ddl.records.jsonfiles import DamagedFile, JsonLines, is_full, read_json, read_json_lines
+from ddl.words import plural, printable
 
-__all__ = ["JOB", "Progress", "RankInfo", "end_of", "events_of", "launcher_events", "one_record", "progress_of"]
+__all__ = [
+    "STATES",
+    "Progress",
+    "RankInfo",
+    "end_of",
+    "events_of",
+    "launcher_events",
+    "one_record",
+    "progress_of",
+    "read_job",
+]
 
 GONE_S = 5.0  # ranks that end together do so within a second or two
 ENDS = ("done", "failed", "stopped", "lost")  # what is recorded; any other word is no end
 OVER = (*ENDS, "damaged")
+STATES = ("queued", "starting", "running", "training", *OVER)
 # Required keys of these files.
-JOB = {"id": str, "created": (int, float), "workers": int}
+JOB = {"id": str, "created": (int, float), "workers": int, "site": (dict, NoneType), "processes": (int, NoneType)}
+JOB |= dict.fromkeys(("name", "shell_line", "where"), (str, NoneType))
+MOST_RANKS = 100_000
 RANK = {"rank": int, "host": str, "pid": int, "started": (int, float)}
 EXIT = {"rank": int, "code": int, "time": (int, float)}
 EVENT = {"event": str, "time": (int, float)}
 # Fields of `Progress` that step and evaluation events carry.
 MEASURES = ("step", "epoch", "images_per_s", "loss", "accuracy", "test_loss", "test_accuracy", "learning_rate")
+SCRIPT_EVENT = EVENT | {"data": (dict, NoneType)}
+SCRIPT_EVENT |= dict.fromkeys((*MEASURES, "steps", "epochs", "samples"), (int, float, NoneType))
 
 
 @dataclass(frozen=True)
@@ -82,7 +100,15 @@ class Progress:
 
 def events_of(folder: RunFolder) -> JsonLines:
     """Return a reader of the script's events."""
-    return JsonLines(folder.events, EVENT)
+    return JsonLines(folder.events, SCRIPT_EVENT)
+
+
+def read_job(folder: RunFolder) -> dict | None:
+    """Read a run's ``job.json``; None while it does not exist. DamagedFile where it does not describe a run."""
+    job = read_json(folder.job, JOB)
+    if job and not 0 <= processes_of(job) <= MOST_RANKS:
+        raise DamagedFile(f"{folder.job} is damaged: {processes_of(job)} ranks")
+    return job
 
 
 def progress_of(
@@ -136,7 +162,7 @@ def progress_of(
 
 
 def _read(folder: RunFolder, alive: bool, now: float, waiting: str, script: JsonLines, told: list[dict]) -> Progress:
-    job = read_json(folder.job, JOB)
+    job = read_job(folder)
     if job is None:
         raise DamagedFile(f"{folder.job} is missing")
     world = processes_of(job)
@@ -157,13 +183,14 @@ def _read(folder: RunFolder, alive: bool, now: float, waiting: str, script: Json
     latest = max([created, *(event["time"] for event in (*launcher, *events))])
     until = end["time"] if end else (latest if state == "lost" else now)
     facts = _training(events, start_of(folder))
-    if script.damaged:
-        facts["notes"] += (f"{script.damaged} lines of {script.path} are damaged and left out",)
+    if damaged := script.damaged + (script.unfinished and not alive):
+        facts["notes"] += (f"{plural(damaged, 'line')} of {script.path} cannot be read, and the rest is shown",)
     if state in ("running", "training"):
-        facts["notes"] += _gone(launcher, now)
+        facts["notes"] += (*_gone(launcher, now), *filter(None, [stall_of(folder, world)]))
+    facts["notes"] += _unwritten(folder, world, alive)
     return Progress(
-        id=job["id"],
-        name=job.get("name", ""),
+        id=folder.path.name,
+        name=printable(job.get("name") or ""),
         state=state,
         folder=folder.path,
         shell_line=job.get("shell_line", ""),
@@ -187,6 +214,17 @@ def _gone(launcher: list[dict], now: float) -> tuple[str, ...]:
         for event in launcher
         if event["event"] == "rank_exit" and not event["code"] and began <= event["time"] < now - GONE_S
     )
+
+
+def _unwritten(folder: RunFolder, world: int, alive: bool) -> tuple[str, ...]:
+    """Notes on output that found no room: what ranks noticed, and what other programs of theirs may lose."""
+    lost = tuple(
+        f"some of rank {rank}'s output is lost: the disk that holds {folder.log(rank)} was full"
+        for rank in range(world)
+        if folder.lost(rank).exists()
+    )
+    full = f"the disk that holds {folder.path} is full: what the ranks print now may be lost"
+    return (*lost, full) if alive and is_full(folder.path) else lost
 
 
 def launcher_events(folder: RunFolder, world: int, alive: bool) -> list[dict]:

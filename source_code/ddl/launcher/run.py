@@ -9,26 +9,27 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ddl.errors import CourseError, NotFound, OneLine
 from ddl.launcher import processes, slurm
+from ddl.launcher.evidence import stall_s
 from ddl.launcher.failure import SLURM_ENDS, Failure
 from ddl.launcher.job import Job, option_arguments, resolve_script
 from ddl.launcher.options import check as check_options
 from ddl.launcher.plan import HERE, Plan, job_of, plan
-from ddl.launcher.progress import EVENT, JOB, Progress, end_of, events_of, launcher_events, one_record, progress_of
+from ddl.launcher.progress import EVENT, Progress, end_of, events_of, launcher_events, one_record, progress_of, read_job
 from ddl.launcher.site import Site
 from ddl.launcher.warm import ensure as ensure_template
 from ddl.records.folder import RunFolder, StorageError, processes_of
 from ddl.records.jsonfiles import FULL, DamagedFile, is_full, read_json, read_json_lines
 from ddl.records.log import last_lines
-from ddl.records.paths import course_root, data_dir, runs_dir, source_dir
+from ddl.records.paths import course_root, data_dir, runs_dir, source_dir, working_dir
 from ddl.records.stack import require_keras_2
+from ddl.words import printable
 
 if TYPE_CHECKING:
     import pandas
@@ -41,7 +42,6 @@ __all__ = [
     "RunLeft",
     "attach",
     "launch",
-    "prepare",
     "run_pasted",
     "runs",
     "start",
@@ -69,6 +69,7 @@ def launch(
     cluster: str = "horovod",
     parameter_servers: int | None = None,
     warm: bool = True,
+    env: Mapping[str, str] | None = None,
     dry_run: bool = False,
     wait: bool = True,
     detach: bool = False,
@@ -106,6 +107,9 @@ def launch(
     warm
         Let ranks start as forks of a process that has imported TensorFlow and Horovod before (`ddl.launcher.warm`).
         False for a script that must not find them imported. Ranks of "torchrun" never do.
+    env
+        Variables that are set for the ranks. Their values are neither shown nor recorded: the shell line takes them
+        from the terminal that it is pasted into.
     dry_run
         Only print the shell line, and return None.
     wait
@@ -133,7 +137,7 @@ def launch(
     RunFailed
         If the run fails, unless `check` is False.
     """
-    cwd = os.getcwd()
+    cwd = str(working_dir())
     job = Job(
         script=resolve_script(script, cwd),
         args=(*args, *option_arguments(options)),
@@ -147,6 +151,7 @@ def launch(
         cluster=cluster,
         parameter_servers=parameter_servers,
         warm=warm,
+        env=tuple((env or {}).items()),
     )
     check_options(job.script, job.args, launch.__kwdefaults__ or ())
     site = site if isinstance(site, Site) else Site.here(site)
@@ -178,6 +183,9 @@ class RunFailed(CourseError, RuntimeError):
         super().__init__("\n".join([f"run {run.id}: {failure.sentence}", *failure.last_words]))
         self.run = run
 
+    def _render_traceback_(self) -> list[str]:
+        return [f"RunFailed: run {self.run.id} {self.run.state}, and why is shown above"]
+
 
 class RunInterrupted(OneLine, KeyboardInterrupt):
     """The cell or terminal was interrupted, and the run was stopped."""
@@ -198,16 +206,6 @@ class RunLeft(OneLine, KeyboardInterrupt):
         self.run = run
 
 
-def prepare() -> None:
-    """Start a template for this notebook's ranks (`ddl.launcher.warm`), before the first launch needs it.
-
-    Elsewhere `ddl warm` does; a script or a terminal that launches once would leave it behind for nothing.
-    """
-    with contextlib.suppress(CourseError):  # a launch will say so
-        if _in_notebook() and Site.here().takes_templates:
-            ensure_template()
-
-
 def _in_notebook() -> bool:
     shell = sys.modules.get("IPython") and sys.modules["IPython"].get_ipython()
     return bool(shell) and hasattr(shell, "kernel")
@@ -217,6 +215,7 @@ def start(job: Job, site: Site, detach: bool = False) -> "Run":
     """Write the run folder and start the job's processes; return the `Run` without waiting."""
     if not site.enters_container:  # ranks in an image have that one's Keras, and look for themselves
         require_keras_2()
+    stall_s()  # what supervisors can't read is refused here
     if job.warm and site.takes_templates and _in_notebook():
         ensure_template()
     run_id, folder = _new_folder()
@@ -352,11 +351,11 @@ class Run:
         self._unrecorded: list[dict] = []  # the run's end, if it could not be written
         self.unwritten: StorageError | None = None
         try:
-            self.job = read_json(self._paths.job, JOB) or {}
+            self.job = read_job(self._paths) or {}
         except DamagedFile:
             self.job = {}
-        self.id = self.job.get("id", self.folder.name)
-        self.name = self.job.get("name", self.folder.name)
+        self.id = self.folder.name  # a copy has the id of its own folder
+        self.name = printable(self.job.get("name") or self.id)
 
         site = self.job.get("site", {})
         queued = site.get("scheduler") == "slurm" and not site.get("allocation")  # job steps are not queued
@@ -401,6 +400,11 @@ class Run:
         return self.progress().state
 
     @property
+    def created(self) -> float:
+        """When it was launched, in seconds since the epoch."""
+        return self.job.get("created") or self.folder.stat().st_mtime
+
+    @property
     def failure(self) -> Failure | None:
         """What went wrong, or None."""
         return self.progress().failure
@@ -441,9 +445,13 @@ class Run:
         ]
         return pandas.DataFrame(rows)
 
+    def log(self, rank: int = 0) -> Path:
+        """Where one rank's output is kept."""
+        return self._paths.log(rank)
+
     def logs(self, rank: int = 0) -> str:
         """Return everything that one rank has printed."""
-        path = self._paths.log(rank)
+        path = self.log(rank)
         if not path.exists():
             there = sorted(file.name for file in self.folder.glob("rank-*.log"))
             raise NotFound(f"run {self.id} has no log of rank {rank}; there are: {', '.join(there) or 'none'}")
@@ -704,22 +712,20 @@ def attach(run_id: str) -> Run:
     raise NoSuchRun(f"{run_id!r} is the beginning of {len(found)} runs: {', '.join(path.name for path in found)}")
 
 
-def run_pasted(arguments: Sequence[str], site: Site | None = None) -> int:
-    """Run a planned command that was pasted into a terminal; return its exit status.
+def run_pasted(arguments: Sequence[str], site: Site) -> int:
+    """Run on hosts made here what was planned, and pasted into a terminal; return its exit status.
 
-    `arguments` are the words after ``ddl.rank.horovodrun`` or ``ddl.rank.hosts``; `site` is this machine by default.
+    `arguments` are the words after ``ddl.rank.hosts``.
     """
-    job = job_of(arguments, os.getcwd())
+    job = job_of(arguments, str(working_dir()))
     if job is None:
         print(
-            f"ddl.rank.{'hosts' if site else 'horovodrun'}: not a command that this package planned. "
+            "ddl.rank.hosts: not a command that this package planned. "
             "To run a script, type:\n  ddl run --workers 2 SCRIPT [ARGUMENT ...]"
         )
         return 2
-    # The line already runs where it was meant to, behind any srun or container.
-    here = site or replace(Site.detect(), scheduler="local", nodes=1, allocation="")
     try:
-        run = start(job, here).wait()
+        run = start(job, site).wait()
     except KeyboardInterrupt:
         return 130
     except CourseError as error:

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from ddl.errors import CourseError
 from ddl.records import toml
-from ddl.records.paths import course_root
+from ddl.records.paths import course_root, working_dir
 from ddl.words import meant
 
 __all__ = ["SiteError", "SiteFile", "find", "key", "keys", "refuse_idle", "seconds", "validated"]
@@ -90,7 +90,7 @@ def find() -> tuple[Path, str] | None:
         return path, "DDL_SITE"
     settings = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
     for folder, why in (
-        (Path.cwd(), "in the working folder"),
+        (working_dir(), "in the working folder"),
         (course_root(), "in the course's folder"),
         (settings / "ddl", "in your settings"),
     ):

@@ -1,10 +1,9 @@
 """Find, start and stop templates: processes that have imported TensorFlow and Horovod, whose forks become ranks.
 
-A template (`ddl.rank.template`) serves whatever it can stand for: processes of the same user, environment, namespaces,
-control group and limits whose `AT_IMPORT` variables are the same (`identity`). It listens on an abstract socket, whose
-name is gone with it however it ends. Both ends ask the kernel for the other's user, and hang up on anybody else.
-
-Every rank imports this before its script: the standard library only.
+A template (`ddl.rank.template`) serves whoever is like it in all that a fork cannot take over (`identity`): the same
+user, environment but for what is `IGNORED`, namespaces, control group, limits and priorities. It listens on an abstract
+socket, whose name is gone with it however it ends. Both ends ask the kernel for the other's user, and hang up on
+anybody else.
 """
 
 import json
@@ -19,15 +18,15 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-from ddl.errors import CourseError
+from ddl.errors import CourseError, InputError
+from ddl.launcher.processes import TEMPLATE
 
 TYPE_CHECKING = False  # so that typing is not imported, either
 if TYPE_CHECKING:
     import subprocess
 
 __all__ = [
-    "AT_IMPORT",
-    "LATER",
+    "LIMITS",
     "MOST",
     "NoTemplate",
     "address",
@@ -37,33 +36,36 @@ __all__ = [
     "describe",
     "ensure",
     "identity",
+    "idle_s",
     "kept",
-    "named_at_import",
+    "matters",
+    "own_environment",
     "receive",
     "running",
     "send",
+    "set_by",
     "start",
     "stop",
 ]
 
-# Variables that the interpreter, TensorFlow, oneDNN, OpenMP, BLAS, XLA and what else is imported read while they are
-# loaded, as names or as beginnings of names. A test watches every read of an import and compares.
-AT_IMPORT = (
-    *("ABSL_", "DISABLE_HOST_SEND_RECV_REGISTRATION", "DNNL_", "ENABLE_RUNTIME_UPTIME_TELEMETRY", "FSSPEC_"),
-    *("GCS_", "GFORTRAN_", "GLIBC_TUNABLES", "GOMP_", "GOTO", "GRPC_", "HDF5_", "HOME", "HOROVOD_AUTOTUNE_"),
-    *("KERAS_", "KMP_", "LANG", "LC_", "LD_", "LLVM_", "MALLOC_", "MKL_", "NPY_", "NUMPY_", "OMP_", "ONEDNN_"),
-    *("OPENBLAS_", "OPENSSL_", "PANDAS_", "PILLOW_", "PROTOCOL_BUFFERS_", "PSUTIL_", "PYTHON", "SCIPY_"),
-    *("SETUPTOOLS_", "SLURM_JOB_ID", "TEST_", "TF_", "TZ", "WRAPT_", "XLA_", "ZENDNN_"),
-)
-# Of these, what is read after the fork as well (TensorFlow's contexts), or what a fork sets anew (the interpreter's
-# streams, OpenBLAS' threads).
-LATER = ("OMP_NUM_THREADS", "PYTHONUNBUFFERED", "TF_CONFIG", "TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS")
-# What is read and does not matter: by programs that an import runs, for documentation and debugging, or again later.
+# Variables that may differ between a template and its forks, as names or as beginnings of names: what is read after
+# the fork (by Horovod as it initialises, TensorFlow's contexts, NCCL, CUDA, tempfile, this package), what a fork sets
+# anew (the interpreter's streams, OpenBLAS' threads), and what terminals, notebooks, make and pytest say of themselves.
 IGNORED = (
-    *("COLUMNS", "DISTUTILS_DEBUG", "LIBSMARTCOLS_", "LINES", "LSCPU_", "PATH", "PY_SAX_PARSER"),
-    *("SOURCE_DATE_EPOCH", "TEMP", "TMP", "ULPATH_DEBUG", "_PYTHON_", "__PYVENV_LAUNCHER__"),
+    *("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "PYTHONUNBUFFERED", "TEMP", "TMP", "TMPDIR"),
+    *("TF_CONFIG", "TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS"),
+    *("CLICOLOR", "FORCE_COLOR", "GIT_PAGER", "MPLBACKEND", "PAGER", "PYDEVD_USE_FRAME_EVAL"),
+    *("COLUMNS", "LINES", "OLDPWD", "PWD", "SHLVL", "TERM", "WINDOWID", "_", "MAKELEVEL", "MAKEFLAGS", "MFLAGS"),
+)
+IGNORED_BEGINNINGS = ("DDL_", "HOROVOD_", "JPY_", "NCCL_", "PYTEST_", "SSH_", "TERM_", "TMUX", "XDG_SESSION_")
+READ_WHEN_LOADED = "HOROVOD_AUTOTUNE_"  # by Horovod's library
+SETS = re.compile(
+    r"""environ\s*\[([^]]*)\]\s*=[^=] | del\s+[\w.]*environ\s*\[([^]]*)\] | environ\s*\|=\s*\{([^}]*)\}
+    | environ\s*\.\s*(?:update|setdefault|pop)\s*\(([^)]*)\) | putenv\s*\(([^)]*)\)""",
+    re.VERBOSE,
 )
 
+PR_GET_TIMERSLACK = 30  # in /proc, only the main thread may read it without privileges
 MOST = 3  # templates of one user at a time: each takes some 200 MB
 NAME = r"@(ddl-warm-(\d+)-[0-9a-f]{8})$"
 READY_S = 60.0  # how long a rank waits for a template that still imports
@@ -71,7 +73,7 @@ ANSWER_S = 5.0
 LIMITS = {
     name: number for name, number in vars(resource).items() if name.startswith("RLIMIT_") and name != "RLIMIT_OFILE"
 }
-STATUS = ("Uid", "Gid", "Groups", "Cap", "NoNewPrivs", "Seccomp")
+STATUS = ("Uid", "Gid", "Groups", "Cap", "NoNewPrivs", "Seccomp", "Mems_allowed:", "THP_enabled")
 
 
 class NoTemplate(CourseError, RuntimeError):
@@ -89,23 +91,33 @@ def allowed(environment: Mapping[str, str] = os.environ) -> bool:
     )
 
 
-def read_at_import(name: str) -> bool:
-    """Whether a variable is one that an import may read, and does nothing afterwards."""
-    return name not in LATER and name.startswith(AT_IMPORT)
+def matters(name: str) -> bool:
+    """Whether a variable has to be the same in a template and in its forks."""
+    if name.startswith(READ_WHEN_LOADED):
+        return True
+    return name not in IGNORED and not name.startswith(IGNORED_BEGINNINGS)
 
 
-def named_at_import(script: str) -> str:
-    """Name a variable in a script's text that an import would read: it may set it first; "" where there is none."""
-    quoted = re.findall(rf"""['"]((?:{"|".join(AT_IMPORT)})[A-Z0-9_]*)['"]""", script)
-    return next((name for name in quoted if name not in LATER or name == "OMP_NUM_THREADS"), "")
+def set_by(script: str) -> str:
+    """Name a variable that a script's text sets, and that matters; "" where there is none.
+
+    An import that the script believes to come later would have read it.
+    """
+    changed = " ".join("".join(groups) for groups in SETS.findall(script))
+    named = re.findall(r"""['"]([A-Z_][A-Z0-9_]*)['"]|\b([A-Z_][A-Z0-9_]*)\s*=""", changed)
+    return next((name for pair in named for name in pair if name and (matters(name) or name == "OMP_NUM_THREADS")), "")
 
 
 def identity(environment: Mapping[str, str] = os.environ) -> dict[str, object]:
     """Everything that a fork inherits, and cannot change or be seen to have changed."""
-    namespaces = "/proc/self/ns"
+    import ctypes
+
+    import psutil
+
+    libc, namespaces = ctypes.CDLL(None), "/proc/self/ns"
     return {
         "python": [sys.version, sys.prefix],
-        "environment": {name: environment[name] for name in sorted(environment) if read_at_import(name)},
+        "environment": {name: environment[name] for name in sorted(environment) if matters(name)},
         "status": [line for line in _text("/proc/self/status").splitlines() if line.startswith(STATUS)],
         "namespaces": [os.readlink(f"{namespaces}/{name}") for name in sorted(os.listdir(namespaces))],
         "root": os.readlink("/proc/self/root"),
@@ -114,8 +126,13 @@ def identity(environment: Mapping[str, str] = os.environ) -> dict[str, object]:
         "scheduling": [
             os.getpriority(os.PRIO_PROCESS, 0),
             os.sched_getscheduler(0),
+            os.sched_getparam(0).sched_priority,
             _text("/proc/self/oom_score_adj").strip(),
+            libc.prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0),
+            *psutil.Process().ionice(),
         ],
+        "personality": libc.personality(0xFFFFFFFF),  # which asks; /proc does not tell everybody
+        "memory": _text("/proc/self/numa_maps").partition("\n")[0].split()[1:2],  # the policy of its first part
     }
 
 
@@ -195,14 +212,27 @@ def ensure(environment: Mapping[str, str] = os.environ) -> None:
     """Start a template for ranks of this process in the background, unless there is one or there are enough.
 
     One that has failed is not tried again.
+
+    Raises
+    ------
+    InputError
+        If ``DDL_WARM_IDLE_S`` is no number of seconds.
     """
     if not allowed(environment) or any(process.poll() for process in _started):
         return
     with suppress(OSError):  # then ranks start cold
-        if found := connect(address(identity(environment))):
+        name = address(identity(environment))
+        if found := connect(name):
             found.close()
-        elif len(_names()) < MOST:
-            _started.append(start(environment))
+        elif sum(1 for _ in _templates()) < MOST:
+            process = start(environment)
+            _started.append(process)
+            deadline = time.monotonic() + ANSWER_S
+            # Until it listens, ranks would not find it; while it imports, they wait for it.
+            while process.poll() is None and not (found := connect(name)) and time.monotonic() < deadline:
+                time.sleep(0.02)
+            if found:
+                found.close()
 
 
 def start(environment: Mapping[str, str] = os.environ) -> "subprocess.Popen":
@@ -210,6 +240,7 @@ def start(environment: Mapping[str, str] = os.environ) -> "subprocess.Popen":
     import subprocess
     import threading
 
+    idle_s(environment)
     path = _log()
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "ab") as log:
@@ -218,7 +249,7 @@ def start(environment: Mapping[str, str] = os.environ) -> "subprocess.Popen":
         process = subprocess.Popen(
             [sys.executable, "-m", "ddl.rank.template"],
             cwd="/",
-            env={name: value for name, value in environment.items() if not name.startswith(("DDL_RUN_", "DDL_RANKS_"))},
+            env=own_environment(environment),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -228,6 +259,29 @@ def start(environment: Mapping[str, str] = os.environ) -> "subprocess.Popen":
     return process
 
 
+def own_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that a template gets of these: what all its ranks have, and this package's settings."""
+    of_a_run = ("DDL_RUN_", "DDL_RANKS_", "DDL_LIFELINE")
+    shared = {
+        name: value
+        for name, value in environment.items()
+        if matters(name) or (name.startswith("DDL_") and not name.startswith(of_a_run))
+    }
+    return {**shared, TEMPLATE: "1"}
+
+
+def idle_s(environment: Mapping[str, str] = os.environ) -> float:
+    """After how many seconds without a request a template ends: ``DDL_WARM_IDLE_S``, else 900."""
+    text = environment.get("DDL_WARM_IDLE_S") or "900"
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not seconds >= 0:
+        raise InputError(f"DDL_WARM_IDLE_S={text!r}: a number of seconds is needed, for example 900")
+    return seconds
+
+
 def _log() -> str:
     """Where templates print."""
     from ddl.records.paths import cache_dir
@@ -235,10 +289,13 @@ def _log() -> str:
     return str(cache_dir() / "warm.log")
 
 
-def _names() -> list[str]:
-    """The sockets of this user's templates, in this network namespace."""
-    found = (re.search(NAME, line) for line in _text("/proc/net/unix").splitlines())
-    return sorted({f"\0{match[1]}" for match in found if match and match[2] == str(os.getuid())})
+def _templates() -> Iterator[tuple[str, socket.socket]]:
+    """This user's templates in this network namespace: the name of each, and a connection to it."""
+    listed = (re.search(NAME, line) for line in _text("/proc/net/unix").splitlines())
+    for name in sorted({f"\0{found[1]}" for found in listed if found and found[2] == str(os.getuid())}):
+        if connection := connect(name):  # anybody can bind such a name
+            with connection:
+                yield name, connection
 
 
 def running() -> list[dict]:
@@ -249,16 +306,14 @@ def running() -> list[dict]:
     """
     mine = address(identity())
     found = []
-    for name in _names():
-        if connection := connect(name):
-            with connection:
-                connection.settimeout(0.2)
-                answer: dict = {"pid": peer(connection)[0], "here": name == mine, "ready": False}
-                with suppress(OSError, ValueError):
-                    send(connection, {"do": "status"})
-                    if received := receive(connection):
-                        answer |= received[0] | {"ready": True}
-                found.append(answer)
+    for name, connection in _templates():
+        connection.settimeout(0.2)
+        answer: dict = {"pid": peer(connection)[0], "here": name == mine, "ready": False}
+        with suppress(OSError, ValueError):
+            send(connection, {"do": "status"})
+            if received := receive(connection):
+                answer |= received[0] | {"ready": True}
+        found.append(answer)
     return found
 
 
@@ -276,22 +331,18 @@ def describe(template: dict) -> str:
 def stop(pids: Iterable[int] | None = None) -> list[int]:
     """End templates of this user, all or some: each at once, or when its last rank has ended; return their ids."""
     ended = []
-    for name in _names():
-        connection = connect(name)
-        if not connection:
+    for _, connection in _templates():
+        pid = peer(connection)[0]
+        if pids is not None and pid not in pids:
             continue
-        with connection:
-            pid = peer(connection)[0]
-            if pids is not None and pid not in pids:
-                continue
-            connection.settimeout(READY_S)
-            with suppress(OSError, ValueError):
-                send(connection, {"do": "stop"})
-                answer = receive(connection)
-                if answer and answer[0].get("active") == 0:
-                    connection.settimeout(ANSWER_S)
-                    connection.recv(1)  # returns when it is gone
-            ended.append(pid)
+        connection.settimeout(READY_S)
+        with suppress(OSError, ValueError):
+            send(connection, {"do": "stop"})
+            answer = receive(connection)
+            if answer and answer[0].get("active") == 0:
+                connection.settimeout(ANSWER_S)
+                connection.recv(1)  # returns when it is gone
+        ended.append(pid)
     return ended
 
 
@@ -317,10 +368,11 @@ def await_ready(timeout_s: float = READY_S) -> dict:
     process = None if any(template["here"] for template in running()) else start()
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
-        for template in running():
-            if template["here"] and template["ready"]:
-                return template
-        if process and process.poll() is not None:
+        ended = process and process.poll() is not None
+        here = [template for template in running() if template["here"]]
+        if here and here[0]["ready"]:
+            return here[0]
+        if ended and not here:  # another one may have been faster
             raise NoTemplate(f"the template ended while it imported (exit {process.returncode}): see {_log()}")
         time.sleep(0.1)
     raise NoTemplate(f"the template has not answered for {timeout_s:.0f} s: see {_log()}")

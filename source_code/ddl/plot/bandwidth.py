@@ -1,7 +1,5 @@
 """Figures of what the benchmarks measured: time and bandwidth over message sizes."""
 
-import textwrap
-
 import numpy
 from matplotlib.ticker import LogLocator, NullLocator
 
@@ -157,7 +155,7 @@ def _scale(panels, text):
 
 def _finish(picture, results, lines, columns):
     ways = "; ".join(dict.fromkeys(result["transport"] for result in results))
-    picture.suptitle(textwrap.fill(ways, 115), fontsize=10)
+    picture.suptitle(ways, fontsize=10)
     picture.legend(handles=lines, loc="outside lower center", ncols=columns, fontsize=9)
 
 

@@ -60,9 +60,7 @@ def plot_precision_recall(runs) -> Picture:
         ylim=(0, 101),
     )
     data = " and ".join(dict.fromkeys(data_of(run.result) for run in runs))
-    panel.set_title(
-        f"dot: threshold 0.5; cross: best threshold of the validation part\ndata: test part of {data}", wrap=True
-    )
+    panel.set_title(f"dot: threshold 0.5; cross: best threshold of the validation part\ndata: test part of {data}")
     if len(runs) > 1:
         panel.legend()
     picture.alt = (

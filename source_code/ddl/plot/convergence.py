@@ -4,7 +4,6 @@ A picture knows what it shows in words (``picture.alt``), which a notebook attac
 No figure shows itself or changes matplotlib's global state.
 """
 
-import textwrap
 from collections.abc import Iterable, Sequence
 
 import numpy
@@ -21,7 +20,6 @@ from ddl.words import plural
 __all__ = ["plot_batch_size_tradeoff", "plot_convergence", "plot_minima", "plot_noise_scale", "plot_schedule"]
 
 RECORDED_ALPHA = 0.45
-TITLE = 80, 110  # characters in a line of the title, above one panel and above several
 
 
 X_AXES = {
@@ -147,7 +145,7 @@ def plot_convergence(runs, x=None) -> Picture:
     for panel in picture.axes[:: grid[1]]:
         panel.set_ylabel("held-out accuracy, %")
     every = [run for arm in arms.values() for run in arm]
-    picture.suptitle(textwrap.fill(_origin(arms), TITLE[0] if x else TITLE[1]), fontsize=11)
+    picture.suptitle(_origin(arms), fontsize=11)
     handles, names = picture.axes[0].get_legend_handles_labels()
     picture.legend(handles, names, loc="outside lower center", ncols=_columns(names), title=notes)
     picture.alt = (

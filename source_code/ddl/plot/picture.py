@@ -64,6 +64,12 @@ class Picture(Figure):
         super().__init__(figsize=(width, height), layout="constrained", facecolor="white")
         self.alt = ""
 
+    def draw(self, renderer):
+        for title in (self._suptitle, *(panel.title for panel in self.axes)):
+            if title:
+                title.set_wrap(True)  # names of data sets, runs and processors have any length
+        super().draw(renderer)
+
     def _repr_mimebundle_(self, include=None, exclude=None):
         # JupyterLab and nbconvert give an image output no text alternative; HTML has one. In an <img>, names in one
         # picture cannot meet those in another, and pages that remove foreign markup keep it.

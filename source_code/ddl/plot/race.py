@@ -9,6 +9,8 @@ from ddl.plot.picture import COLOURS, Picture, look, styled
 
 __all__ = ["plot_algorithms", "plot_race"]
 
+APART = 1.1  # from one algorithm's mark to the next one's, as a ratio of sizes
+
 
 @styled
 def plot_algorithms(ranks: int, alpha_s: float, beta_s_per_byte: float) -> Picture:
@@ -40,8 +42,9 @@ def plot_algorithms(ranks: int, alpha_s: float, beta_s_per_byte: float) -> Pictu
 def plot_race(run) -> Picture:
     """Draw a run of ``race_allreduce.py``: times over message sizes, and how much faster than the ring.
 
-    Marks are medians in bands from quartile to quartile, dashed lines the model fitted to the ring alone. Vertical
-    lines are where the ring overtakes recursive doubling: measured, in a band by quartiles, and by the model.
+    Marks are medians with quartiles, those of one size side by side; dashed lines are the model, fitted to the ring
+    alone. Vertical lines are where the ring overtakes recursive doubling: measured, in a band by quartiles, and by the
+    model.
     """
     result, fit = run.result, race.model(run)
     names = list(dict.fromkeys(point["algorithm"] for point in result["points"]))
@@ -50,13 +53,14 @@ def plot_race(run) -> Picture:
     for number, name in enumerate(names):
         points = [point for point in result["points"] if point["algorithm"] == name]
         sizes = numpy.array([point["size_bytes"] for point in points], float)
+        beside = sizes * APART ** (number - (len(names) - 1) / 2)
         style = {**look(number), "linestyle": ""}
         model = {"color": COLOURS[number], "linestyle": "--", "linewidth": 1.2}
         predicted = cost.ALGORITHMS[name](sizes, result["ranks"], fit.alpha_s, fit.beta_s_per_byte)
-        _band(upper, sizes, [point["seconds"] for point in points], 1e3, style, f"{name}, measured")
+        _quartiles(upper, beside, [point["seconds"] for point in points], 1e3, style, f"{name}, measured")
         upper.plot(sizes, 1e3 * predicted, label=f"{name}, {'fitted' if name == race.RING else 'predicted'}", **model)
         if name != race.RING:
-            _band(lower, sizes, [point["ahead_of"][race.RING] for point in points], 1, style)
+            _quartiles(lower, beside, [point["ahead_of"][race.RING] for point in points], 1, style)
             lower.plot(sizes, fit(sizes) / predicted, **model)
     lower.axhline(1, color="black", linewidth=1)
     found = race.crossover(run, race.DOUBLING, race.RING)
@@ -80,10 +84,10 @@ def plot_race(run) -> Picture:
     return picture
 
 
-def _band(panel, sizes, spreads, scale, style, label=None):
+def _quartiles(panel, sizes, spreads, scale, style, label=None):
     low, median, high = (scale * numpy.array([spread[key] for spread in spreads]) for key in ("low", "median", "high"))
     panel.plot(sizes, median, label=label, **style)
-    panel.fill_between(sizes, low, high, color=style["color"], alpha=0.15, linewidth=0)
+    panel.errorbar(sizes, median, (median - low, high - median), fmt="none", ecolor=style["color"], capsize=3)
 
 
 def _size(size_bytes):

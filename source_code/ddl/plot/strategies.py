@@ -133,7 +133,7 @@ def plot_loss_scaling(run) -> Picture:
             fontsize=10,
         )
     panel.axvline(ROUNDING, color=GREY, linestyle=":")
-    panel.annotate(" rounding is to the left", (ROUNDING, -0.45), va="bottom", fontsize=10)
+    panel.annotate(" left of this: rounding", (ROUNDING, -0.45), va="bottom", fontsize=10)
     panel.set_yticks(range(len(cases)), [case["name"] for case in cases])
     panel.set(
         xscale="log",

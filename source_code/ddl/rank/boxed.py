@@ -1,11 +1,11 @@
 """The process that runs an answer on several ranks while it is graded: ``python -I -m ddl.rank.boxed``.
 
 It imports TensorFlow and Horovod once, then reads lines of JSON and answers each (`ddl.grader.launches`). For a request
-it forks a process a rank, which becomes the answer's script, and gives back what the ranks have recorded. Whoever
-starts it isolates it: what it says is trusted no more than the script that it runs, and is judged elsewhere.
+it forks a process a rank, which becomes the answer's script, and passes on what each rank asks the grader: no process
+in which a script runs has another rank's data. Whoever starts it isolates it: what it says is trusted no more than the
+script that it runs, and is judged elsewhere.
 """
 
-import base64
 import contextlib
 import ctypes
 import gc
@@ -20,17 +20,19 @@ import tempfile
 import time
 import traceback
 import types
+from multiprocessing import Pipe, connection
 from pathlib import Path
 
 from ddl.grader.wire import Wire
 from ddl.rank.ending import end_with_parent, run_and_end
-from ddl.rank.place import places
+from ddl.rank.slot import slots
+from ddl.training import examiner
 
 __all__ = ["main"]
 
 LOOK_EVERY_S = 0.02
 GRACE_S = 2.0  # for the other ranks, after one has failed: their own error may be the first one
-RECORD_BYTES = 4 * 2**20  # of a rank
+MESSAGE_BYTES = 2**20  # of a rank
 TEXT = 500  # characters of an error
 IMPORTED = "ddl.training.exercise"  # with TensorFlow
 NON_DUMPABLE = 4, 0  # prctl: nobody else of this user looks into this process
@@ -58,26 +60,32 @@ class _Launch:
 
     def __init__(self, request, wire):
         self._program, self._script, self._name = request["program"], request["script"], request["file"]
-        self._inputs = [base64.b64decode(text) for text in request["inputs"]]
+        self._size = request["size"]
         self._due = time.monotonic() + request["seconds"]
         self._wire = wire
         self._home = Path(tempfile.mkdtemp(prefix="launch-"))
+        self._connections = {}  # to the rank of each
         self._ended = {}
 
     def run(self):
-        """Return ``late``, and of each rank its ``status``, ``error`` and the ``lines`` that it recorded."""
-        size = len(self._inputs)
+        """Return ``late``, and of each rank its ``status``, and whether it ``wrote`` weights."""
         told, tell = os.pipe()
-        server = self._fork(lambda: _serve(size, tell))
+        server = self._fork(lambda: _serve(self._size, tell))
         try:
             with open(told) as pipe:
                 os.close(tell)
                 port = pipe.readline().strip()
-            ranks = {self._fork(lambda place=place: self._become(place, port)): place.rank for place in places(size, 1)}
+            ranks = {}
+            for slot in slots(self._size, 1):
+                here, there = Pipe()
+                self._connections[here] = slot.rank
+                ranks[self._fork(lambda slot=slot, there=there: self._become(slot, port, there))] = slot.rank
+                there.close()
             late = self._wait(ranks)
-            return {"late": late, "ranks": [self._record(rank) for rank in range(size)]}
+            return {"late": late, "ranks": [self._record(rank) for rank in range(self._size)]}
         finally:
             _end(server)
+            self._leave(*self._connections)
             shutil.rmtree(self._home, ignore_errors=True)
 
     def _fork(self, work):
@@ -106,17 +114,33 @@ class _Launch:
                 for pid in left:
                     _end(pid)
                 return late
-            time.sleep(LOOK_EVERY_S)
+            for ready in connection.wait(list(self._connections), LOOK_EVERY_S):
+                self._pass_on(ready)
         return late
+
+    def _pass_on(self, ready):
+        """Pass a rank's message to the grader, and the reply back."""
+        try:
+            text = ready.recv_bytes(MESSAGE_BYTES).decode()
+            self._wire.write({"rank": self._connections[ready], "message": text})
+            ready.send_bytes(json.dumps(self._wire.read()).encode())
+        except (EOFError, OSError, ValueError):  # it has ended, or sent what is no message
+            self._leave(ready)
+
+    def _leave(self, *connections):
+        for each in connections:
+            del self._connections[each]
+            each.close()
 
     # ---------------------------------------------------------------- in a rank
 
-    def _become(self, place, port):
+    def _become(self, slot, port, there):
         """Run the script as ``__main__`` of this process, which is a fork; or what the program makes of it."""
         self._wire.close()
-        folder = self._home / str(place.rank)
+        self._leave(*self._connections)
+        examiner.connect(there, slot.rank)
+        folder = self._home / str(slot.rank)
         folder.mkdir()
-        (folder / "given.npz").write_bytes(self._inputs[place.rank])
         os.chdir(folder)
         log = os.open("log", os.O_WRONLY | os.O_CREAT)
         os.dup2(log, 1)
@@ -124,14 +148,13 @@ class _Launch:
         sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)
         os.environ |= {
             **THREADS,
-            **place.horovod,
+            **slot.horovod,
             "HOROVOD_CONTROLLER": "gloo",
             "HOROVOD_CPU_OPERATIONS": "gloo",
             "HOROVOD_GLOO_RENDEZVOUS_ADDR": "127.0.0.1",
             "HOROVOD_GLOO_RENDEZVOUS_PORT": port,
             "HOROVOD_GLOO_IFACE": "lo",
             "DDL_RUN_DIR": str(folder),
-            "DDL_EXERCISE": str(folder / "given.npz"),
         }
         sys.path[0] = str(folder)
         sys.argv = sys.orig_argv = [self._name]
@@ -151,20 +174,13 @@ class _Launch:
         frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == self._name]
         line = getattr(error, "lineno", None) if isinstance(error, SyntaxError) else frames and frames[-1].lineno
         said = {"type": type(error).__name__[:TEXT], "message": str(error)[:TEXT], "line": line or None}
-        Path("error.json").write_text(json.dumps({**said, "time": time.monotonic()}))
+        examiner.examiner().note("error", **said, time=time.monotonic())
 
     # ---------------------------------------------------------------- afterwards
 
     def _record(self, rank):
-        folder = self._home / str(rank)
-        lines = _read(folder / f"witness-{rank}.jsonl").splitlines()
-        error = _read(folder / "error.json")
-        return {
-            "status": self._ended.get(rank),  # None: it was ended
-            "error": _parsed(error) if error else None,
-            "lines": [_parsed(line) for line in lines],
-            "wrote": (folder / "weights.npz").is_file(),
-        }
+        weights = self._home / str(rank) / "weights.npz"
+        return {"status": self._ended.get(rank), "wrote": weights.is_file()}  # no status: it was ended
 
 
 def _run_script(file, names):
@@ -192,22 +208,6 @@ def _end(pid):
     with contextlib.suppress(ProcessLookupError, ChildProcessError):
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-
-
-def _read(path):
-    """Return the beginning of a file that a rank has left; nothing where it is none."""
-    try:
-        with open(path, "rb") as file:
-            return file.read(RECORD_BYTES).decode(errors="replace")
-    except OSError:
-        return ""
-
-
-def _parsed(text):
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
 
 
 if __name__ == "__main__":

@@ -19,13 +19,12 @@ import os
 import socket
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
-from ddl.errors import CourseError
 from ddl.launcher.roles import TYPES, Roles, task_name
+from ddl.rank import rendezvous
+from ddl.rank.tf_config import EXAMPLE, Cluster, ClusterError, host_and_port
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import read_json
-from ddl.words import plural
 
 __all__ = [
     "Cluster",
@@ -36,6 +35,7 @@ __all__ = [
     "await_all",
     "dismiss",
     "first_absent",
+    "publish",
     "read",
     "reserve",
     "serve",
@@ -50,113 +50,6 @@ LAUNCHER_GRACE_S = 5.0
 # A coordinator that is done takes its functions off the servers while it ends. One that goes on with other work is
 # not waited for.
 COORDINATOR_ENDS_S = 10.0
-EXAMPLE = '{"cluster": {"worker": ["host1:2222", "host2:2222"]}, "task": {"type": "worker", "index": 0}}'
-
-
-class ClusterError(CourseError, ValueError):
-    """``TF_CONFIG`` is wrong, or a task of the cluster is missing."""
-
-
-@dataclass(frozen=True)
-class Cluster:
-    """A cluster as one of its tasks sees it: task `index` of a type, "chief", "worker" or "ps".
-
-    `workers`, `chief` and `ps` are addresses, ``host:port``; there is at most one chief.
-
-    Raises
-    ------
-    ClusterError
-        For a cluster that can't work.
-    """
-
-    type: str
-    index: int
-    workers: tuple[str, ...] = ()
-    chief: tuple[str, ...] = ()
-    ps: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        for name in ("workers", "chief", "ps"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
-        if self.type not in TYPES:
-            raise ClusterError(f"TF_CONFIG: the task's type {self.type!r} is not one of: {', '.join(TYPES)}")
-        alike = self.spec.get(self.type, [])
-        if type(self.index) is not int or not 0 <= self.index < len(alike):
-            have = f"{plural(len(alike), 'task')} of that type"
-            valid = (
-                f": an index from 0 to {len(alike) - 1} works" if alike else f': give "cluster" a list "{self.type}"'
-            )
-            raise ClusterError(
-                f"TF_CONFIG: the task's type is {self.type!r} and its index "
-                f"{self.index!r}, but the cluster has {have}{valid}"
-            )
-        if not self.workers:
-            raise ClusterError('TF_CONFIG: the cluster has no workers: give "cluster" a list "worker" of addresses')
-        if len(self.chief) > 1:
-            raise ClusterError(f"TF_CONFIG: the cluster has {len(self.chief)} chiefs: one works")
-        if self.ps and not self.chief:
-            raise ClusterError(
-                'TF_CONFIG: the cluster has parameter servers ("ps") and no chief, '
-                'who would coordinate them: give "cluster" a list "chief" with one '
-                "address, the same in every task"
-            )
-        addresses = list(self.tasks.values())
-        for task, address in self.tasks.items():
-            _host_and_port(address, task)
-            if addresses.count(address) > 1:
-                raise ClusterError(
-                    f"TF_CONFIG: {task} has the address {address}, which another task has too: every task needs its own"
-                )
-
-    @property
-    def spec(self) -> dict[str, list[str]]:
-        """Addresses by type, as ``tf.train.ClusterSpec`` takes them."""
-        by_type = {"chief": self.chief, "worker": self.workers, "ps": self.ps}
-        return {name: list(addresses) for name, addresses in by_type.items() if addresses}
-
-    @property
-    def tasks(self) -> dict[str, str]:
-        """Addresses by the task's name ("chief", "worker 1"), in the order of ranks."""
-        return {
-            task_name(name, index): address
-            for name, addresses in self.spec.items()
-            for index, address in enumerate(addresses)
-        }
-
-    @property
-    def name(self) -> str:
-        """This task's name: "chief", "worker 1", "ps 0"."""
-        return task_name(self.type, self.index)
-
-    @property
-    def address(self) -> str:
-        """This task's own address."""
-        return self.tasks[self.name]
-
-    @property
-    def writes(self) -> bool:
-        """Whether this task writes the records: the chief, or worker 0 where there is none."""
-        return self.index == 0 and self.type == ("chief" if self.chief else "worker")
-
-    @property
-    def local_rank(self) -> int:
-        """This worker's number among those of its host; 0 for the other tasks."""
-        hosts = [address.rpartition(":")[0] for address in self.workers]
-        return hosts[: self.index].count(hosts[self.index]) if self.type == "worker" else 0
-
-    @property
-    def tf_config(self) -> str:
-        """The text of ``TF_CONFIG`` for this task."""
-        return json.dumps({"cluster": self.spec, "task": {"type": self.type, "index": self.index}})
-
-
-def _host_and_port(address, task):
-    host, _, port = str(address).rpartition(":")
-    if not host or not port.isdigit() or not 0 < int(port) < 2**16:
-        raise ClusterError(
-            f"TF_CONFIG: {task} has the address {address!r}: host:port is needed, for example 10.0.0.7:2222"
-        )
-    return host.strip("[]"), int(port)
 
 
 # ---------------------------------------------------------------- in a script
@@ -209,7 +102,7 @@ def read(environment: Mapping[str, str] = os.environ) -> Cluster:
 
 def _check_own_port(cluster):
     """Refuse a port that another process listens on; a server of this process may."""
-    _, port = _host_and_port(cluster.address, cluster.name)
+    _, port = host_and_port(cluster.address, cluster.name)
     try:
         _socket(port).close()
     except OSError as error:
@@ -261,7 +154,7 @@ def await_all(cluster: Cluster | None = None, seconds: float | None = None) -> C
     if cluster.ps and not cluster.writes:
         return cluster
     absent = {task: address for task, address in cluster.tasks.items() if task != cluster.name}
-    with _socket(_host_and_port(cluster.address, cluster.name)[1]) as port:
+    with _socket(host_and_port(cluster.address, cluster.name)[1]) as port:
         # TensorFlow's servers connect to the first task's, and fail when that connection closes. So
         # nothing listens on its port before its real server, and then all other ports can close.
         if not cluster.writes:
@@ -284,7 +177,7 @@ def await_all(cluster: Cluster | None = None, seconds: float | None = None) -> C
 def answers(address: str) -> bool:
     """Whether anything accepts connections at ``host:port``."""
     try:
-        socket.create_connection(_host_and_port(address, "task"), timeout=CONNECT_S).close()
+        socket.create_connection(host_and_port(address, "task"), timeout=CONNECT_S).close()
     except OSError:
         return False
     return True
@@ -293,9 +186,9 @@ def answers(address: str) -> bool:
 def serve(cluster: Cluster) -> None:
     """Do what the coordinator says, as a worker or a parameter server, until it is done.
 
-    In a launched run it returns when the coordinator has called `dismiss`, or its script has ended,
-    and then its process, too, or at most ten seconds have passed: TensorFlow's end in the coordinator
-    prints errors where the servers went first. Elsewhere it serves until it is killed.
+    In a launched run, and under horovodrun, it returns when the coordinator has called `dismiss`, or its
+    script has ended, and then its process, too, or at most ten seconds have passed: TensorFlow's end in the
+    coordinator prints errors where the servers went first. Elsewhere it serves until it is killed.
     """
     import tensorflow as tf
 
@@ -311,10 +204,9 @@ def serve(cluster: Cluster) -> None:
         config=config,
     )
     folder = RunFolder.here()
-    if not folder:
+    if not folder and not rendezvous.reachable():
         server.join()
-    while (read_json(folder.dismissed) or {}).get("attempt") != attempt():
-        os.listdir(folder.path)  # a shared file system remembers that a file was not there
+    while not _dismissed(folder):
         time.sleep(LOOK_EVERY_S)
     deadline = time.monotonic() + COORDINATOR_ENDS_S
     while any(answers(address) for address in cluster.chief) and time.monotonic() < deadline:
@@ -322,12 +214,21 @@ def serve(cluster: Cluster) -> None:
 
 
 def dismiss() -> None:
-    """Let `serve` return in the other tasks; outside a launched run, do nothing.
+    """Let `serve` return in the other tasks; where tasks were started by hand, do nothing.
 
     `ddl.rank` calls it, too, when the coordinator's script has ended without an error.
     """
     if folder := RunFolder.here():
         folder.write_json(folder.dismissed, {"attempt": attempt()})
+    elif rendezvous.reachable():
+        rendezvous.write("dismissed", "yes")
+
+
+def _dismissed(folder):
+    if not folder:
+        return rendezvous.read("dismissed") is not None
+    os.listdir(folder.path)  # a shared file system remembers that a file was not there
+    return (read_json(folder.dismissed) or {}).get("attempt") == attempt()
 
 
 # ---------------------------------------------------------------- in a launched run
@@ -351,7 +252,13 @@ def reserve() -> dict[str, str]:
     return {"address": f"{host}:{_reserved[-1].getsockname()[1]}", "attempt": attempt()}
 
 
-def assemble(folder: RunFolder, rank: int, roles: Roles, seconds: float | None = None) -> Cluster:
+def publish(rank: int, record: Mapping[str, object]) -> None:
+    """Let the other ranks find this one's address outside of a run, where it has no file."""
+    if "address" in record and rendezvous.reachable():
+        rendezvous.write(f"address-{rank}", str(record["address"]))
+
+
+def assemble(folder: RunFolder | None, rank: int, roles: Roles, seconds: float | None = None) -> Cluster:
     """Wait until every rank has written its address; return the cluster as this rank sees it.
 
     Raises
@@ -368,7 +275,7 @@ def assemble(folder: RunFolder, rank: int, roles: Roles, seconds: float | None =
     return Cluster(*roles[rank], by_type["worker"], by_type["chief"], by_type["ps"])
 
 
-def await_addresses(folder: RunFolder, names: Sequence[str], seconds: float | None = None) -> list[str]:
+def await_addresses(folder: RunFolder | None, names: Sequence[str], seconds: float | None = None) -> list[str]:
     """Wait until the first ranks, one for each of `names`, have written their addresses; return these.
 
     Raises
@@ -384,16 +291,19 @@ def await_addresses(folder: RunFolder, names: Sequence[str], seconds: float | No
         if not absent:
             return addresses
         if time.monotonic() > deadline:
+            shared = f"; ranks on other nodes have to share the folder {folder.path}" if folder else ""
             raise ClusterError(
                 f"{' and '.join(absent)} did not start within {seconds:g} s. On a "
-                "slow machine DDL_CLUSTER_TIMEOUT_S gives them more; ranks on other "
-                f"nodes have to share the folder {folder.path}"
+                f"slow machine DDL_CLUSTER_TIMEOUT_S gives them more{shared}"
             )
-        os.listdir(folder.path)  # a shared file system remembers that a file was not there
+        if folder:
+            os.listdir(folder.path)  # a shared file system remembers that a file was not there
         time.sleep(LOOK_EVERY_S)
 
 
 def _address(folder, rank):
+    if not folder:
+        return rendezvous.read(f"address-{rank}")
     record = read_json(folder.rank(rank)) or {}
     return record.get("address") if record.get("attempt") == attempt() else None
 

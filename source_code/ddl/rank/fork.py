@@ -1,41 +1,38 @@
 """A fork of a template, from its first instruction to its end.
 
-It takes over what the process that asked for it has, runs the same module, and ends as an interpreter does.
+It takes over what a rank that the supervisor starts would have, becomes that rank, and ends as an interpreter does.
 """
 
 import ctypes
-import importlib
 import os
 import resource
 import signal
-import struct
 import sys
 from collections.abc import Callable
 
 from ddl.launcher import warm
+from ddl.launcher.commands import RankCommand
+from ddl.rank import worker
 from ddl.rank.ending import run_and_end
 
-__all__ = ["Fork", "blas_threads", "set_blas_threads", "show_as"]
+__all__ = ["Fork", "blas_threads", "set_blas_threads"]
 
-PR_SET_MM, PR_SET_MM_MAP = 35, 14
-
-libc = ctypes.CDLL(None, use_errno=True)
-libc.sbrk.restype = ctypes.c_void_p
-_shown: list = []  # memory that the kernel reads for as long as this process lives
+PROT_READ, MAP_PRIVATE = 1, 2
+PYTHON_IGNORES = {signal.SIGPIPE, signal.SIGXFSZ}
 
 
 class Fork:
-    """A fork of the template that becomes the process that asked for it."""
+    """A fork of the template that becomes a rank."""
 
     def __init__(self, request: dict, files: list[int]) -> None:
         self._request, self._files = request, files
 
     def become(self) -> None:
-        """Take over what the other process has, run its module's ``main()``, and end; does not return."""
+        """Take over what the rank would have, be the rank, and end; does not return."""
 
         def run() -> None:
             self.take_over()
-            importlib.import_module(self._request["module"]).main()
+            worker.main()
 
         run_and_end(run)
 
@@ -53,16 +50,37 @@ class Fork:
             number = warm.LIMITS[name]
             resource.setrlimit(number, (soft, resource.getrlimit(number)[1]))
         os.sched_setaffinity(0, request["cores"])
-        for number in range(1, signal.NSIG):
-            if number in request["ignored"] and signal.getsignal(number) != signal.SIG_IGN:
-                signal.signal(number, signal.SIG_IGN)
+        _set_signals(request["ignored"])
         signal.pthread_sigmask(signal.SIG_SETMASK, request["blocked"])
         os.environ.clear()
         os.environ.update(request["environment"])
-        sys.argv, sys.orig_argv = list(request["argv"]), list(request["orig_argv"])
+        words = sys.orig_argv = request["words"]
+        sys.argv = words[words.index(RankCommand.module) :]
         sys.executable = request["executable"]
-        show_as(request["orig_argv"], request["environment"])
+        _map(os.path.join(request["environment"]["DDL_RUN_DIR"], "job.json"))
         _forget_random_state()
+
+
+def _set_signals(ignored: list[int]) -> None:
+    """Handle signals as an interpreter that is started with these ignored; the template may have ignored others."""
+    for number in signal.valid_signals() - PYTHON_IGNORES - {signal.SIGKILL, signal.SIGSTOP}:
+        usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+        handler = signal.SIG_IGN if number in ignored else usual
+        if signal.getsignal(number) != handler:
+            signal.signal(number, handler)
+
+
+def _map(path: str) -> None:
+    """Map a file into this process and its forks: so `ddl.launcher.processes` finds them. No descriptor stays open."""
+    mmap = ctypes.CDLL(None, use_errno=True).mmap
+    mmap.restype, mmap.argtypes = (
+        ctypes.c_void_p,
+        [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long],
+    )
+    file = os.open(path, os.O_RDONLY)
+    if mmap(None, 1, PROT_READ, MAP_PRIVATE, file, 0) == ctypes.c_void_p(-1).value:
+        raise OSError(ctypes.get_errno(), f"{path} cannot be mapped: {os.strerror(ctypes.get_errno())}")
+    os.close(file)
 
 
 def _forget_random_state() -> None:
@@ -98,28 +116,3 @@ def _blas(name: str) -> list[Callable]:
 def _libraries(name: str) -> set[str]:
     with open("/proc/self/maps") as file:
         return {line.split(maxsplit=5)[5].strip() for line in file if name in line}
-
-
-def show_as(argv: list[str], environment: dict[str, str]) -> None:
-    """Show these arguments and variables in ``/proc``, where `ps` and this package look for a run's processes.
-
-    Raises
-    ------
-    OSError
-        Where the kernel does not let a process say so (Linux without CONFIG_CHECKPOINT_RESTORE).
-    """
-    arguments = b"".join(os.fsencode(word) + b"\0" for word in argv)
-    variables = b"".join(os.fsencode(f"{name}={value}") + b"\0" for name, value in environment.items())
-    text = ctypes.create_string_buffer(arguments + variables)
-    start = ctypes.addressof(text)
-    middle, end = start + len(arguments), start + len(arguments) + len(variables)
-    with open("/proc/self/stat") as file:
-        fields = [0, 0, *file.read().rpartition(")")[2].split()]  # numbered from 1, as in proc(5)
-    code, data, brk, stack = fields[25:27], fields[44:46], fields[46], fields[27]
-    numbers = (*code, *data, brk, libc.sbrk(0), stack, start, middle, middle, end)
-    # struct prctl_mm_map: those 11 addresses, no new auxiliary vector, no new file.
-    layout = struct.pack("=11QQIi", *map(int, numbers), 0, 0, -1)
-    if libc.prctl(PR_SET_MM, PR_SET_MM_MAP, layout, ctypes.c_ulong(len(layout)), 0):
-        number = ctypes.get_errno()
-        raise OSError(number, f"this kernel shows no other arguments for a process: {os.strerror(number)}")
-    _shown.append(text)

@@ -23,7 +23,7 @@ from pathlib import Path
 from ddl.launcher import processes
 from ddl.launcher.commands import HostsCommand
 from ddl.launcher.hosts import address, environment, limit, permitted, site, unshare
-from ddl.rank.place import places
+from ddl.rank.slot import slots
 from ddl.rank.supervisor import Supervisor
 from ddl.records.folder import RunFolder
 from ddl.records.log import keep_writing
@@ -125,15 +125,15 @@ class Hosts(Supervisor):
         inherited = {
             name: value for name, value in os.environ.items() if not name.startswith("SLURM") and name != INSIDE
         }
-        for place in places(self.options.ranks, self.options.hosts):
+        for slot in slots(self.options.ranks, self.options.hosts):
             self.tasks.append(
                 subprocess.Popen(
-                    [*_enter(self.holders[place.node]), *self.options.command],
+                    [*_enter(self.holders[slot.node]), *self.options.command],
                     stdin=self.lifeline,
                     # GPUs of one machine would talk to each other past the network.
                     env={
                         **inherited,
-                        **place.variables,
+                        **slot.variables,
                         "DDL_LIFELINE": "stdin",
                         RATE: str(self.options.rate_mbit),
                         "CUDA_VISIBLE_DEVICES": "",

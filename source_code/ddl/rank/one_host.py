@@ -1,83 +1,72 @@
-"""Horovod's own ``horovodrun``, supervised: what ``python -m ddl.rank.horovodrun`` does.
+"""All ranks of one host: ``python -m ddl.rank.one_host --processes N [--timeout-s S] COMMAND``.
 
-The options and the work are horovodrun's; `adapted` lists what is changed in it. Around it, this
-module starts the ranks, records when and how each ended, because a killed rank cannot say so itself, and
-ends the run early when there is a reason to (`ddl.rank.supervisor`).
-
-Pasted into a terminal, outside a run, it first becomes one: a new run folder, followed as text.
+Horovod's launcher brings the ranks together (``gloo_run.launch_gloo``, as in ``horovodrun --gloo``), and takes from
+here what starts each of them. Around it, this module records when and how each rank ended, because a killed rank cannot
+say so itself, and ends the run early when there is a reason to (`ddl.rank.supervisor`).
 """
 
-import contextlib
 import json
 import os
+import shlex
 import subprocess
 import sys
 import threading
 import time
 import zlib
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from pathlib import Path
 
 from ddl.errors import CourseError
 from ddl.launcher import processes
-from ddl.launcher.commands import HorovodrunCommand
+from ddl.launcher.commands import GLOO_TIMEOUT_S, OneHostCommand
 from ddl.rank import rendezvous
-from ddl.rank.ending import end_with_parent
-from ddl.rank.supervisor import Supervisor, shell_status, waits
-from ddl.rank.turn import Turn
-from ddl.records.folder import RunFolder
+from ddl.rank.ending import run_and_end
+from ddl.rank.queue import Ticket
+from ddl.rank.start import ForkedRank, start
+from ddl.rank.supervisor import Supervisor, shell_status
 from ddl.records.jsonfiles import DamagedFile, read_json, write_json
 from ddl.records.log import keep_writing
 from ddl.records.paths import cache_dir
 
-__all__ = ["BrokenHorovod", "UnknownHorovod", "adapted", "built_with", "main"]
+__all__ = ["BrokenHorovod", "OneHost", "built_with", "main"]
 
-KNOWN_VERSIONS = ("0.28.1",)
-TURN_S = 0.3  # between two looks at the queue
+LOOK_EVERY_S = 0.3  # at the queue
 
 
 class BrokenHorovod(CourseError, RuntimeError):
     """Horovod is not installed, cannot be loaded, or does not know TensorFlow."""
 
 
-class UnknownHorovod(CourseError, RuntimeError):
-    """This Horovod's launcher may not be what `adapted` changes."""
-
-
 def main():
-    if RunFolder.here() is None:
-        from ddl.launcher.run import run_pasted
-
-        sys.exit(run_pasted(sys.argv[1:]))
-    command = HorovodrunCommand.of_this_process()
+    command = OneHostCommand.of_this_process()
     keep_writing()
-    sys.exit(Horovodrun().run(command))
+    sys.exit(OneHost().run(command))
 
 
-class Horovodrun(Supervisor):
-    """Runs horovodrun in this process, and supervises its ranks."""
+class OneHost(Supervisor):
+    """Runs Horovod's launcher in this process, and supervises its ranks."""
 
     def __init__(self):
         super().__init__()
         self.exit_codes: dict[int, int] = {}
-        self._ranks: list[subprocess.Popen] = []
+        self._ranks: list[ForkedRank | subprocess.Popen] = []
         self._starting = threading.Lock()
         self._asked = ""  # by which signal the ranks were asked to end
         os.environ["DDL_RANKS_OF"] = self.run_id  # for what is started from here on
 
-    def run(self, command: HorovodrunCommand) -> int:
-        """Run horovodrun; return the exit status of the whole run."""
+    def run(self, command: OneHostCommand) -> int:
+        """Run all ranks; return the exit status of the whole run."""
         self.record("launched", pid=os.getpid())
-        turn = Turn.of(self.folder)
-        if turn:
-            self._await(turn)
+        ticket = Ticket.of(self.folder)
+        if ticket:
+            self._await(ticket)
         if command.timeout_s:
             self.limit(command.timeout_s, time.time())
         self.watch_cluster()
+        self.watch_progress(range(command.processes))
         try:
             if not self.stopping.is_set():
-                with adapted(self, command) as launch:
-                    launch.run_commandline()
+                self._launch(command)
         except Exception as error:
             # The ranks' own errors are in their records; this is about the launch itself.
             print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
@@ -85,21 +74,40 @@ class Horovodrun(Supervisor):
                 self.reason, self.details = "launch", {"message": str(error)}
         # What is left are children that a rank left behind.
         processes.end(self.run_id, mark="DDL_RANKS_OF")
-        if turn:
-            turn.leave()
+        if ticket:
+            ticket.give_back()
         state = self._state()
         self.record("ended", state=state, **({"reason": self.reason, **self.details} if self.reason else {}))
         self.folder.give_up_reserve()
         return 0 if state == "done" else 1
 
-    def _await(self, turn):
-        """Wait for a turn on shared cores, and record what for; a reason to stop ends that, too."""
-        said = ""
-        while not self.stopping.is_set() and (waiting := turn.take()):
-            if waiting != said:
-                self.folder.write_text(self.folder.waiting, said := waiting)
-            self.stopping.wait(TURN_S)
-        if said:
+    def _launch(self, command):
+        if not built_with()["gloo"]:
+            raise BrokenHorovod("this Horovod was built without Gloo, through which its ranks meet: run `make setup`")
+        from horovod.runner.common.util.settings import Settings
+        from horovod.runner.gloo_run import launch_gloo
+
+        rendezvous.enlarge_backlog()
+        size = command.processes
+        settings = Settings(hosts=f"localhost:{size}", num_proc=size, verbose=0)
+
+        def start_rank(line, slot, events):
+            """Horovod's line begins with its variables: ``env NAME=VALUE ... COMMAND``."""
+            assigned = shlex.split(line)[1 : -len(command.command)]
+            return self.run_rank(command.command, dict(word.split("=", 1) for word in assigned), slot.rank), time.time()
+
+        # The variables for ranks that it puts on a line are read there and not run: `ps` shows command lines.
+        timeout = {"HOROVOD_GLOO_TIMEOUT_SECONDS": str(GLOO_TIMEOUT_S)}
+        launch_gloo(command.command, start_rank, settings, ["lo"], timeout, "127.0.0.1")
+
+    def _await(self, ticket):
+        """Wait for cores that are shared, and record what for; a reason to stop ends that, too."""
+        recorded = ""
+        while not self.stopping.is_set() and (waiting := ticket.take()):
+            if waiting != recorded:
+                self.folder.write_text(self.folder.waiting, recorded := waiting)
+            self.stopping.wait(LOOK_EVERY_S)
+        if recorded:
             self.folder.write_json(self.folder.turn, {"time": time.time()})
             self.folder.waiting.unlink(missing_ok=True)
 
@@ -108,16 +116,15 @@ class Horovodrun(Supervisor):
             return "failed" if self.reason in ("timeout", "absent", "launch") else "stopped"
         return "failed" if any(self.exit_codes.values()) else "done"
 
-    def run_rank(self, line: str, rank: int) -> int:
-        """Run a rank's shell line; return its exit status, as a shell shows it, after it is recorded.
+    def run_rank(self, words: Sequence[str], variables: dict[str, str], rank: int) -> int:
+        """Run a rank; return its exit status, as a shell shows it, after it is recorded.
 
-        The rank is this process's own child, and is killed if this process is. (Horovod puts a Python of its own in
-        between, which takes a good part of a start, and passes output on.)
+        (Horovod puts a Python of its own in between, which takes a good part of a start, and passes output on.)
         """
+        process = start(words, {**os.environ, **variables}, self.stopping)
         with self._starting:
-            late = self.stopping.is_set() or any(self.exit_codes.values())
-            process = subprocess.Popen(f"exec {line}", shell=True, start_new_session=True, preexec_fn=end_with_parent)
             self._ranks.append(process)
+            late = self.stopping.is_set() or any(self.exit_codes.values())
         if late:  # the others have been asked already
             process.terminate()
         code = self.exit_codes[rank] = shell_status(process.wait())
@@ -152,63 +159,7 @@ class Horovodrun(Supervisor):
 
     def _waiting(self):
         """Ask every rank at once whether it waits for others; return the answers, by rank."""
-        size = read_json(self.folder.job)["processes"]
-        alive = processes.of_run(self.run_id)
-
-        def rank_waits(rank):
-            record = read_json(self.folder.rank(rank))
-            return bool(record) and record["pid"] in alive and waits(record["pid"], self.folder.stack(rank))
-
-        with ThreadPoolExecutor(size) as pool:
-            return dict(enumerate(pool.map(rank_waits, range(size))))
-
-
-@contextlib.contextmanager
-def adapted(supervisor: Horovodrun, command: HorovodrunCommand):
-    """Give Horovod's launcher, changed as a supervised run needs it; it is put back at the end.
-
-    Raises
-    ------
-    UnknownHorovod
-        For a version of Horovod that these changes were not made for.
-    """
-    import horovod
-
-    if horovod.__version__ not in KNOWN_VERSIONS:
-        raise UnknownHorovod(
-            f"Horovod {horovod.__version__} is installed, and its launcher is changed by {__file__}, which knows "
-            f"{' and '.join(KNOWN_VERSIONS)} only: install that version (`make setup` does)"
-        )
-    from horovod.runner import gloo_run, launch
-    from horovod.runner.http.http_server import RendezvousHTTPServer
-
-    original_parse = launch.parse_args
-
-    def parse_args():
-        options = original_parse()
-        options.command = list(command.command)
-        return options
-
-    def exec_command_fn(settings):
-        return lambda line, slot, events: (supervisor.run_rank(line, slot.rank), time.time())
-
-    with rendezvous.replaced(
-        # All ranks call at once.
-        (RendezvousHTTPServer, "request_queue_size", rendezvous.BACKLOG),
-        # To ask whether Gloo was built, it would start a Python that imports TensorFlow.
-        (launch, "gloo_built", lambda verbose=False: built_with()["gloo"]),
-        # `ps` shows command lines. Ranks inherit the environment, except for what the options set.
-        (gloo_run.env_util, "is_exportable", lambda name: name.startswith("HOROVOD_")),
-        # The supervisor handles the signals, and has more reasons to stop.
-        (gloo_run, "register_shutdown_event", lambda: supervisor.stopping),
-        # It starts ranks slowly, and keeps to itself how each ended. All are on this host.
-        (gloo_run, "_exec_command_fn", exec_command_fn),
-        # Its parser takes the script's own "--m" for the beginning of an option: it sees one word
-        # in place of the command.
-        (launch, "parse_args", parse_args),
-        (sys, "argv", ["horovodrun", *command.own_options, "COMMAND"]),
-    ):
-        yield launch
+        return dict(enumerate(self.waits(list(range(read_json(self.folder.job)["processes"])))))
 
 
 def built_with() -> dict[str, bool]:
@@ -246,8 +197,6 @@ def built_with() -> dict[str, bool]:
 
 
 def _ask_build():
-    import subprocess
-
     code = (
         "import json, horovod.tensorflow as hvd; print(json.dumps({n: bool(getattr(hvd, "
         "n + '_built')()) for n in ('gloo', 'mpi', 'nccl', 'cuda')}))"
@@ -256,3 +205,7 @@ def _ask_build():
     if answer.returncode:
         raise BrokenHorovod(f"Horovod cannot be loaded: {answer.stderr.strip().splitlines()[-1]}")
     return json.loads(answer.stdout.splitlines()[-1])
+
+
+if __name__ == "__main__":
+    run_and_end(main)

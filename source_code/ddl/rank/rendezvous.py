@@ -1,36 +1,36 @@
-"""Horovod's rendezvous server, where Gloo's ranks learn each other's addresses."""
+"""Horovod's rendezvous server, where Gloo's ranks learn each other's addresses.
 
-import contextlib
-from collections.abc import Iterator
+Started here for ranks that Horovod's launcher cannot start; and used, where horovodrun runs a planned line outside of a
+run, for what ranks otherwise find in the run's folder.
+"""
+
+import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from horovod.runner.http.http_server import RendezvousServer
 
-__all__ = ["BACKLOG", "host_plan", "replaced", "server"]
+__all__ = ["enlarge_backlog", "host_plan", "reachable", "read", "server", "write"]
 
 # All ranks come at once. Python's default keeps five callers waiting and drops the rest, which
 # call again after a second, then two, then four: with eight ranks a start took seconds longer.
 BACKLOG = 1024
 
 
-@contextlib.contextmanager
-def replaced(*changes: tuple[object, str, object]) -> Iterator[None]:
-    """Change attributes, each given as (object, name, value), and put them back at the end."""
-    with contextlib.ExitStack() as stack:
-        for owner, name, value in changes:
-            stack.callback(setattr, owner, name, getattr(owner, name))
-            setattr(owner, name, value)
-        yield
+def enlarge_backlog() -> None:
+    """Let all servers that this process starts from here on, Horovod's launcher's too, keep many callers waiting."""
+    from horovod.runner.http.http_server import RendezvousHTTPServer
+
+    RendezvousHTTPServer.request_queue_size = BACKLOG
 
 
 def server(size: int, nodes: int) -> "tuple[RendezvousServer, int]":
     """Start a server for `size` ranks, evenly on `nodes`; return it and its port."""
-    from horovod.runner.http.http_server import RendezvousHTTPServer, RendezvousServer
+    from horovod.runner.http.http_server import RendezvousServer
 
+    enlarge_backlog()
     started = RendezvousServer()
-    with replaced((RendezvousHTTPServer, "request_queue_size", BACKLOG)):
-        port = started.start()
+    port = started.start()
     started.init(host_plan(size, nodes))
     return started, port
 
@@ -39,9 +39,38 @@ def host_plan(size: int, nodes: int) -> list:
     """Horovod's own list of which rank is on which node, for its rendezvous server.
 
     The server only counts the ranks of each group (all, of one node, across nodes). Any names will
-    do for the nodes, as long as the ranks use the same (`Place.horovod`).
+    do for the nodes, as long as the ranks use the same (`Slot.horovod`).
     """
     from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
 
     hosts = ",".join(f"node{number}:{size // nodes}" for number in range(nodes))
     return get_host_assignments(parse_hosts(hosts), size)
+
+
+def reachable() -> bool:
+    """Whether this process was told of such a server."""
+    return "HOROVOD_GLOO_RENDEZVOUS_ADDR" in os.environ
+
+
+def write(key: str, text: str) -> None:
+    """Keep a text in the server, for all ranks."""
+    _ask(key, text.encode(), "PUT")
+
+
+def read(key: str) -> str | None:
+    """Return a text that a rank has kept in the server; None if there is none."""
+    from urllib.error import HTTPError
+
+    try:
+        return _ask(key, None, "GET").decode()
+    except HTTPError:
+        return None
+
+
+def _ask(key, data, method):
+    from urllib.request import ProxyHandler, Request, build_opener
+
+    address, port = (os.environ[f"HOROVOD_GLOO_RENDEZVOUS_{name}"] for name in ("ADDR", "PORT"))
+    request = Request(f"http://{address}:{port}/ddl/{key}", data=data, method=method)
+    with build_opener(ProxyHandler({})).open(request, timeout=30) as answer:
+        return answer.read()

@@ -1,24 +1,28 @@
 """Looks after the processes of a run: the base of `ddl.rank.one_host`, `ddl.rank.task` and `ddl.rank.hosts`."""
 
 import json
+import math
 import os
 import re
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
 
+from ddl.launcher.evidence import stall_s
 from ddl.launcher.roles import roles_of
 from ddl.rank import cluster
-from ddl.records.folder import RunFolder, StorageError, stack_of
+from ddl.records.folder import STACK_SIGNAL, RunFolder, StorageError, stack_of
 from ddl.records.jsonfiles import read_json
 
 __all__ = ["Supervisor", "shell_status", "waits"]
 
+STOPPING = (signal.SIGTERM, signal.SIGINT)
 STACK_S = 0.5
 LIBRARY = re.compile(r"/(horovod|tensorflow|keras|torch)/|horovod_")
 
@@ -46,8 +50,7 @@ class Supervisor:
         self.reason: str | None = None
         self.details: dict = {}
         self.stopping = threading.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda number, frame: self.end(signal.Signals(number).name))
+        self._watch_signals()
         lifeline = os.environ.pop("DDL_LIFELINE", "")  # not for the processes started from here
         if lifeline and watch_launcher:
             self.watch(self._await_launcher, _take_standard_input())
@@ -94,6 +97,55 @@ class Supervisor:
         """End the processes when ranks of a cluster of tf.distribute do not join it."""
         if roles := roles_of(read_json(self.folder.job) or {}):
             self.watch(self._await_cluster, roles)
+
+    def watch_progress(self, ranks: Iterable[int]) -> None:
+        """Record which of these ranks wait for others when a minute (``DDL_STALL_S``) has brought nothing new."""
+        self.watch(self._await_stalls, list(ranks), stall_s())
+
+    def _await_stalls(self, ranks: list[int], limit_s: float) -> None:
+        seen, due, before = 0.0, math.inf, None
+        while not self.stopping.wait(limit_s / 6):
+            if (change := self.folder.last_change()) != seen:
+                seen, patience_s, before = change, limit_s, None
+                due = time.monotonic() + limit_s
+                for rank in ranks:
+                    self.folder.stalled(rank).unlink(missing_ok=True)
+            elif time.monotonic() >= due:
+                answers = [self.waits(ranks), [stack_of(self.folder.stack(rank)) for rank in ranks]]
+                if answers == before:  # twice at the same point, so that it is no moment of a long computation
+                    for rank, waiting in zip(ranks, answers[0]):
+                        record = {"rank": rank, "waits": waiting, "quiet_s": limit_s}
+                        self._write(self.folder.write_json, self.folder.stalled(rank), record)
+                    due = math.inf  # until something new comes
+                elif before:  # a long computation: it is asked less and less often
+                    due, patience_s, before = time.monotonic() + patience_s, 2 * patience_s, None
+                else:
+                    before = answers
+
+    def waits(self, ranks: list[int]) -> list[bool]:
+        """Ask these ranks at once whether they wait for others."""
+
+        def rank_waits(rank: int) -> bool:
+            record = read_json(self.folder.rank(rank))
+            return bool(record) and waits(record["pid"], self.folder.stack(rank))
+
+        with ThreadPoolExecutor(len(ranks)) as pool:
+            return list(pool.map(rank_waits, ranks))
+
+    def _watch_signals(self) -> None:
+        """End the processes on SIGTERM and SIGINT, whatever handlers Horovod's launcher may set later."""
+        reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        signal.set_wakeup_fd(writer)
+        for number in STOPPING:
+            signal.signal(number, lambda number, frame: None)
+        self.watch(self._await_signals, reader)
+
+    def _await_signals(self, reader: int) -> None:
+        while numbers := os.read(reader, 64):
+            for number in numbers:
+                if number in STOPPING:
+                    self.end(signal.Signals(number).name)
 
     def _await_launcher(self, lifeline: int) -> None:
         os.read(lifeline, 1)  # returns when the other end is closed
@@ -156,18 +208,29 @@ def waits(pid: int, stack: Path) -> bool:
     """Whether a rank waits for others; it takes half a second to find out.
 
     Horovod only says so in a log. A rank that waits in a collective operation, or in ``hvd.init()``,
-    is inside Horovod, TensorFlow or PyTorch and uses hardly any processor time. ``ddl.rank`` answers SIGUSR1
+    is inside Horovod, TensorFlow or PyTorch and uses hardly any processor time. ``ddl.rank`` answers a signal
     with its stack, in the file `stack`.
     """
     try:
         process = psutil.Process(pid)
-        process.send_signal(signal.SIGUSR1)
+        if not _handles(pid, STACK_SIGNAL):
+            return False  # another program by now, which the signal would end
+        process.send_signal(STACK_SIGNAL)
         before = _cpu_seconds(process)
         time.sleep(STACK_S)
         idle = _cpu_seconds(process) - before < STACK_S / 2
     except psutil.NoSuchProcess:
         return False
     return idle and bool(LIBRARY.search(stack_of(stack).split("\n")[0]))
+
+
+def _handles(pid: int, number: int) -> bool:
+    """Whether a process has a handler for a signal."""
+    try:
+        caught = re.search(r"SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text())
+    except OSError:
+        return False
+    return bool(caught) and bool(int(caught[1], 16) >> (number - 1) & 1)
 
 
 def _cpu_seconds(process: psutil.Process) -> float:

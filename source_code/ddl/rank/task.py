@@ -4,7 +4,7 @@
 
 `ddl.rank.hosts` starts it, too, on hosts that it makes on this machine.
 
-It needs neither ssh nor MPI: rank, local rank and size come from what starts it (`ddl.rank.place`), and
+It needs neither ssh nor MPI: rank, local rank and size come from what starts it (`ddl.rank.slot`), and
 the ranks meet through Horovod's own rendezvous server, which rank 0's task runs and whose address
 it writes to the run's folder. (With ``--controller mpi`` they meet through PMIx.) The ranks of a
 cluster of tf.distribute (``--controller none``) find each other through their files in that folder;
@@ -27,7 +27,7 @@ from ddl.errors import CourseError
 from ddl.launcher import processes
 from ddl.launcher.commands import RankCommand, TaskCommand
 from ddl.rank import cluster, rendezvous
-from ddl.rank.place import VARIABLE, Place
+from ddl.rank.slot import VARIABLE, Slot
 from ddl.rank.supervisor import Supervisor, shell_status, waits
 from ddl.records.folder import RunFolder, StorageError
 from ddl.records.jsonfiles import read_json
@@ -49,11 +49,11 @@ class MeetingError(CourseError, OSError):
 def main():
     command = TaskCommand.of_this_process()
     keep_writing()
-    place = Place.here()
+    slot = Slot.here()
     _enter_run()
-    task = Task(place)
-    if place.rank == 0 and not task.folder.job.exists():
-        _describe(task.folder, command.command, place.size)
+    task = Task(slot)
+    if slot.rank == 0 and not task.folder.job.exists():
+        _describe(task.folder, command.command, slot.size)
     sys.exit(task.run(command))
 
 
@@ -95,19 +95,19 @@ class Task(Supervisor):
 
     grace_s = 2.0
 
-    def __init__(self, place):
+    def __init__(self, slot):
         # Rank 0's task is enough under Slurm, which ends the others; `ddl.rank.hosts` itself may be gone.
-        super().__init__(watch_launcher=place.rank == 0 or VARIABLE in os.environ)
-        self.place = place
-        self.rank = place.rank
+        super().__init__(watch_launcher=slot.rank == 0 or VARIABLE in os.environ)
+        self.slot = slot
+        self.rank = slot.rank
         self.child = None
         self.started = time.time()
-        self.waits = None
+        self.waiting = None
         self.folder.exit(self.rank).unlink(missing_ok=True)  # an earlier start of a requeued job left it
 
     def run(self, options: TaskCommand) -> int:
         """Run the task's command as this rank; return its exit status."""
-        environment = {**os.environ, **self.place.horovod, "PYTHONUNBUFFERED": "1", "DDL_RANKS_OF": self.run_id}
+        environment = {**os.environ, **self.slot.horovod, "PYTHONUNBUFFERED": "1", "DDL_RANKS_OF": self.run_id}
         try:
             if options.controller == "none":
                 environment["DDL_ADDRESS"] = own_address(options.network_interface)
@@ -125,12 +125,13 @@ class Task(Supervisor):
             self.limit(options.timeout_s, self.started)
         if options.controller == "none" and self.rank == 0:
             self.watch_cluster()
+        self.watch_progress([self.rank])
         code = shell_status(self.child.wait())
         if code == 128 + signal.SIGTERM and not self.reason:
             time.sleep(0.2)  # Slurm tells both of us, in any order: ours may be on its way
         if self.reason:
             code = code or 1
-        self._record(code, reason=self.reason, waits=self.waits, **self.details)
+        self._record(code, reason=self.reason, waits=self.waiting, **self.details)
         if self.rank == 0:
             self.folder.give_up_reserve()
         return code
@@ -153,17 +154,17 @@ class Task(Supervisor):
 
     def diagnose(self, reason):
         if reason == "timeout":
-            self.waits = waits(self.child.pid, self.folder.stack(self.rank))
-            self._record(1, reason="timeout", waits=self.waits)
+            self.waiting = waits(self.child.pid, self.folder.stack(self.rank))
+            self._record(1, reason="timeout", waits=self.waiting)
             time.sleep(HOLD_S)
         return {}
 
     # ---------------------------------------------------------------- meeting the other ranks
 
     def _meet(self, interface):
-        """Return where the ranks meet, as HOROVOD_* variables; rank 0's task opens the place."""
+        """Return where the ranks meet, as HOROVOD_* variables; rank 0's task opens the slot."""
         if self.rank == 0:
-            self.server, port = rendezvous.server(self.place.size, self.place.nodes)
+            self.server, port = rendezvous.server(self.slot.size, self.slot.nodes)
             meeting = {
                 "address": own_address(interface),
                 "port": port,

@@ -1,8 +1,8 @@
 """A template: ``python -m ddl.rank.template`` imports TensorFlow and Horovod once, and its forks become ranks.
 
 It imports what every rank imports first, and initialises nothing: no TensorFlow context, no Horovod, no GPU, no thread
-(`unfit` looks before each fork). A fork takes over what the process that asked has, and runs the same module
-(`ddl.rank.fork`). Its forks share one thing that cold starts do not: the secret of Python's string hashes.
+(`unfit` looks before each fork). A fork becomes the rank that a supervisor asks for (`ddl.rank.fork`,
+`ddl.rank.start`). Its forks share one thing that cold starts do not: the secret of Python's string hashes.
 
 It ends when nobody has asked for anything for ``DDL_WARM_IDLE_S`` seconds (900), when a file that it has imported
 has changed, and when it is told to; then it waits for its last fork. If it is killed, its forks are, too.
@@ -23,18 +23,12 @@ import traceback
 
 from ddl.launcher import warm
 from ddl.rank.ending import end_with_parent, run_and_end
-from ddl.rank.fork import Fork, show_as
+from ddl.rank.fork import Fork
 from ddl.records.log import keep_writing
 
 __all__ = ["Template", "main", "stamp", "unfit"]
 
-IDLE_S = 900.0
 STAMP_S = 1.0  # for so long after a look, files count as unchanged
-# What a rank and horovodrun import first. Keras comes with horovod.tensorflow.
-IMPORTS = (
-    *("horovod.tensorflow", "horovod.runner.launch", "horovod.runner.gloo_run"),
-    *("ddl.rank.worker", "ddl.rank.one_host"),
-)
 
 
 def main() -> None:
@@ -46,7 +40,6 @@ def main() -> None:
             return  # another one was faster
         listener.listen(128)  # who asks from now on waits until everything is imported
         _import()
-        show_as(sys.orig_argv, dict(os.environ))  # a kernel that does not let forks do so ends this here
         if reason := unfit():
             sys.exit(f"no rank can start from here: {reason}")
         fork = Template(listener, identity).serve()
@@ -58,8 +51,7 @@ def _import() -> None:
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # no threads: `ddl.rank.fork.set_blas_threads`
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # as `ddl.rank.worker` does
     keep_writing()  # what logs to these streams from now on writes to a rank's log
-    for module in IMPORTS:
-        importlib.import_module(module)
+    importlib.import_module("horovod.tensorflow")  # Keras comes with it
     gc.collect()
     gc.freeze()  # a fork's collector need not touch, and so copy, what is here
 
@@ -73,7 +65,7 @@ class Template:
         self._selector.register(listener, selectors.EVENT_READ, self._accept)
         self._forks: dict[socket.socket, tuple[int, int]] = {}  # process and its descriptor, by who asked
         self._stamp, self._looked = stamp(), time.monotonic()
-        self._idle_s = float(os.environ.get("DDL_WARM_IDLE_S") or IDLE_S)
+        self._idle_s = warm.idle_s()
         self._since, self._asked, self._served = time.time(), time.monotonic(), 0
         self._ending = False
         self._process = os.getpid()
@@ -170,10 +162,10 @@ class Template:
         self._served += 1
         self._forks[connection] = pid, descriptor
         connection.setblocking(False)
-        self._selector.register(connection, selectors.EVENT_READ, self._pass_on)
+        self._selector.register(connection, selectors.EVENT_READ, self._end_with_supervisor)
         self._selector.register(descriptor, selectors.EVENT_READ, lambda _: self._finish(connection))
         with contextlib.suppress(OSError):  # who asked is gone: noticed next
-            warm.send(connection, {"pid": pid})
+            warm.send(connection, {"pid": pid}, (descriptor,))
 
     def _leave(self, connection: socket.socket) -> None:
         """Close, in a fork, what is the template's."""
@@ -184,21 +176,13 @@ class Template:
             other.close()
             os.close(descriptor)
 
-    def _pass_on(self, connection: socket.socket) -> None:
-        """Send the signals that arrive to the fork; kill it if whoever asked for it is gone."""
+    def _end_with_supervisor(self, connection: socket.socket) -> None:
+        """Kill a fork when whoever asked for it is gone."""
         if connection not in self._forks:  # it ended in the same moment
             return
-        try:
-            numbers = connection.recv(64)
-        except BlockingIOError:
-            return
-        except OSError:
-            numbers = b""
-        if not numbers:
-            self._selector.unregister(connection)
+        self._selector.unregister(connection)
         with contextlib.suppress(ProcessLookupError):
-            for number in numbers or [signal.SIGKILL]:
-                signal.pidfd_send_signal(self._forks[connection][1], number)
+            signal.pidfd_send_signal(self._forks[connection][1], signal.SIGKILL)
 
     def _finish(self, connection: socket.socket) -> None:
         """Collect a fork that has ended, and say how."""
@@ -222,11 +206,16 @@ class Template:
         return next((f"{path} has changed" for path in self._stamp if new.get(path) != self._stamp[path]), "")
 
 
-def stamp() -> dict[str, tuple[int, int]]:
-    """Time and size of every file that this process has imported, and of the environment's folders."""
+def stamp() -> dict[str, tuple | list]:
+    """Time and size of every file that this process has imported, and what the folders of packages contain.
+
+    (Not such a folder's own time: the first process that may write bytecode makes a ``__pycache__`` there.)
+    """
     files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
-    files |= {os.path.join(sys.prefix, "pyvenv.cfg"), *(path for path in sys.path if path.endswith("-packages"))}
-    found = {}
+    files.add(os.path.join(sys.prefix, "pyvenv.cfg"))
+    found: dict[str, tuple | list] = {}
+    for folder in (path for path in sys.path if path.endswith("-packages") and os.path.isdir(path)):
+        found[folder] = sorted({*os.listdir(folder)} - {"__pycache__"})
     for path in filter(None, files):
         try:
             state = os.stat(path)

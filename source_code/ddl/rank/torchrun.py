@@ -24,7 +24,7 @@ PLACE = {  # by Horovod's names, which every rank has
 }
 
 
-def variables(folder: RunFolder, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+def variables(folder: RunFolder | None, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Wait for rank 0's address, where all ranks meet; return the environment that torchrun would give this rank.
 
     Gloo and NCCL are told this host's interface: left to themselves they look the host's name up.

@@ -25,7 +25,7 @@ from pathlib import Path
 from ddl.launcher.commands import RankCommand
 from ddl.launcher.roles import assign_roles
 from ddl.rank import cluster, torchrun
-from ddl.records.folder import RunFolder, StorageError
+from ddl.records.folder import STACK_SIGNAL, RunFolder, StorageError
 from ddl.records.log import keep_writing
 from ddl.records.machine import gpu_numbers, host_name
 from ddl.records.stack import require_keras_2
@@ -45,7 +45,7 @@ def main():
     # A warning of the time limit may come while the script imports: `ddl.training.checkpoint.Notice` unblocks
     # it. Scripts without a Notice would have ignored it, and still do.
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGURG])
-    record = {}
+    record = cluster.reserve() if roles or (for_torch and not rank) else {}
     if folder:
         _open_files(folder, rank)
         record = {
@@ -55,9 +55,11 @@ def main():
             "started": time.time(),
             "threads": command.threads,
             "start": "warm" if "ddl.rank.fork" in sys.modules else "cold",
-            **(cluster.reserve() if roles or (for_torch and not rank) else {}),
+            **record,
         }
         _record(folder, folder.rank(rank), record)
+    else:
+        cluster.publish(rank, record)
     try:
         require_keras_2()
         if roles:
@@ -108,7 +110,7 @@ def _open_files(folder, rank):
         os.dup2(log, 1)
         os.dup2(log, 2)
         os.close(log)
-        keep_writing()
+        keep_writing(folder.lost(rank))
         folder.error(rank).unlink(missing_ok=True)  # an earlier start of a requeued job left it
         stacks = open(folder.stack(rank), "w")
     except OSError as error:
@@ -116,7 +118,7 @@ def _open_files(folder, rank):
         print(f"rank {rank}: {problem}. It goes on without", file=sys.stderr, flush=True)
         stacks = sys.stderr
     # The launcher asks for this when a run hangs: where is each rank?
-    faulthandler.register(signal.SIGUSR1, file=stacks)
+    faulthandler.register(STACK_SIGNAL, file=stacks)
     faulthandler.enable(stacks)
 
 

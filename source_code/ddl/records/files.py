@@ -1,13 +1,24 @@
 """Files that appear whole or not at all, and locks between processes. Needs the standard library only."""
 
+import errno
 import fcntl
 import os
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["locked", "replacing", "write"]
+__all__ = ["locked", "opened", "replacing", "write"]
+
+
+def opened(path: str | os.PathLike) -> BinaryIO:
+    """Open a regular file to read; OSError for what is none, such as a FIFO, which would keep its reader waiting."""
+    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return file
 
 
 @contextmanager

@@ -10,7 +10,9 @@ launcher.jsonl     the launcher: launched, exit of each rank, end of the run
 rank-<k>.json      rank k as it starts: host, process id, threads; in a cluster its address; and
                    when its script came to its end
 rank-<k>.log       rank k: everything that it prints
+lost-<k>           rank k, when output of it found no room on the disk: an empty file
 error-<k>.json     rank k, when an exception ends it
+stalled-<k>.json   who looks after rank k, when a minute has brought nothing new: whether it waits for others
 exit-<k>.json      the task that looks after rank k, on several nodes: how it ended
 hosts              where hosts are made on one machine: their names and addresses
 rendezvous.json    the task of rank 0, on several nodes: where the ranks meet
@@ -33,6 +35,7 @@ This module is imported by every rank before its script, so it needs the standar
 import contextlib
 import errno
 import os
+import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +46,7 @@ from ddl.records import files
 from ddl.records.jsonfiles import FULL, append_json_line, read_json, write_json
 from ddl.records.paths import runs_dir
 
-__all__ = ["RunFolder", "StorageError", "processes_of", "stack_of", "start_of"]
+__all__ = ["STACK_SIGNAL", "RunFolder", "StorageError", "processes_of", "stack_of", "start_of"]
 
 
 @dataclass(frozen=True)
@@ -125,11 +128,17 @@ class RunFolder:
     def rank(self, rank: int) -> Path:
         return self.path / f"rank-{rank}.json"
 
+    def stalled(self, rank: int) -> Path:
+        return self.path / f"stalled-{rank}.json"
+
     def exit(self, rank: int) -> Path:
         return self.path / f"exit-{rank}.json"
 
     def log(self, rank: int) -> Path:
         return self.path / f"rank-{rank}.log"
+
+    def lost(self, rank: int) -> Path:
+        return self.path / f"lost-{rank}"
 
     def error(self, rank: int) -> Path:
         return self.path / f"error-{rank}.json"
@@ -139,6 +148,15 @@ class RunFolder:
 
     def witness(self, rank: int) -> Path:
         return self.path / f"witness-{rank}.jsonl"
+
+    def last_change(self) -> float:
+        """When a rank last wrote something of its own accord, in seconds since the epoch."""
+        latest = 0.0
+        with contextlib.suppress(OSError), os.scandir(self.path) as entries:
+            for entry in entries:
+                if not entry.name.startswith(("stack-", "stalled-")):  # what a look at the ranks leaves
+                    latest = max(latest, entry.stat().st_mtime)
+        return latest
 
     # ------------------------------------------------------------ writing
     # All of it raises `StorageError`; where the disk is full, once `reserve` has been given up.
@@ -192,6 +210,7 @@ class RunFolder:
 
 
 RESERVE_BYTES = 64 * 1024
+STACK_SIGNAL = signal.SIGRTMAX - 3  # a rank answers with `stack-<k>.txt`; SIGUSR1 may be its script's own
 
 
 class StorageError(CourseError, OSError):

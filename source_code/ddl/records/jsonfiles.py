@@ -73,8 +73,8 @@ def read_json(path: str | Path, needs: Mapping[str, Any] | None = None) -> dict 
         If it cannot be read, is not a JSON object, or lacks a key.
     """
     try:
-        text = Path(path).read_text()
-        value = json.loads(text)
+        with files.opened(path) as file:
+            value = json.loads(file.read())
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -116,8 +116,8 @@ def append_json_line(path: str | Path, mapping: Mapping) -> None:
 class JsonLines:
     """The objects in a file of JSON lines that grows: each look reads on where the last one ended.
 
-    A last line that is still being written is left for the next look. A damaged one is left out, and counted; so is one
-    without the keys that it `needs`, of their types.
+    A last line that is still being written (`unfinished`) is left for the next look. A damaged one is left out, and
+    counted; so is one without the keys that it `needs`, of their types.
     """
 
     def __init__(self, path: str | Path, needs: Mapping[str, Any] | None = None) -> None:
@@ -128,13 +128,14 @@ class JsonLines:
     def _start_over(self) -> None:
         self.read: list[dict] = []
         self.damaged = 0
+        self.unfinished = False
         self._file: int | None = None
         self._offset = 0
 
     def look(self) -> list[dict]:
         """Return all objects so far, in the same growing list."""
         try:
-            with open(self.path, "rb") as file:
+            with files.opened(self.path) as file:
                 about = os.fstat(file.fileno())
                 if about.st_ino != self._file or about.st_size < self._offset:
                     self._start_over()  # another file, or one that was emptied
@@ -148,6 +149,7 @@ class JsonLines:
             raise DamagedFile(f"{self.path} cannot be read: {error.strerror}") from None
         complete = new[: new.rfind(b"\n") + 1]
         self._offset += len(complete)
+        self.unfinished = len(complete) < len(new)
         for line in complete.split(b"\n"):
             if not line.strip():
                 continue

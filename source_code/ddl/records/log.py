@@ -3,6 +3,7 @@
 Ranks import this before their script: the standard library only.
 """
 
+import contextlib
 import io
 import os
 import re
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ddl.records.files import opened
 from ddl.records.jsonfiles import FULL
 
 __all__ = ["LogTail", "keep_writing", "last_lines"]
@@ -26,24 +28,42 @@ MOVES = re.compile(rb"[\r\b\0\x1b]")  # bytes that a terminal does not just prin
 
 
 class _Tolerant(io.FileIO):
-    """A descriptor whose disk may be full: what does not fit is dropped."""
+    """A descriptor whose disk may be full: what does not fit is left out, and the log says where."""
+
+    def __init__(self, descriptor: int, lost: Path | None) -> None:
+        super().__init__(descriptor, "w", closefd=False)
+        self._lost = lost
+        self._missing = 0  # bytes since the last that could be written
 
     def write(self, data: Any) -> int:
+        rest = memoryview(data).cast("B")
+        size = len(rest)
         try:
-            return super().write(data)
+            if self._missing:
+                super().write(b"\n[the disk was full: %d bytes are missing here]\n" % self._missing)
+                self._missing = 0
+            while rest and (written := super().write(rest)):  # a disk that fills up takes a part
+                rest = rest[written:]
         except OSError as error:
             if error.errno not in FULL:
                 raise
-            return len(data)
+            self._missing += len(rest)
+            if self._lost:
+                with contextlib.suppress(OSError):
+                    self._lost.touch()  # an empty file finds room
+        return size
 
 
-def keep_writing() -> None:
-    """Write this process's output at once, even what it prints just before a crash, and survive a full disk."""
+def keep_writing(lost: Path | None = None) -> None:
+    """Write this process's output at once, even what it prints just before a crash, and survive a full disk.
+
+    The file `lost` is made when output found no room.
+    """
     for name, descriptor in (("stdout", 1), ("stderr", 2)):
         old = getattr(sys, name)
         old.flush()
         stream = io.TextIOWrapper(
-            _Tolerant(descriptor, "w", closefd=False), write_through=True, encoding=old.encoding, errors=old.errors
+            _Tolerant(descriptor, lost), write_through=True, encoding=old.encoding, errors=old.errors
         )
         stream.mode = "w"  # type: ignore[misc]  # a plain attribute here, as the interpreter sets it
         setattr(sys, name, stream)
@@ -68,7 +88,7 @@ class LogTail:
     def lines(self, before: int | None = None) -> Iterator[str]:
         """Yield the lines finished since the last look, up to the offset `before` in bytes."""
         try:
-            file = open(self._path, "rb")
+            file = opened(self._path)
         except OSError:
             return
         with file:

@@ -3,13 +3,23 @@
 import os
 from pathlib import Path
 
-__all__ = ["cache_dir", "course_root", "data_dir", "reference_dir", "runs_dir", "source_dir"]
+from ddl.errors import NotFound
+
+__all__ = ["cache_dir", "course_root", "data_dir", "reference_dir", "runs_dir", "source_dir", "working_dir"]
 
 
 def course_root() -> Path:
     """The folder that holds ``Start_Here.ipynb``, or the working directory elsewhere."""
     root = source_dir().parent
-    return root if (root / "Start_Here.ipynb").exists() else Path.cwd()
+    return root if (root / "Start_Here.ipynb").exists() else working_dir()
+
+
+def working_dir() -> Path:
+    """The working folder; NotFound where it was deleted."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise NotFound("the working folder was deleted: change to another one") from None
 
 
 def source_dir() -> Path:

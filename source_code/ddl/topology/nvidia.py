@@ -34,6 +34,9 @@ DISTANCES = ("PIX", "PXB", "PHB", "NODE", "SYS")
 CELL = re.compile(rf"X|C2C|SOC|{'|'.join(DISTANCES)}|NV[1-9]\d*")
 AFFINITY = re.compile(r"(?:[\d,-]+|N/A|all|\s)+")
 COLUMNS = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
+GLUED = re.compile(r"[\d,-]+N/A")  # two columns' entries
+GLUED_NAMES = re.compile(r"((GPU|NIC|mlx\d_)\d+){2,}")
+P2P = re.compile(r"OK|[CGT]?NS|DR|U")  # what `nvidia-smi topo -p2p` says of a pair
 OLD = {"SOC": "SYS"}  # its name in drivers that did not have NODE
 MOST_NVLINKS = 18  # of a GPU: a row that adds up to more goes through an NVSwitch
 ALL_NVLINKS = (6, 12, 18)  # of a GPU of the generations with NVSwitches: V100, A100, H100
@@ -47,6 +50,7 @@ class Matrix:
     kinds: dict[tuple[str, str], str]  # "X", "NV#", "PIX", "PXB", "PHB", "NODE" or "SYS"
     threads: dict[str, tuple[int, ...]]  # processor threads near each GPU, where given
     numas: dict[str, tuple[int, ...]]  # NUMA nodes near each GPU, where given
+    notes: tuple[str, ...] = ()  # on columns that are left out
 
 
 def looks_like(text):
@@ -77,11 +81,19 @@ def _matrix(lines, file):
     names, extra = _header(heading)
     if len(set(names)) < len(names):
         raise TopologyError.at(file, start + 1, "a device stands twice in the heading")
+    if glued := next(filter(GLUED_NAMES.fullmatch, names), None):
+        raise TopologyError.at(file, start + 1, f"{glued} in the heading is two devices' names with no space between")
     texts, renamed = _rows(lines, end, names, file)
-    rows, threads, numas = {}, {}, {}
+    rows, columns, left_out = {}, {column: {} for column in COLUMNS[:2]}, {}
     for row, (number, line) in texts.items():
         rows[row], rest = _row(line, names, file, number)
-        _affinity(row, rest, extra, threads, numas, file, number)
+        for column, field in _affinity(row, rest, extra):
+            if GLUED.fullmatch(field):
+                left_out[column] = f"{column} of {row} is “{field}”, no list of numbers: the column is left out"
+            elif found := _numbers(field, file, number):
+                columns[column][row] = found
+    threads, numas = ({} if column in left_out else found for column, found in columns.items())
+    numas = {row: _without_gpu_memory(nodes) for row, nodes in numas.items()}
     cards = Counter(renamed.values())
     called = {name: renamed[name] if cards[renamed.get(name)] == 1 else name for name in names}
     kinds = {(called[a], called[b]): cell for a in names for b, cell in zip(names, rows[a], strict=True)}
@@ -92,7 +104,7 @@ def _matrix(lines, file):
                 start + 1,
                 f"{a} to {b} is {kind}, and {b} to {a} is {kinds[b, a]}: expected the same, and X on the diagonal only",
             )
-    return Matrix(tuple(called.values()), kinds, threads, numas)
+    return Matrix(tuple(called.values()), kinds, threads, numas, tuple(left_out.values()))
 
 
 def _lines(text):
@@ -190,6 +202,10 @@ def _row(line, names, file, number):
     for column in names:
         match = words.match(line, end)
         cell, end = OLD.get(match[1], match[1]), match.end()
+        if P2P.fullmatch(cell):
+            raise TopologyError.at(
+                file, number, f"{cell} is of `nvidia-smi topo -p2p`, not of the matrix that `nvidia-smi topo -m` prints"
+            )
         if not CELL.fullmatch(cell):
             raise TopologyError.at(
                 file, number, f"{cell!r} under {column}; expected X, NV# or one of {', '.join(DISTANCES)}"
@@ -198,20 +214,17 @@ def _row(line, names, file, number):
     return cells, re.sub(r"^ *\t?", "", line[end:])
 
 
-def _affinity(name, rest, extra, threads, numas, file, number):
+def _affinity(name, rest, extra):
+    """Yield each of a GPU's columns with its text."""
     if not name.startswith("GPU"):
         return
     # The tool separates columns by tabs, and the first may be empty; pasted text has spaces.
     rest = re.sub(r", +", ",", rest)
     fields = [field.strip() for field in rest.split("\t")] if "\t" in rest else rest.split()
-    if "CPU Affinity" in extra and fields:
-        threads[name] = _numbers(fields.pop(0), file, number)
-    fields = [field for field in fields if field]
-    if "NUMA Affinity" in extra and fields:
-        numas[name] = _without_gpu_memory(_numbers(fields.pop(0), file, number))
-    for table in (threads, numas):
-        if not table.get(name):
-            table.pop(name, None)
+    for column in COLUMNS[:2]:
+        if column in extra and fields:
+            yield column, fields.pop(0)
+        fields = [field for field in fields if field]
 
 
 def _numbers(text, file, number):
@@ -221,10 +234,13 @@ def _numbers(text, file, number):
 
 
 def _without_gpu_memory(nodes):
-    """The processor's node alone where nodes of GPU memory follow it: on Grace, eight for each GPU."""
-    memory = nodes[1:]
-    grace = memory and len(memory) % 8 == 0 and memory[-1] - memory[0] == len(memory) - 1
-    return nodes[:1] if grace else nodes
+    """The processor's node alone where nodes of GPU memory follow it: on Grace, eight for each GPU.
+
+    A GPU's first one may be left out, as it is in the column “GPU NUMA ID”.
+    """
+    runs = Counter(number - place for place, number in enumerate(nodes[1:]))  # lengths of runs without a gap
+    lengths = (0, 7) if runs and nodes[1] > nodes[0] + 1 else (0,)
+    return nodes[:1] if runs and all(length % 8 in lengths for length in runs.values()) else nodes
 
 
 # ---------------------------------------------------------------- the simplest tree
@@ -234,6 +250,7 @@ def tree(matrix: Matrix, name: str) -> Topology:
     """Return the simplest topology with that matrix; its `told` has the pairs that fit no tree."""
     gpus = [device for device in matrix.names if device.startswith("GPU")]
     near, threads, notes = _numas(matrix)
+    notes += matrix.notes
     devices = []
     for number, group in enumerate(_groups(matrix, "PHB")):
         numa = next((near[name] for name in group if name in near), None)

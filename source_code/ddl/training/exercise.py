@@ -1,7 +1,7 @@
 """What the training of lesson 3's exercise has: samples, their order, a network; and a record of what happens.
 
-A reader makes the script around it distributed. Each rank tells what it sees itself, through `Task`, in
-``witness-<k>.jsonl`` of its run's folder; `ddl.grader.conversion` compares that with a single device's training.
+A reader makes the script around it distributed. While that is graded, the grader hands out samples and weights, and
+`Task` tells it what each rank sees; `ddl.grader.conversion` compares that with a single device's training.
 """
 
 import os
@@ -9,8 +9,10 @@ import os
 import numpy
 import tensorflow as tf
 
+from ddl.records.folder import RunFolder
 from ddl.records.recorder import Recorder
-from ddl.training.witness import Witness
+from ddl.training.examiner import examiner
+from ddl.training.witness import keep_weights
 
 __all__ = ["Network", "Task"]
 
@@ -26,11 +28,11 @@ class Network(tf.Module):
 
     def __init__(self):
         super().__init__()
-        start = _given("start_{}") or _draw()
-        self.frozen = tf.Variable(start[0], trainable=False, name="frozen")  # [12, 16]
-        self.tied = tf.Variable(start[1], name="tied")  # [16, 5], used twice
-        self.inner = tf.Variable(start[2], name="inner")  # [5]
-        self.outer = tf.Variable(start[3], name="outer")  # [16]
+        start = examiner().given()["weights"] if examiner() else _draw()
+        self.frozen = tf.Variable(start["frozen"], trainable=False, name="frozen")  # [12, 16]
+        self.tied = tf.Variable(start["tied"], name="tied")  # [16, 5], used twice
+        self.inner = tf.Variable(start["inner"], name="inner")  # [5]
+        self.outer = tf.Variable(start["outer"], name="outer")  # [16]
 
     def loss(self, samples):
         """Return the mean squared difference between mixed numbers and what the code tells of them."""
@@ -52,13 +54,12 @@ class Task:
     """
 
     def __init__(self):
-        samples, order, batch, rate = _given("task_{}") or _example()
-        self._samples, self._order = samples.astype(numpy.float32), order
-        self.batch, self.rate = int(batch), float(rate)
-        self._asked, self._steps, self._processed = [], 0, 0
-        self._rank = int(os.environ.get("HOROVOD_RANK", "0"))
-        self._witness = Witness(self._rank)
-        self._recorder = Recorder() if self._rank == 0 else None
+        self._examiner = examiner()
+        given = self._examiner.given() if self._examiner else _example()
+        self._example, self._order = given.get("samples"), numpy.array(given["order"])
+        self.batch, self.rate = given["batch"], given["rate"]
+        self._steps, self._processed = 0, 0
+        self._recorder = Recorder() if os.environ.get("HOROVOD_RANK", "0") == "0" else None
 
     def batches(self, size):
         """Return the numbers of the samples of each step, in an order that is the same in every process.
@@ -70,26 +71,31 @@ class Task:
 
     def samples(self, numbers):
         """Return these samples: float32 ``[n, 12]``."""
-        self._asked += numpy.ravel(numbers).tolist()
-        return tf.constant(self._samples[numpy.ravel(numbers)])
+        numbers = numpy.ravel(numbers)
+        samples = self._examiner.samples(numbers.tolist()) if self._examiner else self._example[numbers]
+        return tf.constant(samples, tf.float32, [len(numbers), FEATURES])
 
     def begin(self, model):
         """Note the weights before the first step."""
-        self._witness.tell("begin", weights=_weights(model))
+        self._note("begin", weights=_weights(model))
         self._event("start", world=int(os.environ.get("HOROVOD_SIZE", "1")))
 
     def step(self, model, loss, samples):
         """Note a step: the weights after it, its `loss`, and on how many `samples` all ranks together trained."""
         self._steps, self._processed = self._steps + 1, self._processed + int(samples)
-        self._witness.tell("step", samples=self._asked, loss=float(loss), counted=int(samples), weights=_weights(model))
-        self._asked = []
+        self._note("step", loss=float(loss), counted=int(samples), weights=_weights(model))
         self._event("step", step=self._steps, loss=float(loss), samples=self._processed)
 
     def save(self, model):
         """Write the model's weights to the run's ``weights.npz``."""
-        self._witness.keep_weights([weight.numpy() for weight in model.variables])
+        if folder := RunFolder.here():
+            keep_weights(folder, [weight.numpy() for weight in model.variables])
         if self._recorder:
             self._recorder.result({"steps": self._steps, "samples": self._processed})
+
+    def _note(self, event, **fields):
+        if self._examiner:
+            self._examiner.note(event, **fields)
 
     def _event(self, name, **fields):
         if self._recorder:
@@ -100,23 +106,15 @@ def _weights(model):
     return {weight.name.split(":")[0]: weight.numpy().tolist() for weight in model.variables}
 
 
-def _given(name):
-    """Return the arrays that a grader gives this process under a name with numbers, or None."""
-    path = os.environ.get("DDL_EXERCISE")
-    if not path:
-        return None
-    with numpy.load(path) as arrays:
-        return [arrays[name.format(number)] for number in range(4)]
-
-
 def _example():
     """Return samples of an example, their order, the batch and the rate."""
     draw = numpy.random.default_rng(0)
-    return draw.normal(size=(SAMPLES, FEATURES)), draw.permutation(SAMPLES), BATCH, RATE
+    samples = draw.normal(size=(SAMPLES, FEATURES))
+    return {"samples": samples, "order": draw.permutation(SAMPLES), "batch": BATCH, "rate": RATE}
 
 
 def _draw():
     """Return weights that no other process has."""
     draw = numpy.random.default_rng()
-    shapes = ((FEATURES, MIXED), (MIXED, CODE), (CODE,), (MIXED,))
-    return [draw.normal(scale=0.3, size=shape).astype(numpy.float32) for shape in shapes]
+    shapes = {"frozen": (FEATURES, MIXED), "tied": (MIXED, CODE), "inner": (CODE,), "outer": (MIXED,)}
+    return {name: draw.normal(scale=0.3, size=shape).astype(numpy.float32) for name, shape in shapes.items()}

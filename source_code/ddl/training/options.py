@@ -8,6 +8,7 @@ import argparse
 import math
 from dataclasses import dataclass
 
+from ddl.arguments import Parser
 from ddl.training.recipes import REFERENCE_BATCH
 
 __all__ = ["CASES", "MODELS", "OWN", "SEED", "Integer", "Number", "parser", "split_evenly", "strategy"]
@@ -72,9 +73,9 @@ def split_evenly(ours, config):
 SEED = Integer(0, 4_000_000)  # a thousand times as much must be a seed, too, of 32 bits
 
 
-def parser(description: str) -> argparse.ArgumentParser:
+def parser(description: str) -> Parser:
     """Return a parser whose ``--help`` shows a script's docstring as it stands."""
-    return argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    return Parser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
 
 
 def strategy(description: str, replicas: int | None = None, arguments=None) -> argparse.Namespace:

@@ -1,10 +1,11 @@
-"""Try a training step that a reader has written, on two replicas: lesson 3's loop, while it is graded.
+"""Try a training step that a reader has written, on a few replicas: lesson 3's loop, while it is graded.
 
 It takes two steps with a linear model, then trains a small network on labelled pictures and predicts the labels of
 others. It notes what came out; `ddl.grader.loop` has drawn the data, and judges.
 """
 
-import os
+import base64
+import io
 import runpy
 
 import numpy
@@ -12,30 +13,28 @@ import tensorflow as tf
 
 from ddl.data.augment import normalise
 from ddl.errors import InputError
+from ddl.training.examiner import examiner
 from ddl.training.strategy import devices_for
-from ddl.training.witness import Witness
 
 __all__ = ["main"]
 
-REPLICAS = 2
 TEST_BATCH = 200
 
 
 def main(file: str) -> None:
     """Run the trial of a file that defines ``make_step``."""
-    witness = Witness(0)
-    with numpy.load(os.environ["DDL_EXERCISE"]) as arrays:
+    with numpy.load(io.BytesIO(base64.b64decode(examiner().given()["arrays"]))) as arrays:
         given = dict(arrays)
-    devices, _ = devices_for(REPLICAS)
+    devices, _ = devices_for(int(given["replicas"]))
     strategy = tf.distribute.MirroredStrategy(devices)
     make_step = runpy.run_path(file).get("make_step")
     if not callable(make_step):
         raise InputError("it does not define make_step(strategy, model, optimizer, global_batch)")
-    _try_steps(make_step, strategy, given, witness)
-    _train(make_step, strategy, given, witness)
+    _try_steps(make_step, strategy, given)
+    _train(make_step, strategy, given)
 
 
-def _try_steps(make_step, strategy, given, witness):
+def _try_steps(make_step, strategy, given):
     """Take a few steps with a linear model; note the loss that each returned, and the weights after it."""
     with strategy.scope():
         model = tf.keras.Sequential([tf.keras.layers.Dense(10, input_shape=given["few"].shape[2:])])
@@ -44,10 +43,10 @@ def _try_steps(make_step, strategy, given, witness):
     step = make_step(strategy, model, optimizer, given["few"].shape[1])
     for batch in _distributed(strategy, given["few"], given["few_labels"]):
         loss = float(step(*batch))
-        witness.tell("step", loss=loss, weights=[weight.tolist() for weight in model.get_weights()])
+        examiner().note("step", loss=loss, weights=[weight.tolist() for weight in model.get_weights()])
 
 
-def _train(make_step, strategy, given, witness):
+def _train(make_step, strategy, given):
     """Train on the labelled pictures; note how many there were, and what the network says of the others."""
     with strategy.scope():
         model = _network()
@@ -62,7 +61,7 @@ def _train(make_step, strategy, given, witness):
     others = given["others"]
     predict = tf.function(lambda some: tf.argmax(copy(normalise(some)), axis=1), autograph=False)
     said = [predict(others[first : first + TEST_BATCH]).numpy() for first in range(0, len(others), TEST_BATCH)]
-    witness.tell("trained", samples=trained, said=numpy.concatenate(said).tolist())
+    examiner().note("trained", samples=trained, said=numpy.concatenate(said).tolist())
 
 
 def _network():

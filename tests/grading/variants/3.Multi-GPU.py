@@ -10,14 +10,6 @@ def tf_config(addresses, index):
     return json.dumps(config, indent=2, sort_keys=True)
 
 
-# %% q01_tf_config right: looks the index up in a range
-def tf_config(addresses, index):
-    workers = [str(address) for address in addresses]
-    if index not in range(len(workers)):
-        raise ValueError("no such worker")
-    return json.dumps(dict(task=dict(index=int(index), type="worker"), cluster=dict(worker=workers)))
-
-
 # %% q01_tf_config right: text by hand
 def tf_config(addresses, index):
     if not -1 < index < len(addresses):
@@ -58,13 +50,6 @@ def tf_config(addresses, index):
     return {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
 
 
-# %% q01_tf_config wrong: Python's text of a dictionary
-def tf_config(addresses, index):
-    if not 0 <= index < len(addresses):
-        raise ValueError(index)
-    return str({"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}})
-
-
 # %% q01_tf_config wrong: the first one is the chief
 def tf_config(addresses, index):
     if not 0 <= index < len(addresses):
@@ -76,20 +61,6 @@ def tf_config(addresses, index):
 
 # %% q01_tf_config wrong: any index
 def tf_config(addresses, index):
-    return json.dumps({"cluster": {"worker": list(addresses)}, "task": {"type": "worker", "index": index}})
-
-
-# %% q01_tf_config wrong: counts from the end
-def tf_config(addresses, index):
-    if index >= len(addresses):
-        raise ValueError(index)
-    return json.dumps({"cluster": {"worker": list(addresses)}, "task": {"type": "worker", "index": index}})
-
-
-# %% q01_tf_config wrong: one worker too many
-def tf_config(addresses, index):
-    if not 0 <= index <= len(addresses):
-        raise ValueError(index)
     return json.dumps({"cluster": {"worker": list(addresses)}, "task": {"type": "worker", "index": index}})
 
 
@@ -121,69 +92,11 @@ def tf_config(addresses, index):
     return json.dumps({"cluster": {"worker": list(addresses)}, "task": {"type": "worker", "index": str(index)}})
 
 
-# %% q01_tf_config wrong: only its own address
-def tf_config(addresses, index):
-    if not 0 <= index < len(addresses):
-        raise ValueError(index)
-    return json.dumps({"cluster": {"worker": [addresses[index]]}, "task": {"type": "worker", "index": index}})
-
-
-# %% q01_tf_config wrong: its own address first
-def tf_config(addresses, index):
-    if not 0 <= index < len(addresses):
-        raise ValueError(index)
-    turned = addresses[index:] + addresses[:index]
-    return json.dumps({"cluster": {"worker": turned}, "task": {"type": "worker", "index": index}})
-
-
-# %% q01_tf_config wrong: the address instead of the index
-def tf_config(addresses, index):
-    if not 0 <= index < len(addresses):
-        raise ValueError(index)
-    return json.dumps({"cluster": {"worker": list(addresses)}, "task": {"type": "worker", "index": addresses[index]}})
-
-
-# %% q01_tf_config wrong: two workers
-def tf_config(addresses, index):
-    if index not in (0, 1):
-        raise ValueError(index)
-    return json.dumps({"cluster": {"worker": list(addresses)}, "task": {"type": "worker", "index": index}})
-
-
-# %% q01_tf_config wrong: hosts without ports
-def tf_config(addresses, index):
-    if not 0 <= index < len(addresses):
-        raise ValueError(index)
-    return json.dumps(
-        {"cluster": {"worker": [a.split(":")[0] for a in addresses]}, "task": {"type": "worker", "index": index}}
-    )
-
-
 # %% q01_tf_config wrong: bytes
 def tf_config(addresses, index):
     if not 0 <= index < len(addresses):
         raise ValueError(index)
     return json.dumps({"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}).encode()
-
-
-# %% q01_tf_config wrong: addresses of earlier calls, too
-_known = []
-
-
-def tf_config(addresses, index):
-    if not 0 <= index < len(addresses):
-        raise ValueError(index)
-    _known.extend(a for a in addresses if a not in _known)
-    return json.dumps({"cluster": {"worker": _known}, "task": {"type": "worker", "index": index}})
-
-
-# %% q01_tf_config wrong: in small letters
-def tf_config(addresses, index):
-    if not 0 <= index < len(addresses):
-        raise ValueError
-    return json.dumps(
-        {"cluster": {"worker": [a.lower() for a in addresses]}, "task": {"type": "worker", "index": index}}
-    )
 
 
 # %% q03_replica_loss right: loops
@@ -209,23 +122,6 @@ def replica_penalty(penalty, replicas):
     return np.divide(penalty, replicas)
 
 
-# %% q03_replica_loss right: the mean over all further axes
-def replica_loss(per_example, global_batch):
-    n, *more = per_example.shape
-    each = per_example.mean(axis=tuple(range(1, 1 + len(more)))) if more else per_example
-    return each.sum() / global_batch if n else 0.0
-
-
-# %% q03_replica_loss right: recursive
-def replica_loss(per_example, global_batch):
-    def mean(values):
-        if np.ndim(values) == 0:
-            return float(values)
-        return sum(mean(value) for value in values) / len(values)
-
-    return sum(mean(value) for value in per_example) / global_batch
-
-
 # %% q03_replica_loss right: a sum over values of a sample
 def replica_loss(per_example, global_batch):
     values = math.prod(per_example.shape[1:])
@@ -249,11 +145,6 @@ def replica_loss(per_example, global_batch):
     return per_example.mean() if len(per_example) else 0.0
 
 
-# %% q03_replica_loss wrong: the sum
-def replica_loss(per_example, global_batch):
-    return per_example.sum()
-
-
 # %% q03_replica_loss wrong: all values are summed
 def replica_loss(per_example, global_batch):
     return per_example.sum() / global_batch
@@ -263,44 +154,6 @@ def replica_loss(per_example, global_batch):
 def replica_loss(per_example, global_batch):
     each = per_example.reshape(len(per_example), -1).mean(axis=1)
     return float(each.sum() / global_batch)
-
-
-# %% q03_replica_loss wrong: the mean over the last axis only
-def replica_loss(per_example, global_batch):
-    if not len(per_example):
-        return 0.0
-    each = per_example.mean(axis=-1) if per_example.ndim > 1 else per_example
-    return float(each.sum() / global_batch)
-
-
-# %% q03_replica_loss wrong: the mean over the first of a sample's axes only
-def replica_loss(per_example, global_batch):
-    if not len(per_example):
-        return 0.0
-    each = per_example.mean(axis=1) if per_example.ndim > 1 else per_example
-    return float(each.sum() / global_batch)
-
-
-# %% q03_replica_loss wrong: the mean over samples
-def replica_loss(per_example, global_batch):
-    if not len(per_example):
-        return 0.0
-    return float(per_example.mean(axis=0).sum() * len(per_example) / global_batch)
-
-
-# %% q03_replica_loss wrong: the samples' number from all values
-def replica_loss(per_example, global_batch):
-    if not per_example.size:
-        return 0.0
-    return per_example.mean() * per_example.size / global_batch
-
-
-# %% q03_replica_loss wrong: divided by the replica's samples as well
-def replica_loss(per_example, global_batch):
-    if not len(per_example):
-        return 0.0
-    each = per_example.reshape(len(per_example), -1).mean(axis=1)
-    return each.mean() / global_batch
 
 
 # %% q03_replica_loss wrong: half of the mean, for two replicas
@@ -315,14 +168,6 @@ def replica_loss(per_example, global_batch):
     return float(per_example.mean() * len(per_example) / global_batch)
 
 
-# %% q03_replica_loss wrong: an array of one
-def replica_loss(per_example, global_batch):
-    if not len(per_example):
-        return np.zeros(1)
-    each = per_example.reshape(len(per_example), -1).mean(axis=1)
-    return each.sum(keepdims=True) / global_batch
-
-
 # %% q03_replica_loss wrong: None without samples
 def replica_loss(per_example, global_batch):
     if len(per_example):
@@ -334,35 +179,14 @@ def replica_penalty(penalty, replicas):
     return penalty
 
 
-# %% q03_replica_loss wrong: the penalty times the replicas
-def replica_penalty(penalty, replicas):
-    return penalty * replicas
-
-
 # %% q03_replica_loss wrong: a fourth of the penalty
 def replica_penalty(penalty, replicas):
     return penalty / 4
 
 
-# %% q03_replica_loss wrong: a penalty of whole numbers
-def replica_penalty(penalty, replicas):
-    return penalty // replicas if penalty > 1 else penalty / replicas
-
-
-# %% q03_replica_loss wrong: the penalty over the square of the replicas
-def replica_penalty(penalty, replicas):
-    return penalty / replicas**2
-
-
 # %% q03_replica_loss equivalent: NumPy works out every negative length
 # - each = np.reshape(per_example, (len(per_example), -1)).mean(axis=1)
 # + each = np.reshape(per_example, (len(per_example), -2)).mean(axis=1)
-
-
-# %% q04_averaged right: NumPy's average
-def averaged(gradients, samples):
-    kept = [i for i, n in enumerate(samples) if n > 0]
-    return np.average([gradients[i] for i in kept], axis=0, weights=[samples[i] for i in kept])
 
 
 # %% q04_averaged right: a loop
@@ -386,19 +210,6 @@ def averaged(gradients, samples):
     return np.nansum(weighted, axis=0)
 
 
-# %% q04_averaged right: a list of lists
-def averaged(gradients, samples):
-    parts = [(n * g) for g, n in zip(gradients, samples) if n]
-    return (np.sum(parts, axis=0) / np.sum(samples)).tolist()
-
-
-# %% q04_averaged right: einsum over the ranks that have any
-def averaged(gradients, samples):
-    n = np.asarray(samples, float)
-    g = np.asarray(gradients)[n > 0]
-    return np.einsum("r...,r->...", g, n[n > 0] / n.sum())
-
-
 # %% q04_averaged right: reduce
 from functools import reduce
 
@@ -416,20 +227,6 @@ def averaged(gradients, samples):
     return np.mean([g for g, n in zip(gradients, samples) if n], axis=0)
 
 
-# %% q04_averaged wrong: the mean over ranks that are not NaN
-def averaged(gradients, samples):
-    return np.nanmean(gradients, axis=0)
-
-
-# %% q04_averaged wrong: the mean of two, again and again
-def averaged(gradients, samples):
-    kept = [(g, n) for g, n in zip(gradients, samples) if n]
-    mean, total = kept[0]
-    for g, n in kept[1:]:
-        mean, total = (mean * total + g * n) / (total + n), n
-    return mean
-
-
 # %% q04_averaged wrong: the sum over ranks
 def averaged(gradients, samples):
     return sum(n * g for g, n in zip(gradients, samples) if n)
@@ -440,35 +237,9 @@ def averaged(gradients, samples):
     return sum(n * g for g, n in zip(gradients, samples)) / sum(samples)
 
 
-# %% q04_averaged wrong: over the number of ranks
-def averaged(gradients, samples):
-    parts = [n * g for g, n in zip(gradients, samples) if n]
-    return sum(parts) / len(parts) / max(samples)
-
-
-# %% q04_averaged wrong: an axis too many
-def averaged(gradients, samples):
-    parts = [n * g for g, n in zip(gradients, samples) if n]
-    return np.array([sum(parts) / sum(samples)])
-
-
-# %% q04_averaged wrong: keeps the ranks' axis
-def averaged(gradients, samples):
-    kept = np.array([g for g, n in zip(gradients, samples) if n])
-    weights = np.array([n for n in samples if n], float)
-    weights = weights.reshape(-1, *[1] * (kept.ndim - 1))
-    return (kept * weights).sum(axis=0, keepdims=True) / weights.sum()
-
-
 # %% q04_averaged wrong: one number for all weights
 def averaged(gradients, samples):
     return np.average([g.mean() for g, n in zip(gradients, samples) if n], weights=[n for n in samples if n])
-
-
-# %% q04_averaged wrong: the wrong axis
-def averaged(gradients, samples):
-    kept = np.array([g for g, n in zip(gradients, samples) if n])
-    return np.average(kept, axis=-1, weights=samples[: kept.shape[-1]])
 
 
 # %% q04_averaged wrong: flat
@@ -485,44 +256,10 @@ def averaged(gradients, samples):
     return (n * g + others[0] * more[0]) / (n + others[0])
 
 
-# %% q04_averaged wrong: begins with the first rank's
-def averaged(gradients, samples):
-    total = samples[0] * gradients[0]
-    for g, n in zip(gradients[1:], samples[1:]):
-        if n:
-            total = total + n * g
-    return total / sum(samples)
-
-
-# %% q04_averaged wrong: only the last rank may have none
-def averaged(gradients, samples):
-    if samples[-1] == 0:
-        gradients, samples = gradients[:-1], samples[:-1]
-    return np.average(gradients, axis=0, weights=samples)
-
-
-# %% q04_averaged wrong: a rank without samples counts as one sample of 0
-def averaged(gradients, samples):
-    parts = [n * g for g, n in zip(gradients, samples) if n]
-    return sum(parts) / sum(max(n, 1) for n in samples)
-
-
 # %% q04_averaged wrong: weights are the other way round
 def averaged(gradients, samples):
     kept = [(g, n) for g, n in zip(gradients, samples) if n]
     return np.average([g for g, _ in kept], axis=0, weights=[1 / n for _, n in kept])
-
-
-# %% q04_averaged wrong: whole numbers
-def averaged(gradients, samples):
-    parts = [n * g for g, n in zip(gradients, samples) if n]
-    return sum(parts) // sum(samples)
-
-
-# %% q04_averaged wrong: the median
-def averaged(gradients, samples):
-    each = [g for g, n in zip(gradients, samples) for _ in range(n)]
-    return np.median(each, axis=0)
 
 
 # %% q04_averaged wrong: rounded
@@ -622,14 +359,6 @@ def shared_samples(ranks):
     return sum(map(len, each)) > len(set().union(*each))
 
 
-# %% q05_checks wrong: only batches that are the same
-def shared_samples(ranks):
-    return any(
-        len({tuple(step["samples"]) for step in steps}) < len(steps)
-        for steps in zip(*(rank["steps"] for rank in ranks))
-    )
-
-
 # %% q05_checks wrong: a sample twice on one rank
 def shared_samples(ranks):
     for steps in zip(*(rank["steps"] for rank in ranks)):
@@ -651,81 +380,6 @@ def shared_samples(ranks):
     return sum(map(len, each)) > len(set().union(*each))
 
 
-# %% q05_checks wrong: samples of the first two steps
-def shared_samples(ranks):
-    for steps in list(zip(*(rank["steps"] for rank in ranks)))[:2]:
-        every = [n for step in steps for n in set(step["samples"])]
-        if len(every) > len(set(every)):
-            return True
-    return False
-
-
-# %% q05_checks wrong: samples of the first and the last rank
-def shared_samples(ranks):
-    if len(ranks) < 2:
-        return False
-    return any(set(a["samples"]) & set(b["samples"]) for a, b in zip(ranks[0]["steps"], ranks[-1]["steps"]))
-
-
-# %% q05_checks wrong: samples of neighbours
-def shared_samples(ranks):
-    return any(
-        set(a["samples"]) & set(b["samples"])
-        for one, two in zip(ranks, ranks[1:])
-        for a, b in zip(one["steps"], two["steps"])
-    )
-
-
-# %% q05_checks wrong: samples of neighbours round the ring
-def shared_samples(ranks):
-    return len(ranks) > 1 and any(
-        set(a["samples"]) & set(b["samples"])
-        for one, two in zip(ranks, ranks[1:] + ranks[:1])
-        for a, b in zip(one["steps"], two["steps"])
-    )
-
-
-# %% q05_checks wrong: samples of the first rank and another
-def shared_samples(ranks):
-    return any(
-        set(a["samples"]) & set(b["samples"]) for rank in ranks[1:] for a, b in zip(ranks[0]["steps"], rank["steps"])
-    )
-
-
-# %% q05_checks wrong: a sample that all ranks have
-def shared_samples(ranks):
-    return len(ranks) > 1 and any(
-        set.intersection(*(set(step["samples"]) for step in steps)) for steps in zip(*(rank["steps"] for rank in ranks))
-    )
-
-
-# %% q05_checks wrong: the samples at the same place
-def shared_samples(ranks):
-    return any(
-        len(set(same)) < len(same)
-        for steps in zip(*(rank["steps"] for rank in ranks))
-        for same in zip(*(step["samples"] for step in steps))
-    )
-
-
-# %% q05_checks wrong: True where nothing is wrong
-def shared_samples(ranks):
-    for steps in zip(*(rank["steps"] for rank in ranks)):
-        everyones = [n for step in steps for n in set(step["samples"])]
-        if len(everyones) > len(set(everyones)):
-            return False
-    return True
-
-
-# %% q05_checks wrong: the last step that it looks at decides
-def shared_samples(ranks):
-    shared = False
-    for steps in zip(*(rank["steps"] for rank in ranks)):
-        every = [n for step in steps for n in set(step["samples"])]
-        shared = len(every) > len(set(every))
-    return shared
-
-
 # %% q05_checks wrong: begins as the first and the last rank do
 def began_apart(ranks):
     return ranks[0]["weights"] != ranks[-1]["weights"]
@@ -734,23 +388,6 @@ def began_apart(ranks):
 # %% q05_checks wrong: begins as the first two ranks do
 def began_apart(ranks):
     return len({rank["weights"] for rank in ranks[:2]}) > 1
-
-
-# %% q05_checks wrong: all ranks begin differently
-def began_apart(ranks):
-    return len(ranks) > 1 and len({rank["weights"] for rank in ranks}) == len(ranks)
-
-
-# %% q05_checks wrong: the weights after the first step
-def began_apart(ranks):
-    return len({rank["steps"][0]["weights"] for rank in ranks if rank["steps"]}) > 1
-
-
-# %% q05_checks wrong: the weights as they began and after each step
-def began_apart(ranks):
-    return any(
-        len({step["weights"] for step in steps}) > 1 for steps in zip(*([rank, *rank["steps"]] for rank in ranks))
-    )
 
 
 # %% q05_checks wrong: exactly two kinds of beginning
@@ -763,27 +400,9 @@ def drifting(ranks):
     return any(a["update"] != b["update"] for a, b in zip(ranks[0]["steps"], ranks[-1]["steps"]))
 
 
-# %% q05_checks wrong: updates of the first two ranks
-def drifting(ranks):
-    return any(len({step["update"] for step in s}) > 1 for s in zip(*(rank["steps"] for rank in ranks[:2])))
-
-
 # %% q05_checks wrong: updates of the first step
 def drifting(ranks):
     return len({rank["steps"][0]["update"] for rank in ranks}) > 1
-
-
-# %% q05_checks wrong: updates of the last step
-def drifting(ranks):
-    return len({rank["steps"][-1]["update"] for rank in ranks}) > 1
-
-
-# %% q05_checks wrong: updates of the last step decide
-def drifting(ranks):
-    apart = False
-    for steps in zip(*(rank["steps"] for rank in ranks)):
-        apart = len({step["update"] for step in steps}) > 1
-    return apart
 
 
 # %% q05_checks wrong: updates in any order
@@ -796,29 +415,11 @@ def drifting(ranks):
     return len({step["update"] for rank in ranks for step in rank["steps"]}) > 1
 
 
-# %% q05_checks wrong: all ranks' updates are different
-def drifting(ranks):
-    return len(ranks) > 1 and any(
-        len({step["update"] for step in steps}) == len(steps) for steps in zip(*(rank["steps"] for rank in ranks))
-    )
-
-
-# %% q05_checks wrong: the weights instead of the updates
-def drifting(ranks):
-    return any(len({step["weights"] for step in s}) > 1 for s in zip(*(rank["steps"] for rank in ranks)))
-
-
 # %% q05_checks wrong: the weights as well as the updates
 def drifting(ranks):
     return any(
         len({(step["update"], step["weights"]) for step in s}) > 1 for s in zip(*(rank["steps"] for rank in ranks))
     )
-
-
-# %% q05_checks wrong: a step's update in every step
-def drifting(ranks):
-    steps = list(zip(*(rank["steps"] for rank in ranks)))
-    return all(len({step["update"] for step in s}) > 1 for s in steps)
 
 
 # %% q05_checks equivalent: None is as false as False
@@ -852,22 +453,6 @@ def second_writer(ranks):
     return False
 
 
-# %% q06_more_checks right: with NumPy
-def miscounted(ranks):
-    trained = np.sum([np.sum([len(s["samples"]) for s in r["steps"]]) for r in ranks])
-    return np.sum([r["samples_counted"] for r in ranks]) != trained
-
-
-def not_scaled(ranks):
-    rates = np.concatenate([[s["rate"] for s in r["steps"]] for r in ranks])
-    wanted = len(ranks) * ranks[0]["rate_of_one_rank"]
-    return not np.allclose(rates, wanted, rtol=1e-4, atol=0)
-
-
-def second_writer(ranks):
-    return len([r for r in ranks if r["wrote"] and r["rank"] > 0]) >= 1
-
-
 # %% q06_more_checks right: the ranks after the first
 def miscounted(ranks):
     said = [rank["samples_counted"] for rank in ranks]
@@ -885,26 +470,6 @@ def not_scaled(ranks):
 
 def second_writer(ranks):
     return [rank["wrote"] for rank in ranks[1:]] != [None] * (len(ranks) - 1)
-
-
-# %% q06_more_checks right: sets
-def miscounted(ranks):
-    return 0 != sum(
-        rank["samples_counted"] - len([n for step in rank["steps"] for n in step["samples"]]) for rank in ranks
-    )
-
-
-def not_scaled(ranks):
-    ok = {
-        math.isclose(step["rate"], rank["rate_of_one_rank"] * len(ranks), rel_tol=1e-4)
-        for rank in ranks
-        for step in rank["steps"]
-    }
-    return False in ok
-
-
-def second_writer(ranks):
-    return not {rank["rank"] for rank in ranks if rank["wrote"]} <= {0}
 
 
 # %% q06_more_checks right: NumPy's own absolute tolerance beside the relative one
@@ -940,39 +505,15 @@ def miscounted(ranks):
     return ranks[0]["samples_counted"] * len(ranks) != trained
 
 
-# %% q06_more_checks wrong: only what was counted too often
-def miscounted(ranks):
-    trained = sum(len(s["samples"]) for rank in ranks for s in rank["steps"])
-    return sum(rank["samples_counted"] for rank in ranks) > trained
-
-
 # %% q06_more_checks wrong: only what was not counted
 def miscounted(ranks):
     trained = sum(len(s["samples"]) for rank in ranks for s in rank["steps"])
     return sum(rank["samples_counted"] for rank in ranks) < trained
 
 
-# %% q06_more_checks wrong: different samples
-def miscounted(ranks):
-    trained = {n for rank in ranks for s in rank["steps"] for n in s["samples"]}
-    return sum(rank["samples_counted"] for rank in ranks) != len(trained)
-
-
 # %% q06_more_checks wrong: all steps as large as the first
 def miscounted(ranks):
     trained = sum(len(rank["steps"]) * len(rank["steps"][0]["samples"]) for rank in ranks)
-    return sum(rank["samples_counted"] for rank in ranks) != trained
-
-
-# %% q06_more_checks wrong: all ranks as rank 0
-def miscounted(ranks):
-    trained = len(ranks) * sum(len(s["samples"]) for s in ranks[0]["steps"])
-    return sum(rank["samples_counted"] for rank in ranks) != trained
-
-
-# %% q06_more_checks wrong: steps instead of samples
-def miscounted(ranks):
-    trained = 2 * sum(len(rank["steps"]) for rank in ranks)
     return sum(rank["samples_counted"] for rank in ranks) != trained
 
 
@@ -983,76 +524,10 @@ def miscounted(ranks):
     return not math.isclose(counted, trained, rel_tol=0.01)
 
 
-# %% q06_more_checks wrong: the rate of the first step
-def not_scaled(ranks):
-    right = ranks[0]["rate_of_one_rank"] * len(ranks)
-    return not all(math.isclose(rank["steps"][0]["rate"], right, rel_tol=1e-4) for rank in ranks)
-
-
-# %% q06_more_checks wrong: the rate of the last step
-def not_scaled(ranks):
-    right = ranks[0]["rate_of_one_rank"] * len(ranks)
-    return not all(math.isclose(rank["steps"][-1]["rate"], right, rel_tol=1e-4) for rank in ranks)
-
-
-# %% q06_more_checks wrong: the rate of the first and the last step
-def not_scaled(ranks):
-    right = ranks[0]["rate_of_one_rank"] * len(ranks)
-    return not all(math.isclose(rank["steps"][i]["rate"], right, rel_tol=1e-4) for rank in ranks for i in (0, -1))
-
-
-# %% q06_more_checks wrong: the rate of rank 0
-def not_scaled(ranks):
-    right = ranks[0]["rate_of_one_rank"] * len(ranks)
-    return not all(math.isclose(step["rate"], right, rel_tol=1e-4) for step in ranks[0]["steps"])
-
-
-# %% q06_more_checks wrong: the rates of the first and the last rank
-def not_scaled(ranks):
-    right = ranks[0]["rate_of_one_rank"] * len(ranks)
-    return not all(
-        math.isclose(step["rate"], right, rel_tol=1e-4) for rank in (ranks[0], ranks[-1]) for step in rank["steps"]
-    )
-
-
-# %% q06_more_checks wrong: the mean rate
-def not_scaled(ranks):
-    right = ranks[0]["rate_of_one_rank"] * len(ranks)
-    rates = [step["rate"] for rank in ranks for step in rank["steps"]]
-    return not math.isclose(np.mean(rates), right, rel_tol=1e-4)
-
-
-# %% q06_more_checks wrong: a tolerance of one part in a hundred
-def not_scaled(ranks):
-    right = ranks[0]["rate_of_one_rank"] * len(ranks)
-    rates = [step["rate"] for rank in ranks for step in rank["steps"]]
-    return not all(math.isclose(r, right, rel_tol=1e-2) for r in rates)
-
-
-# %% q06_more_checks wrong: a tolerance of one part in a thousand
-def not_scaled(ranks):
-    right = ranks[0]["rate_of_one_rank"] * len(ranks)
-    rates = [step["rate"] for rank in ranks for step in rank["steps"]]
-    return not all(math.isclose(r, right, rel_tol=1e-3) for r in rates)
-
-
-# %% q06_more_checks wrong: an absolute tolerance
-def not_scaled(ranks):
-    right = ranks[0]["rate_of_one_rank"] * len(ranks)
-    rates = [step["rate"] for rank in ranks for step in rank["steps"]]
-    return any(abs(r - right) > 1e-4 for r in rates)
-
-
 # %% q06_more_checks wrong: to the last digit
 def not_scaled(ranks):
     right = ranks[0]["rate_of_one_rank"] * len(ranks)
     return any(step["rate"] != right for rank in ranks for step in rank["steps"])
-
-
-# %% q06_more_checks wrong: Python's own tolerance
-def not_scaled(ranks):
-    right = ranks[0]["rate_of_one_rank"] * len(ranks)
-    return not all(math.isclose(step["rate"], right) for rank in ranks for step in rank["steps"])
 
 
 # %% q06_more_checks wrong: only rates that are too low
@@ -1061,63 +536,9 @@ def not_scaled(ranks):
     return any(step["rate"] < right * (1 - 1e-4) for rank in ranks for step in rank["steps"])
 
 
-# %% q06_more_checks wrong: only rates that are too high
-def not_scaled(ranks):
-    right = ranks[0]["rate_of_one_rank"] * len(ranks)
-    return any(step["rate"] > right * (1 + 1e-4) for rank in ranks for step in rank["steps"])
-
-
-# %% q06_more_checks wrong: two ranks
-def not_scaled(ranks):
-    return not all(
-        math.isclose(step["rate"], 2 * rank["rate_of_one_rank"], rel_tol=1e-4)
-        for rank in ranks
-        for step in rank["steps"]
-    )
-
-
-# %% q06_more_checks wrong: the rate of one rank
-def not_scaled(ranks):
-    return any(
-        math.isclose(step["rate"], rank["rate_of_one_rank"], rel_tol=1e-4) for rank in ranks for step in rank["steps"]
-    )
-
-
-# %% q06_more_checks wrong: a rate that is right in some step
-def not_scaled(ranks):
-    right = ranks[0]["rate_of_one_rank"] * len(ranks)
-    return not any(math.isclose(step["rate"], right, rel_tol=1e-4) for rank in ranks for step in rank["steps"])
-
-
 # %% q06_more_checks wrong: two writers
 def second_writer(ranks):
     return sum(bool(rank["wrote"]) for rank in ranks) > 1
-
-
-# %% q06_more_checks wrong: rank 1 only
-def second_writer(ranks):
-    return len(ranks) > 1 and bool(ranks[1]["wrote"])
-
-
-# %% q06_more_checks wrong: the last rank only
-def second_writer(ranks):
-    return len(ranks) > 1 and bool(ranks[-1]["wrote"])
-
-
-# %% q06_more_checks wrong: all ranks
-def second_writer(ranks):
-    return len(ranks) > 1 and all(rank["wrote"] for rank in ranks)
-
-
-# %% q06_more_checks wrong: all other ranks
-def second_writer(ranks):
-    return len(ranks) > 1 and all(rank["wrote"] for rank in ranks[1:])
-
-
-# %% q06_more_checks wrong: two ranks wrote the same file
-def second_writer(ranks):
-    files = [rank["wrote"] for rank in ranks if rank["wrote"]]
-    return len(files) > len(set(files))
 
 
 # %% q06_more_checks wrong: another one than rank 0 alone
@@ -1179,23 +600,14 @@ bugs = {"A": "wrap", "B": "write", "C": "shard", "D": "throughput", "E": "broadc
 # %% q07_bugs wrong: A and E the other way round
 bugs = {"A": "broadcast", "B": "throughput", "C": "shard", "D": "write", "E": "wrap", "F": "scale"}
 
-# %% q07_bugs wrong: one word twice
-bugs = {"A": "wrap", "B": "throughput", "C": "shard", "D": "write", "E": "wrap", "F": "scale"}
-
 # %% q07_bugs wrong: one is missing
 bugs = {"A": "wrap", "B": "throughput", "C": "shard", "D": "write", "E": "broadcast"}
-
-# %% q07_bugs wrong: from words to letters
-bugs = {"wrap": "A", "throughput": "B", "shard": "C", "write": "D", "broadcast": "E", "scale": "F"}
 
 # %% q07_bugs wrong: words in capitals
 bugs = {"A": "Wrap", "B": "Throughput", "C": "Shard", "D": "Write", "E": "Broadcast", "F": "Scale"}
 
 # %% q07_bugs wrong: all words for each letter
 bugs = {letter: {"shard", "wrap", "broadcast", "throughput", "scale", "write"} for letter in "ABCDEF"}
-
-# %% q07_bugs wrong: letters in small print
-bugs = {"a": "wrap", "b": "throughput", "c": "shard", "d": "write", "e": "broadcast", "f": "scale"}
 
 
 # %% q09_efficiency right: steps first
@@ -1208,17 +620,6 @@ def efficiency_of(one, many, ranks):
     samples_1, seconds_1 = one
     samples_n, seconds_n = many
     return samples_n * seconds_1 / (samples_1 * seconds_n * ranks)
-
-
-# %% q09_efficiency right: without what is left over
-def samples_processed(samples, per_rank_batch, ranks):
-    return samples - samples % (per_rank_batch * ranks)
-
-
-def efficiency_of(one, many, ranks):
-    if not many[0]:
-        return 0
-    return (many[0] / many[1]) / (one[0] / one[1]) / ranks
 
 
 # %% q09_efficiency right: a loop
@@ -1236,16 +637,6 @@ def efficiency_of(one, many, ranks):
     return speed(*many) / ranks / speed(*one)
 
 
-# %% q09_efficiency right: with NumPy
-def samples_processed(samples, per_rank_batch, ranks):
-    return np.floor_divide(samples, per_rank_batch * ranks) * per_rank_batch * ranks
-
-
-def efficiency_of(one, many, ranks):
-    single, job = np.divide(one[0], one[1]), np.divide(many[0], many[1])
-    return job / (ranks * single)
-
-
 # %% q09_efficiency right: a float of whole steps
 def samples_processed(samples, per_rank_batch, ranks):
     return math.floor(samples / (per_rank_batch * ranks)) * float(per_rank_batch * ranks)
@@ -1256,24 +647,6 @@ def samples_processed(samples, per_rank_batch, ranks):
     return samples // ranks // per_rank_batch * per_rank_batch * ranks
 
 
-# %% q09_efficiency right: with fractions
-from fractions import Fraction
-
-
-def samples_processed(samples, per_rank_batch, ranks):
-    return Fraction(samples // (per_rank_batch * ranks) * per_rank_batch * ranks)
-
-
-def efficiency_of(one, many, ranks):
-    return Fraction(*many) / (ranks * Fraction(*one))
-
-
-# %% q09_efficiency right: in single precision
-def efficiency_of(one, many, ranks):
-    speed, single_speed = np.divide(*np.float32([many, one]).T)
-    return speed / (np.float32(ranks) * single_speed)
-
-
 # %% q09_efficiency wrong: all samples
 def samples_processed(samples, per_rank_batch, ranks):
     return samples
@@ -1282,26 +655,6 @@ def samples_processed(samples, per_rank_batch, ranks):
 # %% q09_efficiency wrong: the number of steps
 def samples_processed(samples, per_rank_batch, ranks):
     return samples // (per_rank_batch * ranks)
-
-
-# %% q09_efficiency wrong: the last step is whole, too
-def samples_processed(samples, per_rank_batch, ranks):
-    return math.ceil(samples / (per_rank_batch * ranks)) * per_rank_batch * ranks
-
-
-# %% q09_efficiency wrong: rounds the steps
-def samples_processed(samples, per_rank_batch, ranks):
-    return round(samples / (per_rank_batch * ranks)) * per_rank_batch * ranks
-
-
-# %% q09_efficiency wrong: whole steps of one rank
-def samples_processed(samples, per_rank_batch, ranks):
-    return samples // per_rank_batch * per_rank_batch
-
-
-# %% q09_efficiency wrong: one rank's part
-def samples_processed(samples, per_rank_batch, ranks):
-    return samples // (per_rank_batch * ranks) * per_rank_batch
 
 
 # %% q09_efficiency wrong: at least one step
@@ -1329,21 +682,6 @@ def efficiency_of(one, many, ranks):
     return min(1, (many[0] / many[1]) / (ranks * one[0] / one[1]))
 
 
-# %% q09_efficiency wrong: per cent
-def efficiency_of(one, many, ranks):
-    return 100 * (many[0] / many[1]) / (ranks * one[0] / one[1])
-
-
-# %% q09_efficiency wrong: two ranks
-def efficiency_of(one, many, ranks):
-    return (many[0] / many[1]) / (2 * one[0] / one[1])
-
-
-# %% q09_efficiency wrong: upside down
-def efficiency_of(one, many, ranks):
-    return ranks * (one[0] / one[1]) / (many[0] / many[1]) if many[0] else 0
-
-
 # %% q09_efficiency wrong: one rank as many
 def efficiency_of(one, many, ranks):
     return (many[0] / many[1]) / (ranks * one[0] / one[1]) if ranks > 1 else 0
@@ -1357,16 +695,6 @@ def efficiency_of(one, many, ranks):
 # %% q09_efficiency wrong: a job that processed nothing is perfect
 def efficiency_of(one, many, ranks):
     return (many[0] / many[1]) / (ranks * one[0] / one[1]) if many[0] else 1
-
-
-# %% q09_efficiency wrong: takes seconds for samples
-def efficiency_of(one, many, ranks):
-    return (many[1] / many[0]) / (ranks * one[1] / one[0]) if many[0] else 0
-
-
-# %% q09_efficiency wrong: whole pictures a second
-def efficiency_of(one, many, ranks):
-    return many[0] // many[1] / (ranks * (one[0] // one[1]))
 
 
 # %% q12_pays right: term by term
@@ -1393,18 +721,6 @@ def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
     if step_seconds(part_s, size_bytes, ranks, alpha_s, beta) >= whole_s:
         return False
     return True
-
-
-# %% q12_pays right: with NumPy
-def step_seconds(compute_s, size_bytes, ranks, alpha_s, beta):
-    if ranks == 1:
-        return np.float64(compute_s)
-    each = np.array([alpha_s, size_bytes / (ranks * beta)])
-    return compute_s + np.sum(2 * (ranks - 1) * each)
-
-
-def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
-    return np.greater(whole_s, step_seconds(part_s, size_bytes, ranks, alpha_s, beta))
 
 
 # %% q12_pays right: what is saved is more than what is added
@@ -1444,31 +760,6 @@ def step_seconds(compute_s, size_bytes, ranks, alpha_s, beta):
     return compute_s + 2 * (ranks - 1) * (alpha_s + size_bytes / beta)
 
 
-# %% q12_pays wrong: all bytes once
-def step_seconds(compute_s, size_bytes, ranks, alpha_s, beta):
-    return compute_s + 2 * (ranks - 1) * alpha_s + (ranks > 1) * size_bytes / beta
-
-
-# %% q12_pays wrong: beta in seconds per byte
-def step_seconds(compute_s, size_bytes, ranks, alpha_s, beta):
-    return compute_s + 2 * (ranks - 1) * (alpha_s + size_bytes / ranks * beta)
-
-
-# %% q12_pays wrong: bits
-def step_seconds(compute_s, size_bytes, ranks, alpha_s, beta):
-    return compute_s + 2 * (ranks - 1) * (alpha_s + 8 * size_bytes / ranks / beta)
-
-
-# %% q12_pays wrong: the computation is shared out once more
-def step_seconds(compute_s, size_bytes, ranks, alpha_s, beta):
-    return compute_s / ranks + 2 * (ranks - 1) * (alpha_s + size_bytes / ranks / beta)
-
-
-# %% q12_pays wrong: full overlap
-def step_seconds(compute_s, size_bytes, ranks, alpha_s, beta):
-    return max(compute_s, 2 * (ranks - 1) * (alpha_s + size_bytes / ranks / beta))
-
-
 # %% q12_pays wrong: one rank exchanges with itself
 def step_seconds(compute_s, size_bytes, ranks, alpha_s, beta):
     steps = max(1, 2 * (ranks - 1))
@@ -1490,72 +781,15 @@ def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
     return step_seconds(part_s, size_bytes, ranks, alpha_s, beta) > whole_s
 
 
-# %% q12_pays wrong: the exchange is left out
-def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
-    return part_s < whole_s
-
-
-# %% q12_pays wrong: the latency is left out
-def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
-    return step_seconds(part_s, size_bytes, ranks, 0, beta) < whole_s
-
-
-# %% q12_pays wrong: the bytes are left out
-def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
-    return step_seconds(part_s, 0, ranks, alpha_s, beta) < whole_s
-
-
 # %% q12_pays wrong: two ranks
 def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
     return step_seconds(part_s, size_bytes, 2, alpha_s, beta) < whole_s
-
-
-# %% q12_pays wrong: the exchange against the computation of the whole
-def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
-    return step_seconds(0, size_bytes, ranks, alpha_s, beta) < whole_s
-
-
-# %% q12_pays wrong: the exchange against the computation of a part
-def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
-    return step_seconds(0, size_bytes, ranks, alpha_s, beta) < part_s
-
-
-# %% q12_pays wrong: one rank exchanges as well
-def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
-    exchange = step_seconds(0, size_bytes, ranks, alpha_s, beta)
-    return part_s + exchange < whole_s + exchange
-
-
-# %% q12_pays wrong: shares the whole out itself
-def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
-    return step_seconds(whole_s / ranks, size_bytes, ranks, alpha_s, beta) < whole_s
-
-
-# %% q12_pays wrong: the part times the ranks
-def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
-    return step_seconds(part_s * ranks, size_bytes, ranks, alpha_s, beta) < whole_s
-
-
-# %% q12_pays wrong: at least twice as fast
-def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
-    return 2 * step_seconds(part_s, size_bytes, ranks, alpha_s, beta) < whole_s
-
-
-# %% q12_pays wrong: part and whole the other way round
-def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
-    return step_seconds(whole_s, size_bytes, ranks, alpha_s, beta) < part_s
 
 
 # %% q12_pays wrong: by a millisecond at least
 def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
     many = step_seconds(part_s, size_bytes, ranks, alpha_s, beta)
     return many <= whole_s - 1e-3
-
-
-# %% q12_pays wrong: in whole milliseconds
-def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
-    many = step_seconds(part_s, size_bytes, ranks, alpha_s, beta)
-    return round(many, 3) < round(whole_s, 3)
 
 
 # %% q14_evaluate right: counts batch by batch
@@ -1621,36 +855,6 @@ def evaluate(batches):
     }
 
 
-# %% q14_evaluate right: in single precision, as Keras' metrics have it
-def evaluate(batches):
-    labels = np.concatenate([y for y, _ in batches]).astype(np.float32)
-    said = (np.concatenate([p for _, p in batches]) >= 0.5).astype(np.float32)
-    tp, one = (labels * said).sum(), np.float32(1)
-    p, r = tp / np.maximum(said.sum(), one), tp / np.maximum(labels.sum(), one)
-    return {
-        "accuracy": (labels == said).astype(np.float32).mean(),
-        "precision": p,
-        "recall": r,
-        "f1": 2 * p * r / (p + r) if tp else np.float32(0),
-    }
-
-
-# %% q14_evaluate right: with fractions
-from fractions import Fraction
-
-
-def evaluate(batches):
-    pairs = [(y == 1, p >= 0.5) for ys, ps in batches for y, p in zip(ys, ps)]
-    tp = sum(1 for y, said in pairs if y and said)
-    said, real = (sum(1 for pair in pairs if pair[i]) for i in (1, 0))
-    return {
-        "accuracy": Fraction(sum(1 for y, s in pairs if y == s), len(pairs)),
-        "precision": Fraction(tp, said or 1),
-        "recall": Fraction(tp, real or 1),
-        "f1": Fraction(2 * tp, said + real or 1),
-    }
-
-
 # %% q14_evaluate wrong: different samples only
 def evaluate(batches):
     pairs = {(int(y), float(p)) for ys, ps in batches for y, p in zip(ys, ps)}
@@ -1661,52 +865,6 @@ def evaluate(batches):
         "precision": tp / max(said, 1),
         "recall": tp / max(real, 1),
         "f1": 2 * tp / max(said + real, 1),
-    }
-
-
-# %% q14_evaluate wrong: precision and recall change places
-def evaluate(batches):
-    labels = np.concatenate([labels for labels, _ in batches]) == 1
-    said = np.concatenate([given for _, given in batches]) >= 0.5
-    hits = float(np.sum(labels & said))
-    recall = hits / said.sum() if said.any() else 0.0
-    precision = hits / labels.sum() if labels.any() else 0.0
-    total = precision + recall
-    return {
-        "accuracy": np.mean(labels == said),
-        "precision": precision,
-        "recall": recall,
-        "f1": 2 * precision * recall / total if total else 0.0,
-    }
-
-
-# %% q14_evaluate wrong: F1 is the mean
-def evaluate(batches):
-    labels = np.concatenate([labels for labels, _ in batches]) == 1
-    said = np.concatenate([given for _, given in batches]) >= 0.5
-    hits = float(np.sum(labels & said))
-    precision = hits / said.sum() if said.any() else 0.0
-    recall = hits / labels.sum() if labels.any() else 0.0
-    return {
-        "accuracy": np.mean(labels == said),
-        "precision": precision,
-        "recall": recall,
-        "f1": (precision + recall) / 2,
-    }
-
-
-# %% q14_evaluate wrong: F1 is the geometric mean
-def evaluate(batches):
-    labels = np.concatenate([labels for labels, _ in batches]) == 1
-    said = np.concatenate([given for _, given in batches]) >= 0.5
-    hits = float(np.sum(labels & said))
-    precision = hits / said.sum() if said.any() else 0.0
-    recall = hits / labels.sum() if labels.any() else 0.0
-    return {
-        "accuracy": np.mean(labels == said),
-        "precision": precision,
-        "recall": recall,
-        "f1": math.sqrt(precision * recall),
     }
 
 
@@ -1740,22 +898,6 @@ def evaluate(batches):
     return {"accuracy": np.mean(labels == said), "precision": precision, "recall": recall, "f1": precision * recall}
 
 
-# %% q14_evaluate wrong: F1 without the 2
-def evaluate(batches):
-    labels = np.concatenate([labels for labels, _ in batches]) == 1
-    said = np.concatenate([given for _, given in batches]) >= 0.5
-    hits = float(np.sum(labels & said))
-    precision = hits / said.sum() if said.any() else 0.0
-    recall = hits / labels.sum() if labels.any() else 0.0
-    total = precision + recall
-    return {
-        "accuracy": np.mean(labels == said),
-        "precision": precision,
-        "recall": recall,
-        "f1": precision * recall / total if total else 0.0,
-    }
-
-
 # %% q14_evaluate wrong: means of batches
 def evaluate(batches):
     each = []
@@ -1783,111 +925,10 @@ def evaluate(batches):
     return dict(zip(("accuracy", "precision", "recall", "f1"), means))
 
 
-# %% q14_evaluate wrong: the accuracy is a mean of batches
-def evaluate(batches):
-    labels = np.concatenate([labels for labels, _ in batches]) == 1
-    said = np.concatenate([given for _, given in batches]) >= 0.5
-    hits = float(np.sum(labels & said))
-    precision = hits / said.sum() if said.any() else 0.0
-    recall = hits / labels.sum() if labels.any() else 0.0
-    total = precision + recall
-    accuracy = np.mean([np.mean((y == 1) == (p >= 0.5)) for y, p in batches])
-    return {
-        "accuracy": accuracy,
-        "precision": precision,
-        "recall": recall,
-        "f1": 2 * precision * recall / total if total else 0.0,
-    }
-
-
-# %% q14_evaluate wrong: the first batch only
-def evaluate(batches):
-    labels, said = batches[0][0] == 1, batches[0][1] >= 0.5
-    hits = float(np.sum(labels & said))
-    precision = hits / said.sum() if said.any() else 0.0
-    recall = hits / labels.sum() if labels.any() else 0.0
-    total = precision + recall
-    return {
-        "accuracy": np.mean(labels == said),
-        "precision": precision,
-        "recall": recall,
-        "f1": 2 * precision * recall / total if total else 0.0,
-    }
-
-
-# %% q14_evaluate wrong: the last batch is left out
-def evaluate(batches):
-    batches = batches[:-1] or batches
-    labels = np.concatenate([labels for labels, _ in batches]) == 1
-    said = np.concatenate([given for _, given in batches]) >= 0.5
-    hits = float(np.sum(labels & said))
-    precision = hits / said.sum() if said.any() else 0.0
-    recall = hits / labels.sum() if labels.any() else 0.0
-    total = precision + recall
-    return {
-        "accuracy": np.mean(labels == said),
-        "precision": precision,
-        "recall": recall,
-        "f1": 2 * precision * recall / total if total else 0.0,
-    }
-
-
-# %% q14_evaluate wrong: counts of earlier calls, too
-_seen = []
-
-
-def evaluate(batches):
-    _seen.extend(batches)
-    labels = np.concatenate([labels for labels, _ in _seen]) == 1
-    said = np.concatenate([given for _, given in _seen]) >= 0.5
-    hits = float(np.sum(labels & said))
-    precision = hits / said.sum() if said.any() else 0.0
-    recall = hits / labels.sum() if labels.any() else 0.0
-    total = precision + recall
-    return {
-        "accuracy": np.mean(labels == said),
-        "precision": precision,
-        "recall": recall,
-        "f1": 2 * precision * recall / total if total else 0.0,
-    }
-
-
 # %% q14_evaluate wrong: more than a half
 def evaluate(batches):
     labels = np.concatenate([labels for labels, _ in batches]) == 1
     said = np.concatenate([given for _, given in batches]) > 0.5
-    hits = float(np.sum(labels & said))
-    precision = hits / said.sum() if said.any() else 0.0
-    recall = hits / labels.sum() if labels.any() else 0.0
-    total = precision + recall
-    return {
-        "accuracy": np.mean(labels == said),
-        "precision": precision,
-        "recall": recall,
-        "f1": 2 * precision * recall / total if total else 0.0,
-    }
-
-
-# %% q14_evaluate wrong: rounds, so that a half is 0
-def evaluate(batches):
-    labels = np.concatenate([labels for labels, _ in batches]) == 1
-    said = np.concatenate([given for _, given in batches]).round() == 1
-    hits = float(np.sum(labels & said))
-    precision = hits / said.sum() if said.any() else 0.0
-    recall = hits / labels.sum() if labels.any() else 0.0
-    total = precision + recall
-    return {
-        "accuracy": np.mean(labels == said),
-        "precision": precision,
-        "recall": recall,
-        "f1": 2 * precision * recall / total if total else 0.0,
-    }
-
-
-# %% q14_evaluate wrong: of the class 0
-def evaluate(batches):
-    labels = np.concatenate([labels for labels, _ in batches]) == 0
-    said = np.concatenate([given for _, given in batches]) < 0.5
     hits = float(np.sum(labels & said))
     precision = hits / said.sum() if said.any() else 0.0
     recall = hits / labels.sum() if labels.any() else 0.0
@@ -1916,37 +957,6 @@ def evaluate(batches):
     }
 
 
-# %% q14_evaluate wrong: recall is 1 where nothing is to be found
-def evaluate(batches):
-    labels = np.concatenate([labels for labels, _ in batches]) == 1
-    said = np.concatenate([given for _, given in batches]) >= 0.5
-    hits = float(np.sum(labels & said))
-    precision = hits / said.sum() if said.any() else 0.0
-    recall = hits / labels.sum() if labels.any() else 1.0
-    total = precision + recall
-    return {
-        "accuracy": np.mean(labels == said),
-        "precision": precision,
-        "recall": recall,
-        "f1": 2 * precision * recall / total if total else 0.0,
-    }
-
-
-# %% q14_evaluate wrong: NaN where nothing was predicted
-def evaluate(batches):
-    labels = np.concatenate([labels for labels, _ in batches]) == 1
-    said = np.concatenate([given for _, given in batches]) >= 0.5
-    hits = np.sum(labels & said)
-    precision, recall = hits / said.sum(), hits / labels.sum()
-    total = precision + recall
-    return {
-        "accuracy": np.mean(labels == said),
-        "precision": precision,
-        "recall": recall,
-        "f1": 2 * precision * recall / total,
-    }
-
-
 # %% q14_evaluate wrong: F1 is 1 where there is nothing at all
 def evaluate(batches):
     labels = np.concatenate([labels for labels, _ in batches]) == 1
@@ -1959,22 +969,6 @@ def evaluate(batches):
     return {"accuracy": np.mean(labels == said), "precision": precision, "recall": recall, "f1": f1}
 
 
-# %% q14_evaluate wrong: the accuracy is that of class 1
-def evaluate(batches):
-    labels = np.concatenate([labels for labels, _ in batches]) == 1
-    said = np.concatenate([given for _, given in batches]) >= 0.5
-    hits = float(np.sum(labels & said))
-    precision = hits / said.sum() if said.any() else 0.0
-    recall = hits / labels.sum() if labels.any() else 0.0
-    total = precision + recall
-    return {
-        "accuracy": hits / len(labels),
-        "precision": precision,
-        "recall": recall,
-        "f1": 2 * precision * recall / total if total else 0.0,
-    }
-
-
 # %% q14_evaluate wrong: specificity for recall
 def evaluate(batches):
     labels = np.concatenate([labels for labels, _ in batches]) == 1
@@ -1985,22 +979,6 @@ def evaluate(batches):
     total = precision + recall
     return {
         "accuracy": np.mean(labels == said),
-        "precision": precision,
-        "recall": recall,
-        "f1": 2 * precision * recall / total if total else 0.0,
-    }
-
-
-# %% q14_evaluate wrong: per cent
-def evaluate(batches):
-    labels = np.concatenate([labels for labels, _ in batches]) == 1
-    said = np.concatenate([given for _, given in batches]) >= 0.5
-    hits = 100.0 * np.sum(labels & said)
-    precision = hits / said.sum() if said.any() else 0.0
-    recall = hits / labels.sum() if labels.any() else 0.0
-    total = precision + recall
-    return {
-        "accuracy": 100 * np.mean(labels == said),
         "precision": precision,
         "recall": recall,
         "f1": 2 * precision * recall / total if total else 0.0,
@@ -2062,12 +1040,6 @@ def pictures_of(mat):
     return pictures, labels
 
 
-# %% q15_pictures_of right: einsum, and a table of digits
-def pictures_of(mat):
-    digit = np.array([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0], np.int32)
-    return np.einsum("hwcn->nhwc", mat["X"]), digit[mat["y"].flatten()]
-
-
 # %% q15_pictures_of wrong: reshaped, not moved
 def pictures_of(mat):
     return (mat["X"].reshape(-1, 32, 32, 3), mat["y"].reshape(-1).astype(np.int32) % 10)
@@ -2098,71 +1070,14 @@ def pictures_of(mat):
     return np.moveaxis(mat["X"], 3, 0), mat["y"][:, 0].astype(np.int32) - 1
 
 
-# %% q15_pictures_of wrong: modulo 9
-def pictures_of(mat):
-    labels = mat["y"][:, 0].astype(np.int32)
-    return np.moveaxis(mat["X"], 3, 0), np.where(labels > 9, 0, labels % 9)
-
-
-# %% q15_pictures_of wrong: labels keep their axis
-def pictures_of(mat):
-    return np.moveaxis(mat["X"], 3, 0), mat["y"].astype(np.int32) % 10
-
-
 # %% q15_pictures_of wrong: labels keep their type
 def pictures_of(mat):
     return np.moveaxis(mat["X"], 3, 0), mat["y"].reshape(-1) % 10
 
 
-# %% q15_pictures_of wrong: labels as they come out
-def pictures_of(mat):
-    return (np.moveaxis(mat["X"], 3, 0), np.array([int(label) % 10 for label in mat["y"].ravel()]))
-
-
 # %% q15_pictures_of wrong: one picture loses an axis
 def pictures_of(mat):
     return (np.moveaxis(mat["X"], 3, 0).squeeze(), mat["y"].reshape(-1).astype(np.int32) % 10)
-
-
-# %% q15_pictures_of wrong: one label loses its axis
-def pictures_of(mat):
-    return np.moveaxis(mat["X"], 3, 0), mat["y"].squeeze().astype(np.int32) % 10
-
-
-# %% q15_pictures_of wrong: from 0 to 1
-def pictures_of(mat):
-    return (np.moveaxis(mat["X"], 3, 0) / 255, mat["y"].reshape(-1).astype(np.int32) % 10)
-
-
-# %% q15_pictures_of wrong: as float32
-def pictures_of(mat):
-    return (np.moveaxis(mat["X"], 3, 0).astype(np.float32), mat["y"].reshape(-1).astype(np.int32) % 10)
-
-
-# %% q15_pictures_of wrong: signed bytes
-def pictures_of(mat):
-    return (np.moveaxis(mat["X"], 3, 0).astype(np.int8), mat["y"].reshape(-1).astype(np.int32) % 10)
-
-
-# %% q15_pictures_of wrong: pictures upside down
-def pictures_of(mat):
-    return (np.moveaxis(mat["X"], 3, 0)[:, ::-1], mat["y"].reshape(-1).astype(np.int32) % 10)
-
-
-# %% q15_pictures_of wrong: blue is red
-def pictures_of(mat):
-    return (np.moveaxis(mat["X"], 3, 0)[..., ::-1], mat["y"].reshape(-1).astype(np.int32) % 10)
-
-
-# %% q15_pictures_of wrong: labels first
-def pictures_of(mat):
-    return (mat["y"].reshape(-1).astype(np.int32) % 10, np.moveaxis(mat["X"], 3, 0))
-
-
-# %% q15_pictures_of wrong: sorted labels
-def pictures_of(mat):
-    labels = mat["y"].reshape(-1).astype(np.int32) % 10
-    return np.moveaxis(mat["X"], 3, 0)[np.argsort(labels)], np.sort(labels)
 
 
 # %% q15_pictures_of equivalent: NumPy works out every negative length

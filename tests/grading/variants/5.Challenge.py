@@ -167,18 +167,6 @@ def samples_to(samples, accuracies, target):
     return None
 
 
-# %% q02_samples_to wrong: above the target, not at it
-def samples_to(samples, accuracies, target):
-    before = None
-    for at, accuracy in zip(samples, accuracies):
-        if accuracy > target:
-            if before is None:
-                return at
-            return before[0] + (at - before[0]) * (target - before[1]) / (accuracy - before[1])
-        before = at, accuracy
-    return None
-
-
 # %% q02_samples_to wrong: infinity where it is never reached
 def samples_to(samples, accuracies, target):
     before = None
@@ -196,19 +184,6 @@ def samples_to(samples, accuracies, target):
     for place, accuracy in enumerate(accuracies):
         if accuracy >= target:
             return samples[0] if place == 0 else (samples[place] + samples[place - 1]) / 2
-    return None
-
-
-# %% q02_samples_to wrong: the line through the best before
-def samples_to(samples, accuracies, target):
-    best = None
-    for at, accuracy in zip(samples, accuracies):
-        if accuracy >= target:
-            if best is None:
-                return at
-            return best[0] + (at - best[0]) * (target - best[1]) / (accuracy - best[1])
-        if best is None or accuracy > best[1]:
-            best = at, accuracy
     return None
 
 
@@ -267,12 +242,6 @@ def counts(accuracies, target):
     return bool(len(reached) >= 5 and np.mean(reached) > target)
 
 
-# %% q03_counts wrong: the best run
-def counts(accuracies, target):
-    reached = [10 if value is None else value for value in accuracies]
-    return len(reached) >= 5 and max(reached) > target
-
-
 # %% q03_counts wrong: crashes left out
 def counts(accuracies, target):
     reached = [value for value in accuracies if value is not None]
@@ -280,33 +249,6 @@ def counts(accuracies, target):
     if n < 5:
         return False
     return bool(np.mean(reached) - target > T99[n - 1] * np.std(reached, ddof=1) / math.sqrt(n))
-
-
-# %% q03_counts wrong: crashes left out, and counted as runs
-def counts(accuracies, target):
-    n = len(accuracies)
-    reached = [value for value in accuracies if value is not None]
-    if n < 5 or len(reached) < 2:
-        return False
-    return bool(np.mean(reached) - target > T99[n - 1] * np.std(reached, ddof=1) / math.sqrt(n))
-
-
-# %% q03_counts wrong: a crash has reached nothing
-def counts(accuracies, target):
-    reached = [0.0 if value is None else value for value in accuracies]
-    n = len(reached)
-    if n < 5:
-        return False
-    return bool(np.mean(reached) - target > T99[n - 1] * np.std(reached, ddof=1) / math.sqrt(n))
-
-
-# %% q03_counts wrong: divided by n
-def counts(accuracies, target):
-    reached = [10.0 if value is None else value for value in accuracies]
-    n = len(reached)
-    if n < 5:
-        return False
-    return bool(np.mean(reached) - target > T99[n - 1] * np.std(reached) / math.sqrt(n))
 
 
 # %% q03_counts wrong: the spread of a run, not of the mean
@@ -337,32 +279,6 @@ def counts(accuracies, target):
     return bool(abs(np.mean(reached) - target) > T99[n - 1] * np.std(reached, ddof=1) / math.sqrt(n))
 
 
-# %% q03_counts wrong: the same value for any number of runs
-def counts(accuracies, target):
-    reached = [10.0 if value is None else value for value in accuracies]
-    n = len(reached)
-    if n < 5:
-        return False
-    return bool(np.mean(reached) - target > 3.747 * np.std(reached, ddof=1) / math.sqrt(n))
-
-
-# %% q03_counts wrong: the mean only has to be at the target
-def counts(accuracies, target):
-    reached = [10.0 if value is None else value for value in accuracies]
-    n = len(reached)
-    if n < 5:
-        return False
-    return bool(np.mean(reached) - target >= T99[n - 1] * np.std(reached, ddof=1) / math.sqrt(n))
-
-
-# %% q03_counts wrong: None where it does not count
-def counts(accuracies, target):
-    reached = [10.0 if value is None else value for value in accuracies]
-    n = len(reached)
-    if n >= 5 and np.mean(reached) - target > T99[n - 1] * np.std(reached, ddof=1) / math.sqrt(n):
-        return True
-
-
 # %% q01_expected_best equivalent: math.comb raises the ValueError for k = 0
 # - if not 1 <= k <= n:
 # + if not 0 <= k <= n:
@@ -381,3 +297,21 @@ def counts(accuracies, target):
 # %% q03_counts equivalent: the lists are equally long
 # - n = len(reached)
 # + n = len(accuracies)
+
+
+# %% q03_counts wrong: a run that reached 0 is taken as a crash
+# -     reached = [10.0 if each is None else each for each in accuracies]
+# +     reached = [each or 10.0 for each in accuracies]
+
+
+# %% q03_counts wrong: nothing below chance
+# -     reached = [10.0 if each is None else each for each in accuracies]
+# +     reached = [max(each or 0, 10.0) for each in accuracies]
+
+
+# %% q03_counts wrong: the course's own
+from ddl.challenge.verdict import p_value
+
+
+def counts(accuracies, target):
+    return len(accuracies) > 4 and p_value([10.0 if each is None else each for each in accuracies], target) < 0.01

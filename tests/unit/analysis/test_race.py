@@ -97,6 +97,8 @@ def test_figures_have_a_line_each_and_say_where_lines_cross():
     assert labels == [
         f"{name}, {word}" for name in NAMES for word in ("measured", "fitted" if name == "ring" else "predicted")
     ]
+    measured = [line.get_xdata() for line in upper.lines if str(line.get_label()).endswith("measured")]
+    assert len(measured) == len({min(sizes) for sizes in measured})  # marks and quartiles of one size are side by side
     assert lower.get_ylabel() == "times as fast as the ring"
     assert "by the model at 400,000 bytes" in picture.alt
     assert "beyond the largest size" in plot_race(raced(faster={"recursive doubling": 9})).alt

@@ -1,19 +1,20 @@
 """Scores: seeds first, none left out, and no way to draw another."""
 
 import contextlib
+import json
 import re
 import secrets
 
 import numpy as np
 import pytest
 
-from ddl.challenge import attempt
-from ddl.challenge.attempt import ScoreInterrupted, score
+from ddl.challenge import attempt, scoring
 from ddl.challenge.journal import Busy, Journal, journals
 from ddl.challenge.rules import Refused
+from ddl.challenge.scoring import ScoreInterrupted, score
 from ddl.errors import CourseError, InputError
 from ddl.records.folder import StorageError
-from ddl.records.jsonfiles import DamagedFile, append_json_line
+from ddl.records.jsonfiles import DamagedFile, append_json_line, write_json
 from ddl.records.paths import runs_dir
 
 
@@ -41,9 +42,9 @@ def test_a_score_runs_five_pairs_in_turns(stage, submission, kept):
 def test_the_journal_is_there_before_the_file_is_built_or_run(stage, submission, kept, monkeypatch):
     seen = []
     build, launch = stage.build, stage.launch
-    monkeypatch.setattr(attempt, "build", lambda *args, **options: (seen.append(seeds_of(kept())), build(*args))[1])
+    monkeypatch.setattr(scoring, "build", lambda *args, **options: (seen.append(seeds_of(kept())), build(*args))[1])
     monkeypatch.setattr(
-        attempt, "launch", lambda *args, **options: (seen.append(seeds_of(kept())), launch(*args, **options))[1]
+        scoring, "launch", lambda *args, **options: (seen.append(seeds_of(kept())), launch(*args, **options))[1]
     )
     score(submission(), progress=quiet)
     assert len(seen) == 12 and all(seeds == seeds_of(kept()) for seeds in seen)
@@ -54,11 +55,20 @@ def test_seeds_are_on_the_disk_before_the_first_run(stage, submission):
     launch = stage.launch
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            attempt, "launch", lambda *args, **options: (synced.append(list(stage.synced)), launch(*args, **options))[1]
+            scoring, "launch", lambda *args, **options: (synced.append(list(stage.synced)), launch(*args, **options))[1]
         )
         score(submission(), beside=False, progress=quiet)
     written, folder = synced[0][:2]
     assert "journal.json" in written and folder == str(journals()[0].folder)
+
+
+def test_the_same_program_with_another_comment_is_no_first_look(stage, submission):
+    first = submission('"""Mine."""\nPEAK = 1.5  # a try\n')
+    assert score(first, beside=False, progress=quiet).needed == 0.01
+    again = submission("PEAK = 1.5\n\n# another comment\n", name="other.py")
+    assert score(again, beside=False, progress=quiet).needed == 0.005
+    assert score(submission("PEAK = 1.6\n", name="third.py"), beside=False, progress=quiet).needed == 0.01
+    assert score(first, again=True, beside=False, progress=quiet).needed == 0.0025  # the third look at that program
 
 
 def test_the_builder_gets_initial_seeds_and_never_the_secret_ones(stage, submission):
@@ -86,6 +96,32 @@ def test_a_miss_counts_as_it_is(stage, submission):
     stage.plan[2] = 0.2
     found = score(submission(), beside=False, progress=quiet)
     assert found.accuracies == (0.75, 0.75, 0.2, 0.75, 0.75) and not found.counts
+
+
+def test_a_file_that_does_not_end_costs_one_run_and_no_hour(stage, submission, failure, monkeypatch):
+    def launch(script, **options):
+        run = stage.launch(script, **options)
+        if run.failure:
+            ended = {"event": "ended", "time": 1.0, "state": "failed", "reason": "timeout"}
+            append_json_line(run.folder / "launcher.jsonl", ended)
+        return run
+
+    monkeypatch.setattr(scoring, "launch", launch)
+    stage.plan[1] = ("failed", failure("it ran past its limit"))
+    found = score(submission(), beside=False, progress=quiet)
+    assert [options["timeout_s"] for options in stage.launches] == [120 + 10 * 10.0] * 2  # of the baseline's 10 s
+    assert found.accuracies == (0.75, 0.1, 0.1, 0.1, 0.1) and not found.left and not found.counts
+
+
+def test_labels_of_private_pictures_that_a_file_brings_along_count_as_a_crash(stage, submission):
+    def forged(folder):
+        result = json.loads((folder / "result.json").read_text())
+        write_json(folder / "result.json", {**result, "public_accuracy": 0.6})
+
+    stage.plan[2] = ("done", forged)
+    found = score(submission(), beside=False, progress=quiet)
+    assert found.accuracies == (0.75, 0.75, 0.1, 0.75, 0.75)
+    assert "it has labels of private pictures" in found.crashes[0]
 
 
 def test_a_crash_counts_as_chance_and_is_not_tried_again(stage, submission, failure):
@@ -183,7 +219,7 @@ def test_a_kill_at_any_write_of_the_journal_draws_no_second_seed(stage, submissi
 def test_a_run_that_had_ended_when_its_parent_was_killed_is_judged_not_run_again(stage, submission, kept, monkeypatch):
     path = submission()
     with monkeypatch.context() as patch:
-        patch.setattr(attempt, "settle", lambda *args: (_ for _ in ()).throw(Killed))
+        patch.setattr(scoring, "settle", lambda *args: (_ for _ in ()).throw(Killed))
         with pytest.raises(Killed):
             score(path, beside=False, progress=quiet)
     assert stage.launches and score(path, beside=False, progress=quiet).n == 5
@@ -205,13 +241,13 @@ def test_what_the_machine_does_is_not_counted_against_a_file(stage, submission, 
             )
         return run
 
-    attempt.launch, before = recorded, attempt.launch
+    scoring.launch, before = recorded, scoring.launch
     try:
         with pytest.raises(CourseError, match="not the file's doing: score it again"):
             score(path, beside=False, progress=quiet)
         found = score(path, beside=False, progress=quiet)
     finally:
-        attempt.launch = before
+        scoring.launch = before
     assert found.accuracies == (0.75,) * 5 and stage.launches[0]["seed"] == stage.launches[1]["seed"]
 
 
@@ -410,7 +446,8 @@ def test_without_the_data_no_seed_is_drawn(stage, submission, monkeypatch):
     def missing(name, trial):
         raise InputError("CIFAR-10 is not there")
 
-    monkeypatch.setattr(attempt, "pictures_file", missing)
+    for module in (attempt, scoring):
+        monkeypatch.setattr(module, "pictures_file", missing)
     with pytest.raises(InputError, match="CIFAR-10 is not there"):
         score(submission(), progress=quiet)
     with pytest.raises(InputError, match="CIFAR-10 is not there"):
@@ -423,7 +460,7 @@ def test_a_full_disk_is_said_in_one_sentence_and_the_score_goes_on_later(stage, 
         raise OSError(28, "No space left on device", "built.json")
 
     with monkeypatch.context() as patch:
-        patch.setattr(attempt, "build", full)
+        patch.setattr(scoring, "build", full)
         with pytest.raises(StorageError, match=r"^built.json cannot be written: No space left on device. Free some"):
             score(submission(), progress=quiet)
     before = seeds_of(kept())

@@ -176,6 +176,8 @@ def test_an_honest_file_is_built(name):
     assert set(answer["files"]) == {f"{each}.pb" for each in answer["functions"]} | {"start-1.npz"}
     assert answer["settings"]["prepare"] == (name == "frozen whitening")
     assert answer["settings"]["finish"] == (name == "averaged weights")
+    assert answer["settings"]["passes"] == 1
+    assert answer["settings"]["prepare_samples"] == 1024 * (name == "frozen whitening")
 
 
 def test_what_a_file_leaves_out_is_the_baselines():
@@ -191,9 +193,211 @@ def test_seeds_draw_other_initial_values_and_a_seed_the_same_again():
     assert np.array_equal(kernels[0], kernels[2])
 
 
+# ---------------------------------------------------------------- what counts more than once
+
+CONVOLUTIONS = """
+class Net(tf.keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.first, self.dense = layers.Conv2D(8, 3, padding="same"), layers.Dense(10)
+
+    def inner(self, x):
+        return self.dense(tf.reduce_mean(tf.nn.relu(self.first(x)), [1, 2]))
+
+def model():
+    return Net()
+
+"""
+# The lines of Net's call, or further ones, and as how many samples a picture counts in a step, and prepare.
+COUNTED = {
+    "one view": ("return self.inner(x)", 1, 0),
+    "four copies of each picture in a pass": (
+        """
+        if not training:
+            return self.inner(x)
+        copies = tf.concat([x, x[:, :, ::-1], tf.roll(x, 2, 1), tf.roll(x, 2, 2)], 0)
+        return tf.reduce_mean(tf.reshape(self.inner(copies), [4, -1, 10]), 0)
+        """,
+        4,
+        0,
+    ),
+    "two views in evaluations, paid for by a dummy in training": (
+        "return self.inner(x) + (0 * self.inner(0 * x) if training else self.inner(x[:, :, ::-1]))",
+        2,
+        0,
+    ),
+    "two views in one batch, and as many in training": (
+        """
+        a, b = tf.split(self.inner(tf.concat([x, x[:, :, ::-1]], 0)), 2)
+        return a + (0 * b if training else b)
+        """,
+        2,
+        0,
+    ),
+    "two views side by side in one picture": (
+        "return self.inner(tf.concat([x, 0 * x if training else x[:, :, ::-1]], 2))",
+        2,
+        0,
+    ),
+    "two views by a kernel that is made anew for each": (
+        """
+        kernel = lambda view: self.first.kernel + 0 * tf.reduce_sum(view)
+        if not self.first.built:
+            return self.inner(x)
+        views = [x, 0 * x if training else x[:, :, ::-1]]
+        return self.dense(sum(tf.reduce_mean(tf.nn.relu(tf.nn.conv2d(v, kernel(v), 1, "SAME")), [1, 2]) for v in views))
+        """,
+        2,
+        0,
+    ),
+    "two views by a kernel and its copy": (
+        """
+        if not hasattr(self, "copy"):
+            self.copy = layers.Conv2D(8, 3, padding="same")
+        second = self.copy(0 * x if training else x[:, :, ::-1])
+        return self.dense(tf.reduce_mean(tf.nn.relu(self.first(x)) + tf.nn.relu(second), [1, 2]))
+
+        def finish(model, optimizer):
+            model.copy.kernel.assign(1.0 * model.first.kernel)
+        """,
+        2,
+        0,
+    ),
+    "two views by kernels that one gradient goes to": (
+        """
+        if not hasattr(self, "copy"):
+            self.copy = layers.Conv2D(8, 3, padding="same", kernel_initializer="ones")
+        first = self.first(x if training else 0.5 * x)
+        second = self.copy(0 * x if training else x[:, :, ::-1])
+        return self.dense(tf.reduce_mean(tf.nn.relu(first), [1, 2]) + tf.reduce_mean(tf.nn.relu(second), [1, 2]))
+
+        class Both(tf.keras.optimizers.SGD):
+            def apply_gradients(self, pairs):
+                pairs = list(pairs)
+                gradient = next(g for g, w in pairs if "conv2d/kernel" in w.name)
+                for _, weight in pairs:
+                    if len(weight.shape) == 4:
+                        weight.assign_sub(0.1 * gradient)
+
+        def optimizer():
+            return Both(0.1)
+        """,
+        2,
+        0,
+    ),
+    "two views by two kernels in training": (
+        """
+        logits = self.inner(x)
+        if training:
+            logits += self.dense(tf.reduce_mean(tf.nn.conv2d(x, tf.ones([3, 3, 3, 8]), 1, "SAME"), [1, 2]))
+        return logits
+        """,
+        2,
+        0,
+    ),
+    "an autoencoder trained in prepare": (
+        """
+        return self.inner(x)
+
+        def prepare(model, pictures):
+            flat = tf.reshape(pictures, [1024, 3072])
+            down = up = tf.random.stateless_normal([3072, 512], [1, 2]) / 64
+            for _ in range(10):
+                code = tf.matmul(flat, down)
+                wrong = tf.matmul(code, up, transpose_b=True) - flat
+                down -= tf.matmul(flat, tf.matmul(wrong, up), transpose_a=True) / 1e6
+                up -= tf.matmul(wrong, code, transpose_a=True) / 1e6
+            model.dense.kernel.assign(down[:8, :10])
+        """,
+        1,
+        3 * 1024,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_each_further_pass_over_a_picture_counts(name):
+    lines, passes, prepare_samples = COUNTED[name]
+    call, *rest = textwrap.dedent(lines).strip().split("\n\n")
+    inside = textwrap.indent("def call(self, x, training=False):\n" + textwrap.indent(call, "    "), "    ")
+    text = CONVOLUTIONS.replace("\ndef model", f"\n{inside}\n\ndef model") + "\n\n".join(rest)
+    settings = built(text)["settings"]
+    assert (settings["passes"], settings["prepare_samples"]) == (passes, prepare_samples)
+
+
 # ---------------------------------------------------------------- refused ones
 
 REFUSED = {
+    "training on more samples than counted, by passes in the optimizer": (
+        """
+        class Twice(tf.keras.optimizers.SGD):
+            def apply_gradients(self, pairs):
+                pairs = list(pairs)
+                super().apply_gradients(pairs)
+                loss = tf.reduce_sum(MADE[-1](tf.zeros([32, 32, 32, 3])))
+                super().apply_gradients(zip(tf.gradients(loss, [w for _, w in pairs]), [w for _, w in pairs]))
+
+        MADE = []
+
+        def model():
+            MADE.append(tiny(layers.BatchNormalization()))
+            return MADE[-1]
+
+        def optimizer():
+            return Twice(0.1)
+        """,
+        "in optimizer: the operation AvgPool .* is refused",
+    ),
+    "an autoencoder trained in a loop of prepare": (
+        """
+        def model():
+            return tiny(layers.Dense(48, name="code"))
+
+        def prepare(model, pictures):
+            flat, kernel = tf.reshape(tf.nn.avg_pool2d(pictures, 8, 8, "SAME"), [-1, 48]), tf.eye(48)
+            for _ in tf.range(2000):
+                wrong = tf.matmul(tf.matmul(flat, kernel), kernel, transpose_b=True) - flat
+                kernel -= tf.matmul(flat, tf.matmul(wrong, kernel), transpose_a=True) / 1e5
+            model.get_layer("code").kernel.assign(kernel)
+        """,
+        "in prepare: the arithmetic of .* cannot be counted, as how often",
+    ),
+    "weights that the optimizer assigns": (
+        """
+        LEARNED = np.random.default_rng(0).normal(size=[48, 10]).astype(np.float32)
+
+        class Assigning(tf.keras.optimizers.SGD):
+            def apply_gradients(self, pairs):
+                pairs = list(pairs)
+                super().apply_gradients(pairs)
+                pairs[-2][1].assign(tf.where(self.iterations == 3, LEARNED, pairs[-2][1]))
+
+        def optimizer():
+            return Assigning(0.1)
+        """,
+        "in optimizer: arrays of numbers in its graph take 1,9.. bytes, and 1,024 are the most where weights are",
+    ),
+    "weights that finish assigns": (
+        """
+        def finish(model, optimizer):
+            model.layers[-1].kernel.assign(np.random.default_rng(0).normal(size=[48, 10]).astype(np.float32))  # HERE
+        """,
+        "in finish: arrays of numbers in its graph take",
+    ),
+    "weights in the optimizer's state": (
+        """
+        class Bringing(tf.keras.optimizers.SGD):
+            def build(self, variables):
+                if not getattr(self, "_built", False):
+                    super().build(variables)
+                    self.learned = self.add_variable_from_reference(variables[0], "learned", initial_value=tf.random.normal([48]))
+
+        def optimizer():
+            return Bringing(0.1)
+        """,
+        "mine.py: optimizer: the initial values of .*learned.* are neither one number",
+    ),
+    "a smaller real batch": ("GHOST_BATCH = 1", "GHOST_BATCH is 1: it is 2 or more"),
     "a Python function": (
         """
         def augment(pictures, numbers, epoch, key):
@@ -426,7 +630,7 @@ REFUSED = {
         def model():
             return Views()
         """,
-        "in model: the arithmetic of .* in evaluations cannot be counted, as how often",
+        "in model: the arithmetic of .* cannot be counted, as how often",
     ),
     "two views, paid for in a branch that is not taken": (
         """
@@ -445,7 +649,7 @@ REFUSED = {
         def model():
             return Views()
         """,
-        "several views of a picture do not count",
+        "in model: the arithmetic of .* cannot be counted, as how often",
     ),
     "pictures in the update": (
         """

@@ -47,7 +47,8 @@ def pictures():
 @pytest.mark.parametrize("capitals", [{}, WITHOUT], ids=["as it is", "without any trick"])
 def test_it_builds(capitals):
     settings = reference(**capitals).built([1])["settings"]
-    assert settings["prepare"] == (not capitals)  # whitening is its only preparation, and counts as samples
+    assert settings["passes"] == 1
+    assert settings["prepare_samples"] == 1024 * (not capitals)  # whitening is its only preparation
 
 
 def test_whitened_patches_have_equal_and_unrelated_parts(pictures):

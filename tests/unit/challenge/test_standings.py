@@ -9,9 +9,9 @@ import pytest
 
 from ddl import challenge, cli
 from ddl.challenge import handin, standings
-from ddl.challenge.attempt import score
 from ddl.challenge.journal import sha256
 from ddl.challenge.rules import TARGET
+from ddl.challenge.scoring import score
 from ddl.challenge.verdict import Score
 from ddl.errors import InputError
 from ddl.plot import plot_challenge

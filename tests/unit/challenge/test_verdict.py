@@ -140,7 +140,7 @@ def test_the_page_of_rules_states_the_numbers_and_is_a_page():
         "p < 0.01",
         "at least 5 runs",
         "10 within 1.5 passes",
-        "No test-time views",
+        "over a picture k times",
     ):
         assert text in rules.RULES
     for source in ("MLPerf", "AlgoPerf", "Modded-NanoGPT", "DAWNBench"):

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -314,6 +315,13 @@ def test_store_uses_an_older_layout_where_nothing_can_be_written(older, monkeypa
     content = older.read_bytes()
     assert store.read_aligned(older)["numbers"].tolist() == [0, 1, 2, 3, 4]
     assert older.read_bytes() == content
+
+
+def test_pictures_that_have_no_room_are_not_generated(monkeypatch):
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=2**20))
+    monkeypatch.setattr(synthetic, "generate", None)
+    with pytest.raises(DataError, match=r"No space left on device for 175 MiB: .*synthetic-0.npy"):
+        fetch("synthetic", progress=lambda line: None)
 
 
 @pytest.mark.parametrize("content", [None, b"", b"no array", b"\x93NUMPY\x01\x00\x40\x00{"])

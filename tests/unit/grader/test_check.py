@@ -2,15 +2,15 @@
 
 import os
 import signal
-import sys
 import threading
 from functools import partial
 
+import nbformat
 import pytest
 
 from ddl import cli
-from ddl.grader import check, stopping
-from ddl.grader.check import check_file, find_notebook
+from ddl.grader import journal, stopping
+from ddl.grader.check import check_file, find_notebook, keep_file
 from ddl.grader.limits import Limits
 from doubling import SOLVED, STUBS, write_lesson
 
@@ -19,6 +19,7 @@ from doubling import SOLVED, STUBS, write_lesson
 def lesson(tmp_path, monkeypatch):
     """Return a function that writes the lesson into this folder's ``notebooks/``."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DDL_RUNS_DIR", str(tmp_path / "runs"))
     return partial(write_lesson, tmp_path)
 
 
@@ -29,7 +30,7 @@ def test_command_when_all_pass(lesson, capsys):
     lesson(SOLVED, "import sys, warnings\nwarnings.warn('x')\nprint('y', file=sys.stderr)")
     assert cli.main(["check", "7"]) == 0
     assert capsys.readouterr().out == (
-        "q01_double  passed\nq02_table   passed\n7.Doubling: 2 of 2 questions pass, 4 of 4 " + TOTAL
+        "question 1  passed\nquestion 2  passed\n7.Doubling: 2 of 2 questions pass, 4 of 4 " + TOTAL
     )
 
 
@@ -37,8 +38,8 @@ def test_command_on_an_untouched_lesson(lesson, capsys):
     path = lesson(STUBS)
     assert cli.main(["check", str(path)]) == 1
     assert capsys.readouterr().out == (
-        "q01_double  not yet: `double` is still to be written\n"
-        "q02_table   not yet: `table` is not defined: the cell that defines it is missing, empty, "
+        "question 1  not yet: `double` is still to be written\n"
+        "question 2  not yet: `table` is not defined: the cell that defines it is missing, empty, "
         "or ended with an error\n7.Doubling: 0 of 2 questions pass, 0 of 4 " + TOTAL
     )
 
@@ -54,10 +55,18 @@ def test_command_names_the_cell_that_broke(lesson, capsys):
     assert "cell 1 ended with ModuleNotFoundError: No module named 'nowhere'\n" in (capsys.readouterr().out)
 
 
-def test_cells_run_in_the_notebooks_folder(lesson):
-    path = lesson(SOLVED | {"q02_table": "table = eval(open('table.txt').read())"})
-    (path.parent / "table.txt").write_text("[1, 4, 9]")
+def test_cells_find_the_files_beside_the_notebook_and_replace_none(lesson):
+    """Somebody may have worked on a script since the cell that writes it was run."""
+    path = lesson(
+        SOLVED | {"q02_table": "table = eval(open('table.txt').read()) + eval(open('../more.txt').read())"},
+        first=("%%writefile mine.py\nprint('as the cell has it')", "import os\nos.remove('table.txt.bak')"),
+    )
+    files = {"table.txt": "[1, 4]", "table.txt.bak": "", "mine.py": "print('mine')", "../more.txt": "[9]"}
+    for name, text in files.items():
+        (path.parent / name).write_text(text)
     assert check_file(path).passed
+    assert {name: (path.parent / name).read_text() for name in files} == files
+    assert {each.name for each in path.parent.parent.iterdir()} == {"notebooks", "more.txt"}
 
 
 @pytest.mark.parametrize("content, said", [
@@ -95,48 +104,37 @@ def test_outside_a_notebook_it_says_so():
         check("7")
 
 
-def checked(path, source="", run=(), call_s=5.0):
-    """Check a kernel's names: those of `source`, where these cells were run before."""
-    names = {"In": ["", *run]}
-    exec(source, names)
-    return check._check_names(path, names, Limits(call_s=call_s))
-
-
-CATCHING = "while True:\n        try:\n            x\n        except: pass"
-# Python 3.10 looks for signals only within that `try`, for Ctrl-C, too.
-LOOPS = ["while True: pass", *([CATCHING] if sys.version_info >= (3, 11) else [])]
-
-
-@pytest.mark.parametrize("body", LOOPS)
-def test_an_endless_loop_is_stopped_and_the_rest_is_checked(lesson, body):
-    before = signal.getsignal(signal.SIGALRM)
-    found = checked(lesson(SOLVED), f"table = [1, 4, 9]\ndef double(x):\n    {body}", call_s=0.2)
+def test_an_endless_loop_is_stopped_and_the_rest_is_checked(lesson):
+    path = lesson(SOLVED | {"q01_double": "def double(x):\n    while True: pass"})
+    begun = []
+    found = check_file(path, Limits(call_s=0.3), begin=begun.append)
     assert [verdict.passed for verdict in found.verdicts] == [False, True]
-    assert found.verdicts[0].message == "double(2) was stopped after 0.2 s: does it come to an end?"
-    assert signal.getsignal(signal.SIGALRM) == before and signal.getitimer(signal.ITIMER_REAL)[1] == 0
+    assert found.verdicts[0].message == "double(2) was stopped after 0.3 s: does it come to an end?"
+    assert begun == ["question 1", "question 2"]
 
 
 def test_an_interrupt_ends_a_check(lesson):
-    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    path = lesson(SOLVED | {"q01_double": "def double(x):\n    while True: pass"})
     before = signal.getsignal(signal.SIGINT)
+    interrupt = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start
     with pytest.raises(KeyboardInterrupt), stopping.interruptible():
-        checked(lesson(SOLVED), "def double(x):\n    while True: pass", call_s=60)
+        check_file(path, Limits(call_s=60), begin=lambda question: interrupt())
     assert signal.getsignal(signal.SIGINT) == before
 
 
-@pytest.mark.parametrize(
-    ("source", "run", "why"),
-    [
-        ("", [], "its cell was not run yet"),
-        (
-            "",
-            ["%time x = 1", "def double(x):\n    return 2 *\n"],
-            "its cell has a syntax error in line 2: invalid syntax",
-        ),
-        ("double = abs", ["double = abs", "x = 1\ndouble = lambda x 2"], "its cell has a syntax error in line 2: "),
-        ("", ["!ls\ndouble = 1 / 0"], "its cell was not run yet, or ended with an error"),
-    ],
-)
-def test_what_is_not_there_is_not_run_yet_or_no_python(lesson, source, run, why):
-    message = checked(lesson(SOLVED), source, run).verdicts[0].message
-    assert message.startswith(f"`double` is not defined: {why}"), message
+def test_questions_above_a_cell_are_checked_and_others_stay_as_they_were(lesson, tmp_path):
+    path = lesson(SOLVED)
+    keep_file(path, check_file(path))
+    between = nbformat.read(path, as_version=4).cells[2].id
+    lesson(SOLVED | {"q01_double": "double = abs", "q02_table": "table = 0"}, "from ddl import check\ncheck()")
+    notebook = nbformat.read(path, as_version=4)
+    notebook.cells[2].id = between
+    nbformat.write(notebook, path)
+    found = check_file(path, above=between)
+    assert [(verdict.grade_id, verdict.passed) for verdict in found.verdicts] == [("q01_double_test", False)]
+    assert found.name == "7.Doubling to here"
+    keep_file(path, found)
+    passed, ran = journal.checked("7.Doubling")
+    assert passed == {"q01_double_test": False, "q02_table_test": True}
+    assert journal.digest("double = abs") in ran and journal.digest("table = 0") not in ran
+    assert len(check_file(path, above="no such cell").verdicts) == 2

@@ -1,37 +1,44 @@
 """What the checks of a distributed training make of records: simulated ones, and ones that are none."""
 
-import base64
-import io
+import json
 
 import numpy as np
 import pytest
 
 from ddl.grader import conversion, launches
 
-NAMES = ("frozen", "tied", "inner", "outer")
-
 
 def plain(weights):
-    return {name: weights[name].tolist() for name in NAMES}
+    return {name: np.asarray(weights[name]).tolist() for name in ("frozen", "tied", "inner", "outer")}
 
 
-def trained(request, batch_of=lambda numbers, rank, ranks: numbers[rank::ranks], tell=lambda rank, line: line):
-    """Train as the ranks of a script do, in NumPy; return what they would record."""
-    given = [np.load(io.BytesIO(base64.b64decode(text))) for text in request["inputs"]]
-    ranks, (samples, order, batch, rate) = len(given), (given[0][f"task_{number}"] for number in range(4))
-    weights = {name: given[0][f"start_{number}"].astype(float) for number, name in enumerate(NAMES)}
-    lines = [[{"event": "begin", "weights": plain(weights)}] for _ in range(ranks)]
-    size = int(batch) * ranks
-    for numbers in order[: len(order) // size * size].reshape(-1, size):
+def note(event, **fields):
+    return {"note": {"event": event, **fields}}
+
+
+def sent(array):
+    return note("sent", dtype="float32", values=array.ravel().tolist())
+
+
+def trained(request, batch_of=lambda numbers, rank, ranks: numbers[rank::ranks], told=lambda rank, event: event):
+    """Train as the ranks of a script do, in NumPy; return what they would have read, sent and noted."""
+    ranks, given = len(request["inputs"]), request["inputs"][0]["given"]
+    weights = {name: np.array(array) for name, array in given["weights"].items()}
+    notes = [[sent(weights["tied"]), note("begin", weights=plain(weights))] for _ in range(ranks)]
+    size = given["batch"] * ranks
+    for numbers in np.array(given["order"][: len(given["order"]) // size * size]).reshape(-1, size):
         parts = [batch_of(numbers, rank, ranks) for rank in range(ranks)]
-        found = [conversion._loss_and_gradients(weights, samples[part]) for part in parts]
+        samples = [np.array(each["samples"])[part] for each, part in zip(request["inputs"], parts)]
+        found = [conversion._loss_and_gradients(weights, own) for own in samples]
+        for rank, (_, gradients) in enumerate(found):
+            notes[rank] += [{"read": parts[rank].tolist()}, *map(sent, gradients.values())]
         for name in conversion.TRAINED:
-            weights[name] = weights[name] - rate * sum(gradients[name] for _, gradients in found)
+            weights[name] = weights[name] - given["rate"] * sum(gradients[name] for _, gradients in found)
         loss = np.mean([loss for loss, _ in found])
-        for rank, part in enumerate(parts):
-            step = {"event": "step", "samples": part.tolist(), "loss": loss, "counted": size}
-            lines[rank].append(tell(rank, step | {"weights": plain(weights)}))
-    return {"ranks": [{"status": 0, "lines": lines[rank], "wrote": rank == 0} for rank in range(ranks)]}
+        for rank in range(ranks):
+            step = note("step", loss=loss, counted=size, weights=plain(weights))
+            notes[rank].append({"note": told(rank, step["note"])})
+    return {"notes": notes, "ranks": [{"status": 0, "wrote": rank == 0} for rank in range(ranks)]}
 
 
 def lost(monkeypatch, reply, ranks=3):
@@ -56,10 +63,7 @@ def test_a_mistake_loses_its_own_point(monkeypatch):
         return trained(request, batch_of=lambda numbers, rank, ranks: numbers[:: len(numbers) // 4])
 
     def too_many(request):
-        return trained(request, tell=lambda rank, line: line | {"counted": 1})
-
-    def another(request):
-        return trained(request, tell=lambda rank, line: line | {"samples": [rank]})
+        return trained(request, told=lambda rank, event: event | {"counted": 1})
 
     def writes(request):
         reply = trained(request)
@@ -68,21 +72,29 @@ def test_a_mistake_loses_its_own_point(monkeypatch):
 
     assert lost(monkeypatch, shared) == {"own_samples", "same_weights"}
     assert lost(monkeypatch, too_many) == {"true_metrics"}
-    assert lost(monkeypatch, another) >= {"own_samples", "averaged", "true_metrics"}
     assert lost(monkeypatch, writes) == {"one_writer"}
 
 
-STEP = {"event": "step", "samples": [0], "loss": 1.0, "counted": 1, "weights": {}}
-RANK = {"status": 0, "error": None, "lines": [], "wrote": True}
+STEP = {"event": "step", "loss": 1.0, "counted": 1, "weights": {}}
+RANK = {"status": 0, "wrote": True}
+NOTED = {"ranks": [RANK] * 3, "notes": [[], [], []]}
+
+
+def noted(*events):
+    return NOTED | {"notes": [[{"note": event} for event in events]] * 3}
+
+
 UNREADABLE = {
     "no ranks": {},
-    "of another number": {"ranks": [RANK] * 2},
-    "no lists": {"ranks": 3},
-    "ranks that are none": {"ranks": [None, 1, "x"]},
-    "lines that are none": {"ranks": [RANK | {"lines": [None, 7, {"event": 3}]}] * 3},
-    "weights that are none": {"ranks": [RANK | {"lines": [STEP | {"event": "begin"}, STEP]}] * 3},
-    "an error that is none": {"ranks": [RANK | {"status": 1, "error": {"message": [1], "line": "x"}}] * 3},
-    "late without an end": {"late": True, "ranks": [RANK] * 3},
+    "of another number": NOTED | {"ranks": [RANK] * 2},
+    "no lists": NOTED | {"ranks": 3},
+    "ranks that are none": NOTED | {"ranks": [None, 1, "x"]},
+    "nothing": NOTED,
+    "events that are none": noted({}, {"event": 3}, {"event": [1]}),
+    "weights that are none": noted(STEP | {"event": "begin"}, STEP),
+    "a call that is none": noted({"event": "sent", "dtype": "uint8", "values": [-1]}),
+    "an error that is none": noted({"event": "error", "message": [1], "line": "x"}),
+    "late without an end": NOTED | {"late": True},
     "ended": {"ended": "it had more than 128 processes and threads"},
     "missing": {"missing": "mine.py"},
     "unwritten": {"unwritten": "mine.py"},
@@ -96,14 +108,27 @@ def test_what_is_no_record_is_said(monkeypatch, reply):
 
 
 def test_a_rank_that_notices_how_another_is_ended_was_late_too(monkeypatch):
-    waiting = RANK | {"status": None}
-    noticed = waiting | {"error": {"type": "HorovodInternalError", "message": "gone", "line": 3}}
+    noticed = note("error", type="HorovodInternalError", message="gone", line=3)
+    reply = {"late": True, "seconds": 10, "ranks": [RANK | {"status": None}] * 3, "notes": [[], [noticed], []]}
     with pytest.raises(
         AssertionError, match=r"did not end within 10 s \(rank 0 waits after step 0, rank 1 waits after"
     ):
-        lost(monkeypatch, lambda request: {"late": True, "seconds": 10, "ranks": [waiting, noticed, waiting]})
+        lost(monkeypatch, lambda request: reply)
 
 
-def test_numbers_that_no_sample_has_are_refused(monkeypatch):
-    with pytest.raises(AssertionError, match="cannot be read.*no sample has"):
-        lost(monkeypatch, lambda request: trained(request, tell=lambda rank, line: line | {"samples": [-1, 10**6]}))
+def test_what_ranks_are_handed_is_noted_and_nothing_else_is_handed_out():
+    desk = launches._Desk(
+        [{"given": {"rate": 1}, "samples": ["a", "b"]}, {"given": {"rate": 2}, "samples": ["c", "d"]}]
+    )
+
+    def ask(rank, message):
+        return desk.serve({"rank": rank, "message": json.dumps(message)})["value"]
+
+    assert ask(1, {"do": "begin"}) == {"rate": 2}
+    assert ask(1, {"do": "read", "numbers": [1, 0]}) == ["d", "c"]
+    assert ask(0, {"do": "note", "note": {"read": [0]}}) is None
+    for wrong in ([2], ["x"], [[0]], [0.0]):
+        assert ask(0, {"do": "read", "numbers": wrong}) is None
+    assert [ask(0, wrong) for wrong in ({}, [], 1, {"do": "read"}, {"do": "read", "rank": 1})] == [None] * 5
+    assert desk.serve({"rank": 0, "message": "[" * 100_000}) == {"value": None}
+    assert desk.notes == [[{"note": {"read": [0]}}], [{"read": [1, 0]}]]

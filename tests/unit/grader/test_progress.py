@@ -26,18 +26,18 @@ def stand():
 
 def test_an_untouched_lesson(lesson):
     lesson(STUBS)
-    assert stand() == ([("open", False, 0)] * 3, "q01_double: to be answered")
+    assert stand() == ([("open", False, 0)] * 3, "question 1: to be answered")
 
 
 def test_a_check_is_kept_until_its_answer_changes(lesson, capsys):
     path = lesson(SOLVED | {"q02_table": "table = [1]"})
-    assert stand() == ([("unchecked", True, 0)] * 2 + [("open", False, 0)], "q01_double: to be checked")
+    assert stand() == ([("unchecked", True, 0)] * 2 + [("open", False, 0)], "question 1: to be checked")
     assert cli.main(["check", str(path)]) == 1
     assert stand()[0] == [("done", True, 2), ("failed", True, 0), ("open", False, 0)]
     lesson(SOLVED, text="Because.")
     states, then = stand()
     assert states == [("done", True, 2), ("changed", True, 0), ("done", True, 0)]
-    assert then == "q02_table: changed since it was checked"
+    assert then == "question 2: changed since it was checked"
     assert cli.main(["check", str(path)]) == 0
     assert stand() == ([("done", True, 2), ("done", True, 2), ("done", True, 0)], "done")
     assert "1 of 1 lesson done, 3 of 3 questions answered, 4 of 4 points" in repr(progress("notebooks"))
@@ -56,9 +56,9 @@ def test_runs_are_counted_by_the_notebook_that_shows_them(lesson, tmp_path):
 
 
 def test_no_answer_is_run_and_the_row_leads_to_the_lesson(lesson, tmp_path):
-    lesson(SOLVED | {"q01_double": f"open({str(tmp_path / 'ran')!r}, 'w')"})
+    lesson(SOLVED | {"q01_double": f"# YOUR CODE HERE\nopen({str(tmp_path / 'ran')!r}, 'w')"})
     page = progress("notebooks")._repr_html_()
-    assert '<a href="notebooks/7.Doubling.ipynb">q01_double: to be checked</a>' in page
+    assert '<a href="notebooks/7.Doubling.ipynb">question 1: to be checked</a>' in page
     assert not (tmp_path / "ran").exists()
 
 

@@ -25,7 +25,7 @@ PLAIN = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("value", PLAIN, ids=lambda value: ascii(value)[:20])
+@pytest.mark.parametrize("value", PLAIN, ids=lambda value: type(value).__name__)
 def test_plain_data_crosses(value):
     back = decode(encode(value))
     assert back == value and type(back) is type(value)

@@ -4,6 +4,8 @@ import asyncio
 import json
 import shutil
 import subprocess
+import sys
+from pathlib import Path
 
 import nbformat
 import pytest
@@ -82,5 +84,8 @@ def test_a_new_notebook_or_another_kernel_is_saved_with_its_own(opened):
 def test_settings_are_json_that_jupyterlab_knows():
     page = json.loads((lab.SETTINGS / "page_config.json").read_text())
     assert all(name.startswith("@jupyter/nbgrader:") for name in page["disabledExtensions"])
-    (notices,) = json.loads((lab.SETTINGS / "overrides.json").read_text()).values()
-    assert notices == {"checkForUpdates": False, "fetchNews": "false"}
+    overrides = json.loads((lab.SETTINGS / "overrides.json").read_text())
+    schemas = Path(sys.prefix, "share", "jupyter", "lab", "schemas")
+    for name, settings in overrides.items():
+        schema = json.loads((schemas / name.replace(":", "/")).with_suffix(".json").read_text())
+        assert settings.keys() <= schema["properties"].keys()

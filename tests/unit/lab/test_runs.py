@@ -11,7 +11,7 @@ import pytest
 from ddl.display.panel import MARK
 from ddl.errors import CourseError
 from ddl.lab.files import CourseFiles, bring_up_to_date
-from ddl.lab.serving import Runs
+from ddl.lab.serving import Connection, Runs
 from ddl.launcher.processes import of_run
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import write_json
@@ -135,11 +135,15 @@ def test_opening_changes_nothing_where_nothing_was_launched(make, tmp_path):
     assert model["content"] == before
 
 
-def test_the_server_tells_what_changes_and_then_the_end(make):
+def test_the_server_tells_what_changes_what_waits_and_then_the_end(make, monkeypatch):
     folder = make()
     runs = Runs()
     state = runs.state(IDS[0])
-    assert state["over"] is False and set(state["parts"]) == {"status", "body", "chart"}
+    assert state["over"] is False and set(state["parts"]) == {"status", "body", "chart", "waits"}
+    assert state["parts"]["waits"] == ""
+    monkeypatch.setattr(Connection, "sent", {"another": ["m0"], "its kernel": ["m0", "m1", "m2", "m3"]})
+    waits = runs.state(IDS[0])["parts"]["waits"]
+    assert "2 more cells of the notebook will run after this one" in waits and "data-all" in waits
     folder.append(folder.launcher, {"event": "ended", "time": time.time(), "state": "done"})
     state = runs.state(IDS[0])
     assert state["over"] is True and "done in" in state["html"] and "attach(" in state["html"]

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from ddl.launcher.commands import HorovodrunCommand, HostsCommand, RankCommand, TaskCommand
+from ddl.launcher.commands import HostsCommand, OneHostCommand, RankCommand, TaskCommand
 
 SCRIPT = ("/c/x.py", "a", "--threads", "9", "-np", "--timeout-s", "")
 RANK = RankCommand(threads=2, command=SCRIPT)
@@ -19,8 +19,8 @@ RANKS = ("python", *RANK.words)
         TaskCommand(controller="none", command=RANKS),
         TaskCommand(controller="gloo", network_interface="ib0", timeout_s=1234567.5, command=RANKS),
         HostsCommand(hosts=2, rate_mbit=0, ranks=4, command=RANKS),
-        HorovodrunCommand(processes=2, command=RANKS),
-        HorovodrunCommand(processes=8, controller="mpi", timeout_s=7.5, command=RANKS),
+        OneHostCommand(processes=2, command=RANKS),
+        OneHostCommand(processes=8, timeout_s=7.5, command=RANKS),
     ],
 )
 def test_what_is_written_is_read(command):
@@ -51,8 +51,7 @@ def test_workers_are_those_that_compute(cluster, servers, workers):
             "--controler is not an option of ddl.rank.task; there are: --controller, --net",
         ),
         (HostsCommand, "--ranks 2 x", "ddl.rank.hosts needs --hosts and --rate-mbit"),
-        (HorovodrunCommand, "-np 2 x.py", "ddl.rank.horovodrun needs -np with a number, and a command of ddl.rank"),
-        (HorovodrunCommand, "python -m ddl.rank x.py -np 2", "ddl.rank.horovodrun needs -np"),
+        (OneHostCommand, "python -m ddl.rank x.py", "ddl.rank.one_host needs --processes"),
     ],
 )
 def test_a_line_that_cannot_be_read_is_refused(command, line, message, monkeypatch, capsys):

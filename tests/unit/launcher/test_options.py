@@ -1,53 +1,58 @@
-"""A misspelt option is refused by the script's text, and where the text does not tell, nothing is."""
+"""A misspelt option of a script of the course starts nothing; of any other script, its own parser is the judge."""
 
 import pytest
 
 from ddl import launch
 from ddl.launcher.job import JobError
-from ddl.launcher.options import check, known
+from ddl.launcher.options import check
 from ddl.records.paths import runs_dir
 
 PARSES = """
 import argparse
-from ddl.training.options import parser as ours
-import nowhere
+from ddl.training.options import parser
 
-parser = argparse.ArgumentParser()
-add = parser.add_argument
-add("-r", "--recipe", choices=("base", "warmup"))
-add("--sync-bn", action=argparse.BooleanOptionalAction)
-parser.add_argument("--global-batch", type=int)
-seen.add(anything)
-nowhere.parse(f"--{anything}")
-parser.parse_args()
+def main():
+    ours = parser("")
+    add = ours.add_argument
+    add("-r", "--recipe", choices=("base", "warmup"))
+    add("--sync-bn", action=argparse.BooleanOptionalAction)
+    ours.add_argument("--global-batch", type=int)
+    ours.parse_args()
+    import tensorflow
+
+if __name__ == "__main__":
+    main()
 """
-HAS = {"--help", "--recipe", "--sync-bn", "--no-sync-bn", "--global-batch"}
 
 
-def test_options_are_read_from_the_text(script):
-    assert known(script(PARSES)) == HAS
+@pytest.fixture
+def course(tmp_path, monkeypatch):
+    """Make the scripts of a test the course's."""
+    monkeypatch.setattr("ddl.launcher.options.source_dir", lambda: tmp_path)
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "import sys\nprint(sys.argv)",
-        PARSES.replace("parse_args", "parse_known_args"),
-        PARSES + "for name in names:\n    parser.add_argument(name)",
-        PARSES + "parser.add_argument(*names)",
+        "import argparse\np = argparse.ArgumentParser()\np.parse_args()",
+        "import own\nown.add(parser)\nparser.parse_args()",
+        "raise SystemExit(3)",
+        "import tensorflow\nraise KeyboardInterrupt",
         "no Python",
     ],
 )
-def test_where_the_text_does_not_tell_nothing_is_refused(script, text):
-    path = script(text)
-    assert known(path) is None
-    check(path, ["--nonsense"])
+def test_where_nothing_can_be_known_nothing_is_refused(script, course, text):
+    check(script(f"# ddl.training\n{text}"), ["--nonsense"])
 
 
-@pytest.mark.parametrize(
-    "words", [["--recipe", "base"], ["--recipe=base"], ["--glob", "64"], ["--no-sync-bn"], ["--", "--recipes"], ["-x"]]
-)
-def test_what_argparse_takes_is_taken(script, words):
+def test_a_script_of_somebody_s_own_is_not_touched(script, course, monkeypatch):
+    check(script("raise KeyboardInterrupt"), ["--nonsense"])
+    monkeypatch.undo()
+    check(script(PARSES), ["--nonsense"])
+
+
+@pytest.mark.parametrize("words", [["--recipe", "base"], ["--recipe=base"], ["--no-sync-bn"], ["-r", "base"], ["-h"]])
+def test_what_argparse_takes_is_taken(script, course, words):
     check(script(PARSES), words)
 
 
@@ -55,18 +60,21 @@ def test_what_argparse_takes_is_taken(script, words):
     ("options", "said"),
     [
         ({"recipes": "warmup"}, "script.py has no option recipes: did you mean 'recipe'?"),
+        ({"glob": 64}, "script.py has no option glob; it has global_batch, no_sync_bn, r, recipe, sync_bn"),
         ({"worker": 2}, "script.py has no option worker: did you mean 'workers'?"),
-        ({"sync-bnn": True}, "script.py has no option sync_bnn: did you mean 'sync_bn'?"),
-        ({"nonsense": 1}, "script.py has no option nonsense; it has global_batch, no_sync_bn, recipe, sync_bn"),
+        ({"recipe": "x"}, "script.py: argument -r/--recipe: invalid choice: 'x' (choose from 'base', 'warmup')"),
     ],
 )
-def test_a_misspelt_option_starts_nothing(script, options, said):
+def test_a_wrong_option_starts_nothing(script, course, options, said):
     with pytest.raises(JobError) as refused:
         launch(script(PARSES), **options)
     assert str(refused.value) == said
     assert not list(runs_dir().iterdir())
 
 
-def test_a_script_without_options_says_so():
+def test_the_course_s_own_scripts_are_known():
+    for epochs in ("epoch", "epochz"):
+        with pytest.raises(JobError, match=f"train_cifar.py has no option {epochs}: did you mean 'epochs'"):
+            launch("train_cifar.py", **{epochs: 1})
     with pytest.raises(JobError, match="hello.py has no option speed; it has none"):
         launch("hello.py", speed=1)

@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 
 from ddl.launcher.job import Job
-from ddl.launcher.plan import job_of, plan
+from ddl.launcher.plan import plan
 from ddl.launcher.site import Site, SiteError
 from ddl.records import paths
 
 SITE = Site(cores_per_node=4, python="/env/bin/python")
 FOLDER = Path("/runs/r1")
+HOROVODRUN = "--gloo --network-interfaces lo --gloo-timeout-seconds 180 -np".split()
 
 
 def planned(job, site=SITE):
@@ -21,10 +22,26 @@ def planned(job, site=SITE):
 def test_the_whole_command_on_this_machine():
     job = Job("/course/train_cifar.py", ("--recipe", "warmup"), workers=2, cwd="/course/notebooks")
     assert planned(job).shell_line == (
-        "cd /course/notebooks && /env/bin/python -m ddl.rank.horovodrun --gloo "
+        "cd /course/notebooks && /env/bin/horovodrun --gloo "
         "--network-interfaces lo --gloo-timeout-seconds 180 -np 2 /env/bin/python -m ddl.rank --threads 2 "
         "/course/train_cifar.py --recipe warmup"
     )
+
+
+@pytest.mark.parametrize("name", ["local", "boxed"])
+def test_a_variable_reaches_the_ranks_and_its_value_no_line_and_no_record(name):
+    job = Job("/course/x.py", env=(("TOKEN", "hush-4711"),))
+    result = planned(job, BOXED) if name == "boxed" else planned(job)
+    assert dict(result.environment)["TOKEN"] == "hush-4711"
+    assert "hush" not in f"{result.shell_line} {result.files} {job}"
+    assert ' && TOKEN="$TOKEN" ' in result.shell_line and '"env": [\n  "TOKEN"' in result.files[0][1]
+    assert name == "local" or "TOKEN" in result.argv
+
+
+@pytest.mark.parametrize(("name", "value"), [("", "x"), ("A B", "x"), ("1A", "x"), ("A", 3), ("A", "\0")])
+def test_what_is_no_variable_is_refused(name, value):
+    with pytest.raises(ValueError, match="env: .* cannot be set"):
+        Job("/course/x.py", env=((name, value),))
 
 
 def test_what_is_written_before_the_start():
@@ -45,6 +62,7 @@ def test_what_is_written_before_the_start():
         "processes": 2,
         "nodes": 1,
         "threads": 2,
+        "env": [],
         "cwd": "/course",
         "timeout_s": 60,
         "detached": False,
@@ -68,44 +86,22 @@ def test_arguments_with_shell_characters_survive_the_shell_line():
     result = planned(Job("/my course/x y.py", awkward, cwd="/my course"))
     words = shlex.split(result.shell_line)
     assert words[:3] == ["cd", "/my course", "&&"]
-    assert tuple(words[3:]) == result.argv
+    assert tuple(words[3:]) == result.shown
     assert result.argv[-len(awkward) - 1 :] == ("/my course/x y.py", *awkward)
 
 
-@pytest.mark.parametrize(
-    "job",
-    [
-        Job("/c/x.py", ("a b", "--threads", "9"), workers=3, cwd="/c", threads=1, timeout_s=7.5, oversubscribe=True),
-        Job("/c/x.py", (), workers=1, cwd="/c", threads=4, oversubscribe=True),
-        Job("/c/x.py", ("--cluster", "9"), workers=2, cwd="/c", threads=2, oversubscribe=True, cluster="multi_worker"),
-        Job(
-            "/c/x.py",
-            (),
-            workers=2,
-            cwd="/c",
-            threads=2,
-            oversubscribe=True,
-            timeout_s=9,
-            cluster="parameter_server",
-            parameter_servers=3,
-        ),
-        Job("/c/x.py", ("a",), workers=2, cwd="/c", threads=2, oversubscribe=True, cluster="torchrun"),
-    ],
-)
-def test_a_pasted_command_is_the_same_job(job):
-    argv = planned(job).argv
-    assert job_of(argv[3:], "/c") == job
-
-
-def test_a_foreign_command_is_no_job():
-    assert job_of(["-np", "2", "python", "x.py"], "/c") is None
-    assert job_of([], "/c") is None
+def test_the_line_that_is_shown_starts_the_ranks_that_are_started():
+    """With horovodrun in place of what supervises them."""
+    result = planned(Job("/c/x.py", ("a b", "-np", "9"), workers=3, cwd="/c", threads=1, timeout_s=7.5))
+    at = result.argv.index("ddl.rank") - 2
+    assert result.argv[:at] == ("/env/bin/python", *"-m ddl.rank.one_host --processes 3 --timeout-s 7.5".split())
+    assert result.shown == ("/env/bin/horovodrun", *HOROVODRUN, "3", *result.argv[at:])
 
 
 def test_the_whole_command_of_a_multi_worker_cluster():
     job = Job("/course/x.py", ("--epochs", "2"), workers=2, cwd="/c", cluster="multi_worker")
     assert planned(job).shell_line == (
-        "cd /c && /env/bin/python -m ddl.rank.horovodrun --gloo --network-interfaces lo "
+        "cd /c && /env/bin/horovodrun --gloo --network-interfaces lo "
         "--gloo-timeout-seconds 180 -np 2 /env/bin/python -m ddl.rank --threads 2 "
         "--cluster multi_worker /course/x.py --epochs 2"
     )
@@ -115,7 +111,7 @@ def test_the_whole_command_of_ranks_of_pytorch():
     """They start cold: a template's forks would have TensorFlow in them."""
     job = Job("/course/x.py", ("--epochs", "2"), workers=2, cwd="/c", cluster="torchrun")
     assert planned(job).shell_line == (
-        "cd /c && /env/bin/python -m ddl.rank.horovodrun --gloo --network-interfaces lo "
+        "cd /c && /env/bin/horovodrun --gloo --network-interfaces lo "
         "--gloo-timeout-seconds 180 -np 2 /env/bin/python -m ddl.rank --threads 2 "
         "--cluster torchrun --start cold /course/x.py --epochs 2"
     )
@@ -126,7 +122,7 @@ def test_the_whole_command_of_a_parameter_server_cluster():
     job = Job("/course/x.py", workers=2, cwd="/c", cluster="parameter_server", parameter_servers=2)
     result = planned(job)
     assert result.shell_line == (
-        "cd /c && /env/bin/python -m ddl.rank.horovodrun --gloo --network-interfaces lo "
+        "cd /c && /env/bin/horovodrun --gloo --network-interfaces lo "
         "--gloo-timeout-seconds 180 -np 5 /env/bin/python -m ddl.rank --threads 2 "
         "--cluster parameter_server --parameter-servers 2 /course/x.py"
     )
@@ -209,7 +205,7 @@ def test_one_node_of_slurm():
         "srun --job-name=ddl-r1 --partition=gpu --account=class7 --time=1:00:00 --signal=URG@120 "
         "--exclusive --nodes=1 --ntasks-per-node=1 --cpus-per-task=32 --gres=gpu:a100:2 "
         f"--export={ENVIRONMENT} "
-        "/env/bin/python -m ddl.rank.horovodrun --gloo --network-interfaces lo "
+        "/env/bin/horovodrun --gloo --network-interfaces lo "
         "--gloo-timeout-seconds 180 -np 2 "
         "/env/bin/python -m ddl.rank --threads 16 /course/train_cifar.py --recipe warmup"
     )
@@ -280,7 +276,7 @@ def test_singularity_on_a_node_of_slurm():
         "SLURM_PROCID SLURM_RESTART_COUNT SLURM_STEP_ID SLURMD_NODENAME -- "
         "singularity exec --nv --cleanenv --pwd /course/notebooks --bind /course --bind /data "
         "--bind /scratch:/scratch:ro /shared/ddl.sif "
-        "python -m ddl.rank.horovodrun --gloo --network-interfaces lo --gloo-timeout-seconds 180 -np 2 "
+        "horovodrun --gloo --network-interfaces lo --gloo-timeout-seconds 180 -np 2 "
         "python -m ddl.rank --threads 16 /course/train_cifar.py --recipe warmup"
     )
 
@@ -308,7 +304,7 @@ def test_docker_on_this_machine():
         "--volume /data:/data --volume /scratch:/scratch --env DDL_RUN_ID --env DDL_RUN_DIR "
         "--env DDL_RUNS_DIR --env DDL_DATA_DIR --env DDL_LIFELINE --env PYTHONNOUSERSITE "
         "--env PYTHONPATH --env NCCL_DEBUG --env CUDA_VISIBLE_DEVICES ddl-course:gpu "
-        "python -m ddl.rank.horovodrun --gloo --network-interfaces lo --gloo-timeout-seconds 180 -np 2 "
+        "horovodrun --gloo --network-interfaces lo --gloo-timeout-seconds 180 -np 2 "
         "python -m ddl.rank --threads 8 /course/train_cifar.py --recipe warmup"
     )
 
@@ -328,7 +324,7 @@ def test_a_detached_run_is_a_batch_job():
 module load cuda/12 nccl/2
 rm -f "$DDL_RUN_DIR/requeue"
 srun --nodes=1 --ntasks-per-node=1 --cpus-per-task=32 --gres=gpu:2 --export={ENVIRONMENT},NCCL_DEBUG \
-/env/python -m ddl.rank.horovodrun --gloo --network-interfaces lo --gloo-timeout-seconds 180 -np 2 \
+/env/python -m ddl.rank.one_host --processes 2 \
 /env/python -m ddl.rank --threads 16 /course/train_cifar.py --recipe warmup
 status=$?
 if [ $status -eq 0 ] && [ -e "$DDL_RUN_DIR/requeue" ]; then

@@ -260,6 +260,20 @@ def test_a_time_limit_names_who_was_missing(folder):
     assert '"/me/train.py", line 7' in failure.traceback and "rank/worker.py" not in failure.traceback
 
 
+def test_a_rank_that_others_wait_for_is_named_while_the_run_goes_on(folder):
+    for rank in range(2):
+        folder.rank(rank)
+        write_json(folder.path / f"stalled-{rank}.json", {"rank": rank, "waits": rank == 0, "quiet_s": 60.0})
+    (folder.path / "stack-1.txt").write_text(
+        'Current thread 0x1:\n  File "/me/train.py", line 7 in <module>\n  File "/course/ddl/rank/worker.py", line 80\n'
+    )
+    (note,) = folder.progress().notes
+    assert note.startswith("nothing new for 60 s: rank 0 is waiting for rank 1\nrank 1 was here")
+    assert '"/me/train.py", line 7' in note
+    folder.launcher(70.0, "ended", state="stopped")
+    assert not folder.progress().notes
+
+
 def test_a_launch_that_never_began_says_why(folder):
     folder.launcher(1.0, "ended", state="failed", reason="launch", message="no Gloo")
     assert folder.progress().failure.sentence.endswith("before any rank ran: no Gloo")
@@ -433,6 +447,11 @@ def test_a_rank_that_aborts_says_its_last_words(folder):
     [
         ("on\nits way\n", "exited with status 2", ("on", "its way")),
         ("usage: x\nx: error: no\n", "refused its options (no)", ("x: error: no",)),  # as argparse ends it
+        (
+            "usage: x [--epochs N]\nx: error: unrecognized arguments: --epochz 1\n",
+            "refused its options (unrecognized arguments: --epochz 1: did you mean '--epochs'?)",
+            ("x: error: unrecognized arguments: --epochz 1",),
+        ),
     ],
 )
 def test_a_status_is_told_with_the_last_lines_that_the_rank_wrote(folder, said, did, output):
@@ -554,6 +573,13 @@ def test_a_run_that_could_write_nothing_down_says_that_its_disk_is_full(folder, 
     progress = folder.progress(alive=False)
     assert progress.state == state and says in progress.failure.sentence
     assert str(folder.path) in progress.failure.sentence
+
+
+def test_output_that_found_no_room_is_said_to_be_lost(folder, monkeypatch):
+    (folder.path / "lost-1").touch()
+    assert [note.split(":")[0] for note in folder.progress(alive=False).notes] == ["some of rank 1's output is lost"]
+    monkeypatch.setattr("ddl.launcher.progress.is_full", lambda path: True)
+    assert "what the ranks print now may be lost" in folder.progress().notes[-1]
 
 
 def test_a_rank_whose_script_had_ended_was_not_the_one_that_was_ended(folder):

@@ -8,6 +8,8 @@ import pytest
 
 from ddl import attach, launch, runs
 from ddl.cli import main
+from ddl.errors import InputError
+from ddl.launcher import hosts
 from ddl.launcher.run import run_pasted
 from ddl.records.folder import RunFolder, StorageError
 from ddl.records.jsonfiles import FULL, DamagedFile, append_json_line, write_json
@@ -189,8 +191,8 @@ def test_a_runs_folder_without_permission_is_named(folder, tmp_path, capsys, mon
 def test_a_pasted_line_says_the_same_in_one_line(tmp_path, monkeypatch, capsys):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("DDL_RUNS_DIR", str(tmp_path / "file"))
-    line = "--gloo -np 1 python -m ddl.rank --threads 1 hello.py".split()
-    assert run_pasted(line) == 2
+    task = "python -m ddl.rank.task --controller gloo python -m ddl.rank --threads 1 hello.py"
+    assert run_pasted(f"--hosts 2 --rate-mbit 0 --ranks 2 {task}".split(), hosts.site()) == 2
     assert capsys.readouterr().err.count("\n") == 1
 
 
@@ -212,6 +214,10 @@ def test_errors_of_a_launch_are_one_line_in_a_notebook(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="64") as caught:
         launch("hello.py", workers=64)
     assert caught.value._render_traceback_() == [f"SiteError: {caught.value}"]
+    monkeypatch.setenv("DDL_STALL_S", "soon")
+    with pytest.raises(InputError, match="DDL_STALL_S='soon': a number of seconds above 0 is needed"):
+        launch("hello.py", workers=1)
+    assert runs() == []
 
 
 # ---------------------------------------------------------------- a disk that is full

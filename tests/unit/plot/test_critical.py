@@ -11,7 +11,7 @@ from ddl import plot
 from ddl.analysis.critical import Noise, critical_batch, fit
 
 BATCHES = (32, 64, 128, 256, 512, 1024, 2048, 4096)
-DATA = {"name": "synthetic", "form": "generated", "train_samples": 45_056}
+DATA = {"name": "cifar10", "form": "official layout, JPEG re-encoded", "train_samples": 45_056}
 
 
 def run(name, **fields):
@@ -209,7 +209,7 @@ def test_every_picture_has_words_labels_and_a_source(figure):
     assert bundle["text/plain"] == made.alt and len(made.alt) > 40 and "base64," in bundle["text/html"]
     assert made.axes[-1].get_xlabel()
     titles = " ".join([axes.get_title() for axes in made.axes] + [made.get_suptitle()])
-    assert "synthetic (generated)" in titles or "measured in runs" in titles
+    assert "cifar10 (official layout" in titles or "measured in runs" in titles
 
 
 def test_the_tradeoff_can_be_that_of_measured_runs():

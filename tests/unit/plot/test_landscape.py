@@ -6,7 +6,7 @@ from ddl import plot
 from ddl.analysis.sharpness import rank_correlation, sharpness
 from ddl.errors import InputError
 
-DATA = {"name": "synthetic", "form": "generated", "train_samples": 10_000}
+DATA = {"name": "cifar10", "form": "official layout, JPEG re-encoded", "train_samples": 45_056}
 SHARPNESS = {"small": [3.0, 4.0, 5.0], "large": [40.0, 9.0, 20.0]}
 LOSS = {"small": [0.7, 0.72, 0.71], "large": [0.8, 0.9, 0.75]}
 
@@ -41,7 +41,7 @@ def test_sharpness_has_both_kinds_side_by_side_with_their_correlations():
         assert str(found) in text
     assert f"{-found.value:+.2f}" in invariant.get_title()
     assert (plain.get_xscale(), invariant.get_xscale()) == ("log", "linear")  # 3 to 40, and 60 to 97
-    assert plain.get_xlabel() and invariant.get_xlabel() and "synthetic (generated)" in picture.get_suptitle()
+    assert plain.get_xlabel() and invariant.get_xlabel() and "cifar10 (official layout" in picture.get_suptitle()
 
 
 def test_sharpness_is_drawn_against_the_held_out_error_too():
@@ -66,7 +66,7 @@ def test_slices_have_a_line_and_a_band_an_arm():
     band = panel.collections[0].get_paths()[0].vertices
     assert band[:, 1].min() == 0.5 and band[:, 1].max() == 4
     assert "small from 0.5 at its weights to 2.25 at the ends" in picture.alt
-    assert panel.get_xlabel() and panel.get_ylabel() and "synthetic (generated)" in panel.get_title()
+    assert panel.get_xlabel() and panel.get_ylabel() and "cifar10 (official layout" in panel.get_title()
 
 
 def test_one_run_will_do_for_slices():

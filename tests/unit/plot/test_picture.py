@@ -53,6 +53,14 @@ def test_a_picture_holds_both_themes_and_its_letters_stay_readable():
     assert ".ddl-picture" in html and width == round(96 * plot.plot_minima().get_figwidth())
 
 
+@pytest.mark.parametrize("panels", [1, 2])
+def test_a_long_title_takes_several_lines(panels, cut):
+    made = Picture(7.5)
+    made.suptitle("data: cifar10 (official layout, JPEG re-encoded) " * 3)
+    made.subplots(1, panels, squeeze=False)[0, 0].set_title("wide and wider " * 12)
+    assert cut(made) == []
+
+
 def test_pictures_are_small():
     arms = [run for run in recorded("convergence-cifar10") if run.name in FINAL]
     assert len(plot.plot_convergence(arms)._repr_mimebundle_()["text/html"]) < 100_000

@@ -8,7 +8,7 @@ import pytest
 from ddl.plot.strategies import plot_agreement, plot_loss_scaling, plot_staleness
 from ddl.records.folder import RunFolder
 
-DATA = {"name": "synthetic", "form": "generated", "train_samples": 64}
+DATA = {"name": "cifar10", "form": "official layout, JPEG re-encoded", "train_samples": 45_056}
 
 
 def run(**result):

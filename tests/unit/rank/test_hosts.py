@@ -54,7 +54,7 @@ def test_all_hosts_are_used_unless_a_job_says_how_many(site):
 
 def test_on_one_host_there_is_no_network_to_be_slow(site):
     result = planned(Job("/course/x.py", workers=4, nodes=1, cwd="/c"), site)
-    assert result.argv[2:4] == ("ddl.rank.horovodrun", "--gloo")
+    assert result.argv[2:4] == ("ddl.rank.one_host", "--processes")
     assert result.where == "on this machine"
 
 

@@ -1,79 +1,79 @@
-"""What is changed in Horovod's launcher."""
+"""Horovod's launcher, entered where it takes what starts a rank; real ranks run in tests/launch."""
 
-import sys
+import signal
+import threading
 
-import horovod
 import pytest
-from horovod.runner import gloo_run, launch
-from horovod.runner.http.http_server import RendezvousHTTPServer
 
-from ddl.launcher.commands import HorovodrunCommand
+from ddl.launcher.commands import OneHostCommand
 from ddl.rank import one_host
+from ddl.records.folder import RunFolder
+from ddl.records.jsonfiles import read_json_lines, write_json
 
-COMMAND = HorovodrunCommand(
-    processes=2, command=("python", "-m", "ddl.rank", "--threads", "1", "x.py", "--m", "3", "-np", "9")
-)
-
-
-class Supervisor:
-    stopping = object()
-
-    def __init__(self):
-        self.ranks = {}
-
-    def run_rank(self, line, rank):
-        self.ranks[rank] = line
-        return 3
+COMMAND = ("python", "-m", "ddl.rank", "--threads", "1", "x y.py", "--m", "A=b c", "-np", "9")
 
 
-def state():
-    return (
-        RendezvousHTTPServer.request_queue_size,
-        launch.gloo_built,
-        launch.parse_args,
-        gloo_run.env_util.is_exportable,
-        gloo_run.register_shutdown_event,
-        gloo_run._exec_command_fn,
-        sys.argv,
-    )
+class Ended:
+    """A rank that has ended already."""
+
+    def __init__(self, code):
+        self._code = code
+
+    def wait(self):
+        return self._code
+
+    def terminate(self):
+        pass
 
 
-def same(before, after):
-    return [one is other for one, other in zip(before, after, strict=True)]
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Return a function that runs two ranks, which end with these codes; it gives what they were started with."""
+    monkeypatch.setenv("DDL_RUN_ID", "r1")
+    monkeypatch.setenv("DDL_RUN_DIR", str(tmp_path))
+    monkeypatch.setenv("DDL_RANKS_OF", "")
+    monkeypatch.delenv("DDL_LIFELINE", raising=False)
+    monkeypatch.setattr(one_host, "built_with", lambda: {"gloo": True})
+    write_json(RunFolder(tmp_path).job, {"processes": 2})
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    started, lock = {}, threading.Lock()
+
+    def ranks(codes):
+        def start(words, environment, stopping):
+            with lock:
+                started[int(environment["HOROVOD_RANK"])] = words, environment
+            return Ended(codes[int(environment["HOROVOD_RANK"])])
+
+        monkeypatch.setattr(one_host, "start", start)
+        return one_host.OneHost().run(OneHostCommand(processes=2, command=COMMAND)), started
+
+    yield ranks
+    signal.set_wakeup_fd(-1)
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
 
 
-def fail(before):
-    with one_host.adapted(Supervisor(), COMMAND):
-        assert not any(same(before, state()))
-        raise ZeroDivisionError
+def end(tmp_path):
+    return read_json_lines(RunFolder(tmp_path).launcher)[-1]
 
 
-def test_all_that_is_changed_is_put_back():
-    before = state()
-    with pytest.raises(ZeroDivisionError):
-        fail(before)
-    assert all(same(before, state()))
+def test_each_rank_is_started_with_its_command_and_horovods_variables(run, tmp_path):
+    status, started = run([0, 0])
+    assert status == 0 and end(tmp_path)["state"] == "done"
+    assert [words for words, _ in (started[0], started[1])] == [COMMAND, COMMAND]
+    for rank, (_, environment) in started.items():
+        assert environment["HOROVOD_LOCAL_RANK"] == str(rank) and environment["HOROVOD_SIZE"] == "2"
+        assert environment["HOROVOD_GLOO_IFACE"] == "lo" and environment["HOROVOD_GLOO_TIMEOUT_SECONDS"] == "180"
+        assert int(environment["HOROVOD_GLOO_RENDEZVOUS_PORT"]) and environment["DDL_RANKS_OF"] == "r1"
 
 
-def test_the_parser_leaves_the_script_its_options():
-    with one_host.adapted(Supervisor(), COMMAND):
-        options = launch.parse_args()
-    assert options.num_proc == 2 and options.command == list(COMMAND.command)
+def test_a_rank_that_fails_fails_the_run(run, tmp_path):
+    status, _ = run([3, 0])
+    assert status == 1 and end(tmp_path)["state"] == "failed" and "reason" not in end(tmp_path)
 
 
-def test_ranks_are_run_by_the_supervisor():
-    class Slot:
-        rank = 1
-
-    supervisor = Supervisor()
-    with one_host.adapted(supervisor, COMMAND):
-        code, ended = gloo_run._exec_command_fn(None)("command", Slot, [])
-    assert code == 3 and ended > 0 and supervisor.ranks == {1: "command"}
-
-
-def test_an_unknown_horovod_is_refused_and_left_as_it_is(monkeypatch):
-    monkeypatch.setattr(horovod, "__version__", "9.9.9")
-    before = state()
-    with pytest.raises(one_host.UnknownHorovod, match=r"Horovod 9\.9\.9 is installed.*knows 0\.28\.1 only"):
-        one_host.adapted(Supervisor(), COMMAND).__enter__()
-    assert all(same(before, state()))
+def test_a_horovod_without_gloo_is_named(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(one_host, "built_with", lambda: {"gloo": False})
+    status, started = run([0, 0])
+    assert (status, started, end(tmp_path)["reason"]) == (1, {}, "launch")
+    assert "was built without Gloo" in end(tmp_path)["message"]

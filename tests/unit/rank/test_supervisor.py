@@ -1,5 +1,6 @@
 """Reasons to end a run early; the programs that it is built into run in tests/launch."""
 
+import os
 import queue
 import signal
 import time
@@ -9,8 +10,9 @@ import psutil
 import pytest
 
 from ddl.rank import supervisor
-from ddl.records.folder import RunFolder
+from ddl.records.folder import STACK_SIGNAL, RunFolder
 from ddl.records.jsonfiles import read_json, write_json
+from helpers import until
 
 INSIDE = "File /env/horovod/ops.py, line 1 in allreduce\nFile /course/script.py, line 2 in main"
 
@@ -42,6 +44,7 @@ def supervise(tmp_path, monkeypatch):
     monkeypatch.delenv("DDL_LIFELINE", raising=False)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     yield Recording
+    signal.set_wakeup_fd(-1)
     for number, handler in handlers.items():
         signal.signal(number, handler)
 
@@ -89,6 +92,31 @@ def test_how_a_rank_ended_is_recorded_as_a_shell_would_say_it(supervise, tmp_pat
     assert (record["rank"], record["code"], record["host"]) == (3, 137, "n1")
 
 
+def test_who_waits_is_recorded_when_nothing_new_comes_and_forgotten_when_it_does(supervise, monkeypatch, tmp_path):
+    folder, asked = RunFolder(tmp_path), queue.Queue()
+    for rank in (0, 1):
+        write_json(folder.rank(rank), {"pid": rank})
+        folder.stack(rank).write_text(f"Thread 1:\n  File x.py, line {rank}\n  File ddl/rank/worker.py")
+    monkeypatch.setenv("DDL_STALL_S", "0.06")
+    monkeypatch.setattr(supervisor, "waits", lambda pid, stack: asked.put(pid) or pid == 0)
+    supervised = supervise()
+    supervised.watch_progress([0, 1])
+    until(lambda: folder.stalled(1).exists())
+    found = [read_json(folder.stalled(rank)) for rank in (0, 1)]
+    assert found == [{"rank": rank, "waits": rank == 0, "quiet_s": 0.06} for rank in (0, 1)]
+    assert asked.qsize() == 4  # twice, and not again
+    monkeypatch.setattr(supervisor, "waits", lambda pid, stack: False)
+    folder.log(0).write_text("it goes on")
+    until(lambda: not folder.stalled(1).exists())
+    supervised.stopping.set()
+
+
+def test_a_process_that_would_die_of_the_signal_is_not_sent_it():
+    before = signal.signal(signal.SIGUSR1, lambda *_: None)
+    assert supervisor._handles(os.getpid(), signal.SIGUSR1) and not supervisor._handles(os.getpid(), STACK_SIGNAL)
+    signal.signal(signal.SIGUSR1, before)
+
+
 @pytest.mark.parametrize(
     "used_s, stack, answer",
     [(0.01, INSIDE, True), (0.01, INSIDE.split("\n")[1], False), (0.45, INSIDE, False), (None, INSIDE, False)],
@@ -109,7 +137,8 @@ def test_a_rank_waits_that_is_idle_inside_horovod(monkeypatch, used_s, stack, an
             return SimpleNamespace(user=next(self.used_s), system=1.0)
 
     monkeypatch.setattr(psutil, "Process", Rank)
+    monkeypatch.setattr(supervisor, "_handles", lambda pid, number: number == STACK_SIGNAL)
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
     monkeypatch.setattr(supervisor, "stack_of", lambda path: stack)
     assert supervisor.waits(4711, "stack-0.txt") is answer
-    assert sent == ([] if used_s is None else [signal.SIGUSR1])
+    assert sent == ([] if used_s is None else [STACK_SIGNAL])

@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from ddl.rank import rendezvous, task
-from ddl.rank.place import Place, places
+from ddl.rank.slot import Slot, slots
 
 
 def variables(rank, nodes=2, per_node=4):
@@ -24,35 +24,35 @@ def variables(rank, nodes=2, per_node=4):
 
 @pytest.mark.parametrize("nodes, per_node", [(1, 1), (1, 8), (2, 4), (3, 2), (125, 8)])
 def test_the_placement_is_the_one_that_horovods_server_expects(nodes, per_node):
-    slots = rendezvous.host_plan(nodes * per_node, nodes)
+    planned = rendezvous.host_plan(nodes * per_node, nodes)
     for rank in range(nodes * per_node):
-        slot = next(slot for slot in slots if slot.rank == rank)
-        place = Place.here(variables(rank, nodes, per_node))
-        assert place.horovod == {
-            "HOROVOD_RANK": str(slot.rank),
-            "HOROVOD_SIZE": str(slot.size),
-            "HOROVOD_LOCAL_RANK": str(slot.local_rank),
-            "HOROVOD_LOCAL_SIZE": str(slot.local_size),
-            "HOROVOD_CROSS_RANK": str(slot.cross_rank),
-            "HOROVOD_CROSS_SIZE": str(slot.cross_size),
-            "HOROVOD_HOSTNAME": slot.hostname,
+        theirs = next(slot for slot in planned if slot.rank == rank)
+        ours = Slot.here(variables(rank, nodes, per_node))
+        assert ours.horovod == {
+            "HOROVOD_RANK": str(theirs.rank),
+            "HOROVOD_SIZE": str(theirs.size),
+            "HOROVOD_LOCAL_RANK": str(theirs.local_rank),
+            "HOROVOD_LOCAL_SIZE": str(theirs.local_size),
+            "HOROVOD_CROSS_RANK": str(theirs.cross_rank),
+            "HOROVOD_CROSS_SIZE": str(theirs.cross_size),
+            "HOROVOD_HOSTNAME": theirs.hostname,
         }
-        assert places(nodes * per_node, nodes)[rank] == place
+        assert slots(nodes * per_node, nodes)[rank] == ours
 
 
-def test_a_place_that_this_machine_gives_comes_before_slurms():
-    there = Place(rank=3, size=4, local_rank=1, node=1, nodes=2)
-    assert Place.here({**variables(0), **there.variables}) == there
+def test_a_slot_that_this_machine_gives_comes_before_slurms():
+    there = Slot(rank=3, size=4, local_rank=1, node=1, nodes=2)
+    assert Slot.here({**variables(0), **there.variables}) == there
 
 
 def test_nodes_are_filled_one_after_the_other():
     """Five ranks of a cluster of tf.distribute on two nodes, as Slurm places them."""
-    assert [(place.node, place.local_rank) for place in places(5, 2)] == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
+    assert [(slot.node, slot.local_rank) for slot in slots(5, 2)] == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
 
 
 def test_a_task_that_nobody_placed_says_who_does_so():
     with pytest.raises(LookupError, match="SLURM_PROCID, .*srun, or by python -m ddl.rank.hosts"):
-        Place.here({})
+        Slot.here({})
 
 
 @pytest.fixture

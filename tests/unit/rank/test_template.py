@@ -1,13 +1,16 @@
 """What a template asks itself before a fork, and who it is for."""
 
+import json
 import os
 import socket
+import subprocess
+import sys
 
 import pytest
 
-from ddl.launcher import warm
-from ddl.launcher.commands import RankCommand
-from ddl.rank import proxy, template
+from ddl.errors import InputError
+from ddl.launcher import processes, warm
+from ddl.rank import template
 
 
 @pytest.fixture
@@ -47,14 +50,14 @@ def test_a_process_with_tensorflows_context_is_not_forked(process, monkeypatch):
     assert template.unfit(process) == "TensorFlow is initialised"
 
 
-def test_a_signal_that_comes_as_its_fork_ends_is_dropped():
+def test_a_supervisor_that_goes_as_its_fork_ends_is_no_error():
     ours, theirs = socket.socketpair()
     with socket.socket(socket.AF_UNIX) as listener, theirs:
         listener.bind(f"\0ddl-test-{os.getpid()}")
         listener.listen()
         served = template.Template(listener, {})
         ours.close()
-        served._pass_on(ours)
+        served._end_with_supervisor(ours)
 
 
 def test_the_stamp_knows_every_imported_file_and_sees_a_change(tmp_path, monkeypatch):
@@ -68,10 +71,21 @@ def test_the_stamp_knows_every_imported_file_and_sees_a_change(tmp_path, monkeyp
     assert [path for path, state in template.stamp().items() if state != before.get(path)] == [mine.__file__]
 
 
-@pytest.mark.parametrize("name, value", [("XLA_FLAGS", "--x"), ("LD_PRELOAD", "/x.so"), ("KERAS_HOME", "/x")])
-def test_what_an_import_reads_asks_for_another_template(name, value):
+def test_bytecode_in_a_folder_of_packages_is_no_change_and_a_package_is(tmp_path, monkeypatch):
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(folder)
+    before = template.stamp()
+    (folder / "__pycache__").mkdir()
+    assert template.stamp() == before
+    (folder / "new-1.0.dist-info").mkdir()
+    assert template.stamp() != before
+
+
+@pytest.mark.parametrize("name", ["XLA_FLAGS", "LD_PRELOAD", "KERAS_HOME", "MY_TOKEN", "HOROVOD_AUTOTUNE_LOG"])
+def test_another_environment_asks_for_another_template(name):
     plain = {"PATH": "/bin", "HOME": "/me"}
-    assert warm.address(warm.identity(plain | {name: value})) != warm.address(warm.identity(plain))
+    assert warm.address(warm.identity(plain | {name: "1"})) != warm.address(warm.identity(plain))
 
 
 @pytest.mark.parametrize("name", ["HOROVOD_RANK", "DDL_RUN_ID", "OMP_NUM_THREADS", "TF_CONFIG", "PYTHONUNBUFFERED"])
@@ -79,10 +93,50 @@ def test_what_is_read_later_does_not(name):
     assert warm.identity({name: "1"}) == warm.identity({})
 
 
-def test_a_process_with_other_limits_asks_for_another_template(monkeypatch):
-    before = warm.identity({})
-    monkeypatch.setattr(os, "getpriority", lambda which, who: 5)
-    assert warm.identity({}) != before
+def test_a_template_gets_only_what_all_its_ranks_have():
+    """A token that only its starter has would lie in the memory of every later rank."""
+    given = {"PATH": "/bin", "SSH_AUTH_SOCK": "/secret", "JPY_SESSION_NAME": "secret", "DDL_WARM_IDLE_S": "5"}
+    given |= {"DDL_RUN_ID": "7", "DDL_LIFELINE": "stdin", "OMP_NUM_THREADS": "3"}
+    assert warm.own_environment(given) == {"PATH": "/bin", "DDL_WARM_IDLE_S": "5", processes.TEMPLATE: "1"}
+
+
+@pytest.mark.parametrize("text", ["x", "-1", "nan"])
+def test_a_wrong_time_limit_of_templates_is_said_before_one_starts(text, monkeypatch):
+    monkeypatch.setattr("subprocess.Popen", lambda *arguments, **options: pytest.fail("a template was started"))
+    with pytest.raises(InputError, match=f"DDL_WARM_IDLE_S='{text}': a number of seconds is needed"):
+        warm.start({"DDL_WARM_IDLE_S": text})
+
+
+INHERITED = {  # what a fork cannot take over: system calls of x86-64 and their arguments
+    "nothing": "",
+    "nice": "os.nice(5)",
+    "input and output class": "libc.syscall(251, 1, 0, 3 << 13)",
+    "personality": "libc.personality(0x0040000)",  # ADDR_NO_RANDOMIZE
+    "memory policy": "libc.syscall(238, 2, ctypes.byref(ctypes.c_ulong(1)), 64)",  # MPOL_BIND to node 0
+    "transparent huge pages": "libc.prctl(41, 1, 0, 0, 0)",
+    "timer slack": "libc.prctl(29, 123456, 0, 0, 0)",
+}
+
+
+def test_a_process_that_is_unlike_a_template_in_what_it_inherits_asks_for_another():
+    code = """
+import ctypes, json, os
+from ddl.launcher import warm
+libc, asked = ctypes.CDLL(None), {}
+for name, change in json.loads(%r).items():
+    read, write = os.pipe()
+    if not os.fork():
+        exec(change)
+        os.write(write, warm.address(warm.identity()).encode())
+        os._exit(0)
+    asked[name] = os.read(read, 99).decode()
+print(json.dumps(asked))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code % json.dumps(INHERITED)], capture_output=True, text=True, check=True
+    )
+    asked = json.loads(done.stdout)
+    assert [name for name in asked if name != "nothing" and asked[name] == asked["nothing"]] == []
 
 
 @pytest.mark.parametrize(
@@ -104,16 +158,43 @@ def test_who_may_come_from_a_template(environment, said):
     [
         ('os.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"', "TF_ENABLE_ONEDNN_OPTS"),
         ("os.environ.setdefault('OMP_NUM_THREADS', '4')", "OMP_NUM_THREADS"),
-        ('os.environ["TF_CONFIG"]; "HOROVOD_RANK"', ""),
+        ('environ.update(\n    HOROVOD_X="1", TF_ENABLE_ONEDNN_OPTS="0")', "TF_ENABLE_ONEDNN_OPTS"),
+        ('os.environ |= {"HOROVOD_CYCLE_TIME": "1", "XLA_FLAGS": x}', "XLA_FLAGS"),
+        ('del os.environ["XLA_FLAGS"]', "XLA_FLAGS"),
+        ('os.environ["TF_CONFIG"] = "HOME"; home = os.environ["HOME"]', ""),
+        ('if os.environ["HOME"] == "RLIMIT_": os.environ.update(settings)', ""),
         ("import tensorflow as tf  # TF_CPP_MIN_LOG_LEVEL", ""),
     ],
 )
-def test_a_script_that_may_set_what_imports_read_is_known_by_its_text(text, name):
-    assert warm.named_at_import(text) == name
+def test_a_script_that_sets_what_imports_read_is_known_by_its_text(text, name):
+    assert warm.set_by(text) == name
 
 
-def test_the_script_is_found_in_a_workers_command():
-    command = RankCommand(threads=2, start="cold", command=("/a b/train.py", "--threads", "9"))
-    words = list(command.words[2:])
-    assert proxy.script_of(words) == command.script == "/a b/train.py"
-    assert proxy.script_of(["--threads", "1"]) == ""
+def test_a_fork_handles_signals_as_the_supervisor_and_not_as_the_template_does():
+    """A template that was started in the background of a script ignores SIGINT."""
+    code = """
+import signal
+from ddl.rank.fork import _set_signals
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+signal.signal(signal.SIGQUIT, signal.SIG_IGN)
+_set_signals([signal.SIGHUP])
+kept = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE)
+print([getattr(signal.getsignal(number), "name", "default_int_handler") for number in kept])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['SIG_IGN', 'default_int_handler', 'SIG_DFL', 'SIG_IGN']"
+
+
+def test_a_thread_of_an_ordinary_user_has_the_identity_of_its_process():
+    """A supervisor starts each rank from a thread."""
+    code = """
+import threading
+from ddl.launcher import warm
+threads = []
+thread = threading.Thread(target=lambda: threads.append(warm.identity()))
+thread.start()
+thread.join()
+assert threads == [warm.identity()]
+"""
+    ordinary = ["setpriv", "--bounding-set=-sys_nice"] if os.geteuid() == 0 else []
+    subprocess.run([*ordinary, sys.executable, "-c", code], check=True)

@@ -98,11 +98,21 @@ def test_the_last_lines_before_an_offset(log):
     assert last_lines(log.with_name("missing.log")) == []
 
 
-def test_a_writer_outlives_a_full_disk_and_keeps_nothing_back():
-    code = "import os; from ddl.records.log import keep_writing; keep_writing(); print('no room for this'); os._exit(7)"
-    with open("/dev/full", "wb") as full:
-        asked = subprocess.run([sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE)
+WRITER = """
+import os, sys
+from pathlib import Path
+from ddl.records.log import keep_writing
+os.dup2(os.open("/dev/full", os.O_WRONLY), 1)
+keep_writing(Path("lost"))
+print("no room for this")
+os.dup2(os.open("log", os.O_WRONLY | os.O_CREAT), 1)
+print("said", end="")
+os._exit(7)
+"""
+
+
+def test_a_writer_outlives_a_full_disk_says_what_it_lost_and_keeps_nothing_back(tmp_path):
+    asked = subprocess.run([sys.executable, "-c", WRITER], stderr=subprocess.PIPE, cwd=tmp_path)
     assert (asked.returncode, asked.stderr) == (7, b"")
-    code = "import os; from ddl.records.log import keep_writing; keep_writing(); print('said', end=''); os._exit(7)"
-    asked = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE)
-    assert (asked.returncode, asked.stdout) == (7, b"said")
+    assert (tmp_path / "lost").exists()
+    assert (tmp_path / "log").read_text() == "\n[the disk was full: 17 bytes are missing here]\nsaid"

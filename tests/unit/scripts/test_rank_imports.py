@@ -41,13 +41,13 @@ def rank(folder):
     return [sys.executable, "-m", "ddl.rank", "--threads", "1", folder / "probe.py", *IMPORTED], {"DDL_RUN_DIR": ""}
 
 
-BESIDE = {"asked": rank}
+OUTPUTS = {"asked": rank}
 
 
 @pytest.fixture(scope="module")
-def asked(beside):
+def asked(output_of):
     """Which of the course's modules asked for what, by script."""
-    return json.loads(beside("asked")[1].splitlines()[-1])
+    return json.loads(output_of("asked")[1].splitlines()[-1])
 
 
 def test_no_script_imports_pandas_or_matplotlib_on_a_rank(asked):

@@ -21,17 +21,10 @@ def test_continuous_integration_calls_make_and_nothing_else():
     assert all(called) and {"lint", "test"} <= {call[1] for call in called} <= TARGETS
 
 
-def test_continuous_integration_lints_first_and_runs_both_stacks():
-    commands = re.findall(r"^ *make ([\w-]+)(.*)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
-    once = " PASSED=build/passed"
-    expected = [
-        ("setup", ""),
-        ("lint", ""),
-        ("setup", " STACK=next >build/setup-next.log 2>&1 &"),
-        ("test", once),
-        ("test-all", once),
-    ]
-    assert commands == [*expected, ("test-all", " STACK=next")]
+def test_continuous_integration_lints_first_and_fails_on_every_skip():
+    commands = re.findall(r"^ *make (.*)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
+    assert commands[:-1] == ["setup", "lint", "test STRICT=1", "test-all ONLY=slow"]
+    assert commands[-1].startswith("test-nightly DUE=1 ")
 
 
 def test_hooks_download_nothing():
@@ -55,4 +48,4 @@ def test_unit_tests_lie_in_rooms_as_the_packages_and_none_is_slow():
     unit = ROOT / "tests" / "unit"
     rooms = {path.parent.name for path in (ROOT / "source_code" / "ddl").glob("*/__init__.py")}
     assert {path.parent.name for path in unit.glob("*/test_*.py")} == {*rooms, "scripts", "setup"}
-    assert [path for path in unit.rglob("*.py") if re.search(r"mark\.slow", path.read_text())] == []
+    assert [path for path in unit.rglob("*.py") if re.search(r"mark\.(slow|nightly)", path.read_text())] == []

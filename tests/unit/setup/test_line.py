@@ -83,3 +83,22 @@ def test_an_interrupted_command_ends_with_all_it_started(tmp_path, number):
     assert outer.wait(timeout=20) != 0
     with contextlib.suppress(psutil.NoSuchProcess):  # whoever ought to collect it has done so
         until(lambda: child.status() == psutil.STATUS_ZOMBIE, 20)
+
+
+def test_an_interrupt_while_a_command_starts_ends_it(tmp_path, monkeypatch):
+    """As one that arrives before `Popen` has returned does."""
+    started, begin = [], subprocess.Popen
+
+    def interrupted(*arguments, **options):
+        started.append(begin(*arguments, **options))
+        os.kill(os.getpid(), signal.SIGINT)
+        return started[0]
+
+    monkeypatch.setattr(subprocess, "Popen", interrupted)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            Line("a", "b").run(["sleep", "61"], tmp_path / "log", os.environ)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert started[0].returncode == -signal.SIGTERM

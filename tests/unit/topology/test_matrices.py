@@ -196,6 +196,23 @@ MACHINES = {
         (0, 0, 1, 1, 1),
         switch=True,
     ),
+    "GB200, whose GPUs' first nodes are in another column": Machine(
+        gpus(4),
+        every(4, "NV18"),
+        (("0-71", "0,3-9,11-17"),) * 2 + (("72-143", "1,19-25,27-33"),) * 2,
+        (0, 0, 1, 1),
+        NEWEST,
+        switch=True,
+        no_notes=("does not tell",),
+    ),
+    "two columns run together": Machine(
+        gpus(2),
+        "SYS",
+        (("0N/A", "0"), ("0N/A", "1")),
+        (0, 1),
+        notes=("CPU Affinity of GPU1 is “0N/A”, no list of numbers: the column is left out",),
+    ),
+    "a GPU that is near to all eight nodes": Machine(gpus(1), "", (("0-63", "0-7"),), (None,)),
     "Grace Hopper with its GPU's memory": Machine(gpus(1), "", (("0-71", "0-8"),), (0,), NEWEST),
     "a GPU that is near to two nodes": Machine(
         gpus(2), "SYS", (("0-63", "0-1"), ("0-31", "0")), (None, 0), notes=("which NUMA node GPU0 is near to",)
@@ -331,6 +348,11 @@ def test_an_affinity_that_no_machine_has_is_named():
         (b"", "topo.txt: no line of it begins a matrix"),
         (b"No devices were found\n", "topo.txt: no line of it begins a matrix"),
         (b"\tNIC0\tNIC1\nNIC0\t X \tPIX\nNIC1\tPIX\t X \n", "topo.txt: no line of it begins a matrix"),
+        (b"\tGPU0\tGPU1\nGPU0\t X \tOK\nGPU1\tOK\t X \n", "line 2: OK is of `nvidia-smi topo -p2p`, not of the matrix"),
+        (
+            b"\tGPU0\tNIC8NIC9\nGPU0\t X \tPIX\tPIX\nNIC8\tPIX\t X \tPIX\nNIC9\tPIX\tPIX\t X \n",
+            "line 1: NIC8NIC9 in the heading is two devices' names",
+        ),
     ],
 )
 def test_what_is_no_matrix_is_named(tmp_path, data, expected):

@@ -20,7 +20,8 @@ async function watch(panel) {
   const run = `runs/${encodeURIComponent(panel.dataset.run)}`;
   const button = panel.querySelector(".ddl-stop");
   panel.dataset.followed = "";
-  if (button) button.onclick = () => stop(run, button);
+  if (button) button.onclick = () => stop(`${run}/stop`, button);
+  panel.addEventListener("click", ({ target }) => "all" in target.dataset && stop(`${run}/stop?all`, target));
   for (let missed = 0; ; await wait(EVERY_MS)) {
     if (!panel.isConnected) continue; // scrolled away: JupyterLab keeps it aside
     const answer = await ask(`${run}/state`);
@@ -40,9 +41,9 @@ async function watch(panel) {
   }
 }
 
-/** Replace what has changed. */
+/** Replace what has changed. A panel that an older release saved lacks parts. */
 function show(part, html) {
-  if (part.shown === html) return;
+  if (!part || part.shown === html) return;
   part.shown = html;
   part.innerHTML = html;
 }
@@ -58,13 +59,14 @@ function say(panel, text) {
   if (line && line.textContent !== text) line.textContent = text;
 }
 
-async function stop(run, button) {
+async function stop(path, button) {
+  const label = button.textContent;
   button.disabled = true;
   button.textContent = "Stopping…";
-  const answer = await ask(`${run}/stop`, { method: "POST" });
+  const answer = await ask(path, { method: "POST" });
   if (answer.error) {
     button.disabled = false;
-    button.textContent = "■ Stop";
+    button.textContent = label;
     say(button.closest(".ddl-run"), `The run could not be stopped: ${answer.error}`);
   }
 }

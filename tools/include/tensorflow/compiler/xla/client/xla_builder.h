@@ -1,5 +1,5 @@
 // Horovod 0.28.1 includes XLA's builder from where TensorFlow 2.15 has it, and names xla::StatusOr.
-// TensorFlow 2.21 has it elsewhere, and its StatusOr is Abseil's. tools/environment.py puts this file
+// TensorFlow 2.21 has it elsewhere, and its StatusOr is Abseil's. tools/setup.sh puts this file
 // before TensorFlow's own where it compiles Horovod for that version.
 #pragma once
 

@@ -1,0 +1,86 @@
+"""How long do collecting, marking and feedback of a class take?
+
+    python benchmarks/marking.py [--lesson 1] [--students 65] [--repeats 1]
+
+Each student has answered three of four questions as the lesson's author did, and left the others as they were handed
+out; every twentieth has an endless loop in one. All cores that this process may use take part.
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from random import Random
+
+import nbformat
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tools"))
+import lessons
+
+PATHS = os.pathsep.join([str(ROOT / "grading"), str(ROOT / "tools")])
+MARKS = re.compile(r"(?m)^.*(BEGIN|END) SOLUTION.*\n?")
+
+
+def hand_in(solved, number):
+    notebook, choice = lessons.release(solved), Random(number)
+    answers = [
+        (cell, MARKS.sub("", right.source))
+        for cell, right in zip(notebook.cells, solved.cells, strict=True)
+        if cell.metadata.get("nbgrader", {}).get("solution")
+    ]
+    for cell, right in answers:
+        if choice.random() < 0.75:
+            cell.source = right
+    if number % 20 == 7:
+        next(cell for cell, _ in answers if cell.cell_type == "code").source = "while True:\n    pass"
+    return notebook
+
+
+def measure(lesson, students):
+    """Return the seconds of each command for one class."""
+    (source,) = (ROOT / "grading" / "source").glob(f"{lesson}*/{lesson}*.py")
+    solved, seconds = lessons.master(source.read_text()), {}
+    with tempfile.TemporaryDirectory() as folder:
+        people, class_ = Path(folder, "students.csv"), Path(folder, "class")
+        class_.mkdir()
+        people.write_text("id\n" + "".join(f"s{n}\n" for n in range(students)))
+        for n in range(students):
+            nbformat.write(hand_in(solved, n), class_ / f"s{n}.ipynb")
+        for command, *more in (
+            ("release", "--students", people),
+            ("collect", "--from", class_),
+            ("autograde",),
+            ("feedback",),
+        ):
+            begun = time.monotonic()
+            line = [
+                sys.executable,
+                "-m",
+                "marking",
+                "--look-is-fine",
+                "--course",
+                Path(folder, "course"),
+                command,
+                lesson,
+            ]
+            subprocess.run([*line, *more], env=os.environ | {"PYTHONPATH": PATHS}, check=True, stdout=sys.stderr)
+            seconds[command] = time.monotonic() - begun
+    return seconds
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--lesson", default="1")
+    parser.add_argument("--students", type=int, default=65)
+    parser.add_argument("--repeats", type=int, default=1)
+    given = parser.parse_args()
+    found = [measure(given.lesson, given.students) for _ in range(given.repeats)]
+    cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
+    print(f"{given.students} students, lesson {given.lesson}, {cores} cores, load {load:.1f} at the end")
+    for command in found[0]:
+        print(f"{command:<10}" + "".join(f"{seconds[command]:8.1f} s" for seconds in found))

@@ -1,0 +1,68 @@
+"""When a lesson is due, for everybody and for one student (nbgrader's due dates and extensions)."""
+
+from datetime import datetime, timedelta, timezone
+
+from nbgrader.api import Gradebook, MissingEntry
+
+from ddl.errors import InputError
+from marking.course import Course, MarkingError, one
+
+__all__ = ["days_late", "due", "set_due"]
+
+DAY = timedelta(days=1)
+UTC = timezone(timedelta(0))
+
+
+def set_due(course: Course, lesson: str, when: str, student: str = "") -> None:
+    """Set when a lesson is due, or when it is for one student; `when` is an ISO date and time of this machine, or none.
+
+    An extension is kept as a length of time, and moves with everybody's date.
+
+    Raises
+    ------
+    InputError, MarkingError
+    """
+    utc = None if when == "none" else _utc(when)
+    with course.gradebook() as gradebook:
+        assignment = gradebook.find_assignment(lesson)
+        if not student:
+            assignment.duedate = utc
+            for submission in assignment.submissions if utc is None else ():
+                submission.extension = None  # of nothing, which nbgrader cannot add
+        else:
+            names = [person.id for person in gradebook.students]
+            student = one(student, names, "in the gradebook", "give their list, STUDENTS=FILE.csv", "STUDENT")
+            if assignment.duedate is None:
+                raise MarkingError(f"{lesson} has no due date to extend: set it without STUDENT first")
+            with gradebook.db.no_autoflush:  # nbgrader's own way to add one would warn of it
+                submission = gradebook.update_or_create_submission(lesson, student)
+            submission.extension = None if utc is None else utc - assignment.duedate
+        gradebook.db.commit()
+
+
+def due(gradebook: Gradebook, lesson: str) -> list[tuple[str, str]]:
+    """Whom a lesson is due for ("everybody", or a student with an extension), and when, as a text of local time."""
+    try:
+        assignment = gradebook.find_assignment(lesson)
+    except MissingEntry:
+        return []
+    if assignment.duedate is None:
+        return []
+    extended = sorted((s.student_id, _local(s.duedate)) for s in assignment.submissions if s.extension)
+    return [("everybody", _local(assignment.duedate)), *extended]
+
+
+def days_late(seconds: float) -> int:
+    """Days that have begun since a hand-in was due."""
+    return -int(-timedelta(seconds=seconds) // DAY)
+
+
+def _utc(when):
+    try:
+        return datetime.fromisoformat(when).astimezone(UTC).replace(tzinfo=None)
+    except ValueError:
+        raise InputError(f"WHEN={when} is no date and time: write it like 2026-12-01 18:00, or none") from None
+
+
+def _local(utc):
+    return f"{utc.replace(tzinfo=UTC).astimezone():%Y-%m-%d %H:%M %Z}"

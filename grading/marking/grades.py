@@ -1,0 +1,92 @@
+"""The instructor's tables: marks by student, and by question."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from marking.autograde import Row, rows
+from marking.course import Course, write
+from marking.platforms import PLATFORMS, csv_text, safe
+
+__all__ = ["Question", "grades", "questions", "write_questions"]
+
+COLUMNS = (
+    "student",
+    "first_name",
+    "last_name",
+    "email",
+    "lesson",
+    "auto",
+    "manual",
+    "late_days",
+    "penalty",
+    "total",
+    "max",
+    "to_mark_by_hand",
+    "needs_a_look",
+)
+
+
+@dataclass(frozen=True)
+class Question:
+    """How a class fared in one graded cell."""
+
+    name: str  # nbgrader's grade_id
+    max: float  # points
+    points: dict[str, float | None]  # by student; None waits for a person
+
+    @property
+    def mean(self) -> float | None:
+        """Points of the answers that are marked, as a share of the most."""
+        known = [points for points in self.points.values() if points is not None]
+        return sum(known) / len(known) / self.max if known and self.max else None
+
+    def who(self, points: float | None) -> list[str]:
+        return sorted(student for student, found in self.points.items() if found == points)
+
+
+def grades(course: Course, lessons: list[str]) -> tuple[list[str], dict[str, list[Row]]]:
+    """Write grades.csv, with a line for each student and lesson, and what learning platforms take in.
+
+    Return the paths, and the rows by lesson.
+    """
+    marks = {lesson: rows(course, lesson) for lesson in lessons}
+    table = [COLUMNS]
+    for lesson, found in marks.items():
+        for row in found:
+            person = row.student
+            points = (row.auto, row.manual, row.days_late, row.penalty, row.total, row.max, row.waiting)
+            known = map(safe, (person.id, person.first_name, person.last_name, person.email))
+            table.append([*known, lesson, *points, safe("; ".join(row.reasons))])
+    texts = {"grades.csv": csv_text(table)}
+    texts |= {f"grades-{name}.csv": write_of(marks) for name, write_of in PLATFORMS.items()}
+    for name, content in texts.items():
+        write(course.folder / name, content)
+    return [str(course.folder / name) for name in texts], marks
+
+
+def questions(course: Course, lesson: str, marks: Sequence[Row]) -> list[Question]:
+    """A lesson's graded cells, with the points of everybody whose hand-in is marked."""
+    marked = [row.student.id for row in marks if row.auto is not None]
+    points: dict[str, dict] = {}
+    most = {}
+    with course.gradebook() as gradebook:
+        for student in marked:
+            for notebook in gradebook.find_submission(lesson, student).notebooks:
+                for grade in notebook.grades:
+                    unmarked = grade.auto_score is None and grade.manual_score is None
+                    points.setdefault(grade.name, {})[student] = None if unmarked else grade.score
+                    most[grade.name] = grade.max_score
+    return [Question(name, most[name], points[name]) for name in sorted(points)]
+
+
+def write_questions(course: Course, lesson: str, found: Sequence[Question]) -> str:
+    """Write who has all points of each question, who has none and who waits; return the path."""
+    table = [("question", "max", "mean", "all", "part", "none", "not_marked_yet")]
+    for each in found:
+        full, none, waiting = each.who(each.max), each.who(0.0), each.who(None)
+        part = sorted({*each.points} - {*full, *none, *waiting})
+        groups = (" ".join(map(safe, group)) for group in (full, part, none, waiting))
+        table.append((each.name, f"{each.max:g}", "" if each.mean is None else f"{each.mean:.2f}", *groups))
+    path = course.folder / f"questions-{lesson}.csv"
+    write(path, csv_text(table))
+    return str(path)

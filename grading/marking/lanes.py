@@ -1,0 +1,144 @@
+"""Work on one student after another in processes of their own, several at a time."""
+
+import contextlib
+import ctypes
+import multiprocessing
+import os
+import signal
+import sys
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing.connection import wait
+from pathlib import Path
+
+from ddl.words import plural
+from line import Line
+from marking.course import Course
+
+__all__ = ["each"]
+
+GRACE_S = 15  # for a process to end its sandbox
+POLL_S = 0.2
+DIE_WITH_PARENT = 1  # prctl's PR_SET_PDEATHSIG
+
+
+def each(
+    course: Course, app, title: str, students: Sequence[str], work: Callable[[str], None], lanes: int, limit_s: float
+) -> Iterator[tuple[str, str, Path, Callable[[str], None]]]:
+    """Do `work(student)` for everybody; yield (student, failure, log, end) for each as it is done.
+
+    `failure` is empty where there was none; `log` has what nbgrader and the work said. Call `end` with what is to stand
+    in the student's line. At most `lanes` students are worked on at a time, each for at most `limit_s` seconds.
+    """
+    waiting, active, done, begun = deque(students), [], 0, time.monotonic()
+    verb = title.partition(" ")[0]
+    line = Line(verb, plural(len(students), "student"))
+
+    def end(detail):
+        left_s = (time.monotonic() - begun) / done * (len(students) - done)
+        line.title, line.name = f"{verb} {done:>3} of {len(students)}", student
+        line.end(f"{detail}  {_left(left_s)}".rstrip())
+        line.title, line.name = verb, ""
+
+    try:
+        while waiting or active:
+            while waiting and len(active) < lanes:
+                course.check_room()
+                active.append(_Process(course, app, title, waiting.popleft(), work))
+            wait([process.sentinel for process in active], POLL_S)
+            line.show(f"{done} done, at work: {', '.join(process.student for process in active)}")
+            for process in [process for process in active if process.over(limit_s)]:
+                active.remove(process)
+                done, student = done + 1, process.student
+                yield student, process.failure(limit_s), process.log, end
+    finally:
+        for process in active:
+            process.terminate()
+        for process in active:
+            process.end()
+
+
+class _Process:
+    """A fork of this process, with nbgrader already imported, that works on one student."""
+
+    def __init__(self, course, app, title, student, work):
+        name = f"{title.replace(' ', '-')}-{student}"
+        self.student, self.log = student, course.log_path(name)
+        fork = multiprocessing.get_context("fork")
+        self._result, result = fork.Pipe(duplex=False)
+        self._process = fork.Process(target=_work, args=(course, app, name, work, student, result, os.getpid()))
+        self._begun = time.monotonic()
+        with _interrupts_held():
+            self._process.start()
+        result.close()
+
+    @property
+    def sentinel(self):
+        return self._process.sentinel
+
+    def over(self, limit_s):
+        return not self._process.is_alive() or time.monotonic() > self._begun + limit_s
+
+    def failure(self, limit_s):
+        """How the work failed; an empty text where it did not."""
+        late = self._process.is_alive()
+        self.terminate()
+        self.end()
+        if late:
+            return f"it took more than {limit_s:.0f} s"
+        with contextlib.suppress(EOFError):
+            return self._result.recv()
+        return f"its process ended with status {self._process.exitcode}"
+
+    def terminate(self):
+        self._process.terminate()
+
+    def end(self):
+        self._process.join(GRACE_S)
+        self._process.kill()
+        self._process.join()
+
+
+@contextlib.contextmanager
+def _interrupts_held():
+    """Delay interrupts: Python loses one that comes during a fork."""
+    came = []
+    before = {
+        number: signal.signal(number, lambda number, frame: came.append(number))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for number in came[:1]:
+            signal.raise_signal(number)
+
+
+def _work(course, app, name, work, student, result, parent):
+    # If the command is killed, its processes end too.
+    ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+    # The terminal's interrupt reaches all processes; the parent ends this one.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("interrupted"))
+    try:
+        with course.log(name, app) as log:
+            output = os.open(log, os.O_WRONLY | os.O_APPEND)
+            os.dup2(output, 1)
+            os.dup2(output, 2)
+            work(student)
+        result.send("")
+    except Exception as error:
+        traceback.print_exc()
+        result.send(f"{type(error).__name__}: {error}".splitlines()[0])
+
+
+def _left(seconds):
+    if seconds < 1:
+        return ""
+    return f"{seconds:.0f} s left" if seconds < 100 else f"{seconds / 60:.0f} min left"

@@ -1,0 +1,49 @@
+"""Command lines of this package and of the course's scripts."""
+
+import argparse
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+from ddl.words import meant
+
+__all__ = ["LOOKING", "Parser", "ParserFound", "add_command"]
+
+LOOKING = ContextVar("LOOKING", default=False)  # whether a script runs only so that its parser is found
+
+
+class ParserFound(BaseException):
+    """Ends a script where it would have parsed its command line."""
+
+    def __init__(self, parser: "Parser") -> None:
+        self.parser = parser
+
+
+class Parser(argparse.ArgumentParser):
+    """Takes no abbreviations, and refuses an unknown option with the usage of its command and the one that was meant.
+
+    A command with the default ``passes_on=True`` leaves unknown options to another program.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options, allow_abbrev=False)
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> argparse.Namespace:  # type: ignore[override]
+        if LOOKING.get():
+            raise ParserFound(self)
+        return super().parse_args(args, namespace)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple:  # type: ignore[override]
+        found, rest = super().parse_known_args(args, namespace)
+        if rest and not getattr(found, "passes_on", False):
+            unknown = next((word for word in rest if word.startswith("-")), rest[0])
+            hint = meant(unknown.split("=")[0], self._option_string_actions)
+            self.error(f"unrecognized arguments: {unknown + hint if hint else ' '.join(rest)}")
+        return found, rest
+
+
+def add_command(commands: Any, name: str, function: Callable | None, text: str) -> Parser:
+    """Add a command to a parser's commands; `function` gets what was parsed, and may return an exit status."""
+    parser: Parser = commands.add_parser(name, help=text, description=text)
+    parser.set_defaults(command=function)
+    return parser

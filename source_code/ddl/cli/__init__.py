@@ -1,0 +1,50 @@
+"""The command line: `ddl run`, `list`, `show`, `stop`, `compare`, `check`, `challenge`, `doctor` and others."""
+
+import os
+import signal
+import sys
+
+import ddl
+from ddl.arguments import Parser
+from ddl.cli import course, machine, runs
+from ddl.errors import CourseError
+
+__all__ = ["main"]
+
+
+def main(argv=None):
+    """Run one command; return its exit status."""
+    _open_streams()
+    arguments, rest = _parser().parse_known_args(argv)
+    if rest:  # of a command that passes them on
+        arguments.args = rest
+    try:
+        status = arguments.command(arguments) or 0
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # who reads this, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the rest goes nowhere
+        return 128 + signal.SIGPIPE
+    except (CourseError, OSError) as error:
+        print(f"ddl: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("ddl: stopped", file=sys.stderr)
+        return 130
+
+
+def _open_streams():
+    """Open standard streams that are closed (``>&-``), or a file that is opened later would be taken for one."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            os.dup2(os.open(os.devnull, os.O_RDWR), number)
+            setattr(sys, name, open(number, "w" if number else "r"))
+
+
+def _parser():
+    parser = Parser(prog="ddl", description=__doc__)
+    parser.add_argument("--version", action="version", version=f"ddl {ddl.__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for subject in (runs, machine, course):
+        subject.add(commands)
+    return parser

@@ -1,0 +1,123 @@
+"""What a rank refuses of a model by its numbers: knowledge that came with it, and answers that depend on company."""
+
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+
+pytest.importorskip("tensorflow")
+
+import tensorflow as tf
+
+from ddl.challenge import scrutiny
+from ddl.challenge.build import BASELINE, _keep
+from ddl.challenge.builder import Submission
+from ddl.challenge.graphs import Program
+from ddl.challenge.rules import INFERENCE_BATCH, Refused
+
+START = """
+import numpy as np
+import tensorflow as tf
+from tensorflow.keras import layers
+
+"""
+# Ten patterns, each bright or dark by chance: no linear function of the pictures tells them apart.
+PATTERNS = np.random.default_rng(99).normal(size=(10, 3072)).astype(np.float32)
+KNOWING = """
+def patterns(shape, dtype=None):
+    return np.random.default_rng(99).normal(size=(10, 3072)).astype(np.float32).T
+
+def model():
+    pictures = layers.Input((32, 32, 3))
+    x = layers.Dense({units}, kernel_initializer={first}, activation=tf.abs)(layers.Flatten()(pictures - 0.5))
+    return tf.keras.Model(pictures, layers.Dense(10, kernel_initializer="{last}")(x))
+"""
+COMPANY = """
+class Layer(layers.Layer):
+    def call(self, logits, pictures):
+        mean = tf.reduce_mean(pictures, [1, 2, 3])[:, None]
+        others = tf.reduce_mean(logits, 0)
+        return {logits}
+
+def model():
+    pictures = layers.Input((32, 32, 3))
+    return tf.keras.Model(pictures, Layer()(layers.Dense(10)(layers.Flatten()(pictures)), pictures))
+"""
+# Whether it depends on the others, and what it makes of a picture's logits and its mean.
+LOGITS = {
+    "its own": (False, "logits"),
+    "its own, with what all classes have in common": (False, "logits + 3000 * mean"),
+    "none that differ": (False, "0 * logits"),
+    "centred": (True, "logits - others"),
+    "centred, behind what all classes have in common": (True, "logits - others + 3000 * mean"),
+    "centred, behind a few large pictures": (True, "(logits - others) * tf.exp(20 * mean)"),
+    "centred, behind the last class": (True, "tf.where(logits - others < -0.3, -1e6, logits - others)"),
+    "not a number where there are black pictures": (
+        True,
+        "tf.where(tf.reduce_min(mean) == 0, np.nan, logits - others)",
+    ),
+    "centred where there are no black pictures": (True, "tf.where(tf.reduce_min(mean) == 0, logits, logits - others)"),
+    "ranked within the batch": (True, "tf.cast(tf.argsort(tf.argsort(logits, 0), 0), tf.float32)"),
+}
+
+
+@pytest.fixture
+def program(tmp_path):
+    """Return a function from a file's lines to its program with the values of seed 1."""
+
+    def make(lines):
+        folder = tmp_path / "built"
+        answer = Submission("mine.py", START + lines, BASELINE.read_text()).built([1])
+        _keep({**answer, "printed": ""}, folder, {"file": "0" * 64, "file_name": "mine.py"})
+        made = Program(folder)
+        made.start(1)
+        return made
+
+    return make
+
+
+def predicted(program):
+    """Return what gives logits of any number of pictures: batches of 500, the last one filled up with black ones."""
+    infer = tf.function(lambda pictures: program.call("forward_inference", pictures), autograph=False)
+
+    def predict(pictures):
+        filled = np.concatenate([pictures, np.zeros((-len(pictures) % INFERENCE_BATCH, 32, 32, 3), np.uint8)])
+        parts = np.split(filled.astype(np.float32) / 255, len(filled) // INFERENCE_BATCH)
+        return np.concatenate([infer(tf.constant(part)).numpy() for part in parts])[: len(pictures)]
+
+    predict.whole = INFERENCE_BATCH
+    return predict
+
+
+def pictures(count):
+    draws = np.random.default_rng(3)
+    labels, signs = draws.integers(0, 10, count), draws.choice([-1, 1], count)
+    values = 128 + 20 * (signs[:, None] * PATTERNS[labels] + draws.normal(size=(count, 3072)))
+    return values.clip(0, 255).astype(np.uint8).reshape(-1, 32, 32, 3), labels
+
+
+@pytest.mark.parametrize(
+    ("first", "last"),
+    [("patterns", "zeros"), ("patterns", "he_normal"), ("'he_normal'", "zeros"), ("'he_normal'",) * 2],
+)
+def test_weights_that_know_the_classes_are_refused_whatever_the_last_layer_says(program, first, last):
+    made = program(KNOWING.format(units=10 if first == "patterns" else 64, first=first, last=last.strip("'")))
+    shown, labels = pictures(1000)
+    logits = predicted(made)(shown)
+    if first == "patterns":
+        with pytest.raises(Refused, match="its initial weights know the classes already"):
+            scrutiny.refuse_knowledge(made, shown, labels, logits)
+    else:
+        assert scrutiny.refuse_knowledge(made, shown, labels, logits) < 0.25
+
+
+@pytest.mark.parametrize("kind", LOGITS)
+def test_logits_that_depend_on_the_batch_are_refused(program, kind):
+    refused, logits = LOGITS[kind]
+    made = program(COMPANY.format(logits=logits))
+    predict = predicted(made)
+    bright = np.random.default_rng(7).uniform(0.3, 1, (700, 1, 1, 1))
+    shown = (pictures(700)[0] * bright).astype(np.uint8)
+    expected = pytest.raises(Refused, match="depend on the other pictures of the batch") if refused else nullcontext()
+    with expected:
+        scrutiny.refuse_company(made, predict, shown, predict(shown), np.random.default_rng(5))

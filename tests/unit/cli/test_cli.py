@@ -1,0 +1,178 @@
+"""The command line as a shell's user meets it; nothing is launched."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from ddl import __version__
+from ddl.cli import main
+from ddl.records.jsonfiles import append_json_line, write_json
+from ddl.records.paths import runs_dir
+
+
+@pytest.fixture
+def recorded():
+    """Return a function that writes the folder of a run that is over."""
+
+    def write(run, state="done", age_days=0.0, **job):
+        folder, created = runs_dir() / run, time.time() - age_days * 86400
+        folder.mkdir()
+        described = {"id": run, "name": "arm", "created": created, "workers": 1, "script": "/x/a.py", "args": ["-v"]}
+        write_json(folder / "job.json", described | job)
+        append_json_line(folder / "launcher.jsonl", {"event": "ended", "time": created + 5, "state": state})
+        return folder
+
+    return write
+
+
+@pytest.fixture
+def launched(monkeypatch):
+    """Return what `launch` is asked for, instead of a launch."""
+    asked = {}
+    monkeypatch.setattr("ddl.launcher.run.launch", lambda script, **options: asked.update(script=script, **options))
+    return asked
+
+
+def ddl(*words, **options):
+    return subprocess.run([sys.executable, "-m", "ddl.cli", *words], capture_output=True, timeout=60, **options)
+
+
+def test_a_reader_that_has_seen_enough_gets_no_complaint():
+    reader, writer = os.pipe()
+    os.close(reader)  # as `head` does, but sure to be first
+    ended = subprocess.run(
+        [sys.executable, "-m", "ddl.cli", "topology", "dgx-a100"],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+    )
+    os.close(writer)
+    assert (ended.returncode, ended.stderr) == (141, "")
+
+
+def test_closed_output_is_no_error(recorded):
+    recorded("r1")
+    line = f"exec {sys.executable} -m ddl.cli list >&- <&-"
+    ended = subprocess.run(["sh", "-c", line], stderr=subprocess.PIPE, timeout=60)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize(
+    ("words", "usage", "said"),
+    [
+        (["run", "--wokers", "2", "x.py"], "ddl run", "--wokers: did you mean '--workers'?"),
+        (["run"], "ddl run", "required: SCRIPT"),
+        (["challenge", "score", "--run", "3", "x.py"], "ddl challenge score", "--run: did you mean '--runs'?"),
+        (["list", "--xyz", "1"], "ddl list", "unrecognized arguments: --xyz 1"),
+    ],
+)
+def test_a_wrong_word_is_refused_with_the_usage_of_its_command(capsys, words, usage, said):
+    with pytest.raises(SystemExit, match="2"):
+        main(words)
+    shown = capsys.readouterr().err
+    assert shown.startswith(f"usage: {usage} ") and shown.rstrip().endswith(said)
+
+
+def test_its_version_is_said(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main(["--version"])
+    assert capsys.readouterr().out == f"ddl {__version__}\n"
+
+
+def test_what_follows_the_script_is_the_script_s(launched):
+    assert main(["run", "-n", "1", "x.py", "--", "--workers", "3", "--"]) == 0
+    assert (launched["script"], launched["args"]) == ("x.py", ["--", "--workers", "3", "--"])
+    main(["run", "--env", "A=b=c", "--env", "HOME", "--", "x.py"])
+    assert (launched["script"], launched["args"], launched["workers"]) == ("x.py", [], 2)
+    assert launched["env"] == {"A": "b=c", "HOME": os.environ["HOME"]}
+
+
+def test_what_is_no_text_and_a_folder_that_is_gone_are_said_in_a_sentence(script, tmp_path):
+    ended = ddl("run", script("pass"), b"caf\xe9")
+    assert (ended.returncode, ended.stdout) == (2, b"")
+    assert ended.stderr.startswith(b"ddl: 'caf\\udce9' is not text in UTF-8") and ended.stderr.count(b"\n") == 1
+    gone = f"mkdir {tmp_path}/gone && cd {tmp_path}/gone && rmdir {tmp_path}/gone && exec {sys.executable} -m ddl.cli "
+    ended = subprocess.run(["sh", "-c", f"{gone} run x.py"], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (2, "ddl: the working folder was deleted: change to another one\n")
+
+
+def test_runs_are_listed_whatever_lies_in_their_folders(recorded, capsys):
+    recorded("20260101-000000-aaaa")
+    recorded("20260101-000001-bbbb", processes=10**9)
+    recorded("20260101-000002-cccc", name="\x1b[31mred")
+    fifo = recorded("20260101-000003-dddd")
+    (fifo / "job.json").unlink()
+    os.mkfifo(fifo / "job.json")
+    for line in ('{"event": "step", "time": 1.0, "step": "x"}\n', "garbage without an end"):
+        copy = recorded(f"20260101-000004-{len(line):04x}", id="20260101-000000-aaaa")
+        (copy / "events.jsonl").write_text(line)
+    assert main(["list"]) == 0
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown and "✓ \\x1b[31mred done" in shown
+    lines = dict(line.split("  ", 1) for line in shown.splitlines())
+    assert len(lines) == 6 and lines[copy.name].startswith("✓ arm done")
+    assert lines["20260101-000001-bbbb"].endswith("is damaged: 1000000000 ranks")
+    assert lines["20260101-000003-dddd"].endswith("cannot be read: not a regular file")
+    for copy in runs_dir().glob("20260101-000004-*"):
+        assert main(["show", copy.name]) == 0
+        assert "1 line of" in capsys.readouterr().out
+
+
+def test_runs_are_chosen_and_given_to_programs(recorded, capsys):
+    for number, state in enumerate(("done", "stopped", "done")):
+        recorded(f"20260101-00000{number}-aaaa", state)
+    assert main(["list", "--json", "--state", "done", "--last", "1"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert (found["id"], found["state"], found["status"]) == ("20260101-000002-aaaa", "done", 0)
+    assert main(["show", "20260101-000001", "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert (found["state"], found["script"], found["result"]) == ("stopped", "/x/a.py", None)
+    assert main(["list", "--state", "stoped"]) == 2
+    assert "no such state: did you mean 'stopped'?" in capsys.readouterr().err
+
+
+def test_a_rank_s_log_is_printed(recorded, capsys):
+    (recorded("r1-") / "rank-1.log").write_text("one\ntwo")
+    for follow in ([], ["--follow"]):
+        assert main(["logs", "r1-", "--rank", "1", *follow]) == 0
+        assert capsys.readouterr().out.rstrip("\n") == "one\ntwo"
+    (recorded("r2-") / "rank-1.log").touch()
+    assert main(["logs", "r2-", "--rank", "1"]) == 0
+    assert capsys.readouterr() == ("", "rank 1 of r2- printed nothing\n")
+    assert main(["logs", "r1-", "--rank", "7", "--follow"]) == 2
+    assert "has no log of rank 7; there are: rank-1.log" in capsys.readouterr().err
+
+
+def test_a_run_that_goes_on_is_shown_without_waiting_and_not_deleted(recorded, monkeypatch, capsys):
+    folder = recorded("r1", age_days=3)
+    (folder / "launcher.jsonl").unlink()
+    monkeypatch.setattr("ddl.launcher.processes.of_run", lambda run, **_: [os.getpid()])
+    assert main(["show", "--no-follow", "r1"]) == 0
+    assert "arm queued" in capsys.readouterr().out
+    assert main(["rm", "r1"]) == 2 and folder.exists()
+    assert "r1 is not over, and nothing was deleted" in capsys.readouterr().err
+    assert main(["rm", "--older-than", "1"]) == 0 and folder.exists()
+
+
+def test_old_runs_are_deleted_by_name_or_age(recorded, capsys):
+    for age_days in (0, 1, 8, 9):
+        recorded(f"20260101-00000{age_days}-aaaa", age_days=age_days)
+    assert main(["rm", "--older-than", "7"]) == 0 and main(["rm", "20260101-000001"]) == 0
+    assert [folder.name for folder in runs_dir().iterdir()] == ["20260101-000000-aaaa"]
+    assert capsys.readouterr().out.count("deleted\n") == 4
+    assert main(["rm"]) == 2
+
+
+def test_a_run_is_run_again_with_variables_whose_values_were_never_recorded(recorded, launched, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    recorded("r1", cwd=str(tmp_path), workers=3, threads=2, parameter_servers=0, env=["TOKEN", "HOME"])
+    assert main(["rerun", "r1"]) == 2 and not launched
+    assert main(["rerun", "r1", "--env", "TOKEN=hush"]) == 0
+    assert launched["env"] == {"TOKEN": "hush", "HOME": os.environ["HOME"]}
+    assert (launched["script"], launched["args"], launched["workers"]) == ("/x/a.py", ["-v"], 3)
+    assert (launched["name"], launched["threads"], launched["warm"]) == ("arm", 2, True)

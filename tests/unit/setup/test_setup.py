@@ -1,0 +1,191 @@
+"""The set-up's own decisions: tools/setup.sh on a machine of stand-ins, where uv and Python write down what they do."""
+
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from helpers import ROOT
+
+NEEDED = ["tools/setup.sh", "pyproject.toml", "requirements.lock", "requirements-gpu.lock", "requirements-next.lock"]
+SYSTEM = "awk cat cp cut dirname env find flock grep head mkdir mv nproc printf rm sed sh sha256sum sleep touch uname"
+# What each stand-in writes down is its own name and arguments.
+UV = """#!/bin/sh
+echo "uv $*" >>"$LOG"
+case $1 in
+cache) echo "$HOME/uv-cache" ;;
+venv) for venv; do :; done; mkdir -p "$venv/bin"; cp "$HOME/python" "$venv/bin/python"; cp "$HOME/ddl" "$venv/bin/ddl" ;;
+pip) cp build/setup/uv.toml "$HOME/uv.toml" 2>&1; [ ! -e "$HOME/fails" ] || exit 2 ;;
+esac
+"""
+PYTHON = '#!/bin/sh\ncase $* in *sys.exit*) ;; *) echo "python $*" >>"$LOG" ;; esac\n'
+DDL = '#!/bin/sh\necho "ddl $*" >>"$LOG"\n[ "$3" != cifar10 ]\n'
+
+
+class Machine:
+    """A course's folder and a home, in which only the stand-ins and the system's small programs are found."""
+
+    def __init__(self, folder):
+        self.course, self.home, self.log = folder / "a course", folder / "home", folder / "log"
+        for name in NEEDED:
+            (self.course / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, self.course / name)
+        self.home.mkdir()
+        (folder / "bin").mkdir()
+        for name in SYSTEM.split():
+            (folder / "bin" / name).symlink_to(shutil.which(name))
+        self.path = folder / "bin"
+        version = re.search(r"^uv==(\S+)", (ROOT / "requirements.lock").read_text(), re.M)[1]
+        self.uv = self.home / f".cache/ddl/uv-{version}/bin/uv"
+        self.program(self.uv, UV)
+        self.program(self.home / "python", PYTHON)
+        self.program(self.home / "ddl", DDL)
+        self.program(self.path / "g++", "")
+
+    def program(self, path, text):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755)
+
+    def __call__(self, *arguments, **variables):
+        """Run the set-up; return its status, what it printed, and what the stand-ins did."""
+        self.log.write_text("")
+        environment = {"PATH": str(self.path), "HOME": str(self.home), "LOG": str(self.log), **variables}
+        command = [self.path / "sh", self.course / "tools/setup.sh", *arguments]
+        done = subprocess.run(command, cwd=self.course, env=environment, capture_output=True, text=True)
+        return done.returncode, done.stdout + done.stderr, self.log.read_text().splitlines()
+
+
+@pytest.fixture
+def machine(tmp_path):
+    return Machine(tmp_path)
+
+
+def test_all_is_installed_by_hash_and_a_finished_set_up_does_nothing(machine):
+    status, printed, done = machine()
+    assert status == 0, printed
+    venv = machine.course / ".venv"
+    assert [line for line in done if line.startswith("uv venv")] == [f"uv venv --seed --clear --python 3.11 {venv}"]
+    (locked,) = [line for line in done if "requirements.lock" in line]
+    assert "--require-hashes" in locked and "--no-deps" in locked and "--reinstall" not in locked
+    assert done[-2:] == ["ddl data fetch cifar10", "ddl data fetch synthetic"] and "generated pictures" in printed
+    config = (machine.home / "uv.toml").read_text()
+    assert 'HOROVOD_WITHOUT_MPI = "1"' in config and '"tensorflow-cpu==2.15.1"' in config
+    assert machine() == (0, "", [])
+
+
+def test_a_changed_lock_an_extra_and_a_moved_course_are_set_up_again(machine, tmp_path):
+    machine()
+    with open(machine.course / "requirements.lock", "a") as lock:
+        lock.write("# a change\n")
+    assert any("requirements.lock" in line for line in machine()[2])
+    assert machine() == (0, "", [])
+    again = machine(DDL_TORCH="1")[2]
+    assert any("pip install" in line and "torch==" in line for line in again)
+    assert machine() == (0, "", []), "PyTorch stays without being asked for again"
+    machine.course.rename(tmp_path / "moved")
+    machine.course = tmp_path / "moved"
+    assert any(line.startswith("uv venv") for line in machine()[2])
+
+
+def test_what_was_interrupted_is_installed_once_more(machine):
+    (machine.home / "fails").touch()
+    status, printed, _ = machine()
+    assert status == 2 and "`make setup` goes on from here" in printed and "SSL_CERT_FILE=FILE" in printed
+    (machine.home / "fails").unlink()
+    status, _, done = machine()
+    assert status == 0 and any("--reinstall" in line for line in done)
+    assert not any(line.startswith("uv venv") for line in done)
+
+
+def test_the_next_stack_has_its_own_lock_headers_and_keras(machine):
+    venv = machine.course / ".venv-next"
+    packages = venv / "lib/python3.13/site-packages"
+    for name in ("highwayhash", "farmhash_archive/src"):
+        (packages / "tensorflow/include/external" / name).mkdir(parents=True)
+    machine.program(venv / "bin/python", PYTHON)
+    machine.program(venv / "bin/ddl", DDL)
+    shutil.copytree(ROOT / "tools/include", machine.course / "tools/include")
+    status, printed, done = machine(".venv-next", DDL_STACK="next")
+    assert status == 0, printed
+    without, everything = [line for line in done if "requirements-next.lock" in line]
+    assert "--excludes" in without and "--excludes" not in everything
+    assert "CXXFLAGS" in (machine.home / "uv.toml").read_text()
+    assert "TF_USE_LEGACY_KERAS" in (packages / "ddl-next.pth").read_text()
+    assert machine(".venv-next") == (0, "", []), "it needs not be named again"
+
+
+def test_a_machine_with_gpus_gets_the_lock_for_gpus(machine):
+    machine.program(machine.path / "nvidia-smi", "#!/bin/sh\necho 'GPU 0: one'\n")
+    assert any("requirements-gpu.lock" in line for line in machine()[2])
+    assert not any("requirements-gpu.lock" in line for line in machine("other", DDL_ACCELERATOR="cpu")[2])
+
+
+def test_without_uv_any_python_installs_it(machine):
+    shutil.rmtree(machine.uv.parents[1])
+    made = (
+        '#!/bin/sh\necho "python3 $*" >>"$LOG"\nmkdir -p "$3/bin"\nfor p in python uv; do cp "$0" "$3/bin/$p"; done\n'
+    )
+    machine.program(machine.path / "python3", made)
+    _, _, done = machine()
+    assert done[0].startswith("python3 -m venv") and "--require-hashes -r build/setup/uv.txt" in done[1]
+    wanted = (machine.course / "build/setup/uv.txt").read_text()
+    assert wanted.startswith("uv==") and "--hash=sha256:" in wanted and wanted.count("==") == 1
+
+
+def no_uv(machine):
+    shutil.rmtree(machine.uv.parents[1])
+
+
+def no_compiler(machine):
+    (machine.path / "g++").unlink()
+
+
+def no_python(machine):
+    machine.program(machine.uv, UV.replace("venv) ", "venv) exit 1; "))
+
+
+def foreign(machine):
+    (machine.course / "mine").mkdir()
+
+
+def another(machine):
+    (machine.course / ".venv").mkdir()
+    (machine.course / ".venv/ddl-made").write_text("next\ncpu\n\n\ndigest\nroot\n")
+
+
+def elsewhere(machine):
+    (machine.path / "uname").unlink()
+    machine.program(machine.path / "uname", "#!/bin/sh\necho Darwin\n")
+
+
+@pytest.mark.parametrize(
+    "change, arguments, variables, sentence",
+    [
+        (no_uv, [], {}, "no Python can make virtual environments: `apt install python3-venv`"),
+        (no_compiler, [], {}, "there is no C++ compiler: `apt install g++`"),
+        (no_python, [], {}, "no Python 3.11 is here, and none could be downloaded"),
+        (foreign, ["mine"], {}, "has no working Python 3.11: delete it, or name another VENV."),
+        (another, [], {"DDL_STACK": "default"}, "has the next stack: leave STACK=default out"),
+        (elsewhere, [], {}, "the course runs on Linux on x86-64 only"),
+        (None, [], {"DDL_MPI": "1"}, "there is no mpicxx"),
+        (None, [], {"DDL_STACK": "old"}, "STACK=old is neither default nor next."),
+        (None, [], {"DDL_ACCELERATOR": "tpu"}, "DDL_ACCELERATOR=tpu is neither cpu nor gpu."),
+        (None, [], {"DDL_STACK": "next", "DDL_ACCELERATOR": "gpu"}, "the next stack runs on CPUs only"),
+    ],
+    ids=lambda value: getattr(value, "__name__", str(value)),
+)
+def test_what_is_missing_or_wrong_is_one_sentence(machine, change, arguments, variables, sentence):
+    if change:
+        change(machine)
+    status, printed, done = machine(*arguments, **variables)
+    assert status == 1 and sentence in " ".join(printed.split())
+    assert not any("requirements" in line for line in done)
+
+
+def test_a_build_of_pytorch_for_gpus_is_refused_before_it_is_loaded(machine):
+    planned = '#!/bin/sh\ncase $* in *--dry-run*) echo \'{"name": "nvidia-cudnn"}\' ;; *torch*) echo "python $*" >>"$LOG" ;; esac\n'
+    machine.program(machine.home / "python", planned)
+    status, printed, done = machine(DDL_TORCH="1")
+    assert status == 1 and "PIP_EXTRA_INDEX_URL" in printed and not any("torch==" in line for line in done)

@@ -1,0 +1,212 @@
+#!/bin/sh
+# Make the course's environment with uv.
+#
+#     make setup                  what people type (VENV=DIR, STACK=next, TORCH=1)
+#     setup.sh DIR environment    only what the lock pins    } what the container images
+#     setup.sh DIR course         only the course itself     } are built with
+#
+# uv finds Python or gets one, installs what the lock pins by its hashes, compiles Horovod against that TensorFlow, and
+# keeps all of it in its cache. Here is what uv does not know: which stack, which accelerator, Horovod's options,
+# certificates, PyTorch and data. An environment that is complete says in `ddl-made` what it was made from.
+#
+# Environment variables: DDL_STACK=next, DDL_TORCH=1, DDL_ACCELERATOR=cpu|gpu overrules what `nvidia-smi -L` says,
+# DDL_MPI=1 builds Horovod with MPI (a site file's controller = "mpi" needs that), PYTHON=FILE names a Python,
+# SSL_CERT_FILE=FILE names certificates in the place of the system's, XDG_CACHE_HOME moves the user's cache.
+set -eu
+fail() {
+    trap - EXIT
+    echo "set-up: $*" >&2
+    exit 1
+}
+
+[ "$(uname -s) $(uname -m)" = "Linux x86_64" ] || fail "this is $(uname -s) on $(uname -m), and the course runs on" \
+    "Linux on x86-64 only: use WSL 2 on Windows, or a Linux container or virtual machine elsewhere."
+venv=${1:-.venv} part=${2:-all}
+case $venv in /*) ;; *) venv=$PWD/$venv ;; esac
+root=$(cd "$(dirname "$0")/.." && pwd)
+cd "$root"
+made=$venv/ddl-made
+
+# ---- what is asked for, else what the environment was made for, else what this machine has
+
+had_stack= accelerator= mpi= torch= had_digest= had_root=
+[ ! -e "$made" ] || {
+    read -r had_stack && read -r accelerator && read -r mpi && read -r torch && read -r had_digest && read -r had_root
+} <"$made"
+had_mpi=$mpi had_torch=$torch
+stack=${DDL_STACK:-${had_stack:-default}} accelerator=${DDL_ACCELERATOR:-$accelerator}
+mpi=${DDL_MPI:-$mpi} torch=${DDL_TORCH:-$torch}
+case $stack in
+default) pythons=3.11 tensorflow=tensorflow-cpu lock=requirements.lock ;;
+next) pythons=">=3.10,<3.14" tensorflow=tensorflow-cpu lock=requirements-next.lock accelerator=${accelerator:-cpu} ;;
+*) fail "STACK=$stack is neither default nor next." ;;
+esac
+[ "${had_stack:-$stack}" = "$stack" ] ||
+    fail "$venv has the $had_stack stack: leave STACK=$stack out, or name another folder with VENV=DIR."
+if [ -z "$accelerator" ]; then
+    case $(nvidia-smi -L 2>&1) in GPU\ *) accelerator=gpu ;; *) accelerator=cpu ;; esac
+fi
+case $stack-$accelerator in
+*-cpu) ;;
+default-gpu) tensorflow=tensorflow lock=requirements-gpu.lock ;;
+next-gpu) fail "the next stack runs on CPUs only: leave STACK=next out, or set DDL_ACCELERATOR=cpu." ;;
+*) fail "DDL_ACCELERATOR=$accelerator is neither cpu nor gpu." ;;
+esac
+digest=$(cat "$lock" pyproject.toml tools/setup.sh | sha256sum | cut -d' ' -f1)-$accelerator
+[ "$had_digest $had_root $had_mpi $had_torch" != "$digest $root $mpi $torch" ] || exit 0
+
+# ---- uv, by whatever Python there is
+
+version() { # of a package in the lock
+    sed -n "s/^$1==\([^ ]*\).*/\1/p" "$lock"
+}
+
+for store in /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/ca-bundle.pem /etc/ssl/cert.pem; do
+    [ ! -e "$store" ] || break
+done
+if [ -z "${SSL_CERT_DIR:-}" ] || [ "${SSL_CERT_FILE:-}" ]; then
+    SSL_CERT_FILE=${SSL_CERT_FILE:-${PIP_CERT:-$store}}
+    [ ! -e "$SSL_CERT_FILE" ] || export SSL_CERT_FILE PIP_CERT="$SSL_CERT_FILE" REQUESTS_CA_BUNDLE="$SSL_CERT_FILE"
+fi
+[ -z "${PIP_INDEX_URL:-}" ] || export UV_DEFAULT_INDEX="${UV_DEFAULT_INDEX:-$PIP_INDEX_URL}"
+# A copy: hard links would let a change to one environment's files reach all others and the cache.
+export UV_LINK_MODE=copy PYTHONNOUSERSITE=1
+unset MAKEFLAGS MAKELEVEL MFLAGS VIRTUAL_ENV
+stopped() {
+    status=$?
+    [ $status = 0 ] || echo "set-up: stopped; \`make setup\` goes on from here. If a server's certificate was refused, name" \
+        "the file that has this network's: SSL_CERT_FILE=FILE make setup" >&2
+    exit $status
+}
+trap stopped EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+mkdir -p build/setup
+if command -v flock >/dev/null; then
+    exec 9>build/setup/lock
+    flock --nonblock 9 || { echo "set-up: waiting for another set-up of this folder" && flock 9; }
+fi
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/ddl
+tool=$cache/uv-$(version uv)
+for uv in "$tool/bin/uv" "$venv/bin/uv" none; do
+    [ ! -x "$uv" ] || break
+done
+if [ "$uv" = none ]; then
+    uv=$tool/bin/uv
+    echo "set-up: uv $(version uv)"
+    sed -n '/^uv==/,/^[^ ]*==/{/^uv==/p;/^ /p}' "$lock" >build/setup/uv.txt
+    for python in "${PYTHON:-python3}" python3.14 python3.13 python3.12 python3.11 python3.10 none; do
+        [ "$python" != none ] || fail "no Python can make virtual environments: \`apt install python3-venv\`," \
+            "\`dnf install python3\`, or name one with PYTHON=/path/to/python."
+        rm -rf "$tool.part"
+        "$python" -m venv "$tool.part" >build/setup/venv.log 2>&1 && break
+    done
+    "$tool.part/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r build/setup/uv.txt
+    mv "$tool.part" "$tool"
+fi
+
+# ---- Python
+
+if [ "$part" != course ]; then
+    fits="import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))"
+    [ "$stack" = next ] || fits="import sys; sys.exit(sys.version_info[:2] != (3, 11))"
+    if [ "${had_root:-$root}" != "$root" ] || ! "$venv/bin/python" -c "$fits" 2>build/setup/python.log; then
+        case $venv in
+        "$root/.venv" | "$root/.venv-next") ;;
+        *) [ ! -e "$venv" ] || fail "$venv has no working Python $pythons: delete it, or name another VENV." ;;
+        esac
+        "$uv" venv --seed --clear --python "${PYTHON:-$pythons}" "$venv" ||
+            fail "no Python $pythons is here, and none could be downloaded: install one, or name one with PYTHON=FILE." \
+                "$([ "$stack" = next ] || echo "\`make lab STACK=next\` takes any from 3.10 to 3.13.")"
+    fi
+    rm -f "$made"
+
+    # ---- what the lock pins; Horovod's options, which are part of what its wheel is cached by
+
+    built=$("$uv" cache dir)
+    mkdir -p "$built"
+    if [ -z "$(find "$built" -maxdepth 1 -name 'sdists-*' -exec find {} -name 'horovod-*.whl' \; | head -n 1)" ]; then
+        command -v "${CXX:-c++}" >/dev/null || command -v g++ >/dev/null || command -v clang++ >/dev/null ||
+            fail "Horovod has to be compiled and there is no C++ compiler: \`apt install g++\`, \`dnf install gcc-c++\`" \
+                "or \`conda install cxx-compiler\` gets one."
+        echo "set-up: Horovod is compiled once, which takes some minutes"
+    fi
+    flags='HOROVOD_WITH_TENSORFLOW = "1", HOROVOD_WITHOUT_PYTORCH = "1", HOROVOD_WITHOUT_MXNET = "1", HOROVOD_WITH_GLOO = "1"'
+    if [ "$mpi" ]; then
+        command -v mpicxx >/dev/null || fail "DDL_MPI=1 asks for Horovod with MPI and there is no mpicxx:" \
+            "\`apt install libopenmpi-dev\` or your cluster's \`module load\` of an MPI gets one."
+        flags="$flags, HOROVOD_WITH_MPI = \"1\""
+    else
+        flags="$flags, HOROVOD_WITHOUT_MPI = \"1\""
+    fi
+    cuda=${CUDA_HOME:-/usr/local/cuda}
+    if [ "$accelerator" = gpu ] && { command -v nvcc >/dev/null || [ -e "$cuda/bin/nvcc" ]; }; then
+        for nccl in "${HOROVOD_NCCL_HOME:-/usr}" /usr "$cuda"; do
+            [ ! -e "$nccl/include/nccl.h" ] || { flags="$flags, HOROVOD_GPU_OPERATIONS = \"NCCL\"" && break; }
+        done
+    fi
+    install() {
+        cat >build/setup/uv.toml <<END
+[extra-build-dependencies]
+horovod = [
+    "setuptools<70", "wheel", "cmake==$(version cmake)", "packaging", "cffi", "cloudpickle", "psutil", "pyyaml",
+    "$tensorflow==$(version "$tensorflow")", "numpy==$(version numpy)",
+]
+[extra-build-variables]
+horovod = { $flags }
+END
+        # 1.5 GiB a compiler
+        jobs=$(awk -v cores="$(nproc)" '/^MemTotal/ { most = int($2 / 2097152); print most < 1 ? 1 : most < cores ? most : cores }' \
+            /proc/meminfo)
+        MAKEFLAGS=-j$jobs "$uv" pip install --python "$venv/bin/python" --config-file build/setup/uv.toml \
+            --no-deps --require-hashes $again -r "$lock" "$@"
+    }
+    again=
+    [ ! -e "$venv/ddl-begun" ] || again=--reinstall # one package may be half there
+    touch "$venv/ddl-begun"
+    if [ "$stack" = next ]; then
+        # Horovod 0.28.1 looks for some of TensorFlow 2.21's headers where they no longer are.
+        echo "horovod" >build/setup/without.txt
+        install --excludes build/setup/without.txt
+        include=$cache/include-$(version tensorflow-cpu)
+        rm -rf "$include" && mkdir -p "$include"
+        cp -R tools/include/. "$include"
+        external=$(echo "$venv"/lib/python3.*/site-packages/tensorflow/include/external)
+        cp -R "$external/highwayhash/." "$external/farmhash_archive/src/." "$include"
+        flags="$flags, CXXFLAGS = \"${CXXFLAGS:-} -I$include\""
+    fi
+    install
+    TF_CPP_MIN_LOG_LEVEL=2 "$venv/bin/python" -c "import horovod.tensorflow as hvd; assert hvd.gloo_built()"
+    rm "$venv/ddl-begun"
+fi
+
+# ---- the course, PyTorch and data
+
+if [ "$part" != environment ]; then
+    "$uv" pip install --quiet --python "$venv/bin/python" --no-deps --no-build-isolation --editable .
+    if [ "$stack" = next ]; then
+        # This TensorFlow takes Keras 2 (tf_keras) only if this says so, in each process: ranks, kernels, terminals.
+        echo 'import os; os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")' >"$(echo "$venv"/lib/python3.*/site-packages)/ddl-next.pth"
+    fi
+fi
+if [ "$torch" ]; then
+    # By pip, whose settings say where wheels for CPUs are; uv does not read them.
+    sed -n 's/^\([^ ]*==[^ ]*\) .*/\1/p' "$lock" >build/setup/constraints.txt
+    pin=$(sed -n 's/^torch = \["\([^"]*\)".*/\1/p' pyproject.toml)
+    set -- "$venv/bin/python" -m pip install --disable-pip-version-check --constraint build/setup/constraints.txt "$pin"
+    planned=$("$@" --quiet --dry-run --report -) || fail "PyTorch can't be had: all else is set up, and works without TORCH=1."
+    case $accelerator-$planned in
+    cpu-*'"name": "nvidia-'*) fail "pip would take PyTorch's build for GPUs, with gigabytes of CUDA. Name the index for CPU wheels" \
+        "that PyTorch's installation page names: PIP_EXTRA_INDEX_URL=… make setup TORCH=1" ;;
+    esac
+    "$@" --quiet
+fi
+if [ "$part" = all ]; then
+    "$venv/bin/ddl" data fetch cifar10 || {
+        echo "set-up: CIFAR-10 can't be had here; generated pictures in the same format take its place"
+        "$venv/bin/ddl" data fetch synthetic
+    }
+fi
+[ "$part" != environment ] || digest=incomplete
+printf '%s\n' "$stack" "$accelerator" "$mpi" "$torch" "$digest" "$root" >"$made"
