@@ -12,8 +12,6 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-__all__ = ["CommandError", "Line", "last_lines"]
-
 POLL_S = 0.5
 SILENCE_S = 10  # where no terminal redraws the line, print one this often
 GRACE_S = 10  # what an interrupted command gets to end by itself

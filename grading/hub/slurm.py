@@ -7,8 +7,6 @@ from traitlets import Unicode
 
 from ddl.launcher.slurm import JobState
 
-__all__ = ["OnSlurm", "said"]
-
 
 def said(job: str, status: str) -> str:
     """Return a sentence about a job, from what `squeue` says with `OnSlurm`'s format; "" where it says nothing."""

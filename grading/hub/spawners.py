@@ -13,8 +13,6 @@ from traitlets import Unicode, default
 
 from ddl.rank.queue import QUEUE
 
-__all__ = ["ClassSpawner", "OwnAccount", "OwnFolder", "share_of_cores"]
-
 
 def share_of_cores(cores: list[int], number: int, each: float | None) -> list[int]:
     """Return attendee `number`'s cores, `each` of them: two attendees have the same ones, or none in common.

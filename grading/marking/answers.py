@@ -14,8 +14,6 @@ from nbgrader import utils
 
 from ddl.errors import CourseError
 
-__all__ = ["Unreadable", "answered", "cells", "recognized"]
-
 OWN_CELLS = 500  # more of them than anybody writes
 # Of these, a browser shows a picture and runs nothing.
 PICTURES = ("image/png", "image/jpeg", "image/gif")

@@ -18,8 +18,6 @@ from marking.due import days_late, due
 from marking.preprocessors import LIMITS
 from marking.students import students
 
-__all__ = ["Row", "autograde", "rows"]
-
 STUDENT_S = LIMITS.total_s + 120  # for grading a hand-in, and nbgrader's work around it
 CODE = [*Path(ddl.grader.__file__).parent.glob("*.py"), Path(preprocessors.__file__)]  # what decides on marks
 

@@ -38,8 +38,6 @@ from marking.collect import Stray, by_student, inside, kept_in, name_of, pieces_
 from marking.course import CHALLENGE, Course, MarkingError, plain, write
 from marking.students import students
 
-__all__ = ["board", "collect", "rows", "score"]
-
 CELL = "score"
 POLL_S = 0.5
 REASON_CHARACTERS = 300

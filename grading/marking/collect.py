@@ -18,8 +18,6 @@ from marking.course import Course, MarkingError, plain, write
 from marking.handins import FILE_BYTES, Refused, in_archive, in_folder
 from marking.students import Student, enrol, students
 
-__all__ = ["PLATFORM", "Stray", "by_student", "collect", "fetch", "inside", "keep", "kept_in", "name_of", "pieces_of"]
-
 REQUEST = "regrade.txt"  # in a hand-in: what somebody asks to be looked at again
 STAMP = "timestamp.txt"  # nbgrader's, with the time of a hand-in
 KEPT_BYTES = 5 * FILE_BYTES  # of one hand-in, with all its files

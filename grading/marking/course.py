@@ -20,8 +20,6 @@ from ddl.records import files
 from ddl.records.stack import release
 from marking import formulas
 
-__all__ = ["CHALLENGE", "GRADING", "Course", "MarkingError", "Notes", "one", "plain", "write"]
-
 CHALLENGE = "5.Challenge-score"  # the assignment that has the scores of the challenge
 GRADING = Path(__file__).resolve().parents[1]
 SETTINGS = """\

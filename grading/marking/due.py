@@ -7,8 +7,6 @@ from nbgrader.api import Gradebook, MissingEntry
 from ddl.errors import InputError
 from marking.course import Course, MarkingError, one
 
-__all__ = ["days_late", "due", "set_due"]
-
 DAY = timedelta(days=1)
 UTC = timezone(timedelta(0))
 

@@ -17,8 +17,6 @@ from marking import formulas, lanes
 from marking.autograde import rows
 from marking.course import Course, write
 
-__all__ = ["SHARED", "feedback"]
-
 SHARED = "_shared"  # no student's id begins so
 TEMPLATES = [
     str(Path(module).with_name("templates")) for module in (__file__, nbgrader.server_extensions.formgrader.__file__)

@@ -9,8 +9,6 @@ from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
 from ddl.grader.handin import EXCHANGE
 from marking.course import GRADING, Course
 
-__all__ = ["NoKernels", "open_formgrader"]
-
 OPTIONS = (
     "--ServerApp.default_url=/formgrader",
     "--ServerApp.kernel_spec_manager_class=marking.formgrader.NoKernels",

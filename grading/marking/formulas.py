@@ -5,8 +5,6 @@ Formulas are untrusted text: commands that make a link, an attribute or a style,
 
 from importlib.resources import files
 
-__all__ = ["POLICY", "TEMPLATE", "script", "template"]
-
 # In nbconvert's own folders for templates; the one that stands first wins.
 TEMPLATE = "nbconvert/templates/base/mathjax.html.j2"
 # Whatever a page contains, the browser sends no request to another machine.

@@ -7,8 +7,6 @@ from marking.autograde import Row, rows
 from marking.course import Course, write
 from marking.platforms import PLATFORMS, csv_text, safe
 
-__all__ = ["Question", "grades", "questions", "write_questions"]
-
 COLUMNS = (
     "student",
     "first_name",

@@ -14,8 +14,6 @@ from pathlib import Path
 
 from ddl.errors import CourseError
 
-__all__ = ["FILE_BYTES", "Piece", "Refused", "in_archive", "in_folder"]
-
 FILE_BYTES = 20 * 2**20  # ten times a notebook with many pictures
 FILES = 10_000
 NAME_BYTES = 200  # of a part of a path; longer ones are cut

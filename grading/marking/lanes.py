@@ -17,8 +17,6 @@ from ddl.words import plural
 from line import Line
 from marking.course import Course
 
-__all__ = ["each"]
-
 GRACE_S = 15  # for a process to end its sandbox
 POLL_S = 0.2
 DIE_WITH_PARENT = 1  # prctl's PR_SET_PDEATHSIG

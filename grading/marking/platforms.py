@@ -10,8 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from marking.autograde import Row
 
-__all__ = ["PLATFORMS", "canvas", "csv_text", "moodle", "safe"]
-
 Marks = Mapping[str, Sequence[Row]]  # of each lesson
 
 

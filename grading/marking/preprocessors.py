@@ -17,8 +17,6 @@ from ddl.grader.grade import HIDDEN_MESSAGE
 from ddl.grader.launches import Launches
 from marking import sandbox
 
-__all__ = ["LIMITS", "GradeHandIn", "Grades", "Withhold"]
-
 LIMITS = Limits(cell_s=20, call_s=10, test_s=30, launch_s=60, total_s=300)
 # What only the instructor sees, in a test cell or a question.
 REGION = re.compile(

@@ -15,8 +15,6 @@ import lessons
 from ddl.grader.handin import EXCHANGE
 from marking.course import Course, MarkingError, one, write
 
-__all__ = ["leaks", "release", "secrets", "to_exchange"]
-
 KINDS = ("SOLUTION", "HIDDEN TESTS", "MARK SCHEME")
 BEGIN, END = (re.compile(rf"{word} ({'|'.join(KINDS)})") for word in ("BEGIN", "END"))
 STUBS = {"# YOUR CODE HERE", "raise NotImplementedError()", "YOUR ANSWER HERE"}

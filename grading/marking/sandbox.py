@@ -29,8 +29,6 @@ from ddl.grader import Limits, WorkerProcess, worker_command
 from ddl.grader.channel import start
 from ddl.grader.launches import ranks_command
 
-__all__ = ["SandboxMissing", "apptainer", "bubblewrap", "find", "start_builder", "start_ranks", "start_worker"]
-
 ROOT = Path(__file__).resolve().parents[2]
 HOSTS = Path(__file__).with_name("hosts")  # this file, and no other of the folder, is seen in a sandbox
 NOBODY = 65534  # a submission's group when root marks it

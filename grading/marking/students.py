@@ -9,8 +9,6 @@ from pathlib import Path
 from ddl.errors import InputError
 from marking.course import Course, MarkingError
 
-__all__ = ["Student", "enrol", "enrol_list", "read", "students"]
-
 COLUMNS = ("id", "first_name", "last_name", "email")
 ID = re.compile(r"[^\W_][\w.@-]*")  # it becomes a folder's name
 ID_BYTES = 100  # and a part of other names

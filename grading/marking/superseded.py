@@ -8,8 +8,6 @@ from nbgrader.api import MissingEntry
 
 from marking.course import Course, write
 
-__all__ = ["set_aside"]
-
 
 def set_aside(course: Course, lesson: str, student: str) -> None:
     """Remove marks and comments for changed answers from the gradebook.

@@ -7,8 +7,6 @@ from typing import Any
 
 from ddl.words import meant
 
-__all__ = ["LOOKING", "Parser", "ParserFound", "add_command"]
-
 LOOKING = ContextVar("LOOKING", default=False)  # whether a script runs only so that its parser is found
 
 

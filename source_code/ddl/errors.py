@@ -1,7 +1,5 @@
 """What a user did or has, said in one sentence: the errors that this package raises on purpose."""
 
-__all__ = ["CourseError", "InputError", "NotFound", "OneLine"]
-
 
 class OneLine:
     """An exception that a notebook shows as one line: the package's own frames would say nothing."""

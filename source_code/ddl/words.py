@@ -3,8 +3,6 @@
 import re
 from collections.abc import Iterable
 
-__all__ = ["meant", "plural", "printable"]
-
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 

@@ -6,8 +6,6 @@ from ddl.display.table import Table
 from ddl.errors import InputError
 from ddl.records.folder import RunFolder
 
-__all__ = ["agreement", "differences", "kept_weights"]
-
 
 def agreement(runs, step: int | None = None) -> Table:
     """Compare the weights of several strategies after the same number of updates, a row a run.

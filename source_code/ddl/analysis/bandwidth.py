@@ -8,8 +8,6 @@ https://github.com/NVIDIA/nccl-tests. Sizes are in bytes, times in seconds, band
 from ddl.display.table import Table
 from ddl.errors import InputError
 
-__all__ = ["OPERATIONS", "algorithm_bandwidth", "bandwidths", "bus_bandwidth", "bus_factor", "measured", "pairs"]
-
 # How many times the message each rank's link carries, on N ranks: "Summary" on that page.
 OPERATIONS = {
     "all_reduce": lambda ranks: 2 * (ranks - 1) / ranks,

@@ -10,8 +10,6 @@ from ddl.display.table import Table
 from ddl.errors import InputError
 from ddl.records.reference import Recorded
 
-__all__ = ["ablations", "best_of", "judged"]
-
 WITHOUT = "without "  # and the trick: the name of an arm
 
 

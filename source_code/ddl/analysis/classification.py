@@ -8,8 +8,6 @@ import pandas
 from ddl.display.table import Shown
 from ddl.errors import InputError
 
-__all__ = ["ScoreTable", "data_of", "report"]
-
 
 def report(runs) -> "ScoreTable":
     """Tabulate runs of ``train_text.py``, a row an arm; runs of one name are its seeds.

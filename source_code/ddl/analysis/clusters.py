@@ -17,9 +17,6 @@ from ddl.records import toml
 from ddl.topology.graph import Network
 from ddl.topology.link import pcie_gb_per_s
 
-__all__ = ["Server", "cluster", "models", "scaling", "server"]
-
-
 # The most that Horovod averages in one message: its default (documentation, page Tensor Fusion), and that of releases
 # before 0.21 (its change log), with which the published figures were measured.
 FUSION_BYTES = 128 * 2**20

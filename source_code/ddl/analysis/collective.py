@@ -16,8 +16,6 @@ import numpy
 from ddl.analysis.ring import Reduced
 from ddl.errors import InputError
 
-__all__ = ["exchange"]
-
 
 def exchange(arrays, steps, partner, piece) -> Reduced:
     """Drive an all-reduce of each rank's 1-D array, all of one size, by the reader's two functions.

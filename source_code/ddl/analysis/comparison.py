@@ -11,8 +11,6 @@ from ddl.display.table import Shown, cell, is_number
 from ddl.errors import InputError
 from ddl.records.stack import release
 
-__all__ = ["Comparison", "compare"]
-
 
 def compare(runs, at=None, steps=None, epochs=None, against=None, margin=1.0) -> "Comparison":
     """Tabulate runs, one row an arm; runs with the same name are the seeds of one arm.

@@ -16,23 +16,6 @@ import numpy
 
 from ddl.errors import InputError
 
-__all__ = [
-    "ALGORITHMS",
-    "Fit",
-    "Link",
-    "fit",
-    "fits",
-    "halving_doubling",
-    "hierarchical",
-    "line",
-    "positive",
-    "recursive_doubling",
-    "ring",
-    "ring_over_nodes",
-    "terms",
-    "tree",
-]
-
 
 @dataclass(frozen=True)
 class Link:

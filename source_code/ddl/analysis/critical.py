@@ -18,8 +18,6 @@ from ddl.display.style import data_of
 from ddl.display.table import Table, is_number
 from ddl.errors import InputError
 
-__all__ = ["Critical", "Doubling", "Fit", "Noise", "Point", "Reached", "critical_batch", "fit", "noise", "reached"]
-
 PERFECT = 1.10  # twice the batch takes at most this times half the steps
 MAXIMAL = 0.95  # twice the batch takes at least this share of the steps
 BEYOND = 64  # a critical batch is looked for this many times below and above the batches that were run

@@ -15,26 +15,6 @@ import numpy
 
 from ddl.errors import InputError
 
-__all__ = [
-    "EASY",
-    "NOISY",
-    "Exchange",
-    "batch_gradients",
-    "batches_of",
-    "best_rate",
-    "best_weight",
-    "cycle",
-    "descend",
-    "exchange",
-    "generated",
-    "gradient",
-    "gradients",
-    "loss",
-    "noise_scale",
-    "pass_factor",
-    "rate_limit",
-]
-
 EASY = ((1, 1), (2, 2), (3, 3), (4, 4))
 NOISY = ((1, 0), (2, 1), (3, 1), (4, 6.25))
 

@@ -10,8 +10,6 @@ from pathlib import Path
 from ddl.launcher.job import resolve_script
 from ddl.words import plural
 
-__all__ = ["Difference", "difference"]
-
 CONTEXT = 1  # lines around a change that are shown too
 SIGNS = {"added": "+", "removed": "−", "same": " ", "gap": "⋯"}
 # Green and red that a colour-blind reader tells apart by lightness; the signs say it as well.

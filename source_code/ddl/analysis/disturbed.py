@@ -7,8 +7,6 @@ from ddl.display.table import Table
 from ddl.records.jsonfiles import JsonLines
 from ddl.records.paths import reference_dir
 
-__all__ = ["records", "table"]
-
 CASES = {
     "plain": "both workers run",
     "held": "worker 1 stands still nine tenths of the time",

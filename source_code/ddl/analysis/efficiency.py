@@ -18,18 +18,6 @@ from ddl.records.paths import reference_dir
 from ddl.training.bench import PARTS
 from ddl.words import plural
 
-__all__ = [
-    "Payoff",
-    "efficiency",
-    "payoff",
-    "published",
-    "samples_processed",
-    "scaling",
-    "start_times",
-    "step_parts",
-    "tuning",
-]
-
 # ---------------------------------------------------------------- counting right
 
 

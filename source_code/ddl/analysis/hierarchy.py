@@ -7,8 +7,6 @@ from ddl.analysis import cost
 from ddl.display.table import Table
 from ddl.training.bench import FLAT, VARIANTS, link_bytes
 
-__all__ = ["gain", "time_gain", "variants"]
-
 
 def gain(hosts: int, ranks_per_host: int) -> float:
     """Return how many times the bytes of a hierarchical all-reduce a flat ring sends from a host to the others.

@@ -25,22 +25,6 @@ from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import read_json, read_json_lines
 from ddl.words import plural
 
-__all__ = [
-    "CHECKS",
-    "Finding",
-    "Findings",
-    "applied_alike",
-    "began_alike",
-    "counted_once",
-    "examine",
-    "excerpt",
-    "one_writer",
-    "outcomes",
-    "own_samples",
-    "scaled_rate",
-    "witnesses",
-]
-
 
 def witnesses(run) -> list[dict]:
     """Return what each rank of a run of `bug_hunt.py` saw, in their order; the keys are those above.

@@ -10,8 +10,6 @@ from typing import Any
 from ddl.display.table import is_number
 from ddl.errors import InputError
 
-__all__ = ["Paired", "by_seed", "means", "paired"]
-
 MOST_PAIRS = 1000  # that are looked through for how many are needed
 
 

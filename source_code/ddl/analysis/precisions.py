@@ -10,8 +10,6 @@ from ddl.display.table import Table
 from ddl.errors import InputError
 from ddl.records.reference import recorded
 
-__all__ = ["Pairs", "here_or_recorded", "pairs", "sent", "table"]
-
 
 @dataclass(frozen=True)
 class Pairs:

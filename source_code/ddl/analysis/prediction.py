@@ -29,8 +29,6 @@ from ddl.display.table import Table
 from ddl.errors import InputError
 from ddl.records.paths import reference_dir
 
-__all__ = ["Prediction", "expected_maximum", "fit_runs", "points", "predict_step", "report", "slowest", "table"]
-
 BYTES = 4  # of a parameter's gradient, in single precision
 METRICS_BYTES = 12  # what train_cifar.py averages besides, in the gradients' message
 

@@ -17,8 +17,6 @@ from ddl.analysis.prediction import REFERENCE, Prediction, expected_maximum
 from ddl.display.table import Table
 from ddl.records import toml
 
-__all__ = ["by_publisher", "compared", "fitted", "margin_points", "programs"]
-
 OF_FIVE = 4  # of five figures that were not used in the fit, so many lie within the margin
 LATES = numpy.arange(0, 0.2, 0.0005)
 ALWAYS = 90.0  # percent: what somebody answers who knows no model

@@ -8,8 +8,6 @@ from ddl.analysis import cost
 from ddl.display.table import Table
 from ddl.errors import InputError
 
-__all__ = ["Crossover", "crossover", "crossovers", "model", "model_crossover"]
-
 RING, DOUBLING, HALVING = "ring", "recursive doubling", "halving and doubling"
 PAIRS = ((DOUBLING, HALVING), (DOUBLING, RING), (HALVING, RING))
 

@@ -15,8 +15,6 @@ import numpy
 from ddl.analysis import cost
 from ddl.errors import InputError
 
-__all__ = ["Reduced", "all_reduce", "contributions", "waits"]
-
 
 @dataclass(frozen=True)
 class Reduced:

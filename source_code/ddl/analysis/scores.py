@@ -8,8 +8,6 @@ import numpy as np
 
 from ddl.errors import InputError
 
-__all__ = ["best_threshold", "figures", "loss_and_accuracy", "majority", "precision_recall"]
-
 EPSILON = 1e-7  # Keras' own, which avoids the logarithm of 0
 
 

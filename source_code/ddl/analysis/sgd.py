@@ -19,8 +19,6 @@ import numpy
 from ddl.analysis import descent
 from ddl.errors import InputError
 
-__all__ = ["excess_losses", "rate_border", "rate_of_spread", "settled_spread", "steps_to", "trainings"]
-
 
 @dataclass(frozen=True)
 class _Moments:

@@ -9,8 +9,6 @@ from ddl.display.style import data_label
 from ddl.display.table import Table
 from ddl.errors import InputError
 
-__all__ = ["MEASURES", "RankCorrelation", "arm_of", "rank_correlation", "sharpness"]
-
 MEASURES = {"sharpness": "largest eigenvalue", "invariant": "largest eigenvalue, scale-invariant"}
 RESAMPLES = 2000
 LEAST = 4  # pairs: of three, one in six orders is perfect by chance

@@ -25,8 +25,6 @@ import numpy
 from ddl.errors import InputError
 from ddl.records.folder import RunFolder
 
-__all__ = ["FILE", "PHASES", "Span", "read", "request", "rounds", "sent"]
-
 FILE = "timeline.json"  # in a run's folder
 PHASES = ("negotiation", "queued", "copying", "reducing")
 

@@ -10,8 +10,6 @@ from typing import Any
 from ddl.display.table import is_number
 from ddl.errors import InputError
 
-__all__ = ["Grid", "arm_of", "grids"]
-
 
 @dataclass(frozen=True)
 class Grid:

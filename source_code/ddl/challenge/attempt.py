@@ -21,8 +21,6 @@ from ddl.records.folder import StorageError
 from ddl.records.paths import runs_dir
 from ddl.words import meant
 
-__all__ = ["SCRIPT", "Attempt", "limit_s", "options_of", "pictures", "read", "room", "run", "trial_of"]
-
 SCRIPT = "train_submission.py"
 TRIAL = ("samples", "train_samples", "public_samples", "private_samples")
 

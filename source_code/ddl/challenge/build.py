@@ -19,8 +19,6 @@ from ddl.records import files as kept
 from ddl.records.jsonfiles import read_json, write_json
 from ddl.records.paths import source_dir
 
-__all__ = ["BASELINE", "COMMAND", "Built", "build", "file_hash"]
-
 BASELINE = source_dir() / "submissions" / "baseline.py"
 COMMAND = [sys.executable, "-I", "-m", "ddl.challenge.builder"]
 SEND_S = 30.0

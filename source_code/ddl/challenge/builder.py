@@ -24,8 +24,6 @@ from ddl.challenge.rules import EVALUATIONS, GLOBAL_BATCH, TRAIN_SAMPLES, Refuse
 from ddl.challenge.tracing import BASELINE, Made, Tracer, kind_of
 from ddl.grader.worker import Kept
 
-__all__ = ["Submission", "main"]
-
 PRINTED_BYTES = 16 * 1024
 MESSAGE_CHARACTERS = 500
 NAMES = ("SAMPLES", "GHOST_BATCH", "COMPRESSION", "PRECISION")

@@ -13,8 +13,6 @@ from ddl.challenge.functions import COUNTED, FUNCTIONS, ROLES, Exported, Problem
 from ddl.challenge.rules import Refused
 from ddl.challenge.walk import Walk
 
-__all__ = ["Checked", "check", "check_settings", "check_start"]
-
 
 @dataclass(frozen=True)
 class Checked:

@@ -11,8 +11,6 @@ import sysconfig
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["confine", "limit_memory"]
-
 # Landlock, by the kernel's documentation: system calls on all architectures, and rights by version of the interface.
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
 READ_FILE, READ_DIR, EXECUTE = 1 << 2, 1 << 3, 1 << 0

@@ -9,8 +9,6 @@ import tensorflow as tf
 from ddl.challenge import rules
 from ddl.challenge.rules import Refused
 
-__all__ = ["COUNTED", "DTYPES", "FUNCTIONS", "ROLES", "Exported", "Function", "Problem", "Variable", "signature"]
-
 ROLES = ("weight", "statistic", "state")  # trainable, the model's others, the optimizer's
 DTYPES = ("float32", "int32", "int64", "bool")
 

@@ -22,8 +22,6 @@ from ddl.challenge.functions import DTYPES, FUNCTIONS, ROLES, Exported, Problem,
 from ddl.challenge.operations import KEPT
 from ddl.challenge.rules import Refused
 
-__all__ = ["Program", "failed", "initial_values"]
-
 FEATURES = 256  # that are looked at of one tensor: more are projected at random
 SHUFFLED = 16  # numbers in a constant that may hold knowledge
 

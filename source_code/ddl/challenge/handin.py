@@ -14,8 +14,6 @@ from ddl.records import files
 from ddl.records.machine import versions
 from ddl.records.paths import runs_dir
 
-__all__ = ["submit"]
-
 KEPT = ("result.json", "judged.json", "job.json")
 
 

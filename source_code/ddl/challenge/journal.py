@@ -26,8 +26,6 @@ from ddl.records.jsonfiles import DamagedFile, read_json
 from ddl.records.paths import runs_dir
 from ddl.words import plural
 
-__all__ = ["BASELINE", "SUBMISSION", "Entry", "Journal", "folder_of", "journals", "sha256"]
-
 SUBMISSION, BASELINE = "submission", "baseline"
 NAME = "journal.json"
 NEEDS = {"file": str, "name": str, "data": str, "workers": int, "trial": dict, "looks": list}

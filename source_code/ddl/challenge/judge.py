@@ -20,8 +20,6 @@ from ddl.records.folder import StorageError
 from ddl.records.jsonfiles import DamagedFile, read_json, write_json
 from ddl.records.paths import data_dir, runs_dir
 
-__all__ = ["Unjudged", "accuracy", "judge", "labels_of", "pictures_file"]
-
 FORMAT = 1  # of the file of pictures; a change counts up, so that kept ones are made anew
 HEADER_BYTES = 4096  # more than an .npy file of two dimensions begins with
 RESULT = {"samples": int, "seconds": float, "global_batch": int, "world": int, "seed": int, "challenge": dict}

@@ -1,7 +1,5 @@
 """The operations that a submission's graphs may consist of, and what to do instead of the others."""
 
-__all__ = ["ARITHMETIC", "ASSIGNS", "CALLS", "DATA_ADVICE", "KEPT", "LOOPS", "NETWORKS", "READS", "advice"]
-
 ARITHMETIC = """
 Abs Acos Acosh Add AddN AddV2 All Any ApproximateEqual ArgMax ArgMin Asin Asinh Atan Atan2 Atanh BatchMatMul
 BatchMatMulV2 BatchMatMulV3 BatchToSpaceND BiasAdd Bitcast BitwiseAnd BitwiseOr BitwiseXor BroadcastArgs

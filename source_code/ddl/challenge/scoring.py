@@ -23,8 +23,6 @@ from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import DamagedFile, read_json_lines
 from ddl.words import plural
 
-__all__ = ["ScoreInterrupted", "builds", "score", "settle", "start", "tidy"]
-
 # Ends that are not a submission's doing, by the launcher's reason and by Slurm's state.
 OUTSIDE = ("launch", "absent", "launcher killed", "storage")
 OUTSIDE_SLURM = ("NODE_FAIL", "BOOT_FAIL", "PREEMPTED", "DEADLINE", "CANCELLED")

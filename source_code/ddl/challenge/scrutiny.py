@@ -8,8 +8,6 @@ from ddl.challenge import rules
 from ddl.challenge.graphs import Program
 from ddl.challenge.rules import Refused
 
-__all__ = ["known", "matched_accuracy", "probe", "refuse_company", "refuse_knowledge"]
-
 SHUFFLES = 3  # of the weights: the best counts, as random ones differ
 PROBED = 2_000  # pictures: one half to fit on, the other to judge
 

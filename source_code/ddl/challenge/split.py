@@ -11,8 +11,6 @@ import numpy as np
 from ddl.data import store
 from ddl.errors import InputError
 
-__all__ = ["Split"]
-
 PARTS = ("train_images", "train_labels", "public_images", "public_labels", "private_images")
 
 

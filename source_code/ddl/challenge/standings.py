@@ -18,8 +18,6 @@ from ddl.records.jsonfiles import DamagedFile, read_json_lines
 from ddl.records.paths import reference_dir
 from ddl.words import plural
 
-__all__ = ["attempts", "baseline_seconds", "board", "ratio", "recorded", "standing", "table"]
-
 BOARDS = {"samples": "samples", "time": "ratio"}
 LABELS = {
     "name": ("submission", ""),

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from ddl.challenge.operations import DATA_ADVICE
 from ddl.challenge.rules import Refused
 
-__all__ = ["BASELINE", "Made", "Tracer", "kind_of"]
-
 BASELINE = "baseline.py"
 
 

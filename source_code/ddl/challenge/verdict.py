@@ -9,8 +9,6 @@ from ddl.challenge.rules import BASELINE_SAMPLES, LEAST_RUNS, LOOK_SHARE, TARGET
 from ddl.errors import InputError
 from ddl.words import plural
 
-__all__ = ["Score", "median_interval", "p_value"]
-
 
 def p_value(accuracies: Sequence[float], target: float) -> float:
     """Return the p of Student's one-sided t-test that the mean of these runs is above `target`.

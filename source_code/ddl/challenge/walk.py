@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from ddl.challenge.functions import Exported, Function, Problem, Variable
 from ddl.challenge.operations import ARITHMETIC, ASSIGNS, CALLS, LOOPS, NETWORKS, READS, advice
 
-__all__ = ["Walk"]
-
 FEW_BYTES = 64  # of a constant that is no array of data
 
 

@@ -6,8 +6,6 @@ import time
 from ddl.arguments import add_command
 from ddl.cli.machine import save
 
-__all__ = ["add"]
-
 
 def add(commands):
     """Add the commands to the program's."""

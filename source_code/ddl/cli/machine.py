@@ -4,8 +4,6 @@ from ddl.arguments import add_command
 from ddl.errors import InputError
 from ddl.words import plural
 
-__all__ = ["add", "save"]
-
 
 def add(commands):
     """Add the commands to the program's."""

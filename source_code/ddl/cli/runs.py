@@ -12,8 +12,6 @@ from ddl.errors import InputError
 from ddl.launcher.roles import CLUSTERS
 from ddl.words import plural
 
-__all__ = ["add"]
-
 DAY_S = 24 * 60 * 60
 
 

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-__all__ = ["augment", "normalise"]
-
 SHIFT = 4  # pixels in each direction; what crop-after-padding by 4 gives
 SIDE = 32
 

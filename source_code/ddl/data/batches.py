@@ -12,8 +12,6 @@ import numpy as np
 
 from ddl.data.dataset import DataError
 
-__all__ = ["Order", "shard"]
-
 
 @dataclass(frozen=True)
 class Order:

@@ -11,8 +11,6 @@ from ddl.data.download import download, sha256
 from ddl.records.files import locked
 from ddl.records.paths import data_dir
 
-__all__ = ["Entry", "add", "fetch", "is_there", "listing", "load", "load_questions"]
-
 TITLES = {"cifar10": "CIFAR-10", "svhn": "SVHN"}
 REAL = {"cifar10": cifar10, "svhn": svhn}
 NAMES = ("cifar10", "synthetic", "svhn")

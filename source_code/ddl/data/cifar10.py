@@ -17,8 +17,6 @@ from ddl.data import store
 from ddl.data.dataset import DataError, DataSet
 from ddl.data.download import Archive, sha256
 
-__all__ = ["ARCHIVE", "archives", "mapped", "read", "source", "sources"]
-
 FOLDER = "cifar-10-batches-py"
 TRAIN = tuple(f"data_batch_{number}" for number in range(1, 6))
 TEST = "test_batch"

@@ -8,8 +8,6 @@ import numpy as np
 
 from ddl.errors import CourseError
 
-__all__ = ["HELD_OUT", "VALIDATION_SAMPLES", "DataError", "DataSet", "balanced_subset"]
-
 PARTS = ("train", "test")
 HELD_OUT = ("test", "validation")
 # Set aside from the training part to choose settings on. It leaves CIFAR-10 45,056: whole batches of up to 4,096.

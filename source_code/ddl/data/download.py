@@ -23,8 +23,6 @@ from urllib.parse import urlsplit
 
 from ddl.data.dataset import DataError
 
-__all__ = ["Archive", "download", "sha256"]
-
 CONNECT_S = 6  # until the server's first answer: no network is then noticed in seconds
 SILENCE_S = 20  # without a byte in the middle of a download: it is broken, so reconnect
 PAUSES_S = (1, 3)  # before each new try that follows one without progress

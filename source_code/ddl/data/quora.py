@@ -25,8 +25,6 @@ from ddl.data import store
 from ddl.data.dataset import DataError
 from ddl.records.files import locked
 
-__all__ = ["Parts", "Questions", "count", "generate", "keep", "mapped", "read", "read_csv", "stratified"]
-
 COLUMNS = ("qid", "question_text", "target")
 FORMAT = 1  # of the kept file; a change counts up
 SAMPLES = 20_000  # generated, unless so many are asked for

@@ -14,9 +14,6 @@ import numpy as np
 
 from ddl.records.files import replacing
 
-__all__ = ["ALIGNMENT", "fingerprint", "kept", "read", "read_aligned", "write"]
-
-
 Arrays = dict[str, np.ndarray]
 
 ALIGNMENT = 64  # bytes: TensorFlow's kernels want memory that begins at a multiple of so many

@@ -14,8 +14,6 @@ from ddl.data import store
 from ddl.data.dataset import DataError, DataSet
 from ddl.data.download import Archive, sha256
 
-__all__ = ["TEST", "TRAIN", "archives", "mapped", "pictures", "read", "sources"]
-
 FORMAT = 1  # of the decoded arrays; a change counts up, so that kept ones are decoded anew
 MIRROR = "DDL_SVHN_URL"
 

@@ -22,8 +22,6 @@ from ddl.data import store
 from ddl.data.dataset import VALIDATION_SAMPLES, DataError, DataSet
 from ddl.records.files import locked
 
-__all__ = ["CLASS_NAMES", "cached", "generate", "make", "path", "read", "source"]
-
 VERSION = 2  # of the pictures; a change counts up, so that kept ones are made anew
 WHOLE = {"train": 50_000, "test": 10_000}
 STREAMS = {"train": 0, "test": 1, "validation": 2}  # of random numbers

@@ -5,8 +5,6 @@ import tensorflow as tf
 
 from ddl.data.store import ALIGNMENT
 
-__all__ = ["constant"]
-
 
 class _Writable:
     """Presents an array, which NumPy hands over only as one that may be written, and keeps it alive."""

@@ -8,8 +8,6 @@ from dataclasses import replace
 from ddl.diagnose.report import Check, Report
 from ddl.errors import CourseError
 
-__all__ = ["doctor"]
-
 
 def doctor(site=None, submit: bool = False) -> Report:
     """Check this site and this machine for what the course needs.

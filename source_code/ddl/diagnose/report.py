@@ -4,8 +4,6 @@ from dataclasses import dataclass
 
 from ddl.display.html import html_table, prose
 
-__all__ = ["Check", "Report"]
-
 SIGNS = {"OK": "✓", "missing": "✗", "optional": "–"}
 
 

@@ -23,8 +23,6 @@ from ddl.launcher.sitefile import seconds
 from ddl.records.paths import data_dir, runs_dir, source_dir
 from ddl.words import plural
 
-__all__ = ["checks", "two_ranks"]
-
 COURSE = source_dir()
 COMMANDS = ("srun", "sbatch", "squeue", "scancel", "scontrol", "sinfo")
 PATIENCE_S = 30

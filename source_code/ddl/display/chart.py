@@ -7,8 +7,6 @@ element of the page takes its colours from JupyterLab's theme (style.css).
 import math
 from html import escape
 
-__all__ = ["chart_svg", "short", "ticks"]
-
 PANEL_WIDTH, PANEL_HEIGHT, LEFT, TOP, BOTTOM = 330, 150, 46, 24, 36
 
 

@@ -5,8 +5,6 @@ from numbers import Real
 
 from ddl.display.html import Markup, html_table, prose
 
-__all__ = ["Beside", "beside"]
-
 
 @dataclass(frozen=True)
 class Beside:

@@ -6,8 +6,6 @@ from html import escape
 
 from ddl.display.style import STYLE
 
-__all__ = ["Markup", "html_table", "prose"]
-
 CODE = re.compile(r"`([^`\n]+)`")
 
 

@@ -31,9 +31,6 @@ from ddl.records.log import TAIL_BYTES, LogTail
 from ddl.records.paths import runs_dir
 from ddl.words import plural
 
-__all__ = ["MARK", "SERVED", "LastLines", "LiveView", "final_html", "mark", "mime_bundle", "panel_html", "parts_html"]
-__all__ += ["runs_html"]
-
 SERVED = "DDL_SERVED_RUNS"  # the runs folder that the notebook's server shows, in its kernels' environment
 MARK = "ddl"  # of an output's metadata: {"run": the run's id, "over": whether this is how it ended}
 REDRAW_S = 2.0  # where the kernel sends the panel

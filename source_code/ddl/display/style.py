@@ -6,9 +6,6 @@ from pathlib import Path
 
 from ddl.errors import InputError
 
-__all__ = ["STYLE", "data_label", "is_live"]
-
-
 STYLE = f"<style>\n{Path(__file__).with_name('style.css').read_text()}</style>"
 
 

@@ -4,19 +4,6 @@ from ddl.display.html import prose
 from ddl.display.style import STYLE, data_label
 from ddl.words import plural, printable
 
-__all__ = [
-    "SIGNS",
-    "duration",
-    "facts_of",
-    "number",
-    "outcome",
-    "position_of",
-    "ranks_of",
-    "speed_unit",
-    "summary",
-    "summary_html",
-]
-
 SIGNS = {
     "queued": "…",
     "starting": "◌",

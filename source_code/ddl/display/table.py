@@ -7,8 +7,6 @@ import pandas
 
 from ddl.display.html import html_table, prose
 
-__all__ = ["Shown", "Table", "cell", "is_number"]
-
 
 def is_number(value):
     return isinstance(value, Real) and not math.isnan(value)

@@ -6,8 +6,6 @@ the ``<img>`` (CSS Color Adjustment Module Level 1, 2.1), which style.css sets b
 
 import re
 
-__all__ = ["HEX", "PAGE", "contrast", "in_the_dark", "themed"]
-
 HEX = re.compile(r"#[0-9a-fA-F]{6}\b")
 PAGE = "#111111"  # JupyterLab's dark page
 BRIGHTEST = 0.8, 0.4  # luminance of grey ink on it, and of ink with much colour, whose hue is still seen

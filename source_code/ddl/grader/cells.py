@@ -9,8 +9,6 @@ import re
 import symtable
 from collections import Counter, defaultdict
 
-__all__ = ["STUB", "as_answered", "asked_names", "code_cells", "labels", "names_in", "source_of", "test_cells"]
-
 STUB = "raise NotImplementedError()"  # in released code, where an answer belongs
 
 MOST_CHARACTERS = 200_000  # of a cell to parse

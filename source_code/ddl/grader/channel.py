@@ -15,8 +15,6 @@ import time
 
 import psutil
 
-__all__ = ["Channel", "Ended", "Late", "WorkerProcess", "start_worker", "worker_command"]
-
 CHUNK_BYTES = 64 * 2**10
 ENDS_WITHIN_S = 0.5  # by itself
 GONE_WITHIN_S = 10.0  # when killed; a thousand processes take a while

@@ -18,8 +18,6 @@ from ddl.grader import journal, notebooks
 from ddl.grader.progress import LESSON, questions_of
 from ddl.words import plural
 
-__all__ = ["Classroom", "classroom"]
-
 MOST_BYTES = 65536
 MOST_FILES = 1000
 SHOWN = 10  # questions, and files that are left out

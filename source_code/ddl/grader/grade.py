@@ -17,8 +17,6 @@ from ddl.grader.channel import start_worker as start_plain_worker
 from ddl.grader.launches import Launches, launches_here
 from ddl.grader.limits import Limits
 
-__all__ = ["CellError", "CellResult", "Grading", "Judge", "Verdict", "grade_notebook", "visible_part"]
-
 START_S = 60.0  # for a worker or judge on a busy machine
 HIDDEN = re.compile(r"^[^\n]*### BEGIN HIDDEN TESTS.*?(### END HIDDEN TESTS[^\n]*\n?|\Z)", re.DOTALL | re.MULTILINE)
 NOT_GRADED = "not graded"

@@ -16,8 +16,6 @@ from ddl.grader.cells import as_answered
 from ddl.grader.notebooks import find_notebook
 from ddl.records import files
 
-__all__ = ["COURSE", "EXCHANGE", "hand_in", "student"]
-
 EXCHANGE = "DDL_EXCHANGE"  # nbgrader's exchange: a folder that all of a class can write into
 COURSE = "ddl"  # the course's name in an exchange
 

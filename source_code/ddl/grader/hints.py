@@ -11,8 +11,6 @@ from ddl.errors import InputError, NotFound
 from ddl.grader.journal import hints_taken, take_hint
 from ddl.grader.notebooks import FRESH, find_notebook, notebook_of_kernel
 
-__all__ = ["Hint", "hint", "steps_of"]
-
 FILE = Path(__file__).with_name("hints.json")  # built from the lessons' sources, and not to be read by chance
 _asked = set()  # lessons and questions for which this process was asked
 

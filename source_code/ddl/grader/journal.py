@@ -11,8 +11,6 @@ from ddl.records import files
 from ddl.records.jsonfiles import DamagedFile, read_json, write_json
 from ddl.records.paths import runs_dir
 
-__all__ = ["CLASS", "checked", "digest", "hints_taken", "keep_check", "keep_sharing", "sharing", "take_hint"]
-
 CLASS = "DDL_CLASS"  # the folder in which attendees of a class share where they are
 
 

@@ -19,8 +19,6 @@ from ddl.grader.serialize import BoundaryError, decode, encode
 from ddl.grader.wire import Wire
 from ddl.grader.worker import Kept
 
-__all__ = ["judge", "main"]
-
 MESSAGE_CHARACTERS = 2_000
 SHOWN_CHARACTERS = 200  # of a value, a call or a line
 ERRORS = {name: kind for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, Exception)}

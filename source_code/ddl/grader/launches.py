@@ -23,8 +23,6 @@ from ddl.grader.channel import Ended, Late, WorkerProcess, start
 from ddl.grader.limits import Limits
 from ddl.grader.worker import respond
 
-__all__ = ["Launches", "launch", "launches_here", "ranks_command", "start_ranks"]
-
 START_S = 90.0  # to import TensorFlow on a busy machine
 MARGIN_S = 20.0  # for a process that keeps the time limit of a launch itself
 REPLY_BYTES = 2**21

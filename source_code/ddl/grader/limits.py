@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass, fields
 
-__all__ = ["Limits"]
-
 
 @dataclass(frozen=True)
 class Limits:

@@ -14,8 +14,6 @@ import numpy as np
 from ddl.grader import launches
 from ddl.grader.launched import events, explain_failure, require
 
-__all__ = ["Trial", "learns", "single_step", "trial"]
-
 STEPS, FEATURES, CLASSES = 2, 6, 10
 BATCH, BATCHES, OTHERS = 36, 36, 400  # 36 is shared out evenly over two, three or four replicas
 CLOSE = 2e-3  # relative: float32 rounds to about 1e-6

@@ -8,8 +8,6 @@ from ddl.errors import InputError
 from ddl.grader.cells import STUB, labels
 from ddl.grader.notebooks import notebook_of_kernel, read_notebook
 
-__all__ = ["follow", "watch"]
-
 COLOURS = {"✓": "#009e73", "○": "#777"}
 
 

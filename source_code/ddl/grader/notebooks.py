@@ -7,8 +7,6 @@ from pathlib import Path
 import ddl
 from ddl.errors import InputError, NotFound
 
-__all__ = ["FRESH", "SUFFIX", "find_notebook", "lessons", "notebook_of_kernel", "read_notebook"]
-
 SUFFIX = ".ipynb"
 FRESH = ".fresh"  # 3.Multi-GPU.fresh.ipynb
 

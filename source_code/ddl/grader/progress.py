@@ -19,8 +19,6 @@ from ddl.records.jsonfiles import DamagedFile, read_json
 from ddl.records.paths import runs_dir
 from ddl.words import plural
 
-__all__ = ["Lesson", "Progress", "progress", "questions_of"]
-
 LESSON = re.compile(r"\d+\.[^.]+\.ipynb")  # not a fresh copy of one, such as 3.Multi-GPU.fresh.ipynb
 STUBS = ("YOUR ANSWER HERE", STUB)
 

@@ -21,8 +21,6 @@ import numpy as np
 
 from ddl.errors import CourseError
 
-__all__ = ["BoundaryError", "decode", "encode"]
-
 DEPTH = 32  # of nested lists; JSON's parser gives up later
 ITEMS = 1_000_000  # of all lists and dictionaries together
 # Without longdouble, whose bytes differ between machines.

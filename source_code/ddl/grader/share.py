@@ -16,8 +16,6 @@ from ddl.grader.handin import student
 from ddl.grader.progress import progress
 from ddl.records.jsonfiles import write_json
 
-__all__ = ["renew", "share"]
-
 
 def share(on: bool = True) -> str:
     """Share where you are with your instructor, or end that; return a sentence that says what is shared.

@@ -8,8 +8,6 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 
-__all__ = ["in_main_thread", "interruptible"]
-
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:

@@ -3,8 +3,6 @@
 import json
 import os
 
-__all__ = ["Wire"]
-
 
 class Wire:
     """This process's standard input and output, taken away from the code that it will run.

@@ -20,8 +20,6 @@ from collections.abc import Iterator
 from ddl.grader.serialize import ITEMS, BoundaryError, decode, encode
 from ddl.grader.wire import Wire
 
-__all__ = ["GRADING", "Kept", "Shell", "error_of", "main", "respond"]
-
 GRADING = "DDL_GRADING"  # a variable that is set where a notebook is graded
 MESSAGE_CHARACTERS = 2_000
 FRAMES = 6  # the last ones of a traceback

@@ -21,8 +21,6 @@ from ddl.launcher.run import Run, attach, runs
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import DamagedFile, read_json
 
-__all__ = ["ATTENDEES", "AttendeesFiles", "CourseFiles", "bring_up_to_date"]
-
 # Of the course's top level, what somebody who works through it opens.
 ATTENDEES = ("Start_Here.ipynb", "notebooks", "source_code", "runs")
 MAINTAINERS = (

@@ -3,8 +3,6 @@
 import copy
 import itertools
 
-__all__ = ["merged"]
-
 
 def merged(mine, base, theirs):
     """Return the new release of a notebook with an attendee's work in it, and what they should look at.

@@ -7,8 +7,6 @@ from pathlib import Path
 from ddl.errors import CourseError
 from ddl.records import files
 
-__all__ = ["COURSE", "take_seat"]
-
 COURSE = "DDL_COURSE"  # the course that a class works through, as a bundle of git's
 FOLDER = "course"  # in the attendee's home
 

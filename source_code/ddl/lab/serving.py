@@ -39,8 +39,6 @@ from ddl.records.jsonfiles import DamagedFile, read_json
 from ddl.records.paths import runs_dir
 from ddl.words import plural
 
-__all__ = ["Runs", "serve"]
-
 KEPT = 32  # runs whose records are not read anew each time
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{name}</title>

@@ -8,8 +8,6 @@ import sys
 
 from ddl.records.paths import runs_dir
 
-__all__ = ["main"]
-
 
 def main(socket: str, prefix: str) -> None:
     """Serve the TensorBoard logs of all runs until the process is ended."""

@@ -21,8 +21,6 @@ from ddl.records import files
 from ddl.records.paths import course_root
 from ddl.words import plural
 
-__all__ = ["UpdateError", "fresh", "update"]
-
 
 class UpdateError(CourseError, ValueError):
     """The course cannot be updated; the text says why, and that nothing was changed."""

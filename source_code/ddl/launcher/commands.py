@@ -14,8 +14,6 @@ from ddl.errors import InputError
 if TYPE_CHECKING:
     from typing import Self  # from Python 3.11 on
 
-__all__ = ["GLOO_TIMEOUT_S", "HostsCommand", "OneHostCommand", "RankCommand", "TaskCommand"]
-
 # Ranks that import on a busy or cold machine can start minutes apart; Gloo's own limit is 30 s.
 GLOO_TIMEOUT_S = 180
 

@@ -13,8 +13,6 @@ from ddl.records.folder import RunFolder, processes_of, stack_of
 from ddl.records.jsonfiles import read_json
 from ddl.records.log import last_lines
 
-__all__ = ["Ending", "Evidence", "name_ranks", "stall_of", "stall_s"]
-
 LATE_S = 1.0
 ERROR = {"rank": int, "host": str, "type": str, "message": str, "traceback": str, "time": (int, float)}
 STALLED = {"rank": int, "quiet_s": (int, float)}

@@ -2,8 +2,6 @@
 
 from importlib.util import find_spec
 
-__all__ = ["NO_TORCH", "has_torch"]
-
 NO_TORCH = "PyTorch is an extra of this course, and not installed here: `make lab TORCH=1` installs it."
 
 

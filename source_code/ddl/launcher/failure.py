@@ -16,8 +16,6 @@ from ddl.records.jsonfiles import is_full, read_json
 from ddl.records.log import last_lines
 from ddl.words import meant
 
-__all__ = ["SLURM_ENDS", "Failure", "failure_of"]
-
 # Slurm's job states that are not the script's fault: what they mean, and what to try.
 SLURM_ENDS = {
     "OUT_OF_MEMORY": (

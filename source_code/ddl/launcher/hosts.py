@@ -7,9 +7,6 @@ import subprocess
 from ddl.launcher.site import Site
 from ddl.records.machine import cores_of_host
 
-__all__ = ["BURST_BYTES", "address", "environment", "limit", "permitted", "site", "unshare"]
-
-
 PROGRAMS = {"unshare": "util-linux", "nsenter": "util-linux", "mount": "mount", "ip": "iproute2", "tc": "iproute2"}
 
 

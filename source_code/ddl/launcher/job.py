@@ -11,8 +11,6 @@ from ddl.launcher.roles import CLUSTERS
 from ddl.records.paths import source_dir
 from ddl.words import meant, printable
 
-__all__ = ["Job", "JobError", "option_arguments", "resolve_script"]
-
 
 class JobError(CourseError, ValueError):
     """A job cannot be run as it was asked for."""

@@ -13,8 +13,6 @@ from ddl.launcher.job import JobError
 from ddl.records.paths import source_dir
 from ddl.words import meant
 
-__all__ = ["check", "parser_of"]
-
 
 def parser_of(script: str | Path) -> Parser | None:
     """Return the parser of one of the course's scripts, which runs until it would parse; None where that can't be had.

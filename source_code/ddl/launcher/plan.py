@@ -26,8 +26,6 @@ from ddl.records.network import INTERFACE
 from ddl.records.paths import source_dir
 from ddl.words import plural
 
-__all__ = ["HERE", "Plan", "job_of", "plan"]
-
 HERE = "on this machine"
 Words = tuple[str, ...]  # of a command line
 

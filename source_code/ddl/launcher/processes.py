@@ -13,8 +13,6 @@ import time
 from collections.abc import Collection
 from pathlib import Path
 
-__all__ = ["TEMPLATE", "end", "of_run", "send"]
-
 TEMPLATE = "DDL_TEMPLATE"  # in the environment of templates
 
 

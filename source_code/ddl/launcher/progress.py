@@ -14,18 +14,6 @@ from ddl.records.folder import RunFolder, processes_of, start_of
 from ddl.records.jsonfiles import DamagedFile, JsonLines, is_full, read_json, read_json_lines
 from ddl.words import plural, printable
 
-__all__ = [
-    "STATES",
-    "Progress",
-    "RankInfo",
-    "end_of",
-    "events_of",
-    "launcher_events",
-    "one_record",
-    "progress_of",
-    "read_job",
-]
-
 GONE_S = 5.0  # ranks that end together do so within a second or two
 ENDS = ("done", "failed", "stopped", "lost")  # what is recorded; any other word is no end
 OVER = (*ENDS, "damaged")

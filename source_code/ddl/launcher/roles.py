@@ -1,8 +1,5 @@
 """What the ranks of a run are to each other, and which task of tf.distribute each is."""
 
-__all__ = ["CLUSTERS", "TYPES", "Roles", "assign_roles", "role_of", "roles_of", "task_name"]
-
-
 CLUSTERS = ("horovod", "multi_worker", "parameter_server", "torchrun")
 
 

@@ -34,19 +34,6 @@ from ddl.words import printable
 if TYPE_CHECKING:
     import pandas
 
-__all__ = [
-    "NoSuchRun",
-    "Run",
-    "RunFailed",
-    "RunInterrupted",
-    "RunLeft",
-    "attach",
-    "launch",
-    "run_pasted",
-    "runs",
-    "start",
-]
-
 POLL_S = 0.2
 # A run folder's name, as made here or by the tasks of a line pasted into a Slurm job.
 FOLDER = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}|slurm-.+")

@@ -13,8 +13,6 @@ from ddl.records import toml
 from ddl.records.paths import course_root, working_dir
 from ddl.words import meant
 
-__all__ = ["SiteError", "SiteFile", "find", "key", "keys", "refuse_idle", "seconds", "validated"]
-
 NAME = "site.toml"
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # what Windows' editors may begin a file with
 

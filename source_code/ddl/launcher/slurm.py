@@ -12,8 +12,6 @@ from typing import Any
 from ddl.errors import CourseError
 from ddl.words import plural
 
-__all__ = ["ACTIVE", "Allocation", "JobState", "SlurmError", "SlurmJob", "job_name", "submit"]
-
 # Slurm's words for a job that isn't over (its job state codes, `man squeue`).
 ACTIVE = (
     "PENDING",

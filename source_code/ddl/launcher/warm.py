@@ -25,29 +25,6 @@ TYPE_CHECKING = False  # so that typing is not imported, either
 if TYPE_CHECKING:
     import subprocess
 
-__all__ = [
-    "LIMITS",
-    "MOST",
-    "NoTemplate",
-    "address",
-    "allowed",
-    "await_ready",
-    "connect",
-    "describe",
-    "ensure",
-    "identity",
-    "idle_s",
-    "kept",
-    "matters",
-    "own_environment",
-    "receive",
-    "running",
-    "send",
-    "set_by",
-    "start",
-    "stop",
-]
-
 # Variables that may differ between a template and its forks, as names or as beginnings of names: what is read after
 # the fork (by Horovod as it initialises, TensorFlow's contexts, NCCL, CUDA, tempfile, this package), what a fork sets
 # anew (the interpreter's streams, OpenBLAS' threads), and what terminals, notebooks, make and pytest say of themselves.
@@ -368,11 +345,11 @@ def await_ready(timeout_s: float = READY_S) -> dict:
     process = None if any(template["here"] for template in running()) else start()
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
-        ended = process and process.poll() is not None
+        status = process.poll() if process else None
         here = [template for template in running() if template["here"]]
         if here and here[0]["ready"]:
             return here[0]
-        if ended and not here:  # another one may have been faster
-            raise NoTemplate(f"the template ended while it imported (exit {process.returncode}): see {_log()}")
+        if status is not None and not here:  # another one may have been faster
+            raise NoTemplate(f"the template ended while it imported (exit {status}): see {_log()}")
         time.sleep(0.1)
     raise NoTemplate(f"the template has not answered for {timeout_s:.0f} s: see {_log()}")

@@ -8,8 +8,6 @@ from ddl.errors import InputError
 from ddl.plot.picture import Picture, look, styled
 from ddl.words import plural
 
-__all__ = ["plot_bandwidth", "plot_pairs"]
-
 
 @styled
 def plot_bandwidth(runs, operations=None) -> Picture:

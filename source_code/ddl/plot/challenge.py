@@ -6,8 +6,6 @@ from ddl.errors import InputError
 from ddl.plot.picture import GREY, Picture, look, styled
 from ddl.words import plural
 
-__all__ = ["plot_challenge"]
-
 AXES = {"samples": "samples trained on, in thousands", "ratio": "time, divided by the baseline's"}
 
 

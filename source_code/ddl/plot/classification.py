@@ -8,8 +8,6 @@ from ddl.analysis.classification import data_of
 from ddl.errors import InputError
 from ddl.plot.picture import GREY, MARKERS, Picture, look, styled
 
-__all__ = ["plot_overfitting", "plot_precision_recall"]
-
 
 @styled
 def plot_precision_recall(runs) -> Picture:

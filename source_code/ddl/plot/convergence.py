@@ -17,8 +17,6 @@ from ddl.errors import InputError
 from ddl.plot.picture import COLOURS, GREY, Picture, arm_looks, look, round_ticks, styled
 from ddl.words import plural
 
-__all__ = ["plot_batch_size_tradeoff", "plot_convergence", "plot_minima", "plot_noise_scale", "plot_schedule"]
-
 RECORDED_ALPHA = 0.45
 
 

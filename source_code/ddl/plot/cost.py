@@ -7,8 +7,6 @@ import numpy
 from ddl.analysis import cost, ring
 from ddl.plot.picture import GREY, Picture, look, only_ticks, styled
 
-__all__ = ["plot_cost"]
-
 
 @styled
 def plot_cost(models, link: cost.Link, measured_on: int, ranks: Sequence[int] = (1, 2, 4, 8, 16, 32, 64)) -> Picture:

@@ -16,8 +16,6 @@ from ddl.errors import InputError
 from ddl.plot.picture import COLOURS, GREY, Picture, arm_looks, round_ticks, styled
 from ddl.words import plural
 
-__all__ = ["plot_best_rates", "plot_critical_batch", "plot_differences", "plot_tuning"]
-
 REGIONS = {"perfect scaling": "#ffffff", "diminishing returns": "#eeeeee", "maximal data parallelism": "#d9d9d9"}
 VERDICTS = {"better": COLOURS[2], "worse": COLOURS[1], "no difference": COLOURS[0], "not decided": GREY}
 

@@ -14,17 +14,6 @@ from ddl.analysis import descent, ring
 from ddl.display.style import is_live
 from ddl.plot.picture import COLOURS, GREY, Picture, look, only_ticks, round_ticks, styled
 
-__all__ = [
-    "plot_average",
-    "plot_best_rate",
-    "plot_descent",
-    "plot_exchange",
-    "plot_ring",
-    "plot_spread",
-    "plot_training",
-    "slider",
-]
-
 BLUE, ORANGE = COLOURS[:2]
 WEIGHTS = (-1.0, 3.0)  # the part of the loss curve that is drawn
 

@@ -13,8 +13,6 @@ from ddl.plot.picture import COLOURS, GREY, Picture, look, round_ticks, styled
 from ddl.training.bench import PARTS
 from ddl.words import plural
 
-__all__ = ["plot_payoff", "plot_scaling", "plot_step_times", "plot_timeline"]
-
 HATCHES = ("", "//", "..", "xx", "\\\\")  # colour is not the only sign
 
 

@@ -5,8 +5,6 @@ from ddl.errors import InputError
 from ddl.plot.picture import COLOURS, Picture, look, styled
 from ddl.training.bench import FLAT, VARIANTS
 
-__all__ = ["plot_fade", "plot_variants"]
-
 HOSTS = (2, 4, 8, 16, 32, 64, 128)
 RANKS = (2, 4, 8)  # of a host
 SIZES = {"100 kB": 1e5, "1 MB": 1e6, "10 MB": 1e7, "100 MB": 1e8}

@@ -10,8 +10,6 @@ from ddl.errors import InputError
 from ddl.plot.picture import Picture, arm_looks, round_ticks, styled
 from ddl.words import plural
 
-__all__ = ["plot_sharpness", "plot_slices"]
-
 HELD_OUT = {"test_loss": "held-out loss", "test_error": "held-out error, %"}
 
 

@@ -15,9 +15,6 @@ from matplotlib.ticker import LogLocator, NullFormatter
 from ddl.display.style import STYLE as SHEET
 from ddl.display.themes import themed
 
-__all__ = ["Picture", "arm_looks", "look", "only_ticks", "round_ticks", "styled"]
-
-
 # Okabe and Ito's colour-blind safe palette as far as it can be told from white, and then what is far from it. Marker
 # and line styles change along with the colour, so that print and greyscale keep arms apart; the numbers of colours and
 # of markers have no common factor, so that both together repeat only after 132 arms.

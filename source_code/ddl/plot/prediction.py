@@ -9,8 +9,6 @@ from ddl.analysis.published import ALWAYS, by_publisher, compared
 from ddl.errors import InputError
 from ddl.plot.picture import COLOURS, GREY, MARKERS, Picture, look, styled
 
-__all__ = ["plot_fit", "plot_prediction", "plot_published"]
-
 
 @styled
 def plot_fit(measured, fits) -> Picture:

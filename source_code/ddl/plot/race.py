@@ -7,8 +7,6 @@ import numpy
 from ddl.analysis import cost, race
 from ddl.plot.picture import COLOURS, Picture, look, styled
 
-__all__ = ["plot_algorithms", "plot_race"]
-
 APART = 1.1  # from one algorithm's mark to the next one's, as a ratio of sizes
 
 

@@ -12,8 +12,6 @@ from matplotlib.colors import BoundaryNorm, ListedColormap
 from ddl.analysis import descent, sgd
 from ddl.plot.picture import COLOURS, GREY, Picture, look, only_ticks, styled
 
-__all__ = ["plot_map", "plot_one_step", "plot_settled", "plot_to_target"]
-
 OUTCOMES = {"settles narrowly": COLOURS[2], "settles widely": COLOURS[6], "diverges": COLOURS[1]}
 
 

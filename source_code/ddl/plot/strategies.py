@@ -8,8 +8,6 @@ from ddl.errors import InputError
 from ddl.plot.picture import COLOURS, GREY, Picture, look, styled
 from ddl.words import plural
 
-__all__ = ["plot_agreement", "plot_loss_scaling", "plot_staleness"]
-
 # Gradients that differ by less than this, relative to their length, differ by float32's rounding.
 ROUNDING = 1e-4
 

@@ -13,8 +13,6 @@ from ddl.topology import link
 from ddl.topology.text import amount
 from ddl.words import plural
 
-__all__ = ["plot_links", "plot_topology"]
-
 WIDTH = 9.0  # inches, of the figure; all lengths below are inches, too
 LINE, LEAF, PAD, GAP = 0.165, 0.44, 0.07, 0.7  # a line of text, a device, a margin, between sockets
 INSET = 0.02  # of a core and of a cache in their places; a device has one and a half of it

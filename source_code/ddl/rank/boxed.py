@@ -28,8 +28,6 @@ from ddl.rank.ending import end_with_parent, run_and_end
 from ddl.rank.slot import slots
 from ddl.training import examiner
 
-__all__ = ["main"]
-
 LOOK_EVERY_S = 0.02
 GRACE_S = 2.0  # for the other ranks, after one has failed: their own error may be the first one
 MESSAGE_BYTES = 2**20  # of a rank

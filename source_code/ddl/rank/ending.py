@@ -15,8 +15,6 @@ import traceback
 from collections.abc import Callable
 from typing import NoReturn
 
-__all__ = ["end_with_parent", "run_and_end"]
-
 PR_SET_PDEATHSIG = 1
 
 libc = ctypes.CDLL(None)

@@ -15,8 +15,6 @@ from ddl.launcher.commands import RankCommand
 from ddl.rank import worker
 from ddl.rank.ending import run_and_end
 
-__all__ = ["Fork", "blas_threads", "set_blas_threads"]
-
 PROT_READ, MAP_PRIVATE = 1, 2
 PYTHON_IGNORES = {signal.SIGPIPE, signal.SIGXFSZ}
 

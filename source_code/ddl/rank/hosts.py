@@ -29,8 +29,6 @@ from ddl.records.folder import RunFolder
 from ddl.records.log import keep_writing
 from ddl.records.network import INTERFACE, RATE
 
-__all__ = ["INSIDE", "Hosts", "main"]
-
 INSIDE = "DDL_HOSTS_INSIDE"  # set in the process that has a namespace of its own already
 FAILURE_GRACE_S = 1.0  # when one rank has failed, let the others record what they saw
 

@@ -28,8 +28,6 @@ from ddl.records.jsonfiles import DamagedFile, read_json, write_json
 from ddl.records.log import keep_writing
 from ddl.records.paths import cache_dir
 
-__all__ = ["BrokenHorovod", "OneHost", "built_with", "main"]
-
 LOOK_EVERY_S = 0.3  # at the queue
 
 

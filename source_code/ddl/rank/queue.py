@@ -16,8 +16,6 @@ from pathlib import Path
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import read_json
 
-__all__ = ["QUEUE", "Ticket"]
-
 QUEUE = "DDL_QUEUE"
 
 

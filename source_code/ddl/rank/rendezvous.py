@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from horovod.runner.http.http_server import RendezvousServer
 
-__all__ = ["enlarge_backlog", "host_plan", "reachable", "read", "server", "write"]
-
 # All ranks come at once. Python's default keeps five callers waiting and drops the rest, which
 # call again after a second, then two, then four: with eight ranks a start took seconds longer.
 BACKLOG = 1024

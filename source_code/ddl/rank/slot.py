@@ -10,8 +10,6 @@ from ddl.errors import NotFound
 if TYPE_CHECKING:
     from typing import Self  # from Python 3.11 on
 
-__all__ = ["VARIABLE", "Slot", "slots"]
-
 VARIABLE = "DDL_SLOT"
 SLURMS = ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_NNODES")
 

@@ -18,8 +18,6 @@ from ddl.launcher import warm
 from ddl.launcher.commands import RankCommand
 from ddl.rank.ending import end_with_parent
 
-__all__ = ["ForkedRank", "start"]
-
 LOOK_EVERY_S = 0.1
 
 

@@ -20,8 +20,6 @@ from ddl.rank import cluster
 from ddl.records.folder import STACK_SIGNAL, RunFolder, StorageError, stack_of
 from ddl.records.jsonfiles import read_json
 
-__all__ = ["Supervisor", "shell_status", "waits"]
-
 STOPPING = (signal.SIGTERM, signal.SIGINT)
 STACK_S = 0.5
 LIBRARY = re.compile(r"/(horovod|tensorflow|keras|torch)/|horovod_")

@@ -35,8 +35,6 @@ from ddl.records.log import keep_writing
 from ddl.records.machine import host_name
 from ddl.records.paths import runs_dir
 
-__all__ = ["MeetingError", "interface_towards", "main", "own_address"]
-
 HOLD_S = 3.0  # when one rank ends, so do the others: let all record first where they are
 MEET_S = 180  # as long as Gloo waits for a rank that starts late
 LOOK_EVERY_S = 0.1

@@ -26,8 +26,6 @@ from ddl.rank.ending import end_with_parent, run_and_end
 from ddl.rank.fork import Fork
 from ddl.records.log import keep_writing
 
-__all__ = ["Template", "main", "stamp", "unfit"]
-
 STAMP_S = 1.0  # for so long after a look, files count as unchanged
 
 

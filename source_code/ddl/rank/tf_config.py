@@ -7,8 +7,6 @@ from ddl.errors import CourseError
 from ddl.launcher.roles import TYPES, task_name
 from ddl.words import plural
 
-__all__ = ["EXAMPLE", "Cluster", "ClusterError", "host_and_port"]
-
 EXAMPLE = '{"cluster": {"worker": ["host1:2222", "host2:2222"]}, "task": {"type": "worker", "index": 0}}'
 
 

@@ -13,8 +13,6 @@ from ddl.rank import cluster
 from ddl.records.folder import RunFolder
 from ddl.records.network import interface_of
 
-__all__ = ["variables"]
-
 PLACE = {  # by Horovod's names, which every rank has
     "RANK": "HOROVOD_RANK",
     "WORLD_SIZE": "HOROVOD_SIZE",

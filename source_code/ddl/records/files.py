@@ -9,8 +9,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["locked", "opened", "replacing", "write"]
-
 
 def opened(path: str | os.PathLike) -> BinaryIO:
     """Open a regular file to read; OSError for what is none, such as a FIFO, which would keep its reader waiting."""

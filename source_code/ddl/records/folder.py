@@ -46,8 +46,6 @@ from ddl.records import files
 from ddl.records.jsonfiles import FULL, append_json_line, read_json, write_json
 from ddl.records.paths import runs_dir
 
-__all__ = ["STACK_SIGNAL", "RunFolder", "StorageError", "processes_of", "stack_of", "start_of"]
-
 
 @dataclass(frozen=True)
 class RunFolder:

@@ -11,18 +11,6 @@ from typing import Any
 from ddl.errors import CourseError
 from ddl.records import files
 
-__all__ = [
-    "FULL",
-    "DamagedFile",
-    "JsonLines",
-    "append_json_line",
-    "is_full",
-    "read_json",
-    "read_json_lines",
-    "write_json",
-]
-
-
 # Errors of a full disk, or a full quota.
 FULL = (errno.ENOSPC, errno.EDQUOT)
 

@@ -15,8 +15,6 @@ from typing import Any
 from ddl.records.files import opened
 from ddl.records.jsonfiles import FULL
 
-__all__ = ["LogTail", "keep_writing", "last_lines"]
-
 CHUNK_BYTES = 1 << 20
 TAIL_BYTES = 1 << 16  # more than any screen shows
 WIDEST = 4000  # characters kept of an unfinished line

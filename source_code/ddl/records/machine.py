@@ -12,19 +12,6 @@ from typing import Any
 
 import ddl
 
-__all__ = [
-    "available_bytes",
-    "container_around",
-    "cores_of_host",
-    "gpu_names",
-    "gpu_numbers",
-    "hardware",
-    "host_name",
-    "threads_per_rank",
-    "usable_cores",
-    "versions",
-]
-
 CGROUP = Path("/sys/fs/cgroup")  # a container's limits, where there are any
 MARKS = {  # of a container that this process may be in: variables, files
     "singularity": (("SINGULARITY_CONTAINER", "APPTAINER_CONTAINER"), ("/.singularity.d",)),

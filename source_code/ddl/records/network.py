@@ -5,8 +5,6 @@ import socket
 
 import psutil
 
-__all__ = ["INTERFACE", "RATE", "addresses", "interface_of", "link_made_here"]
-
 INTERFACE = "eth0"  # of a host made on one machine
 RATE = "DDL_RATE_MBIT"  # tells each rank on such a host how fast it is
 

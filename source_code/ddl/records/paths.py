@@ -5,8 +5,6 @@ from pathlib import Path
 
 from ddl.errors import NotFound
 
-__all__ = ["cache_dir", "course_root", "data_dir", "reference_dir", "runs_dir", "source_dir", "working_dir"]
-
 
 def course_root() -> Path:
     """The folder that holds ``Start_Here.ipynb``, or the working directory elsewhere."""

@@ -10,8 +10,6 @@ from typing import Any
 from ddl.records.folder import RunFolder, StorageError
 from ddl.records.jsonfiles import append_json_line, read_json
 
-__all__ = ["Recorder"]
-
 
 class Recorder:
     """Writes rank 0's events while training, and the result at the end. Make one on rank 0 only.

@@ -6,8 +6,6 @@ from ddl.errors import NotFound
 from ddl.records.jsonfiles import DamagedFile, JsonLines
 from ddl.records.paths import reference_dir
 
-__all__ = ["Recorded", "recorded"]
-
 
 class Recorded:
     """A run recorded earlier and kept with the course; it reads like a finished `Run`."""

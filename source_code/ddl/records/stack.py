@@ -11,8 +11,6 @@ from importlib.util import find_spec
 from ddl.errors import CourseError
 from ddl.records.machine import versions
 
-__all__ = ["VARIABLE", "WrongKeras", "name", "release", "require_keras_2", "wrong_keras"]
-
 VARIABLE = "TF_USE_LEGACY_KERAS"
 YES = ("1", "true", "True")  # what TensorFlow takes for a yes
 

@@ -2,8 +2,6 @@
 
 from ddl.errors import CourseError
 
-__all__ = ["TopologyError"]
-
 
 class TopologyError(CourseError, ValueError):
     """Something that describes a machine cannot be read; says which file and line, and why."""

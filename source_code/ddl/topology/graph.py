@@ -14,8 +14,6 @@ from ddl.topology.error import TopologyError
 from ddl.topology.link import nvlink_gb_per_s, pcie_gb_per_s
 from ddl.topology.text import matrix_text, tree
 
-__all__ = ["Cache", "Core", "Device", "Hop", "Network", "Numa", "NvLink", "Socket", "SocketLink", "Topology"]
-
 DEVICE_KINDS = ("root", "switch", "gpu", "nic", "disk", "memory", "nvswitch", "other")
 
 

@@ -15,8 +15,6 @@ from ddl.topology.graph import Cache, Core, Numa, NvLink, Socket, Topology
 from ddl.topology.link import nvlink_gb_per_s
 from ddl.topology.pci import NVIDIA, Function, address, devices
 
-__all__ = ["ask", "parse"]
-
 DEEPEST = 200  # levels of objects: a machine has about 15
 KINDS = {"0": "unified", "1": "data", "2": "instruction"}
 VERSIONS = (1, 2, 3)

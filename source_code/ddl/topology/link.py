@@ -6,8 +6,6 @@ from ddl.records import toml
 from ddl.records.paths import reference_dir
 from ddl.topology.error import TopologyError
 
-__all__ = ["links", "nvlink_gb_per_s", "pcie_gb_per_s", "rows"]
-
 FILE = reference_dir() / "links.toml"
 
 # PCI Express: billion transfers per second and lane, and the share that is data after the line code

@@ -12,8 +12,6 @@ from ddl.topology import hwloc, nvidia, nvml, sysfs
 from ddl.topology.error import TopologyError
 from ddl.topology.graph import Device, NvLink, Topology
 
-__all__ = ["here"]
-
 
 def here(root: str | Path = "/") -> Topology:
     """Find out the topology of this machine, or of the one whose /sys and /proc are under `root`.

@@ -17,8 +17,6 @@ from ddl.topology.error import TopologyError
 from ddl.topology.graph import Device, Numa, NvLink, Topology
 from ddl.topology.sysfs import numbers
 
-__all__ = ["Matrix", "looks_like", "parse", "read_matrix", "tree"]
-
 # Colours and underlines; the escape byte may be lost or spelled out.
 ESCAPES = re.compile(
     r"(?:\x1b|\x9b|[␛←\ufffd]|\^\[|\\(?:x1b|u001b|033|e))?\[[0-9;?]*[mK]"

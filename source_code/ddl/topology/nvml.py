@@ -5,8 +5,6 @@ from dataclasses import dataclass
 
 from ddl.topology.pci import address
 
-__all__ = ["Gpu", "Inventory", "read"]
-
 # NVLink generation by compute capability. Consumer and workstation chips (8.6 and others) have links with fewer
 # lanes and other rates.
 GENERATIONS = {(6, 0): 1, (7, 0): 2, (8, 0): 3, (9, 0): 4, (10, 0): 5, (10, 3): 5}

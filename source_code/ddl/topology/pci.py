@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 from ddl.topology.graph import Device
 
-__all__ = ["Function", "address", "devices"]
-
 NVIDIA, AMD = 0x10DE, 0x1002
 
 

@@ -5,8 +5,6 @@ from collections.abc import Collection
 
 from ddl.topology.graph import Topology
 
-__all__ = ["placements"]
-
 
 def placements(machine: Topology, allowed: Collection[int] | None = None) -> dict[str, tuple[int, int]]:
     """Return pairs of processor threads for two ranks, from near to far, as far as the machine has them.

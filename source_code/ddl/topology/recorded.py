@@ -7,8 +7,6 @@ from ddl.records.paths import reference_dir
 from ddl.topology.error import TopologyError
 from ddl.topology.graph import Cache, Core, Device, Network, Numa, NvLink, Socket, SocketLink, Topology
 
-__all__ = ["FOLDER", "names", "parse"]
-
 FOLDER = reference_dir() / "topologies"
 
 DEVICE = {

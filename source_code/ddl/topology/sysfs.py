@@ -8,8 +8,6 @@ from ddl.topology.error import TopologyError
 from ddl.topology.graph import Cache, Core, Numa, Socket, Topology
 from ddl.topology.pci import Function, address, devices
 
-__all__ = ["functions", "numbers", "read"]
-
 RATES = {2.5: 1, 5: 2, 8: 3, 16: 4, 32: 5, 64: 6}  # GT/s to PCIe generation
 MOST_NUMBERS = 1 << 20  # of processors or NUMA nodes: Linux supports 8,192 or fewer
 KINDS = {"Data": "data", "Instruction": "instruction", "Unified": "unified"}

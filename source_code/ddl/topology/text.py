@@ -5,8 +5,6 @@ from collections import Counter
 
 from ddl.words import plural
 
-__all__ = ["amount", "matrix_text", "ranges", "tree"]
-
 
 def tree(topology) -> str:
     """Return a topology's parts as an indented tree, one per line."""

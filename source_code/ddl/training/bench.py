@@ -13,25 +13,6 @@ from ddl.records.network import addresses, link_made_here
 from ddl.training.options import Integer, Number
 from ddl.words import plural
 
-__all__ = [
-    "DEFAULT_SIZES",
-    "FLAT",
-    "PARTS",
-    "VARIANTS",
-    "BenchError",
-    "add_options",
-    "address",
-    "link",
-    "link_bytes",
-    "nccl_settings",
-    "parse",
-    "refuse_what_does_not_fit",
-    "repeats",
-    "sizes",
-    "spread",
-    "timing",
-]
-
 # From one float32 number to 256 MiB, each four times the one before it.
 DEFAULT_SIZES = {"min_bytes": 4, "max_bytes": 2**28, "factor": 4}
 ITEM_BYTES = 4  # of a float32, which all messages are made of

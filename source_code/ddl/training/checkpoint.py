@@ -16,8 +16,6 @@ from ddl.records.folder import RunFolder, StorageError
 from ddl.records.paths import runs_dir
 from ddl.training.recipes import SettingError
 
-__all__ = ["Checkpoints", "Notice", "find", "folder", "from_rank_0", "requeue", "restore", "resume", "save"]
-
 FILE = "checkpoint.npz"
 EARLIER = {"precision": "float32", "held_out": "test"}  # what checkpoints had that do not say it
 

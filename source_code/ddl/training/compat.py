@@ -9,8 +9,6 @@ from importlib.util import find_spec
 
 import tensorflow as tf
 
-__all__ = ["LAMB", "horovod_callbacks", "lamb"]
-
 EXCLUDED = ("bias", "gamma", "beta")  # in names of variables that take neither decay nor a rate of their own
 
 

@@ -19,8 +19,6 @@ with warnings.catch_warnings():  # about a module of setuptools that only this l
     warnings.simplefilter("ignore")
     import tensorflow_hub as hub
 
-__all__ = ["EmbeddingError", "MeanOfWords", "export", "make"]
-
 SILENCE_S = 20  # Without an answer for so long, there is no network.
 NO_NETWORK = (
     "Without a network, give the folder of a SavedModel that was downloaded and unpacked "

@@ -8,8 +8,6 @@ import threading
 
 from ddl.errors import InputError
 
-__all__ = ["Examiner", "connect", "examiner"]
-
 COLLECTIVES = ("allreduce", "allgather", "broadcast", "alltoall", "reducescatter")
 MOST_VALUES = 2_000  # noted of a tensor
 

@@ -9,8 +9,6 @@ import tensorflow as tf
 
 from ddl.records.machine import threads_per_rank
 
-__all__ = ["cycle_time", "cycle_time_ms", "suitable_cycle_ms"]
-
 CYCLE_TIME = "HOROVOD_CYCLE_TIME"
 WAKE_UP_MS = 0.09  # what a wake-up takes from computation on 2 cores: all ranks exchange a message, whoever is ready
 SAMPLE_MS = 0.66  # of a core per sample, the course's CNN; the minimum is flat, so other networks may differ much

@@ -14,8 +14,6 @@ from ddl.records.recorder import Recorder
 from ddl.training.examiner import examiner
 from ddl.training.witness import keep_weights
 
-__all__ = ["Network", "Task"]
-
 FEATURES, MIXED, CODE = 12, 16, 5
 SAMPLES, BATCH, RATE = 200, 8, 0.5
 

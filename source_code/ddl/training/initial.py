@@ -10,8 +10,6 @@ import sys
 
 import numpy as np
 
-__all__ = ["initial_weights"]
-
 
 def initial_weights(seed: int, classes: int) -> list[np.ndarray]:
     """Return what Keras' initialisers draw for the network with group norm, in Keras' order and layout.

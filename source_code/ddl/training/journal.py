@@ -14,8 +14,6 @@ from ddl.records.jsonfiles import read_json, read_json_lines
 from ddl.records.machine import hardware, threads_per_rank, versions
 from ddl.records.recorder import Recorder
 
-__all__ = ["Journal", "Means", "Startup", "provenance"]
-
 LINE = (
     "epoch {epoch:6.2f}  step {step:5d}  {images_per_s:6.0f} images/s  "
     "training: loss {loss:.3f}, accuracy {accuracy:6.1%}  "

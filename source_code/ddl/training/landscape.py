@@ -14,8 +14,6 @@ import tensorflow as tf
 
 from ddl.training.recipes import SettingError
 
-__all__ = ["Estimate", "Landscape", "Noise", "Spectrum", "filter_norms", "lanczos", "rescaling", "slices", "trace"]
-
 Apply = Callable[[np.ndarray], np.ndarray]  # a symmetric matrix, as the function from a vector to its product
 GRADIENT, PRODUCT = 3, 11  # forward passes that take as long, with the course's CNN
 BREAKDOWN = 1e-6  # a remainder that is so small beside the largest eigenvalue is rounding

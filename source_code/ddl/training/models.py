@@ -7,8 +7,6 @@ from tensorflow.keras import layers
 from ddl.training.options import MODELS
 from ddl.training.recipes import SettingError
 
-__all__ = ["build", "recomputing"]
-
 # Of batch norm's moving statistics, which serve evaluation only. They must follow weights that a
 # large batch changes much in few steps: Keras' 0.99 looks back over a hundred, this over three.
 MOMENTUM = 0.7

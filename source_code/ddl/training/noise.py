@@ -5,8 +5,6 @@ McCandlish, Kaplan, Amodei et al. 2018, "An Empirical Model of Large-Batch Train
 
 from ddl.training.recipes import SettingError
 
-__all__ = ["NoiseScale", "estimate"]
-
 DECAY = 0.98  # of the moving averages, per step
 
 

@@ -14,8 +14,6 @@ import tensorflow as tf
 from ddl.training.compat import lamb
 from ddl.training.recipes import SettingError
 
-__all__ = ["LARS", "is_adapted", "make"]
-
 MOMENTUM = 0.9
 # The paper's 0.001 goes with global rates of 10 and more, at which biases, which have no layer-wise
 # rate, would be torn away. With 0.02 the global rate is about as large as plain SGD's.

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from ddl.arguments import Parser
 from ddl.training.recipes import REFERENCE_BATCH
 
-__all__ = ["CASES", "MODELS", "OWN", "SEED", "Integer", "Number", "parser", "split_evenly", "strategy"]
-
 MODELS = ("cnn", "resnet")  # the networks of ddl.training.models
 CASES = ("none", *"ABCDEF")  # of bug_hunt.py; which mistake is which is the reader's to find out
 OWN = "own"  # what --embedding calls the embedding of ddl.training.embedding

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from ddl.training.recipes import SettingError
 
-__all__ = ["PRECISIONS", "choose", "instructions", "set_precision"]
-
 PRECISIONS = ("float32", "bfloat16", "auto")
 CPUINFO = Path("/proc/cpuinfo")
 INSTRUCTIONS = ("amx_bf16", "avx512_bf16")  # as /proc/cpuinfo calls AMX's and AVX512's

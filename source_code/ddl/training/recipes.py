@@ -12,8 +12,6 @@ from dataclasses import dataclass, fields, replace
 
 from ddl.errors import CourseError
 
-__all__ = ["BASE_RATES", "RECIPES", "REFERENCE_BATCH", "Recipe", "SettingError", "micro_batch", "recipe", "settle"]
-
 # Learning rates hold for this global batch. A recipe with the linear rule multiplies them by
 # global batch / REFERENCE_BATCH; a recipe without it uses them as they are.
 REFERENCE_BATCH = 64

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 
 from ddl.training.recipes import SettingError
 
-__all__ = ["DECAYS", "Schedule"]
-
 DECAYS = ("constant", "cosine", "step")
 
 # Goyal et al. 2017 (section 5.1) divide the rate by 10 at epochs 30, 60 and 80 of 90.

@@ -14,8 +14,6 @@ from ddl.data import DataError, Order, load, shard
 from ddl.training.journal import Journal, Means
 from ddl.training.recipes import REFERENCE_BATCH
 
-__all__ = ["KEPT", "MOMENTUM", "Experiment", "devices_for", "losses_and_hits", "mean_so_far"]
-
 MOMENTUM = 0.9
 KEPT = tuple(4**power for power in range(6))  # weights after so many updates are kept, and the last
 TEST_BATCH = 500

@@ -16,8 +16,6 @@ from ddl.errors import InputError
 from ddl.training.examiner import examiner
 from ddl.training.strategy import devices_for
 
-__all__ = ["main"]
-
 TEST_BATCH = 200
 
 

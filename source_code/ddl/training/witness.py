@@ -7,8 +7,6 @@ import numpy
 
 from ddl.records.folder import RunFolder
 
-__all__ = ["Witness", "checksum", "keep_weights"]
-
 
 def checksum(arrays) -> str:
     """Return the CRC-32 of arrays, one after another, as eight hexadecimal digits."""
