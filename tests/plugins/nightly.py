@@ -1,9 +1,9 @@
 """Which tests of the second set are due: `make test-nightly DUE=1` runs these alone.
 
 A test marked `nightly(*patterns)` names the files that it looks at. It is due when git says that one of them has
-changed since the newest commit whose message has a line `Full-check: passed`. Of all others, a fifth are due
-each day, by the date. `--minutes=M` begins none after M minutes, and names those that it left out in
-build/left-out.txt.
+changed since the last commit that passed the whole set, which the newest line `Full-check: COMMIT` of a commit's message
+names. Of all others, a fifth are due each day, by the date. `--minutes=M` begins none after M minutes, and names those
+that it left out in build/left-out.txt.
 """
 
 import datetime
@@ -70,5 +70,5 @@ def changed_files(root):
     def git(*words):
         return subprocess.check_output(["git", *words], cwd=root, text=True).split("\n")[:-1]
 
-    checked = git("log", "-1", "--format=%H", "--grep=^Full-check: passed")
+    checked = git("log", "-1", "--format=%(trailers:key=Full-check,valueonly)", "--grep=^Full-check: ")
     return git("diff", "--name-only", checked[0]) if checked else git("ls-files")
