@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ddl import attach, launch
+from ddl import attach, launch, runs
 from ddl.analysis.hierarchy import variants
 from ddl.launcher import hosts, processes
 from ddl.launcher.run import RunInterrupted
@@ -184,7 +184,8 @@ def test_the_printed_line_pasted_into_a_terminal(two_hosts, script, capfd):
     assert where == "# on 2 hosts made on this machine, with 100 Mbit/s between them"
     ran = subprocess.run(["sh", "-c", line], capture_output=True, text=True)
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert "2 ranks: 0 on host0; 1 on host1" in ran.stdout
+    found = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert sorted((rank["rank"], rank["host"]) for rank in found) == [(0, "host0"), (1, "host1")] and runs() == []
 
 
 @pytest.mark.nightly(*LAUNCHING)

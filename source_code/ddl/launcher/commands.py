@@ -1,7 +1,7 @@
 """The commands that a planned line is made of, written and read: ``-m MODULE [OPTIONS] COMMAND``.
 
-`ddl.launcher.plan` writes them, the modules that they name read them, and so does `ddl.launcher.plan.job_of` where a
-line is pasted into a terminal. Every rank imports this: the standard library only.
+`ddl.launcher.plan` writes them, and the modules that they name read them. Every rank imports this: the standard library
+only.
 """
 
 import sys

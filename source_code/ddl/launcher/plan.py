@@ -395,32 +395,3 @@ def _modules(site: Site) -> Words:
     if not site.modules:
         return ()
     return ("bash", "-lc", f'module load {shlex.join(site.modules)} && exec "$@"', "ddl")
-
-
-# ---------------------------------------------------------------- and back
-
-
-def job_of(words: Sequence[str], cwd: str) -> Job | None:
-    """Read the job back out of a pasted line: the words after ``ddl.rank.hosts``.
-
-    Return None for a command that was not planned here.
-    """
-    try:
-        hosts = HostsCommand.parse(words)
-        task = TaskCommand.within(hosts.command)
-        rank = RankCommand.within(task.command)
-    except ValueError:
-        return None
-    return Job(
-        script=rank.script,
-        args=rank.arguments,
-        workers=rank.workers(hosts.ranks),
-        cwd=cwd,
-        threads=rank.threads,
-        timeout_s=task.timeout_s or None,
-        oversubscribe=True,
-        nodes=hosts.hosts,
-        cluster=rank.cluster,
-        parameter_servers=rank.parameter_servers,
-        warm=rank.start != "cold",
-    )

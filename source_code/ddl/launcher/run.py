@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -20,7 +20,7 @@ from ddl.launcher.evidence import stall_s
 from ddl.launcher.failure import SLURM_ENDS, Failure
 from ddl.launcher.job import Job, option_arguments, resolve_script
 from ddl.launcher.options import check as check_options
-from ddl.launcher.plan import HERE, Plan, job_of, plan
+from ddl.launcher.plan import HERE, Plan, plan
 from ddl.launcher.progress import EVENT, Progress, end_of, events_of, launcher_events, one_record, progress_of, read_job
 from ddl.launcher.site import Site
 from ddl.launcher.warm import ensure as ensure_template
@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     import pandas
 
 POLL_S = 0.2
-# A run folder's name, as made here or by the tasks of a line pasted into a Slurm job.
-FOLDER = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}|slurm-.+")
+FOLDER = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")  # a run folder's name
 SHOWN = 12  # runs in the table that a notebook shows
 YOUNG_S = 5.0  # a younger folder may not have its job yet
 STOP_GRACE_S = 6.0  # horovodrun ends its ranks within a second or two; after this the launcher does
@@ -697,25 +696,3 @@ def attach(run_id: str) -> Run:
         latest = ", ".join(folder.name for folder in folders[-3:]) or "none yet"
         raise NoSuchRun(f"no run {run_id!r} in {runs_dir()}; the latest are: {latest}")
     raise NoSuchRun(f"{run_id!r} is the beginning of {len(found)} runs: {', '.join(path.name for path in found)}")
-
-
-def run_pasted(arguments: Sequence[str], site: Site) -> int:
-    """Run on hosts made here what was planned, and pasted into a terminal; return its exit status.
-
-    `arguments` are the words after ``ddl.rank.hosts``.
-    """
-    job = job_of(arguments, str(working_dir()))
-    if job is None:
-        print(
-            "ddl.rank.hosts: not a command that this package planned. "
-            "To run a script, type:\n  ddl run --workers 2 SCRIPT [ARGUMENT ...]"
-        )
-        return 2
-    try:
-        run = start(job, site).wait()
-    except KeyboardInterrupt:
-        return 130
-    except CourseError as error:
-        print(error, file=sys.stderr)
-        return 2
-    return run.status

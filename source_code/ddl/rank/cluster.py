@@ -1,7 +1,7 @@
 """Clusters of tf.distribute: which task a process is, where the others are, and which are missing.
 
-``launch(..., cluster="multi_worker")`` starts processes as for Horovod. Each writes its address to
-its rank's file, waits for the others, and sets ``TF_CONFIG`` before the script runs::
+``launch(..., cluster="multi_worker")`` starts processes as for Horovod. Each keeps its address in Horovod's rendezvous
+server, waits for the others', and sets ``TF_CONFIG`` before the script runs; under stock horovodrun, too::
 
     multi_worker        rank k is worker k
     parameter_server    rank 0 is the chief (the coordinator), then the workers, then the servers
@@ -203,10 +203,9 @@ def serve(cluster: Cluster) -> None:
         protocol="grpc",
         config=config,
     )
-    folder = RunFolder.here()
-    if not folder and not rendezvous.reachable():
+    if not rendezvous.reachable():
         server.join()
-    while not _dismissed(folder):
+    while not _dismissed():
         time.sleep(LOOK_EVERY_S)
     deadline = time.monotonic() + COORDINATOR_ENDS_S
     while any(answers(address) for address in cluster.chief) and time.monotonic() < deadline:
@@ -218,17 +217,15 @@ def dismiss() -> None:
 
     `ddl.rank` calls it, too, when the coordinator's script has ended without an error.
     """
-    if folder := RunFolder.here():
-        folder.write_json(folder.dismissed, {"attempt": attempt()})
-    elif rendezvous.reachable():
+    if rendezvous.reachable():
         rendezvous.write("dismissed", "yes")
 
 
-def _dismissed(folder):
-    if not folder:
+def _dismissed():
+    try:
         return rendezvous.read("dismissed") is not None
-    os.listdir(folder.path)  # a shared file system remembers that a file was not there
-    return (read_json(folder.dismissed) or {}).get("attempt") == attempt()
+    except OSError:  # the server ends with rank 0, the coordinator
+        return True
 
 
 # ---------------------------------------------------------------- in a launched run
@@ -243,7 +240,7 @@ _reserved = []  # sockets that keep this process' port for its server until the 
 
 
 def reserve() -> dict[str, str]:
-    """Reserve a port for this process' server; return what its rank's file says of it.
+    """Reserve a port for this process' server; return what its rank's record says of it.
 
     While this process lives nothing else is given the port, and TensorFlow can still bind it.
     """
@@ -252,14 +249,13 @@ def reserve() -> dict[str, str]:
     return {"address": f"{host}:{_reserved[-1].getsockname()[1]}", "attempt": attempt()}
 
 
-def publish(rank: int, record: Mapping[str, object]) -> None:
-    """Let the other ranks find this one's address outside of a run, where it has no file."""
-    if "address" in record and rendezvous.reachable():
-        rendezvous.write(f"address-{rank}", str(record["address"]))
+def publish(rank: int, address: str) -> None:
+    """Let the other ranks find this one's address."""
+    rendezvous.write(f"address-{rank}", address)
 
 
-def assemble(folder: RunFolder | None, rank: int, roles: Roles, seconds: float | None = None) -> Cluster:
-    """Wait until every rank has written its address; return the cluster as this rank sees it.
+def assemble(rank: int, roles: Roles, seconds: float | None = None) -> Cluster:
+    """Wait until every rank has published its address; return the cluster as this rank sees it.
 
     Raises
     ------
@@ -267,7 +263,7 @@ def assemble(folder: RunFolder | None, rank: int, roles: Roles, seconds: float |
         If a rank does not within `seconds` (by default `timeout_s`); the message names all that don't.
     """
     names = [f"{task_name(*role)} (rank {other})" for other, role in enumerate(roles)]
-    addresses = await_addresses(folder, names, seconds)
+    addresses = await_addresses(names, seconds)
     by_type = {
         kind: tuple(address for address, (type, _) in zip(addresses, roles, strict=True) if type == kind)
         for kind in TYPES
@@ -275,8 +271,8 @@ def assemble(folder: RunFolder | None, rank: int, roles: Roles, seconds: float |
     return Cluster(*roles[rank], by_type["worker"], by_type["chief"], by_type["ps"])
 
 
-def await_addresses(folder: RunFolder | None, names: Sequence[str], seconds: float | None = None) -> list[str]:
-    """Wait until the first ranks, one for each of `names`, have written their addresses; return these.
+def await_addresses(names: Sequence[str], seconds: float | None = None) -> list[str]:
+    """Wait until the first ranks, one for each of `names`, have published their addresses; return these.
 
     Raises
     ------
@@ -285,25 +281,23 @@ def await_addresses(folder: RunFolder | None, names: Sequence[str], seconds: flo
     """
     seconds = timeout_s() if seconds is None else seconds
     deadline = time.monotonic() + seconds
+    addresses: dict[int, str] = {}
     while True:
-        addresses = [_address(folder, other) for other in range(len(names))]
-        absent = [name for name, address in zip(names, addresses, strict=True) if not address]
-        if not absent:
-            return addresses
+        for rank in set(range(len(names))) - set(addresses):
+            if address := rendezvous.read(f"address-{rank}"):
+                addresses[rank] = address
+        if len(addresses) == len(names):
+            return [addresses[rank] for rank in range(len(names))]
         if time.monotonic() > deadline:
-            shared = f"; ranks on other nodes have to share the folder {folder.path}" if folder else ""
+            absent = " and ".join(name for rank, name in enumerate(names) if rank not in addresses)
             raise ClusterError(
-                f"{' and '.join(absent)} did not start within {seconds:g} s. On a "
-                f"slow machine DDL_CLUSTER_TIMEOUT_S gives them more{shared}"
+                f"{absent} did not start within {seconds:g} s. On a slow machine DDL_CLUSTER_TIMEOUT_S gives them more"
             )
-        if folder:
-            os.listdir(folder.path)  # a shared file system remembers that a file was not there
         time.sleep(LOOK_EVERY_S)
 
 
-def _address(folder, rank):
-    if not folder:
-        return rendezvous.read(f"address-{rank}")
+def _recorded_address(folder, rank):
+    """The address in a rank's record, for its supervisor; None before this start of the rank has written it."""
     record = read_json(folder.rank(rank)) or {}
     return record.get("address") if record.get("attempt") == attempt() else None
 
@@ -318,7 +312,7 @@ def first_absent(folder: RunFolder, roles: Roles, seconds: float | None = None) 
     seconds = timeout_s() if seconds is None else seconds
     absent, deadline = list(range(len(roles))), None
     while absent:
-        absent = [rank for rank in absent if not ((address := _address(folder, rank)) and answers(address))]
+        absent = [rank for rank in absent if not ((address := _recorded_address(folder, rank)) and answers(address))]
         if len(absent) < len(roles):
             deadline = deadline or time.monotonic() + seconds + LAUNCHER_GRACE_S
             if time.monotonic() > deadline:

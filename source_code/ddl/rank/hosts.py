@@ -22,10 +22,9 @@ from pathlib import Path
 
 from ddl.launcher import processes
 from ddl.launcher.commands import HostsCommand
-from ddl.launcher.hosts import address, environment, limit, permitted, site, unshare
+from ddl.launcher.hosts import address, environment, limit, permitted, unshare
 from ddl.rank.slot import slots
-from ddl.rank.supervisor import Supervisor
-from ddl.records.folder import RunFolder
+from ddl.rank.supervisor import Supervisor, enter_folder
 from ddl.records.log import keep_writing
 from ddl.records.network import INTERFACE, RATE
 
@@ -38,15 +37,12 @@ FAILURE_GRACE_S = 1.0  # when one rank has failed, let the others record what th
 
 def main():
     command = HostsCommand.of_this_process()
-    if RunFolder.here() is None:
-        from ddl.launcher.run import run_pasted
-
-        sys.exit(run_pasted(sys.argv[1:], site(command.rate_mbit, command.hosts)))
     if INSIDE not in os.environ:
         if reason := permitted():
             sys.exit(f"several hosts cannot be made on this machine: {reason}")
         argv = [*unshare(), sys.executable, "-m", "ddl.rank.hosts", *sys.argv[1:]]
         os.execvpe(argv[0], argv, {**environment(), INSIDE: "1"})
+    enter_folder(f"hosts-{os.getpid()}")
     keep_writing()
     sys.exit(Hosts(command).run())
 

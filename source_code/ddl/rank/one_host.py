@@ -8,6 +8,7 @@ say so itself, and ends the run early when there is a reason to (`ddl.rank.super
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import threading
@@ -124,7 +125,7 @@ class OneHost(Supervisor):
             self._ranks.append(process)
             late = self.stopping.is_set() or any(self.exit_codes.values())
         if late:  # the others have been asked already
-            process.terminate()
+            process.send_signal(signal.SIGTERM)
         code = self.exit_codes[rank] = shell_status(process.wait())
         self.record("rank_exit", rank=rank, code=code, asked=self._asked)
         if code:
@@ -139,7 +140,7 @@ class OneHost(Supervisor):
         self._asked = self._asked or "SIGTERM"
         with self._starting:
             for process in self._ranks:
-                process.terminate()
+                process.send_signal(signal.SIGTERM)
 
     def kill(self):
         self._asked = "SIGKILL"

@@ -1,11 +1,13 @@
 """Horovod's rendezvous server, where Gloo's ranks learn each other's addresses.
 
-Started here for ranks that Horovod's launcher cannot start; and used, where horovodrun runs a planned line outside of a
-run, for what ranks otherwise find in the run's folder.
+Started here for ranks that Horovod's launcher cannot start. Ranks of tf.distribute and PyTorch keep their addresses in
+it, too, whoever has started it: stock horovodrun included.
 """
 
 import os
 from typing import TYPE_CHECKING
+
+from ddl.launcher.commands import GLOO_TIMEOUT_S
 
 if TYPE_CHECKING:
     from horovod.runner.http.http_server import RendezvousServer
@@ -45,8 +47,21 @@ def host_plan(size: int, nodes: int) -> list:
     return get_host_assignments(parse_hosts(hosts), size)
 
 
+def variables(address: str, port: int | str) -> dict[str, str]:
+    """What a rank needs to find a server."""
+    return {"HOROVOD_GLOO_RENDEZVOUS_ADDR": address, "HOROVOD_GLOO_RENDEZVOUS_PORT": str(port)}
+
+
+def through(controller: str, interface: str = "") -> dict[str, str]:
+    """What Horovod needs to join ranks through a controller, "gloo" (and its network interface) or "mpi"."""
+    chosen = {"HOROVOD_CONTROLLER": controller, "HOROVOD_CPU_OPERATIONS": controller}
+    if controller == "mpi":
+        return chosen
+    return {**chosen, "HOROVOD_GLOO_IFACE": interface, "HOROVOD_GLOO_TIMEOUT_SECONDS": str(GLOO_TIMEOUT_S)}
+
+
 def reachable() -> bool:
-    """Whether this process was told of such a server."""
+    """Whether this process knows such a server."""
     return "HOROVOD_GLOO_RENDEZVOUS_ADDR" in os.environ
 
 

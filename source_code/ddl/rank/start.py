@@ -28,9 +28,9 @@ class ForkedRank:
         self.pid = pid
         self._connection, self._descriptor = connection, descriptor
 
-    def terminate(self) -> None:
+    def send_signal(self, number: int) -> None:
         with suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._descriptor, signal.SIGTERM)
+            signal.pidfd_send_signal(self._descriptor, number)
 
     def wait(self) -> int:
         """Wait until the rank has ended; return its exit code, or the negative number of the signal that killed it."""
@@ -51,7 +51,7 @@ def start(
 ) -> "ForkedRank | subprocess.Popen":
     """Start a rank's command in a session of its own; it is killed if the calling thread's process is."""
     return _fork(words, environment, stopping) or subprocess.Popen(
-        words, env=environment, start_new_session=True, preexec_fn=end_with_parent
+        words, env=environment, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=end_with_parent
     )
 
 

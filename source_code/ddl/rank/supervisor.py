@@ -19,10 +19,22 @@ from ddl.launcher.roles import roles_of
 from ddl.rank import cluster
 from ddl.records.folder import STACK_SIGNAL, RunFolder, StorageError, stack_of
 from ddl.records.jsonfiles import read_json
+from ddl.records.paths import runs_dir
 
 STOPPING = (signal.SIGTERM, signal.SIGINT)
 STACK_S = 0.5
 LIBRARY = re.compile(r"/(horovod|tensorflow|keras|torch)/|horovod_")
+
+
+def enter_folder(name: str) -> None:
+    """Give the tasks of a line that was pasted into a terminal a folder where they meet. Its ranks keep no records."""
+    if RunFolder.here() is None:
+        folder = runs_dir() / name
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            sys.exit(f"{StorageError(error, folder)}")
+        os.environ.update(DDL_RUN_ID=name, DDL_RUN_DIR=str(folder))
 
 
 class Supervisor:

@@ -6,9 +6,8 @@
 
 It needs neither ssh nor MPI: rank, local rank and size come from what starts it (`ddl.rank.slot`), and
 the ranks meet through Horovod's own rendezvous server, which rank 0's task runs and whose address
-it writes to the run's folder. (With ``--controller mpi`` they meet through PMIx.) The ranks of a
-cluster of tf.distribute (``--controller none``) find each other through their files in that folder;
-all that they need to be told is this host's address.
+it writes to the run's folder. (With ``--controller mpi`` they meet through PMIx.) Ranks of tf.distribute and PyTorch
+(``--controller none``) find each other's addresses in that server.
 
 Each task supervises its rank (`ddl.rank.supervisor`), and records in ``exit-<k>.json`` how it ended.
 """
@@ -16,27 +15,22 @@ Each task supervises its rank (`ddl.rank.supervisor`), and records in ``exit-<k>
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
-from pathlib import Path
 
 import psutil
 
 from ddl.errors import CourseError
-from ddl.launcher import processes
-from ddl.launcher.commands import RankCommand, TaskCommand
+from ddl.launcher.commands import GLOO_TIMEOUT_S, TaskCommand
 from ddl.rank import cluster, rendezvous
 from ddl.rank.slot import VARIABLE, Slot
-from ddl.rank.supervisor import Supervisor, shell_status, waits
-from ddl.records.folder import RunFolder, StorageError
+from ddl.rank.start import start
+from ddl.rank.supervisor import Supervisor, enter_folder, shell_status, waits
 from ddl.records.jsonfiles import read_json
 from ddl.records.log import keep_writing
 from ddl.records.machine import host_name
-from ddl.records.paths import runs_dir
 
 HOLD_S = 3.0  # when one rank ends, so do the others: let all record first where they are
-MEET_S = 180  # as long as Gloo waits for a rank that starts late
 LOOK_EVERY_S = 0.1
 
 
@@ -48,44 +42,8 @@ def main():
     command = TaskCommand.of_this_process()
     keep_writing()
     slot = Slot.here()
-    _enter_run()
-    task = Task(slot)
-    if slot.rank == 0 and not task.folder.job.exists():
-        _describe(task.folder, command.command, slot.size)
-    sys.exit(task.run(command))
-
-
-def _enter_run():
-    """Make a run of a line that was pasted into a terminal: the same one in every task."""
-    if RunFolder.here() is None:
-        run_id = f"slurm-{cluster.attempt()}"
-        folder = runs_dir() / run_id
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            sys.exit(f"{StorageError(error, folder)}")
-        os.environ.update(DDL_RUN_ID=run_id, DDL_RUN_DIR=str(folder))
-
-
-def _describe(folder, line, size):
-    command = RankCommand.within(line)
-    folder.write_json(
-        folder.job,
-        {
-            "id": folder.path.name,
-            "name": Path(command.script).stem,
-            "created": time.time(),
-            "script": command.script,
-            "args": command.arguments,
-            "workers": command.workers(size),
-            "cluster": command.cluster,
-            "parameter_servers": command.parameter_servers,
-            "processes": size,
-            "cwd": os.getcwd(),
-            "shell_line": " ".join(line),
-            "site": {"scheduler": "slurm"},
-        },
-    )
+    enter_folder(f"slurm-{cluster.attempt()}")
+    sys.exit(Task(slot).run(command))
 
 
 class Task(Supervisor):
@@ -106,14 +64,11 @@ class Task(Supervisor):
     def run(self, options: TaskCommand) -> int:
         """Run the task's command as this rank; return its exit status."""
         environment = {**os.environ, **self.slot.horovod, "PYTHONUNBUFFERED": "1", "DDL_RANKS_OF": self.run_id}
+        if not self.folder.job.exists():  # of a pasted line: what its ranks print goes to the terminal
+            del environment["DDL_RUN_DIR"]
         try:
-            if options.controller == "none":
-                environment["DDL_ADDRESS"] = own_address(options.network_interface)
-            else:
-                environment |= {"HOROVOD_CONTROLLER": options.controller, "HOROVOD_CPU_OPERATIONS": options.controller}
-            if options.controller == "gloo":
-                environment |= self._meet(options.network_interface)
-            self.child = subprocess.Popen(options.command, env=environment, stdin=subprocess.DEVNULL)
+            environment |= self._meeting(options.controller, options.network_interface)
+            self.child = start(options.command, environment, self.stopping)
         except (CourseError, OSError) as error:
             self._record(1, reason="launch", message=str(error))
             raise
@@ -148,7 +103,7 @@ class Task(Supervisor):
 
     def _send(self, number):
         if self.child:
-            processes.send(self.child.pid, number)
+            self.child.send_signal(number)
 
     def diagnose(self, reason):
         if reason == "timeout":
@@ -159,8 +114,10 @@ class Task(Supervisor):
 
     # ---------------------------------------------------------------- meeting the other ranks
 
-    def _meet(self, interface):
-        """Return where the ranks meet, as HOROVOD_* variables; rank 0's task opens the slot."""
+    def _meeting(self, controller, interface):
+        """Return the variables that say how the ranks meet, and where; rank 0's task starts the server."""
+        if controller == "mpi":
+            return rendezvous.through(controller)
         if self.rank == 0:
             self.server, port = rendezvous.server(self.slot.size, self.slot.nodes)
             meeting = {
@@ -173,17 +130,14 @@ class Task(Supervisor):
         else:
             meeting = self._find_rendezvous()
         self.started = meeting["time"]  # one for all, so that a time limit ends all at once
+        server = rendezvous.variables(meeting["address"], meeting["port"])
+        if controller == "none":
+            return {**server, "DDL_ADDRESS": own_address(interface)}
         interface = interface or interface_towards(meeting["address"])
-        return {
-            "HOROVOD_GLOO_RENDEZVOUS_ADDR": meeting["address"],
-            "HOROVOD_GLOO_RENDEZVOUS_PORT": str(meeting["port"]),
-            "HOROVOD_GLOO_TIMEOUT_SECONDS": str(MEET_S),
-            "HOROVOD_GLOO_IFACE": interface,
-            "NCCL_SOCKET_IFNAME": interface,
-        }
+        return {**server, **rendezvous.through(controller, interface), "NCCL_SOCKET_IFNAME": interface}
 
     def _find_rendezvous(self):
-        deadline = time.monotonic() + MEET_S
+        deadline = time.monotonic() + GLOO_TIMEOUT_S
         while time.monotonic() < deadline:
             meeting = read_json(self.folder.rendezvous)
             if meeting and meeting["attempt"] == cluster.attempt():
@@ -191,7 +145,7 @@ class Task(Supervisor):
             os.listdir(self.folder.path)  # NFS remembers that a file was not there: look again
             time.sleep(LOOK_EVERY_S)
         raise MeetingError(
-            f"rank 0 did not say within {MEET_S} s where the ranks meet, in "
+            f"rank 0 did not say within {GLOO_TIMEOUT_S} s where the ranks meet, in "
             f"{self.folder.rendezvous}: do all nodes share that folder?"
         )
 

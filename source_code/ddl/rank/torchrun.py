@@ -10,10 +10,9 @@ import os
 from collections.abc import Mapping
 
 from ddl.rank import cluster
-from ddl.records.folder import RunFolder
 from ddl.records.network import interface_of
 
-PLACE = {  # by Horovod's names, which every rank has
+BY_HOROVOD = {  # by Horovod's names, which every rank has
     "RANK": "HOROVOD_RANK",
     "WORLD_SIZE": "HOROVOD_SIZE",
     "LOCAL_RANK": "HOROVOD_LOCAL_RANK",
@@ -22,7 +21,7 @@ PLACE = {  # by Horovod's names, which every rank has
 }
 
 
-def variables(folder: RunFolder | None, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+def variables(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Wait for rank 0's address, where all ranks meet; return the environment that torchrun would give this rank.
 
     Gloo and NCCL are told this host's interface: left to themselves they look the host's name up.
@@ -30,13 +29,13 @@ def variables(folder: RunFolder | None, environment: Mapping[str, str] = os.envi
     Raises
     ------
     ClusterError
-        If rank 0 does not write its address within `ddl.rank.cluster.timeout_s`.
+        If rank 0 does not publish its address within `ddl.rank.cluster.timeout_s`.
     """
-    [meeting] = cluster.await_addresses(folder, ["rank 0"])
+    [meeting] = cluster.await_addresses(["rank 0"])
     host, _, port = meeting.rpartition(":")
     interface = interface_of(environment.get("DDL_ADDRESS", "127.0.0.1"))
     return {
-        **{name: environment[horovods] for name, horovods in PLACE.items()},
+        **{name: environment[horovods] for name, horovods in BY_HOROVOD.items()},
         "MASTER_ADDR": host,
         "MASTER_PORT": port,
         "GLOO_SOCKET_IFNAME": interface,

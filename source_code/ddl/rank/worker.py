@@ -58,14 +58,14 @@ def main():
             **record,
         }
         _record(folder, folder.rank(rank), record)
-    else:
-        cluster.publish(rank, record)
     try:
         require_keras_2()
+        if "address" in record:
+            cluster.publish(rank, record["address"])
         if roles:
-            _join(folder, rank, roles)
+            _join(rank, roles)
         if for_torch:
-            os.environ.update(torchrun.variables(folder))
+            os.environ.update(torchrun.variables())
         _become(command.script, command.arguments)
         if roles and roles[rank][0] == "chief":
             cluster.dismiss()  # or the others would serve for ever
@@ -91,9 +91,9 @@ def _set_threads(threads):
         fork.set_blas_threads()
 
 
-def _join(folder, rank, roles):
+def _join(rank, roles):
     """Wait for the other ranks, and set the environment that tf.distribute reads."""
-    joined = cluster.assemble(folder, rank, roles)
+    joined = cluster.assemble(rank, roles)
     os.environ["TF_CONFIG"] = joined.tf_config
     local_rank = int(os.environ.get("HOROVOD_LOCAL_RANK", "0"))
     os.environ["CUDA_VISIBLE_DEVICES"] = cluster.visible_devices(rank, local_rank, roles, gpu_numbers())

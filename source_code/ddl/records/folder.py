@@ -26,7 +26,6 @@ timeline.json      Horovod in rank 0, where its script asks for that: what it di
 tensorboard/       rank 0's training script, where it keeps logs for TensorBoard
 witness-<k>.jsonl  rank k's training script, where it tells: what rank k itself saw, step by step
 requeue            rank 0's training script: it stopped early with a checkpoint to go on from
-dismissed          rank 0 as the coordinator of parameter servers: it is done, the others may go
 =================  ===========================================================
 
 This module is imported by every rank before its script, so it needs the standard library only.
@@ -114,10 +113,6 @@ class RunFolder:
     @property
     def requeue(self) -> Path:
         return self.path / "requeue"
-
-    @property
-    def dismissed(self) -> Path:
-        return self.path / "dismissed"
 
     @property
     def rendezvous(self) -> Path:

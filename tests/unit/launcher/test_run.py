@@ -9,8 +9,6 @@ import pytest
 from ddl import attach, launch, runs
 from ddl.cli import main
 from ddl.errors import InputError
-from ddl.launcher import hosts
-from ddl.launcher.run import run_pasted
 from ddl.records.folder import RunFolder, StorageError
 from ddl.records.jsonfiles import FULL, DamagedFile, append_json_line, write_json
 from ddl.records.recorder import Recorder
@@ -186,14 +184,6 @@ def test_a_runs_folder_without_permission_is_named(folder, tmp_path, capsys, mon
         closed.chmod(0o700)
     said = capsys.readouterr().err
     assert "Permission denied" in said and "DDL_RUNS_DIR" in said and str(closed) in said
-
-
-def test_a_pasted_line_says_the_same_in_one_line(tmp_path, monkeypatch, capsys):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("DDL_RUNS_DIR", str(tmp_path / "file"))
-    task = "python -m ddl.rank.task --controller gloo python -m ddl.rank --threads 1 hello.py"
-    assert run_pasted(f"--hosts 2 --rate-mbit 0 --ranks 2 {task}".split(), hosts.site()) == 2
-    assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_a_link_to_nothing_as_runs_folder_is_named(tmp_path, monkeypatch):

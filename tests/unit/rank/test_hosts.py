@@ -5,7 +5,6 @@ The hosts themselves are made in tests/launch/test_hosts.py.
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pytest
 
 from ddl.launcher import hosts
 from ddl.launcher.job import Job
-from ddl.launcher.plan import job_of, plan
+from ddl.launcher.plan import plan
 from ddl.launcher.site import SiteError
 from ddl.rank import hosts as program
 from ddl.records import network
@@ -61,17 +60,6 @@ def test_on_one_host_there_is_no_network_to_be_slow(site):
 def test_a_cluster_of_tf_distribute_finds_itself(site):
     job = Job("/course/x.py", workers=4, nodes=2, cwd="/c", cluster="multi_worker")
     assert "--controller none --network-interface eth0" in planned(job, site).shell_line
-
-
-@pytest.mark.parametrize(
-    "job",
-    [
-        Job("/c/x.py", ("--hosts", "9"), workers=4, nodes=2, cwd="/c", threads=1, timeout_s=7.5, oversubscribe=True),
-        Job("/c/x.py", (), workers=2, nodes=2, cwd="/c", threads=4, oversubscribe=True, cluster="multi_worker"),
-    ],
-)
-def test_a_pasted_command_is_the_same_job(site, job):
-    assert job_of(planned(job, site).argv[3:], "/c") == job
 
 
 def test_more_ranks_than_a_host_has_cores_are_refused(site):
@@ -131,11 +119,3 @@ def test_a_run_fails_with_the_reason(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "argv", ["ddl.rank.hosts", "--hosts", "2", "--rate-mbit", "0", "--ranks", "2", "true"])
     with pytest.raises(SystemExit, match="cannot be made on this machine: the kernel said no"):
         program.main()
-
-
-def test_a_line_that_was_not_planned_here_is_refused(tmp_path):
-    environment = {name: value for name, value in os.environ.items() if name != "DDL_RUN_DIR"}
-    line = [sys.executable, "-m", "ddl.rank.hosts", "--hosts", "2", "--rate-mbit", "0", "--ranks", "2", "true"]
-    ran = subprocess.run(line, env=environment, capture_output=True, text=True, cwd=tmp_path)
-    assert ran.returncode == 2
-    assert "ddl.rank.hosts: not a command that this package planned" in ran.stdout

@@ -22,7 +22,7 @@ class Ended:
     def wait(self):
         return self._code
 
-    def terminate(self):
+    def send_signal(self, number):
         pass
 
 
