@@ -6,9 +6,10 @@ The names below are all that a notebook needs. They are imported on first use, s
 
 from importlib import import_module
 
+from ddl.lazy import lazy_names
+
 __version__ = "0.2.0"  # CHANGELOG.md says what is new
 
-# No public name is a module's name: importing the module would put it in the name's place.
 _HOME = {
     "launch": "launcher.run",
     "attach": "launcher.run",
@@ -58,18 +59,10 @@ _MODULES = {
     "stack": "records.stack",
 }
 
-__all__ = [*_HOME, *_MODULES]  # noqa: PLE0604 - all are strings
+_attribute, __dir__, __all__ = lazy_names(__name__, _HOME, _MODULES)
 
 
 def __getattr__(name):
-    if name in _HOME:
-        if name in ("hint", "check"):
-            import_module("ddl.grader.marks").follow()  # the lesson's questions say how they stand
-        return getattr(import_module(f"ddl.{_HOME[name]}"), name)
-    if name in _MODULES:
-        return import_module(f"ddl.{_MODULES[name]}")
-    raise AttributeError(f"module 'ddl' has no attribute {name!r}")
-
-
-def __dir__():
-    return sorted([*globals(), *__all__])
+    if name in ("hint", "check"):
+        import_module("ddl.grader.marks").follow()  # the lesson's questions say how they stand
+    return _attribute(name)

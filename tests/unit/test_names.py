@@ -1,23 +1,26 @@
-"""The package's public names."""
+"""The packages' public names, which are imported on first use."""
 
 from importlib import import_module
 
 import pytest
 
 import ddl
+from ddl import challenge, grader, plot
 
 
-@pytest.mark.parametrize("name", ddl._HOME)
-def test_a_public_name_is_not_hidden_by_a_module(name):
-    import_module(f"ddl.{ddl._HOME[name]}")
-    assert callable(getattr(ddl, name))
-
-
-@pytest.mark.parametrize("name", ddl._MODULES)
-def test_a_lessons_module_is_found_by_its_own_name(name):
-    assert getattr(ddl, name) is import_module(f"ddl.{ddl._MODULES[name]}")
-
-
-def test_an_unknown_name_is_an_attribute_error():
+@pytest.mark.parametrize("package", [ddl, challenge, grader, plot], ids=lambda package: package.__name__)
+def test_each_public_name_is_what_its_module_defines(package):
+    assert set(package._HOME) <= set(package.__all__) <= set(dir(package))
+    for name, home in package._HOME.items():
+        module = import_module(f"{package.__name__}.{home}")
+        # Also after the import: a module of the same name would be in its place.
+        assert getattr(package, name) is getattr(module, name)
+        with pytest.raises(ModuleNotFoundError):
+            import_module(f"{package.__name__}.{name}")
     with pytest.raises(AttributeError, match="nonsense"):
-        ddl.nonsense  # noqa: B018
+        package.nonsense  # noqa: B018
+
+
+def test_a_lessons_module_is_found_by_its_own_name():
+    for name, home in ddl._MODULES.items():
+        assert getattr(ddl, name) is import_module(f"ddl.{home}")

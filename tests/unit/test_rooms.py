@@ -8,7 +8,7 @@ import ddl
 PACKAGE = Path(ddl.__file__).parent
 # A room imports from those above its own line, never from its neighbours or from below.
 LINES = [
-    {"errors", "words"},
+    {"errors", "lazy", "words"},
     {"arguments"},
     {"records"},
     {"data", "display"},

@@ -5,9 +5,8 @@
 labels are.
 """
 
-from importlib import import_module
+from ddl.lazy import lazy_names
 
-# No public name is a module's name: importing the module would put it in the name's place.
 _HOME = {
     "RULES": "rules",
     "TARGET": "rules",
@@ -18,14 +17,4 @@ _HOME = {
     "submit": "handin",
 }
 
-__all__ = list(_HOME)
-
-
-def __getattr__(name):
-    if name in _HOME:
-        return getattr(import_module(f"ddl.challenge.{_HOME[name]}"), name)
-    raise AttributeError(f"module 'ddl.challenge' has no attribute {name!r}")
-
-
-def __dir__():
-    return sorted([*globals(), *__all__])
+__getattr__, __dir__, __all__ = lazy_names(__name__, _HOME)

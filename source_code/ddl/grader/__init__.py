@@ -4,7 +4,7 @@
 a sandbox. Either way, verdicts are reached where no code of the notebook runs; see `ddl.grader.serialize`.
 """
 
-from importlib import import_module
+from ddl.lazy import lazy_names
 
 _HOME = {
     "BoundaryError": "serialize",
@@ -21,10 +21,4 @@ _HOME = {
     "worker_command": "channel",
 }
 
-__all__ = list(_HOME)
-
-
-def __getattr__(name):
-    if name in _HOME:
-        return getattr(import_module(f"ddl.grader.{_HOME[name]}"), name)
-    raise AttributeError(f"module 'ddl.grader' has no attribute {name!r}")
+__getattr__, __dir__, __all__ = lazy_names(__name__, _HOME)

@@ -3,7 +3,7 @@
 The modules behind them are imported on first use, so that a figure costs only what it needs.
 """
 
-from importlib import import_module
+from ddl.lazy import lazy_names
 
 _HOME = {
     "plot_bandwidth": "bandwidth",
@@ -53,14 +53,4 @@ _HOME = {
     "plot_links": "topology",
 }
 
-__all__ = list(_HOME)
-
-
-def __getattr__(name):
-    if name in _HOME:
-        return getattr(import_module(f"ddl.plot.{_HOME[name]}"), name)
-    raise AttributeError(f"module 'ddl.plot' has no attribute {name!r}")
-
-
-def __dir__():
-    return sorted([*globals(), *__all__])
+__getattr__, __dir__, __all__ = lazy_names(__name__, _HOME)

@@ -3,7 +3,6 @@
 import json
 import math
 import zipfile
-from importlib import import_module
 
 import pytest
 
@@ -39,14 +38,6 @@ def no_recordings(monkeypatch, tmp_path):
     (tmp_path / "reference").mkdir()
     monkeypatch.setattr(standings, "reference_dir", lambda: tmp_path / "reference")
     return tmp_path / "reference"
-
-
-@pytest.mark.parametrize("name", challenge._HOME)
-def test_a_public_name_is_not_hidden_by_a_module(name):
-    import_module(f"ddl.challenge.{challenge._HOME[name]}")
-    assert getattr(challenge, name) is getattr(import_module(f"ddl.challenge.{challenge._HOME[name]}"), name)
-    with pytest.raises(ImportError):
-        import_module(f"ddl.challenge.{name}")
 
 
 def test_what_counts_comes_first_by_samples_or_by_time():
