@@ -111,10 +111,12 @@ fi
 if [ "$part" != course ]; then
     fits="import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))"
     [ "$stack" = next ] || fits="import sys; sys.exit(sys.version_info[:2] != (3, 11))"
-    if [ "${had_root:-$root}" != "$root" ] || ! "$venv/bin/python" -c "$fits" 2>build/setup/python.log; then
+    # What was interrupted begins anew, as one package may be half there. (uv's --reinstall would compile Horovod again.)
+    if [ "${had_root:-$root}" != "$root" ] || [ -e "$venv/ddl-begun" ] ||
+        ! "$venv/bin/python" -c "$fits" 2>build/setup/python.log; then
         case $venv in
         "$root/.venv" | "$root/.venv-next") ;;
-        *) [ ! -e "$venv" ] || fail "$venv has no working Python $pythons: delete it, or name another VENV." ;;
+        *) [ ! -e "$venv" ] || [ -e "$venv/ddl-begun" ] || fail "$venv has no working Python $pythons: delete it, or name another VENV." ;;
         esac
         "$uv" venv --seed --clear --python "${PYTHON:-$pythons}" "$venv" ||
             fail "no Python $pythons is here, and none could be downloaded: install one, or name one with PYTHON=FILE." \
@@ -160,10 +162,8 @@ END
         jobs=$(awk -v cores="$(nproc)" '/^MemTotal/ { most = int($2 / 2097152); print most < 1 ? 1 : most < cores ? most : cores }' \
             /proc/meminfo)
         MAKEFLAGS=-j$jobs "$uv" pip install --python "$venv/bin/python" --config-file build/setup/uv.toml \
-            --no-deps --require-hashes $again -r "$lock" "$@"
+            --no-deps --require-hashes -r "$lock" "$@"
     }
-    again=
-    [ ! -e "$venv/ddl-begun" ] || again=--reinstall # one package may be half there
     touch "$venv/ddl-begun"
     if [ "$stack" = next ]; then
         # Horovod 0.28.1 looks for some of TensorFlow 2.21's headers where they no longer are.

@@ -68,7 +68,7 @@ def test_all_is_installed_by_hash_and_a_finished_set_up_does_nothing(machine):
     venv = machine.course / ".venv"
     assert [line for line in done if line.startswith("uv venv")] == [f"uv venv --seed --clear --python 3.11 {venv}"]
     (locked,) = [line for line in done if "requirements.lock" in line]
-    assert "--require-hashes" in locked and "--no-deps" in locked and "--reinstall" not in locked
+    assert "--require-hashes" in locked and "--no-deps" in locked
     assert done[-2:] == ["ddl data fetch cifar10", "ddl data fetch synthetic"] and "generated pictures" in printed
     config = (machine.home / "uv.toml").read_text()
     assert 'HOROVOD_WITHOUT_MPI = "1"' in config and '"tensorflow-cpu==2.15.1"' in config
@@ -95,8 +95,8 @@ def test_what_was_interrupted_is_installed_once_more(machine):
     assert status == 2 and "`make setup` goes on from here" in printed and "SSL_CERT_FILE=FILE" in printed
     (machine.home / "fails").unlink()
     status, _, done = machine()
-    assert status == 0 and any("--reinstall" in line for line in done)
-    assert not any(line.startswith("uv venv") for line in done)
+    assert status == 0 and any(line.startswith("uv venv --seed --clear") for line in done)
+    assert not any("--reinstall" in line for line in done), "uv would compile Horovod again, here and for everybody else"
 
 
 def test_the_next_stack_has_its_own_lock_headers_and_keras(machine):
