@@ -17,7 +17,7 @@ from ddl import cli
 from ddl.errors import CourseError
 from ddl.launcher import options
 from ddl.launcher.job import option_arguments, resolve_script
-from ddl.launcher.run import launch
+from ddl.launcher.launch import launch
 from helpers import ROOT
 
 BLOCK = re.compile(r"^(?:```(\w*)\n(.*?)^```$|\n((?: {4}\S[^\n]*\n)+))", re.MULTILINE | re.DOTALL)

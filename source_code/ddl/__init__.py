@@ -11,7 +11,7 @@ from ddl.lazy import lazy_names
 __version__ = "0.2.0"  # CHANGELOG.md says what is new
 
 _HOME = {
-    "launch": "launcher.run",
+    "launch": "launcher.launch",
     "attach": "launcher.run",
     "runs": "launcher.run",
     "Run": "launcher.run",

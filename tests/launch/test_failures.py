@@ -277,7 +277,7 @@ def test_the_cell_is_interrupted(script, nothing_left, stage):
     """As Jupyter does it: SIGINT to the process that called `launch`. A launcher that is gone is not waited for."""
     text, reached = STAGES[stage]
     path = script(text)
-    patient = "from ddl.launcher import run\nrun.STOP_GRACE_S = 1e6\n" if stage == "start" else ""
+    patient = "from ddl.launcher import lifetime\nlifetime.STOP_GRACE_S = 1e6\n" if stage == "start" else ""
     code = (
         INTERRUPTIBLE + patient + "import sys; from ddl import launch\n"
         "try:\n    launch(sys.argv[1], oversubscribe=True)\n"
@@ -302,7 +302,8 @@ def test_a_second_interrupt_ends_at_once(script, nothing_left):
     """The launcher is stopped, so that what asks it to end waits for ever."""
     path = script(WAIT + "    time.sleep(600)\n")
     code = (
-        INTERRUPTIBLE + "import sys; from ddl import launch; from ddl.launcher import run\nrun.STOP_GRACE_S = 1e6\n"
+        INTERRUPTIBLE
+        + "import sys; from ddl import launch; from ddl.launcher import lifetime\nlifetime.STOP_GRACE_S = 1e6\n"
         "try:\n    launch(sys.argv[1], oversubscribe=True)\n"
         "except KeyboardInterrupt as error:\n"
         "    sys.exit(42 if 'was stopped' in error._render_traceback_()[0] else 1)\n"
@@ -378,7 +379,7 @@ def test_the_kernel_is_killed(script, nothing_left):
 def test_the_launcher_is_killed(script, nothing_left):
     run = launch(script(WAIT + "    time.sleep(600)\n"), wait=False, oversubscribe=True)
     until(lambda: run.state == "running")
-    os.kill(run._process.pid, signal.SIGKILL)
+    os.kill(read_json_lines(run.folder / "launcher.jsonl")[0]["pid"], signal.SIGKILL)
     run.wait()
     assert run.state == "failed" and "launcher was killed by SIGKILL" in run.failure.sentence
     nothing_left(run)

@@ -3,6 +3,7 @@
 import pytest
 
 from ddl import launch
+from ddl.records.jsonfiles import read_json_lines
 from helpers import until
 
 LASTS = """
@@ -35,7 +36,9 @@ def test_two_of_a_class_run_in_turn_and_one_that_waits_can_be_stopped(script, qu
     assert third.state == "stopped" and not third.progress().ranks
     end.touch()
     assert second.wait().state == "done" and first.state == "done"
-    exits = [event["time"] for event in first._launcher_events() if event["event"] == "rank_exit"]
+    exits = [
+        event["time"] for event in read_json_lines(first.folder / "launcher.jsonl") if event["event"] == "rank_exit"
+    ]
     assert len(exits) == 2 and all(rank.started > max(exits) for rank in second.progress().ranks)
     assert second.progress().waiting == ""
     for run in (first, second, third):

@@ -9,7 +9,7 @@ MODELS = {"tensorflow", "horovod"}
 TABLES = {"pandas", "matplotlib", "IPython"}
 LIGHT = {
     "ddl.rank.one_host ddl.rank.worker": {"numpy", *MODELS, *TABLES},
-    "ddl ddl.rank ddl.launcher.run": {"numpy", *MODELS, *TABLES},
+    "ddl ddl.rank ddl.launcher.launch": {"numpy", *MODELS, *TABLES},
     "ddl.analysis.ring ddl.analysis.cost": {*MODELS, *TABLES},
     "ddl.data ddl.data.catalogue": MODELS,
     "ddl.analysis.classification ddl.plot.classification": MODELS,

@@ -15,7 +15,8 @@ from ddl.challenge.judge import pictures_file
 from ddl.challenge.rules import AROUND_S, BASELINE_TIMES, FILE_BYTES, RUN_TIMEOUT_S, TARGET, Refused, check_workers
 from ddl.challenge.standings import baseline_seconds, ratio
 from ddl.errors import CourseError, InputError
-from ddl.launcher.run import Run, launch
+from ddl.launcher.launch import launch
+from ddl.launcher.run import Run
 from ddl.launcher.site import Site
 from ddl.records.folder import StorageError
 from ddl.records.paths import runs_dir

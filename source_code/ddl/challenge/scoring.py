@@ -16,8 +16,9 @@ from ddl.challenge.judge import Unjudged, judge, labels_of, pictures_file
 from ddl.challenge.rules import LEAST_RUNS, check_workers
 from ddl.challenge.verdict import Score
 from ddl.errors import CourseError, InputError, OneLine
+from ddl.launcher.launch import launch
 from ddl.launcher.progress import EVENT, end_of
-from ddl.launcher.run import NoSuchRun, Run, RunFailed, attach, launch
+from ddl.launcher.run import NoSuchRun, Run, RunFailed, attach
 from ddl.launcher.site import Site
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import DamagedFile, read_json_lines

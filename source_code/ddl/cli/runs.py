@@ -122,7 +122,7 @@ def _rerun(arguments):
 
 
 def _launch(arguments, **job):
-    from ddl.launcher.run import launch
+    from ddl.launcher.launch import launch
 
     env = dict(map(_variable, arguments.env))
     run = launch(**job, env=env, site=arguments.site, detach=arguments.detach, check=False)
@@ -189,7 +189,8 @@ def _show(arguments):
 
 
 def _logs(arguments):
-    from ddl.launcher.run import POLL_S, attach
+    from ddl.launcher.lifetime import POLL_S
+    from ddl.launcher.run import attach
     from ddl.records.log import LogTail
 
     run = attach(arguments.run)

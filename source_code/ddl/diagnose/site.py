@@ -56,7 +56,7 @@ def checks(site: Site) -> list[Check]:
 
 def two_ranks(site: Site) -> Check:
     """Launch `hello.py` on two ranks, if possible on two nodes; say where and how fast they ran, or why not."""
-    from ddl.launcher.run import launch
+    from ddl.launcher.launch import launch
 
     name = "two ranks"
     try:

@@ -106,7 +106,7 @@ def progress_of(
     now: float | None = None,
     waiting: str = "",
     events: JsonLines | None = None,
-    told: Iterable[dict] = (),
+    unrecorded: Iterable[dict] = (),
 ) -> Progress:
     """Read a run folder.
 
@@ -122,13 +122,13 @@ def progress_of(
         What the run waits for in a queue; empty if it does not wait.
     events
         `events_of` the folder, to read only what is new.
-    told
+    unrecorded
         Events that the launcher could not record.
     """
     paths = RunFolder(Path(folder))
     now = time.time() if now is None else now
     try:
-        return _read(paths, alive, now, waiting, events or events_of(paths), list(told))
+        return _read(paths, alive, now, waiting, events or events_of(paths), list(unrecorded))
     except DamagedFile as error:
         state = "running" if alive else "damaged"
         return Progress(
@@ -149,12 +149,14 @@ def progress_of(
         )
 
 
-def _read(folder: RunFolder, alive: bool, now: float, waiting: str, script: JsonLines, told: list[dict]) -> Progress:
+def _read(
+    folder: RunFolder, alive: bool, now: float, waiting: str, script: JsonLines, unrecorded: list[dict]
+) -> Progress:
     job = read_job(folder)
     if job is None:
         raise DamagedFile(f"{folder.job} is missing")
     world = processes_of(job)
-    launcher = [*launcher_events(folder, world, alive), *told]
+    launcher = [*launcher_events(folder, world, alive), *unrecorded]
     events = one_record(script.look())
     ranks = tuple(
         RankInfo(info["rank"], info["host"], info["pid"], info["started"], role_of(job, info["rank"]))

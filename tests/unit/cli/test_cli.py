@@ -33,7 +33,7 @@ def recorded():
 def launched(monkeypatch):
     """Return what `launch` is asked for, instead of a launch."""
     asked = {}
-    monkeypatch.setattr("ddl.launcher.run.launch", lambda script, **options: asked.update(script=script, **options))
+    monkeypatch.setattr("ddl.launcher.launch.launch", lambda script, **options: asked.update(script=script, **options))
     return asked
 
 

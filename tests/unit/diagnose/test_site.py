@@ -10,7 +10,7 @@ import pytest
 from ddl.diagnose import site as diagnose
 from ddl.diagnose.machine import doctor
 from ddl.errors import InputError
-from ddl.launcher import run
+from ddl.launcher import launch as launching
 from ddl.launcher.failure import Failure
 from ddl.launcher.progress import RankInfo
 from ddl.launcher.site import Site
@@ -293,7 +293,7 @@ def two_ranks(monkeypatch, site, finished):
             raise finished
         return finished
 
-    monkeypatch.setattr(run, "launch", launch)
+    monkeypatch.setattr(launching, "launch", launch)
     return diagnose.two_ranks(site), asked
 
 
@@ -364,5 +364,5 @@ def test_a_broken_file_is_the_first_thing_said(tmp_path):
 
 
 def test_submitting_comes_last(programs, monkeypatch):
-    monkeypatch.setattr(run, "launch", lambda *_, **__: Finished({"ranks": 2, "places": PLACES}))
+    monkeypatch.setattr(launching, "launch", lambda *_, **__: Finished({"ranks": 2, "places": PLACES}))
     assert doctor(CLUSTER, submit=True).checks[-1].name == "two ranks"

@@ -1,0 +1,260 @@
+"""Launch a script: from a call to the processes of a run, the only module that starts them."""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from ddl.launcher import processes, slurm
+from ddl.launcher.evidence import stall_s
+from ddl.launcher.job import Job, option_arguments, resolve_script
+from ddl.launcher.options import check as check_options
+from ddl.launcher.plan import HERE, Plan, plan
+from ddl.launcher.run import Run, RunFailed
+from ddl.launcher.site import Site
+from ddl.launcher.warm import ensure as ensure_template
+from ddl.records.folder import RunFolder, StorageError
+from ddl.records.paths import course_root, data_dir, runs_dir, source_dir, working_dir
+from ddl.records.stack import require_keras_2
+
+
+def launch(
+    script: str | Path,
+    *,
+    workers: int = 2,
+    nodes: int | None = None,
+    args: Iterable[Any] = (),
+    name: str | None = None,
+    threads: int | None = None,
+    timeout_s: float | None = None,
+    oversubscribe: bool = False,
+    cluster: str = "horovod",
+    parameter_servers: int | None = None,
+    warm: bool = True,
+    env: Mapping[str, str] | None = None,
+    dry_run: bool = False,
+    wait: bool = True,
+    detach: bool = False,
+    check: bool = True,
+    site: Site | str | Path | None = None,
+    **options: Any,
+) -> Run | None:
+    """Run a script on several workers and show its progress.
+
+    Parameters
+    ----------
+    script
+        A script for Horovod, tf.distribute or torchrun: a path, or the name of one of the course's scripts.
+    workers
+        Number of ranks that train.
+    nodes
+        Number of nodes to use; by default the fewest that hold the ranks.
+    args
+        Arguments of the script, passed on unchanged.
+    name
+        The run's name in tables and figures; runs with the same name are seeds of one arm.
+    threads
+        Threads per rank; by default the cores are shared equally.
+    timeout_s
+        End the run after this many seconds.
+    oversubscribe
+        Allow more ranks than this machine has cores or GPUs.
+    cluster
+        "horovod"; a cluster of tf.distribute: "multi_worker" or "parameter_server"; or "torchrun". Those of
+        tf.distribute set ``TF_CONFIG`` in every rank before its script runs, and "parameter_server" adds a
+        coordinator (rank 0) and parameter servers (the last ranks). "torchrun" sets what PyTorch's torchrun does:
+        ``RANK``, ``WORLD_SIZE``, ``MASTER_ADDR`` and so on.
+    parameter_servers
+        Number of parameter servers; by default one, with "parameter_server".
+    warm
+        Let ranks start as forks of a process that has imported TensorFlow and Horovod before (`ddl.launcher.warm`).
+        False for a script that must not find them imported. Ranks of "torchrun" never do.
+    env
+        Variables that are set for the ranks. Their values are neither shown nor recorded: the shell line takes them
+        from the terminal that it is pasted into.
+    dry_run
+        Only print the shell line, and return None.
+    wait
+        Return when the run is over; otherwise at once, and `Run.wait` follows it later.
+    detach
+        Return as soon as the run is started, and let it outlive this process; on a cluster as a batch job.
+        ``attach(run.id)`` finds it again.
+    check
+        Raise `RunFailed` if the run fails, so that later cells don't run. A run that was stopped is returned.
+    site
+        Where to run: a site, or the path of a site file. By default ``Site.here()`` finds it.
+    **options
+        Options of the script: ``recipe="warmup", sync_bn=True`` becomes ``--recipe warmup --sync-bn``.
+
+    Raises
+    ------
+    JobError, SiteError
+        If the script does not exist, or the site cannot hold that many workers.
+    SlurmError
+        If Slurm rejects a batch job.
+    StorageError
+        If the run's folder cannot be written.
+    WrongKeras
+        If ``tf.keras`` would not be Keras 2.
+    RunFailed
+        If the run fails, unless `check` is False.
+    """
+    cwd = str(working_dir())
+    job = Job(
+        script=resolve_script(script, cwd),
+        args=(*args, *option_arguments(options)),
+        workers=workers,
+        cwd=cwd,
+        name=name or "",
+        threads=threads,
+        timeout_s=timeout_s,
+        oversubscribe=oversubscribe,
+        nodes=nodes,
+        cluster=cluster,
+        parameter_servers=parameter_servers,
+        warm=warm,
+        env=tuple((env or {}).items()),
+    )
+    check_options(job.script, job.args, launch.__kwdefaults__ or ())
+    site = site if isinstance(site, Site) else Site.here(site)
+    if dry_run:
+        planned = plan(job, site, run_id="dry-run", folder=runs_dir() / "dry-run", detach=detach, **_surroundings())
+        if planned.where != HERE:
+            print(f"# {planned.where}")
+        print(planned.shell_line)
+        return None
+    run = start(job, site, detach)
+    if detach or not wait:
+        return run
+    run.wait()
+    if check and run.state in ("failed", "lost"):
+        raise RunFailed(run)
+    return run
+
+
+def _in_notebook() -> bool:
+    shell = sys.modules.get("IPython") and sys.modules["IPython"].get_ipython()
+    return bool(shell) and hasattr(shell, "kernel")
+
+
+def start(job: Job, site: Site, detach: bool = False) -> Run:
+    """Write the run folder and start the job's processes; return the `Run` without waiting."""
+    if not site.enters_container:  # ranks in an image have that one's Keras, and look for themselves
+        require_keras_2()
+    stall_s()  # what supervisors can't read is refused here
+    if job.warm and site.takes_templates and _in_notebook():
+        ensure_template()
+    run_id, folder = _new_folder()
+    paths = RunFolder(folder)
+    try:
+        planned = plan(job, site, run_id=run_id, folder=folder, created=time.time(), detach=detach, **_surroundings())
+        for path, text in planned.files:
+            paths.write_text(path, text)
+        paths.command.chmod(0o755)
+        paths.set_aside()
+        log = _open_log(paths.launcher_log)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)  # nothing is running yet
+        raise
+    environment = {**os.environ, **dict(planned.environment)}
+    with log:
+        if detach and site.scheduler == "slurm":
+            return _submit(planned, environment, paths)
+        return _spawn(planned, environment, paths, log, detach)
+
+
+def _submit(planned: Plan, environment: dict[str, str], paths: RunFolder) -> Run:
+    """Submit a batch job to Slurm."""
+    try:
+        number = slurm.submit(planned.argv, planned.cwd, environment)
+    except slurm.SlurmError as error:
+        paths.append(
+            paths.launcher,
+            {"event": "ended", "time": time.time(), "state": "failed", "reason": "launch", "message": str(error)},
+        )
+        paths.give_up_reserve()
+        raise
+    paths.append(paths.launcher, {"event": "submitted", "time": time.time(), "job": number})
+    return Run(paths.path)
+
+
+def _spawn(planned: Plan, environment: dict[str, str], paths: RunFolder, log: BinaryIO, detach: bool) -> Run:
+    """Start the process that starts the ranks.
+
+    Unless the run is detached, this process holds one end of a pipe: when it dies, even by SIGKILL, the run ends. The
+    other end is standard input, which Slurm and containers forward to the ranks.
+    """
+    read_end = write_end = None
+    if not detach:
+        read_end, write_end = os.pipe()
+        environment["DDL_LIFELINE"] = "stdin"
+    try:
+        process = subprocess.Popen(
+            planned.argv,
+            cwd=planned.cwd,
+            env=environment,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL if detach else read_end,
+            start_new_session=True,  # Ctrl-C reaches only this process, which then stops the run
+        )
+        ended = threading.Event()
+        threading.Thread(target=_reap, args=(process, write_end, ended), daemon=True).start()
+        write_end = None
+    except BaseException:  # interrupts too: closing the pipe ends what may have been started
+        processes.end(paths.path.name)
+        raise
+    finally:
+        for end in (read_end, write_end):
+            if end is not None:
+                os.close(end)
+    return Run(paths.path, process, ended)
+
+
+def _reap(process: subprocess.Popen, lifeline: int | None, ended: threading.Event) -> None:
+    """Wait for a process to end and close our end of its pipe, even if its `Run` is gone."""
+    process.wait()
+    ended.set()
+    if lifeline is not None:
+        os.close(lifeline)
+
+
+def _open_log(path: Path) -> BinaryIO:
+    try:
+        return open(path, "wb")
+    except OSError as error:
+        raise StorageError(error, path) from error
+
+
+def _surroundings() -> dict[str, Any]:
+    """What a plan needs to know of this machine: folders that the run must see, and the user."""
+    needs = [course_root(), source_dir(), runs_dir()]
+    with contextlib.suppress(OSError):  # loading data reports it, where it matters
+        data_dir().mkdir(parents=True, exist_ok=True)
+        needs.append(data_dir())
+    return {"needs": [str(path) for path in needs], "user": f"{os.getuid()}:{os.getgid()}"}
+
+
+def _new_folder() -> tuple[str, Path]:
+    """Make a new run folder, named by the time and a few random digits."""
+    try:
+        runs_dir().mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(error, runs_dir(), "made") from error
+    while True:
+        run_id = f"{datetime.now():%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
+        folder = runs_dir() / run_id
+        try:
+            folder.mkdir()
+            return run_id, folder
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise StorageError(error, folder, "made") from error

@@ -1,0 +1,220 @@
+"""The processes behind a run's folder: whether they live, how they are stopped, and the record of their end."""
+
+import contextlib
+import signal
+import subprocess
+import threading
+import time
+
+from ddl.launcher import processes, slurm
+from ddl.launcher.failure import SLURM_ENDS
+from ddl.launcher.progress import EVENT, end_of, launcher_events
+from ddl.records.folder import RunFolder, StorageError, processes_of
+from ddl.records.jsonfiles import FULL, is_full, read_json_lines
+from ddl.records.log import last_lines
+
+POLL_S = 0.2
+STOP_GRACE_S = 6.0  # ranks end within a second or two; after this their launcher is ended
+CANCEL_GRACE_S = 60.0  # Slurm sends SIGTERM, and SIGKILL after KillWait, usually 30 s
+
+
+class Lifetime:
+    """The lifetime of one run, as seen from any process; `process` is its launcher where this process started it.
+
+    `unrecorded` are events that found no room on the disk, and `unwritten` says why.
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        job: dict,
+        process: subprocess.Popen | None = None,
+        ended: threading.Event | None = None,
+    ) -> None:
+        self._folder, self._job, self._process = folder, job, process
+        self._id = folder.path.name
+        self._ended = ended or threading.Event()  # set when our process has ended
+        self.unrecorded: list[dict] = []
+        self.unwritten: StorageError | None = None
+        site = job.get("site", {})
+        queued = site.get("scheduler") == "slurm" and not site.get("allocation")  # job steps are not queued
+        self._queue = slurm.SlurmJob(self._id) if queued else None
+
+    # ------------------------------------------------------------ looking
+
+    def look(self) -> tuple[bool, str]:
+        """Return whether the run goes on, and what it waits for; record an end that nobody else has recorded."""
+        job = self._look_at_queue()
+        self._notice_death(job)
+        alive = self._alive(job)
+        return alive, job.waiting if job else self._waiting() if alive else ""
+
+    def pause(self) -> None:
+        """Wait a moment; less if our process ends meanwhile."""
+        if self._ended.is_set():  # and something else is awaited: what Slurm says
+            time.sleep(POLL_S)
+        self._ended.wait(POLL_S)
+
+    def _waiting(self) -> str:
+        """What a launch on this machine waits for, where people share its cores."""
+        try:
+            return self._folder.waiting.read_text()
+        except OSError:
+            return ""
+
+    def _look_at_queue(self, fresh: bool = False) -> slurm.JobState | None:
+        """The job's state in Slurm, unless it doesn't matter: while our srun visibly runs ranks."""
+        if not self._queue or self._settled():
+            return None
+        if self._process and self._process.poll() is None and self._folder.rank(0).exists():
+            return None
+        try:
+            return self._queue.state(fresh=fresh)
+        except slurm.SlurmError:
+            return None  # the controller doesn't answer for a while: the files have to do
+
+    # ------------------------------------------------------------ ending
+
+    def await_end(self) -> None:
+        """Wait until the launcher is gone, after it has recorded the run's end."""
+        deadline = time.monotonic() + (CANCEL_GRACE_S if self._queue else STOP_GRACE_S)
+        while processes.of_run(self._id) and time.monotonic() < deadline:
+            time.sleep(POLL_S / 4)
+        processes.end(self._id)
+        if self._process:
+            self._process.wait()
+        while self._queue and not self._settled() and time.monotonic() < deadline:
+            self._notice_death(self._look_at_queue(fresh=True))
+            time.sleep(POLL_S)
+
+    def stop(self) -> None:
+        """End the run and wait until its processes are gone."""
+        if not (self._queue and self._cancel(self._queue)):
+            pid = self._launcher_pid()
+            if pid:
+                processes.send(pid, signal.SIGTERM)
+                deadline = time.monotonic() + STOP_GRACE_S
+                # One that has only just started ends without a record.
+                while time.monotonic() < deadline and not self._end() and pid in processes.of_run(self._id):
+                    time.sleep(POLL_S / 4)
+        self.await_end()
+        self._record_end({"state": "stopped", "reason": "stopped"})
+
+    def kill(self) -> None:
+        """Kill the run without asking its processes first."""
+        if self._queue:
+            with contextlib.suppress(slurm.SlurmError):
+                self._queue.cancel()
+        processes.end(self._id, grace_s=0.1)
+        self._record_end({"state": "stopped", "reason": "killed"})
+
+    def _cancel(self, queue: slurm.SlurmJob) -> bool:
+        """Cancel the job in Slurm and wait until it is gone; False if there is none."""
+        if not queue.cancel():
+            return False
+        deadline = time.monotonic() + CANCEL_GRACE_S
+        while time.monotonic() < deadline:
+            state = queue.state(fresh=True)
+            if not (state and state.active):
+                break
+            time.sleep(POLL_S)
+        return True
+
+    def _launcher_pid(self) -> int:
+        if self._process:
+            return self._process.pid
+        launched: dict = next(
+            (event for event in read_json_lines(self._folder.launcher, EVENT) if event["event"] == "launched"), {}
+        )
+        return launched["pid"] if launched.get("pid") in processes.of_run(self._id) else 0
+
+    def _alive(self, job: slurm.JobState | None) -> bool:
+        if self._process:
+            return self._process.poll() is None
+        if self._queue:
+            return bool(job and job.active)
+        return not self._end() and bool(processes.of_run(self._id))
+
+    def _end(self) -> dict | None:
+        return end_of([*read_json_lines(self._folder.launcher, EVENT), *self.unrecorded])
+
+    def _launcher_record(self) -> list[dict]:
+        return [*launcher_events(self._folder, processes_of(self._job), alive=False), *self.unrecorded]
+
+    def _settled(self) -> bool:
+        """Whether the run's end is recorded for good."""
+        end = self._end()
+        return end is not None and (not self._queue or "job" in end)
+
+    def _notice_death(self, job: slurm.JobState | None) -> None:
+        """Record an end that the launcher could not record or explain."""
+        if self._settled():
+            return
+        if self._queue:
+            gone = self._process.poll() is not None if self._process else True
+            if gone and not (job and job.active):
+                self._settle(self._queue)
+            return
+        status = self._process.poll() if self._process else None
+        if status is not None and not end_of(self._launcher_record()):
+            processes.end(self._id)
+            if status < 0:
+                self._record_end(
+                    {"state": "failed", "reason": "launcher killed", "signal": signal.Signals(-status).name}
+                )
+            elif status == 0 or is_full(self._folder.path):  # it knew, but could not record it
+                self._record_end({"state": "failed" if status else "done", "reason": "storage"})
+            else:
+                self._record_end(self._launch_failure(status))
+
+    def _launch_failure(self, status: int) -> dict:
+        log = self._folder.launcher_log
+        text = "\n".join(last_lines(log, 100))
+        return {
+            "state": "failed",
+            "reason": "launch",
+            "log": text,
+            "message": text.splitlines()[-1] if text else f"exit {status}",
+        }
+
+    def _settle(self, queue: slurm.SlurmJob) -> None:
+        """Record how the job ended according to Slurm, beside what the ranks recorded."""
+        try:
+            job = queue.ended()
+        except slurm.SlurmError:
+            return  # asked again next time
+        if job and job.active:
+            return
+        events = self._launcher_record()
+        if job is None:  # Slurm has forgotten it
+            if end := end_of(events):
+                self._record_end({**end, "event": "ended", "job": ""})
+            elif self._process:
+                self._record_end(self._launch_failure(self._process.returncode) | {"job": ""})
+        elif not events and job.state == "FAILED":
+            self._record_end(self._launch_failure(1) | {"job": job.id})
+        else:
+            self._record_end(_end_by_slurm(job, end_of(events) or {}))
+
+    def _record_end(self, fields: dict) -> None:
+        end = {"event": "ended", "time": time.time(), **fields}
+        try:
+            self._folder.append(self._folder.launcher, end)
+        except StorageError as error:
+            self.unwritten = error
+            why = {"reason": "storage"} if error.errno in FULL and "reason" not in fields else {}
+            self.unrecorded.append({**end, **why})  # known as long as this process lives
+        self._folder.give_up_reserve()
+
+
+def _end_by_slurm(job: slurm.JobState, end: dict) -> dict:
+    """Combine what Slurm says of a run's end with what the run recorded itself."""
+    known = {key: value for key, value in end.items() if key not in ("event", "time")}
+    by_slurm = {"job": job.id, "slurm": job.state, "nodes": job.nodes, "by": job.by}
+    if job.state in SLURM_ENDS and known.get("state") != "done":
+        return known | by_slurm | {"state": "failed"}
+    if known:
+        return known | by_slurm
+    if job.state == "CANCELLED":
+        return by_slurm | {"state": "stopped", "reason": "cancelled"}
+    return by_slurm | {"state": "lost" if job.state == "COMPLETED" else "failed"}
