@@ -1,13 +1,13 @@
 """Launch an answer that is a script, on several ranks, for the tests that judge it.
 
-The ranks' processes are those of `ddl.rank.boxed`, started where no grade is decided: what they say is data for
+The ranks' processes are those of `ddl.rank.sandbox`, started where no grade is decided: what they say is data for
 `ddl.grader.judge`.
 
 A request is ``{"do": "launch", "program": name, "file": name, "inputs": [input, ...]}``; programs are those of
-`ddl.rank.boxed`. A rank's input is ``{"given": anything, "samples": [sample, ...]}``, handed out on request. The reply
-is what `ddl.rank.boxed` answers, with ``notes``, or ``{"missing": file}``, ``{"unwritten": file}`` or ``{"ended":
-why}``. Each rank's notes are, in order, ``{"read": numbers}`` for samples that it was handed, and ``{"note": event}``
-for what it says itself.
+`ddl.rank.sandbox`. A rank's input is ``{"given": anything, "samples": [sample, ...]}``, handed out on request. The
+reply is what `ddl.rank.sandbox` answers, with ``notes``, or ``{"missing": file}``, ``{"unwritten": file}`` or
+``{"ended": why}``. Each rank's notes are, in order, ``{"read": numbers}`` for samples that it was handed, and
+``{"note": event}`` for what it says itself.
 """
 
 import atexit
@@ -49,7 +49,7 @@ def launches_here() -> "Launches":
 
 def ranks_command() -> list[str]:
     """Return the command of the process whose forks are ranks."""
-    return [sys.executable, "-I", "-m", "ddl.rank.boxed"]
+    return [sys.executable, "-I", "-m", "ddl.rank.sandbox"]
 
 
 def start_ranks(limits: Limits, folder: str | None = None) -> WorkerProcess:

@@ -25,6 +25,17 @@ def end_with_parent() -> None:
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
+def fork() -> int:
+    """Fork this process, as `os.fork` does; the child is killed when this process is gone."""
+    parent = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        end_with_parent()
+        if os.getppid() != parent:
+            os._exit(1)
+    return pid
+
+
 def run_and_end(main: Callable[[], object]) -> NoReturn:
     """Call `main` and end the process with the status that the interpreter would give it."""
     try:

@@ -22,7 +22,7 @@ import time
 import traceback
 
 from ddl.launcher import warm
-from ddl.rank.ending import end_with_parent, run_and_end
+from ddl.rank.ending import fork, run_and_end
 from ddl.rank.fork import Fork
 from ddl.records.log import keep_writing
 
@@ -148,11 +148,8 @@ class Template:
             return
         sys.stdout.flush()
         sys.stderr.flush()
-        pid = os.fork()
+        pid = fork()
         if pid == 0:
-            end_with_parent()
-            if os.getppid() != self._process:
-                os._exit(1)
             self._leave(connection)
             self._fork = Fork(request, files)
             return

@@ -66,7 +66,7 @@ def main():
             _join(rank, roles)
         if for_torch:
             os.environ.update(torchrun.variables())
-        _become(command.script, command.arguments)
+        run_script(enter_script(command.script, command.arguments))
         if roles and roles[rank][0] == "chief":
             cluster.dismiss()  # or the others would serve for ever
         _record_end(folder, record)
@@ -136,8 +136,8 @@ def _record(folder, path, mapping):
         print(f"{error}. The rank goes on without this record", file=sys.stderr, flush=True)
 
 
-def _become(script, arguments):
-    """Run `script` as ``__main__`` of this process."""
+def enter_script(script, arguments=()):
+    """Give this process the ``__main__``, arguments and path that python gives a script; return that module."""
     main_module = types.ModuleType("__main__")
     main_module.__file__ = script
     main_module.__loader__ = SourceFileLoader("__main__", script)
@@ -145,8 +145,13 @@ def _become(script, arguments):
     sys.modules["__main__"] = main_module
     sys.argv = [script, *arguments]
     sys.path[0] = os.path.dirname(os.path.realpath(script))
-    code = compile(Path(script).read_bytes(), script, "exec", dont_inherit=True)
-    exec(code, main_module.__dict__)
+    return main_module
+
+
+def run_script(module):
+    """Run the script of a module that `enter_script` has made."""
+    code = compile(Path(module.__file__).read_bytes(), module.__file__, "exec", dont_inherit=True)
+    exec(code, vars(module))
 
 
 def _exit_code(error):

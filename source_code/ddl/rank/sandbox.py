@@ -1,4 +1,4 @@
-"""The process that runs an answer on several ranks while it is graded: ``python -I -m ddl.rank.boxed``.
+"""The process that runs an answer on several ranks while it is graded: ``python -I -m ddl.rank.sandbox``.
 
 It imports TensorFlow and Horovod once, then reads lines of JSON and answers each (`ddl.grader.launches`). For a request
 it forks a process a rank, which becomes the answer's script, and passes on what each rank asks the grader: no process
@@ -19,13 +19,14 @@ import sys
 import tempfile
 import time
 import traceback
-import types
 from multiprocessing import Pipe, connection
 from pathlib import Path
 
 from ddl.grader.wire import Wire
-from ddl.rank.ending import end_with_parent, run_and_end
+from ddl.rank import rendezvous
+from ddl.rank.ending import end_with_parent, fork, run_and_end
 from ddl.rank.slot import slots
+from ddl.rank.worker import enter_script, run_script
 from ddl.training import examiner
 
 LOOK_EVERY_S = 0.02
@@ -67,34 +68,24 @@ class _Launch:
 
     def run(self):
         """Return ``late``, and of each rank its ``status``, and whether it ``wrote`` weights."""
-        told, tell = os.pipe()
-        server = self._fork(lambda: _serve(self._size, tell))
+        reader, writer = os.pipe()
+        server = _start(lambda: _serve(self._size, writer))
         try:
-            with open(told) as pipe:
-                os.close(tell)
+            with open(reader) as pipe:
+                os.close(writer)
                 port = pipe.readline().strip()
             ranks = {}
             for slot in slots(self._size, 1):
-                here, there = Pipe()
-                self._connections[here] = slot.rank
-                ranks[self._fork(lambda slot=slot, there=there: self._become(slot, port, there))] = slot.rank
-                there.close()
+                connection, of_rank = Pipe()
+                self._connections[connection] = slot.rank
+                ranks[_start(lambda slot=slot, of_rank=of_rank: self._become(slot, port, of_rank))] = slot.rank
+                of_rank.close()
             late = self._wait(ranks)
             return {"late": late, "ranks": [self._record(rank) for rank in range(self._size)]}
         finally:
             _end(server)
             self._leave(*self._connections)
             shutil.rmtree(self._home, ignore_errors=True)
-
-    def _fork(self, work):
-        parent = os.getpid()
-        pid = os.fork()
-        if pid == 0:
-            end_with_parent()
-            if os.getppid() != parent:
-                os._exit(1)
-            run_and_end(work)
-        return pid
 
     def _wait(self, ranks):
         """Wait for all ranks, by process; end them when time is over, or soon after one has failed."""
@@ -132,11 +123,11 @@ class _Launch:
 
     # ---------------------------------------------------------------- in a rank
 
-    def _become(self, slot, port, there):
+    def _become(self, slot, port, connection):
         """Run the script as ``__main__`` of this process, which is a fork; or what the program makes of it."""
         self._wire.close()
         self._leave(*self._connections)
-        examiner.connect(there, slot.rank)
+        examiner.connect(connection, slot.rank)
         folder = self._home / str(slot.rank)
         folder.mkdir()
         os.chdir(folder)
@@ -147,21 +138,18 @@ class _Launch:
         os.environ |= {
             **THREADS,
             **slot.horovod,
-            "HOROVOD_CONTROLLER": "gloo",
-            "HOROVOD_CPU_OPERATIONS": "gloo",
-            "HOROVOD_GLOO_RENDEZVOUS_ADDR": "127.0.0.1",
-            "HOROVOD_GLOO_RENDEZVOUS_PORT": port,
-            "HOROVOD_GLOO_IFACE": "lo",
+            **rendezvous.variables("127.0.0.1", port),
+            **rendezvous.through("gloo", "lo"),
             "DDL_RUN_DIR": str(folder),
         }
-        sys.path[0] = str(folder)
-        sys.argv = sys.orig_argv = [self._name]
-        module = types.ModuleType("__main__")
-        module.__file__, module.__builtins__ = self._name, __builtins__
-        sys.modules["__main__"] = module
         Path(self._name).write_text(self._script)  # where tracebacks, and TensorFlow, find its lines
+        module = enter_script(self._name)
+        sys.orig_argv = sys.argv
         try:
-            PROGRAMS[self._program](self._name, vars(module))
+            if self._program == "loop":
+                importlib.import_module("ddl.training.trial").main(self._name)
+            else:
+                run_script(module)
         except BaseException as error:
             if not isinstance(error, SystemExit) or error.code:
                 self._explain(error)
@@ -171,8 +159,8 @@ class _Launch:
     def _explain(self, error):
         frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == self._name]
         line = getattr(error, "lineno", None) if isinstance(error, SyntaxError) else frames and frames[-1].lineno
-        said = {"type": type(error).__name__[:TEXT], "message": str(error)[:TEXT], "line": line or None}
-        examiner.examiner().note("error", **said, time=time.monotonic())
+        described = {"type": type(error).__name__[:TEXT], "message": str(error)[:TEXT], "line": line or None}
+        examiner.examiner().note("error", **described, time=time.monotonic())
 
     # ---------------------------------------------------------------- afterwards
 
@@ -181,24 +169,19 @@ class _Launch:
         return {"status": self._ended.get(rank), "wrote": weights.is_file()}  # no status: it was ended
 
 
-def _run_script(file, names):
-    exec(compile(Path(file).read_text(), file, "exec", dont_inherit=True), names)
+def _start(work):
+    """Do `work` in a process that ends with this one; return its id."""
+    pid = fork()
+    if pid == 0:
+        run_and_end(work)
+    return pid
 
 
-def _try_loop(file, names):
-    importlib.import_module("ddl.training.trial").main(file)
-
-
-PROGRAMS = {"ranks": _run_script, "loop": _try_loop}
-
-
-def _serve(size, tell):
+def _serve(size, writer):
     """Be the server where Gloo's ranks meet, in a process of its own: threads do not live on in a fork."""
-    from ddl.rank import rendezvous
-
     _, port = rendezvous.server(size, 1)
-    os.write(tell, f"{port}\n".encode())
-    os.close(tell)
+    os.write(writer, f"{port}\n".encode())
+    os.close(writer)
     signal.pause()
 
 
