@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 from html import unescape
 from pathlib import Path
 
@@ -18,31 +19,39 @@ from ddl.records.jsonfiles import read_json, read_json_lines
 from ddl.records.machine import host_name
 from helpers import until
 
-# A fork starts in half a second, so that the fast tests have all failures warm; the full run has them cold, too.
-STARTS = [pytest.param("cold", marks=pytest.mark.slow), "warm"]
-pytestmark = pytest.mark.parametrize("start", STARTS, indirect=True)
+# The full run has every failure with cold ranks; four of them are warm, too, in the fast tests.
+COLD = pytest.param("cold", marks=pytest.mark.slow)
+cold = pytest.mark.parametrize("start", [COLD], indirect=True)
+both = pytest.mark.parametrize("start", [COLD, "warm"], indirect=True)
 
-WAIT = """
-    import os, sys, time
-    rank = int(os.environ["HOROVOD_RANK"])
+FIRST = """\
+import os, signal, subprocess, sys, time
+rank = int(os.environ["HOROVOD_RANK"])
 """
+SLEEP = FIRST + "time.sleep(600)\n"
 
 
-def test_a_rank_raises(script, nothing_left, capfd):
-    run = launch(
-        script(
-            WAIT
-            + """
+@pytest.fixture
+def ran(script, nothing_left):
+    """Return a function that runs two ranks of a script, which waits at its end where it is to."""
+
+    def run(text, wait=True, **options):
+        path = script(FIRST + textwrap.dedent(text) + "\ntime.sleep(600)\n" * wait)
+        run = launch(path, check=False, oversubscribe=True, **{"timeout_s": 90, **options})
+        nothing_left(run)
+        return run
+
+    return run
+
+
+@both
+def test_a_rank_raises(ran, capfd):
+    run = ran("""
     def deep():
         raise ValueError("broken on purpose")
     if rank == 1:
         deep()
-    time.sleep(600)
-    """
-        ),
-        check=False,
-        oversubscribe=True,
-    )
+    """)
     failure = run.failure
     assert failure.sentence.startswith("rank 1 of 2") and "raised ValueError" in failure.sentence
     frames = failure.traceback.splitlines()
@@ -55,33 +64,15 @@ def test_a_rank_raises(script, nothing_left, capfd):
     shown = capfd.readouterr().out
     assert shown.index("rank 1 of 2") < shown.index("Traceback") < shown.index("logs")
     assert "horovod/runner" not in shown
-    nothing_left(run)
 
 
+@cold
 def test_a_failed_run_ends_the_cell_with_one_sentence(script):
-    with pytest.raises(RunFailed, match="rank 0 of 1 .* raised ZeroDivisionError") as caught:
-        launch(script("1 / 0"), workers=1)
+    with pytest.raises(RunFailed, match="rank 0 of 1 .* raised SyntaxError") as caught:
+        launch(script("def (:\n"), workers=1)
     run = caught.value.run
     assert caught.value._render_traceback_() == [f"RunFailed: run {run.id} failed, and why is shown above"]
-
-
-def test_a_rank_gives_up_with_a_message(script, nothing_left):
-    run = launch(
-        script(
-            WAIT
-            + """
-    if rank == 0:
-        sys.exit("the data set is not here")
-    time.sleep(600)
-    """
-        ),
-        check=False,
-        oversubscribe=True,
-    )
-    assert run.state == "failed"
-    assert "rank 0 of 2" in run.failure.sentence and "gave up" in run.failure.sentence
-    assert run.failure.traceback == "the data set is not here\n"
-    nothing_left(run)
+    assert "script.py" in run.failure.traceback
 
 
 MISTAKEN = """
@@ -93,95 +84,64 @@ MISTAKEN = """
 """
 
 
-def test_a_rank_exits_with_a_status(script, nothing_left, capfd):
+@cold
+def test_a_script_refuses_its_options(script, nothing_left, capfd):
     status = main(["run", "--oversubscribe", str(script(MISTAKEN)), "--batch-size", "three"])
     shown = capfd.readouterr().out
     (run,) = runs()
     (error,) = run.failure.output
     why = "argument --batch-size: invalid int value: 'three'"
     assert status == 2 and error == f"train.py: error: {why}"
-    for place in (str(RunFailed(run)), unescape(final_html(run.progress()))):
-        assert f"refused its options ({why})" in place and "usage:" not in place
+    for text in (str(RunFailed(run)), unescape(final_html(run.progress()))):
+        assert f"refused its options ({why})" in text and "usage:" not in text
     assert "reading the command line" in shown and error in shown
     nothing_left(run)
 
 
-LAST_WORDS = """
-    import os, signal, sys, time
-    print("on its way", end="")
-    if os.environ["HOROVOD_RANK"] == "1":
-        {end}
-    time.sleep(600)
-"""
+ENDS = {  # of rank 1: the run's status, what became of the rank, and what its traceback holds
+    "os._exit(3)": (3, "exited with status 3", ""),
+    "os.abort()": (134, "was killed by SIGABRT", 'script.py", line 5 in <module>'),  # Python's own stack
+    "os.kill(os.getpid(), signal.SIGKILL)": (137, "was killed by SIGKILL", ""),
+    'sys.exit("the data set is not here")': (1, "gave up", "the data set is not here\n"),
+    # A child holds the output open.
+    "subprocess.Popen(['sleep', '600'], start_new_session=True); 1 / 0": (1, "raised ZeroDivisionError", "script.py"),
+    "sys.stdout.close(); sys.stderr.close(); 1 / 0": (1, "raised ZeroDivisionError", "script.py"),
+    "os.close(1); os.close(2); 1 / 0": (1, "raised ZeroDivisionError", "script.py"),
+    "sys.stdout = sys.stderr = None; 1 / 0": (1, "raised ZeroDivisionError", "script.py"),
+}
 
 
-@pytest.mark.parametrize(
-    "end, status, says",
-    [
-        ("os._exit(3)", 3, "rank 1 of 2 on {host} exited with status 3"),
-        ("os.abort()", 134, "rank 1 of 2 on {host} was killed by SIGABRT"),
-        ("os.kill(os.getpid(), signal.SIGKILL)", 137, "was killed by SIGKILL"),
-    ],
-)
-def test_a_rank_is_gone_at_once(script, nothing_left, capfd, end, status, says):
-    run = launch(script(LAST_WORDS.format(end=end)), check=False, oversubscribe=True)
-    assert run.status == status and says.format(host=host_name()) in run.failure.sentence
-    assert run.failure.output == ("on its way",) and "[1] on its way" in capfd.readouterr().out
-    if "abort" in end:  # Python's own stack is there, too
-        assert 'script.py", line 5 in <module>' in run.failure.traceback
-    nothing_left(run)
+@cold
+def test_a_rank_is_gone_at_once(ran, capfd):
+    for end, (status, became, traceback) in ENDS.items():
+        run = ran(f"print('on its way', end='')\nif rank == 1:\n    {end}")
+        assert run.failure.sentence.startswith(f"rank 1 of 2 on {host_name()} {became}"), end
+        assert (run.status, run.failure.output) == (status, ("on its way",)), end
+        assert "[1] on its way" in capfd.readouterr().out and traceback in run.failure.traceback, end
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "first", ["sys.stdout.close(); sys.stderr.close()", "os.close(1); os.close(2)", "sys.stdout = sys.stderr = None"]
-)
-def test_a_script_that_has_closed_its_output_fails_in_words(script, nothing_left, first):
-    run = launch(
-        script(f"""
-        import os, sys
-        print("before", end="")
-        {first}
-        raise ValueError("after")
-    """),
-        workers=1,
-        check=False,
-    )
-    assert run.failure.type == "ValueError" and run.failure.message == "after"
-    assert run.failure.output == ("before",) and "script.py" in run.failure.traceback
-    nothing_left(run)
-
-
-@pytest.mark.slow
-def test_a_rank_leaves_early_while_others_wait(script, nothing_left):
-    run = launch(
-        script("""
+@cold
+def test_a_rank_leaves_early_while_others_wait(ran):
+    run = ran(
+        """
         import horovod.tensorflow as hvd
         import tensorflow as tf
         hvd.init()
         for _ in range(2 if hvd.rank() == 1 else 3):
             hvd.allreduce(tf.constant(1.0))
         print("all done")
-    """),
-        check=False,
-        oversubscribe=True,
-        timeout_s=90,
+        """,
+        wait=False,
     )
     assert run.failure.sentence.startswith("rank 1 of 2")
     assert "ended with status 0" in run.failure.sentence
     assert run.failure.output[-1] == "all done" and run.failure.others == "rank 0 lost touch"
     assert "script.py" in run.failure.traceback and run.status == 1
-    nothing_left(run)
 
 
-def test_a_script_with_a_syntax_error(script, nothing_left):
-    run = launch(script("def (:\n"), check=False, oversubscribe=True)
-    assert run.failure.type == "SyntaxError" and "script.py" in run.failure.traceback
-    nothing_left(run)
-
-
+@both
 def test_a_rank_is_killed(script, nothing_left):
-    run = launch(script(WAIT + "    time.sleep(600)\n"), wait=False, oversubscribe=True)
+    run = launch(script(SLEEP), wait=False, oversubscribe=True)
     until(lambda: run.state == "running")
     os.kill(run.progress().ranks[1].pid, signal.SIGKILL)
     run.wait()
@@ -190,57 +150,26 @@ def test_a_rank_is_killed(script, nothing_left):
     nothing_left(run)
 
 
-def test_a_crashed_rank_leaves_a_child_that_holds_stdout(script, nothing_left):
-    run = launch(
-        script(
-            WAIT
-            + """
-    import subprocess
-    if rank == 1:
-        subprocess.Popen(["sleep", "600"], start_new_session=True)
-        raise RuntimeError("crash")
-    time.sleep(600)
-    """
-        ),
-        check=False,
-        oversubscribe=True,
-        timeout_s=60,
-    )
-    assert run.failure.type == "RuntimeError"
-    nothing_left(run)
-
-
-def test_ranks_print_bytes_that_are_not_utf_8(script, nothing_left):
-    run = launch(
-        script(
-            WAIT
-            + """
-    sys.stdout.buffer.write(b"before \\xff\\xfe after\\n")
-    """
-        ),
-        oversubscribe=True,
-        timeout_s=60,
-    )
+@cold
+def test_ranks_print_bytes_that_are_not_utf_8(ran):
+    run = ran('sys.stdout.buffer.write(b"before \\xff\\xfe after\\n")', wait=False)
     assert run.state == "done"
     assert run.logs(rank=1) == "before \ufffd\ufffd after\n"
-    nothing_left(run)
 
 
 @pytest.mark.slow  # it waits for its time limit
-def test_a_rank_that_never_reaches_the_collective_is_named(script, nothing_left, monkeypatch, capfd):
+@pytest.mark.parametrize("start", ["warm"], indirect=True)  # to import takes longer than that on a busy machine
+def test_a_rank_that_never_reaches_the_collective_is_named(ran, monkeypatch, capfd):
     monkeypatch.setenv("DDL_STALL_S", "3")
-    run = launch(
-        script("""
-        import time
+    run = ran(
+        """
         import horovod.tensorflow as hvd
         import tensorflow as tf
         hvd.init()
         if hvd.rank() == 1:
             time.sleep(600)
         hvd.allreduce(tf.constant(1.0))
-    """),
-        check=False,
-        oversubscribe=True,
+        """,
         timeout_s=30,
     )
     assert run.state == "failed"
@@ -248,7 +177,6 @@ def test_a_rank_that_never_reaches_the_collective_is_named(script, nothing_left,
     assert "script.py" in run.failure.traceback
     while_it_ran = capfd.readouterr().out.partition("time limit")[0]
     assert "note: nothing new for 3 s: rank 0 is waiting for rank 1\n" in while_it_ran and "script.py" in while_it_ran
-    nothing_left(run)
 
 
 # A shell's background job ignores SIGINT, and so would a test that was started as one.
@@ -272,6 +200,7 @@ STAGES = {
 }
 
 
+@both
 @pytest.mark.parametrize("stage", STAGES)
 def test_the_cell_is_interrupted(script, nothing_left, stage):
     """As Jupyter does it: SIGINT to the process that called `launch`. A launcher that is gone is not waited for."""
@@ -298,9 +227,10 @@ def test_the_cell_is_interrupted(script, nothing_left, stage):
     nothing_left(run)
 
 
+@cold
 def test_a_second_interrupt_ends_at_once(script, nothing_left):
     """The launcher is stopped, so that what asks it to end waits for ever."""
-    path = script(WAIT + "    time.sleep(600)\n")
+    path = script(SLEEP)
     code = (
         INTERRUPTIBLE
         + "import sys; from ddl import launch; from ddl.launcher import lifetime\nlifetime.STOP_GRACE_S = 1e6\n"
@@ -344,6 +274,7 @@ def asked_to_stop(pid):
     return waiting & 1 << signal.SIGTERM - 1
 
 
+@cold
 def test_a_run_that_nobody_holds_leaves_no_descriptor_and_no_zombie(script):
     def open_files():
         return {
@@ -364,8 +295,9 @@ def test_a_run_that_nobody_holds_leaves_no_descriptor_and_no_zombie(script):
     until(lambda: open_files() <= files and not psutil.pid_exists(launcher))  # a zombie has its number still
 
 
+@both
 def test_the_kernel_is_killed(script, nothing_left):
-    path = script(WAIT + "    time.sleep(600)\n")
+    path = script(SLEEP)
     code = "import sys; from ddl import launch; launch(sys.argv[1], oversubscribe=True)"
     kernel = subprocess.Popen([sys.executable, "-c", code, str(path)])
     until(lambda: runs() and runs()[0].state == "running")
@@ -376,8 +308,9 @@ def test_the_kernel_is_killed(script, nothing_left):
     assert attach(run.id).state == "stopped"
 
 
+@cold
 def test_the_launcher_is_killed(script, nothing_left):
-    run = launch(script(WAIT + "    time.sleep(600)\n"), wait=False, oversubscribe=True)
+    run = launch(script(SLEEP), wait=False, oversubscribe=True)
     until(lambda: run.state == "running")
     os.kill(read_json_lines(run.folder / "launcher.jsonl")[0]["pid"], signal.SIGKILL)
     run.wait()
@@ -385,6 +318,7 @@ def test_the_launcher_is_killed(script, nothing_left):
     nothing_left(run)
 
 
+@cold
 def test_horovods_launcher_cannot_be_loaded(script, monkeypatch, tmp_path, nothing_left):
     (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['horovod.runner.gloo_run'] = None")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
@@ -394,6 +328,7 @@ def test_horovods_launcher_cannot_be_loaded(script, monkeypatch, tmp_path, nothi
     nothing_left(run)
 
 
+@cold
 def test_a_run_whose_machine_went_down_is_lost(script):
     run = launch(script("pass"), oversubscribe=True)
     launcher = run.folder / "launcher.jsonl"

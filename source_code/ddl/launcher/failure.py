@@ -5,8 +5,9 @@ Each of `RULES` looks at all the `Evidence`; the first that finds an explanation
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from ddl.launcher.evidence import Ending, Evidence, name_ranks
 from ddl.launcher.extras import NO_TORCH
@@ -117,8 +118,10 @@ def failure_of(
         return None
     evidence = Evidence(folder, job, launcher, events, state, end)
     if state not in ("failed", "lost"):  # show a rank's error while the others still run
-        return _raised(evidence, evidence.raised) if evidence.raised else None
-    return next(filter(None, (rule(evidence) for rule in RULES)))
+        failure = _raised(evidence, evidence.raised) if evidence.raised else None
+    else:
+        failure = next(filter(None, (rule(evidence) for rule in RULES)))
+    return failure and replace(failure, logs=evidence.logs)
 
 
 # ---------------------------------------------------------------- rules, the first that answers
@@ -131,7 +134,6 @@ def _lost(e: Evidence) -> Failure | None:
     return Failure(
         f"the run's processes are gone and none of them wrote down why{full}",
         advice=MORE_ROOM if full else "Its machine may have been switched off, or its launcher killed. Start it again.",
-        logs=e.logs,
     )
 
 
@@ -148,7 +150,6 @@ def _ended_by_slurm(e: Evidence) -> Failure | None:
             f"rank {rank} ended with status {event['code']}" for rank, event in e.exits.items() if event["code"]
         ),
         advice=advice,
-        logs=e.logs,
     )
 
 
@@ -179,7 +180,6 @@ def _timed_out(e: Evidence) -> Failure | None:
         traceback=e.stacks(missing or range(e.world)) or (e.stacks(range(e.world)) if gone else ""),
         others=others,
         advice=advice,
-        logs=e.logs,
     )
 
 
@@ -198,18 +198,14 @@ def _absent(e: Evidence) -> Failure | None:
         others="the other ranks were ended",
         advice="Every rank has to make its strategy, or to serve. One that needs longer before it "
         "does so gets more seconds with DDL_CLUSTER_TIMEOUT_S.",
-        logs=e.logs,
     )
 
 
 def _launcher_killed(e: Evidence) -> Failure | None:
     if e.end.get("reason") != "launcher killed":
         return None
-    return Failure(
-        f"the launcher was killed by {e.end['signal']}",
-        logs=e.logs,
-        advice="If it was not you: the machine may be out of memory.",
-    )
+    advice = "If it was not you: the machine may be out of memory."
+    return Failure(f"the launcher was killed by {e.end['signal']}", advice=advice)
 
 
 def _left_early(e: Evidence) -> Failure | None:
@@ -219,18 +215,14 @@ def _left_early(e: Evidence) -> Failure | None:
     if not left or not bad or not all(ending.secondary for ending in bad):
         return None
     noticed = next((ending for ending in bad if ending.error), None)
-    return Failure(
-        f"{e.who(left.rank)} on {left.host or 'its host'} ended with status 0 {e.when(left)}, while others still "
-        "waited for it",
-        output=left.words,
-        rank=left.rank,
-        host=left.host,
+    return _of_rank(
+        e,
+        left,
+        f"ended with status 0 {e.when(left)}, while others still waited for it",
         type="left",
-        others=e.others(left),
         status=bad[0].code,
         traceback=f"rank {noticed.rank} noticed here:\n{noticed.error['traceback']}" if noticed else "",
         advice=LEFT_ADVICE,
-        logs=e.logs,
     )
 
 
@@ -254,7 +246,6 @@ def _launch(e: Evidence) -> Failure | None:
         f"the launcher failed before any rank ran: {e.end['message']}",
         message=e.end["message"],
         traceback=e.end.get("log", ""),
-        logs=e.logs,
         advice="`ddl doctor` shows what this machine has and what is missing.",
     )
 
@@ -266,12 +257,11 @@ def _no_room(e: Evidence) -> Failure | None:
         f"the disk that holds {e.folder.path} is full, and what else happened could not be written down",
         type="storage",
         advice=MORE_ROOM,
-        logs=e.logs,
     )
 
 
 def _unknown(e: Evidence) -> Failure:
-    return Failure("the run failed and no rank said why", logs=e.logs, advice="See the launcher's log.")
+    return Failure("the run failed and no rank said why", advice="See the launcher's log.")
 
 
 RULES = (
@@ -311,19 +301,17 @@ def _raised(e: Evidence, first: Ending) -> Failure:
     advice = SECONDARY_ADVICE if first.secondary else ADVICE.get(error["type"], ANY_ADVICE)
     if error["message"] == "No module named 'torch'":
         advice = NO_TORCH
-    return Failure(
-        f"{e.who(first.rank)} on {error['host']} {did} {e.when(first)}"
-        f"{': ' * found_full}{error['message'] * found_full}",
+    message = f": {error['message']}" if found_full else ""
+    return _of_rank(
+        e,
+        first,
+        f"{did} {e.when(first)}{message}",
         output=words,
         status=status,
-        rank=first.rank,
-        host=error["host"],
         type=error["type"],
         message=error["message"],
         traceback=error["traceback"],
-        others=e.others(first),
         advice=MORE_ROOM if found_full else advice,
-        logs=e.logs,
     )
 
 
@@ -333,6 +321,14 @@ def _meant(why: str, usage: Iterable[str]) -> str:
     return meant(option[1], re.findall(r"--[\w-]+", " ".join(usage))) if option else ""
 
 
+def _of_rank(e: Evidence, first: Ending, became: str, **fields: Any) -> Failure:
+    """A failure that a rank has caused: who, where, what became of it, and what it printed last."""
+    host = first.host or (first.error or {}).get("host", "")
+    known = {"output": first.words, "status": first.code, "rank": first.rank, "host": host or None}
+    on = f" on {host}" if host else ""
+    return Failure(f"{e.who(first.rank)}{on} {became}", others=e.others(first), **{**known, **fields})
+
+
 def _killed(e: Evidence, first: Ending) -> Failure:
     name, words = first.signal, first.words
     advice = SIGNAL_ADVICE.get(name, "")
@@ -340,33 +336,16 @@ def _killed(e: Evidence, first: Ending) -> Failure:
         advice = LOST_ADVICE
     message = next((f": {_what(line)}" for line in reversed(words) if "what():" in line), "")
     elsewhere = (rank for rank in range(e.world) if rank != first.rank)
-    return Failure(
-        f"{e.who(first.rank)} on {first.host or 'its host'} was killed by {name} {e.when(first)}{message}",
-        output=words,
-        status=first.code,
-        rank=first.rank,
-        host=first.host,
-        type=name,
-        advice=advice,
-        traceback="\n".join(filter(None, (e.stacks([first.rank]), e.stacks(elsewhere)))),
-        others=e.others(first),
-        logs=e.logs,
-    )
+    traceback = "\n".join(filter(None, (e.stacks([first.rank]), e.stacks(elsewhere))))
+    became = f"was killed by {name} {e.when(first)}{message}"
+    return _of_rank(e, first, became, type=name, advice=advice, traceback=traceback)
 
 
 def _exited(e: Evidence, first: Ending) -> Failure:
     full = _full(e)
-    on = f" on {first.host}" if first.host else ""
-    return Failure(
-        f"{e.who(first.rank)}{on} exited with status {first.code} {e.when(first)}, and no exception{full}",
-        output=first.words,
-        status=first.code,
-        rank=first.rank,
-        host=first.host,
-        others=e.others(first),
-        logs=e.logs,
-        advice=MORE_ROOM if full else "" if first.words else "The end of its log may say more.",
-    )
+    advice = MORE_ROOM if full else "" if first.words else "The end of its log may say more."
+    became = f"exited with status {first.code} {e.when(first)}, and no exception{full}"
+    return _of_rank(e, first, became, advice=advice)
 
 
 def _full(e: Evidence) -> str:

@@ -157,7 +157,7 @@ def _read(
         raise DamagedFile(f"{folder.job} is missing")
     world = processes_of(job)
     launcher = [*launcher_events(folder, world, alive), *unrecorded]
-    events = one_record(script.look())
+    events = without_repeats(script.look())
     ranks = tuple(
         RankInfo(info["rank"], info["host"], info["pid"], info["started"], role_of(job, info["rank"]))
         for info in (read_json(folder.rank(rank), RANK) for rank in range(0 if waiting else world))
@@ -264,7 +264,7 @@ def end_of(launcher: Iterable[dict]) -> dict | None:
     return last
 
 
-def one_record(events: Iterable[dict]) -> list[dict]:
+def without_repeats(events: Iterable[dict]) -> list[dict]:
     """Drop what a resumed training repeated: everything after its checkpoint.
 
     `events` are in the order of writing; a ``start`` says from which step training resumes.

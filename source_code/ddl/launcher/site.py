@@ -262,7 +262,7 @@ class Site:
             if name not in KEYS:
                 near = _near(name)
                 raise SiteError(
-                    f"{file.place(name)}: {name} is not a key of a site file"
+                    f"{file.location(name)}: {name} is not a key of a site file"
                     f"{f'; did you mean {near}?' if near else '.'} "
                     f"The keys are: {', '.join(KEYS)}",
                     name,
@@ -289,7 +289,7 @@ class Site:
                 site = replace(site, image=image)
             return site
         except SiteError as error:
-            raise SiteError(f"{file.place(error.field)}: {error}", error.field) from None
+            raise SiteError(f"{file.location(error.field)}: {error}", error.field) from None
 
     def _at(self, allocation: Allocation | None, joint: str) -> "Site":
         """This site for a process that is where this one is: in a job of Slurm, in a container."""

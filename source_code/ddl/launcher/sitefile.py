@@ -61,7 +61,7 @@ class SiteFile:
                 'quotes, a list as ["one", "two"], and each key once'
             ) from None
 
-    def place(self, key: str) -> str:
+    def location(self, key: str) -> str:
         """Where `key` stands, ``path:line``; only the path where the file does not have it."""
         stands = re.compile(rf"\s*\[*\s*([\"']?){re.escape(key)}\1\s*[=.\]]")
         for number, line in enumerate(self.text.splitlines(), 1):

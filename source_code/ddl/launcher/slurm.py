@@ -168,50 +168,31 @@ class SlurmJob:
         return True
 
     def _squeue(self) -> JobState | None:
-        listed = _ask(
-            [
-                "squeue",
-                "--noheader",
-                "--states=all",
-                f"--user={os.getuid()}",
-                f"--name={self.name}",
-                "--format=%i|%T|%r|%S|%N",
-            ]
-        )
-        rows = [line.split("|") for line in listed.splitlines()]
+        this_job = (f"--user={os.getuid()}", f"--name={self.name}")
+        rows = _table("squeue", "--noheader", "--states=all", *this_job, "--format=%i|%T|%r|%S|%N")
         if not rows:
             return None
         number, state, reason, start, nodes = max(rows, key=lambda row: int(row[0]))
-        return JobState(
-            number,
-            state,
-            "" if reason == "None" else reason,
-            "" if start == "N/A" or state != "PENDING" else start,
-            nodes,
-        )
+        reason = "" if reason == "None" else reason
+        return JobState(number, state, reason, start if state == "PENDING" and start != "N/A" else "", nodes)
 
     def _sacct(self) -> JobState | None:
         """Ask the accounting, which many small clusters don't keep."""
+        options = ("--parsable2", "--allocations", "--duplicates", "--format=JobID,State,NodeList")
         try:
-            listed = _ask(
-                [
-                    "sacct",
-                    "--noheader",
-                    "--parsable2",
-                    "--allocations",
-                    "--duplicates",
-                    f"--name={self.name}",
-                    "--format=JobID,State,NodeList",
-                ]
-            )
+            rows = _table("sacct", "--noheader", f"--name={self.name}", *options)
         except SlurmError:
             return None
-        rows = [line.split("|") for line in listed.splitlines()]
         if not rows:
             return None
         number, state, nodes = rows[-1]
         word, _, by = state.partition(" by ")
         return JobState(number, word, nodes=nodes, by=_user(by))
+
+
+def _table(*command: str) -> list[list[str]]:
+    """Run a command of Slurm's; return the fields of each line that it prints."""
+    return [line.split("|") for line in _ask(command).splitlines()]
 
 
 def _user(number: str) -> str:

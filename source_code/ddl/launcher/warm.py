@@ -226,7 +226,7 @@ def start(environment: Mapping[str, str] = os.environ) -> "subprocess.Popen":
         process = subprocess.Popen(
             [sys.executable, "-m", "ddl.rank.template"],
             cwd="/",
-            env=own_environment(environment),
+            env=template_environment(environment),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -236,7 +236,7 @@ def start(environment: Mapping[str, str] = os.environ) -> "subprocess.Popen":
     return process
 
 
-def own_environment(environment: Mapping[str, str]) -> dict[str, str]:
+def template_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables that a template gets of these: what all its ranks have, and this package's settings."""
     of_a_run = ("DDL_RUN_", "DDL_RANKS_", "DDL_LIFELINE")
     shared = {

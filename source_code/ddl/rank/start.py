@@ -76,7 +76,7 @@ def _fork(words, environment, stopping):
                 "environment": dict(environment),
                 "words": list(words),
                 "executable": sys.executable,
-                **_own_state(),
+                **_inherited_state(),
             }
             warm.send(connection, request, (0, 1, 2, folder))
             answer = _answer(connection, stopping)
@@ -97,7 +97,7 @@ def _answer(connection, stopping):
     return None
 
 
-def _own_state() -> dict:
+def _inherited_state() -> dict:
     """What a process that is started from here inherits, and a fork can take over."""
     status = Path("/proc/self/status").read_text()
     umask = next(line.split()[1] for line in status.splitlines() if line.startswith("Umask"))

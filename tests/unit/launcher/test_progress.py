@@ -99,39 +99,165 @@ def test_training_is_folded_into_numbers(folder):
     assert progress.data == {"name": "synthetic"}
 
 
-def test_the_first_failing_rank_is_named_with_its_traceback(folder):
-    folder.rank(0)
-    folder.rank(1)
-    folder.event(3.0, "start", steps=20)
-    folder.event(4.0, "evaluation", step=10, epoch=1.0)
-    folder.error(7.3, 0, "UnknownError", "Horovod has been shut down. Details ...")
-    folder.error(7.4, 1, "ValueError", "bad batch")
-    folder.launcher(7.6, "rank_exit", rank=0, code=1)
-    folder.launcher(7.7, "rank_exit", rank=1, code=1)
-    folder.launcher(7.9, "ended", state="failed")
-    failure = folder.progress().failure
-    assert failure.sentence == "rank 1 of 2 on node1 raised ValueError 3.4 s into epoch 2"
-    assert failure.traceback.endswith("ValueError: bad batch")
-    assert failure.others == "rank 0 lost touch"
-
-
-@pytest.mark.parametrize(
-    "type, message, advice",
-    [
-        ("ValueError", "bad batch", "Mend"),
-        ("MemoryError", "", "smaller batch"),
-        ("FileNotFoundError", "data.csv", "relative path"),
-        ("SystemExit", "no data", ""),
-        ("UnknownError", "Horovod has been shut down.", "other logs"),
-    ],
+LOST_TOUCH = "HorovodInternalError", "Horovod has been shut down. Details ..."
+PEER_CLOSED = (
+    "terminate called after throwing an instance of 'gloo::IoException'\n"
+    "  what():  [/a/gloo/transport/tcp/pair.cc:598] Connection closed by peer [127.0.0.1]:2\n"
 )
-def test_advice_fits_the_error(folder, type, message, advice):
-    folder.rank(1)
-    folder.error(2.0, 1, type, message)
-    folder.launcher(2.1, "rank_exit", rank=1, code=1)
-    folder.launcher(2.9, "ended", state="failed")
-    given = folder.progress().failure.advice
-    assert advice in given if advice else given == ""
+NO_ROOM = "[Errno 28] No space left on device: '/runs/x'"
+SLURM = dict(job="17", nodes="node01")
+
+
+class Case:
+    """What ranks and launcher have recorded of a failed run, and what its failure says, in part.
+
+    Errors are (time, type, message), exits (time, status), by rank.
+    """
+
+    def __init__(self, sentence, errors=(), exits=(), logs=(), end=(), training=(), tasks=(), **says):
+        self.says = {"sentence": sentence, **says}
+        self.errors, self.exits, self.logs, self.tasks = dict(errors), dict(exits), dict(logs), dict(tasks)
+        self.end, self.training = dict(end), training
+
+
+CASES = {
+    "the first error that is a rank's own": Case(
+        "rank 1 of 2 on node1 raised ValueError 3.4 s into epoch 2",
+        errors={0: (7.3, *LOST_TOUCH), 1: (7.4, "ValueError", "bad batch")},
+        exits={0: (7.6, 1), 1: (7.7, 1)},
+        training=[(3.0, "start", {"steps": 20}), (4.0, "evaluation", {"step": 10, "epoch": 1.0})],
+        traceback="ValueError: bad batch",
+        others="rank 0 lost touch",
+        advice="Mend",
+    ),
+    "memory": Case("raised MemoryError", errors={1: (2.0, "MemoryError", "")}, advice="smaller batch"),
+    "a file": Case("FileNotFoundError", errors={1: (2.0, "FileNotFoundError", "x.csv")}, advice="relative path"),
+    "Horovod's word alone": Case("raised", errors={1: (2.0, *LOST_TOUCH)}, advice="other logs"),
+    "killed": Case(
+        "rank 1 of 2 on node1 was killed by SIGKILL 4.1 s after it started",
+        errors={0: (5.0, *LOST_TOUCH)},
+        exits={1: (5.1, 137), 0: (5.2, 1)},
+        advice="out of memory",
+    ),
+    "crashed": Case("was killed by SIGSEGV", exits={1: (5.1, 139)}, advice="log"),
+    "a kill that others noticed before its launcher did": Case(
+        "rank 1 of 2 on node1 was killed by SIGKILL",
+        errors={0: (5.0, "ConnectionError", "the other end is gone")},
+        exits={0: (5.1, 1), 1: (5.3, 137, "SIGTERM")},
+    ),
+    "a kill that the launcher sent": Case(
+        "rank 0 of 2",
+        errors={0: (5.0, "ConnectionError", "the other end is gone")},
+        exits={0: (5.1, 1), 1: (5.3, 137, "SIGKILL")},
+    ),
+    "an abort and its last words": Case(
+        "was killed by SIGABRT 3.0 s after it started: no peer",
+        exits={0: (4.0, 134)},
+        logs={0: "hello\nterminate called\n  what(): no peer\n\n"},
+        output=("hello", "terminate called", "  what(): no peer"),
+    ),
+    "ranks that lost each other before training": Case(
+        "started: Connection closed by peer [127.0.0.1]:2",
+        exits={1: (3.0, 134)},
+        logs={1: PEER_CLOSED},
+        advice="another program",
+    ),
+    "ranks that lost each other while training": Case(
+        "was killed by SIGABRT",
+        exits={1: (3.0, 134)},
+        logs={1: PEER_CLOSED},
+        training=[(2.5, "start", {"step": 0, "steps": 40, "epochs": 4.0})],
+        advice="A library gave up",
+    ),
+    "a silent status": Case(
+        "rank 1 of 2 on node1 exited with status 3",
+        errors={0: (3.0, *LOST_TOUCH)},
+        exits={1: (3.1, 3), 0: (3.2, 1)},
+        status=3,
+        others="rank 0 lost touch",
+    ),
+    "who left early, not who raised": Case(
+        "rank 1 of 2 on node1 ended with status 0 2.4 s after",
+        errors={0: (3.0, *LOST_TOUCH)},
+        exits={1: (3.4, 0), 0: (3.6, 1)},
+        logs={1: "nothing more to do\n"},
+        others="rank 0 lost touch",
+        output=("nothing more to do",),
+        status=1,
+        advice="equally often",
+    ),
+    "who left early, not who aborted": Case(
+        "rank 1 of 2 on node1 ended with status 0",
+        exits={1: (3.4, 0), 0: (3.6, 134)},
+        logs={0: "  what(): Connection closed by peer\n"},
+        status=134,
+    ),
+    "who had left before a time limit": Case(
+        "waiting for rank 1; rank 1 had ended before, with status 0",
+        exits={1: (3.0, 0)},
+        end=dict(reason="timeout", missing=[1], timeout_s=20),
+        advice="equally often",
+    ),
+    "a launch that never began": Case("before any rank ran: no Gloo", end=dict(reason="launch", message="no Gloo")),
+    "a full disk": Case(
+        f"found its disk full 2.0 s after it started: {NO_ROOM}",
+        errors={0: (3.0, "ResourceExhaustedError", NO_ROOM)},
+        advice="DDL_RUNS_DIR",
+    ),
+    "Slurm's limit of memory": Case("needed more memory", end=dict(slurm="OUT_OF_MEMORY", **SLURM)),
+    "Slurm's time limit": Case("Slurm ended job 17 on node01: it reached", end=dict(slurm="TIMEOUT", **SLURM)),
+    "tasks at their time limit": Case(
+        "45 s: the others were waiting for rank 1",
+        tasks={0: dict(code=1, reason="timeout", waits=True), 1: dict(code=1, reason="timeout", waits=False)},
+    ),
+    "a task that was asked to end": Case("rank 1 of 2", tasks={0: dict(code=143, reason="SIGTERM"), 1: dict(code=137)}),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_the_cause_of_a_failure(folder, case):
+    job = {"id": "r1", "created": 0.0, "workers": 2, "timeout_s": 45}
+    write_json(folder.path / "job.json", job)
+    for rank in range(2):
+        folder.rank(rank)
+    for time, event, fields in case.training:
+        folder.event(time, event, **fields)
+    for rank, error in case.errors.items():
+        folder.error(error[0], rank, *error[1:])
+    for rank, text in case.logs.items():
+        (folder.path / f"rank-{rank}.log").write_text(text)
+    for rank, (time, code, *asked) in case.exits.items():
+        folder.launcher(time, "rank_exit", rank=rank, code=code, asked="".join(asked))
+    for rank, fields in case.tasks.items():
+        write_json(folder.path / f"exit-{rank}.json", {"rank": rank, "host": "n", "time": 8.0 + rank, **fields})
+    if not case.tasks:
+        folder.launcher(20.0, "ended", state="failed", **case.end)
+    failure = folder.progress().failure
+    for name, expected in case.says.items():
+        value = getattr(failure, name)
+        assert expected in value if isinstance(expected, str) else value == expected, name
+
+
+def test_what_became_of_many_ranks_is_grouped(folder):
+    write_json(folder.path / "job.json", {"id": "r1", "created": 0.0, "workers": 6})
+    for rank in range(6):
+        folder.rank(rank)
+    folder.error(3.0, 0, "ValueError", "bad")
+    for rank in (1, 2, 3):
+        folder.error(3.5, rank, *LOST_TOUCH)
+    folder.launcher(3.6, "rank_exit", rank=4, code=143)
+    folder.launcher(4.0, "ended", state="failed")
+    assert folder.progress().failure.others == "ranks 1, 2 and 3 lost touch; ranks 4 and 5 were ended"
+
+
+def test_a_rank_whose_script_had_ended_was_not_the_one_that_was_ended(folder):
+    folder.rank(0)
+    write_json(folder.path / "rank-1.json", {"rank": 1, "host": "node1", "pid": 11, "started": 1.0, "ended": 2.9})
+    folder.error(3.0, 0, *LOST_TOUCH)
+    folder.launcher(4.0, "rank_exit", rank=1, code=143)
+    folder.launcher(4.1, "rank_exit", rank=0, code=1)
+    folder.launcher(4.2, "ended", state="failed")
+    assert "rank 1 of 2 on node1 ended with status 0 1.9 s" in folder.progress().failure.sentence
 
 
 def test_an_error_is_shown_while_the_other_ranks_still_run(folder):
@@ -141,34 +267,6 @@ def test_an_error_is_shown_while_the_other_ranks_still_run(folder):
     progress = folder.progress()
     assert not progress.over
     assert progress.failure.sentence == ("rank 1 of 2 on node1 raised ValueError 1.0 s after it started")
-
-
-@pytest.mark.parametrize(
-    "code, name, advice", [(137, "SIGKILL", "out of memory"), (139, "SIGSEGV", "log"), (134, "SIGABRT", "log")]
-)
-def test_a_killed_rank_is_named_with_its_signal(folder, code, name, advice):
-    folder.rank(0)
-    folder.rank(1)
-    folder.error(5.0, 0, "HorovodInternalError", "rank 1 gone")
-    folder.launcher(5.1, "rank_exit", rank=1, code=code)
-    folder.launcher(5.2, "rank_exit", rank=0, code=1)
-    folder.launcher(5.3, "ended", state="failed")
-    failure = folder.progress().failure
-    assert failure.sentence == f"rank 1 of 2 on node1 was killed by {name} 4.1 s after it started"
-    assert advice in failure.advice
-
-
-@pytest.mark.parametrize(
-    "asked, cause", [("SIGTERM", "rank 1 of 2 on node1 was killed by SIGKILL"), ("SIGKILL", "rank 0")]
-)
-def test_a_kill_comes_before_what_others_say_of_it_unless_the_launcher_sent_it(folder, asked, cause):
-    folder.rank(0)
-    folder.rank(1)
-    folder.error(5.0, 0, "ConnectionError", "the other end is gone")
-    folder.launcher(5.1, "rank_exit", rank=0, code=1, asked="")
-    folder.launcher(5.3, "rank_exit", rank=1, code=137, asked=asked)
-    folder.launcher(5.4, "ended", state="failed")
-    assert folder.progress().failure.sentence.startswith(cause)
 
 
 def clustered(folder):
@@ -186,28 +284,11 @@ def clustered(folder):
     )
 
 
-def test_a_rank_of_a_cluster_is_named_with_its_task(folder):
-    clustered(folder)
-    folder.rank(2)
-    assert folder.progress().ranks[0].role == "worker 1"
-    assert "1 of 4 ranks (worker 1) on node1" in summary(folder.progress())
-    folder.launcher(5.1, "rank_exit", rank=2, code=137)
-    folder.launcher(6.0, "ended", state="failed")
-    assert folder.progress().failure.sentence == (
-        "rank 2 of 4 (worker 1) on node1 was killed by SIGKILL 4.1 s after it started"
-    )
+COLLECTIVE = "Collective ops is aborted by: bad batch\nThe error could be from a previous operation. Restart ..."
 
 
 @pytest.mark.parametrize(
-    "type, message",
-    [
-        ("UnavailableError", "Graph execution error: Socket closed"),
-        (
-            "InternalError",
-            "Collective ops is aborted by: bad batch\nThe error could be from a previous "
-            "operation. Restart your program to reset.",
-        ),
-    ],
+    "type, message", [("UnavailableError", "Graph execution error: Socket closed"), ("InternalError", COLLECTIVE)]
 )
 def test_what_tf_distribute_says_of_a_lost_peer_is_not_the_cause(folder, type, message):
     clustered(folder)
@@ -222,30 +303,30 @@ def test_what_tf_distribute_says_of_a_lost_peer_is_not_the_cause(folder, type, m
     assert failure.others == "rank 0 lost touch; ranks 1 and 3 were ended"
 
 
-@pytest.mark.parametrize("gone, says", [([], "(worker 1) never"), ([2], "(worker 1) ended and never")])
-def test_who_never_joined_a_cluster_is_named(folder, gone, says):
+@pytest.mark.parametrize("gone, sentence", [([], "(worker 1) never"), ([2], "(worker 1) ended and never")])
+def test_who_never_joined_a_cluster_is_named_by_the_launcher_or_a_task(folder, gone, sentence):
     clustered(folder)
     folder.rank(2)
     folder.launcher(9.0, "ended", state="failed", reason="absent", missing=[2], gone=gone)
     failure = folder.progress().failure
-    assert failure.sentence == (f"rank 2 of 4 {says} joined the cluster, which others were waiting for")
-    assert "DDL_CLUSTER_TIMEOUT_S" in failure.advice
-
-
-def test_a_task_that_saw_who_never_joined_says_so(folder):
-    clustered(folder)
-    write_json(
-        folder.path / "exit-0.json",
-        {"rank": 0, "code": 143, "time": 9.0, "host": "n", "reason": "absent", "missing": [1, 3], "gone": []},
-    )
+    assert failure.sentence == f"rank 2 of 4 {sentence} joined the cluster, which others were waiting for"
+    (folder.path / "launcher.jsonl").unlink()
+    record = {"rank": 0, "code": 143, "time": 9.0, "host": "n", "reason": "absent", "missing": [1, 3], "gone": gone}
+    write_json(folder.path / "exit-0.json", record)
     failure = folder.progress(alive=False).failure
     assert failure.sentence.startswith("rank 1 of 4 (worker 0) and rank 3 of 4 (ps 0) never joined")
 
 
-def test_a_silent_exit_status_is_reported(folder):
-    folder.launcher(5.1, "rank_exit", rank=1, code=3)
-    folder.launcher(5.3, "ended", state="failed")
-    assert "rank 1 of 2 exited with status 3" in folder.progress().failure.sentence
+def test_a_rank_of_a_cluster_is_named_with_its_task(folder):
+    clustered(folder)
+    folder.rank(2)
+    assert folder.progress().ranks[0].role == "worker 1"
+    assert "1 of 4 ranks (worker 1) on node1" in summary(folder.progress())
+    folder.launcher(5.1, "rank_exit", rank=2, code=137)
+    folder.launcher(6.0, "ended", state="failed")
+    assert folder.progress().failure.sentence == (
+        "rank 2 of 4 (worker 1) on node1 was killed by SIGKILL 4.1 s after it started"
+    )
 
 
 def test_a_time_limit_names_who_was_missing(folder):
@@ -272,11 +353,6 @@ def test_a_rank_that_others_wait_for_is_named_while_the_run_goes_on(folder):
     assert '"/me/train.py", line 7' in note
     folder.launcher(70.0, "ended", state="stopped")
     assert not folder.progress().notes
-
-
-def test_a_launch_that_never_began_says_why(folder):
-    folder.launcher(1.0, "ended", state="failed", reason="launch", message="no Gloo")
-    assert folder.progress().failure.sentence.endswith("before any rank ran: no Gloo")
 
 
 def test_a_run_without_processes_and_without_an_end_is_lost(folder):
@@ -320,24 +396,11 @@ def test_a_run_on_several_nodes_is_over_when_all_tasks_say_so(folder):
     assert (progress.state, progress.elapsed_s) == ("done", 9.0)
 
 
-def test_tasks_at_their_time_limit_name_who_was_missing(folder):
-    exits(folder, 1, 1, reason=["timeout", "timeout"], waits=[True, False])
-    write_json(folder.path / "job.json", {"id": "r1", "created": 0.0, "workers": 2, "timeout_s": 45})
-    assert "45 s: the others were waiting for rank 1" in folder.progress().failure.sentence
-
-
 def test_tasks_whose_launcher_is_gone_were_stopped(folder):
     exits(folder, 143, reason=["launcher gone"])
     assert folder.progress(alive=False).state == "stopped"
     exits(folder, 143, 143, reason=["SIGTERM", "SIGTERM"])
     assert folder.progress().state == "stopped"
-
-
-def test_a_task_that_was_told_to_end_is_not_the_cause(folder):
-    folder.rank(0)
-    folder.rank(1)
-    exits(folder, 143, 137, reason=["SIGTERM", None])
-    assert "rank 1 of 2" in folder.progress().failure.sentence
 
 
 def test_a_queued_run_says_what_it_waits_for(folder):
@@ -347,24 +410,6 @@ def test_a_queued_run_says_what_it_waits_for(folder):
     progress = progress_of(folder.path, now=10.0, waiting="Slurm job 17 waits: Priority")
     assert (progress.state, progress.waiting) == ("queued", "Slurm job 17 waits: Priority")
     assert progress.ranks == ()
-
-
-@pytest.mark.parametrize(
-    "word, says",
-    [
-        ("OUT_OF_MEMORY", "needed more memory"),
-        ("TIMEOUT", "reached its time limit"),
-        ("NODE_FAIL", "a node failed"),
-        ("PREEMPTED", "higher priority"),
-    ],
-)
-def test_slurms_ends_are_reported_as_they_are(folder, word, says):
-    folder.launcher(0.5, "launched", pid=1)
-    folder.launcher(9.0, "ended", state="stopped", reason="SIGTERM")
-    folder.launcher(9.5, "ended", state="failed", job="17", slurm=word, nodes="node01")
-    failure = folder.progress().failure
-    assert failure.sentence.startswith("Slurm ended job 17 on node01: ")
-    assert says in failure.sentence and f"({word})" in failure.sentence
 
 
 def test_who_cancelled_a_run_is_told(folder):
@@ -412,33 +457,6 @@ def test_what_a_resumed_training_did_over_again_counts_once(folder):
     assert progress.test_accuracy is None
 
 
-def test_ranks_that_lose_each_other_before_training_are_told_apart_from_a_crash(folder):
-    folder.rank(0)
-    folder.rank(1)
-    (folder.path / "rank-1.log").write_text(
-        "terminate called after throwing an instance of 'gloo::IoException'\n"
-        "  what():  [/a/gloo/transport/tcp/pair.cc:598] Connection closed by peer [127.0.0.1]:2\n"
-    )
-    folder.launcher(3.0, "rank_exit", rank=1, code=134)
-    folder.launcher(3.1, "ended", state="failed")
-    failure = folder.progress().failure
-    assert failure.sentence.endswith("started: Connection closed by peer [127.0.0.1]:2")
-    assert "another program" in failure.advice and "Run it again" in failure.advice
-    folder.event(2.5, "start", step=0, steps=40, epochs=4.0)
-    assert "another program" not in folder.progress().failure.advice
-
-
-def test_a_rank_that_aborts_says_its_last_words(folder):
-    folder.rank(0)
-    folder.rank(1)
-    (folder.path / "rank-0.log").write_text("hello\nterminate called\n  what(): no peer\n\n")
-    folder.launcher(4.0, "rank_exit", rank=0, code=134)
-    folder.launcher(4.1, "ended", state="failed")
-    failure = folder.progress().failure
-    assert failure.sentence.endswith("was killed by SIGABRT 3.0 s after it started: no peer")
-    assert failure.output == ("hello", "terminate called", "  what(): no peer")
-
-
 # ---------------------------------------------------------------- statuses, and who left first
 
 
@@ -477,40 +495,6 @@ def test_a_status_is_told_with_the_last_lines_that_the_rank_wrote(folder, said, 
     assert (failure.status, failure.output) == (2, output)
 
 
-def test_a_rank_that_exits_by_itself_is_named_before_those_that_lost_touch(folder):
-    folder.rank(0)
-    folder.rank(1)
-    folder.error(3.0, 0, "HorovodInternalError", "Horovod has been shut down")
-    folder.launcher(3.1, "rank_exit", rank=1, code=3)
-    folder.launcher(3.2, "rank_exit", rank=0, code=1)
-    folder.launcher(4.0, "ended", state="failed")
-    failure = folder.progress().failure
-    assert failure.sentence.startswith("rank 1 of 2 on node1 exited with status 3")
-    assert (failure.status, failure.others) == (3, "rank 0 lost touch")
-
-
-@pytest.mark.parametrize(
-    "code, type, message",
-    [(1, "UnknownError", "Horovod has been shut down. This was caused by ..."), (134, None, None)],
-)
-def test_a_rank_that_left_early_is_named_not_the_one_that_noticed(folder, code, type, message):
-    folder.rank(0)
-    folder.rank(1)
-    if type:
-        folder.error(3.0, 0, type, message)
-    else:
-        (folder.path / "rank-0.log").write_text("  what(): Connection closed by peer\n")
-    (folder.path / "rank-1.log").write_text("nothing more to do\n")
-    folder.launcher(3.4, "rank_exit", rank=1, code=0)
-    folder.launcher(3.6, "rank_exit", rank=0, code=code)
-    folder.launcher(4.0, "ended", state="failed")
-    failure = folder.progress().failure
-    assert failure.sentence.startswith("rank 1 of 2 on node1 ended with status 0 2.4 s after")
-    assert failure.others == "rank 0 lost touch" and "was ended" not in failure.sentence
-    assert failure.output == ("nothing more to do",) and failure.status == code
-    assert "equally often" in failure.advice
-
-
 def test_a_rank_that_has_left_is_told_while_others_go_on(folder):
     folder.rank(0)
     folder.rank(1)
@@ -520,41 +504,6 @@ def test_a_rank_that_has_left_is_told_while_others_go_on(folder):
     folder.launcher(9.5, "rank_exit", rank=0, code=0)
     folder.launcher(9.6, "ended", state="done")
     assert folder.progress(now=20.0).notes == ()
-
-
-def test_at_the_time_limit_a_rank_that_had_left_is_not_said_to_be_missing_only(folder):
-    folder.rank(0)
-    folder.rank(1)
-    folder.launcher(3.0, "rank_exit", rank=1, code=0)
-    folder.launcher(20.0, "ended", state="failed", reason="timeout", missing=[1], timeout_s=20)
-    failure = folder.progress().failure
-    assert failure.sentence.endswith("waiting for rank 1; rank 1 had ended before, with status 0")
-    assert "equally often" in failure.advice
-
-
-def test_what_became_of_many_ranks_is_said_together(folder):
-    write_json(folder.path / "job.json", {"id": "r1", "created": 0.0, "workers": 6})
-    for rank in range(6):
-        folder.rank(rank)
-    folder.error(3.0, 0, "ValueError", "bad")
-    for rank in (1, 2, 3):
-        folder.error(3.5, rank, "HorovodInternalError", "Horovod has been shut down")
-    folder.launcher(3.6, "rank_exit", rank=4, code=143)
-    folder.launcher(4.0, "ended", state="failed")
-    assert folder.progress().failure.others == ("ranks 1, 2 and 3 lost touch; ranks 4 and 5 were ended")
-
-
-@pytest.mark.parametrize(
-    "message", ["[Errno 28] No space left on device: '/runs/x'", "/d/x; Disk quota exceeded [Op:WriteFile]"]
-)
-@pytest.mark.parametrize("type", ["OSError", "ResourceExhaustedError", "StorageError"])
-def test_a_full_disk_is_called_that_whoever_says_so(folder, type, message):
-    folder.rank(0)
-    folder.error(3.0, 0, type, message)
-    folder.launcher(4.0, "ended", state="failed")
-    failure = folder.progress().failure
-    assert f"found its disk full 2.0 s after it started: {message}" in failure.sentence
-    assert "DDL_RUNS_DIR" in failure.advice and "batch" not in failure.advice
 
 
 @pytest.mark.parametrize(
@@ -580,13 +529,3 @@ def test_output_that_found_no_room_is_said_to_be_lost(folder, monkeypatch):
     assert [note.split(":")[0] for note in folder.progress(alive=False).notes] == ["some of rank 1's output is lost"]
     monkeypatch.setattr("ddl.launcher.progress.is_full", lambda path: True)
     assert "what the ranks print now may be lost" in folder.progress().notes[-1]
-
-
-def test_a_rank_whose_script_had_ended_was_not_the_one_that_was_ended(folder):
-    folder.rank(0)
-    write_json(folder.path / "rank-1.json", {"rank": 1, "host": "node1", "pid": 11, "started": 1.0, "ended": 2.9})
-    folder.error(3.0, 0, "UnknownError", "Horovod has been shut down")
-    folder.launcher(4.0, "rank_exit", rank=1, code=143)
-    folder.launcher(4.1, "rank_exit", rank=0, code=1)
-    folder.launcher(4.2, "ended", state="failed")
-    assert "rank 1 of 2 on node1 ended with status 0 1.9 s" in folder.progress().failure.sentence

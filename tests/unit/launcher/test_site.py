@@ -166,38 +166,33 @@ TWO_NODES = {
 }
 
 
-def test_a_laptop(nowhere):
+def test_a_machine_is_detected(nowhere, monkeypatch):
     found = site.Site.here()
     assert found.origin == "detected: a machine without GPUs, 2 cores usable"
     assert (found.scheduler, found.slots, found.inside, found.allocation) == ("local", 2, "", "")
-
-
-def test_a_machine_with_gpus(nowhere, monkeypatch):
     monkeypatch.setattr(site, "gpu_names", lambda: ("A100",) * 4)
     found = site.Site.here()
     assert (found.origin, found.slots) == ("detected: a machine with 4 GPUs", 4)
 
 
-def test_inside_a_job_on_one_node_runs_start_on_it(nowhere, monkeypatch):
-    inside_slurm(monkeypatch, **ONE_NODE)
+BESIDE = {"SLURM_JOB_NUM_NODES": "1", "SLURM_JOB_CPUS_PER_NODE": "16"}  # ``salloc`` on a login node
+
+
+@pytest.mark.parametrize(
+    "variables, where, scheduler, nodes, cores, gpus",
+    [
+        (ONE_NODE, "on node07", "local", 1, 1, 0),
+        (TWO_NODES, "on 2 nodes", "slurm", 2, 6, 2),  # the least that any of them has
+        (BESIDE, "on 1 node", "slurm", 1, 16, 0),
+    ],
+)
+def test_inside_a_job_of_slurm(nowhere, monkeypatch, variables, where, scheduler, nodes, cores, gpus):
+    inside_slurm(monkeypatch, **variables)
+    monkeypatch.setattr(site, "usable_cores", lambda: int(variables.get("SLURM_CPUS_ON_NODE", 2)))
     found = site.Site.here()
-    assert found.origin == "detected: inside Slurm job 123 on node07"
-    assert (found.scheduler, found.allocation, found.cores_per_node) == ("local", "123", 1)
-
-
-def test_inside_a_job_on_two_nodes_slurm_starts_them(nowhere, monkeypatch):
-    inside_slurm(monkeypatch, **TWO_NODES)
-    found = site.Site.here()
-    assert found.origin == "detected: inside Slurm job 123 on 2 nodes"
-    assert (found.scheduler, found.nodes, found.allocation) == ("slurm", 2, "123")
-    assert (found.cores_per_node, found.gpus_per_node) == (6, 2)  # the least that any of them has
-
-
-def test_beside_an_allocation_slurm_starts_them_too(nowhere, monkeypatch):
-    """``salloc`` on a login node: the job's variables are there, but this is not its node."""
-    inside_slurm(monkeypatch, SLURM_JOB_NUM_NODES="1", SLURM_JOB_CPUS_PER_NODE="16")
-    found = site.Site.here()
-    assert (found.scheduler, found.nodes, found.cores_per_node) == ("slurm", 1, 16)
+    assert found.origin == f"detected: inside Slurm job 123 {where}"
+    assert (found.scheduler, found.allocation, found.nodes) == (scheduler, "123", nodes)
+    assert (found.cores_per_node, found.gpus_per_node) == (cores, gpus)
 
 
 @pytest.mark.parametrize("variable, kind", [("SINGULARITY_CONTAINER", "singularity"), ("DDL_IMAGE", "docker")])
@@ -206,13 +201,9 @@ def test_a_container_around_this_process_is_noticed(nowhere, monkeypatch, variab
     assert site.Site.here().inside == kind
 
 
-def test_a_container_is_known_by_its_file_too(nowhere):
+def test_a_container_is_known_by_its_file_too_and_slurm_starts_ranks_outside_it(nowhere, monkeypatch):
     (nowhere / "mark").touch()
     assert site.Site.detect().inside == "docker"
-
-
-def test_slurm_starts_ranks_outside_this_container(nowhere, monkeypatch):
-    monkeypatch.setenv("DDL_IMAGE", "image")
     (nowhere / "work/site.toml").write_text(FILE)
     assert site.Site.here().inside == ""
     inside_slurm(monkeypatch, **ONE_NODE)
@@ -257,24 +248,17 @@ def test_a_missing_file_is_said_with_who_named_it(nowhere, monkeypatch):
         site.Site.here()
 
 
-def test_a_cluster_file_inside_its_own_job_runs_there(nowhere, monkeypatch):
-    (nowhere / "work/site.toml").write_text(FILE)
-    inside_slurm(monkeypatch, **ONE_NODE)
-    found = site.Site.here()
-    assert found.origin.endswith("(in the working folder), inside Slurm job 123 on node07")
-    assert (found.scheduler, found.controller, found.nodes, found.slots) == ("local", "gloo", 1, 1)
-
-
-def test_a_cluster_file_inside_a_larger_job_has_the_jobs_nodes(nowhere, monkeypatch):
-    (nowhere / "work/site.toml").write_text(FILE)
+def test_a_file_inside_a_job_has_the_jobs_nodes(nowhere, monkeypatch):
+    file = nowhere / "work/site.toml"
+    file.write_text(FILE)
     inside_slurm(monkeypatch, **TWO_NODES)
     found = site.Site.here()
     assert (found.scheduler, found.controller) == ("slurm", "mpi")
     assert (found.nodes, found.cores_per_node, found.gpus_per_node) == (2, 6, 2)
-
-
-def test_a_local_file_stays_local_inside_a_job(nowhere, monkeypatch):
-    (nowhere / "work/site.toml").write_text("gpus_per_node = 0\n")
-    inside_slurm(monkeypatch, **TWO_NODES)
+    inside_slurm(monkeypatch, **ONE_NODE)
     found = site.Site.here()
-    assert (found.scheduler, found.allocation, found.slots) == ("local", "123", 2)
+    assert found.origin.endswith("(in the working folder), inside Slurm job 123 on node07")
+    assert (found.scheduler, found.controller, found.nodes) == ("local", "gloo", 1)
+    file.write_text("gpus_per_node = 0\n")  # a local one stays local
+    found = site.Site.here()
+    assert (found.scheduler, found.allocation) == ("local", "123")

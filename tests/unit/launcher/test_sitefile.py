@@ -98,80 +98,53 @@ def test_a_cluster_has_what_its_file_says(read, monkeypatch):
         read('scheduler = "slrum"')
 
 
-WRONG = {  # what line 3 says: what is said about it
-    "cores = 4": "cores is not a key of a site file; did you mean cores_per_node? ",
-    "node = 2": "node is not a key of a site file; did you mean nodes? ",
-    'partitoin = "gpu"': "partitoin is not a key of a site file; did you mean partition? "
-    "The keys are: scheduler, container, ",
-    'origin = "x"': "origin is not a key",
-    '[slurm]\npartition = "x"': "slurm is not a key",
-    '"par tition" = 1': "par tition is not a key",
-    'controller = "ssh"': 'controller = "ssh" is not one of: gloo, mpi',
-    "controller = 1": "controller = 1: text in quotes is needed",
-    "nodes = 0": "nodes = 0: a whole number of at least 1",
-    "nodes = true": "nodes = true: a whole number",
-    'nodes = "2"': 'nodes = "2": a whole number',
-    "gpus_per_node = 1.5": "gpus_per_node = 1.5: a whole number of at least 0",
-    'partition = "gpu fast"': 'partition = "gpu fast" is not one word',
-    "time_limit = 30": "time_limit = 30: text in quotes is needed",
-    "time_limit = 01:00:00": "time_limit = 01:00:00: text in quotes is needed",
-    'time_limit = "1h"': 'time_limit = "1h" is not a time as Slurm writes it: minutes, ',
-    'time_limit = "1:2:3:4"': "is not a time as Slurm writes it",
-    'time_limit = "2"': "(120 s) ends before time_limit_warning_s = 120 can warn",
-    'gpu_option = "--gres=gpu"': "is not one option with {n}",
-    'gpu_option = "--gres=gpu:{n}:{type}"': "is not one option with {n}",
-    'gpu_option = "-G {n}"': "is not one option with {n}",
-    'gpu_option = ""': "is not one option with {n}",
-    'gpu_option = "--gpus-per-task={n}"': "makes every rank use the first GPU",
-    'gpu_type = "gpu:a100"': "is not a type as Slurm names it",
-    'modules = "cuda"': 'modules = "cuda": a list of texts is needed',
-    "modules = [1]": "modules = [1]: a list of texts is needed",
-    'scheduler_arguments = ["--qos short"]': "an option and its value are two items",
-    'network_interfaces = ["ib0,ib1"]': "is not one interface",
-    'pass_environment = ["A=1"]': 'pass_environment = "A=1" is not the variable\'s name',
-    'container = "docker"': "Docker's daemon starts processes outside the job",
-    'container = "singularity"': 'container = "singularity" needs an image',
-    'image = "x.sif"': 'image needs container = "docker" or "singularity"; here it is "none"',
-    "nodes = 1\nnodes = 2": "not valid TOML: Cannot overwrite a value",
-    "partition = gpu": "not valid TOML: Invalid value. A line is: key = value, with text in quotes",
-}
-
-
-@pytest.mark.parametrize("line, said", WRONG.items())
-def test_a_wrong_line_is_named_with_what_is_valid(read, tmp_path, line, said):
-    with pytest.raises(SiteError) as caught:
-        read(f'scheduler = "slurm"\ncores_per_node = 4\n{line}\n')
-    number = 4 if "\nnodes = 2" in line else 3
-    message = str(caught.value)
-    assert message.startswith(f"{tmp_path}/site.toml:{number}: ")
-    assert said in message
-
-
-WRONG_HERE = {
+SLURM = 'scheduler = "slurm"\ncores_per_node = 4\n'
+HOSTS = 'scheduler = "namespaces"\n'
+WRONG = {  # what the last line says: what its refusal does
+    SLURM + "cores = 4": "cores is not a key of a site file; did you mean cores_per_node? ",
+    SLURM + 'partitoin = "gpu"': "did you mean partition? The keys are: scheduler, container, ",
+    SLURM + 'origin = "x"': "origin is not a key",
+    SLURM + '"par tition" = 1': "par tition is not a key",
+    SLURM + 'controller = "ssh"': 'controller = "ssh" is not one of: gloo, mpi',
+    SLURM + "controller = 1": "controller = 1: text in quotes is needed",
+    SLURM + "nodes = 0": "nodes = 0: a whole number of at least 1",
+    SLURM + "nodes = true": "nodes = true: a whole number",
+    SLURM + 'partition = "gpu fast"': 'partition = "gpu fast" is not one word',
+    SLURM + 'time_limit = "1h"': 'time_limit = "1h" is not a time as Slurm writes it: minutes, ',
+    SLURM + 'time_limit = "2"': "(120 s) ends before time_limit_warning_s = 120 can warn",
+    SLURM + 'gpu_option = ""': "is not one option with {n}",
+    SLURM + 'gpu_option = "--gres=gpu:{n}:{type}"': "is not one option with {n}",
+    SLURM + 'gpu_option = "--gpus-per-task={n}"': "makes every rank use the first GPU",
+    SLURM + 'gpu_type = "gpu:a100"': "is not a type as Slurm names it",
+    SLURM + 'modules = "cuda"': 'modules = "cuda": a list of texts is needed',
+    SLURM + 'scheduler_arguments = ["--qos short"]': "an option and its value are two items",
+    SLURM + 'network_interfaces = ["ib0,ib1"]': "is not one interface",
+    SLURM + 'pass_environment = ["A=1"]': 'pass_environment = "A=1" is not the variable\'s name',
+    SLURM + 'container = "docker"': "Docker's daemon starts processes outside the job",
+    SLURM + 'container = "singularity"': 'container = "singularity" needs an image',
+    SLURM + 'image = "x.sif"': 'image needs container = "docker" or "singularity"; here it is "none"',
+    SLURM + "nodes = 1\nnodes = 2": "not valid TOML: Cannot overwrite a value",
+    SLURM + "partition = gpu": "not valid TOML: Invalid value. A line is: key = value, with text in quotes",
     "nodes = 2": 'nodes = 2 needs scheduler = "slurm"',
     'controller = "mpi"': 'controller = "mpi" needs scheduler = "slurm"',
     'partition = "gpu"': 'partition needs scheduler = "slurm"; here it is "local"',
     "rate_mbit = 100": 'rate_mbit needs scheduler = "namespaces"; here it is "local"',
-    'scheduler = "namespaces"\nnodes = 1': "makes 2 to 64 hosts",
-    'scheduler = "namespaces"\nnodes = 65': "makes 2 to 64 hosts",
-    'scheduler = "namespaces"\nnodes = "2"': 'nodes = "2": a whole number',
-    'scheduler = "namespaces"\nrate_mbit = -1': "rate_mbit = -1: a whole number of at least 0",
-    'scheduler = "namespaces"\ngpus_per_node = 1': "talk past the network",
-    'scheduler = "namespaces"\ncontroller = "mpi"': 'controller = "mpi" needs scheduler = "slurm"',
-    'scheduler = "namespaces"\npartition = "gpu"': 'here it is "namespaces"',
-    'scheduler = "namespaces"\nimage = "x"\ncontainer = "docker"': "a network of its own",
-    'container = "docker"\nimage = "x"\nbinds = ["data"]': 'binds = "data" is not absolute paths',
+    HOSTS + "nodes = 1": "makes 2 to 64 hosts",
+    HOSTS + "nodes = 65": "makes 2 to 64 hosts",
+    HOSTS + "gpus_per_node = 1": "talk past the network",
+    HOSTS + 'image = "x"\ncontainer = "docker"': "a network of its own",
     'container = "docker"\nimage = "x"\nbinds = ["/s/$USER"]': "absolute paths without variables",
     'container = "docker"\nimage = "x"\nbinds = ["/a:/b:rx"]': 'binds = "/a:/b:rx" is not',
 }
 
 
-@pytest.mark.parametrize("lines, said", WRONG_HERE.items())
-def test_a_wrong_line_of_a_local_site(read, tmp_path, lines, said):
+@pytest.mark.parametrize("lines, refusal", WRONG.items())
+def test_a_wrong_line_is_named_with_what_is_valid(read, tmp_path, lines, refusal):
     with pytest.raises(SiteError) as caught:
         read(f"{lines}\n")
-    assert str(caught.value).startswith(f"{tmp_path}/site.toml:{len(lines.splitlines())}: ")
-    assert said in str(caught.value)
+    message = str(caught.value)
+    assert message.startswith(f"{tmp_path}/site.toml:{len(lines.splitlines())}: ")
+    assert refusal in message
 
 
 def test_a_file_that_is_no_text_or_no_file(read, tmp_path):
@@ -183,18 +156,15 @@ def test_a_file_that_is_no_text_or_no_file(read, tmp_path):
         Site.read(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "written, expected",
-    [
-        ("", 0),
-        ("0", 0),
-        ("30", 1800),
-        ("1:30", 90),
-        ("1:00:00", 3600),
-        ("1-12", 129600),
-        ("1-0:30", 88200),
-        ("1-0:0:5", 86405),
-    ],
-)
-def test_times_as_slurm_writes_them(written, expected):
-    assert seconds(written) == expected
+def test_times_as_slurm_writes_them():
+    written = {
+        "": 0,
+        "0": 0,
+        "30": 1800,
+        "1:30": 90,
+        "1:00:00": 3600,
+        "1-12": 129600,
+        "1-0:30": 88200,
+        "1-0:0:5": 86405,
+    }
+    assert {text: seconds(text) for text in written} == written

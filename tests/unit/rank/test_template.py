@@ -97,7 +97,7 @@ def test_a_template_gets_only_what_all_its_ranks_have():
     """A token that only its starter has would lie in the memory of every later rank."""
     given = {"PATH": "/bin", "SSH_AUTH_SOCK": "/secret", "JPY_SESSION_NAME": "secret", "DDL_WARM_IDLE_S": "5"}
     given |= {"DDL_RUN_ID": "7", "DDL_LIFELINE": "stdin", "OMP_NUM_THREADS": "3"}
-    assert warm.own_environment(given) == {"PATH": "/bin", "DDL_WARM_IDLE_S": "5", processes.TEMPLATE: "1"}
+    assert warm.template_environment(given) == {"PATH": "/bin", "DDL_WARM_IDLE_S": "5", processes.TEMPLATE: "1"}
 
 
 @pytest.mark.parametrize("text", ["x", "-1", "nan"])
