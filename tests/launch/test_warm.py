@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -158,7 +159,7 @@ atexit.register(print, "at exit")
 """
 
 
-@pytest.mark.parametrize("start", ["cold", "warm"], indirect=True)
+@pytest.mark.parametrize("start", [pytest.param("cold", marks=pytest.mark.slow), "warm"], indirect=True)
 def test_a_rank_ends_as_it_would(script, tmp_path, start):
     for number, (end, status) in enumerate(ENDS.items()):
         path = tmp_path / f"file-{number}-"
@@ -170,7 +171,7 @@ def test_a_rank_ends_as_it_would(script, tmp_path, start):
         assert (Path(f"{path}0").read_text() == "not flushed") == regular, end
 
 
-@pytest.mark.parametrize("start", ["cold", "warm"], indirect=True)
+@pytest.mark.parametrize("start", [pytest.param("cold", marks=pytest.mark.slow), "warm"], indirect=True)
 def test_signals_reach_the_script(script, start):
     run = launch(
         script("""
@@ -400,27 +401,22 @@ print(server.accept()[0].recv(1))
         assert other.communicate(timeout=10)[0].strip() == "b''"
 
 
-class Failed:
-    """A template that has ended."""
-
-    def poll(self):
-        return 1
-
-
-def test_at_most_a_few_templates_start_by_themselves(monkeypatch):
+def test_few_templates_start_by_themselves_and_one_that_failed_is_not_tried_again(monkeypatch):
     listeners, started = [], []
     for number in range(warm.MOST):
         listeners.append(socket.socket(socket.AF_UNIX))
         listeners[-1].bind(f"\0ddl-warm-{os.getuid()}-{number:08x}")
         listeners[-1].listen()
+    failed = SimpleNamespace(poll=lambda: 1)
     monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "0")
     monkeypatch.setattr(warm, "_started", [])
-    monkeypatch.setattr(warm, "start", lambda environment: started.append(1) or Failed())
+    monkeypatch.setattr(warm, "start", lambda environment: started.append(1) or failed)
     warm.ensure()
     assert not started
     monkeypatch.setattr(warm, "peer", lambda connection: (1, os.getuid() + 1))  # they are another user's
     warm.ensure()
-    assert started
+    warm.ensure()
+    assert started == [1]
     for listener in listeners:
         listener.close()
 
@@ -431,18 +427,6 @@ def test_stop_and_status_are_commands(own, capsys):
     assert "keeps TensorFlow imported: " in (line := capsys.readouterr().out) and "MiB, 0 starts so far" in line
     (here,) = [found for found in warm.running() if found["here"]]
     assert warm.stop([here["pid"]]) == [here["pid"]]
-
-
-def test_a_template_that_failed_is_not_tried_again(monkeypatch):
-    started = []
-
-    monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "0")
-    monkeypatch.setattr(warm, "_started", [])
-    monkeypatch.setattr(warm, "_templates", lambda: iter(()))
-    monkeypatch.setattr(warm, "start", lambda environment: started.append(1) or Failed())
-    warm.ensure()
-    warm.ensure()
-    assert started == [1]
 
 
 SHIM = r"""
