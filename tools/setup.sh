@@ -109,8 +109,9 @@ fi
 # ---- Python
 
 if [ "$part" != course ]; then
-    fits="import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))"
-    [ "$stack" = next ] || fits="import sys; sys.exit(sys.version_info[:2] != (3, 11))"
+    # (Without pyvenv.cfg, as an interrupt may leave it, it would be the Python that it links to.)
+    fits="import sys; sys.exit(sys.prefix == sys.base_prefix or not (3, 10) <= sys.version_info[:2] <= (3, 13))"
+    [ "$stack" = next ] || fits="import sys; sys.exit(sys.prefix == sys.base_prefix or sys.version_info[:2] != (3, 11))"
     # What was interrupted begins anew, as one package may be half there. (uv's --reinstall would compile Horovod again.)
     if [ "${had_root:-$root}" != "$root" ] || [ -e "$venv/ddl-begun" ] ||
         ! "$venv/bin/python" -c "$fits" 2>build/setup/python.log; then

@@ -1,8 +1,10 @@
 """The set-up's own decisions: tools/setup.sh on a machine of stand-ins, where uv and Python write down what they do."""
 
+import os
 import re
 import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -96,7 +98,18 @@ def test_what_was_interrupted_is_installed_once_more(machine):
     (machine.home / "fails").unlink()
     status, _, done = machine()
     assert status == 0 and any(line.startswith("uv venv --seed --clear") for line in done)
-    assert not any("--reinstall" in line for line in done), "uv would compile Horovod again, here and for everybody else"
+    assert not any("--reinstall" in line for line in done), (
+        "uv would compile Horovod again, here and for everybody else"
+    )
+
+
+def test_an_environment_that_was_interrupted_as_it_was_made_is_not_taken_for_one(machine):
+    python = machine.course / ".venv/bin/python"  # without pyvenv.cfg it is the Python that it links to
+    python.parent.mkdir(parents=True)
+    python.symlink_to(os.path.realpath(sys.executable))
+    status, printed, done = machine()
+    assert status == 0, printed
+    assert any(line.startswith("uv venv --seed --clear") for line in done), "packages would go to that Python"
 
 
 def test_the_next_stack_has_its_own_lock_headers_and_keras(machine):
