@@ -40,6 +40,7 @@ import tensorflow as tf
 
 from ddl.analysis.descent import generated
 from ddl.records.recorder import Recorder
+from ddl.training.exchange import pin_gpu
 from ddl.training.journal import provenance
 
 REPEATS = 40  # of each timed all-reduce: the fastest is the least disturbed
@@ -49,9 +50,7 @@ def main(config):
     # Horovod: initialise, and pin each rank to one GPU, where there are any.
     hvd.init()
     rank, ranks = hvd.rank(), hvd.size()
-    gpus = tf.config.list_physical_devices("GPU")
-    if gpus:
-        tf.config.set_visible_devices(gpus[hvd.local_rank() % len(gpus)], "GPU")
+    pin_gpu()
 
     # Horovod: shard. A rank without a point would have no gradient.
     if config.points < ranks:

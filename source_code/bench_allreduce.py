@@ -14,9 +14,8 @@ what else the machine is doing hits all alike. A size is that of the result: eac
 1/N of an all-gather's, as the nccl-tests count it.
 """
 
-from ddl.errors import CourseError
 from ddl.training import bench
-from ddl.training.options import Number, parser
+from ddl.training.options import Number, parser, run
 
 OPERATIONS = ("all_reduce", "broadcast", "all_gather")
 IMPLEMENTATIONS = ("auto", "ring", "nccl")
@@ -46,7 +45,6 @@ if __name__ == "__main__":
     config = parse()  # before the slow imports: a wrong option is refused at once
 
 import os
-import sys
 import time
 
 import tensorflow as tf
@@ -350,7 +348,4 @@ def transport(backend, ranks, hosts, interface):
 
 
 if __name__ == "__main__":
-    try:
-        main(config)
-    except CourseError as error:
-        sys.exit(f"bench_allreduce.py: {error}")
+    run(main, config)

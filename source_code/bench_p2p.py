@@ -15,9 +15,8 @@ device         copies by TensorFlow between rank 0's host memory and its GPUs, a
                (written without a GPU at hand: not run on one)
 """
 
-from ddl.errors import CourseError
 from ddl.training import bench
-from ddl.training.options import parser
+from ddl.training.options import parser, run
 
 PATHS = ("tcp", "shared_memory", "horovod", "device")
 
@@ -36,7 +35,6 @@ import itertools
 import mmap
 import os
 import socket
-import sys
 import time
 
 import horovod.tensorflow as hvd
@@ -391,7 +389,4 @@ def device_copies(source, target, size_bytes, config):
 
 
 if __name__ == "__main__":
-    try:
-        main(config)
-    except CourseError as error:
-        sys.exit(f"bench_p2p.py: {error}")
+    run(main, config)

@@ -7,7 +7,7 @@ It trains on generated points for a few seconds, and ends well in every case. Ea
 what it saw in witness-<k>.jsonl (ddl/witness.py): that is where to look.
 """
 
-from ddl.training.options import CASES, SEED, Integer, Number, parser
+from ddl.training.options import CASES, SEED, Integer, Number, parser, run
 
 
 def parse(arguments=None):
@@ -26,7 +26,6 @@ if __name__ == "__main__":
     config = parse()  # before the slow imports: a wrong option is refused at once
 
 import hashlib
-import sys
 import time
 
 import horovod.tensorflow as hvd
@@ -34,8 +33,8 @@ import numpy as np
 import tensorflow as tf
 
 from ddl.data import Order, shard
-from ddl.errors import CourseError
 from ddl.records.recorder import Recorder
+from ddl.training.exchange import pin_gpu
 from ddl.training.journal import provenance
 from ddl.training.witness import Witness, checksum
 
@@ -58,9 +57,7 @@ def main(config):
     rank, ranks = hvd.rank(), hvd.size()
 
     # 2. Pin each rank to one GPU, where there are any.
-    gpus = tf.config.list_physical_devices("GPU")
-    if gpus:
-        tf.config.set_visible_devices(gpus[hvd.local_rank() % len(gpus)], "GPU")
+    pin_gpu()
 
     # 3. Shard: one order of samples for all ranks, and of every batch each takes its own part.
     order = Order(config.samples, config.batch * ranks, config.seed)
@@ -93,25 +90,33 @@ def main(config):
         hvd.broadcast_variables(model.variables, root_rank=0, inplace=True)
 
     witness, recorder = Witness(rank), Recorder() if rank == 0 else None
-    witness.tell(
-        "begin",
-        rank=rank,
-        ranks=ranks,
-        batch=config.batch,
-        rate_of_one_rank=config.learning_rate,
-        weights=checksum(model.get_weights()),
-    )
+    start = {"rank": rank, "weights": checksum(model.get_weights())}
+    witness.tell("begin", **start, ranks=ranks, batch=config.batch, rate_of_one_rank=config.learning_rate)
     if recorder:
         recorder.event("start", steps=config.steps, world=ranks)
     gradients_on(np.arange(config.batch))  # not applied: what a first call builds takes a while
-    counted, start = 0, time.perf_counter()
+    began = time.perf_counter()
+    counted, loss = train(config, model, optimizer, gradients_on, order, my_part, witness, recorder)
+    seconds = time.perf_counter() - began
+    processed = float(hvd.allreduce(tf.constant(float(counted)), op=hvd.Sum, name="counted"))
+
+    # 8. Write on rank 0 only.
+    wrote = witness.keep_weights(model.get_weights()) if rank == 0 or not has(case, "write") else None
+    witness.tell("end", samples_counted=counted, seconds=seconds, images_per_s=processed / seconds, wrote=wrote)
+    if recorder:
+        finish(recorder, config, ranks, rate, order, processed, seconds, loss, evaluate(model, test))
+
+
+def train(config, model, optimizer, gradients_on, order, my_part, witness, recorder):
+    """Take all steps; return the samples that this rank counts as its own, and the last loss."""
+    counted, ranks = 0, hvd.size()
     for step, batch in order.batches(0, config.steps):
         numbers = shard(batch, my_part, ranks)
         gradients, loss = gradients_on(numbers)
         optimizer.apply_gradients(zip(gradients, model.trainable_variables))
 
         # What is counted here is summed over ranks at the end.
-        counted += len(numbers) * (1 if has(case, "throughput") else ranks)
+        counted += len(numbers) * (1 if has(config.case, "throughput") else ranks)
         witness.tell(
             "step",
             step=step + 1,
@@ -124,23 +129,7 @@ def main(config):
         loss = float(hvd.allreduce(loss, op=hvd.Average, name="loss"))
         if recorder:
             recorder.event("step", step=step + 1, loss=loss, samples=(step + 1) * config.batch * ranks)
-    seconds = time.perf_counter() - start
-    processed = float(hvd.allreduce(tf.constant(float(counted)), op=hvd.Sum, name="counted"))
-
-    # 8. Write on rank 0 only.
-    wrote = witness.keep_weights(model.get_weights()) if rank == 0 or not has(case, "write") else None
-    witness.tell("end", samples_counted=counted, seconds=seconds, images_per_s=processed / seconds, wrote=wrote)
-    if recorder:
-        end = {
-            "step": config.steps,
-            "epoch": config.steps / order.steps,
-            "samples": processed,
-            "seconds": seconds,
-            "images_per_s": processed / seconds,
-            "loss": loss,
-            **evaluate(model, test),
-        }
-        finish(recorder, config, ranks, rate, end)
+    return counted, loss
 
 
 def evaluate(model, test):
@@ -150,8 +139,17 @@ def evaluate(model, test):
     return {"test_loss": float(loss_of(logits, test[1])), "test_accuracy": float(tf.reduce_mean(hits))}
 
 
-def finish(recorder, config, ranks, rate, end):
+def finish(recorder, config, ranks, rate, order, processed, seconds, loss, test):
     """Write the last evaluation and the result, and print what came out."""
+    end = {
+        "step": config.steps,
+        "epoch": config.steps / order.steps,
+        "samples": processed,
+        "seconds": seconds,
+        "images_per_s": processed / seconds,
+        "loss": loss,
+        **test,
+    }
     recorder.event("evaluation", **end)
     print(
         f"{ranks} ranks, {config.steps} steps: loss {end['loss']:.3f}, held-out accuracy "
@@ -197,7 +195,4 @@ def loss_of(logits, labels):
 
 
 if __name__ == "__main__":
-    try:
-        main(config)
-    except CourseError as error:
-        sys.exit(f"bug_hunt.py: {error}")
+    run(main, config)

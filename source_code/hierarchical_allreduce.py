@@ -9,10 +9,9 @@ so that less has to cross. Each result is compared with Horovod's own, number by
 crossed is read from the counters of the hosts' interfaces.
 """
 
-from ddl.errors import CourseError
 from ddl.training import bench
 from ddl.training.bench import FLAT, VARIANTS
-from ddl.training.options import parser
+from ddl.training.options import parser, run
 
 
 def parse(arguments=None):
@@ -34,7 +33,6 @@ if __name__ == "__main__":
 
 import os
 import socket
-import sys
 import threading
 import time
 
@@ -269,7 +267,4 @@ class Ring:
 
 
 if __name__ == "__main__":
-    try:
-        main(config)
-    except CourseError as error:
-        sys.exit(f"hierarchical_allreduce.py: {error}")
+    run(main, config)

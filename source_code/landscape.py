@@ -17,7 +17,7 @@ where the run did, in ghost batches. The others take the mean loss of fixed pict
 all-reduced: any number of ranks finds the same, to rounding.
 """
 
-from ddl.training.options import Integer, Number, parser
+from ddl.training.options import Integer, Number, parser, run
 
 MEASURES = ("eigenvalue", "invariant", "trace", "slices", "noise", "rescaling")
 
@@ -57,7 +57,6 @@ def parse(arguments=None):
 if __name__ == "__main__":
     config = parse()  # before the slow imports: a wrong option is refused at once
 
-import sys
 import time
 import zipfile
 
@@ -67,15 +66,15 @@ import tensorflow as tf
 
 from ddl.data import load
 from ddl.data.augment import augment, normalise
-from ddl.errors import CourseError
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import read_json
 from ddl.records.recorder import Recorder
 from ddl.training import models
 from ddl.training.checkpoint import find, from_rank_0
-from ddl.training.exchange import cycle_time, suitable_cycle_ms
+from ddl.training.exchange import cycle_time, pin_gpu, suitable_cycle_ms
 from ddl.training.journal import EVENT_EVERY_S, provenance
-from ddl.training.landscape import GRADIENT, PRODUCT, Landscape, lanczos, rescaling, slices, trace
+from ddl.training.landscape import GRADIENT, PRODUCT, Landscape, rescaling, slices
+from ddl.training.matrices import lanczos, trace
 from ddl.training.recipes import SettingError, recipe
 
 # What a record repeats of the run that kept the weights.
@@ -89,9 +88,7 @@ def main(config):
     tf.config.experimental.enable_tensor_float_32_execution(False)  # GPUs would round every factor to ten bits
     with cycle_time(suitable_cycle_ms(config.samples)):
         hvd.init()
-    gpus = tf.config.list_physical_devices("GPU")
-    if gpus:
-        tf.config.set_visible_devices(gpus[hvd.local_rank() % len(gpus)], "GPU")
+    pin_gpu()
 
     run, arrays = from_rank_0(lambda: read(config.weights))
     data = load(
@@ -303,7 +300,4 @@ def in_words(name, found):
 
 
 if __name__ == "__main__":
-    try:
-        main(config)
-    except CourseError as error:
-        sys.exit(f"landscape.py: {error}")
+    run(main, config)

@@ -9,7 +9,7 @@ whole batch: by what is really in it, also where the last batch of a data set is
 `result.json` has what came out of each way.
 """
 
-from ddl.training.options import SEED, Integer, Number, parser, split_evenly
+from ddl.training.options import SEED, Integer, Number, parser, run, split_evenly
 
 
 def parse(arguments=None):
@@ -35,84 +35,40 @@ def parse(arguments=None):
 if __name__ == "__main__":
     config = parse()  # before the slow imports: a wrong option is refused at once
 
-import sys
-from collections.abc import Callable
-from dataclasses import dataclass
-
 import numpy as np
 import tensorflow as tf
 
 from ddl.data import Order, load
 from ddl.data.augment import normalise
-from ddl.errors import CourseError
 from ddl.records.recorder import Recorder
 from ddl.training import models
 from ddl.training.journal import provenance
 from ddl.training.strategy import devices_for, losses_and_hits
 
-
-@dataclass(frozen=True)
-class Case:
-    """One way to scale the loss."""
-
-    name: str
-    how: str  # as an expression
-    batch: str  # "whole", or "short": a last one with fewer samples
-    loss: Callable  # of a replica's losses, the samples in the batch, and the L2 penalty
-    penalty: bool = False  # whether the loss to reproduce has the L2 penalty
-
-
-def cases(global_batch, replicas):
-    """Return the ways to scale, with so many samples in a whole batch."""
-    total, mean = tf.reduce_sum, tf.reduce_mean
-    return (
-        Case(
-            "sum over the global batch",
-            "sum(losses) / global_batch",
-            "whole",
-            lambda losses, there, penalty: total(losses) / global_batch,
-        ),
-        Case("mean of each replica", "mean(losses)", "whole", lambda losses, there, penalty: mean(losses)),
-        Case(
-            "mean of the replicas' means",
-            "mean(losses) / replicas",
-            "whole",
-            lambda losses, there, penalty: mean(losses) / replicas,
-        ),
-        Case("mean of each replica, short batch", "mean(losses)", "short", lambda losses, there, penalty: mean(losses)),
-        Case(
-            "mean of the replicas' means, short batch",
-            "mean(losses) / replicas",
-            "short",
-            lambda losses, there, penalty: mean(losses) / replicas,
-        ),
-        Case(
-            "sum over what is there, short batch",
-            "sum(losses) / samples_there",
-            "short",
-            lambda losses, there, penalty: total(losses) / there,
-        ),
-        Case(
-            "sum over the nominal batch, short batch",
-            "sum(losses) / global_batch",
-            "short",
-            lambda losses, there, penalty: total(losses) / global_batch,
-        ),
-        Case(
-            "L2 counted once",
-            "sum(losses) / global_batch + scale_regularization_loss(l2)",
-            "whole",
-            lambda losses, there, penalty: total(losses) / global_batch + tf.nn.scale_regularization_loss(penalty),
-            True,
-        ),
-        Case(
-            "L2 counted on every replica",
-            "sum(losses) / global_batch + l2",
-            "whole",
-            lambda losses, there, penalty: total(losses) / global_batch + penalty,
-            True,
-        ),
-    )
+# How each way computes a replica's loss: from its losses, the batch as it is meant to be, the samples that are there,
+# the number of replicas, and the L2 penalty.
+WAYS = {
+    "sum(losses) / global_batch": lambda losses, batch, there, replicas, l2: tf.reduce_sum(losses) / batch,
+    "sum(losses) / samples_there": lambda losses, batch, there, replicas, l2: tf.reduce_sum(losses) / there,
+    "mean(losses)": lambda losses, batch, there, replicas, l2: tf.reduce_mean(losses),
+    "mean(losses) / replicas": lambda losses, batch, there, replicas, l2: tf.reduce_mean(losses) / replicas,
+    "sum(losses) / global_batch + scale_regularization_loss(l2)": lambda losses, batch, there, replicas, l2: (
+        tf.reduce_sum(losses) / batch + tf.nn.scale_regularization_loss(l2)
+    ),
+    "sum(losses) / global_batch + l2": lambda losses, batch, there, replicas, l2: tf.reduce_sum(losses) / batch + l2,
+}
+# What a way is called, which it is, and whether it is tried on a whole batch or on a last, short one.
+CASES = (
+    ("sum over the global batch", "sum(losses) / global_batch", "whole"),
+    ("mean of each replica", "mean(losses)", "whole"),
+    ("mean of the replicas' means", "mean(losses) / replicas", "whole"),
+    ("mean of each replica, short batch", "mean(losses)", "short"),
+    ("mean of the replicas' means, short batch", "mean(losses) / replicas", "short"),
+    ("sum over what is there, short batch", "sum(losses) / samples_there", "short"),
+    ("sum over the nominal batch, short batch", "sum(losses) / global_batch", "short"),
+    ("L2 counted once", "sum(losses) / global_batch + scale_regularization_loss(l2)", "whole"),
+    ("L2 counted on every replica", "sum(losses) / global_batch + l2", "whole"),
+)
 
 
 def main(config):
@@ -128,47 +84,20 @@ def main(config):
         name: (normalise(data.train_images[numbers[:size]]), data.train_labels[numbers[:size]])
         for name, size in samples.items()
     }
-
     with strategy.scope():
         model = models.build("cnn", seed=config.seed, classes=len(data.class_names))
-    weights = model.trainable_variables
-
-    def gradient(pictures, labels, loss_of):
-        with tf.GradientTape() as tape:
-            losses, _ = losses_and_hits(labels, model(pictures, training=True))
-            penalty = config.l2 * tf.add_n([tf.nn.l2_loss(weight) for weight in weights])
-            loss = loss_of(losses, penalty)
-        return tape.gradient(loss, weights)
-
-    def of_one_device(case):
-        def loss_of(losses, penalty):
-            return tf.reduce_mean(losses) + (penalty if case.penalty else 0.0)
-
-        return flat(gradient(*batches[case.batch], loss_of))
-
-    def of_replicas(case):
-        # As Keras does it: batches of the global size, the last one with what is left.
-        dataset = tf.data.Dataset.from_tensor_slices(batches[case.batch])
-        parts = next(iter(strategy.experimental_distribute_dataset(dataset.batch(config.global_batch))))
-        there = samples[case.batch]
-        sizes.setdefault(case.batch, [len(each) for each in strategy.experimental_local_results(parts[1])])
-
-        each = strategy.run(gradient, args=(*parts, lambda losses, penalty: case.loss(losses, there, penalty)))
-        return flat(strategy.reduce(tf.distribute.ReduceOp.SUM, each, axis=None))
 
     sizes, found = {}, []
-    for case in cases(config.global_batch, config.replicas):
-        right, ours = of_one_device(case), of_replicas(case)
-        found.append(
-            {
-                "name": case.name,
-                "how": case.how,
-                "batch": case.batch,
-                "relative_error": float(np.linalg.norm(ours - right) / np.linalg.norm(right)),
-                "ratio": float(np.linalg.norm(ours) / np.linalg.norm(right)),
-            }
-        )
-        print("{name:42} off by {relative_error:.1e}, {ratio:.3f} times as long".format(**found[-1]), flush=True)
+    for name, how, batch in CASES:
+        # As Keras does it: batches of the global size, the last one with what is left.
+        dataset = tf.data.Dataset.from_tensor_slices(batches[batch]).batch(config.global_batch)
+        parts = next(iter(strategy.experimental_distribute_dataset(dataset)))
+        sizes.setdefault(batch, [len(each) for each in strategy.experimental_local_results(parts[1])])
+        ours = gradient_of_replicas(strategy, model, parts, how, samples[batch], config)
+        right = gradient_of_one_device(model, batches[batch], config.l2 if how.endswith(("l2", "l2)")) else 0.0)
+        error, ratio = (float(np.linalg.norm(each) / np.linalg.norm(right)) for each in (ours - right, ours))
+        found.append({"name": name, "how": how, "batch": batch, "relative_error": error, "ratio": ratio})
+        print(f"{name:42} off by {error:.1e}, {ratio:.3f} times as long", flush=True)
 
     Recorder().result(
         {
@@ -187,13 +116,33 @@ def main(config):
     )
 
 
+def gradient(model, pictures, labels, loss_of):
+    """Return the gradients of a loss, a function of the samples' losses and half the sum of all squared weights."""
+    with tf.GradientTape() as tape:
+        losses, _ = losses_and_hits(labels, model(pictures, training=True))
+        loss = loss_of(losses, tf.add_n([tf.nn.l2_loss(weight) for weight in model.trainable_variables]))
+    return tape.gradient(loss, model.trainable_variables)
+
+
+def gradient_of_one_device(model, batch, l2):
+    """Return the gradient to reproduce, as one vector: that of the mean over the batch."""
+    return flat(gradient(model, *batch, lambda losses, penalty: tf.reduce_mean(losses) + l2 * penalty))
+
+
+def gradient_of_replicas(strategy, model, parts, how, there, config):
+    """Return the sum of the replicas' gradients, as one vector."""
+
+    def loss_of(losses, penalty):
+        return WAYS[how](losses, config.global_batch, there, config.replicas, config.l2 * penalty)
+
+    each = strategy.run(gradient, args=(model, *parts, loss_of))
+    return flat(strategy.reduce(tf.distribute.ReduceOp.SUM, each, axis=None))
+
+
 def flat(gradients):
     """Return all gradients as one vector, float64: rounding must not add to what is compared."""
     return np.concatenate([np.asarray(each, np.float64).ravel() for each in gradients])
 
 
 if __name__ == "__main__":
-    try:
-        main(config)
-    except CourseError as error:
-        sys.exit(f"loss_scaling.py: {error}")
+    run(main, config)

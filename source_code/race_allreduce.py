@@ -8,10 +8,9 @@ each. All use the same connections, one between any two ranks, so that they diff
 sends what to whom. Each result is compared with Horovod's own all-reduce, number by number.
 """
 
-from ddl.errors import CourseError
 from ddl.training import bench
 from ddl.training.bench import BenchError
-from ddl.training.options import parser
+from ddl.training.options import parser, run
 
 
 def parse(arguments=None):
@@ -27,7 +26,6 @@ if __name__ == "__main__":
 import os
 import select
 import socket
-import sys
 import time
 
 import horovod.tensorflow as hvd
@@ -235,7 +233,4 @@ def bytes_of(array):
 
 
 if __name__ == "__main__":
-    try:
-        main(config)
-    except CourseError as error:
-        sys.exit(f"race_allreduce.py: {error}")
+    run(main, config)

@@ -15,7 +15,7 @@ With --model the step is train_cifar.py's, in one piece. Several ranks take it t
 turns, apart: each at its own pace, averaging nothing. That is what computing costs in company.
 """
 
-from ddl.training.options import MODELS, SEED, Integer, Number, parser
+from ddl.training.options import MODELS, SEED, Integer, Number, parser, run
 
 SAMPLES = 2048
 
@@ -76,27 +76,23 @@ if __name__ == "__main__":
 
 import math
 import os
-import sys
 import time
 
 import horovod.tensorflow as hvd
 import numpy as np
-import psutil
 import tensorflow as tf
 from tensorflow.keras import layers
 
 from ddl.analysis import timeline
 from ddl.data import Order, shard
 from ddl.data.augment import augment, normalise
-from ddl.errors import CourseError, InputError
-from ddl.records.folder import start_of
-from ddl.records.jsonfiles import read_json
+from ddl.errors import InputError
 from ddl.records.recorder import Recorder
 from ddl.training import models
 from ddl.training import optimizer as optimizers
 from ddl.training.bench import PARTS, spread
-from ddl.training.exchange import cycle_time, suitable_cycle_ms
-from ddl.training.journal import provenance
+from ddl.training.exchange import cycle_time, pin_gpu, suitable_cycle_ms
+from ddl.training.journal import Startup, provenance
 
 CLASSES = 10
 WARM_UP = 3  # steps of each model, which build the graph and fill caches
@@ -104,18 +100,17 @@ TURN = 5  # steps of one model before it is another's turn
 
 
 def main(config):
-    imported = time.time()
+    startup = Startup()
     pin(config.pin_to)
     set_knobs(config)
 
     # Horovod: initialise, and pin each rank to one GPU, where there are any.
     with cycle_time(suitable_cycle_ms(config.global_batch) if config.model else None):
         hvd.init()
+    startup.ends("init")
     initialised = time.time()
     rank, ranks = hvd.rank(), hvd.size()
-    gpus = tf.config.list_physical_devices("GPU")
-    if gpus:
-        tf.config.set_visible_devices(gpus[hvd.local_rank() % len(gpus)], "GPU")
+    pin_gpu()
 
     # Horovod: shard.
     batches = shard(Order(SAMPLES, config.global_batch, config.seed).epoch(0), rank, ranks)
@@ -143,32 +138,29 @@ def main(config):
 
     for figures in measured:
         print(in_words(figures), flush=True)
-    launched, began = beginnings(recorder.folder)
-    first_step = sizes[0].first_step
-    samples = config.global_batch * config.aggregate
-    recorder.result(
-        {
-            **provenance(),
-            "config": vars(config),
-            "ranks": ranks,
-            "processors": places,
-            "per_rank_batch": samples // ranks,
-            "global_batch": samples,
-            "steps": total,
-            "samples": total * samples,
-            "images_per_s": measured[-1]["images_per_s"],
-            "time_to_first_step_s": first_step - launched,
-            "start_s": {
-                "launch": began - launched,
-                "import": imported - began,
-                "init": initialised - imported,
-                "first step": first_step - initialised,
-            },
-            "sizes": measured,
-            "history": [],
-            "data": {"name": "random pictures", "form": "generated", "train_samples": SAMPLES},
-        }
-    )
+    parts = {**startup.parts, "first step": sizes[0].first_step - initialised}
+    recorder.result(result(config, measured, total, places, parts))
+
+
+def result(config, measured, steps, processors, parts):
+    """Return what goes into result.json; `parts` are those of the start."""
+    ranks, samples = hvd.size(), config.global_batch * config.aggregate
+    return {
+        **provenance(),
+        "config": vars(config),
+        "ranks": ranks,
+        "processors": processors,
+        "per_rank_batch": samples // ranks,
+        "global_batch": samples,
+        "steps": steps,
+        "samples": steps * samples,
+        "images_per_s": measured[-1]["images_per_s"],
+        "time_to_first_step_s": sum(parts.values()),
+        "start_s": parts,
+        "sizes": measured,
+        "history": [],
+        "data": {"name": "random pictures", "form": "generated", "train_samples": SAMPLES},
+    }
 
 
 def random_pictures(seed):
@@ -181,20 +173,9 @@ def random_pictures(seed):
 def in_words(size):
     """Say in a line what was measured of a model."""
     which = f"model {size['model']}" if size["model"] else f"width {size['width']}"
-    parts = (
-        "in one piece"
-        if size["model"]
-        else "of which " + ", ".join(f"{name} {1000 * size[f'{name}_s']['median']:.2f}" for name in PARTS)
-    )
+    medians = (f"{name} {1000 * size[f'{name}_s']['median']:.2f}" for name in PARTS)
+    parts = "in one piece" if size["model"] else f"of which {', '.join(medians)}"
     return f"{which}: {size['parameters']:,} parameters, {1000 * size['step_s']['median']:.2f} ms a step, {parts}"
-
-
-def beginnings(folder):
-    """Return when the run was launched and when this process began, in seconds since the epoch."""
-    if not folder:
-        began = psutil.Process().create_time()
-        return began, began
-    return start_of(folder), read_json(folder.rank(0))["started"]
 
 
 def pin(to):
@@ -416,7 +397,4 @@ class Task:
 
 
 if __name__ == "__main__":
-    try:
-        main(config)
-    except CourseError as error:
-        sys.exit(f"step_times.py: {error}")
+    run(main, config)

@@ -13,16 +13,14 @@ The data are SVHN (`ddl data fetch svhn`), or generated pictures of the same for
 
 from pathlib import Path
 
-from ddl.training.options import SEED, Integer, Number, parser, split_evenly
+from ddl.training.options import SEED, Integer, Number, add_data, parser, run, split_evenly
 
 
 def parse(arguments=None):
     ours = parser(__doc__)
     add = ours.add_argument
     add("--loop", required=True, metavar="FILE", help="defines make_step")
-    add("--data-set", default="auto", choices=("auto", "svhn", "synthetic"))
-    add("--train-samples", type=Integer(), metavar="N", help="train on a part (default: all)")
-    add("--test-samples", type=Integer(), metavar="N", help="evaluate on a part (default: all)")
+    add_data(ours, real="svhn")
     add("--replicas", type=Integer(), default=2, help="GPUs, or logical devices where there are fewer")
     add("--epochs", type=Integer(), default=2)
     add("--steps", type=Integer(), help="train for so many steps instead")
@@ -44,7 +42,6 @@ if __name__ == "__main__":
 
 import math
 import runpy
-import sys
 
 import numpy as np
 import tensorflow as tf
@@ -55,9 +52,8 @@ from ddl.data.tensors import constant
 from ddl.errors import CourseError
 from ddl.training import models
 from ddl.training.journal import Journal
-from ddl.training.strategy import devices_for, losses_and_hits
+from ddl.training.strategy import devices_for, losses_and_hits, make_evaluation
 
-TEST_BATCH = 500
 CHECK_RATE = 0.1  # of plain SGD: any factor on the gradient is then a factor on the update
 TOLERANCE = 1e-3  # of the update's length: float32 sums in another order are off by about 1e-6
 
@@ -87,7 +83,7 @@ def main(config):
         model = network()
         optimizer = tf.keras.optimizers.Adam(config.learning_rate)
     train_step = make_step(strategy, model, optimizer, config.global_batch)
-    evaluate = make_evaluation(model, network())
+    evaluate = make_evaluation(network())
 
     journal = Journal(True, steps, order.steps, config.global_batch)
     for text in filter(None, [data.note, note, checked["note"]]):
@@ -98,8 +94,8 @@ def main(config):
         if journal.epoch_ends(step):
             with journal.paused():
                 seen = slice(0, data.test_samples)  # as many training as test pictures
-                loss, accuracy = evaluate(data.train_images[seen], data.train_labels[seen])
-                test_loss, test_accuracy = evaluate(data.test_images, data.test_labels)
+                loss, accuracy = evaluate(model, data.train_images[seen], data.train_labels[seen])
+                test_loss, test_accuracy = evaluate(model, data.test_images, data.test_labels)
             journal.evaluation(
                 step,
                 loss=loss,
@@ -135,25 +131,6 @@ def make_batches(data, order, steps):
         .map(lambda some: (normalise(tf.gather(images, some)), tf.gather(labels, some)))
         .prefetch(2)
     )
-
-
-def make_evaluation(model, copy):
-    """Return a function of pictures and labels that gives mean loss and accuracy of `model`.
-
-    It evaluates a `copy` on one device, as the model's own variables may be on several.
-    """
-
-    @tf.function(autograph=False)
-    def sums(pictures, labels):
-        return tf.reduce_sum(losses_and_hits(labels, copy(normalise(pictures))), axis=1)
-
-    def evaluate(pictures, labels):
-        copy.set_weights(model.get_weights())
-        parts = [slice(first, first + TEST_BATCH) for first in range(0, len(labels), TEST_BATCH)]
-        total = sum(sums(pictures[part], labels[part]) for part in parts)
-        return (total / len(labels)).numpy().tolist()
-
-    return evaluate
 
 
 def step_maker(path):
@@ -198,13 +175,8 @@ def compare_step(make_step, strategy, network, batches, global_batch):
     error, ratio = np.linalg.norm(ours - right) / length, np.linalg.norm(ours) / length
     agrees = bool(error < TOLERANCE and math.isclose(loss, float(single_loss), rel_tol=TOLERANCE))
     note = (
-        None
-        if agrees
-        else (
-            f"the first step does not agree with a single device's: its update is {ratio:.3g} times as "
-            f"long and off by {error:.1%} of it; its loss is {loss:.4f}, a single device's "
-            f"{float(single_loss):.4f}"
-        )
+        f"the first step does not agree with a single device's: its update is {ratio:.3g} times as long and off by "
+        f"{error:.1%} of it; its loss is {loss:.4f}, a single device's {float(single_loss):.4f}"
     )
     return {
         "agrees": agrees,
@@ -212,7 +184,7 @@ def compare_step(make_step, strategy, network, batches, global_batch):
         "single_loss": float(single_loss),
         "ratio": float(ratio),
         "relative_error": float(error),
-        "note": note,
+        "note": None if agrees else note,
     }
 
 
@@ -222,7 +194,4 @@ def flat(model):
 
 
 if __name__ == "__main__":
-    try:
-        main(config)
-    except CourseError as error:
-        sys.exit(f"svhn_loop.py: {error}")
+    run(main, config)

@@ -11,7 +11,7 @@ scheduler is about to end leaves a checkpoint; started again in its folder, it g
 """
 
 from ddl.data.dataset import HELD_OUT, VALIDATION_SAMPLES
-from ddl.training.options import MODELS, SEED, Integer, Number, parser
+from ddl.training.options import MODELS, SEED, Integer, Number, add_data, parser, run
 from ddl.training.precision import PRECISIONS, set_precision
 from ddl.training.recipes import BASE_RATES, RECIPES
 from ddl.training.schedule import DECAYS
@@ -26,9 +26,7 @@ def parse(arguments=None):
     add("--recipe", default="base", choices=RECIPES)
     add("--model", default="cnn", choices=MODELS)
     # Data
-    add("--data-set", default="auto", choices=("auto", "cifar10", "synthetic"))
-    add("--train-samples", type=Integer(), metavar="N", help="train on a part (default: all 50,000)")
-    add("--test-samples", type=Integer(), metavar="N", help="default: all 10,000")
+    add_data(ours)
     add(
         "--held-out",
         default="test",
@@ -58,7 +56,23 @@ def parse(arguments=None):
     )
     add("--evaluate-epochs", type=Integer(), default=1, metavar="N", help="at the end of each N-th epoch (default: 1)")
     add("--evaluate-every", type=Integer(0), default=0, metavar="STEPS", help="as well as at the end of epochs")
-    # Batch
+    add_batch(add)
+    add_optimizer(add)
+    # Workers
+    add("--sync-bn", action="store_true", help="batch statistics of all ranks together")
+    add("--fp16-compression", action="store_true", help="send gradients in half precision")
+    add("--precision", default="float32", choices=PRECISIONS, help="compute in; auto: in the faster (default: float32)")
+    add("--noise-scale", action="store_true", help="measure the gradient noise scale")
+    add("--timeline", action="store_true", help="have Horovod write down what it does, and when")
+    # Keeping and interrupting
+    add("--keep-weights", action="store_true", help="write the weights at the end into the run's folder")
+    add("--checkpoint-every", type=Integer(0), default=0, metavar="STEPS")
+    add("--resume", metavar="FOLDER_OR_RUN", help="go on from that run's checkpoint")
+    return ours.parse_args(arguments)
+
+
+def add_batch(add):
+    """Add the options of a step's samples."""
     add("--global-batch", type=Integer(), default=64, help="samples in a step of all ranks together")
     add(
         "--backward-passes-per-step",
@@ -75,7 +89,10 @@ def parse(arguments=None):
         help="batch norm's in evaluations: averages over the last steps, or computed anew from "
         f"{STATISTICS_SAMPLES:,} training pictures (default: moving)",
     )
-    # Learning rate and optimizer: what is not given is the recipe's
+
+
+def add_optimizer(add):
+    """Add the options of optimizer and learning rate; what is not given is the recipe's."""
     add("--optimizer", choices=BASE_RATES)
     add(
         "--learning-rate",
@@ -90,24 +107,12 @@ def parse(arguments=None):
     add("--weight-decay", type=Number(0), default=0.0)
     add("--label-smoothing", type=Number(0, 1), default=0.0)
     add("--seed", type=SEED, default=0, help="of initial weights, order and augmentation")
-    # Workers
-    add("--sync-bn", action="store_true", help="batch statistics of all ranks together")
-    add("--fp16-compression", action="store_true", help="send gradients in half precision")
-    add("--precision", default="float32", choices=PRECISIONS, help="compute in; auto: in the faster (default: float32)")
-    add("--noise-scale", action="store_true", help="measure the gradient noise scale")
-    add("--timeline", action="store_true", help="have Horovod write down what it does, and when")
-    # Keeping and interrupting
-    add("--keep-weights", action="store_true", help="write the weights at the end into the run's folder")
-    add("--checkpoint-every", type=Integer(0), default=0, metavar="STEPS")
-    add("--resume", metavar="FOLDER_OR_RUN", help="go on from that run's checkpoint")
-    return ours.parse_args(arguments)
 
 
 if __name__ == "__main__":
     config = parse()  # before the slow imports: a wrong option is refused at once
 
 import math
-import sys
 
 import horovod.tensorflow as hvd
 import numpy as np
@@ -117,27 +122,22 @@ from ddl.analysis import timeline
 from ddl.data import Order, load
 from ddl.data.augment import augment, normalise
 from ddl.data.tensors import constant
-from ddl.errors import CourseError
 from ddl.records.folder import StorageError
 from ddl.training import models, optimizer
 from ddl.training.checkpoint import Checkpoints, Notice, folder
-from ddl.training.exchange import cycle_time, suitable_cycle_ms
-from ddl.training.journal import Journal, Means, Startup
+from ddl.training.exchange import average, average_statistics, cycle_time, pin_gpu, suitable_cycle_ms
+from ddl.training.journal import Journal, Startup
+from ddl.training.loop import DIVERGED, LEAVING, in_passes, make_evaluation, train
 from ddl.training.noise import NoiseScale
 from ddl.training.recipes import micro_batch, settle
 from ddl.training.schedule import Schedule
 from ddl.training.witness import keep_weights
-
-TEST_BATCH = 500  # small enough for any device, large enough to keep it busy
-# Whether the training diverged or must make room is checked now and then: a check waits for the GPU.
-CHECK_EVERY_STEPS = 10
 
 
 def main(config):
     """Train, and return what goes into result.json, or None where the job must be requeued."""
     startup = Startup()  # where the seconds until the first step go
     notice = Notice()  # from now on, the scheduler's warning of the time limit is heard
-
     if config.timeline:
         timeline.request()
     if config.keep_weights:
@@ -151,7 +151,7 @@ def main(config):
     startup.ends("init")
 
     # Horovod: pin each rank to one GPU, where there are any.
-    precision = set_precision(config.precision, pin_device())
+    precision = set_precision(config.precision, pin_gpu())
 
     # Horovod: shard. One order of samples for all; each rank takes its part of every batch.
     data = load(
@@ -162,129 +162,82 @@ def main(config):
     part = rank_slice(config, rank, ranks)
     startup.ends("data")
 
-    model = models.build(config.model, norm=arm.norm, sync_norm=config.sync_bn, seed=config.seed)
-
     # Horovod: scale the learning rate with the global batch, if the recipe says so.
-    schedule = Schedule(
-        start=config.learning_rate,
-        peak=arm.rate(config.global_batch, config.learning_rate),
-        warmup_epochs=arm.warmup_epochs,
-        epochs=steps / order.steps,
-        decay=config.schedule,
-    )
-    optim = optimizer.make(
-        arm.optimizer, schedule(0), model.trainable_variables, config.weight_decay, config.momentum, config.trust
-    )
-
+    schedule = make_schedule(config, arm, steps / order.steps)
+    model = models.build(config.model, norm=arm.norm, sync_norm=config.sync_bn, seed=config.seed)
+    optim = make_optimizer(config, arm, schedule(0), model)
     # Horovod: wrap. The step averages the gradients of all ranks before it applies them.
     train_step = make_train_step(model, optim, data, config, part)
-    prepare = recomputing(model, config, data)
-    evaluate = make_evaluation(model, data.test_images, data.test_labels, rank, ranks, prepare)
-    seen = slice(min(CLEAN_SAMPLES, data.train_samples))
-    evaluate_clean = make_evaluation(model, data.train_images[seen], data.train_labels[seen], rank, ranks)
+    evaluations = make_evaluations(model, data, config)
     startup.ends("model")
 
     # Horovod: broadcast rank 0's weights and optimizer state, fresh or from a checkpoint: this
     # run's own if it was interrupted, or another's.
-    variables = model.variables + optim.variables()
-    checkpoints = Checkpoints(
-        variables, comparable(config, data, precision), config.checkpoint_every, agree=lambda: average_statistics(model)
-    )
+    variables, settings = model.variables + optim.variables(), comparable(config, data, precision)
+    checkpoints = Checkpoints(variables, settings, config.checkpoint_every, model.non_trainable_variables)
     state = checkpoints.resume(config.resume)
     hvd.broadcast_variables(variables, root_rank=0, inplace=True)
     startup.ends("broadcast")
 
     # Horovod: write on rank 0 only.
     journal = Journal(rank == 0, steps, order.steps, config.global_batch, state.get("journal"), startup=startup)
-    announce(journal, config, arm, data, schedule, ranks)
-    journal.print(f"computes in {precision}")
-    means = Means()
-    means.restore(state)
-    noise = NoiseScale(ghost_batch(config, ranks), config.global_batch) if config.noise_scale else None
-    if noise:
-        noise.restore(state.get("noise"))
+    announce(journal, config, arm, data, schedule, precision)
+    noise = NoiseScale(ghost_batch(config), config.global_batch) if config.noise_scale else None
     first = state.get("step", 0)
     journal.start(
         first, world=ranks, per_rank_batch=config.global_batch // ranks, data=data.describe(), precision=precision
     )
 
-    stopped_by = "steps" if config.steps else "epochs"
-    check_every = max(1, min(CHECK_EVERY_STEPS, steps // 10))  # at least ten times in a training
-    for step, batch in order.batches(first, steps):
+    def take(step, batch):
         rate = schedule(step / order.steps)
-        metrics = train_step(batch[part], step, rate, float(notice.given))
-        done = step + 1
+        return train_step(batch[part], step, rate, float(notice.given)), rate
 
-        means.add(metrics[:2])  # loss and accuracy
-        if noise:
-            noise.update(float(metrics[3]), float(metrics[4]))
-        if journal.step(done, metrics[0], rate) and noise:
-            journal.event("noise_scale", step=done, **noise.figures())
+    stopped_by = train(journal, order.batches(first, steps), take, checkpoints, noise, **evaluations)
+    return finish(journal, config, model, noise, stopped_by, facts(config, model, data, schedule, precision))
 
-        # All ranks see the same averages, so all of them leave the loop together.
-        check = done % check_every == 0
-        diverged = check and not math.isfinite(metrics[0])
-        leaving = check and done < steps and bool(metrics[2])
 
-        row = journal.evaluate_if_due(
-            done,
-            evaluate,
-            means,
-            every=config.evaluate_every,
-            epochs=config.evaluate_epochs,
-            at_once=diverged,
-            evaluate_clean=evaluate_clean,
-            learning_rate=rate,
-            **(noise.figures() if noise else {}),
-        )
-        if diverged or (row and not math.isfinite(row["loss"])):
-            stopped_by = "diverged"
-            journal.note(f"diverged: the loss is not a finite number at step {done}")
-            break
-        if row and reached(config, row):
-            stopped_by = "target"
-            break
-        checkpoints.save_if_due(
-            done, journal, lambda: {**means.state(), "noise": noise and noise.state()}, at_once=leaving
-        )
-        if leaving:
-            return checkpoints.leave(done, journal)
-
-    if config.keep_weights and rank == 0:
-        try:
-            keep_weights(folder(), model.get_weights())
-        except StorageError as error:
-            journal.note(f"{error}. The weights are lost, the results are not")
-    return journal.result(
-        **facts(config, model, data, schedule, ranks),
-        precision=precision,
-        stopped_by=stopped_by,
-        diverged=stopped_by == "diverged",
-        noise_scale=noise.value if noise else None,
+def make_schedule(config, arm, epochs):
+    """Return the learning rate as a function of the epoch."""
+    return Schedule(
+        start=config.learning_rate,
+        peak=arm.rate(config.global_batch, config.learning_rate),
+        warmup_epochs=arm.warmup_epochs,
+        epochs=epochs,
+        decay=config.schedule,
     )
 
 
-def reached(config, row):
-    """Whether an evaluation has what the training was to stop at."""
+def make_optimizer(config, arm, rate, model):
+    """Return the recipe's optimizer."""
+    return optimizer.make(
+        arm.optimizer, rate, model.trainable_variables, config.weight_decay, config.momentum, config.trust
+    )
+
+
+def make_evaluations(model, data, config):
+    """Return what `train` knows of evaluations: functions of nothing, when they are due, and when they end a run."""
+    seen = slice(min(CLEAN_SAMPLES, data.train_samples))
+    return {
+        "evaluate": make_evaluation(model, data.test_images, data.test_labels, recomputing(model, config, data)),
+        "evaluate_clean": make_evaluation(model, data.train_images[seen], data.train_labels[seen]),
+        "every": config.evaluate_every,
+        "epochs": config.evaluate_epochs,
+        "stop": lambda row: stop(config, row),
+    }
+
+
+def stop(config, row):
+    """Return why a training ends with this evaluation, or None."""
+    if not math.isfinite(row["loss"]):
+        return DIVERGED
     accuracy = config.target_accuracy is not None and row["test_accuracy"] >= config.target_accuracy
-    return accuracy or (config.target_loss is not None and row.get("clean_loss", math.inf) <= config.target_loss)
+    loss = config.target_loss is not None and row.get("clean_loss", math.inf) <= config.target_loss
+    return "target" if accuracy or loss else None
 
 
-def ghost_batch(config, ranks):
+def ghost_batch(config):
     """Return the samples of one backward pass, which batch norm normalises over unless it is synchronous."""
-    return micro_batch(config.global_batch, ranks, config.backward_passes_per_step)
-
-
-def pin_device():
-    """Let this rank see one GPU only, and return it; None where there is none."""
-    gpus = tf.config.list_physical_devices("GPU")
-    if not gpus:
-        return None
-    # The remainder: a scheduler may show each rank only its own GPU, under number 0.
-    mine = gpus[hvd.local_rank() % len(gpus)]
-    tf.config.set_visible_devices(mine, "GPU")
-    tf.config.experimental.set_memory_growth(mine, True)
-    return mine
+    return micro_batch(config.global_batch, hvd.size(), config.backward_passes_per_step)
 
 
 def rank_slice(config, rank, ranks):
@@ -301,46 +254,13 @@ def make_train_step(model, optim, data, config, part):
     and with --noise-scale the squared norms of the gradients of single passes (their average) and
     of the averaged gradient.
     """
-    images, labels = constant(data.train_images), constant(data.train_labels)
-    classes, weights = len(data.class_names), model.trainable_variables
-    passes = config.backward_passes_per_step
-    micro = (part.stop - part.start) // passes
-
-    def average(gradients, metrics):
-        if config.fp16_compression:  # of the gradients only: metrics keep their digits, in a message of their own
-            gradients = hvd.grouped_allreduce(gradients, op=hvd.Average, compression=hvd.Compression.fp16)
-            return gradients, hvd.allreduce(metrics, op=hvd.Average)
-        *gradients, metrics = hvd.grouped_allreduce([*gradients, metrics], op=hvd.Average)
-        return gradients, metrics
-
-    def forward_backward(numbers, step, position):
-        pictures = tf.gather(images, numbers)
-        if not config.no_augment:
-            pictures = augment(pictures, (config.seed, step), position, config.global_batch)
-        target = tf.gather(labels, numbers)
-        smooth = config.label_smoothing
-        wanted = tf.one_hot(target, classes) * (1 - smooth) + smooth / classes
-        with tf.GradientTape() as tape:
-            logits = model(normalise(pictures), training=True)
-            loss = tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(wanted, logits))
-        hits = tf.reduce_mean(tf.cast(tf.argmax(logits, 1, tf.int32) == target, tf.float32))
-        gradients = tape.gradient(loss, weights)
-        return [*gradients, tf.stack([loss, hits, squared_norm(gradients) if config.noise_scale else 0.0])]
-
-    def in_passes(numbers, step):
-        def add(index, sums):
-            first = index * micro
-            new = forward_backward(numbers[first : first + micro], step, part.start + first)
-            return index + 1, [a + b / passes for a, b in zip(sums, new)]
-
-        zeros = [*map(tf.zeros_like, weights), tf.zeros(3)]
-        # One pass at a time: to need the memory of one is what the passes are for.
-        return tf.while_loop(lambda index, _: index < passes, add, (0, zeros), parallel_iterations=1)[1]
+    forward_backward = make_pass(model, data, config)
+    weights, passes = model.trainable_variables, config.backward_passes_per_step
 
     @tf.function(
         autograph=False,
         input_signature=[
-            tf.TensorSpec([micro * passes], tf.int32),
+            tf.TensorSpec([part.stop - part.start], tf.int32),
             tf.TensorSpec([], tf.int32),
             tf.TensorSpec([]),
             tf.TensorSpec([]),
@@ -350,11 +270,12 @@ def make_train_step(model, optim, data, config, part):
         if passes == 1:
             *gradients, metrics = forward_backward(numbers, step, part.start)
         else:
-            *gradients, metrics = in_passes(numbers, step)
+            *gradients, metrics = in_passes(
+                lambda some, first: forward_backward(some, step, part.start + first), numbers, passes, weights, 3
+            )
         metrics = tf.concat([metrics[:2], [notice], metrics[2:]], 0)
-        if hvd.size() > 1:
-            # Horovod: average over ranks, all gradients in one message.
-            gradients, metrics = average(gradients, metrics)
+        # Horovod: average over ranks, all gradients in one message.
+        gradients, metrics = average(gradients, metrics, config.fp16_compression)
         if config.noise_scale:
             metrics = tf.concat([metrics, [squared_norm(gradients)]], 0)
         optim.learning_rate.assign(rate)
@@ -362,6 +283,30 @@ def make_train_step(model, optim, data, config, part):
         return metrics
 
     return train_step
+
+
+def make_pass(model, data, config):
+    """Return a function of (sample numbers, step, position in the global batch) that makes a forward and backward pass.
+
+    It returns the gradients, and loss, accuracy and with --noise-scale the gradients' squared norm, float32 ``[3]``.
+    """
+    images, labels = constant(data.train_images), constant(data.train_labels)
+    classes, smooth = len(data.class_names), config.label_smoothing
+
+    def forward_backward(numbers, step, position):
+        pictures = tf.gather(images, numbers)
+        if not config.no_augment:
+            pictures = augment(pictures, (config.seed, step), position, config.global_batch)
+        target = tf.gather(labels, numbers)
+        wanted = tf.one_hot(target, classes) * (1 - smooth) + smooth / classes
+        with tf.GradientTape() as tape:
+            logits = model(normalise(pictures), training=True)
+            loss = tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(wanted, logits))
+        hits = tf.reduce_mean(tf.cast(tf.argmax(logits, 1, tf.int32) == target, tf.float32))
+        gradients = tape.gradient(loss, model.trainable_variables)
+        return [*gradients, tf.stack([loss, hits, squared_norm(gradients) if config.noise_scale else 0.0])]
+
+    return forward_backward
 
 
 def squared_norm(tensors):
@@ -375,50 +320,7 @@ def recomputing(model, config, data):
         if recompute := models.recomputing(model, normalise(seen)):
             return recompute
     # Horovod: what ranks keep of their own is averaged, or each would evaluate another model.
-    return lambda: average_statistics(model)
-
-
-def make_evaluation(model, images, labels, rank, ranks, prepare=lambda: None):
-    """Return a function that gives loss and accuracy on pictures as they are, the same on every rank.
-
-    Each rank takes every so many-th picture. The last batch is filled up with pictures of
-    weight 0, so that all batches have one shape, and sums are added before they are divided.
-    `prepare` is called before.
-    """
-    samples = len(labels)
-    images, labels = constant(images), constant(labels)
-    numbers = np.arange(rank, samples, ranks, dtype=np.int32)
-    batch = min(TEST_BATCH, -(-samples // ranks))
-    fill = -len(numbers) % batch
-    weight = np.append(np.ones(len(numbers), np.float32), np.zeros(fill, np.float32))
-    numbers = np.append(numbers, np.zeros(fill, np.int32))
-
-    @tf.function(autograph=False)
-    def sums(numbers, weight):
-        target = tf.gather(labels, numbers)
-        logits = model(normalise(tf.gather(images, numbers)), training=False)
-        loss = tf.nn.sparse_softmax_cross_entropy_with_logits(target, logits)
-        hits = tf.cast(tf.argmax(logits, 1, tf.int32) == target, tf.float32)
-        return tf.stack([tf.reduce_sum(loss * weight), tf.reduce_sum(hits * weight), tf.reduce_sum(weight)])
-
-    def evaluate():
-        prepare()
-        parts = [slice(first, first + batch) for first in range(0, len(numbers), batch)]
-        total = sum((sums(numbers[part], weight[part]) for part in parts), tf.zeros(3))
-        # Horovod: sum over ranks, then divide; an average of averages would weigh shards wrongly.
-        loss, hits, count = hvd.allreduce(total, op=hvd.Sum, name="evaluation").numpy().tolist()
-        return loss / count, hits / count
-
-    return evaluate
-
-
-def average_statistics(model):
-    """Give all ranks one and the same model: the mean of their batch norms' moving statistics."""
-    statistics = model.non_trainable_variables
-    if statistics and hvd.size() > 1:
-        means = hvd.grouped_allreduce(statistics, op=hvd.Average, name="statistics")
-        for variable, mean in zip(statistics, means):
-            variable.assign(mean)
+    return lambda: average_statistics(model.non_trainable_variables)
 
 
 def comparable(config, data, precision):
@@ -427,7 +329,7 @@ def comparable(config, data, precision):
     return {name: getattr(config, name) for name in names} | data.describe() | {"precision": precision}
 
 
-def facts(config, model, data, schedule, ranks):
+def facts(config, model, data, schedule, precision):
     """Return what result.json says of the settings."""
     return {
         "config": vars(config),
@@ -435,21 +337,22 @@ def facts(config, model, data, schedule, ranks):
         "model": config.model,
         "parameters": sum(int(np.prod(weight.shape)) for weight in model.trainable_variables),
         "data": data.describe(),
-        "ranks": ranks,
-        "per_rank_batch": config.global_batch // ranks,
+        "ranks": hvd.size(),
+        "per_rank_batch": config.global_batch // hvd.size(),
         "global_batch": config.global_batch,
         "backward_passes_per_step": config.backward_passes_per_step,
-        "ghost_batch": ghost_batch(config, ranks),
+        "ghost_batch": ghost_batch(config),
         "held_out": config.held_out,
         "identical_data": config.identical_data,
         "seed": config.seed,
         "learning_rate": schedule.peak,
+        "precision": precision,
     }
 
 
-def announce(journal, config, arm, data, schedule, ranks):
+def announce(journal, config, arm, data, schedule, precision):
     """Say what is about to be trained, and on what."""
-    facts = data.describe()
+    facts, ranks = data.describe(), hvd.size()
     journal.print(
         f"data: {facts['name']} ({facts['form']}), {facts['train_samples']} training and "
         f"{facts['test_samples']} {facts['held_out']} pictures\n"
@@ -465,10 +368,25 @@ def announce(journal, config, arm, data, schedule, ranks):
             "IDENTICAL DATA: every rank trains on the same samples, so that more ranks "
             "add nothing; this run is a demonstration of a mistake"
         )
+    journal.print(f"computes in {precision}")
+
+
+def finish(journal, config, model, noise, stopped_by, facts):
+    """Keep the weights if that is asked for; write and return the result, if the training is over."""
+    if stopped_by == LEAVING:
+        return None
+    if config.keep_weights and journal.recorder:
+        try:
+            keep_weights(folder(), model.get_weights())
+        except StorageError as error:
+            journal.note(f"{error}. The weights are lost, the results are not")
+    return journal.result(
+        **facts,
+        stopped_by=stopped_by or ("steps" if config.steps else "epochs"),
+        diverged=stopped_by == DIVERGED,
+        noise_scale=noise.value if noise else None,
+    )
 
 
 if __name__ == "__main__":
-    try:
-        main(config)
-    except CourseError as error:
-        sys.exit(f"train_cifar.py: {error}")
+    run(main, config)

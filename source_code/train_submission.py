@@ -17,7 +17,7 @@ import tempfile
 from ddl.challenge.confinement import confine, limit_memory
 from ddl.challenge.rules import GLOBAL_BATCH, MEMORY_BYTES
 from ddl.records.folder import RunFolder
-from ddl.training.options import Integer, parser
+from ddl.training.options import Integer, parser, run
 
 ROLES = ("submission", "baseline")
 SECRET = Integer(0, 2**63 - 1)
@@ -78,15 +78,14 @@ from ddl.challenge.rules import Refused
 from ddl.challenge.split import Split
 from ddl.data import Order, shard
 from ddl.data.tensors import constant
-from ddl.errors import CourseError
 from ddl.records.files import replacing
-from ddl.training.exchange import cycle_time, suitable_cycle_ms
-from ddl.training.journal import Journal, Means, Startup
+from ddl.training.exchange import average, average_statistics, cycle_time, pin_gpu, suitable_cycle_ms
+from ddl.training.journal import Journal, Startup
+from ddl.training.loop import DIVERGED, in_passes, train
 from ddl.training.precision import choose
 from ddl.training.recipes import passes_for
 
 TRIAL = ("samples", "train_samples", "public_samples", "private_samples")
-CHECK_EVERY_STEPS = 10  # whether the training has diverged
 LOGITS = "logits.npy"
 
 
@@ -116,7 +115,7 @@ def main(config):
     with cycle_time(suitable_cycle_ms(GLOBAL_BATCH)):
         hvd.init()
     rank, ranks = hvd.rank(), hvd.size()
-    gpu = pin_device()
+    gpu = pin_gpu()
     startup.ends("init")
 
     data = Split.at(config.pictures).beginning(config.train_samples, config.public_samples, config.private_samples)
@@ -149,7 +148,7 @@ def main(config):
     startup.ends("model")
 
     journal = begin(config, program, startup, secrets.order, steps, passes, data)
-    cpu_seconds, diverged = train(program, journal, secrets.order, steps, prepare, train_step, finish, predict, public)
+    cpu_seconds, diverged = take_steps(program, journal, secrets.order, prepare, train_step, finish, predict, public)
 
     logits = predict(data.private_images)
     scrutiny.refuse_company(program, predict, data.private_images, logits, secrets.draws)
@@ -195,39 +194,37 @@ def keep(logits):
             np.save(file, logits, allow_pickle=False)
 
 
-def train(program, journal, order, steps, prepare, train_step, finish, predict, public):
+def take_steps(program, journal, order, prepare, train_step, finish, predict, public):
     """Train all steps on the clock; return this rank's processor seconds, and whether the training diverged."""
-    rank, ranks = hvd.rank(), hvd.size()
-
-    def evaluate():
-        average_statistics(program)
-        found = loss_and_accuracy(predict(public[0]), public[1])
-        barrier(program)  # all clocks go on together
-        return found
-
+    rank, ranks, steps = hvd.rank(), hvd.size(), journal.steps
     points = {math.ceil(steps * part / rules.EVALUATIONS) for part in range(1, rules.EVALUATIONS + 1)}
-    means, diverged, cpu_seconds = Means(), False, 0.0
-    worked = time.process_time()
-    prepare()
-    for step, batch in order.batches(0, steps):
-        metrics = train_step(shard(batch, rank, ranks), step, step // order.steps, step / steps)
-        done = step + 1
-        means.add(metrics)
-        diverged = (done % CHECK_EVERY_STEPS == 0 or done == steps) and not math.isfinite(metrics[0])
+    cpu_seconds, since = 0.0, time.process_time()
+
+    def take(step, batch):
+        return train_step(shard(batch, rank, ranks), step, step // order.steps, step / steps), None
+
+    def settle(done, diverged):
+        """End the training where it ends; stop the clocks where an evaluation is due."""
+        nonlocal cpu_seconds
         if done == steps or diverged:
             finish()
         due = done in points or diverged
         if due:
             barrier(program)  # the clocks stop when all ranks have done this part
-            cpu_seconds += time.process_time() - worked
-        journal.step(done, metrics[0], None)
-        journal.evaluate_if_due(done, evaluate, means, epochs=steps, at_once=due)
-        if due:
-            worked = time.process_time()
-        if diverged:
-            journal.note(f"diverged: the loss is not a finite number at step {done}")
-            break
-    return cpu_seconds, diverged
+            cpu_seconds += time.process_time() - since
+        return due
+
+    def evaluate():
+        nonlocal since
+        average_statistics([variable for variable in program.statistics if variable.dtype.is_floating])
+        found = loss_and_accuracy(predict(public[0]), public[1])
+        barrier(program)  # all clocks go on together
+        since = time.process_time()
+        return found
+
+    prepare()
+    stopped_by = train(journal, order.batches(0, steps), take, evaluate=evaluate, epochs=steps, settle=settle)
+    return cpu_seconds, stopped_by == DIVERGED
 
 
 def described(config, program):
@@ -267,16 +264,6 @@ def make_train_step(program, images, labels, numbers, key, passes, first):
         gradients = tf.gradients(loss, weights, unconnected_gradients="zero")
         return [*map(tf.convert_to_tensor, gradients), tf.stack([loss, hits])]
 
-    def in_passes(chosen, step, epoch):
-        def add(index, sums):
-            start = index * ghost
-            new = forward_backward(chosen[start : start + ghost], step, epoch, first + start)
-            return index + 1, [a + b / passes for a, b in zip(sums, new, strict=True)]
-
-        zeros = [*(tf.zeros(weight.shape) for weight in weights), tf.zeros(2)]
-        # One pass at a time: norms see the pictures of one, and their statistics change in order.
-        return tf.while_loop(lambda index, _: index < passes, add, (0, zeros), parallel_iterations=1)[1]
-
     @tf.function(
         autograph=False,
         input_signature=[
@@ -287,13 +274,11 @@ def make_train_step(program, images, labels, numbers, key, passes, first):
         ],
     )
     def train_step(chosen, step, epoch, done):
-        *gradients, metrics = in_passes(chosen, step, epoch)
+        *gradients, metrics = in_passes(
+            lambda some, start: forward_backward(some, step, epoch, first + start), chosen, passes, weights, 2
+        )
         # Horovod: average over ranks, all gradients in one message.
-        if hvd.size() > 1 and fp16:  # of the gradients only
-            gradients = hvd.grouped_allreduce(gradients, op=hvd.Average, compression=hvd.Compression.fp16)
-            metrics = hvd.allreduce(metrics, op=hvd.Average)
-        elif hvd.size() > 1:
-            *gradients, metrics = hvd.grouped_allreduce([*gradients, metrics], op=hvd.Average)
+        gradients, metrics = average(gradients, metrics, fp16)
         with tf.control_dependencies([program.call("update", *gradients, done)]):
             return tf.identity(metrics)
 
@@ -345,15 +330,6 @@ def make_prediction(program, rank, ranks):
     return predict
 
 
-def average_statistics(program):
-    """Give all ranks one and the same model: the mean of what each keeps of the pictures it has seen."""
-    statistics = [variable for variable in program.statistics if variable.dtype.is_floating]
-    if statistics and hvd.size() > 1:
-        means = hvd.grouped_allreduce(statistics, op=hvd.Average, name="statistics")
-        for variable, mean in zip(statistics, means, strict=True):
-            variable.assign(mean)
-
-
 def loss_and_accuracy(logits, labels):
     """Return mean cross-entropy and the part of pictures whose largest logit is right; not finite is wrong."""
     finite = np.isfinite(logits).all(1)
@@ -365,17 +341,6 @@ def loss_and_accuracy(logits, labels):
 
 def capability(gpu):
     return tf.config.experimental.get_device_details(gpu).get("compute_capability", (0, 0)) if gpu else None
-
-
-def pin_device():
-    """Let this rank see one GPU only, and return it; None where there is none."""
-    gpus = tf.config.list_physical_devices("GPU")
-    if not gpus:
-        return None
-    mine = gpus[hvd.local_rank() % len(gpus)]
-    tf.config.set_visible_devices(mine, "GPU")
-    tf.config.experimental.set_memory_growth(mine, True)
-    return mine
 
 
 def barrier(program):
@@ -391,8 +356,6 @@ def total(seconds):
 
 if __name__ == "__main__":
     try:
-        main(config)
-    except CourseError as error:
-        sys.exit(f"train_submission.py: {error}")
+        run(main, config)
     except (tf.errors.InvalidArgumentError, tf.errors.ResourceExhaustedError) as error:
         sys.exit(f"train_submission.py: {failed(error)}")

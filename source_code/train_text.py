@@ -13,7 +13,7 @@ TensorBoard's logs as well. `--export FOLDER` writes our own embedding as a fold
 
 from pathlib import Path
 
-from ddl.training.options import OWN, SEED, Integer, Number, parser, split_evenly
+from ddl.training.options import OWN, SEED, Integer, Number, parser, run, split_evenly
 
 STRATEGIES = ("single", "mirrored", "mirrored_loop", "multi_worker", "horovod")
 
@@ -77,7 +77,6 @@ def parse(arguments=None):
 if __name__ == "__main__":
     config = parse()  # before the slow imports: a wrong option is refused at once
 
-import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -85,16 +84,14 @@ import tensorflow as tf
 
 from ddl.analysis.scores import best_threshold, figures, loss_and_accuracy, precision_recall
 from ddl.data import Order, load_questions, shard
-from ddl.errors import CourseError
 from ddl.rank import cluster
 from ddl.training import embedding
+from ddl.training.callbacks import Epochs, Records, Stopping, Validation, make_scores
 from ddl.training.compat import horovod_callbacks
 from ddl.training.journal import Journal
-from ddl.training.strategy import devices_for, mean_so_far
+from ddl.training.strategy import devices_for
 
-EVALUATION_BATCH = 1000
 CURVE_POINTS = 200
-FULL_METRICS_EVERY = 100  # epochs, between which --verbose dots prints a dot each
 
 
 def main(config):
@@ -141,10 +138,10 @@ def take_place(config):
     if config.strategy == "horovod":
         import horovod.tensorflow.keras as hvd
 
+        from ddl.training.exchange import pin_gpu
+
         hvd.init()
-        gpus = tf.config.list_physical_devices("GPU")
-        if gpus:  # a scheduler may show each rank only its own, under number 0: so the remainder
-            tf.config.set_visible_devices(gpus[hvd.local_rank() % len(gpus)], "GPU")
+        pin_gpu()
         # Horovod is no strategy: each rank is a training of its own, and averages gradients.
         return Place(tf.distribute.get_strategy(), hvd.rank(), hvd.size(), hvd.size())
     if config.strategy == "multi_worker":
@@ -273,101 +270,14 @@ def loop(config, place, model, optimizer, batches, order, callbacks):
 # ---------------------------------------------------------------- what is kept of each epoch
 
 
-def make_scores(place, model):
-    """Return a function from texts to the model's probabilities, float32 ``[n]``."""
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
-    def forward(texts):
-        # On the replicas, where the variables are: all compute the same.
-        return place.strategy.run(model, (texts,), {"training": False})
-
-    def scores(texts):
-        parts = [slice(first, first + EVALUATION_BATCH) for first in range(0, len(texts), EVALUATION_BATCH)]
-        results = [place.strategy.experimental_local_results(forward(tf.constant(texts[part]))) for part in parts]
-        return np.concatenate([replicas[0].numpy()[:, 0] for replicas in results])
-
-    return scores
-
-
-class Validation(tf.keras.callbacks.Callback):
-    """Adds the validation part's loss and accuracy to an epoch's figures, on every rank.
-
-    Every rank computes them all, so that all ranks stop after the same epoch. The clock stops.
-    """
-
-    def __init__(self, scores, part, journal):
-        super().__init__()
-        self.scores, self.part, self.journal = scores, part, journal
-
-    def on_epoch_end(self, epoch, logs=None):
-        with self.journal.paused():
-            logs["val_loss"], logs["val_accuracy"] = loss_and_accuracy(self.part.targets, self.scores(self.part.texts))
-
-
-class Records(tf.keras.callbacks.Callback):
-    """Keeps time on every rank, and records steps and epochs on rank 0."""
-
-    def __init__(self, scores, part, journal, rate, **facts):
-        super().__init__()
-        self.scores, self.part, self.journal, self.rate = scores, part, journal, rate
-        self.facts, self.done, self.total = facts, 0, 0.0
-
-    def on_train_begin(self, logs=None):
-        self.journal.start(**self.facts)
-
-    def on_train_batch_end(self, batch, logs=None):
-        self.done += 1
-        total = mean_so_far(logs, self.model) * (batch + 1)
-        self.journal.step(self.done, total - self.total * (batch > 0), self.rate)
-        self.total = total
-
-    def on_epoch_end(self, epoch, logs=None):
-        if not self.journal.recorder:
-            return
-        with self.journal.paused():
-            test_loss, test_accuracy = loss_and_accuracy(self.part.targets, self.scores(self.part.texts))
-        self.journal.evaluation(
-            self.done,
-            loss=logs["loss"],
-            accuracy=logs["accuracy"],
-            validation_loss=logs["val_loss"],
-            validation_accuracy=logs["val_accuracy"],
-            test_loss=test_loss,
-            test_accuracy=test_accuracy,
-            learning_rate=self.rate,
-        )
-
-
-class Stopping(tf.keras.callbacks.EarlyStopping):
-    """Goes back to the best weights also where the epochs ran out first."""
-
-    def on_train_end(self, logs=None):
-        super().on_train_end(logs)
-        self.model.set_weights(self.best_weights)
-
-
-class Epochs(tf.keras.callbacks.Callback):
-    """Prints a dot an epoch and all figures now and then, or all of them always."""
-
-    def __init__(self, full):
-        super().__init__()
-        self.full = full
-
-    def on_epoch_end(self, epoch, logs=None):
-        if self.full or epoch % FULL_METRICS_EVERY == 0:
-            figures = ", ".join(f"{name} {value:.4f}" for name, value in logs.items())
-            print(f"epoch {epoch}: {figures}", flush=True)
-        else:
-            print(".", end="", flush=True)
-
-    def on_train_end(self, logs=None):
-        print(flush=True)
-
-
 def make_callbacks(config, place, model, parts, journal):
     """Return Keras' callbacks and ours, each after those whose figures it needs."""
-    scores = make_scores(place, model)
-    callbacks = [Validation(scores, parts.validation, journal)]
+    scores = make_scores(place.strategy, model)
+
+    def evaluate(part):
+        return loss_and_accuracy(part.targets, scores(part.texts))
+
+    callbacks = [Validation(evaluate, parts.validation, journal)]
     if config.strategy == "horovod":
         of_horovod = horovod_callbacks()
         # A rank's own training loss is that of its own part only.
@@ -378,7 +288,7 @@ def make_callbacks(config, place, model, parts, journal):
         ]
     callbacks.append(
         Records(
-            scores,
+            evaluate,
             parts.test,
             journal,
             config.learning_rate,
@@ -414,7 +324,7 @@ def finish(config, place, model, parts, journal):
     """Evaluate the final model on the test part, and write the result on rank 0."""
     if place.rank:
         return None
-    scores = make_scores(place, model)
+    scores = make_scores(place.strategy, model)
     of_validation, of_test = scores(parts.validation.texts), scores(parts.test.texts)
     threshold = best_threshold(parts.validation.targets, of_validation)
     test = figures(parts.test.targets, of_test)
@@ -456,7 +366,4 @@ def finish(config, place, model, parts, journal):
 
 
 if __name__ == "__main__":
-    try:
-        main(config)
-    except CourseError as error:
-        sys.exit(f"train_text.py: {error}")
+    run(main, config)

@@ -94,7 +94,9 @@ def complain(folder):
     return [sys.executable, "-c", ASK, json.dumps([list(map(str, kept)), OPTIONS])], ENVIRONMENT
 
 
-pytestmark = pytest.mark.nightly("source_code/landscape.py", "source_code/ddl/training/landscape.py")
+pytestmark = pytest.mark.nightly(
+    "source_code/landscape.py", "source_code/ddl/training/landscape.py", "source_code/ddl/training/matrices.py"
+)
 
 OUTPUTS = {"one": command(1), "two": command(2), "complaints": complain}
 

@@ -78,18 +78,14 @@ def run(
     ----------
     path
         The submission's file, or the name of one of the course's own.
-    workers
-        Ranks that share the global batch.
     seed
         Of everything that is drawn in this run; by default a new one.
-    site
-        Where to run, as for `launch`.
     name
         What figures call it; by default the file's name.
     data_set
         "cifar10", "synthetic", or "auto": CIFAR-10 where it is there.
     **trial
-        ``samples``, ``train_samples``, ``public_samples``, ``private_samples``: smaller sizes, to try things out.
+        Smaller sizes, to try things out: `TRIAL` lists them.
 
     Raises
     ------
@@ -102,24 +98,17 @@ def run(
     trial = trial_of(trial)
     content, file_name = read(path)
     pictures_ = pictures(data_set)
-    seed = secrets.randbits(SEED_BITS) if seed is None else _seed(seed)
-    secret = secrets.randbits(SECRET_BITS)
+    seed, secret = secrets.randbits(SEED_BITS) if seed is None else _seed(seed), secrets.randbits(SECRET_BITS)
     pictures_file(pictures_, trial)  # what is wrong with the data is said before anything is built
     with room(), tempfile.TemporaryDirectory(dir=_challenge_dir(), prefix=".run-") as folder:
         copy = Path(folder, file_name)
         copy.write_bytes(content)
         built = build(copy, [seed], Path(folder, "built"))
-        found = launch(
-            SCRIPT,
-            workers=workers,
-            site=site,
-            name=name or Path(file_name).stem,
-            oversubscribe=oversubscribe,
-            timeout_s=limit_s(workers, pictures_),
-            **options_of(built, SUBMISSION, seed, secret, pictures_, "", trial),
-        )
-    result = found.result
-    if found.state != "done" or not result:
+        where = {"workers": workers, "site": site, "oversubscribe": oversubscribe}
+        options = options_of(built, SUBMISSION, seed, secret, pictures_, "", trial)
+        limits = {"name": name or Path(file_name).stem, "timeout_s": limit_s(workers, pictures_)}
+        found = launch(SCRIPT, **where, **limits, **options)
+    if found.state != "done" or not (result := found.result):
         raise InputError(f"{file_name}: run {found.id} is {found.state}, so there is nothing to say of it")
     return Attempt(
         name=name or file_name,

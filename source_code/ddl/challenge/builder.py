@@ -16,8 +16,9 @@ import os
 import re
 import sys
 import tempfile
+import traceback
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from ddl.challenge.confinement import confine
 from ddl.challenge.rules import EVALUATIONS, GLOBAL_BATCH, TRAIN_SAMPLES, Refused
@@ -99,11 +100,8 @@ class Submission:
             if getattr(self, name) not in (None, value):
                 raise Refused(f"{self.name}: {name} is {getattr(self, name)!r}; the rules fix it at {value:,}")
         known = {*NAMES, *FUNCTIONS, *(name for name in theirs if name.isupper())}
-        read = {
-            node.id
-            for node in ast.walk(ast.parse(source))
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
-        }
+        names = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)]
+        read = {node.id for node in names if isinstance(node.ctx, ast.Load)}
         for name in sorted(self.own - known - read):
             function = isinstance(getattr(self, name), types.FunctionType)
             close = difflib.get_close_matches(name, known, 1, 0.85)
@@ -143,25 +141,10 @@ class Submission:
             if hint is None and "Using a symbolic `tf.Tensor` as a Python `bool`" in text:
                 hint = "write the condition with tf.where or tf.cond"
             what += f"; {hint}" if hint else ""
-        file, line, within = self.place(error) or (self.name, None, function)
-        within = function or within
+        file, line, frame = _innermost(error, (self.name, BASELINE)) or (self.name, None, function)
+        within = function or frame
         where = f", line {line}" if line else ""
         return f"{file}{where}{f', in {within}' if within and within != '<module>' else ''}: {what}"
-
-    def place(self, error: BaseException) -> tuple[str, int, str] | None:
-        """Return file, line and function of the innermost of the submission's frames."""
-        frames = []
-        trace = error.__traceback__
-        while trace:
-            code = trace.tb_frame.f_code
-            frames.append((code.co_filename, trace.tb_lineno, code.co_name))
-            trace = trace.tb_next
-        # Translated functions raise from generated files, and their message names the lines.
-        told = re.findall(r'File "([^"]+)", line (\d+), in (\w+)', str(error))
-        frames += [(file, int(line), name) for file, line, name in told]
-        return next((frame for frame in reversed(frames) if frame[0] in (self.name, BASELINE)), None)
-
-    # ------------------------------------------------------------ building
 
     def built(self, seeds: list[int]) -> dict:
         """Return the answer: settings, variables, functions, and files as base64."""
@@ -289,6 +272,17 @@ class Submission:
 
 
 OPTIONAL = ("prepare", "finish")
+
+
+def _innermost(error: BaseException, files: Sequence[str]) -> tuple[str, int, str] | None:
+    """Return file, line and function of the innermost frame that stands in one of these files."""
+    frames = [
+        (frame.f_code.co_filename, line, frame.f_code.co_name) for frame, line in traceback.walk_tb(error.__traceback__)
+    ]
+    # Translated functions raise from generated files, and their message names the lines.
+    generated = re.findall(r'File "([^"]+)", line (\d+), in (\w+)', str(error))
+    frames += [(file, int(line), name) for file, line, name in generated]
+    return next((frame for frame in reversed(frames) if frame[0] in files), None)
 
 
 def _use_own_gradients():

@@ -24,7 +24,6 @@ from ddl.records import files
 from ddl.records.folder import StorageError
 from ddl.records.jsonfiles import DamagedFile, read_json
 from ddl.records.paths import runs_dir
-from ddl.words import plural
 
 SUBMISSION, BASELINE = "submission", "baseline"
 NAME = "journal.json"
@@ -297,9 +296,6 @@ class Journal:
                     fresh.number,
                 )
             yield
-
-    def __repr__(self) -> str:
-        return f"<journal of {self.name}, {plural(len(self.entries), 'run')}, {len(self.pending)} of them to come>"
 
 
 class Busy(CourseError):

@@ -14,6 +14,7 @@ import numpy as np
 
 from ddl.records.folder import RunFolder, StorageError
 from ddl.records.paths import runs_dir
+from ddl.training.exchange import average_statistics
 from ddl.training.recipes import SettingError
 
 FILE = "checkpoint.npz"
@@ -52,8 +53,9 @@ class Checkpoints:
         What a training that goes on from one must agree with.
     every
         Steps from one to the next; 0 for none but that of a job which must make room.
-    agree
-        Called on every rank before one is written, so that rank 0's variables stand for all ranks.
+    statistics : list of tf.Variable
+        Those of the variables that each rank keeps of its own: they are averaged before one is written, so that rank
+        0's stand for all ranks.
 
     Raises
     ------
@@ -61,14 +63,15 @@ class Checkpoints:
         When there is no run's folder to write them to: now rather than after so many steps.
     """
 
-    def __init__(self, variables, settings: dict, every: int = 0, agree: Callable[[], None] = lambda: None):
-        self.variables, self.settings, self.every, self._agree = variables, settings, every, agree
+    def __init__(self, variables, settings: dict, every: int = 0, statistics=()):
+        self.variables, self.settings, self.every, self._statistics = variables, settings, every, statistics
         if every:
             folder()
 
     def resume(self, place: str | None) -> dict:
         """Restore one on rank 0, and return its state on every rank; empty for a fresh start (see `resume`)."""
-        return resume(place, self.variables, self.settings) or {}
+        self.state = resume(place, self.variables, self.settings) or {}
+        return self.state
 
     def save_if_due(self, step: int, journal, state: Callable[[], dict], at_once: bool = False):
         """Write one every so many steps, or at once because the job's time limit is near. The clock stops.
@@ -80,7 +83,7 @@ class Checkpoints:
             return
         state = {"step": step, **state()}
         with journal.paused():
-            self._agree()
+            average_statistics(self._statistics)
             if not journal.recorder:
                 return
             try:

@@ -1,10 +1,11 @@
-"""How often Horovod's background thread wakes up, where it shares the cores with the ranks' computation."""
+"""What ranks have of Horovod: how often its thread wakes up, a GPU each, and averages over all of them."""
 
 import contextlib
 import math
 import os
 from collections.abc import Iterator
 
+import horovod.tensorflow as hvd
 import tensorflow as tf
 
 from ddl.records.machine import threads_per_rank
@@ -54,3 +55,37 @@ def cycle_time(milliseconds: float | None) -> Iterator[None]:
         yield
     finally:
         del os.environ[CYCLE_TIME]
+
+
+def pin_gpu():
+    """Let this rank see one GPU only, and return it; None where there is none."""
+    gpus = tf.config.list_physical_devices("GPU")
+    if not gpus:
+        return None
+    # The remainder: a scheduler may show each rank only its own GPU, under number 0.
+    mine = gpus[hvd.local_rank() % len(gpus)]
+    tf.config.set_visible_devices(mine, "GPU")
+    tf.config.experimental.set_memory_growth(mine, True)
+    return mine
+
+
+def average(gradients: list, metrics, fp16: bool = False) -> tuple[list, tf.Tensor]:
+    """Return gradients and metrics, averaged over ranks in one message.
+
+    With `fp16` gradients are sent in half precision; metrics keep their digits, in a message of their own.
+    """
+    if hvd.size() == 1:
+        return gradients, metrics
+    if fp16:
+        gradients = hvd.grouped_allreduce(gradients, op=hvd.Average, compression=hvd.Compression.fp16)
+        return gradients, hvd.allreduce(metrics, op=hvd.Average)
+    *gradients, metrics = hvd.grouped_allreduce([*gradients, metrics], op=hvd.Average)
+    return gradients, metrics
+
+
+def average_statistics(statistics: list[tf.Variable]) -> None:
+    """Give all ranks one and the same model: the mean of what each keeps of the samples that it has seen."""
+    if statistics and hvd.size() > 1:
+        means = hvd.grouped_allreduce(statistics, op=hvd.Average, name="statistics")
+        for variable, mean in zip(statistics, means, strict=True):
+            variable.assign(mean)

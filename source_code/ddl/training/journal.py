@@ -4,6 +4,7 @@ import contextlib
 import os
 import sys
 import time
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 
 import numpy as np
@@ -86,7 +87,52 @@ class Means:
             self._totals, self._steps = np.array(state["totals"], np.float32), state["since"]
 
 
-class Journal:
+@dataclass
+class Times:
+    """What a journal has noted so far, and a resumed training's goes on from."""
+
+    seconds: float = 0.0  # of training, evaluations left out
+    history: list = field(default_factory=list)  # rows of evaluations
+    epoch_seconds: list = field(default_factory=list)
+    epoch_start: float = 0.0
+    evaluation: tuple = (0, 0.0)  # step and seconds of the last one
+    timed: tuple = (0, 0.0)  # steps, and the seconds that they took, warm-up left out
+    first_step_s: float | None = None
+    start_s: dict | None = None
+    resumed_at: list = field(default_factory=list)
+
+
+class Writer:
+    """A run's record and its log: one rank writes, and the others' calls do nothing."""
+
+    def __init__(self, writes: bool):
+        self.recorder = Recorder() if writes else None
+
+    def event(self, name, **fields):
+        """Append an event to the run's record."""
+        if self.recorder:
+            self.recorder.event(name, **fields)
+
+    def note(self, message):
+        """Tell a reader of the run something; the record has it once."""
+        self.print(f"note: {message}")
+        if message not in (event["message"] for event in self._recorded("note")):
+            self.event("note", message=message)
+
+    def print(self, text):
+        """Print a line, on the rank that writes."""
+        if self.recorder:
+            print(text, flush=True)
+
+    def _recorded(self, name):
+        """Return this run's events of that name so far, those of its earlier parts included."""
+        if not (self.recorder and self.recorder.folder):
+            return []
+        events = read_json_lines(self.recorder.folder.events)
+        return [event for event in events if event["event"] == name]
+
+
+class Journal(Writer):
     """Keeps time on every rank; writes and prints on one.
 
     The clock runs during training and stops during evaluations. The first epoch (or the first
@@ -124,66 +170,30 @@ class Journal:
         startup: Startup | None = None,
         samples_before: int = 0,
     ):
-        self.recorder = Recorder() if writes else None
+        super().__init__(writes)
         self.steps, self.steps_per_epoch, self.global_batch = steps, steps_per_epoch, global_batch
         self.line, self._startup, self._samples_before = line, startup, samples_before
         self._carried_on = state is not None
-        state = state or {
-            "seconds": 0.0,
-            "history": [],
-            "epoch_seconds": [],
-            "epoch_start": 0.0,
-            "evaluation": (0, 0.0),
-            "timed": (0, 0.0),
-            "first_step_s": None,
-            "resumed_at": [],
-        }
-        self._seconds, self._epoch_start = state["seconds"], state["epoch_start"]
-        self.history, self.epoch_seconds = state["history"], state["epoch_seconds"]
-        self._seen = {"evaluation": state["evaluation"]}
-        self._timed = state["timed"]  # steps, and the seconds that they took, warm-up left out
-        self.first_step_s, self.resumed_at = state["first_step_s"], state["resumed_at"]
-        self.start_s = state.get("start_s")
+        self._times = Times(**(state or {}))
+        self._seen = {"evaluation": self._times.evaluation}
         self._resumed = None  # the clock stands
 
-    # ------------------------------------------------------------ writing
-
-    def event(self, name, **fields):
-        """Append an event to the run's record."""
-        if self.recorder:
-            self.recorder.event(name, **fields)
-
-    def note(self, message):
-        """Tell a reader of the run something; the record has it once."""
-        self.print(f"note: {message}")
-        if message not in (event["message"] for event in self._recorded("note")):
-            self.event("note", message=message)
-
-    def print(self, text):
-        """Print a line, on the rank that writes."""
-        if self.recorder:
-            print(text, flush=True)
-
-    def _recorded(self, name):
-        """Return this run's events of that name so far, those of its earlier parts included."""
-        if not (self.recorder and self.recorder.folder):
-            return []
-        events = read_json_lines(self.recorder.folder.events)
-        return [event for event in events if event["event"] == name]
-
-    # ------------------------------------------------------------ keeping time
+    @property
+    def history(self) -> list[dict]:
+        """The rows of all evaluations."""
+        return self._times.history
 
     @property
     def seconds(self):
         """Seconds of training so far, evaluations left out."""
         if self._resumed is None:
-            return self._seconds
-        return self._seconds + time.perf_counter() - self._resumed
+            return self._times.seconds
+        return self._times.seconds + time.perf_counter() - self._resumed
 
     @contextlib.contextmanager
     def paused(self):
         """Stop the clock for what is not training."""
-        self._seconds, self._resumed = self.seconds, None
+        self._times.seconds, self._resumed = self.seconds, None
         yield
         self._resumed = time.perf_counter()
 
@@ -194,14 +204,14 @@ class Journal:
         self._start, self._warm_step = step, step + max(1, warm_up)
         earlier = self._recorded("start")
         if earlier:  # more than the checkpoint knows: this run may have been resumed from it before
-            self.resumed_at = earlier[-1]["resumed_at"]
+            self._times.resumed_at = earlier[-1]["resumed_at"]
         if earlier or self._carried_on:
-            self.resumed_at = [*self.resumed_at, step]
+            self._times.resumed_at = [*self._times.resumed_at, step]
             self.print(f"resumed at step {step}")
         self.event(
             "start",
             step=step,
-            resumed_at=self.resumed_at,
+            resumed_at=self._times.resumed_at,
             steps=self.steps,
             epochs=self.steps / self.steps_per_epoch,
             steps_per_epoch=self.steps_per_epoch,
@@ -231,12 +241,12 @@ class Journal:
         if first:
             self._count_first(step)
         if step % self.steps_per_epoch == 0:
-            self.epoch_seconds.append(self.seconds - self._epoch_start)
-            self._epoch_start = self.seconds
+            self._times.epoch_seconds.append(self.seconds - self._times.epoch_start)
+            self._times.epoch_start = self.seconds
         if step == self._warm_step:
-            self._base = step - self._timed[0], self.seconds - self._timed[1]
+            self._base = step - self._times.timed[0], self.seconds - self._times.timed[1]
         elif step > self._warm_step:
-            self._timed = step - self._base[0], self.seconds - self._base[1]
+            self._times.timed = step - self._base[0], self.seconds - self._base[1]
         due = self.seconds - self._wrote >= EVENT_EVERY_S
         if not (first or due or step == self.steps):
             return False
@@ -253,13 +263,13 @@ class Journal:
 
     def _count_first(self, step):
         """Note when the training began, or count a resumed part's first step as the mean of those before."""
-        if self.first_step_s is None:
-            self.first_step_s = time.time() - _began()
+        if self._times.first_step_s is None:
+            self._times.first_step_s = time.time() - _began()
             if self._startup:
                 self._startup.ends("first step")
-                self.start_s = self._startup.parts
+                self._times.start_s = self._startup.parts
         if self._start:
-            self._seconds *= step / self._start
+            self._times.seconds *= step / self._start
             self._resumed = time.perf_counter()
 
     def _where(self, step):
@@ -270,59 +280,28 @@ class Journal:
         """Whether an epoch, or every so many-th, or the training, ends with this step."""
         return step % (every * self.steps_per_epoch) == 0 or step == self.steps
 
-    def evaluate_if_due(
-        self, step: int, evaluate, means: Means, *, every=0, epochs=1, at_once=False, evaluate_clean=None, **figures
-    ) -> dict | None:
-        """Evaluate where an epoch ends, or every so many epochs, or steps, or at once; return the row, or None.
-
-        `evaluate` returns held-out loss and accuracy; `evaluate_clean`, called where an epoch ends, those of training
-        samples as they are; `means` has the training's own. The clock stops.
-        """
-        ends = self.epoch_ends(step, epochs)
-        if not (at_once or ends or (every and step % every == 0)):
-            return None
-        loss, accuracy = means.take()
-        with self.paused():
-            test_loss, test_accuracy = evaluate()
-            clean = dict(zip(CLEAN, evaluate_clean(), strict=True)) if ends and evaluate_clean else {}
-        return self.evaluation(
-            step, loss=loss, accuracy=accuracy, test_loss=test_loss, test_accuracy=test_accuracy, **clean, **figures
-        )
-
     def evaluation(self, step: int, **figures) -> dict:
         """Write an evaluation down, and return its row."""
         row = {
             **self._where(step),
-            "seconds": self._seconds,
+            "seconds": self._times.seconds,
             "images_per_s": self._speed_since("evaluation", step),
             **figures,
         }
-        self.history.append(row)
+        self._times.history.append(row)
         self.event("evaluation", **row)
         if self.line:
             self.print(self.line.format(**row))
         return row
 
-    # ------------------------------------------------------------ interrupting and ending
-
     def state(self) -> dict:
         """Return what a resumed training needs to carry on this journal."""
-        return {
-            "seconds": self.seconds,
-            "history": self.history,
-            "epoch_seconds": self.epoch_seconds,
-            "epoch_start": self._epoch_start,
-            "evaluation": self._seen["evaluation"],
-            "timed": self._timed,
-            "first_step_s": self.first_step_s,
-            "start_s": self.start_s,
-            "resumed_at": self.resumed_at,
-        }
+        return asdict(replace(self._times, seconds=self.seconds, evaluation=self._seen["evaluation"]))
 
     @property
     def images_per_s(self):
         """The speed without warm-ups; None while there is nothing else."""
-        steps, seconds = self._timed
+        steps, seconds = self._times.timed
         return steps * self.global_batch / seconds if steps else None
 
     def result(self, **fields) -> dict:
@@ -339,12 +318,12 @@ class Journal:
             "steps": last["step"],
             "epochs": last["epoch"],
             "samples": last["samples"],
-            "epoch_seconds": self.epoch_seconds,
+            "epoch_seconds": self._times.epoch_seconds,
             "images_per_s": self.images_per_s,
-            "time_to_first_step_s": self.first_step_s,
-            **({"start_s": self.start_s} if self.start_s else {}),
-            "resumed_at": self.resumed_at,
-            "train_seconds": self._seconds,
+            "time_to_first_step_s": self._times.first_step_s,
+            **({"start_s": self._times.start_s} if self._times.start_s else {}),
+            "resumed_at": self._times.resumed_at,
+            "train_seconds": self._times.seconds,
             "history": self.history,
         }
         if self.recorder:

@@ -6,9 +6,12 @@ nothing beyond the standard library.
 
 import argparse
 import math
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 from ddl.arguments import Parser
+from ddl.errors import CourseError
 from ddl.training.recipes import REFERENCE_BATCH
 
 MODELS = ("cnn", "resnet")  # the networks of ddl.training.models
@@ -76,6 +79,22 @@ def parser(description: str) -> Parser:
     return Parser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
 
 
+def run(main, config: argparse.Namespace) -> None:
+    """Call a script's `main` with its options; a mistake that its user can put right ends it with one line."""
+    try:
+        main(config)
+    except CourseError as error:
+        sys.exit(f"{Path(sys.argv[0]).name}: {error}")
+
+
+def add_data(ours: Parser, real: str = "cifar10") -> None:
+    """Add the options of a data set of pictures, and of its parts."""
+    add = ours.add_argument
+    add("--data-set", default="auto", choices=("auto", real, "synthetic"))
+    add("--train-samples", type=Integer(), metavar="N", help="train on a part (default: all)")
+    add("--test-samples", type=Integer(), metavar="N", help="evaluate on a part (default: all)")
+
+
 def strategy(description: str, replicas: int | None = None, arguments=None) -> argparse.Namespace:
     """Parse the options of a script in ``source_code/strategies``.
 
@@ -90,10 +109,8 @@ def strategy(description: str, replicas: int | None = None, arguments=None) -> a
         Command line; by default this process's own.
     """
     ours = parser(description)
+    add_data(ours)
     add = ours.add_argument
-    add("--data-set", default="auto", choices=("auto", "cifar10", "synthetic"))
-    add("--train-samples", type=Integer(), metavar="N", help="train on a part (default: all)")
-    add("--test-samples", type=Integer(), metavar="N", help="evaluate on a part (default: all)")
     add("--epochs", type=Number(above=0), default=1)
     add("--steps", type=Integer(), help="train for so many steps instead")
     add(

@@ -22,8 +22,8 @@ TEST_BATCH = 500
 class Experiment:
     """One training: its data and model, its clock and its records.
 
-    Making one touches neither TensorFlow's devices nor its threads, which a strategy may still
-    have to set.
+    Making one touches neither TensorFlow's devices nor its threads, which a strategy may still have to set. Options
+    that do not go with the data end the script.
 
     Parameters
     ----------
@@ -40,11 +40,6 @@ class Experiment:
         Samples that one update of the weights averages over.
     steps, steps_per_epoch, epochs : int
         Updates in all, in a whole epoch, and epochs, the last of which may be cut short.
-
-    Raises
-    ------
-    SystemExit
-        With a message, where the options do not go with the data.
     """
 
     def __init__(self, config, *, rank: int = 0, ranks: int = 1, splits: bool = True):
@@ -69,11 +64,7 @@ class Experiment:
             self._journal.note(self.data.note)
 
     def rate(self, batch: int) -> float:
-        """Return the learning rate for updates that average over so many samples.
-
-        The linear rule of Goyal et al. 2017, section 2.1: ``--learning-rate`` is that of
-        `ddl.training.recipes.REFERENCE_BATCH` samples.
-        """
+        """Return the rate for updates over so many samples: the linear rule of Goyal et al. 2017, section 2.1."""
         return self.config.learning_rate * batch / REFERENCE_BATCH
 
     def devices(self) -> list[str]:
@@ -122,8 +113,6 @@ class Experiment:
         options = tf.data.Options()
         options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
         return batches.prefetch(2).with_options(options)
-
-    # ------------------------------------------------------------ while it trains
 
     def callback(self, model):
         """Return the Keras callback that keeps the records of a ``Model.fit``."""
@@ -201,45 +190,17 @@ class Experiment:
             )
 
     def _evaluation(self):
-        """Return a function of a model that gives held-out loss and accuracy.
-
-        It evaluates a copy on this process's first device, as a model's own variables may be on
-        several devices, or in other processes. Call this outside of any strategy's scope.
-        """
-        import tensorflow as tf
-
-        from ddl.data.augment import normalise
-
-        copy, data = self.model(), self.data
-
-        @tf.function(autograph=False)
-        def sums(images, labels):
-            each = losses_and_hits(labels, copy(normalise(images), training=False))
-            return tf.reduce_sum(each, axis=1)
-
-        def evaluate(model):
-            copy.set_weights(model.get_weights())
-            parts = [slice(first, first + TEST_BATCH) for first in range(0, data.test_samples, TEST_BATCH)]
-            total = sum(sums(data.test_images[part], data.test_labels[part]) for part in parts)
-            return (total / data.test_samples).numpy().tolist()
-
-        return evaluate
-
-    # ------------------------------------------------------------ at its end
+        """Return a function of a model that gives held-out loss and accuracy, made outside of any strategy's scope."""
+        evaluate, data = make_evaluation(self.model()), self.data
+        return lambda model: evaluate(model, data.test_images, data.test_labels)
 
     def finish(self, model, **facts):
         """Write ``result.json``, with `facts` of the strategy's own, and ``weights.npz``; on rank 0 only."""
         if self.rank:
             return None
         if folder := self._journal.recorder.folder:
-            np.savez(
-                folder.weights,
-                **{
-                    f"{step}.{index}": weight
-                    for step, weights in self._weights.items()
-                    for index, weight in enumerate(weights)
-                },
-            )
+            kept = [(step, *each) for step, weights in self._weights.items() for each in enumerate(weights)]
+            np.savez(folder.weights, **{f"{step}.{index}": weight for step, index, weight in kept})
         return self._journal.result(
             config=vars(self.config),
             strategy=Path(sys.argv[0]).stem,
@@ -282,6 +243,29 @@ def devices_for(replicas: int) -> tuple[list[str], str | None]:
         f"this machine shows {len(gpus)} GPUs: they compute what {replicas} GPUs would, and no "
         "faster than one device."
     )
+
+
+def make_evaluation(copy):
+    """Return a function of a model, pictures and labels that gives mean loss and accuracy.
+
+    It evaluates a `copy` of the model on this process's first device, as the model's own variables may be on several
+    devices, or in other processes.
+    """
+    import tensorflow as tf
+
+    from ddl.data.augment import normalise
+
+    @tf.function(autograph=False)
+    def sums(images, labels):
+        return tf.reduce_sum(losses_and_hits(labels, copy(normalise(images), training=False)), axis=1)
+
+    def evaluate(model, images, labels):
+        copy.set_weights(model.get_weights())
+        parts = [slice(first, first + TEST_BATCH) for first in range(0, len(labels), TEST_BATCH)]
+        total = sum(sums(images[part], labels[part]) for part in parts)
+        return (total / len(labels)).numpy().tolist()
+
+    return evaluate
 
 
 def mean_so_far(logs, model):

@@ -3,7 +3,9 @@ import json
 import numpy as np
 import pytest
 
-from ddl.training import journal
+pytest.importorskip("horovod.tensorflow")
+
+from ddl.training import journal, loop
 from ddl.training.journal import Journal, Means, Startup
 
 
@@ -171,14 +173,14 @@ def test_what_was_lost_is_not_counted_and_every_start_is_known(clock, folder):
     starts = [event for event in events(folder) if event["event"] == "start"]
     assert [event["step"] for event in starts] == [0, 2, 2]
     assert rest.result()["resumed_at"] == starts[-1]["resumed_at"] == [2, 2]
-    assert half.resumed_at == []
+    assert half.state()["resumed_at"] == []
 
 
 def test_a_training_that_starts_over_in_its_folder_says_so(clock, folder):
     Journal(True, steps=8, steps_per_epoch=8, global_batch=10).start()
     again = Journal(True, steps=8, steps_per_epoch=8, global_batch=10)
     again.start()
-    assert again.resumed_at == [0]
+    assert again.state()["resumed_at"] == [0]
 
 
 def test_the_first_step_is_that_of_the_first_part(clock, folder, monkeypatch):
@@ -209,41 +211,47 @@ def test_a_journal_carries_on_another(clock, folder):
     rest.start(4)
     train(rest, clock, lambda step: 1.0, first=4)
     assert rest.history == whole.history
-    assert rest.epoch_seconds == whole.epoch_seconds
+    assert rest.state()["epoch_seconds"] == whole.state()["epoch_seconds"]
     assert rest.result()["train_seconds"] == whole.result()["train_seconds"]
 
 
-def test_an_evaluation_is_due_where_an_epoch_ends_every_so_often_and_at_once(clock, folder):
-    diary = Journal(True, steps=10, steps_per_epoch=4, global_batch=10)
-    diary.start()
-    means, rows = Means(), []
+@pytest.fixture
+def row(clock):
+    """Return a function that trains ten steps with the script's own loop, and gives the evaluations' rows."""
 
-    def evaluate():
-        clock.now += 1000
-        return 2.5, 0.125
+    def rows(steps_per_epoch, **options):
+        diary = Journal(True, steps=10, steps_per_epoch=steps_per_epoch, global_batch=10)
 
-    for step in range(1, 11):
-        clock.now += 1
-        means.add(np.float32([step, 2 * step]))
-        diary.step(step, 2.0, 0.1)
-        row = diary.evaluate_if_due(
-            step, evaluate, means, every=3, at_once=step == 7, evaluate_clean=lambda: (1.5, 0.5), learning_rate=0.1
-        )
-        rows += [row] if row else []
-    assert rows == diary.history and [row["step"] for row in rows] == [3, 4, 6, 7, 8, 9, 10]
-    assert [row["loss"] for row in rows] == [2, 4, 5.5, 7, 8, 9, 10]
+        def take(step, batch):
+            clock.now += 1
+            return np.float32([step + 1, 2 * step + 2]), 0.1
+
+        def evaluate():
+            clock.now += 1000
+            return 2.5, 0.125
+
+        diary.start()
+        ended = loop.train(diary, ((step, None) for step in range(10)), take, evaluate=evaluate, **options)
+        return diary, ended
+
+    return rows
+
+
+def test_the_loop_evaluates_where_an_epoch_ends_every_so_often_and_at_once(row, folder):
+    diary, ended = row(4, every=3, settle=lambda done, diverged: done == 7, evaluate_clean=lambda: (1.5, 0.5))
+    rows = diary.history
+    assert ended is None and [each["step"] for each in rows] == [3, 4, 6, 7, 8, 9, 10]
+    assert [each["loss"] for each in rows] == [2, 4, 5.5, 7, 8, 9, 10]
     assert rows[0]["accuracy"] == 4 and rows[0]["test_accuracy"] == 0.125 and rows[0]["learning_rate"] == 0.1
     # Training pictures as they are: where an epoch or the training ends.
-    assert [row["step"] for row in rows if "clean_loss" in row] == [4, 8, 10]
+    assert [each["step"] for each in rows if "clean_loss" in each] == [4, 8, 10]
     assert diary.result()["clean_accuracy"] == 0.5
-    diary = Journal(True, steps=10, steps_per_epoch=2, global_batch=10)
-    diary.start()
-    for step in range(1, 11):
-        clock.now += 1
-        means.add(np.float32([1, 1]))
-        diary.evaluate_if_due(step, evaluate, means, epochs=2)
-    assert [row["step"] for row in diary.history] == [4, 8, 10]
     assert diary.seconds == pytest.approx(10)
+
+
+def test_the_loop_stops_at_an_evaluation_that_says_so(row, folder):
+    diary, ended = row(2, epochs=2, stop=lambda each: "target" if each["step"] == 8 else None)
+    assert ended == "target" and [each["step"] for each in diary.history] == [4, 8]
 
 
 def test_means_go_on_from_a_state_to_the_last_bit():
@@ -274,7 +282,7 @@ def test_the_parts_of_a_start_add_up_to_the_first_step(clock, folder, monkeypatc
     now[0] = 1011.0
     train(diary, clock, lambda _: 1.0)
     assert diary.result()["start_s"] == {"launch": 3.0, "import": 997.0, "init": 4.0, "first step": 7.0}
-    assert sum(diary.start_s.values()) == diary.first_step_s == 1011.0
+    assert sum(diary.state()["start_s"].values()) == diary.state()["first_step_s"] == 1011.0
 
 
 def test_a_resumed_training_keeps_the_parts_of_its_first_start(clock, folder):
@@ -283,7 +291,7 @@ def test_a_resumed_training_keeps_the_parts_of_its_first_start(clock, folder):
     diary.start()
     clock.now += 1
     diary.step(1, 2.0, 0.1)
-    first = dict(diary.start_s)
+    first = diary.state()["start_s"]
     rest = Journal(True, 2, 2, 10, json.loads(json.dumps(diary.state())), startup=Startup())
     rest.start(1)
     clock.now += 1

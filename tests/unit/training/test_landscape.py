@@ -10,7 +10,8 @@ from tensorflow.keras import layers
 
 from ddl.training import landscape as module
 from ddl.training import models
-from ddl.training.landscape import Landscape, filter_norms, lanczos, rescaling, slices, trace
+from ddl.training.landscape import Landscape, filter_norms, rescaling, slices
+from ddl.training.matrices import lanczos, trace
 from ddl.training.recipes import SettingError
 
 CLASSES = 3

@@ -1,0 +1,125 @@
+"""The largest eigenvalues and the trace of a symmetric matrix that can only be multiplied by vectors."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+Apply = Callable[[np.ndarray], np.ndarray]  # a symmetric matrix, as the function from a vector to its product
+BREAKDOWN = 1e-6  # a remainder that is so small beside the largest eigenvalue is rounding
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean and its standard error."""
+
+    mean: float
+    error: float
+
+
+@dataclass(frozen=True, eq=False)
+class Spectrum:
+    """What `lanczos` knows of a symmetric matrix H.
+
+    Attributes
+    ----------
+    values, residuals
+        The largest eigenvalues, falling, float64 ``[count]``, and ``|Hv − λv|`` of each. An eigenvalue of H lies within
+        the residual of each, and far closer to one that is well separated: within residual² / distance to the next.
+    vectors
+        Float64 ``[count, weights]``, of length 1.
+    lowest
+        The smallest Ritz value, at least as large as the smallest eigenvalue.
+    diagonal, basis
+        ``qᵀHq`` for each of the orthonormal vectors q, float64 ``[iterations]`` and ``[iterations, weights]``.
+    """
+
+    values: np.ndarray
+    residuals: np.ndarray
+    vectors: np.ndarray
+    lowest: float
+    diagonal: np.ndarray
+    basis: np.ndarray
+
+    @property
+    def iterations(self) -> int:
+        return len(self.diagonal)
+
+    def figures(self) -> dict:
+        """Return what a record says of it."""
+        return {
+            "eigenvalues": self.values.tolist(),
+            "residuals": self.residuals.tolist(),
+            "lowest": self.lowest,
+            "iterations": self.iterations,
+        }
+
+
+def lanczos(
+    apply: Apply, size: int, iterations: int = 16, count: int = 1, tolerance: float = 0.01, seed: int = 0
+) -> Spectrum:
+    """Return the largest eigenvalues of a symmetric matrix (Lanczos 1950; Golub and Van Loan 2013, section 10.1).
+
+    Every new vector is made orthogonal to all before it, twice: in finite precision eigenvalues would come back as
+    copies. A random start, the same for the same seed.
+
+    Parameters
+    ----------
+    apply
+        Returns the matrix's product with a vector.
+    size
+        Of the matrix.
+    iterations
+        Products at the most.
+    count
+        Eigenvalues to return: the largest, not those of largest magnitude.
+    tolerance
+        Ends earlier, as soon as the residual of each is below this share of the largest.
+    """
+    generator = np.random.default_rng(seed)
+    vector = generator.normal(size=size)
+    basis, diagonal, beside = [vector / np.linalg.norm(vector)], [], []
+    for left in reversed(range(min(iterations, size))):
+        product = np.asarray(apply(basis[-1]), np.float64)
+        diagonal.append(float(basis[-1] @ product))
+        rows = np.array(basis)
+        for _ in range(2):
+            product = product - rows.T @ (rows @ product)
+        remainder = float(np.linalg.norm(product))
+        ritz, small = np.linalg.eigh(np.diag(diagonal) + np.diag(beside, 1) + np.diag(beside, -1))
+        residuals = remainder * np.abs(small[-1])
+        largest = float(np.abs(ritz).max())
+        converged = len(diagonal) >= count and residuals[-count:].max() <= tolerance * abs(ritz[-1])
+        if not left or converged or remainder <= BREAKDOWN * largest:
+            break
+        beside.append(remainder)
+        basis.append(product / remainder)
+    chosen = slice(None, -count - 1, -1)
+    return Spectrum(
+        ritz[chosen], residuals[chosen], small.T[chosen] @ rows, float(ritz[0]), np.array(diagonal), np.array(rows)
+    )
+
+
+def trace(apply: Apply, size: int, probes: int = 6, spectrum: Spectrum | None = None, seed: int = 0) -> Estimate:
+    """Return the trace of a symmetric matrix, from random vectors of ±1 (Hutchinson 1990).
+
+    With the `spectrum` of the matrix, the part within its basis is known and only the rest is estimated, which the
+    large eigenvalues no longer make noisy (Meyer et al. 2021, "Hutch++").
+
+    Parameters
+    ----------
+    apply, size
+        See `lanczos`.
+    probes
+        Random vectors, and so products: at least 2.
+    """
+    generator = np.random.default_rng(seed)
+    basis = np.zeros((0, size)) if spectrum is None else spectrum.basis
+    known = 0.0 if spectrum is None else float(spectrum.diagonal.sum())
+    found = []
+    for _ in range(probes):
+        probe = generator.choice((-1.0, 1.0), size)
+        probe -= basis.T @ (basis @ probe)
+        found.append(probe @ apply(probe))
+    return Estimate(known + float(np.mean(found)), float(np.std(found, ddof=1) / math.sqrt(probes)))
