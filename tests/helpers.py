@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"), "1")
 
 # What tests of the second set look at (see plugins/nightly.py).
 LAUNCHING = ("source_code/ddl/launcher/*", "source_code/ddl/rank/*")
@@ -66,6 +67,13 @@ def serving(server):
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         yield server
         server.shutdown()
+
+
+def on_ranks(ranks, *words, **variables):
+    """Return what OUTPUTS lists for a script of the course on so many ranks of one thread: a command, and variables."""
+    launcher = [Path(sys.executable).with_name("horovodrun"), "--gloo", "-np", ranks] if ranks > 1 else []
+    environment = {"PYTHONPATH": str(ROOT / "source_code"), "TF_CPP_MIN_LOG_LEVEL": "2", "DDL_RUN_DIR": ""}
+    return [*launcher, sys.executable, *words], {**environment, **ONE_THREAD, **variables}
 
 
 def printed(run, line=-1):

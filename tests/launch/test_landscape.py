@@ -1,15 +1,12 @@
 """`landscape.py` on one and on two real ranks: the same measurements of the same weights."""
 
 import json
-import os
-import sys
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from helpers import ROOT
+from helpers import ROOT, on_ranks
 
 pytest.importorskip("tensorflow")
 pytest.importorskip("horovod.tensorflow")
@@ -18,13 +15,6 @@ from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import read_json, read_json_lines, write_json
 
 SCRIPT = ROOT / "source_code" / "landscape.py"
-ENVIRONMENT = {
-    **os.environ,
-    "PYTHONPATH": str(ROOT / "source_code"),
-    "TF_CPP_MIN_LOG_LEVEL": "2",
-    **dict.fromkeys(("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"), "1"),
-}
-ENVIRONMENT.pop("DDL_RUN_DIR", None)
 FILTERS = (3, 32, 64, 128, 128)
 SMALL = "--samples 24 --chunk 8 --iterations 3 --eigenvalues 1 --tolerance 0 --probes 2 --directions 1 --points 3"
 OPTIONS = [*SMALL.split(), "--noise-samples", "48", "--ghost-batch", "4"]
@@ -59,9 +49,7 @@ def command(ranks):
     def made(folder):
         trained, record = keep(folder / "trained"), folder / "record"
         record.mkdir()
-        launcher = [Path(sys.executable).with_name("horovodrun"), "--gloo", "-np", ranks] if ranks > 1 else []
-        words = [*launcher, sys.executable, SCRIPT, "--weights", trained, *OPTIONS]
-        return [str(word) for word in words], {**ENVIRONMENT, "DDL_RUN_DIR": str(record)}
+        return on_ranks(ranks, SCRIPT, "--weights", trained, *OPTIONS, DDL_RUN_DIR=str(record))
 
     return made
 
@@ -91,7 +79,7 @@ def complain(folder):
     ]
     RunFolder(folder / "damaged").weights.write_bytes(b"PK no zip")
     RunFolder(folder / "alone").result.unlink()
-    return [sys.executable, "-c", ASK, json.dumps([list(map(str, kept)), OPTIONS])], ENVIRONMENT
+    return on_ranks(1, "-c", ASK, json.dumps([list(map(str, kept)), OPTIONS]))
 
 
 pytestmark = pytest.mark.nightly(

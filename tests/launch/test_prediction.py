@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("tensorflow")
 pytest.importorskip("horovod.tensorflow")
 
-from ddl import RunFailed, launch
+from ddl import launch
 from ddl.analysis import cost, prediction
 from ddl.plot.prediction import plot_fit, plot_prediction
 from ddl.records.paths import course_root
@@ -87,9 +87,3 @@ def test_a_step_is_predicted_run_and_reported(nothing_left):
     for row in json.loads((folder / "report.json").read_text()):
         assert all(math.isfinite(row[key]) for key in ("predicted_ms", "measured_ms", "error"))
         assert row["measured_ms"] > 0
-
-
-def test_what_a_whole_step_can_not_have_is_refused():
-    with pytest.raises(RunFailed) as raised:
-        launch("step_times.py", workers=1, model="cnn", aggregate=2)
-    assert "leave out --aggregate" in raised.value.run.logs(0)

@@ -4,14 +4,12 @@ All cases of a number of ranks share one start, because starting costs more than
 """
 
 import json
-import os
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from helpers import ROOT
+from helpers import ROOT, on_ranks
 
 pytest.importorskip("tensorflow")
 pytest.importorskip("horovod.tensorflow")
@@ -22,26 +20,7 @@ from ddl.records.jsonfiles import read_json, read_json_lines
 pytestmark = pytest.mark.slow
 
 WORKER = ROOT / "tests" / "workers" / "submission_worker.py"
-ENVIRONMENT = {
-    **os.environ,
-    "PYTHONPATH": str(ROOT / "source_code"),
-    "TF_CPP_MIN_LOG_LEVEL": "2",
-    **dict.fromkeys(("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"), "1"),
-}
-ENVIRONMENT.pop("DDL_RUN_DIR", None)
-
-
-def start(ranks):
-    """Return a function from a folder to the command that trains all cases there."""
-
-    def command(folder):
-        launcher = [Path(sys.executable).with_name("horovodrun"), "--gloo", "-np", ranks] if ranks > 1 else []
-        return [str(word) for word in (*launcher, sys.executable, WORKER, folder)], ENVIRONMENT
-
-    return command
-
-
-OUTPUTS = {"one": start(1), "two": start(2)}
+OUTPUTS = {"one": lambda folder: on_ranks(1, WORKER, folder), "two": lambda folder: on_ranks(2, WORKER, folder)}
 
 
 class Trained:

@@ -6,13 +6,11 @@ All cases of a number of ranks share one start, because starting costs more than
 import os
 import signal
 import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from helpers import ROOT, until
+from helpers import ROOT, on_ranks, until
 
 pytest.importorskip("tensorflow")
 pytest.importorskip("horovod.tensorflow")
@@ -27,14 +25,6 @@ from ddl.training.precision import instructions
 
 SCRIPT = ROOT / "source_code" / "train_cifar.py"
 WORKER = ROOT / "tests" / "workers" / "train_worker.py"
-ENVIRONMENT = {
-    **os.environ,
-    "PYTHONPATH": str(ROOT / "source_code"),
-    "TF_CPP_MIN_LOG_LEVEL": "2",
-    **dict.fromkeys(("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"), "1"),
-}
-ENVIRONMENT.pop("DDL_RUN_DIR", None)
-
 TWO = [
     "plain",
     "noise",
@@ -86,18 +76,10 @@ class Trained:
         return [event for event in events if event["event"] == name]
 
 
-def start(ranks, cases):
-    """Return a function from a folder to the command that trains these cases there."""
-
-    def command(folder):
-        worker = [sys.executable, WORKER, folder, *cases]
-        launcher = [Path(sys.executable).with_name("horovodrun"), "--gloo", "-np", ranks] if ranks > 1 else []
-        return [str(word) for word in launcher + worker], ENVIRONMENT
-
-    return command
-
-
-OUTPUTS = {"two": start(2, TWO), "one": start(1, ONE)}
+OUTPUTS = {
+    "two": lambda folder: on_ranks(2, WORKER, folder, *TWO),
+    "one": lambda folder: on_ranks(1, WORKER, folder, *ONE),
+}
 
 
 def trained(folder, ranks):
@@ -265,6 +247,7 @@ def test_the_record_says_what_happened(two):
     # Warm-up left out: the speed is that of the second epoch.
     assert result["images_per_s"] == pytest.approx(192 / result["epoch_seconds"][1], rel=0.3)
     (begin,) = case.events("start")
+    assert result["precision"] == begin["precision"] == "float32"
     assert (begin["world"], begin["steps"], begin["steps_per_epoch"]) == (2, 12, 6)
     steps = case.events("step")
     assert steps[0]["step"] == 1 and steps[0]["images_per_s"] is None and steps[-1]["step"] == 12
@@ -323,46 +306,6 @@ def test_outside_a_run_it_trains_and_writes_nothing(one):
     assert not list((folder / "script").rglob("*.json*"))
 
 
-@pytest.mark.parametrize(
-    "arguments, said",
-    [
-        (["--global-batch", "64", "--backward-passes-per-step", "3"], "nearest that can is 63"),
-        (["--global-batch", "500"], "at most 200"),
-        (["--sync-bn"], "--sync-bn"),
-        (["--noise-scale"], "two ranks or more, or two backward passes"),
-        (["--ghost-batch", "5"], "ghost batch of 5"),
-        (["--keep-weights"], "ddl run"),
-        (["--trust", "0.1"], "goes with lars"),
-        (["--warmup-epochs", "99"], "--warmup-epochs"),
-        (["--resume", "nowhere"], "looked for nowhere"),
-        (["--checkpoint-every", "2"], "ddl run"),
-    ],
-)
-def test_settings_that_can_not_work_are_refused(arguments, said, monkeypatch):
-    monkeypatch.delenv("DDL_RUN_DIR", raising=False)
-    monkeypatch.syspath_prepend(str(SCRIPT.parent))
-    monkeypatch.syspath_prepend(str(WORKER.parent))
-    import train_worker
-
-    import train_cifar
-
-    monkeypatch.setattr(train_cifar, "load", train_worker.small_data)
-    with pytest.raises(CourseError, match=said):
-        train_cifar.main(train_cifar.parse([*train_worker.SMALL, *arguments]))
-
-
-def test_bfloat16_without_its_instructions_is_refused_before_training(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(SCRIPT.parent))
-    import train_cifar
-    from ddl.training import precision
-
-    (tmp_path / "cpuinfo").write_text("flags : fpu avx512f\n")
-    monkeypatch.setattr(precision, "CPUINFO", tmp_path / "cpuinfo")
-    monkeypatch.setattr(train_cifar.tf.config, "list_physical_devices", lambda kind: [])
-    with pytest.raises(CourseError, match="neither amx_bf16 nor avx512_bf16"):
-        train_cifar.main(train_cifar.parse(["--precision", "bfloat16"]))
-
-
 @pytest.mark.slow
 def test_two_ranks_compute_in_bfloat16_where_they_can_and_exchange_float32():
     can = bool(instructions())
@@ -385,23 +328,6 @@ def test_two_ranks_compute_in_bfloat16_where_they_can_and_exchange_float32():
     assert begin["precision"] == computed_in
     sent = timeline.sent(run.folder / timeline.FILE)
     assert set(sent) == {"float32"} and sent["float32"] > 2 * 4 * run.result["parameters"]
-
-
-@pytest.mark.slow
-def test_without_being_asked_it_computes_in_float32_and_says_so(two):
-    assert two("plain").result["precision"] == "float32"
-    assert [begin["precision"] for begin in two("plain").events("start")] == ["float32"]
-
-
-def test_a_checkpoint_belongs_to_its_precision(monkeypatch):
-    monkeypatch.syspath_prepend(str(SCRIPT.parent))
-    monkeypatch.syspath_prepend(str(WORKER.parent))
-    import train_worker
-
-    import train_cifar
-
-    config, data = train_cifar.parse([]), train_worker.small_data("small", train_samples=10)
-    assert train_cifar.comparable(config, data, "bfloat16")["precision"] == "bfloat16"
 
 
 @pytest.fixture
@@ -444,6 +370,26 @@ def test_a_step_sends_gradients_and_metrics_in_one_message_unless_they_differ_in
     assert {kind: types.count(kind) for kind in types} == messages
     # Metrics travel in single precision: the last tensor of the message, or the only one of theirs.
     assert exchanges[types.index(min(types, key=len))].outputs[-1].dtype == "float32"
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (["--global-batch", "64", "--backward-passes-per-step", "3"], "nearest that can is 63"),
+        (["--global-batch", "500"], "at most 200"),
+        (["--noise-scale"], "two ranks or more, or two backward passes"),
+        (["--keep-weights"], "ddl run"),
+        (["--resume", "nowhere"], "looked for nowhere"),
+    ],
+)
+def test_settings_that_can_not_work_are_refused(arguments, said, script):
+    with pytest.raises(CourseError, match=said):
+        script.main(script.parse(["--train-samples", "200", "--global-batch", "32", *arguments]))
+
+
+def test_a_checkpoint_belongs_to_its_precision(script):
+    settings = script.comparable(script.parse([]), script.load("small", train_samples=10), "bfloat16")
+    assert settings["precision"] == "bfloat16"
 
 
 class Reached(Exception):
@@ -641,13 +587,8 @@ def test_a_run_warned_then_killed_ends_as_an_uninterrupted_one():
 
 @pytest.mark.slow
 def test_a_mistake_ends_the_script_with_one_line():
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), "--global-batch", "9999999"],
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    command, variables = on_ranks(1, SCRIPT, "--global-batch", "9999999")
+    done = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, timeout=120)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].startswith("train_cifar.py: ")
     assert "Traceback" not in done.stderr

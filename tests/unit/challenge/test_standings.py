@@ -64,10 +64,6 @@ def test_a_board_is_by_samples_or_by_time():
         standings.table([], "accuracy")
 
 
-def test_an_empty_board_says_what_to_do():
-    assert "Nothing has been scored here yet: `ddl challenge score FILE`." in repr(standings.board())
-
-
 def test_the_board_leaves_out_trials_and_generated_pictures(stage, submission):
     path = submission()
     score(path, n=1, samples=1024, progress=quiet)
@@ -137,11 +133,6 @@ def test_the_picture_shows_scores_attempts_and_the_target():
     assert {f"target {TARGET:.1%}", "few", "missed", "idea, single run (public)"} == set(labels)
     assert "missed 70.1% after 180,224 samples and 1.05 of the baseline's time, which does not count" in picture.alt
     assert "1 single run, at best 68.0% of the public pictures" in picture.alt
-
-
-def test_a_picture_of_nothing_says_what_to_do():
-    with pytest.raises(InputError, match="nothing to draw yet"):
-        plot_challenge(standings.board())
 
 
 def test_a_standing_without_a_run_or_a_pair_has_no_numbers():

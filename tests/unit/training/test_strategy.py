@@ -59,11 +59,6 @@ def test_an_impossible_option_is_refused(arguments, capsys):
     assert refused.value.code == 2 and arguments[0] in capsys.readouterr().err
 
 
-def test_more_samples_in_a_batch_than_there_are(capsys):
-    with pytest.raises(SystemExit, match="70 samples do not fill one global batch of 71"):
-        prepared("--global-batch", "71")
-
-
 # ---------------------------------------------------------------- data and model
 
 
