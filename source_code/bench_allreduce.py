@@ -51,9 +51,8 @@ import tensorflow as tf
 
 from ddl.rank import cluster
 from ddl.records.network import interface_of
-from ddl.records.recorder import Recorder
 from ddl.training.bench import BenchError, link, nccl_settings, refuse_what_does_not_fit, repeats, sizes, timing
-from ddl.training.journal import provenance
+from ddl.training.journal import Writer, provenance
 
 TURNS = 3  # of each size; one repetition at the beginning of a turn is not kept
 
@@ -70,26 +69,18 @@ def main(config):
         for size in dict.fromkeys(whole(operation, size, library.ranks) for size in to_measure)
     ]
 
-    recorder = Recorder() if library.rank == 0 else None
-    if recorder:
-        recorder.event("start", steps=TURNS * len(messages), world=library.ranks)
-        announce(recorder, library, settings)
+    writer = Writer(library.rank == 0)
+    writer.event("start", steps=TURNS * len(messages), world=library.ranks)
+    announce(writer, library, settings)
     for turn in range(TURNS):
         for step, message in enumerate(messages, start=1 + turn * len(messages)):
             message.take(turn, config)
-            if recorder:
-                recorder.event("step", step=step, operation=message.operation, size_bytes=message.size_bytes)
+            writer.event("step", step=step, operation=message.operation, size_bytes=message.size_bytes)
     points = [message.measured() for message in messages]
-    if not recorder:
-        return
-
     for point in points:
-        print(
-            f"{point['operation']} {point['size_bytes']:,} bytes: "
-            f"{1e6 * point['seconds']['median']:,.1f} µs, median of {point['repeats']}",
-            flush=True,
-        )
-    recorder.result(
+        median = f"{1e6 * point['seconds']['median']:,.1f} µs, median of {point['repeats']}"
+        writer.print(f"{point['operation']} {point['size_bytes']:,} bytes: {median}")
+    writer.result(
         {
             **provenance(),
             "config": vars(config),
@@ -109,16 +100,16 @@ def main(config):
     )
 
 
-def announce(recorder, library, settings):
+def announce(writer, library, settings):
     """Say what is about to be measured, and what it cannot show."""
     if settings and library.backend != "nccl":
-        recorder.event("note", message=f"settings of NCCL change nothing here: {library.backend} carries the bytes")
+        writer.event("note", message=f"settings of NCCL change nothing here: {library.backend} carries the bytes")
     if library.ranks == 1:
-        recorder.event(
+        writer.event(
             "note",
             message="on one rank nothing travels: what is timed is what the library does with a message all the same",
         )
-    print(f"{library.name}, {library.backend}, {library.ranks} ranks: {library.transport}", flush=True)
+    writer.print(f"{library.name}, {library.backend}, {library.ranks} ranks: {library.transport}")
 
 
 def whole(operation, size_bytes, ranks):

@@ -41,9 +41,8 @@ import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
 
-from ddl.records.recorder import Recorder
 from ddl.training.bench import BenchError, address, link, refuse_what_does_not_fit, repeats, sizes, timing
-from ddl.training.journal import provenance
+from ddl.training.journal import Writer, provenance
 
 WARM_UP = 3  # round trips of each size
 COPIES = 5  # of a message in a rank's memory at the most
@@ -81,10 +80,10 @@ def main(config):
         raise BenchError(f"--paths {' '.join(config.paths)}: nothing can be measured, as {why}")
 
     # Horovod: write on rank 0 only.
-    record = Points(Recorder() if rank == 0 else None)
-    record.start((len(between) + len(copies)) * len(to_measure), ranks)
+    record = Points(rank == 0)
+    record.event("start", steps=(len(between) + len(copies)) * len(to_measure), world=ranks)
     if len(near) < len(pairs) and "shared_memory" in config.paths:
-        record.note(f"shared memory: {len(near)} of {len(pairs)} pairs are on the same host")
+        record.event("note", message=f"shared memory: {len(near)} of {len(pairs)} pairs are on the same host")
     for path, pair in between:
         channel = CHANNELS[path](pair, config.interface)
         for size in to_measure:
@@ -108,37 +107,26 @@ def gpus_to_copy_to():
     return gpus
 
 
-class Points:
-    """What was measured so far; the one rank that has a recorder writes it down."""
+class Points(Writer):
+    """What was measured so far; one rank writes it down."""
 
-    def __init__(self, recorder):
-        self.recorder, self.points = recorder, []
-
-    def start(self, steps, ranks):
-        if self.recorder:
-            self.recorder.event("start", steps=steps, world=ranks)
-
-    def note(self, message):
-        if self.recorder:
-            self.recorder.event("note", message=message)
+    def __init__(self, writes):
+        super().__init__(writes)
+        self.points = []
 
     def add(self, path, pair, size, measured):
         point = {"path": path, "pair": list(pair), "size_bytes": size, **measured}
         self.points.append(point)
-        if self.recorder:
-            self.recorder.event("step", step=len(self.points), **point)
-            print(
-                f"{path} {pair[0]} to {pair[1]}, {size:,} bytes: "
-                f"{1e6 * measured['seconds']['median']:,.1f} µs one way, median of {measured['repeats']}",
-                flush=True,
-            )
+        self.event("step", step=len(self.points), **point)
+        median = f"{1e6 * measured['seconds']['median']:,.1f} µs one way, median of {measured['repeats']}"
+        self.print(f"{path} {pair[0]} to {pair[1]}, {size:,} bytes: {median}")
 
     def finish(self, config, ranks, hosts):
         if not self.recorder:
             return
         tcp = link(own_interface(config.interface), hosts)
         paths = dict.fromkeys(point["path"] for point in self.points)
-        self.recorder.result(
+        self.result(
             {
                 **provenance(),
                 "config": vars(config),

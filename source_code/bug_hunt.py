@@ -33,9 +33,8 @@ import numpy as np
 import tensorflow as tf
 
 from ddl.data import Order, shard
-from ddl.records.recorder import Recorder
 from ddl.training.exchange import pin_gpu
-from ddl.training.journal import provenance
+from ddl.training.journal import Writer, provenance
 from ddl.training.witness import Witness, checksum
 
 FEATURES, CLASSES, TEST_SAMPLES = 16, 4, 1024
@@ -89,25 +88,24 @@ def main(config):
     if has(case, "broadcast"):
         hvd.broadcast_variables(model.variables, root_rank=0, inplace=True)
 
-    witness, recorder = Witness(rank), Recorder() if rank == 0 else None
+    witness, writer = Witness(rank), Writer(rank == 0)
     start = {"rank": rank, "weights": checksum(model.get_weights())}
     witness.tell("begin", **start, ranks=ranks, batch=config.batch, rate_of_one_rank=config.learning_rate)
-    if recorder:
-        recorder.event("start", steps=config.steps, world=ranks)
+    writer.event("start", steps=config.steps, world=ranks)
     gradients_on(np.arange(config.batch))  # not applied: what a first call builds takes a while
     began = time.perf_counter()
-    counted, loss = train(config, model, optimizer, gradients_on, order, my_part, witness, recorder)
+    counted, loss = train(config, model, optimizer, gradients_on, order, my_part, witness, writer)
     seconds = time.perf_counter() - began
     processed = float(hvd.allreduce(tf.constant(float(counted)), op=hvd.Sum, name="counted"))
 
     # 8. Write on rank 0 only.
     wrote = witness.keep_weights(model.get_weights()) if rank == 0 or not has(case, "write") else None
     witness.tell("end", samples_counted=counted, seconds=seconds, images_per_s=processed / seconds, wrote=wrote)
-    if recorder:
-        finish(recorder, config, ranks, rate, order, processed, seconds, loss, evaluate(model, test))
+    if rank == 0:
+        finish(writer, config, ranks, rate, order, processed, seconds, loss, evaluate(model, test))
 
 
-def train(config, model, optimizer, gradients_on, order, my_part, witness, recorder):
+def train(config, model, optimizer, gradients_on, order, my_part, witness, writer):
     """Take all steps; return the samples that this rank counts as its own, and the last loss."""
     counted, ranks = 0, hvd.size()
     for step, batch in order.batches(0, config.steps):
@@ -127,8 +125,7 @@ def train(config, model, optimizer, gradients_on, order, my_part, witness, recor
         )
         # 7. Average metrics: each rank's own loss is that of its own part.
         loss = float(hvd.allreduce(loss, op=hvd.Average, name="loss"))
-        if recorder:
-            recorder.event("step", step=step + 1, loss=loss, samples=(step + 1) * config.batch * ranks)
+        writer.event("step", step=step + 1, loss=loss, samples=(step + 1) * config.batch * ranks)
     return counted, loss
 
 
@@ -139,7 +136,7 @@ def evaluate(model, test):
     return {"test_loss": float(loss_of(logits, test[1])), "test_accuracy": float(tf.reduce_mean(hits))}
 
 
-def finish(recorder, config, ranks, rate, order, processed, seconds, loss, test):
+def finish(writer, config, ranks, rate, order, processed, seconds, loss, test):
     """Write the last evaluation and the result, and print what came out."""
     end = {
         "step": config.steps,
@@ -150,13 +147,13 @@ def finish(recorder, config, ranks, rate, order, processed, seconds, loss, test)
         "loss": loss,
         **test,
     }
-    recorder.event("evaluation", **end)
+    writer.event("evaluation", **end)
     print(
         f"{ranks} ranks, {config.steps} steps: loss {end['loss']:.3f}, held-out accuracy "
         f"{end['test_accuracy']:.1%}, {end['images_per_s']:,.0f} samples/s",
         flush=True,
     )
-    recorder.result(
+    writer.result(
         {
             **provenance(),
             "config": vars(config),

@@ -32,8 +32,6 @@ if __name__ == "__main__":
     config = parse()  # before the slow imports: a wrong option is refused at once
 
 import os
-import socket
-import threading
 import time
 
 import horovod.tensorflow as hvd
@@ -42,9 +40,9 @@ import psutil
 import tensorflow as tf
 
 from ddl.records.network import RATE, link_made_here
-from ddl.records.recorder import Recorder
 from ddl.training.bench import address, link_bytes, refuse_what_does_not_fit, repeats, sizes, spread, timing
-from ddl.training.journal import provenance
+from ddl.training.journal import Writer, provenance
+from race_allreduce import Mesh, gather, ring
 
 WARM_UP = 2  # turns of each size
 LEAST = 5  # turns to measure, however long they take: quartiles need some
@@ -68,38 +66,32 @@ def main(config):
     variants = Variants(config.interface)
     chosen = [variant for variant in VARIANTS if variant == FLAT or variant in config.variants]
 
-    recorder = Recorder() if rank == 0 else None
-    if recorder:
-        recorder.event("start", steps=len(to_measure), world=ranks)
-        print(f"{ranks} ranks on {hvd.cross_size()} hosts: {variants.transport}", flush=True)
+    writer = Writer(rank == 0)
+    writer.event("start", steps=len(to_measure), world=ranks)
+    writer.print(f"{ranks} ranks on {hvd.cross_size()} hosts: {variants.transport}")
     points = []
     for step, size in enumerate(dict.fromkeys(whole(size, each) for size in to_measure), start=1):
         measured = measure(variants, chosen, size, config)
         points += measured
-        if recorder:
-            recorder.event("step", step=step, size_bytes=size)
-            print(
-                f"{size:,} bytes, ms: "
-                + ", ".join(f"{point['variant']} {1e3 * point['seconds']['median']:.2f}" for point in measured),
-                flush=True,
-            )
-    if recorder:
-        rate = os.environ.get(RATE)
-        recorder.result(
-            {
-                **provenance(),
-                "config": vars(config),
-                "library": "horovod",
-                "backend": "gloo",
-                "transport": variants.transport,
-                "rate_mbit": int(rate) if rate else None,
-                "hosts": hvd.cross_size(),
-                "ranks_per_host": each,
-                "ranks": ranks,
-                "points": points,
-                "history": [],
-            }
-        )
+        writer.event("step", step=step, size_bytes=size)
+        times = (f"{point['variant']} {1e3 * point['seconds']['median']:.2f}" for point in measured)
+        writer.print(f"{size:,} bytes, ms: {', '.join(times)}")
+    rate = os.environ.get(RATE)
+    writer.result(
+        {
+            **provenance(),
+            "config": vars(config),
+            "library": "horovod",
+            "backend": "gloo",
+            "transport": variants.transport,
+            "rate_mbit": int(rate) if rate else None,
+            "hosts": hvd.cross_size(),
+            "ranks_per_host": each,
+            "ranks": ranks,
+            "points": points,
+            "history": [],
+        }
+    )
 
 
 def whole(size_bytes, ranks_per_host):
@@ -153,11 +145,6 @@ def measure(variants, chosen, size_bytes, config):
     ]
 
 
-def gather(values):
-    """Return the rows of all ranks, one below another."""
-    return hvd.allgather(tf.constant(values, tf.float64), name="measured").numpy()
-
-
 class Variants:
     """All variants, ready to use.
 
@@ -175,11 +162,8 @@ class Variants:
         self.leader = by_host[rank // each][0]
         self.interface = interface or os.environ["HOROVOD_GLOO_IFACE"]
         self.transport = link_made_here() or f"TCP over {self.interface}"
-        own = address(self.interface)
-        self.rings = {
-            "ring": Ring(list(range(ranks)), own),
-            "crossing ring": Ring([rank_ for ranks_ in across for rank_ in ranks_], own),
-        }
+        self.mesh = Mesh(address(self.interface))
+        self.orders = {"ring": list(range(ranks)), "crossing ring": [rank_ for ranks_ in across for rank_ in ranks_]}
         self.functions = {}
 
     def timed(self, variant, message):
@@ -194,8 +178,8 @@ class Variants:
 
     def act(self, variant, message):
         """Do one all-reduce; return the sum, an array."""
-        if variant in self.rings:
-            return self.rings[variant].all_reduce(message.numpy())
+        if variant in self.orders:
+            return ring(self.mesh, message.numpy().copy(), self.orders[variant])
         key = variant, message.shape[0]
         if key not in self.functions:
             self.functions[key] = tf.function(
@@ -225,45 +209,6 @@ class Variants:
     def sent_bytes(self):
         """Bytes that this host's interface has sent so far, by its own count."""
         return psutil.net_io_counters(pernic=True)[self.interface].bytes_sent
-
-
-class Ring:
-    """A ring over TCP: in `order` each rank sends to the next. `address` is this rank's."""
-
-    def __init__(self, order, address):
-        self.place, self.ranks = order.index(hvd.rank()), len(order)
-        with socket.create_server((address, 0)) as door:
-            doors = hvd.allgather_object(door.getsockname())
-            self.right = socket.create_connection(doors[order[(self.place + 1) % self.ranks]])
-            self.left, _ = door.accept()
-        for neighbour in (self.left, self.right):
-            neighbour.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-    def all_reduce(self, values):
-        """Return the sum over all ranks, an array: reduce-scatter, then all-gather."""
-        total = values.copy()
-        pieces = np.array_split(total, self.ranks)
-        for step in range(self.ranks - 1):
-            coming = pieces[(self.place - step - 1) % self.ranks]
-            coming += self.exchange(pieces[(self.place - step) % self.ranks], coming)
-        for step in range(self.ranks - 1):
-            coming = pieces[(self.place - step) % self.ranks]
-            coming[:] = self.exchange(pieces[(self.place - step + 1) % self.ranks], coming)
-        return total
-
-    def exchange(self, piece, like):
-        """Send one piece to the right while another one comes from the left; return that."""
-        sender = threading.Thread(target=self.right.sendall, args=(piece.data,))
-        sender.start()
-        came = np.empty_like(like)
-        buffer = memoryview(came).cast("B")
-        while buffer:
-            got = self.left.recv_into(buffer)
-            if not got:
-                raise ConnectionError(f"rank {hvd.rank()}'s neighbour in the ring is gone")
-            buffer = buffer[got:]
-        sender.join()
-        return came
 
 
 if __name__ == "__main__":

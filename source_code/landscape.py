@@ -68,11 +68,10 @@ from ddl.data import load
 from ddl.data.augment import augment, normalise
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import read_json
-from ddl.records.recorder import Recorder
 from ddl.training import models
 from ddl.training.checkpoint import find, from_rank_0
 from ddl.training.exchange import cycle_time, pin_gpu, suitable_cycle_ms
-from ddl.training.journal import EVENT_EVERY_S, provenance
+from ddl.training.journal import EVENT_EVERY_S, Writer, provenance
 from ddl.training.landscape import GRADIENT, PRODUCT, Landscape, rescaling, slices
 from ddl.training.matrices import lanczos, trace
 from ddl.training.recipes import SettingError, recipe
@@ -125,8 +124,7 @@ def main(config):
         "seconds": seconds,
         "history": [],
     }
-    if measuring.progress.recorder:
-        measuring.progress.recorder.result(result)
+    measuring.progress.result(result)
     return result
 
 
@@ -244,11 +242,11 @@ def total(array):
     return hvd.allreduce(tf.constant(array), op=hvd.Sum, name=f"total.{np.size(array)}").numpy()
 
 
-class Progress:
+class Progress(Writer):
     """How far the measurements are, in forward passes of all fixed pictures; rank 0 prints and writes."""
 
     def __init__(self, config, rank, ranks, noise_samples, data):
-        self.recorder = Recorder() if rank == 0 else None
+        super().__init__(rank == 0)
         self.passes, self.step, self.wrote = 0.0, 0, time.perf_counter()
         self.share = ranks / config.samples  # of a picture on this rank in one of the steps
         products = {
@@ -261,8 +259,7 @@ class Progress:
         steps += config.directions * config.points * ("slices" in config.measure)
         steps += GRADIENT * noise_samples / config.samples * ("noise" in config.measure)
         self.steps = max(1, round(steps))
-        if self.recorder:
-            self.recorder.event("start", step=0, steps=self.steps, world=ranks, data=data)
+        self.event("start", step=0, steps=self.steps, world=ranks, data=data)
 
     def worked(self, passes):
         """Count what this rank did; every so often there is an event."""
@@ -270,11 +267,7 @@ class Progress:
         step, now = min(int(self.passes), self.steps), time.perf_counter()  # this rank's part may be the larger one
         if self.recorder and step > self.step and (not self.step or now - self.wrote >= EVENT_EVERY_S):
             self.step, self.wrote = step, now
-            self.recorder.event("step", step=step)
-
-    def print(self, text):
-        if self.recorder:
-            print(text, flush=True)
+            self.event("step", step=step)
 
 
 def in_words(name, found):

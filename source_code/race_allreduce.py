@@ -32,10 +32,9 @@ import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
 
-from ddl.records.recorder import Recorder
 from ddl.training.bench import address, link, refuse_what_does_not_fit, repeats, sizes, spread, timing
 from ddl.training.exchange import cycle_time
-from ddl.training.journal import provenance
+from ddl.training.journal import Writer, provenance
 
 WARM_UP = 2  # turns of each size
 COPIES = 5  # of a message that a rank holds at once
@@ -55,31 +54,28 @@ def main(config):
     interface = config.interface or ("lo" if hvd.cross_size() == 1 else os.environ.get("HOROVOD_GLOO_IFACE", ""))
     mesh = Mesh(address(interface) if interface else socket.gethostname())
 
-    recorder = Recorder() if rank == 0 else None
-    if recorder:
-        recorder.event("start", steps=len(to_measure), world=ranks)
+    writer = Writer(rank == 0)
+    writer.event("start", steps=len(to_measure), world=ranks)
     points = []
     for step, size in enumerate(to_measure, start=1):
         measured = measure(mesh, size, config)
         points += measured
-        if recorder:
-            recorder.event("step", step=step, size_bytes=size)
-            times = (f"{point['algorithm']} {1e3 * point['seconds']['median']:.3f}" for point in measured)
-            print(f"{size:,} bytes, ms: {', '.join(times)}", flush=True)
+        writer.event("step", step=step, size_bytes=size)
+        times = (f"{point['algorithm']} {1e3 * point['seconds']['median']:.3f}" for point in measured)
+        writer.print(f"{size:,} bytes, ms: {', '.join(times)}")
     mesh.close()
-    if recorder:
-        recorder.result(
-            {
-                **provenance(),
-                "config": vars(config),
-                "library": "sockets",
-                "transport": link(interface, hvd.cross_size()),
-                "hosts": hvd.cross_size(),
-                "ranks": ranks,
-                "points": points,
-                "history": [],
-            }
-        )
+    writer.result(
+        {
+            **provenance(),
+            "config": vars(config),
+            "library": "sockets",
+            "transport": link(interface, hvd.cross_size()),
+            "hosts": hvd.cross_size(),
+            "ranks": ranks,
+            "points": points,
+            "history": [],
+        }
+    )
 
 
 def measure(mesh, size_bytes, config):
@@ -141,13 +137,15 @@ def gather(values):
 # ---------------------------------------------------------------- the algorithms
 
 
-def ring(mesh, total):
-    """Send to the next rank only: first to add up the pieces, then to pass them on."""
-    rank, ranks = mesh.rank, mesh.ranks
+def ring(mesh, total, order=None):
+    """Send to the next rank only, in this order of them: first to add up the pieces, then to pass them on."""
+    ranks, order = mesh.ranks, order or range(mesh.ranks)
+    place = order.index(mesh.rank)
+    right, left = order[(place + 1) % ranks], order[place - 1]
     pieces = np.array_split(total, ranks)
     for step in range(2 * (ranks - 1)):
-        coming = pieces[(rank - step - 1) % ranks]
-        came = mesh.exchange((rank + 1) % ranks, pieces[(rank - step) % ranks], (rank - 1) % ranks, coming)
+        coming = pieces[(place - step - 1) % ranks]
+        came = mesh.exchange(right, pieces[(place - step) % ranks], left, coming)
         coming[:] = coming + came if step < ranks - 1 else came
     return total
 

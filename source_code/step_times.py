@@ -87,12 +87,11 @@ from ddl.analysis import timeline
 from ddl.data import Order, shard
 from ddl.data.augment import augment, normalise
 from ddl.errors import InputError
-from ddl.records.recorder import Recorder
 from ddl.training import models
 from ddl.training import optimizer as optimizers
 from ddl.training.bench import PARTS, spread
 from ddl.training.exchange import cycle_time, pin_gpu, suitable_cycle_ms
-from ddl.training.journal import Startup, provenance
+from ddl.training.journal import Startup, Writer, provenance
 
 CLASSES = 10
 WARM_UP = 3  # steps of each model, which build the graph and fill caches
@@ -117,11 +116,10 @@ def main(config):
     pictures = random_pictures(config.seed)
 
     # Horovod: write on rank 0 only.
-    recorder = Recorder() if rank == 0 else None
+    writer = Writer(rank == 0)
     widths = [None] if config.model else config.widths
     total = len(widths) * config.steps
-    if recorder:
-        recorder.event("start", steps=total, world=ranks, global_batch=config.global_batch)
+    writer.event("start", steps=total, world=ranks, global_batch=config.global_batch)
 
     # Horovod: wrap and broadcast, in Training and Whole.
     sizes = [Size(width, config, pictures, batches) for width in widths]
@@ -129,17 +127,13 @@ def main(config):
     for done in range(0, config.steps, TURN):
         for size in sizes:
             size.steps(min(TURN, config.steps - done))
-        if recorder:
-            recorder.event("step", step=len(sizes) * min(done + TURN, config.steps))
+        writer.event("step", step=len(sizes) * min(done + TURN, config.steps))
     measured = [size.measured() for size in sizes]
     places = hvd.allgather_object(processors())
-    if not recorder:
-        return
-
     for figures in measured:
-        print(in_words(figures), flush=True)
+        writer.print(in_words(figures))
     parts = {**startup.parts, "first step": sizes[0].first_step - initialised}
-    recorder.result(result(config, measured, total, places, parts))
+    writer.result(result(config, measured, total, places, parts))
 
 
 def result(config, measured, steps, processors, parts):

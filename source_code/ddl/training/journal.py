@@ -113,6 +113,11 @@ class Writer:
         if self.recorder:
             self.recorder.event(name, **fields)
 
+    def result(self, result):
+        """Write ``result.json``."""
+        if self.recorder:
+            self.recorder.result(result)
+
     def note(self, message):
         """Tell a reader of the run something; the record has it once."""
         self.print(f"note: {message}")
@@ -326,8 +331,7 @@ class Journal(Writer):
             "train_seconds": self._times.seconds,
             "history": self.history,
         }
-        if self.recorder:
-            self.recorder.result(result)
+        super().result(result)
         return result
 
 
