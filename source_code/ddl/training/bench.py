@@ -67,13 +67,7 @@ def parse(parser, arguments):
 
 
 def sizes(config) -> list[int]:
-    """Return the sizes to measure, in bytes, ascending. `config` has the options of `add_options`.
-
-    Raises
-    ------
-    BenchError
-        If a size is no whole number of float32 values, or the limits leave no size.
-    """
+    """Return the sizes to measure, in bytes, ascending; BenchError, if one is no whole number of float32 values."""
     if config.sizes:
         found = sorted(set(config.sizes))
     else:
@@ -114,13 +108,7 @@ def timing(seconds) -> dict:
 
 
 def nccl_settings(texts) -> dict[str, str]:
-    """Read settings of NCCL: ``["NCCL_ALGO=Ring"]`` gives ``{"NCCL_ALGO": "Ring"}``.
-
-    Raises
-    ------
-    BenchError
-        For anything that is not ``NCCL_NAME=VALUE``.
-    """
+    """Read settings of NCCL: ``["NCCL_ALGO=Ring"]`` gives ``{"NCCL_ALGO": "Ring"}``; BenchError for anything else."""
     found = {}
     for text in texts or ():
         name, equals, value = text.partition("=")
@@ -134,23 +122,10 @@ def nccl_settings(texts) -> dict[str, str]:
 
 
 def refuse_what_does_not_fit(size_bytes: int, copies: int, ranks: int, free: int | None = None):
-    """Refuse messages that would not fit into memory.
+    """Refuse messages that would not fit into memory: a BenchError says which size would.
 
-    Parameters
-    ----------
-    size_bytes
-        Of the largest.
-    copies
-        That each rank holds at once: what is sent, what comes, and what the library needs.
-    ranks
-        On this host.
-    free
-        By default `ddl.records.machine.available_bytes`.
-
-    Raises
-    ------
-    BenchError
-        If they don't fit; the message says which size would.
+    `size_bytes` is the largest. Each of the `ranks` on this host holds so many `copies` at once: what is sent, what
+    comes, and what the library needs.
     """
     free = available_bytes() if free is None else free
     needed = copies * size_bytes * ranks
@@ -169,18 +144,8 @@ def refuse_what_does_not_fit(size_bytes: int, copies: int, ranks: int, free: int
 def link(interface: str, hosts: int = 2) -> str:
     """Say in words over what TCP's bytes travel, as far as this host knows.
 
-    Parameters
-    ----------
-    interface
-        Name of the network interface; empty where it is not known.
-    hosts
-        How many take part. On one the kernel goes through memory, whichever interface an address
-        belongs to.
-
-    Raises
-    ------
-    BenchError
-        If there is no such interface with an IPv4 address; the message lists those there are.
+    The name of the `interface` is empty where it is not known. On one host the kernel goes through memory, whichever
+    interface an address belongs to. BenchError, as `address`.
     """
     if interface:
         address(interface)
@@ -197,13 +162,7 @@ def link(interface: str, hosts: int = 2) -> str:
 
 
 def address(interface: str) -> str:
-    """Return the IPv4 address of a network interface of this host.
-
-    Raises
-    ------
-    BenchError
-        If it has none, or isn't there.
-    """
+    """Return the IPv4 address of a network interface of this host; a BenchError lists those that have one."""
     there = addresses()
     if interface not in there:
         raise BenchError(

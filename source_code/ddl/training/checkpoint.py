@@ -52,15 +52,11 @@ class Checkpoints:
     settings
         What a training that goes on from one must agree with.
     every
-        Steps from one to the next; 0 for none but that of a job which must make room.
+        Steps from one to the next; 0 for none but that of a job which must make room. Where there is no run's folder,
+        a SettingError says so now rather than after so many steps.
     statistics : list of tf.Variable
         Those of the variables that each rank keeps of its own: they are averaged before one is written, so that rank
         0's stand for all ranks.
-
-    Raises
-    ------
-    SettingError
-        When there is no run's folder to write them to: now rather than after so many steps.
     """
 
     def __init__(self, variables, settings: dict, every: int = 0, statistics=()):
@@ -109,13 +105,7 @@ class Checkpoints:
 
 
 def folder() -> RunFolder:
-    """Return the folder that checkpoints and kept weights go to: the run's.
-
-    Raises
-    ------
-    SettingError
-        When this process belongs to no run.
-    """
+    """Return the folder that checkpoints and kept weights go to: the run's; SettingError outside a run."""
     if run := RunFolder.here():
         return run
     raise SettingError("checkpoints and weights go into a run's folder, and there is none: use `ddl run`")
@@ -124,12 +114,8 @@ def folder() -> RunFolder:
 def save(variables, state: dict, settings: dict) -> Path:
     """Write a checkpoint into the run's folder, whole or not at all, and return its path.
 
-    `state` says where the training stands, in values that JSON has; for the rest see `Checkpoints`.
-
-    Raises
-    ------
-    StorageError
-        If it cannot be written, as on a full disk; the one before is still there.
+    `state` says where the training stands, in values that JSON has; for the rest see `Checkpoints`. StorageError, if it
+    cannot be written, as on a full disk; the one before is still there.
     """
     run = folder()
     path = run.path / FILE
@@ -151,13 +137,8 @@ def resume(place: str | None, variables, settings: dict) -> dict | None:
     A run's own checkpoint comes before that at `place` (see `find`): it exists only where the run
     was started before, and is later. The request to start the run again, now granted, goes.
 
-    All ranks must call it, and all raise what fails: if rank 0 alone ended, the others would wait
-    for it. The weights reach the other ranks with the broadcast that follows.
-
-    Raises
-    ------
-    SettingError
-        As `find` and `restore` do.
+    All ranks must call it, and all raise the SettingError of `find` or `restore`: if rank 0 alone ended, the others
+    would wait for it. The weights reach the other ranks with the broadcast that follows.
     """
 
     def restored():
@@ -196,10 +177,7 @@ def _own():
 def restore(path: Path, variables, settings: dict) -> dict:
     """Put a checkpoint's values into `variables` and return its state.
 
-    Raises
-    ------
-    SettingError
-        When the file is damaged, or the training that made it had other settings.
+    SettingError, when the file is damaged, or the training that made it had other settings.
     """
     try:
         with np.load(path) as file:
@@ -226,10 +204,7 @@ def restore(path: Path, variables, settings: dict) -> dict:
 def find(place: str | Path, file: str = FILE, purpose: str = "checkpoint to resume") -> Path:
     """Return the file of that name in a folder or in the run of that id, or the file itself; by default a checkpoint.
 
-    Raises
-    ------
-    SettingError
-        When there is none; the message says where it was looked for.
+    When there is none, a SettingError says where it was looked for.
     """
     places = [Path(place), Path(place) / file, runs_dir() / place / file]
     for path in places:

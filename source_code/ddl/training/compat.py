@@ -24,15 +24,6 @@ class LAMB(tf.keras.optimizers.legacy.Optimizer):
 
     Variables with one of `EXCLUDED` in their names take λ = 0 and no ‖w‖ / ‖r‖; so does, of the latter, a layer of
     zeros or one whose r is zero.
-
-    Parameters
-    ----------
-    learning_rate : float
-        η.
-    weight_decay : float
-        λ.
-    beta_1, beta_2, epsilon : float
-        β₁, β₂ and ε.
     """
 
     def __init__(self, learning_rate, weight_decay=0.0, beta_1=0.9, beta_2=0.999, epsilon=1e-6):

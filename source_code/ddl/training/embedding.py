@@ -34,14 +34,7 @@ class MeanOfWords(tf.keras.layers.Layer):
     """The mean of the vectors of a text's words; to be trained along with what follows it.
 
     Words are lower-cased, without punctuation, and hashed into buckets: there is no vocabulary to
-    make first, any word has a vector, and some words share one.
-
-    Parameters
-    ----------
-    dimensions : int
-    buckets : int
-    seed : int
-        Of the first vectors.
+    make first, any word has a vector, and some words share one. The seed is that of the first vectors.
     """
 
     def __init__(self, dimensions=64, buckets=8192, seed=0):
@@ -54,19 +47,9 @@ class MeanOfWords(tf.keras.layers.Layer):
 
 
 def mean_of_words(table, texts):
-    """Return the mean vector of each text's words, and zeros for a text without words.
+    """Return the mean vector of each text's words, float32 ``[n, d]``, and zeros for a text without words.
 
-    Parameters
-    ----------
-    table : tf.Variable
-        float32 ``[buckets, d]``.
-    texts : tf.Tensor
-        string ``[n]``, UTF-8.
-
-    Returns
-    -------
-    tf.Tensor
-        float32 ``[n, d]``.
+    The table is float32 ``[buckets, d]``, and the texts are strings ``[n]``, UTF-8.
     """
     plain = tf.strings.regex_replace(tf.strings.lower(texts, encoding="utf-8"), r"[\p{P}\p{S}]+", " ")
     words = tf.strings.split(plain)
@@ -76,13 +59,7 @@ def mean_of_words(table, texts):
 
 
 def export(layer, folder):
-    """Write one of our own embeddings as a folder that `make` and TensorFlow Hub can load.
-
-    Parameters
-    ----------
-    layer : MeanOfWords
-    folder : str or Path
-    """
+    """Write a `MeanOfWords` as a folder that `make` and TensorFlow Hub can load."""
     module = tf.train.Checkpoint()  # a tf.Module can't say which variables to train
     module.table = tf.Variable(layer.table.numpy())
     module.trainable_variables = [module.table]
@@ -93,28 +70,11 @@ def export(layer, folder):
 
 
 def make(embedding, trainable=False, seed=0):
-    """Return a Keras layer from texts to vectors.
+    """Return a Keras layer from texts, string ``[n]``, to vectors, float32 ``[n, d]``.
 
-    Parameters
-    ----------
-    embedding : str
-        ``"own"``, the folder of a SavedModel, or the address (handle) of one, such as TensorFlow
-        Hub's. What is downloaded is kept beside the data sets, unless ``TFHUB_CACHE_DIR`` says
-        where.
-    trainable : bool
-        Train a pretrained one further. Our own is always trained.
-    seed : int
-        Of the first vectors of our own.
-
-    Returns
-    -------
-    tf.keras.layers.Layer
-        string ``[n]`` to float32 ``[n, d]``.
-
-    Raises
-    ------
-    EmbeddingError
-        When there is none, it can't be downloaded, or it maps something else.
+    `embedding` is ``"own"``, the folder of a SavedModel, or the address (handle) of one, such as TensorFlow Hub's. What
+    is downloaded is kept beside the data sets, unless ``TFHUB_CACHE_DIR`` says where. A pretrained one is trained
+    further if it is `trainable`, our own always. EmbeddingError, when there is none or it maps something else.
     """
     if embedding == OWN:
         return MeanOfWords(seed=seed)

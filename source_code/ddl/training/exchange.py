@@ -21,15 +21,8 @@ def cycle_time_ms(ranks: int, samples: int, threads: int = 1) -> float:
     """Return the cycle time that costs a training step least on CPUs, in milliseconds.
 
     In a step of t ms, a thread that wakes up every c ms takes p t / c from computation (p a wake-up), and
-    gradients that are ready wait c / 2 on average for the next one. The sum is least at c = √(2 p t).
-
-    Parameters
-    ----------
-    ranks
-    samples
-        Of a rank in a step.
-    threads
-        That a rank computes with.
+    gradients that are ready wait c / 2 on average for the next one. The sum is least at c = √(2 p t). The samples are
+    those of a rank in a step, and the threads those that it computes with.
     """
     if ranks == 1:
         return ALONE_MS

@@ -141,18 +141,8 @@ class Landscape:
         With n gradients of B samples, ``S = B Σ|G_i − Ḡ|² / (n − 1)`` is unbiased for the summed variance of one
         sample's gradient, and ``|Ḡ|² − S (1 / nB − 1 / population)`` for the true gradient's square (McCandlish et al.
         2018, section 2.2 and appendix A.1). Standard errors are those of the jackknife that leaves out a group of
-        batches at a time (Efron 1982).
-
-        Parameters
-        ----------
-        population
-            The samples that the batches are drawn from, each once at the most; None for a draw from endlessly many.
-        groups
-
-        Raises
-        ------
-        SettingError
-            For fewer than two groups of two batches.
+        batches at a time (Efron 1982), of which there are two with two batches at least. The batches are drawn from a
+        `population` of so many samples, each once at the most; None, for a draw from endlessly many.
         """
         count = len(self.batches)
         groups = min(groups, count // 2)
@@ -274,10 +264,7 @@ def rescaling(model: tf.keras.Model, alpha: float) -> np.ndarray:
     2017, "Sharp Minima Can Generalize For Deep Nets", sections 3 and 4). A block of the Hessian between weights that
     are multiplied by a and by b is divided by a b.
 
-    Raises
-    ------
-    SettingError
-        For a factor that is not positive, and for a network without norms in which paths meet.
+    SettingError, for a factor that is not positive, and for a network without norms in which paths meet.
     """
     if alpha <= 0:
         raise SettingError(f"a rescaling by {alpha:g} changes the function: the factor must be above 0")

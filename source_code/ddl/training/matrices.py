@@ -64,18 +64,8 @@ def lanczos(
     Every new vector is made orthogonal to all before it, twice: in finite precision eigenvalues would come back as
     copies. A random start, the same for the same seed.
 
-    Parameters
-    ----------
-    apply
-        Returns the matrix's product with a vector.
-    size
-        Of the matrix.
-    iterations
-        Products at the most.
-    count
-        Eigenvalues to return: the largest, not those of largest magnitude.
-    tolerance
-        Ends earlier, as soon as the residual of each is below this share of the largest.
+    There are so many `iterations`, or products, at the most; fewer if the residuals of the `count` largest eigenvalues
+    (not of those of largest magnitude) are below the `tolerance`, a share of the largest.
     """
     generator = np.random.default_rng(seed)
     vector = generator.normal(size=size)
@@ -105,14 +95,8 @@ def trace(apply: Apply, size: int, probes: int = 6, spectrum: Spectrum | None = 
     """Return the trace of a symmetric matrix, from random vectors of ±1 (Hutchinson 1990).
 
     With the `spectrum` of the matrix, the part within its basis is known and only the rest is estimated, which the
-    large eigenvalues no longer make noisy (Meyer et al. 2021, "Hutch++").
-
-    Parameters
-    ----------
-    apply, size
-        See `lanczos`.
-    probes
-        Random vectors, and so products: at least 2.
+    large eigenvalues no longer make noisy (Meyer et al. 2021, "Hutch++"). Each of the `probes`, 2 or more, takes a
+    product.
     """
     generator = np.random.default_rng(seed)
     basis = np.zeros((0, size)) if spectrum is None else spectrum.basis

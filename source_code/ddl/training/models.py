@@ -94,30 +94,11 @@ MAKERS = dict(zip(MODELS, (_cnn, _resnet), strict=True))
 
 
 def build(name, *, norm="none", sync_norm=False, seed=0, classes=10):
-    """Build a network that maps pictures to logits.
+    """Build one of `MODELS`: float32 ``[batch, 32, 32, 3]`` to float32 logits ``[batch, classes]``.
 
-    Parameters
-    ----------
-    name : {"cnn", "resnet"}
-        The course's laptop-size network, or a small residual network.
-    norm : {"none", "batch", "group"}
-        Group norm looks at one sample at a time, so that a batch split among devices gives what
-        the whole batch gives; batch norm does not.
-    sync_norm : bool
-        Batch statistics over all ranks (Horovod's layer) instead of each rank's own.
-    seed : int
-        Decides the initial weights: the same on every rank.
-    classes : int
-
-    Returns
-    -------
-    tf.keras.Model
-        float32 ``[batch, 32, 32, 3]`` to float32 logits ``[batch, classes]``.
-
-    Raises
-    ------
-    SettingError
-        For an unknown network, or synchronous norm in a network without norm.
+    The `seed` decides the initial weights, the same on every rank. The `norm` is "none", "batch" or "group". Group norm
+    looks at one sample at a time, so that a batch split among devices gives what the whole batch gives; batch norm does
+    not, unless it takes its statistics over all ranks (`sync_norm`, Horovod's layer).
     """
     if name not in MODELS:
         raise SettingError(f"there is no model {name!r}; the models are: {', '.join(MODELS)}")

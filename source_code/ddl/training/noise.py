@@ -19,19 +19,8 @@ def estimate(small_sq: float, big_sq: float, small_batch: int, big_batch: int) -
 
     Both are unbiased, and very noisy: a single step's ``|G|²`` is often negative.
 
-    Parameters
-    ----------
-    small_sq
-        Squared norm of the gradient of a backward pass, averaged over passes and ranks.
-    big_sq
-        Squared norm of the gradient that is averaged over passes and ranks.
-    small_batch, big_batch
-        Samples behind the one and the other.
-
-    Raises
-    ------
-    SettingError
-        When the two batches are of the same size: there is nothing to compare.
+    `small_sq` is the squared norm of the gradient of a backward pass, averaged over passes and ranks, and `big_sq` that
+    of the gradient that is averaged over both; the batches are the samples behind the one and the other.
     """
     if not 0 < small_batch < big_batch:
         raise SettingError(
@@ -48,12 +37,7 @@ class NoiseScale:
 
     The ratio of two averages: averaging the ratios of single steps would be biased, and their
     denominators are often negative. Both averages are exponential and corrected for their start
-    at zero (Kingma and Ba 2015, section 3), which cancels in the ratio.
-
-    Parameters
-    ----------
-    small_batch, big_batch
-        Samples behind the gradient of a pass and behind the averaged one.
+    at zero (Kingma and Ba 2015, section 3), which cancels in the ratio. The batches are those of `estimate`.
     """
 
     def __init__(self, small_batch: int, big_batch: int):

@@ -41,18 +41,8 @@ class LARS(_legacy.Optimizer):
         v ← m v + γ λ (g + β w)
         w ← w − v
 
-    Biases and norm parameters take λ = 1 and β = 0: plain momentum at the global rate.
-
-    Parameters
-    ----------
-    learning_rate : float
-        γ.
-    momentum : float
-        m.
-    trust : float
-        η, how far a layer may move in one step as a share of its norm.
-    weight_decay : float
-        β.
+    Biases and norm parameters take λ = 1 and β = 0: plain momentum at the global rate. `trust` is η, how far a layer
+    may move in one step as a share of its norm, and `weight_decay` is β.
     """
 
     def __init__(self, learning_rate, momentum=MOMENTUM, trust=TRUST, weight_decay=0.0):
@@ -117,23 +107,8 @@ def make(name, learning_rate, variables, weight_decay=0.0, momentum=None, trust=
     Horovod broadcasts the slots before the first step, and a checkpoint fills them: so they are
     made here and not, as Keras would, during the first step.
 
-    Parameters
-    ----------
-    name : {"sgd", "adam", "lamb", "lars"}
-    learning_rate : float
-        At the first step; assign to ``.learning_rate`` later.
-    variables : list of tf.Variable
-        What will be trained.
-    weight_decay : float
-    momentum : float, optional
-        Of "sgd" (Nesterov's; 0: plain SGD) and "lars"; by default 0.9.
-    trust : float, optional
-        Of "lars"; by default 0.02.
-
-    Raises
-    ------
-    SettingError
-        For an unknown name.
+    The rate is that of the first step; assign to ``.learning_rate`` later. `momentum`, 0.9, is for "sgd" (Nesterov's,
+    unless it is 0) and "lars", and `trust`, 0.02, for "lars".
     """
     if name not in _MAKERS:
         raise SettingError(f"there is no optimizer {name!r}; the optimizers are: {', '.join(_MAKERS)}")

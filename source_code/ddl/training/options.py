@@ -96,17 +96,9 @@ def add_data(ours: Parser, real: str = "cifar10") -> None:
 
 
 def strategy(description: str, replicas: int | None = None, arguments=None) -> argparse.Namespace:
-    """Parse the options of a script in ``source_code/strategies``.
+    """Parse the options of a script in ``source_code/strategies``, whose docstring is the `description`.
 
-    Parameters
-    ----------
-    description
-        The script's docstring, for ``--help``.
-    replicas
-        How many each process has unless ``--replicas`` says otherwise; None for a script without
-        that option, and one replica.
-    arguments
-        Command line; by default this process's own.
+    `replicas` is how many each process has unless ``--replicas`` says otherwise; None: there is no such option.
     """
     ours = parser(description)
     add_data(ours)

@@ -35,18 +35,8 @@ def choose(asked: str, capability: tuple[int, int] | None = None, cpuinfo: str |
     AVX512_BF16 alone (``ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16``) 0.75 times with both, so that it has to be asked for.
     (Processor time of one thread, medians of seven pairs of steps.)
 
-    Parameters
-    ----------
-    asked
-    capability
-        The GPU's compute capability; None where the processor computes.
-    cpuinfo
-        See `instructions`.
-
-    Raises
-    ------
-    SettingError
-        For bfloat16 on a processor that has no instructions for it.
+    `capability` is the GPU's compute capability, None where the processor computes; for `cpuinfo` see `instructions`.
+    SettingError, for bfloat16 on a processor that has no instructions for it.
     """
     if asked == "float32":
         return asked

@@ -92,15 +92,7 @@ class Recipe:
         return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
     def rate(self, global_batch, base_rate):
-        """Return the learning rate that applies at a global batch.
-
-        Parameters
-        ----------
-        global_batch : int
-            Samples in one step of all ranks together.
-        base_rate : float
-            The rate at ``REFERENCE_BATCH`` samples.
-        """
+        """Return the learning rate at a global batch, from that at ``REFERENCE_BATCH`` samples."""
         return base_rate * SCALE[self.lr_rule](global_batch / REFERENCE_BATCH)
 
 
@@ -123,33 +115,16 @@ RECIPES = {
 
 
 def recipe(name):
-    """Return the recipe of that name.
-
-    Raises
-    ------
-    SettingError
-        For an unknown name; the message lists the valid ones.
-    """
+    """Return the recipe of that name; a SettingError lists those there are."""
     if name not in RECIPES:
         raise SettingError(f"there is no recipe {name!r}; the recipes are: {', '.join(RECIPES)}")
     return RECIPES[name]
 
 
 def micro_batch(global_batch, ranks, passes=1):
-    """Return the samples of one forward and backward pass on one rank.
+    """Return the samples of one of a rank's forward and backward passes in a step: global batch / ranks / passes.
 
-    Parameters
-    ----------
-    global_batch : int
-        Samples in one step: ranks × passes × micro-batch.
-    ranks : int
-    passes : int
-        Backward passes that a rank makes before gradients are averaged.
-
-    Raises
-    ------
-    SettingError
-        When the global batch can not be divided evenly; the message names the nearest that can.
+    A SettingError names the nearest global batch that can be divided evenly.
     """
     if passes < 1:
         raise SettingError(f"{passes} backward passes per step: there must be at least one")
@@ -166,10 +141,7 @@ def micro_batch(global_batch, ranks, passes=1):
 def passes_for(ghost_batch, global_batch, ranks):
     """Return the backward passes per step that give batch norm so many samples at a time.
 
-    Raises
-    ------
-    SettingError
-        When a rank's part of the global batch is no multiple of that.
+    SettingError, where a rank's part of the global batch is no multiple of that.
     """
     part = micro_batch(global_batch, ranks)
     if part % ghost_batch:
@@ -181,25 +153,10 @@ def passes_for(ghost_batch, global_batch, ranks):
 
 
 def settle(config, steps_per_epoch, ranks):
-    """Check a training's settings against each other, and fill in what its recipe decides.
+    """Check the options of ``train_cifar.py`` against each other, and fill in those that its recipe decides.
 
-    Parameters
-    ----------
-    config : argparse.Namespace
-        The options of ``train_cifar.py``; those left open are filled in.
-    steps_per_epoch, ranks : int
-
-    Returns
-    -------
-    arm : Recipe
-        The recipe as it applies: an option outweighs it.
-    steps : int
-        Steps in the whole training.
-
-    Raises
-    ------
-    SettingError
-        For settings that do not exist or do not go together.
+    Returns the recipe as it applies (an option outweighs it), and the steps in the whole training. SettingError, for
+    settings that do not go together.
     """
     for name in ("steps", "epochs", "learning_rate", "target_accuracy"):
         value = getattr(config, name)
