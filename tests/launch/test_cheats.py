@@ -205,5 +205,5 @@ def test_a_cheat_gains_nothing(answers, name):
 def test_more_weights_than_a_file_holds_are_not_even_read(tmp_path):
     path = tmp_path / "mine.py"
     path.write_text(HONEST + "WEIGHTS = " + repr(os.urandom(rules.FILE_BYTES)))
-    with pytest.raises(Refused, match="larger than the 20,000 bytes"):
+    with pytest.raises(Refused, match="larger than 20,000 bytes"):
         read(path)

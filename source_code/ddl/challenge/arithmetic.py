@@ -58,19 +58,11 @@ def work(
     strict: bool,
     kernels: Mapping[str, object] | None = None,
 ) -> Work:
-    """Count the work of a graph.
+    """Count the work of a graph, which has placeholders by the names of the tensors `inputs` and `variables`.
 
-    Parameters
-    ----------
-    graph
-        With placeholders, by the names of the tensors `inputs` and `variables`.
-    outputs
-        Names of tensors, and of operations.
-    strict
-        Raise `Uncounted` also at what is no product and has a shape that is known only when it runs; else it counts
-        nothing. Calls, conditions, loops and products that cannot be counted always raise it.
-    kernels
-        What each variable counts as, where several are one.
+    `outputs` are names of tensors and of operations, and `kernels` what each variable counts as, where several are one.
+    Calls, conditions, loops and products that cannot be counted raise `Uncounted`. What else has a shape that is known
+    only when it runs counts nothing, or raises it too if this is `strict`.
     """
     whole, feeds, handles = _whole(graph, inputs, variables)
     waiting = [whole.get_operation_by_name(f"counted/{name.partition(':')[0]}") for name in outputs]

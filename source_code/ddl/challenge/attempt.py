@@ -9,10 +9,10 @@ from pathlib import Path
 
 from ddl import data
 from ddl.challenge.build import BASELINE as BASELINE_FILE
-from ddl.challenge.build import build
+from ddl.challenge.build import build, read_file
 from ddl.challenge.journal import SECRET_BITS, SEED_BITS, SUBMISSION
 from ddl.challenge.judge import pictures_file
-from ddl.challenge.rules import AROUND_S, BASELINE_TIMES, FILE_BYTES, RUN_TIMEOUT_S, TARGET, Refused, check_workers
+from ddl.challenge.rules import AROUND_S, BASELINE_TIMES, RUN_TIMEOUT_S, TARGET, check_workers
 from ddl.challenge.standings import baseline_seconds, ratio
 from ddl.errors import CourseError, InputError
 from ddl.launcher.launch import launch
@@ -132,12 +132,7 @@ def limit_s(workers: int, data_name: str) -> float:
 def read(path: str | Path) -> tuple[bytes, str]:
     """Return a submission's bytes and its file's name.
 
-    Raises
-    ------
-    InputError
-        If there is no such file, it is a folder, or cannot be read.
-    Refused
-        If it is larger than `FILE_BYTES`.
+    InputError, if there is no such file, it is a folder, or cannot be read; Refused, if it is too large.
     """
     there = Path(path).expanduser()
     own = BASELINE_FILE.parent / there.name
@@ -146,17 +141,10 @@ def read(path: str | Path) -> tuple[bytes, str]:
     if there.is_dir():
         inside = ", ".join(sorted(file.name for file in there.glob("*.py"))[:5]) or "none"
         raise InputError(f"{path} is a folder: a submission is one Python file (in it are: {inside})")
-    try:
-        with there.open("rb") as file:
-            content = file.read(FILE_BYTES + 1)
-    except FileNotFoundError:
+    if not there.exists():
         known = ", ".join(sorted(file.name for file in BASELINE_FILE.parent.glob("*.py"))) or "none"
-        raise InputError(f"there is no file {path}; the course's own submissions are: {known}") from None
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from None
-    if len(content) > FILE_BYTES:
-        raise Refused(f"{path} is larger than the {FILE_BYTES:,} bytes that a submission may have")
-    return content, there.name
+        raise InputError(f"there is no file {path}; the course's own submissions are: {known}")
+    return read_file(there), there.name
 
 
 def pictures(data_set: str) -> str:

@@ -65,7 +65,7 @@ class Built:
 
 def file_hash(path: str | Path) -> str:
     """Return the SHA-256 of a file's bytes, in hexadecimal digits; Refused or InputError for no usable file."""
-    return hashlib.sha256(_bytes(Path(path))).hexdigest()
+    return hashlib.sha256(read_file(Path(path))).hexdigest()
 
 
 def build(
@@ -77,29 +77,13 @@ def build(
 ) -> Built:
     """Run a submission's file once, in a process of its own, and keep its graphs and initial values in a folder.
 
-    Parameters
-    ----------
-    path
-        The file: one, of at most `rules.FILE_BYTES`.
-    seeds
-        Of the initial values, 0 to 2**31 - 1.
-    into
-        A folder that is not there yet, or empty.
-    start
-        Starts the builder's command with pipes for its standard streams, as `ddl.grader.channel.start` does, such as in
-        a sandbox. By default it runs as this user, and the kernel keeps it from files and network where it can.
-    timeout_s
-        For all of it.
-
-    Raises
-    ------
-    Refused
-        Where the file breaks a rule, fails or does not end.
-    InputError
-        Where there is no such file, or the folder holds something else.
+    `seeds` are those of the initial values, 0 to 2**31 - 1, and the folder `into` is empty or not there yet. `start`
+    starts the builder's command with pipes for its standard streams, as `ddl.grader.channel.start` does, such as in a
+    sandbox; by default it runs as this user, and the kernel keeps it from files and network where it can. Refused,
+    where the file breaks a rule, fails or does not end; InputError, where there is none, or something in the folder.
     """
     path, into = Path(path), Path(into)
-    source = _bytes(path)
+    source = read_file(path)
     try:
         text = source.decode()
     except UnicodeDecodeError as error:
@@ -119,7 +103,8 @@ def build(
     return _keep(answer, into, {"file": hashlib.sha256(source).hexdigest(), "file_name": path.name})
 
 
-def _bytes(path):
+def read_file(path: Path) -> bytes:
+    """Return a submission's bytes; InputError where it cannot be read, and Refused where it is too large."""
     try:
         with open(path, "rb") as file:
             source = file.read(rules.FILE_BYTES + 1)

@@ -20,14 +20,8 @@ KEPT = ("result.json", "judged.json", "job.json")
 def submit(path: str | Path, into: str | Path | None = None) -> Path:
     """Pack a submission, and the records of its scores on this machine, into a zip archive; return its path.
 
-    The records say what you have seen; a class's marks come from the instructor's own runs of the file alone.
-
-    Parameters
-    ----------
-    path
-        The submission's file.
-    into
-        The archive; by default ``challenge-NAME.zip`` in the working directory.
+    The records say what you have seen; a class's marks come from the instructor's own runs of the file alone. The
+    archive is ``challenge-NAME.zip`` in the working directory unless `into` names another.
     """
     content, name = read(path)
     target = Path(into).expanduser() if into else Path(f"challenge-{Path(name).stem}.zip")

@@ -46,14 +46,8 @@ def pictures_file(name: str, trial: Mapping[str, int] | None = None) -> Path:
     """Return the file of a data set's pictures that ranks open, made where it is missing or of an older source.
 
     It lies beside the data set, else in the runs folder. All of CIFAR-10 is in it, whatever the sizes of a `trial`; of
-    generated pictures as many as a trial asks for.
-
-    Raises
-    ------
-    DataError
-        Where the data set is missing or damaged.
-    StorageError
-        Where neither folder can be written.
+    generated pictures as many as a trial asks for. DataError, where the data set is missing or damaged; StorageError,
+    where neither folder can be written.
     """
     whole = name, _source(name), {}
     sizes = {part: (trial or {}).get(f"{part}_samples") for part in ("train", "public", "private")}
@@ -105,17 +99,9 @@ def accuracy(logits: np.ndarray, labels: np.ndarray) -> float:
 def judge(folder: Path, labels: np.ndarray, expected: Mapping[str, Any]) -> tuple[float, dict]:
     """Judge a run that has ended: return its private accuracy and its result; ``judged.json`` gets the first.
 
-    Parameters
-    ----------
-    folder
-        Of the run, with ``result.json`` and ``logits.npy``.
-    expected
-        What the result has to say of the run: ``world``, ``seed``, ``trial``, and ``file``, the SHA-256 of its bytes.
-
-    Raises
-    ------
-    Unjudged
-        If one of them is missing, damaged, or of another run, or the training diverged.
+    Its folder has ``result.json`` and ``logits.npy``. `expected` is what the result has to say of the run: ``world``,
+    ``seed``, ``trial``, and ``file``, the SHA-256 of its bytes. Unjudged, if one of them is missing, damaged, or of
+    another run, or the training diverged.
     """
     try:
         result = read_json(folder / "result.json", RESULT)

@@ -149,15 +149,9 @@ def attempts() -> list[dict[str, Any]]:
 
 def baseline_seconds(workers: int, data: str) -> float | None:
     """The median seconds of this machine's own whole runs of the baseline on so many ranks; None without any."""
-    baseline = file_hash(BASELINE_FILE)
-    known = [
-        each["seconds"]
-        for _, each in _results()
-        if each["challenge"].get("file") == baseline
-        and each.get("world") == workers
-        and (each.get("data") or {}).get("name") == data
-    ]
-    return statistics.median(known) if known else None
+    return _median_of_baselines(
+        [each for _, each in _results() if (each.get("data") or {}).get("name") == data], workers
+    )
 
 
 def ratio(result: dict, results: list[dict] | None = None) -> float | None:
@@ -166,13 +160,19 @@ def ratio(result: dict, results: list[dict] | None = None) -> float | None:
     Those have as many ranks and the same pictures. None without any, and for a trial.
     """
     results = [each for _, each in _results()] if results is None else results
+    alike = [each for each in results if each.get("data") == result.get("data")]
+    seconds = _median_of_baselines(alike, result.get("world"))
+    return None if result.get("trial") or seconds is None else result["seconds"] / seconds
+
+
+def _median_of_baselines(results, workers):
     baseline = file_hash(BASELINE_FILE)
-
-    def alike(each):
-        return each.get("world") == result.get("world") and each.get("data") == result.get("data")
-
-    known = [each["seconds"] for each in results if each["challenge"].get("file") == baseline and alike(each)]
-    return None if result.get("trial") or not known else result["seconds"] / statistics.median(known)
+    known = [
+        each["seconds"]
+        for each in results
+        if each["challenge"].get("file") == baseline and each.get("world") == workers
+    ]
+    return statistics.median(known) if known else None
 
 
 def _results():

@@ -107,13 +107,12 @@ class Tracer:
         given = traced.structured_outputs
         if getattr(given, "dtype", None) != spec.dtype or not spec.shape.is_compatible_with(given.shape):
             called = {"forward_training": "model", "forward_inference": "model, when it does not train"}.get(name, name)
-            line = getattr(
-                getattr(getattr(self.submission, called.split(",")[0]), "__code__", None), "co_firstlineno", 0
+            where, code = (
+                self.submission.name,
+                getattr(getattr(self.submission, SHARED.get(name, name)), "__code__", None),
             )
-            file = getattr(getattr(getattr(self.submission, called.split(",")[0]), "__code__", None), "co_filename", "")
-            where = (
-                f"{file}, line {line}" if line and file in (self.submission.name, BASELINE) else self.submission.name
-            )
+            if code and code.co_filename in (self.submission.name, BASELINE):
+                where = f"{code.co_filename}, line {code.co_firstlineno}"
             raise Refused(
                 f"{where}: {called} returns {kind_of(given)} for {self.ghost_batch} pictures: it is to return "
                 f"{spec.dtype.name} {list(spec.shape)}"

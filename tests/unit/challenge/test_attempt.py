@@ -438,7 +438,7 @@ def test_a_file_is_found_by_its_path_or_as_one_of_the_courses(submission):
 
 
 def test_a_huge_file_is_refused(submission):
-    with pytest.raises(Refused, match="larger than the 20,000 bytes"):
+    with pytest.raises(Refused, match="larger than 20,000 bytes"):
         attempt.read(submission("#" * 20_001))
 
 
