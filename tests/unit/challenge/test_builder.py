@@ -34,6 +34,17 @@ tiny = model
 
 def augment(pictures, numbers, epoch, key):
     return pictures
+
+class Network(tf.keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.inner = tiny()
+
+MADE = []
+
+def kept(made):
+    MADE.append(made)
+    return made
 """
 
 
@@ -337,11 +348,8 @@ REFUSED = {
                 loss = tf.reduce_sum(MADE[-1](tf.zeros([32, 32, 32, 3])))
                 super().apply_gradients(zip(tf.gradients(loss, [w for _, w in pairs]), [w for _, w in pairs]))
 
-        MADE = []
-
         def model():
-            MADE.append(tiny(layers.BatchNormalization()))
-            return MADE[-1]
+            return kept(tiny(layers.BatchNormalization()))
 
         def optimizer():
             return Twice(0.1)
@@ -583,11 +591,7 @@ REFUSED = {
     ),
     "two views of a picture": (
         """
-        class Views(tf.keras.Model):
-            def __init__(self):
-                super().__init__()
-                self.inner = tiny()
-
+        class Views(Network):
             def call(self, x, training=False):
                 logits = self.inner(x, training=training)
                 return logits if training else (logits + self.inner(x[:, :, ::-1])) / 2
@@ -599,11 +603,7 @@ REFUSED = {
     ),
     "two views in one batch": (
         """
-        class Views(tf.keras.Model):
-            def __init__(self):
-                super().__init__()
-                self.inner = tiny()
-
+        class Views(Network):
             def call(self, x, training=False):
                 if training:
                     return self.inner(x, training=True)
@@ -616,11 +616,7 @@ REFUSED = {
     ),
     "two views in a loop": (
         """
-        class Views(tf.keras.Model):
-            def __init__(self):
-                super().__init__()
-                self.inner = tiny()
-
+        class Views(Network):
             def call(self, x, training=False):
                 if training:
                     return self.inner(x, training=True)
@@ -634,11 +630,7 @@ REFUSED = {
     ),
     "two views, paid for in a branch that is not taken": (
         """
-        class Views(tf.keras.Model):
-            def __init__(self):
-                super().__init__()
-                self.inner = tiny()
-
+        class Views(Network):
             def call(self, x, training=False):
                 logits = self.inner(x, training=training)
                 second = lambda: self.inner(x[:, :, ::-1])
@@ -659,11 +651,8 @@ REFUSED = {
                 statistics = MADE[-1].non_trainable_variables[0]
                 super().apply_gradients([(g + 0 * tf.reduce_sum(statistics), w) for g, w in pairs])  # HERE
 
-        MADE = []
-
         def model():
-            MADE.append(tiny())
-            return MADE[-1]
+            return kept(tiny())
 
         def optimizer():
             return Peeking(0.1)
@@ -679,11 +668,8 @@ REFUSED = {
     ),
     "a loss that peeks at the weights": (
         """
-        MADE = []
-
         def model():
-            MADE.append(tiny())
-            return MADE[-1]
+            return kept(tiny())
 
         def loss(logits, labels):
             return tf.reduce_sum(logits, 1) + tf.reduce_sum(MADE[-1].trainable_variables[-1])  # HERE

@@ -40,17 +40,11 @@ def test_our_lamb_takes_the_steps_of_tensorflow_addons(decay):
             np.testing.assert_allclose(one, other, rtol=2e-6, atol=1e-7)
 
 
-def test_our_lamb_is_its_papers_algorithm_and_leaves_zeros_finite():
+def test_our_lamb_leaves_zeros_finite():
     kernel = tf.Variable(tf.zeros([4]), name="kernel")
     for gradient in (np.ones(4), np.zeros(4)):
         LAMB(RATE).apply_gradients([(tf.constant(gradient, tf.float32), kernel)])
         assert np.all(np.isfinite(kernel.numpy()))
-    weights, gradient = np.arange(1.0, 5.0), np.array([1.0, -2.0, 3.0, 0.5])
-    kernel.assign(weights)
-    LAMB(RATE, DECAY).apply_gradients([(tf.constant(gradient, tf.float32), kernel)])
-    update = gradient / (np.abs(gradient) + 1e-6) + DECAY * weights  # at step 1, m̂ = g and v̂ = g²
-    scaled = RATE * np.linalg.norm(weights) / np.linalg.norm(update) * update
-    np.testing.assert_allclose(kernel.numpy(), weights - scaled, rtol=1e-5)
 
 
 def test_our_lamb_is_broadcast_and_saved_as_the_others_are():

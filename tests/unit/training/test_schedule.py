@@ -33,13 +33,6 @@ def test_steps_divide_by_ten_at_a_third_two_thirds_and_eight_ninths():
     assert [rate(epoch) for epoch in at] == pytest.approx(list(at.values()))
 
 
-@pytest.mark.parametrize("decay", ["cosine", "step"])
-def test_the_rate_never_grows_after_the_warm_up(decay):
-    rate = Schedule(start=0.0, peak=0.5, warmup_epochs=3, epochs=12, decay=decay)
-    rates = [rate(epoch / 10) for epoch in range(30, 121)]
-    assert rates == sorted(rates, reverse=True)
-
-
 @pytest.mark.parametrize(
     "fields, said",
     [
