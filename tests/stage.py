@@ -8,6 +8,7 @@ import numpy as np
 from ddl.challenge import attempt, scoring
 from ddl.challenge.build import Built
 from ddl.challenge.journal import sha256
+from ddl.challenge.rules import Refused
 from ddl.launcher.run import NoSuchRun
 from ddl.records.jsonfiles import write_json
 from ddl.records.paths import runs_dir
@@ -82,7 +83,7 @@ class Stage:
         content = path.read_bytes()
         self.builds.append({"file": path.name, "seeds": list(seeds), "start": start})
         if b"REFUSE" in content:
-            raise attempt.Refused(f"{path.name}: refused, as the test wants it")
+            raise Refused(f"{path.name}: refused, as the test wants it")
         into.mkdir(parents=True)
         settings = {**SETTINGS, "samples": 180_224}
         described = {"file": sha256(content), "file_name": path.name, "seeds": list(seeds), "settings": settings}
