@@ -15,7 +15,6 @@ passes on a request to stop. Linux only.
 """
 
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -134,9 +133,8 @@ class Hosts(Supervisor):
                     },
                 )
             )
+            self.follow(self.tasks[-1])
             self.watch(self._await, self.tasks[-1])
-        if self.stopping.is_set():  # asked to stop before there were tasks to tell
-            self.end_processes()
 
     def _await(self, task):
         """Wait for a task; when it has failed, end the others."""
@@ -159,17 +157,6 @@ class Hosts(Supervisor):
         return 0 if end["state"] == "done" else 1
 
     # ---------------------------------------------------------------- what a supervisor asks
-
-    def terminate(self):
-        self._send(signal.SIGTERM)
-
-    def kill(self):
-        self._send(signal.SIGKILL)
-
-    def _send(self, number):
-        for task in self.tasks:
-            if task.poll() is None:
-                task.send_signal(number)
 
     def launcher_gone(self):
         os.close(self._held)  # so that all tasks hear of it, and record it

@@ -8,10 +8,8 @@ say so itself, and ends the run early when there is a reason to (`ddl.rank.super
 import json
 import os
 import shlex
-import signal
 import subprocess
 import sys
-import threading
 import time
 import zlib
 from collections.abc import Sequence
@@ -23,7 +21,7 @@ from ddl.launcher.commands import GLOO_TIMEOUT_S, OneHostCommand
 from ddl.rank import rendezvous
 from ddl.rank.ending import run_and_end
 from ddl.rank.queue import Ticket
-from ddl.rank.start import ForkedRank, start
+from ddl.rank.start import start
 from ddl.rank.supervisor import Supervisor, shell_status
 from ddl.records.jsonfiles import DamagedFile, read_json, write_json
 from ddl.records.log import keep_writing
@@ -48,8 +46,6 @@ class OneHost(Supervisor):
     def __init__(self):
         super().__init__()
         self.exit_codes: dict[int, int] = {}
-        self._ranks: list[ForkedRank | subprocess.Popen] = []
-        self._starting = threading.Lock()
         self._asked = ""  # by which signal the ranks were asked to end
         os.environ["DDL_RANKS_OF"] = self.run_id  # for what is started from here on
 
@@ -121,11 +117,7 @@ class OneHost(Supervisor):
         (Horovod puts a Python of its own in between, which takes a good part of a start, and passes output on.)
         """
         process = start(words, {**os.environ, **variables}, self.stopping)
-        with self._starting:
-            self._ranks.append(process)
-            late = self.stopping.is_set() or any(self.exit_codes.values())
-        if late:  # the others have been asked already
-            process.send_signal(signal.SIGTERM)
+        self.follow(process)
         code = self.exit_codes[rank] = shell_status(process.wait())
         self.record("rank_exit", rank=rank, code=code, asked=self._asked)
         if code:
@@ -138,9 +130,7 @@ class OneHost(Supervisor):
 
     def terminate(self):
         self._asked = self._asked or "SIGTERM"
-        with self._starting:
-            for process in self._ranks:
-                process.send_signal(signal.SIGTERM)
+        super().terminate()
 
     def kill(self):
         self._asked = "SIGKILL"

@@ -5,6 +5,7 @@ import math
 import os
 import re
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -17,6 +18,7 @@ import psutil
 from ddl.launcher.evidence import stall_s
 from ddl.launcher.roles import roles_of
 from ddl.rank import cluster
+from ddl.rank.start import ForkedRank
 from ddl.records.folder import STACK_SIGNAL, RunFolder, StorageError, stack_of
 from ddl.records.jsonfiles import read_json
 from ddl.records.paths import runs_dir
@@ -41,8 +43,7 @@ class Supervisor:
     """Ends the processes of a run early when there is a reason to; one in a process.
 
     Reasons are SIGTERM and SIGINT, a launcher that is gone, the time limit, and ranks that never
-    joined a cluster of tf.distribute. A subclass starts the processes, and says how they are asked
-    to end and how they are killed.
+    joined a cluster of tf.distribute. A subclass starts the processes, and calls `follow` with each.
 
     Attributes
     ----------
@@ -60,20 +61,31 @@ class Supervisor:
         self.reason: str | None = None
         self.details: dict = {}
         self.stopping = threading.Event()
+        self._children: list[ForkedRank | subprocess.Popen] = []
+        self._lock, self._ending = threading.Lock(), False
         self._watch_signals()
         lifeline = os.environ.pop("DDL_LIFELINE", "")  # not for the processes started from here
         if lifeline and watch_launcher:
             self.watch(self._await_launcher, _take_standard_input())
 
-    # ---------------------------------------------------------------- what a subclass says
+    def follow(self, child: "ForkedRank | subprocess.Popen") -> None:
+        """Look after a process; if the others have been asked to end already, so is this one."""
+        with self._lock:
+            self._children.append(child)
+            late = self._ending
+        if late:
+            child.send_signal(signal.SIGTERM)
+            self.watch(self._kill_after_grace)
+
+    # ---------------------------------------------------------------- what a subclass may say otherwise
 
     def terminate(self) -> None:
         """Ask the processes to end."""
-        raise NotImplementedError
+        self._send(signal.SIGTERM)
 
     def kill(self) -> None:
         """Kill the processes that are left."""
-        raise NotImplementedError
+        self._send(signal.SIGKILL)
 
     def launcher_gone(self) -> None:
         self.end("launcher gone")
@@ -96,6 +108,8 @@ class Supervisor:
 
     def end_processes(self) -> None:
         """Ask the processes to end, and kill those that are left after `grace_s`."""
+        with self._lock:
+            self._ending = True
         self.terminate()
         self.watch(self._kill_after_grace)
 
@@ -169,6 +183,12 @@ class Supervisor:
         if missing := cluster.first_absent(self.folder, roles):
             gone = [rank for rank in missing if self.has_exited(rank)]
             self.end("absent", missing=missing, gone=gone, **self.diagnose("absent"))
+
+    def _send(self, number: int) -> None:
+        with self._lock:
+            children = list(self._children)
+        for child in children:
+            child.send_signal(number)
 
     def _kill_after_grace(self) -> None:
         time.sleep(self.grace_s)

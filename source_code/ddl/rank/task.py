@@ -72,8 +72,7 @@ class Task(Supervisor):
         except (CourseError, OSError) as error:
             self._record(1, reason="launch", message=str(error))
             raise
-        if self.stopping.is_set():  # asked to stop before there was a child to tell
-            self.end_processes()
+        self.follow(self.child)
         if options.timeout_s:
             self.limit(options.timeout_s, self.started)
         if options.controller == "none" and self.rank == 0:
@@ -94,16 +93,6 @@ class Task(Supervisor):
         self.record_exit(self.rank, code, host=host_name(), **known)
 
     # ---------------------------------------------------------------- what a supervisor asks
-
-    def terminate(self):
-        self._send(signal.SIGTERM)
-
-    def kill(self):
-        self._send(signal.SIGKILL)
-
-    def _send(self, number):
-        if self.child:
-            self.child.send_signal(number)
 
     def diagnose(self, reason):
         if reason == "timeout":
