@@ -101,7 +101,7 @@ def plan(
     SiteError
         If the site cannot hold the job.
     """
-    site.check(job)
+    site.nodes_for(job)  # refuses a job that does not fit
     names = tuple(name for name, _ in job.env)
     site = replace(site, pass_environment=(*site.pass_environment, *names))
     paths = RunFolder(Path(folder))

@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,8 +15,6 @@ from ddl.words import plural
 
 if TYPE_CHECKING:
     from ddl.launcher.job import Job
-
-__all__ = ["KEYS", "Site", "SiteError", "gpu_names", "usable_cores"]
 
 MOST_HOSTS = 64  # made on one machine: each rank is a process that imports TensorFlow
 
@@ -147,62 +146,41 @@ class Site:
     def __post_init__(self) -> None:
         for name, field in KEYS.items():
             object.__setattr__(self, name, validated(field, getattr(self, name)))
-        if self.nodes > 1 and self.scheduler == "local":
-            raise SiteError(
-                f'nodes = {self.nodes} needs scheduler = "slurm" or "namespaces": '
-                "without it all ranks are on this machine",
-                "nodes",
-            )
-        if self.scheduler == "namespaces":
-            self._refuse_in_namespaces()
-        if self.controller == "mpi" and self.scheduler != "slurm":
-            raise SiteError(
-                'controller = "mpi" needs scheduler = "slurm", which starts the ranks; here "gloo" works', "controller"
-            )
-        if self.container == "docker" and self.scheduler == "slurm":
-            raise SiteError(
-                'container = "docker" needs scheduler = "local": Docker\'s daemon '
-                'starts processes outside the job. With Slurm, "singularity" or "none" '
-                "works",
-                "container",
-            )
-        if self.container != "none" and not self.image:
-            raise SiteError(f'container = "{self.container}" needs an image', "container")
-        if "--gpus-per-task" in self.gpu_option:
-            raise SiteError(
-                f'gpu_option = "{self.gpu_option}" asks per task, which makes every '
-                'rank use the first GPU: "--gres=gpu:{n}" or "--gpus-per-node={n}" '
-                "works",
-                "gpu_option",
-            )
-        limit_s = seconds(self.time_limit)
-        if 0 < limit_s <= self.time_limit_warning_s:  # a limit of 0 is none
-            raise SiteError(
-                f'time_limit = "{self.time_limit}" ({limit_s} s) ends before '
-                f"time_limit_warning_s = {self.time_limit_warning_s} can warn of it: "
-                "a run would only ever checkpoint",
-                "time_limit",
-            )
+        for wrong, problem in self._refusals():
+            raise SiteError(problem, wrong)
 
-    def _refuse_in_namespaces(self) -> None:
-        if not 2 <= self.nodes <= MOST_HOSTS:
-            raise SiteError(
-                f'nodes = {self.nodes}: scheduler = "namespaces" makes 2 to {MOST_HOSTS} hosts; "local" is for one',
-                "nodes",
-            )
-        if self.container != "none":
-            raise SiteError(
-                f'container = "{self.container}" needs scheduler = "local" or "slurm": '
-                "a container has a network of its own",
-                "container",
-            )
-        if self.gpus_per_node:
-            raise SiteError(
-                f"gpus_per_node = {self.gpus_per_node}: GPUs of one machine talk past "
-                "the network between the hosts made on it, so ranks run on cores: 0 "
-                "works",
-                "gpus_per_node",
-            )
+    def _refusals(self) -> Iterator[tuple[str, str]]:
+        """Yield what rules out what: a field, and what is wrong with it."""
+        if self.nodes > 1 and self.scheduler == "local":
+            works = 'scheduler = "slurm" or "namespaces": without it all ranks are on this machine'
+            yield "nodes", f"nodes = {self.nodes} needs {works}"
+        if self.scheduler == "namespaces":
+            if not 2 <= self.nodes <= MOST_HOSTS:
+                works = f'scheduler = "namespaces" makes 2 to {MOST_HOSTS} hosts; "local" is for one'
+                yield "nodes", f"nodes = {self.nodes}: {works}"
+            if self.container != "none":
+                works = 'scheduler = "local" or "slurm": a container has a network of its own'
+                yield "container", f'container = "{self.container}" needs {works}'
+            if self.gpus_per_node:
+                why = "GPUs of one machine talk past the network between the hosts made on it, so ranks run on cores"
+                yield "gpus_per_node", f"gpus_per_node = {self.gpus_per_node}: {why}: 0 works"
+        if self.controller == "mpi" and self.scheduler != "slurm":
+            works = 'needs scheduler = "slurm", which starts the ranks; here "gloo" works'
+            yield "controller", f'controller = "mpi" {works}'
+        if self.container == "docker" and self.scheduler == "slurm":
+            why = "Docker's daemon starts processes outside the job"
+            works = 'With Slurm, "singularity" or "none" works'
+            yield "container", f'container = "docker" needs scheduler = "local": {why}. {works}'
+        if self.container != "none" and not self.image:
+            yield "container", f'container = "{self.container}" needs an image'
+        if "--gpus-per-task" in self.gpu_option:
+            why = "asks per task, which makes every rank use the first GPU"
+            works = '"--gres=gpu:{n}" or "--gpus-per-node={n}" works'
+            yield "gpu_option", f'gpu_option = "{self.gpu_option}" {why}: {works}'
+        limit_s, warning_s = seconds(self.time_limit), self.time_limit_warning_s
+        if 0 < limit_s <= warning_s:  # a limit of 0 is none
+            why = f"ends before time_limit_warning_s = {warning_s} can warn of it: a run would only ever checkpoint"
+            yield "time_limit", f'time_limit = "{self.time_limit}" ({limit_s} s) {why}'
 
     # ------------------------------------------------------------ where it comes from
 
@@ -325,10 +303,6 @@ class Site:
     def slots(self) -> int:
         """Number of ranks that one node runs without sharing a device: one per GPU, or one per core."""
         return self.gpus_per_node or self.cores_per_node
-
-    def check(self, job: "Job") -> None:
-        """Refuse a job that does not fit: see `nodes_for`."""
-        self.nodes_for(job)
 
     def nodes_for(self, job: "Job") -> int:
         """Number of nodes for a job: what it asks for, else the fewest that hold it evenly.

@@ -13,21 +13,9 @@ from ddl.errors import CourseError
 from ddl.words import plural
 
 # Slurm's words for a job that isn't over (its job state codes, `man squeue`).
-ACTIVE = (
-    "PENDING",
-    "CONFIGURING",
-    "RUNNING",
-    "COMPLETING",
-    "SUSPENDED",
-    "STAGE_OUT",
-    "SIGNALING",
-    "REQUEUED",
-    "REQUEUE_FED",
-    "REQUEUE_HOLD",
-    "RESIZING",
-    "RESV_DEL_HOLD",
-    "SPECIAL_EXIT",
-    "STOPPED",
+ACTIVE = frozenset(
+    "PENDING CONFIGURING RUNNING COMPLETING SUSPENDED STAGE_OUT SIGNALING REQUEUED REQUEUE_FED REQUEUE_HOLD RESIZING "
+    "RESV_DEL_HOLD SPECIAL_EXIT STOPPED".split()
 )
 ASK_EVERY_S = 2.0  # a controller serves thousands of jobs: no need to ask at each redraw
 FIRST_ASK_EVERY_S = 0.5  # until the job is in the queue

@@ -26,23 +26,6 @@ from ddl.rank.tf_config import EXAMPLE, Cluster, ClusterError, host_and_port
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import read_json
 
-__all__ = [
-    "Cluster",
-    "ClusterError",
-    "assemble",
-    "attempt",
-    "await_addresses",
-    "await_all",
-    "dismiss",
-    "first_absent",
-    "publish",
-    "read",
-    "reserve",
-    "serve",
-    "timeout_s",
-    "visible_devices",
-]
-
 LOOK_EVERY_S = 0.1
 CONNECT_S = 1.0
 # A script that waits by itself says more than its launcher can: it goes first.

@@ -28,10 +28,10 @@ def test_the_whole_command_on_this_machine():
     )
 
 
-@pytest.mark.parametrize("name", ["local", "boxed"])
+@pytest.mark.parametrize("name", ["local", "container"])
 def test_a_variable_reaches_the_ranks_and_its_value_no_line_and_no_record(name):
     job = Job("/course/x.py", env=(("TOKEN", "hush-4711"),))
-    result = planned(job, BOXED) if name == "boxed" else planned(job)
+    result = planned(job, IN_CONTAINER) if name == "container" else planned(job)
     assert dict(result.environment)["TOKEN"] == "hush-4711"
     assert "hush" not in f"{result.shell_line} {result.files} {job}"
     assert ' && TOKEN="$TOKEN" ' in result.shell_line and '"env": [\n  "TOKEN"' in result.files[0][1]
@@ -173,7 +173,7 @@ CLUSTER = Site(
     scheduler_arguments=("--exclusive",),
     python="/env/bin/python",
 )
-BOXED = Site(
+IN_CONTAINER = Site(
     scheduler="slurm",
     partition="gpu",
     nodes=2,
@@ -266,7 +266,7 @@ def test_a_cluster_needs_no_mpi():
 
 
 def test_singularity_on_a_node_of_slurm():
-    assert line(JOB, BOXED) == (
+    assert line(JOB, IN_CONTAINER) == (
         "srun --job-name=ddl-r1 --partition=gpu --signal=URG@120 "
         "--nodes=1 --ntasks-per-node=1 --cpus-per-task=32 --gres=gpu:2 "
         f"--export={ENVIRONMENT},PYTHONPATH,NCCL_DEBUG "
@@ -282,7 +282,7 @@ def test_singularity_on_a_node_of_slurm():
 
 
 def test_mpi_ranks_meet_through_pmix():
-    text = line(JOB, replace(BOXED, controller="mpi"))
+    text = line(JOB, replace(IN_CONTAINER, controller="mpi"))
     assert "--ntasks-per-node=2 --cpus-per-task=16 --gres=gpu:2 --distribution=block " in text
     assert "--kill-on-bad-exit=1 --mpi=pmix " in text
     assert "SLURMD_NODENAME PMIX_* OMPI_* -- singularity exec" in text.replace("'", "")
@@ -310,7 +310,7 @@ def test_docker_on_this_machine():
 
 
 def test_a_detached_run_is_a_batch_job():
-    site = replace(BOXED, container="none", modules=("cuda/12", "nccl/2"), python="/env/python")
+    site = replace(IN_CONTAINER, container="none", modules=("cuda/12", "nccl/2"), python="/env/python")
     result = plan(JOB, site, run_id="r1", folder=FOLDER, detach=True)
     assert shlex.join(result.argv) == (
         "sbatch --parsable --requeue --open-mode=append --job-name=ddl-r1 --partition=gpu "
@@ -346,9 +346,9 @@ def test_modules_are_loaded_first():
     [
         (SITE, "on this machine"),
         (CLUSTER, "in a job of Slurm, on 1 node"),
-        (BOXED, "in a job of Slurm, on 1 node, entering /shared/ddl.sif with singularity"),
+        (IN_CONTAINER, "in a job of Slurm, on 1 node, entering /shared/ddl.sif with singularity"),
         (
-            replace(BOXED, nodes=1, scheduler="local", inside="singularity"),
+            replace(IN_CONTAINER, nodes=1, scheduler="local", inside="singularity"),
             "on this machine, inside the singularity container that this process runs in",
         ),
         (replace(CLUSTER, allocation="17"), "in Slurm job 17, which this process runs in"),
@@ -359,7 +359,7 @@ def test_the_plan_says_where_it_runs(site, where):
 
 
 def test_inside_a_container_there_is_none_to_enter():
-    site = replace(BOXED, nodes=1, scheduler="local", inside="singularity")
+    site = replace(IN_CONTAINER, nodes=1, scheduler="local", inside="singularity")
     assert "singularity exec" not in planned(JOB, site).shell_line
 
 
@@ -371,13 +371,13 @@ def test_in_an_allocation_a_step_is_started_and_nothing_is_queued():
 
 def test_no_value_of_a_variable_is_on_the_line(monkeypatch):
     monkeypatch.setenv("MY_API_TOKEN", "hush-4711")
-    for site in (BOXED, replace(BOXED, nodes=1, scheduler="local", container="docker")):
+    for site in (IN_CONTAINER, replace(IN_CONTAINER, nodes=1, scheduler="local", container="docker")):
         result = planned(JOB, replace(site, pass_environment=("MY_API_TOKEN",)))
         assert "hush-4711" not in result.shell_line + str(result.files) + str(result.environment)
         assert "MY_API_TOKEN" in result.shell_line
 
 
 def test_the_package_that_plans_is_the_one_that_runs_in_the_container():
-    environment = dict(planned(JOB, BOXED).environment)
+    environment = dict(planned(JOB, IN_CONTAINER).environment)
     assert environment["PYTHONPATH"] == str(CARRIER.parents[1] / "source_code")
     assert environment["PYTHONNOUSERSITE"] == "1"

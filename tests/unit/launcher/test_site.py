@@ -94,12 +94,12 @@ def test_a_job_takes_the_fewest_nodes_that_hold_it_evenly(workers, asked, nodes)
 )
 def test_workers_that_do_not_fit_are_told_what_does(workers, asked, works):
     with pytest.raises(site.SiteError, match=works):
-        CLUSTER.check(job(workers, nodes=asked))
+        CLUSTER.nodes_for(job(workers, nodes=asked))
 
 
 def test_more_nodes_than_there_are_are_refused():
     with pytest.raises(site.SiteError, match="nodes=4 asked for, but this site has 3"):
-        CLUSTER.check(job(4, nodes=4))
+        CLUSTER.nodes_for(job(4, nodes=4))
 
 
 def test_oversubscribing_is_for_one_node_and_only_where_nothing_fits():
