@@ -252,42 +252,6 @@ def test_a_run_that_waits_in_tensorflow_can_be_stopped(script, nothing_left):
     nothing_left(run)
 
 
-def test_a_wrong_tf_config_ends_the_run_with_what_is_wrong(script, nothing_left):
-    run = ran(
-        script("""
-    import json, os
-    from ddl.rank import cluster
-    said = json.loads(os.environ["TF_CONFIG"])
-    said["task"]["index"] += 2
-    os.environ["TF_CONFIG"] = json.dumps(said)
-    cluster.read()
-    """),
-        cluster="multi_worker",
-    )
-    assert run.failure.type == "ClusterError"
-    assert "but the cluster has 2 tasks of that type" in run.failure.message
-    nothing_left(run)
-
-
-def test_a_port_in_use_ends_the_run_with_what_to_do(script, nothing_left):
-    with socket.create_server(("", 0)) as taken:
-        port = taken.getsockname()[1]
-        run = ran(
-            script(f"""
-    import json, os
-    from ddl.rank import cluster
-    said = json.loads(os.environ["TF_CONFIG"])
-    said["cluster"]["worker"][1] = "127.0.0.1:{port}"
-    os.environ["TF_CONFIG"] = json.dumps(said)
-    cluster.read()
-    """),
-            cluster="multi_worker",
-        )
-    assert run.failure.sentence.startswith("rank 1 of 2 (worker 1)")
-    assert f"cannot have port {port}: Address already in use" in run.failure.message
-    nothing_left(run)
-
-
 @pytest.mark.nightly(*LAUNCHING)
 def test_scripts_started_by_hand_are_a_cluster_too(script, tmp_path):
     path = script(MULTI_WORKER + "    print(float(total(tf.constant(1.0))))\n")
