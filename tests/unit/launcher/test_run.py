@@ -48,26 +48,6 @@ GOOD = "20260101-000000-aaaa"
 BAD = "20260101-000001-bbbb"
 
 
-def empty(run):
-    run.job.write_text("")
-
-
-def cut_off(run):
-    run.job.write_text('{"id": "2026')
-
-
-def binary(run):
-    run.job.write_bytes(b"\xff\x00\xfe")
-
-
-def a_list(run):
-    run.job.write_text("[1, 2]")
-
-
-def without_keys(run):
-    run.job.write_text("{}")
-
-
 def a_folder(run):
     run.job.unlink()
     run.job.mkdir()
@@ -83,17 +63,21 @@ def a_link_to_nothing(run):
     run.job.symlink_to("nowhere")
 
 
-def a_rank(run):
-    run.rank(0).write_text("")
+DAMAGES = {
+    "empty": lambda run: run.job.write_text(""),
+    "cut off": lambda run: run.job.write_text('{"id": "2026'),
+    "binary": lambda run: run.job.write_bytes(b"\xff\x00\xfe"),
+    "a list": lambda run: run.job.write_text("[1, 2]"),
+    "without keys": lambda run: run.job.write_text("{}"),
+    "a folder": a_folder,
+    "missing": missing,
+    "a link to nothing": a_link_to_nothing,
+    "a rank": lambda run: run.rank(0).write_text(""),
+    "an exit": lambda run: run.exit(0).write_text('{"rank": "zero"}'),
+}
 
 
-def an_exit(run):
-    run.exit(0).write_text('{"rank": "zero"}')
-
-
-@pytest.mark.parametrize(
-    "damage", [empty, cut_off, binary, a_list, without_keys, a_folder, missing, a_link_to_nothing, a_rank, an_exit]
-)
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_a_damaged_run_is_listed_as_that_beside_the_others(folder, capsys, damage):
     folder(GOOD)
     damage(folder(BAD))
@@ -158,18 +142,20 @@ def test_an_id_is_no_pattern(folder):
 # ---------------------------------------------------------------- a folder that cannot be used
 
 
-@pytest.mark.parametrize("command", [["list"], ["show", "x"], ["stop", "x"], ["run", "hello.py"]])
-def test_a_runs_folder_that_is_none_is_named(tmp_path, monkeypatch, capsys, command):
+COMMANDS = (["list"], ["show", "x"], ["stop", "x"], ["run", "hello.py"])
+
+
+def test_a_runs_folder_that_is_none_is_named(tmp_path, monkeypatch, capsys):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("DDL_RUNS_DIR", str(tmp_path / "file"))
-    assert main(command) == 2
-    said = capsys.readouterr().err
-    assert f"ddl: {tmp_path / 'file'} cannot be" in said and "A folder is needed there" in said
-    assert said.count("\n") == 1 and "DDL_RUNS_DIR" in said
+    for command in COMMANDS:
+        assert main(command) == 2
+        error = capsys.readouterr().err
+        assert f"ddl: {tmp_path / 'file'} cannot be" in error and "A folder is needed there" in error
+        assert error.count("\n") == 1 and "DDL_RUNS_DIR" in error
 
 
-@pytest.mark.parametrize("command", [["list"], ["show", "x"], ["stop", "x"], ["run", "hello.py"]])
-def test_a_runs_folder_without_permission_is_named(folder, tmp_path, capsys, monkeypatch, command):
+def test_a_runs_folder_without_permission_is_named(folder, tmp_path, capsys, monkeypatch):
     folder(GOOD)
     monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")  # root's is closed to others
     closed = tmp_path / "runs"
@@ -178,12 +164,12 @@ def test_a_runs_folder_without_permission_is_named(folder, tmp_path, capsys, mon
     if user == 0:
         os.seteuid(65534)  # root may do everything
     try:
-        assert main(command) == 2
+        assert [main(command) for command in COMMANDS] == [2] * len(COMMANDS)
     finally:
         os.seteuid(user)
         closed.chmod(0o700)
-    said = capsys.readouterr().err
-    assert "Permission denied" in said and "DDL_RUNS_DIR" in said and str(closed) in said
+    for error in capsys.readouterr().err.splitlines():
+        assert "Permission denied" in error and "DDL_RUNS_DIR" in error and str(closed) in error
 
 
 def test_a_link_to_nothing_as_runs_folder_is_named(tmp_path, monkeypatch):
@@ -248,9 +234,9 @@ def test_a_record_that_finds_no_room_says_where_and_what_to_do(full):
     run = full.folder
     with pytest.raises(StorageError) as caught:
         run.append(run.launcher, {"event": "ended", "time": 1.0})
-    said = str(caught.value)
-    assert f"{run.launcher} cannot be written: No space left on device." in said
-    assert "Free some space there" in said and "DDL_RUNS_DIR" in said
+    message = str(caught.value)
+    assert f"{run.launcher} cannot be written: No space left on device." in message
+    assert "Free some space there" in message and "DDL_RUNS_DIR" in message
     assert caught.value.errno == FULL[0]
 
 
