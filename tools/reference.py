@@ -37,8 +37,7 @@ from ddl import launch
 from ddl.analysis import mistakes, timeline
 from ddl.data import DataError, fetch
 from ddl.errors import CourseError
-from ddl.launcher import warm
-from ddl.rank import hosts
+from ddl.launcher import hosts, warm
 from ddl.records import stack
 from ddl.records.jsonfiles import read_json, write_json
 from ddl.training.precision import choose

@@ -79,6 +79,12 @@ def up(run):
 # ---------------------------------------------------------------- two hosts, and nothing else
 
 
+def test_the_site_is_found_where_earlier_pages_looked_for_it():
+    from ddl.rank.hosts import permitted, site
+
+    assert (permitted, site) == (hosts.permitted, hosts.site)
+
+
 @pytest.mark.slow
 def test_two_hosts_are_two_networks(two_hosts, script, nothing_left, monkeypatch):
     monkeypatch.setenv("SLURM_PROCID", "7")  # a job of Slurm around it is another matter

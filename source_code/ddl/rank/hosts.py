@@ -21,7 +21,14 @@ from pathlib import Path
 
 from ddl.launcher import processes
 from ddl.launcher.commands import HostsCommand
-from ddl.launcher.hosts import address, environment, limit, permitted, unshare
+from ddl.launcher.hosts import (
+    address,
+    environment,
+    limit,
+    permitted,
+    site,  # noqa: F401  earlier pages import it from here
+    unshare,
+)
 from ddl.rank.slot import slots
 from ddl.rank.supervisor import Supervisor, enter_folder
 from ddl.records.log import keep_writing
