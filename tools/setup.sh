@@ -106,6 +106,12 @@ if [ "$uv" = none ]; then
     mv "$tool.part" "$tool"
 fi
 
+uv() { # without its list of all packages
+    # An interrupt ends the subshell as well, which then says nothing.
+    status=$({ { "$uv" "$@" 2>&1 && echo 0 >&3 || echo $? >&3; } | sed -u '/^ [-+~] /d' >&2; } 3>&1)
+    return "${status:-130}"
+}
+
 # ---- Python
 
 if [ "$part" != course ]; then
@@ -119,7 +125,7 @@ if [ "$part" != course ]; then
         "$root/.venv" | "$root/.venv-next") ;;
         *) [ ! -e "$venv" ] || [ -e "$venv/ddl-begun" ] || fail "$venv has no working Python $pythons: delete it, or name another VENV." ;;
         esac
-        "$uv" venv --seed --clear --python "${PYTHON:-$pythons}" "$venv" ||
+        uv venv --seed --clear --python "${PYTHON:-$pythons}" "$venv" ||
             fail "no Python $pythons is here, and none could be downloaded: install one, or name one with PYTHON=FILE." \
                 "$([ "$stack" = next ] || echo "\`make lab STACK=next\` takes any from 3.10 to 3.13.")"
     fi
@@ -149,6 +155,10 @@ if [ "$part" != course ]; then
             [ ! -e "$nccl/include/nccl.h" ] || { flags="$flags, HOROVOD_GPU_OPERATIONS = \"NCCL\"" && break; }
         done
     fi
+    # 1.5 GiB a compiler
+    jobs=$(awk -v cores="$(nproc)" '/^MemTotal/ { most = int($2 / 2097152); print most < 1 ? 1 : most < cores ? most : cores }' \
+        /proc/meminfo)
+    export MAKEFLAGS="-j$jobs"
     install() {
         cat >build/setup/uv.toml <<END
 [extra-build-dependencies]
@@ -159,10 +169,7 @@ horovod = [
 [extra-build-variables]
 horovod = { $flags }
 END
-        # 1.5 GiB a compiler
-        jobs=$(awk -v cores="$(nproc)" '/^MemTotal/ { most = int($2 / 2097152); print most < 1 ? 1 : most < cores ? most : cores }' \
-            /proc/meminfo)
-        MAKEFLAGS=-j$jobs "$uv" pip install --python "$venv/bin/python" --config-file build/setup/uv.toml \
+        uv pip install --python "$venv/bin/python" --config-file build/setup/uv.toml \
             --no-deps --require-hashes -r "$lock" "$@"
     }
     touch "$venv/ddl-begun"
@@ -185,7 +192,7 @@ fi
 # ---- the course, PyTorch and data
 
 if [ "$part" != environment ]; then
-    "$uv" pip install --quiet --python "$venv/bin/python" --no-deps --no-build-isolation --editable .
+    uv pip install --quiet --python "$venv/bin/python" --no-deps --no-build-isolation --editable .
     if [ "$stack" = next ]; then
         # This TensorFlow takes Keras 2 (tf_keras) only if this says so, in each process: ranks, kernels, terminals.
         echo 'import os; os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")' >"$(echo "$venv"/lib/python3.*/site-packages)/ddl-next.pth"
