@@ -7,25 +7,20 @@ augmentation. One rank takes the global batch in more passes, which makes no dif
 two such runs share two cores without waiting for each other; where times count, two ranks train, as in a score.
 """
 
-import hashlib
-import json
 import os
 import re
 import tempfile
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from convergence import TIMES, Silent, rounded
-from ddl import launch
 from ddl.challenge.attempt import SCRIPT, read
 from ddl.challenge.build import build
 from ddl.challenge.judge import judge, labels_of, pictures_file
 from ddl.errors import InputError
-from ddl.records.jsonfiles import read_json, write_json
+from recordings import TIMES, Recordings, rounded
 
 WORKERS = 2
 
@@ -110,18 +105,12 @@ SIZES = {
 }
 
 
-@dataclass
-class Recordings:
-    """Runs of the course's submissions that are made once, and kept in `work`."""
+class Scored(Recordings):
+    """Runs of the course's submissions, cut short as `trial` says, each with its accuracy on the private pictures."""
 
-    work: Path
-    data_set: str
-    trial: Mapping
-    _running: set = field(default_factory=set)
-
-    def __post_init__(self):
-        self.work.mkdir(parents=True, exist_ok=True)
-        os.environ["DDL_RUNS_DIR"] = str(self.work / "runs")
+    def __init__(self, work: Path, data_set: str, trial: Mapping):
+        super().__init__(work)
+        self.data_set, self.trial = data_set, trial
 
     def accuracies(self, arms: Iterable[Arm], seeds: Iterable[int], workers: int = 1) -> list[dict]:
         """Return the results of all arms on all seeds, without times: as many run side by side as there are cores for.
@@ -129,61 +118,43 @@ class Recordings:
         A result has, besides what train_submission.py says, its ``arm`` and ``private_accuracy``, a share of the
         private pictures.
         """
-        asked = [(arm, seed) for seed in seeds for arm in arms]
-        lanes = max(1, (os.cpu_count() or 1) // workers)
-        with ThreadPoolExecutor(lanes) as pool:
-            futures = [pool.submit(self._result, arm, seed, workers) for arm, seed in asked]
-            try:
-                return [without_times(future.result()) for future in futures]
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                for run in list(self._running):
-                    run.stop()
-                raise
+        results = self.together(
+            lambda arm=arm, seed=seed: self._result(arm, seed, workers) for seed in seeds for arm in arms
+        )
+        return [without_times(result) for result in results]
 
     def times(self, arms: Iterable[Arm], seeds: Iterable[int]) -> list[dict]:
         """Return results of arms on two ranks that run in turns, with their times, and the machine's load before."""
-        turns = [(arm, seed) for seed in seeds for arm in arms]
-        return [without_paths(self._result(arm, seed, WORKERS, "times")) for arm, seed in turns]
+        return [without_paths(self._result(arm, seed, WORKERS, "times")) for seed in seeds for arm in arms]
 
     def _result(self, arm, seed, workers, kind="accuracy"):
         source = arm.source()
-        made_of = [source, BASELINE.source(), self.data_set, seed, workers, kind, dict(self.trial)]
-        key = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:16]
-        kept = self.work / f"{key}.json"
-        if not kept.exists():
-            load = os.getloadavg()[0]
-            result = self._run(arm, source, seed, workers)
-            write_json(kept, {**result, "load_before": load})
-            print(f"{datetime.now():%H:%M:%S}  {arm.name}, seed {seed}: {result['private_accuracy']:.2%}", flush=True)
-        return {**(read_json(kept) or {}), "arm": arm.name}
+        facts = [source, BASELINE.source(), self.data_set, seed, workers, kind, dict(self.trial)]
+        result = self.kept(facts, lambda: self._make(arm, source, seed, workers), workers)
+        return {**result, "arm": arm.name}
 
-    def _run(self, arm, source, seed, workers):
+    def _make(self, arm, source, seed, workers):
+        load = os.getloadavg()[0]
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, arm.file)
             path.write_text(source)
             built = build(path, [seed], Path(folder, "built"))
-            run = launch(
+            run = self.finished(
                 SCRIPT,
+                arm.name,
                 workers=workers,
                 threads=1,
-                name=arm.name,
-                wait=False,
                 built=built.folder,
                 seed=seed,
                 secret=seed,
                 pictures=pictures_file(self.data_set, self.trial),
                 **self.trial,
             )
-            self._running.add(run)
-            try:
-                run.wait(Silent())
-            finally:
-                self._running.discard(run)
         labels = labels_of(self.data_set, self.trial.get("private_samples"))
         expected = {"world": workers, "seed": seed, "file": built.file, "trial": bool(self.trial)}
         reached, result = judge(run.folder, labels, expected)
-        return {**result, "private_accuracy": reached}
+        print(f"{datetime.now():%H:%M:%S}  {arm.name}, seed {seed}: {reached:.2%}", flush=True)
+        return {**result, "private_accuracy": reached, "load_before": load}
 
 
 PATHS = {"argv", "config"}  # what in a result names folders of the machine that made it

@@ -12,23 +12,12 @@ In all of them:
 A test picture is looked at by judged runs alone.
 """
 
-import hashlib
-import json
 import math
-import os
 import statistics
-import sys
-import threading
-import time
-from collections import defaultdict
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
-from ddl import launch
-from ddl.records.jsonfiles import read_json, write_json
+from recordings import Trainings
 
 SMALL, LARGE, GHOST = 64, 1024, 32
 BATCHES = (32, 64, 128, 256, 512, 1024, 2048, 4096)
@@ -38,8 +27,6 @@ NORM = dict(recipe="batch_norm", ghost_batch=GHOST, statistics="recomputed")
 # Peak rates are 16 times those at the reference batch, which the climb starts from.
 WARM = NORM | dict(recipe="warmup", global_batch=LARGE)
 LEARNED = 0.15  # held-out accuracy of a run that has learned anything: of ten classes, a guess hits a tenth
-DIGITS = 6  # of a record's figures
-TIMES = {"images_per_s", "seconds", "train_seconds", "time_to_first_step_s"}
 
 
 @dataclass(frozen=True)
@@ -104,117 +91,6 @@ SIZES = {
 }
 
 
-class Silent:
-    """A view of a run that shows nothing."""
-
-    def update(self, progress):
-        pass
-
-    def close(self, progress):
-        pass
-
-
-class Recordings:
-    """Runs of train_cifar.py that are made once, some at a time, and kept.
-
-    Parameters
-    ----------
-    work
-        Where finished runs are kept: one that is asked for again is read.
-    fixed
-        Settings of all runs.
-    """
-
-    def __init__(self, work: Path, jobs: int | None = None, **fixed):
-        self.work, self.fixed = work, fixed
-        self.work.mkdir(parents=True, exist_ok=True)
-        os.environ["DDL_RUNS_DIR"] = str(work / "runs")
-        self.jobs = jobs or os.cpu_count() or 1
-        self._turn, self._taking = threading.Semaphore(self.jobs), threading.Lock()
-        self._asked: dict = defaultdict(threading.Lock)
-        self._running: set = set()
-        self._ending = threading.Event()
-        self._began, self._made = time.monotonic(), 0
-
-    def train(self, name: str, **settings) -> dict:
-        """Return the result of a training with these settings, made now or earlier."""
-        return self.run("train_cifar.py", name, **self.fixed | settings)
-
-    def run(self, script: str, name: str, **settings) -> dict:
-        """Return the result of a script's run with these settings, made now or earlier."""
-        text = json.dumps([script, settings], sort_keys=True)
-        path = self.work / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
-        with self._asked[path]:  # the same run may be one of two arms
-            if not path.exists():
-                cores = min(settings.get("workers", 1), self.jobs)
-                self._take(cores)
-                try:
-                    write_json(path, self._make(script, name, settings))
-                finally:
-                    self._turn.release(cores)
-        return {**compact(read_json(path)), "name": name}
-
-    def _take(self, cores):
-        with self._taking:  # one waits for several at a time, or two might wait for each other
-            for _ in range(cores):
-                self._turn.acquire()
-
-    def _make(self, script, name, settings):
-        if self._ending.is_set():
-            raise KeyboardInterrupt
-        settings = {"workers": 1, "threads": 1} | settings
-        run = launch(script, name=name, wait=False, check=False, **settings)
-        self._running.add(run)
-        try:
-            run.wait(Silent())
-        finally:
-            self._running.discard(run)
-        result = run.result
-        if result is None:
-            if self._ending.is_set():
-                raise KeyboardInterrupt
-            sys.exit(f"a run failed, {name}: {run.failure or run.state}; its records are in {run.folder}")
-        self._made += 1
-        about = f"{time.monotonic() - self._began:6.0f} s  {self._made:4d}  {name}, seed {result['seed']}"
-        if "stopped_by" in result:
-            about += (
-                f", batch {result['global_batch']}, rate {result['learning_rate']:.4g}: {result['stopped_by']} after "
-                f"{result['samples']:,} samples, {result['test_accuracy']:.1%}"
-            )
-        print(about, flush=True)
-        return result
-
-    def together(self, tasks: Iterable[Callable]) -> list:
-        """Call each of `tasks`, as many at a time as there are cores, and return what they return."""
-        tasks = list(tasks)
-        with ThreadPoolExecutor(max(1, len(tasks))) as pool:
-            futures = [pool.submit(task) for task in tasks]
-            try:
-                return [future.result() for future in futures]
-            except BaseException:
-                self._ending.set()
-                pool.shutdown(wait=False, cancel_futures=True)
-                for run in list(self._running):
-                    run.stop()
-                raise
-
-
-def compact(result: dict) -> dict:
-    """Return a result without what no table reads, its figures rounded, and without times.
-
-    Runs are made some at a time, beside whatever else the machine does: how fast one was says nothing of its arm.
-    """
-    result = {key: value for key, value in result.items() if key not in ("start_s", "epoch_seconds", "resumed_at")}
-    for row in (result, *result.get("history", [])):
-        row |= dict.fromkeys(TIMES & row.keys())
-    return rounded(result)
-
-
-def rounded(value: Any) -> Any:
-    """Return what JSON can hold with its figures as exact as anybody needs."""
-    return json.loads(json.dumps(value), parse_float=lambda text: float(f"{float(text):.{DIGITS}g}"))
-
-
 def failure_rate(runs: list) -> float:
     """Return the mean share of held-out pictures that runs got wrong; infinite where one of them learned nothing."""
     if any(run["diverged"] or run["test_accuracy"] < LEARNED for run in runs):
@@ -253,7 +129,7 @@ class Search:
             self.tried[rate] = self.cost(rate)
 
 
-def best_rate(make: Recordings, size: Size, arm: str, first: float, settings: dict, seeds: tuple, results: list):
+def best_rate(make: Trainings, size: Size, arm: str, first: float, settings: dict, seeds: tuple, results: list):
     """Return an arm's best rate on validation pictures, of a grid around the `first`; its runs go into `results`."""
 
     def cost(rate):
@@ -290,7 +166,7 @@ def warmed(settings, size):
     return settings | ({"warmup_epochs": size.warmup_epochs} if has else {})
 
 
-def tune_arms(make: Recordings, size: Size) -> tuple[dict, list]:
+def tune_arms(make: Trainings, size: Size) -> tuple[dict, list]:
     """Return the best rate of each of `TUNED` on validation pictures, and all results."""
     results: list = []
 
@@ -303,7 +179,7 @@ def tune_arms(make: Recordings, size: Size) -> tuple[dict, list]:
     return rates, results
 
 
-def judge_arms(make: Recordings, size: Size, rates: dict) -> list:
+def judge_arms(make: Trainings, size: Size, rates: dict) -> list:
     """Return the judged runs: every arm at its own best rate, and those that test a rule at the rule's."""
     small, small_bn = rates["small batch"], rates["small batch + BN"]
     large, plain = TUNED["large batch"][1], TUNED["large batch + BN"][1]
@@ -345,7 +221,7 @@ PRUNE = 1.3  # a run that needs more samples than so many times the best rate's 
 EVALUATIONS = 24  # until about the target
 
 
-def sweep(make: Recordings, size: Size, optimizer: str) -> list:
+def sweep(make: Trainings, size: Size, optimizer: str) -> list:
     """Return runs to the target at a constant rate for each batch: a grid of rates, then judged seeds at the best."""
     first, settings = OPTIMIZERS[optimizer]
     results = []
@@ -400,7 +276,7 @@ def best_rates(results: list) -> dict:
 # ---------------------------------------------------------------- is there a generalisation gap?
 
 
-def generalisation(make: Recordings, size: Size) -> list:
+def generalisation(make: Trainings, size: Size) -> list:
     """Return runs that may learn their pictures by heart: at equal epochs, at equal steps, and at one training loss.
 
     Few pictures, none of them mirrored or shifted. An arm that stops at a loss keeps its rate constant: where a decay
@@ -438,7 +314,7 @@ def generalisation(make: Recordings, size: Size) -> list:
     return results + [{**run, "role": "judged"} for run in judged]
 
 
-def landscapes(make: Recordings, size: Size, trained: list) -> list:
+def landscapes(make: Trainings, size: Size, trained: list) -> list:
     """Return the sharpness at the weights of the judged runs that stopped at a loss."""
     return make.together(
         lambda run=run: make.run(
@@ -456,7 +332,7 @@ def landscapes(make: Recordings, size: Size, trained: list) -> list:
 # ---------------------------------------------------------------- one axis of norms
 
 
-def ghost_batches(make: Recordings, size: Size, rate: float) -> list:
+def ghost_batches(make: Trainings, size: Size, rate: float) -> list:
     """Return runs at the large batch, which differ in what batch norm looks at together alone."""
     settings = warmed(WARM, size) | dict(
         learning_rate=rate, epochs=size.epochs, train_samples=size.samples, test_samples=size.test_samples
@@ -476,7 +352,7 @@ def ghost_batches(make: Recordings, size: Size, rate: float) -> list:
 # ---------------------------------------------------------------- the noise scale at weights that stand still
 
 
-def noise_runs(make: Recordings, size: Size, batch: int, rate: float) -> list:
+def noise_runs(make: Trainings, size: Size, batch: int, rate: float) -> list:
     """Return the noise scale at the weights of runs of one batch that stopped at several accuracies.
 
     Beside it, as ``live``, stands what each run had estimated by then while it trained.

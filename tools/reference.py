@@ -29,6 +29,7 @@ import json
 import os
 import sys
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 import challenge
@@ -42,6 +43,7 @@ from ddl.records import stack
 from ddl.records.jsonfiles import read_json, write_json
 from ddl.training.precision import choose
 from lessons import ROOT
+from recordings import Trainings
 
 SIZES = {
     "reader": dict(train_samples=10_000, test_samples=10_000, epochs=8),
@@ -126,7 +128,7 @@ def record_noise(options):
 def record_challenge(options):
     need_data(options)
     size = challenge.SIZES[options.size]
-    make = challenge.Recordings(options.work / "challenge", options.data_set, size.trial)
+    make = challenge.Scored(options.work / "challenge", options.data_set, size.trial)
     keep(
         options.results / "challenge-baseline.jsonl",
         make.accuracies([challenge.BASELINE], range(size.baseline), challenge.WORKERS),
@@ -142,7 +144,7 @@ def record_challenge(options):
 def recordings(options):
     """Return what makes the runs of lesson 4, and their size."""
     need_data(options)
-    make = convergence.Recordings(options.work / "convergence", data_set=options.data_set, precision="auto")
+    make = Trainings(options.work / "convergence", data_set=options.data_set, precision="auto")
     return make, convergence.SIZES[options.size]
 
 
@@ -178,30 +180,37 @@ def speed_runs(options):
     ]
 
 
-def precision_run(options, done, precision, facts):
-    done = options.work / "precision" / f"{done}.json"
-    if not done.exists():
+def precision_run(options, name, precision, facts):
+    def make():
         load = os.getloadavg()[0]
         run = launch("train_cifar.py", name=precision, precision=precision, workers=2, threads=1, **facts)
         sent = {"sent": timeline.sent(run.folder / timeline.FILE)} if facts.get("timeline") else {}
-        done.parent.mkdir(parents=True, exist_ok=True)
-        write_json(done, {**run.result, **sent, "load_before": load})
-    return read_json(done)
+        return {**run.result, **sent, "load_before": load}
+
+    return made_once(options.work / "precision" / f"{name}.json", make)
+
+
+def made_once(path, make):
+    """Return what `make` returns, or what it has returned before and is kept in a file."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, make())
+    return read_json(path)
 
 
 def keras_runs(options):
     """Train with Horovod's optimizer on Keras 2 and on Keras 3, the same seeds, unless that is done."""
     os.environ["DDL_RUNS_DIR"] = str(options.work / "keras" / "runs")
-    results = []
-    for seed in KERAS_SEEDS[options.size]:
-        for keras in (2, 3):
-            done = options.work / "keras" / f"{keras}-{seed}.json"
-            if not done.exists():
-                run = launch("bug_hunt_fit.py", name=f"Keras {keras}", keras=keras, seed=seed, workers=2, threads=1)
-                done.parent.mkdir(parents=True, exist_ok=True)
-                write_json(done, {**run.result, "witnesses": mistakes.witnesses(run)})
-            results.append(read_json(done))
-    return results
+
+    def make(keras, seed):
+        run = launch("bug_hunt_fit.py", name=f"Keras {keras}", keras=keras, seed=seed, workers=2, threads=1)
+        return {**run.result, "witnesses": mistakes.witnesses(run)}
+
+    return [
+        made_once(options.work / "keras" / f"{keras}-{seed}.json", partial(make, keras, seed))
+        for seed in KERAS_SEEDS[options.size]
+        for keras in (2, 3)
+    ]
 
 
 def two_host_runs(options):
@@ -217,27 +226,25 @@ def two_host_runs(options):
         ("step_times.py", dict(workers=2, nodes=1 if rate is None else 2, threads=1), rate, steps)
         for rate in (None, *links)
     ]
+
+    def make(script, where, rate, settings):
+        link = "no limit" if rate == 0 else f"{rate} Mbit/s"
+        name = "one host" if rate is None else f"two hosts, {link}"
+        load = os.getloadavg()[0]
+        run = launch(script, **where, site=hosts.site(rate or 0), name=name, **settings)
+        arguments = ", ".join(f"{key}={value!r}" for key, value in {**where, **settings}.items())
+        return {
+            **run.result,
+            "rate_mbit": rate,
+            "load_before": load,
+            "finished": datetime.now().astimezone().isoformat(timespec="seconds"),
+            "command": f"launch({script!r}, {arguments}, site=hosts.site({rate or 0}))",
+        }
+
     results = []
-    for script, where, rate, its_own in wanted:
-        done = options.work / "two-hosts" / f"{Path(script).stem}-{rate}.json"
-        if not done.exists():
-            link = "no limit" if rate == 0 else f"{rate} Mbit/s"
-            name = "one host" if rate is None else f"two hosts, {link}"
-            load = os.getloadavg()[0]
-            run = launch(script, **where, site=hosts.site(rate or 0), name=name, **its_own)
-            said = ", ".join(f"{key}={value!r}" for key, value in {**where, **its_own}.items())
-            done.parent.mkdir(parents=True, exist_ok=True)
-            write_json(
-                done,
-                {
-                    **run.result,
-                    "rate_mbit": rate,
-                    "load_before": load,
-                    "finished": datetime.now().astimezone().isoformat(timespec="seconds"),
-                    "command": f"launch({script!r}, {said}, site=hosts.site({rate or 0}))",
-                },
-            )
-        results.append(read_json(done))
+    for script, where, rate, settings in wanted:
+        path = options.work / "two-hosts" / f"{Path(script).stem}-{rate}.json"
+        results.append(made_once(path, partial(make, script, where, rate, settings)))
     return results
 
 

@@ -17,7 +17,6 @@ from convergence import (
     TUNED,
     TUNING,
     Search,
-    compact,
     generalisation,
     ghost_batches,
     judge_arms,
@@ -28,6 +27,7 @@ from convergence import (
 )
 from ddl.launcher.job import option_arguments
 from ddl.training.recipes import settle
+from recordings import compact
 
 SIZE = SIZES["reader"]
 B_CRIT, LEAST = 700, 40_000  # of the made-up trainings
