@@ -6,19 +6,13 @@ can compare it with the committed files byte by byte.
 """
 
 import re
-import textwrap
-from html import escape
 from itertools import pairwise
 from pathlib import Path
 
-from ddl.display.themes import themed
+from drawing import BLUE, GREEN, GREY, ORANGE, Drawing
 
 HERE = Path(__file__).resolve().parent
 COURSE = HERE.parent
-
-BLUE, ORANGE, GREEN, GREY, INK = "#0072B2", "#D55E00", "#009E73", "#767676", "#222222"
-TINT = {BLUE: "#e8f2f9", ORANGE: "#fcefe6", GREEN: "#e6f5f0", GREY: "#f6f6f6"}
-LINE = 17  # from one line of text to the next
 
 LESSONS = (
     ("1.Gradient-Basics", "Why does averaging gradients speed up training?"),
@@ -27,49 +21,6 @@ LESSONS = (
     ("4.Convergence", "Why does my model learn worse on more workers, and what fixes it?"),
     ("5.Challenge", "Can you beat the clock, and be believed?"),
 )
-
-
-class Drawing:
-    """An SVG picture on a card, white on light pages and dark on dark ones."""
-
-    def __init__(self, width, height, title, description):
-        self.parts = [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
-            f'width="{width}" height="{height}" role="img" aria-labelledby="title description" '
-            f'font-family="system-ui, \'DejaVu Sans\', sans-serif" font-size="13" fill="{INK}">',
-            f'<title id="title">{escape(title)}</title>',
-            f'<desc id="description">{escape(description)}</desc>',
-            '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
-            f'markerHeight="7" orient="auto-start-reverse"><path d="M0 0L8 4L0 8z" fill="{INK}"/></marker>'
-            "</defs>",
-            f'<rect width="{width}" height="{height}" rx="8" fill="#ffffff"/>',
-        ]
-
-    def text(self, x, y, text, anchor="start", bold=False, colour=INK):
-        weight = ' font-weight="600"' if bold else ""
-        self.parts.append(f'<text x="{x}" y="{y}" text-anchor="{anchor}"{weight} fill="{colour}">{escape(text)}</text>')
-
-    def box(self, x, y, width, height, heading, body="", colour=BLUE, dashed=False):
-        """A box with a bold heading and wrapped text under it; lines of `body` stay lines."""
-        dashes = ' stroke-dasharray="5 4"' if dashed else ""
-        self.parts.append(
-            f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="6" '
-            f'fill="{TINT[colour]}" stroke="{colour}" stroke-width="1.6"{dashes}/>'
-        )
-        self.text(x + 10, y + 22, heading, bold=True)
-        characters = int((width - 20) / 7.6)
-        lines = [line for part in body.splitlines() for line in textwrap.wrap(part, characters)]
-        for number, line in enumerate(lines):
-            self.text(x + 10, y + 22 + LINE * (number + 1) + 3, line)
-
-    def arrow(self, *points, label="", at=None):
-        path = "M" + "L".join(f"{x} {y}" for x, y in points)
-        self.parts.append(f'<path d="{path}" fill="none" stroke="{INK}" stroke-width="1.4" marker-end="url(#tip)"/>')
-        if label:
-            self.text(*at, label, anchor="middle", colour=GREY)
-
-    def svg(self):
-        return themed("\n".join([*self.parts, "</svg>", ""]))
 
 
 def course_map():
@@ -326,6 +277,17 @@ def distances():
     return drawing
 
 
+def exchanges(drawing, left, top, heading, distances, shares=("", "", "")):
+    drawing.text(left, top, heading, bold=True)
+    for step, (distance, share) in enumerate(zip(distances, shares, strict=True)):
+        y = top + 46 + 56 * step
+        drawing.ranks(left + 28, y)
+        drawing.text(left + 318, y + 4, share, colour=GREY)
+        for rank in range(8):
+            if rank < rank ^ distance:
+                drawing.arc(left + 28, y, rank, rank ^ distance, both=True, lift=0.7)
+
+
 def collectives():
     """Who sends to whom in a ring, in recursive doubling, in a tree, and in halving and doubling."""
     drawing = Drawing(
@@ -339,53 +301,26 @@ def collectives():
         "at distance 2 a quarter, at distance 1 an eighth, and then the same backwards; 6 steps.",
     )
 
-    def ranks(left, y):
-        for rank in range(8):
-            drawing.parts.append(
-                f'<circle cx="{left + 38 * rank}" cy="{y}" r="12" '
-                f'fill="{TINT[BLUE]}" stroke="{BLUE}" stroke-width="1.6"/>'
-            )
-            drawing.text(left + 38 * rank, y + 4, str(rank), anchor="middle")
-
-    def curve(left, y, start, end, both=False, lift=1.0):
-        a, b = left + 38 * start, left + 38 * end
-        height = y - 14 - lift * (10 + 6 * abs(end - start))
-        back = ' marker-start="url(#tip)"' if both else ""
-        drawing.parts.append(
-            f'<path d="M{a} {y - 13}Q{(a + b) / 2} {height} {b} {y - 13}" fill="none" '
-            f'stroke="{INK}" stroke-width="1.3" marker-end="url(#tip)"{back}/>'
-        )
-
-    def exchanges(left, top, heading, distances, shares=("", "", "")):
-        drawing.text(left, top, heading, bold=True)
-        for step, (distance, share) in enumerate(zip(distances, shares, strict=True)):
-            y = top + 46 + 56 * step
-            ranks(left + 28, y)
-            drawing.text(left + 318, y + 4, share, colour=GREY)
-            for rank in range(8):
-                if rank < rank ^ distance:
-                    curve(left + 28, y, rank, rank ^ distance, both=True, lift=0.7)
-
     drawing.text(20, 28, "ring", bold=True)
-    ranks(36, 110)
+    drawing.ranks(36, 110)
     for rank in range(7):
-        curve(36, 110, rank, rank + 1)
+        drawing.arc(36, 110, rank, rank + 1)
     drawing.arrow((36 + 266, 123), (36 + 266, 146), (36, 146), (36, 124))
     drawing.text(20, 204, "14 steps, ⅛ of the data each;", colour=GREY)
     drawing.text(20, 224, "all links work all the time", colour=GREY)
 
-    exchanges(392, 28, "recursive doubling", (1, 2, 4))
+    exchanges(drawing, 392, 28, "recursive doubling", (1, 2, 4))
     drawing.text(392, 224, "3 steps, all of the data each", colour=GREY)
 
     drawing.text(20, 290, "tree, up (and down again)", bold=True)
     for step in range(3):
         y, distance = 336 + 56 * step, 2**step
-        ranks(48, y)
+        drawing.ranks(48, y)
         for rank in range(distance, 8, 2 * distance):
-            curve(48, y, rank, rank - distance, lift=0.7)
+            drawing.arc(48, y, rank, rank - distance, lift=0.7)
     drawing.text(20, 494, "2 × 3 steps, all of the data each", colour=GREY)
 
-    exchanges(392, 290, "halving and doubling", (4, 2, 1), "½¼⅛")
+    exchanges(drawing, 392, 290, "halving and doubling", (4, 2, 1), "½¼⅛")
     drawing.text(392, 494, "3 steps, then the same 3 backwards:", colour=GREY)
     drawing.text(392, 514, "as few bytes as the ring, in 6 steps", colour=GREY)
     return drawing
