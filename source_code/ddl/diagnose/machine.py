@@ -5,7 +5,7 @@ import shutil
 import sys
 from dataclasses import replace
 
-from ddl.diagnose.report import Check, Report
+from ddl.diagnose.report import Check, Report, missing
 from ddl.errors import CourseError
 
 
@@ -21,11 +21,8 @@ def doctor(site=None, submit: bool = False) -> Report:
     try:
         site = site if isinstance(site, Site) else Site.here(site)
     except SiteError as error:
-        broken = Check(
-            "site",
-            "missing",
-            str(error),
-            "the table of all keys is in containers/sites/README.md; below, this machine by itself",
+        broken = missing(
+            "site", str(error), "the table of all keys is in containers/sites/README.md; below, this machine by itself"
         )
         return Report((broken, *_machine(Site.detect())))
     ran = [two_ranks(site)] if submit else []
@@ -53,11 +50,8 @@ def _cores():
     detail = f"{usable} usable" + (f" of {whole}" if whole != usable else "")
     if usable >= 2:
         return Check("processor cores", "OK", detail)
-    return Check(
-        "processor cores",
-        "missing",
-        detail,
-        "two workers need two; launch(..., oversubscribe=True) runs them on one, slowly",
+    return missing(
+        "processor cores", detail, "two workers need two; launch(..., oversubscribe=True) runs them on one, slowly"
     )
 
 
@@ -68,7 +62,7 @@ def _memory():
     detail = f"{gib:.1f} GiB available"
     if gib >= 3:
         return Check("memory", "OK", detail)
-    return Check("memory", "missing", detail, "two workers need about 3 GiB: close other programs and kernels")
+    return missing("memory", detail, "two workers need about 3 GiB: close other programs and kernels")
 
 
 def _gpus():
@@ -90,11 +84,10 @@ def _software():
     listed = {name: version for name, version in found.items() if version or name in needed}
     detail = ", ".join(f"{name} {version or 'not installed'}" for name, version in listed.items())
     detail += f": the {which} stack"
-    missing = [name for name in needed if not found.get(name)]
-    if missing:
-        return Check("software", "missing", detail, f"`make setup` installs {', '.join(missing)}")
+    if lacking := [name for name in needed if not found.get(name)]:
+        return missing("software", detail, f"`make setup` installs {', '.join(lacking)}")
     if problem := stack.wrong_keras():
-        return Check("software", "missing", detail, problem)
+        return missing("software", detail, problem)
     return Check("software", "OK", detail)
 
 
@@ -104,16 +97,15 @@ def _horovod(controller):
     try:
         built = built_with()
     except CourseError as problem:
-        return Check("Horovod build", "missing", str(problem), "`make setup` builds it again")
+        return missing("Horovod build", str(problem), "`make setup` builds it again")
     with_, without = (
         [name for name in ("gloo", "mpi", "nccl", "cuda") if bool(built.get(name)) is there] for there in (True, False)
     )
     detail = f"with {', '.join(with_) or 'nothing'}; without {', '.join(without) or 'nothing'}"
     if controller in with_:
         return Check("Horovod build", "OK", detail)
-    return Check(
+    return missing(
         "Horovod build",
-        "missing",
         detail,
         f'launching here uses controller = "{controller}": build Horovod with HOROVOD_WITH_{controller.upper()}=1',
     )
@@ -151,9 +143,9 @@ def _disk():
     gib = shutil.disk_usage(there).free / 2**30
     detail = f"{gib:.1f} GiB free for runs in {folder}"
     if not os.access(there, os.W_OK):
-        return Check("disk", "missing", f"{there} is not writable", "set DDL_RUNS_DIR to a folder of yours")
+        return missing("disk", f"{there} is not writable", "set DDL_RUNS_DIR to a folder of yours")
     if gib < 1:
-        return Check("disk", "missing", detail, "delete old runs, or set DDL_RUNS_DIR to a larger disk")
+        return missing("disk", detail, "delete old runs, or set DDL_RUNS_DIR to a larger disk")
     return Check("disk", "OK", detail)
 
 
@@ -183,11 +175,8 @@ def _hosts(site):
     if not reason:
         return Check(name, "OK", "this machine can stand for several, with a slow network between them")
     if site.scheduler == "namespaces":
-        return Check(
-            name,
-            "missing",
-            f"they can't be made on this machine: {reason}",
-            'scheduler = "local" runs all ranks on this machine',
+        return missing(
+            name, f"they can't be made on this machine: {reason}", 'scheduler = "local" runs all ranks on this machine'
         )
     return Check(
         name, "optional", f"they can't be made on this machine: {reason}", "the lesson shows recorded runs instead"

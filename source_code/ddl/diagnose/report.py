@@ -21,6 +21,11 @@ class Check:
             raise ValueError(f"state {self.state!r} is not one of: {', '.join(SIGNS)}")
 
 
+def missing(name: str, detail: str, advice: str) -> Check:
+    """Return the result of a check that found something missing: what it is, and what to do."""
+    return Check(name, "missing", detail, advice)
+
+
 @dataclass(frozen=True)
 class Report:
     """All checks; prints as lines, shows as a table in a notebook."""

@@ -9,6 +9,7 @@ import pytest
 
 from ddl.diagnose import site as diagnose
 from ddl.diagnose.machine import doctor
+from ddl.diagnose.slurm import COMMANDS
 from ddl.errors import InputError
 from ddl.launcher import launch as launching
 from ddl.launcher.failure import Failure
@@ -55,7 +56,7 @@ def programs(tmp_path, monkeypatch):
             program.write_text(f"#!/bin/sh\n{text}\n")
             program.chmod(0o755)
 
-    install(**dict.fromkeys(diagnose.COMMANDS, "exit 0"))
+    install(**dict.fromkeys(COMMANDS, "exit 0"))
     install(sinfo=NODES, srun=ACCEPTED)
     return install
 

@@ -1,0 +1,185 @@
+"""Check what a site file says of Slurm against what Slurm itself says.
+
+Its commands are asked for machine-readable output (``sinfo -h -o``, ``scontrol -o``, ``sacctmgr -P``); their error
+messages are passed on unchanged.
+"""
+
+import getpass
+import os
+import re
+import shutil
+from dataclasses import dataclass, replace
+
+from ddl.diagnose.commands import ask
+from ddl.diagnose.report import Check, missing
+from ddl.launcher.job import Job
+from ddl.launcher.plan import plan
+from ddl.launcher.site import Site
+from ddl.launcher.sitefile import seconds
+from ddl.records.paths import runs_dir, source_dir
+from ddl.words import plural
+
+COMMANDS = ("srun", "sbatch", "squeue", "scancel", "scontrol", "sinfo")
+# Node states (`man sinfo`) in which a job can start, now or when others end.
+USABLE = "allocated completing idle mixed planned powered_down powering_down powering_up reserved".split()
+
+
+def slurm_checks(site: Site) -> list[Check]:
+    """Check the commands, the partition, the account and the reservation, and whether Slurm would take a job."""
+    found = [_commands()]
+    if found[-1].state == "OK" and not site.allocation:
+        found.append(_partition(site))
+        found += [_account(site)] if site.account else []
+        found += [_reservation(site)] if site.reservation else []
+        found.append(_request(site))
+    return found
+
+
+def _commands():
+    lacking = [name for name in COMMANDS if not shutil.which(name)]
+    if lacking:
+        return missing(
+            "Slurm commands",
+            f"not here: {', '.join(lacking)}",
+            "run this where jobs are submitted from, a login node as a rule",
+        )
+    return Check("Slurm commands", "OK", "here")
+
+
+@dataclass(frozen=True)
+class _Node:
+    """A node in a partition: one line of ``sinfo -N``."""
+
+    name: str
+    partition: str
+    available: str
+    state: str
+    cores: str
+    gres: str
+    time_limit: str
+
+    def fits(self, site):
+        """Whether it has the cores and GPUs that the site states."""
+        gpus = sum(
+            int(count)
+            for kind, count in re.findall(r"(?:^|,)gpu(?::([^:,(]+))?:(\d+)", self.gres)
+            if not site.gpu_type or kind == site.gpu_type
+        )
+        return int(self.cores) >= site.cores_per_node and gpus >= site.gpus_per_node
+
+    @property
+    def usable(self):
+        """Whether jobs can start on it; a node whose state ends in * does not respond."""
+        return self.state.rstrip("~#!%$@^+-") in USABLE
+
+    @property
+    def has(self):
+        gres = "" if self.gres == "(null)" else f" and {self.gres}"
+        return f"{self.cores} cores{gres}"
+
+
+def _partition(site):
+    name = "Slurm partition"
+    answer = ask("sinfo", "-h", "-N", "-o", "%N|%P|%a|%T|%c|%G|%l")
+    if answer.refused:
+        return missing(name, answer.words, "`sinfo` has to work here first")
+    nodes = [_Node(*line.split("|")) for line in answer.text.splitlines()]
+    default = next((node.partition for node in nodes if node.partition.endswith("*")), "")
+    wanted = (site.partition or default.rstrip("*")).split(",")
+    mine = [node for node in nodes if node.partition.rstrip("*") in wanted]
+    those = ", ".join(dict.fromkeys(node.partition.rstrip("*") for node in nodes)) or "none"
+    if not mine:
+        what = (
+            f'"{site.partition}" is not here, or not for you'
+            if site.partition
+            else ("none is given, and Slurm has no default")
+        )
+        return missing(name, what, f"partition = one of: {those}")
+    if all(node.available != "up" for node in mine):
+        return missing(
+            name,
+            f"{mine[0].partition.rstrip('*')} is {mine[0].available}",
+            f"ask when it is up again, or take another of: {those}",
+        )
+    limit = mine[0].time_limit
+    if re.fullmatch(r"[\d:-]+", limit) and seconds(site.time_limit) > seconds(limit):
+        return missing(
+            name, f'time_limit = "{site.time_limit}" is more than its {limit}', f'time_limit = "{limit}" or less'
+        )
+    mine = list({node.name: node for node in mine}.values())
+    kinds = ", or ".join(dict.fromkeys(node.has for node in mine))
+    states = ", ".join(
+        dict.fromkeys(f"{sum(node.state == other.state for other in mine)} {node.state}" for node in mine)
+    )
+    detail = f"{','.join(wanted)}: {len(mine)} nodes ({states}) with {kinds}; time limit {limit}"
+    fitting = [node for node in mine if node.fits(site)]
+    if len(fitting) < site.nodes:
+        return missing(
+            name,
+            f"{detail}: {len(fitting)} of them have what the site says",
+            "mend nodes, cores_per_node, gpus_per_node or gpu_type in the site file",
+        )
+    up = sum(node.usable for node in fitting)
+    if up < site.nodes:
+        return missing(
+            name,
+            f"{detail}: {up} of them can be used now",
+            "wait for the others (`sinfo -R` says why they are out), or take fewer nodes",
+        )
+    return Check(name, "OK", detail)
+
+
+def _account(site):
+    name = "Slurm account"
+    answer = ask("sacctmgr", "-n", "-P", "show", "assoc", f"user={getpass.getuser()}", "format=account")
+    if answer.refused:
+        return Check(name, "optional", f"{site.account}; whether it is yours can't be asked: {answer.words}")
+    yours = dict.fromkeys(answer.text.split())
+    if site.account in yours:
+        return Check(name, "OK", f"{site.account} is yours")
+    return missing(
+        name,
+        f"{site.account} is not an account of {getpass.getuser()}",
+        f"account = one of: {', '.join(yours) or 'none: ask for one'}",
+    )
+
+
+def _reservation(site):
+    name = "Slurm reservation"
+    reservation = _reserved(site)
+    if isinstance(reservation, str):
+        return missing(name, reservation, "`scontrol show reservation` lists what there is")
+    when = f"from {reservation['StartTime']} to {reservation['EndTime']}"
+    if reservation["State"] == "ACTIVE":
+        return Check(name, "OK", f"{site.reservation}, {when}")
+    return Check(
+        name,
+        "OK",
+        f"{site.reservation} is {reservation['State'].lower()} now: {when}",
+        "jobs wait until it begins; a file without it can be tried at once",
+    )
+
+
+def _reserved(site):
+    """Slurm's facts on the reservation as a dictionary, or its error message."""
+    answer = ask("scontrol", "-o", "show", "reservation", site.reservation)
+    if answer.refused:
+        return answer.words
+    return dict(word.split("=", 1) for word in answer.text.split() if "=" in word)
+
+
+def _request(site):
+    """Ask Slurm whether it would accept the largest job, with all the options of a real one."""
+    name = "Slurm's answer"
+    if site.reservation:
+        reserved = _reserved(site)
+        if isinstance(reserved, str) or reserved["State"] != "ACTIVE":
+            site = replace(site, reservation="")
+    job = Job(str(source_dir() / "hello.py"), workers=site.slots * site.nodes, nodes=site.nodes, cwd=os.getcwd())
+    argv = plan(job, site, run_id="doctor", folder=runs_dir() / "doctor").argv
+    at = argv.index("srun") + 1
+    answer = ask(*argv[:at], "--test-only", *argv[at:])
+    whole = f"to a job of {job.workers} workers on {plural(site.nodes, 'node')}"
+    if answer.refused:
+        return missing(name, f"{whole}: {answer.words}", "mend the key of the site file that this is about")
+    return Check(name, "OK", f"{whole}: {answer.words}")
