@@ -41,11 +41,6 @@ class Order:
         """Whole batches in an epoch."""
         return self.samples // self.global_batch
 
-    @property
-    def left_over(self) -> int:
-        """How many samples an epoch leaves out; they are others in each epoch."""
-        return self.samples % self.global_batch
-
     def batches(self, first: int, last: int) -> Iterator[tuple[int, np.ndarray]]:
         """Yield each step from `first` up to `last`, counted from 0, and its global batch, int32 ``[global_batch]``."""
         for step in range(first, last):

@@ -56,16 +56,6 @@ def read(path: Path) -> Arrays | None:
         return None
 
 
-def read_aligned(path: Path) -> Arrays | None:
-    """Do what `read` does, and write a file anew whose arrays begin just anywhere, as those of older versions."""
-    arrays = read(path)
-    if arrays and any(array.ctypes.data % ALIGNMENT for array in arrays.values() if array.ndim):
-        with suppress(OSError):  # a read-only or full folder costs each rank a copy, nothing else
-            write(path, **arrays)
-            arrays = read(path) or arrays
-    return arrays
-
-
 def fingerprint(files: Sequence[Path], version: int) -> str:
     """Return a text that changes whenever one of the files does, or the version of what is kept."""
     facts = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
@@ -74,7 +64,7 @@ def fingerprint(files: Sequence[Path], version: int) -> str:
 
 def kept(path: Path, source: str, decode: Callable[[], dict]) -> Arrays:
     """Return the arrays that `path` keeps of a source with this `fingerprint`, else decode them and keep them there."""
-    arrays = read_aligned(path)
+    arrays = read(path)
     if arrays is None or str(arrays.get("source")) != source:
         arrays = decode()
         with suppress(OSError):  # a read-only or full folder costs time at each start, nothing else

@@ -183,17 +183,6 @@ def test_folder_that_can_not_be_written_is_read_each_time(folder, monkeypatch):
     assert load("cifar10").train_samples == 5 * ROWS
 
 
-def test_part_is_balanced_and_refused_when_too_large(folder):
-    unpack(folder)
-    data = load("cifar10", train_samples=50, test_samples=20)
-    assert np.bincount(data.train_labels).tolist() == [5] * 10
-    assert np.bincount(data.test_labels).tolist() == [2] * 10
-    fewer = load("cifar10", train_samples=10)
-    np.testing.assert_array_equal(fewer.train_images, data.train_images[:10])
-    with pytest.raises(DataError, match="cifar10 has 200 train samples: 201 is not possible"):
-        load("cifar10", train_samples=201)
-
-
 def test_missing_says_what_to_do(folder):
     assert not is_there("cifar10")
     with pytest.raises(DataError, match="ddl data fetch cifar10.*DDL_DATA_DIR.*synthetic"):
@@ -215,19 +204,13 @@ def without(key):
     ("name", "content", "message"),
     [
         ("data_batch_3", None, "the file is missing"),
-        ("batches.meta", None, "the file is missing"),
         ("batches.meta", {b"label_names": NAMES}, "no class names"),
-        ("data_batch_3", b"", "can not be unpickled"),
         ("data_batch_3", pickle.dumps(batch(2))[:5000], "can not be unpickled"),
-        ("data_batch_3", b"<html>Please log in</html>", "can not be unpickled"),
         ("test_batch", Malicious(), "asks for posix.system, which no batch needs"),
-        ("data_batch_3", ["a list"], "not a batch of pictures"),
         ("data_batch_3", without(b"labels"), "not a batch of pictures"),
         ("data_batch_3", batch(2, rows=ROWS - 1), r"its data is uint8 \(39, 3072\), not uint8 \(40"),
         ("data_batch_3", {**batch(2), b"data": np.zeros((ROWS, 3072))}, "its data is float64"),
         ("data_batch_3", {**batch(2), b"labels": [10] * ROWS}, "not 40 numbers from 0 to 9"),
-        ("data_batch_3", {**batch(2), b"labels": [-1] * ROWS}, "not 40 numbers from 0 to 9"),
-        ("data_batch_3", {**batch(2), b"labels": [1] * 9}, "not 40 numbers from 0 to 9"),
     ],
 )
 def test_damaged_folder_is_refused_naming_the_file(folder, monkeypatch, name, content, message):

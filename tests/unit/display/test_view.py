@@ -74,9 +74,18 @@ def in_order(text, *parts):
 # ---------------------------------------------------------------- which view
 
 
-@pytest.mark.parametrize(("chosen", "kind"), [("plain", view.PlainView), ("live", view.LiveView)])
-def test_environment_chooses_the_view(monkeypatch, chosen, kind):
-    monkeypatch.setenv("DDL_VIEW", chosen)
+@pytest.mark.parametrize(
+    ("chosen", "session", "kind"),
+    [
+        ("plain", None, view.PlainView),
+        ("live", None, view.LiveView),
+        (None, None, view.PlainView),
+        (None, "lesson.ipynb", view.PlainView),  # a terminal that was opened from a notebook: there is no kernel
+    ],
+)
+def test_environment_chooses_the_view(monkeypatch, chosen, session, kind):
+    for name, value in (("DDL_VIEW", chosen), ("JPY_SESSION_NAME", session)):
+        monkeypatch.setenv(name, value) if value else monkeypatch.delenv(name, raising=False)
     assert type(view.of(None)) is kind
 
 
@@ -84,19 +93,6 @@ def test_unknown_view_is_refused(monkeypatch):
     monkeypatch.setenv("DDL_VIEW", "loud")
     with pytest.raises(ValueError, match="'plain' or 'live'"):
         view.of(None)
-
-
-def test_without_a_jupyter_session_lines_are_printed(monkeypatch):
-    monkeypatch.delenv("DDL_VIEW")
-    monkeypatch.delenv("JPY_SESSION_NAME", raising=False)
-    assert type(view.of(None)) is view.PlainView
-
-
-def test_session_name_without_a_kernel_is_a_terminal(monkeypatch):
-    # A terminal that was opened from a notebook inherits the variable.
-    monkeypatch.delenv("DDL_VIEW")
-    monkeypatch.setenv("JPY_SESSION_NAME", "lesson.ipynb")
-    assert type(view.of(None)) is view.PlainView
 
 
 # ---------------------------------------------------------------- lines
@@ -207,12 +203,6 @@ def test_nothing_from_a_run_becomes_markup(state):
         assert all(tag != "script" for tag, _ in Tags(html).seen)
 
 
-def test_final_html_keeps_line_summary_and_chart_without_a_widget():
-    html = panel.final_html(progress("done", epochs=3))
-    in_order(html, "ddl.rank.horovodrun", "warmup done in 0:12", "held-out accuracy 25.0%", "<svg")
-    assert "http" not in html and "url(" not in html
-
-
 def test_final_html_of_a_failure_is_in_order():
     html = panel.final_html(progress("failed", failure=FAILURE))
     in_order(
@@ -226,9 +216,11 @@ def test_final_html_of_a_failure_is_in_order():
     )
 
 
-def test_long_shell_lines_are_folded():
-    short, long = progress(), progress(shell_line="python " + "x" * 200)
-    assert "<details>" not in panel.final_html(short)
+def test_the_end_keeps_line_summary_and_chart_and_folds_long_lines():
+    short = panel.final_html(progress("done", epochs=3))
+    in_order(short, "ddl.rank.horovodrun", "warmup done in 0:12", "held-out accuracy 25.0%", "<svg")
+    assert "http" not in short and "url(" not in short and "<details>" not in short
+    long = progress(shell_line="python " + "x" * 200)
     assert "<details>" in panel.final_html(long)
 
 

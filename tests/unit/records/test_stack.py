@@ -48,11 +48,8 @@ def test_what_is_wrong_with_keras_is_one_sentence(here, tensorflow, tf_keras, va
         stack.require_keras_2()
 
 
-@pytest.mark.parametrize(
-    "version, numbers", [("2.15.1", (2, 15)), ("2.21.0", (2, 21)), ("3.0", (3, 0)), (None, None), ("nightly", None)]
-)
-def test_a_release_is_the_first_two_numbers_of_a_version(version, numbers):
-    assert stack.release(version) == numbers
+def test_a_release_is_the_first_two_numbers_of_a_version():
+    assert [stack.release(version) for version in ("2.15.1", "3.0", None, "nightly")] == [(2, 15), (3, 0), None, None]
 
 
 def test_this_environment_is_one_that_works():

@@ -1,9 +1,9 @@
-"""CONTRIBUTING.md sends people to files, commands and rooms that there are."""
+"""CONTRIBUTING.md and CHANGELOG.md agree with what there is."""
 
 import re
 
-import pytest
-
+import ddl
+from ddl.records.machine import versions
 from helpers import ROOT
 
 PACKAGE = ROOT / "source_code" / "ddl"
@@ -27,10 +27,10 @@ def mentioned(text):
     return [word.replace("NAME", "1.Gradient-Basics") for word in words if not word.startswith(MADE)]
 
 
-@pytest.mark.parametrize("path", sorted({*listed(CONTRIBUTING), *mentioned(CONTRIBUTING)}))
-def test_contributing_names_paths_that_exist(path):
+def test_contributing_names_paths_that_exist():
     homes = (ROOT, PACKAGE, ROOT / "source_code" / "strategies")
-    assert any((home / path).exists() for home in homes)
+    paths = {*listed(CONTRIBUTING), *mentioned(CONTRIBUTING)}
+    assert {path for path in paths if not any((home / path).exists() for home in homes)} == set()
 
 
 def test_contributing_names_targets_of_make_and_every_room():
@@ -38,3 +38,16 @@ def test_contributing_names_targets_of_make_and_every_room():
     assert set(re.findall(r"\bmake ([a-z][\w-]+)", CONTRIBUTING)) <= targets
     rooms = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
     assert rooms == set(re.findall(r"^  (\w+)/ ", CONTRIBUTING, re.MULTILINE))
+
+
+def test_the_changelog_begins_with_this_version():
+    headings = re.findall(r"^## \[(\d+\.\d+\.\d+)\] - (\d{4}-\d\d-\d\d)$", (ROOT / "CHANGELOG.md").read_text(), re.M)
+    assert headings[0][0] == ddl.__version__ == versions()["ddl"]
+    assert headings == sorted(headings, reverse=True)
+
+
+def test_unit_tests_lie_in_rooms_as_the_packages_and_none_is_slow():
+    unit = ROOT / "tests" / "unit"
+    rooms = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert {path.parent.name for path in unit.glob("*/test_*.py")} == {*rooms, "scripts", "setup"}
+    assert [path for path in unit.rglob("*.py") if re.search(r"mark\.(slow|nightly)", path.read_text())] == []
