@@ -106,9 +106,10 @@ if [ "$uv" = none ]; then
     mv "$tool.part" "$tool"
 fi
 
-uv() { # without its list of all packages
+uv() { # without its lists of all packages, and of downloads of less than 10 MiB
     # An interrupt ends the subshell as well, which then says nothing.
-    status=$({ { "$uv" "$@" 2>&1 && echo 0 >&3 || echo $? >&3; } | sed -u '/^ [-+~] /d' >&2; } 3>&1)
+    status=$({ { "$uv" "$@" 2>&1 && echo 0 >&3 || echo $? >&3; } |
+        sed -u -e '/^ [-+~] /d' -e '/^ *Downloaded /d' -e '/^ *Downloading .*(...MiB)$/d' >&2; } 3>&1)
     return "${status:-130}"
 }
 
