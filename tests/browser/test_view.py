@@ -227,26 +227,6 @@ def test_a_failure_is_shown_in_the_order_that_a_reader_needs(course, open_notebo
     tab.screenshot("failed")
 
 
-@pytest.mark.nightly(*IN_THE_LAB)
-def test_a_run_of_a_script_without_records_is_shown_too(course, open_notebook):
-    (course.root / "plain.py").write_text("import time\nprint('hello')\ntime.sleep(3)\n")
-    cells = ["from ddl import launch", "run = launch('plain.py')", "print(run.logs(rank=1))"]
-    saved = _run(open_notebook, course.notebook("plain.ipynb", cells))
-    assert saved.errors == []
-    assert "plain done in" in saved.html[0]
-    assert "hello" in saved.printed
-
-
-@pytest.mark.nightly(*IN_THE_LAB)
-def test_exported_notebook_keeps_what_the_view_showed(course, open_notebook):
-    from nbconvert import HTMLExporter
-
-    saved = _run(open_notebook, course.notebook("export.ipynb", launching("epochs=2")))
-    html, _ = HTMLExporter(template_name="lab").from_notebook_node(saved.notebook)
-    assert "quick_train done in" in html and 'class="ddl ddl-chart"' in html
-    assert "application/vnd.jupyter.widget-view+json" not in html
-
-
 @pytest.fixture(scope="module")
 def dark(start_lab):
     return start_lab(theme="JupyterLab Dark")

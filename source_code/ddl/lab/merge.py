@@ -1,7 +1,8 @@
 """An attendee's notebook and a new release of it, put together."""
 
 import copy
-import itertools
+
+from nbformat.v4.nbbase import random_cell_id
 
 
 def merged(mine, base, theirs):
@@ -32,7 +33,9 @@ def merged(mine, base, theirs):
             if key in before and key not in seen:
                 notes.append(f"{_name(cell)} is not in the new release: what you had stays as a cell of your own")
         if kept is not None:
-            own.setdefault(place, []).append(_own(kept))
+            kept = copy.deepcopy(kept)
+            kept.get("metadata", {}).pop("nbgrader", None)  # it has no role in the release
+            own.setdefault(place, []).append(kept)
     cells = own.get(None, [])
     for cell in result["cells"]:
         cells += [cell, *own.pop(_key(cell), ())]
@@ -42,13 +45,10 @@ def merged(mine, base, theirs):
 
 def _with_own_ids(cells):
     """Give a cell whose id stands above already another one."""
-    ids = {cell.get("id") for cell in cells}
     seen = set()
     for cell in cells:
         if cell.get("id") in seen:
-            number = next(n for n in itertools.count(1) if f"own-{n}" not in ids)
-            cell["id"] = f"own-{number}"
-            ids.add(cell["id"])
+            cell["id"] = random_cell_id()
         seen.add(cell.get("id"))
     return cells
 
@@ -75,13 +75,6 @@ def _take(cell, old, new, notes):
 
 def _changed(cell, old):
     return cell["source"].strip() != old["source"].strip()
-
-
-def _own(cell):
-    """A cell that is none of the release's: it has no role there."""
-    cell = copy.deepcopy(cell)
-    cell.get("metadata", {}).pop("nbgrader", None)
-    return cell
 
 
 def _key(cell):

@@ -9,7 +9,6 @@ import os
 import shutil
 import subprocess
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import nbformat
@@ -26,19 +25,6 @@ class UpdateError(CourseError, ValueError):
     """The course cannot be updated; the text says why, and that nothing was changed."""
 
 
-@dataclass(frozen=True)
-class _Release:
-    """A commit of the course in this folder's repository."""
-
-    root: Path
-    commit: str
-
-    def content(self, name):
-        """Return a file's bytes, or None where the release has no such file."""
-        found = _git(self.root, "cat-file", "--filters", f"{self.commit}:{name}", fails=True)
-        return found.stdout if found.returncode == 0 else None
-
-
 def fresh(lesson: str, root: Path | None = None) -> Path:
     """Write a lesson as it was released beside the attendee's own; return its path.
 
@@ -53,7 +39,8 @@ def fresh(lesson: str, root: Path | None = None) -> Path:
     if copy.exists():
         raise UpdateError(f"{copy} is there already: rename or delete it first")
     base, _ = _releases(_clone(root))
-    content = base.content(path.relative_to(root.resolve()).as_posix()) if path.is_relative_to(root.resolve()) else None
+    inside = path.is_relative_to(root.resolve())
+    content = _released(root, base, path.relative_to(root.resolve()).as_posix()) if inside else None
     if content is None:
         raise UpdateError(f"{path.name} is no notebook of the release in {root}")
     files.write(copy, content)
@@ -73,17 +60,17 @@ def update(root: Path | None = None) -> str:
     if fetched.returncode:
         raise UpdateError(f"the new release cannot be fetched, and nothing was changed: {_last_line(fetched)}")
     base, new = _releases(root)
-    if base.commit == new.commit:
+    if base == new:
         return "The course is up to date."
-    names = _git(root, "diff", "--name-only", "--no-renames", "-z", base.commit, new.commit).stdout
+    names = _git(root, "diff", "--name-only", "--no-renames", "-z", base, new).stdout
     taken, written, gone, notes = [], {}, [], []
     for name in filter(None, names.decode().split("\0")):
-        mine, before, now = _bytes(root / name), base.content(name), new.content(name)
+        mine, before, now = _bytes(root / name), _released(root, base, name), _released(root, new, name)
         if mine == now:
             continue
-        if mine != before and mine is not None and now is not None and before is not None and name.endswith(SUFFIX):
-            written[name], said = _merged(mine, before, now)
-            notes += [f"{name}: {note}" for note in said]
+        if mine != before and None not in (mine, before, now) and name.endswith(SUFFIX):
+            written[name], merge_notes = _merged(mine, before, now)
+            notes += [f"{name}: {note}" for note in merge_notes]
         elif now is not None:
             taken.append(name)
             if mine not in (before, None):
@@ -93,7 +80,7 @@ def update(root: Path | None = None) -> str:
         else:
             notes.append(f"{name} is not in the new release: yours stays")
     backup = _back_up(root, [*taken, *written, *gone], base)
-    own = _git(root, "rev-list", "--count", f"{new.commit}..HEAD").stdout.decode().strip()
+    own = _git(root, "rev-list", "--count", f"{new}..HEAD").stdout.decode().strip()
     if own != "0":
         branch = f"before-{backup.name}"
         _git(root, "branch", "--force", branch, "HEAD")
@@ -101,10 +88,10 @@ def update(root: Path | None = None) -> str:
     for name, content in written.items():
         files.write(root / name, content)
     for first in range(0, len(taken), 200):
-        _git(root, "checkout", "--quiet", new.commit, "--", *taken[first : first + 200])
+        _git(root, "checkout", "--quiet", new, "--", *taken[first : first + 200])
     for name in gone:
         (root / name).unlink(missing_ok=True)
-    _git(root, "reset", "--quiet", new.commit)
+    _git(root, "reset", "--quiet", new)
     done = f"The course is now the newest release; {plural(len(written), 'notebook')} with your work merged."
     kept = f"What was there before is in {backup.relative_to(root)}." if backup.exists() else ""
     return "\n".join(filter(None, [done, kept, *notes]))
@@ -126,7 +113,7 @@ def _clone(root):
 
 
 def _releases(root):
-    """The release that the folder came from, and the newest that has been fetched."""
+    """The commits of the release that the folder came from, and of the newest that has been fetched."""
     upstream = _git(root, "rev-parse", "--verify", "--quiet", "@{upstream}", fails=True)
     upstream = upstream if upstream.returncode == 0 else _git(root, "rev-parse", "--verify", "origin/HEAD", fails=True)
     if upstream.returncode:
@@ -135,7 +122,13 @@ def _releases(root):
     base = _git(root, "merge-base", "HEAD", new, fails=True)
     if base.returncode:
         raise UpdateError(f"{root} has nothing in common with the course's releases: get a new clone")
-    return _Release(root, base.stdout.decode().strip()), _Release(root, new)
+    return base.stdout.decode().strip(), new
+
+
+def _released(root, commit, name):
+    """Return the bytes of a file of a release, or None where it has no such file."""
+    found = _git(root, "cat-file", "--filters", f"{commit}:{name}", fails=True)
+    return found.stdout if found.returncode == 0 else None
 
 
 def _merged(mine, base, theirs):
@@ -151,7 +144,7 @@ def _back_up(root, names, base):
     """Copy what the attendee has changed of some files; return the folder."""
     folder = root / "backup" / time.strftime("update-%Y-%m-%d-%H%M%S")
     for name in names:
-        if _bytes(root / name) not in (None, base.content(name)):
+        if _bytes(root / name) not in (None, _released(root, base, name)):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(root / name, folder / name)
     return folder

@@ -79,11 +79,6 @@ def test_both_images_start_the_same_in_the_same_environment():
     assert docker == singularity
 
 
-@pytest.mark.parametrize("script", sorted(FOLDER.glob("*.sh")), ids=lambda path: path.name)
-def test_scripts_parse(script):
-    subprocess.run(["sh", "-n", script], check=True)
-
-
 def test_no_recipe_names_an_address_or_a_token():
     for path in (FOLDER / "Dockerfile", FOLDER / "Singularity.def", *FOLDER.glob("*.sh")):
         text = path.read_text()
@@ -129,35 +124,23 @@ DOCKER = ["build", "--file", "containers/Dockerfile", "--tag", "ddl-course"]
 DOCKER += ["--build-arg", "TAG=ddl-course"]
 
 
-def test_an_image_is_built_with_docker(make):
-    done, record = make("image", there=["docker", "podman", "buildah"])
-    assert (done.returncode, record) == (0, ["docker", *DOCKER, "."])
+NEXT = [word.replace("ddl-course", "ddl-course-next") for word in DOCKER]
+CPU = ["--build-arg", "BASE=debian:bookworm"]
 
 
-def test_a_docker_whose_daemon_does_not_answer_is_passed_by(make):
-    done, record = make("image", "BASE=debian:bookworm", there=["buildah"], silent=["docker"])
-    more = ["--build-arg", "BASE=debian:bookworm", "--format", "docker", "."]
-    assert (done.returncode, record) == (0, ["buildah", *DOCKER, *more])
-
-
-def test_the_next_stack_has_an_image_of_its_own_for_cpus(make):
-    _, record = make("image", "STACK=next", there=["docker"])
-    arguments = ["BASE=debian:bookworm", "STACK=next"]
-    tag = [word.replace("ddl-course", "ddl-course-next") for word in DOCKER]
-    assert record == ["docker", *tag, *(word for each in arguments for word in ("--build-arg", each)), "."]
-
-
-def test_the_next_stack_has_a_sif_of_its_own(make):
-    _, record = make("sif", "STACK=next", "BASE=ubuntu:22.04", there=["apptainer"])
-    assert record[-6:] == [
-        *("--build-arg", "BASE=ubuntu:22.04", "--build-arg", "STACK=next"),
-        *("ddl-course-next.sif", "containers/Singularity.def"),
-    ]
-
-
-def test_the_builder_may_be_named(make):
-    _, record = make("image", "BUILDER=podman", there=["docker", "podman"])
-    assert record[0] == "podman"
+@pytest.mark.parametrize(
+    ("arguments", "there", "silent", "command"),
+    [
+        (["image"], ["docker", "podman", "buildah"], [], ["docker", *DOCKER, "."]),
+        # A Docker whose daemon does not answer is passed by.
+        (["image", CPU[1]], ["buildah"], ["docker"], ["buildah", *DOCKER, *CPU, "--format", "docker", "."]),
+        (["image", "BUILDER=podman"], ["docker", "podman"], [], ["podman", *DOCKER, "--format", "docker", "."]),
+        (["image", "STACK=next"], ["docker"], [], ["docker", *NEXT, *CPU, "--build-arg", "STACK=next", "."]),
+    ],
+)
+def test_an_image_is_built_with_what_there_is(make, arguments, there, silent, command):
+    done, record = make(*arguments, there=there, silent=silent)
+    assert (done.returncode, record) == (0, command)
 
 
 def test_a_sites_certificates_are_lent_to_the_build_as_a_secret(make, tmp_path):
@@ -167,12 +150,15 @@ def test_a_sites_certificates_are_lent_to_the_build_as_a_secret(make, tmp_path):
     assert record == ["docker", *DOCKER, "--secret", f"id=ca,src={certificates}", "."]
 
 
-def test_a_sif_is_built_with_apptainer(make):
-    done, record = make("sif", "BASE=debian:bookworm", there=["apptainer", "singularity"])
+@pytest.mark.parametrize(
+    ("stack", "more", "name"),
+    [([], [], "ddl-course.sif"), (["STACK=next"], ["--build-arg", "STACK=next"], "ddl-course-next.sif")],
+)
+def test_a_sif_is_built_with_apptainer(make, stack, more, name):
+    done, record = make("sif", CPU[1], *stack, there=["apptainer", "singularity"])
     fakeroot = [] if os.geteuid() == 0 else ["--fakeroot"]
-    base = ["--build-arg", "BASE=debian:bookworm"]
-    recipe = ["ddl-course.sif", "containers/Singularity.def"]
-    assert (done.returncode, record) == (0, ["apptainer", "build", *fakeroot, *base, *recipe])
+    recipe = [name, "containers/Singularity.def"]
+    assert (done.returncode, record) == (0, ["apptainer", "build", *fakeroot, *CPU, *more, *recipe])
 
 
 def test_a_sites_certificates_are_lent_to_a_sif_through_a_bind(make, tmp_path):

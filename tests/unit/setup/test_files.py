@@ -129,8 +129,9 @@ def test_make_help_lists_every_target():
 
 
 def test_scripts_parse():
-    for shell, path in (("bash", ".ci/run"), ("sh", "tools/setup.sh")):
-        subprocess.run([shell, "-n", ROOT / path], check=True)
+    for shell, *paths in (("bash", ".ci/run"), ("sh", "tools/setup.sh", *(ROOT / "containers").glob("*.sh"))):
+        for path in paths:
+            subprocess.run([shell, "-n", ROOT / path], check=True)
 
 
 @pytest.mark.parametrize("name", ["a b", "it's", '"quoted"', "$HOME $x", "a?b#c%20", "`date`"])
