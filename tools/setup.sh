@@ -116,12 +116,15 @@ uv() { # without its lists of all packages, and of downloads of less than 10 MiB
 # ---- Python
 
 if [ "$part" != course ]; then
-    # (Without pyvenv.cfg, as an interrupt may leave it, it would be the Python that it links to.)
-    fits="import sys; sys.exit(sys.prefix == sys.base_prefix or not (3, 10) <= sys.version_info[:2] <= (3, 13))"
-    [ "$stack" = next ] || fits="import sys; sys.exit(sys.prefix == sys.base_prefix or sys.version_info[:2] != (3, 11))"
+    # Of an environment that is half made, `python` is the one that it was made from, and packages would go there.
+    fits="import os, sys; sys.exit(not os.path.samefile(sys.prefix, sys.argv[1]) or"
+    case $stack in
+    default) fits="$fits sys.version_info[:2] != (3, 11))" ;;
+    next) fits="$fits not (3, 10) <= sys.version_info[:2] <= (3, 13))" ;;
+    esac
     # What was interrupted begins anew, as one package may be half there. (uv's --reinstall would compile Horovod again.)
     if [ "${had_root:-$root}" != "$root" ] || [ -e "$venv/ddl-begun" ] ||
-        ! "$venv/bin/python" -c "$fits" 2>build/setup/python.log; then
+        ! "$venv/bin/python" -c "$fits" "$venv" 2>build/setup/python.log; then
         case $venv in
         "$root/.venv" | "$root/.venv-next") ;;
         *) [ ! -e "$venv" ] || [ -e "$venv/ddl-begun" ] || fail "$venv has no working Python $pythons: delete it, or name another VENV." ;;

@@ -17,7 +17,7 @@ UV = """#!/bin/sh
 echo "uv $*" >>"$LOG"
 case $1 in
 cache) echo "$HOME/uv-cache" ;;
-venv) for venv; do :; done; mkdir -p "$venv/bin"; cp "$HOME/python" "$venv/bin/python"; cp "$HOME/ddl" "$venv/bin/ddl" ;;
+venv) for venv; do :; done; rm -rf "$venv"; mkdir -p "$venv/bin"; cp "$HOME/python" "$venv/bin/python"; cp "$HOME/ddl" "$venv/bin/ddl" ;;
 pip) cp build/setup/uv.toml "$HOME/uv.toml" 2>&1; [ ! -e "$HOME/fails" ] || exit 2 ;;
 esac
 """
@@ -110,6 +110,17 @@ def test_an_environment_that_was_interrupted_as_it_was_made_is_not_taken_for_one
     status, printed, done = machine()
     assert status == 0, printed
     assert any(line.startswith("uv venv --seed --clear") for line in done), "packages would go to that Python"
+
+
+def test_a_conda_environment_is_taken_as_it_is(machine):
+    """Its prefix is its own, and no other one's."""
+    code = "import sys; sys.prefix = sys.base_prefix = sys.argv[1]; $2"
+    python = f'#!/bin/sh\ncase $* in *sys.exit*) exec "{sys.executable}" -c "{code}" "$3" ;; esac\n'
+    machine.program(machine.course / "conda/bin/python", python)
+    machine.program(machine.course / "conda/bin/ddl", DDL)
+    status, printed, done = machine("conda")
+    assert status == 0, printed
+    assert not any(line.startswith("uv venv") for line in done)
 
 
 def test_the_next_stack_has_its_own_lock_headers_and_keras(machine):
