@@ -291,7 +291,7 @@ def _raised(e: Evidence, first: Ending) -> Failure:
     words = first.words
     if refused := error["type"] == "SystemExit" and status == 2 and words and REFUSED.fullmatch(words[-1]):
         # Its usage, which argparse prints before, lists all the options that were right.
-        did = f"refused its options ({refused['why']}{_meant(refused['why'], words[:-1])})"
+        did = f"refused its options ({refused['why']}{_suggestion(refused['why'], words[:-1])})"
         words = words[-1:]
     elif error["type"] == "SystemExit":
         # sys.exit("message") explains itself; for a bare status the rank's last lines do.
@@ -315,7 +315,7 @@ def _raised(e: Evidence, first: Ending) -> Failure:
     )
 
 
-def _meant(why: str, usage: Iterable[str]) -> str:
+def _suggestion(why: str, usage: Iterable[str]) -> str:
     """What to add to argparse's refusal of an option that its usage does not have."""
     option = re.match(r"unrecognized arguments: (-[\w-]+)(?!.*did you mean)", why)
     return meant(option[1], re.findall(r"--[\w-]+", " ".join(usage))) if option else ""

@@ -127,10 +127,12 @@ def resolve_script(script: str | Path, cwd: str | Path) -> str:
             )
         if path.is_file():
             return str(path.absolute())
-    ours = sorted(file.name for file in course.glob("*.py"))
-    own = sorted(file.name for file in Path(cwd).glob("*.py"))
-    known = f"; the course's own scripts are: {', '.join(ours) or 'none'}"
-    raise JobError(f"no script {str(script)!r} in {cwd} or in {course}{meant(str(script), [*own, *ours]) or known}")
+    of_course = sorted(file.name for file in course.glob("*.py"))
+    of_folder = sorted(file.name for file in Path(cwd).glob("*.py"))
+    known = f"; the course's own scripts are: {', '.join(of_course) or 'none'}"
+    raise JobError(
+        f"no script {str(script)!r} in {cwd} or in {course}{meant(str(script), [*of_folder, *of_course]) or known}"
+    )
 
 
 def option_arguments(options: Mapping[str, Any]) -> tuple[str, ...]:

@@ -66,9 +66,9 @@ def check(script: str | Path, arguments: Iterable[str], others: Iterable[str] = 
         asked = next((_plain(word.split("=")[0]) for word in unknown if word.startswith("-") and word != "--"), "")
         if not asked:
             refuse(f"unrecognized arguments: {' '.join(unknown)}")
-        ours = sorted({_plain(option) for option in parser._option_string_actions} - {"h", "help"})
-        has = f"; it has {', '.join(ours)}" if ours else "; it has none"
-        raise JobError(f"{name} has no option {asked}{meant(asked, [*ours, *others]) or has}")
+        known = sorted({_plain(option) for option in parser._option_string_actions} - {"h", "help"})
+        has = f"; it has {', '.join(known)}" if known else "; it has none"
+        raise JobError(f"{name} has no option {asked}{meant(asked, [*known, *others]) or has}")
 
 
 def _plain(option: str) -> str:

@@ -170,19 +170,19 @@ def _environment(site: Site, run_id: str, folder: str | Path, needs: Sequence[st
 def _where(job: Job, site: Site, detach: bool) -> str:
     """Say where the ranks run, and in which container."""
     nodes = site.nodes_for(job)
-    place = HERE
+    where = HERE
     if site.scheduler == "slurm":
-        place = f"in a {'batch ' if detach else ''}job of Slurm, on {plural(nodes, 'node')}"
+        where = f"in a {'batch ' if detach else ''}job of Slurm, on {plural(nodes, 'node')}"
     elif nodes > 1:
         rate = f"{site.rate_mbit} Mbit/s" if site.rate_mbit else "no limit"
-        place = f"on {nodes} hosts made on this machine, with {rate} between them"
+        where = f"on {nodes} hosts made on this machine, with {rate} between them"
     if site.allocation:
-        place = f"in Slurm job {site.allocation}, which this process runs in"
+        where = f"in Slurm job {site.allocation}, which this process runs in"
     if site.inside:
-        return f"{place}, inside the {site.inside} container that this process runs in"
+        return f"{where}, inside the {site.inside} container that this process runs in"
     if site.enters_container:
-        return f"{place}, entering {site.image} with {site.container}"
-    return place
+        return f"{where}, entering {site.image} with {site.container}"
+    return where
 
 
 # ---------------------------------------------------------------- the layers, from inside out
@@ -207,9 +207,9 @@ def _ranks(job: Job, site: Site) -> tuple[Words, Words]:
     """What starts the ranks of one host, or one of them and looks after it; and what is shown for it."""
     python, command, timeout_s = _python(site), _rank(job, site), job.timeout_s or 0.0
     if site.one_task(job):
-        one = OneHostCommand(processes=job.processes, timeout_s=timeout_s, command=command)
+        supervised = OneHostCommand(processes=job.processes, timeout_s=timeout_s, command=command)
         horovodrun = str(Path(python).with_name("horovodrun"))  # of the same environment
-        return (python, *one.words), (horovodrun, *one.horovodrun)
+        return (python, *supervised.words), (horovodrun, *supervised.horovodrun)
     interfaces = site.network_interfaces if site.scheduler == "slurm" else (INTERFACE,)
     task = TaskCommand(
         controller=_controller(job, site),

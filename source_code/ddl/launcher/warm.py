@@ -121,9 +121,9 @@ def _text(path: str) -> str:
         return ""
 
 
-def address(own: Mapping[str, object]) -> str:
+def address(attributes: Mapping[str, object]) -> str:
     """The name of the socket of the template for processes of this identity; it asks for all of it, too."""
-    return f"\0ddl-warm-{os.getuid()}-{zlib.crc32(json.dumps(own).encode()):08x}"
+    return f"\0ddl-warm-{os.getuid()}-{zlib.crc32(json.dumps(attributes).encode()):08x}"
 
 
 # ---------------------------------------------------------------- talking
@@ -281,11 +281,11 @@ def running() -> list[dict]:
     ``{"pid": int, "here": bool, "ready": bool, "prefix": str, "since": s, "served": int, "active": int,
     "memory_bytes": int, "idle_s": s}``; `here` is the one that serves this process.
     """
-    mine = address(identity())
+    of_this_process = address(identity())
     found = []
     for name, connection in _templates():
         connection.settimeout(0.2)
-        answer: dict = {"pid": peer(connection)[0], "here": name == mine, "ready": False}
+        answer: dict = {"pid": peer(connection)[0], "here": name == of_this_process, "ready": False}
         with suppress(OSError, ValueError):
             send(connection, {"do": "status"})
             if received := receive(connection):

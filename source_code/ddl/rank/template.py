@@ -165,8 +165,8 @@ class Template:
     def _leave(self, connection: socket.socket) -> None:
         """Close, in a fork, what is the template's."""
         self._selector.close()
-        for own in (self._listener, connection, *self._stopped):
-            own.close()
+        for each in (self._listener, connection, *self._stopped):
+            each.close()
         for other, (_, descriptor) in self._forks.items():
             other.close()
             os.close(descriptor)
