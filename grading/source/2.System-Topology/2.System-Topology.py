@@ -1079,7 +1079,7 @@ def piece(step, rank, ranks, count):
 # %% nbgrader={"grade": true, "grade_id": "q08_halving_test", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import numpy as np
 
-from ddl.analysis.collective import exchange
+from ddl.analysis.ring import exchange
 
 
 def numbers_sent(ranks, count):

@@ -17,10 +17,7 @@ def agreement(runs, step: int | None = None) -> Table:
     `runs` are finished runs of the scripts in ``strategies``; the first is what the others are compared with. `step` is
     one of `ddl.training.strategy.KEPT`; by default the last.
 
-    Raises
-    ------
-    ValueError
-        If there are no runs, one kept no weights of that step, or they trained different networks.
+    Raises InputError if there are no runs, one kept no weights of that step, or they trained different networks.
     """
     runs = list(runs)
     if not runs:
@@ -56,10 +53,7 @@ def differences(runs, kept, step: int | None = None) -> list[tuple[int, float, f
     For each run: the number of updates, the largest difference of any weight, and that over the largest absolute weight
     of the first run.
 
-    Raises
-    ------
-    ValueError
-        If a run has no weights of that step, or trained another network than the first.
+    Raises InputError if a run has no weights of that step, or trained another network than the first.
     """
     apart = []
     for run, weights in zip(runs, kept, strict=True):
@@ -84,10 +78,7 @@ def differences(runs, kept, step: int | None = None) -> list[tuple[int, float, f
 def kept_weights(run) -> dict[int, list[np.ndarray]]:
     """Return the weights that a run of a script in ``strategies`` kept, float32, by the number of updates.
 
-    Raises
-    ------
-    ValueError
-        If it kept none.
+    Raises InputError if it kept none.
     """
     path = RunFolder(run.folder).weights
     if run.result is None or not path.exists():

@@ -37,10 +37,7 @@ def bus_factor(operation: str, ranks: int) -> float:
     2 (N − 1) / N for an all-reduce on N ranks; 0 on one rank, where nothing has to travel (but 1 for a broadcast or a
     reduce, whatever N is).
 
-    Raises
-    ------
-    ValueError
-        For an unknown operation or less than one rank.
+    Raises InputError for an unknown operation or less than one rank.
     """
     if operation not in OPERATIONS:
         raise InputError(f"operation {operation!r} is not one of: {', '.join(OPERATIONS)}")
@@ -66,10 +63,7 @@ def measured(runs, kind) -> list[dict]:
 
     `kind` is "operation" for `bench_allreduce.py` and "path" for `bench_p2p.py`.
 
-    Raises
-    ------
-    ValueError
-        If there is no run, or one has no such points.
+    Raises InputError if there is no run, or one has no such points.
     """
     script = {"operation": "bench_allreduce.py", "path": "bench_p2p.py"}[kind]
     runs = [runs] if hasattr(runs, "result") else list(runs)
@@ -128,14 +122,11 @@ def bandwidths(runs, operations=None) -> Table:
         "algorithm_gb_per_s": ("algorithm bandwidth, GB/s", ".3g"),
         "bus_gb_per_s": ("bus bandwidth, GB/s", ".3g"),
     }
-    return Table.of(
-        rows,
-        labels,
-        (
-            "Median over n repetitions, each as long as its slowest rank. GB/s: 10⁹ bytes/s in one "
-            f"direction. Where the bytes went: {_transports(results)}."
-        ),
+    caption = (
+        "Median over n repetitions, each as long as its slowest rank. GB/s: 10⁹ bytes/s in one "
+        f"direction. Where the bytes went: {_transports(results)}."
     )
+    return Table.of(rows, labels, caption)
 
 
 def pairs(runs) -> Table:
@@ -175,14 +166,11 @@ def pairs(runs) -> Table:
         "gb_per_s": ("at best, GB/s", ".3g"),
         "best_bytes": ("at bytes", ",d"),
     }
-    return Table.of(
-        rows,
-        labels,
-        (
-            "Median of half a round trip. GB/s: 10⁹ bytes/s in one direction. "
-            f"Where the bytes went: {_transports(results)}."
-        ),
+    caption = (
+        "Median of half a round trip. GB/s: 10⁹ bytes/s in one direction. "
+        f"Where the bytes went: {_transports(results)}."
     )
+    return Table.of(rows, labels, caption)
 
 
 def _transports(results):

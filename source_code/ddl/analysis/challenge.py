@@ -29,10 +29,7 @@ def best_of(values: Sequence[float], k: int) -> float:
 
     The i-th smallest of n is the largest in C(i − 1, k − 1) of the C(n, k) draws.
 
-    Raises
-    ------
-    InputError
-        Unless 1 ≤ k ≤ n.
+    Raises InputError unless 1 ≤ k ≤ n.
     """
     n = len(values)
     if not 1 <= k <= n:
@@ -48,10 +45,7 @@ def ablations(runs: Iterable[Any], whole: str, seconds: float | None = None) -> 
     the whole's, paired by seed, the largest loss first; ``needed`` is `Paired.needed`, and ``minutes`` are those of so
     many pairs of runs that take `seconds` each.
 
-    Raises
-    ------
-    InputError
-        If there is no arm `whole`, or none without a trick to compare with it.
+    Raises InputError if there is no arm `whole`, or none without a trick to compare with it.
     """
     found = judged(runs)
     sizes = {_size(run) for run in found if run.name == whole}

@@ -16,10 +16,7 @@ def report(runs) -> "ScoreTable":
     of one half, ``f1_tuned`` at the threshold that is best on the validation part; ``f1_sd`` is a sample standard
     deviation, NaN for one seed.
 
-    Raises
-    ------
-    ValueError
-        If there are no such runs.
+    Raises InputError if there are no such runs.
     """
     arms = {}
     for run in runs:

@@ -87,10 +87,7 @@ def server(topology, network=None, link_gb_per_s=None) -> Server:
     per direction) override what the topology says. A matrix of nvidia-smi names only the kinds of links: it needs
     `network`, and the rates of its links are `ASSUMED`.
 
-    Raises
-    ------
-    ValueError
-        If it has no GPU, no known path between two of them, or does not say its network.
+    Raises InputError if it has no GPU, no known path between two of them, or does not say its network.
     """
     from ddl import topology as topologies
 
@@ -137,9 +134,9 @@ def _inside(topology, names):
         return "PCIe", math.inf, ""
     links = [[link for link in topology.nvlinks if name in (link.a, link.b)] for name in names]
     if all(links):
-        told = [sum(link.gb_per_s for link in own) for own in links]
-        if not any(map(math.isnan, told)):
-            return "NVLink", min(told), ""
+        rates = [sum(link.gb_per_s for link in own) for own in links]
+        if not any(map(math.isnan, rates)):
+            return "NVLink", min(rates), ""
         count = min(sum(link.count for link in own) for own in links)
         return (
             "NVLink",
@@ -147,10 +144,10 @@ def _inside(topology, names):
             (f"Taken for each NVLink: {ASSUMED['NVLink']:g} GB/s, which generations 2 to 4 have."),
         )
     pairs = list(zip(names, names[1:] + names[:1], strict=True))
-    told = [topology.bandwidth(a, b) for a, b in pairs]
-    silent = [pair for pair, gb_per_s in zip(pairs, told, strict=True) if math.isnan(gb_per_s)]
+    rates = [topology.bandwidth(a, b) for a, b in pairs]
+    silent = [pair for pair, gb_per_s in zip(pairs, rates, strict=True) if math.isnan(gb_per_s)]
     if not silent:
-        return "PCIe", min(told), ""
+        return "PCIe", min(rates), ""
     if all(any(hop.kind.startswith(("PCIe", "NV")) for hop in topology.path(a, b)) for a, b in silent):
         return "PCIe", ASSUMED["PCIe"], (f"Taken for the way between GPUs: {ASSUMED['PCIe']:.4g} GB/s, PCIe 3 x16.")
     return "PCIe", math.nan, ""

@@ -33,10 +33,7 @@ def compare(runs, at=None, steps=None, epochs=None, against=None, margin=1.0) ->
     first arm's, NaN where the hardware or ranks × threads differ. ``note`` marks a row that computes in another
     ``precision`` than the first, or with another ``tensorflow``.
 
-    Raises
-    ------
-    InputError
-        If there are no runs, `at` is neither of the two, or there is no arm `against`.
+    Raises InputError if there are no runs, `at` is neither of the two, or there is no arm `against`.
     """
     if at not in (None, "epochs", "steps"):
         raise InputError(f"at={at!r}: compare at 'epochs', at 'steps', or leave it out for the end")
@@ -72,36 +69,11 @@ RATIO = "Ratio: images/s over the first row's, on the same hardware only."
 # Shown in every table in which a row has it, whether or not the rows differ in it; so is what begins with "against".
 MEASURED = ("held-out accuracy, %", "training accuracy, %", "images/s")
 
-COLUMNS = [
-    "arm",
-    "ranks",
-    "threads",
-    "precision",
-    "tensorflow",
-    "global_batch",
-    "learning_rate",
-    "steps",
-    "epochs",
-    "samples",
-    "held_out",
-    "test_accuracy",
-    "test_accuracy_sd",
-    "seeds",
-    "difference_points",
-    "low_points",
-    "high_points",
-    "pairs",
-    "verdict",
-    "train_accuracy",
-    "train_accuracy_of",
-    "images_per_s",
-    "ratio",
-    "train_seconds",
-    "data",
-    "hardware",
-    "recorded",
-    "note",
-]
+COLUMNS = (
+    "arm ranks threads precision tensorflow global_batch learning_rate steps epochs samples held_out "
+    "test_accuracy test_accuracy_sd seeds difference_points low_points high_points pairs verdict "
+    "train_accuracy train_accuracy_of images_per_s ratio train_seconds data hardware recorded note"
+).split()
 
 
 def _arms(runs):

@@ -8,9 +8,10 @@ same time, in both directions, without hindering each other.
 This module imports only NumPy, so that the lessons' tests can use it wherever they run.
 """
 
-import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy
 
@@ -234,10 +235,7 @@ def fit(points, ranks, algorithm: str = "ring") -> Fit:
     Several numbers tell algorithms apart (`fits`), and a latency for each message from one for each operation, such as
     Horovod's agreeing on what is ready: ``operation_s``.
 
-    Raises
-    ------
-    ValueError
-        If there are fewer than two different points, or one is not a size and a time.
+    Raises InputError if there are fewer than two different points, or one is not a size and a time.
     """
     size_bytes, seconds = (
         (numpy.array(column, float) for column in zip(*points)) if len(points) else (numpy.array([]),) * 2
@@ -282,25 +280,17 @@ def line(size_bytes: Sequence[float], seconds: Sequence[float]):
 
 def _relative(columns, seconds, weights):
     """Solve for factors, 0 or above, with which the columns add up to the seconds, by their relative errors."""
+    from scipy.optimize import nnls
+
     root = numpy.sqrt(weights) * numpy.ones(len(seconds))
-    return positive(columns * (root / seconds)[:, None], root)
+    return nnls(columns * (root / seconds)[:, None], root)[0]
 
 
-def positive(columns, values):
-    """Solve ``columns @ factors = values`` by least squares with no factor below 0; a few columns, shape (n, k).
-
-    The best solution without a negative factor leaves some columns out, so all choices of columns are tried.
-    """
-    columns, values = numpy.asarray(columns, float), numpy.asarray(values, float)
-    count = columns.shape[1]
-    best = numpy.zeros(count)
-    least = float((values**2).sum())
-    for chosen in itertools.product((False, True), repeat=count):
-        if not any(chosen):
-            continue
-        factors = numpy.zeros(count)
-        factors[list(chosen)] = numpy.linalg.lstsq(columns[:, chosen], values, rcond=None)[0]
-        miss = float(((columns @ factors - values) ** 2).sum())
-        if (factors >= 0).all() and miss < least:
-            best, least = factors, miss
-    return best
+def crossing(sizes: Sequence[float], ratios: Sequence[float]) -> float:
+    """Return the last size at which a curve falls through 1, on logarithmic axes; infinite if it ends above, else 0."""
+    if ratios[-1] > 1:
+        return math.inf
+    for (size, ratio), (next_size, next_ratio) in reversed(list(pairwise(zip(sizes, ratios, strict=True)))):
+        if ratio > 1 >= next_ratio:
+            return size * (next_size / size) ** (math.log(ratio) / math.log(ratio / next_ratio))
+    return 0.0

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any
 
 import numpy as np
@@ -36,10 +36,7 @@ class Reached:
 def reached(run: Any, target: float) -> Reached | None:
     """Return the first evaluation of held-out accuracy at or above `target`, None if there is none.
 
-    Raises
-    ------
-    InputError
-        If the run ended at a lower target of its own, so that it can't tell.
+    Raises InputError if the run ended at a lower target of its own, so that it can't tell.
     """
     history = run.history
     if len(history):
@@ -65,7 +62,6 @@ class Fit:
     batches: tuple[int, ...]
     critical: float
     steps_min: float
-    residuals: tuple[float, ...]  # of the logarithm of each batch's mean steps
     draws: np.ndarray = field(repr=False, compare=False)  # shape [repetitions, 2]: B_crit and S_min of each
 
     @property
@@ -88,11 +84,6 @@ class Fit:
         least, most = _bounds(self.batches)
         return least * EDGE < self.critical < most / EDGE
 
-    @property
-    def misfit(self) -> float:
-        """The largest factor between a batch's mean steps and the curve, at least 1."""
-        return math.exp(max(map(abs, self.residuals)))
-
     def steps(self, batch):
         """Return the steps at some batch sizes, by the curve."""
         return self.steps_min * (1 + self.critical / np.asarray(batch, float))
@@ -100,9 +91,7 @@ class Fit:
     def band(self, batch) -> tuple[np.ndarray, np.ndarray]:
         """Return the 95 % interval of the curve's steps at some batch sizes; NaN with less than three batches."""
         batch = np.asarray(batch, float)
-        if not len(self.draws):
-            return np.full(batch.shape, np.nan), np.full(batch.shape, np.nan)
-        critical, steps_min = self.draws.T
+        critical, steps_min = self.draws.T if len(self.draws) else np.full((2, 1), np.nan)
         curves = steps_min[:, None] * (1 + critical[:, None] / batch.ravel())
         low, high = np.percentile(curves, (2.5, 97.5), axis=0)
         return low.reshape(batch.shape), high.reshape(batch.shape)
@@ -124,10 +113,7 @@ def fit(batches: Sequence[float], steps: Sequence[float], repetitions: int = 100
     is put back on the curve with the deviation of some batch, either sign, and the curve is fitted anew. Deviations are
     widened by √(k / (k − 2)) for k batches and two parameters, and by Student's t over the normal quantile.
 
-    Raises
-    ------
-    InputError
-        If there are less than two batch sizes, or steps that are not positive.
+    Raises InputError if there are less than two batch sizes, or steps that are not positive.
     """
     sizes, logs = np.asarray(batches, float), np.asarray(steps, float)
     if len(sizes) != len(logs) or not (np.all(sizes > 0) and np.all(logs > 0) and np.all(np.isfinite(logs))):
@@ -148,7 +134,7 @@ def fit(batches: Sequence[float], steps: Sequence[float], repetitions: int = 100
             np.concatenate([widened, -widened]), size=(repetitions, len(batch))
         )
         draws = np.stack(_solve(batch, curve + deviations), axis=1)
-    return Fit(tuple(batch.astype(int).tolist()), critical, steps_min, tuple((means - curve).tolist()), draws)
+    return Fit(tuple(batch.astype(int).tolist()), critical, steps_min, draws)
 
 
 def _bounds(batches):
@@ -247,32 +233,21 @@ class Critical:
     @cached_property
     def doublings(self) -> tuple[Doubling, ...]:
         """Every pair of neighbouring batch sizes of which one is twice the other."""
-        whole = self.whole
-        return tuple(
-            Doubling(small.batch, small.steps / large.steps)
-            for small, large in pairwise(whole)
-            if large.batch == 2 * small.batch
-        )
+        neighbours = [pair for pair in pairwise(self.whole) if pair[1].batch == 2 * pair[0].batch]
+        return tuple(Doubling(small.batch, small.steps / large.steps) for small, large in neighbours)
 
     @property
     def perfect_until(self) -> int | None:
         """The batch up to which, from the smallest, each doubling halves the steps within 10 %; None if none does."""
-        end = None
-        for doubling in self.doublings:
-            if doubling.region != "perfect scaling":
-                break
-            end = 2 * doubling.batch
-        return end
+        perfect = list(takewhile(lambda doubling: doubling.region == "perfect scaling", self.doublings))
+        return 2 * perfect[-1].batch if perfect else None
 
     @property
     def maximal_from(self) -> int | None:
         """The batch from which, to the largest, each doubling saves less than 5 % of the steps; None if none does."""
-        start = None
-        for doubling in reversed(self.doublings):
-            if doubling.region != "maximal data parallelism":
-                break
-            start = doubling.batch
-        return start
+        last = reversed(self.doublings)
+        maximal = list(takewhile(lambda doubling: doubling.region == "maximal data parallelism", last))
+        return maximal[-1].batch if maximal else None
 
     def region(self, batch: int) -> str:
         """Return the region of Shallue et al. 2019, section 4.1, that a batch lies in; an end belongs to the outer."""
@@ -347,17 +322,13 @@ def critical_batch(runs: Iterable[Any], target: float | None = None, arm: str | 
     batch was judged at several rates, those at its grid's best count, without a grid the fastest. `target` is by
     default that at which the runs were told to stop.
 
-    Raises
-    ------
-    InputError
-        If there are runs of several arms and `arm` names none of them, no judged runs, or no common target.
+    Raises InputError if `arm` names none of several arms, or there are no judged runs or no common target.
     """
     runs = [run for run in runs if run.result is not None]
     arms = list(dict.fromkeys(map(arm_of, runs)))
-    named = any("arm" in run.result for run in runs)
     if arm is not None and arm not in arms:
         raise InputError(f"there is no arm {arm!r}; there are: {', '.join(arms) or 'none'}")
-    if arm is None and named and len(arms) > 1:
+    if arm is None and len(arms) > 1 and any("arm" in run.result for run in runs):
         raise InputError(f"these are runs of several arms: say which with arm=…, of {', '.join(arms)}")
     runs = [run for run in runs if arm is None or arm_of(run) == arm]
     judged = [run for run in runs if run.result.get("role") != "tuning"]
@@ -365,8 +336,7 @@ def critical_batch(runs: Iterable[Any], target: float | None = None, arm: str | 
         raise InputError("there are no judged runs: each batch size needs some that did not choose its learning rate")
     target = _target(judged) if target is None else target
     points = [_point(batch, runs, target) for batch in sorted({run.result["global_batch"] for run in judged})]
-    data = data_of(judged)
-    return Critical(arm or arm_of(judged[0]), target, tuple(points), data)
+    return Critical(arm or arm_of(judged[0]), target, tuple(points), data_of(judged))
 
 
 def _target(runs):
@@ -377,15 +347,12 @@ def _target(runs):
 
 
 def _point(batch, runs, target):
-    rates: dict[bool, dict[float, dict[int, Reached | None]]] = {True: {}, False: {}}
-    for run in runs:
-        result = run.result
-        if result["global_batch"] == batch:
-            kind = rates[result.get("role") == "tuning"]
-            kind.setdefault(result["learning_rate"], {})[result["seed"]] = reached(run, target)
-    grid = Grid(str(batch), _steps(rates[True]), more_is_better=False) if rates[True] else None
-    judged = rates[False]
-    best = grid.best if grid else Grid(str(batch), _steps(judged), more_is_better=False).best
+    tuned, judged = {}, {}  # where each seed reached the target, by learning rate
+    for result, run in ((run.result, run) for run in runs if run.result["global_batch"] == batch):
+        rates = tuned if result.get("role") == "tuning" else judged
+        rates.setdefault(result["learning_rate"], {})[result["seed"]] = reached(run, target)
+    grid = Grid(str(batch), _steps(tuned), more_is_better=False) if tuned else None
+    best = (grid or Grid(str(batch), _steps(judged), more_is_better=False)).best
     rate = best if best in judged else next(iter(judged))
     seeds = {seed: found for seed, found in judged[rate].items() if found is not None}
     return Point(batch, rate, seeds, len(judged[rate]) - len(seeds), grid)
@@ -406,38 +373,27 @@ class Noise:
 
     values: tuple[float, ...]
 
-    def quantile(self, share: float) -> float:
-        """Return the estimate that a share of them does not exceed."""
+    def _quantile(self, share):
         return float(np.quantile(self.values, share, method="inverted_cdf"))
 
     @property
     def middle(self) -> float:
         """The median."""
-        return self.quantile(0.5)
+        return self._quantile(0.5)
 
     @property
     def spread(self) -> tuple[float, float]:
         """The range of the middle 80 %."""
-        return self.quantile(0.1), self.quantile(0.9)
+        return self._quantile(0.1), self._quantile(0.9)
 
 
 def noise(runs: Iterable[Any]) -> Noise:
     """Return what runs estimated of the noise scale at their evaluations (``noise_scale=True``).
 
-    Raises
-    ------
-    InputError
-        If none of them did.
+    Raises InputError if none of them did.
     """
-    values: list[float] = []
-    for run in runs:
-        history = run.history
-        if "noise_scale" not in history or "variance" not in history:
-            continue
-        for row in history.to_dict("records"):
-            if is_number(row["variance"]):
-                scale = row["noise_scale"]
-                values.append(float(scale) if is_number(scale) and scale > 0 else math.inf)
-    if not values:
+    rows = [row for run in runs if "noise_scale" in run.history for row in run.history.to_dict("records")]
+    scales = [row["noise_scale"] for row in rows if is_number(row.get("variance"))]
+    if not scales:
         raise InputError("no run here recorded a noise scale: launch one with noise_scale=True")
-    return Noise(tuple(values))
+    return Noise(tuple(float(scale) if is_number(scale) and scale > 0 else math.inf for scale in scales))

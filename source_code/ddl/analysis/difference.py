@@ -81,10 +81,7 @@ def _text(line):
 def difference(first: str | Path, second: str | Path) -> Difference:
     """Compare two scripts line by line: paths, or names of the course's own, such as ``"strategies/single.py"``.
 
-    Raises
-    ------
-    JobError
-        If one of them is not there.
+    Raises JobError if one of them is not there.
     """
     old, new = (_lines(resolve_script(script, os.getcwd())) for script in (first, second))
     matcher = difflib.SequenceMatcher(

@@ -7,11 +7,9 @@ step took.
 import json
 import math
 import statistics
-from dataclasses import dataclass
-
-import numpy
 
 from ddl.analysis import cost
+from ddl.analysis.payoff import Payoff
 from ddl.display.table import Table
 from ddl.errors import InputError
 from ddl.records.paths import reference_dir
@@ -24,10 +22,7 @@ from ddl.words import plural
 def samples_processed(samples: int, per_rank_batch: int, ranks: int) -> int:
     """Return how many of a training set's samples an epoch of whole steps really processes.
 
-    Raises
-    ------
-    ValueError
-        If not even one step is whole: such an epoch does nothing, and has no throughput.
+    Raises InputError if not even one step is whole: such an epoch does nothing, and has no throughput.
     """
     for name, value in (("samples", samples), ("per_rank_batch", per_rank_batch), ("ranks", ranks)):
         if value < 1:
@@ -58,12 +53,10 @@ def published() -> Table:
     ranks' larger steps fewer still. Both columns of computed percents come from the published throughputs:
     ``as_counted_percent`` with all samples, ``computed_percent`` with those of whole steps.
     """
-    path = reference_dir() / "published-efficiency.jsonl"
-    rows = []
-    for line in path.read_text().splitlines():
-        row = json.loads(line)
+    rows = [json.loads(line) for line in (reference_dir() / "published-efficiency.jsonl").read_text().splitlines()]
+    for row in rows:
         as_counted = efficiency(row["samples_per_s"], row["ranks"], row["samples_per_s_of_one"])
-        rows.append({**row, "as_counted_percent": 100 * as_counted, "computed_percent": 100 * _corrected(row)})
+        row |= {"as_counted_percent": 100 * as_counted, "computed_percent": 100 * _corrected(row)}
     labels = {
         "ranks": ("GPUs", ".0f"),
         "per_rank_batch": ("batch of each", ",.0f"),
@@ -85,6 +78,14 @@ def _corrected(row):
 # ---------------------------------------------------------------- scaling
 
 
+ALIKE = {  # in runs whose throughputs are compared, and why
+    "script": "different scripts do different work",
+    "parameters": "different networks do different work",
+    "precision": "arithmetic in another precision has another speed",
+    "hardware": "speeds of different machines say nothing about ranks",
+}
+
+
 def scaling(runs, kind="strong") -> Table:
     """Tabulate how throughput grows with ranks, for runs of one training on one kind of machine.
 
@@ -95,43 +96,34 @@ def scaling(runs, kind="strong") -> Table:
     ranks. ``equal_hardware`` is images/s over those of one rank with all the row's cores (ranks × threads); NaN if no
     such run is there.
 
-    Raises
-    ------
-    ValueError
-        If the runs cannot be compared; the message says what differs.
+    Raises InputError if the runs cannot be compared; the message says what differs.
     """
     held = {"strong": "global_batch", "weak": "per_rank_batch"}.get(kind)
     if not held:
         raise InputError(f"kind={kind!r}: 'strong' or 'weak' is needed")
     results = _results(runs)
-    _same(results, held, f"in {kind} scaling it is the same in all runs")
-    _same(results, "script", "different scripts do different work")
-    _same(results, "parameters", "different networks do different work")
-    _same(results, "precision", "arithmetic in another precision has another speed")
-    _same(results, "hardware", "speeds of different machines say nothing about ranks")
-    speeds = {}
+    for key, why in {held: f"in {kind} scaling it is the same in all runs", **ALIKE}.items():
+        _same(results, key, why)
+    groups = {}
     for result in results:
-        speeds.setdefault((result["ranks"], result["threads_per_rank"]), []).append(result)
-    speed = {key: statistics.median(result["images_per_s"] for result in group) for key, group in speeds.items()}
+        groups.setdefault((result["ranks"], result["threads_per_rank"]), []).append(result)
+    speed = {key: statistics.median(result["images_per_s"] for result in group) for key, group in groups.items()}
     if not any(ranks == 1 for ranks, _ in speed):
         raise InputError("one of the runs must have one rank: the others are compared with it")
-    rows = []
-    for (ranks, threads), value in sorted(speed.items()):
-        one = speed.get((1, threads), math.nan)
-        group = speeds[ranks, threads]
-        rows.append(
-            {
-                "ranks": ranks,
-                "threads": threads,
-                "cores": ranks * threads,
-                "global_batch": group[0]["global_batch"],
-                "images_per_s": value,
-                "runs": len(group),
-                "speedup": value / one,
-                "efficiency": efficiency(value, ranks, one),
-                "equal_hardware": value / speed.get((1, ranks * threads), math.nan),
-            }
-        )
+    rows = [
+        {
+            "ranks": ranks,
+            "threads": threads,
+            "cores": ranks * threads,
+            "global_batch": groups[ranks, threads][0]["global_batch"],
+            "images_per_s": value,
+            "runs": len(groups[ranks, threads]),
+            "speedup": value / speed.get((1, threads), math.nan),
+            "efficiency": efficiency(value, ranks, speed.get((1, threads), math.nan)),
+            "equal_hardware": value / speed.get((1, ranks * threads), math.nan),
+        }
+        for (ranks, threads), value in sorted(speed.items())
+    ]
     labels = {
         "ranks": ("ranks", "d"),
         "threads": ("threads each", "d"),
@@ -208,10 +200,8 @@ def step_parts(runs) -> Table:
             "width": size["width"],
             "gradient_bytes": size["gradient_bytes"],
             **{f"{part}_ms": 1e3 * size[f"{part}_s"]["median"] for part in PARTS},
-            **{
-                f"step{suffix}_ms": 1e3 * size["step_s"][key]
-                for suffix, key in (("", "median"), ("_low", "low"), ("_high", "high"))
-            },
+            "step_ms": 1e3 * size["step_s"]["median"],
+            **{f"step_{key}_ms": 1e3 * size["step_s"][key] for key in ("low", "high")},
             "images_per_s": size["images_per_s"],
         }
         for result in _measured(runs)
@@ -268,41 +258,29 @@ def tuning(runs, width=None) -> Table:
     `width` selects the model, by default the last. ``ratio`` is images/s over the first run's. ``verdict`` is "no
     difference" where the quartiles of the time per image overlap.
 
-    Raises
-    ------
-    ValueError
-        If the runs differ in something else as well.
+    Raises InputError if the runs differ in something else as well.
     """
     results = _measured(runs)
-    for key in ("ranks", "threads_per_rank", "hardware"):
-        _same(results, key, "only the communication may differ")
-    passes = [
-        {**result, "batch of a pass": result["global_batch"] // result["config"]["aggregate"]} for result in results
-    ]
-    _same(passes, "batch of a pass", "only the communication may differ")
-    rows = []
     for result in results:
-        config, size = result["config"], _size(result, width)
-        step = {key: value / result["global_batch"] for key, value in size["step_s"].items()}
-        if not rows:
-            first, first_step = size, step
-        apart = step["high"] < first_step["low"] or step["low"] > first_step["high"]
-        faster = "faster" if step["median"] < first_step["median"] else "slower"
-        rows.append(
-            {
-                "name": result["name"],
-                "fusion_threshold_mb": config["fusion_threshold_mb"],
-                "cycle_time_ms": config["cycle_time_ms"],
-                "aggregate": config["aggregate"],
-                "precision_bits": 16 if config["fp16_compression"] else 32,
-                "sent_bytes_per_image": size["sent_bytes"] / result["global_batch"],
-                "communication_ms": 1e3 * size["communication_s"]["median"],
-                "step_ms": 1e3 * size["step_s"]["median"],
-                "images_per_s": size["images_per_s"],
-                "ratio": size["images_per_s"] / first["images_per_s"],
-                "verdict": "first" if size is first else faster if apart else "no difference",
-            }
-        )
+        result["batch of a pass"] = result["global_batch"] // result["config"]["aggregate"]
+    for key in ("ranks", "threads_per_rank", "hardware", "batch of a pass"):
+        _same(results, key, "only the communication may differ")
+    sizes = [_size(result, width) for result in results]
+    first, first_step = sizes[0], _step_of_an_image(results[0], sizes[0])
+    rows = [
+        {
+            "name": result["name"],
+            **{key: result["config"][key] for key in ("fusion_threshold_mb", "cycle_time_ms", "aggregate")},
+            "precision_bits": 16 if result["config"]["fp16_compression"] else 32,
+            "sent_bytes_per_image": size["sent_bytes"] / result["global_batch"],
+            "communication_ms": 1e3 * size["communication_s"]["median"],
+            "step_ms": 1e3 * size["step_s"]["median"],
+            "images_per_s": size["images_per_s"],
+            "ratio": size["images_per_s"] / first["images_per_s"],
+            "verdict": "first" if size is first else _verdict(_step_of_an_image(result, size), first_step),
+        }
+        for result, size in zip(results, sizes, strict=True)
+    ]
     labels = {
         "name": ("run", "s"),
         "fusion_threshold_mb": ("fusion, MB", "g"),
@@ -316,16 +294,23 @@ def tuning(runs, width=None) -> Table:
         "ratio": ("ratio", ".2f"),
         "verdict": ("against the first", "s"),
     }
-    return Table.of(
-        rows,
-        labels,
-        (
-            f"Width {first['width']}: {first['tensors']} gradients, together "
-            f"{first['gradient_bytes']:,} bytes; {results[0]['ranks']} ranks × "
-            f"{plural(results[0]['threads_per_rank'], 'thread')}. –: Horovod's own setting. “No difference”: "
-            "the middle halves of the times overlap."
-        ),
+    caption = (
+        f"Width {first['width']}: {first['tensors']} gradients, together {first['gradient_bytes']:,} bytes; "
+        f"{results[0]['ranks']} ranks × {plural(results[0]['threads_per_rank'], 'thread')}. –: Horovod's own setting. "
+        "“No difference”: the middle halves of the times overlap."
     )
+    return Table.of(rows, labels, caption)
+
+
+def _step_of_an_image(result, size):
+    """Return the quartiles of a step's seconds, divided by the images in it."""
+    return {key: seconds / result["global_batch"] for key, seconds in size["step_s"].items()}
+
+
+def _verdict(step, first):
+    if step["high"] >= first["low"] and step["low"] <= first["high"]:
+        return "no difference"
+    return "faster" if step["median"] < first["median"] else "slower"
 
 
 def _size(result, width):
@@ -342,70 +327,6 @@ def _size(result, width):
 # ---------------------------------------------------------------- when does it pay?
 
 
-@dataclass(frozen=True)
-class Payoff:
-    """Measured and predicted time of a step over the size of the model.
-
-    An all-reduce takes `alpha_s` + `beta_s_per_byte` × bytes, fitted to the sizes that are `fitted`; the others test
-    the prediction. `one_s` and `many_s` are measured median times of a step of the whole global batch, on one rank and
-    on `ranks`.
-    """
-
-    ranks: int  # of the second run; the first has one
-    bytes: tuple[int, ...]  # of the gradient, growing
-    one_s: tuple[float, ...]
-    many_s: tuple[float, ...]
-    work_s: tuple[float, ...]  # one rank's part of the batch, measured on one rank alone: input, computation and update
-    communication_s: tuple[float, ...]  # measured on `ranks`, without waiting
-    fitted: tuple[bool, ...]
-    alpha_s: float
-    beta_s_per_byte: float
-
-    @property
-    def predicted_s(self):
-        """Time of a step on `ranks`, from one rank's work and the fitted communication."""
-        return tuple(
-            work + self.alpha_s + self.beta_s_per_byte * size
-            for work, size in zip(self.work_s, self.bytes, strict=True)
-        )
-
-    @property
-    def measured_crossing_bytes(self):
-        """From which size on several ranks were faster; None where they never became so."""
-        return _crossing(self.bytes, self.one_s, self.many_s)
-
-    @property
-    def predicted_crossing_bytes(self):
-        """From which size on several ranks should be faster; None where they never become so."""
-        return _crossing(self.bytes, self.one_s, self.predicted_s)
-
-    @property
-    def test_error(self):
-        """Largest relative error of the prediction among the sizes that it was not fitted to."""
-        return max(
-            abs(predicted / measured - 1)
-            for predicted, measured, fitted in zip(self.predicted_s, self.many_s, self.fitted, strict=True)
-            if not fitted
-        )
-
-    @property
-    def sentence(self):
-        """Where the lines cross, and how right the prediction is."""
-
-        def where(crossing):
-            if crossing is None:
-                return f"{self.ranks} ranks are never faster than one"
-            if crossing <= self.bytes[0]:
-                return f"{self.ranks} ranks are faster at every size"
-            return f"{self.ranks} ranks are faster from {crossing:,.0f} bytes on"
-
-        return (
-            f"measured: {where(self.measured_crossing_bytes)}; predicted: "
-            f"{where(self.predicted_crossing_bytes)}. At the sizes that it was not fitted to, "
-            f"the prediction is off by at most {self.test_error:.0%}"
-        )
-
-
 def payoff(one, many) -> Payoff:
     """Find the model size from which several ranks are faster than one, and predict it.
 
@@ -416,10 +337,7 @@ def payoff(one, many) -> Payoff:
     smallest; with the time that one rank alone needs for its part of the batch this predicts a step of all ranks. The
     sizes between test it. Waiting for the slowest rank and sharing a machine's memory are left out.
 
-    Raises
-    ------
-    ValueError
-        If the runs do not fit together, or have fewer than three sizes.
+    Raises InputError if the runs do not fit together, or have fewer than three sizes.
     """
     alone, together = _measured([one, many])
     if alone["ranks"] != 1 or together["ranks"] < 2:
@@ -440,7 +358,7 @@ def payoff(one, many) -> Payoff:
     size_bytes = [size["sent_bytes"] for _, size in pairs]
     communication = [size["communication_s"]["median"] for _, size in pairs]
     fitted = [index % 2 == 0 for index in range(len(pairs))]
-    alpha, beta = cost.line(numpy.array(size_bytes)[fitted], numpy.array(communication)[fitted])
+    alpha, beta = cost.line(size_bytes[::2], communication[::2])
     return Payoff(
         ranks=ranks,
         bytes=tuple(size_bytes),
@@ -454,16 +372,3 @@ def payoff(one, many) -> Payoff:
         alpha_s=alpha,
         beta_s_per_byte=beta,
     )
-
-
-def _crossing(sizes, one, many):
-    """Return the size from which `many` stays below `one`, interpolated on a log scale; None if never."""
-    gain = numpy.log(numpy.array(one) / numpy.array(many))
-    if gain[-1] <= 0:
-        return None
-    slower = numpy.flatnonzero(gain <= 0)
-    if not len(slower):
-        return float(sizes[0])
-    at = slower[-1]
-    share = -gain[at] / (gain[at + 1] - gain[at])
-    return float(sizes[at] * (sizes[at + 1] / sizes[at]) ** share)

@@ -59,16 +59,13 @@ def variants(run) -> Table:
         "expected_mb": ("by arithmetic, MB", ",.3f"),
         "repeats": ("n", "d"),
     }
-    return Table.of(
-        rows,
-        labels,
-        (
-            f"{setting(run)}. In turns: each repetition does every variant once, and as fast as flat "
-            "is of the same turn; a difference is one where both quartiles say so. Over the link: what "
-            "the interface of the host that sent most counted for one all-reduce, headers and "
-            "acknowledgements included. " + " ".join(f"{name}: {text}." for name, text in VARIANTS.items())
-        ),
+    caption = (
+        f"{setting(run)}. In turns: each repetition does every variant once, and as fast as flat "
+        "is of the same turn; a difference is one where both quartiles say so. Over the link: what "
+        "the interface of the host that sent most counted for one all-reduce, headers and "
+        "acknowledgements included. " + " ".join(f"{name}: {text}." for name, text in VARIANTS.items())
     )
+    return Table.of(rows, labels, caption)
 
 
 def _verdict(faster):

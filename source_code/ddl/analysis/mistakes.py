@@ -31,10 +31,7 @@ def witnesses(run) -> list[dict]:
 
     `run` is a Run or a run's folder; a recorded run has kept them in its result.
 
-    Raises
-    ------
-    ValueError
-        If there are none, or one has no end: the script does not write them, or it failed.
+    Raises InputError if there are none, or one has no end: the script does not write them, or it failed.
     """
     if getattr(run, "recorded", False) and "witnesses" in run.result:
         return run.result["witnesses"]

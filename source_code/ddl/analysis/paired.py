@@ -89,10 +89,7 @@ class Paired:
 def paired(first: Mapping[int, float], second: Mapping[int, float]) -> Paired:
     """Pair two arms' figures by their common seeds, and return second − first.
 
-    Raises
-    ------
-    InputError
-        If the arms share no seed, or a figure is not finite.
+    Raises InputError if the arms share no seed, or a figure is not finite.
     """
     seeds = [seed for seed in first if seed in second]
     if not seeds:

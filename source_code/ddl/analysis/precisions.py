@@ -32,10 +32,7 @@ class Pairs:
 def pairs(runs, figure: str) -> Pairs:
     """Return a figure of each run's result, paired by ``pair``, or where results have none by ``seed``.
 
-    Raises
-    ------
-    ValueError
-        If a run has no partner, or there are no runs.
+    Raises InputError if a run has no partner, or there are no runs.
     """
     found: dict = {}
     for run in runs:
@@ -111,8 +108,7 @@ def sent(runs) -> Table:
         "bytes": ("bytes a step", ",.0f"),
         "gradient_bytes": ("gradient in float32, bytes", ",d"),
     }
-    return Table.of(
-        rows,
-        labels,
-        "What one rank gave to Horovod's all-reduces, over its steps; evaluations and batch statistics are included.",
+    caption = (
+        "What one rank gave to Horovod's all-reduces, over its steps; evaluations and batch statistics are included."
     )
+    return Table.of(rows, labels, caption)

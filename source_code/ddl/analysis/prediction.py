@@ -182,10 +182,7 @@ def predict_step(run, fit=None, ranks=None, one=None, cores=None) -> Prediction:
     as long; by default every rank has a core. The efficiency is relative to `one`, a run on one rank, by default to a
     rank of `run` among the others.
 
-    Raises
-    ------
-    ValueError
-        If the run did not measure a whole step, or there is no fit for more than one rank.
+    Raises InputError if the run did not measure a whole step, or there is no fit for more than one rank.
     """
     result = _result(run)
     size = (result.get("sizes") or [{}])[-1]
@@ -235,6 +232,17 @@ def _measured_s(run, ranks=None, batch=None):
     return result["global_batch"] / result["images_per_s"]
 
 
+def _terms(prediction):
+    """Return what a step is made of, in milliseconds."""
+    return {
+        "computation_ms": 1e3 * (prediction.computation_s - prediction.waiting_s),
+        "waiting_ms": 1e3 * prediction.waiting_s,
+        "communication_ms": 1e3 * prediction.communication_s,
+        "full_overlap_ms": 1e3 * prediction.full_overlap_s,
+        "no_overlap_ms": 1e3 * prediction.no_overlap_s,
+    }
+
+
 def report(predictions, run) -> Table:
     """Compare one prediction, or a dictionary of them by name, with a run of as many ranks and samples.
 
@@ -250,12 +258,8 @@ def report(predictions, run) -> Table:
             {
                 "name": name,
                 "ranks": prediction.ranks,
-                "computation_ms": 1e3 * (prediction.computation_s - prediction.waiting_s),
-                "waiting_ms": 1e3 * prediction.waiting_s,
-                "communication_ms": 1e3 * prediction.communication_s,
-                "full_overlap_ms": 1e3 * prediction.full_overlap_s,
+                **_terms(prediction),
                 "predicted_ms": 1e3 * prediction.seconds,
-                "no_overlap_ms": 1e3 * prediction.no_overlap_s,
                 "measured_ms": 1e3 * measured,
                 "error": prediction.seconds / measured - 1,
             }
@@ -272,13 +276,12 @@ def report(predictions, run) -> Table:
         "measured_ms": ("measured, ms", ".2f"),
         "error": ("error", "+.0%"),
     }
-    return Table.of(
-        rows,
-        labels,
+    caption = (
         "Time of a step. Full overlap: communication hidden behind "
         "computation as far as it goes; without: one after the other. "
-        "What the model leaves out can make a step longer than both.",
+        "What the model leaves out can make a step longer than both."
     )
+    return Table.of(rows, labels, caption)
 
 
 # ---------------------------------------------------------------- clusters
@@ -295,13 +298,9 @@ def table(predictions: Iterable[Prediction], title: str = "", margin_points: flo
             "ranks": prediction.ranks,
             "batch": prediction.batch,
             "all_reduces": prediction.all_reduces,
-            "computation_ms": 1e3 * (prediction.computation_s - prediction.waiting_s),
-            "waiting_ms": 1e3 * prediction.waiting_s,
-            "communication_ms": 1e3 * prediction.communication_s,
+            **_terms(prediction),
             "shown_ms": 1e3 * (prediction.seconds - prediction.computation_s),
-            "full_overlap_ms": 1e3 * prediction.full_overlap_s,
             "step_ms": 1e3 * prediction.seconds,
-            "no_overlap_ms": 1e3 * prediction.no_overlap_s,
             "images_per_s": prediction.images_per_s,
             "efficiency": prediction.efficiency,
             "efficiency_no_overlap": prediction.efficiency_no_overlap,

@@ -178,12 +178,11 @@ def compared() -> Table:
         "error_points": ("error, points", "+.0f"),
     }
     sources = "; ".join(f"{name}: {source['text']}" for name, source in _recorded()["source"].items())
-    return Table.of(
-        rows,
-        labels,
+    caption = (
         "Scaling efficiency. Each prediction was fitted to the other publishers' figures, and never to its own. "
-        f"Sources: {sources}.",
+        f"Sources: {sources}."
     )
+    return Table.of(rows, labels, caption)
 
 
 def by_publisher(table=None) -> Table:
@@ -201,12 +200,11 @@ def by_publisher(table=None) -> Table:
         "mean": ("the others' mean", ".1f"),
         "inside": ("in the interval", "d"),
     }
-    return Table.of(
-        rows,
-        labels,
+    caption = (
         "Mean absolute error of the efficiency in points. Nothing was fitted to a publisher's own figures; "
-        "the interval is to contain four of five.",
+        "the interval is to contain four of five."
     )
+    return Table.of(rows, labels, caption)
 
 
 def programs() -> Table:

@@ -1,6 +1,5 @@
 """Where one all-reduce algorithm overtakes another: as `race_allreduce.py` measured it, and by the alpha-beta model."""
 
-import itertools
 import math
 from dataclasses import dataclass
 
@@ -41,19 +40,8 @@ def crossover(run, one: str, other: str) -> Crossover:
         raise InputError(f"{one!r} and {other!r} did not race here; those who did: {', '.join(there)}")
     sizes = [point["size_bytes"] for point in points]
     ahead = [point["ahead_of"][other] for point in points]
-    found = [_crossing(sizes, [spread[key] for spread in ahead]) for key in ("median", "low", "high")]
+    found = [cost.crossing(sizes, [spread[key] for spread in ahead]) for key in ("median", "low", "high")]
     return Crossover(*found)
-
-
-def _crossing(sizes, ratios):
-    """Return the last size at which a curve falls through 1, on logarithmic axes."""
-    if ratios[-1] > 1:
-        return math.inf
-    for (size, ratio), (next_size, next_ratio) in reversed(list(itertools.pairwise(zip(sizes, ratios, strict=True)))):
-        if ratio > 1 >= next_ratio:
-            share = math.log(ratio) / math.log(ratio / next_ratio)
-            return size * (next_size / size) ** share
-    return 0.0
 
 
 def model_crossover(one: str, other: str, ranks: int, alpha_s: float, beta_s_per_byte: float) -> float:
@@ -96,10 +84,9 @@ def crossovers(run) -> Table:
         "high_bytes": ("to", ",.0f"),
         "model_bytes": ("by the model", ",.0f"),
     }
-    return Table.of(
-        rows,
-        labels,
+    caption = (
         f"{ranks} ranks, {run.result['transport']}. In turns: ratios are of the same turn. 0: already at the smallest "
         "size; inf: not up to the largest, or by the model never. The model's latency and bandwidth are fitted to the "
-        f"ring's times only: {1e6 * fit.alpha_s:.3g} µs a message, {fit.bandwidth_gb_per_s:.3g} GB/s.",
+        f"ring's times only: {1e6 * fit.alpha_s:.3g} µs a message, {fit.bandwidth_gb_per_s:.3g} GB/s."
     )
+    return Table.of(rows, labels, caption)

@@ -1,13 +1,16 @@
-"""A ring all-reduce in one process: who sends what, when, and how much.
+"""All-reduces in one process: who sends what, when, and how much.
 
-Each of N ranks sends to the next one only, and the last to the first. The data are cut into N chunks. In the first N -
-1 steps (reduce-scatter) a rank adds what it receives to its own chunk; in N - 1 more (all-gather) it keeps what it
-receives. What is sent, and how it is combined, comes from three functions that the lesson has its readers write.
-Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of workstations".
+In a ring each of N ranks sends to the next one only, and the last to the first. The data are cut into N chunks. In the
+first N - 1 steps (reduce-scatter) a rank adds what it receives to its own chunk; in N - 1 more (all-gather) it keeps
+what it receives. Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of workstations".
+`exchange` drives any algorithm in which each rank sends one message a step, such as halving and doubling (Thakur,
+Rabenseifner and Gropp 2005, "Optimization of collective communication operations in MPICH", section on all-reduce).
+Who sends what comes from functions that the lessons have their readers write.
 
-This module imports NumPy only, so that tests of the lesson can use it wherever they run.
+This module imports NumPy only, so that tests of the lessons can use it wherever they run.
 """
 
+import numbers
 from dataclasses import dataclass
 
 import numpy
@@ -31,11 +34,8 @@ def all_reduce(arrays, split, chunk_to_send, combine) -> Reduced:
     rank, ranks)`` returns the number of the chunk to send to the next rank, for steps 0 to ``2 * ranks - 3``.
     ``combine(mine, received, step, ranks)`` returns a rank's new chunk after it received the previous rank's.
 
-    Raises
-    ------
-    ValueError
-        If a function returns what cannot be right: too few chunks, a chunk that is not there, another number of
-        elements.
+    Raises InputError if a function returns what cannot be right: too few chunks, a chunk that is not there, another
+    number of elements.
     """
     ranks = len(arrays)
     have = [_chunks(split(_copy(array), ranks), array, ranks) for array in arrays]
@@ -99,6 +99,62 @@ def contributions(ranks: int):
         count = numpy.where(arriving, previous + (step < ranks - 1), count)
         states.append(count)
     return numpy.array(states)
+
+
+# ---------------------------------------------------------------- any algorithm
+
+
+def exchange(arrays, steps, partner, piece) -> Reduced:
+    """Drive any all-reduce of each rank's 1-D array, all of one size, by the reader's two functions.
+
+    In the first half of the steps a rank adds what arrives to its own numbers in the same places, in the second half it
+    keeps what arrives.
+
+    ``partner(step, rank, ranks)`` returns the rank that `rank` sends to, for steps 0 to ``steps - 1``; in a step each
+    rank is sent to by one. ``piece(step, rank, ranks, count)`` returns which of its `count` numbers `rank` sends:
+    (first, end), as for ``values[first:end]``.
+
+    Raises InputError if a function returns what cannot be right: a rank or a piece that is not there, two messages
+    for one rank.
+    """
+    have = [numpy.array(array, dtype=float) for array in arrays]
+    ranks, count = len(have), len(have[0])
+    sent = [0] * ranks
+    for step in range(steps):
+        # All ranks send at the same time: what they send is what they had before the step.
+        messages = {}
+        for rank in range(ranks):
+            to = _rank(partner(step, rank, ranks), step, rank, ranks)
+            if to in messages:
+                raise InputError(f"partner(step={step}, …, ranks={ranks}): two ranks send to rank {to}")
+            first, end = _piece(piece(step, rank, ranks, count), step, rank, ranks, count)
+            messages[to] = first, end, have[rank][first:end].copy()
+            sent[rank] += end - first
+        for rank, (first, end, values) in messages.items():
+            have[rank][first:end] = values + (have[rank][first:end] if step < steps / 2 else 0)
+    return Reduced(tuple(have), tuple(sent))
+
+
+def _whole(value):
+    return isinstance(value, numbers.Integral | numpy.integer) and not isinstance(value, bool | numpy.bool_)
+
+
+def _rank(to, step, rank, ranks):
+    if not _whole(to) or not 0 <= to < ranks or to == rank:
+        raise InputError(
+            f"partner(step={step}, rank={rank}, ranks={ranks}) is {to!r}: another rank is needed, from 0 to {ranks - 1}"
+        )
+    return int(to)
+
+
+def _piece(piece, step, rank, ranks, count):
+    pair = tuple(piece) if isinstance(piece, tuple | list | numpy.ndarray) else ()
+    if len(pair) != 2 or not all(map(_whole, pair)) or not 0 <= pair[0] <= pair[1] <= count:
+        raise InputError(
+            f"piece(step={step}, rank={rank}, ranks={ranks}, count={count}) is {piece!r}: (first, end) is needed, "
+            f"with 0 ≤ first ≤ end ≤ {count}"
+        )
+    return int(pair[0]), int(pair[1])
 
 
 # ---------------------------------------------------------------- what it costs

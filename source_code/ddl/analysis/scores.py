@@ -59,10 +59,7 @@ def precision_recall(targets, scores, points: int | None = None) -> tuple[np.nda
     They are all thresholds that make a difference, from the highest to the lowest, or at most `points` of them, evenly
     spread over recall. What scores at or above a threshold is taken for a 1.
 
-    Raises
-    ------
-    ValueError
-        If no target is 1: there is nothing to recall.
+    Raises InputError if no target is 1: there is nothing to recall.
     """
     targets, scores = _checked(targets, scores)
     if not targets.any():

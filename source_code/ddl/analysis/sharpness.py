@@ -34,10 +34,8 @@ def rank_correlation(x, y, seed: int = 0) -> RankCorrelation:
     The interval lies between percentiles 2.5 and 97.5 of resampled pairs (Efron 1979). Pairs that belong together, such
     as the seeds of one arm, are resampled as if they did not.
 
-    Raises
-    ------
-    ValueError
-        For fewer than four pairs, for values that are not finite, or where all of x or all of y are equal.
+    Raises InputError for fewer than four pairs, for values that are not finite, or where all of x or all of y are
+    equal.
     """
     x, y = (numpy.asarray(values, float) for values in (x, y))
     if len(x) != len(y) or len(x) < LEAST:
@@ -73,10 +71,7 @@ def sharpness(runs) -> Table:
     largest eigenvalue), ``invariant`` (see `ddl.training.landscape.filter_norms`), ``trace``, ``noise_scale`` in
     samples; and standard errors ``trace_error``, ``noise_scale_error``.
 
-    Raises
-    ------
-    ValueError
-        If there are no runs, or one is no finished run of landscape.py.
+    Raises InputError if there are no runs, or one is no finished run of landscape.py.
     """
     runs = list(runs)
     if not runs:

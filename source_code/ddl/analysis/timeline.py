@@ -57,10 +57,7 @@ class Span:
 def read(path: str | Path):
     """Read a timeline, its spans in the order in which they end; what a cut-off file left open is omitted.
 
-    Raises
-    ------
-    ValueError
-        If there is no such file, or no event in it.
+    Raises InputError if there is no such file, or no event in it.
     """
     names, under_way, spans = {}, {}, []
     for event in _events(Path(path)):
@@ -82,10 +79,7 @@ def read(path: str | Path):
 def sent(path: str | Path) -> dict[str, int]:
     """Return the bytes that one rank gave to all-reduces, by the type of their elements as Horovod wrote it down.
 
-    Raises
-    ------
-    ValueError
-        See `read`.
+    Raises InputError as `read` does.
     """
     total, under_way = Counter(), {}
     for event in _events(Path(path)):

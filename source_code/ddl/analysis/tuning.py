@@ -43,10 +43,7 @@ class Grid:
 def grids(runs: Iterable[Any], figure: str = "test_accuracy") -> dict[str, Grid]:
     """Return the grid of each arm: a figure of the results by learning rate and seed.
 
-    Raises
-    ------
-    InputError
-        If there is no run with a result.
+    Raises InputError if there is no run with a result.
     """
     arms: dict[str, dict[float, list[float]]] = {}
     for run in runs:

@@ -5,7 +5,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 
 from ddl.analysis.bandwidth import algorithm_bandwidth, bus_bandwidth, measured
 from ddl.errors import InputError
-from ddl.plot.picture import Picture, look, styled
+from ddl.plot.picture import Picture, band, look, styled
 from ddl.words import plural
 
 
@@ -16,10 +16,7 @@ def plot_bandwidth(runs, operations=None) -> Picture:
     An operation has a column of its own, a run a colour, a marker and a line style. `operations` selects some. Lines
     join medians, bands reach from quartile to quartile; the bus bandwidth of one rank, 0, is not drawn.
 
-    Raises
-    ------
-    ValueError
-        If these operations were not measured.
+    Raises InputError if these operations were not measured.
     """
     results = measured(runs, "operation")
     there = list(dict.fromkeys(point["operation"] for result in results for point in result["points"]))
@@ -133,7 +130,7 @@ def _panels(time, speed, matrices=()):
 
 def _line(panel, sizes, values, style):
     panel.plot(sizes, values["median"], **style)
-    panel.fill_between(sizes, values["low"], values["high"], color=style["color"], alpha=0.18, linewidth=0)
+    band(panel, sizes, values["low"], values["high"], style["color"], alpha=0.18)
 
 
 def _scale(panels, text):
@@ -212,23 +209,24 @@ def _of(result, results):
     return (result["name"] if names else result["backend"]) + ("" if same else f", {ranks}")
 
 
+SIZES = {2**30: "GiB", 2**20: "MiB", 2**10: "KiB", 1: "B"}
+TIMES = {1.0: "s", 1e-3: "ms", 1e-6: "µs"}
+RATES = {1e9: "GB/s", 1e6: "MB/s", 1e3: "KB/s", 1: "B/s"}
+
+
+def _in_units(value, units):
+    """Return a value in the largest of some units that it reaches, or else in the smallest."""
+    unit = next((unit for unit in units if value >= unit), min(units))
+    return f"{value / unit:.3g} {units[unit]}"
+
+
 def _size(size_bytes):
-    """Return a size as people write it: 4 B, 16 KiB, 256 MiB."""
-    for unit, name in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
-        if size_bytes >= unit:
-            return f"{size_bytes / unit:.3g} {name}"
-    return f"{size_bytes:g} B"
+    return _in_units(size_bytes, SIZES)
 
 
 def _time(seconds):
-    for unit, name in ((1.0, "s"), (1e-3, "ms")):
-        if seconds >= unit:
-            return f"{seconds / unit:.3g} {name}"
-    return f"{1e6 * seconds:.3g} µs"
+    return _in_units(seconds, TIMES)
 
 
 def _rate(bytes_per_s):
-    for unit, name in ((1e9, "GB/s"), (1e6, "MB/s"), (1e3, "KB/s")):
-        if bytes_per_s >= unit:
-            return f"{bytes_per_s / unit:.3g} {name}"
-    return f"{bytes_per_s:.3g} B/s"
+    return _in_units(bytes_per_s, RATES)

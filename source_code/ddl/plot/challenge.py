@@ -7,6 +7,7 @@ from ddl.plot.picture import GREY, Picture, look, styled
 from ddl.words import plural
 
 AXES = {"samples": "samples trained on, in thousands", "ratio": "time, divided by the baseline's"}
+UNITS = {"samples": 1000, "ratio": 1}
 
 
 def _value(row, column):
@@ -30,39 +31,15 @@ def plot_challenge(board, attempts=()) -> Picture:
     target = board.attrs["target"]
     picture = Picture(9.6, 4.4)
     panels = picture.subplots(1, 2, sharey=True)
-    own = [row for row in scored if row["kind"] == "own"]
-    texts = []
-    for panel, (column, label) in zip(panels, AXES.items(), strict=True):
+    for panel, column in zip(panels, AXES, strict=True):
         panel.axhline(target, color=GREY, linestyle="--", linewidth=1.2, label=f"target {target:.1%}")
-        for row in scored:
-            x = _value(row, column)
-            if x is None:
-                continue
-            x = x / 1000 if column == "samples" else x
-            bar = _value(row, "half_width") or 0
-            if row["kind"] == "own":
-                style = look(own.index(row), "color", "marker")
-                filled = {} if row["counts"] == "yes" else {"alpha": 0.5}
-            else:
-                style, filled = {"color": GREY, "marker": "*" if row["kind"] == "reference" else "P"}, {}
-            panel.errorbar(
-                x, row["mean"], yerr=bar, label=row["name"], linestyle="", capsize=3, markersize=8, **style, **filled
-            )
-        panel.set(xlabel=label)
-    for number, name in enumerate(dict.fromkeys(row["name"] for row in attempts)):
-        mine = [row for row in attempts if row["name"] == name]
-        style = look(len(own) + number, "color", "marker") | {"linestyle": "", "markerfacecolor": "none"}
-        for panel, (column, unit) in zip(panels, {"samples": 1000, "ratio": 1}.items(), strict=True):
-            known = [row for row in mine if row.get(column)]
-            if known:
-                label = f"{name}, single {'run' if len(mine) == 1 else 'runs'} (public)"
-                accuracies = [row["public_accuracy"] for row in known]
-                panel.plot([row[column] / unit for row in known], accuracies, label=label, **style)
+        _draw_scored(panel, scored, column)
+        _draw_attempts(panel, attempts, column, first=sum(row["kind"] == "own" for row in scored))
+        panel.set(xlabel=AXES[column])
     panels[0].set_ylabel("accuracy")
     panels[0].yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-    handles, labels = panels[0].get_legend_handles_labels()
-    unique = dict(zip(labels, handles, strict=True))
-    picture.legend(unique.values(), unique.keys(), loc="outside lower center", ncols=3)
+    picture.legend_below(panels[0], columns=3)
+    texts = []
     for row in scored:
         ratio = _value(row, "ratio")
         texts.append(
@@ -77,3 +54,28 @@ def plot_challenge(board, attempts=()) -> Picture:
         f"{'.' if texts else ''}{single}"
     )
     return picture
+
+
+def _draw_scored(panel, scored, column):
+    """Draw the mean of each submission with its interval, over a column of the board."""
+    own = [row for row in scored if row["kind"] == "own"]
+    for row in scored:
+        x = _value(row, column)
+        if x is None:
+            continue
+        style = {"color": GREY, "marker": "*" if row["kind"] == "reference" else "P"}
+        if row["kind"] == "own":
+            style = look(own.index(row), "color", "marker") | ({} if row["counts"] == "yes" else {"alpha": 0.5})
+        bar = {"yerr": _value(row, "half_width") or 0, "capsize": 3}
+        panel.errorbar(x / UNITS[column], row["mean"], label=row["name"], linestyle="", markersize=8, **bar, **style)
+
+
+def _draw_attempts(panel, attempts, column, first):
+    """Draw single runs as hollow marks; their looks are numbered from `first` on."""
+    for number, name in enumerate(dict.fromkeys(row["name"] for row in attempts), first):
+        mine = [row for row in attempts if row["name"] == name]
+        known = [(row[column] / UNITS[column], row["public_accuracy"]) for row in mine if row.get(column)]
+        if known:
+            label = f"{name}, single {'run' if len(mine) == 1 else 'runs'} (public)"
+            style = look(number, "color", "marker") | {"linestyle": "", "markerfacecolor": "none"}
+            panel.plot(*zip(*known, strict=True), label=label, **style)

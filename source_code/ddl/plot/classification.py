@@ -16,10 +16,7 @@ def plot_precision_recall(runs) -> Picture:
     A dot marks a threshold of one half, a cross the best one on the validation part. The dotted line is the precision
     of guessing: the share of the class that is sought.
 
-    Raises
-    ------
-    ValueError
-        If none of the runs has a precision-recall curve.
+    Raises InputError if none of the runs has a precision-recall curve.
     """
     runs = [
         run
@@ -33,24 +30,19 @@ def plot_precision_recall(runs) -> Picture:
     texts = []
     for index, run in enumerate(runs):
         curve, colour = run.result["precision_recall"], look(index, "color")
-        panel.plot(
-            100 * numpy.array(curve["recall"]),
-            100 * numpy.array(curve["precision"]),
-            **look(index, "color", "linestyle"),
-            label=run.name,
-            drawstyle="steps-pre",
-        )
+        recall, precision = (100 * numpy.array(curve[name]) for name in ("recall", "precision"))
+        style = look(index, "color", "linestyle")
+        panel.plot(recall, precision, label=run.name, drawstyle="steps-pre", **style)
         for point, marker in (("test", MARKERS[0]), ("tuned", MARKERS[-1])):
             figures = run.result[point]
             if figures["precision"] is not None:
                 panel.plot([100 * figures["recall"]], [100 * figures["precision"]], marker, markersize=8, **colour)
         texts.append(f"{run.name}: {_at(run.result['test'])}; {_at(run.result['tuned'])}")
-    guess = [
-        100 * (test["true_positives"] + test["false_negatives"]) / _all(test)
-        for test in (run.result["test"] for run in runs)
-    ]
-    panel.axhline(guess[0], color=GREY, linestyle=":", linewidth=1)
-    panel.annotate(f"guessing: {guess[0]:.1f} %", (1, guess[0]), va="bottom", fontsize=10)
+    test = runs[0].result["test"]
+    every = sum(test[f"{sign}_{kind}"] for sign in ("true", "false") for kind in ("positives", "negatives"))
+    guess = 100 * (test["true_positives"] + test["false_negatives"]) / every
+    panel.axhline(guess, color=GREY, linestyle=":", linewidth=1)
+    panel.annotate(f"guessing: {guess:.1f} %", (1, guess), va="bottom", fontsize=10)
     panel.set(
         xlabel="recall: share of the insincere ones that were found, %",
         ylabel="precision: share of those found\nthat are insincere, %",
@@ -63,13 +55,9 @@ def plot_precision_recall(runs) -> Picture:
         panel.legend()
     picture.alt = (
         f"Precision against recall on the test part of {data}. {'. '.join(texts)}. "
-        f"Guessing has a precision of {guess[0]:.1f} % at any recall."
+        f"Guessing has a precision of {guess:.1f} % at any recall."
     )
     return picture
-
-
-def _all(figures):
-    return sum(figures[f"{sign}_{what}"] for sign in ("true", "false") for what in ("positives", "negatives"))
 
 
 def _at(figures):
@@ -86,10 +74,7 @@ def plot_overfitting(run) -> Picture:
     A vertical line marks the lowest validation loss: after it the network goes on learning its training questions and
     gets worse on others (with ``patience=0`` the run does not stop there).
 
-    Raises
-    ------
-    ValueError
-        If the run has no validation losses.
+    Raises InputError if the run has no validation losses.
     """
     if run.result is None or "validation_loss" not in run.history:
         raise InputError(f"run {run.name} has no validation losses: is it a finished run of train_text.py?")

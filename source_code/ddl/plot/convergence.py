@@ -14,7 +14,7 @@ from ddl.display.chart import short
 from ddl.display.style import data_of
 from ddl.display.table import is_number
 from ddl.errors import InputError
-from ddl.plot.picture import COLOURS, GREY, Picture, arm_looks, look, round_ticks, styled
+from ddl.plot.picture import COLOURS, GREY, Picture, arm_looks, band, frame, look, styled
 from ddl.words import plural
 
 RECORDED_ALPHA = 0.45
@@ -137,15 +137,15 @@ def plot_convergence(runs, x=None) -> Picture:
             at, mean, low, high = _over_seeds(arm, column)
             panel.plot(at, mean, label=labels[key], **style)
             if len(arm) > 1:
-                panel.fill_between(at, low, high, color=style["color"], alpha=0.15, linewidth=0)
+                band(panel, at, low, high, style["color"])
         panel.set(xlabel=label, xlim=(0, None))
         panel.xaxis.set_major_formatter(lambda value, _: short(value))
     for panel in picture.axes[:: grid[1]]:
         panel.set_ylabel("held-out accuracy, %")
     every = [run for arm in arms.values() for run in arm]
     picture.suptitle(_origin(arms), fontsize=11)
-    handles, names = picture.axes[0].get_legend_handles_labels()
-    picture.legend(handles, names, loc="outside lower center", ncols=_columns(names), title=notes)
+    columns = max(1, min(4, 110 // (max(map(len, labels.values())) + 6)))
+    picture.legend_below(picture.axes[0], columns=columns, title=notes)
     picture.alt = (
         f"Held-out accuracy against {', '.join(X_AXES[name][1] for name in axes_names)}, on "
         f"{data_of(every)}{f' ({notes})' if notes else ''}. At the end: "
@@ -171,10 +171,6 @@ def _over_seeds(arm, column):
     return rows[column].mean(), accuracy["mean"], accuracy["min"], accuracy["max"]
 
 
-def _columns(labels):
-    return max(1, min(4, 110 // (max(map(len, labels)) + 6)))
-
-
 @styled
 def plot_noise_scale(runs, batches: Sequence[int] = ()) -> Picture:
     """Draw the gradient noise scale over training, beside the runs' own global batches and other `batches`.
@@ -182,10 +178,7 @@ def plot_noise_scale(runs, batches: Sequence[int] = ()) -> Picture:
     McCandlish et al. 2018, "An Empirical Model of Large-Batch Training", section 2.2: batches far below the noise scale
     gain from growing; batches far above it mostly don't.
 
-    Raises
-    ------
-    ValueError
-        If none of the runs measured the noise scale (``noise_scale=True``).
+    Raises InputError if none of the runs measured the noise scale (``noise_scale=True``).
     """
     picture = Picture(8.0, 4.2)
     panel = picture.subplots()
@@ -212,9 +205,8 @@ def plot_noise_scale(runs, batches: Sequence[int] = ()) -> Picture:
         panel.axhline(batch, color=colour, linewidth=1, linestyle=":")
         place = {"xy": (1, batch), "xycoords": ("axes fraction", "data"), "ha": "right", "va": "bottom"}
         panel.annotate(f"global batch {batch:,}", fontsize=10, **place)
-    panel.set(yscale="log", xlabel="optimizer steps", ylabel="noise scale, samples", xlim=(0, None))
-    round_ticks(panel.yaxis, "{x:,.0f}")
-    panel.set_title(f"data: {data_of(drawn)}")
+    labels = {"xlabel": "optimizer steps", "ylabel": "noise scale, samples", "title": f"data: {data_of(drawn)}"}
+    frame(panel, y="{x:,.0f}", xlim=(0, None), **labels)
     if len(drawn) > 1:
         panel.legend()
     picture.alt = (
@@ -244,11 +236,9 @@ def plot_schedule(
     panel = picture.subplots()
     texts = []
     for index, (label, (x, y)) in enumerate(schedules.items()):
-        style = look(index, "color", "linestyle")
-        panel.plot(x, y, label=label, **style)
+        panel.plot(x, y, label=label, **look(index, "color", "linestyle"))
         texts.append(f"{label} starts at {y[0]:.3g}, peaks at {max(y):.3g}, ends at {y[-1]:.3g}")
-    panel.set(xlabel=xlabel, ylabel="learning rate", xlim=(0, None), ylim=(0, None))
-    panel.set_title(title)
+    panel.set(xlabel=xlabel, ylabel="learning rate", xlim=(0, None), ylim=(0, None), title=title)
     panel.legend()
     picture.alt = f"Learning rate over {xlabel}: {'; '.join(texts)}."
     return picture

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy
 
 from ddl.analysis import cost, ring
-from ddl.plot.picture import GREY, Picture, look, only_ticks, styled
+from ddl.plot.picture import GREY, Picture, band, frame, look, styled
 
 
 @styled
@@ -25,7 +25,7 @@ def plot_cost(models, link: cost.Link, measured_on: int, ranks: Sequence[int] = 
         waiting = numpy.array([ring.waits(sizes_bytes, int(n), link, measured_on) for n in ranks])
         high, low = compute_s / (compute_s + waiting.T)
         for panel, whole in ((speed, ranks), (share, 100)):
-            panel.fill_between(ranks, low * whole, high * whole, alpha=0.25, linewidth=0, **look(index, "color"))
+            band(panel, ranks, low * whole, high * whole, alpha=0.25, **look(index, "color"))
             panel.plot(ranks, low * whole, linewidth=0.8, **look(index, "color", "linestyle"))
             panel.plot(ranks, high * whole, label=f"{label}: {_time(compute_s)}", **look(index))
         texts.append(f"{label}: {(low * ranks)[-1]:.3g} to {(high * ranks)[-1]:.3g} times at {ranks[-1]} ranks")
@@ -35,13 +35,12 @@ def plot_cost(models, link: cost.Link, measured_on: int, ranks: Sequence[int] = 
     speed.yaxis.set_major_formatter("{x:g}")
     share.set(ylim=(0, 103), title="percent of what all ranks could do")
     for panel in panels:
-        panel.set(xscale="log", xlabel="ranks")
-        only_ticks(panel.xaxis, ranks)
+        frame(panel, x=ranks, xlabel="ranks")
     picture.suptitle(
         f"estimated: α {1e6 * link.alpha_s:,.0f} µs, β {1e9 * link.beta_s_per_byte:.2g} s/GB, both measured",
         fontsize=11,
     )
-    picture.legend(*speed.get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    picture.legend_below(speed, columns=2)
     picture.alt = f"Estimated samples a second relative to one rank. {'; '.join(texts)}."
     return picture
 

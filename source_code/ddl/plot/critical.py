@@ -13,7 +13,7 @@ from ddl.analysis.tuning import grids
 from ddl.display.chart import short
 from ddl.display.style import data_of
 from ddl.errors import InputError
-from ddl.plot.picture import COLOURS, GREY, Picture, arm_looks, round_ticks, styled
+from ddl.plot.picture import COLOURS, GREY, Picture, arm_looks, band, frame, list_rows, styled
 from ddl.words import plural
 
 REGIONS = {"perfect scaling": "#ffffff", "diminishing returns": "#eeeeee", "maximal data parallelism": "#d9d9d9"}
@@ -50,8 +50,7 @@ def plot_critical_batch(
     for arm in arms:
         _draw_arm(arm, looks[arm.arm], steps, samples, label=arm.arm if len(arms) > 1 else None)
     for panel, label in ((steps, "optimizer steps"), (samples, "samples")):
-        panel.set(xscale="log", yscale="log", xlim=limits, ylabel=f"{label} to the target")
-        round_ticks(panel.yaxis)
+        frame(panel, y="{x:g}", xscale="log", xlim=limits, ylabel=f"{label} to the target")
         panel.yaxis.set_major_formatter(lambda value, _: short(value))
     if len(arms) == 1:
         _draw_ideal(arms[0], steps, samples)
@@ -62,13 +61,11 @@ def plot_critical_batch(
         steps.plot([batch], [found.steps], label=None if number else "your runs", **star)
         samples.plot([batch], [found.samples], **star)
     _draw_rows(marks, rows, [looks[name] for name in (*(arm.arm for arm in arms), *noise)])
-    marks.set_xticks(batches, [f"{batch:,}" for batch in batches])
-    marks.xaxis.set_minor_locator(NullLocator())
-    marks.set(xlabel="global batch size, samples")
+    _list_batches(marks, batches)
     target = " and ".join(dict.fromkeys(f"{100 * arm.target:g} %" for arm in arms))
     data = " and ".join(dict.fromkeys(arm.data for arm in arms))
     picture.suptitle(f"target: held-out accuracy of {target}; data: {data}", fontsize=11)
-    picture.legend(*_legend(steps), loc="outside lower center", ncols=3)
+    picture.legend_below(steps, columns=3)
     picture.alt = (
         f"Steps and samples to a held-out accuracy of {target} against batch size, logarithmic, on {data}. "
         + " ".join(map(_in_words, arms))
@@ -115,9 +112,8 @@ def _draw_arm(arm, style, steps, samples, label):
         low, high = arm.fit.band(x)
         for panel, times in ((steps, 1), (samples, x)):
             panel.plot(x, arm.fit.steps(x) * times, label=label or "fitted curve", **style)
-            panel.fill_between(x, low * times, high * times, color=colour, alpha=0.2, linewidth=0)
-        steps.axvline(arm.fit.critical, color=colour, linewidth=1, linestyle=":")
-        samples.axvline(arm.fit.critical, color=colour, linewidth=1, linestyle=":")
+            band(panel, x, low * times, high * times, colour, alpha=0.2)
+            panel.axvline(arm.fit.critical, color=colour, linewidth=1, linestyle=":")
     for point in arm.points:
         face = "none" if point.missed else colour
         batch = [point.batch] * len(point.seeds)
@@ -135,9 +131,9 @@ def _draw_ideal(arm, steps, samples):
     x = numpy.array([whole[0].batch, whole[-1].batch])
     style = {"color": GREY, "linewidth": 1, "linestyle": "--"}
     for panel, y in ((steps, whole[0].steps * x[0] / x), (samples, numpy.full(2, whole[0].steps * x[0]))):
-        frame = panel.get_ylim()
+        limits = panel.get_ylim()
         panel.plot(x, y, label="twice the batch, half the steps", **style)
-        panel.set_ylim(frame)
+        panel.set_ylim(limits)
 
 
 def _draw_regions(arm, panels):
@@ -187,11 +183,11 @@ def _in_words(arm):
     return f"{arm.arm}: {points}.{regions}"
 
 
-def _legend(panel):
-    """Return the panel's handles and labels, each label once."""
-    handles, labels = panel.get_legend_handles_labels()
-    unique = dict(zip(labels, handles, strict=True))
-    return list(unique.values()), list(unique)
+def _list_batches(panel, batches):
+    """Give the horizontal axis of a panel a tick at each batch size."""
+    panel.set_xticks(batches, [f"{batch:,}" for batch in batches])
+    panel.xaxis.set_minor_locator(NullLocator())
+    panel.set_xlabel("global batch size, samples")
 
 
 @styled
@@ -204,7 +200,7 @@ def plot_best_rates(measured: Critical | Iterable[Critical]) -> Picture:
     arms = [measured] if isinstance(measured, Critical) else list(measured)
     picture = Picture(8.0, 4.6)
     panel = picture.subplots()
-    panel.set(xscale="log", yscale="log", xlabel="global batch size, samples", ylabel="learning rate")
+    panel.set(xscale="log", yscale="log", ylabel="learning rate")
     batches = sorted({point.batch for arm in arms for point in arm.points})
     texts = []
     looks = arm_looks(arm.arm for arm in arms)
@@ -219,11 +215,11 @@ def plot_best_rates(measured: Critical | Iterable[Critical]) -> Picture:
             label=arm.arm,
             **style | {"markersize": 7},
         )
-        first, frame = arm.points[0], panel.get_ylim()
+        first, limits = arm.points[0], panel.get_ylim()
         for (rule, power), line in zip({"linear rule": 1, "square-root rule": 0.5}.items(), ("--", ":"), strict=True):
             along = [first.rate * (batch / first.batch) ** power for batch in batches]
             panel.plot(batches, along, color=GREY, linewidth=1, linestyle=line, label=rule)
-        panel.set_ylim(frame)
+        panel.set_ylim(limits)
         texts.append(
             f"{arm.arm}: "
             + ", ".join(
@@ -231,12 +227,10 @@ def plot_best_rates(measured: Critical | Iterable[Critical]) -> Picture:
                 for point in arm.points
             )
         )
-    panel.set_xticks(batches, [f"{batch:,}" for batch in batches])
-    panel.xaxis.set_minor_locator(NullLocator())
-    round_ticks(panel.yaxis)
+    _list_batches(panel, batches)
     data = " and ".join(dict.fromkeys(arm.data for arm in arms))
-    panel.set_title(f"large: the fastest to the target; small: others tried; data: {data}")
-    picture.legend(*_legend(panel), loc="outside lower center", ncols=3)
+    frame(panel, y="{x:g}", title=f"large: the fastest to the target; small: others tried; data: {data}")
+    picture.legend_below(panel, columns=3)
     picture.alt = f"The fastest learning rate against batch size, logarithmic, on {data}. {'; '.join(texts)}."
     return picture
 
@@ -269,8 +263,7 @@ def plot_differences(runs, against: str, margin: float = 1.0, at=None, steps=Non
         place = {"xy": (1.02, index), "xycoords": ("axes fraction", "data"), "va": "center"}
         panel.annotate(row["verdict"], color=colour, **place)
     many = [f" ({plural(row['pairs'], 'pair')})" if len(pairs) > 1 else "" for row in rows]
-    panel.set_yticks(range(len(rows)), [row["arm"] + pair for row, pair in zip(rows, many, strict=True)])
-    panel.set_ylim(len(rows) - 0.5, -0.5)
+    list_rows(panel, [row["arm"] + pair for row, pair in zip(rows, many, strict=True)])
     panel.set_xlabel(f"held-out accuracy minus that of “{against}”, points")
     panel.grid(axis="y", visible=False)
     data = " and ".join(dict.fromkeys(row["data"] for row in rows if row["data"]))
@@ -313,11 +306,9 @@ def plot_tuning(runs) -> Picture:
         failed = [f"{rate:.4g}" for rate, mean in means.items() if math.isnan(mean)]
         if failed:
             texts[-1] += f"; failed at {', '.join(failed)}"
-    panel.set(xscale="log", xlabel="learning rate", ylabel="held-out accuracy, %")
-    round_ticks(panel.xaxis)
-    panel.xaxis.set_major_formatter(lambda value, _: f"{value:.4g}")
     data = data_of(runs)
-    panel.set_title(f"data: {data}; a ring at each arm's best rate")
+    title = f"data: {data}; a ring at each arm's best rate"
+    frame(panel, x="{x:.4g}", xlabel="learning rate", ylabel="held-out accuracy, %", title=title)
     picture.legend(loc="outside lower center", ncols=min(3, len(arms)))
     picture.alt = f"Held-out accuracy against learning rate, logarithmic, on {data}. {'; '.join(texts)}."
     return picture

@@ -12,7 +12,7 @@ from matplotlib.patches import Rectangle
 
 from ddl.analysis import descent, ring
 from ddl.display.style import is_live
-from ddl.plot.picture import COLOURS, GREY, Picture, look, only_ticks, round_ticks, styled
+from ddl.plot.picture import COLOURS, GREY, Picture, frame, list_rows, look, styled
 
 BLUE, ORANGE = COLOURS[:2]
 WEIGHTS = (-1.0, 3.0)  # the part of the loss curve that is drawn
@@ -127,12 +127,8 @@ def plot_average(data, m: float, sizes: Sequence[int]) -> Picture:
         texts.append(f"batches of {size}: {len(values)} gradients from {min(values):.3g} to {max(values):.3g}")
     panel.axvline(descent.gradient(m, data), color=GREY, linestyle=":")
     panel.axvline(0, color="#bbbbbb", linewidth=1)
-    panel.set_yticks(range(len(sizes)), [f"batches of {size}" for size in sizes])
-    panel.set(
-        ylim=(len(sizes) - 0.5, -0.5),
-        xlabel="gradient",
-        title=f"at m = {m:g}; dotted: the gradient of all {len(data)} points",
-    )
+    list_rows(panel, [f"batches of {size}" for size in sizes])
+    panel.set(xlabel="gradient", title=f"at m = {m:g}; dotted: the gradient of all {len(data)} points")
     picture.alt = (
         f"Gradients at m = {m:g}, around that of all points, {descent.gradient(m, data):.3g}. {'; '.join(texts)}."
     )
@@ -158,15 +154,9 @@ def plot_spread(data, m: float, sizes: Sequence[int], draws: int = 2000) -> Pict
             f"{label} it falls from {spread[0]:.3g} at batches of {sizes[0]} to "
             f"{spread[-1]:.2g} at batches of {sizes[-1]}"
         )
-    panel.set(
-        xscale="log",
-        yscale="log",
-        xlabel="batch size B, points",
-        ylabel="standard deviation of the gradient",
-        title=f"measured on {draws:,} batches of each size, out of {count} points",
-    )
-    only_ticks(panel.xaxis, sizes)
-    round_ticks(panel.yaxis)
+    labels = {"xlabel": "batch size B, points", "ylabel": "standard deviation of the gradient"}
+    title = f"measured on {draws:,} batches of each size, out of {count} points"
+    frame(panel, x=sizes, y="{x:g}", title=title, **labels)
     panel.legend()
     picture.alt = (
         f"Spread of batch gradients at m = {m:g}: {'; '.join(texts)}. "
@@ -198,24 +188,13 @@ def plot_best_rate(data, weights: Sequence[float], sizes: Sequence[int], draws: 
         )
     start = most / (1 + scale / sizes[0])
     linear = start * sizes / sizes[0]
-    panel.plot(
-        sizes[linear < 1.5 * most],
-        linear[linear < 1.5 * most],
-        color=GREY,
-        linestyle=":",
-        label="in proportion to batch size",
-    )
+    below = linear < 1.5 * most
+    panel.plot(sizes[below], linear[below], color=GREY, linestyle=":", label="in proportion to batch size")
     panel.axhline(most, color="black", linewidth=1)
     panel.annotate("the best with no noise", (sizes[0], most), va="bottom")
-    panel.set(
-        xscale="log",
-        yscale="log",
-        xlabel="batch size, points",
-        ylabel="learning rate of the best step",
-        title=f"dots: tried on {draws:,} random batches each; curves: the noise-scale model",
-    )
-    only_ticks(panel.xaxis, sizes)
-    only_ticks(panel.yaxis, [0.001, 0.01, 0.1])
+    labels = {"xlabel": "batch size, points", "ylabel": "learning rate of the best step"}
+    title = f"dots: tried on {draws:,} random batches each; curves: the noise-scale model"
+    frame(panel, x=sizes, y=[0.001, 0.01, 0.1], title=title, **labels)
     panel.legend(loc="lower right")
     picture.alt = (
         f"The learning rate of the best single step. {'; '.join(texts)}. With no noise it would be {most:.2g}."
@@ -268,7 +247,7 @@ def plot_ring(ranks: int = 4) -> Picture:
     panels = picture.subplots(rows, columns, squeeze=False)
     for panel in panels.flat[len(states) :]:
         panel.axis("off")
-    for step, (panel, state) in enumerate(zip(panels.flat, states, strict=False)):
+    for step, (panel, state) in enumerate(zip(panels.flat, states)):
         panel.imshow(state, cmap="Blues", vmin=0, vmax=2.2 * ranks)
         for rank, chunk in numpy.ndindex(state.shape):
             changed = step > 0 and states[step - 1][rank, chunk] != state[rank, chunk]
@@ -276,7 +255,8 @@ def plot_ring(ranks: int = 4) -> Picture:
                 chunk, rank, state[rank, chunk], ha="center", va="center", fontweight="bold" if changed else "normal"
             )
             if changed:
-                panel.add_patch(_frame(chunk, rank))
+                corner = (chunk - 0.46, rank - 0.46)
+                panel.add_patch(Rectangle(corner, 0.92, 0.92, fill=False, edgecolor=ORANGE, linewidth=2))
         phase = "reduce-scatter" if step < ranks else "all-gather"
         panel.set_title("start" if step == 0 else f"step {step - 1}: {phase}", fontsize=10)
         panel.set(xticks=range(ranks), yticks=range(ranks))
@@ -294,7 +274,3 @@ def plot_ring(ranks: int = 4) -> Picture:
         "steps these go round, until every rank has all of them."
     )
     return picture
-
-
-def _frame(column, row):
-    return Rectangle((column - 0.46, row - 0.46), 0.92, 0.92, fill=False, edgecolor=ORANGE, linewidth=2)

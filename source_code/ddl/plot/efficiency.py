@@ -9,7 +9,7 @@ from matplotlib.patches import Patch
 from ddl.analysis import timeline
 from ddl.analysis.efficiency import payoff, scaling, step_parts
 from ddl.errors import InputError
-from ddl.plot.picture import COLOURS, GREY, Picture, look, round_ticks, styled
+from ddl.plot.picture import COLOURS, GREY, Picture, frame, list_rows, look, styled
 from ddl.training.bench import PARTS
 from ddl.words import plural
 
@@ -59,7 +59,7 @@ def plot_scaling(strong_runs, weak_runs) -> Picture:
         panel.set(xlabel="ranks", xticks=range(1, most + 1), ylim=(0, None))
     speed.set(ylabel="images/s")
     efficient.set(ylabel="efficiency, %")
-    picture.legend(*speed.get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    picture.legend_below(speed, columns=2)
     picture.alt = f"Throughput and efficiency over ranks × threads. {'; '.join(texts)}."
     return picture
 
@@ -79,30 +79,16 @@ def plot_step_times(runs) -> Picture:
     places, left = numpy.arange(len(table)), numpy.zeros(len(table))
     for index, part in enumerate(PARTS):
         values = table[f"{part}_ms"].to_numpy()
-        panel.barh(
-            places,
-            values,
-            left=left,
-            label=part,
-            height=0.62,
-            color=COLOURS[index],
-            hatch=HATCHES[index],
-            edgecolor="white",
-        )
+        style = {"color": COLOURS[index], "hatch": HATCHES[index], "edgecolor": "white"}
+        panel.barh(places, values, left=left, label=part, height=0.62, **style)
         left += values
     step = table["step_ms"]
-    panel.errorbar(
-        step,
-        places,
-        xerr=[step - table["step_low_ms"], table["step_high_ms"] - step],
-        fmt="d",
-        color="black",
-        capsize=3,
-        label="whole step, quartiles",
-    )
-    panel.set_yticks(places, labels)
-    panel.set(xlabel="time of a step, ms", ylim=(len(table) - 0.5, -0.5), xlim=(0, None))
-    picture.legend(*panel.get_legend_handles_labels(), loc="outside lower center", ncols=6, fontsize=9)
+    quartiles = [step - table["step_low_ms"], table["step_high_ms"] - step]
+    style = {"fmt": "d", "color": "black", "capsize": 3}
+    panel.errorbar(step, places, xerr=quartiles, label="whole step, quartiles", **style)
+    list_rows(panel, labels)
+    panel.set(xlabel="time of a step, ms", xlim=(0, None))
+    picture.legend_below(panel, columns=6, fontsize=9)
     picture.alt = (
         "Where the time of a step goes, medians. "
         + "; ".join(
@@ -140,26 +126,15 @@ def plot_payoff(one, many) -> Picture:
             steps.axvline(crossing, color=COLOURS[index], linestyle=":", label=label)
     measured = 1e3 * numpy.array(found.communication_s)
     messages.plot(sizes[fitted], measured[fitted], "o", color=COLOURS[0], label="measured: fitted")
-    messages.plot(
-        sizes[~fitted],
-        measured[~fitted],
-        "s",
-        color=COLOURS[0],
-        markerfacecolor="white",
-        label="measured: for the test",
-    )
+    hollow = {"color": COLOURS[0], "markerfacecolor": "white", "label": "measured: for the test"}
+    messages.plot(sizes[~fitted], measured[~fitted], "s", **hollow)
     curve = numpy.geomspace(sizes[0], sizes[-1], 100)
-    messages.plot(
-        curve,
-        1e3 * (found.alpha_s + found.beta_s_per_byte * curve),
-        **look(2, "color", "linestyle"),
-        label="alpha + beta × bytes",
-    )
+    line = 1e3 * (found.alpha_s + found.beta_s_per_byte * curve)
+    messages.plot(curve, line, label="alpha + beta × bytes", **look(2, "color", "linestyle"))
     steps.set(ylabel="time of a step, ms", title="the whole global batch")
     messages.set(ylabel="communication, ms", title="all gradients")
     for panel in (steps, messages):
-        panel.set(xscale="log", yscale="log", xlabel="gradient, bytes")
-        round_ticks(panel.yaxis)
+        frame(panel, y="{x:g}", xscale="log", xlabel="gradient, bytes")
         panel.legend(fontsize=9)
     beta = "too small to see"
     if found.beta_s_per_byte:
@@ -207,8 +182,8 @@ def plot_timeline(run, steps: int = 1, last=None, width=None) -> Picture:
             linewidth=0,
             **looks[span.phase],
         )
-    panel.set_yticks(range(len(tensors)), tensors, fontsize=8)
-    panel.set(xlabel="time, ms", ylim=(len(tensors) - 0.5, -0.5), xlim=(0, None))
+    list_rows(panel, tensors, fontsize=8)
+    panel.set(xlabel="time, ms", xlim=(0, None))
     which = f"step {last}" if steps == 1 else f"steps {last - steps + 1} to {last}"
     panel.set_title(f"Horovod's timeline of {which} of {len(rounds)} recorded, as rank 0 saw it")
     picture.legend(

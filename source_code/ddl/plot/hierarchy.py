@@ -2,7 +2,7 @@
 
 from ddl.analysis.hierarchy import gain, setting, time_gain
 from ddl.errors import InputError
-from ddl.plot.picture import COLOURS, Picture, look, styled
+from ddl.plot.picture import COLOURS, Picture, band, look, styled
 from ddl.training.bench import FLAT, VARIANTS
 
 HOSTS = (2, 4, 8, 16, 32, 64, 128)
@@ -64,17 +64,12 @@ def plot_variants(runs) -> Picture:
             measured = [point for point in points if point["variant"] == variant]
             sizes = [point["size_bytes"] for point in measured]
             style = {**look(number), "label": variant}
-            for panel, key in ((upper, "seconds"), (lower, "faster")):
-                scale = 1e3 if key == "seconds" else 1
-                panel.plot(sizes, [scale * point[key]["median"] for point in measured], **style)
-                panel.fill_between(
-                    sizes,
-                    [scale * point[key]["low"] for point in measured],
-                    [scale * point[key]["high"] for point in measured],
-                    color=COLOURS[number],
-                    alpha=0.15,
-                    linewidth=0,
+            for panel, key, scale in ((upper, "seconds", 1e3), (lower, "faster", 1)):
+                low, median, high = (
+                    [scale * point[key][end] for point in measured] for end in ("low", "median", "high")
                 )
+                panel.plot(sizes, median, **style)
+                band(panel, sizes, low, high, COLOURS[number])
             if variant != FLAT and measured:
                 last = measured[-1]
                 texts.append(f"{variant} {last['faster']['median']:.2f} times as fast")
@@ -90,7 +85,7 @@ def plot_variants(runs) -> Picture:
         texts.clear()
     axes[0, 0].set_ylabel("time, ms")
     axes[1, 0].set_ylabel("times as fast as flat")
-    picture.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
+    picture.legend_below(axes[0, 0], columns=5)
     picture.alt = picture.alt.strip()
     return picture
 

@@ -7,7 +7,7 @@ import numpy
 from ddl.analysis.sharpness import MEASURES, arm_of, rank_correlation, sharpness
 from ddl.display.style import data_of
 from ddl.errors import InputError
-from ddl.plot.picture import Picture, arm_looks, round_ticks, styled
+from ddl.plot.picture import Picture, arm_looks, band, frame, styled
 from ddl.words import plural
 
 HELD_OUT = {"test_loss": "held-out loss", "test_error": "held-out error, %"}
@@ -42,9 +42,7 @@ def plot_slices(runs) -> Picture:
         losses = numpy.array([line for each in slices for line in each["losses"]])
         mean = losses.mean(axis=0)
         panel.plot(distances, mean, label=f"{arm} ({plural(len(slices), 'network')})", **style)
-        panel.fill_between(
-            distances, losses.min(axis=0), losses.max(axis=0), color=style["color"], alpha=0.15, linewidth=0
-        )
+        band(panel, distances, losses.min(axis=0), losses.max(axis=0), style["color"])
         middle = mean[numpy.abs(distances).argmin()]
         texts.append(f"{arm} from {middle:.3g} at its weights to {mean[[0, -1]].mean():.3g} at the ends")
     panel.set(xlabel="distance, in norms of each filter", ylabel="training loss", ylim=(0, None))
@@ -76,16 +74,13 @@ def plot_sharpness(runs, y: str = "test_loss") -> Picture:
             mine = table[table["arm"] == arm]
             panel.plot(mine[column], mine[y], label=arm, **style | {"linestyle": ""})
         found = str(rank_correlation(table[column], table[y]))
-        panel.set(xlabel=f"sharpness: {label}", title=found.replace(" (", "\n("))
         low, high = table[column].min(), table[column].max()
-        if high > 10 * low > 0:
-            panel.set_xscale("log")
-            round_ticks(panel.xaxis)
+        ticks = "{x:g}" if high > 10 * low > 0 else ""
+        frame(panel, x=ticks, xlabel=f"sharpness: {label}", title=found.replace(" (", "\n("))
         texts.append(f"against the {label} ({low:.3g} to {high:.3g}): {found}")
     panels[0].set_ylabel(HELD_OUT[y])
     picture.suptitle(f"data: {data_of(runs)}", fontsize=11)
-    handles, labels = panels[0].get_legend_handles_labels()
-    picture.legend(handles, labels, loc="outside lower center", ncols=3)
+    picture.legend_below(panels[0], columns=3)
     picture.alt = (
         f"{HELD_OUT[y].removesuffix(', %').capitalize()} of {plural(len(table), 'network')} "
         f"({', '.join(dict.fromkeys(table['arm']))}) on {data_of(runs)}, {'; '.join(texts)}. "

@@ -61,6 +61,11 @@ class Picture(Figure):
         super().__init__(figsize=(width, height), layout="constrained", facecolor="white")
         self.alt = ""
 
+    def legend_below(self, *panels, columns: int, **options):
+        """Put one legend of some panels, each label once, below all of them."""
+        shown = {label: handle for panel in panels for handle, label in zip(*panel.get_legend_handles_labels())}
+        self.legend(shown.values(), shown, loc="outside lower center", ncols=columns, **options)
+
     def draw(self, renderer):
         for title in (self._suptitle, *(panel.title for panel in self.axes)):
             if title:
@@ -129,7 +134,27 @@ def round_ticks(axis, form: str = "{x:g}") -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def only_ticks(axis, values: Sequence[float]) -> None:
-    """Give a logarithmic axis ticks at these values, and nowhere else a number."""
-    axis.set_ticks(values, [str(value) for value in values])
-    axis.set_minor_formatter(NullFormatter())
+def frame(panel, x: Sequence[float] | str = "", y: Sequence[float] | str = "", **settings) -> None:
+    """Label and scale a panel: `settings` go to `Axes.set`; `x` and `y` make that axis logarithmic.
+
+    A sequence is where the axis has ticks, and nowhere else a number; a format is that of `round_ticks`.
+    """
+    panel.set(**{f"{name}scale": "log" for name, ticks in (("x", x), ("y", y)) if len(ticks)}, **settings)
+    for axis, ticks in ((panel.xaxis, x), (panel.yaxis, y)):
+        if isinstance(ticks, str):
+            if ticks:
+                round_ticks(axis, ticks)
+        else:
+            axis.set_ticks(ticks, [str(value) for value in ticks])
+            axis.set_minor_formatter(NullFormatter())
+
+
+def list_rows(panel, names: Sequence[str], top: float = -0.5, **options) -> None:
+    """Give a panel a row for each name, the first one uppermost; `options` are those of the names' text."""
+    panel.set_yticks(range(len(names)), names, **options)
+    panel.set_ylim(len(names) - 0.5, top)
+
+
+def band(panel, x, low, high, color, alpha: float = 0.15, **options) -> None:
+    """Shade what lies between two curves."""
+    panel.fill_between(x, low, high, color=color, alpha=alpha, linewidth=0, **options)

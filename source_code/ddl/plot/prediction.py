@@ -7,7 +7,9 @@ import numpy
 from ddl.analysis.prediction import Prediction, points
 from ddl.analysis.published import ALWAYS, by_publisher, compared
 from ddl.errors import InputError
-from ddl.plot.picture import COLOURS, GREY, MARKERS, Picture, look, styled
+from ddl.plot.picture import COLOURS, GREY, MARKERS, Picture, band, list_rows, look, styled
+
+OVERLAP = "from full to no overlap"  # of a band
 
 
 @styled
@@ -32,15 +34,9 @@ def plot_fit(measured, fits) -> Picture:
     micro = 1e6 * seconds
     if spread:
         low, high = (1e6 * numpy.array([spread[int(size)][key] for size in size_bytes]) for key in ("low", "high"))
-        times.errorbar(
-            size_bytes,
-            micro,
-            yerr=[numpy.maximum(micro - low, 0), numpy.maximum(high - micro, 0)],
-            fmt="o",
-            color="black",
-            capsize=3,
-            label="measured, quartiles",
-        )
+        quartiles = [numpy.maximum(micro - low, 0), numpy.maximum(high - micro, 0)]
+        style = {"fmt": "o", "color": "black", "capsize": 3}
+        times.errorbar(size_bytes, micro, yerr=quartiles, label="measured, quartiles", **style)
     else:
         times.plot(size_bytes, micro, "o", color="black", label="measured")
     curve = numpy.geomspace(max(size_bytes.min(), 1), size_bytes.max(), 200)
@@ -79,48 +75,16 @@ def plot_prediction(predictions: Iterable[Prediction], runs=(), margin_points: f
     ranks = [prediction.ranks for prediction in predictions]
     picture = Picture(9.0, 4.0)
     steps, efficient = picture.subplots(1, 2)
-    blue = look(0, "color", "marker")
-    ends = "from full to no overlap"
-    for panel, estimate, low, high, band in (
-        (
-            steps,
-            [1e3 * prediction.seconds for prediction in predictions],
-            [1e3 * prediction.full_overlap_s for prediction in predictions],
-            [1e3 * prediction.no_overlap_s for prediction in predictions],
-            ends,
-        ),
-        (efficient, [100 * prediction.efficiency for prediction in predictions], *_band(predictions, margin_points)),
-    ):
-        colour = COLOURS[0] if band == ends else COLOURS[2]
-        panel.errorbar(
-            ranks,
-            estimate,
-            fmt="none",
-            capsize=4,
-            ecolor=colour,
-            alpha=0.6,
-            yerr=[numpy.maximum(numpy.subtract(estimate, low), 0), numpy.maximum(numpy.subtract(high, estimate), 0)],
-        )
-        panel.fill_between(ranks, low, high, color=colour, alpha=0.15, linewidth=0, label=band)
-        panel.plot(ranks, estimate, label="predicted", **blue)
-    texts = []
+    times = (
+        [1e3 * getattr(prediction, name) for prediction in predictions]
+        for name in ("seconds", "full_overlap_s", "no_overlap_s")
+    )
+    _draw_band(steps, ranks, *times, OVERLAP)
+    efficiencies = [100 * prediction.efficiency for prediction in predictions]
+    _draw_band(efficient, ranks, efficiencies, *_band(predictions, margin_points))
     base = predictions[0].baseline
-    one_s = base.images_per_s / base.ranks if base else predictions[0].one_images_per_s
-    for index, run in enumerate(runs):
-        result = run.result
-        measured_s = result["global_batch"] / result["images_per_s"]
-        style = {
-            "color": COLOURS[1],
-            "marker": MARKERS[3],
-            "markersize": 8,
-            "linestyle": "",
-            "markerfacecolor": "none",
-            "label": "measured" if not index else None,
-        }
-        steps.plot([result["ranks"]], [1e3 * measured_s], **style)
-        percent = 100 * result["images_per_s"] / result["ranks"] / one_s
-        efficient.plot([result["ranks"]], [percent], **style)
-        texts.append(f"measured on {result['ranks']}: {1e3 * measured_s:.2f} ms, efficiency {percent:.0f} %")
+    one = base.images_per_s / base.ranks if base else predictions[0].one_images_per_s
+    texts = _draw_measured(steps, efficient, runs, one)
     for panel, label in ((steps, "time of a step, ms"), (efficient, "efficiency, %")):
         panel.set(ylabel=label, xlabel="ranks", ylim=(0, 105 if "%" in label else None))
         if max(ranks) > 8:
@@ -129,12 +93,34 @@ def plot_prediction(predictions: Iterable[Prediction], runs=(), margin_points: f
         else:
             panel.set_xticks(range(1, max(ranks) + 1))
     efficient.axhline(100, color=GREY, linestyle=":")
-    shown = {label: handle for panel in (steps, efficient) for handle, label in zip(*panel.get_legend_handles_labels())}
-    picture.legend(shown.values(), shown, loc="outside lower center", ncols=len(shown))
+    picture.legend_below(steps, efficient, columns=5)
     picture.alt = (
         "Predicted time of a step and efficiency over ranks. " + "; ".join([*map(str, predictions), *texts]) + "."
     )
     return picture
+
+
+def _draw_band(panel, ranks, estimate, low, high, label):
+    """Draw an estimate with its ends, which are shaded between."""
+    colour = COLOURS[0] if label == OVERLAP else COLOURS[2]
+    ends = [numpy.maximum(numpy.subtract(estimate, low), 0), numpy.maximum(numpy.subtract(high, estimate), 0)]
+    panel.errorbar(ranks, estimate, yerr=ends, fmt="none", capsize=4, ecolor=colour, alpha=0.6)
+    band(panel, ranks, low, high, colour, label=label)
+    panel.plot(ranks, estimate, label="predicted", **look(0, "color", "marker"))
+
+
+def _draw_measured(steps, efficient, runs, one_images_per_s):
+    """Draw runs, relative to a rank that alone is so fast; return them in words."""
+    texts = []
+    for index, run in enumerate(runs):
+        result = run.result
+        ranks, milliseconds = result["ranks"], 1e3 * result["global_batch"] / result["images_per_s"]
+        percent = 100 * result["images_per_s"] / ranks / one_images_per_s
+        style = {"color": COLOURS[1], "marker": MARKERS[3], "markersize": 8, "markerfacecolor": "none"}
+        for panel, value in ((steps, milliseconds), (efficient, percent)):
+            panel.plot([ranks], [value], linestyle="", label=None if index else "measured", **style)
+        texts.append(f"measured on {ranks}: {milliseconds:.2f} ms, efficiency {percent:.0f} %")
+    return texts
 
 
 def _band(predictions, margin_points):
@@ -144,7 +130,7 @@ def _band(predictions, margin_points):
             [100 * getattr(prediction, f"efficiency_{end}_overlap") for prediction in predictions]
             for end in ("no", "full")
         )
-        return low, high, "from full to no overlap"
+        return low, high, OVERLAP
     half = [margin_points * (prediction.efficiency != 1) for prediction in predictions]
     middle = [100 * prediction.efficiency for prediction in predictions]
     low, high = numpy.maximum(numpy.subtract(middle, half), 0), numpy.minimum(numpy.add(middle, half), 100)
@@ -162,31 +148,19 @@ def plot_published(table=None) -> Picture:
     panel.plot(ends, ends, color=GREY, linewidth=1)
     panel.axhline(ALWAYS, color=GREY, linestyle=":", linewidth=1)
     for index, (name, group) in enumerate(table.groupby("publisher", sort=False)):
-        predicted = group["predicted_percent"].to_numpy()
-        panel.errorbar(
-            predicted,
-            group["published_percent"],
-            xerr=[predicted - group["low_percent"], group["high_percent"] - predicted],
-            fmt="none",
-            ecolor=look(index, "color")["color"],
-            alpha=0.25,
-        )
-        panel.plot(
-            predicted,
-            group["published_percent"],
-            linestyle="",
-            markersize=6,
-            label=name,
-            **look(index, "marker", "color"),
-        )
+        predicted, found = group["predicted_percent"].to_numpy(), group["published_percent"]
+        interval = [predicted - group["low_percent"], group["high_percent"] - predicted]
+        style = look(index, "marker", "color")
+        panel.errorbar(predicted, found, xerr=interval, fmt="none", ecolor=style["color"], alpha=0.25)
+        panel.plot(predicted, found, linestyle="", markersize=6, label=name, **style)
     panel.set(xlabel="predicted efficiency, %", ylabel="published efficiency, %", xlim=(55, 101), ylim=ends)
     places = numpy.arange(len(scores))
     for index, (column, label) in enumerate(
         (("model", "this model"), ("always", f"always {ALWAYS:.0f} %"), ("mean", "the others' mean"))
     ):
         bars.barh(places + 0.27 * (index - 1), scores[column], height=0.25, color=COLOURS[index], label=label)
-    bars.set_yticks(places, [f"{row['publisher']} ({row['figures']})" for row in scores.to_dict("records")])
-    bars.set(xlabel="mean error, points", ylim=(len(scores) - 0.5, -0.5))
+    list_rows(bars, [f"{row['publisher']} ({row['figures']})" for row in scores.to_dict("records")])
+    bars.set(xlabel="mean error, points")
     bars.legend()
     panel.legend(fontsize="small")
     picture.alt = (

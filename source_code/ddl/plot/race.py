@@ -73,7 +73,7 @@ def plot_race(run) -> Picture:
     lower.set(xscale="log", yscale="log", xlabel="data of a rank, bytes", ylabel="times as fast as the ring")
     lower.set_yticks([0.5, 1, 2, 4], labels=["½", "1", "2", "4"])
     lower.minorticks_off()
-    picture.legend(*upper.get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=9)
+    picture.legend_below(upper, columns=3, fontsize=9)
     picture.alt = (
         f"Times of three all-reduce algorithms on {result['ranks']} ranks over message size, medians and quartiles. "
         f"The ring overtakes recursive doubling {_at(found.size_bytes)}, by quartiles between {_size(found.low)} and "

@@ -10,7 +10,7 @@ import numpy
 from matplotlib.colors import BoundaryNorm, ListedColormap
 
 from ddl.analysis import descent, sgd
-from ddl.plot.picture import COLOURS, GREY, Picture, look, only_ticks, styled
+from ddl.plot.picture import COLOURS, GREY, Picture, frame, look, styled
 
 OUTCOMES = {"settles narrowly": COLOURS[2], "settles widely": COLOURS[6], "diverges": COLOURS[1]}
 
@@ -158,8 +158,7 @@ def plot_to_target(data, target: float, rate: float, sizes: Sequence[int], point
     for index, (name, points) in enumerate(in_sequence.items()):
         panels[2].plot(sizes, 1e6 * point_s * points, label=name, **look(index + 3))
     for panel, name in zip(panels, ("steps", "samples", "microseconds"), strict=True):
-        panel.set(xscale="log", yscale="log", xlabel="batch size B, points", title=f"{name} to the target")
-        only_ticks(panel.xaxis, sizes)
+        frame(panel, x=sizes, yscale="log", xlabel="batch size B, points", title=f"{name} to the target")
         panel.yaxis.set_major_formatter("{x:g}")
         panel.tick_params(axis="x", labelsize=8)
     picture.legend(*panels[0].get_legend_handles_labels(), loc="outside lower left", ncols=3)

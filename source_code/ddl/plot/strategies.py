@@ -5,7 +5,7 @@ import numpy
 from ddl.analysis.agreement import differences, kept_weights
 from ddl.display.style import data_label
 from ddl.errors import InputError
-from ddl.plot.picture import COLOURS, GREY, Picture, look, styled
+from ddl.plot.picture import COLOURS, GREY, Picture, list_rows, look, styled
 from ddl.words import plural
 
 # Gradients that differ by less than this, relative to their length, differ by float32's rounding.
@@ -18,10 +18,8 @@ def plot_agreement(runs) -> Picture:
 
     Both axes are logarithmic. A run with bitwise equal weights has no point.
 
-    Raises
-    ------
-    ValueError
-        As `ddl.analysis.agreement.differences` does, or if there is nothing to compare the first run with.
+    Raises InputError as `ddl.analysis.agreement.differences` does, or if there is nothing to compare the first run
+    with.
     """
     first, *others = runs
     if not others:
@@ -66,10 +64,7 @@ def plot_staleness(run) -> Picture:
 
     `run` is a finished run of ``strategies/parameter_server.py``.
 
-    Raises
-    ------
-    ValueError
-        If the run did not measure it.
+    Raises InputError if the run did not measure it.
     """
     counts = numpy.array(_from(run, "staleness", "strategies/parameter_server.py"))
     late, share = numpy.arange(len(counts)), 100 * counts / counts.sum()
@@ -106,39 +101,22 @@ def plot_loss_scaling(run) -> Picture:
 
     A row for each: the relative error of the gradient, logarithmic, and its length in numbers.
 
-    Raises
-    ------
-    ValueError
-        If the run is of another script.
+    Raises InputError if the run is of another script.
     """
     cases = _from(run, "cases", "loss_scaling.py")
     picture = Picture(9.0, 1.2 + 0.4 * len(cases))
     panel = picture.subplots()
     for row, case in enumerate(cases):
         right = case["relative_error"] < ROUNDING
-        panel.plot(
-            [max(case["relative_error"], 1e-9)],
-            [row],
-            "o" if right else "X",
-            markersize=8,
-            color=COLOURS[2 if right else 1],
-        )
-        panel.annotate(
-            f"{'right' if right else 'wrong'}, {case['ratio']:.2f} × as long",
-            (1.01, row),
-            xycoords=("axes fraction", "data"),
-            va="center",
-            fontsize=10,
-        )
+        marker, word, colour = ("o", "right", COLOURS[2]) if right else ("X", "wrong", COLOURS[1])
+        panel.plot([max(case["relative_error"], 1e-9)], [row], marker, markersize=8, color=colour)
+        place = {"xy": (1.01, row), "xycoords": ("axes fraction", "data"), "va": "center"}
+        panel.annotate(f"{word}, {case['ratio']:.2f} × as long", fontsize=10, **place)
     panel.axvline(ROUNDING, color=GREY, linestyle=":")
     panel.annotate(" left of this: rounding", (ROUNDING, -0.45), va="bottom", fontsize=10)
-    panel.set_yticks(range(len(cases)), [case["name"] for case in cases])
-    panel.set(
-        xscale="log",
-        xlim=(1e-9, 10),
-        ylim=(len(cases) - 0.5, -1.0),
-        xlabel="relative error: |replicas' gradient − one device's| ÷ |one device's|",
-    )
+    list_rows(panel, [case["name"] for case in cases], top=-1.0)
+    label = "relative error: |replicas' gradient − one device's| ÷ |one device's|"
+    panel.set(xscale="log", xlim=(1e-9, 10), xlabel=label)
     sizes = "; ".join(
         f"{name} batch: {' + '.join(map(str, parts))} samples"
         for name, parts in run.result["samples_per_replica"].items()

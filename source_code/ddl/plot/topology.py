@@ -1,20 +1,16 @@
-"""Figures of machines and of links: a machine's parts as boxes in boxes, links as bars."""
+"""The figure of a machine: its parts as boxes in boxes; `ddl.plot.links` draws the links between them."""
 
 import math
 from collections import Counter
 from dataclasses import dataclass
 
-from matplotlib.lines import Line2D
-from matplotlib.patches import FancyBboxPatch, PathPatch
-from matplotlib.path import Path
+from matplotlib.patches import FancyBboxPatch
 
-from ddl.plot.picture import COLOURS, Picture, styled
-from ddl.topology import link
+from ddl.plot.links import EDGE, LEAF, LINE, PAD, WIDTH, draw_direct, draw_socket_links, draw_switched
+from ddl.plot.picture import Picture, styled
 from ddl.topology.text import amount
-from ddl.words import plural
 
-WIDTH = 9.0  # inches, of the figure; all lengths below are inches, too
-LINE, LEAF, PAD, GAP = 0.165, 0.44, 0.07, 0.7  # a line of text, a device, a margin, between sockets
+GAP = 0.7  # inches between sockets
 INSET = 0.02  # of a core and of a cache in their places; a device has one and a half of it
 FEW_CORES = 8  # so many are drawn one by one, more are counted
 LEAST_COLUMNS, LEAST_COLUMNS_NARROW = 0.9, 1.5  # of a NUMA node without devices; narrow ones hold their text
@@ -26,8 +22,6 @@ LONGEST_NAME = 12  # characters of a device's name
 SWITCHES = 0.55  # height of what NVSwitches and their links take up
 CURVES, CURVES_PER_GPU, CURVES_MOST = 0.35, 0.13, 1.4  # height of what NVLinks between GPUs take up
 LEGEND = 0.3
-SHALLOWEST = 0.15  # depth of the shortest NVLink's curve
-EDGE = "#555555"
 FACES = {
     "machine": "#ffffff",
     "socket": "#f4f4f4",
@@ -228,10 +222,10 @@ class _Drawing:
             self.draw_socket(number, nodes, x, bottom, width)
             edges[number] = (x, x + width)
             x += width + GAP
-        self.draw_socket_links(edges, bottom + self.socket - 2.5 * LINE)
+        draw_socket_links(self, edges, bottom + self.socket - 2.5 * LINE)
         if self.switches:
-            self.draw_switched(bottom)
-        self.draw_direct(bottom)
+            draw_switched(self, bottom)
+        draw_direct(self, bottom)
 
     def width(self, sections):
         return sum(s.columns * self.column + 4 * self.pad for s in sections) + 2 * PAD
@@ -310,91 +304,17 @@ class _Drawing:
         self.text(x + width / 2, y + LEAF / 2, f"{name}\n{below}".strip(), centre=True)
         self.centres[device.name] = (x + width / 2, y)
 
-    def draw_socket_links(self, edges, y):
-        neighbours = [edge for edge in self.topology.socket_links if edge.b == edge.a + 1]
-        for edge in neighbours:
-            left, right = edges[edge.a][1], edges[edge.b][0]
-            self.panel.plot([left, right], [y, y], color=EDGE, linewidth=1 + edge.count)
-            text = f"{edge.count} × {edge.kind}" if edge.count > 1 else edge.kind
-            if edge.gb_per_s:
-                text += f"\n{edge.gb_per_s:g} GB/s\neach"
-            self.text((left + right) / 2, y - 0.06, text, size=7, centre="top")
-
-    def draw_switched(self, bottom):
-        """NVSwitches as one bar that each GPU reaches with so many links."""
-        switches = {device.name for device in self.switches}
-        links, rates = Counter(), Counter()
-        for nvlink in self.topology.nvlinks:
-            if {nvlink.a, nvlink.b} & switches:
-                gpu = nvlink.a if nvlink.b in switches else nvlink.b
-                links[gpu] += nvlink.count
-                rates[gpu] += nvlink.gb_per_s
-        y, high = bottom - self.links, LEAF * 0.7
-        self.box(2 * PAD, y, WIDTH - 4 * PAD, high, "nvswitch")
-        text = f"{len(self.switches)} × NVSwitch"
-        alike = len({*links.values()}) == 1
-        if alike:
-            text += f", {max(links.values())} NVLinks from each GPU"
-            if not math.isnan(rate := max(rates.values())):
-                text += f": {rate:g} GB/s per direction between any two"
-        self.text(WIDTH / 2, y + high / 2, text, size=8, centre=True)
-        for gpu, count in links.items():
-            x, top = self.centres[gpu]
-            self.panel.plot([x, x], [y + high, top], color=COLOURS[2], linewidth=3)
-            if not alike:
-                self.text(x + 0.05, y + high + LINE, f"×{count}", size=6.5)
-
-    def draw_direct(self, bottom):
-        """NVLinks between GPUs as curves below them, wider where there are more."""
-        names = {gpu.name for gpu in self.topology.gpus}
-        nvlinks = [nvlink for nvlink in self.topology.nvlinks if {nvlink.a, nvlink.b} <= names]
-        if not nvlinks:
-            return
-        kinds = sorted({(nvlink.count, nvlink.generation or 0) for nvlink in nvlinks})
-        looks = {
-            kind: {"color": COLOURS[at % len(COLOURS)], "linewidth": 1 + 1.4 * at} for at, kind in enumerate(kinds)
-        }
-        if len(kinds) > 1:
-            looks[kinds[0]]["linestyle"] = "--"
-        widest = max(abs(self.centres[nvlink.a][0] - self.centres[nvlink.b][0]) for nvlink in nvlinks)
-        for nvlink in nvlinks:
-            (a, y), (b, _) = self.centres[nvlink.a], self.centres[nvlink.b]
-            depth = SHALLOWEST + (self.links + y - bottom - SHALLOWEST) * abs(a - b) / widest
-            low = y - depth * 4 / 3  # a cubic curve reaches three quarters of the way to its inner points
-            path = Path([(a, y), (a, low), (b, low), (b, y)], [Path.MOVETO, *[Path.CURVE4] * 3])
-            self.panel.add_patch(PathPatch(path, fill=False, **looks[nvlink.count, nvlink.generation or 0]))
-        handles = [Line2D([], [], label=_nvlinks(*kind), **look) for kind, look in looks.items()]
-        place = {"loc": "lower center", "bbox_to_anchor": (0.5, PAD / self.height)}
-        self.panel.legend(handles=handles, ncols=len(handles), fontsize=8, **place)
-
     def inset_box(self, x, y, width, height, kind):
         self.box(x + INSET, y + INSET, width - 2 * INSET, height - 2 * INSET, kind)
 
     def box(self, x, y, width, height, kind):
-        self.panel.add_patch(
-            FancyBboxPatch(
-                (x, y),
-                width,
-                height,
-                boxstyle="round,pad=0,rounding_size=0.05",
-                facecolor=FACES[kind],
-                edgecolor=EDGE,
-                linewidth=0.8,
-            )
-        )
+        style = {"boxstyle": "round,pad=0,rounding_size=0.05", "edgecolor": EDGE, "linewidth": 0.8}
+        self.panel.add_patch(FancyBboxPatch((x, y), width, height, facecolor=FACES[kind], **style))
 
     def text(self, x, y, text, size=None, bold=False, centre=False):
-        self.panel.text(
-            x,
-            y,
-            text,
-            fontsize=size or self.size,
-            clip_on=True,
-            weight="bold" if bold else "normal",
-            ha="center" if centre else "left",
-            va="center" if centre is True else "top",
-            linespacing=1.1,
-        )
+        place = {"ha": "center" if centre else "left", "va": "center" if centre is True else "top"}
+        weight = "bold" if bold else "normal"
+        self.panel.text(x, y, text, fontsize=size or self.size, weight=weight, clip_on=True, linespacing=1.1, **place)
 
 
 def _below(device):
@@ -404,13 +324,6 @@ def _below(device):
     if device.gbit_per_s:
         return f"{device.gbit_per_s:g} Gbit/s"
     return {"nic": "network", "disk": "disk", "memory": "memory"}.get(device.kind, "")
-
-
-def _nvlinks(count, generation):
-    words = plural(count, "NVLink")
-    if not generation:
-        return words
-    return f"{words}, {count * link.nvlink_gb_per_s(generation):g} GB/s per direction"
 
 
 def _facts(topology):
@@ -438,53 +351,3 @@ def _words(topology):
     if pairs:
         text += " Pairs of GPUs: " + ", ".join(f"{count} {kind}" for kind, count in sorted(pairs.items())) + "."
     return text
-
-
-@styled
-def plot_links() -> Picture:
-    """Draw what kinds of links can move in one direction: a bar for each of `ddl.topology.links`, logarithmic.
-
-    A star marks what has no source in all its parts.
-    """
-    rows = link.rows()
-    groups = list(dict.fromkeys(row["group"] for row in rows))
-    rows = sorted(rows, key=lambda row: (groups.index(row["group"]), row["gb_per_s"]))
-    picture = Picture(WIDTH, 1.0 + 0.21 * len(rows) + 0.12 * len(groups))
-    panel = picture.subplots()
-    places = []
-    for at, row in enumerate(rows):
-        group = groups.index(row["group"])
-        y = at + 1 + 0.6 * group  # a group begins a little lower
-        places.append(y)
-        hatch = "//" if group % 2 else ""
-        look = {"color": COLOURS[group % len(COLOURS)], "alpha": 0.75, "hatch": hatch, "edgecolor": "white"}
-        panel.barh(y, row["gb_per_s"], height=0.75, **look)
-        panel.annotate(f" {row['gb_per_s']:,.4g}", (row["gb_per_s"], y), va="center", fontsize=8)
-    names = [f"{row['link']}{'' if row['confirmed'] else ' *'}" for row in rows]
-    panel.set_yticks(places, names, fontsize=8.5)
-    panel.set(
-        xscale="log",
-        xlabel="GB/s per direction (10⁹ bytes a second; memory: in all)\n* in part without a source",
-        ylim=(y + 0.8, 0.2),
-        xlim=(0.05, 20000),
-    )
-    panel.grid(axis="y", visible=False)
-    panel.xaxis.set_major_formatter("{x:g}")
-    for group in groups:
-        members = [place for place, row in zip(places, rows, strict=True) if row["group"] == group]
-        panel.annotate(
-            group,
-            (0.995, sum(members) / len(members)),
-            xycoords=("axes fraction", "data"),
-            ha="right",
-            va="center",
-            fontsize=10,
-            weight="bold",
-            color=COLOURS[groups.index(group) % len(COLOURS)],
-        )
-    picture.alt = (
-        "What links can move, GB/s per direction: "
-        + "; ".join(f"{name} {row['gb_per_s']:,.4g}" for name, row in zip(names, rows, strict=True))
-        + ". * in part without a source."
-    )
-    return picture

@@ -71,10 +71,7 @@ def load(name_or_path: str | Path) -> Topology:
 
     A file is TOML in the format above, XML of ``lstopo --of xml``, or the text of ``nvidia-smi topo -m``.
 
-    Raises
-    ------
-    TopologyError
-        If there is no such name or file, or it cannot be read; names the line where possible.
+    Raises TopologyError if there is no such name or file, or it cannot be read; names the line where possible.
     """
     path = Path(name_or_path)
     if str(name_or_path) in names():

@@ -49,14 +49,11 @@ def parse(text: str | bytes, name: str = "hwloc", file: str = "lstopo --of xml")
     top, machine = _elements(text, file)
     version = top.attributes.get("version", "1.0")
     if not re.fullmatch(r"\d+(\.\d+)*", version) or int(version.split(".")[0]) not in VERSIONS:
-        raise TopologyError.at(
-            file,
-            top.line,
-            (
-                f"<topology version={version!r}>, and hwloc's versions {min(VERSIONS)} to "
-                f"{max(VERSIONS)} are read here: `lstopo --of xml` of one of those writes such a file"
-            ),
+        problem = (
+            f"<topology version={version!r}>, and hwloc's versions {min(VERSIONS)} to {max(VERSIONS)} are read here: "
+            "`lstopo --of xml` of one of those writes such a file"
         )
+        raise TopologyError.at(file, top.line, problem)
     return _Reader(top, machine, file, int(version.split(".")[0])).topology(name)
 
 
@@ -118,11 +115,33 @@ def _nvlink(a, b, gb_per_s):
     return NvLink(a.name, b.name, int(gb_per_s / each), each_gb_per_s=each)
 
 
+def _os_devices(device):
+    return [element for element in device.children if element.attributes.get("type") == "OSDev"]
+
+
+def _fact(device, name):
+    """The first non-empty value of an info of a device's operating system devices."""
+    return next(filter(None, (element.info(name) for element in _os_devices(device))), "")
+
+
+def _device_memory(device):
+    """Bytes of a GPU's or CXL device's memory, which the file gives in KiB."""
+    names = ("CUDAGlobalMemorySize", "CXLRAMSize", "CXLPMEMSize")
+    sizes = [re.match(r"\d+", _fact(device, name)) for name in names]
+    return sum(int(size[0]) << 10 for size in sizes if size) or None
+
+
+def _host(bridge):
+    """Domain and bus that a host bridge leads to, from ``0000:[80-9f]``."""
+    text = bridge.attributes.get("bridge_pci", "")
+    match = re.match(r"([0-9a-f]{4,8}:)\[([0-9a-f]{2})-", text)
+    return match[1] + match[2] if match and bridge.attributes["bridge_type"] == "0-1" else ""
+
+
 class _Reader:
     def __init__(self, top, machine, file, version):
-        self.top, self.file, self.version = top, file, version
+        self.top, self.machine, self.file, self.version = top, machine, file, version
         self.objects = list(machine.walk())
-        self.machine = machine
 
     def fail(self, element, problem):
         raise TopologyError.at(self.file, element.line, problem)
@@ -208,9 +227,8 @@ class _Reader:
         if kind not in KINDS:
             self.fail(element, f"cache_type={kind!r}, and one of {', '.join(KINDS)} was expected")
         cores = {number_of[cpu] for cpu in self.cpuset(element) if cpu in number_of}
-        return Cache(
-            self.number(element, "depth"), KINDS[kind], self.number(element, "cache_size"), tuple(sorted(cores))
-        )
+        depth, size_bytes = (self.number(element, name) for name in ("depth", "cache_size"))
+        return Cache(depth, KINDS[kind], size_bytes, tuple(sorted(cores)))
 
     def functions(self, numas):
         """PCI devices and bridges; their NUMA node is that of the object above them."""
@@ -226,46 +244,37 @@ class _Reader:
         at = address(busid)
         if not at:
             self.fail(element, f"pci_busid={busid!r}, and one like 0000:81:00.0 was expected")
-        match = re.match(r"([0-9a-f]{4}) \[([0-9a-f]{4}):", self.attribute(element, "pci_type"))
+        pci_type = self.attribute(element, "pci_type")
+        match = re.match(r"([0-9a-f]{4}) \[([0-9a-f]{4}):", pci_type)
         if not match:
-            self.fail(
-                element, f"pci_type={element.attributes['pci_type']!r}, and a class and [vendor:device] were expected"
-            )
+            self.fail(element, f"pci_type={pci_type!r}, and a class and [vendor:device] were expected")
         bridges = [a for a in above if a.attributes["type"] == "Bridge"]
         near = next((self.cpuset(a) for a in reversed(above) if "cpuset" in a.attributes), frozenset())
-        touching = [number for number, (cpus, _) in numas.items() if cpus & near]
-        numa = next(iter(numas)) if len(numas) == 1 else touching[0] if len(touching) == 1 else None
+        touching = [number for number, (cpus, _) in numas.items() if cpus & near or len(numas) == 1]
         named = self.named(element)
-        network = "InfiniBand" if INFINIBAND in named else "Ethernet" if NETWORK in named else ""
         pci_class, vendor = int(match[1], 16), int(match[2], 16)
         if element.attributes.get("subtype") == "NVSwitch":  # its class may be hidden
             pci_class, vendor = 0x0680, NVIDIA
         return Function(
             at,
-            next(filter(None, map(self.host, bridges)), ""),
+            next(filter(None, map(_host, bridges)), ""),
             tuple(address(a.attributes["pci_busid"]) or "" for a in bridges if "pci_busid" in a.attributes),
             pci_class,
             vendor,
-            numa,
-            self.fact(element, "GPUModel") or element.info("PCIDevice"),
+            touching[0] if len(touching) == 1 else None,
+            _fact(element, "GPUModel") or element.info("PCIDevice"),
             gb_per_s=self.link(element),
             nic=named.get(INFINIBAND) or named.get(NETWORK, ""),
             disk=named.get(DISK, ""),
             memory=named.get(MEMORY, ""),
-            network=network,
-            memory_bytes=self.device_memory(element),
+            network="InfiniBand" if INFINIBAND in named else "Ethernet" if NETWORK in named else "",
+            memory_bytes=_device_memory(element),
         )
-
-    def host(self, bridge):
-        """Domain and bus that a host bridge leads to, from ``0000:[80-9f]``."""
-        text = bridge.attributes.get("bridge_pci", "")
-        match = re.match(r"([0-9a-f]{4,8}:)\[([0-9a-f]{2})-", text)
-        return match[1] + match[2] if match and bridge.attributes["bridge_type"] == "0-1" else ""
 
     def named(self, device):
         """{type: name} of a PCI device's operating system devices."""
         names = {}
-        for element in self.os_devices(device):
+        for element in _os_devices(device):
             types = self.number(element, "osdev_type")
             if self.version < 3:
                 types = OLD_TYPES.get(types, 0)
@@ -278,18 +287,11 @@ class _Reader:
             names.setdefault(types, self.attribute(element, "name"))
         return names
 
-    def os_devices(self, device):
-        return [element for element in device.children if element.attributes.get("type") == "OSDev"]
-
-    def fact(self, device, name):
-        """The first non-empty value of an info of a device's operating system devices."""
-        return next(filter(None, (element.info(name) for element in self.os_devices(device))), "")
-
-    def device_memory(self, device):
-        """Bytes of a GPU's or CXL device's memory, which the file gives in KiB."""
-        names = ("CUDAGlobalMemorySize", "CXLRAMSize", "CXLPMEMSize")
-        sizes = [re.match(r"\d+", self.fact(device, name)) for name in names]
-        return sum(int(size[0]) << 10 for size in sizes if size) or None
+    def link(self, element):
+        speed = element.attributes.get("pci_link_speed", "0")
+        if not re.fullmatch(r"\d+(\.\d+)?", speed):
+            self.fail(element, f"pci_link_speed={speed!r}, and GB/s were expected")
+        return float(speed) or None
 
     # ------------------------------------------------------------ NVLinks
 
@@ -331,18 +333,8 @@ class _Reader:
         }
         common = element.attributes.get("type", "")
         ends = [tuple((word if ":" in word else f"{common}:{word}").split(":", 1)) for word in words["indexes"]]
-        if len(words["u64values"]) != len(ends) ** 2 or not all(
-            re.fullmatch(r"\d+", word) for word in words["u64values"]
-        ):
-            self.fail(
-                element,
-                f"NVLinkBandwidth of {len(ends)} objects, and {len(ends) ** 2} "
-                f"numbers were expected; it has {len(words['u64values'])}",
-            )
-        return ends, [int(word) for word in words["u64values"]]
-
-    def link(self, element):
-        speed = element.attributes.get("pci_link_speed", "0")
-        if not re.fullmatch(r"\d+(\.\d+)?", speed):
-            self.fail(element, f"pci_link_speed={speed!r}, and GB/s were expected")
-        return float(speed) or None
+        rates = words["u64values"]
+        if len(rates) != len(ends) ** 2 or not all(re.fullmatch(r"\d+", rate) for rate in rates):
+            expected = f"NVLinkBandwidth of {len(ends)} objects, and {len(ends) ** 2} numbers were expected"
+            self.fail(element, f"{expected}; it has {len(rates)}")
+        return ends, list(map(int, rates))

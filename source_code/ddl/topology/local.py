@@ -128,12 +128,12 @@ def _from_matrix(topology, report, asked):
     note = "GPUs are no PCI devices in /sys here: the tree that they hang in is made from their distances"
     if not text:
         note += "; which NUMA node each is near to is not known"
-    told = {
+    reported = {
         pair: kind
-        for pair, kind in made.told.items()
+        for pair, kind in made.reported.items()
         if text or tuple(int(name[3:]) for name in pair) in report.distances
     }
-    return replace(topology, devices=(*others, *kept), nvlinks=(), told=told, notes=(*topology.notes, note))
+    return replace(topology, devices=(*others, *kept), nvlinks=(), reported=reported, notes=(*topology.notes, note))
 
 
 def _matrix_text():

@@ -245,7 +245,7 @@ def _without_gpu_memory(nodes):
 
 
 def tree(matrix: Matrix, name: str) -> Topology:
-    """Return the simplest topology with that matrix; its `told` has the pairs that fit no tree."""
+    """Return the simplest topology with that matrix; its `reported` has the pairs that fit no tree."""
     gpus = [device for device in matrix.names if device.startswith("GPU")]
     near, threads, notes = _numas(matrix)
     notes += matrix.notes
@@ -281,20 +281,20 @@ def tree(matrix: Matrix, name: str) -> Topology:
         nvlinks=links,
         numas=tuple(Numa(numa, None, threads=threads[numa]) for numa in sorted(threads)),
     )
-    told = {pair: kind for pair, kind in matrix.kinds.items() if topology.kind(*pair) != kind}
-    return replace(topology, told=told, notes=(*_disagreements(topology, told), *notes))
+    reported = {pair: kind for pair, kind in matrix.kinds.items() if topology.kind(*pair) != kind}
+    return replace(topology, reported=reported, notes=(*_disagreements(topology, reported), *notes))
 
 
-def _disagreements(topology, told):
+def _disagreements(topology, reported):
     """Say where tree and matrix differ."""
-    pairs = [pair for pair in told if topology.device(pair[0]) and pair == tuple(sorted(pair))]
-    apart = [pair for pair in pairs if (topology.kind(*pair), told[pair]) == ("NODE", "SYS")]
+    pairs = [pair for pair in reported if topology.device(pair[0]) and pair == tuple(sorted(pair))]
+    apart = [pair for pair in pairs if (topology.kind(*pair), reported[pair]) == ("NODE", "SYS")]
     other = [pair for pair in pairs if pair not in apart and topology.kind(*pair) != "?"]
     if other:
         a, b = other[0]
         yield (
             f"{len(other)} of the matrix's pairs fit no tree, {a} and {b} for one: it says "
-            f"{told[a, b]}, the tree {topology.kind(a, b)}"
+            f"{reported[a, b]}, the tree {topology.kind(a, b)}"
         )
     if apart:
         a, b = apart[0]

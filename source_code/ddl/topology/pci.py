@@ -80,17 +80,5 @@ def devices(functions: Iterable[Function]) -> tuple[Device, ...]:
 
 
 def _device(function, name, kind, under):
-    return Device(
-        name,
-        kind,
-        under,
-        function.numa,
-        function.model,
-        function.address,
-        function.generation,
-        function.width,
-        function.gb_per_s,
-        function.gbit_per_s,
-        function.network,
-        function.memory_bytes,
-    )
+    shared = ("numa", "model", "address", "generation", "width", "gb_per_s", "gbit_per_s", "network", "memory_bytes")
+    return Device(name, kind, under, **{fact: getattr(function, fact) for fact in shared})

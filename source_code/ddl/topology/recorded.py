@@ -10,36 +10,25 @@ from ddl.topology.graph import Cache, Core, Device, Network, Numa, NvLink, Socke
 FOLDER = reference_dir() / "topologies"
 
 DEVICE = {
-    "name": str,
-    "under": str,
-    "numa": int,
-    "model": str,
-    "generation": int,
-    "width": int,
-    "gb_per_s": float,
-    "gbit_per_s": float,
-    "network": str,
-    "memory_gib": float,
-    "memory_gb_per_s": float,
+    **dict.fromkeys(("name", "under", "model", "network"), str),
+    **dict.fromkeys(("numa", "generation", "width"), int),
+    **dict.fromkeys(("gb_per_s", "gbit_per_s", "memory_gib", "memory_gb_per_s"), float),
 }
+DEVICES = ("root", "switch", "gpu", "nic", "nvswitch", "disk", "other")
 # The tables' keys and their types.
 TABLES = {
     "socket": {
         "model": str,
-        "numa": int,
-        "cores": int,
-        "threads_per_core": int,
-        "memory_gib": float,
-        "memory_gb_per_s": float,
+        **dict.fromkeys(("numa", "cores", "threads_per_core"), int),
+        **dict.fromkeys(("memory_gib", "memory_gb_per_s"), float),
         "cache": list,
     },
     "cache": {"level": int, "kind": str, "kib": float, "cores": int},
     "socket_link": {"a": int, "b": int, "kind": str, "count": int, "gb_per_s": float},
-    **dict.fromkeys(("root", "switch", "gpu", "nic", "nvswitch", "disk", "other"), DEVICE),
+    **dict.fromkeys(DEVICES, DEVICE),
     "nvlink": {"a": list, "b": list, "count": int, "generation": int},
     "network": {"kind": str, "nics": int, "gbit_per_s": float},
 }
-DEVICES = ("root", "switch", "gpu", "nic", "nvswitch", "disk", "other")
 NEEDED = {
     "socket": {"cores"},
     "cache": {"level", "kib"},

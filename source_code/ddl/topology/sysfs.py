@@ -16,10 +16,7 @@ KINDS = {"Data": "data", "Instruction": "instruction", "Unified": "unified"}
 def read(root: str | Path = "/", name: str = "here") -> Topology:
     """Read the topology of the machine whose /sys and /proc are under `root`, and call it `name`.
 
-    Raises
-    ------
-    TopologyError
-        If a file cannot be understood, or there is no list of processors.
+    Raises TopologyError if a file cannot be understood, or there is no list of processors.
     """
     root = Path(root)
     cpu = root / "sys/devices/system/cpu"

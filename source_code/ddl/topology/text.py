@@ -125,13 +125,7 @@ def _nvlinks(topology):
 
 
 def matrix_text(topology) -> str:
-    """Return the matrix of GPUs and network cards, tab-separated like that of ``nvidia-smi topo -m``.
-
-    Returns
-    -------
-    str
-        `ddl.topology.nvidia.parse` reads it again.
-    """
+    """Return the matrix of GPUs and network cards as ``nvidia-smi topo -m`` lays it out; `nvidia.parse` reads it."""
     matrix = topology.matrix(nics=True)
     lines = ["\t".join(["", *matrix.columns, "CPU Affinity", "NUMA Affinity"])]
     gpus = {gpu.name for gpu in topology.gpus}

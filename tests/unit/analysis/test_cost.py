@@ -2,10 +2,9 @@
 
 import numpy
 import pytest
-import scipy.optimize
 
 from ddl.analysis import cost
-from ddl.analysis.cost import ALGORITHMS, Link, fit, fits, hierarchical, line, positive, ring_over_nodes, terms
+from ddl.analysis.cost import ALGORITHMS, Link, fit, fits, hierarchical, line, ring_over_nodes, terms
 
 SIZES = [4**power for power in range(1, 14)]
 ALPHA, BETA = 30e-6, 1 / 5e9
@@ -192,14 +191,6 @@ def test_a_latency_once_is_told_from_one_for_each_message():
     assert alone.operation_s == 0 and 63 * alone(4) > 15 * found(4, 64)
     with pytest.raises(ValueError, match="all points are of 2 ranks"):
         alone(4, 64)
-
-
-def test_no_factor_falls_below_0():
-    columns = numpy.array([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0], [1.0, 1.0, 0.0], [1.0, 1.0, 1.0]])
-    assert positive(columns, columns @ [1.0, 2.0, 3.0]) == pytest.approx([1, 2, 3])
-    values = numpy.array([1.0, -2.0, 0.5, 0.2])
-    assert positive(columns, values) == pytest.approx(scipy.optimize.nnls(columns, values)[0])
-    assert positive(columns, -numpy.ones(4)).tolist() == [0, 0, 0]
 
 
 def test_one_number_of_ranks_can_not_tell():

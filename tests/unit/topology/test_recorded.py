@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from ddl import cli, topology
-from ddl.plot.topology import plot_links, plot_topology
+from ddl.plot.links import plot_links
+from ddl.plot.topology import plot_topology
 from ddl.topology import TopologyError, link, recorded
 from helpers import ROOT
 
@@ -72,17 +73,13 @@ def test_a_server_of_ones_own_is_loaded_by_its_path(tmp_path):
         ("cores = 4", "cores = ", "no TOML.*line 9"),
         ('title = "A server"', "", "the file lacks title"),
         ("[network]", "[net]", "the file has net; known there: title"),
-        ("generation = 4", "gen = 4", "gpu 1 has gen; known there: name"),
         ("[all.gpu]", "[all.tpu]", "has tpu; known there: socket"),
-        ("cores = 4", 'cores = "four"', "socket 1: cores = 'four' is not of type int"),
         ("cores = 4", "cores = -4", "socket 1: cores = -4 is below 0"),
-        ("cores = 4", "cores = true", "socket 1: cores = True is not of type int"),
         ("cores = 4\n", "", "socket 1 lacks cores"),
         ("numa = 2", "numa = 3", "socket 1: 4 cores do not make 3 equal NUMA nodes"),
         ("kib = 512, ", "", "socket 1, cache 1 lacks kib"),
         ('under = "root0" }', 'under = "root9" }', "device GPU0 refers to 'root9'"),
         ('b = ["GPU1"]', 'b = "GPU1"', "nvlink 1: b = 'GPU1' is not of type list"),
-        ("nics = 2\n", "", "network. lacks nics"),
         ("nics = 2", "nics = 0", "at least one card"),
         ("generation = 4", "generation = 9", "PCIe 9 x16"),
     ],
@@ -211,10 +208,7 @@ def test_the_command_line_prints_trees_matrices_and_figures(capsys, tmp_path):
 
 
 def test_no_pair_of_gpus_is_no_number():
-    server = read(
-        SERVER.replace(', { name = "GPU1", under = "root0", width = 8 }', "").replace(
-            'nvlink = [{ a = ["GPU0"], b = ["GPU1"], count = 2 }]', ""
-        )
-    )
+    text = SERVER.replace('nvlink = [{ a = ["GPU0"], b = ["GPU1"], count = 2 }]', "")
+    server = read(text.replace(', { name = "GPU1", under = "root0", width = 8 }', ""))
     row = topology.compare([server]).to_dict("records")[0]
     assert math.isnan(row["slowest_gb_per_s"]) and row["network_gb_per_s"] == 2.5
