@@ -197,30 +197,3 @@ def test_what_can_fail_is_done_before_a_lesson_is_executed(course, monkeypatch):
 def test_a_lesson_that_is_not_there_is_named(course):
     with pytest.raises(SystemExit, match="no lesson begins with '7'"):
         gallery.main(["pdf", "7"], course.root)
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ('<a href="/notebooks/a.html">', "an absolute path"),
-        ('<img alt="x" src="//cdn.example.org/a.png">', "on another host"),
-        ('<script src="https://cdn.example.org/a.js">', "on another host"),
-        ('<link href="http://example.org/a.css">', "on another host"),
-        ('<style>p { background: url("https://example.org/a.png") }</style>', "on another host"),
-        ("<style>@import 'https://example.org/a.css';</style>", "on another host"),
-        ('<a href="b.html">', "no such file"),
-        ('<a href="../secret.txt">', "no such file"),
-        ('<a href="page.html#there">', "no such place"),
-        ('<a href="file:///etc/passwd">', "on another host"),
-        ('<img src="page.html">', "without a text alternative"),
-    ],
-)
-def test_a_page_at_fault_is_found(tmp_path, text, said):
-    site = tmp_path / "site"
-    site.mkdir()
-    (tmp_path / "secret.txt").touch()
-    (site / "page.html").write_text('<p id="here"><a href="#here"><a href="https://example.org">')
-    assert faults(site) == []
-    (site / "page.html").write_text(text)
-    (fault,) = faults(site)
-    assert said in fault

@@ -18,13 +18,24 @@ from ddl.training.recipes import BASE_RATES, recipe
 from helpers import ROOT
 
 
-@pytest.mark.nightly("tools/*.py")
-def test_recording_keeps_what_is_done_and_resumes(tmp_path, monkeypatch):
+@pytest.fixture
+def record(tmp_path, monkeypatch):
+    """Return a function that records a part of the results at smoke size, in `tmp_path`."""
     monkeypatch.delenv("DDL_WARM", raising=False)  # short runs, many of them
-    command = [sys.executable, ROOT / "tools" / "reference.py", "--only", "generalisation", "--size", "smoke"]
-    command += ["--data-set", "synthetic", "--work", tmp_path / "work", "--results", tmp_path / "results"]
-    first = subprocess.run(command, capture_output=True, text=True)
-    assert first.returncode == 0, first.stdout + first.stderr
+
+    def run(part, status=0):
+        command = [sys.executable, ROOT / "tools" / "reference.py", "--only", part, "--size", "smoke"]
+        command += ["--data-set", "synthetic", "--work", tmp_path / "work", "--results", tmp_path / "results"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == status, done.stdout + done.stderr
+        return done
+
+    return run
+
+
+@pytest.mark.nightly("tools/*.py")
+def test_recording_keeps_what_is_done_and_resumes(tmp_path, record):
+    record("generalisation")
     results = read_json_lines(tmp_path / "results" / "generalisation.jsonl")
     judged = [result for result in results if result["role"] == "judged"]
     assert [result["seed"] for result in judged] == [0] * 7
@@ -36,30 +47,19 @@ def test_recording_keeps_what_is_done_and_resumes(tmp_path, monkeypatch):
     # A run that was not done yet, and that no other builds on.
     kept = sorted((tmp_path / "work" / "convergence").glob("*.json"))
     next(path for path in kept if read_json(path)["script"] == "landscape.py").unlink()
-    again = subprocess.run(command, capture_output=True, text=True)
-    assert again.returncode == 0, again.stdout + again.stderr
+    record("generalisation")
     assert len(set(runs.iterdir()) - set(before)) == 1
 
 
 @pytest.mark.nightly("tools/*.py")
-def test_recording_the_challenge_keeps_what_is_done(tmp_path, monkeypatch):
-    monkeypatch.delenv("DDL_WARM", raising=False)
-    command = [sys.executable, ROOT / "tools" / "reference.py", "--only", "challenge", "--size", "smoke"]
-    command += ["--data-set", "synthetic", "--work", tmp_path / "work", "--results", tmp_path / "results"]
-    first = subprocess.run(command, capture_output=True, text=True)
-    assert first.returncode == 0, first.stdout + first.stderr
+def test_recording_the_challenge_keeps_what_is_done(tmp_path, record):
+    record("challenge")
     recorded = {path.stem: read_json_lines(path) for path in (tmp_path / "results").iterdir()}
-    assert {name: len(results) for name, results in recorded.items()} == {
-        "challenge-baseline": 2,
-        "challenge-times": 2,
-        "challenge-ablations": 2,
-        "challenge-alone": 2,
-    }
+    assert {name: len(results) for name, results in recorded.items()} == dict.fromkeys(CHALLENGE, 2)
     assert all(result["trial"] and "argv" not in result for results in recorded.values() for result in results)
     assert all(result["seconds"] > 0 for result in recorded["challenge-times"])
     assert not any("seconds" in result for result in recorded["challenge-ablations"])
-    again = subprocess.run(command, capture_output=True, text=True)
-    assert again.returncode == 0 and "seed 0: " not in again.stdout, again.stdout + again.stderr
+    assert "seed 0: " not in record("challenge").stdout
 
 
 def results_of(name):
@@ -213,17 +213,11 @@ def test_the_page_of_measurements_states_the_recorded_pairs():
 
 
 @pytest.mark.nightly("tools/*.py")
-def test_recording_precision_makes_pairs(tmp_path, monkeypatch):
-    monkeypatch.delenv("DDL_WARM", raising=False)
-    options = ["--only", "precision", "--size", "smoke", "--data-set", "synthetic"]
-    folders = ["--work", tmp_path / "work", "--results", tmp_path / "results"]
-    done = subprocess.run(
-        [sys.executable, ROOT / "tools" / "reference.py", *options, *folders], capture_output=True, text=True
-    )
+def test_recording_precision_makes_pairs(tmp_path, record):
     if not instructions():
-        assert done.returncode == 1 and "neither amx_bf16 nor avx512_bf16" in done.stderr
+        assert "neither amx_bf16 nor avx512_bf16" in record("precision", status=1).stderr
         return
-    assert done.returncode == 0, done.stdout + done.stderr
+    record("precision")
     for name in ("precision", "precision-speed"):
         results = read_json_lines(tmp_path / "results" / f"{name}.jsonl")
         assert [result["precision"] for result in results] == ["float32", "bfloat16"]

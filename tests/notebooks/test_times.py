@@ -15,6 +15,7 @@ LINE, GUESS, PICTURE, RUN = 0.1, 0.65, 1.3, 1.3  # minutes: of code, to be made,
 CODED, WRITTEN = 2.6, 2.0  # minutes a point
 ONE_EXERCISE = "### Written by you, judged by what its ranks do"  # nine points for one file: no part of it stands alone
 MARK_SCHEME = re.compile(r"=== BEGIN MARK SCHEME ===.*?=== END MARK SCHEME ===", re.DOTALL)
+PARTS = r"^###? (?!BEGIN|END).*"
 SITTING = re.compile(r"^\| [^|]+ \| (\d+) to (\d+) \| (\d+) \|$", re.MULTILINE)
 
 
@@ -31,28 +32,21 @@ def minutes(cell):
     return LINE * len(source.splitlines()) + GUESS * source.startswith("guess_") + PICTURE * looks + RUN * runs
 
 
-def sections(cells):
-    """Return the minutes of each numbered section; 0 is what stands before the first."""
-    taken, number = {0: 0.0}, 0
+def taken_by(cells, heading, first=""):
+    """Return the minutes of each part, by the last match of its heading; `first` is what stands before."""
+    taken, part = {first: 0.0}, first
     for cell in cells:
         if "hints" in cell.metadata.get("tags", ()):
             continue  # most are never read
-        if cell.cell_type == "markdown" and (heading := re.search(r"^## (\d+)\.", cell.source, re.MULTILINE)):
-            number = int(heading[1])
-        taken[number] = taken.get(number, 0.0) + minutes(cell)
+        if cell.cell_type == "markdown" and (found := re.findall(heading, cell.source, re.MULTILINE)):
+            part = found[-1]
+        taken[part] = taken.get(part, 0.0) + minutes(cell)
     return taken
 
 
-def parts(cells):
-    """Return the minutes of each part, by its heading of the second or third level."""
-    taken, heading = {}, ""
-    for cell in cells:
-        if "hints" in cell.metadata.get("tags", ()):
-            continue
-        if cell.cell_type == "markdown" and (found := re.findall(r"^###? (?!BEGIN|END).*", cell.source, re.MULTILINE)):
-            heading = found[-1]
-        taken[heading] = taken.get(heading, 0.0) + minutes(cell)
-    return taken
+def sections(cells):
+    """Return the minutes of each numbered section; 0 is what stands before the first."""
+    return {int(number): taken for number, taken in taken_by(cells, r"^## (\d+)\.", first="0").items()}
 
 
 def cells_of(name):
@@ -77,7 +71,7 @@ def test_sittings_take_as_long_as_the_head_says_and_sections_are_short(name, min
         assert counted == pytest.approx(length, rel=0.12), f"sections {first} to {last}"
         assert length <= 60
     assert sum(length for *_, length in said) == minutes_said and said_in_words in cells[0].source
-    short = {heading: took for heading, took in parts(cells).items() if heading != ONE_EXERCISE}
+    short = {heading: took for heading, took in taken_by(cells, PARTS).items() if heading != ONE_EXERCISE}
     assert max(short.values()) <= longest, short
     assert sum("**A resting place.**" in cell.source for cell in cells) == len(said) - 1
 

@@ -40,10 +40,6 @@ def test_saying_always_no_is_accurate_and_finds_nothing():
     assert judged["precision"] is None and judged["recall"] == judged["f1"] == 0
 
 
-def test_majority_is_of_either_class():
-    assert majority([1, 1, 1, 0]) == majority([0, 0, 1, 0]) == 0.75
-
-
 def test_loss_is_kerass_cross_entropy():
     scores = np.append(SCORES, [0.0, 1.0]).astype(np.float32)
     targets = np.append(TARGETS, [1, 1])

@@ -10,7 +10,6 @@ from ddl.analysis import mistakes
 from ddl.analysis.mistakes import CHECKS, examine, witnesses
 from ddl.records.folder import RunFolder
 from ddl.records.reference import Recorded
-from ddl.training.options import CASES
 
 RANKS, STEPS, BATCH, RATE = 3, 4, 8, 0.05
 
@@ -107,19 +106,6 @@ def test_a_mistake_is_found_by_its_check_and_by_no_other(mistake, check):
     assert [test.__name__ for test in CHECKS if test(seen).found] == [check]
 
 
-def test_sentences_have_the_numbers():
-    seen = right()
-    for mistake in (shared_samples, not_broadcast, not_averaged, counted_twice, not_scaled, all_write):
-        mistake(seen)
-    said = {check.__name__: check(seen).sentence for check in CHECKS}
-    assert "96 samples; counted once a step, 32" in said["own_samples"]
-    assert "3 ranks have 3 different models" in said["began_alike"]
-    assert "in 4 of 4 steps" in said["applied_alike"] and "3 models" in said["applied_alike"]
-    assert "3 times the true one" in said["counted_once"]
-    assert "3 × 0.05 = 0.15" in said["scaled_rate"] and "; 0.05 was used" in said["scaled_rate"]
-    assert "by ranks 0, 1, 2" in said["one_writer"]
-
-
 def test_one_rank_alone_has_nothing_to_compare_and_passes():
     alone = copy.deepcopy(right()[:1])
     alone[0]["ranks"] = 1
@@ -196,7 +182,3 @@ def test_what_is_not_there_is_said(tmp_path):
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
     with pytest.raises(ValueError, match="did not come to the end; see rank-1.log"):
         witnesses(tmp_path)
-
-
-def test_the_reader_is_not_told_which_case_is_which():
-    assert CASES == ("none", "A", "B", "C", "D", "E", "F")

@@ -35,16 +35,9 @@ BOTH = cost.fit(
 
 
 def predicted(computation_s=0.3, communication_s=0.1, all_reduces=1, ranks=4, **facts):
+    facts = {"batch": 64 * ranks, "one_images_per_s": 64 / 0.3, **facts}
     return Prediction(
-        **{
-            "ranks": ranks,
-            "batch": 64 * ranks,
-            "computation_s": computation_s,
-            "communication_s": communication_s,
-            "all_reduces": all_reduces,
-            "one_images_per_s": 64 / 0.3,
-            **facts,
-        }
+        ranks, computation_s=computation_s, communication_s=communication_s, all_reduces=all_reduces, **facts
     )
 
 
@@ -89,16 +82,7 @@ def test_as_much_communication_as_shows_makes_a_step_longer():
 
 @pytest.mark.parametrize(
     "facts",
-    [
-        {"ranks": 0},
-        {"all_reduces": 0},
-        {"computation_s": 0},
-        {"communication_s": -1},
-        {"communication_s": math.nan},
-        {"one_images_per_s": 0},
-        {"shown": 1.1},
-        {"shown": math.nan},
-    ],
+    [{"ranks": 0}, {"computation_s": 0}, {"communication_s": -1}, {"communication_s": math.nan}, {"shown": 1.1}],
 )
 def test_what_can_not_be_is_refused(facts):
     with pytest.raises(ValueError, match=next(iter(facts))):
@@ -282,16 +266,7 @@ def test_speeds_are_those_of_the_gpu_at_the_nearest_batch():
 
 
 @pytest.mark.parametrize(
-    "facts, message",
-    [
-        ({"nodes": 0}, "nodes=0"),
-        ({"batch": 0}, "batch=0"),
-        ({"model": "gpt"}, "no model 'gpt'"),
-        ({"model": None}, "a model is needed"),
-        ({"algorithm": "star"}, "best, ring, hierarchical"),
-        ({"late": -0.1}, "late=-0.1: a share"),
-        ({"late": math.nan}, "late=nan: a share"),
-    ],
+    "facts, message", [({"algorithm": "star"}, "best, ring, hierarchical"), ({"late": math.nan}, "late=nan: a share")]
 )
 def test_a_cluster_that_can_not_be_is_refused(facts, message):
     with pytest.raises(ValueError, match=message):
@@ -326,36 +301,6 @@ def test_the_terms_of_a_table_add_up_and_its_interval_is_as_wide_as_said():
     assert {"predicted", "from full to no overlap"} < {text.get_text() for text in drawn.legends[0].get_texts()}
 
 
-def test_the_command_predicts_and_draws(capsys, tmp_path):
-    figure = tmp_path / "scaling.png"
-    assert (
-        main(
-            [
-                "predict",
-                "--topology",
-                "dgx-a100",
-                "--nodes",
-                "128",
-                "--model",
-                "resnet50",
-                "--batch",
-                "64",
-                "--figure",
-                str(figure),
-            ]
-        )
-        == 0
-    )
-    said = capsys.readouterr().out
-    assert "1024" in said and "resnet50 on dgx-a100, 64 samples a GPU" in said
-    assert f"lay within {MARGIN_POINTS:g} points of the predicted one" in said and "waiting, ms" in said
-    assert figure.read_bytes().startswith(b"\x89PNG")
-    assert main(["predict", "--topology", "dgx-1", "--parameters", "1000000", "--images-per-s", "50"]) == 0
-    assert "1,000,000 parameters on dgx-1" in capsys.readouterr().out
-    assert main(["predict", "--topology", "dgx-h100", "--model", "resnet50"]) == 2
-    assert "say its images/s" in capsys.readouterr().err
-
-
 HOST = """\
 \tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity
 GPU0\t X \t{0}\t0-15\t0
@@ -363,49 +308,52 @@ GPU1\t{0}\t X \t0-15\t0
 """
 
 
-def asked(**changed):
+def predict(**changed):
     options = {"--topology": "dgx-a100", "--nodes": 2, "--parameters": 1000, "--images-per-s": 50, **changed}
-    return [
-        "predict",
-        *(str(word) for option, value in options.items() if value is not None for word in (option, value)),
-    ]
+    given = [(option, str(value)) for option, value in options.items() if value is not None]
+    return main(["predict", *itertools.chain(*given)])
+
+
+RESNET = {"--parameters": None, "--images-per-s": None, "--model": "resnet50"}
+
+
+def test_the_command_predicts_and_draws(capsys, tmp_path):
+    figure = tmp_path / "scaling.png"
+    assert predict(**RESNET, **{"--nodes": 128, "--batch": 64, "--figure": figure}) == 0
+    said = capsys.readouterr().out
+    assert "1024" in said and "resnet50 on dgx-a100, 64 samples a GPU" in said
+    assert f"lay within {MARGIN_POINTS:g} points of the predicted one" in said and "waiting, ms" in said
+    assert figure.read_bytes().startswith(b"\x89PNG")
+    assert predict(**{"--topology": "dgx-1", "--parameters": 10**6}) == 0
+    assert "1,000,000 parameters on dgx-1" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("changed", "expected"),
     [
-        ({"--images-per-s": 0}, "images_per_s=0.0: a number above 0"),
-        ({"--images-per-s": -3}, "images_per_s=-3.0: a number above 0"),
         ({"--images-per-s": "nan"}, "images_per_s=nan: a number above 0"),
         ({"--images-per-s": "inf"}, "images_per_s=inf: that is more than there can be"),
         ({"--images-per-s": "1e-320"}, "it must be above 0, and finite"),
-        ({"--parameters": 0}, "parameters=0: a whole number, 1 or more"),
         ({"--parameters": -5}, "parameters=-5: a whole number, 1 or more"),
         ({"--parameters": "9" * 400}, "that is more than there can be"),
         ({"--nodes": 0}, "nodes=0: a whole number, 1 or more"),
-        ({"--nodes": "9" * 30}, "that is more than there can be"),
         ({"--batch": 0}, "batch=0: a whole number, 1 or more"),
-        ({"--batch": -64}, "batch=-64: a whole number, 1 or more"),
-        ({"--baseline": 0}, "baseline=0: a whole number, 1 or more"),
         ({"--baseline": 9}, "baseline=9: whole servers of dgx-a100 have a multiple of 8"),
         ({"--baseline": 17}, "baseline=17: that is more than the 16 GPUs of 2 × dgx-a100"),
         ({"--gradient-bytes": 3}, "gradient_bytes=3: 1, 2, 4 or 8"),
-        ({"--fusion-threshold-mb": 0}, "fusion_bytes=0.0: a number above 0"),
-        ({"--fusion-threshold-mb": "nan"}, "fusion_bytes=nan: a number above 0"),
         ({"--fusion-threshold-mb": "1e-300"}, "at least one byte"),
         ({"--network": "eight"}, "network='eight': cards × Gbit/s of each"),
         ({"--network": "0x100"}, "a network of 0 cards"),
-        ({"--network": "8x0"}, "at 0.0 Gbit/s"),
         ({"--link-gb-per-s": 0}, "link_gb_per_s=0.0: a number above 0"),
         ({"--model": "resnet50"}, "model='resnet50' and parameters=1000: say one of them"),
         ({"--parameters": None}, "a model is needed, or its parameters and"),
-        ({"--images-per-s": None}, "a model is needed, or its parameters and"),
         ({"--parameters": None, "--model": "gpt"}, "there is no model 'gpt'; there are: resnet50"),
+        (RESNET | {"--topology": "dgx-h100"}, "say its images/s"),
         ({"--topology": "dgx-9"}, "'dgx-9' is neither a file nor a recorded topology"),
     ],
 )
 def test_what_can_not_be_predicted_is_one_line(capsys, changed, expected):
-    assert main(asked(**changed)) == 2
+    assert predict(**changed) == 2
     said = capsys.readouterr()
     assert not said.out and said.err.startswith("ddl: ") and expected in said.err
     assert said.err.count("\n") == 1
@@ -434,10 +382,8 @@ def test_half_precision_fusion_and_baseline_are_asked_for(capsys):
     assert scaling("dgx-1", 4, "vgg16", images_per_s=200, baseline=16)[4].efficiency == 1
     picture = plot_prediction(rows, [run(ranks=32, global_batch=2048, images_per_s=32 * eight.images_per_s / 8)])
     assert "measured on 32" in picture.alt and "efficiency 100 %" in picture.alt
-    assert (
-        main(asked(**{"--parameters": 10**8, "--gradient-bytes": 2, "--baseline": 8, "--fusion-threshold-mb": 100}))
-        == 0
-    )
+    asked = {"--parameters": 10**8, "--gradient-bytes": 2, "--baseline": 8, "--fusion-threshold-mb": 100}
+    assert predict(**asked) == 0
     said = capsys.readouterr().out
     assert "gradients of 2 bytes, efficiency against 8 GPUs" in said
     row = next(line.split() for line in said.splitlines() if line.split()[:1] == ["16"])
@@ -463,28 +409,10 @@ def test_a_matrix_is_predicted_with_a_network_beside_it(tmp_path, capsys, kind, 
     said = server(file, topology.graph.Network("mine", 1, 100), link_gb_per_s=10)
     assert said.between.bandwidth_gb_per_s == pytest.approx(12) and not said.assumed
     assert said.inside.bandwidth_gb_per_s < 10
-    assert main(asked(**{"--topology": file, "--network": "4x100"})) == 0
+    assert predict(**{"--topology": file, "--network": "4x100"}) == 0
     assert assumed in capsys.readouterr().out
     # A recorded server keeps its own network, unless another is said.
     assert server("dgx-1", "25").between.bandwidth_gb_per_s == pytest.approx(3)
-
-
-def test_nothing_that_is_shown_is_called_a_bound(capsys):
-    rows = scaling("dgx-1", 4, "vgg16", images_per_s=200)
-    training = run(ranks=2, global_batch=64, images_per_s=64 / 0.04)
-    shown = [table(rows), table(rows, margin_points=5), report(predict_step(computing(), FIT), training)]
-    texts = [repr(each) + each._repr_html_() for each in shown]
-    texts += [str(rows[0]), plot_prediction(rows).alt]
-    for text in texts:
-        assert not re.search("at least|at most|between the|lower bound|upper bound", text.lower())
-        assert "overlap" in text
-    with pytest.raises(SystemExit):
-        main(["predict", "--help"])
-    usage = capsys.readouterr().out
-    assert all(
-        option in usage
-        for option in ("--gradient-bytes", "--baseline", "--fusion-threshold-mb", "--network", "--link-gb-per-s")
-    )
 
 
 def test_every_model_has_a_source_for_its_speed():
@@ -502,16 +430,9 @@ def test_figures_say_in_words_what_they_show(tmp_path):
     picture = plot_fit(made, cost.fits(made, 2))
     assert "11 points from 4 bytes in 200 µs" in picture.alt and "ring: alpha 100 µs" in picture.alt
     assert len(picture.axes[0].lines) == 2  # the points, and one line that all fits share
-    bench = run(
-        points=[
-            {
-                "operation": "all_reduce",
-                "size_bytes": size,
-                "seconds": {"median": taken, "low": 0.9 * taken, "high": 1.2 * taken},
-            }
-            for size, taken in made
-        ]
-    )
+    quartiles = [{"median": taken, "low": 0.9 * taken, "high": 1.2 * taken} for _, taken in made]
+    points = zip(sizes, quartiles, strict=True)
+    bench = run(points=[{"operation": "all_reduce", "size_bytes": size, "seconds": each} for size, each in points])
     plot_fit(bench, cost.fit(made, 2)).savefig(tmp_path / "fit.png")
 
     steps = [predict_step(computing(), BOTH, ranks) for ranks in (1, 2, 3)]

@@ -2,7 +2,6 @@
 
 from types import SimpleNamespace
 
-import matplotlib
 import numpy as np
 import pandas
 import pytest
@@ -201,14 +200,9 @@ def test_tuning_marks_each_arms_best_rate_and_names_edges_and_failures():
         lambda: plot.plot_batch_size_tradeoff(MEASURED.fit),
     ],
 )
-def test_every_picture_has_words_labels_and_a_source(figure):
-    before = dict(matplotlib.rcParams)
-    made = figure()
-    assert dict(matplotlib.rcParams) == before
-    bundle = made._repr_mimebundle_()
-    assert bundle["text/plain"] == made.alt and len(made.alt) > 40 and "base64," in bundle["text/html"]
+def test_every_picture_has_words_labels_and_a_source(figure, drawn):
+    made, titles = drawn(figure)
     assert made.axes[-1].get_xlabel()
-    titles = " ".join([axes.get_title() for axes in made.axes] + [made.get_suptitle()])
     assert "cifar10 (official layout" in titles or "measured in runs" in titles
 
 

@@ -1,10 +1,11 @@
 """The gradient lesson's figures: what they draw is compared with the maths, and they have words."""
 
 import ipywidgets
+import numpy
 import pytest
 
 from ddl import plot
-from ddl.analysis import descent
+from ddl.analysis import descent, sgd
 from ddl.analysis.descent import EASY, NOISY
 
 MANY = descent.generated(16)
@@ -16,16 +17,17 @@ MADE = {
     "best_rate": lambda: plot.plot_best_rate(MANY, (0, 1.5), (1, 8), draws=500),
     "exchange": lambda: plot.plot_exchange([descent.exchange(0, 0.1, [EASY, NOISY])]),
     "ring": lambda: plot.plot_ring(3),
+    "settled": lambda: plot.plot_settled(MANY, [(0.002, 1), (0.008, 4)], samples=80, tried=20),
+    "map": lambda: plot.plot_map(MANY, (1, 2, 4), 0.002),
+    "one_step": lambda: plot.plot_one_step((2, 4)),
+    "to_target": lambda: plot.plot_to_target(MANY, 0.2, 0.002, (1, 4, 64), 1e-6),
 }
 
 
 @pytest.mark.parametrize("name", MADE)
-def test_a_figure_has_words_and_labels_and_can_be_shown(name):
-    picture = MADE[name]()
-    assert len(picture.alt) > 60
-    assert 'alt="' in picture._repr_mimebundle_()["text/html"]
-    drawn = [axes for axes in picture.axes if axes.axison]
-    assert any(axes.get_xlabel() for axes in drawn) and all(axes.has_data() for axes in drawn)
+def test_a_figure_has_words_and_labels_and_can_be_shown(name, drawn):
+    made, _ = drawn(MADE[name])
+    assert "inf" not in made.alt
 
 
 def test_steps_lie_on_the_loss_curve():
@@ -52,3 +54,38 @@ def test_without_somebody_to_move_it_a_slider_is_its_figure(monkeypatch):
     before = shown.value
     handle.value = 0.5
     assert seen[-1] == pytest.approx(0.5) and shown.value != before and "<img" in shown.value
+
+
+# ---------------------------------------------------------------- what a batch buys
+
+
+def test_the_map_has_the_colours_of_its_outcomes():
+    (mesh,) = plot.plot_map(MANY, (1, 4), 0.002).axes[0].collections
+    drawn = numpy.asarray(mesh.get_array()).reshape(2, -1)
+    rates = numpy.geomspace(0.0005, 0.512, 181)
+    near = sgd.settled_spread(0.002, 1, MANY)
+    for row, size in enumerate((1, 4)):
+        narrow, border = sgd.rate_of_spread(near, size, MANY), sgd.rate_border(size, MANY)
+        assert drawn[row].tolist() == [int(rate > narrow) + int(rate >= border) for rate in rates]
+
+
+def test_one_step_and_many_part_where_the_steps_are_long():
+    one, two, *_ = plot.plot_one_step((2,)).axes[0].lines
+    assert one.get_ydata()[-1] == 2 and two.get_ydata()[-1] == 1
+    # As trained: two steps on the same point, against one of twice the rate.
+    part, data = 0.5, [(1, 1)]
+    steps = descent.descend(0, part / 4, [data], 2)[-1]
+    assert two.get_ydata()[numpy.searchsorted(two.get_xdata(), part)] == pytest.approx(steps)
+
+
+def test_samples_are_steps_times_the_batch_and_seconds_are_points_in_sequence():
+    steps, samples, seconds = plot.plot_to_target(MANY, 0.2, 0.002, (1, 4), 1e-6).axes
+    for one, other in zip(steps.lines, samples.lines, strict=True):
+        assert other.get_ydata() == pytest.approx(one.get_ydata() * [1, 4])
+    same, scaled, best = (line.get_ydata() for line in steps.lines)
+    assert same.tolist() == [sgd.steps_to(0.2, 0.0, 0.002, size, MANY) for size in (1, 4)]
+    assert scaled[1] == sgd.steps_to(0.2, 0.0, 0.008, 4, MANY) and (best <= scaled).all()
+    apart, alone, together = (line.get_ydata() for line in seconds.lines)
+    assert (
+        apart == pytest.approx(same) and together == pytest.approx(scaled) and alone == pytest.approx(scaled * [1, 4])
+    )

@@ -46,23 +46,7 @@ def test_agreement_is_drawn_over_the_steps_that_all_kept(tmp_path):
         folder = RunFolder(tmp_path / name)
         folder.path.mkdir()
         np.savez(folder.weights, **{f"{step}.0": np.float32([1 + gap, -2]) for step, gap in gaps.items()})
-        runs.append(
-            SimpleNamespace(
-                id=name,
-                name=name,
-                folder=folder.path,
-                state="done",
-                result={
-                    "data": DATA,
-                    "ranks": 1,
-                    "threads_per_rank": 1,
-                    "replicas": 1,
-                    "steps": max(gaps),
-                    "test_accuracy": 0.1,
-                    "images_per_s": None,
-                },
-            )
-        )
+        runs.append(SimpleNamespace(id=name, name=name, folder=folder.path, state="done", result={"data": DATA}))
     picture = plot_agreement(runs)
     two, three, _ = picture.axes[0].lines
     assert two.get_xdata().tolist() == [4]  # after one update the same bit for bit

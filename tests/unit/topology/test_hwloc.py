@@ -95,6 +95,10 @@ def device(busid, pci_type, *below):
     ]
 
 
+def os_device(name, kind, subtype="", info=""):
+    return f'<object type="OSDev" name="{name}" subtype="{subtype}" osdev_type="{kind}">{info}</object>'
+
+
 def version_1():
     """No NUMANode: the machine has the memory; caches are of one type, sockets called so."""
     caches = (
@@ -166,23 +170,11 @@ def test_version_3_has_the_network_cards_and_tells_models_memory_and_nvlinks():
     ("version", "types"), [("2.0", {"eth": 2, "mem": 0, "nvme": 0}), ("3.0", {"eth": 16, "mem": 2, "nvme": 1})]
 )
 def test_cxl_memory_is_memory_and_neither_a_network_card_nor_a_disk(version, types):
+    size = '<info name="CXLRAMSize" value="262144KiB"/>'
     lines = [
-        line
-        for busid, pci_type, name, kind, subtype, info in (
-            (
-                "0000:90:00.0",
-                "0502 [8086:0d93]",
-                "mem0",
-                types["mem"],
-                'subtype="CXLMem"',
-                '<info name="CXLRAMSize" value="262144KiB"/>',
-            ),
-            ("0000:91:00.0", "0200 [8086:10d3]", "eth0", types["eth"], "", ""),
-            ("0000:92:00.0", "0108 [144d:a808]", "nvme0n1", types["nvme"], 'subtype="Disk"', ""),
-        )
-        for line in device(
-            busid, pci_type, f'<object type="OSDev" name="{name}" {subtype} osdev_type="{kind}">{info}</object>'
-        )
+        *device("0000:90:00.0", "0502 [8086:0d93]", os_device("mem0", types["mem"], "CXLMem", size)),
+        *device("0000:91:00.0", "0200 [8086:10d3]", os_device("eth0", types["eth"])),
+        *device("0000:92:00.0", "0108 [144d:a808]", os_device("nvme0n1", types["nvme"], "Disk")),
     ]
     text = version_2() if version == "2.0" else version_3()
     machine = hwloc.parse(with_device(text, *lines))
@@ -194,8 +186,8 @@ def test_cxl_memory_is_memory_and_neither_a_network_card_nor_a_disk(version, typ
 
 
 def test_persistent_cxl_memory_of_version_3_is_memory_too():
-    line = '<object type="OSDev" name="mem1" subtype="CXLMem" osdev_type="3"/>'
-    machine = hwloc.parse(with_device(version_3(), *device("0000:90:00.0", "0502 [8086:0d93]", line)))
+    memory = device("0000:90:00.0", "0502 [8086:0d93]", os_device("mem1", 3, "CXLMem"))
+    machine = hwloc.parse(with_device(version_3(), *memory))
     assert machine.device("mem1").kind == "memory"
 
 
@@ -304,18 +296,13 @@ def test_a_pipe_is_read(tmp_path):
     [
         ("</topology>", "", "line {last}: this is no XML"),
         ('<topology version="2.0">', '<system version="2.0">', "mismatched tag"),
-        ('type="Machine" ', "", "line 4: a <object> of type . lacks type"),
         ('cpuset="0x00000033"', 'cpuset="all"', "line 6: cpuset='all', and words like"),
-        ('type="Package" os_index="1"', 'type="Package" os_index="one"', "os_index='one', and a number was expected"),
         (' cache_type="0"', "", "lacks cache_type"),
         ('cache_type="1"', 'cache_type="7"', "cache_type='7', and one of 0, 1, 2"),
-        ('cache_size="32768"', 'cache_size="32K"', "cache_size='32K', and a number"),
         ('pci_busid="0000:83:00.0"', 'pci_busid="83"', "pci_busid='83', and one like 0000:81:00.0"),
         ('bridge_type="0-1"', 'bridge_type="x"', "bridge_type=0-1 .host to PCI. or"),
         ('pci_type="0302 [10de', 'pci_type="GPU [10de', "pci_type='GPU .*class"),
         ('pci_link_speed="15.753846"', 'pci_link_speed="fast"', "pci_link_speed='fast', and GB/s"),
-        ('pci_link_speed="15.753846"', 'pci_link_speed="nan"', "pci_link_speed='nan', and GB/s"),
-        ('pci_link_speed="15.753846"', 'pci_link_speed="-3"', "pci_link_speed='-3', and GB/s"),
         ("</topology>", '<object type="Group">' * 5000, "lie in each other here more than 200 deep"),
     ],
 )

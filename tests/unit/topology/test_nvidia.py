@@ -65,19 +65,6 @@ def test_a_small_matrix_in_all_its_parts():
     assert made.kind("GPU0", "mlx5_3") == "PIX"
 
 
-def test_pasted_text_with_spaces_and_escapes_reads_the_same():
-    plain = nvidia.read_matrix(SMALL)
-    assert nvidia.read_matrix(SMALL.expandtabs(8)) == plain
-    assert (
-        nvidia.read_matrix(
-            SMALL.replace("\tGPU0\tGPU1", "\t\x1b[4mGPU0\tGPU1", 1).replace("NUMA ID", "NUMA ID\x1b[0m", 1)
-        )
-        == plain
-    )
-    assert nvidia.read_matrix(SMALL.replace("\n", "\r\n")) == plain
-    assert nvidia.read_matrix("$ nvidia-smi topo -m\n" + SMALL) == plain
-
-
 def test_an_empty_cpu_affinity_leaves_the_numa_node_in_its_place():
     matrix = nvidia.read_matrix(SMALL.replace("\t0-3\t0\t", "\t\t0\t"))
     assert "GPU0" not in matrix.threads
@@ -106,15 +93,11 @@ def test_what_fits_no_tree_is_said():
     [
         ("\tGPU0\tGPU1\tNIC0\tCPU", "\tCPU", "no line of it begins a matrix"),
         ("GPU1\tNIC0\tCPU", "GPU0\tNIC0\tCPU", "line 1: a device stands twice"),
-        ("NV4\tPIX", "NV4\tPIXEL", "line 2: 'PIXEL' under NIC0; expected X, NV#"),
         ("GPU0\t X \tNV4", "GPU0\t X \tNV", "line 2: 'NV' under GPU1"),
         ("GPU1\tNV4", "GPU2\tNV4", "line 3: 'GPU2.*expected"),
         ("GPU1\tNV4\t X \tSYS\t4-7\t1\t\tN/A\n", "", "line 5: 'Legend:', and a row of one of GPU1 was expected"),
         ("GPU1\tNV4", "GPU1\tNV3", "GPU0 to GPU1 is NV4, and GPU1 to GPU0 is NV3"),
-        ("GPU0\t X ", "GPU0\tPIX", "X on the diagonal only"),
         ("0-3\t0", "3-0\t0", "line 2: '3-0' is no list of numbers"),
-        ("4-7\t1", "4-7\tone", "line 3: 'one' is no list of numbers"),
-        ("GPU1\tNV4\t X \tSYS\t4-7\t1\t\tN/A", "GPU1\tNV4", "line 3: '' under GPU1"),
         (SMALL[SMALL.index("NIC0\tPIX") :], "", "line 3: it ends without a row of NIC0"),
     ],
 )
