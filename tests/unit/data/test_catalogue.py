@@ -11,13 +11,6 @@ from ddl.data import DataError, DataSet, Order, catalogue, fetch, is_there, list
 from ddl.data.dataset import balanced_subset
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    """An empty data folder for each test."""
-    monkeypatch.setenv("DDL_DATA_DIR", str(tmp_path))
-    return tmp_path
-
-
 @pytest.fixture
 def small_whole(monkeypatch):
     """A synthetic data set that is whole with 600 + 200 pictures, and kept from 100 on."""
@@ -67,7 +60,9 @@ def test_uneven_batch_is_refused_with_the_nearest(global_batch, size, nearest):
         shard(np.arange(global_batch), 0, size)
 
 
-def test_impossible_orders_and_ranks_are_refused():
+def test_what_is_impossible_is_refused():
+    with pytest.raises(DataError, match="no data set 'mnist'; there are: cifar10, synthetic"):
+        load("mnist")
     with pytest.raises(DataError, match="10 samples do not fill one global batch of 11"):
         Order(10, 11)
     with pytest.raises(DataError, match="must be 1 or more"):
@@ -81,15 +76,8 @@ def test_impossible_orders_and_ranks_are_refused():
 
 def test_data_set_refuses_what_does_not_fit():
     images, labels = np.zeros((4, 32, 32, 3), np.uint8), np.zeros(4, np.int32)
-    fine = dict(
-        name="x",
-        form="y",
-        train_images=images,
-        train_labels=labels,
-        test_images=images,
-        test_labels=labels,
-        class_names=("a", "b"),
-    )
+    parts = dict(train_images=images, train_labels=labels, test_images=images, test_labels=labels)
+    fine = dict(name="x", form="y", class_names=("a", "b"), **parts)
     described = {"name": "x", "form": "y", "train_samples": 4, "test_samples": 4, "held_out": "test"}
     assert DataSet(**fine).describe() == described
     for field, value, message in [
@@ -149,11 +137,6 @@ def test_generated_validation_pictures_are_neither_training_nor_test_pictures():
     assert len(np.unique(np.concatenate([train, test, validation]), axis=0)) == 150
     with pytest.raises(DataError, match="45056 train samples: 45057"):
         load("synthetic", train_samples=45_057, held_out="validation")
-
-
-def test_unknown_name_lists_those_there_are():
-    with pytest.raises(DataError, match="no data set 'mnist'; there are: cifar10, synthetic"):
-        load("mnist")
 
 
 def test_auto_says_why_it_is_generated(folder):

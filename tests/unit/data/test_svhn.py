@@ -37,13 +37,6 @@ def put(folder, **changes):
     return folder
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    """An empty data folder for each test."""
-    monkeypatch.setenv("DDL_DATA_DIR", str(tmp_path / "data"))
-    return tmp_path / "data"
-
-
 def test_pictures_stand_upright_and_ten_is_zero(folder):
     images, labels = svhn.pictures(put(folder) / "train_32x32.mat")
     official = content("train")
