@@ -78,12 +78,20 @@ def test_a_run_that_goes_on_comes_back_into_its_cell_when_the_page_is_loaded(mak
     nbformat.validate(found)
 
 
-@pytest.mark.parametrize(("saved", "there"), [(150.0, True), (250.0, False)])
-def test_one_that_has_ended_comes_back_only_if_the_notebook_is_older(make, saved, there):
-    make(ended=200.0)
-    found = notebook(a=[])
+@pytest.mark.parametrize(
+    ("run", "there", "saved", "expected"),
+    [
+        ({"ended": 200.0}, [], 150.0, [(IDS[0], True)]),
+        ({"ended": 200.0}, [], 250.0, []),  # the notebook was saved after its end
+        ({}, [shown(IDS[0])], 50.0, [(IDS[0], False)]),  # it is shown already
+        ({"notebook": "/course/notebooks/2.Second.ipynb"}, [], 50.0, []),
+    ],
+)
+def test_a_run_comes_back_once_and_only_where_the_notebook_is_older(make, run, there, saved, expected):
+    make(**run)
+    found = notebook(a=there)
     bring_up_to_date(found, NAME, saved)
-    assert outputs(found) == ([(IDS[0], True)] if there else [])
+    assert outputs(found) == expected
 
 
 def test_of_a_cell_that_was_run_twice_the_last_runs_come_back(make):
@@ -92,20 +100,6 @@ def test_of_a_cell_that_was_run_twice_the_last_runs_come_back(make):
     found = notebook(a=[shown("earlier", over=True)])
     bring_up_to_date(found, NAME, saved=50.0)
     assert outputs(found) == [(IDS[1], False), (IDS[2], False)]
-
-
-def test_what_is_there_already_is_not_shown_twice(make):
-    make()
-    found = notebook(a=[shown(IDS[0])])
-    bring_up_to_date(found, NAME, saved=50.0)
-    assert outputs(found) == [(IDS[0], False)]
-
-
-def test_runs_of_another_notebook_stay_there(make):
-    make(notebook="/course/notebooks/2.Second.ipynb")
-    found = notebook(a=[])
-    bring_up_to_date(found, NAME, saved=50.0)
-    assert found.cells[0].outputs == []
 
 
 def test_what_is_saved_as_going_on_is_saved_as_it_ended(make, tmp_path):
