@@ -1,7 +1,6 @@
 """Scores: seeds first, none left out, and no way to draw another."""
 
 import contextlib
-import json
 import re
 import secrets
 
@@ -87,15 +86,11 @@ def test_seeds_are_from_the_systems_secrets_and_not_from_time_or_environment(sta
     assert [(options["seed"], options["secret"]) for options in stage.launches] == [(n, n + 1) for n in range(1, 10, 2)]
 
 
-def test_without_the_baseline_there_is_no_ratio(stage, submission):
-    found = score(submission(), beside=False, progress=quiet)
-    assert len(stage.launches) == 5 and found.counts and found.ratios == ()
-
-
-def test_a_miss_counts_as_it_is(stage, submission):
+def test_a_miss_counts_as_it_is_and_without_the_baseline_there_is_no_ratio(stage, submission):
     stage.plan[2] = 0.2
     found = score(submission(), beside=False, progress=quiet)
     assert found.accuracies == (0.75, 0.75, 0.2, 0.75, 0.75) and not found.counts
+    assert len(stage.launches) == 5 and found.ratios == ()
 
 
 def failures_are(monkeypatch, stage, reason):
@@ -119,15 +114,47 @@ def test_a_file_that_does_not_end_costs_one_run_and_no_hour(stage, submission, f
     assert found.accuracies == (0.75, 0.1, 0.1, 0.1, 0.1) and not found.left and not found.counts
 
 
-def test_labels_of_private_pictures_that_a_file_brings_along_count_as_a_crash(stage, submission):
-    def forged(folder):
-        result = json.loads((folder / "result.json").read_text())
-        write_json(folder / "result.json", {**result, "public_accuracy": 0.6})
+def result_with(**changes):
+    def edit(folder):
+        write_json(folder / "result.json", {**read_json(folder / "result.json"), **changes})
 
-    stage.plan[2] = ("done", forged)
+    return edit
+
+
+def result_of_another_run(folder):
+    (folder / "result.json").write_text((runs_dir() / "run-0" / "result.json").read_text())
+
+
+def logits_of(values):
+    return lambda folder: np.save(folder / "logits.npy", values)
+
+
+CRASHES = {
+    "labels of private pictures": (result_with(public_accuracy=0.6), "it has labels of private pictures"),
+    "no result": (lambda folder: (folder / "result.json").unlink(), "without a result"),
+    "no logits": (lambda folder: (folder / "logits.npy").unlink(), "without logits"),
+    "the result of another run": (result_of_another_run, "is of another run: seed differs"),
+    "no time": (result_with(seconds=0.0), ""),
+    "a negative time": (result_with(seconds=-3.0), ""),
+    "an unknown time": (result_with(seconds=None), ""),
+    "no samples": (result_with(samples=0), ""),
+    "a trial": (result_with(trial=True), ""),
+    "divergence": (result_with(diverged=True), ""),
+    "fewer logits": (logits_of(np.zeros((999, 10), np.float32)), r"float32 \(1000, 10\) is needed"),
+    "more classes": (logits_of(np.zeros((1000, 11), np.float16)), "float16"),
+    "whole numbers": (logits_of(np.zeros((1000, 10), np.int32)), "int32"),
+    "a huge file": (logits_of(np.zeros((5000, 10), np.float32)), "larger than logits"),
+    "pickled": (logits_of(np.array([{"accuracy": 1.0}], object)), "cannot be read"),
+}
+
+
+@pytest.mark.parametrize("name", CRASHES)
+def test_what_no_whole_run_leaves_counts_as_a_crash(stage, submission, name):
+    edit, words = CRASHES[name]
+    stage.plan[2] = ("done", edit)
     found = score(submission(), beside=False, progress=quiet)
     assert found.accuracies == (0.75, 0.75, 0.1, 0.75, 0.75)
-    assert "it has labels of private pictures" in found.crashes[0]
+    assert re.search(words, found.crashes[0])
 
 
 def test_a_crash_counts_as_chance_and_is_not_tried_again(stage, submission, failure):
@@ -137,14 +164,6 @@ def test_a_crash_counts_as_chance_and_is_not_tried_again(stage, submission, fail
     assert found.accuracies == (0.75, 0.1, 0.75, 0.75, 0.75) and not found.counts
     assert "unlucky seed" in found.crashes[0] and "counts as chance" in repr(found)
     assert score(path, beside=False, progress=quiet) == found and len(stage.launches) == 5
-
-
-def test_an_early_exit_with_status_0_is_a_crash(stage, submission):
-    stage.plan[0] = ("done", lambda folder: (folder / "result.json").unlink())
-    stage.plan[1] = ("done", lambda folder: (folder / "logits.npy").unlink())
-    found = score(submission(), beside=False, progress=quiet)
-    assert found.accuracies[:2] == (0.1, 0.1)
-    assert "without a result" in found.crashes[0] and "without logits" in found.crashes[1]
 
 
 def test_a_baseline_that_crashes_costs_its_pair_and_nothing_else(stage, submission, failure):
@@ -307,41 +326,12 @@ def test_generated_pictures_are_scored_and_have_no_board(stage, submission):
 # ---------------------------------------------------------------- the judge's side of a score
 
 
-def logits_of(values):
-    return lambda folder: np.save(folder / "logits.npy", values)
-
-
-@pytest.mark.parametrize(
-    ("values", "reached"),
-    [
-        (np.full((1000, 10), np.nan, np.float32), 0.0),
-        (np.full((1000, 10), np.inf, np.float32), 0.0),
-        (np.full((1000, 10), -np.inf, np.float32), 0.0),
-        (np.zeros((1000, 10), np.float32), 0.1),
-        (np.full((1000, 10), 1e-45, np.float32), 0.1),
-    ],
-    ids=["nan", "inf", "-inf", "all equal", "underflow"],
-)
-def test_logits_that_are_no_answer_score_as_none(stage, submission, values, reached):
-    stage.plan[0] = ("done", logits_of(values))
-    assert score(submission(), beside=False, progress=quiet).accuracies[0] == reached
-
-
-@pytest.mark.parametrize(
-    ("values", "said"),
-    [
-        (np.zeros((999, 10), np.float32), r"float32 \(1000, 10\) is needed"),
-        (np.zeros((1000, 11), np.float16), "float16"),
-        (np.zeros((1000, 10), np.int32), "int32"),
-        (np.zeros((5000, 10), np.float32), "larger than logits"),
-        (np.array([{"accuracy": 1.0}], object), "cannot be read"),
-    ],
-    ids=["fewer", "more classes", "whole numbers", "a huge file", "pickled"],
-)
-def test_logits_of_another_form_are_a_crash(stage, submission, values, said):
-    stage.plan[0] = ("done", logits_of(values))
-    found = score(submission(), beside=False, progress=quiet)
-    assert found.accuracies[0] == 0.1 and re.search(said, found.crashes[0])
+def test_logits_that_are_no_answer_score_as_none(stage, submission):
+    values = {np.nan: 0.0, np.inf: 0.0, -np.inf: 0.0, 0: 0.1, 1e-45: 0.1}
+    stage.plan = {
+        number: ("done", logits_of(np.full((1000, 10), value, np.float32))) for number, value in enumerate(values)
+    }
+    assert score(submission(), beside=False, progress=quiet).accuracies == tuple(values.values())
 
 
 def test_a_judgement_or_board_written_beforehand_is_not_read(stage, submission):
@@ -352,29 +342,6 @@ def test_a_judgement_or_board_written_beforehand_is_not_read(stage, submission):
     stage.plan[0] = ("done", forged)
     assert score(submission(), beside=False, progress=quiet).accuracies[0] == 0.1
     assert '"accuracy": 0.1' in (runs_dir() / "run-0" / "judged.json").read_text()
-
-
-def test_the_result_of_another_run_is_a_crash(stage, submission):
-    other = "run-0"
-
-    def copied(folder):
-        (folder / "result.json").write_text((runs_dir() / other / "result.json").read_text())
-
-    stage.plan[1] = ("done", copied)
-    found = score(submission(), beside=False, progress=quiet)
-    assert found.accuracies[1] == 0.1 and "is of another run: seed differs" in found.crashes[0]
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [("seconds", 0.0), ("seconds", -3.0), ("samples", 0), ("seconds", None), ("trial", True), ("diverged", True)],
-)
-def test_a_result_that_is_none_of_a_whole_run_is_a_crash(stage, submission, key, value):
-    def edited(folder):
-        write_json(folder / "result.json", {**read_json(folder / "result.json"), key: value})
-
-    stage.plan[0] = ("done", edited)
-    assert score(submission(), beside=False, progress=quiet).accuracies[0] == 0.1
 
 
 # ---------------------------------------------------------------- one run, and files

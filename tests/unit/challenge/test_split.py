@@ -127,11 +127,8 @@ def test_without_room_anywhere_it_says_so_in_one_sentence(real, monkeypatch):
         pictures_file("cifar10")
 
 
-def test_without_cifar10_it_says_how_to_get_it():
+def test_pictures_that_are_missing_are_named(tmp_path):
     with pytest.raises(DataError, match="ddl data fetch cifar10"):
         pictures_file("cifar10")
-
-
-def test_a_rank_says_which_file_is_missing(tmp_path):
     with pytest.raises(InputError, match="nowhere.npy holds no pictures"):
         Split.at(tmp_path / "nowhere.npy")

@@ -29,30 +29,25 @@ def test_p_of_too_few_runs_and_of_runs_without_spread(accuracies, p):
     assert p_value(accuracies, 0.72) == p
 
 
-def test_enough_good_runs_count():
-    found = score()
-    assert found.counts and found.p < rules.ALPHA
-    assert found.verdict.startswith("counts: mean 73.14% ± ")
+ALL_CRASHED = {"accuracies": [rules.CHANCE] * 5, "samples": None, "target": 0.05}
 
 
-def test_four_runs_are_too_few_however_good():
-    found = score((0.9, 0.901, 0.902, 0.903))
-    assert not found.counts and "at least 5 are needed" in found.verdict
-
-
-def test_a_run_to_come_leaves_the_verdict_open():
-    found = score(left=1)
-    assert not found.counts and found.verdict.startswith("not done: 1 of 6 runs to come")
-
-
-def test_one_crash_undoes_four_good_runs():
-    assert score(GOOD).counts
-    assert not score((*GOOD[:4], rules.CHANCE)).counts
-
-
-def test_a_file_whose_runs_all_crashed_has_no_samples_and_does_not_count():
-    found = score([rules.CHANCE] * 5, samples=None, target=0.05)
-    assert not found.counts and "none of 5 runs came to its end" in found.verdict
+@pytest.mark.parametrize(
+    ("options", "counts", "verdict"),
+    [
+        ({}, True, "counts: mean 73.14% ± "),
+        ({"accuracies": (0.9, 0.901, 0.902, 0.903)}, False, "at least 5 are needed"),
+        ({"left": 1}, False, "not done: 1 of 6 runs to come"),
+        ({"accuracies": (*GOOD[:4], rules.CHANCE)}, False, ""),
+        (ALL_CRASHED, False, "none of 5 runs came to its end"),
+        ({"trial": True}, False, "a trial, which does not count"),
+    ],
+    ids=["good", "four", "one to come", "one crashed", "all crashed", "trial"],
+)
+def test_enough_good_runs_count_and_nothing_else(options, counts, verdict):
+    found = score(**options)
+    assert found.counts == counts and verdict in found.verdict
+    assert not counts or found.p < rules.ALPHA
 
 
 def test_each_further_look_halves_the_p_that_is_needed():
@@ -65,21 +60,14 @@ def test_each_further_look_halves_the_p_that_is_needed():
     assert looks > 1 and not score(looks=looks).counts
 
 
-def test_a_trial_never_counts():
-    found = score(trial=True)
-    assert not found.counts and found.verdict.startswith("a trial, which does not count")
-
-
-@pytest.mark.parametrize("wrong", [math.nan, math.inf, -0.1, 1.0001, 73.0])
-def test_what_is_no_accuracy_is_refused(wrong):
-    with pytest.raises(InputError, match="between 0 and 1"):
-        score((*GOOD, wrong))
-
-
-@pytest.mark.parametrize("wrong", [math.nan, math.inf, 0.0, -1.0])
-def test_what_is_no_ratio_of_times_is_refused(wrong):
-    with pytest.raises(InputError, match="above 0"):
-        score(ratios=(1.0, wrong))
+@pytest.mark.parametrize(
+    ("field", "wrong", "words"),
+    [("accuracies", wrong, "between 0 and 1") for wrong in (math.nan, math.inf, -0.1, 1.0001, 73.0)]
+    + [("ratios", wrong, "above 0") for wrong in (math.nan, math.inf, 0.0, -1.0)],
+)
+def test_what_is_no_accuracy_or_ratio_of_times_is_refused(field, wrong, words):
+    with pytest.raises(InputError, match=words):
+        score(**{field: (1.0, wrong)})
 
 
 def test_the_interval_is_students():
@@ -117,12 +105,9 @@ def test_points_are_those_of_the_narrowest_band():
     assert rules.points(True, 4 * passes + 1) == 0
 
 
-@pytest.mark.parametrize("workers", [2, 4, 8, 1024])
-def test_workers_that_divide_the_batch(workers):
-    rules.check_workers(workers)
-
-
-@pytest.mark.parametrize("workers", [0, 1, 3, 6, 2048, -2, 2.0, True, "2"])
-def test_workers_that_do_not(workers):
-    with pytest.raises(InputError, match=r"1,024 is divided equally"):
+def test_workers_divide_the_batch():
+    for workers in (2, 4, 8, 1024):
         rules.check_workers(workers)
+    for workers in (0, 1, 3, 6, 2048, -2, 2.0, True, "2"):
+        with pytest.raises(InputError, match=r"1,024 is divided equally"):
+            rules.check_workers(workers)
