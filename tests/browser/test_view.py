@@ -182,7 +182,7 @@ def test_timeline_and_tensorboard_open_in_tabs_of_the_same_server(course, open_n
     def opened(name):
         link = tab.page.get_by_role("link", name=name).first
         link.wait_for(timeout=60_000)
-        with tab.page.context.expect_page() as page:
+        with tab.page.context.expect_page(timeout=90_000) as page:  # it is there when its server has answered
             link.click()
         return page.value
 
