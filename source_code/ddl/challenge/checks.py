@@ -24,13 +24,7 @@ class Checked:
 
 
 def check(exported: Mapping[str, Exported], variables: Sequence[Variable], ghost_batch: int) -> "Checked":
-    """Check graphs and variables against the rules; return what was found.
-
-    Raises
-    ------
-    Problem
-    Refused
-    """
+    """Check graphs and variables against the rules; return what was found, or raise a Problem or another Refused."""
     for name in FUNCTIONS:
         if name not in exported and not FUNCTIONS[name].optional:
             raise Refused(f"{name} is missing: build the submission again")

@@ -95,9 +95,5 @@ class Exported:
 
     def names(self) -> dict:
         """Return everything but the graph, for JSON."""
-        return {
-            "inputs": list(self.inputs),
-            "outputs": list(self.outputs),
-            "controls": list(self.controls),
-            "variables": dict(self.variables),
-        }
+        lists = {name: list(getattr(self, name)) for name in ("inputs", "outputs", "controls")}
+        return {**lists, "variables": dict(self.variables)}

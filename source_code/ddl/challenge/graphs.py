@@ -29,6 +29,8 @@ SHUFFLED = 16  # numbers in a constant that may hold knowledge
 class Program:
     """The graphs of a built submission, checked, and its variables; what a rank trains.
 
+    A folder that holds anything that a builder may not hand over is Refused.
+
     Attributes
     ----------
     settings
@@ -39,11 +41,6 @@ class Program:
         As how many samples a picture counts in a step.
     prepare_samples
         That `prepare` counts as; 0 without one.
-
-    Raises
-    ------
-    Refused
-        Where the folder holds anything that a builder may not hand over.
     """
 
     def __init__(self, folder: str | Path):
@@ -85,13 +82,7 @@ class Program:
         return self.role("statistic")
 
     def start(self, seed: int) -> None:
-        """Give all variables the initial values of a seed.
-
-        Raises
-        ------
-        Refused
-            Where these are missing, or not of the shapes that were described.
-        """
+        """Give all variables the initial values of a seed; Refused, where there are none of the described shapes."""
         arrays = initial_values(self.folder / f"start-{int(seed)}.npz", self.described)
         if not self.variables:
             # Horovod tells them apart by name.

@@ -58,25 +58,9 @@ def score(
     The seeds are noted before the first run. Interrupted, it goes on with them when it is called again; done, it says
     what it found, and only `again` adds more runs, which join the first ones.
 
-    Parameters
-    ----------
-    n
-        Runs to draw seeds for, `LEAST_RUNS` or more.
-    again
-        Add so many runs to a score that is done.
-    beside
-        Run the baseline beside it, in turns, for the board of times.
-    progress
-        Gets a line of text before each run.
-    path, workers, site, oversubscribe, data_set, **trial
-        As for `run`.
-
-    Raises
-    ------
-    InputError, Refused
-        If the file, or a value, cannot be used.
-    ScoreInterrupted
-        If it is interrupted.
+    `n` is how many runs to draw seeds for, `LEAST_RUNS` or more, and `again` adds so many to a score that is done. With
+    `beside` the baseline is run beside it, in turns, for the board of times. `progress` gets a line of text before each
+    run. All else is as for `run`, whose errors it raises; ScoreInterrupted, if it is interrupted.
     """
     check_workers(workers)
     trial = trial_of(trial)
