@@ -137,32 +137,6 @@ def test_a_benchmark_that_is_interrupted_at_once_leaves_earlier_figures(tmp_path
     assert output.read_text() == "earlier"
 
 
-@pytest.mark.parametrize(
-    "name, options, at, missing",
-    [
-        (
-            "launch_overhead",
-            ["--pairs", "2", "--uncounted", "0", "--only", "cold"],
-            "cold 2 of 2, ddl run",
-            {"cold": 1},
-        ),
-        (
-            "start_time",
-            ["--ranks", "1", "--repeats", "1"],
-            "rendezvous of 1 1 of 1, ours",
-            {"rendezvous of 1": 1, "server": 1},
-        ),
-    ],
-)
-def test_an_interrupted_benchmark_has_the_launches_before(tmp_path, name, options, at, missing):
-    output = tmp_path / "figures.json"
-    status, _, errors = interrupted([BENCHMARKS / f"{name}.py", *options, "--output", output], at)
-    assert status == 130 and errors.startswith("interrupted: ") and errors.count("\n") == 1
-    figures = json.loads(output.read_text())
-    assert figures["missing"] == missing
-    assert figures.get("pairs") or figures["starts"]["1"]["summed"] > 0
-
-
 def test_a_training_that_did_other_work_than_asked_for_is_no_measurement(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     import throughput

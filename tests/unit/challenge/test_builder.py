@@ -717,13 +717,6 @@ REFUSED = {
         """,
         "augment returns float32 \\(8, 32, 32, 3\\) .* float32 \\[32, 32, 32, 3\\]",
     ),
-    "fewer losses": (
-        """
-        def loss(logits, labels):  # HERE
-            return tf.reduce_mean(logits)
-        """,
-        "loss returns float32 \\(\\) .* float32 \\[32\\]",
-    ),
     "too few logits": (
         """
         def model():  # HERE
