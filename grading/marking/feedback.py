@@ -26,6 +26,7 @@ PAGE_S = 120
 NO_SPACE = os.strerror(errno.ENOSPC)
 ERROR = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Entry|Notebook): .*", re.MULTILINE)
 STYLE = re.compile(r'<style type="text/css">(.{1000,}?)</style>', re.DOTALL)
+ELSEWHERE = re.compile(r'<a href="(?!#|[A-Za-z][\w+.-]*:)[^"]*"[^>]*>(.*?)</a>', re.DOTALL)  # of a file beside it
 LINK = re.compile(rf'<(?:link rel="stylesheet" href|script src)="(?:\.\./)+{SHARED}/([\w.-]+)">(?:</script>)?')
 
 
@@ -72,7 +73,10 @@ def feedback(course: Course, lesson: str) -> tuple[int, dict[str, str]]:
 
 
 def _sharing(page, shared):
-    """Move the page's styles to files of the shared folder, and lead to them and to MathJax from its head."""
+    """Move the page's styles to files of the shared folder, and lead to them and to MathJax from its head.
+
+    Links to files that lie beside the lesson's notebook, such as other lessons, become plain text.
+    """
 
     def moved(match):
         name = f"{hashlib.sha256(match[1].encode()).hexdigest()[:12]}.css"
@@ -82,7 +86,7 @@ def _sharing(page, shared):
 
     head, rest, body = page.partition("</head>")
     script = f'{formulas.POLICY}<script src="../../{SHARED}/formulas.js"></script>'
-    return STYLE.sub(moved, head).replace("<!-- shared -->", script, 1) + rest + body
+    return STYLE.sub(moved, head).replace("<!-- shared -->", script, 1) + rest + ELSEWHERE.sub(r"\1", body)
 
 
 def _archive(course, lesson, students, shared):

@@ -71,6 +71,7 @@ def test_an_evening_from_an_empty_folder_to_returned_feedback(course, hand_in, t
     assert "hidden test" in page and "canary_in_a_hidden" not in page and "np.zeros" not in page
     assert "1 answer not marked yet" in page and "Question 3: why</a> (not marked yet, 3 to get)" in page
     assert "Not marked yet; points to get: 3.0" in page and len(page) < 10**5
+    assert "Before this: Start_Here" in page and not re.search(r'href="[^"#:]*\.ipynb', page)
     with zipfile.ZipFile(course.folder / f"feedback-{tiny.name}.zip") as pages:
         shared, files = set(re.findall(r"\.\./(_shared/[^\"]+)", page)), set(pages.namelist())
         assert len(shared) == 3
