@@ -42,7 +42,7 @@ def hand_in(solved, number):
 
 
 def measure(lesson, students):
-    """Return the seconds of each command for one class."""
+    """Return the seconds of each command for one class: of the clock, and of processors."""
     (source,) = (ROOT / "grading" / "source").glob(f"{lesson}*/{lesson}*.py")
     solved, seconds = lessons.master(source.read_text()), {}
     with tempfile.TemporaryDirectory() as folder:
@@ -57,7 +57,7 @@ def measure(lesson, students):
             ("autograde",),
             ("feedback",),
         ):
-            begun = time.monotonic()
+            begun, before = time.monotonic(), processors()
             line = [
                 sys.executable,
                 "-m",
@@ -69,8 +69,14 @@ def measure(lesson, students):
                 lesson,
             ]
             subprocess.run([*line, *more], env=os.environ | {"PYTHONPATH": PATHS}, check=True, stdout=sys.stderr)
-            seconds[command] = time.monotonic() - begun
+            seconds[command] = (time.monotonic() - begun, processors() - before)
     return seconds
+
+
+def processors():
+    """Return the seconds that processors have worked for this process's children."""
+    times = os.times()
+    return times.children_user + times.children_system
 
 
 if __name__ == "__main__":
@@ -83,4 +89,5 @@ if __name__ == "__main__":
     cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
     print(f"{given.students} students, lesson {given.lesson}, {cores} cores, load {load:.1f} at the end")
     for command in found[0]:
-        print(f"{command:<10}" + "".join(f"{seconds[command]:8.1f} s" for seconds in found))
+        pairs = (seconds[command] for seconds in found)
+        print(f"{command:<10}" + "".join(f"{clock:8.1f} s ({worked:.1f} of processors)" for clock, worked in pairs))

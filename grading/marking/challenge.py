@@ -36,6 +36,7 @@ from marking import autograde, sandbox
 from marking.autograde import Row
 from marking.collect import Stray, by_student, inside, kept_in, name_of, pieces_of
 from marking.course import CHALLENGE, Course, MarkingError, plain, write
+from marking.lanes import time_left
 from marking.students import students
 
 CELL = "score"
@@ -249,7 +250,8 @@ def _run_all(course, queue, built, lanes, options, say):
                 done += 1
                 left_s = (time.monotonic() - begun) / done * (total - done)
                 reached = task.entry.crash or f"{task.entry.accuracy:.2%}"
-                say(f"run {done:>3} of {total}  {task.student:<14} {plain(reached)[:80]:<10} {_left(left_s)}".rstrip())
+                begin = f"run {done:>3} of {total}  {task.student:<14}"
+                say(f"{begin} {plain(reached)[:80]:<10} {time_left(left_s)}".rstrip())
                 _mark_if_done(course, task.student, task.journal)
             line.show(f"{done} done, at work: {', '.join(task.student for task in active)}")
             time.sleep(POLL_S)
@@ -269,10 +271,6 @@ class Quiet:
 
     def close(self, progress):
         """Show nothing."""
-
-
-def _left(seconds):
-    return f"{seconds:.0f} s left" if seconds < 100 else f"{seconds / 60:.0f} min left"
 
 
 # ---------------------------------------------------------------- marks

@@ -13,6 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import wait
 from pathlib import Path
 
+import nbformat
+from nbformat import v4
+
 from ddl.words import plural
 from line import Line
 from marking.course import Course
@@ -32,12 +35,13 @@ def each(
     """
     waiting, active, done, begun = deque(students), [], 0, time.monotonic()
     verb = title.partition(" ")[0]
+    nbformat.validate(v4.new_notebook())  # compiles nbformat's schema here, once for all forks
     line = Line(verb, plural(len(students), "student"))
 
     def end(detail):
         left_s = (time.monotonic() - begun) / done * (len(students) - done)
         line.title, line.name = f"{verb} {done:>3} of {len(students)}", student
-        line.end(f"{detail}  {_left(left_s)}".rstrip())
+        line.end(f"{detail}  {time_left(left_s)}".rstrip())
         line.title, line.name = verb, ""
 
     try:
@@ -136,7 +140,8 @@ def _work(course, app, name, work, student, result, parent):
         result.send(f"{type(error).__name__}: {error}".splitlines()[0])
 
 
-def _left(seconds):
+def time_left(seconds: float) -> str:
+    """Say how long is left; an empty text where it is less than a second."""
     if seconds < 1:
         return ""
     return f"{seconds:.0f} s left" if seconds < 100 else f"{seconds / 60:.0f} min left"
