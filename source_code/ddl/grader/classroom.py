@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ddl.errors import InputError
 from ddl.grader import journal, notebooks
-from ddl.grader.progress import LESSON, questions_of
+from ddl.grader.progress import LESSON, aligned, questions_of
 from ddl.words import plural
 
 MOST_BYTES = 65536
@@ -61,8 +61,8 @@ class Classroom:
             yield lesson, question, str(count), str(tried[lesson, question])
 
     def __repr__(self):
-        parts = [_text(HEADS, self.rows()), _text(QUESTION_HEADS, self.questions()), *self._notes()]
-        return "\n\n".join(filter(None, parts))
+        tables = [(HEADS, *self.rows()), (QUESTION_HEADS, *self.questions())]
+        return "\n\n".join([*(aligned(table) for table in tables if len(table) > 1), *self._notes()])
 
     def _repr_html_(self):
         from ddl.display.html import html_table, prose
@@ -160,11 +160,3 @@ def _read(path):
 
 def _plain(text):
     return "".join(character if character.isprintable() else "�" for character in text)
-
-
-def _text(heads, rows):
-    rows = [heads, *rows]
-    if len(rows) == 1:
-        return ""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)

@@ -4,6 +4,7 @@ This process only mediates: it starts a worker for the submission's code and a j
 and answers between them. It runs the code of neither.
 """
 
+import contextlib
 import re
 import sys
 import time
@@ -65,16 +66,6 @@ class Grading:
     # What a person should look at, such as a cell that ended its process; without values of hidden tests.
     notes: tuple[str, ...] = ()
 
-    @property
-    def points(self):
-        """The points of the test cells that passed."""
-        return sum(verdict.points for verdict in self.verdicts if verdict.passed)
-
-    @property
-    def max_points(self):
-        """The points of all test cells."""
-        return sum(verdict.points for verdict in self.verdicts)
-
 
 def grade_notebook(
     notebook: dict,
@@ -107,33 +98,32 @@ def grade_notebook(
     StartError
         If no worker or judge can be started, so that nothing is known about the notebook.
     """
-    cells = notebook["cells"]
-    tests = test_cells(notebook)
-    codes = code_cells(notebook)
+    tests, codes = test_cells(notebook), code_cells(notebook)
     clock = _Clock(limits)
-    sources = {index: source_of(cells[index]) for index in tests}
+    sources = {index: source_of(notebook["cells"][index]) for index in tests}
     visible = {index: visible_part(source) for index, source in sources.items()}
 
     def walk(codes, sources):
         session = _Session(start_worker, launches or launches_here(), limits, clock)
-        return _walk(codes, sources, session, Judge(limits), lambda index: begin(tests[index][0]))
+        return _walk(codes, sources, session, judge, lambda index: begin(tests[index][0]))
 
-    first = walk(codes, visible)
-    outcomes, notes = first.outcomes, list(first.notes)
-    # Hidden tests get a second run of their own, whose output is dropped: a submission's functions see the inputs of
-    # hidden tests and could print them in a later cell. It leaves out the cells that broke their worker in the first
-    # run, and the tests that failed anyway.
-    unseen = {
-        index: source
-        for index, source in sources.items()
-        if hidden and outcomes[index]["passed"] and visible[index] != source
-    }
-    if unseen:
-        calm = {index: source for index, source in codes.items() if index not in first.broken and index < max(unseen)}
-        second = walk(calm, unseen)
-        for index, outcome in second.outcomes.items():
-            outcomes[index] = outcome | {"printed": outcomes[index]["printed"], "message": _safe(outcome)}
-        notes += [f"{note} (in the run for hidden tests)" for note in second.notes]
+    with contextlib.closing(Judge(limits)) as judge:
+        first = walk(codes, visible)
+        outcomes, notes = first.outcomes, list(first.notes)
+        # Hidden tests get a second run of their own, whose output is dropped: a submission's functions see the inputs
+        # of hidden tests and could print them in a later cell. It leaves out the cells that broke their worker in the
+        # first run, and the tests that failed anyway.
+        unseen = {
+            index: source
+            for index, source in sources.items()
+            if hidden and outcomes[index]["passed"] and visible[index] != source
+        }
+        if unseen:
+            calm = {i: source for i, source in codes.items() if i not in first.broken and i < max(unseen)}
+            second = walk(calm, unseen)
+            for index, outcome in second.outcomes.items():
+                outcomes[index] = outcome | {"printed": outcomes[index]["printed"], "message": _safe(outcome)}
+            notes += [f"{note} (in the run for hidden tests)" for note in second.notes]
     verdicts = tuple(Verdict(name, points, **outcomes[index]) for index, (name, points) in tests.items())
     return Grading(verdicts, tuple(first.cells), tuple(dict.fromkeys(notes)))
 
@@ -197,7 +187,6 @@ def _walk(codes, tests, session, judge, begin):
         walk.outcomes = dict.fromkeys(tests, NOTHING | {"message": str(error)}) | walk.outcomes
     finally:
         session.close()
-        judge.close()
     walk.notes += session.notes
     return walk
 

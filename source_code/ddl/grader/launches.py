@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from functools import cache
 
+from ddl.grader.cells import STUB
 from ddl.grader.channel import Ended, Late, WorkerProcess, start
 from ddl.grader.limits import Limits
 from ddl.grader.worker import respond
@@ -27,7 +28,6 @@ START_S = 90.0  # to import TensorFlow on a busy machine
 MARGIN_S = 20.0  # for a process that keeps the time limit of a launch itself
 REPLY_BYTES = 2**21
 NOTES_CHARACTERS = 32 * 2**20  # of a launch
-STUB = "raise NotImplementedError()"  # nbgrader's, in the place of an answer
 
 
 def launch(request: dict) -> dict:

@@ -71,10 +71,7 @@ class Progress:
     runs: int  # in all
 
     def __repr__(self):
-        rows = [HEADS, *(tuple(_row(lesson)) for lesson in self.lessons)]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-        return "\n".join([*lines, self._total()])
+        return f"{aligned([HEADS, *map(_row, self.lessons)])}\n{self._total()}"
 
     def _repr_html_(self):
         from ddl.display.html import Markup, html_table
@@ -127,6 +124,13 @@ def progress(folder: str | Path | None = None) -> Progress:
     if not lessons:
         raise InputError(f"there are no lessons in {folder or 'this folder and the course'}")
     return Progress(tuple(lessons), launched.total())
+
+
+def aligned(rows):
+    """Return rows of texts as lines with aligned columns."""
+    rows = [tuple(row) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
 
 
 def _row(lesson):
