@@ -78,24 +78,7 @@ ATTACKS = {
             except OSError:
                 pass
     """,
-    "memory bomb": """
-        hoard = []
-        while True:
-            hoard.append(bytearray(2**26))
-    """,
-    "flood": """
-        for _ in range(2**10):
-            print("x" * 2**20)
-    """,
     "exit": "import os; os._exit(0)",
-    "killer": """
-        import os, signal
-        for target in (os.getppid(), -1):
-            try:
-                os.kill(target, signal.SIGKILL)
-            except OSError:
-                pass
-    """,
     "network": """
         import socket
         try:
@@ -103,11 +86,6 @@ ATTACKS = {
             print("connected")
         except OSError as error:
             print(error)
-    """,
-    "big file": """
-        with open("big", "wb") as file:
-            for _ in range(200):
-                file.write(bytes(2**20))
     """,
     "noisy": """
         import sys, warnings
@@ -221,15 +199,7 @@ class Hostile:
         right, untouched = lesson.right, lesson.untouched
         self.add("sql", self.attack("sql", untouched()), 0)
         self.add("protocol", self.attack("protocol", replace_answers(lesson, untouched(), "0")), 0, "cell 1")
-        for kind, look in [
-            ("fork-bomb", "cell 1"),
-            ("memory-bomb", None),
-            ("flood", None),
-            ("exit", "cell 1"),
-            ("killer", None),
-            ("network", None),
-            ("big-file", None),
-        ]:
+        for kind, look in [("fork-bomb", "cell 1"), ("exit", "cell 1"), ("network", None)]:
             self.add(kind, self.attack(kind.replace("-", " "), right()), full, look)
         self._cells(right, untouched, full)
         for kind, before in (("endless", ""), ("ignoring", IGNORES)):
