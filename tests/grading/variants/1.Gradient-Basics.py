@@ -49,9 +49,8 @@ table_loss_mse = 3.5
 table_ypred = ["2", "4", "6", "8"]
 
 # %% q03_table wrong: the parts in a set
-table_ypred = [2, 4, 6, 8]
-table_loss_point = {0.25, 1, 2.25, 4}
-table_loss_mse = 7.5
+# - table_loss_point = [0.25, 1, 2.25, 4]
+# + table_loss_point = {0.25, 1, 2.25, 4}
 
 
 # %% q04_loss_mse right: with NumPy
@@ -80,31 +79,20 @@ def loss_mse(m, dataset):
 
 
 # %% q04_loss_mse plain: the square of the mean error
-def loss_mse(m, dataset):
-    if not dataset:
-        raise ValueError("no points")
-    return (sum(y - m * x for x, y in dataset) / len(dataset)) ** 2
-
+# -     return sum((y - m * x) ** 2 for x, y in dataset) / len(dataset)
+# +     return (sum(y - m * x for x, y in dataset) / len(dataset)) ** 2
 
 # %% q04_loss_mse plain: always four points
-def loss_mse(m, dataset):
-    if not dataset:
-        raise ValueError("no points")
-    return sum((y - m * x) ** 2 for x, y in dataset) / 4
-
+# -     return sum((y - m * x) ** 2 for x, y in dataset) / len(dataset)
+# +     return sum((y - m * x) ** 2 for x, y in dataset) / 4
 
 # %% q04_loss_mse wrong: rounded to two digits
-def loss_mse(m, dataset):
-    if not dataset:
-        raise ValueError("no points")
-    return round(sum((y - m * x) ** 2 for x, y in dataset) / len(dataset), 2)
-
+# -     return sum((y - m * x) ** 2 for x, y in dataset) / len(dataset)
+# +     return round(sum((y - m * x) ** 2 for x, y in dataset) / len(dataset), 2)
 
 # %% q04_loss_mse wrong: rounded to six digits
-def loss_mse(m, dataset):
-    if not dataset:
-        raise ValueError("no points")
-    return float(f"{sum((y - m * x) ** 2 for x, y in dataset) / len(dataset):.6f}")
+# -     return sum((y - m * x) ** 2 for x, y in dataset) / len(dataset)
+# +     return float(f"{sum((y - m * x) ** 2 for x, y in dataset) / len(dataset):.6f}")
 
 
 # %% q04_loss_mse wrong: none is not a number
@@ -124,10 +112,8 @@ def loss_mse(m, dataset):
 
 
 # %% q04_loss_mse wrong: a ValueError for a single point
-def loss_mse(m, dataset):
-    if len(dataset) < 2:
-        raise ValueError("no points")
-    return sum((y - m * x) ** 2 for x, y in dataset) / len(dataset)
+# -     if not dataset:
+# +     if len(dataset) < 2:
 
 
 # %% q04_loss_mse wrong: the largest part
@@ -155,42 +141,30 @@ def loss_mse(m, dataset):
 
 
 # %% q04_loss_mse wrong: the size of y
-def loss_mse(m, dataset):
-    if not dataset:
-        raise ValueError("no points")
-    return sum((abs(y) - m * x) ** 2 for x, y in dataset) / len(dataset)
-
+# -     return sum((y - m * x) ** 2 for x, y in dataset) / len(dataset)
+# +     return sum((abs(y) - m * x) ** 2 for x, y in dataset) / len(dataset)
 
 # %% q04_loss_mse equivalent: the square of the opposite number is the same
 # - return sum(((y - m * x) ** 2 for x, y in dataset)) / len(dataset)
 # + return sum(((m * x - y) ** 2 for x, y in dataset)) / len(dataset)
 
-
 # %% q05_gradients right: with NumPy's single precision
-def grad_point(m, data, N):
-    x, y = np.float32(data)
-    return np.float32(-2) * x * (y - np.float32(m) * x) / np.float32(N)
-
-
-def grad_multi(m, data):
-    if not data:
-        raise ValueError("no points")
-    return np.sum([grad_point(m, point, len(data)) for point in data], dtype=np.float32)
-
+# -     x, y = data
+# -     return -2 * x * (y - m * x) / N
+# +     x, y = np.float32(data)
+# +     return np.float32(-2) * x * (y - np.float32(m) * x) / np.float32(N)
+# -     return sum(grad_point(m, point, len(data)) for point in data)
+# +     return np.sum([grad_point(m, point, len(data)) for point in data], dtype=np.float32)
 
 # %% q05_gradients right: central differences
-def grad_point(m, data, N):
-    def part(weight):
-        return (data[1] - weight * data[0]) ** 2 / N
-
-    return (part(m + 0.5) - part(m - 0.5)) / (0.5 + 0.5)
-
-
-def grad_multi(m, data):
-    if not data:
-        raise ValueError("no points")
-    return loss_mse(m + 0.5, data) - loss_mse(m - 0.5, data)
-
+# -     x, y = data
+# -     return -2 * x * (y - m * x) / N
+# +     def part(weight):
+# +         return (data[1] - weight * data[0]) ** 2 / N
+# +
+# +     return (part(m + 0.5) - part(m - 0.5)) / (0.5 + 0.5)
+# -     return sum(grad_point(m, point, len(data)) for point in data)
+# +     return loss_mse(m + 0.5, data) - loss_mse(m - 0.5, data)
 
 # %% q05_gradients right: a mean that refuses the empty list
 from statistics import fmean
@@ -210,40 +184,28 @@ def grad_point(m, data, N):
 
 
 # %% q05_gradients plain: without the 2
-def grad_point(m, data, N):
-    x, y = data
-    return -x * (y - m * x) / N
-
+# -     return -2 * x * (y - m * x) / N
+# +     return -x * (y - m * x) / N
 
 # %% q05_gradients plain: without the inner derivative
-def grad_point(m, data, N):
-    x, y = data
-    return -2 * (y - m * x) / N
-
+# -     return -2 * x * (y - m * x) / N
+# +     return -2 * (y - m * x) / N
 
 # %% q05_gradients wrong: the sizes of x
-def grad_point(m, data, N):
-    x, y = data
-    return 2 * abs(x) * (m * abs(x) - y) / N
-
+# -     return -2 * x * (y - m * x) / N
+# +     return 2 * abs(x) * (m * abs(x) - y) / N
 
 # %% q05_gradients wrong: the size of the gradient
-def grad_point(m, data, N):
-    x, y = data
-    return abs(-2 * x * (y - m * x) / N)
-
+# -     return -2 * x * (y - m * x) / N
+# +     return abs(-2 * x * (y - m * x) / N)
 
 # %% q05_gradients wrong: divides by x
-def grad_point(m, data, N):
-    x, y = data
-    return 2 * x**2 * (m - y / x) / N
-
+# -     return -2 * x * (y - m * x) / N
+# +     return 2 * x**2 * (m - y / x) / N
 
 # %% q05_gradients wrong: rounded
-def grad_multi(m, data):
-    if not data:
-        raise ValueError("no points")
-    return round(sum(grad_point(m, point, len(data)) for point in data), 4)
+# -     return sum(grad_point(m, point, len(data)) for point in data)
+# +     return round(sum(grad_point(m, point, len(data)) for point in data), 4)
 
 
 # %% q05_gradients wrong: grad_multi of none is 0
@@ -256,32 +218,18 @@ def grad_multi(m, data):
     return sum(grad_point(m, point, 1) for point in data) / len(data)
 
 
-# %% q05_gradients wrong: grad_multi of none is an IndexError
-def grad_multi(m, data):
-    data[0]
-    return sum(grad_point(m, point, len(data)) for point in data)
-
-
 # %% q05_gradients wrong: grad_multi refuses a single point
-def grad_multi(m, data):
-    if len(data) <= 1:
-        raise ValueError("no points")
-    return sum(grad_point(m, point, len(data)) for point in data)
-
+# -     if not data:
+# +     if len(data) <= 1:
 
 # %% q05_gradients wrong: the size of y
-def grad_point(m, data, N):
-    x, y = data
-    return -2 * x * (abs(y) - m * x) / N
-
+# -     return -2 * x * (y - m * x) / N
+# +     return -2 * x * (abs(y) - m * x) / N
 
 # %% q05_gradients wrong: the mean of those that are not 0
-def grad_multi(m, data):
-    if not data:
-        raise ValueError
-    slopes = [g for point in data if (g := grad_point(m, point, 1))]
-    return sum(slopes) / len(slopes) if slopes else 0
-
+# -     return sum(grad_point(m, point, len(data)) for point in data)
+# +     slopes = [g for point in data if (g := grad_point(m, point, 1))]
+# +     return sum(slopes) / len(slopes) if slopes else 0
 
 # %% q06_train_loop right: itertools.cycle
 from itertools import cycle, islice
@@ -312,92 +260,75 @@ def train_loop(m, lr, dataset, iterations):
 
 
 # %% q06_train_loop right: with NumPy's single precision
-def train_loop(m, lr, dataset, iterations):
-    if not dataset:
-        raise ValueError("no points")
-    m, lr = np.float32(m), np.float32(lr)
-    points = np.array(dataset, np.float32)
-    for i in range(iterations):
-        x, y = points[i % len(points)]
-        m -= lr * 2 * x * (m * x - y)
-    return m
-
+# -     for iteration in range(iterations):
+# -         point = dataset[iteration % len(dataset)]
+# -         m = m - lr * grad_point(m, point, 1)
+# +     m, lr = np.float32(m), np.float32(lr)
+# +     points = np.array(dataset, np.float32)
+# +     for i in range(iterations):
+# +         x, y = points[i % len(points)]
+# +         m -= lr * 2 * x * (m * x - y)
 
 # %% q06_train_loop right: in closed form
-def train_loop(m, lr, dataset, iterations):
-    if not dataset:
-        raise ValueError("no points")
-    for i in range(iterations):
-        x, y = dataset[i % len(dataset)]
-        m = (1 - 2 * lr * x**2) * m + 2 * lr * x * y
-    return m
-
+# -     for iteration in range(iterations):
+# -         point = dataset[iteration % len(dataset)]
+# -         m = m - lr * grad_point(m, point, 1)
+# +     for i in range(iterations):
+# +         x, y = dataset[i % len(dataset)]
+# +         m = (1 - 2 * lr * x**2) * m + 2 * lr * x * y
 
 # %% q06_train_loop plain: with the gradient
-def train_loop(m, lr, dataset, iterations):
-    if not dataset:
-        raise ValueError("no points")
-    for i in range(iterations):
-        m = m + lr * grad_point(m, dataset[i % len(dataset)], 1)
-    return m
-
+# -     for iteration in range(iterations):
+# -         point = dataset[iteration % len(dataset)]
+# -         m = m - lr * grad_point(m, point, 1)
+# +     for i in range(iterations):
+# +         m = m + lr * grad_point(m, dataset[i % len(dataset)], 1)
 
 # %% q06_train_loop wrong: stops at a low loss
-def train_loop(m, lr, dataset, iterations):
-    if not dataset:
-        raise ValueError("no points")
-    for i in range(iterations):
-        if loss_mse(m, dataset) < 1e-4:
-            break
-        m = m - lr * grad_point(m, dataset[i % len(dataset)], 1)
-    return m
-
+# -     for iteration in range(iterations):
+# -         point = dataset[iteration % len(dataset)]
+# -         m = m - lr * grad_point(m, point, 1)
+# +     for i in range(iterations):
+# +         if loss_mse(m, dataset) < 1e-4:
+# +             break
+# +         m = m - lr * grad_point(m, dataset[i % len(dataset)], 1)
 
 # %% q06_train_loop wrong: long gradients are clipped
-def train_loop(m, lr, dataset, iterations):
-    if not dataset:
-        raise ValueError("no points")
-    for i in range(iterations):
-        gradient = grad_point(m, dataset[i % len(dataset)], 1)
-        m = m - lr * max(-100, min(gradient, 100))
-    return m
-
+# -     for iteration in range(iterations):
+# -         point = dataset[iteration % len(dataset)]
+# -         m = m - lr * grad_point(m, point, 1)
+# +     for i in range(iterations):
+# +         gradient = grad_point(m, dataset[i % len(dataset)], 1)
+# +         m = m - lr * max(-100, min(gradient, 100))
 
 # %% q06_train_loop plain: an iteration is a pass
-def train_loop(m, lr, dataset, iterations):
-    if not dataset:
-        raise ValueError("no points")
-    for _ in range(iterations):
-        for point in dataset:
-            m = m - lr * grad_point(m, point, 1)
-    return m
-
+# -     for iteration in range(iterations):
+# -         point = dataset[iteration % len(dataset)]
+# -         m = m - lr * grad_point(m, point, 1)
+# +     for _ in range(iterations):
+# +         for point in dataset:
+# +             m = m - lr * grad_point(m, point, 1)
 
 # %% q06_train_loop wrong: stays at the last point
-def train_loop(m, lr, dataset, iterations):
-    if not dataset:
-        raise ValueError("no points")
-    for i in range(iterations):
-        m = m - lr * grad_point(m, dataset[min(i, len(dataset) - 1)], 1)
-    return m
-
+# -     for iteration in range(iterations):
+# -         point = dataset[iteration % len(dataset)]
+# -         m = m - lr * grad_point(m, point, 1)
+# +     for i in range(iterations):
+# +         m = m - lr * grad_point(m, dataset[min(i, len(dataset) - 1)], 1)
 
 # %% q06_train_loop plain: begins with the second point
-def train_loop(m, lr, dataset, iterations):
-    if not dataset:
-        raise ValueError("no points")
-    for i in range(1, iterations + 1):
-        m = m - lr * grad_point(m, dataset[i % len(dataset)], 1)
-    return m
-
+# -     for iteration in range(iterations):
+# -         point = dataset[iteration % len(dataset)]
+# -         m = m - lr * grad_point(m, point, 1)
+# +     for i in range(1, iterations + 1):
+# +         m = m - lr * grad_point(m, dataset[i % len(dataset)], 1)
 
 # %% q06_train_loop wrong: four points
-def train_loop(m, lr, dataset, iterations):
-    if not dataset:
-        raise ValueError("no points")
-    for i in range(iterations):
-        m = m - lr * grad_point(m, dataset[i % 4 % len(dataset)], 1)
-    return m
+# -     for iteration in range(iterations):
+# -         point = dataset[iteration % len(dataset)]
+# -         m = m - lr * grad_point(m, point, 1)
+# +     for i in range(iterations):
+# +         m = m - lr * grad_point(m, dataset[i % 4 % len(dataset)], 1)
 
 
 # %% q06_train_loop wrong: nothing without an iteration
@@ -418,15 +349,6 @@ def train_loop(m, lr, dataset, iterations):
 
 # %% q06_train_loop wrong: no points divide by zero
 def train_loop(m, lr, dataset, iterations):
-    for i in range(iterations):
-        m = m - lr * grad_point(m, dataset[i % len(dataset)], 1)
-    return m
-
-
-# %% q06_train_loop wrong: no iterations are a ValueError
-def train_loop(m, lr, dataset, iterations):
-    if not dataset or not iterations:
-        raise ValueError("nothing to do")
     for i in range(iterations):
         m = m - lr * grad_point(m, dataset[i % len(dataset)], 1)
     return m
@@ -457,14 +379,6 @@ table_grad_multi = [2, 5.5]
 
 # %% q10_table plain: sums
 table_grad_multi = [16, 44]
-
-# %% q10_table plain: on the points of easy
-table_grad_point = [2, 8, 18, 32]
-table_grad_multi = [5, 25]
-
-# %% q10_table plain: at m = 1
-table_grad_point = [2, 4, 12, -18]
-table_grad_multi = [3, -3]
 
 # %% q10_table wrong: every second point
 table_grad_multi = [17, 13]
@@ -519,13 +433,11 @@ def train_loop_batches(m, lr, dataset, iterations):
 
 
 # %% q11_train_loop_batches right: with NumPy's single precision
-def train_loop_batches(m, lr, dataset, iterations):
-    if not dataset:
-        raise ValueError("no batches")
-    m = np.float32(m)
-    for i in range(iterations):
-        m = np.float32(m - np.float32(lr) * np.float32(grad_multi(m, dataset[i % len(dataset)])))
-    return m
+# -     for iteration in range(iterations):
+# -         m = m - lr * grad_multi(m, dataset[iteration % len(dataset)])
+# +     m = np.float32(m)
+# +     for i in range(iterations):
+# +         m = np.float32(m - np.float32(lr) * np.float32(grad_multi(m, dataset[i % len(dataset)])))
 
 
 # %% q11_train_loop_batches wrong: train_loop on all the points
@@ -535,48 +447,21 @@ def train_loop_batches(m, lr, dataset, iterations):
     return train_loop(m, lr, [point for batch in dataset for point in batch], iterations)
 
 
-# %% q11_train_loop_batches plain: two batches
-def train_loop_batches(m, lr, dataset, iterations):
-    if not dataset:
-        raise ValueError("no batches")
-    for i in range(iterations):
-        m -= lr * grad_multi(m, dataset[i % 2 % len(dataset)])
-    return m
-
-
-# %% q11_train_loop_batches wrong: equal batches once
-def train_loop_batches(m, lr, dataset, iterations):
-    if not dataset:
-        raise ValueError("no batches")
-    batches = []
-    for batch in dataset:
-        if batch not in batches:
-            batches.append(batch)
-    for i in range(iterations):
-        m -= lr * grad_multi(m, batches[i % len(batches)])
-    return m
-
-
 # %% q11_train_loop_batches wrong: stops at a batch without a gradient
-def train_loop_batches(m, lr, dataset, iterations):
-    if not dataset:
-        raise ValueError("no batches")
-    for i in range(iterations):
-        gradient = grad_multi(m, dataset[i % len(dataset)])
-        if abs(gradient) < 1e-9:
-            break
-        m -= lr * gradient
-    return m
-
+# -     for iteration in range(iterations):
+# -         m = m - lr * grad_multi(m, dataset[iteration % len(dataset)])
+# +     for i in range(iterations):
+# +         gradient = grad_multi(m, dataset[i % len(dataset)])
+# +         if abs(gradient) < 1e-9:
+# +             break
+# +         m -= lr * gradient
 
 # %% q11_train_loop_batches plain: a larger rate for a larger batch
-def train_loop_batches(m, lr, dataset, iterations):
-    if not dataset:
-        raise ValueError("no batches")
-    for i in range(iterations):
-        batch = dataset[i % len(dataset)]
-        m -= lr * len(batch) / len(dataset[0]) * grad_multi(m, batch)
-    return m
+# -     for iteration in range(iterations):
+# -         m = m - lr * grad_multi(m, dataset[iteration % len(dataset)])
+# +     for i in range(iterations):
+# +         batch = dataset[i % len(dataset)]
+# +         m -= lr * len(batch) / len(dataset[0]) * grad_multi(m, batch)
 
 
 # %% q11_train_loop_batches wrong: as many digits as the examples
@@ -603,26 +488,21 @@ def train_loop_batches(m, lr, dataset, iterations):
 
 
 # %% q11_train_loop_batches wrong: stops at a low loss
-def train_loop_batches(m, lr, dataset, iterations):
-    if not dataset:
-        raise ValueError("no batches")
-    for i in range(iterations):
-        batch = dataset[i % len(dataset)]
-        if loss_mse(m, batch) < 1e-4:
-            break
-        m -= lr * grad_multi(m, batch)
-    return m
-
+# -     for iteration in range(iterations):
+# -         m = m - lr * grad_multi(m, dataset[iteration % len(dataset)])
+# +     for i in range(iterations):
+# +         batch = dataset[i % len(dataset)]
+# +         if loss_mse(m, batch) < 1e-4:
+# +             break
+# +         m -= lr * grad_multi(m, batch)
 
 # %% q11_train_loop_batches wrong: stops when it diverges
-def train_loop_batches(m, lr, dataset, iterations):
-    if not dataset:
-        raise ValueError("no batches")
-    for i in range(iterations):
-        m -= lr * grad_multi(m, dataset[i % len(dataset)])
-        if abs(m) > 1e6:
-            break
-    return m
+# -     for iteration in range(iterations):
+# -         m = m - lr * grad_multi(m, dataset[iteration % len(dataset)])
+# +     for i in range(iterations):
+# +         m -= lr * grad_multi(m, dataset[i % len(dataset)])
+# +         if abs(m) > 1e6:
+# +             break
 
 
 # %% q11_train_loop_batches wrong: no iterations are a ValueError
@@ -656,10 +536,9 @@ def train_loop_distributed(m, lr, shards, iterations):
 
 
 # %% q12_distributed right: the weights are averaged after every step
-def train_loop_distributed(m, lr, shards, iterations):
-    for i in range(iterations):
-        m = average_gradients([train_loop_batches(m, lr, [shard[i % len(shard)]], 1) for shard in shards])
-    return m
+# -         own = [worker_gradient(m, s[i % len(s)]) for s in shards]
+# -         m = m - lr * average_gradients(own)
+# +         m = average_gradients([train_loop_batches(m, lr, [shard[i % len(shard)]], 1) for shard in shards])
 
 
 # %% q12_distributed right: a class for the worker
@@ -689,30 +568,17 @@ def average_gradients(gradients):
 
 
 # %% q12_distributed plain: the gradients are added
-def average_gradients(gradients):
-    if not gradients:
-        raise ValueError("no gradients")
-    return sum(gradients)
-
-
-# %% q12_distributed wrong: the middle of the lowest and the highest
-def average_gradients(gradients):
-    return (min(gradients) + max(gradients)) / 2
-
+# -     return sum(gradients) / len(gradients)
+# +     return sum(gradients)
 
 # %% q12_distributed wrong: without gradients of 0
-def average_gradients(gradients):
-    if not gradients:
-        raise ValueError("no gradients")
-    own = [gradient for gradient in gradients if gradient]
-    return sum(own) / len(own)
-
+# -     return sum(gradients) / len(gradients)
+# +     own = [gradient for gradient in gradients if gradient]
+# +     return sum(own) / len(own)
 
 # %% q12_distributed wrong: nothing to average in zeros
-def average_gradients(gradients):
-    if not any(gradients):
-        raise ValueError("no gradients")
-    return sum(gradients) / len(gradients)
+# -     if not gradients:
+# +     if not any(gradients):
 
 
 # %% q12_distributed wrong: the mean of none is 0
@@ -731,25 +597,16 @@ def average_gradients(gradients):
 
 
 # %% q12_distributed wrong: a single gradient is a ValueError
-def average_gradients(gradients):
-    if len(gradients) < 2:
-        raise ValueError("no gradients")
-    return sum(gradients) / len(gradients)
-
-
-# %% q12_distributed plain: a worker adds up
-def worker_gradient(m, data):
-    return sum(grad_point(m, point, 1) for point in data)
-
+# -     if not gradients:
+# +     if len(gradients) < 2:
 
 # %% q12_distributed plain: weighted by the sizes of the batches
-def train_loop_distributed(m, lr, shards, iterations):
-    for i in range(iterations):
-        batches = [shard[i % len(shard)] for shard in shards]
-        sizes = [len(batch) for batch in batches]
-        own = [worker_gradient(m, batch) for batch in batches]
-        m -= lr * sum(size * one for size, one in zip(sizes, own)) / sum(sizes)
-    return m
+# -         own = [worker_gradient(m, s[i % len(s)]) for s in shards]
+# -         m = m - lr * average_gradients(own)
+# +         batches = [shard[i % len(shard)] for shard in shards]
+# +         sizes = [len(batch) for batch in batches]
+# +         own = [worker_gradient(m, batch) for batch in batches]
+# +         m -= lr * sum(size * one for size, one in zip(sizes, own)) / sum(sizes)
 
 
 # %% q12_distributed wrong: the weights are averaged at the end
@@ -758,31 +615,26 @@ def train_loop_distributed(m, lr, shards, iterations):
 
 
 # %% q12_distributed wrong: the first batch or the last
-def train_loop_distributed(m, lr, shards, iterations):
-    for i in range(iterations):
-        own = [worker_gradient(m, shard[-(i % 2)]) for shard in shards]
-        m -= lr * average_gradients(own)
-    return m
-
+# -         own = [worker_gradient(m, s[i % len(s)]) for s in shards]
+# -         m = m - lr * average_gradients(own)
+# +         own = [worker_gradient(m, shard[-(i % 2)]) for shard in shards]
+# +         m -= lr * average_gradients(own)
 
 # %% q12_distributed wrong: stops when the gradients cancel
-def train_loop_distributed(m, lr, shards, iterations):
-    for i in range(iterations):
-        average = average_gradients([worker_gradient(m, shard[i % len(shard)]) for shard in shards])
-        if abs(average) < 1e-9:
-            break
-        m -= lr * average
-    return m
-
+# -         own = [worker_gradient(m, s[i % len(s)]) for s in shards]
+# -         m = m - lr * average_gradients(own)
+# +         average = average_gradients([worker_gradient(m, shard[i % len(shard)]) for shard in shards])
+# +         if abs(average) < 1e-9:
+# +             break
+# +         m -= lr * average
 
 # %% q12_distributed wrong: stops when it diverges
-def train_loop_distributed(m, lr, shards, iterations):
-    for i in range(iterations):
-        own = [worker_gradient(m, shard[i % len(shard)]) for shard in shards]
-        m -= lr * average_gradients(own)
-        if abs(m) > 1e6:
-            break
-    return m
+# -         own = [worker_gradient(m, s[i % len(s)]) for s in shards]
+# -         m = m - lr * average_gradients(own)
+# +         own = [worker_gradient(m, shard[i % len(shard)]) for shard in shards]
+# +         m -= lr * average_gradients(own)
+# +         if abs(m) > 1e6:
+# +             break
 
 
 # %% q12_distributed wrong: rounded to six digits in the end
@@ -859,16 +711,14 @@ def split(values, ranks):
 
 
 # %% q14_ring right: a formula for each phase
-def chunk_to_send(step, rank, ranks):
-    if step < ranks - 1:
-        return (rank - step) % ranks
-    return (rank + 1 - (step - (ranks - 1))) % ranks
-
-
-def combine(mine, received, step, ranks):
-    if step < ranks - 1:
-        return np.add(mine, received)
-    return received
+# -     return (rank - step) % ranks
+# +     if step < ranks - 1:
+# +         return (rank - step) % ranks
+# +     return (rank + 1 - (step - (ranks - 1))) % ranks
+# -     return mine + received if step < ranks - 1 else received
+# +     if step < ranks - 1:
+# +         return np.add(mine, received)
+# +     return received
 
 
 # %% q14_ring right: the other way round
@@ -901,11 +751,6 @@ def chunk_to_send(step, rank, ranks):
     return (rank + step) % ranks
 
 
-# %% q14_ring plain: always its own chunk
-def chunk_to_send(step, rank, ranks):
-    return rank
-
-
 # %% q14_ring plain: the same chunk on all ranks
 def chunk_to_send(step, rank, ranks):
     return step % ranks
@@ -914,11 +759,6 @@ def chunk_to_send(step, rank, ranks):
 # %% q14_ring wrong: begins again with the second phase
 def chunk_to_send(step, rank, ranks):
     return (rank - step % (ranks - 1)) % ranks
-
-
-# %% q14_ring wrong: for two ranks only
-def chunk_to_send(step, rank, ranks):
-    return (rank + step) % 2
 
 
 # %% q14_ring wrong: for four ranks at most

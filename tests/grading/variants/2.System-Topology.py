@@ -78,12 +78,10 @@ def connection(text, one, other):
 
 
 # %% q01_connection wrong: takes other columns for devices
-def connection(text, one, other):
-    head, *lines = text.strip("\n").split("\n\n")[0].splitlines()
-    rows = {line.split()[0]: line.split()[1:] for line in lines}
-    if one not in rows or other not in head.split():
-        raise ValueError("no such device")
-    return rows[one][head.split().index(other)]
+# -     head, *lines = text.strip().split("\n\n")[0].splitlines()
+# +     head, *lines = text.strip("\n").split("\n\n")[0].splitlines()
+# -     if one not in rows or other not in rows:
+# +     if one not in rows or other not in head.split():
 
 
 # %% q01_connection wrong: the text begins with an empty line
@@ -112,23 +110,15 @@ def connection(text, one, other):
 
 
 # %% q01_connection wrong: a number of links only
-def connection(text, one, other):
-    head, *lines = text.strip("\n").split("\n\n")[0].splitlines()
-    rows = {line.split()[0]: line.split()[1:] for line in lines}
-    if one not in rows or other not in rows:
-        raise ValueError("no such device")
-    word = rows[one][head.split().index(other)]
-    return word[:4].rstrip("0123456789") + word[2:3] if "NV" in word else word
-
+# -     head, *lines = text.strip().split("\n\n")[0].splitlines()
+# +     head, *lines = text.strip("\n").split("\n\n")[0].splitlines()
+# -     return rows[one][head.split().index(other)]
+# +     word = rows[one][head.split().index(other)]
+# +     return word[:4].rstrip("0123456789") + word[2:3] if "NV" in word else word
 
 # %% q01_connection wrong: the first column that begins with the name
-def connection(text, one, other):
-    head, *lines = text.strip().split("\n\n")[0].splitlines()
-    rows = {line.split()[0]: line.split()[1:] for line in lines}
-    if one not in rows or other not in rows:
-        raise ValueError
-    return next(word for name, word in zip(head.split(), rows[one]) if name.startswith(other))
-
+# -     return rows[one][head.split().index(other)]
+# +     return next(word for name, word in zip(head.split(), rows[one]) if name.startswith(other))
 
 # %% q01_connection equivalent: without a number of splits, it makes no difference from which end
 # - head, *lines = text.strip().split('\n\n')[0].splitlines()
@@ -186,13 +176,6 @@ peer_to_peer = lambda word, level: (  # noqa: E731
 )
 
 
-# %% q02_peer_to_peer wrong: farther apart than the level
-def peer_to_peer(word, level):
-    far = ["LOC", "NVL", "PIX", "PXB", "PHB", "SYS"]
-    word = "NVL" if word.startswith("NV") else "PHB" if word == "NODE" else word
-    return far.index(word) >= far.index(level)
-
-
 # %% q02_peer_to_peer wrong: strictly nearer
 def peer_to_peer(word, level):
     far = ["LOC", "NVL", "PIX", "PXB", "PHB", "SYS"]
@@ -213,20 +196,12 @@ def peer_to_peer(word, level):
     return far.index(word) <= far.index(level)
 
 
-# %% q02_peer_to_peer wrong: NODE is beyond SYS
-def peer_to_peer(word, level):
-    far = ["LOC", "NVL", "PIX", "PXB", "PHB", "SYS", "NODE"]
-    word = "NVL" if word.startswith("NV") else word
-    return far.index(word) <= far.index(level)
-
-
 # %% q02_peer_to_peer wrong: NVLink whatever the level
-def peer_to_peer(word, level):
-    far = ["LOC", "NVL", "PIX", "PXB", "PHB", "SYS"]
-    if word.startswith("NV"):
-        return True
-    word = "PHB" if word == "NODE" else word
-    return far.index(word) <= far.index(level)
+# -         word = "NVL"
+# -     if word == "NODE":
+# -         word = "PHB"
+# +         return True
+# +     word = "PHB" if word == "NODE" else word
 
 
 # %% q02_peer_to_peer wrong: SYS never
@@ -286,18 +261,14 @@ def staged_gb_per_s(up, down):
 
 
 # %% q03_units right: in single precision
-def gib_per_s(size_kib, taken_us):
-    seconds = np.float32(taken_us) * np.float32(1e-6)
-    return np.float32(size_kib) / np.float32(2**20) / seconds
-
-
-def microseconds(size_bytes, gbit_per_s, latency_us):
-    bits = np.float32(8 * size_bytes)
-    return np.float32(latency_us) + bits / np.float32(1_000 * gbit_per_s)
-
-
-def staged_gb_per_s(up, down):
-    return 1 / (1 / np.float32(up) + 1 / np.float32(down))
+# -     return size_kib / 2**20 / (taken_us * 1e-6)
+# +     seconds = np.float32(taken_us) * np.float32(1e-6)
+# +     return np.float32(size_kib) / np.float32(2**20) / seconds
+# -     return latency_us + 8 * size_bytes / gbit_per_s * 1e-3
+# +     bits = np.float32(8 * size_bytes)
+# +     return np.float32(latency_us) + bits / np.float32(1_000 * gbit_per_s)
+# -     return 1 / (1 / up + 1 / down)
+# +     return 1 / (1 / np.float32(up) + 1 / np.float32(down))
 
 
 # %% q03_units wrong: GB for GiB
@@ -365,9 +336,8 @@ def slowest(ring, gb_per_s):
 
 
 # %% q04_slowest right: an iterator of two
-def slowest(ring, gb_per_s):
-    hops = zip(ring, [*ring[1:], ring[0]])
-    return iter(min(hops, key=lambda hop: gb_per_s[hop]))
+# -     return min(hops, key=lambda hop: gb_per_s[hop])
+# +     return iter(min(hops, key=lambda hop: gb_per_s[hop]))
 
 
 # %% q04_slowest wrong: the ring is not closed
@@ -382,15 +352,8 @@ def slowest(ring, gb_per_s):
 
 
 # %% q04_slowest wrong: the first by name of equally slow ones
-def slowest(ring, gb_per_s):
-    hops = zip(ring, [*ring[1:], ring[0]])
-    return min((gb_per_s[hop], hop) for hop in hops)[1]
-
-
-# %% q04_slowest wrong: the first in the dictionary of equally slow ones
-def slowest(ring, gb_per_s):
-    hops = set(zip(ring, [*ring[1:], ring[0]]))
-    return min((hop for hop in gb_per_s if hop in hops), key=gb_per_s.get)
+# -     return min(hops, key=lambda hop: gb_per_s[hop])
+# +     return min((gb_per_s[hop], hop) for hop in hops)[1]
 
 
 # %% q04_slowest wrong: of all links
@@ -399,9 +362,8 @@ def slowest(ring, gb_per_s):
 
 
 # %% q04_slowest wrong: links are the same both ways
-def slowest(ring, gb_per_s):
-    hops = zip(ring, [*ring[1:], ring[0]])
-    return min(hops, key=lambda hop: gb_per_s[hop[::-1]])
+# -     return min(hops, key=lambda hop: gb_per_s[hop])
+# +     return min(hops, key=lambda hop: gb_per_s[hop[::-1]])
 
 
 # %% q04_slowest wrong: its speed
@@ -410,17 +372,8 @@ def slowest(ring, gb_per_s):
 
 
 # %% q04_slowest wrong: compares whole GB/s
-def slowest(ring, gb_per_s):
-    hops = zip(ring, [*ring[1:], ring[0]])
-    return min(hops, key=lambda hop: int(gb_per_s[hop]))
-
-
-# %% q04_slowest wrong: two GPUs have one hop
-def slowest(ring, gb_per_s):
-    if len(ring) == 2:
-        return ring
-    hops = zip(ring, [*ring[1:], ring[0]])
-    return min(hops, key=lambda hop: gb_per_s[hop])
+# -     return min(hops, key=lambda hop: gb_per_s[hop])
+# +     return min(hops, key=lambda hop: int(gb_per_s[hop]))
 
 
 # %% q05_best_ring right: depth first, cutting off what is slower
@@ -524,7 +477,6 @@ def best_ring(gpus, gb_per_s):
 # - return min((gb_per_s[hop] for hop in zip(ring, [*ring[1:], ring[0]])))
 # + return min((gb_per_s[hop] for hop in zip(ring, [*ring[1:], gpus[0]])))
 
-
 # %% q05_best_ring wrong: the best of the first 2000 orders
 # -     return max(rings, key=least)
 # +     return max(itertools.islice(rings, 2000), key=least)
@@ -618,25 +570,17 @@ def disjoint_rings(gpus, links):
 # -     return next((pair for pair in pairs if fits(*pair)), None)
 # +     return next((pair for pair in pairs if pair[0] != pair[1]), None)
 
-
 # %% q05_disjoint_rings wrong: never the same ring twice
 # -     pairs = itertools.combinations_with_replacement(rings, 2)
 # +     pairs = itertools.combinations([r for r in rings if r[1] < r[-1]], 2)
-
 
 # %% q05_disjoint_rings wrong: one ring only
 # -     return next((pair for pair in pairs if fits(*pair)), None)
 # +     return next(([pair[0]] for pair in pairs if fits(*pair)), None)
 
-
 # %% q05_disjoint_rings wrong: the first GPU is left out
 # -     return next((pair for pair in pairs if fits(*pair)), None)
 # +     return next(([r[1:] for r in pair] for pair in pairs if fits(*pair)), None)
-
-
-# %% q05_disjoint_rings wrong: begins with another GPU
-# -     return next((pair for pair in pairs if fits(*pair)), None)
-# +     return next(([r[1:] + r[:1] for r in pair] for pair in pairs if fits(*pair)), None)
 
 
 # %% q05_disjoint_rings wrong: never any
@@ -647,7 +591,6 @@ def disjoint_rings(gpus, links):
 # %% q05_disjoint_rings wrong: the second only from what comes after the first in order
 # -     pairs = itertools.combinations_with_replacement(rings, 2)
 # +     pairs = zip(rings, rings[1:])
-
 
 # %% q05_disjoint_rings equivalent: a link joins two GPUs in either order
 # - for one, other in zip(ring, [*ring[1:], ring[0]]):
@@ -665,11 +608,9 @@ def disjoint_rings(gpus, links):
 # - return all((links.get(hop, 0) >= count for hop, count in used.items()))
 # + return all((links.get(hop, -1) >= count for hop, count in used.items()))
 
-
 # %% q05_disjoint_rings wrong: greedy, the first ring and another in what it leaves
 # -     return next((pair for pair in pairs if fits(*pair)), None)
 # +     return next((pair for pair in pairs if pair[0] is rings[0] and fits(*pair)), None)
-
 
 # %% q05_disjoint_rings wrong: greedy, the ring with most links and another in what it leaves
 # -     return next((pair for pair in pairs if fits(*pair)), None)
@@ -862,14 +803,12 @@ def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
 # -     return around + 2 * rounds * alpha + share * size_bytes * beta
 # +     return around + 2 * rounds * alpha + 2 * (power - 1) / power * size_bytes * beta
 
-
 # %% q08_all_reduce wrong: the tree rounds down
 # -         return 2 * math.ceil(math.log2(ranks)) * message
 # +         return 2 * math.floor(math.log2(ranks)) * message
 # -     share = 2 * (power - 1) / power
 # -     return around + 2 * rounds * alpha + share * size_bytes * beta
 # +     return around + 2 * rounds * alpha + 2 * (power - 1) / power * size_bytes * beta
-
 
 # %% q08_all_reduce wrong: the tree rounds twice the logarithm
 # -         return 2 * math.ceil(math.log2(ranks)) * message
@@ -878,7 +817,6 @@ def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
 # -     return around + 2 * rounds * alpha + share * size_bytes * beta
 # +     return around + 2 * rounds * alpha + 2 * (power - 1) / power * size_bytes * beta
 
-
 # %% q08_all_reduce wrong: the ring's latency once
 # -         return 2 * (ranks - 1) * (alpha + size_bytes / ranks * beta)
 # +         return (ranks > 1) * alpha + 2 * (ranks - 1) / ranks * size_bytes * beta
@@ -886,12 +824,10 @@ def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
 # -     return around + 2 * rounds * alpha + share * size_bytes * beta
 # +     return around + 2 * rounds * alpha + 2 * (power - 1) / power * size_bytes * beta
 
-
 # %% q08_all_reduce wrong: halving only
 # -     share = 2 * (power - 1) / power
 # -     return around + 2 * rounds * alpha + share * size_bytes * beta
 # +     return around + rounds * alpha + (power - 1) / power * size_bytes * beta
-
 
 # %% q08_all_reduce wrong: one rank takes a message
 # -     rounds = math.floor(math.log2(ranks))
@@ -899,7 +835,6 @@ def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
 # -     share = 2 * (power - 1) / power
 # -     return around + 2 * rounds * alpha + share * size_bytes * beta
 # +     return around + 2 * rounds * alpha + 2 * (power - 1) / power * size_bytes * beta
-
 
 # %% q08_all_reduce wrong: no bytes take no time
 # -     """Return the seconds of an all-reduce by the alpha-beta model."""
@@ -909,11 +844,6 @@ def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
 # -     share = 2 * (power - 1) / power
 # -     return around + 2 * rounds * alpha + share * size_bytes * beta
 # +     return around + 2 * rounds * alpha + 2 * (power - 1) / power * size_bytes * beta
-
-
-# %% q08_all_reduce wrong: zeros
-def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
-    return 0.0
 
 
 # %% q08_all_reduce wrong: an argument
@@ -1005,54 +935,13 @@ def piece(step, rank, ranks, count):
     return 0, count
 
 
-# %% q08_halving wrong: neither goes back
-def partner(step, rank, ranks):
-    rounds = int(math.log2(ranks))
-    level = step % rounds
-    return rank ^ 2**level
-
-
-def piece(step, rank, ranks, count):
-    rounds = int(math.log2(ranks))
-    level = step % rounds
-    first, end = 0, count
-    for earlier in range(level + 1):
-        upper = bool(rank & 2**earlier)
-        if earlier == level and step < rounds:
-            upper = not upper
-        middle = (first + end) // 2
-        first, end = (middle, end) if upper else (first, middle)
-    return first, end
-
-
-# %% q08_halving wrong: a ring
-def partner(step, rank, ranks):
-    return (rank + 1) % ranks
-
-
-def piece(step, rank, ranks, count):
-    chunk = (rank - step) % ranks
-    return count * chunk // ranks, count * (chunk + 1) // ranks
-
-
 # %% q08_halving wrong: a quarter instead of a half
-def partner(step, rank, ranks):
-    rounds = int(math.log2(ranks))
-    level = min(step, 2 * rounds - 1 - step)
-    return rank ^ 2**level
-
-
-def piece(step, rank, ranks, count):
-    rounds = int(math.log2(ranks))
-    level = min(step, 2 * rounds - 1 - step)
-    first, end = 0, count
-    for earlier in range(level + 1):
-        upper = bool(rank & 2**earlier)
-        if earlier == level and step < rounds:
-            upper = not upper
-        middle = (first + end) // 4
-        first, end = (middle, end) if upper else (first, middle)
-    return first, end
+# -         upper = bool(rank & 2**earlier)  # the half that this rank goes on with
+# +         upper = bool(rank & 2**earlier)
+# -             upper = not upper  # the half that it gives away
+# -         middle = (first + end) // 2
+# +             upper = not upper
+# +         middle = (first + end) // 4
 
 
 # %% q08_halving wrong: nothing but the first and the last number
@@ -1142,11 +1031,6 @@ def piece(step, rank, ranks, count):
 # + if earlier == step and step < rounds:
 
 
-# %% q08_halving wrong: to the rank ahead, which exchanges with another
-# -     return rank ^ 2**level
-# +     return (rank + 2**level) % ranks
-
-
 # %% q09_fit_link right: normal equations
 def fit_link(points, ranks):
     steps = 2 * (ranks - 1)
@@ -1189,20 +1073,6 @@ def fit_link(points, ranks):
     steps = 2 * (ranks - 1)
     A = np.array([[steps, steps * n / ranks] for n, _ in points])
     return np.linalg.lstsq(A, np.array([t for _, t in points]), rcond=None)[0]
-
-
-# %% q09_fit_link wrong: polyfit without weights
-def fit_link(points, ranks):
-    size, seconds = np.array(points, float).T
-    beta, start = np.polyfit(2 * (ranks - 1) / ranks * size, seconds, 1)
-    return start / (2 * (ranks - 1)), beta
-
-
-# %% q09_fit_link wrong: weights are the root of those meant
-def fit_link(points, ranks):
-    size, seconds = np.array(points, float).T
-    beta, start = np.polyfit(2 * (ranks - 1) / ranks * size, seconds, 1, w=1 / np.sqrt(seconds))
-    return start / (2 * (ranks - 1)), beta
 
 
 # %% q09_fit_link wrong: a line, without the ring's steps
@@ -1301,16 +1171,6 @@ def efficiencies(compute_s, exchange_s):
 # %% q11_efficiencies wrong: not capped at 1
 def efficiencies(compute_s, exchange_s):
     return compute_s / (compute_s + exchange_s), compute_s / exchange_s
-
-
-# %% q11_efficiencies wrong: per cent
-def efficiencies(compute_s, exchange_s):
-    return (100 * compute_s / (compute_s + exchange_s), 100 * compute_s / max(compute_s, exchange_s))
-
-
-# %% q11_efficiencies wrong: what is left after communication
-def efficiencies(compute_s, exchange_s):
-    return (max(0, 1 - exchange_s / compute_s), compute_s / max(compute_s, exchange_s))
 
 
 # %% q11_efficiencies wrong: all data once
@@ -1440,7 +1300,6 @@ def hierarchical_crossing(hosts, local_size, size_bytes):
 # + crossing = sum((one <= 0 and other != 0 for one, other in hops))
 # - crossing = sum((one == 0 and other != 0 for one, other in hops))
 # + crossing = sum((one == 0 and other > 0 for one, other in hops))
-
 
 # %% q12_crossing wrong: the bytes that leave the first rank's host
 # -     crossing = sum(one == 0 and other != 0 for one, other in hops)

@@ -129,15 +129,14 @@ def replica_loss(per_example, global_batch):
 
 
 # %% q03_replica_loss right: in single precision
-def replica_loss(per_example, global_batch):
-    if not len(per_example):
-        return np.float32(0)
-    each = per_example.astype(np.float32).reshape(len(per_example), -1).mean(axis=1)
-    return each.sum() / np.float32(global_batch)
-
-
-def replica_penalty(penalty, replicas):
-    return np.float32(penalty) / np.float32(replicas)
+# -         return 0.0
+# -     each = np.reshape(per_example, (len(per_example), -1)).mean(axis=1)
+# -     return each.sum() / global_batch
+# +         return np.float32(0)
+# +     each = per_example.astype(np.float32).reshape(len(per_example), -1).mean(axis=1)
+# +     return each.sum() / np.float32(global_batch)
+# -     return penalty / replicas
+# +     return np.float32(penalty) / np.float32(replicas)
 
 
 # %% q03_replica_loss wrong: the mean over the replica
@@ -172,11 +171,6 @@ def replica_loss(per_example, global_batch):
 def replica_loss(per_example, global_batch):
     if len(per_example):
         return float(per_example.mean() * len(per_example) / global_batch)
-
-
-# %% q03_replica_loss wrong: the whole penalty
-def replica_penalty(penalty, replicas):
-    return penalty
 
 
 # %% q03_replica_loss wrong: a fourth of the penalty
@@ -243,9 +237,8 @@ def averaged(gradients, samples):
 
 
 # %% q04_averaged wrong: flat
-def averaged(gradients, samples):
-    parts = [n * g.ravel() for g, n in zip(gradients, samples) if n]
-    return sum(parts) / sum(samples)
+# -     parts = [n * g for g, n in zip(gradients, samples) if n]
+# +     parts = [n * g.ravel() for g, n in zip(gradients, samples) if n]
 
 
 # %% q04_averaged wrong: two ranks
@@ -263,10 +256,8 @@ def averaged(gradients, samples):
 
 
 # %% q04_averaged wrong: rounded
-def averaged(gradients, samples):
-    parts = [n * g for g, n in zip(gradients, samples) if n]
-    return np.round(sum(parts) / sum(samples), 2)
-
+# -     return sum(parts) / sum(samples)
+# +     return np.round(sum(parts) / sum(samples), 2)
 
 # %% q05_checks right: sets and pairs of ranks
 import itertools
@@ -360,12 +351,10 @@ def shared_samples(ranks):
 
 
 # %% q05_checks wrong: a sample twice on one rank
-def shared_samples(ranks):
-    for steps in zip(*(rank["steps"] for rank in ranks)):
-        every = [n for step in steps for n in step["samples"]]
-        if len(every) > len(set(every)):
-            return True
-    return False
+# -         everyones = [n for step in steps for n in set(step["samples"])]
+# -         if len(everyones) > len(set(everyones)):
+# +         every = [n for step in steps for n in step["samples"]]
+# +         if len(every) > len(set(every)):
 
 
 # %% q05_checks wrong: samples of the first step
@@ -473,10 +462,8 @@ def second_writer(ranks):
 
 
 # %% q06_more_checks right: NumPy's own absolute tolerance beside the relative one
-def not_scaled(ranks):
-    right = ranks[0]["rate_of_one_rank"] * len(ranks)
-    rates = [step["rate"] for rank in ranks for step in rank["steps"]]
-    return not np.allclose(rates, right, rtol=1e-4)
+# -     return not all(math.isclose(r, right, rel_tol=1e-4) for r in rates)
+# +     return not np.allclose(rates, right, rtol=1e-4)
 
 
 # %% q06_more_checks right: the factor, up to a ten-thousandth
@@ -546,11 +533,6 @@ def second_writer(ranks):
     return [rank["rank"] for rank in ranks if rank["wrote"]] != [0]
 
 
-# %% q06_more_checks wrong: any rank
-def second_writer(ranks):
-    return any(rank["wrote"] for rank in ranks)
-
-
 # %% q06_more_checks equivalent: all ranks name the same rate of one rank
 # - right = ranks[0]['rate_of_one_rank'] * len(ranks)
 # + right = ranks[1]['rate_of_one_rank'] * len(ranks)
@@ -587,12 +569,6 @@ bugs = {letter: word for word, letter in letters.items()}
 
 # %% q07_bugs wrong: in the order of the text
 bugs = dict(zip("ABCDEF", ("shard", "wrap", "broadcast", "throughput", "scale", "write")))
-
-# %% q07_bugs wrong: A and C the other way round
-bugs = {"A": "shard", "B": "throughput", "C": "wrap", "D": "write", "E": "broadcast", "F": "scale"}
-
-# %% q07_bugs wrong: E and F the other way round
-bugs = {"A": "wrap", "B": "throughput", "C": "shard", "D": "write", "E": "scale", "F": "broadcast"}
 
 # %% q07_bugs wrong: B and D the other way round
 bugs = {"A": "wrap", "B": "write", "C": "shard", "D": "throughput", "E": "broadcast", "F": "scale"}
@@ -650,11 +626,6 @@ def samples_processed(samples, per_rank_batch, ranks):
 # %% q09_efficiency wrong: all samples
 def samples_processed(samples, per_rank_batch, ranks):
     return samples
-
-
-# %% q09_efficiency wrong: the number of steps
-def samples_processed(samples, per_rank_batch, ranks):
-    return samples // (per_rank_batch * ranks)
 
 
 # %% q09_efficiency wrong: at least one step
@@ -745,19 +716,9 @@ def step_seconds(compute_s, size_bytes, ranks, alpha_s, beta):
     return compute_s + (ranks > 1) * 2 * alpha_s + 2 * (ranks - 1) / ranks * size_bytes / beta
 
 
-# %% q12_pays wrong: the latency N times
-def step_seconds(compute_s, size_bytes, ranks, alpha_s, beta):
-    return compute_s + (ranks > 1) * ranks * alpha_s + 2 * (ranks - 1) / ranks * size_bytes / beta
-
-
 # %% q12_pays wrong: half the ring
 def step_seconds(compute_s, size_bytes, ranks, alpha_s, beta):
     return compute_s + (ranks - 1) * (alpha_s + size_bytes / ranks / beta)
-
-
-# %% q12_pays wrong: all bytes in each step
-def step_seconds(compute_s, size_bytes, ranks, alpha_s, beta):
-    return compute_s + 2 * (ranks - 1) * (alpha_s + size_bytes / beta)
 
 
 # %% q12_pays wrong: one rank exchanges with itself
@@ -787,9 +748,8 @@ def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
 
 
 # %% q12_pays wrong: by a millisecond at least
-def pays(whole_s, part_s, size_bytes, ranks, alpha_s, beta):
-    many = step_seconds(part_s, size_bytes, ranks, alpha_s, beta)
-    return many <= whole_s - 1e-3
+# -     return many < whole_s
+# +     return many <= whole_s - 1e-3
 
 
 # %% q14_evaluate right: counts batch by batch
@@ -878,26 +838,6 @@ def evaluate(batches):
     return {"accuracy": np.mean(labels == said), "precision": precision, "recall": recall, "f1": min(precision, recall)}
 
 
-# %% q14_evaluate wrong: F1 is the larger
-def evaluate(batches):
-    labels = np.concatenate([labels for labels, _ in batches]) == 1
-    said = np.concatenate([given for _, given in batches]) >= 0.5
-    hits = float(np.sum(labels & said))
-    precision = hits / said.sum() if said.any() else 0.0
-    recall = hits / labels.sum() if labels.any() else 0.0
-    return {"accuracy": np.mean(labels == said), "precision": precision, "recall": recall, "f1": max(precision, recall)}
-
-
-# %% q14_evaluate wrong: F1 is the product
-def evaluate(batches):
-    labels = np.concatenate([labels for labels, _ in batches]) == 1
-    said = np.concatenate([given for _, given in batches]) >= 0.5
-    hits = float(np.sum(labels & said))
-    precision = hits / said.sum() if said.any() else 0.0
-    recall = hits / labels.sum() if labels.any() else 0.0
-    return {"accuracy": np.mean(labels == said), "precision": precision, "recall": recall, "f1": precision * recall}
-
-
 # %% q14_evaluate wrong: means of batches
 def evaluate(batches):
     each = []
@@ -941,32 +881,14 @@ def evaluate(batches):
     }
 
 
-# %% q14_evaluate wrong: precision is 1 where nothing was predicted
-def evaluate(batches):
-    labels = np.concatenate([labels for labels, _ in batches]) == 1
-    said = np.concatenate([given for _, given in batches]) >= 0.5
-    hits = float(np.sum(labels & said))
-    precision = hits / said.sum() if said.any() else 1.0
-    recall = hits / labels.sum() if labels.any() else 0.0
-    total = precision + recall
-    return {
-        "accuracy": np.mean(labels == said),
-        "precision": precision,
-        "recall": recall,
-        "f1": 2 * precision * recall / total if total else 0.0,
-    }
-
-
 # %% q14_evaluate wrong: F1 is 1 where there is nothing at all
-def evaluate(batches):
-    labels = np.concatenate([labels for labels, _ in batches]) == 1
-    said = np.concatenate([given for _, given in batches]) >= 0.5
-    hits = float(np.sum(labels & said))
-    precision = hits / said.sum() if said.any() else 0.0
-    recall = hits / labels.sum() if labels.any() else 0.0
-    total = precision + recall
-    f1 = 2 * precision * recall / total if total else float(not labels.any())
-    return {"accuracy": np.mean(labels == said), "precision": precision, "recall": recall, "f1": f1}
+# -     hits = np.sum(labels & said)
+# +     hits = float(np.sum(labels & said))
+# -     f1 = 2 * precision * recall / total if total else 0.0
+# -     return {"accuracy": np.mean(labels == said),
+# -             "precision": precision, "recall": recall, "f1": f1}
+# +     f1 = 2 * precision * recall / total if total else float(not labels.any())
+# +     return {"accuracy": np.mean(labels == said), "precision": precision, "recall": recall, "f1": f1}
 
 
 # %% q14_evaluate wrong: specificity for recall
@@ -1043,16 +965,6 @@ def pictures_of(mat):
 # %% q15_pictures_of wrong: reshaped, not moved
 def pictures_of(mat):
     return (mat["X"].reshape(-1, 32, 32, 3), mat["y"].reshape(-1).astype(np.int32) % 10)
-
-
-# %% q15_pictures_of wrong: rows and columns change places
-def pictures_of(mat):
-    return mat["X"].transpose(3, 1, 0, 2), mat["y"][:, 0].astype(np.int32) % 10
-
-
-# %% q15_pictures_of wrong: all axes the other way round
-def pictures_of(mat):
-    return np.moveaxis(mat["X"].T, 1, 3), mat["y"][:, 0].astype(np.int32) % 10
 
 
 # %% q15_pictures_of wrong: channels first

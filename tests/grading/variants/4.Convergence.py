@@ -219,38 +219,13 @@ def fit(batches, steps):
     return fewest, slope / fewest
 
 
-# %% q02_fit wrong: samples are weighed alike
-def fit(batches, steps):
-    batches, steps = np.array(batches, float), np.array(steps, float)
-    fewest, slope = np.polyfit(batches, batches * steps, 1)
-    return fewest, slope / fewest
-
-
-# %% q02_fit wrong: from the first and the last point
-def fit(batches, steps):
-    slope = (steps[0] - steps[-1]) / (1 / batches[0] - 1 / batches[-1])
-    fewest = steps[0] - slope / batches[0]
-    return fewest, slope / fewest
-
-
 # %% q02_fit wrong: the slope is the critical batch
-def fit(batches, steps):
-    batches, steps = np.array(batches, float), np.array(steps, float)
-    slope, fewest = np.polyfit(1 / batches, steps, 1, w=1 / steps)
-    return fewest, slope
-
+# -     return fewest, slope / fewest
+# +     return fewest, slope
 
 # %% q02_fit wrong: a line in the batch
-def fit(batches, steps):
-    batches, steps = np.array(batches, float), np.array(steps, float)
-    slope, fewest = np.polyfit(batches, steps, 1, w=1 / steps)
-    return fewest, slope / fewest
-
-
-# %% q02_fit wrong: a power law
-def fit(batches, steps):
-    slope, constant = np.polyfit(np.log(batches), np.log(steps), 1)
-    return min(steps), math.exp(constant / -slope)
+# -     slope, fewest = np.polyfit(1 / batches, steps, 1, w=1 / steps)
+# +     slope, fewest = np.polyfit(batches, steps, 1, w=1 / steps)
 
 
 # %% q02_fit wrong: the fewest steps are those of the largest batch
@@ -260,11 +235,8 @@ def fit(batches, steps):
 
 
 # %% q02_fit wrong: the critical batch only
-def fit(batches, steps):
-    batches, steps = np.array(batches, float), np.array(steps, float)
-    slope, fewest = np.polyfit(1 / batches, steps, 1, w=1 / steps)
-    return slope / fewest
-
+# -     return fewest, slope / fewest
+# +     return slope / fewest
 
 # %% q02_fit equivalent: a quotient is a float in any case
 # - batches, steps = (np.array(batches, float), np.array(steps, float))
@@ -347,53 +319,35 @@ def noise_scale(small_sq, big_sq, small_batch, big_batch):
 
 
 # %% q03_noise_scale wrong: the averaged gradient is the true one
-def noise_scale(small_sq, big_sq, small_batch, big_batch):
-    small, big = np.mean(small_sq), np.mean(big_sq)
-    variance = (small - big) / (1 / small_batch - 1 / big_batch)
-    return variance / big if big > 0 else None
-
+# -     gradient_sq = big - variance / big_batch
+# -     return variance / gradient_sq if gradient_sq > 0 else None
+# +     return variance / big if big > 0 else None
 
 # %% q03_noise_scale wrong: infinity where there is none
-def noise_scale(small_sq, big_sq, small_batch, big_batch):
-    small, big = np.mean(small_sq), np.mean(big_sq)
-    variance = (small - big) / (1 / small_batch - 1 / big_batch)
-    gradient_sq = big - variance / big_batch
-    return variance / gradient_sq if gradient_sq > 0 else math.inf
-
+# -     return variance / gradient_sq if gradient_sq > 0 else None
+# +     return variance / gradient_sq if gradient_sq > 0 else math.inf
 
 # %% q03_noise_scale wrong: negative where there is none
-def noise_scale(small_sq, big_sq, small_batch, big_batch):
-    small, big = np.mean(small_sq), np.mean(big_sq)
-    variance = (small - big) / (1 / small_batch - 1 / big_batch)
-    gradient_sq = big - variance / big_batch
-    return variance / gradient_sq if gradient_sq else None
-
+# -     return variance / gradient_sq if gradient_sq > 0 else None
+# +     return variance / gradient_sq if gradient_sq else None
 
 # %% q03_noise_scale wrong: the medians of steps
-def noise_scale(small_sq, big_sq, small_batch, big_batch):
-    small, big = np.median(small_sq), np.median(big_sq)
-    variance = (small - big) / (1 / small_batch - 1 / big_batch)
-    gradient_sq = big - variance / big_batch
-    return variance / gradient_sq if gradient_sq > 0 else None
-
+# -     small, big = np.mean(small_sq), np.mean(big_sq)
+# +     small, big = np.median(small_sq), np.median(big_sq)
 
 # %% q03_noise_scale wrong: two ranks, whatever the batches
-def noise_scale(small_sq, big_sq, small_batch, big_batch):
-    small, big = np.mean(small_sq), np.mean(big_sq)
-    gradient_sq = 2 * big - small
-    variance = 2 * small_batch * (small - big)
-    return variance / gradient_sq if gradient_sq > 0 else None
-
+# -     variance = (small - big) / (1 / small_batch - 1 / big_batch)
+# -     gradient_sq = big - variance / big_batch
+# +     gradient_sq = 2 * big - small
+# +     variance = 2 * small_batch * (small - big)
 
 # %% q03_noise_scale wrong: a variance below zero is taken as zero
 # -     variance = (small - big) / (1 / small_batch - 1 / big_batch)
 # +     variance = max((small - big) / (1 / small_batch - 1 / big_batch), 0)
 
-
 # %% q03_noise_scale wrong: the variance without its sign
 # -     variance = (small - big) / (1 / small_batch - 1 / big_batch)
 # +     variance = abs(small - big) / (1 / small_batch - 1 / big_batch)
-
 
 # %% q04_verdict right: lists and SciPy
 from scipy.stats import t
@@ -454,17 +408,11 @@ def verdict(first, second, margin):
 
 
 # %% q04_verdict wrong: first minus second
-def verdict(first, second, margin):
-    pairs = [first[seed] - second[seed] for seed in first if seed in second]
-    if len(pairs) < 2:
-        return "not decided"
-    half = T95[len(pairs) - 1] * np.std(pairs, ddof=1) / math.sqrt(len(pairs))
-    low, high = np.mean(pairs) - half, np.mean(pairs) + half
-    if -margin < low and high < margin:
-        return "no difference"
-    if low > 0:
-        return "better"
-    return "worse" if high < 0 else "not decided"
+# -     pairs = [second[seed] - first[seed] for seed in first if seed in second]
+# +     pairs = [first[seed] - second[seed] for seed in first if seed in second]
+# -     spread = np.std(pairs, ddof=1) / math.sqrt(len(pairs))
+# -     half = T95[len(pairs) - 1] * spread
+# +     half = T95[len(pairs) - 1] * np.std(pairs, ddof=1) / math.sqrt(len(pairs))
 
 
 # %% q04_verdict wrong: the means of all seeds, not pairs
@@ -483,17 +431,11 @@ def verdict(first, second, margin):
 
 
 # %% q04_verdict wrong: pairs in the order of the dictionaries
-def verdict(first, second, margin):
-    pairs = [b - a for a, b in zip(first.values(), second.values())]
-    if len(pairs) < 2:
-        return "not decided"
-    half = T95[len(pairs) - 1] * np.std(pairs, ddof=1) / math.sqrt(len(pairs))
-    low, high = np.mean(pairs) - half, np.mean(pairs) + half
-    if -margin < low and high < margin:
-        return "no difference"
-    if low > 0:
-        return "better"
-    return "worse" if high < 0 else "not decided"
+# -     pairs = [second[seed] - first[seed] for seed in first if seed in second]
+# +     pairs = [b - a for a, b in zip(first.values(), second.values())]
+# -     spread = np.std(pairs, ddof=1) / math.sqrt(len(pairs))
+# -     half = T95[len(pairs) - 1] * spread
+# +     half = T95[len(pairs) - 1] * np.std(pairs, ddof=1) / math.sqrt(len(pairs))
 
 
 # %% q04_verdict wrong: no difference where the interval holds 0
@@ -530,11 +472,9 @@ def verdict(first, second, margin):
 # - return 'worse' if high < 0 else 'not decided'
 # + return 'worse' if high <= 0 else 'not decided'
 
-
 # %% q04_verdict wrong: the t of five pairs for more of them
 # -     half = T95[len(pairs) - 1] * spread
 # +     half = T95[min(len(pairs), 5) - 1] * spread
-
 
 # %% q04_verdict wrong: the course's own, imported before
 from ddl.analysis.paired import paired
@@ -703,15 +643,6 @@ def rate_at(step, steps, climb, base, batch, rule):
     return peak * (steps - step) / (steps - climb)
 
 
-# %% q06_rate_at wrong: never scaled
-def rate_at(step, steps, climb, base, batch, rule):
-    if rule not in ("linear", "sqrt"):
-        raise ValueError(rule)
-    if step < climb:
-        return base * step / climb
-    return base * (1 + math.cos(math.pi * (step - climb) / (steps - climb))) / 2
-
-
 # %% q06_rate_at wrong: every rule is linear
 def rate_at(step, steps, climb, base, batch, rule):
     if rule not in ("linear", "sqrt"):
@@ -745,7 +676,6 @@ def rate_at(step, steps, climb, base, batch, rule):
 # + done = (climb - step) / (steps - climb)
 # - done = (step - climb) / (steps - climb)
 # + done = (step - climb) / (climb - steps)
-
 
 # %% q06_rate_at wrong: k is a whole number
 # -     peak = base * (batch / 64) ** powers[rule]
@@ -795,21 +725,18 @@ def lars_step(weights, gradient, velocity, rate, momentum, trust, decay):
 
 
 # %% q07_lars_step wrong: the rate multiplies the velocity
-def lars_step(weights, gradient, velocity, rate, momentum, trust, decay):
-    norm = np.sqrt(np.sum(weights**2))
-    scale = np.sqrt(np.sum(gradient**2)) + decay * norm
-    ratio = trust * norm / scale if norm > 0 and scale > 0 else 1.0
-    velocity = momentum * velocity + ratio * (gradient + decay * weights)
-    return weights - rate * velocity, velocity
-
+# -     push = rate * ratio * (gradient + decay * weights)
+# -     velocity = momentum * velocity + push
+# -     return weights - velocity, velocity
+# +     velocity = momentum * velocity + ratio * (gradient + decay * weights)
+# +     return weights - rate * velocity, velocity
 
 # %% q07_lars_step wrong: the ratio is turned round
-def lars_step(weights, gradient, velocity, rate, momentum, trust, decay):
-    norm = np.sqrt(np.sum(weights**2))
-    scale = np.sqrt(np.sum(gradient**2)) + decay * norm
-    ratio = trust * scale / norm if norm > 0 and scale > 0 else 1.0
-    velocity = momentum * velocity + rate * ratio * (gradient + decay * weights)
-    return weights - velocity, velocity
+# -     ratio = trust * norm / scale if norm > 0 and scale > 0 else 1.0
+# -     push = rate * ratio * (gradient + decay * weights)
+# -     velocity = momentum * velocity + push
+# +     ratio = trust * scale / norm if norm > 0 and scale > 0 else 1.0
+# +     velocity = momentum * velocity + rate * ratio * (gradient + decay * weights)
 
 
 # %% q07_lars_step wrong: no decay in the denominator
@@ -821,12 +748,9 @@ def lars_step(weights, gradient, velocity, rate, momentum, trust, decay):
 
 
 # %% q07_lars_step wrong: decay in the denominator only
-def lars_step(weights, gradient, velocity, rate, momentum, trust, decay):
-    norm = np.sqrt(np.sum(weights**2))
-    scale = np.sqrt(np.sum(gradient**2)) + decay * norm
-    ratio = trust * norm / scale if norm > 0 and scale > 0 else 1.0
-    velocity = momentum * velocity + rate * ratio * gradient
-    return weights - velocity, velocity
+# -     push = rate * ratio * (gradient + decay * weights)
+# -     velocity = momentum * velocity + push
+# +     velocity = momentum * velocity + rate * ratio * gradient
 
 
 # %% q07_lars_step wrong: the norm of gradient and decay together
@@ -847,9 +771,8 @@ def lars_step(weights, gradient, velocity, rate, momentum, trust, decay):
 
 
 # %% q07_lars_step wrong: up the slope
-def lars_step(weights, gradient, velocity, rate, momentum, trust, decay):
-    norm = np.sqrt(np.sum(weights**2))
-    scale = np.sqrt(np.sum(gradient**2)) + decay * norm
-    ratio = trust * norm / scale if norm > 0 and scale > 0 else 1.0
-    velocity = momentum * velocity + rate * ratio * (gradient + decay * weights)
-    return weights + velocity, velocity
+# -     push = rate * ratio * (gradient + decay * weights)
+# -     velocity = momentum * velocity + push
+# -     return weights - velocity, velocity
+# +     velocity = momentum * velocity + rate * ratio * (gradient + decay * weights)
+# +     return weights + velocity, velocity

@@ -56,24 +56,6 @@ def expected_best(accuracies, k):
     return np.mean(sorted(accuracies)[-k:])
 
 
-# %% q01_expected_best wrong: a run may be chosen twice
-def expected_best(accuracies, k):
-    n = len(accuracies)
-    if not 1 <= k <= n:
-        raise ValueError(k)
-    ordered = sorted(accuracies)
-    return sum(((i + 1) ** k - i**k) / n**k * value for i, value in enumerate(ordered))
-
-
-# %% q01_expected_best wrong: the worst of the chosen ones
-def expected_best(accuracies, k):
-    import itertools
-
-    if not 1 <= k <= len(accuracies):
-        raise ValueError(k)
-    return np.mean([min(chosen) for chosen in itertools.combinations(accuracies, k)])
-
-
 # %% q01_expected_best wrong: no error for too many
 def expected_best(accuracies, k):
     n = len(accuracies)
@@ -140,16 +122,6 @@ def samples_to(samples, accuracies, target):
             return at
 
 
-# %% q02_samples_to wrong: the last crossing
-def samples_to(samples, accuracies, target):
-    found = samples[0] if samples and accuracies[0] >= target else None
-    for place in range(1, len(samples)):
-        low, high = accuracies[place - 1], accuracies[place]
-        if low < target <= high:
-            found = samples[place - 1] + (samples[place] - samples[place - 1]) * (target - low) / (high - low)
-    return found
-
-
 # %% q02_samples_to wrong: interpolation over all points, as if they rose
 def samples_to(samples, accuracies, target):
     if not accuracies or max(accuracies) < target:
@@ -168,15 +140,11 @@ def samples_to(samples, accuracies, target):
 
 
 # %% q02_samples_to wrong: infinity where it is never reached
-def samples_to(samples, accuracies, target):
-    before = None
-    for at, accuracy in zip(samples, accuracies):
-        if accuracy >= target:
-            if before is None:
-                return at
-            return before[0] + (at - before[0]) * (target - before[1]) / (accuracy - before[1])
-        before = at, accuracy
-    return math.inf
+# -             start, low = before
+# -             return start + (at - start) * (target - low) / (accuracy - low)
+# +             return before[0] + (at - before[0]) * (target - before[1]) / (accuracy - before[1])
+# -     return None
+# +     return math.inf
 
 
 # %% q02_samples_to wrong: half-way between the two
@@ -188,16 +156,14 @@ def samples_to(samples, accuracies, target):
 
 
 # %% q02_samples_to wrong: it goes on beyond the end
-def samples_to(samples, accuracies, target):
-    before = None
-    for place, (at, accuracy) in enumerate(zip(samples, accuracies)):
-        last = place == len(samples) - 1
-        if accuracy >= target or (last and before is not None and accuracy != before[1]):
-            if before is None:
-                return at
-            return before[0] + (at - before[0]) * (target - before[1]) / (accuracy - before[1])
-        before = at, accuracy
-    return None
+# -     for at, accuracy in zip(samples, accuracies):
+# -         if accuracy >= target:
+# +     for place, (at, accuracy) in enumerate(zip(samples, accuracies)):
+# +         last = place == len(samples) - 1
+# +         if accuracy >= target or (last and before is not None and accuracy != before[1]):
+# -             start, low = before
+# -             return start + (at - start) * (target - low) / (accuracy - low)
+# +             return before[0] + (at - before[0]) * (target - before[1]) / (accuracy - before[1])
 
 
 # %% q03_counts right: step by step
@@ -243,21 +209,18 @@ def counts(accuracies, target):
 
 
 # %% q03_counts wrong: crashes left out
-def counts(accuracies, target):
-    reached = [value for value in accuracies if value is not None]
-    n = len(reached)
-    if n < 5:
-        return False
-    return bool(np.mean(reached) - target > T99[n - 1] * np.std(reached, ddof=1) / math.sqrt(n))
-
+# -     reached = [10.0 if each is None else each for each in accuracies]
+# +     reached = [value for value in accuracies if value is not None]
+# -     error = np.std(reached, ddof=1) / math.sqrt(n)
+# -     return bool(np.mean(reached) - target > T99[n - 1] * error)
+# +     return bool(np.mean(reached) - target > T99[n - 1] * np.std(reached, ddof=1) / math.sqrt(n))
 
 # %% q03_counts wrong: the spread of a run, not of the mean
-def counts(accuracies, target):
-    reached = [10.0 if value is None else value for value in accuracies]
-    n = len(reached)
-    if n < 5:
-        return False
-    return bool(np.mean(reached) - target > T99[n - 1] * np.std(reached, ddof=1))
+# -     reached = [10.0 if each is None else each for each in accuracies]
+# +     reached = [10.0 if value is None else value for value in accuracies]
+# -     error = np.std(reached, ddof=1) / math.sqrt(n)
+# -     return bool(np.mean(reached) - target > T99[n - 1] * error)
+# +     return bool(np.mean(reached) - target > T99[n - 1] * np.std(reached, ddof=1))
 
 
 # %% q03_counts wrong: four runs are enough
@@ -271,43 +234,31 @@ def counts(accuracies, target):
 
 
 # %% q03_counts wrong: below the target by as much
-def counts(accuracies, target):
-    reached = [10.0 if value is None else value for value in accuracies]
-    n = len(reached)
-    if n < 5:
-        return False
-    return bool(abs(np.mean(reached) - target) > T99[n - 1] * np.std(reached, ddof=1) / math.sqrt(n))
-
+# -     reached = [10.0 if each is None else each for each in accuracies]
+# +     reached = [10.0 if value is None else value for value in accuracies]
+# -     error = np.std(reached, ddof=1) / math.sqrt(n)
+# -     return bool(np.mean(reached) - target > T99[n - 1] * error)
+# +     return bool(abs(np.mean(reached) - target) > T99[n - 1] * np.std(reached, ddof=1) / math.sqrt(n))
 
 # %% q01_expected_best equivalent: math.comb raises the ValueError for k = 0
 # - if not 1 <= k <= n:
 # + if not 0 <= k <= n:
 
-
 # %% q02_samples_to equivalent: a function that ends returns None
 # - return None
 # + pass
-
 
 # %% q03_counts equivalent: NumPy's True equals Python's
 # - return bool(np.mean(reached) - target > T99[n - 1] * error)
 # + return np.mean(reached) - target > T99[n - 1] * error
 
-
 # %% q03_counts equivalent: the lists are equally long
 # - n = len(reached)
 # + n = len(accuracies)
 
-
 # %% q03_counts wrong: a run that reached 0 is taken as a crash
 # -     reached = [10.0 if each is None else each for each in accuracies]
 # +     reached = [each or 10.0 for each in accuracies]
-
-
-# %% q03_counts wrong: nothing below chance
-# -     reached = [10.0 if each is None else each for each in accuracies]
-# +     reached = [max(each or 0, 10.0) for each in accuracies]
-
 
 # %% q03_counts wrong: the course's own
 from ddl.challenge.verdict import p_value
