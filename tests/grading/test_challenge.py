@@ -100,18 +100,25 @@ def journal_of(course, student):
     return found
 
 
-def test_marks_go_by_the_samples_of_what_counts(course, take_in, stage, scored):
+def test_marks_go_by_the_samples_of_what_counts_built_in_the_sandbox(course, take_in, stage, scored):
+    from marking import sandbox
+
     found, strays = take_in({"ann.py": FILE, "bob/mine.py": "# other\n", "zoe.py": FILE})
     assert found == ["ann", "bob"] and [stray.name for stray in strays] == ["zoe.py"]
     stage.plan = dict.fromkeys(range(5, 10), 0.6)
     assert scored() == {"ann": 4.0, "bob": 0.0}
     assert len(stage.launches) == 10 and {options["role"] for options in stage.launches} == {"submission"}
+    assert [built["start"] for built in stage.builds] == [sandbox.start_builder] * 2
 
 
-def test_fewer_samples_are_worth_more(take_in, stage, scored):
-    stage.samples = 67_584
+@pytest.mark.parametrize(
+    ("samples", "reasons"), [(67_584, ()), (20_480, ("it reached the target with 11% of the baseline's samples",))]
+)
+def test_fewer_samples_are_worth_more_and_few_are_looked_at(course, take_in, stage, scored, samples, reasons):
+    stage.samples = samples
     take_in({"ann.py": FILE})
     assert scored() == {"ann": 10.0}
+    assert course.notes("5.Challenge-score", "ann").marked == reasons
 
 
 def test_marks_are_an_assignment_of_their_own_and_in_the_table_of_grades(course, take_in, stage, scored):
@@ -131,28 +138,13 @@ def test_marks_are_an_assignment_of_their_own_and_in_the_table_of_grades(course,
 
 def test_no_number_that_is_handed_in_is_believed(course, take_in, stage, scored):
     stage.accuracy = 0.6
-    take_in(
-        {
-            "ann.py": FILE,
-            "bob.zip": archive({"mine.py": FILE, **FORGED} | {"challenge/students/ann/submission/mine.py": FILE}),
-        }
-    )
-    assert scored() == {"ann": 0.0, "bob": 0.0}
+    folder = {f"cyd/{name}": text for name, text in FORGED.items() if not name.endswith("mine.py")}
+    archived = {"mine.py": FILE, **FORGED, "challenge/students/ann/submission/mine.py": FILE}
+    take_in({"ann.py": FILE, "bob.zip": archive(archived), "cyd/mine.py": FILE, **folder})
+    assert scored() == {"ann": 0.0, "bob": 0.0, "cyd": 0.0}
     seeds = {(options["seed"], options["secret"]) for options in stage.launches}
-    assert len(stage.launches) == len(seeds) == 10 and not {seed for seed, _ in seeds} & {7}
+    assert len(stage.launches) == len(seeds) == 15 and not {seed for seed, _ in seeds} & {7}
     assert journal_of(course, "bob").score().accuracies == (0.6,) * 5
-
-
-def test_forged_records_beside_the_file_in_a_folder_gain_nothing_either(course, take_in, stage, scored):
-    stage.accuracy = 0.6
-    take_in(
-        {
-            f"bob/{name}": text
-            for name, text in ({"mine.py": FILE} | FORGED).items()
-            if not name.endswith("mine.py") or "/" not in name
-        }
-    )
-    assert scored() == {"bob": 0.0} and len(stage.launches) == 5
 
 
 def test_a_hand_in_does_not_write_into_anothers_folder(course, take_in, stage, scored):
@@ -208,14 +200,6 @@ def test_a_refused_file_has_no_points_and_its_sentence_is_noted(course, take_in,
     (reason,) = course.notes("5.Challenge-score", "bob").marked
     assert reason == "counts as chance: bob.py: refused, as the test wants it"
     assert scored() == {"ann": 4.0, "bob": 0.0} and len(stage.builds) == 2  # neither is built again
-
-
-def test_files_are_built_in_the_sandbox_and_nowhere_else(take_in, stage, scored):
-    from marking import sandbox
-
-    take_in({"ann.py": FILE, "bob.py": "# other\n"})
-    scored()
-    assert [built["start"] for built in stage.builds] == [sandbox.start_builder] * 2
 
 
 def test_without_a_sandbox_nothing_is_built_or_run(take_in, stage, scored, monkeypatch):
@@ -277,15 +261,6 @@ def test_the_same_bytes_under_another_name_are_not_run_again(take_in, hand_in, s
     assert len({options["seed"] for options in stage.launches}) == 5
 
 
-def test_what_needs_few_samples_is_looked_at(course, take_in, stage, scored):
-    stage.samples = 20_480
-    take_in({"ann.py": FILE})
-    assert scored() == {"ann": 10.0}
-    assert course.notes("5.Challenge-score", "ann").marked == (
-        "it reached the target with 11% of the baseline's samples",
-    )
-
-
 def test_no_more_runs_at_a_time_than_lanes(take_in, stage, scored):
     stage.looks = 2
     take_in({"ann.py": FILE, "bob.py": "# other\n"})
@@ -293,13 +268,9 @@ def test_no_more_runs_at_a_time_than_lanes(take_in, stage, scored):
     assert stage.most == 2
 
 
-def test_a_trial_gives_no_points(take_in, stage, scored):
+def test_a_trial_gives_no_points_and_fewer_runs_are_refused(take_in, stage, scored):
     take_in({"ann.py": FILE})
     assert scored(trial={"samples": 1024}) == {"ann": 0.0}
-
-
-def test_fewer_runs_are_refused(take_in, stage, scored):
-    take_in({"ann.py": FILE})
     with pytest.raises(CourseError, match="at least 5 runs"):
         scored(runs=3)
 
