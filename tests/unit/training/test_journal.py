@@ -34,6 +34,12 @@ def events(folder):
 FIGURES = {"loss": 2.0, "accuracy": 0.25, "test_loss": 2.5, "test_accuracy": 0.125, "learning_rate": 0.1}
 
 
+def started(steps, steps_per_epoch, at=0, **options):
+    diary = Journal(True, steps, steps_per_epoch, global_batch=10, **options)
+    diary.start(at)
+    return diary
+
+
 def train(diary, clock, seconds_per_step, first=0):
     for step in range(first + 1, diary.steps + 1):
         clock.now += seconds_per_step(step)
@@ -60,15 +66,13 @@ def test_the_speed_leaves_out_the_first_epoch_and_all_evaluations(clock, folder)
 
 @pytest.mark.parametrize(("steps", "speed"), [(8, 10), (1, None)])
 def test_in_a_single_epoch_the_first_quarter_of_the_steps_is_left_out(clock, folder, steps, speed):
-    diary = Journal(True, steps=steps, steps_per_epoch=100, global_batch=10)
-    diary.start()
+    diary = started(steps, 100)
     train(diary, clock, lambda step: 50.0 if step <= 2 else 1.0)
     assert diary.result()["images_per_s"] == (speed and pytest.approx(speed))
 
 
 def test_steps_are_written_first_last_and_at_most_twice_a_second(clock, folder):
-    diary = Journal(True, steps=21, steps_per_epoch=50, global_batch=10)
-    diary.start()
+    diary = started(21, 50)
     train(diary, clock, lambda step: 0.125)
     steps = [event for event in events(folder) if event["event"] == "step"]
     assert [event["step"] for event in steps] == [1, 5, 9, 13, 17, 21]
@@ -81,8 +85,7 @@ def test_a_loss_that_is_not_written_is_not_read(clock, folder):
         def __float__(self):
             raise AssertionError("read")
 
-    diary = Journal(True, steps=100, steps_per_epoch=50, global_batch=10)
-    diary.start()
+    diary = started(100, 50)
     clock.now += 0.25
     diary.step(1, 2.0, 0.1)
     diary.step(2, Unread(), 0.1)
@@ -142,16 +145,14 @@ def test_a_part_that_ends_in_its_warm_up_leaves_the_speed_as_it_was(clock, folde
     diary = interrupted(clock, 16, at=(8, 10), seconds_per_step=lambda step: 1.0)
     # Steps 5 to 8 of the first part, none of the second, 15 and 16 of the third: all at 1 s.
     assert diary.images_per_s == pytest.approx(10)
-    alone = Journal(True, steps=16, steps_per_epoch=4, global_batch=10, state=None)
-    alone.start()
+    alone = started(16, 4)
     clock.now += 1
     alone.step(1, 2.0, 0.1)
     assert alone.images_per_s is None
 
 
 def test_what_was_lost_is_not_counted_and_every_start_is_known(clock, folder):
-    half = Journal(True, steps=8, steps_per_epoch=8, global_batch=10)
-    half.start()
+    half = started(8, 8)
     for step in (1, 2):
         clock.now += 1
         half.step(step, 2.0, 0.1)
@@ -160,8 +161,7 @@ def test_what_was_lost_is_not_counted_and_every_start_is_known(clock, folder):
         clock.now += 1
         half.step(step, 2.0, 0.1)
     for _ in range(2):  # preempted again before a checkpoint
-        rest = Journal(True, steps=8, steps_per_epoch=8, global_batch=10, state=state)
-        rest.start(2)
+        rest = started(8, 8, at=2, state=state)
     train(rest, clock, lambda step: 1.0, first=2)
     assert rest.result()["train_seconds"] == pytest.approx(8)
     starts = [event for event in events(folder) if event["event"] == "start"]
@@ -172,8 +172,7 @@ def test_what_was_lost_is_not_counted_and_every_start_is_known(clock, folder):
 
 def test_a_training_that_starts_over_in_its_folder_says_so(clock, folder):
     Journal(True, steps=8, steps_per_epoch=8, global_batch=10).start()
-    again = Journal(True, steps=8, steps_per_epoch=8, global_batch=10)
-    again.start()
+    again = started(8, 8)
     assert again.state()["resumed_at"] == [0]
 
 
@@ -194,15 +193,12 @@ def test_a_note_is_recorded_once_in_all_parts(clock, folder, capsys):
 
 
 def test_a_journal_carries_on_another(clock, folder):
-    whole = Journal(True, steps=8, steps_per_epoch=2, global_batch=10)
-    whole.start()
+    whole = started(8, 2)
     train(whole, clock, lambda step: 1.0)
-    half = Journal(True, steps=4, steps_per_epoch=2, global_batch=10)
-    half.start()
+    half = started(4, 2)
     train(half, clock, lambda step: 1.0)
     state = json.loads(json.dumps(half.state()))
-    rest = Journal(True, steps=8, steps_per_epoch=2, global_batch=10, state=state)
-    rest.start(4)
+    rest = started(8, 2, at=4, state=state)
     train(rest, clock, lambda step: 1.0, first=4)
     assert rest.history == whole.history
     assert rest.state()["epoch_seconds"] == whole.state()["epoch_seconds"]
@@ -281,8 +277,7 @@ def test_the_parts_of_a_start_add_up_to_the_first_step(clock, folder, monkeypatc
 
 def test_a_resumed_training_keeps_the_parts_of_its_first_start(clock, folder):
     startup = Startup()
-    diary = Journal(True, steps=2, steps_per_epoch=2, global_batch=10, startup=startup)
-    diary.start()
+    diary = started(2, 2, startup=startup)
     clock.now += 1
     diary.step(1, 2.0, 0.1)
     first = diary.state()["start_s"]
