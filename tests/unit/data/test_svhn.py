@@ -135,7 +135,7 @@ def mirror(tmp_path, monkeypatch):
         yield server
 
 
-def test_fetch_gets_both_files_once_and_verifies_them(folder, mirror, monkeypatch):
+def test_fetch_gets_and_verifies_both_files_and_later_only_what_is_damaged(folder, mirror, monkeypatch):
     monkeypatch.setenv("DDL_SVHN_URL", mirror.address)
     lines = []
     fetch("svhn", lines.append)
@@ -143,13 +143,9 @@ def test_fetch_gets_both_files_once_and_verifies_them(folder, mirror, monkeypatc
     assert lines[-1] == f"svhn: 30 + 20 pictures, official, in {folder}"
     fetch("svhn", str)
     assert mirror.asked == ["/train_32x32.mat", "/test_32x32.mat"]
-
-
-def test_only_what_is_missing_or_damaged_is_fetched_again(folder, mirror):
-    fetch("svhn", str, mirror.address)
     path = folder / "test_32x32.mat"
     path.write_bytes(path.read_bytes()[:-500])
-    lines = []
-    fetch("svhn", lines.append, mirror.address)
+    lines.clear()
+    fetch("svhn", lines.append)
     assert "test_32x32.mat is damaged" in lines[0]
     assert mirror.asked == ["/train_32x32.mat", "/test_32x32.mat", "/test_32x32.mat"]
