@@ -92,4 +92,4 @@ def test_settings_reach_horovod_and_can_be_compared():
 def test_a_batch_that_ranks_cannot_share_is_refused():
     with pytest.raises(RunFailed) as raised:
         launch("step_times.py", workers=2, oversubscribe=True, global_batch=7)
-    assert "can not be split evenly over 2 ranks" in raised.value.run.logs(0)
+    assert "cannot be split evenly over 2 ranks" in raised.value.run.logs(0)

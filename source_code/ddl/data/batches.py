@@ -75,7 +75,7 @@ def shard(batch: np.ndarray, rank: int, size: int) -> np.ndarray:
     if global_batch % size:
         nearest = max(size, round(global_batch / size) * size)
         raise DataError(
-            f"A global batch of {global_batch} can not be split evenly over {size} ranks: "
+            f"A global batch of {global_batch} cannot be split evenly over {size} ranks: "
             f"the nearest that can is {nearest}."
         )
     each = global_batch // size

@@ -161,7 +161,7 @@ def fetch(name: str, progress: Callable[[str], object] | None = None, address: s
     Raises
     ------
     DataError
-        Where it can not be done; the message says what can.
+        Where it cannot be done; the message says what can.
     """
     _known(name)
     say = progress or (lambda line: print(line, flush=True))
@@ -175,12 +175,12 @@ def fetch(name: str, progress: Callable[[str], object] | None = None, address: s
 
 @contextmanager
 def _usable(folder: Path) -> Iterator[Path]:
-    """Say what to do where the folder can not be used."""
+    """Say what to do where the folder cannot be used."""
     try:
         yield folder
     except OSError as problem:
         raise DataError(
-            f"{folder} can not be used: {problem}. Set DDL_DATA_DIR to a folder that you can write."
+            f"{folder} cannot be used: {problem}. Set DDL_DATA_DIR to a folder that you can write."
         ) from problem
 
 

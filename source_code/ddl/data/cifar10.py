@@ -161,7 +161,7 @@ def _unpickle(content, where):
     try:
         return _Unpickler(io.BytesIO(content), encoding="bytes").load()
     except Exception as problem:  # a damaged pickle can raise nearly anything
-        raise _damaged(where, f"it can not be unpickled ({problem})") from problem
+        raise _damaged(where, f"it cannot be unpickled ({problem})") from problem
 
 
 def _checked(batch, rows, classes, where):

@@ -88,7 +88,7 @@ def download(archive: Archive, folder: Path, say: Callable[[str], object]) -> No
             part.unlink()
         except OSError as problem:
             raise DataError(
-                f"{part} can not be written: {problem.strerror or problem}. Free some space, or set DDL_DATA_DIR to "
+                f"{part} cannot be written: {problem.strerror or problem}. Free some space, or set DDL_DATA_DIR to "
                 "a folder on another disk, and fetch again."
             ) from problem
         if not resumed:
@@ -120,7 +120,7 @@ def _transfer(archive: Archive, part: Path, say: Callable[[str], object]) -> Non
         elif not connected or failures == len(PAUSES_S):
             kept = f" {_mib(best)} are kept; fetching again continues." if best else ""
             raise DataError(
-                f"{archive.file} can not be downloaded from {urlsplit(archive.address).hostname}: {problem}.{kept} "
+                f"{archive.file} cannot be downloaded from {urlsplit(archive.address).hostname}: {problem}.{kept} "
                 f"Without a network, put the file into {part.parent}, set DDL_DATA_DIR to a folder that has it, or "
                 "use the data set `synthetic`."
             )

@@ -85,7 +85,7 @@ class Questions:
         held_out = [round(share * len(self)) for share in (test, validation)]
         if min(held_out) < 1 or sum(held_out) >= len(self):
             raise DataError(
-                f"{self.name}: {len(self)} questions can not be split into three parts "
+                f"{self.name}: {len(self)} questions cannot be split into three parts "
                 f"with shares {validation} and {test} for validation and test."
             )
         testing, validating, training = np.split(stratified(self.targets, seed), np.cumsum(held_out))
@@ -208,7 +208,7 @@ def read_csv(path: Path) -> Questions:
                 texts.append(text)
                 targets.append(int(target))
     except (csv.Error, UnicodeDecodeError, zipfile.BadZipFile, zlib.error, EOFError) as problem:
-        raise DataError(f"{path} can not be read as a CSV file in UTF-8: {problem}. Download it again.") from problem
+        raise DataError(f"{path} cannot be read as a CSV file in UTF-8: {problem}. Download it again.") from problem
     return Questions("quora", "official layout", np.array(texts, object), np.array(targets, np.int32))
 
 

@@ -86,7 +86,7 @@ def pictures(path: Path) -> tuple[np.ndarray, np.ndarray]:
     try:
         content = loadmat(path, variable_names=("X", "y"))
     except Exception as problem:  # a damaged file can raise nearly anything
-        raise _damaged(path, f"it can not be read as a MATLAB file ({problem})") from problem
+        raise _damaged(path, f"it cannot be read as a MATLAB file ({problem})") from problem
     missing = [name for name in ("X", "y") if name not in content]
     if missing:
         raise _damaged(path, f"it holds no {' and no '.join(missing)}")

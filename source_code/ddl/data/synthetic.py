@@ -184,7 +184,7 @@ def read(
     """Return the data set (50,000 and 10,000 samples), or the beginning of each of its parts.
 
     A request for more than a few thousand samples makes and keeps the whole data set, in one process while others wait
-    for it. Where the folder can not be written, what is asked for is generated each time. DataError where more samples
+    for it. Where the folder cannot be written, what is asked for is generated each time. DataError where more samples
     are asked for than there are, or none.
     """
     whole = WHOLE

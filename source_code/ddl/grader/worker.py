@@ -97,7 +97,7 @@ def respond(names: dict, request: dict):
     ``{"do": "describe", "names": [...]}`` is answered by ``{"names": {name: ...}}``, each with ``{"function": true}``,
     ``{"value": text}`` from `encode`, ``{"refused": why}`` or ``{"missing": true}``. ``{"do": "call", "name": ...,
     "args": text, "kwargs": text}`` is answered by ``value``, ``refused`` or ``raised``, an error from `error_of`; the
-    course's own package is not to be had while the function runs.
+    course's own package cannot be used while the function runs.
     ``{"do": "read", "name": ...}`` is answered by ``{"text": ...}`` of a file that the submission has written.
     """
     if request["do"] == "read":
@@ -126,7 +126,7 @@ def _without_the_course():
         file = frame.f_code.co_filename
         if event == "call" and file.startswith(COURSE) and not file.startswith(GRADER):
             name = frame.f_globals.get("__name__", "ddl")
-            refused.append(ImportError(f"an answer is code of your own: {name} is not to be had while it is judged"))
+            refused.append(ImportError(f"an answer is code of your own: {name} cannot be used while it is judged"))
             raise refused[0]
 
     sys.setprofile(look)

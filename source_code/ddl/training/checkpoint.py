@@ -185,7 +185,7 @@ def restore(path: Path, variables, settings: dict) -> dict:
             text = json.loads(str(arrays.pop("text")))
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise SettingError(
-            f"{path} can not be resumed: it is damaged, or no checkpoint ({error}). "
+            f"{path} cannot be resumed: it is damaged, or no checkpoint ({error}). "
             "Resume another, or move it away to start from the beginning"
         ) from error
     earlier = {name: value for name, value in EARLIER.items() if name in settings}
@@ -195,7 +195,7 @@ def restore(path: Path, variables, settings: dict) -> dict:
         if settings.get(name) != value
     ]
     if other:
-        raise SettingError(f"{path} can not be resumed: {'; '.join(other)}")
+        raise SettingError(f"{path} cannot be resumed: {'; '.join(other)}")
     for index, variable in enumerate(variables):
         variable.assign(arrays[f"variable_{index}"])
     return text["state"]

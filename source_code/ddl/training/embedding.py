@@ -120,6 +120,6 @@ def _folder_of(embedding):
         return Path(hub.resolve(embedding))
     except Exception as error:  # of the network, of the archive, or of the disk
         reason = getattr(error, "reason", None) or error
-        raise EmbeddingError(f"{embedding} can not be downloaded: {reason}. {NO_NETWORK}") from error
+        raise EmbeddingError(f"{embedding} cannot be downloaded: {reason}. {NO_NETWORK}") from error
     finally:
         socket.setdefaulttimeout(before)

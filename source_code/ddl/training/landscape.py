@@ -274,7 +274,7 @@ def rescaling(model: tf.keras.Model, alpha: float) -> np.ndarray:
     if any(isinstance(layer, (layers.BatchNormalization, layers.GroupNormalization)) for layer in model.layers):
         factors.update({layer.kernel.ref(): alpha for layer in with_kernel if not layer.use_bias})
     elif any(isinstance(layer, layers.Add) for layer in model.layers):
-        raise SettingError(f"the network {model.name!r} has no norm, and paths that meet: it can not be rescaled")
+        raise SettingError(f"the network {model.name!r} has no norm, and paths that meet: it cannot be rescaled")
     else:
         first, second = with_kernel[:2]
         factors.update({weight.ref(): alpha for weight in first.trainable_variables})

@@ -133,7 +133,7 @@ def micro_batch(global_batch, ranks, passes=1):
         nearest = max(1, round(global_batch / parts)) * parts
         each = f"{ranks} ranks" + (f" × {passes} backward passes" if passes > 1 else "")
         raise SettingError(
-            f"a global batch of {global_batch} can not be divided evenly over {each}; the nearest that can is {nearest}"
+            f"a global batch of {global_batch} cannot be divided evenly over {each}; the nearest that can is {nearest}"
         )
     return global_batch // parts
 

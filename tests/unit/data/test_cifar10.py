@@ -129,7 +129,7 @@ def without(key):
     [
         ("data_batch_3", None, "the file is missing"),
         ("batches.meta", {b"label_names": NAMES}, "no class names"),
-        ("data_batch_3", pickle.dumps(batch(2))[:5000], "can not be unpickled"),
+        ("data_batch_3", pickle.dumps(batch(2))[:5000], "cannot be unpickled"),
         ("test_batch", Malicious(), "asks for posix.system, which no batch needs"),
         ("data_batch_3", without(b"labels"), "not a batch of pictures"),
         ("data_batch_3", batch(2, rows=ROWS - 1), r"its data is uint8 \(39, 3072\), not uint8 \(40"),

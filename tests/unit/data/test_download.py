@@ -214,7 +214,7 @@ def test_what_is_not_the_archive_is_refused_in_one_line_and_not_kept(folder, ser
 
 @pytest.mark.parametrize("address", ["http://127.0.0.1:9/a", "http://no-such-host.invalid/a"])
 def test_no_network_is_noticed_at_once(folder, address):
-    with pytest.raises(DataError, match="can not be downloaded from.*DDL_DATA_DIR.*`synthetic`"):
+    with pytest.raises(DataError, match="cannot be downloaded from.*DDL_DATA_DIR.*`synthetic`"):
         fetch("cifar10", str, address)
     assert os.listdir(folder) == ["cifar10.lock"]
 

@@ -67,7 +67,7 @@ def test_another_file_is_refused_and_nothing_kept(tmp_path, folder, rows, column
 
 def test_files_that_are_no_csv_are_refused(tmp_path, capsys):
     path = write(tmp_path / "latin.csv", [("a", "Où?", 0)], encoding="latin-1")
-    with pytest.raises(DataError, match="can not be read as a CSV file in UTF-8"):
+    with pytest.raises(DataError, match="cannot be read as a CSV file in UTF-8"):
         add("quora", path, str)
     with zipfile.ZipFile(tmp_path / "other.zip", "w") as archive:
         archive.writestr("test.csv", "qid,question_text\n")
@@ -78,7 +78,7 @@ def test_files_that_are_no_csv_are_refused(tmp_path, capsys):
     content = bytearray((tmp_path / "damaged.zip").read_bytes())
     content[60:80] = bytes(255 - byte for byte in content[60:80])  # of what is compressed
     (tmp_path / "damaged.zip").write_bytes(content)
-    with pytest.raises(DataError, match="damaged.zip can not be read as a CSV file in UTF-8: .*Download it again"):
+    with pytest.raises(DataError, match="damaged.zip cannot be read as a CSV file in UTF-8: .*Download it again"):
         add("quora", tmp_path / "damaged.zip", str)
     assert main(["data", "add", "quora", str(tmp_path / "nowhere.csv")]) == 2
     assert "nowhere.csv" in capsys.readouterr().err
@@ -147,7 +147,7 @@ def test_every_stretch_has_each_targets_share():
 
 
 def test_too_few_questions_are_refused():
-    with pytest.raises(DataError, match="can not be split into three parts"):
+    with pytest.raises(DataError, match="cannot be split into three parts"):
         quora.generate(500).parts(validation=0.9)
     with pytest.raises(DataError, match="use more samples"):
         quora.generate(500).parts(test=0.004)

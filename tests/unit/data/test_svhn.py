@@ -99,7 +99,7 @@ def test_damaged_and_missing_files_are_named(folder):
         load("svhn")
     path = put(folder) / "test_32x32.mat"
     path.write_bytes(path.read_bytes()[:-500])
-    with pytest.raises(DataError, match="test_32x32.mat is damaged: it can not be read as a MAT"):
+    with pytest.raises(DataError, match="test_32x32.mat is damaged: it cannot be read as a MAT"):
         load("svhn")
     path.unlink()
     assert not is_there("svhn")

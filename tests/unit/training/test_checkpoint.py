@@ -88,7 +88,7 @@ def test_a_damaged_checkpoint_is_named_and_changes_nothing(damage, folder):
     path = checkpoint.save(variables(7), {}, SETTINGS)
     path.write_bytes(damage(path.read_bytes()))
     other = variables(0)
-    with pytest.raises(SettingError, match=f"{path} can not be resumed: it is damaged"):
+    with pytest.raises(SettingError, match=f"{path} cannot be resumed: it is damaged"):
         checkpoint.restore(path, other, SETTINGS)
     assert not np.any(other[0])
 

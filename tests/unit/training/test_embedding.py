@@ -98,7 +98,7 @@ def test_address_is_downloaded_once_and_kept_beside_the_data(own, folder, tmp_pa
 def test_no_network_is_said(address, tmp_path, monkeypatch):
     monkeypatch.setenv("no_proxy", "*")
     monkeypatch.setenv("TFHUB_CACHE_DIR", str(tmp_path))
-    with pytest.raises(embedding.EmbeddingError, match="can not be downloaded.*--embedding own"):
+    with pytest.raises(embedding.EmbeddingError, match="cannot be downloaded.*--embedding own"):
         embedding.make(address)
 
 

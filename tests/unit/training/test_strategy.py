@@ -45,7 +45,7 @@ def test_a_batch_that_does_not_split_evenly_is_refused(places, capsys):
     with pytest.raises(SystemExit) as end:
         prepared(**places)
     said = f"{end.value} {capsys.readouterr().err}"
-    assert "can not be split evenly over" in said or "does not split evenly over" in said
+    assert "cannot be split evenly over" in said or "does not split evenly over" in said
 
 
 def test_a_way_of_whole_batches_splits_none():
