@@ -256,9 +256,9 @@ CLAIMS = {
     "Nothing was improved, and yet the best of ten runs is more than half a point above the mean of all twenty.": (
         lambda r: luck(r) > 0.5
     ),
-    "After half of their samples the recorded runs are past 60 % in the mean, and in the last quarter they gain less "
+    "After half of their samples the recorded runs are past 60 % on average, and in the last quarter they gain less "
     "than three points.": lambda r: statistics.fmean(on_the_way(r, 0.5)) > 60 and 0 < late_gain(r) < 3,
-    "Half-way, equal files lie more than ten points apart, and at the end less than three.": lambda r: (
+    "Half-way, runs of the same file lie more than ten points apart, and at the end less than three.": lambda r: (
         apart(on_the_way(r, 0.5)) > 10 and apart(on_the_way(r, 1)) < 3
     ),
     "By the fitted curve a batch of 1,024 needs more than twice the samples of a batch of 64, and more than half of its "
@@ -268,10 +268,10 @@ CLAIMS = {
     ),
     "All noise scales at frozen weights lie below 1,024.": lambda r: max(r.frozen_noise().values) < 1024,
     "The mean of its twenty runs is more than a point above the target.": lambda r: shown(r)[2] > 0,
-    "No trick alone brings one pass to the target, and all of them together do, with both seeds.": lambda r: (
+    "No trick alone brings one pass to the target, but all of them together do, with both seeds.": lambda r: (
         min(with_tricks(r)[0]) >= 100 * TARGET > max(map(max, with_tricks(r)[1].values()))
     ),
-    "The best of them alone, Muon, stays more than five points below.": lambda r: (
+    "The best one alone, Muon, stays more than five points below.": lambda r: (
         with_tricks(r)[1]["Muon"] == max(with_tricks(r)[1].values(), key=statistics.fmean)
         and max(with_tricks(r)[1]["Muon"]) < 100 * TARGET - 5
     ),
@@ -301,7 +301,7 @@ CLAIMS = {
     ),
     "At equal steps it is far ahead.": lambda r: r.gain("small batch + BN, few steps", BATCH_1024).low > FAR,
     # Batch norm
-    "Batch norm brings the large batch more than it brings the small one.": batch_norm_helps_the_large_batch_more,
+    "Batch norm helps the large batch more than the small one.": batch_norm_helps_the_large_batch_more,
     # The critical batch size
     "The critical batch size of SGD with momentum lies between 400 and 900.": lambda r: (
         400 < r.curve(MOMENTUM).fit.interval[0] and r.curve(MOMENTUM).fit.interval[1] < 900
@@ -312,7 +312,7 @@ CLAIMS = {
     "Plain SGD bends earlier and LAMB later, and the three intervals do not overlap.": lambda r: all(
         earlier[1] < later[0] for earlier, later in pairwise(bends(r))
     ),
-    "So no single number, as the noise scale is, lies within a factor of two of all three.": lambda r: (
+    "So no single number, such as the noise scale, lies within a factor of two of all three.": lambda r: (
         bends(r)[2][0] / bends(r)[0][1] > 4
     ),
     "At 64 LAMB takes more steps than SGD with momentum, at 4,096 fewer.": lambda r: (
@@ -320,13 +320,13 @@ CLAIMS = {
         and max(seeds_steps(r, LAMB, 4096)) < min(seeds_steps(r, MOMENTUM, 4096))
     ),
     # The gap
-    "At equal epochs the large batch is more than five points behind, but it does not know its pictures, and the small "
-    "one does.": lambda r: (
+    "At equal epochs the large batch is more than five points behind, but it has not learned its pictures, and the small "
+    "one has.": lambda r: (
         gap(r, "small batch", "large batch").high < -5
         and max(r.arm("large batch", "clean_accuracy", GAP).values()) < 80
         and min(r.arm("small batch", "clean_accuracy", GAP).values()) > 95
     ),
-    "At equal steps it knows all of them and is still behind.": lambda r: (
+    "At equal steps it has learned all of them and is still behind.": lambda r: (
         below(gap(r, "small batch", "large batch, equal steps"))
         and min(r.arm("large batch, equal steps", "clean_accuracy", GAP).values()) > 99.9
     ),
@@ -349,7 +349,7 @@ CLAIMS = {
         ranks_by_sharpness(r, measure, "test_loss").low < 0 < ranks_by_sharpness(r, measure, "test_loss").high
         for measure in MEASURES
     ),
-    "An eighth of the rate ends where it is sharper, at both batch sizes and for every seed.": lambda r: all(
+    "An eighth of the rate ends in a sharper place, at both batch sizes and for every seed.": lambda r: all(
         min(r.sharpest(f"{size} batch, low rate, to a loss")) > max(r.sharpest(f"{size} batch, to a loss"))
         for size in ("small", "large")
     ),

@@ -91,24 +91,24 @@ def computation_ms(figures):
 
 CLAIMS = {
     "The prediction is off by 6.0 points on average.": lambda f: errors(f)[0] == 6.0,
-    "Who answers 90 % each time is off by 6.8, and who answers the mean of the others' figures by 8.0.": lambda f: (
+    "Always answering 90 % is off by 6.8, and answering the mean of the others' figures by 8.0.": lambda f: (
         errors(f)[1:] == [6.8, 8.0]
     ),
-    "By figure, the prediction is nearer than 90 % by 0.9 points, with a 95 % interval from −0.6 to 2.4: no clear "
+    "Per figure, the prediction is closer than 90 % by 0.9 points, with a 95 % interval from −0.6 to 2.4: no clear "
     "difference.": lambda f: (
         [round(value, 1) for value in (f.gain().mean, f.gain().low, f.gain().high)] == [0.9, -0.6, 2.4]
     ),
     "Without the wait for the slowest it would be too high for 59 of the 67 figures, by 6.4 points on average.": (
         lambda f: ((punctual(f) > 0).sum(), len(f.table), round(punctual(f).mean(), 1)) == (59, 67, 6.4)
     ),
-    "The bars in the figure are to contain four of five figures, and contain 56 of 67.": lambda f: (
+    "The bars in the figure should contain four of five figures, and contain 56 of 67.": lambda f: (
         inside(f, "all") == (56, 67) and 56 / 67 >= published.OF_FIVE / 5
     ),
     "For some publishers they do not: they contain 9 of Horovod's 15 figures and 2 of Hugging Face's 5.": lambda f: (
         (*inside(f, "Horovod"), *inside(f, "Hugging Face")) == (9, 15, 2, 5)
     ),
-    "On 256 H100s the prediction is 74 %, and 39 % were measured: there a GPU computes for only 102 ms in a step, and "
-    "what does not shrink with its part of the batch decides.": lambda f: (
+    "On 256 H100s the prediction is 74 %, and 39 % were measured: there a GPU computes for only 102 ms in a step, so "
+    "what does not shrink with its part of the batch dominates.": lambda f: (
         (round(many(f)["predicted_percent"]), round(many(f)["published_percent"]), computation_ms(f)) == (74, 39, 102)
     ),
     "On the same 32 GPUs the best of eight programs reaches 98 % with ResNet-50, and the worst 78 %.": lambda f: (
@@ -122,7 +122,7 @@ CLAIMS = {
     "A model that knows only the machine can't know the program.": lambda f: (
         f.programs["apart_points"].mean() > f.scores["model"]["OneFlow"]
     ),
-    "Over TCP VGG-16 trains 27 % fewer images/s than over RDMA, ResNet-101 3 % and Inception V3 2 %.": lambda f: (
+    "Over TCP, VGG-16 trains 27 % fewer images/s than over RDMA, ResNet-101 3 % and Inception V3 2 %.": lambda f: (
         list(lost(f).values()) == [27, 3, 2]
     ),
     "So TCP can explain that VGG-16 has only 64 % on 64 GPUs, but not the 83 % of Inception V3.": lambda f: (

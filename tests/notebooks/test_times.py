@@ -16,7 +16,7 @@ CODED, WRITTEN = 2.6, 2.0  # minutes a point
 ONE_EXERCISE = "### Written by you, judged by what its ranks do"  # nine points for one file: no part of it stands alone
 MARK_SCHEME = re.compile(r"=== BEGIN MARK SCHEME ===.*?=== END MARK SCHEME ===", re.DOTALL)
 PARTS = r"^###? (?!BEGIN|END).*"
-SITTING = re.compile(r"^\| [^|]+ \| (\d+) to (\d+) \| (\d+) \|$", re.MULTILINE)
+SITTING = re.compile(r"^\| [^|]+ \| (\d+)(?: to (\d+))? \| (\d+) \|$", re.MULTILINE)
 
 
 def minutes(cell):
@@ -64,7 +64,8 @@ def cells_of(name):
 def test_sittings_take_as_long_as_the_head_says_and_sections_are_short(name, minutes_said, said_in_words, longest):
     cells = cells_of(name)
     taken = sections(cells)
-    said = [tuple(map(int, row)) for cell in cells[:3] for row in SITTING.findall(cell.source)]
+    rows = [row for cell in cells[:3] for row in SITTING.findall(cell.source)]
+    said = [(int(first), int(last or first), int(length)) for first, last, length in rows]
     assert [first for first, _, _ in said] == [1, *(last + 1 for _, last, _ in said[:-1])] and said[-1][1] == max(taken)
     for first, last, length in said:
         counted = sum(taken[number] for number in range(first, last + 1)) + (taken[0] if first == 1 else 0)
@@ -73,7 +74,7 @@ def test_sittings_take_as_long_as_the_head_says_and_sections_are_short(name, min
     assert sum(length for *_, length in said) == minutes_said and said_in_words in cells[0].source
     short = {heading: took for heading, took in taken_by(cells, PARTS).items() if heading != ONE_EXERCISE}
     assert max(short.values()) <= longest, short
-    assert sum("**A resting place.**" in cell.source for cell in cells) == len(said) - 1
+    assert sum("**A good place to stop.**" in cell.source for cell in cells) == len(said) - 1
 
 
 # ---------------------------------------------------------------- the page for instructors

@@ -10,7 +10,7 @@ from helpers import ROOT
 def test_without_pytorch_the_way_out_says_how_to_get_it_and_goes_on(monkeypatch, capsys):
     monkeypatch.setattr(extras, "find_spec", lambda name: None)
     cells = jupytext.read(ROOT / "grading/source/3.Multi-GPU/3.Multi-GPU.py", fmt="py:percent").cells
-    first = next(number for number, cell in enumerate(cells) if cell.source.startswith("## 14. The way out"))
+    first = next(number for number, cell in enumerate(cells) if cell.source.startswith("## 14. The same in PyTorch"))
     last = next(number for number, cell in enumerate(cells) if cell.source.startswith("## Your answers so far"))
     names = {"ddl": ddl, "difference": ddl.difference}
     for cell in cells[first:last]:

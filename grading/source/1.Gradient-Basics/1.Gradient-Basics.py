@@ -32,11 +32,13 @@
 # - **Questions** are numbered and show their points. Write code where it says
 #   `YOUR CODE HERE`, and words where it says `YOUR ANSWER HERE`. The cell after
 #   your code tests it; there are more tests, which you don't see.
-# - **Stuck?** `hint("q03")` gives a hint, and each time one more. Only you see it.
-# - **Predict first**: put your guess into a `guess` cell before you run on. It
+# - **Stuck?** `hint("q03")` gives a hint, and one more each time. Only you see
+#   them.
+# - **Predict first**: put your guess into a `guess` cell before you go on. It
 #   is shown beside the result. Guesses are not marked.
 # - Cells that draw do not need your answers, so you can look ahead.
-# - Each test says whether it passes; *Check my answers* lists all so far.
+# - Each test says whether it passes; *Check my answers* lists the results so
+#   far.
 # - **After a pause**, select the cell where you stopped and choose *Run → Run
 #   All Above Selected Cell*.
 
@@ -132,8 +134,7 @@ share = 100 * last / descent.loss(2, easy)
 beside(guess_share, share, "share of the point x = 4, in percent")
 
 # %% [markdown]
-# Squares weigh large errors more than small ones. Keep that in mind for
-# section 6.
+# Squaring gives large errors more weight. Keep that in mind for section 6.
 #
 # **Question 3** (2 points)
 #
@@ -375,7 +376,7 @@ beside(guess_jump, descent.rate_limit(easy) / 2, "learning rate")
 
 # %% [markdown]
 # That works from any $m$, because the gradient grows with the distance. But
-# nobody knows this rate beforehand, so one takes shorter steps, and many.
+# nobody knows that rate beforehand, so one takes many shorter steps.
 #
 # **Question 6** (3 points)
 #
@@ -402,7 +403,7 @@ def train_loop(m, lr, dataset, iterations):
 #
 # 1. A step is: new weight = old weight − rate × gradient. What changes from one
 #    iteration to the next is which point is used.
-# 2. Point number i of a list that starts over is at place i modulo its length.
+# 2. Point number i of a list that starts over is at index i modulo its length.
 #    Raise the error before the loop, and return m after it.
 # 3. `point = dataset[iteration % len(dataset)]`
 
@@ -524,8 +525,9 @@ beside(guess_limit, descent.rate_limit(easy), "learning rate, diverges from")
 
 # %% [markdown]
 # ---
-# **A resting place.** You can train one weight, too slowly, too fast, and well,
-# on points that agree. Next: points that don't, and what averaging does then.
+# **A good place to stop.** You can train one weight, too slowly, too fast, and
+# well, on points that agree. Next: points that don't, and what averaging does
+# then.
 
 # %% tags=["demo"]
 check()
@@ -628,7 +630,7 @@ two = [descent.gradient(2, pair) for pair in pairs_of_noisy]
 beside(guess_mean, sum(two) / 2, "mean of the two batches' gradients")
 
 # %% [markdown]
-# Averaging leaves the mean where it is. What it changes, you see now.
+# Averaging leaves the mean unchanged. Here is what it does change.
 #
 # **Question 10** (2 points)
 #
@@ -698,7 +700,7 @@ for given, right in zip(table_grad_multi, [8, 22], strict=True):
 # %% [markdown]
 # ## 8. How fast noise averages out
 #
-# From here on there are 64 generated points, `many`.
+# From here on we use 64 generated points, `many`.
 #
 # **Predict first.** Draw batches of 16 points at random. How many times
 # narrower is the spread (the standard deviation) of their gradients than the
@@ -726,7 +728,7 @@ plot.plot_spread(many, m=1.5, sizes=sizes, draws=draws)
 #
 # In an **epoch**, one pass over all data, each point is drawn once. Then the
 # spread is smaller still, by a factor of $\sqrt{(n-B)/(n-1)}$: a batch of all
-# $n$ points has none. While batches are small, the two are alike.
+# $n$ points has none. For small batches the two are nearly equal.
 
 # %% [markdown]
 # **Question 11** (2 points)
@@ -752,8 +754,8 @@ def train_loop_batches(m, lr, dataset, iterations):
 # %% [markdown] tags=["hints"]
 # q11_train_loop_batches
 #
-# 1. Compare with `train_loop`: only what is taken in each iteration, and which
-#    gradient belongs to it, are different.
+# 1. Compare with `train_loop`: only what each iteration takes, and its
+#    gradient, differ.
 # 2. The gradient of a batch is what `grad_multi` returns; it divides by the
 #    batch's own size, so sizes may differ.
 # 3. `batch = dataset[iteration % len(dataset)]`
@@ -800,7 +802,7 @@ else:
 # ## 9. A higher rate for a larger batch
 #
 # From here on each step draws its batch at random. So training does not end in
-# a cycle: the weight strays about the best one, with a certain spread.
+# a cycle: the weight strays around the best one, with a certain spread.
 #
 # **Predict first.** Single points at the rate 0.0018 give some spread of the
 # weight. Batches of 16 have gradients a quarter as wide, so their weight strays
@@ -828,13 +830,13 @@ plot.plot_settled(
 )
 
 # %% [markdown]
-# Not the root of 16, but nearly 16, and the nearer the lower the rates are. Two
+# Not the root of 16 but nearly 16, and closer to it the lower the rates. Two
 # things balance:
 #
 # - each step **adds** noise: a variance of $\text{lr}^2\sigma^2/B$, where
 #   $\sigma$ is the spread of single-point gradients;
-# - each step **forgets**: it takes the part $2\,\text{lr}\,\overline{x^2}$ off
-#   the distance, and so about twice that part off its variance.
+# - each step **forgets**: it takes the fraction $2\,\text{lr}\,\overline{x^2}$
+#   off the distance, and so about twice that fraction off its variance.
 #
 # They balance where the variance is
 #
@@ -848,8 +850,8 @@ plot.plot_settled(
 
 # %% [markdown]
 # **Predict first.** From some rate on, training on random single points
-# diverges: the mean squared distance grows without limit. From how many times
-# that rate on does it diverge if every step has all 64 points?
+# diverges: the mean squared distance grows without limit. How many times as
+# high is that rate if every step uses all 64 points?
 
 # %% tags=["demo"]
 guess_border = None  # how many times
@@ -890,10 +892,11 @@ beside(guess_one_step, after, "weight after one step")
 plot.plot_one_step((2, 4, 16))
 
 # %% [markdown]
-# A step of $B$ points at $B$ times the rate does nearly what $B$ single steps do
-# with **the same samples**: it adds up the same gradients, but all at one
-# weight. That is right to first order, while the steps go a small part of the
-# way. A long step overshoots where single steps would have slowed down.
+# A step of $B$ points at $B$ times the rate does nearly what $B$ single steps
+# do with **the same samples**: it adds up the same gradients, but all at one
+# weight. That is right to first order, as long as the steps go only a small
+# part of the way. A long step overshoots where single steps would have slowed
+# down.
 #
 # Fewer steps, then. Do they save time?
 #
@@ -934,13 +937,13 @@ plot.plot_to_target(many, 0.05, rate, [*sizes, 128, 256], point_s)
 # - **$B$ workers** compute the points of a batch at the same time. They need
 #   about a $B$-th of the seconds (section 18 adds the messages).
 #
-# That answers the title. Averaging turns $B$ steps, which must follow each
-# other, into one step of $B$ gradients, which need not. **Only parallel workers
-# save time.** (A GPU is such workers in one chip: until it is full, a larger
-# batch hardly takes it longer.)
+# That answers the lesson's question. Averaging turns $B$ steps, which must
+# follow each other, into one step of $B$ gradients, which need not. **Only
+# parallel workers save time.** (A GPU is many such workers on one chip: until
+# it is full, a larger batch takes hardly any longer.)
 #
-# On the right of the figure it ends: too high a rate never gets there, and the
-# best rate wins fewer and fewer steps for more and more samples.
+# On the right of the figure this ends: too high a rate never gets there, and
+# the best rate saves fewer and fewer steps for more and more samples.
 
 # %% [markdown]
 # ## 11. What ends linear scaling
@@ -969,18 +972,19 @@ beside(guess_best, b256 / b16, "times the learning rate, tried")
 plot.plot_best_rate(many, weights=(0, 1.5, 1.15), sizes=(1, 4, 16, 64, 256))
 
 # %% [markdown]
-# Far from the minimum all points agree: the noise scale is below 1, and hardly
-# any batch is worth its cost. Near the minimum the gradient shrinks, while the
-# points disagree as much as before. The noise scale is large, and the best rate
-# grows in proportion to the batch, until the batch reaches the noise scale.
+# Far from the minimum all points agree: the noise scale is below 1, and a
+# larger batch is hardly worth its cost. Near the minimum the gradient shrinks,
+# while the points disagree as much as before. The noise scale is large, and
+# the best rate grows in proportion to the batch, until the batch reaches the
+# noise scale.
 #
 # In this model one number describes it all. In a network, noise and curvature
 # depend on the direction, and the noise scale is only an estimate. Lesson 4
 # measures it.
 #
 # ---
-# **A resting place.** You know what a batch buys, and that it takes parallel
-# workers to cash it in. Next: the workers.
+# **A good place to stop.** You know what a batch buys, and that it takes
+# parallel workers to cash it in. Next: the workers.
 
 # %% tags=["demo"]
 check()
@@ -1183,13 +1187,13 @@ beside(guess_same, came, "how far the steps are apart")
 # ### END SOLUTION
 
 # %% [markdown]
-# Averaging averages is right for **equal batches** only: the shards may differ,
-# if the batches of each step do not. Real data rarely divide evenly, so
+# Averaging averages is right only for **equal batches**: shards may differ in
+# size, if the batches of a step do not. Real data rarely divide evenly, so
 # trainers drop the rest, pad it, or weight it. `train_cifar.py` drops it.
 #
-# And it is right only if a point's gradient does not depend on its company.
-# With batch norm it does: each worker normalises over its own batch. Lesson 4
-# shows what comes of it.
+# And it is right only if a point's gradient does not depend on the other
+# points. With batch norm it does: each worker normalises over its own batch.
+# Lesson 4 shows what follows.
 
 # %% [markdown]
 # ## 14. Gradient aggregation: averaging over time
@@ -1230,7 +1234,7 @@ beside(guess_apart, apart, "distance between the two weights")
 # `average_aggregated_gradients=True`.
 #
 # **Predict first.** Where does the same training end when the 8 gradients are
-# added and not averaged?
+# added, not averaged?
 
 # %% tags=["demo"]
 guess_added = None  # a weight
@@ -1240,17 +1244,18 @@ beside(guess_added, aggregated(passes, 1), "weight after 20 steps")
 
 # %% [markdown]
 # Adding is averaging at 8 times the rate, which here is beyond the border of
-# section 9. So whoever turns the option on has to average, or to scale the rate.
+# section 9. So if you turn the option on, average, or scale the rate.
 # `train_cifar.py --backward-passes-per-step` averages.
 
 # %% [markdown]
 # ## 15. The ring: averaging without a central worker
 #
-# Who computes the average? Horovod's workers are called **ranks**, numbered from
-# 0. An **all-reduce** gives every rank the sum of all ranks' data. If all sent
-# theirs to one rank, that one would drown: of $N$ ranks it receives $N - 1$
-# gradients, and sends as many. A **ring** has no such rank. Each one sends only
-# to the next, and the last to the first. The gradient is cut into $N$ chunks:
+# Who computes the average? Horovod's workers are called **ranks**, numbered
+# from 0. An **all-reduce** gives every rank the sum of all ranks' data. If all
+# sent theirs to one rank, it would be swamped: among $N$ ranks it receives
+# $N - 1$ gradients, and sends as many. A **ring** has no such rank. Each one
+# sends only to the next, and the last to the first. The gradient is cut into
+# $N$ chunks:
 #
 # 1. **reduce-scatter**, $N - 1$ steps: each rank sends one chunk, and *adds*
 #    the chunk that arrives to its own;
@@ -1343,10 +1348,10 @@ messages, share = cost.terms("ring", 1000)
 beside(guess_thousand, share * 1000, "numbers sent by each of 1000 ranks")
 
 # %% [markdown]
-# Each rank sends $2(N-1)$ chunks, each one $N$-th of the data: $2\frac{N-1}{N}$
-# of the gradient in all, less than twice, **however many ranks there are**. As
-# long as ranks add up and links only carry, no all-reduce can do with less
-# (Patarasuk and Yuan, 2009). What does grow is the number of messages.
+# Each rank sends $2(N-1)$ chunks, each one $N$-th of the data:
+# $2\frac{N-1}{N}$ of the gradient in all, less than twice, **however many
+# ranks there are**. As long as ranks do the adding, no all-reduce can send
+# less (Patarasuk and Yuan, 2009). What does grow is the number of messages.
 
 # %% [markdown]
 # **Question 14** (4 points)
@@ -1421,9 +1426,9 @@ for ranks in range(1, 9):
 # ## 17. Two real ranks
 #
 # `average_gradients.py` trains our single weight with Horovod. Each rank has
-# every second of the 64 points (with $N$ ranks, every $N$-th). Rank 0 records
-# all gradients and the average that Horovod made of them. After training it
-# times all-reduces of four sizes.
+# every other one of the 64 points (with $N$ ranks, every $N$-th). Rank 0
+# records all gradients and the average that Horovod made of them. After
+# training it times all-reduces of four sizes.
 #
 # **Predict first.** At best, how long does an all-reduce of 4 KiB between two
 # ranks take on this machine, in microseconds?
@@ -1475,16 +1480,16 @@ pd.DataFrame(rows).head()
 #
 # $$T(N) = 2(N-1)\left(\alpha + \beta\,\frac{\text{bytes}}{N}\right)$$
 #
-# The all-reduces that your run timed give us $\alpha$ and $\beta$. The time of a
-# gradient is measured below, for our single weight and for a dense layer of
-# 1024 × 1024 weights with 256 samples: alone; with 32 passes for one average, as
-# in section 14; and those with *synchronous* batch norm.
+# The all-reduces that your run timed give us $\alpha$ and $\beta$. The time of
+# a gradient is measured below, for our single weight and for a dense layer of
+# 1024 × 1024 weights with 256 samples: alone; with 32 passes for one average,
+# as in section 14; and the same with *synchronous* batch norm.
 
 # %% [markdown]
-# **Synchronous batch norm** makes mean and spread those of all workers' points,
-# and the training that of one large batch again. It costs messages: an
-# all-reduce for each such layer on the way forward, and one on the way back, in
-# every pass. They are small, but the next layer waits for each of them.
+# **Synchronous batch norm** takes mean and spread over all workers' points, so
+# training is that of one large batch again. It costs messages: in every pass,
+# each such layer needs an all-reduce on the way forward, and one on the way
+# back. They are small, but the next layer waits for each of them.
 #
 # **Predict first.** Train our model of one weight on 64 ranks. How many times
 # as many samples a second does it process as on one rank?
@@ -1523,11 +1528,11 @@ plot.plot_cost(steps, link, workers)
 
 # %% [markdown]
 # One weight on two ranks is *slower* than on one: its gradient is ready long
-# before the first message arrives. That is what happened whenever someone says
-# "I went to two GPUs and it got slower". Communication pays where computing a
-# gradient takes long compared with sending it: large layers, large per-rank
-# batches, aggregation, fast links. Synchronous batch norm takes away from what
-# aggregation wins: its messages come in every pass.
+# before the first message arrives. That is what lies behind "I went to two
+# GPUs and it got slower". Communication pays where computing a gradient takes
+# long compared with sending it: large layers, large per-rank batches,
+# aggregation, fast links. Synchronous batch norm eats into what aggregation
+# saves: its messages come in every pass.
 #
 # This is an estimate. Horovod looks for work about once per millisecond, and
 # $\alpha$ includes some of that waiting. Is it paid for each message, or once
@@ -1538,9 +1543,9 @@ plot.plot_cost(steps, link, workers)
 # %% [markdown]
 # ## Your answers so far
 #
-# The button saves the notebook, runs its cells anew from top to bottom, and says
-# which questions pass the tests that you can see. A question's number leads to
-# your answer. A person reads the written answers.
+# The button saves the notebook, runs its cells again from top to bottom, and
+# says which questions pass the tests that you can see. A question's number
+# links to your answer. A person reads the written answers.
 
 # %% tags=["demo"]
 check()

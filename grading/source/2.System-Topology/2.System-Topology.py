@@ -5,7 +5,7 @@
 #
 # | about | this lesson |
 # | --- | --- |
-# | time | three and a half hours, in five sittings; of these the runs take about six minutes on two cores |
+# | time | three and a half hours, in five sittings, of which the runs take about six minutes on two cores |
 # | hardware | two cores; with GPUs and a network there is more to see |
 # | before this | [Start_Here](../Start_Here.ipynb), [1. Gradient basics](1.Gradient-Basics.ipynb) |
 #
@@ -22,22 +22,24 @@
 # | --- | --- | --- |
 # | machines and links | 1 to 2 | 35 |
 # | rings, and what your links carry | 3 to 4 | 55 |
-# | a model of two numbers, and a race | 5 to 5 | 45 |
+# | a model of two numbers, and a race | 5 | 45 |
 # | predict | 6 to 7 | 40 |
-# | several hosts | 8 to 8 | 30 |
+# | several hosts | 8 | 30 |
 #
-# After a rest with a fresh kernel, run all cells above first: *Run*, then *Run
-# All Above Selected Cell*.
+# After a break, in a fresh kernel, first choose *Run → Run All Above Selected
+# Cell*.
 
 # %% [markdown]
 # - **Questions** are numbered and show their points. Write code where it says
 #   `YOUR CODE HERE`, and words where it says `YOUR ANSWER HERE`. The cell after
 #   your code contains tests; there are more, which you don't see.
-# - **Stuck?** `hint("q01")` gives a hint, and each time one more. Only you see it.
-# - **Predict first**: put your guess into a `guess` cell before you run on. It
+# - **Stuck?** `hint("q01")` gives a hint, and one more each time. Only you see
+#   them.
+# - **Predict first**: put your guess into a `guess` cell before you go on. It
 #   is shown beside the result. Guesses are not marked.
 # - Cells that launch and draw do not need your answers, so you can look ahead.
-# - Each test says whether it passes; *Check my answers* lists all so far.
+# - Each test says whether it passes; *Check my answers* lists the results so
+#   far.
 # - Units: 1 GB is $10^9$ bytes, as vendors count; 1 GiB is $2^{30}$ bytes. A
 #   *bit* rate (Gbit/s) is eight times the *byte* rate.
 
@@ -69,8 +71,8 @@ print("ddl", ddl.__version__)
 #
 # Workers are processes. Each one runs on CPU cores or on a GPU, keeps its data
 # in some memory, and reaches the others through caches, memory, buses or a
-# network. What it costs two workers to communicate depends on which of these
-# lie between them.
+# network. What communication costs two workers depends on which of these lie
+# between them.
 #
 # **Predict first.** How many MiB does this machine's largest cache have?
 
@@ -196,8 +198,8 @@ def connection(text, one, other):
 # 1. The matrix ends at the first empty line. What is before it: one line of
 #    names, then one line for each device.
 # 2. Split lines with `split()`, which takes spaces and tabs alike. A device's
-#    line begins with its name, and the head does not: the entry's place is that
-#    of the other name in the head.
+#    line begins with its name, but the header does not: the entry is where the
+#    other name is in the header.
 # 3. `head, *lines = text.strip().split("\n\n")[0].splitlines()`
 
 # %% nbgrader={"grade": true, "grade_id": "q01_connection_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
@@ -266,7 +268,7 @@ plot.plot_links()
 # %% [markdown]
 # These are design rates, before headers and waiting. `topology.links()` gives
 # the same as a table, with both directions, latencies, and the source of each.
-# A star marks the two for a part of which we have found no source.
+# A star marks the two for which we have found only part of the sources.
 
 # %% [markdown]
 # ### Three paths between GPUs
@@ -400,10 +402,10 @@ assert near(staged_gb_per_s(5, 2), 10 / 7)
 # A staged copy that waits for its first step loses half of the bandwidth or
 # more. NCCL does not wait: it cuts the data into pieces and copies one piece
 # down while the next comes up, which is called **pipelining**. Then only the
-# slower of the two ways counts, where they don't share a bus.
+# slower way counts, unless the two share a bus.
 #
-# **A resting place.** You can read a machine's plan and reckon with its links.
-# Next: what an all-reduce makes of them.
+# **A good place to stop.** You can read a map of a machine and calculate with
+# its links. Next: what an all-reduce makes of them.
 
 # %% tags=["demo"]
 check()
@@ -576,17 +578,17 @@ for names, links, most in cases:
 # ### Several rings at once
 #
 # A ring uses two of the links of each GPU, and a DGX-1's GPU has six. So NCCL
-# lets several rings work at the same time, each on links of its own and on its
-# own part of the data. Then their bandwidths add up.
+# runs several rings at the same time, each on links of its own and on its own
+# part of the data. Their bandwidths add up.
 #
 # **Question 5b** (3 points)
 #
-# Write `disjoint_rings(gpus, links)`. `links` is a dictionary from (one, other)
-# to the number of NVLinks between two GPUs, in both orders; pairs without any
-# are not in it. Return two rings, as a pair of lists of all GPUs that begin
-# with the first one. In both rings together, two GPUs may be neighbours at most
-# as often as they have links. If there are no such rings, return `None`. There
-# are three GPUs or more, and up to eight.
+# Write `disjoint_rings(gpus, links)`. `links` is a dictionary from (one,
+# other) to the number of NVLinks between two GPUs, in both orders; pairs
+# without any are not in it. Return two rings, as a pair of lists of all GPUs
+# that begin with the first one. In both rings together, two GPUs may be
+# neighbours at most as often as they have links. If there are no such rings,
+# return `None`. There are three to eight GPUs.
 
 # %% nbgrader={"grade": false, "grade_id": "q05_disjoint_rings", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def disjoint_rings(gpus, links):
@@ -710,8 +712,8 @@ bandwidth.pairs(p2p)
 # %% [markdown]
 # ### All workers at once
 #
-# An **all-reduce**, as in training, a **broadcast** and an **all-gather**;
-# first by Horovod, then by TensorFlow's own collectives.
+# An **all-reduce**, as in training, a **broadcast** and an **all-gather**:
+# first with Horovod, then with TensorFlow's own collectives.
 
 # %% tags=["demo"]
 measured = launch(
@@ -727,14 +729,14 @@ other = launch(
 # %% [markdown]
 # ### Two kinds of bandwidth
 #
-# People use two kinds of bandwidth, and often confuse them. For an operation on
-# $S$ bytes that takes time $t$:
+# There are two kinds of bandwidth, often confused. For an operation on $S$
+# bytes that takes time $t$:
 #
 # - **algorithm bandwidth** is $S / t$: what your program sees.
 # - **bus bandwidth** is algorithm bandwidth times a factor that depends on the
 #   operation and the number of ranks $N$. It is the least that each rank must
-#   send where the ranks do the adding, divided by the time. So you can compare
-#   it with the bandwidth of the links.
+#   send if the ranks do the adding, divided by the time, so you can compare it
+#   with the bandwidth of the links.
 #
 # | operation | $S$ | factor |
 # | --- | --- | --- |
@@ -846,11 +848,11 @@ bandwidth.bandwidths([measured, other], operations=["all_reduce"])
 # %% [markdown]
 # ### Put to use: where the ranks run
 #
-# Which processors a process may use can be set: it is **pinned** to them.
-# Launchers on clusters do that (`srun --cpu-bind`, `mpirun --bind-to`), and it
-# can go wrong. So here is one training step of two ranks, pinned to pairs of
-# processors from near to far, as far as this machine has them: one core for
-# both, two threads of a core, two cores, two sockets.
+# A process can be **pinned** to the processors that it may use. Launchers on
+# clusters do that (`srun --cpu-bind`, `mpirun --bind-to`), and it can go
+# wrong. So here is one training step of two ranks, pinned to whichever of
+# these this machine has, from near to far: one core for both, two threads of a
+# core, two cores, two sockets.
 #
 # **Predict first.** How many times as long does a step take on one core as on
 # the pair that is farthest apart?
@@ -875,15 +877,15 @@ beside(guess_pinned, step_ms.iloc[0] / step_ms.iloc[-1], "times as long")
 plot.plot_step_times(pinned)
 
 # %% [markdown]
-# On one core the ranks take turns: a step takes up to twice as long, less where
-# other programs use your cores too. Two threads of a core share its arithmetic
-# units. Between two sockets, gradients cross the link between them, but each
-# rank has a socket's caches and memory channels to itself: look at
-# *communication* and at *computation* apart.
+# On one core the ranks take turns: a step takes up to twice as long, less
+# where other programs use your cores too. Two threads of a core share its
+# arithmetic units. Between two sockets, gradients cross the link between them,
+# but each rank has a socket's caches and memory channels to itself: look at
+# *communication* and *computation* separately.
 
 # %% [markdown]
-# **A resting place.** You have seen what your links carry, and where ranks are
-# best put. Next: a model of it.
+# **A good place to stop.** You have seen what your links carry, and where
+# ranks run best. Next: a model of links.
 
 # %% tags=["demo"]
 check()
@@ -925,16 +927,17 @@ beside(guess_switch, sizes[doubling_s < ring_s].max() / 1024, "KiB")
 plot.plot_algorithms(64, 10e-6, 1e-10)
 
 # %% [markdown]
-# For few bytes on many ranks, recursive doubling is best. For many, halving and
-# doubling is: it sends as few bytes as the ring in fewer messages. By this
-# model the ring is *never* faster. Why do libraries use rings all the same?
+# For few bytes on many ranks, recursive doubling is best. For many bytes,
+# halving and doubling is: it sends as few as the ring, in fewer messages. By
+# this model the ring is *never* faster. Why do libraries use rings all the
+# same?
 #
-# - A ring needs links to **two neighbours** only. It can be laid so that each
-#   hop has a link of its own (question 5b). Partners at distance $N/2$ share
-#   links, cables and switches with others, which this model leaves out.
+# - A ring needs links to **two neighbours** only. It can be laid out so that
+#   each hop has a link of its own (question 5b). Partners at distance $N/2$
+#   share links, cables and switches with others, which this model leaves out.
 # - Each rank sends to the same neighbour all the time, so a ring can be
 #   **pipelined**: pieces flow on before a whole chunk has arrived.
-# - It takes **any number** of ranks as it is. The others need powers of two, or
+# - It works for **any number** of ranks. The others need powers of two, or
 #   more messages.
 # - For large data, the first term hardly counts.
 
@@ -1116,10 +1119,10 @@ for ranks in (1, 2, 4, 8, 16):
 # ### A race on four real ranks
 #
 # Does the model hold? `race_allreduce.py` has three algorithms in a few lines
-# each, the same connections for all of them, and four ranks which are real
-# processes. They take turns at each size, so that what else this machine does
-# hits all alike. The model's two numbers are fitted to the **ring** alone; the
-# other two curves are then predictions.
+# each, over the same connections between four real processes. The algorithms
+# take turns at each size, so that whatever else this machine does hits all
+# alike. The model's two numbers are fitted to the **ring** alone; the other
+# two curves are then predictions.
 #
 # **Predict first.** From how many KiB on is the ring faster than recursive
 # doubling, with four ranks on this machine?
@@ -1147,10 +1150,10 @@ race.crossovers(raced)
 # %% [markdown]
 # For small messages, compare the three levels with 6, 4 and 2 messages in a
 # row. The model may put the crossing too early: small messages stay in the
-# caches, where a byte costs less than the β that fits the large ones. And
-# four ranks on a few cores compete for these and for the memory, which a
-# network would not. `inf` in the table means that one never overtakes the
-# other in this range; 0, that it always leads.
+# caches, where a byte costs less than the β that fits the large ones. And four
+# ranks on a few cores compete for caches and memory, as ranks on separate
+# hosts would not. `inf` in the table means that one never overtakes the other
+# in this range; 0, that it always leads.
 #
 # ### Fit the two numbers
 #
@@ -1177,7 +1180,7 @@ def fit_link(points, ranks):
 #
 # 1. Write the ring's time as α times something plus β times something. Each point
 #    is then one linear equation.
-# 2. The somethings are 2(N − 1) and 2(N − 1)·bytes/N. Divide each equation by its
+# 2. The factors are 2(N − 1) and 2(N − 1)·bytes/N. Divide each equation by its
 #    measured seconds: the right-hand sides are then all 1, and the errors
 #    relative.
 # 3. `size, seconds = np.array(points).T`
@@ -1215,8 +1218,9 @@ for ranks, alpha, beta, some in ((8, 5e-5, 1e-9, sizes),
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# The course's own fit is the same, except that a few outliers (from others who
-# use the machine) don't distort it. Which algorithm fits your points best?
+# The course's own fit is the same, except that a few outliers (from other
+# users of the machine) don't distort it. Which algorithm fits your points
+# best?
 
 # %% tags=["demo"]
 fit = cost.fit(prediction.points(measured), workers)
@@ -1228,14 +1232,14 @@ plot.plot_fit(measured, [fit])
 # %% [markdown]
 # Two numbers cover eight powers of ten. Where the points leave the line, look
 # for a reason: the algorithm changes with the size, or the data no longer fits
-# in the cache. On one number of ranks, all algorithms are straight lines, so
+# in the cache. For one number of ranks, all algorithms are straight lines, so
 # the shape of the curve can't tell them apart; several numbers of ranks could.
 
 # %% [markdown]
 # ### Several hosts: add up inside first
 #
-# Between hosts there is a network, which is slower than what joins the ranks
-# inside. A **hierarchical** all-reduce spares it. The ranks of each host first
+# The network between hosts is slower than the links inside them, and a
+# **hierarchical** all-reduce sends less over it. The ranks of each host first
 # split their data and add it up among themselves. Then each rank exchanges its
 # *part* with its counterparts on the other hosts. Finally the parts are
 # gathered inside each host.
@@ -1245,7 +1249,7 @@ plot.plot_fit(measured, [fit])
 # cable carries the data once.](../images/hierarchy.svg)
 #
 # **Predict first.** On two hosts with two ranks each, 1.5 times as many bytes
-# leave a host by the ring. How many times is it with 32 hosts of eight ranks?
+# leave a host in a ring. How many times as many on 32 hosts of eight ranks?
 
 # %% tags=["demo"]
 guess_fade = None  # times as many bytes
@@ -1268,11 +1272,11 @@ plot.plot_fade(server.inside, server.between)
 # four cards of 100 Gbit/s. What remains is **latency**: a ring waits for
 # $2(N-1)$ messages in a row, and a hierarchy for two rounds inside a host and
 # a few between hosts. So the more hosts and the smaller the message, the more
-# it gains. For large messages it can even lose, since the steps inside a host
-# come on top.
+# a hierarchy gains. For large messages it can even lose, since the steps
+# inside a host come on top.
 
 # %% [markdown]
-# **A resting place.** You know your links by two numbers, and what they say
+# **A good place to stop.** You know your links' two numbers, and what they say
 # about algorithms. Next: what they say about your training.
 
 # %% tags=["demo"]
@@ -1352,10 +1356,11 @@ prediction.report(predicted, training)
 # ### On more workers
 #
 # How does an all-reduce get slower with more workers? Some of its latency is
-# paid **once for each operation**: Horovod looks once per cycle what is ready,
-# and the ranks agree on it. Some is paid **for each message**, and a ring sends
-# $2(N-1)$ of them. On one number of workers these two cannot be told apart. On
-# two they can, so you measure with one worker more, and then predict two more.
+# paid **once for each operation**: Horovod checks once per cycle what is
+# ready, and the ranks agree on it. Some is paid **for each message**, and a
+# ring sends $2(N-1)$ of them. One number of workers cannot tell these apart;
+# two numbers can. So you measure with one worker more, and then predict two
+# more.
 #
 # If there are more workers than cores, they take turns: four workers on two
 # cores each compute for twice as long.
@@ -1372,9 +1377,8 @@ both = prediction.fit_runs([measured, third])
 print(both)
 
 # %% [markdown]
-# **Predict first.** Two more workers train, each with as many pictures as
-# before. How many times as long will their step take as that of the first
-# training?
+# **Predict first.** Two more workers join, each with as many pictures as
+# before. How many times as long as in the first training will a step take?
 
 # %% tags=["demo"]
 guess_longer = None  # times as long
@@ -1412,11 +1416,12 @@ many = [
 plot.plot_prediction(many, [training, two_more])
 
 # %% [markdown]
-# The figure leaves what was measured: the further to the right, the more is
-# extrapolated. Where workers share cores, a rank that should answer a message
-# may first have to wait for a core. The fit takes that for latency of messages,
-# and its share that is paid once may come out as 0. On a busy machine, both the
-# prediction and the measurement can be far off: repeat them, and compare.
+# The figure goes beyond what was measured: the farther to the right, the more
+# is extrapolated. Where workers share cores, a rank that should answer a
+# message may first have to wait for a core. The fit mistakes that for latency
+# of messages, and the share that is paid once may come out as 0. On a busy
+# machine, both the prediction and the measurement can be far off: repeat them,
+# and compare.
 
 # %% [markdown] nbgrader={"grade": false, "grade_id": "q10_error_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # **Question 10** (2 points)
@@ -1488,9 +1493,10 @@ said = vgg["published_percent"][512]
 beside(guess_vgg, said, "% efficiency of VGG-16 on 512 GPUs, published")
 
 # %% [markdown]
-# And what do these terms say? One ring passes through all GPUs, and its slowest
-# link decides: beyond a server's four GPUs, the network. Of its $2(N-1)$
-# messages, those between servers have the network's latency, the others PCIe's.
+# And what do these terms say? One ring passes through all GPUs, and its
+# slowest link decides: beyond one server, the network. Of its $2(N-1)$
+# messages, those between servers have the network's latency, the others
+# PCIe's.
 
 # %% tags=["demo"]
 pascal = clusters.scaling(
@@ -1510,9 +1516,9 @@ prediction.table(pascal, "VGG-16, if nobody is late.")
 # 256. One number, $s$, is fitted. It stands for everything that makes a rank
 # late: its input, its clock rate, kernels that compete with messages.
 #
-# A model that is fitted to figures says nothing about how well it predicts
-# them. So each publisher's figures are predicted with an $s$ from the **other**
-# publishers' alone.
+# A fit to figures says nothing about how well it predicts them. So each
+# publisher's figures are predicted with an $s$ from the **other** publishers'
+# alone.
 
 # %% tags=["demo"]
 print("s, fitted to all figures:", published.fitted())
@@ -1536,20 +1542,20 @@ plot.plot_published(figures)
 scores
 
 # %% [markdown] tags=["claims"]
-# The prediction is off by 6.0 points on average. Who answers 90 % each time is
-# off by 6.8, and who answers the mean of the others' figures by 8.0. By figure,
-# the prediction is nearer than 90 % by 0.9 points, with a 95 % interval from
-# −0.6 to 2.4: no clear difference. Without the wait for the slowest it would be
-# too high for 59 of the 67 figures, by 6.4 points on average.
+# The prediction is off by 6.0 points on average. Always answering 90 % is off
+# by 6.8, and answering the mean of the others' figures by 8.0. Per figure, the
+# prediction is closer than 90 % by 0.9 points, with a 95 % interval from −0.6
+# to 2.4: no clear difference. Without the wait for the slowest it would be too
+# high for 59 of the 67 figures, by 6.4 points on average.
 #
-# The bars in the figure are to contain four of five figures, and contain 56 of
+# The bars in the figure should contain four of five figures, and contain 56 of
 # 67. For some publishers they do not: they contain 9 of Horovod's 15 figures
 # and 2 of Hugging Face's 5. On 256 H100s the prediction is 74 %, and 39 % were
-# measured: there a GPU computes for only 102 ms in a step, and what does not
-# shrink with its part of the batch decides.
+# measured: there a GPU computes for only 102 ms in a step, so what does not
+# shrink with its part of the batch dominates.
 
 # %% [markdown]
-# ### Why not nearer?
+# ### Why not closer?
 #
 # Here is what several *programs* reach on the same servers,
 # with the same network and batch:
@@ -1574,9 +1580,9 @@ sixteen = sixteen.replace({"through": {"": "RDMA"}}).pivot(
 sixteen.round(1)
 
 # %% [markdown] tags=["claims"]
-# Over TCP VGG-16 trains 27 % fewer images/s than over RDMA, ResNet-101 3 % and
-# Inception V3 2 %. So TCP can explain that VGG-16 has only 64 % on 64 GPUs, but
-# not the 83 % of Inception V3.
+# Over TCP, VGG-16 trains 27 % fewer images/s than over RDMA, ResNet-101 3 %
+# and Inception V3 2 %. So TCP can explain that VGG-16 has only 64 % on 64
+# GPUs, but not the 83 % of Inception V3.
 
 # %% [markdown]
 # **Question 11** (3 points)
@@ -1645,7 +1651,7 @@ assert near(gbit_per_s_needed(2, 10, 3, 0.25), 320 / 18 * 1e-9)
 # %% [markdown]
 # And a cluster of today? In a terminal, try
 # `ddl predict --topology dgx-a100 --nodes 128 --model resnet50 --batch 256`.
-# Here are up to a thousand A100s that train ResNet-50, each term in ms, and the
+# Here are up to a thousand A100s training ResNet-50, each term in ms, and the
 # interval in which four of five published efficiencies lay:
 
 # %% tags=["demo"]
@@ -1669,8 +1675,8 @@ plot.plot_prediction(billion, margin_points=margin)
 # switches, reading the data, and whether a global batch of that size still
 # learns anything (lesson 4).
 #
-# **A resting place.** You have predicted clusters that you don't have. Next:
-# two hosts that you do have.
+# **A good place to stop.** You have predicted clusters that you don't have.
+# Next: two hosts that you do have.
 
 # %% tags=["demo"]
 check()
@@ -1755,8 +1761,9 @@ beside(guess_ring, took[2**20], "ms for 1 MiB round the ring at 100 Mbit/s")
 #   rank order. `host_of` lists each rank's host, such as `[0, 0, 1, 1]`. Count
 #   the hops from host 0 to another; each carries $2(N-1)/N$ of the data.
 # - `hierarchical_crossing(hosts, local_size, size_bytes)`: for `hosts` hosts
-#   with `local_size` ranks each. The data has `local_size` parts; each rank
-#   all-reduces one of them with its counterparts, by a ring over the hosts.
+#   with `local_size` ranks each. The data is cut into `local_size` parts; each
+#   rank all-reduces one of them with its counterparts, by a ring over the
+#   hosts.
 
 # %% nbgrader={"grade": false, "grade_id": "q12_crossing", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def ring_crossing(host_of, size_bytes):
@@ -1838,11 +1845,11 @@ slowest_link
 # %% [markdown] nbgrader={"grade": false, "grade_id": "q13_hosts_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # **Question 13** (2 points)
 #
-# In your figure (or in the recorded one), at which rate and from which size on
-# is the hierarchical all-reduce faster than the flat ring, and by how much?
-# Compare that with the ratio of the bytes that crossed. Why does it not win for
-# small messages or on a fast link? What would it bring on two hosts with one
-# GPU each?
+# In your figure (or the recorded one), at which rate and from which size on is
+# the hierarchical all-reduce faster than the flat ring, and by how much?
+# Compare that with the ratio of the bytes that crossed. Why does it not win
+# for small messages or on a fast link? What would it bring on two hosts with
+# one GPU each?
 #
 # === BEGIN MARK SCHEME ===
 # 1 point: rate, size and factor from the reader's own figure or table, beside
@@ -1868,9 +1875,9 @@ slowest_link
 # %% [markdown]
 # ## Your answers so far
 #
-# The button saves the notebook, runs its cells anew from top to bottom, and says
-# which questions pass the tests that you can see. A question's number leads to
-# your answer. A person reads the written answers.
+# The button saves the notebook, runs its cells again from top to bottom, and
+# says which questions pass the tests that you can see. A question's number
+# links to your answer. A person reads the written answers.
 
 # %% tags=["demo"]
 check()
@@ -1884,7 +1891,8 @@ check()
 # - A ring is as fast as its **slowest hop**; its order matters. Several rings,
 #   each on links of its own, add up.
 # - For few bytes the number of **messages** decides, for many the **bytes**:
-#   with two numbers for a link, you can say where one algorithm overtakes.
+#   with two numbers for a link, you can say where one algorithm overtakes
+#   another.
 # - Compare **bus bandwidth** with links; programs see **algorithm bandwidth**.
 # - **A few numbers**, fitted to a minute of measurements on two and three
 #   workers, predict a step on more, apart from what the model leaves out.
@@ -1940,8 +1948,8 @@ check()
 # - Thakur, Rabenseifner, Gropp (2005), *Optimization of Collective Communication
 #   Operations in MPICH*: recursive doubling, halving and doubling
 #
-# The sources of recorded machines and links are named in their files under
-# `results/reference/`, and so is what has none.
+# The files under `results/reference/` name the sources of recorded machines
+# and links, and what has none.
 #
 # ---
 # Text and diagrams: CC BY 4.0. Code: Apache-2.0.

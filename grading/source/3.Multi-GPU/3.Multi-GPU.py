@@ -10,10 +10,10 @@
 # | before this | [Start_Here](../Start_Here.ipynb), [1. Gradient basics](1.Gradient-Basics.ipynb) |
 #
 # You take one training script and distribute it with five strategies: four of
-# TensorFlow's own, and Horovod. Then you look for what goes wrong, make a script
-# distributed yourself, measure where the time goes, find out when two workers
-# are worth it, do it all once more with text, and see what of it holds in
-# PyTorch.
+# TensorFlow's own, and Horovod. Then you look for what goes wrong, make a
+# script distributed yourself, measure where the time goes, find out when two
+# workers are worth it, do it all once more with text, and see what still holds
+# in PyTorch.
 
 # %% [markdown]
 # ## How this lesson works
@@ -28,12 +28,13 @@
 # - **Questions** are numbered and show their points. Write code where it says
 #   `YOUR CODE HERE`, and words where it says `YOUR ANSWER HERE`. The cell after
 #   your code contains tests; there are more, which you don't see.
-# - **Stuck?** `hint("q01")` gives a hint, and each time one more. Only you see it.
-# - **Predict first**: put your guess into a `guess` cell before you run on. It
+# - **Stuck?** `hint("q01")` gives a hint, and one more each time. Only you see
+#   them.
+# - **Predict first**: put your guess into a `guess` cell before you go on. It
 #   is shown beside the result. Guesses are not marked.
 # - Cells that launch and draw do not need your answers, so you can look ahead.
-# - Each test says whether it passes; *Check my answers* lists all so far.
-# - Stuck in a run? The square button in the toolbar stops it and its
+# - Each test says whether it passes; *Check my answers* lists the results.
+# - Is a run stuck? The square button in the toolbar stops it and its
 #   processes.
 
 # %% tags=["parameters"]
@@ -96,7 +97,7 @@ print("ddl", ddl.__version__, "·", part[0], "pictures to train on")
 #
 # What carries the all-reduce? Between GPUs, TensorFlow takes NCCL, NVIDIA's
 # library for that. Horovod does so only if it was compiled with it
-# (`HOROVOD_GPU_OPERATIONS=NCCL`; `horovodrun --check-build` says); otherwise
+# (`HOROVOD_GPU_OPERATIONS=NCCL`; `horovodrun --check-build` tells); otherwise
 # gradients go through the host's memory. Between CPUs, TensorFlow has remote
 # calls of its own (gRPC), and Horovod takes Gloo, a library over sockets.
 
@@ -185,10 +186,10 @@ mirrored_loop = launch(
 #
 # ### MultiWorkerMirroredStrategy
 #
-# Now the workers are processes, perhaps on several hosts. Each of them has to
-# be told who the others are, and which of them it is itself. The environment
-# variable `TF_CONFIG` does that: it is JSON with the addresses of all workers,
-# in the same order everywhere, and the type and index of this worker.
+# Now the workers are processes, perhaps on several hosts. Each has to be told
+# who the others are, and which one it is. The environment variable `TF_CONFIG`
+# does that: it is JSON with the addresses of all workers, in the same order
+# everywhere, and the type and index of this worker.
 
 # %% [markdown]
 # **Question 1** (2 points)
@@ -217,7 +218,7 @@ def tf_config(addresses, index):
 # q01_tf_config
 #
 # 1. Build an ordinary dictionary of the form above, and let `json` write it.
-# 2. Check the index first: Python takes negative ones, which no worker has.
+# 2. Check the index first: Python accepts negative ones, which no worker has.
 #    `json.dumps` returns the text.
 # 3. `task = {"type": "worker", "index": index}`
 
@@ -246,7 +247,7 @@ for hosts in (["b:1", "c:2", "a:3", "a:1"], ["Node7:41"], hosts):
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Most first attempts fail when people type this for each process: a port is
+# When people type this for each process, most first attempts fail: a port is
 # taken, two workers have the same index, or a host does not answer. Here the
 # launcher does it (`cluster="multi_worker"`): each process picks a free port,
 # writes it down, and waits until all are there. The script itself needs few
@@ -306,12 +307,12 @@ disturbed.table()
 
 # %% [markdown]
 # Nobody waits for a worker's *gradient*, but our script takes results in the
-# order in which it handed out steps, with two steps a worker under way. So a
-# slow worker costs more than its own share, and one that stops lets the others
-# do only those few updates more. A script can put up with slow workers if it
-# takes results as they come. A lost worker ended the run here, by the launcher;
-# TensorFlow alone hands its step to another worker. A lost parameter server
-# ends it in any case: it has the weights.
+# order in which it handed out steps, with two steps per worker under way. So a
+# slow worker costs more than its own share, and when one stops, the others
+# make only a few more updates. A script can put up with slow workers if it
+# takes results as they arrive. A lost worker ended the run here, by the
+# launcher; TensorFlow alone hands its step to another worker. A lost parameter
+# server ends it in any case: it has the weights.
 
 # %% [markdown]
 # ## 4. Horovod, and do they agree?
@@ -477,11 +478,11 @@ def replica_penalty(penalty, replicas):
 # %% [markdown] tags=["hints"]
 # q03_replica_loss
 #
-# 1. The replicas' results are added up. So by what must each divide, that the sum
-#    is the mean over the global batch?
-# 2. Make one number of each sample first, the mean of its values; then sum, and
-#    divide by the global batch. A penalty is computed by all replicas, and is to
-#    count once.
+# 1. The replicas' results are added up. So what must each divide by, for the
+#    sum to be the mean over the global batch?
+# 2. Make one number of each sample first, the mean of its values; then sum,
+#    and divide by the global batch. A penalty is computed by all replicas, and
+#    should count once.
 # 3. `each = np.reshape(per_example, (len(per_example), -1)).mean(axis=1)`
 
 # %% nbgrader={"grade": true, "grade_id": "q03_replica_loss_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
@@ -540,9 +541,9 @@ def averaged(gradients, samples):
 # %% [markdown] tags=["hints"]
 # q04_averaged
 #
-# 1. A mean of means is right only for equal parts. What does a rank's mean have
-#    to be multiplied with?
-# 2. Weigh each gradient with its number of samples, add them up, and divide by
+# 1. A mean of means is right only for equal parts. What does a rank's mean
+#    have to be multiplied by?
+# 2. Weight each gradient by its number of samples, add them up, and divide by
 #    all samples. 0 × NaN is NaN, so a rank without samples has to be left out.
 # 3. `parts = [n * g for g, n in zip(gradients, samples) if n]`
 
@@ -573,9 +574,9 @@ for counts in ((0, 5, 2, 0, 7, 1), (9,), (3, 1, 0), (0, 0, 4), (2, 3, 4)):
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# **A resting place.** You have distributed one training in five ways. Next: what
-# goes wrong unseen. It needs none of the runs above: when you come back, run the
-# cells before section 1, then go on here.
+# **A good place to stop.** You have distributed one training in five ways.
+# Next: what goes wrong unnoticed. It needs none of the runs above: when you
+# come back, run the cells before section 1, then go on here.
 
 # %% tags=["demo"]
 check()
@@ -598,19 +599,19 @@ check()
 
 # %% [markdown]
 # Step 4 is not like the others. Without them the program is wrong; scaling the
-# rate with the batch is a *heuristic*, which lesson 4 puts to the test. Not to
-# scale it is a mistake here because these scripts promise it: runs with one
-# promise and two rates cannot be compared.
+# rate with the batch is a *heuristic*, which lesson 4 puts to the test. Here,
+# leaving it out is a mistake because these scripts promise it: runs that
+# promise the same rate and use different ones cannot be compared.
 #
-# None of the question marks raises an error, and the loss falls in all of these
-# cases. So you have to look for the mistakes in what each rank has recorded.
+# None of the cases marked "?" raises an error, and the loss falls in all of
+# them. So you have to look for the mistakes in what each rank has recorded.
 
 # %% [markdown]
 # ### Seven runs, and one of them is right
 #
 # `bug_hunt.py` is a small, quick training with Horovod. `case="none"` is
 # correct; in each of the cases A to F one thing is missing or wrong. In every
-# run, each rank records what it has seen itself.
+# run, each rank records what it has seen.
 
 # %% [markdown]
 # **Predict first.** In how many of the six cases is the final loss clearly
@@ -644,8 +645,8 @@ mistakes.excerpt(hunted["none"])
 # %% [markdown]
 # ### Checks on what the ranks saw
 #
-# `mistakes.witnesses(run)` has all of it as plain data: a list with one dictionary
-# per rank, rank 0's first, with these keys:
+# `mistakes.witnesses(run)` returns all of it as plain data: a list with one
+# dictionary per rank, rank 0's first, with these keys:
 #
 # - `"rank"`, `"rate_of_one_rank"`, and `"weights"`: a checksum of the initial
 #   weights;
@@ -693,8 +694,8 @@ def drifting(ranks):
 # 1. Look at one rank's record first: what is in `rank["steps"][0]`? Two checks
 #    compare ranks step by step.
 # 2. `zip(*…)` over the ranks' steps gives, for each step, all ranks' entries.
-#    Something is the same everywhere if a set of it has one element. A rank may
-#    have a sample twice itself: count each once for it.
+#    Something is the same everywhere if a set of it has one element. One rank
+#    may have a sample twice: count it once.
 # 3. `together = zip(*(rank["steps"] for rank in ranks))`
 
 # %% nbgrader={"grade": true, "grade_id": "q05_checks_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
@@ -880,8 +881,8 @@ assert bugs == {
 # ### A seventh case: no error is no proof
 #
 # `bug_hunt_fit.py` keeps to all of these habits, and trains with Keras' `fit`.
-# From TensorFlow 2.16 on, Keras 3 takes the place of Keras 2, and Horovod does not
-# know it. Where only one of them is installed, you see recorded runs.
+# From TensorFlow 2.16 on, Keras 3 replaces Keras 2, and Horovod does not know
+# it. Where only one of them is installed, you see recorded runs.
 
 # %% tags=["demo"]
 seventh = recorded("keras")
@@ -906,7 +907,7 @@ mistakes.outcomes(seventh)
 # Here is a script for one device. It trains a small network on made-up samples
 # for one epoch. One of its matrices is **tied**: it is used twice, and its
 # gradient has a part from each use. Another one is **frozen**: it is never
-# trained. `Task` holds the data, and notes what the script says.
+# trained. `Task` holds the data, and records what the script reports.
 
 # %%
 %%writefile one_device.py
@@ -937,9 +938,9 @@ plain_epoch = launch("one_device.py", name="one device", workers=1)
 
 # %% [markdown]
 # `task.batches(n)` gives the numbers of the samples of each step, `n` a step,
-# in an order that all processes share; what remains at the end is left out.
+# in an order that all processes share, without the remainder at the end.
 # `task.batch` is the batch of *one* rank, and `task.rate` the learning rate
-# that suits it. Every process draws weights of its own.
+# that suits it. Every process draws its own weights.
 #
 # **Predict first.** You saw how many steps one device made. How many will the
 # epoch have on two ranks, if each rank has as many samples in a step as that
@@ -1003,10 +1004,10 @@ if hvd.rank() == 0:
 # 1. Take Horovod's steps one after the other, as in the table above: initialise,
 #    shard, scale the rate, wrap the gradients, broadcast, average what is
 #    reported, write on rank 0.
-# 2. A step covers `task.batch` times as many samples as there are ranks, of which
-#    each rank takes its share. Broadcast *before* `task.begin`, and all
-#    variables, frozen ones too. Average the loss with `hvd.allreduce`; `samples`
-#    is the number of all ranks' samples.
+# 2. A step covers `task.batch` samples for each rank, of which each rank takes
+#    its share. Broadcast *before* `task.begin`, and all variables, frozen ones
+#    too. Average the loss with `hvd.allreduce`; `samples` is the number of all
+#    ranks' samples.
 # 3. `mine = numbers[hvd.rank()::hvd.size()]`
 
 # %% nbgrader={"grade": true, "grade_id": "q08_convert_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
@@ -1113,8 +1114,8 @@ beside(guess_steps, mine.result["steps"], "steps of the epoch")
 difference("one_device.py", "my_horovod.py")
 
 # %% [markdown]
-# **A resting place.** You have a script of your own that is right on any number
-# of ranks. Next: is it faster? That needs none of the runs above.
+# **A good place to stop.** You have a script of your own that is right on any
+# number of ranks. Next: is it faster? That needs none of the runs above.
 
 # %% tags=["demo"]
 check()
@@ -1454,7 +1455,7 @@ for kind in (np.float32, np.float16, bfloat16):
 # gradients, optimizer state, batch statistics, logits and loss stay in float32.
 #
 # `precision="auto"` computes in bfloat16 where that is faster: on a processor
-# with AMX, or a GPU from NVIDIA's Ampere on.
+# with AMX, or an NVIDIA GPU from Ampere on.
 #
 # **Predict first.** How many times as many images per second will it train as
 # in float32? And how many bytes will it send, compared with float32?
@@ -1490,10 +1491,10 @@ beside(
 bits
 
 # %% [markdown]
-# Computation got faster and the message stayed as long: communication now takes
-# a larger share of the step. (To send less, add `fp16_compression=True`.) And
-# the accuracy? One seed says little; these pairs were recorded with the same
-# seeds in both precisions:
+# Computation got faster, and the message stayed the same: communication now
+# takes a larger share of the step. (To send less, add
+# `fp16_compression=True`.) And the accuracy? One seed says little; these pairs
+# were recorded with the same seeds in both precisions:
 
 # %% tags=["demo"]
 table
@@ -1616,8 +1617,9 @@ plot.plot_payoff(one, two)
 # share.
 
 # %% [markdown]
-# **A resting place.** You can say where a step's time goes, and predict when two
-# workers pay. Next: everything once more, on text. It needs no run from above.
+# **A good place to stop.** You can say where a step's time goes, and predict
+# when two workers pay. Next: everything once more, on text. It needs no run
+# from above.
 
 # %% tags=["demo"]
 check()
@@ -1633,17 +1635,17 @@ check()
 #
 # The network reads a sentence through an **embedding** (a vector for each
 # sentence), followed by dense layers of 256, 64 and 1. Here the embedding is
-# trained on the spot.
+# trained with them.
 
 # %% [markdown]
-# A pretrained one is Google's NNLM: 128 numbers a sentence, learnt from 7
-# billion words of news. Pass `embedding=` the address
-# `"https://tfhub.dev/google/nnlm-en-dim128/2"`, or without a network the folder
-# of an unpacked download. What would it give? A tutorial that trains this very
-# network on top of it prints a validation accuracy of 0.9385 after one epoch,
-# where always saying "sincere" gets about 0.94; it states no F1. So that figure
-# shows no gain, and we know of none that does. Measure it: `report` below takes
-# such a run beside the others.
+# One pretrained embedding is Google's NNLM: 128 numbers a sentence, learnt
+# from 7 billion words of news. To use it, pass as `embedding=` the address
+# `"https://tfhub.dev/google/nnlm-en-dim128/2"`, or without a network the
+# folder of an unpacked download. What does it gain? A tutorial that trains
+# this very network on top of it prints a validation accuracy of 0.9385 after
+# one epoch, where always saying "sincere" gets about 0.94; it states no F1. So
+# that figure shows no gain, and we know of none that does. Measure it:
+# `report` below takes such a run, too.
 
 # %% [markdown]
 # ### One device, and one number that says little
@@ -1691,14 +1693,14 @@ plot.plot_precision_recall([plain])
 plot.plot_overfitting(plain)
 
 # %% [markdown]
-# Training loss falls to the end. Validation loss turns: from there on, the
-# network learns the training questions by heart. Accuracy hardly moves
+# Training loss falls to the end. Validation loss turns upwards: from there on,
+# the network learns the training questions by heart. Accuracy hardly moves
 # meanwhile. That is how a published log could show a validation loss rising by
 # two thirds without a word about it. With `patience=2`, training stops two
 # epochs after the turn and goes back to the best weights.
 #
-# Two lines of such scripts often go wrong without a word. `shuffle(buffer)`
-# draws from a window of so many *samples*: a data frame's `size` is rows ×
+# Two lines of such scripts often go wrong silently. `shuffle(buffer)` draws
+# from a window of that many *samples*: a data frame's `size` is rows ×
 # columns, its `len` the rows, and a window smaller than the data shuffles only
 # near neighbours. And `fit(dataset, batch_size=32)` ignores its 32: a data set
 # of batches has the batch that it was made with. `train_text.py` shuffles all
@@ -1918,9 +1920,9 @@ assert digits.tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9, 0]
 # The model gives logits for ten classes. Look at `strategies/mirrored_loop.py` for help.
 #
 # Your step is scored by what it does. Two points: with a linear model on two
-# replicas or more, and with a batch of any size, it takes the steps of a single
-# device and returns its loss. Two more: a network that it trains is right about
-# pictures whose labels it never had. It has a minute for both.
+# replicas or more, and with a batch of any size, it takes the steps of a
+# single device and returns its loss. Two more: a network that it trains
+# classifies pictures whose labels it never saw. It has a minute for both.
 
 # %% nbgrader={"grade": false, "grade_id": "q16_svhn_loop", "locked": false, "schema_version": 3, "solution": true, "task": false} tags=["raises-exception"]
 %%writefile my_loop.py
@@ -1994,9 +1996,9 @@ print("agrees with a single device:", svhn.result["agrees"])
 beside(guess_digits, 100 * svhn.result["test_accuracy"], "% right")
 
 # %% [markdown]
-# ## 14. The way out
+# ## 14. The same in PyTorch
 #
-# Your own project may be in PyTorch. How much of all this do you take along?
+# Your own project may be in PyTorch. How much of all this can you take along?
 # Here is the Horovod script beside the same training with PyTorch's
 # `DistributedDataParallel` (**DDP**): the same network, initial weights, and
 # order of pictures.
@@ -2045,9 +2047,9 @@ if there:
     ))
 
 # %% [markdown]
-# The test of section 4 does not care that another library computes: up to
-# rounding, two ranks of PyTorch have the weights of one device of TensorFlow.
-# And the rest?
+# The test of section 4 does not care which library computes: up to rounding,
+# two ranks of PyTorch have the weights of one device of TensorFlow. And the
+# rest?
 #
 # | from | holds unchanged | changes |
 # | --- | --- | --- |
@@ -2059,9 +2061,9 @@ if there:
 # %% [markdown]
 # ## Your answers so far
 #
-# The button saves the notebook, runs its cells anew from top to bottom, and says
-# which questions pass the tests that you can see. A question's number leads to
-# your answer. A person reads the written answers.
+# The button saves the notebook, runs its cells again from top to bottom, and
+# says which questions pass the tests that you can see. A question's number
+# links to your answer. A person reads the written answers.
 
 # %% tags=["demo"]
 check()

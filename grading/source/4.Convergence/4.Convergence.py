@@ -9,9 +9,9 @@
 # | hardware | two cores; for GPUs see section 11 |
 # | before this | [Start_Here](../Start_Here.ipynb); [3. Multi-GPU](3.Multi-GPU.ipynb) helps |
 #
-# Add workers, and you process more pictures a second. Often the model also gets
-# worse. Here you find out why, predict where larger batches stop helping and
-# look whether they do, and measure what each remedy brings.
+# Add workers, and you process more pictures a second. Often the model also
+# gets worse. Here you find out why, predict where larger batches stop helping,
+# check that, and measure what each remedy brings.
 
 # %% [markdown]
 # ## How this lesson works
@@ -19,8 +19,9 @@
 # - **Questions** are numbered and show their points. Write code where it says
 #   `YOUR CODE HERE`, and words where it says `YOUR ANSWER HERE`. The cell after
 #   your code contains tests; there are more, which you don't see.
-# - **Stuck?** `hint("q01")` gives a hint, and each time one more. Only you see it.
-# - **Predict first**: put your guess into a `guess` cell before you run on. It
+# - **Stuck?** `hint("q01")` gives a hint, and one more each time. Only you see
+#   them.
+# - **Predict first**: put your guess into a `guess` cell before you go on. It
 #   is shown beside the result. Guesses are not marked.
 # - Your own runs are small: 10,240 pictures, one seed. They show you *how*. What
 #   the course claims rests on **recorded** runs: more pictures, five seeds, and
@@ -85,10 +86,10 @@ def only(runs, *names):
 # $$\text{global batch} = \text{ranks} \times \text{passes}
 # \times \text{pictures in a pass}$$
 #
-# Usually the pictures in a pass stay what fills a device, so the global batch
-# grows with the ranks. The optimizer gets one averaged gradient. It cannot tell
-# 32 ranks with one pass from one rank with 32. So two cores can find out what
-# 32 workers would do.
+# Usually the pictures in a pass stay as many as fill a device, so the global
+# batch grows with the ranks. The optimizer gets one averaged gradient. It
+# cannot tell 32 ranks with one pass from one rank with 32. So two cores can
+# find out what 32 workers would do.
 
 # %% [markdown]
 # One layer can tell. **Batch norm** gives each channel mean 0 and variance 1
@@ -120,7 +121,7 @@ beside(guess_apart, 100 * abs(ratio - 1), "% between the two losses")
 
 # %% [markdown]
 # What is left is rounding. From here on, "1,024" means 32 workers with 32
-# pictures each, whoever computes them.
+# pictures each, however many ranks compute them.
 
 # %% [markdown]
 # ## 2. What a larger batch costs, and what it buys
@@ -180,13 +181,13 @@ compare([large, short])
 plot.plot_convergence([small, large, short])
 
 # %% [markdown]
-# Look at the same runs over epochs and over steps. **Equal epochs** say what a
-# budget of samples buys. **Equal steps** say what time buys, if you have enough
-# workers. Neither is *the* comparison, and a table that shows only one hides
-# half of the answer. (These runs all have one rate; section 6 gives each its
-# own.)
+# Compare the same runs over epochs and over steps. **Equal epochs** show what
+# a budget of samples buys. **Equal steps** show what time buys, if you have
+# enough workers. Neither is *the* comparison, and a table that shows only one
+# hides half of the answer. (These runs all have one rate; section 6 gives each
+# its own.)
 #
-# A comparison can go wrong in another way, too: two things change at once.
+# A comparison can also go wrong because two things change at once.
 
 # %% [markdown]
 # **Question 1** (3 points)
@@ -354,8 +355,9 @@ arrived = critical.reached(fourth, curve.target)
 beside(guess_steps, arrived.steps if arrived else "not reached", "steps")
 
 # %% [markdown]
-# Now the recorded runs, three seeds a batch size, with your own as stars. (Other
-# pictures than CIFAR-10, such as the generated ones, have a curve of their own.)
+# Now the recorded runs, three seeds per batch size, with your own as stars.
+# (Other pictures than CIFAR-10, such as the generated ones, have a curve of
+# their own.)
 
 # %% tags=["demo", "recorded"]
 plot.plot_critical_batch(curve, reader=[*tried, fourth])
@@ -369,8 +371,8 @@ curve.table()
 # seeds scatter around the curve? And is the curve right at both ends, or only
 # in the middle?
 #
-# What does the fitted curve say of the two batch sizes of section 2, in steps
-# and in samples?
+# What does the fitted curve say about the two batch sizes of section 2, in
+# steps and in samples?
 
 # %% tags=["demo", "recorded"]
 plot.plot_batch_size_tradeoff(curve.fit, batches=(64, 1024))
@@ -448,7 +450,7 @@ for turn in (1, -1):
 # weights. $S/|G|^2$ is the **simple noise scale** (McCandlish et al., equation
 # 2.9): at that batch size, signal and noise are equal.
 #
-# Data-parallel training knows two gradients anyway: that of a pass (a small
+# Data-parallel training has two gradients anyway: that of a pass (a small
 # batch) and the averaged one (a large batch). Two batch sizes make two
 # equations.
 
@@ -459,9 +461,9 @@ for turn in (1, -1):
 # `big_sq` list, step by step, the squared norms of the gradients of
 # `small_batch` and of `big_batch` pictures. Solve the two equations above for
 # $S$ and $|G|^2$, both averaged over the steps, and return $S/|G|^2$. If
-# $|G|^2$ comes out at zero or below, it can't be told from zero: return `None`.
-# $S$ may come out below zero, too, by chance: leave it as it is, so that means
-# over many steps stay right.
+# $|G|^2$ comes out at zero or below, it can't be told from zero: return
+# `None`. $S$ may come out below zero, too, by chance: leave it as it is, so
+# that means over many steps stay unbiased.
 
 # %% nbgrader={"grade": false, "grade_id": "q03_noise_scale", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def noise_scale(small_sq, big_sq, small_batch, big_batch):
@@ -529,13 +531,13 @@ assert math.isclose(value, 0, abs_tol=1e-9)  # every rank had the same data
 plot.plot_noise_scale([tried[0], tried[2]], batches=(64, 1024))
 
 # %% [markdown]
-# Which of the two curves is the calmer one? 1,024 pictures are 32 gradients a
+# Which of the two curves is less noisy? 1,024 pictures are 32 gradients a
 # step, not two. As a reference, the recorded estimate at *frozen* weights
 # averages over many batches without a single update.
 #
-# **Predict first.** How many times the critical batch size is the noise scale at
-# frozen weights? (McCandlish et al. print for CIFAR-10 a noise scale that grows
-# to about 2,000, and a critical batch size of about 900.)
+# **Predict first.** How many times the critical batch size is the noise scale
+# at frozen weights? (For CIFAR-10, McCandlish et al. report a noise scale that
+# grows to about 2,000, and a critical batch size of about 900.)
 
 # %% tags=["demo"]
 guess_times = None  # noise scale ÷ critical batch size
@@ -563,8 +565,8 @@ plot.plot_critical_batch(curve, noise=noise)
 
 # %% [markdown]
 # The simple noise scale ignores curvature, and it changes during training,
-# while $B_\text{crit}$ is one number for all of it. So agreement within a factor
-# of two or three is as much as you can ask.
+# while $B_\text{crit}$ is one number for all of it. So agreement within a
+# factor of two or three is as much as you can expect.
 #
 # Is the critical batch a property of the data, or of the optimizer, too? Zhang
 # et al. (2019) found that momentum, and even more so **preconditioning** (a step
@@ -578,16 +580,17 @@ plot.plot_critical_batch([
 
 # %% [markdown]
 # The lower panel has each optimizer's bend with its 95 % interval. Where two
-# intervals overlap much, these runs do not order the two. A later bend is worth
-# something only if the curve is not higher everywhere: compare the steps, too.
+# intervals overlap a lot, these runs do not rank the two. A later bend is
+# worth something only if the curve is not higher everywhere: compare the
+# steps, too.
 
 # %% [markdown]
 # ## 4. Is there a generalisation gap, and is it sharpness?
 #
-# So far, large batches only took too few steps. A **generalisation gap** would
-# be something else: *as good in training*, but worse on held-out pictures.
-# Keskar et al. (2017) reported one, and a cause: large batches end in *sharp*
-# minima, small ones in *flat* ones.
+# So far, the only fault of large batches was too few steps. A **generalisation
+# gap** would be something else: *as good in training*, but worse on held-out
+# pictures. Keskar et al. (2017) reported one, and a cause: large batches end
+# in *sharp* minima, small ones in *flat* ones.
 
 # %% tags=["demo"]
 plot.plot_minima()
@@ -595,13 +598,13 @@ plot.plot_minima()
 # %% [markdown]
 # If the held-out loss is the training loss shifted a little, the shift costs
 # more where it is sharp. That is a picture, not a proof. Hoffer et al. (2017)
-# closed most of the gap by training for as many *steps* (**regime adaptation**),
-# and Shallue et al. (2019) saw no evidence that larger batches do worse out of
-# sample, once everything was tuned.
+# closed most of the gap by training for as many *steps* (**regime
+# adaptation**), and Shallue et al. (2019) saw no evidence that larger batches
+# do worse on held-out data, once everything was tuned.
 #
-# So look where a gap should show: few pictures, neither mirrored nor shifted, so
-# that the network can learn them by heart. And compare at equal *training* loss:
-# two arms stop at the same loss on training pictures.
+# So look where a gap should show: with few pictures, neither mirrored nor
+# shifted, so that the network can learn them by heart. And compare arms that
+# stop at the same *training* loss.
 #
 # **Predict first.** At the same training loss, how many points of held-out
 # accuracy does batch 1,024 lose against 64?
@@ -632,12 +635,12 @@ compare(matched, against="small batch, to a loss")
 plot.plot_differences(matched, against="small batch, to a loss")
 
 # %% [markdown]
-# The first table has equal epochs and, in its last row, equal steps. The second
-# has equal training losses, each batch size at two rates. Each difference is
-# **paired**: what a seed brings to both arms cancels. The line is the 95 %
-# interval of the mean difference. If it crosses 0, the sign is not known. "No
-# difference" is a *claim*, and needs an interval inside a margin that was set
-# before (here ±1 point, shaded).
+# The first table has equal epochs and, in its last row, equal steps. The
+# second has equal training losses, each batch size at two rates. Each
+# difference is **paired**: what a seed does to both arms cancels. The line is
+# the 95 % interval of the mean difference. If it crosses 0, the sign is not
+# known. "No difference" is a *claim*, and needs an interval inside a margin
+# that was set before (here ±1 point, shaded).
 
 # %% [markdown]
 # **Question 4** (4 points)
@@ -680,8 +683,8 @@ def verdict(first, second, margin):
 # 1. Pair by seed: one list of differences. Everything else is computed from that
 #    list.
 # 2. Fewer than two pairs: not decided. Else the half width is T95[n − 1] times
-#    the standard deviation (ddof=1) over √n. Ask for “no difference” first, then
-#    for better and worse.
+#    the standard deviation (ddof=1) over √n. Check for “no difference” first,
+#    then for better and worse.
 # 3. `pairs = [second[seed] - first[seed] for seed in first if seed in second]`
 
 # %% nbgrader={"grade": true, "grade_id": "q04_verdict_test", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
@@ -805,14 +808,14 @@ beside(guess_factor, factor, "times as sharp")
 table
 
 # %% [markdown]
-# The same function, as sharp as you like: the eigenvalue alone cannot explain
-# how well a network generalises. The last column measures curvature by
-# *relative* change of each filter, and stays.
+# The same function can be as sharp as you like: the eigenvalue alone cannot
+# explain how well a network generalises. The last column measures curvature by
+# *relative* change of each filter, and stays the same.
 #
-# Does either of them order the recorded networks by their held-out *loss*, or by
-# their held-out *error*, the pictures that they get wrong? All of these stopped
-# at the same training loss. A rank correlation of +1 means that the sharper of
-# two networks always does worse, 0 that sharpness says nothing.
+# Does either of them rank the recorded networks by their held-out *loss*, or
+# by their held-out *error*, the pictures that they get wrong? All of these
+# stopped at the same training loss. A rank correlation of +1 means that the
+# sharper of two networks always does worse, 0 that sharpness says nothing.
 
 # %% tags=["demo", "recorded"]
 plot.plot_sharpness(recorded("landscape"))
@@ -843,8 +846,8 @@ check()
 # pictures. Right: sums are exchanged in every layer, so that all ranks
 # normalise over all 1,024.](../images/batch_norm.svg)
 #
-# A small ghost batch has noisy statistics. Is that harm, or help? Hoffer et al.
-# (2017) found small ghost batches *better*.
+# A small ghost batch has noisy statistics. Does that harm or help? Hoffer et
+# al. (2017) found small ghost batches *better*.
 #
 # **Predict first.** At a global batch of 1,024: which ghost batch gives the
 # highest held-out accuracy in the recorded runs, 32, 64, 128, 512 or all 1,024?
@@ -931,9 +934,9 @@ for parts, count, channels in ((2, 3, 1), (3, 8, 4), (32, 32, 3), (1, 5, 2)):
 # ## 6. Scale the learning rate
 #
 # With $k$ times the batch, one step replaces $k$ steps. If the gradient hardly
-# changes over those, a step of $k\eta$ gets as far: the **linear rule** of Goyal
-# et al. (2017, section 2.1). If instead you want the *noise* of each step to
-# stay, use the **square-root rule**, $\sqrt k\,\eta$: the noise of a mean of $B$
+# changes over those, a step of $k\eta$ gets as far: the **linear rule** of
+# Goyal et al. (2017, section 2.1). To keep the *noise* of each step instead,
+# use the **square-root rule**, $\sqrt k\,\eta$: the noise of a mean of $B$
 # pictures shrinks with $\sqrt B$ (Hoffer et al., 2017).
 #
 # **Predict first.** Here $k$ is 16. How many times as high is the recorded best
@@ -991,9 +994,9 @@ compare(
 # %% [markdown]
 # ## 7. Warm up
 #
-# The network changes fastest at the start, and there the linear rule is least
-# true. So Goyal et al. (section 2.2) start at $\eta$ and climb to $k\eta$ over
-# the first epochs: 5 of their 90.
+# The network changes fastest at the start, where the linear rule holds least.
+# So Goyal et al. (section 2.2) start at $\eta$ and climb to $k\eta$ over the
+# first epochs: 5 of their 90.
 #
 # A schedule should be a **pure function** of the step: you can plot it before
 # you run anything. Horovod's callback shows what happens otherwise. Until 2017
@@ -1124,9 +1127,9 @@ compare(
 )
 
 # %% [markdown]
-# Warm-up and the square-root rule do something alike: both keep the first steps
-# short. So ask of each remedy what it adds to the *others*. Warm-up also costs
-# steps: one of four epochs here, 5 of 90 in the paper.
+# Warm-up and the square-root rule do something similar: both keep the first
+# steps short. So ask of each remedy what it adds to the *others*. Warm-up also
+# costs steps: one of four epochs here, 5 of 90 in the paper.
 
 # %% [markdown]
 # ## 8. A step size for each layer
@@ -1210,10 +1213,10 @@ for shape in ((4,), (3, 5), (3, 3, 2, 4)):
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# The paper's trust ratio is 0.001; the course's default is 0.02, with rates
-# that are lower in turn. **Weight decay** pulls all weights towards 0 in every
-# step; it is 0 in *every* arm of this lesson, but not in the papers. Biases and
-# the norms' own weights take $\lambda = 1$.
+# The paper's trust ratio is 0.001; the course's default is 0.02, with
+# correspondingly lower rates. **Weight decay** pulls all weights towards 0 in
+# every step; it is 0 in *every* arm of this lesson, but not in the papers.
+# Biases and the norms' own weights take $\lambda = 1$.
 #
 # **Predict first.** How many points will LARS gain on SGD with warm-up, in your
 # run?
@@ -1268,10 +1271,11 @@ compare(mine, against=small.name)
 compare(mine, at="steps", steps=large_steps)
 
 # %% [markdown]
-# Now the recorded ones. Arms are called by what they add. "Same rate" has the
-# small batch's best rate; "scaling" has the rate that a rule makes of it; all
-# others, also those without batch norm, have the best of their own grid. Runs
-# compute in bfloat16 where the processor is faster in it; the caption says so.
+# Now the recorded ones. Arms are named after what they add. "Same rate" has
+# the small batch's best rate; "scaling" has the rate that a rule derives from
+# it; all others, even those without batch norm, have the best of their own
+# grid. Runs compute in bfloat16 where the processor is faster in it; the
+# caption says so.
 #
 # **Predict first.** How many points behind the small batch is the *best*
 # large-batch arm?
@@ -1304,8 +1308,8 @@ plot.plot_convergence(only(
 #
 # Each sentence stands beside the cell that computes its numbers.
 #
-# **Predict first.** Of batch norm, the best rate, and a step size for each layer:
-# which brings the large batch most?
+# **Predict first.** Of batch norm, the best rate, and a step size for each
+# layer: which helps the large batch most?
 
 # %% tags=["demo"]
 guess_most = None  # "batch norm", "rate" or "layers"
@@ -1370,7 +1374,7 @@ for name in ("small batch", "large batch"):
 extra = say("gain at 1,024 minus gain at 64", *gains)
 
 # %% [markdown] tags=["claims"]
-# Batch norm brings the large batch more than it brings the small one.
+# Batch norm helps the large batch more than the small one.
 
 # %% [markdown]
 # **The rules**: how far each stays below the best rate, and what warm-up
@@ -1437,13 +1441,14 @@ for what, scale in estimates.items():
           f"{curve.fit.critical / scale.middle:.1f}")
 
 # %% [markdown] tags=["claims"]
-# The critical batch size of SGD with momentum lies between 400 and 900. From 32 to
-# 64 the steps halve, and from 2,048 on a larger batch saves next to none. The
-# noise scale, live or at frozen weights, lies within a factor of three of it. At
-# frozen weights it is larger at an accuracy of 65 % than at 50 %, for every seed.
-# Plain SGD bends earlier and LAMB later, and the three intervals do not overlap.
-# So no single number, as the noise scale is, lies within a factor of two of all
-# three. At 64 LAMB takes more steps than SGD with momentum, at 4,096 fewer.
+# The critical batch size of SGD with momentum lies between 400 and 900. From
+# 32 to 64 the steps halve, and from 2,048 on a larger batch saves next to
+# none. The noise scale, live or at frozen weights, lies within a factor of
+# three of it. At frozen weights it is larger at an accuracy of 65 % than at 50
+# %, for every seed. Plain SGD bends earlier and LAMB later, and the three
+# intervals do not overlap. So no single number, such as the noise scale, lies
+# within a factor of two of all three. At 64 LAMB takes more steps than SGD
+# with momentum, at 4,096 fewer.
 
 # %% [markdown]
 # **The gap**, with few pictures that are neither mirrored nor shifted: at equal
@@ -1474,11 +1479,12 @@ for name in ("large batch", "small batch, low rate", "large batch, low rate"):
     say(f"{name}, to a loss", at_loss, among(f"{name}, to a loss"))
 
 # %% [markdown] tags=["claims"]
-# At equal epochs the large batch is more than five points behind, but it does not
-# know its pictures, and the small one does. At equal steps it knows all of them
-# and is still behind. At equal training loss it is behind, too. So is the small
-# batch with an eighth of its rate, and between these two the records do not
-# decide. With an eighth of its rate the large batch is behind all three.
+# At equal epochs the large batch is more than five points behind, but it has
+# not learned its pictures, and the small one has. At equal steps it has
+# learned all of them and is still behind. At equal training loss it is behind,
+# too. So is the small batch with an eighth of its rate, and between these two
+# the records do not decide. With an eighth of its rate the large batch is
+# behind all three.
 
 # %% [markdown]
 # **Sharpness**, of these networks at equal training loss:
@@ -1493,9 +1499,10 @@ columns = [*MEASURES, "trace", "test_loss", "test_error"]
 pd.DataFrame(table).groupby("arm", sort=False)[columns].mean()
 
 # %% [markdown] tags=["claims"]
-# By both measures the sharper network has the higher held-out error. By neither
-# does it have the higher held-out loss: both intervals contain 0. An eighth of the
-# rate ends where it is sharper, at both batch sizes and for every seed.
+# By both measures the sharper network has the higher held-out error. By
+# neither does it have the higher held-out loss: both intervals contain 0. An
+# eighth of the rate ends in a sharper place, at both batch sizes and for every
+# seed.
 
 # %% [markdown]
 # **Norms.** Every ghost batch against 32, at a global batch of 1,024:
@@ -1508,8 +1515,9 @@ compare(recorded("ghost-batches"), against="ghost batch 32")
 # no difference, and for 128 and synchronous batch norm the records do not decide.
 
 # %% [markdown]
-# So Hoffer et al.'s order, small ghost batches first, is not seen here. Perhaps
-# four epochs are too few for the noise of small ghost batches to prevent much.
+# So Hoffer et al.'s order, small ghost batches first, does not show here.
+# Perhaps four epochs are too few for the noise of small ghost batches to
+# prevent much.
 #
 # Not shown: other networks and data, longer training, weight decay, real GPUs.
 # Goyal et al. train on ImageNet for 90 epochs, about 14,000 steps at batch
@@ -1592,9 +1600,9 @@ planned
 # %% [markdown]
 # ## Your answers so far
 #
-# The button saves the notebook, runs its cells anew from top to bottom, and says
-# which questions pass the tests that you can see. A question's number leads to
-# your answer. A person reads the written answer.
+# The button saves the notebook, runs its cells again from top to bottom, and
+# says which questions pass the tests that you can see. A question's number
+# links to your answer. A person reads the written answer.
 
 # %% tags=["demo"]
 check()
@@ -1608,7 +1616,7 @@ check()
 #   Does the gap close, as Hoffer et al. say?
 # - Launch `small` with `identical_data=True` and `noise_scale=True`: every rank
 #   gets the same pictures, a common mistake. What does the noise scale read?
-# - `to_target(2048)`: what does your curve say, and what comes out?
+# - `to_target(2048)`: what does your curve predict, and what happens?
 
 # %% [markdown]
 # ## Sources

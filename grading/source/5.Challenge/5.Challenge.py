@@ -5,14 +5,14 @@
 #
 # | about | this lesson |
 # | --- | --- |
-# | time | an hour and three quarters; the runs take 15 to 20 minutes of it on two cores of their own |
+# | time | an hour and three quarters, of which the runs take 15 to 20 minutes on two otherwise idle cores |
 # | hardware | two cores, and CIFAR-10 for a place on the board: `ddl data fetch cifar10` |
 # | before this | [4. Convergence](4.Convergence.ipynb) |
 #
 # Reach a held-out accuracy on CIFAR-10 at a fixed, large global batch, with
 # fewer samples or in less time than a baseline. You bring one Python file. A
-# harness brings everything with which a result could be embellished: the clock,
-# the pictures, their order, the seeds and the evaluation.
+# harness brings everything that could flatter a result: the clock, the
+# pictures, their order, the seeds and the evaluation.
 
 # %% [markdown]
 # ## How this lesson works
@@ -20,15 +20,16 @@
 # - **Questions** are numbered and show their points. Write code where it says
 #   `YOUR CODE HERE`, and words where it says `YOUR ANSWER HERE`. The cell after
 #   your code contains tests; there are more, which you don't see.
-# - **Stuck?** `hint("q01")` gives a hint, and each time one more. Only you see it.
-# - **Predict first**: put your guess into a `guess` cell before you run on. It
+# - **Stuck?** `hint("q01")` gives a hint, and one more each time. Only you see
+#   them.
+# - **Predict first**: put your guess into a `guess` cell before you go on. It
 #   is shown beside the result. Guesses are not marked.
-# - **Your file** is written by one cell, in section 5. Change it there as often
-#   as you like. The instructor runs it again, and that gives its own points.
+# - **Your file** is written by one cell, in section 5. Change it there as
+#   often as you like. The instructor runs it again, for points of its own.
 # - The score in section 6 is ten runs. Start it, and read on meanwhile: you can
 #   stop it at any time, and it resumes.
-# - **Recorded** runs of the course are on real pictures. Without CIFAR-10 your
-#   own runs use generated pictures, and get no place on a board.
+# - The course's **recorded** runs use real pictures. Without CIFAR-10 your own
+#   runs use generated pictures, and get no place on a board.
 
 # %% tags=["parameters"]
 size = "reader"  # "smoke" only checks that everything runs
@@ -73,7 +74,7 @@ print(challenge.RULES)
 # | batch, order, ranks and passes are given | a smaller batch would win without an idea (lesson 4) |
 # | each further pass over a picture is a further sample, in training and in evaluations | "fewer samples" would be a matter of counting |
 # | no knowledge comes with the file: the first layers are probed | weights that were trained elsewhere need few samples here |
-# | you choose on public pictures, and private ones decide | what was chosen on pictures looks better on them |
+# | you choose on public pictures, and private ones decide | whatever was chosen on some pictures looks better on them |
 # | seeds are drawn first, no run is left out, and a second look needs a smaller p | the best of many runs is luck |
 # | evaluation at fixed points, off the clock | looking often would cost time, or find a lucky moment |
 # | time as a ratio to the baseline beside it | the faster machine would win |
@@ -122,11 +123,11 @@ pd.DataFrame({
 # %% [markdown]
 # **Question 1** (3 points)
 #
-# Write `expected_best(accuracies, k)`: the mean, over all ways to choose `k` of
-# these runs (none twice), of the best of the chosen ones. `accuracies` is a list
-# of numbers. If `k` is less than 1 or more than there are runs, raise a
-# `ValueError`. (All ways can be gone through one by one. It is faster to ask how
-# many of them have a given run as their best one.)
+# Write `expected_best(accuracies, k)`: the mean, over all ways to choose `k`
+# of these runs (none twice), of the best of the chosen ones. `accuracies` is a
+# list of numbers. If `k` is less than 1 or more than there are runs, raise a
+# `ValueError`. (You could go through all choices. It is faster to ask in how
+# many of them a given run is the best.)
 
 # %% nbgrader={"grade": false, "grade_id": "q01_expected_best", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def expected_best(accuracies, k):
@@ -149,8 +150,8 @@ def expected_best(accuracies, k):
 # 1. Sort the runs. When is the run at place i, counted from 0, the best of those
 #    chosen?
 # 2. It is the best if the other k − 1 come from the i runs below it: there are
-#    `math.comb(i, k - 1)` such choices, of `math.comb(n, k)` in all. Weigh the
-#    accuracies with that.
+#    `math.comb(i, k - 1)` such choices, of `math.comb(n, k)` in all. Weight
+#    the accuracies with that.
 # 3. `ways = [math.comb(place, k - 1) for place in range(len(accuracies))]`
 
 # %% nbgrader={"grade": true, "grade_id": "q01_expected_best_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
@@ -187,17 +188,17 @@ for some in ([61.5, 60, 66, 62, 60, 70.25, 64], [3.0, 1.0], [5.5],
 # %% [markdown]
 # ## 2. The baseline
 #
-# This is the baseline, the whole of it. A submission is a file like it. What
-# yours leaves out is taken from here, down to a single number: a file with the
-# one line `PEAK = 2.4` is a submission.
+# This is the whole baseline. A submission is a file like it. What yours leaves
+# out is taken from here, down to a single number: a file with the one line
+# `PEAK = 2.4` is a submission.
 
 # %% tags=["demo"]
 print(BASELINE.read_text())
 
 # %% [markdown]
 # `challenge.run` trains a file once, with fresh seeds. A single run gives an
-# impression and decides nothing. The held-out accuracy that you see is measured
-# on the **public** pictures.
+# impression but decides nothing. The held-out accuracy that you see is
+# measured on the **public** pictures.
 #
 # **Predict first.** Four passes over 45,056 pictures, 176 steps: what percentage
 # of the public pictures will the baseline get right?
@@ -224,9 +225,9 @@ plot.plot_convergence([baseline.run, *baselines], x="samples")
 # from the lowest to the highest.
 
 # %% [markdown] tags=["claims"]
-# After half of their samples the recorded runs are past 60 % in the mean, and in
-# the last quarter they gain less than three points. Half-way, equal files lie
-# more than ten points apart, and at the end less than three.
+# After half of their samples the recorded runs are past 60 % on average, and
+# in the last quarter they gain less than three points. Half-way, runs of the
+# same file lie more than ten points apart, and at the end less than three.
 
 # %% [markdown]
 # So an unfinished curve says next to nothing: while the learning rate is high,
@@ -239,9 +240,10 @@ plot.plot_convergence([baseline.run, *baselines], x="samples")
 # How many samples would have been enough for a lower target? Write
 # `samples_to(samples, accuracies, target)`. The lists say what each evaluation
 # found, in order. Find the first evaluation at which the accuracy is at least
-# `target`. Between it and the one before, take the curve as a straight line, and
-# return the number of samples at which that line is at `target`. If already the
-# first evaluation is there, return its samples; if none is, return `None`.
+# `target`. Between it and the one before, take the curve as a straight line,
+# and return the number of samples at which that line is at `target`. If the
+# first evaluation is already there, return its samples; if none is, return
+# `None`.
 
 # %% nbgrader={"grade": false, "grade_id": "q02_samples_to", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def samples_to(samples, accuracies, target):
@@ -420,13 +422,13 @@ check()
 # | **whitening** | the first layer takes pictures apart into uncorrelated parts, and is not trained | Page, part 8; Jordan, 3.2 |
 # | **width late** | few filters where pictures are large, many where they are small: more weights for the same arithmetic | Jordan, 3.1 |
 # | **faster biases** | the biases of batch norm have a much higher rate | Page, part 8; Jordan, 3.4 |
-# | **label smoothing** | asks for 0.8, not 1: pictures that are right already hardly change the weights | Szegedy et al., 7 |
+# | **label smoothing** | asks for 0.8, not 1: pictures already right hardly change the weights | Szegedy et al., 7 |
 # | **Lookahead** | weights go back to a slow average of themselves, which is quieter | Zhang et al.; Jordan, 3.4 |
 
 # %% [markdown]
-# To learn what an idea is worth *here*, leave it out and keep all the rest, the
-# seeds too. The recorded runs take one pass over the pictures, 44
-# steps, in bfloat16. Differences are paired, as in lesson 4.
+# To learn what an idea is worth *here*, leave it out and keep all the rest,
+# the seeds too. The recorded runs take one pass over the pictures, 44 steps,
+# in bfloat16. Differences are paired, as in lesson 4.
 #
 # **Predict first.** Leaving out which of the reference's tricks costs most?
 
@@ -456,8 +458,8 @@ plot.plot_differences(
 # intervals contain 0.
 
 # %% [markdown]
-# So what helped others can do harm where a training has only 44 steps: an average
-# of the past lags far behind, and there is no time to learn pictures by heart.
+# So what helped others can harm a training of only 44 steps: an average of the
+# past lags far behind, and there is no time to learn pictures by heart.
 #
 # Flips can alternate only where pictures are seen several times. So that trick
 # was left out of the reference's whole training:
@@ -467,15 +469,15 @@ turns = recorded("challenge-times")  # whole trainings, in turns
 ablations(turns, "in bfloat16")
 
 # %% [markdown]
-# Look at *pairs to see it*: how many pairs of runs it takes until the interval is
-# likely to leave out 0. Where that is a handful, you can find the idea in your
-# hour. Where it is dozens, your table shows luck. So **what an idea costs to
-# try** is not its ten lines of code: it is the runs until you can tell that it
-# works.
+# Look at *pairs to see it*: how many pairs of runs it takes until the interval
+# is likely to exclude 0. Where that is a handful, you can test the idea in
+# your hour. Where it is dozens, your table shows luck. So **what an idea costs
+# to try** is not its ten lines of code, but the runs until you can tell that
+# it works.
 #
-# The tricks do not add up: a difference is that of one trick while all the others
-# are there. This is one trick alone, in the same file with all others switched
-# off. The mean is over two seeds:
+# The tricks do not add up: each difference was measured with all other tricks
+# present. Here is each trick alone, in the same file with all others switched
+# off, as a mean over two seeds:
 
 # %% tags=["demo", "recorded"]
 alone = pd.DataFrame(
@@ -488,12 +490,11 @@ alone.groupby("one pass with").mean().round(1).sort_values(
 )
 
 # %% [markdown] tags=["claims"]
-# No trick alone brings one pass to the target, and all of them together do, with
-# both seeds. The best of them alone, Muon, stays more than five points below.
+# No trick alone brings one pass to the target, but all of them together do,
+# with both seeds. The best one alone, Muon, stays more than five points below.
 
 # %% [markdown]
-# The settings are those of all tricks together; one alone might do better with
-# settings of its own.
+# The settings suit all tricks together; one alone might do better with others.
 
 # %% [markdown]
 # ## 5. An attempt
@@ -548,9 +549,9 @@ attempt
 plot.plot_challenge(challenge.board(), challenge.attempts())
 
 # %% [markdown]
-# Your attempts are hollow marks, one for each run on CIFAR-10; what is scored is
-# filled and has a bar. Change the file, run the cells again, and watch the marks
-# move. Three habits help:
+# Your attempts are hollow marks, one for each run on CIFAR-10; scores are
+# filled and have a bar. Change the file, run the cells again, and watch the
+# marks move. Three habits help:
 #
 # - **One change at a time**, and a sentence beforehand about what you expect.
 #   You need it for question 4.
@@ -563,10 +564,10 @@ plot.plot_challenge(challenge.board(), challenge.attempts())
 # %% [markdown]
 # ## 6. A score, with its interval
 #
-# A score takes five runs. Their seeds are drawn and noted before the first one.
-# Beside each runs the baseline, in turns, for the board of times. The mean of
-# the *private* accuracies has to be above the target by so much that luck is no
-# explanation: a one-sided t-test, p < 0.01.
+# A score takes five runs. Their seeds are drawn and noted before the first
+# one. Beside each runs the baseline, in turns, for the board of times. The
+# mean of the *private* accuracies has to be so far above the target that luck
+# is no explanation: a one-sided t-test, p < 0.01.
 #
 # **Predict first.** How wide will the 95 % interval of the mean of five runs be,
 # ± how many points?
@@ -587,11 +588,11 @@ beside(guess_half, 100 * scored.half_width, "points, ±")
 scored
 
 # %% [markdown]
-# A file that has its score is not run again when you execute the cell again. If
+# A file that has a score is not run again when you execute the cell again. If
 # you stop it (■), the next execution continues with the same seeds. With
-# `again=True` five more runs join the first ones, and p has to be half as small:
-# repeating until it fits would be fishing, too. With `beside=False` a score takes half as
-# long and has no place on the board of times.
+# `again=True` five more runs join the first ones, and p has to be half as
+# small: repeating until it fits would be fishing, too. With `beside=False` a
+# score takes half as long and has no place on the board of times.
 #
 # "Not shown to reach the target" does not mean below it. How far above it must a
 # file be for five runs to show it? The twenty recorded runs of the
@@ -649,10 +650,10 @@ def counts(accuracies, target):
 # %% [markdown] tags=["hints"]
 # q03_counts
 #
-# 1. First make numbers of all runs: what stands for a crashed one? How many must
-#    there be?
-# 2. Use `ddof=1`. Where s is 0 you cannot divide by it: multiply the inequality
-#    with s/√n, and equal runs need no case of their own.
+# 1. First turn all runs into numbers: what does a crashed one count as? How
+#    many must there be?
+# 2. Use `ddof=1`. Where s is 0 you cannot divide by it: multiply the
+#    inequality by s/√n, and equal runs need no special case.
 # 3. `reached = [10.0 if each is None else each for each in accuracies]`
 
 # %% nbgrader={"grade": true, "grade_id": "q03_counts_test", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
@@ -690,9 +691,9 @@ assert counts(spread, 48) in (True, False)  # and nothing else
 # %% [markdown]
 # ## 7. Nobody fools it
 #
-# Whoever is scored by a program looks for its gaps. Here are five files that
-# try. Your file's Python runs once, in a process of its own without pictures,
-# files or network, and only the graphs that it makes go on.
+# Where a program scores people, they look for its gaps. Here are five files
+# that try. Your file's Python runs once, in a process of its own without
+# pictures, files or network, and only the graphs that it makes go on.
 #
 # **Predict first.** How many of the five are refused before they train?
 
@@ -737,17 +738,17 @@ with tempfile.TemporaryDirectory() as folder:
 beside(guess_refused, len(refused), "of five are refused")
 
 # %% [markdown]
-# The one that ran changed a clock that nobody reads: its own process's. The
-# ranks run the course's Python and your graphs, so it is scored as what it is,
-# the baseline. What remains possible is what the rules can only forbid, such as
-# knowledge about CIFAR-10 in the choice of a network. That is why a person reads
-# a file that is too fast to be true.
+# The one that ran changed a clock that nobody reads: that of its own process.
+# The ranks run the course's Python and your graphs, so it is scored as what it
+# is, the baseline. What remains possible can only be forbidden by the rules,
+# such as knowledge about CIFAR-10 in the choice of a network. That is why a
+# person reads a file that is too fast to be true.
 
 # %% [markdown]
 # ## 8. The board
 #
 # **Predict first.** What percentage of the private pictures does the course's
-# reference get right, in the mean?
+# reference get right on average?
 
 # %% tags=["demo"]
 guess_reference = None  # percent
@@ -784,10 +785,10 @@ challenge.submit("my_submission.py")
 # %% [markdown] nbgrader={"grade": false, "grade_id": "q04_tried_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # **Question 4** (3 points)
 #
-# *What did you try?* Name the changes that you ran, in their order, and for each
-# one the reason: what in section 3 or 4, in a source, or in an earlier run made
-# you think that it would help? Say which ones you dropped, and how many runs
-# your choice rests on.
+# *What did you try?* Name the changes that you ran, in their order, and for
+# each one the reason: what in section 3 or 4, in a source, or in an earlier
+# run made you think that it would help? Say which ones you dropped, and how
+# many runs your choice rests on.
 #
 # === BEGIN MARK SCHEME ===
 # 1 point: at least two changes, told apart (or one change at several values),
@@ -799,13 +800,13 @@ challenge.submit("my_submission.py")
 # %% [markdown] nbgrader={"grade": true, "grade_id": "q04_tried", "locked": false, "points": 3, "schema_version": 3, "solution": true, "task": false}
 # ### BEGIN SOLUTION
 # First label smoothing of 0.2: Szegedy et al. (section 7) keep a network from
-# growing its logits for pictures that it has right already, and in a short
-# training I expected that to leave more for the others. One run. Then the same
-# with `PEAK = 2.4`: section 3 says that at 1,024 the gradient is hardly noisy,
-# so longer steps should be possible. One run was worse than the one before by
-# less than the recorded runs scatter, so I dropped it without knowing. Last,
-# `SAMPLES = 135_168` with smoothing. Three runs in all, chosen by the public
-# accuracy.
+# growing its logits for pictures that it already classifies correctly, and in
+# a short training I expected that to leave more for the others. One run. Then
+# the same with `PEAK = 2.4`: section 3 says that at 1,024 the gradient is
+# hardly noisy, so longer steps should be possible. One run was worse than the
+# one before by less than the recorded runs scatter, so I dropped it without
+# knowing. Last, `SAMPLES = 135_168` with smoothing. Three runs in all, chosen
+# by the public accuracy.
 # ### END SOLUTION
 
 # %% [markdown] nbgrader={"grade": false, "grade_id": "q05_expected_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
@@ -868,10 +869,10 @@ challenge.submit("my_submission.py")
 # %% [markdown]
 # ## Your answers so far
 #
-# The button saves the notebook, runs its cells anew from top to bottom, and says
-# which questions pass the tests that you can see. A question's number leads to
-# your answer. A person reads the written answers, and the instructor scores your
-# file.
+# The button saves the notebook, runs its cells again from top to bottom, and
+# says which questions pass the tests that you can see. A question's number
+# links to your answer. A person reads the written answers, and the instructor
+# scores your file.
 
 # %% tags=["demo"]
 check()
@@ -879,9 +880,9 @@ check()
 # %% [markdown]
 # ## What to take away
 #
-# - A result is a **mean of runs that nobody chose**, with an interval, against a
-#   target that was fixed before.
-# - The best of many runs measures how many there were.
+# - A result is a **mean of runs that nobody picked**, with an interval,
+#   against a target fixed beforehand.
+# - The best of many runs measures only how many there were.
 # - What an idea costs to try is the number of runs until it can be seen.
 # - At a large batch, samples go into averaging. What helps is steps that get
 #   further, not gradients that are less noisy.

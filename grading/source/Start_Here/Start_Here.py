@@ -14,11 +14,11 @@
 # [Horovod](https://horovod.readthedocs.io), and finds the answer in that run's
 # own records. No result that you see was typed into a notebook.
 #
-# **How to go through a notebook.** Click on this text and press **Shift+Enter**:
-# it selects the next cell, and runs it where it is code. Go on to the end like
-# that. A cell that runs shows `[*]` on its left; ■ in the toolbar stops it. All
-# commands are on the [cheat sheet](docs/cheat-sheet.md), and words such as
-# *rank* in the [glossary](docs/glossary.md).
+# **How to go through a notebook.** Click on this text and press
+# **Shift+Enter**: it selects the next cell, and runs it if it is code. Go on
+# like that to the end. A cell that runs shows `[*]` on its left; ■ in the
+# toolbar stops it. All commands are on the [cheat sheet](docs/cheat-sheet.md),
+# and words such as *rank* in the [glossary](docs/glossary.md).
 
 # %% [markdown]
 # ## The map
@@ -140,7 +140,7 @@ first.result["data"]
 #
 # Come back here whenever you like, and run the next cell: it counts what you
 # have answered, which answers passed when you last ran a lesson's `check()`,
-# and your runs. Nothing of it leaves this machine. In a terminal:
+# and your runs. None of this leaves this machine. In a terminal:
 # `ddl progress`.
 
 # %%
