@@ -1,9 +1,9 @@
 """The committed diagrams are what their script draws, and each says in words what it shows."""
 
-import importlib.util
 import re
 import xml.etree.ElementTree as ElementTree
 
+import draw
 import pytest
 from PIL import Image
 
@@ -11,9 +11,6 @@ from ddl.display.themes import HEX, PAGE
 from helpers import ROOT
 
 IMAGES = ROOT / "images"
-SPEC = importlib.util.spec_from_file_location("draw", IMAGES / "draw.py")
-draw = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(draw)
 SVG = "{http://www.w3.org/2000/svg}"
 
 
