@@ -342,6 +342,7 @@ def test_a_stopped_template_waits_for_its_ranks(own, script):
 def test_an_idle_template_ends(own, monkeypatch):
     monkeypatch.setenv("DDL_WARM_IDLE_S", "0.5")
     pid = warm.await_ready()["pid"]
+    until(lambda: pid not in [found["pid"] for found in warm.running()], 10)  # listing keeps none
     until(lambda: gone(pid), 10)
 
 

@@ -4,7 +4,7 @@ It imports what every rank imports first, and initialises nothing: no TensorFlow
 (`unfit` looks before each fork). A fork becomes the rank that a supervisor asks for (`ddl.rank.fork`,
 `ddl.rank.start`). Its forks share one thing that cold starts do not: the secret of Python's string hashes.
 
-It ends when nobody has asked for anything for ``DDL_WARM_IDLE_S`` seconds (900), when a file that it has imported
+It ends when nobody has asked for a rank for ``DDL_WARM_IDLE_S`` seconds (900), when a file that it has imported
 has changed, and when it is told to; then it waits for its last fork. If it is killed, its forks are, too.
 """
 
@@ -105,8 +105,8 @@ class Template:
             if received is None:
                 return
             request, files = received
-            self._asked = time.monotonic()
             if request["do"] == "fork":
+                self._asked = time.monotonic()  # (whoever only lists templates keeps none of them)
                 self._answer_fork(connection, request, files)
             elif request["do"] == "status":
                 warm.send(connection, self._status())

@@ -11,7 +11,7 @@ SENTENCES = {
         # Without a wait, half of the updates would be left, and a tenth of the other half.
         max(row["updates_per_s"] for row in found["held"]) < 0.55 * min(row["updates_per_s"] for row in found["plain"])
     ),
-    "one that stops lets the others do only those few updates more": lambda found: (
+    "when one stops, the others make only a few more updates": lambda found: (
         found["stopped"][0]["went_on_s"] < 2 < found["stopped"][0]["quiet_s"]
     ),
     "A lost worker ended the run here, by the launcher": lambda found: (
