@@ -4,6 +4,7 @@ import contextlib
 import functools
 import os
 import shutil
+import signal
 import subprocess
 import textwrap
 
@@ -28,6 +29,8 @@ SESSION = "DDL_TEST_SESSION"  # in the environment of all that a session starts,
 
 
 def pytest_configure(config):
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as in a script's background
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # what tests start can be interrupted
     if not hasattr(config, "workerinput"):
         os.environ[SESSION] = str(os.getpid())
 
