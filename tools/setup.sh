@@ -122,12 +122,17 @@ if [ "$part" != course ]; then
     default) fits="$fits sys.version_info[:2] != (3, 11))" ;;
     next) fits="$fits not (3, 10) <= sys.version_info[:2] <= (3, 13))" ;;
     esac
-    # What was interrupted begins anew, as one package may be half there. (uv's --reinstall would compile Horovod again.)
-    if [ "${had_root:-$root}" != "$root" ] || [ -e "$venv/ddl-begun" ] ||
-        ! "$venv/bin/python" -c "$fits" "$venv" 2>build/setup/python.log; then
+    # What was interrupted begins anew, as one package may be half there. An environment of the user's own is not replaced:
+    # its packages are installed again, for which uv compiles Horovod again, too.
+    again=
+    case $venv in
+    "$root/.venv" | "$root/.venv-next") [ ! -e "$venv/ddl-begun" ] || rm -rf "$venv" ;;
+    *) [ ! -e "$venv/ddl-begun" ] || again=--reinstall ;;
+    esac
+    if [ "${had_root:-$root}" != "$root" ] || ! "$venv/bin/python" -c "$fits" "$venv" 2>build/setup/python.log; then
         case $venv in
-        "$root/.venv" | "$root/.venv-next") ;;
-        *) [ ! -e "$venv" ] || [ -e "$venv/ddl-begun" ] || fail "$venv has no working Python $pythons: delete it, or name another VENV." ;;
+        "$root/.venv" | "$root/.venv-next") rm -rf "$venv" ;; # uv itself removes none that is half made
+        *) [ ! -e "$venv" ] || fail "$venv has no working Python $pythons: delete it, or name another VENV." ;;
         esac
         uv venv --seed --clear --python "${PYTHON:-$pythons}" "$venv" ||
             fail "no Python $pythons is here, and none could be downloaded: install one, or name one with PYTHON=FILE." \
@@ -174,7 +179,7 @@ horovod = [
 horovod = { $flags }
 END
         uv pip install --python "$venv/bin/python" --config-file build/setup/uv.toml \
-            --no-deps --require-hashes -r "$lock" "$@"
+            --no-deps --require-hashes $again -r "$lock" "$@"
     }
     touch "$venv/ddl-begun"
     if [ "$stack" = next ]; then

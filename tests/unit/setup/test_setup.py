@@ -17,7 +17,11 @@ UV = """#!/bin/sh
 echo "uv $*" >>"$LOG"
 case $1 in
 cache) echo "$HOME/uv-cache" ;;
-venv) for venv; do :; done; rm -rf "$venv"; mkdir -p "$venv/bin"; cp "$HOME/python" "$venv/bin/python"; cp "$HOME/ddl" "$venv/bin/ddl" ;;
+venv)
+    for venv; do :; done
+    [ ! -e "$venv" ] || [ -e "$venv/pyvenv.cfg" ] || exit 2  # as uv does
+    rm -rf "$venv" && mkdir -p "$venv/bin" && touch "$venv/pyvenv.cfg"
+    cp "$HOME/python" "$venv/bin/python" && cp "$HOME/ddl" "$venv/bin/ddl" ;;
 pip) cp build/setup/uv.toml "$HOME/uv.toml" 2>&1; [ ! -e "$HOME/fails" ] || exit 2 ;;
 esac
 """
@@ -118,9 +122,12 @@ def test_a_conda_environment_is_taken_as_it_is(machine):
     python = f'#!/bin/sh\ncase $* in *sys.exit*) exec "{sys.executable}" -c "{code}" "$3" ;; esac\n'
     machine.program(machine.course / "conda/bin/python", python)
     machine.program(machine.course / "conda/bin/ddl", DDL)
+    (machine.home / "fails").touch()
+    assert machine("conda")[0] == 2
+    (machine.home / "fails").unlink()
     status, printed, done = machine("conda")
     assert status == 0, printed
-    assert not any(line.startswith("uv venv") for line in done)
+    assert not any(line.startswith("uv venv") for line in done) and any("--reinstall" in line for line in done)
 
 
 def test_the_next_stack_has_its_own_lock_headers_and_keras(machine):
