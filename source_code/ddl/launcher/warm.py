@@ -108,7 +108,7 @@ def identity(environment: Mapping[str, str] = os.environ) -> dict[str, object]:
             libc.prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0),
             *psutil.Process().ionice(),
         ],
-        "personality": libc.personality(0xFFFFFFFF),  # which asks; /proc does not tell everybody
+        "personality": libc.personality(ctypes.c_ulong(0xFFFFFFFF)),  # which asks; containers allow no wider number
         "memory": _text("/proc/self/numa_maps").partition("\n")[0].split()[1:2],  # the policy of its first part
     }
 

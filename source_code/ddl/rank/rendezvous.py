@@ -25,7 +25,7 @@ def enlarge_backlog() -> None:
 
 
 def server(size: int, nodes: int) -> "tuple[RendezvousServer, int]":
-    """Start a server for `size` ranks, evenly on `nodes`; return it and its port."""
+    """Start a server for `size` ranks on `nodes`, filled one after the other; return it and its port."""
     from horovod.runner.http.http_server import RendezvousServer
 
     enlarge_backlog()
@@ -43,7 +43,8 @@ def host_plan(size: int, nodes: int) -> list:
     """
     from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
 
-    hosts = ",".join(f"node{number}:{size // nodes}" for number in range(nodes))
+    per_node = -(-size // nodes)  # tasks of tf.distribute may fill the last node in part
+    hosts = ",".join(f"node{number}:{per_node}" for number in range(nodes))
     return get_host_assignments(parse_hosts(hosts), size)
 
 

@@ -31,6 +31,7 @@ from ddl.records.log import keep_writing
 from ddl.records.machine import host_name
 
 HOLD_S = 3.0  # when one rank ends, so do the others: let all record first where they are
+SERVE_S = 10.0  # for so long after rank 0 its task answers the others, which may still ask for addresses
 LOOK_EVERY_S = 0.1
 
 
@@ -85,8 +86,17 @@ class Task(Supervisor):
             code = code or 1
         self._record(code, reason=self.reason, waits=self.waiting, **self.details)
         if self.rank == 0:
+            if options.controller == "none" and not code:
+                self._serve_others()
             self.folder.give_up_reserve()
         return code
+
+    def _serve_others(self):
+        deadline, others = time.monotonic() + SERVE_S, range(1, self.slot.size)
+        while time.monotonic() < deadline and not all(map(self.has_exited, others)):
+            os.listdir(self.folder.path)  # NFS remembers that a file was not there: look again
+            if self.stopping.wait(LOOK_EVERY_S):
+                break
 
     def _record(self, code, **fields):
         known = {name: value for name, value in fields.items() if value is not None}

@@ -193,7 +193,7 @@ def test_a_signal_that_comes_before_a_rank_listens_is_kept_for_it(folder, script
         print("given:", Notice().given)
     """)
     subprocess.run([sys.executable, "-m", "ddl.rank", "--threads", "1", early], check=True)
-    assert (folder / "rank-0.log").read_text() == "given: True\n"
+    assert (folder / "rank-0.log").read_text().endswith("given: True\n")  # TensorFlow may say more
 
 
 def test_outside_a_run_the_signal_stays_ignored(monkeypatch, urgent):
