@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
-from ddl.words import meant
+from ddl.words import did_you_mean
 
 LOOKING = ContextVar("LOOKING", default=False)  # whether a script runs only so that its parser is found
 
@@ -35,7 +35,7 @@ class Parser(argparse.ArgumentParser):
         found, rest = super().parse_known_args(args, namespace)
         if rest and not getattr(found, "passes_on", False):
             unknown = next((word for word in rest if word.startswith("-")), rest[0])
-            hint = meant(unknown.split("=")[0], self._option_string_actions)
+            hint = did_you_mean(unknown.split("=")[0], self._option_string_actions)
             self.error(f"unrecognized arguments: {unknown + hint if hint else ' '.join(rest)}")
         return found, rest
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
-def meant(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return the end of a sentence about an unknown name, ``: did you mean 'recipe'?``, or "" where none is like it."""
     import difflib  # which ranks, who import this, don't need
 

@@ -1,6 +1,6 @@
 import pytest
 
-from ddl.words import meant, plural
+from ddl.words import did_you_mean, plural
 
 
 @pytest.mark.parametrize(
@@ -11,5 +11,5 @@ def test_a_count_stands_with_its_noun(count, text):
 
 
 def test_a_name_is_taken_for_the_one_that_it_is_like():
-    assert meant("recipes", ["recipe", "seed"]) == ": did you mean 'recipe'?"
-    assert meant("nonsense", ["recipe", "seed"]) == meant("recipe", []) == ""
+    assert did_you_mean("recipes", ["recipe", "seed"]) == ": did you mean 'recipe'?"
+    assert did_you_mean("nonsense", ["recipe", "seed"]) == did_you_mean("recipe", []) == ""

@@ -20,7 +20,7 @@ from ddl.launcher.run import Run
 from ddl.launcher.site import Site
 from ddl.records.folder import StorageError
 from ddl.records.paths import runs_dir
-from ddl.words import meant
+from ddl.words import did_you_mean
 
 SCRIPT = "train_submission.py"
 TRIAL = ("samples", "train_samples", "public_samples", "private_samples")
@@ -174,7 +174,7 @@ def trial_of(trial):
     unknown = sorted(set(trial) - set(TRIAL))
     if unknown:
         sizes = f"; the sizes that can be cut are {', '.join(TRIAL)}"
-        raise InputError(f"there is no option {unknown[0]!r}{meant(unknown[0], TRIAL) or sizes}")
+        raise InputError(f"there is no option {unknown[0]!r}{did_you_mean(unknown[0], TRIAL) or sizes}")
     for key, value in trial.items():
         if value is not None and (type(value) is not int or value < 1):
             raise InputError(f"{key}={value!r}: a whole number of at least 1 is needed")

@@ -142,10 +142,10 @@ def _variable(word):
 def _list(arguments):
     from ddl.launcher.progress import STATES
     from ddl.launcher.run import runs
-    from ddl.words import meant
+    from ddl.words import did_you_mean
 
     if arguments.state and arguments.state not in STATES:
-        known = meant(arguments.state, STATES) or f"; there are: {', '.join(STATES)}"
+        known = did_you_mean(arguments.state, STATES) or f"; there are: {', '.join(STATES)}"
         raise InputError(f"--state {arguments.state}: no such state{known}")
     if arguments.last is not None and arguments.last < 1:
         raise InputError(f"--last {arguments.last}: at least 1 is needed")

@@ -15,7 +15,7 @@ from ddl.launcher.roles import role_of
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import is_full, read_json
 from ddl.records.log import last_lines
-from ddl.words import meant
+from ddl.words import did_you_mean
 
 # Slurm's job states that are not the script's fault: what they mean, and what to try.
 SLURM_ENDS = {
@@ -318,7 +318,7 @@ def _raised(e: Evidence, first: Ending) -> Failure:
 def _suggestion(why: str, usage: Iterable[str]) -> str:
     """What to add to argparse's refusal of an option that its usage does not have."""
     option = re.match(r"unrecognized arguments: (-[\w-]+)(?!.*did you mean)", why)
-    return meant(option[1], re.findall(r"--[\w-]+", " ".join(usage))) if option else ""
+    return did_you_mean(option[1], re.findall(r"--[\w-]+", " ".join(usage))) if option else ""
 
 
 def _of_rank(e: Evidence, first: Ending, became: str, **fields: Any) -> Failure:

@@ -9,7 +9,7 @@ from typing import Any
 from ddl.errors import CourseError
 from ddl.launcher.roles import CLUSTERS
 from ddl.records.paths import source_dir
-from ddl.words import meant, printable
+from ddl.words import did_you_mean, printable
 
 
 class JobError(CourseError, ValueError):
@@ -85,7 +85,7 @@ class Job:
             if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) or not isinstance(value, str) or "\0" in value:
                 raise JobError(f"env: {name!r} cannot be set: a variable's name and a text are needed")
         if self.cluster not in CLUSTERS:
-            known = ", ".join(CLUSTERS) + meant(str(self.cluster), CLUSTERS)
+            known = ", ".join(CLUSTERS) + did_you_mean(str(self.cluster), CLUSTERS)
             raise JobError(f"cluster={self.cluster!r} is not one of: {known}")
         least = int(self.cluster == "parameter_server")
         servers = least if self.parameter_servers is None else self.parameter_servers
@@ -131,7 +131,7 @@ def resolve_script(script: str | Path, cwd: str | Path) -> str:
     of_folder = sorted(file.name for file in Path(cwd).glob("*.py"))
     known = f"; the course's own scripts are: {', '.join(of_course) or 'none'}"
     raise JobError(
-        f"no script {str(script)!r} in {cwd} or in {course}{meant(str(script), [*of_folder, *of_course]) or known}"
+        f"no script {str(script)!r} in {cwd} or in {course}{did_you_mean(str(script), [*of_folder, *of_course]) or known}"
     )
 
 

@@ -158,7 +158,7 @@ def start(job: Job, site: Site, detach: bool = False) -> Run:
         for path, text in planned.files:
             paths.write_text(path, text)
         paths.command.chmod(0o755)
-        paths.set_aside()
+        paths.reserve_space()
         log = _open_log(paths.launcher_log)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)  # nothing is running yet
@@ -179,7 +179,7 @@ def _submit(planned: Plan, environment: dict[str, str], paths: RunFolder) -> Run
             paths.launcher,
             {"event": "ended", "time": time.time(), "state": "failed", "reason": "launch", "message": str(error)},
         )
-        paths.give_up_reserve()
+        paths.free_reserved_space()
         raise
     paths.append(paths.launcher, {"event": "submitted", "time": time.time(), "job": number})
     return Run(paths.path)

@@ -204,7 +204,7 @@ class Lifetime:
             self.unwritten = error
             why = {"reason": "storage"} if error.errno in FULL and "reason" not in fields else {}
             self.unrecorded.append({**end, **why})  # known as long as this process lives
-        self._folder.give_up_reserve()
+        self._folder.free_reserved_space()
 
 
 def _end_by_slurm(job: slurm.JobState, end: dict) -> dict:

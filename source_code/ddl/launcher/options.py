@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from ddl.arguments import LOOKING, Parser, ParserFound
 from ddl.launcher.job import JobError
 from ddl.records.paths import source_dir
-from ddl.words import meant
+from ddl.words import did_you_mean
 
 
 def parser_of(script: str | Path) -> Parser | None:
@@ -68,7 +68,7 @@ def check(script: str | Path, arguments: Iterable[str], others: Iterable[str] = 
             refuse(f"unrecognized arguments: {' '.join(unknown)}")
         known = sorted({_plain(option) for option in parser._option_string_actions} - {"h", "help"})
         has = f"; it has {', '.join(known)}" if known else "; it has none"
-        raise JobError(f"{name} has no option {asked}{meant(asked, [*known, *others]) or has}")
+        raise JobError(f"{name} has no option {asked}{did_you_mean(asked, [*known, *others]) or has}")
 
 
 def _plain(option: str) -> str:

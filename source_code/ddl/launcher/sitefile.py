@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from ddl.errors import CourseError
 from ddl.records import toml
 from ddl.records.paths import course_root, working_dir
-from ddl.words import meant
+from ddl.words import did_you_mean
 
 NAME = "site.toml"
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # what Windows' editors may begin a file with
@@ -46,7 +46,7 @@ class SiteFile:
             return cls(path, text, toml.loads(text))
         except FileNotFoundError:
             near = [each.name for each in path.absolute().parent.glob("*.toml")]
-            raise SiteError(f"{path}: there is no such site file{meant(path.name, near)}") from None
+            raise SiteError(f"{path}: there is no such site file{did_you_mean(path.name, near)}") from None
         except OSError as error:
             raise SiteError(f"{path}: this site file cannot be read: {error.strerror}") from None
         except UnicodeDecodeError as error:

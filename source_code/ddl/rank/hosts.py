@@ -155,7 +155,7 @@ class Hosts(Supervisor):
         for rank, task in enumerate(self.tasks):
             if not self.folder.exit(rank).exists():  # it was killed, and could not say
                 self.record_exit(rank, task.returncode)
-        self.folder.give_up_reserve()
+        self.folder.free_reserved_space()
         end = end_of(launcher_events(self.folder, len(self.tasks), alive=False))
         if end is None:  # the disk took none of it
             failed = any(task.returncode for task in self.tasks)

@@ -73,7 +73,7 @@ class OneHost(Supervisor):
             ticket.give_back()
         state = self._state()
         self.record("ended", state=state, **({"reason": self.reason, **self.details} if self.reason else {}))
-        self.folder.give_up_reserve()
+        self.folder.free_reserved_space()
         return 0 if state == "done" else 1
 
     def _launch(self, command):

@@ -88,7 +88,7 @@ class Task(Supervisor):
         if self.rank == 0:
             if options.controller == "none" and not code:
                 self._serve_others()
-            self.folder.give_up_reserve()
+            self.folder.free_reserved_space()
         return code
 
     def _serve_others(self):

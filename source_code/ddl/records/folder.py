@@ -176,13 +176,13 @@ class RunFolder:
         """Append one line to a JSON-lines file of this folder."""
         self._keep(path, lambda: append_json_line(path, mapping))
 
-    def set_aside(self) -> None:
+    def reserve_space(self) -> None:
         """Keep some room, as far as there is any, for the last records of a run on a full disk."""
         with contextlib.suppress(OSError):
             self.reserve.write_bytes(bytes(RESERVE_BYTES))
 
-    def give_up_reserve(self) -> bool:
-        """Free the room that `set_aside` keeps; return whether there was any."""
+    def free_reserved_space(self) -> bool:
+        """Free the room that `reserve_space` keeps; return whether there was any."""
         try:
             self.reserve.unlink()
         except OSError:
@@ -194,10 +194,10 @@ class RunFolder:
             try:
                 write()
             except OSError as error:
-                if error.errno not in FULL or not self.give_up_reserve():
+                if error.errno not in FULL or not self.free_reserved_space():
                     raise
                 write()
-                self.set_aside()  # what is left of it
+                self.reserve_space()  # what is left of it
         except OSError as error:
             raise StorageError(error, path) from error
 

@@ -61,7 +61,7 @@ from ddl.topology.link import links
 from ddl.topology.local import here
 from ddl.topology.placement import placements
 from ddl.topology.recorded import names
-from ddl.words import meant
+from ddl.words import did_you_mean
 
 __all__ = ["Topology", "TopologyError", "compare", "here", "links", "load", "names", "placements"]
 
@@ -78,7 +78,7 @@ def load(name_or_path: str | Path) -> Topology:
         path = recorded.FOLDER / f"{name_or_path}.toml"
     if not path.exists() or path.is_dir():  # a pipe is read, too
         asked = str(name_or_path)
-        known = ", ".join(names()) + meant(asked, names())
+        known = ", ".join(names()) + did_you_mean(asked, names())
         raise TopologyError(f"{asked!r} is neither a file nor a recorded topology; recorded: {known}")
     text = _text(path)
     if path.suffix == ".toml":

@@ -223,7 +223,7 @@ def full(tmp_path, monkeypatch):
 
 def test_the_last_records_have_room_when_the_disk_is_full(full):
     run = full.folder
-    run.set_aside()
+    run.reserve_space()
     full.room = 1
     run.append(run.launcher, {"event": "ended", "time": 1.0})
     assert json.loads(run.launcher.read_text())["event"] == "ended"
@@ -242,7 +242,7 @@ def test_a_record_that_finds_no_room_says_where_and_what_to_do(full):
 
 def test_a_training_goes_on_without_its_records_and_says_so(full, capsys):
     run = full.folder
-    run.set_aside()
+    run.reserve_space()
     recorder = Recorder(run.path)
     full.room = 1
     for step in range(3):
@@ -250,7 +250,7 @@ def test_a_training_goes_on_without_its_records_and_says_so(full, capsys):
     assert capsys.readouterr().err.count("The training goes on") == 1
     (note,) = map(json.loads, run.events.read_text().splitlines())
     assert note["event"] == "note" and "No space left on device" in note["message"]
-    run.give_up_reserve()
+    run.free_reserved_space()
     full.room = 9
     recorder.event("step", step=3)
     _, note, step = map(json.loads, run.events.read_text().splitlines())
