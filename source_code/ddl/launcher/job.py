@@ -130,9 +130,8 @@ def resolve_script(script: str | Path, cwd: str | Path) -> str:
     of_course = sorted(file.name for file in course.glob("*.py"))
     of_folder = sorted(file.name for file in Path(cwd).glob("*.py"))
     known = f"; the course's own scripts are: {', '.join(of_course) or 'none'}"
-    raise JobError(
-        f"no script {str(script)!r} in {cwd} or in {course}{did_you_mean(str(script), [*of_folder, *of_course]) or known}"
-    )
+    hint = did_you_mean(str(script), [*of_folder, *of_course]) or known
+    raise JobError(f"no script {str(script)!r} in {cwd} or in {course}{hint}")
 
 
 def option_arguments(options: Mapping[str, Any]) -> tuple[str, ...]:
