@@ -124,11 +124,12 @@ from ddl.data.augment import augment, normalise
 from ddl.data.tensors import constant
 from ddl.records.folder import StorageError
 from ddl.training import models, optimizer
-from ddl.training.checkpoint import Checkpoints, Notice, folder
+from ddl.training.checkpoint import Checkpoints, folder
 from ddl.training.exchange import average, average_statistics, cycle_time, pin_gpu, suitable_cycle_ms
 from ddl.training.journal import Journal, Startup
 from ddl.training.loop import DIVERGED, LEAVING, in_passes, make_evaluation, train
 from ddl.training.noise import NoiseScale
+from ddl.training.notice import Notice
 from ddl.training.recipes import micro_batch, settle
 from ddl.training.schedule import Schedule
 from ddl.training.witness import keep_weights

@@ -25,15 +25,11 @@ SMALL = ["--train-samples", "200", "--global-batch", "32", "--epochs", "2"]
 
 CASES = {
     "plain": [],
-    "again": [],
-    "other_seed": ["--seed", "1"],
-    "two_passes": ["--backward-passes-per-step", "2"],
     "four_passes": ["--backward-passes-per-step", "4"],
     "sync_bn": ["--recipe", "batch_norm", "--sync-bn"],
     "ghost_bn": ["--recipe", "batch_norm"],
     "noise": ["--noise-scale"],
     "noticed": ["--noise-scale"],
-    "noticed_alone": [],
     "noticed_at_the_end": [],
     "noise_identical": ["--noise-scale", "--identical-data"],
     "fp16": ["--fp16-compression"],
@@ -42,9 +38,7 @@ CASES = {
     "resnet": ["--model", "resnet", "--optimizer", "adam", "--steps", "3"],
     "diverging": ["--learning-rate", "1e6", "--steps", "60"],
     "target": ["--target-accuracy", "0.05", "--evaluate-every", "2", "--epochs", "9"],
-    "whole": ["--recipe", "warmup", "--schedule", "cosine", "--warmup-epochs", "1"],
 }
-CASES["resumed"] = CASES["whole"]
 CASES["ghosts"] = [*CASES["ghost_bn"], "--ghost-batch", "8", "--statistics", "recomputed", "--noise-scale"]
 CASES["ghosts_to_a_loss"] = [*CASES["ghosts"], "--target-loss", "2.2", "--keep-weights", "--epochs", "9"]
 
@@ -64,12 +58,8 @@ def small_data(name, *, train_samples=None, test_samples=None, held_out="test"):
     return DataSet("small", "generated", *train, *test, tuple("0123456789"))
 
 
-def run(case, folder, extra=(), stop_at=None, notice_at=None):
-    """Train once.
-
-    Before step `stop_at` every rank raises KeyboardInterrupt; before step `notice_at` the last
-    rank, and no other, is sent what announces the end of a job.
-    """
+def run(case, folder, notice_at=None):
+    """Train once; before step `notice_at` the last rank, and no other, is sent what announces the end of a job."""
     used, built, saved = [], [], {}
 
     def keep(when):
@@ -81,8 +71,6 @@ def run(case, folder, extra=(), stop_at=None, notice_at=None):
         train_step = make(*args)
 
         def spying_step(numbers, step, *others):
-            if step == stop_at:
-                raise KeyboardInterrupt
             if step == notice_at and hvd.rank() == hvd.size() - 1:
                 os.kill(os.getpid(), signal.SIGURG)
             used.append(numbers)
@@ -101,7 +89,7 @@ def run(case, folder, extra=(), stop_at=None, notice_at=None):
     train_cifar.load = small_data
     train_cifar.make_train_step, train_cifar.models.build = spying_make, spying_build
     try:
-        result = train_cifar.main(train_cifar.parse([*SMALL, *CASES[case], *extra]))
+        result = train_cifar.main(train_cifar.parse([*SMALL, *CASES[case]]))
     finally:
         train_cifar.make_train_step, train_cifar.models.build = make, build
     if (
@@ -135,10 +123,6 @@ def main():
     for case in cases:
         if case == "script":
             run_script(folder)
-        elif case == "resumed":
-            with contextlib.suppress(KeyboardInterrupt):
-                run(case, folder, ["--checkpoint-every", "4"], stop_at=9)
-            run(case, folder, ["--checkpoint-every", "4", "--resume", os.environ["DDL_RUN_DIR"]])
         elif case == "noticed_at_the_end":
             run(case, folder, notice_at=10)  # it travels with the 12th step, which is the last
         elif case.startswith("noticed"):

@@ -4,7 +4,6 @@ A run that is started again in its own folder (a requeued or preempted job) goes
 """
 
 import json
-import signal
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -18,55 +17,23 @@ from ddl.training.exchange import average_statistics
 from ddl.training.recipes import SettingError
 
 FILE = "checkpoint.npz"
-EARLIER = {"precision": "float32", "held_out": "test"}  # what checkpoints had that do not say it
-
-
-class Notice:
-    """Whether this process has been told, by SIGURG, that its job will soon be ended.
-
-    A scheduler sends it to every process of the job some time before the limit. Shells and
-    launchers ignore that signal, and so does a script outside a run: it has no folder for a
-    checkpoint. Make one in the main thread only: Python handles signals nowhere else.
-    """
-
-    def __init__(self):
-        self.given = False
-        if RunFolder.here():
-            signal.signal(signal.SIGURG, self._give)
-            # A library's system call that waits at that moment goes on instead of failing with EINTR.
-            signal.siginterrupt(signal.SIGURG, False)
-            # `ddl.rank` blocks the signal from the start: one that came earlier is delivered now.
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGURG])
-
-    def _give(self, number, frame):
-        self.given = True
 
 
 class Checkpoints:
-    """The checkpoints of one training.
+    """The checkpoints of one training: all `variables` that a step changes, written `every` so many steps, or never.
 
-    Parameters
-    ----------
-    variables : list of tf.Variable
-        Everything that a step changes: weights, batch statistics, optimizer slots.
-    settings
-        What a training that goes on from one must agree with.
-    every
-        Steps from one to the next; 0 for none but that of a job which must make room. Where there is no run's folder,
-        a SettingError says so now rather than after so many steps.
-    statistics : list of tf.Variable
-        Those of the variables that each rank keeps of its own: they are averaged before one is written, so that rank
-        0's stand for all ranks.
+    A training that goes on from one must agree with its `settings`. The `statistics`, those of the variables that each
+    rank keeps of its own, are averaged before one is written, so that rank 0's stand for all ranks.
     """
 
     def __init__(self, variables, settings: dict, every: int = 0, statistics=()):
         self.variables, self.settings, self.every, self._statistics = variables, settings, every, statistics
         if every:
-            folder()
+            folder()  # refused now where there is none, rather than after so many steps
 
-    def resume(self, place: str | None) -> dict:
+    def resume(self, source: str | None) -> dict:
         """Restore one on rank 0, and return its state on every rank; empty for a fresh start (see `resume`)."""
-        self.state = resume(place, self.variables, self.settings) or {}
+        self.state = resume(source, self.variables, self.settings) or {}
         return self.state
 
     def save_if_due(self, step: int, journal, state: Callable[[], dict], at_once: bool = False):
@@ -89,19 +56,19 @@ class Checkpoints:
                     raise
                 journal.note(f"{error}. The training goes on without this checkpoint")
             else:
-                journal.event("checkpoint", step=step, reason=self._reason(at_once), path=path)
+                reason = "time limit" if at_once else f"every {self.every} steps"
+                journal.event("checkpoint", step=step, reason=reason, path=path)
 
-    def leave(self, step: int, journal):
-        """Ask for the job to be started again, from the checkpoint of this step."""
-        journal.note(
-            f"stopped after step {step} of {journal.steps}, because the job's time limit is "
-            "near; started again, it goes on from there"
-        )
-        if journal.recorder:
-            requeue(step, self._reason(at_once=True))
 
-    def _reason(self, at_once):
-        return "time limit" if at_once else f"every {self.every} steps"
+def leave(step: int, journal):
+    """Ask for the job to be started again, from the checkpoint of this step."""
+    journal.note(
+        f"stopped after step {step} of {journal.steps}, because the job's time limit is near; started again, it "
+        "goes on from there"
+    )
+    if journal.recorder:
+        run = folder()
+        run.append(run.requeue, {"step": step, "reason": "time limit"})
 
 
 def folder() -> RunFolder:
@@ -114,8 +81,8 @@ def folder() -> RunFolder:
 def save(variables, state: dict, settings: dict) -> Path:
     """Write a checkpoint into the run's folder, whole or not at all, and return its path.
 
-    `state` says where the training stands, in values that JSON has; for the rest see `Checkpoints`. StorageError, if it
-    cannot be written, as on a full disk; the one before is still there.
+    `state` says where the training stands, in values that JSON has. StorageError, if it cannot be written, as on a full
+    disk; the one before is still there.
     """
     run = folder()
     path = run.path / FILE
@@ -125,31 +92,23 @@ def save(variables, state: dict, settings: dict) -> Path:
     return path
 
 
-def requeue(step: int, reason: str):
-    """Ask for the job to be started again: it stopped with a checkpoint to go on from."""
-    kept = folder()
-    kept.append(kept.requeue, {"step": step, "reason": reason})
-
-
-def resume(place: str | None, variables, settings: dict) -> dict | None:
+def resume(source: str | None, variables, settings: dict) -> dict | None:
     """Restore a checkpoint on rank 0 and return its state on every rank; None where there is none.
 
-    A run's own checkpoint comes before that at `place` (see `find`): it exists only where the run
-    was started before, and is later. The request to start the run again, now granted, goes.
-
-    All ranks must call it, and all raise the SettingError of `find` or `restore`: if rank 0 alone ended, the others
-    would wait for it. The weights reach the other ranks with the broadcast that follows.
+    A run's own checkpoint comes before that of `source` (see `find`): it exists only where the run
+    was started before, and is later. The request to start the run again, now granted, goes. The weights reach the
+    other ranks with the broadcast that follows.
     """
 
     def restored():
-        path = _own() or (find(place) if place else None)
+        path = _left_by_this_run() or (find(source) if source else None)
         return restore(path, variables, settings) if path else None
 
     return from_rank_0(restored)
 
 
 def from_rank_0(read: Callable[[], Any]) -> Any:
-    """Return on every rank what `read` returns on rank 0; all raise its SettingError."""
+    """Return on every rank what `read` returns on rank 0; all raise its SettingError, or the others would wait."""
     import horovod.tensorflow as hvd
 
     found = problem = None
@@ -164,7 +123,7 @@ def from_rank_0(read: Callable[[], Any]) -> Any:
     return found
 
 
-def _own():
+def _left_by_this_run():
     """Return the checkpoint that this run has left, if any; drop its request to be started again."""
     run = RunFolder.here()
     if run is None:
@@ -185,29 +144,28 @@ def restore(path: Path, variables, settings: dict) -> dict:
             text = json.loads(str(arrays.pop("text")))
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise SettingError(
-            f"{path} cannot be resumed: it is damaged, or no checkpoint ({error}). "
+            f"{path} cannot be resumed: it is damaged, or not a checkpoint ({error}). "
             "Resume another, or move it away to start from the beginning"
         ) from error
-    earlier = {name: value for name, value in EARLIER.items() if name in settings}
-    other = [
-        f"{name} is {settings.get(name)!r} here and {value!r} there"
-        for name, value in {**earlier, **text["settings"]}.items()
+    differences = [
+        f"{name} is {settings.get(name)!r} here and was {value!r} there"
+        for name, value in text["settings"].items()
         if settings.get(name) != value
     ]
-    if other:
-        raise SettingError(f"{path} cannot be resumed: {'; '.join(other)}")
+    if differences:
+        raise SettingError(f"{path} cannot be resumed: {'; '.join(differences)}")
     for index, variable in enumerate(variables):
         variable.assign(arrays[f"variable_{index}"])
     return text["state"]
 
 
-def find(place: str | Path, file: str = FILE, purpose: str = "checkpoint to resume") -> Path:
+def find(source: str | Path, file: str = FILE, purpose: str = "checkpoint to resume") -> Path:
     """Return the file of that name in a folder or in the run of that id, or the file itself; by default a checkpoint.
 
     When there is none, a SettingError says where it was looked for.
     """
-    places = [Path(place), Path(place) / file, runs_dir() / place / file]
-    for path in places:
+    paths = [Path(source), Path(source) / file, runs_dir() / source / file]
+    for path in paths:
         if path.is_file():
             return path
-    raise SettingError(f"no {purpose}: looked for {', '.join(map(str, places))}")
+    raise SettingError(f"no {purpose}: looked for {', '.join(map(str, paths))}")

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from ddl.data.augment import normalise
 from ddl.data.tensors import constant
+from ddl.training.checkpoint import leave
 from ddl.training.journal import CLEAN, Means
 
 # Whether the training diverged or must make room is checked now and then: a check waits for the GPU.
@@ -83,7 +84,7 @@ def _restore(state, means, noise):
 def _keep(checkpoints, done, journal, means, noise, leaving):
     checkpoints.save_if_due(done, journal, lambda: {**means.state(), "noise": noise and noise.state()}, at_once=leaving)
     if leaving:
-        checkpoints.leave(done, journal)
+        leave(done, journal)
 
 
 def _evaluation(journal, done, means, evaluate, evaluate_clean, figures):

@@ -16,41 +16,26 @@ from ddl.training.recipes import (
 
 
 def test_each_recipe_changes_exactly_one_thing_in_its_parent():
-    changed = {name: list(arm.changes()) for name, arm in RECIPES.items()}
+    changed = {name: (arm.parent, *arm.changes()) for name, arm in RECIPES.items()}
     assert changed == {
-        "base": [],
-        "batch_norm": ["norm"],
-        "scale_lr": ["lr_rule"],
-        "warmup": ["warmup_epochs"],
-        "sqrt_lr": ["lr_rule"],
-        "lamb": ["optimizer"],
-        "lars": ["optimizer"],
+        "base": (None,),
+        "batch_norm": ("base", "norm"),
+        "scale_lr": ("batch_norm", "lr_rule"),
+        "warmup": ("scale_lr", "warmup_epochs"),
+        "sqrt_lr": ("warmup", "lr_rule"),
+        "lamb": ("warmup", "optimizer"),
+        "lars": ("warmup", "optimizer"),
     }
 
 
-def test_every_chain_of_parents_ends_at_the_base():
-    for arm in RECIPES.values():
-        seen = []
-        while arm.parent:
-            assert arm.name not in seen
-            seen.append(arm.name)
-            arm = RECIPES[arm.parent]
-        assert arm.name == "base"
-
-
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
+def test_a_recipe_of_something_unknown_is_refused():
+    for make, words in (
         (lambda: recipe("warm"), "'warm'.*base, batch_norm, scale_lr, warmup, sqrt_lr, lamb, lars"),
         (lambda: Recipe("new", norm="layer"), "norm is 'layer'"),
-        (lambda: Recipe("new", lr_rule="cubic"), "lr_rule is 'cubic'"),
-        (lambda: Recipe("new", optimizer="adagrad"), "optimizer is 'adagrad'"),
         (lambda: Recipe("new", warmup_epochs=-1), "-1"),
-    ],
-)
-def test_a_recipe_of_something_unknown_is_refused(make, words):
-    with pytest.raises(SettingError, match=words):
-        make()
+    ):
+        with pytest.raises(SettingError, match=words):
+            make()
 
 
 def test_a_rule_multiplies_the_rate_with_the_batch_or_its_square_root():
@@ -64,20 +49,12 @@ def test_a_rule_multiplies_the_rate_with_the_batch_or_its_square_root():
 
 def test_ranks_and_passes_divide_a_batch_or_it_is_refused_with_the_nearest():
     assert (micro_batch(1024, 2), micro_batch(1024, 2, 4)) == (512, 128)
-    with pytest.raises(SettingError, match="at least one"):
-        micro_batch(64, 2, 0)
     for batch, ranks, passes, nearest in (
-        (65, 2, 1, 64), (63, 2, 1, 64), (100, 3, 1, 99), (1, 2, 1, 2), (0, 2, 1, 2), (64, 2, 3, 66), (1000, 8, 4, 992),
+        (65, 2, 1, 64), (63, 2, 1, 64), (100, 3, 1, 99), (1, 2, 1, 2), (64, 2, 3, 66), (1000, 8, 4, 992),
     ):  # fmt: skip
         with pytest.raises(SettingError, match=f"nearest that can is {nearest}$"):
             micro_batch(batch, ranks, passes)
         assert micro_batch(nearest, ranks, passes) * ranks * passes == nearest
-
-
-def test_a_ghost_batch_decides_the_passes():
-    config = options(global_batch=1024, ghost_batch=32)
-    settle(config, 9, 2)
-    assert config.backward_passes_per_step == 16
 
 
 def options(**given):
@@ -96,6 +73,9 @@ def test_the_recipe_fills_in_what_is_left_open():
     config = options(recipe="lamb", epochs=0.5)
     assert settle(config, 9, 2)[1] == 4
     assert config.learning_rate == BASE_RATES["lamb"]
+    config = options(global_batch=1024, ghost_batch=32)
+    settle(config, 9, 2)
+    assert config.backward_passes_per_step == 16
 
 
 def test_an_option_outweighs_the_recipe():
@@ -111,18 +91,11 @@ def test_a_short_training_warms_up_for_half_of_it_at_most():
     assert settle(options(steps=4), 10, 1)[0].warmup_epochs == 0.2
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"steps": 0}, "--steps"),
-        ({"epochs": -1.0}, "--epochs"),
-        ({"learning_rate": 0.0}, "--learning-rate"),
-        ({"target_accuracy": 0.0}, "--target-accuracy"),
+def test_options_that_do_not_go_together_are_refused():
+    for given, words in (
         ({"trust": 0.1}, "--trust goes with lars, not with sgd"),
         ({"recipe": "lamb", "momentum": 0.5}, "sgd and lars"),
         ({"global_batch": 1024, "ghost_batch": 48}, "ghost batch of 48 does not divide a rank's 512 samples"),
-    ],
-)
-def test_options_that_cannot_be_are_refused(given, words):
-    with pytest.raises(SettingError, match=words):
-        settle(options(**given), 9, 2)
+    ):
+        with pytest.raises(SettingError, match=words):
+            settle(options(**given), 9, 2)
