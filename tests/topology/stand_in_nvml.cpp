@@ -4,7 +4,6 @@
 // STAND_IN_GPUS      addresses, "00000000:03:00.0 00000000:04:00.0"
 // STAND_IN_LINKS     a GPU's number, what its next NVLink leads to (0 GPU, 2 NVSwitch) and where:
 //                    "0 0 00000000:04:00.0;0 2 00000000:07:00.0"; "-" hides where
-// STAND_IN_ANCESTOR  how far any two GPUs are from each other; not supported where it is missing
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -115,13 +114,6 @@ int nvmlDeviceGetNvLinkRemotePciInfo_v2(void *handle, unsigned link, PciInfo *in
 
 int nvmlDeviceGetNvLinkRemoteDeviceType(void *handle, unsigned link, unsigned *kind) {
     *kind = links(number(handle)).at(link).kind;
-    return SUCCESS;
-}
-
-int nvmlDeviceGetTopologyCommonAncestor(void *, void *, unsigned *level) {
-    const char *said = std::getenv("STAND_IN_ANCESTOR");
-    if (!said) return NOT_SUPPORTED;
-    *level = static_cast<unsigned>(std::atoi(said));
     return SUCCESS;
 }
 

@@ -10,6 +10,13 @@ from ddl.topology import hwloc, sysfs
 pytestmark = pytest.mark.slow  # takes hwloc, which only the full run installs
 
 
+def lstopo(*options):
+    command = shutil.which("lstopo-no-graphics") or shutil.which("lstopo")
+    if not command:
+        pytest.skip("hwloc's lstopo is not installed (Debian: apt-get install hwloc)")
+    return subprocess.run([command, *options, "--of", "xml"], check=True, capture_output=True, timeout=60).stdout
+
+
 @pytest.mark.parametrize("flags", [(), ("--export-xml-flags", "v1")], ids=["version 2", "version 1"])
 @pytest.mark.parametrize(
     ("machine", "numas", "cores", "threads"),
@@ -20,13 +27,7 @@ pytestmark = pytest.mark.slow  # takes hwloc, which only the full run installs
     ],
 )
 def test_what_hwloc_itself_writes_of_larger_machines_is_read(machine, numas, cores, threads, flags):
-    command = shutil.which("lstopo-no-graphics") or shutil.which("lstopo")
-    if not command:
-        pytest.skip("hwloc's lstopo is not installed (Debian: apt-get install hwloc)")
-    written = subprocess.run(
-        [command, "-i", machine, *flags, "--of", "xml"], check=True, capture_output=True, timeout=60
-    ).stdout
-    read = hwloc.parse(written)
+    read = hwloc.parse(lstopo("-i", machine, *flags))
     assert len(read.cores) == cores
     assert sum(len(core.threads) for core in read.cores) == threads
     assert sorted(thread for core in read.cores for thread in core.threads) == list(range(threads))
@@ -45,9 +46,7 @@ def test_what_hwloc_itself_writes_of_larger_machines_is_read(machine, numas, cor
 
 
 def test_the_own_reader_and_hwloc_agree_on_this_machine():
-    text = hwloc.ask()
-    if text is None:
-        pytest.skip("hwloc's lstopo is not installed (Debian: apt-get install hwloc)")
+    text = lstopo("--whole-io", "--disallowed")
     own, other = sysfs.read(), hwloc.parse(text)
     assert [s.number for s in own.sockets] == [s.number for s in other.sockets]
     assert own.numas == other.numas

@@ -22,8 +22,7 @@ SOURCE = Path(__file__).with_name("stand_in_nvml.cpp")
 
 ASK = """
 import json, os, sys
-from ddl import topology
-from ddl.topology.local import here
+from ddl.topology import here
 
 answers = {}
 for name, variables in json.load(sys.stdin).items():
@@ -72,18 +71,12 @@ def answers(tmp_path_factory):
     smi.write_text(f"#!/bin/sh\ncat <<'END'\n{MATRIX}END\n")
     smi.chmod(smi.stat().st_mode | stat.S_IXUSR)
     cases = {
-        "direct": {
-            "STAND_IN_GPUS": " ".join(GPUS),
-            "STAND_IN_ANCESTOR": "50",
-            "STAND_IN_LINKS": f"{both(0, 1, 2)};{both(2, 3, 1)}",
-        },
+        "direct": {"STAND_IN_GPUS": " ".join(GPUS), "STAND_IN_LINKS": f"{both(0, 1, 2)};{both(2, 3, 1)}"},
         "switched": {
             "STAND_IN_GPUS": " ".join(GPUS),
-            "STAND_IN_ANCESTOR": "50",
             "STAND_IN_LINKS": ";".join(f"{gpu} 2 00000000:a{at}:00.0" for gpu in range(4) for at in (0, 0, 1)),
         },
-        "hidden": {"STAND_IN_GPUS": " ".join(GPUS[:2]), "STAND_IN_ANCESTOR": "20", "STAND_IN_LINKS": "0 255 -;1 255 -"},
-        "no PCI": {"STAND_IN_GPUS": " ".join(FAR), "STAND_IN_ANCESTOR": "10"},
+        "hidden": {"STAND_IN_GPUS": " ".join(GPUS[:2]), "STAND_IN_LINKS": "0 255 -;1 255 -"},
         "no distance": {"STAND_IN_GPUS": " ".join(FAR)},
         "nvidia-smi": {"STAND_IN_GPUS": " ".join(FAR), "PATH": f"{smi.parent}{os.pathsep}{os.environ['PATH']}"},
     }
@@ -134,22 +127,16 @@ def test_what_a_virtual_machine_hides_is_taken_for_a_switch_and_said(answers):
     assert any("where NVLink 0 of GPU0 leads" in note for note in found["notes"])
 
 
-def test_gpus_without_a_pcie_tree_get_one_from_their_distances(answers):
-    found = answers["no PCI"]
+def test_gpus_without_a_pcie_tree_get_one_from_their_distances_where_those_are_known(answers):
+    found = answers["nvidia-smi"]
     assert [gpu[:3] for gpu in found["gpus"]] == [
         ["GPU0", "Stand-in V100", "0000:c1:00.0"],
         ["GPU1", "Stand-in V100", "0000:c2:00.0"],
     ]
-    assert found["matrix"]["GPU0"]["GPU1"] == "PIX"
-    assert any("made from their distances" in note for note in found["notes"])
-
-
-def test_what_nvml_does_not_know_is_asked_of_nvidia_smi_or_said(answers):
-    found = answers["nvidia-smi"]
     assert found["origin"].endswith("NVML, nvidia-smi topo -m")
     assert found["matrix"]["GPU0"]["GPU1"] == "PXB"
     assert found["numas"] == {"GPU0": 1, "GPU1": 1}
+    assert any("made from their distances" in note for note in found["notes"])
     found = answers["no distance"]
     assert found["matrix"]["GPU0"]["GPU1"] == "?"
-    assert any("NUMA node each is near to is not known" in note for note in found["notes"])
-    assert any("how far GPU0 and GPU1 are" in note for note in found["notes"])
+    assert any("how far from each other, is not known" in note for note in found["notes"])

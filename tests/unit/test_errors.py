@@ -115,7 +115,7 @@ def test_what_a_user_can_put_right_is_one_line(monkeypatch, capsys, error):
         (["stop", "nosuch"], "no run 'nosuch'"),
         (["compare", "nosuch"], "no run 'nosuch'"),
         (["topology", "nosuch"], "'nosuch' is neither a file nor a recorded topology"),
-        (["topology", "damaged.toml"], "damaged.toml: this is no TOML"),
+        (["topology", "damaged.toml"], "damaged.toml: this is not TOML"),
         (["topology", "damaged.xml"], "damaged.xml, line 1"),
         (["topology", "damaged.txt"], "damaged.txt"),
         (["topology", "dgx-1", "--figure", "drawn.nosuch"], "--figure drawn.nosuch: Format 'nosuch' is not supported"),

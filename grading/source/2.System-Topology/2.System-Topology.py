@@ -90,8 +90,8 @@ beside(
 plot.plot_topology(machine)
 
 # %% [markdown]
-# The figure is drawn from what your system reports: from `hwloc` if it is
-# installed, otherwise from `/sys` and `/proc`; for GPUs, from NVIDIA's driver.
+# The figure is drawn from what your system reports in `/sys` and `/proc`; for
+# GPUs, from NVIDIA's driver.
 # From the inside out:
 #
 # - A **core** has small caches of its own. If it runs two hardware threads,

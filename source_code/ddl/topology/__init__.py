@@ -99,7 +99,7 @@ def _text(path):
     try:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
-        raise TopologyError.at(path.name, None, f"this is no text in UTF-8 or UTF-16: {error}") from error
+        raise TopologyError.at(path.name, None, f"this is not text in UTF-8 or UTF-16: {error}") from error
 
 
 def compare(topologies):

@@ -6,17 +6,15 @@ system device (OSDev) has one type in versions 1 and 2, and a bit set of types i
 """
 
 import re
-import shutil
-import subprocess
 from xml.parsers import expat
 
 from ddl.topology.error import TopologyError
-from ddl.topology.graph import Cache, Core, Numa, NvLink, Socket, Topology
+from ddl.topology.graph import Topology
 from ddl.topology.link import nvlink_gb_per_s
-from ddl.topology.pci import NVIDIA, Function, address, devices
+from ddl.topology.parts import Cache, Core, Device, Numa, NvLink, Socket
+from ddl.topology.pci import Function, address, devices, kind_of
 
-DEEPEST = 200  # levels of objects: a machine has about 15
-KINDS = {"0": "unified", "1": "data", "2": "instruction"}
+CACHES = {"0": "unified", "1": "data", "2": "instruction"}
 VERSIONS = (1, 2, 3)
 DISK, MEMORY, GPU, COPROCESSOR, NETWORK, INFINIBAND = (1 << bit for bit in range(6))
 # Version 3's types for those of versions 1 and 2; type 4, DMA engines, is not used here.
@@ -26,84 +24,57 @@ NVLINKS = re.compile(r"(?:(P100)|(V100)|(A100|A800)|(H100|H200|H800|H20)|(B100|B
 
 
 class Element:
-    """An XML element and its line number."""
+    """An XML element with its line number and the element that it is in."""
 
-    def __init__(self, tag, attributes, line):
-        self.tag, self.attributes, self.line = tag, attributes, line
+    def __init__(self, tag, attributes, line, parent):
+        self.tag, self.attributes, self.line, self.parent = tag, attributes, line, parent
+        self.type = attributes.get("type", "")
         self.children, self.text = [], ""
 
-    def walk(self, *above):
-        """Yield this object and all below it, each with its ancestors, outermost first."""
-        yield self, above
-        for child in self.children:
-            if child.tag == "object":
-                yield from child.walk(*above, self)
+    def above(self):
+        """Yield the objects that it is in, innermost first."""
+        element = self.parent
+        while element.tag == "object":
+            yield element
+            element = element.parent
 
     def info(self, name):
         facts = (child.attributes for child in self.children if child.tag == "info")
         return next((fact.get("value", "") for fact in facts if fact.get("name") == name), "")
 
+    def os_fact(self, name):
+        """The first non-empty value of an info of a device's operating system devices."""
+        return next(filter(None, (element.info(name) for element in self.children if element.type == "OSDev")), "")
+
 
 def parse(text: str | bytes, name: str = "hwloc", file: str = "lstopo --of xml") -> Topology:
     """Read a topology and call it `name`; a TopologyError names `file`, the line and what was expected."""
-    top, machine = _elements(text, file)
-    version = top.attributes.get("version", "1.0")
-    if not re.fullmatch(r"\d+(\.\d+)*", version) or int(version.split(".")[0]) not in VERSIONS:
-        problem = (
-            f"<topology version={version!r}>, and hwloc's versions {min(VERSIONS)} to {max(VERSIONS)} are read here: "
-            "`lstopo --of xml` of one of those writes such a file"
-        )
-        raise TopologyError.at(file, top.line, problem)
-    return _Reader(top, machine, file, int(version.split(".")[0])).topology(name)
-
-
-def ask():
-    """Return hwloc's XML of this machine, or None where it is not installed."""
-    command = shutil.which("lstopo-no-graphics") or shutil.which("lstopo")
-    if not command:
-        return None
-    # Also show what this process may not use; version 1 calls the option --whole-system.
-    for everything in ("--disallowed", "--whole-system"):
-        try:
-            done = subprocess.run([command, "--of", "xml", "--whole-io", everything], capture_output=True, timeout=60)
-        except (OSError, subprocess.TimeoutExpired):
-            return None
-        if done.returncode == 0 and done.stdout:
-            return done.stdout
-    return None
+    return _Reader(text, file).topology(name)
 
 
 def _elements(text, file):
-    parser, stack, tops = expat.ParserCreate(), [], []
+    """All elements, in the file's order."""
+    parser, found, above = expat.ParserCreate(), [], [None]
 
     def start(tag, attributes):
-        if len(stack) == DEEPEST:
-            raise TopologyError.at(
-                file, parser.CurrentLineNumber, f"objects lie in each other here more than {DEEPEST} deep"
-            )
-        element = Element(tag, attributes, parser.CurrentLineNumber)
-        (stack[-1].children if stack else tops).append(element)
-        stack.append(element)
+        element = Element(tag, attributes, parser.CurrentLineNumber, above[-1])
+        if above[-1]:
+            above[-1].children.append(element)
+        found.append(element)
+        above.append(element)
 
     def characters(data):
-        stack[-1].text += data
+        above[-1].text += data
 
     parser.StartElementHandler = start
-    parser.EndElementHandler = lambda tag: stack.pop()
+    parser.EndElementHandler = lambda tag: above.pop()
     parser.CharacterDataHandler = characters
     try:
         parser.Parse(text, True)
     except expat.ExpatError as error:
-        problem = f"this is no XML: {expat.errors.messages[error.code]}"
+        problem = f"this is not XML: {expat.errors.messages[error.code]}"
         raise TopologyError.at(file, error.lineno, problem) from error
-    if tops[0].tag != "topology":
-        raise TopologyError.at(file, tops[0].line, f"<{tops[0].tag}>, and hwloc's <topology> was expected")
-    machine = [child for child in tops[0].children if child.tag == "object"]
-    if len(machine) != 1:
-        raise TopologyError.at(
-            file, tops[0].line, f"<topology> holds {len(machine)} <object>, and one of type Machine was expected"
-        )
-    return tops[0], machine[0]
+    return found
 
 
 def _nvlink(a, b, gb_per_s):
@@ -115,33 +86,38 @@ def _nvlink(a, b, gb_per_s):
     return NvLink(a.name, b.name, int(gb_per_s / each), each_gb_per_s=each)
 
 
-def _os_devices(device):
-    return [element for element in device.children if element.attributes.get("type") == "OSDev"]
-
-
-def _fact(device, name):
-    """The first non-empty value of an info of a device's operating system devices."""
-    return next(filter(None, (element.info(name) for element in _os_devices(device))), "")
-
-
-def _device_memory(device):
+def _memory_of(device):
     """Bytes of a GPU's or CXL device's memory, which the file gives in KiB."""
     names = ("CUDAGlobalMemorySize", "CXLRAMSize", "CXLPMEMSize")
-    sizes = [re.match(r"\d+", _fact(device, name)) for name in names]
+    sizes = [re.match(r"\d+", device.os_fact(name)) for name in names]
     return sum(int(size[0]) << 10 for size in sizes if size) or None
 
 
 def _host(bridge):
     """Domain and bus that a host bridge leads to, from ``0000:[80-9f]``."""
-    text = bridge.attributes.get("bridge_pci", "")
-    match = re.match(r"([0-9a-f]{4,8}:)\[([0-9a-f]{2})-", text)
+    match = re.match(r"([0-9a-f]{4,8}:)\[([0-9a-f]{2})-", bridge.attributes.get("bridge_pci", ""))
     return match[1] + match[2] if match and bridge.attributes["bridge_type"] == "0-1" else ""
 
 
 class _Reader:
-    def __init__(self, top, machine, file, version):
-        self.top, self.machine, self.file, self.version = top, machine, file, version
-        self.objects = list(machine.walk())
+    def __init__(self, text, file):
+        self.file = file
+        self.top, *elements = _elements(text, file)
+        if self.top.tag != "topology":
+            self.fail(self.top, f"<{self.top.tag}>, and hwloc's <topology> was expected")
+        self.objects = [element for element in elements if element.tag == "object"]
+        machines = [element for element in self.objects if element.parent is self.top]
+        if len(machines) != 1:
+            self.fail(self.top, f"<topology> holds {len(machines)} <object>, and one of type Machine was expected")
+        self.machine = machines[0]
+        version = self.top.attributes.get("version", "1.0")
+        if not re.fullmatch(r"\d+(\.\d+)*", version) or int(version.split(".")[0]) not in VERSIONS:
+            self.fail(
+                self.top,
+                f"<topology version={version!r}>, and hwloc's versions {min(VERSIONS)} to {max(VERSIONS)} are read "
+                "here: `lstopo --of xml` of one of those writes such a file",
+            )
+        self.version = int(version.split(".")[0])
 
     def fail(self, element, problem):
         raise TopologyError.at(self.file, element.line, problem)
@@ -149,7 +125,7 @@ class _Reader:
     def attribute(self, element, name):
         value = element.attributes.get(name)
         if value is None:
-            self.fail(element, f"a <{element.tag}> of type {element.attributes.get('type', '?')} lacks {name}")
+            self.fail(element, f"a <{element.tag}> of type {element.type or '?'} lacks {name}")
         return value
 
     def number(self, element, name):
@@ -169,30 +145,24 @@ class _Reader:
         return frozenset(cpu for cpu in range(bits.bit_length()) if bits >> cpu & 1)
 
     def of(self, *types):
-        return [(element, above) for element, above in self.objects if self.attribute(element, "type") in types]
+        return [element for element in self.objects if self.attribute(element, "type") in types]
 
     def topology(self, name):
-        packages = {
-            self.number(element, "os_index"): (element, self.cpuset(element))
-            for element, _ in self.of("Package", "Socket")
-        }
-        packages = packages or {0: (self.machine, self.cpuset(self.machine))}
+        packages = {self.number(element, "os_index"): element for element in self.of("Package", "Socket")}
+        packages = packages or {0: self.machine}
+        package_of = {cpu: number for number, element in packages.items() for cpu in self.cpuset(element)}
+        nodes = {self.number(element, "os_index"): element for element in self.of("NUMANode", "Node")}
         numas = {
-            self.number(element, "os_index"): (self.cpuset(element), self.memory(element))
-            for element, _ in self.of("NUMANode", "Node")
+            number: (self.cpuset(node), self.memory(node)) for number, node in (nodes or {0: self.machine}).items()
         }
-        numas = numas or {0: (self.cpuset(self.machine), self.memory(self.machine))}
-        package_of = {cpu: number for number, (_, cpus) in packages.items() for cpu in cpus}
         numa_of = {cpu: number for number in sorted(numas, reverse=True) for cpu in numas[number][0]}
         cores = {}
-        for element, above in self.of("PU"):
-            thread = self.number(element, "os_index")
-            core = next((a for a in above if a.attributes["type"] == "Core"), element)
-            cores.setdefault(id(core), set()).add(thread)
+        for element in self.of("PU"):
+            core = next((above for above in element.above() if above.type == "Core"), element)
+            cores.setdefault(id(core), set()).add(self.number(element, "os_index"))
         if not cores:
             self.fail(self.machine, "it holds no processor (an <object> of type PU)")
-        functions = list(self.functions(numas))
-        parts = devices(functions)
+        parts = devices(list(self.functions(numas)))
         nvlinks, notes = self.nvlinks({part.address: part for part in parts})
         ordered = sorted((package_of.get(min(threads), min(packages)), sorted(threads)) for threads in cores.values())
         number_of = {thread: number for number, (_, threads) in enumerate(ordered) for thread in threads}
@@ -201,7 +171,7 @@ class _Reader:
             "measured by hwloc",
             sockets=tuple(
                 Socket(number, element.info("CPUModel") or self.machine.info("CPUModel"))
-                for number, (element, _) in sorted(packages.items())
+                for number, element in sorted(packages.items())
             ),
             numas=tuple(
                 Numa(number, package_of.get(min(cpus, default=-1), min(packages)), memory)
@@ -211,7 +181,7 @@ class _Reader:
                 Core(number, package, numa_of.get(threads[0], min(numas)), tuple(threads))
                 for number, (package, threads) in enumerate(ordered)
             ),
-            caches=tuple(sorted({cache for element, _ in self.objects if (cache := self.cache(element, number_of))})),
+            caches=tuple(sorted(self.caches(number_of))),
             devices=parts,
             nvlinks=nvlinks,
             notes=notes,
@@ -220,61 +190,68 @@ class _Reader:
     def memory(self, element):
         return self.number(element, "local_memory") if "local_memory" in element.attributes else None
 
-    def cache(self, element, number_of):
-        if not re.fullmatch(r"(L\di?)?Cache", element.attributes["type"]):
-            return None
-        kind = self.attribute(element, "cache_type")
-        if kind not in KINDS:
-            self.fail(element, f"cache_type={kind!r}, and one of {', '.join(KINDS)} was expected")
-        cores = {number_of[cpu] for cpu in self.cpuset(element) if cpu in number_of}
-        depth, size_bytes = (self.number(element, name) for name in ("depth", "cache_size"))
-        return Cache(depth, KINDS[kind], size_bytes, tuple(sorted(cores)))
+    def caches(self, number_of):
+        found = set()
+        for element in self.objects:
+            if not re.fullmatch(r"(L\di?)?Cache", element.type):
+                continue
+            kind = self.attribute(element, "cache_type")
+            if kind not in CACHES:
+                self.fail(element, f"cache_type={kind!r}, and one of {', '.join(CACHES)} was expected")
+            cores = {number_of[cpu] for cpu in self.cpuset(element) if cpu in number_of}
+            depth, size_bytes = (self.number(element, name) for name in ("depth", "cache_size"))
+            found.add(Cache(depth, CACHES[kind], size_bytes, tuple(sorted(cores))))
+        return found
+
+    # ------------------------------------------------------------ PCI devices
 
     def functions(self, numas):
         """PCI devices and bridges; their NUMA node is that of the object above them."""
-        for element, above in self.objects:
-            kind = element.attributes["type"]
-            if kind == "Bridge" and self.attribute(element, "bridge_type") not in ("0-1", "1-1"):
+        for element in self.of("Bridge", "PCIDev"):
+            if element.type == "Bridge" and self.attribute(element, "bridge_type") not in ("0-1", "1-1"):
                 self.fail(element, "bridge_type=0-1 (host to PCI) or 1-1 (PCI to PCI) was expected")
-            if kind == "PCIDev" or (kind == "Bridge" and "pci_busid" in element.attributes):
-                yield self.function(element, above, numas)
+            if element.type == "PCIDev" or "pci_busid" in element.attributes:
+                yield self.function(element, numas)
 
-    def function(self, element, above, numas):
-        busid = self.attribute(element, "pci_busid")
-        at = address(busid)
-        if not at:
+    def function(self, element, numas):
+        busid, pci_type = self.attribute(element, "pci_busid"), self.attribute(element, "pci_type")
+        if not address(busid):
             self.fail(element, f"pci_busid={busid!r}, and one like 0000:81:00.0 was expected")
-        pci_type = self.attribute(element, "pci_type")
         match = re.match(r"([0-9a-f]{4}) \[([0-9a-f]{4}):", pci_type)
         if not match:
             self.fail(element, f"pci_type={pci_type!r}, and a class and [vendor:device] were expected")
-        bridges = [a for a in above if a.attributes["type"] == "Bridge"]
-        near = next((self.cpuset(a) for a in reversed(above) if "cpuset" in a.attributes), frozenset())
+        above = list(element.above())
+        near = next((self.cpuset(part) for part in above if "cpuset" in part.attributes), frozenset())
         touching = [number for number, (cpus, _) in numas.items() if cpus & near or len(numas) == 1]
-        named = self.named(element)
-        pci_class, vendor = int(match[1], 16), int(match[2], 16)
-        if element.attributes.get("subtype") == "NVSwitch":  # its class may be hidden
-            pci_class, vendor = 0x0680, NVIDIA
-        return Function(
-            at,
-            next(filter(None, map(_host, bridges)), ""),
-            tuple(address(a.attributes["pci_busid"]) or "" for a in bridges if "pci_busid" in a.attributes),
-            pci_class,
-            vendor,
-            touching[0] if len(touching) == 1 else None,
-            _fact(element, "GPUModel") or element.info("PCIDevice"),
+        bridges = [part for part in reversed(above) if part.type == "Bridge"]
+        names = self.os_names(element)
+        kinds = {"nic": (INFINIBAND, NETWORK), "memory": (MEMORY,), "disk": (DISK,)}
+        named = ((kind, names[known]) for kind, types in kinds.items() for known in types if known in names)
+        kind, name = next(named, ("other", ""))
+        kind = kind_of(int(match[1], 16), int(match[2], 16)) or kind
+        device = Device(
+            name,
+            "nvswitch" if element.attributes.get("subtype") == "NVSwitch" else kind,  # its class may be hidden
+            numa=touching[0] if len(touching) == 1 else None,
+            model=element.os_fact("GPUModel") or element.info("PCIDevice"),
+            address=address(busid),
             gb_per_s=self.link(element),
-            nic=named.get(INFINIBAND) or named.get(NETWORK, ""),
-            disk=named.get(DISK, ""),
-            memory=named.get(MEMORY, ""),
-            network="InfiniBand" if INFINIBAND in named else "Ethernet" if NETWORK in named else "",
-            memory_bytes=_device_memory(element),
+            network="InfiniBand" if INFINIBAND in names else "Ethernet" if NETWORK in names else "",
+            memory_bytes=_memory_of(element),
+        )
+        host = next(filter(None, map(_host, bridges)), "")
+        return Function(
+            device,
+            host,
+            tuple(address(b.attributes["pci_busid"]) or "" for b in bridges if "pci_busid" in b.attributes),
         )
 
-    def named(self, device):
+    def os_names(self, device):
         """{type: name} of a PCI device's operating system devices."""
         names = {}
-        for element in _os_devices(device):
+        for element in device.children:
+            if element.type != "OSDev":
+                continue
             types = self.number(element, "osdev_type")
             if self.version < 3:
                 types = OLD_TYPES.get(types, 0)
@@ -302,12 +279,11 @@ class _Reader:
         objects, by type and number.
         """
         found = {}  # devices, or the names of other objects
-        for element, above in self.objects:
-            kind, facts = element.attributes["type"], element.attributes
-            around = (part.attributes for part in (element, *reversed(above)))
+        for element in self.objects:
+            around = (part.attributes for part in (element, *element.above()))
             busid = next((part["pci_busid"] for part in around if "pci_busid" in part), "")
-            name = f"{kind} {facts.get('os_index', '')}".strip()
-            found[kind, facts.get("gp_index")] = known.get(address(busid), name)
+            name = f"{element.type} {element.attributes.get('os_index', '')}".strip()
+            found[element.type, element.attributes.get("gp_index")] = known.get(address(busid), name)
         links, elsewhere = [], []
         for matrix in self.top.children:
             if matrix.attributes.get("name") != "NVLinkBandwidth":
@@ -331,8 +307,7 @@ class _Reader:
             tag: " ".join(child.text for child in element.children if child.tag == tag).split()
             for tag in ("indexes", "u64values")
         }
-        common = element.attributes.get("type", "")
-        ends = [tuple((word if ":" in word else f"{common}:{word}").split(":", 1)) for word in words["indexes"]]
+        ends = [tuple((word if ":" in word else f"{element.type}:{word}").split(":", 1)) for word in words["indexes"]]
         rates = words["u64values"]
         if len(rates) != len(ends) ** 2 or not all(re.fullmatch(r"\d+", rate) for rate in rates):
             expected = f"NVLinkBandwidth of {len(ends)} objects, and {len(ends) ** 2} numbers were expected"

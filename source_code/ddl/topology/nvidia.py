@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from ddl.topology.error import TopologyError
 from ddl.topology.graph import Device, Numa, NvLink, Topology
 from ddl.topology.sysfs import numbers
+from ddl.words import plural
 
 # Colours and underlines; the escape byte may be lost or spelled out.
 ESCAPES = re.compile(
@@ -37,7 +38,6 @@ GLUED_NAMES = re.compile(r"((GPU|NIC|mlx\d_)\d+){2,}")
 P2P = re.compile(r"OK|[CGT]?NS|DR|U")  # what `nvidia-smi topo -p2p` says of a pair
 OLD = {"SOC": "SYS"}  # its name in drivers that did not have NODE
 MOST_NVLINKS = 18  # of a GPU: a row that adds up to more goes through an NVSwitch
-ALL_NVLINKS = (6, 12, 18)  # of a GPU of the generations with NVSwitches: V100, A100, H100
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,6 @@ class Matrix:
     threads: dict[str, tuple[int, ...]]  # processor threads near each GPU, where given
     numas: dict[str, tuple[int, ...]]  # NUMA nodes near each GPU, where given
     notes: tuple[str, ...] = ()  # on columns that are left out
-
-
-def looks_like(text):
-    """Whether a text contains the heading of such a matrix."""
-    return any(_header(line) for line in _lines(text))
 
 
 def parse(text: str, name: str = "nvidia-smi", file: str = "nvidia-smi topo -m") -> Topology:
@@ -236,7 +231,7 @@ def _without_gpu_memory(nodes):
 
     A GPU's first one may be left out, as it is in the column “GPU NUMA ID”.
     """
-    runs = Counter(number - place for place, number in enumerate(nodes[1:]))  # lengths of runs without a gap
+    runs = Counter(number - index for index, number in enumerate(nodes[1:]))  # lengths of runs without a gap
     lengths = (0, 7) if runs and nodes[1] > nodes[0] + 1 else (0,)
     return nodes[:1] if runs and all(length % 8 in lengths for length in runs.values()) else nodes
 
@@ -246,7 +241,6 @@ def _without_gpu_memory(nodes):
 
 def tree(matrix: Matrix, name: str) -> Topology:
     """Return the simplest topology with that matrix; its `reported` has the pairs that fit no tree."""
-    gpus = [device for device in matrix.names if device.startswith("GPU")]
     near, threads, notes = _numas(matrix)
     notes += matrix.notes
     devices = []
@@ -259,21 +253,11 @@ def tree(matrix: Matrix, name: str) -> Topology:
         ]
     # GPUs and cards are counted in the matrix's order.
     devices.sort(key=lambda device: matrix.names.index(device.name) if device.name in matrix.names else -1)
-    counts = _nvlink_counts(matrix, gpus)
-    links, switches = _nvlinks(counts, gpus)
+    links, switches = _nvlinks(matrix)
     notes += ["made from a matrix: links' rates, models, memory, cores and sockets are not known"]
-    joined = list(counts)
-    if joined:
-        notes.append(
-            f"how far apart {joined[0][0]} and {joined[0][1]}"
-            f"{' and other pairs' * (len(joined) > 1)} are on PCIe is hidden by NVLinks"
-        )
-    if not switches and _may_have_a_switch(counts, gpus):
-        notes.append(
-            f"an NVSwitch may lie between {' and '.join(joined[0])}"
-            f"{' and other pairs' * (len(joined) > 1)}: a matrix shows it only where a "
-            "GPU's NVLinks add up to more than it has"
-        )
+    if links:
+        hidden = "" if switches else ", and may pass through an NVSwitch"
+        notes.append(f"NVLinks hide how far apart GPUs are on PCIe{hidden}")
     topology = Topology(
         name,
         "read from nvidia-smi topo -m",
@@ -287,20 +271,12 @@ def tree(matrix: Matrix, name: str) -> Topology:
 
 def _disagreements(topology, reported):
     """Say where tree and matrix differ."""
-    pairs = [pair for pair in reported if topology.device(pair[0]) and pair == tuple(sorted(pair))]
-    apart = [pair for pair in pairs if (topology.kind(*pair), reported[pair]) == ("NODE", "SYS")]
-    other = [pair for pair in pairs if pair not in apart and topology.kind(*pair) != "?"]
-    if other:
-        a, b = other[0]
+    pairs = [pair for pair in reported if pair == tuple(sorted(pair)) and topology.kind(*pair) != "?"]
+    if pairs:
+        a, b = pairs[0]
         yield (
-            f"{len(other)} of the matrix's pairs fit no tree, {a} and {b} for one: it says "
-            f"{reported[a, b]}, the tree {topology.kind(a, b)}"
-        )
-    if apart:
-        a, b = apart[0]
-        yield (
-            f"{a} and {b} are at NUMA node {topology.numa_of(a)}, and SYS apart, as are "
-            f"{len(apart)} pairs of one node in all: what joins them is not known"
+            f"{a} and {b} are {reported[a, b]} apart, and in the tree {topology.kind(a, b)}: "
+            f"{plural(len(pairs), 'pair')} of the matrix fit no tree"
         )
 
 
@@ -346,13 +322,6 @@ def _nearest(matrix, name, among):
     return min(others, key=lambda other: DISTANCES.index(matrix.kinds[name, other]), default=None)
 
 
-def _may_have_a_switch(counts, gpus):
-    """Whether these could be NVLinks to a switch: every pair of GPUs has all that a GPU has."""
-    different = set(counts.values())
-    every = len(counts) == len(gpus) * (len(gpus) - 1) / 2
-    return bool(counts) and every and len(different) == 1 and (len(gpus) == 2 or different <= set(ALL_NVLINKS))
-
-
 def _groups(matrix, furthest, among=None):
     """Groups of devices no further apart than `furthest`, in the matrix's order."""
     among = list(among or matrix.names)
@@ -383,13 +352,11 @@ def _below(matrix, group, top):
                 yield Device(name, "gpu" if name.startswith("GPU") else "nic", under=under)
 
 
-def _nvlink_counts(matrix, gpus):
-    pairs = itertools.combinations(gpus, 2)
-    return {pair: int(matrix.kinds[pair][2:]) for pair in pairs if matrix.kinds[pair].startswith("NV")}
-
-
-def _nvlinks(counts, gpus):
+def _nvlinks(matrix):
     """NVLinks, and the NVSwitch if GPUs would otherwise have more of them than any GPU has."""
+    gpus = [device for device in matrix.names if device.startswith("GPU")]
+    pairs = itertools.combinations(gpus, 2)
+    counts = {pair: int(matrix.kinds[pair][2:]) for pair in pairs if matrix.kinds[pair].startswith("NV")}
     rows = {gpu: [count for pair, count in counts.items() if gpu in pair] for gpu in gpus}
     if all(sum(row) <= MOST_NVLINKS for row in rows.values()):
         return tuple(NvLink(a, b, count) for (a, b), count in counts.items()), ()

@@ -1,6 +1,5 @@
 """GPUs, NVLinks and NVSwitches as reported by NVML (``libnvidia-ml``), which comes with the driver."""
 
-import itertools
 from dataclasses import dataclass
 
 from ddl.topology.pci import address
@@ -8,7 +7,6 @@ from ddl.topology.pci import address
 # NVLink generation by compute capability. Consumer and workstation chips (8.6 and others) have links with fewer
 # lanes and other rates.
 GENERATIONS = {(6, 0): 1, (7, 0): 2, (8, 0): 3, (9, 0): 4, (10, 0): 5, (10, 3): 5}
-LEVELS = {0: "PIX", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
 
 
 @dataclass(frozen=True)
@@ -30,7 +28,6 @@ class Inventory:
     """NVML's answers."""
 
     gpus: tuple[Gpu, ...] = ()  # in nvidia-smi's order
-    distances: dict | None = None  # {(i, j): "PIX" to "SYS"}, by number, where known
     notes: tuple[str, ...] = ()  # what it could not answer
 
 
@@ -79,13 +76,7 @@ def _report(pynvml):
                 tuple(_links(pynvml, ask, handle, f"GPU{at}")),
             )
         )
-    distances = {}
-    for a, b in itertools.combinations(range(len(handles)), 2):
-        missing = f"how far GPU{a} and GPU{b} are from each other"
-        level = ask("TopologyCommonAncestor", handles[a], handles[b], missing=missing)
-        if level in LEVELS:
-            distances[a, b] = distances[b, a] = LEVELS[level]
-    return Inventory(tuple(gpus), distances, tuple(notes))
+    return Inventory(tuple(gpus), tuple(notes))
 
 
 def _links(pynvml, ask, handle, name):

@@ -6,7 +6,16 @@ from dataclasses import dataclass
 from ddl.topology.error import TopologyError
 from ddl.topology.link import nvlink_gb_per_s, pcie_gb_per_s
 
-DEVICE_KINDS = ("root", "switch", "gpu", "nic", "disk", "memory", "nvswitch", "other")
+DEVICE_KINDS = {  # and what people call them
+    "root": "PCIe root",
+    "switch": "PCIe switch",
+    "gpu": "GPU",
+    "nic": "network card",
+    "nvswitch": "NVSwitch",
+    "disk": "disk",
+    "memory": "memory",
+    "other": "device",
+}
 
 
 @dataclass(frozen=True)
@@ -79,8 +88,16 @@ class Device:
         return f"PCIe {self.generation} x{self.width}" if known else "PCIe"
 
 
+class Link:
+    """A link of two ends, `a` and `b`."""
+
+    def other(self, end):
+        """Return the end that is not `end`."""
+        return self.b if self.a == end else self.a
+
+
 @dataclass(frozen=True)
-class NvLink:
+class NvLink(Link):
     """The NVLinks between two GPUs, or between a GPU and an NVSwitch."""
 
     a: str
@@ -105,7 +122,7 @@ class NvLink:
 
 
 @dataclass(frozen=True)
-class SocketLink:
+class SocketLink(Link):
     """A link between two sockets."""
 
     a: int

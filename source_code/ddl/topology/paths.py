@@ -1,8 +1,8 @@
 """The paths that data take between the parts of a machine."""
 
-import itertools
 import math
 from collections import deque
+from dataclasses import replace
 
 from ddl.topology.error import TopologyError
 from ddl.topology.parts import Hop
@@ -16,8 +16,7 @@ def find(topology, a: str, b: str) -> tuple[Hop, ...]:
     if between:
         return (_nvlink_hop(a, b, between),)
     switches = {device.name for device in topology.of("nvswitch")}
-    ends = [{_other(link, end) for link in _nvlinks(topology, end, switches)} for end in (a, b)]
-    shared = ends[0] & ends[1]
+    shared = set.intersection(*({link.other(end) for link in _nvlinks(topology, end, switches)} for end in (a, b)))
     if shared:
         middle = " ".join(device.name for device in topology.devices if device.name in shared)
         hops = ((a, middle, _nvlinks(topology, a, shared)), (middle, b, _nvlinks(topology, b, shared)))
@@ -26,37 +25,35 @@ def find(topology, a: str, b: str) -> tuple[Hop, ...]:
 
 
 def _nvlinks(topology, name, others):
-    return [link for link in topology.nvlinks if name in (link.a, link.b) and _other(link, name) in others]
+    return [link for link in topology.nvlinks if name in (link.a, link.b) and link.other(name) in others]
+
+
+def _nvlink_hop(a, b, links):
+    return Hop(a, b, f"NV{sum(link.count for link in links)}", sum(link.gb_per_s for link in links))
 
 
 def _host_path(topology, a, b):
     up, down = _to_host(topology, a), _to_host(topology, b)
-    if not up or not down:
-        return ()
-    while len(up) > 1 and len(down) > 1 and up[-2][0] == down[-2][0]:
+    while up and down and up[-1].start == down[-1].start:
         up.pop(), down.pop()  # they meet further down
-    hops = [Hop(low, high, kind, rate) for (low, kind, rate), (high, *_) in itertools.pairwise(up)]
-    if up[-1][0] != down[-1][0]:
-        hops += _between(topology, up[-1][0], down[-1][0])
-    descent = [Hop(high, low, kind, rate) for (low, kind, rate), (high, *_) in itertools.pairwise(down)]
-    return (*hops, *reversed(descent))
+    tops = [hops[-1].end if hops else name for hops, name in ((up, a), (down, b))]
+    between = [] if tops[0] == tops[1] else _between(topology, *tops)
+    return (*up, *between, *(replace(hop, start=hop.end, end=hop.start) for hop in reversed(down)))
 
 
 def _to_host(topology, name):
-    """Stops on the path to memory: (name, kind and GB/s of the link that leads on)."""
+    """Hops on the path to memory, as far up as is known."""
     if name.startswith("numa") and name not in topology.named:
         _numa(topology, name)
-        return [(name, "", math.inf)]
-    stops = []
-    for device in topology.above(name):
-        if device.kind == "root":
-            stops.append((device.name, "host bridge", math.inf))
-        else:
-            stops.append((device.name, device.pcie, device.gb_per_s or math.nan))
-    numa = topology.numa_of(name)
-    if numa is not None:
-        stops.append((f"numa{numa}", "", math.inf))
-    return stops
+        return []
+    above, numa = topology.above(name), topology.numa_of(name)
+    ends = [device.name for device in above[1:]] + [f"numa{numa}"] * (numa is not None)
+    return [
+        Hop(device.name, end, "host bridge", math.inf)
+        if device.kind == "root"
+        else Hop(device.name, end, device.pcie, device.gb_per_s or math.nan)
+        for device, end in zip(above, ends, strict=False)
+    ]
 
 
 def _numa(topology, name):
@@ -78,39 +75,23 @@ def _between(topology, a, b):
         return [Hop(a, b, "between NUMA nodes", math.nan)]
     if sockets[0] == sockets[1]:
         return [Hop(a, b, "on chip", math.inf)]
-    route = _socket_links(topology, *sockets)
-    if not route:
-        return [Hop(a, b, "between sockets", math.nan)]
-    stops = [a, *(f"socket{number}" for number, _ in route[:-1]), b]
-    return [
-        Hop(
-            start,
-            end,
-            f"{link.count}×{link.kind}" if link.count > 1 else link.kind,
-            link.count * link.gb_per_s if link.gb_per_s else math.nan,
-        )
-        for (start, end), (_, link) in zip(itertools.pairwise(stops), route)
-    ]
+    names = dict(zip(sockets, (a, b), strict=True))
+    return _between_sockets(topology, *sockets, names) or [Hop(a, b, "between sockets", math.nan)]
 
 
-def _socket_links(topology, start, goal):
-    """The shortest route between two sockets: [(socket reached, link), …]."""
-    routes = deque([(start, [])])
+def _between_sockets(topology, start, goal, names):
+    """Hops of the shortest route between two sockets; `names` has those of its ends."""
+    routes = deque([(start, ())])
     seen = {start}
     while routes:
-        socket, route = routes.popleft()
+        socket, hops = routes.popleft()
         if socket == goal:
-            return route
+            return hops
         for link in topology.socket_links:
-            if socket in (link.a, link.b) and (neighbour := _other(link, socket)) not in seen:
+            if socket in (link.a, link.b) and (neighbour := link.other(socket)) not in seen:
                 seen.add(neighbour)
-                routes.append((neighbour, [*route, (neighbour, link)]))
-    return []
-
-
-def _other(link, end):
-    return link.b if link.a == end else link.a
-
-
-def _nvlink_hop(a, b, links):
-    return Hop(a, b, f"NV{sum(link.count for link in links)}", sum(link.gb_per_s for link in links))
+                ends = [names.get(number, f"socket{number}") for number in (socket, neighbour)]
+                kind = f"{link.count}×{link.kind}" if link.count > 1 else link.kind
+                rate = link.count * link.gb_per_s if link.gb_per_s else math.nan
+                routes.append((neighbour, (*hops, Hop(*ends, kind, rate))))
+    return ()

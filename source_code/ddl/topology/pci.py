@@ -6,9 +6,9 @@ down from a root complex, bridges alternate: root port, switch, port of that swi
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from ddl.topology.graph import Device
+from ddl.topology.parts import Device
 
 NVIDIA, AMD = 0x10DE, 0x1002
 
@@ -17,31 +17,16 @@ NVIDIA, AMD = 0x10DE, 0x1002
 class Function:
     """A function of a PCI device, or a bridge."""
 
-    address: str  # "0000:81:00.0"
+    device: Device  # without `under`; a bridge is of kind "other", and so is what plays no part in training
     root: str  # the host bridge's domain and bus: "0000:80"
     above: tuple[str, ...] = ()  # addresses of the bridges above it, from the root port down
-    pci_class: int = 0  # in its 16-bit form: 0x0302
-    vendor: int = 0
-    numa: int | None = None
-    model: str = ""
-    generation: int | None = None
-    width: int | None = None
-    gb_per_s: float | None = None  # of its link, where only that is known
-    nic: str = ""  # the system's name for it, if it is one; likewise disk and memory
-    disk: str = ""
-    memory: str = ""
-    memory_bytes: int | None = None  # of a GPU, or of plugged-in memory
-    gbit_per_s: float | None = None
-    network: str = ""
 
-    @property
-    def kind(self):
-        """The kind of device; empty if it plays no part in training."""
-        if self.pci_class >> 8 == 0x03 and self.vendor in (NVIDIA, AMD):
-            return "gpu"
-        if self.pci_class == 0x0680 and self.vendor == NVIDIA:
-            return "nvswitch"
-        return next((kind for kind in ("nic", "memory", "disk") if getattr(self, kind)), "")
+
+def kind_of(pci_class: int, vendor: int) -> str:
+    """Return the kind of device that a PCI class (in its 16-bit form, 0x0302) and a vendor stand for, or ""."""
+    if pci_class >> 8 == 0x03 and vendor in (NVIDIA, AMD):
+        return "gpu"
+    return "nvswitch" if (pci_class, vendor) == (0x0680, NVIDIA) else ""
 
 
 def address(text):
@@ -55,30 +40,25 @@ def address(text):
 def devices(functions: Iterable[Function]) -> tuple[Device, ...]:
     """Return root complexes, switches and devices, each after what it is under.
 
-    Bridges are kept only above a GPU, NVSwitch, network card, disk or memory. GPUs and NVSwitches are numbered in the
-    order of their addresses.
+    Bridges are kept only above a device of a known kind. GPUs and NVSwitches are numbered in the order of their
+    addresses.
     """
-    functions = {function.address: function for function in functions}
-    kept = [functions[at] for at in sorted(functions) if functions[at].kind]
+    functions = {function.device.address: function for function in functions}
     roots, switches, leaves, counts = {}, {}, [], {"gpu": 0, "nvswitch": 0}
-    for function in kept:
-        root = f"pci{function.root}"
-        roots.setdefault(root, Device(root, "root", numa=function.numa))
-        under = root
-        for at in function.above[1::2]:
-            if at not in switches:
-                switches[at] = _device(functions[at], at, "switch", under)
-            under = at
-        kind = function.kind
-        if kind in counts:
-            name = f"{'GPU' if kind == 'gpu' else 'NVSwitch'}{counts[kind]}"
-            counts[kind] += 1
-        else:
-            name = getattr(function, kind)
-        leaves.append(_device(function, name, kind, under))
+    for _, function in sorted(functions.items()):
+        device = function.device
+        if device.kind == "other":
+            continue
+        under = f"pci{function.root}"
+        roots.setdefault(under, Device(under, "root", numa=device.numa))
+        for bridge in function.above[1::2]:
+            switches.setdefault(
+                bridge, replace(functions[bridge].device, name=bridge, kind="switch", model="", under=under)
+            )
+            under = bridge
+        name = device.name
+        if device.kind in counts:
+            name = f"{'GPU' if device.kind == 'gpu' else 'NVSwitch'}{counts[device.kind]}"
+            counts[device.kind] += 1
+        leaves.append(replace(device, name=name, under=under))
     return (*roots.values(), *switches.values(), *leaves)
-
-
-def _device(function, name, kind, under):
-    shared = ("numa", "model", "address", "generation", "width", "gb_per_s", "gbit_per_s", "network", "memory_bytes")
-    return Device(name, kind, under, **{fact: getattr(function, fact) for fact in shared})

@@ -5,39 +5,30 @@ from pathlib import Path
 from ddl.records import toml
 from ddl.records.paths import reference_dir
 from ddl.topology.error import TopologyError
-from ddl.topology.graph import Cache, Core, Device, Network, Numa, NvLink, Socket, SocketLink, Topology
+from ddl.topology.graph import Topology
+from ddl.topology.parts import DEVICE_KINDS, Cache, Core, Device, Network, Numa, NvLink, Socket, SocketLink
 
 FOLDER = reference_dir() / "topologies"
 
 DEVICE = {
-    **dict.fromkeys(("name", "under", "model", "network"), str),
+    **dict.fromkeys(("name*", "under", "model", "network"), str),
     **dict.fromkeys(("numa", "generation", "width"), int),
     **dict.fromkeys(("gb_per_s", "gbit_per_s", "memory_gib", "memory_gb_per_s"), float),
 }
-DEVICES = ("root", "switch", "gpu", "nic", "nvswitch", "disk", "other")
-# The tables' keys and their types.
-TABLES = {
+TOP = {"title*": str, "sources*": list, "notes": list, "all": dict, "network": dict}
+TABLES = {  # their keys, with a star where one is required, and types
     "socket": {
-        "model": str,
-        **dict.fromkeys(("numa", "cores", "threads_per_core"), int),
+        **dict.fromkeys(("cores*", "numa", "threads_per_core"), int),
         **dict.fromkeys(("memory_gib", "memory_gb_per_s"), float),
+        "model": str,
         "cache": list,
     },
-    "cache": {"level": int, "kind": str, "kib": float, "cores": int},
-    "socket_link": {"a": int, "b": int, "kind": str, "count": int, "gb_per_s": float},
-    **dict.fromkeys(DEVICES, DEVICE),
-    "nvlink": {"a": list, "b": list, "count": int, "generation": int},
-    "network": {"kind": str, "nics": int, "gbit_per_s": float},
+    "cache": {"level*": int, "kib*": float, "kind": str, "cores": int},
+    "socket_link": {"a*": int, "b*": int, "kind*": str, "count": int, "gb_per_s": float},
+    **dict.fromkeys(DEVICE_KINDS, DEVICE),
+    "nvlink": {"a*": list, "b*": list, "count": int, "generation": int},
+    "network": {"kind*": str, "nics*": int, "gbit_per_s*": float},
 }
-NEEDED = {
-    "socket": {"cores"},
-    "cache": {"level", "kib"},
-    "socket_link": {"a", "b", "kind"},
-    **{kind: {"name"} for kind in DEVICES},
-    "nvlink": {"a", "b"},
-    "network": {"kind", "nics", "gbit_per_s"},
-}
-TOP = {"title": str, "sources": list, "notes": list, "all": dict, "network": dict}
 
 
 def names():
@@ -50,11 +41,11 @@ def parse(text: str, name: str, file: str | Path) -> Topology:
     try:
         content = toml.loads(text)
     except toml.TOMLDecodeError as error:
-        raise TopologyError(f"{file}: this is no TOML: {error}") from error
+        raise TopologyError(f"{file}: this is not TOML: {error}") from error
     lists = {table: list for table in TABLES if table not in ("network", "cache")}
-    _check(content, TOP | lists, {"title", "sources"}, file, "the file")
+    _check(content, TOP | lists, file, "the file")
     common = content.get("all", {})
-    _check(common, dict.fromkeys(lists, dict), set(), file, "[all]")
+    _check(common, dict.fromkeys(lists, dict), file, "[all]")
     tables = {
         table: [
             _entry(table, common.get(table, {}), entry, file, f"{table} {number}")
@@ -74,7 +65,7 @@ def parse(text: str, name: str, file: str | Path) -> Topology:
             sources=tuple(content["sources"]),
             notes=tuple(content.get("notes", ())),
             **_processors(tables["socket"], file),
-            devices=tuple(_device(kind, entry) for kind in DEVICES for entry in tables[kind]),
+            devices=tuple(_device(kind, entry) for kind in DEVICE_KINDS for entry in tables[kind]),
             nvlinks=tuple(_nvlinks(tables["nvlink"])),
             socket_links=tuple(SocketLink(**entry) for entry in tables["socket_link"]),
         )
@@ -86,11 +77,13 @@ def _entry(table, common, entry, file, where):
     if not isinstance(entry, dict):
         raise TopologyError(f"{file}: {where} is {entry!r}, and a table is needed")
     entry = {**common, **entry}
-    _check(entry, TABLES[table], NEEDED[table], file, where)
+    _check(entry, TABLES[table], file, where)
     return entry
 
 
-def _check(entry, types, needed, file, where):
+def _check(entry, types, file, where):
+    needed = {key[:-1] for key in types if key.endswith("*")}
+    types = {key.rstrip("*"): kind for key, kind in types.items()}
     if unknown := entry.keys() - types.keys():
         raise TopologyError(f"{file}: {where} has {', '.join(sorted(unknown))}; known there: {', '.join(types)}")
     if missing := needed - entry.keys():

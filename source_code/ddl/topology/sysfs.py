@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ddl.topology.error import TopologyError
-from ddl.topology.graph import Cache, Core, Numa, Socket, Topology
-from ddl.topology.pci import Function, address, devices
+from ddl.topology.graph import Topology
+from ddl.topology.parts import Cache, Core, Device, Numa, Socket
+from ddl.topology.pci import Function, address, devices, kind_of
 
 RATES = {2.5: 1, 5: 2, 8: 3, 16: 4, 32: 5, 64: 6}  # GT/s to PCIe generation
 MOST_NUMBERS = 1 << 20  # of processors or NUMA nodes: Linux supports 8,192 or fewer
@@ -101,24 +102,18 @@ def functions(root: str | Path = "/", nodes: Sequence[int] = ()) -> list[Functio
             (match[1] for part in folder.parts if (match := re.fullmatch(r"pci([0-9a-f]{4,8}:[0-9a-f]{2})", part))), ""
         )
         numa = _number(folder / "numa_node", -1)
-        nic, gbit_per_s, network = _nic(folder)
         generation, width = _link([folder, folder.parent] if len(chain) > 1 else [folder])
-        found.append(
-            Function(
-                link.name,
-                host,
-                tuple(chain[:-1]),
-                _number(folder / "class", 0) >> 8,
-                _number(folder / "vendor", 0),
-                nodes[0] if len(nodes) == 1 else numa if numa >= 0 else None,
-                generation=generation,
-                width=width,
-                nic=nic,
-                gbit_per_s=gbit_per_s,
-                network=network,
-                disk=_first(folder, "block"),
-            )
-        )
+        card, disk = _network_card(folder), _first(folder, "block")
+        kind = kind_of(_number(folder / "class", 0) >> 8, _number(folder / "vendor", 0))
+        facts = {
+            "kind": kind or ("nic" if card else "disk" if disk else "other"),
+            "name": disk,
+            "numa": nodes[0] if len(nodes) == 1 else numa if numa >= 0 else None,
+            "address": link.name,
+            "generation": generation,
+            "width": width,
+        }
+        found.append(Function(Device(**facts | card), host, tuple(chain[:-1])))
     return found
 
 
@@ -134,19 +129,19 @@ def _link(folders):
     return tuple(map(min, zip(*ends, strict=True))) if ends else (None, None)
 
 
-def _nic(folder):
-    """Name, Gbit/s and network type of a network card."""
+def _network_card(folder):
+    """The name, network and Gbit/s of a network card, as a `Device` has them; empty for another device."""
     interface, infiniband = _first(folder, "net"), _first(folder, "infiniband")
     if infiniband:
         ports = sorted(folder.glob("infiniband/*/ports/*"))
         rates = [match[1] for port in ports if (match := re.match(r"([\d.]+) Gb/sec", _text(port / "rate")))]
-        layer = _text(ports[0] / "link_layer") if ports else ""
-        return infiniband, max(map(float, rates), default=None), layer or "InfiniBand"
+        network = (_text(ports[0] / "link_layer") if ports else "") or "InfiniBand"
+        return {"name": infiniband, "network": network, "gbit_per_s": max(map(float, rates), default=None)}
     if not interface:
-        return "", None, ""
-    path = next(iter(sorted([*folder.glob("net/*"), *folder.glob("virtio*/net/*")])))
+        return {}
+    path = min([*folder.glob("net/*"), *folder.glob("virtio*/net/*")])
     mbit_per_s = _number(path / "speed", -1)
-    return interface, mbit_per_s / 1000 if mbit_per_s > 0 else None, "Ethernet"
+    return {"name": interface, "network": "Ethernet", "gbit_per_s": mbit_per_s / 1000 if mbit_per_s > 0 else None}
 
 
 def _first(folder, kind):

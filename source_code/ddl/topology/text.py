@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 
+from ddl.topology.parts import DEVICE_KINDS
 from ddl.words import plural
 
 
@@ -88,16 +89,6 @@ def _devices(topology, numa, depth=3):
 
 
 def _device(device):
-    words = {
-        "root": "PCIe root",
-        "switch": "PCIe switch",
-        "gpu": "GPU",
-        "nic": "network card",
-        "disk": "disk",
-        "memory": "memory",
-        "nvswitch": "NVSwitch",
-        "other": "device",
-    }
     facts = [device.model, device.address]
     if device.gb_per_s and device.kind != "root":
         facts.append(f"{device.pcie}: {device.gb_per_s:.4g} GB/s")
@@ -107,7 +98,7 @@ def _device(device):
         memory = amount(device.memory_bytes)
         facts.append(memory + (f" at {device.memory_gb_per_s:g} GB/s" if device.memory_gb_per_s else ""))
     text = ", ".join(fact for fact in facts if fact)
-    return f"{words[device.kind]} {device.name}" + (f"  {text}" if text else "")
+    return f"{DEVICE_KINDS[device.kind]} {device.name}" + (f"  {text}" if text else "")
 
 
 def _nvlinks(topology):
@@ -115,8 +106,7 @@ def _nvlinks(topology):
         ends = Counter()
         for link in topology.nvlinks:
             if gpu.name in (link.a, link.b):
-                other = link.b if link.a == gpu.name else link.a
-                ends[other] += link.count
+                ends[link.other(gpu.name)] += link.count
         switches = [end for end in ends if topology.device(end).kind == "nvswitch"]
         if len(switches) > 1:
             ends[f"{len(switches)} NVSwitches"] = sum(ends.pop(end) for end in switches)

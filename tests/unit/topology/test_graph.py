@@ -35,6 +35,7 @@ def test_nvlinks_between_two_gpus_are_the_best_way(dgx1):
     assert hops(dgx1, "GPU0", "GPU1") == ["NV1"]
     assert dgx1.bandwidth("GPU0", "GPU1") == nvlink_gb_per_s(2) == 25
     assert dgx1.bandwidth("GPU0", "GPU3") == dgx1.bandwidth("GPU3", "GPU0") == 50
+    assert (dgx1.path("GPU0", "GPU0"), dgx1.bandwidth("GPU0", "GPU0"), dgx1.kind("GPU0", "GPU0")) == ((), math.inf, "X")
 
 
 def test_without_nvlinks_the_way_leads_over_pcie_and_between_sockets(dgx1):
@@ -69,12 +70,6 @@ def test_nvswitches_join_gpus_at_all_their_links():
     assert hops(machine, "GPU0", "GPU7") == ["NV12", "NV12"]
     assert machine.bandwidth("GPU0", "GPU7") == 300
     assert topology.load("dgx-h100").bandwidth("GPU1", "GPU2") == 450
-
-
-def test_a_part_and_itself(dgx1):
-    assert dgx1.path("GPU0", "GPU0") == ()
-    assert dgx1.bandwidth("GPU0", "GPU0") == math.inf
-    assert dgx1.kind("GPU0", "GPU0") == "X"
 
 
 def test_three_sockets_in_a_row_are_crossed_one_by_one():
@@ -139,7 +134,9 @@ def test_parts_that_do_not_fit_together_are_refused(parts, expected):
         Topology("wrong", "made up", **parts)
 
 
-def test_impossible_parts_are_refused():
+def test_impossible_parts_and_unknown_names_are_refused(dgx1):
+    with pytest.raises(TopologyError, match="dgx-1 has no 'GPU8'; it has: root0"):
+        dgx1.bandwidth("GPU0", "GPU8")
     with pytest.raises(TopologyError, match="kind 'tpu' is not one of"):
         Device("a", "tpu")
     with pytest.raises(TopologyError, match="at least one link"):
@@ -148,16 +145,7 @@ def test_impossible_parts_are_refused():
         NvLink("a", "a", 1)
 
 
-def test_an_unknown_name_is_answered_with_all_known_ones(dgx1):
-    with pytest.raises(TopologyError, match="dgx-1 has no 'GPU8'; it has: root0"):
-        dgx1.bandwidth("GPU0", "GPU8")
-
-
-def test_what_this_process_may_use_is_told(dgx1):
+def test_the_text_says_what_this_process_may_use(dgx1):
+    assert ranges([5, 0, 1, 2, 8]) == "0-2,5,8"
     assert "usable here: 2 of 80 threads" in str(replace(dgx1, usable=2))
     assert "usable" not in str(replace(dgx1, usable=80)) + str(dgx1)
-
-
-def test_numbers_as_the_kernel_lists_them():
-    assert ranges([5, 0, 1, 2, 8]) == "0-2,5,8"
-    assert ranges([]) == ""
