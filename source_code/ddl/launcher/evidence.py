@@ -1,13 +1,11 @@
-"""What is known of how the ranks of a run ended, or wait: from its folder."""
+"""What a run's folder holds about how its ranks ended, or for whom they wait."""
 
-import os
 import signal
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from ddl.errors import InputError
 from ddl.launcher.roles import role_of
 from ddl.records.folder import RunFolder, processes_of, stack_of
 from ddl.records.jsonfiles import read_json
@@ -16,6 +14,7 @@ from ddl.records.log import last_lines
 LATE_S = 1.0
 ERROR = {"rank": int, "host": str, "type": str, "message": str, "traceback": str, "time": (int, float)}
 STALLED = {"rank": int, "quiet_s": (int, float)}
+BY_LAUNCHER = (signal.SIGTERM, signal.SIGKILL)  # how it ends ranks
 ENDED = "was ended"
 # Errors of ranks that only noticed the loss of another rank: Horovod's, then tf.distribute's.
 SECONDARY = (
@@ -31,15 +30,15 @@ SECONDARY = (
 
 @dataclass(frozen=True)
 class Ending:
-    """How one rank ended, from its own record, its launcher's, or both."""
+    """How one rank ended, from its own record, its launcher's, or both; `output` is what it printed last."""
 
     rank: int
     time: float
     host: str
     started: float | None
-    code: int | None = None
+    code: int
     error: dict = field(default_factory=dict)
-    words: tuple[str, ...] = ()  # the last lines that it printed
+    output: tuple[str, ...] = ()
     struck: bool = False  # killed by a signal that was not its launcher's
 
     @property
@@ -52,24 +51,34 @@ class Ending:
 
     @property
     def bad(self) -> bool:
-        """Whether the rank failed, as far as is known."""
         return bool(self.error or self.code)
 
     @property
     def signal(self) -> str:
         """Name of the signal that killed it; empty where none did."""
-        number = (self.code or 0) - 128
+        number = self.code - 128
         if self.error or number <= 0:
             return ""
-        known = number in list(signal.Signals)
-        return signal.Signals(number).name if known else f"signal {number}"
+        return signal.Signals(number).name if number in list(signal.Signals) else f"signal {number}"
 
     @property
     def secondary(self) -> bool:
         """Whether it only noticed that another rank was gone."""
         if self.error:
-            return _is_secondary(self.error)
-        return self.signal == "SIGABRT" and any(sign in " ".join(self.words) for sign in SECONDARY)
+            text = f"{self.error['type']} {self.error['message']}"
+        else:
+            text = " ".join(self.output) if self.signal == "SIGABRT" else ""
+        return any(sign in text for sign in SECONDARY)
+
+    @property
+    def fate(self) -> str:
+        if self.secondary:
+            return "lost touch"
+        if self.error and self.error["type"] != "SystemExit":
+            return f"raised {self.error['type']}"
+        if self.error or not self.signal:
+            return f"ended with status {self.code}"
+        return ENDED if self.code - 128 in BY_LAUNCHER else f"was killed by {self.signal}"
 
 
 @dataclass(frozen=True)
@@ -87,18 +96,17 @@ class Evidence:
     def world(self) -> int:
         return processes_of(self.job)
 
-    @cached_property
+    @property
     def logs(self) -> tuple[Path, ...]:
         """Paths of all existing logs."""
-        logs = tuple(path for rank in range(self.world) if (path := self.folder.log(rank)).exists())
-        return logs + (self.folder.launcher_log,) * self.folder.launcher_log.exists()
+        logs = (*map(self.folder.log, range(self.world)), self.folder.launcher_log)
+        return tuple(path for path in logs if path.exists())
 
     @cached_property
     def exits(self) -> dict[int, dict]:
         """How ranks that ended by themselves did, by rank."""
-        return {
-            event["rank"]: event for event in self.launcher if event["event"] == "rank_exit" and not event.get("reason")
-        }
+        exits = [event for event in self.launcher if event["event"] == "rank_exit" and not event.get("reason")]
+        return {event["rank"]: event for event in exits}
 
     @property
     def raised(self) -> Ending | None:
@@ -108,34 +116,30 @@ class Evidence:
     @cached_property
     def endings(self) -> list[Ending]:
         """The ranks that have ended, in order."""
-        found = []
-        for rank in range(self.world):
-            error = read_json(self.folder.error(rank), ERROR) or {}
-            if not error and rank not in self.exits:
-                continue
-            known = self.exits.get(rank, {"code": 0, "time": 0.0})
-            code, time = known["code"], known["time"]
-            info = read_json(self.folder.rank(rank)) or {}
-            if error:
-                code, time = error.get("status", 1), error["time"]
-            elif "ended" in info and code - 128 in (signal.SIGTERM, signal.SIGKILL):
-                code, time = 0, info["ended"]  # its script had ended before it was killed
-            words = self._words(rank, error)
-            struck = code == 128 + signal.SIGKILL and known.get("asked", "SIGKILL") != "SIGKILL"
-            found.append(Ending(rank, time, info.get("host", ""), info.get("started"), code, error, words, struck))
-        return sorted(found, key=lambda ending: ending.order)
+        endings = filter(None, map(self._ending, range(self.world)))
+        return sorted(endings, key=lambda ending: ending.order)
 
-    def _words(self, rank: int, error: dict) -> tuple[str, ...]:
-        """The last lines that a rank printed, before the traceback that its error holds."""
-        if error and "log_bytes" not in error:
-            return ()
-        before = error["log_bytes"] if error else None
-        return tuple(last_lines(self.folder.log(rank), before=before))
+    def _ending(self, rank: int) -> Ending | None:
+        error = read_json(self.folder.error(rank), ERROR) or {}
+        if not error and rank not in self.exits:
+            return None
+        exit = self.exits.get(rank, {"code": 0, "time": 0.0})
+        code, time = exit["code"], exit["time"]
+        struck = code == 128 + signal.SIGKILL and exit.get("asked", "SIGKILL") != "SIGKILL"
+        info = read_json(self.folder.rank(rank)) or {}
+        if error:
+            code, time = error.get("status", 1), error["time"]
+        elif "ended" in info and code - 128 in BY_LAUNCHER:
+            code, time = 0, info["ended"]  # its script had ended before it was killed
+        output: tuple[str, ...] = ()
+        if not error or "log_bytes" in error:  # what came before the traceback
+            output = tuple(last_lines(self.folder.log(rank), before=error.get("log_bytes")))
+        return Ending(rank, time, info.get("host", ""), info.get("started"), code, error, output, struck)
 
     def who(self, rank: int) -> str:
         """Name a rank, and its task in a cluster of tf.distribute: "rank 2 of 4 (worker 1)"."""
         role = role_of(self.job, rank)
-        return f"rank {rank} of {self.world}{f' ({role})' * bool(role)}"
+        return f"rank {rank} of {self.world}{f' ({role})' if role else ''}"
 
     def when(self, ending: Ending) -> str:
         """Say when a rank ended: "3.2 s into epoch 2", or since the rank's start."""
@@ -149,32 +153,20 @@ class Evidence:
 
     def others(self, first: Ending) -> str:
         """Say what became of the ranks other than `first`, grouped by fate."""
-        if self.world == 1:
-            return ""
-        became = {ending.rank: _became(ending) for ending in self.endings if ending.time}
+        known = {ending.rank: ending.fate for ending in self.endings if ending.time}
         fates: dict[str, list[int]] = {}
         for rank in range(self.world):
             if rank != first.rank:
-                fates.setdefault(became.get(rank) or ENDED, []).append(rank)
+                fates.setdefault(known.get(rank, ENDED), []).append(rank)
         if list(fates) == [ENDED]:
             return "the other ranks were ended"
-        return "; ".join(f"{name_ranks(ranks)} {_were(fate, ranks)}" for fate, ranks in fates.items())
+        return "; ".join(
+            f"{name_ranks(ranks)} {fate.replace('was ', 'were ') if len(ranks) > 1 else fate}"
+            for fate, ranks in fates.items()
+        )
 
     def stacks(self, ranks: Iterable[int]) -> str:
-        """The stacks of those ranks that left one."""
         return "\n".join(_stacks(self.folder, ranks))
-
-
-def stall_s() -> float:
-    """After how many seconds without anything new ranks are asked for whom they wait: ``DDL_STALL_S``, else 60."""
-    text = os.environ.get("DDL_STALL_S") or "60"
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not seconds > 0:
-        raise InputError(f"DDL_STALL_S={text!r}: a number of seconds above 0 is needed, for example 60")
-    return seconds
 
 
 def stall_of(folder: RunFolder, world: int) -> str:
@@ -185,12 +177,8 @@ def stall_of(folder: RunFolder, world: int) -> str:
     if not (waiting and late):
         return ""
     verb = "is" if len(waiting) == 1 else "are"
-    return "\n".join(
-        [
-            f"nothing new for {records[0]['quiet_s']:g} s: {name_ranks(waiting)} {verb} waiting for {name_ranks(late)}",
-            *_stacks(folder, late),
-        ]
-    )
+    note = f"nothing new for {records[0]['quiet_s']:g} s: {name_ranks(waiting)} {verb} waiting for {name_ranks(late)}"
+    return "\n".join([note, *_stacks(folder, late)])
 
 
 def _stacks(folder: RunFolder, ranks: Iterable[int]) -> Iterator[str]:
@@ -199,26 +187,7 @@ def _stacks(folder: RunFolder, ranks: Iterable[int]) -> Iterator[str]:
             yield f"rank {rank} was here (innermost call first):\n{stack}"
 
 
-def _became(ending: Ending) -> str:
-    if ending.secondary:
-        return "lost touch"
-    if ending.error and ending.error["type"] != "SystemExit":
-        return f"raised {ending.error['type']}"
-    if ending.error or not ending.signal:
-        return f"ended with status {ending.code}"
-    # The launcher ends ranks by these two signals.
-    return ENDED if ending.signal in ("SIGTERM", "SIGKILL") else f"was killed by {ending.signal}"
-
-
-def _were(fate: str, ranks: list[int]) -> str:
-    return fate.replace("was ", "were ") if len(ranks) > 1 else fate
-
-
 def name_ranks(ranks: Iterable[int]) -> str:
     """Name ranks: "rank 1", "ranks 0, 2 and 3"."""
     *most, last = map(str, ranks)
     return f"ranks {', '.join(most)} and {last}" if most else f"rank {last}"
-
-
-def _is_secondary(error: dict) -> bool:
-    return any(sign in error["type"] or sign in error["message"] for sign in SECONDARY)

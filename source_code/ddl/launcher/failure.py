@@ -31,21 +31,20 @@ SLURM_ENDS = {
     "DEADLINE": ("it reached its deadline", ""),
     "NODE_FAIL": (
         "a node failed",
-        "Start it again; if it happens again, tell the cluster's administrators which node it was.",
+        "Start it again; if it happens again, tell the cluster's administrators which node.",
     ),
     "BOOT_FAIL": ("a node did not start", "Start it again."),
     "PREEMPTED": (
         "a job of higher priority took its place",
-        "Start it again, detached and with --checkpoint-every: then Slurm queues it again and it goes on by itself.",
+        "Start it again, detached and with --checkpoint-every: then Slurm queues it again and it resumes by itself.",
     ),
 }
 
-# The system's messages for a full disk, whoever passes them on.
-NO_ROOM = ("No space left on device", "Disk quota exceeded")
-MORE_ROOM = "Free some space there. DDL_RUNS_DIR puts runs, DDL_DATA_DIR data sets, on another disk."
-
+FULL = ("No space left on device", "Disk quota exceeded")  # the system's messages, whoever passes them on
+MORE_ROOM = "Free some space there, or put runs (DDL_RUNS_DIR) or data sets (DDL_DATA_DIR) on another disk."
 LESS_MEMORY = "Try a smaller batch, fewer workers, or more backward passes per step."
-# What to try, by type of exception; empty where the message says it.
+FIX = "Fix what the last lines of the traceback point at, then run it again."
+# What to try, by the type of an exception or the name of a signal; empty where the message says it.
 ADVICE = {
     "SystemExit": "",
     "StorageError": MORE_ROOM,
@@ -54,29 +53,23 @@ ADVICE = {
     "FileNotFoundError": "A relative path starts in the folder that the shell line changes to.",
     "MemoryError": LESS_MEMORY,
     "ResourceExhaustedError": LESS_MEMORY,
+    "SIGKILL": "Nothing in the script does that. The usual cause is that the machine ran out of memory: try a smaller "
+    "batch, fewer workers, or fewer samples.",
+    "SIGSEGV": "A library crashed: look at the end of that rank's log.",
+    "SIGABRT": "A library gave up: look at the end of that rank's log.",
+    "SIGBUS": "A file that is used as memory had no room: check whether a disk, or /dev/shm, is full.",
 }
-ANY_ADVICE = "Mend what the last lines of the traceback point at, then run it again."
 LOST_ADVICE = (
-    "The ranks lost each other before training began. Gloo takes the first connection to "
-    "its port for the other rank's, and another program may have come first: a Jupyter "
-    "server goes on looking for kernels that have ended (not one that `ddl lab` "
-    "opened). Run it again; if that helps not, look at the other logs."
+    "The ranks lost each other before training began. Gloo takes the first connection to its port for the other "
+    "rank's, and another program may have come first: a Jupyter server, for one, keeps looking for kernels that have "
+    "ended (not one that `ddl lab` opened). Run it again; if that does not help, look at the other logs."
 )
 SECONDARY_ADVICE = (
     "A rank says this when it has lost touch with another one, which may have ended before it: look at the other logs."
 )
-
-
-SIGNAL_ADVICE = {
-    "SIGKILL": "Nothing in the script does that. The usual cause is the machine running out "
-    "of memory: try a smaller batch, fewer workers, or fewer samples.",
-    "SIGSEGV": "A library crashed: look at the end of that rank's log.",
-    "SIGABRT": "A library gave up: look at the end of that rank's log.",
-    "SIGBUS": "A file that is used as memory had no room: look whether a disk, or /dev/shm, is full.",
-}
 LEFT_ADVICE = (
-    "Every rank must call the same collective operations, equally often: look for a loop "
-    "that is shorter on that rank (a smaller shard?), or a way out that only it takes."
+    "Every rank must call the same collective operations, equally often: look for a loop that is shorter on that rank "
+    "(a smaller shard?), or a way out that only it takes."
 )
 
 
@@ -110,7 +103,7 @@ class Failure:
 def failure_of(
     folder: RunFolder, job: dict, launcher: list[dict], events: list[dict], state: str, end: dict
 ) -> Failure | None:
-    """Find the first cause of a run's failure; for the parameters see `Evidence`.
+    """Find the first cause of a run's failure, from what an `Evidence` holds.
 
     None unless the run has failed or is lost, or one of its ranks has failed already.
     """
@@ -132,7 +125,7 @@ def _lost(e: Evidence) -> Failure | None:
         return None
     full = _full(e)
     return Failure(
-        f"the run's processes are gone and none of them wrote down why{full}",
+        f"the run's processes are gone and none of them recorded why{full}",
         advice=MORE_ROOM if full else "Its machine may have been switched off, or its launcher killed. Start it again.",
     )
 
@@ -142,13 +135,12 @@ def _ended_by_slurm(e: Evidence) -> Failure | None:
         return None
     why, advice = SLURM_ENDS[e.end["slurm"]]
     where = f" on {e.end['nodes']}" if e.end.get("nodes") else ""
+    failed = [f"rank {rank} ended with status {event['code']}" for rank, event in e.exits.items() if event["code"]]
     return Failure(
         f"Slurm ended job {e.end['job']}{where}: {why} ({e.end['slurm']})",
         type=e.end["slurm"],
         traceback=e.raised.error["traceback"] if e.raised else "",
-        others="; ".join(
-            f"rank {rank} ended with status {event['code']}" for rank, event in e.exits.items() if event["code"]
-        ),
+        others="; ".join(failed),
         advice=advice,
     )
 
@@ -159,25 +151,23 @@ def _timed_out(e: Evidence) -> Failure | None:
     missing = e.end.get("missing") or []
     gone = [rank for rank in missing if rank in e.exits and not e.exits[rank]["code"]]
     timeout_s = e.end.get("timeout_s") or e.job.get("timeout_s")
-    limit = f" of {timeout_s:g} s" if timeout_s else ""
-    waited = others = ""
-    advice = "Give it more time with timeout_s, or look where the ranks were."
+    sentence = "the run was ended at its time limit" + (f" of {timeout_s:g} s" if timeout_s else "")
+    others, advice = "", "Give it more time with timeout_s, or look where the ranks were."
     if missing:
+        names = name_ranks(missing)
         start = "init_process_group" if e.job.get("cluster") == "torchrun" else "hvd.init"
-        waited = f": the others were waiting for {name_ranks(missing)}"
-        others = (
-            f"{name_ranks(missing)} never joined a collective operation (or {start}()) that the other ranks had reached"
-        )
+        sentence += f": the others were waiting for {names}"
+        others = f"{names} never joined a collective operation (or {start}()) that the other ranks had reached"
         advice = "Every rank must call the same collective operations in the same order."
     if gone:
-        waited += f"; {name_ranks(gone)} had ended before, with status 0"
+        sentence += f"; {name_ranks(gone)} had ended before, with status 0"
         advice = LEFT_ADVICE
     return Failure(
-        f"the run was ended at its time limit{limit}{waited}",
+        sentence,
         output=tuple(last_lines(e.folder.log(gone[0]))) if gone else (),
         rank=(gone or missing)[0] if missing else None,
         type="timeout",
-        traceback=e.stacks(missing or range(e.world)) or (e.stacks(range(e.world)) if gone else ""),
+        traceback=e.stacks(missing) or e.stacks(range(e.world)),
         others=others,
         advice=advice,
     )
@@ -187,7 +177,7 @@ def _absent(e: Evidence) -> Failure | None:
     if e.end.get("reason") != "absent":
         return None
     missing = e.end["missing"]
-    who = " and ".join(f"{e.who(rank)}{' ended and' * (rank in e.end['gone'])}" for rank in missing)
+    who = " and ".join(e.who(rank) + " ended and" * (rank in e.end["gone"]) for rank in missing)
     return Failure(
         f"{who} never joined the cluster, which others were waiting for",
         output=tuple(last_lines(e.folder.log(missing[0]))),
@@ -196,8 +186,8 @@ def _absent(e: Evidence) -> Failure | None:
         type="absent",
         traceback=e.stacks(missing),
         others="the other ranks were ended",
-        advice="Every rank has to make its strategy, or to serve. One that needs longer before it "
-        "does so gets more seconds with DDL_CLUSTER_TIMEOUT_S.",
+        advice="Every rank has to make its strategy, or to serve. DDL_CLUSTER_TIMEOUT_S gives one that needs longer "
+        "more seconds.",
     )
 
 
@@ -206,6 +196,17 @@ def _launcher_killed(e: Evidence) -> Failure | None:
         return None
     advice = "If it was not you: the machine may be out of memory."
     return Failure(f"the launcher was killed by {e.end['signal']}", advice=advice)
+
+
+def _launch(e: Evidence) -> Failure | None:
+    if e.end.get("reason") != "launch" or any(ending.error for ending in e.endings):
+        return None
+    return _no_room(e) or Failure(
+        f"the launcher failed before any rank ran: {e.end['message']}",
+        message=e.end["message"],
+        traceback=e.end.get("log", ""),
+        advice="`ddl doctor` shows what this machine has and what is missing.",
+    )
 
 
 def _left_early(e: Evidence) -> Failure | None:
@@ -229,32 +230,19 @@ def _left_early(e: Evidence) -> Failure | None:
 def _first_rank(e: Evidence) -> Failure | None:
     """The first rank that failed by itself, or the first that failed at all."""
     bad = [ending for ending in e.endings if ending.bad]
-    first = next((ending for ending in bad if not ending.secondary), bad[0] if bad else None)
-    if first is None:
+    if not bad:
         return None
+    first = next((ending for ending in bad if not ending.secondary), bad[0])
     if first.error:
         return _raised(e, first)
     return _killed(e, first) if first.signal else _exited(e, first)
-
-
-def _launch(e: Evidence) -> Failure | None:
-    if e.end.get("reason") != "launch" or any(ending.error for ending in e.endings):
-        return None
-    if is_full(e.folder.path):
-        return _no_room(e)
-    return Failure(
-        f"the launcher failed before any rank ran: {e.end['message']}",
-        message=e.end["message"],
-        traceback=e.end.get("log", ""),
-        advice="`ddl doctor` shows what this machine has and what is missing.",
-    )
 
 
 def _no_room(e: Evidence) -> Failure | None:
     if e.end.get("reason") != "storage" and not is_full(e.folder.path):
         return None
     return Failure(
-        f"the disk that holds {e.folder.path} is full, and what else happened could not be written down",
+        f"the disk that holds {e.folder.path} is full, and what else happened could not be recorded",
         type="storage",
         advice=MORE_ROOM,
     )
@@ -281,37 +269,29 @@ RULES = (
 # ---------------------------------------------------------------- what became of one rank
 
 
-REFUSED = re.compile(r"\S+: error: (?P<why>.+)")  # what argparse ends a program with
-
-
 def _raised(e: Evidence, first: Ending) -> Failure:
-    error = first.error
-    found_full = any(sign in error["message"] for sign in NO_ROOM)
-    status = error.get("status", 1)
-    words = first.words
-    if refused := error["type"] == "SystemExit" and status == 2 and words and REFUSED.fullmatch(words[-1]):
-        # Its usage, which argparse prints before, lists all the options that were right.
-        did = f"refused its options ({refused['why']}{_suggestion(refused['why'], words[:-1])})"
-        words = words[-1:]
-    elif error["type"] == "SystemExit":
+    error, output, status = first.error, first.output, first.code
+    message, advice = "", SECONDARY_ADVICE if first.secondary else ADVICE.get(error["type"], FIX)
+    refused = re.fullmatch(r"\S+: error: (.+)", output[-1]) if output else None  # argparse's last line
+    if any(sign in error["message"] for sign in FULL):
+        did, message, advice = "found its disk full", f": {error['message']}", MORE_ROOM
+    elif error["type"] != "SystemExit":
+        did = f"raised {error['type']}"
+    elif refused and status == 2:
+        did = f"refused its options ({refused[1]}{_suggestion(refused[1], output[:-1])})"
+        output = output[-1:]  # without its usage
+    else:
         # sys.exit("message") explains itself; for a bare status the rank's last lines do.
         did = "gave up" if error["traceback"] else f"exited with status {status}"
-    else:
-        did = "found its disk full" if found_full else f"raised {error['type']}"
-    advice = SECONDARY_ADVICE if first.secondary else ADVICE.get(error["type"], ANY_ADVICE)
-    if error["message"] == "No module named 'torch'":
-        advice = NO_TORCH
-    message = f": {error['message']}" if found_full else ""
     return _of_rank(
         e,
         first,
         f"{did} {e.when(first)}{message}",
-        output=words,
-        status=status,
+        output=output,
         type=error["type"],
         message=error["message"],
         traceback=error["traceback"],
-        advice=MORE_ROOM if found_full else advice,
+        advice=NO_TORCH if error["message"] == "No module named 'torch'" else advice,
     )
 
 
@@ -321,38 +301,34 @@ def _suggestion(why: str, usage: Iterable[str]) -> str:
     return did_you_mean(option[1], re.findall(r"--[\w-]+", " ".join(usage))) if option else ""
 
 
-def _of_rank(e: Evidence, first: Ending, became: str, **fields: Any) -> Failure:
-    """A failure that a rank has caused: who, where, what became of it, and what it printed last."""
-    host = first.host or (first.error or {}).get("host", "")
-    known = {"output": first.words, "status": first.code, "rank": first.rank, "host": host or None}
-    on = f" on {host}" if host else ""
-    return Failure(f"{e.who(first.rank)}{on} {became}", others=e.others(first), **{**known, **fields})
-
-
 def _killed(e: Evidence, first: Ending) -> Failure:
-    name, words = first.signal, first.words
-    advice = SIGNAL_ADVICE.get(name, "")
-    if not e.events and first.secondary and not role_of(e.job, first.rank):
-        advice = LOST_ADVICE
-    message = next((f": {_what(line)}" for line in reversed(words) if "what():" in line), "")
-    elsewhere = (rank for rank in range(e.world) if rank != first.rank)
-    traceback = "\n".join(filter(None, (e.stacks([first.rank]), e.stacks(elsewhere))))
-    became = f"was killed by {name} {e.when(first)}{message}"
-    return _of_rank(e, first, became, type=name, advice=advice, traceback=traceback)
+    lost = first.secondary and not e.events and not role_of(e.job, first.rank)
+    uncaught = next((line for line in reversed(first.output) if "what():" in line), "")  # a C++ exception
+    message = re.sub(r"^\s*what\(\):\s*(\[\S+:\d+\] )?", ": ", uncaught).rstrip()
+    return _of_rank(
+        e,
+        first,
+        f"was killed by {first.signal} {e.when(first)}{message}",
+        type=first.signal,
+        traceback=e.stacks(sorted(range(e.world), key=lambda rank: rank != first.rank)),
+        advice=LOST_ADVICE if lost else ADVICE.get(first.signal, ""),
+    )
 
 
 def _exited(e: Evidence, first: Ending) -> Failure:
     full = _full(e)
-    advice = MORE_ROOM if full else "" if first.words else "The end of its log may say more."
-    became = f"exited with status {first.code} {e.when(first)}, and no exception{full}"
-    return _of_rank(e, first, became, advice=advice)
+    advice = MORE_ROOM if full else "" if first.output else "The end of its log may say more."
+    return _of_rank(e, first, f"exited with status {first.code} {e.when(first)}, and no exception{full}", advice=advice)
+
+
+def _of_rank(e: Evidence, first: Ending, became: str, **fields: Any) -> Failure:
+    """A failure that a rank has caused: who, where, what became of it, and what it printed last."""
+    host = first.host or first.error.get("host", "")
+    defaults = {"output": first.output, "status": first.code, "rank": first.rank, "host": host or None}
+    on = f" on {host}" if host else ""
+    return Failure(f"{e.who(first.rank)}{on} {became}", others=e.others(first), **{**defaults, **fields})
 
 
 def _full(e: Evidence) -> str:
     """What to add to a sentence if the run's disk is full."""
     return f"; the disk that holds {e.folder.path} is full" if is_full(e.folder.path) else ""
-
-
-def _what(line: str) -> str:
-    """The message of an uncaught C++ exception, without the place in the source."""
-    return re.sub(r"^\s*what\(\):\s*(\[\S+:\d+\] )?", "", line).strip()

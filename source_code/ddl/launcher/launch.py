@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ddl.launcher import processes, slurm
-from ddl.launcher.evidence import stall_s
 from ddl.launcher.job import Job, option_arguments, resolve_script
 from ddl.launcher.options import check as check_options
 from ddl.launcher.plan import HERE, Plan, plan
 from ddl.launcher.run import Run, RunFailed
+from ddl.launcher.settings import stall_s
 from ddl.launcher.site import Site
 from ddl.launcher.warm import ensure as ensure_template
 from ddl.records.folder import RunFolder, StorageError

@@ -1,7 +1,7 @@
 """The progress of a run, computed only from the files in its folder."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import NoneType
@@ -111,73 +111,56 @@ def progress_of(
     """Read a run folder.
 
     A damaged file makes the run "damaged" and the failure names it; while the run's processes are alive, it is a note.
-
-    Parameters
-    ----------
-    alive
-        Whether processes of the run are alive; without any, a run whose end was never recorded is "lost".
-    now
-        Seconds since the epoch.
-    waiting
-        What the run waits for in a queue; empty if it does not wait.
-    events
-        `events_of` the folder, to read only what is new.
-    unrecorded
-        Events that the launcher could not record.
+    A run that is not alive and whose end was never recorded is "lost". `waiting` says what it waits for in a queue;
+    `events`, of `events_of`, spares reading what is known; `unrecorded` are events that could not be written.
     """
     paths = RunFolder(Path(folder))
     now = time.time() if now is None else now
     try:
-        return _read(paths, alive, now, waiting, events or events_of(paths), list(unrecorded))
+        return _read(paths, alive, now, waiting, events or events_of(paths), unrecorded)
     except DamagedFile as error:
-        state = "running" if alive else "damaged"
+        name, problem = paths.path.name, str(error)
+        if alive:
+            return Progress(name, name, "running", paths.path, notes=(problem,))
+        advice = (
+            "What else is in its folder can still be read. A full disk, or a copy that was cut short, leaves such "
+            "files; delete the folder when you no longer need it."
+        )
         return Progress(
-            id=paths.path.name,
-            name=paths.path.name,
-            state=state,
-            folder=paths.path,
-            notes=(str(error),),
-            failure=None
-            if alive
-            else Failure(
-                str(error),
-                type="damaged",
-                advice="What else is in its folder can still be read. "
-                "A disk that was full, or a copy that broke off, leaves such files; delete the "
-                "folder when you don't need it.",
-            ),
+            name, name, "damaged", paths.path, notes=(problem,), failure=Failure(problem, type="damaged", advice=advice)
         )
 
 
 def _read(
-    folder: RunFolder, alive: bool, now: float, waiting: str, script: JsonLines, unrecorded: list[dict]
+    folder: RunFolder, alive: bool, now: float, waiting: str, script: JsonLines, unrecorded: Iterable[dict]
 ) -> Progress:
     job = read_job(folder)
     if job is None:
         raise DamagedFile(f"{folder.job} is missing")
-    world = processes_of(job)
+    created, world = job["created"], processes_of(job)
     launcher = [*launcher_events(folder, world, alive), *unrecorded]
     events = without_repeats(script.look())
+    records = [] if waiting else [read_json(folder.rank(rank), RANK) for rank in range(world)]
     ranks = tuple(
         RankInfo(info["rank"], info["host"], info["pid"], info["started"], role_of(job, info["rank"]))
-        for info in (read_json(folder.rank(rank), RANK) for rank in range(0 if waiting else world))
-        if info
+        for info in filter(None, records)
     )
-    end = end_of(launcher)
-    if end and end["state"] == "done" and folder.requeue.exists():
+    recorded = end = end_of(launcher) or {}
+    if end.get("state") == "done" and folder.requeue.exists():
         end = {**end, "state": "stopped"}  # it made way, with a checkpoint to resume from
     if alive and job.get("detached"):
-        end = None  # the batch job is queued again
-    state = "queued" if waiting else _state(end, launcher, events, ranks, job, alive)
-    created = job["created"]
-    latest = max([created, *(event["time"] for event in (*launcher, *events))])
-    until = end["time"] if end else (latest if state == "lost" else now)
+        end = {}  # the batch job is queued again
+    state = "queued" if waiting else end.get("state") or _state(launcher, events, len(ranks), world, alive)
+    until = now
+    if end:
+        until = end["time"]
+    elif state == "lost":
+        until = max([created, *(event["time"] for event in (*launcher, *events))])
     facts = _training(events, start_of(folder))
-    if damaged := script.damaged + (script.unfinished and not alive):
-        facts["notes"] += (f"{plural(damaged, 'line')} of {script.path} cannot be read, and the rest is shown",)
     if state in ("running", "training"):
-        facts["notes"] += (*_gone(launcher, now), *filter(None, [stall_of(folder, world)]))
-    facts["notes"] += _unwritten(folder, world, alive)
+        facts["notes"] += _waits(folder, launcher, world, now)
+    facts["notes"] += _losses(folder, script, world, alive)
+    facts |= {name: tuple(facts[name]) for name in ("history", "losses", "notes")}
     return Progress(
         id=folder.path.name,
         name=printable(job.get("name") or ""),
@@ -186,42 +169,39 @@ def _read(
         shell_line=job.get("shell_line", ""),
         where=job.get("where", ""),
         waiting=waiting,
-        stopped_by=(end or {}).get("by", ""),
+        stopped_by=end.get("by", ""),
         world=world,
         ranks=ranks,
         elapsed_s=until - created,
         remaining_s=_remaining(facts, events, now) if state == "training" else None,
-        failure=failure_of(folder, job, launcher, events, state, end_of(launcher) or {}),
+        failure=failure_of(folder, job, launcher, events, state, recorded),
         **facts,
     )
 
 
-def _gone(launcher: list[dict], now: float) -> tuple[str, ...]:
-    """Notes on ranks that ended normally a while ago, which the others may wait for."""
+def _waits(folder: RunFolder, launcher: list[dict], world: int, now: float) -> Iterator[str]:
+    """Notes on ranks that others wait for, or may: they ended normally a while ago."""
     began = max((event["time"] for event in launcher if event["event"] == "launched"), default=0.0)
-    return tuple(
-        f"rank {event['rank']} has ended with status 0, and others are still there"
-        for event in launcher
-        if event["event"] == "rank_exit" and not event["code"] and began <= event["time"] < now - GONE_S
-    )
+    for event in launcher:
+        if event["event"] == "rank_exit" and not event["code"] and began <= event["time"] < now - GONE_S:
+            yield f"rank {event['rank']} has ended with status 0, and others are still running"
+    if stall := stall_of(folder, world):
+        yield stall
 
 
-def _unwritten(folder: RunFolder, world: int, alive: bool) -> tuple[str, ...]:
-    """Notes on output that found no room: what ranks noticed, and what other programs of theirs may lose."""
-    lost = tuple(
-        f"some of rank {rank}'s output is lost: the disk that holds {folder.log(rank)} was full"
-        for rank in range(world)
-        if folder.lost(rank).exists()
-    )
-    full = f"the disk that holds {folder.path} is full: what the ranks print now may be lost"
-    return (*lost, full) if alive and is_full(folder.path) else lost
+def _losses(folder: RunFolder, script: JsonLines, world: int, alive: bool) -> Iterator[str]:
+    """Notes on what cannot be read, or found no room on the disk."""
+    if damaged := script.damaged + (script.unfinished and not alive):
+        yield f"{plural(damaged, 'line')} of {script.path} cannot be read, and the rest is shown"
+    for rank in range(world):
+        if folder.lost(rank).exists():
+            yield f"some of rank {rank}'s output is lost: the disk that holds {folder.log(rank)} was full"
+    if alive and is_full(folder.path):
+        yield f"the disk that holds {folder.path} is full: what the ranks print now may be lost"
 
 
 def launcher_events(folder: RunFolder, world: int, alive: bool) -> list[dict]:
-    """The events of the launcher and, on several nodes, of each rank's task.
-
-    `world` is the number of ranks, `alive` whether tasks may still write.
-    """
+    """The events of the launcher and, on several nodes, of each rank's task, which may still write if `alive`."""
     events = read_json_lines(folder.launcher, EVENT)
     exits = [record for rank in range(world) if (record := read_json(folder.exit(rank), EXIT))]
     if exits:
@@ -246,11 +226,10 @@ def _end_by_tasks(exits: list[dict]) -> dict:
         return {"state": "stopped", "reason": "launcher gone"}
     if "launch" in reasons:
         return {"state": "failed", "reason": "launch", "message": reasons["launch"]["message"]}
-    if any(record["code"] and not record.get("reason") for record in exits):
+    failed = [record for record in exits if record["code"]]
+    if any(not record.get("reason") for record in failed):
         return {"state": "failed"}
-    if any(record["code"] for record in exits):
-        return {"state": "stopped", "reason": "SIGTERM"}
-    return {"state": "done"}
+    return {"state": "stopped", "reason": "SIGTERM"} if failed else {"state": "done"}
 
 
 def end_of(launcher: Iterable[dict]) -> dict | None:
@@ -265,10 +244,7 @@ def end_of(launcher: Iterable[dict]) -> dict | None:
 
 
 def without_repeats(events: Iterable[dict]) -> list[dict]:
-    """Drop what a resumed training repeated: everything after its checkpoint.
-
-    `events` are in the order of writing; a ``start`` says from which step training resumes.
-    """
+    """Drop what a resumed training did over again: a ``start`` says from which step it goes on."""
     kept: list[dict] = []
     for event in events:
         if event["event"] == "start":
@@ -278,18 +254,15 @@ def without_repeats(events: Iterable[dict]) -> list[dict]:
     return kept
 
 
-def _state(
-    end: dict | None, launcher: list[dict], events: list[dict], ranks: tuple[RankInfo, ...], job: dict, alive: bool
-) -> str:
-    if end:
-        return end["state"]
-    if not launcher and not ranks:
-        return "queued" if alive else "lost"
+def _state(launcher: list[dict], events: list[dict], ranks: int, world: int, alive: bool) -> str:
+    """The state of a run whose end is not recorded, and of which so many `ranks` have started."""
     if not alive:
         return "lost"
+    if not launcher and not ranks:
+        return "queued"
     if any(event["event"] in ("step", "evaluation") for event in events):
         return "training"
-    return "running" if len(ranks) == processes_of(job) else "starting"
+    return "running" if ranks == world else "starting"
 
 
 def _training(events: list[dict], began: float | None) -> dict[str, Any]:
@@ -310,7 +283,7 @@ def _training(events: list[dict], began: float | None) -> dict[str, Any]:
                 facts["history"].append(event)
             elif event.get("loss") is not None:
                 facts["losses"].append((event.get("samples", 0), event["loss"]))
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in facts.items()}
+    return facts
 
 
 def _remaining(facts: dict[str, Any], events: list[dict], now: float) -> float | None:

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import psutil
 
-from ddl.launcher.evidence import stall_s
 from ddl.launcher.roles import roles_of
+from ddl.launcher.settings import stall_s
 from ddl.rank import cluster
 from ddl.rank.start import ForkedRank
 from ddl.records.folder import STACK_SIGNAL, RunFolder, StorageError, stack_of

@@ -128,7 +128,7 @@ CASES = {
         training=[(3.0, "start", {"steps": 20}), (4.0, "evaluation", {"step": 10, "epoch": 1.0})],
         traceback="ValueError: bad batch",
         others="rank 0 lost touch",
-        advice="Mend",
+        advice="Fix what",
     ),
     "memory": Case("raised MemoryError", errors={1: (2.0, "MemoryError", "")}, advice="smaller batch"),
     "a file": Case("FileNotFoundError", errors={1: (2.0, "FileNotFoundError", "x.csv")}, advice="relative path"),
@@ -500,7 +500,7 @@ def test_a_rank_that_has_left_is_told_while_others_go_on(folder):
     folder.rank(1)
     folder.launcher(3.0, "rank_exit", rank=1, code=0)
     assert folder.progress(now=4.0).notes == ()
-    assert folder.progress(now=9.0).notes == ("rank 1 has ended with status 0, and others are still there",)
+    assert folder.progress(now=9.0).notes == ("rank 1 has ended with status 0, and others are still running",)
     folder.launcher(9.5, "rank_exit", rank=0, code=0)
     folder.launcher(9.6, "ended", state="done")
     assert folder.progress(now=20.0).notes == ()
@@ -509,8 +509,8 @@ def test_a_rank_that_has_left_is_told_while_others_go_on(folder):
 @pytest.mark.parametrize(
     "state, end, says",
     [
-        ("lost", None, "none of them wrote down why; the disk that holds"),
-        ("failed", {"reason": "storage"}, "is full, and what else happened could not be written"),
+        ("lost", None, "none of them recorded why; the disk that holds"),
+        ("failed", {"reason": "storage"}, "is full, and what else happened could not be recorded"),
         ("failed", {"reason": "launch", "message": "x"}, "is full, and what else happened"),
     ],
 )
