@@ -1,17 +1,16 @@
 """Where a run goes: this machine, hosts made on it, or (through a scheduler) a cluster's."""
 
 import os
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ddl.launcher import sitefile
-from ddl.launcher.sitefile import SiteError, key, keys, refuse_idle, seconds, validated
+from ddl.launcher.sitefile import SiteError, key, keys, needed, seconds, shown, validated
 from ddl.launcher.slurm import Allocation
 from ddl.records.machine import container_around, cores_of_host, gpu_names, usable_cores
-from ddl.words import plural
+from ddl.words import did_you_mean, plural
 
 if TYPE_CHECKING:
     from ddl.launcher.job import Job
@@ -46,20 +45,9 @@ INTERFACE = (r"[^\s,]+", 'one interface, such as "ib0"')
 class Site:
     """One place to run in.
 
-    Fields that `key` describes are the keys of a site file. The others:
-
-    origin
-        Where these values come from, for people.
-    inside
-        The container that this process runs in already, and its ranks with it; empty outside,
-        and where Slurm starts the ranks: it does so outside of this container.
-    allocation
-        The Slurm job that this process runs in already; empty outside.
-
-    Raises
-    ------
-    SiteError
-        For a value that can't be, or that another one rules out; the message says what can.
+    Fields that `key` describes are the keys of a site file. `origin` says where their values come from; `allocation` is
+    the Slurm job that this process runs in already; `inside` is the container that it and its ranks are in already
+    (empty where Slurm starts the ranks: it does so outside of it). SiteError says what a wrong value can be.
     """
 
     scheduler: str = key(
@@ -105,11 +93,7 @@ class Site:
         choices=("gloo", "mpi"),
     )
     gpu_option: str = key(
-        "--gres=gpu:{n}",
-        "the option that asks for GPUs; `{n}` is their number on a node",
-        form=GPU_OPTION,
-        never_empty=True,
-        needs=SLURM,
+        "--gres=gpu:{n}", "the option that asks for GPUs; `{n}` is their number on a node", form=GPU_OPTION, needs=SLURM
     )
     gpu_type: str = key(
         "", 'goes before that number: `"a100"` gives `--gres=gpu:a100:4`', form=GPU_TYPE, needs=SLURM, shown="any"
@@ -146,41 +130,8 @@ class Site:
     def __post_init__(self) -> None:
         for name, field in KEYS.items():
             object.__setattr__(self, name, validated(field, getattr(self, name)))
-        for wrong, problem in self._refusals():
-            raise SiteError(problem, wrong)
-
-    def _refusals(self) -> Iterator[tuple[str, str]]:
-        """Yield what rules out what: a field, and what is wrong with it."""
-        if self.nodes > 1 and self.scheduler == "local":
-            works = 'scheduler = "slurm" or "namespaces": without it all ranks are on this machine'
-            yield "nodes", f"nodes = {self.nodes} needs {works}"
-        if self.scheduler == "namespaces":
-            if not 2 <= self.nodes <= MOST_HOSTS:
-                works = f'scheduler = "namespaces" makes 2 to {MOST_HOSTS} hosts; "local" is for one'
-                yield "nodes", f"nodes = {self.nodes}: {works}"
-            if self.container != "none":
-                works = 'scheduler = "local" or "slurm": a container has a network of its own'
-                yield "container", f'container = "{self.container}" needs {works}'
-            if self.gpus_per_node:
-                why = "GPUs of one machine talk past the network between the hosts made on it, so ranks run on cores"
-                yield "gpus_per_node", f"gpus_per_node = {self.gpus_per_node}: {why}: 0 works"
-        if self.controller == "mpi" and self.scheduler != "slurm":
-            works = 'needs scheduler = "slurm", which starts the ranks; here "gloo" works'
-            yield "controller", f'controller = "mpi" {works}'
-        if self.container == "docker" and self.scheduler == "slurm":
-            why = "Docker's daemon starts processes outside the job"
-            works = 'With Slurm, "singularity" or "none" works'
-            yield "container", f'container = "docker" needs scheduler = "local": {why}. {works}'
-        if self.container != "none" and not self.image:
-            yield "container", f'container = "{self.container}" needs an image'
-        if "--gpus-per-task" in self.gpu_option:
-            why = "asks per task, which makes every rank use the first GPU"
-            works = '"--gres=gpu:{n}" or "--gpus-per-node={n}" works'
-            yield "gpu_option", f'gpu_option = "{self.gpu_option}" {why}: {works}'
-        limit_s, warning_s = seconds(self.time_limit), self.time_limit_warning_s
-        if 0 < limit_s <= warning_s:  # a limit of 0 is none
-            why = f"ends before time_limit_warning_s = {warning_s} can warn of it: a run would only ever checkpoint"
-            yield "time_limit", f'time_limit = "{self.time_limit}" ({limit_s} s) {why}'
+        for name, problem in _contradictions(self):
+            raise SiteError(f"{name} = {shown(getattr(self, name))}{problem}", name)
 
     # ------------------------------------------------------------ where it comes from
 
@@ -188,13 +139,8 @@ class Site:
     def here(cls, file: str | Path | None = None) -> "Site":
         """Return the site of a file: `file`, else the first that `sitefile.find` finds, else `detect`'s.
 
-        Inside a Slurm job the job's nodes replace the file's; where they are this one node, runs
-        start on it directly.
-
-        Raises
-        ------
-        SiteError
-            For a file that is not there or not right.
+        Inside a Slurm job the job's nodes replace the file's; where they are this one node, runs start on it directly.
+        SiteError for a file that is not there or not right.
         """
         if file:
             path, why = Path(file).expanduser().absolute(), "as asked for"
@@ -223,81 +169,26 @@ class Site:
     def read(cls, path: str | Path) -> "Site":
         """Return what a site file says, whatever job or container this process is in.
 
-        Without ``cores_per_node`` and ``gpus_per_node``, a local site has what this machine has;
-        each host made on it has a share of the cores, two at least. Slurm needs one of the two, as a
-        login node says nothing about other nodes; GPUs alone imply one core for each: too few to
-        feed them, but never more than a cluster grants.
-
-        Raises
-        ------
-        SiteError
-            For a file that is not there, is no TOML, has an unknown key or a wrong value; the
-            message begins with the file and the line, and says what is valid.
+        SiteError, with the file and the line, if it is not there, not TOML, has an unknown key or a wrong value.
         """
         file = sitefile.SiteFile.read(path)
-        values = dict(file.values)
-        for name in values:
-            if name not in KEYS:
-                near = _near(name)
-                raise SiteError(
-                    f"{file.location(name)}: {name} is not a key of a site file"
-                    f"{f'; did you mean {near}?' if near else '.'} "
-                    f"The keys are: {', '.join(KEYS)}",
-                    name,
-                )
         try:
-            refuse_idle(values, KEYS)
-            if values.get("scheduler") == "namespaces":
-                nodes = values.setdefault("nodes", 2)
-                values.setdefault("cores_per_node", cores_of_host(nodes) if type(nodes) is int else 1)
-            elif values.get("scheduler") != "slurm":
-                values = {"cores_per_node": usable_cores(), "gpus_per_node": len(gpu_names()), **values}
-            elif "cores_per_node" not in values:
-                gpus = values.get("gpus_per_node", 0)
-                if gpus == 0:
-                    raise SiteError(
-                        "cores_per_node is needed: how many cores one node gives to a "
-                        "job (gpus_per_node, too, if it has GPUs)",
-                        "scheduler",
-                    )
-                values["cores_per_node"] = gpus if type(gpus) is int and gpus > 0 else 1
-            site = cls(**values, origin=str(path))
-            if site.container == "singularity":
-                image = os.path.join(file.path.absolute().parent, os.path.expanduser(site.image))
-                site = replace(site, image=image)
-            return site
+            site = cls(**_with_defaults(file.values), origin=str(path))
         except SiteError as error:
             raise SiteError(f"{file.location(error.field)}: {error}", error.field) from None
+        if site.container == "singularity":
+            folder, image = file.path.absolute().parent, os.path.expanduser(site.image)
+            site = replace(site, image=os.path.join(folder, image))
+        return site
 
     def _at(self, allocation: Allocation | None, joint: str) -> "Site":
         """This site for a process that is where this one is: in a job of Slurm, in a container."""
         site = self
         if allocation:
-            site = replace(self, allocation=allocation.job, origin=f"{self.origin}{joint}{allocation}")
-        if allocation and self.scheduler == "slurm":
-            site = site._within(allocation)
+            site = replace(site, allocation=allocation.job, origin=f"{self.origin}{joint}{allocation}")
+        if allocation and site.scheduler == "slurm":
+            site = _within(site, allocation)
         return replace(site, inside="" if site.scheduler == "slurm" else container_around())
-
-    def _within(self, allocation: Allocation) -> "Site":
-        """This site with the nodes of a job; without Slurm where they are the one we are on."""
-        if allocation.around:
-            return replace(
-                self,
-                scheduler="local",
-                controller="gloo",
-                nodes=1,
-                cores_per_node=usable_cores(),
-                gpus_per_node=len(gpu_names()),
-            )
-        gpus = allocation.gpus_per_node
-        return replace(
-            self,
-            nodes=allocation.nodes,
-            cores_per_node=allocation.cores_per_node or self.cores_per_node,
-            gpus_per_node=self.gpus_per_node if gpus is None else gpus,
-        )
-
-    # ------------------------------------------------------------ what it holds
 
     @property
     def slots(self) -> int:
@@ -307,18 +198,12 @@ class Site:
     def nodes_for(self, job: "Job") -> int:
         """Number of nodes for a job: what it asks for, else the fewest that hold it evenly.
 
-        By default a job uses all hosts made on this machine. ``oversubscribe`` lets ranks share the
-        devices of one node where they would not fit.
-
-        Raises
-        ------
-        SiteError
-            Naming the numbers of workers that fit.
+        By default a job uses all hosts made on this machine. ``oversubscribe`` lets ranks share the devices of one node
+        where they would not fit. SiteError names the numbers of workers that fit.
         """
         if job.nodes is not None and job.nodes > self.nodes:
-            raise SiteError(
-                f"nodes={job.nodes} asked for, but this site has {self.nodes} ({self.origin or 'as described'})"
-            )
+            origin = self.origin or "as described"
+            raise SiteError(f"nodes={job.nodes} asked for, but this site has {self.nodes} ({origin})")
         asked = self.nodes if self.scheduler == "namespaces" and not job.nodes else job.nodes
         allowed = range(1, self.nodes + 1) if asked is None else (asked,)
         for nodes in allowed:
@@ -326,24 +211,8 @@ class Site:
                 return nodes
         if job.oversubscribe and 1 in allowed:
             return 1
-        device = "GPU" if self.gpus_per_node else "core"
-        have = f"{self.slots} {device}{'' if self.slots == 1 else 's'}"
-        if allowed[-1] == 1:
-            raise SiteError(
-                f"{job.workers} workers asked for, but there {'is' if self.slots == 1 else 'are'} "
-                f"{have} here: workers={self.slots} works. To share {device}s between ranks all "
-                f"the same (slower than {self.slots}), pass oversubscribe=True (ddl run "
-                "--oversubscribe)."
-            )
-        fitting = {nodes * ranks for nodes in allowed for ranks in range(1, self.slots + 1)}
-        below = max((count for count in fitting if count < job.workers), default=None)
-        above = min((count for count in fitting if count > job.workers), default=None)
-        works = " or ".join(f"workers={count}" for count in (below, above) if count)
         on = f"{allowed[-1]} nodes" if asked else f"up to {allowed[-1]} nodes"
-        raise SiteError(
-            f"{job.workers} workers asked for, which cannot be shared out evenly over "
-            f"{on} with {have} each: {works} works."
-        )
+        raise SiteError(_does_not_fit(job.workers, self, allowed, on))
 
     def one_task(self, job: "Job") -> bool:
         """Whether one task holds all ranks, started by a horovodrun inside it."""
@@ -376,15 +245,91 @@ class Site:
 KEYS = keys(Site)
 
 
-def _near(name: str) -> str | None:
-    """Return the key of a site file that somebody may have meant; None where there is none."""
+def _hint(name: str) -> str:
+    """The end of a sentence about an unknown key, with the one that somebody may have meant."""
+    longer = [known for known in KEYS if name.lower() in known]
+    return did_you_mean(name.lower(), KEYS) or (f": did you mean {longer[0]!r}?" if longer else "")
 
-    def words(text: str) -> set[str]:
-        return {word.rstrip("s") for word in re.split(r"[-_\s]+", text.lower())}
 
-    same = [known for known in KEYS if words(name) == words(known)]
-    holding = [known for known in KEYS if words(name) <= words(known)]
-    import difflib
+def _within(site: Site, allocation: Allocation) -> Site:
+    """A site with the nodes of a job; without Slurm where they are the one we are on."""
+    if allocation.around:
+        cores, gpus = usable_cores(), len(gpu_names())
+        return replace(site, scheduler="local", controller="gloo", nodes=1, cores_per_node=cores, gpus_per_node=gpus)
+    return replace(
+        site,
+        nodes=allocation.nodes,
+        cores_per_node=allocation.cores_per_node or site.cores_per_node,
+        gpus_per_node=site.gpus_per_node if allocation.gpus_per_node is None else allocation.gpus_per_node,
+    )
 
-    alike = difflib.get_close_matches(name.lower(), KEYS, 1)
-    return next(iter(same + holding + alike), None)
+
+def _with_defaults(values: dict) -> dict:
+    """The values of a file with what this machine says about cores and GPUs where the file does not.
+
+    A login node of Slurm says nothing about other nodes. GPUs alone imply one core for each: too few to feed them, but
+    never more than a cluster grants.
+    """
+    for name in values:
+        if name not in KEYS:
+            problem = f"{name} is not a key of a site file{_hint(name) or '.'} The keys are: {', '.join(KEYS)}"
+            raise SiteError(problem, name)
+    values = {name: validated(KEYS[name], value) for name, value in values.items()}
+    for name in values:
+        if problem := needed(KEYS[name], values, KEYS):
+            raise SiteError(problem, name)
+    scheduler = values.get("scheduler")
+    if scheduler == "namespaces":
+        nodes = values.get("nodes", 2)
+        return {"nodes": nodes, "cores_per_node": cores_of_host(nodes), **values}
+    if scheduler != "slurm":
+        return {"cores_per_node": usable_cores(), "gpus_per_node": len(gpu_names()), **values}
+    if not (values.get("cores_per_node") or values.get("gpus_per_node")):
+        need = "cores_per_node is needed: how many cores one node gives to a job"
+        raise SiteError(f"{need} (gpus_per_node, too, if it has GPUs)", "scheduler")
+    return {"cores_per_node": values.get("gpus_per_node"), **values}
+
+
+def _contradictions(site: Site) -> Iterator[tuple[str, str]]:
+    """Yield a field and what is wrong with its value, given those of other fields."""
+    if site.nodes > 1 and site.scheduler == "local":
+        yield "nodes", ' needs scheduler = "slurm" or "namespaces": without it all ranks are on this machine'
+    if site.scheduler == "namespaces":
+        if not 2 <= site.nodes <= MOST_HOSTS:
+            yield "nodes", f': scheduler = "namespaces" makes 2 to {MOST_HOSTS} hosts; "local" is for one'
+        if site.container != "none":
+            yield "container", ' needs scheduler = "local" or "slurm": a container has a network of its own'
+        if site.gpus_per_node:
+            why = "GPUs of one machine talk past the network between the hosts made on it, so ranks run on cores"
+            yield "gpus_per_node", f": {why}: 0 works"
+    if site.controller == "mpi" and site.scheduler != "slurm":
+        yield "controller", ' needs scheduler = "slurm", which starts the ranks; here "gloo" works'
+    if site.container == "docker" and site.scheduler == "slurm":
+        why = "Docker's daemon starts processes outside the job"
+        yield "container", f' needs scheduler = "local": {why}. With Slurm, "singularity" or "none" works'
+    if site.container != "none" and not site.image:
+        yield "container", " needs an image"
+    if "--gpus-per-task" in site.gpu_option:
+        works = '"--gres=gpu:{n}" or "--gpus-per-node={n}" works'
+        yield "gpu_option", f" asks per task, which makes every rank use the first GPU: {works}"
+    limit_s, warning_s = seconds(site.time_limit), site.time_limit_warning_s
+    if 0 < limit_s <= warning_s:  # a limit of 0 is none
+        why = f"ends before time_limit_warning_s = {warning_s} can warn of it: a run would only ever checkpoint"
+        yield "time_limit", f" ({limit_s} s) {why}"
+
+
+def _does_not_fit(workers: int, site: Site, allowed: Sequence[int], on: str) -> str:
+    """Say that so many workers cannot be shared out over the allowed numbers of nodes, and how many can."""
+    device = "GPU" if site.gpus_per_node else "core"
+    slots = plural(site.slots, device)
+    if allowed[-1] == 1:
+        return (
+            f"{workers} workers asked for, but there {'is' if site.slots == 1 else 'are'} {slots} here: "
+            f"workers={site.slots} works. To share {device}s between ranks all the same (slower than {site.slots}), "
+            "pass oversubscribe=True (ddl run --oversubscribe)."
+        )
+    fitting = {nodes * ranks for nodes in allowed for ranks in range(1, site.slots + 1)}
+    below = max((count for count in fitting if count < workers), default=None)
+    above = min((count for count in fitting if count > workers), default=None)
+    works = " or ".join(f"workers={count}" for count in (below, above) if count)
+    return f"{workers} workers asked for, which cannot be shared out evenly over {on} with {slots} each: {works} works."

@@ -18,10 +18,7 @@ UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # what Windows' editors may begin a file wi
 
 
 class SiteError(CourseError, ValueError):
-    """A site cannot be what its description says, or cannot hold a job.
-
-    `field` is the field of `ddl.launcher.site.Site`, and key of the file, that is wrong.
-    """
+    """A site cannot be what its description says, or cannot hold a job; `field` is the one of `Site` that is wrong."""
 
     def __init__(self, message: str, field: str = "") -> None:
         super().__init__(message)
@@ -38,7 +35,7 @@ class SiteFile:
 
     @classmethod
     def read(cls, path: str | Path) -> "SiteFile":
-        """Read a file; raise `SiteError`, with its path and line, if it is not there or not TOML."""
+        """Read a file; SiteError, with its path and line, if it is not there or not TOML."""
         path = Path(path)
         try:
             raw = path.read_bytes()
@@ -51,15 +48,12 @@ class SiteFile:
             raise SiteError(f"{path}: this site file cannot be read: {error.strerror}") from None
         except UnicodeDecodeError as error:
             line = raw[: error.start].count(b"\n") + 1
-            raise SiteError(f"{path}:{line}: this line is not UTF-8 text; TOML has to be") from None
+            raise SiteError(f"{path}:{line}: this line is not UTF-8 text, which TOML has to be") from None
         except toml.TOMLDecodeError as error:
-            at = re.search(r" \(at line (\d+), column \d+\)$", str(error))
-            line = int(at[1]) if at else len(text.splitlines())
-            problem = str(error)[: at.start()] if at else str(error)
-            raise SiteError(
-                f"{path}:{line}: not valid TOML: {problem}. A line is: key = value, with text in "
-                'quotes, a list as ["one", "two"], and each key once'
-            ) from None
+            problem, _, at = str(error).partition(" (at line ")
+            line = int(at.split(",")[0]) if at else len(text.splitlines())
+            rule = 'A line is: key = value, with text in quotes, a list as ["one", "two"], and each key once'
+            raise SiteError(f"{path}:{line}: not valid TOML: {problem}. {rule}") from None
 
     def location(self, key: str) -> str:
         """Where `key` stands, ``path:line``; only the path where the file does not have it."""
@@ -71,20 +65,12 @@ class SiteFile:
 
 
 def find() -> tuple[Path, str] | None:
-    """Find the site file that goes without saying; return it and, in words, why it is the one.
-
-    Raises
-    ------
-    SiteError
-        If ``DDL_SITE`` names a file that is not there.
-    """
+    """Find the site file to use where none is asked for; return it and, in words, why it is the one."""
     named = os.environ.get("DDL_SITE")
     if named:
         path = Path(named).expanduser().absolute()
         if not path.exists():
-            raise SiteError(
-                f"{path}: DDL_SITE names this site file, and it is not there: mend the variable, or unset it"
-            )
+            raise SiteError(f"{path}: DDL_SITE names this site file, and it is not there: fix or unset the variable")
         return path, "DDL_SITE"
     settings = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
     for folder, why in (
@@ -100,48 +86,18 @@ def find() -> tuple[Path, str] | None:
 # ---------------------------------------------------------------- keys
 
 
-def key(
-    default: Any,
-    meaning: str,
-    *,
-    choices: tuple[str, ...] = (),
-    least: int = 0,
-    form: tuple[str, str] = (".*", ""),
-    never_empty: bool = False,
-    needs: tuple[str, ...] = (),
-    shown: str = "",
-) -> Any:
-    """Describe a key of a site file, as a field of `ddl.launcher.site.Site`.
+RULES: dict[str, Any] = {
+    "choices": (),  # all values of a text
+    "least": 0,  # of a whole number
+    "form": (".*", ""),  # what a text, or each text of a list, has to match, and how to say so
+    "needs": (),  # another key, and those of its values without which this key would say nothing
+    "shown": "",  # the default as the table of keys says it, where it is no constant
+}
 
-    Parameters
-    ----------
-    meaning
-        What the table of keys says.
-    choices
-        All values of a text.
-    least
-        Of a whole number.
-    form
-        What a text, or each text of a list, has to match, and how to say so.
-    never_empty
-        Whether the empty text, too, has to match.
-    needs
-        Another key, and those of its values without which this key would say nothing.
-    shown
-        The default as the table of keys says it, where it is no constant.
-    """
-    return dataclasses.field(
-        default=default,
-        metadata={
-            "meaning": meaning,
-            "choices": choices,
-            "least": least,
-            "form": form,
-            "never_empty": never_empty,
-            "needs": needs,
-            "shown": shown,
-        },
-    )
+
+def key(default: Any, meaning: str, **rules: Any) -> Any:
+    """Describe a key of a site file, as a field of `ddl.launcher.site.Site`, by some of `RULES`."""
+    return dataclasses.field(default=default, metadata={**RULES, "meaning": meaning, **rules})
 
 
 def keys(site: type) -> dict[str, dataclasses.Field]:
@@ -154,7 +110,7 @@ def validated(field: dataclasses.Field, value: Any) -> int | str | tuple[str, ..
     name, rules = field.name, field.metadata
 
     def refuse(wrong: Any, problem: str) -> NoReturn:
-        raise SiteError(f"{name} = {_shown(wrong)}{problem}", name)
+        raise SiteError(f"{name} = {shown(wrong)}{problem}", name)
 
     if field.type is int:
         if type(value) is not int or value < rules["least"]:
@@ -165,7 +121,7 @@ def validated(field: dataclasses.Field, value: Any) -> int | str | tuple[str, ..
             refuse(value, ": text in quotes is needed")
         if rules["choices"] and value not in rules["choices"]:
             refuse(value, f" is not one of: {', '.join(rules['choices'])}")
-        texts: tuple[str, ...] = (value,) if value or rules["never_empty"] else ()
+        texts: tuple[str, ...] = (value,) if value or field.default else ()
     else:
         if not isinstance(value, (list, tuple)) or not all(type(text) is str for text in value):
             refuse(value, f': a list of texts is needed, {name} = ["…"]')
@@ -177,15 +133,12 @@ def validated(field: dataclasses.Field, value: Any) -> int | str | tuple[str, ..
     return value
 
 
-def refuse_idle(values: Mapping, known: Mapping[str, dataclasses.Field]) -> None:
-    """Refuse keys that would say nothing: a partition without Slurm, an image without a container."""
-    for name in values:
-        other, *wanted = known[name].metadata["needs"] or ("",)
-        if other:
-            chosen = values.get(other, known[other].default)
-            if chosen in known[other].metadata["choices"] and chosen not in wanted:
-                needed = " or ".join(map(_shown, wanted))
-                raise SiteError(f"{name} needs {other} = {needed}; here it is {_shown(chosen)}", name)
+def needed(field: dataclasses.Field, values: Mapping, known: Mapping[str, dataclasses.Field]) -> str:
+    """Say what a key needs that is not among the values: a partition Slurm, an image a container; else empty."""
+    other, *wanted = field.metadata["needs"] or ("",)
+    if not other or (chosen := values.get(other, known[other].default)) in wanted:
+        return ""
+    return f"{field.name} needs {other} = {' or '.join(map(shown, wanted))}; here it is {shown(chosen)}"
 
 
 def seconds(time_limit: str) -> int:
@@ -198,7 +151,7 @@ def seconds(time_limit: str) -> int:
     return int(days or 0) * 86400 + hours * 3600 + minutes * 60 + rest
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
     """A value as a site file has it, near enough to find it there."""
     if isinstance(value, str):
         return f'"{value}"'

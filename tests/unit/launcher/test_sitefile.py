@@ -101,8 +101,8 @@ def test_a_cluster_has_what_its_file_says(read, monkeypatch):
 SLURM = 'scheduler = "slurm"\ncores_per_node = 4\n'
 HOSTS = 'scheduler = "namespaces"\n'
 WRONG = {  # what the last line says: what its refusal does
-    SLURM + "cores = 4": "cores is not a key of a site file; did you mean cores_per_node? ",
-    SLURM + 'partitoin = "gpu"': "did you mean partition? The keys are: scheduler, container, ",
+    SLURM + "cores = 4": "cores is not a key of a site file: did you mean 'cores_per_node'? ",
+    SLURM + 'partitoin = "gpu"': "did you mean 'partition'? The keys are: scheduler, container, ",
     SLURM + 'origin = "x"': "origin is not a key",
     SLURM + '"par tition" = 1': "par tition is not a key",
     SLURM + 'controller = "ssh"': 'controller = "ssh" is not one of: gloo, mpi',
