@@ -13,7 +13,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -35,16 +35,8 @@ LOGIN = ("HOME", "LANG", "LD_LIBRARY_PATH", "LOGNAME", "PATH", "SHELL", "USER", 
 # What Slurm tells each task, and a container hides.
 TASK = (
     "CUDA_VISIBLE_DEVICES",
-    "SLURM_CPUS_PER_TASK",
-    "SLURM_JOB_ID",
-    "SLURM_JOB_NUM_NODES",
-    "SLURM_LOCALID",
-    "SLURM_NNODES",
-    "SLURM_NODEID",
-    "SLURM_NTASKS",
-    "SLURM_PROCID",
-    "SLURM_RESTART_COUNT",
-    "SLURM_STEP_ID",
+    *(f"SLURM_{name}" for name in ("CPUS_PER_TASK", "JOB_ID", "JOB_NUM_NODES", "LOCALID", "NNODES", "NODEID")),
+    *(f"SLURM_{name}" for name in ("NTASKS", "PROCID", "RESTART_COUNT", "STEP_ID")),
     "SLURMD_NODENAME",
 )
 
@@ -79,29 +71,10 @@ def plan(
     needs: Sequence[str] = (),
     user: str = "",
 ) -> Plan:
-    """Plan a run.
+    """Plan a run, or raise SiteError if the site cannot hold the job.
 
-    Parameters
-    ----------
-    run_id
-        Every process of the run carries it as ``DDL_RUN_ID``.
-    folder
-        The run's folder, which its ranks know as ``DDL_RUN_DIR``.
-    created
-        Time of the launch, in seconds since the epoch.
-    detach
-        Whether the run goes on without its launcher.
-    needs
-        Folders that a container must see, at the same place: the course, data, runs.
-    user
-        ``uid:gid`` that a Docker container runs as.
-
-    Raises
-    ------
-    SiteError
-        If the site cannot hold the job.
+    `needs` are folders that a container must see, at the same place; `user` is the ``uid:gid`` that Docker's runs as.
     """
-    site.nodes_for(job)  # refuses a job that does not fit
     names = tuple(name for name, _ in job.env)
     site = replace(site, pass_environment=(*site.pass_environment, *names))
     paths = RunFolder(Path(folder))
@@ -110,61 +83,51 @@ def plan(
     files = []
     if detach and site.scheduler == "slurm":
         batch = paths.path / "batch.sh"
-        files = [(batch, _batch(job, site, run_id, argv))]
+        files = [(batch, _batch(job, site, argv))]
         argv = shown = (*_sbatch(job, site, run_id, paths), str(batch))
     else:
         around = _modules(site) * (not detach) + _starter(job, site, run_id)
         argv, shown = around + argv, around + shown
-    where = _where(job, site, detach)
-    shell = Plan(argv, shown, job.cwd, (), (), where, names).shell_line
-    described = {
-        "id": run_id,
-        "name": job.name,
-        "created": created,
-        "script": job.script,
-        "args": list(job.args),
-        "workers": job.workers,
-        "cluster": job.cluster,
-        "parameter_servers": job.parameter_servers,
-        "processes": job.processes,
-        "nodes": site.nodes_for(job),
-        "threads": site.threads_per_rank(job),
-        "env": list(names),
-        "cwd": job.cwd,
-        "timeout_s": job.timeout_s,
-        "detached": detach,
-        "where": where,
-        "site": {
-            "scheduler": site.scheduler,
-            "container": site.container,
-            "controller": site.controller,
-            "cores_per_node": site.cores_per_node,
-            "gpus_per_node": site.gpus_per_node,
-            "allocation": site.allocation,
-            **({"rate_mbit": site.rate_mbit} if site.scheduler == "namespaces" else {}),
-        },
-        "argv": list(argv),
-        "shell_line": shell,
-    }
-    return Plan(
+    planned = Plan(
         argv=argv,
         shown=shown,
         cwd=job.cwd,
-        environment=(*_environment(site, run_id, folder, needs), *job.env),
-        files=((paths.job, json.dumps(described, indent=1) + "\n"), (paths.command, f"#!/bin/sh\n{shell}\n"), *files),
-        where=where,
+        environment=(*_environment(site, run_id, folder), *job.env),
+        files=(),
+        where=_where(job, site, detach),
         given=names,
     )
+    described = {"id": run_id, "created": created, "detached": detach, **_described(job, site, planned)}
+    files += [
+        (paths.job, json.dumps(described, indent=1) + "\n"),
+        (paths.command, f"#!/bin/sh\n{planned.shell_line}\n"),
+    ]
+    return replace(planned, files=tuple(files))
 
 
-def _environment(site: Site, run_id: str, folder: str | Path, needs: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    environment = {"DDL_RUN_ID": run_id, "DDL_RUN_DIR": str(folder)}
+def _described(job: Job, site: Site, planned: Plan) -> dict:
+    """What is recorded of a job, but no value of a variable."""
+    of_job = ("name", "script", "args", "workers", "cluster", "parameter_servers", "processes", "cwd", "timeout_s")
+    of_site = ("scheduler", "container", "controller", "cores_per_node", "gpus_per_node", "rate_mbit", "allocation")
+    return {
+        **{name: getattr(job, name) for name in of_job},
+        "nodes": site.nodes_for(job),
+        "threads": site.threads_per_rank(job),
+        "env": planned.given,
+        "where": planned.where,
+        "site": {name: getattr(site, name) for name in of_site},
+        "argv": planned.argv,
+        "shell_line": planned.shell_line,
+    }
+
+
+def _environment(site: Site, run_id: str, folder: str | Path) -> Iterator[tuple[str, str]]:
+    yield "DDL_RUN_ID", run_id
+    yield "DDL_RUN_DIR", str(folder)
     if site.scheduler == "slurm" or site.enters_container:
-        environment["PYTHONNOUSERSITE"] = "1"  # ~/.local is not what was tested, there or inside
+        yield "PYTHONNOUSERSITE", "1"  # ~/.local is not what was tested, there or inside
     if site.enters_container:
-        # The package that plans is the package that runs, whatever version the image has.
-        environment["PYTHONPATH"] = str(source_dir())
-    return tuple(environment.items())
+        yield "PYTHONPATH", str(source_dir())  # the package that plans runs, whatever version the image has
 
 
 def _where(job: Job, site: Site, detach: bool) -> str:
@@ -192,20 +155,17 @@ def _python(site: Site) -> str:
     return site.python or ("python" if site.enters_container else sys.executable)
 
 
-def _rank(job: Job, site: Site) -> Words:
-    command = RankCommand(
+def _ranks(job: Job, site: Site) -> tuple[Words, Words]:
+    """What starts the ranks of one host, or one of them and looks after it; and what is shown for it."""
+    python, timeout_s = _python(site), job.timeout_s or 0.0
+    rank = RankCommand(
         threads=site.threads_per_rank(job),
         cluster=job.cluster,
         parameter_servers=job.parameter_servers or 0,
         start="warm" if job.warm else "cold",
         command=(job.script, *job.args),
     )
-    return (_python(site), *command.words)
-
-
-def _ranks(job: Job, site: Site) -> tuple[Words, Words]:
-    """What starts the ranks of one host, or one of them and looks after it; and what is shown for it."""
-    python, command, timeout_s = _python(site), _rank(job, site), job.timeout_s or 0.0
+    command = (python, *rank.words)
     if site.one_task(job):
         supervised = OneHostCommand(processes=job.processes, timeout_s=timeout_s, command=command)
         horovodrun = str(Path(python).with_name("horovodrun"))  # of the same environment
@@ -241,45 +201,27 @@ def _container(job: Job, site: Site, run_id: str, needs: Sequence[str], user: st
         return ()
     folders = _outermost([*needs, job.cwd, os.path.dirname(job.script)])
     names: Words = (*RUN, "PYTHONPATH", *site.pass_environment)
-    if site.container == "docker":
-        binds = [f"{folder}:{folder}" for folder in folders]
-        return (
-            "docker",
-            "run",
-            "--rm",
-            "--init",
-            "--interactive",
-            "--no-healthcheck",
-            "--name",
-            job_name(run_id),
-            *(("--gpus", "all") if site.gpus_per_node else ()),
-            "--ipc",
-            "host",  # ranks of one node talk through shared memory
-            "--user",
-            user,
-            "--workdir",
-            job.cwd,
-            *_each("--volume", [*binds, *(_both_ends(bind) for bind in site.binds)]),
-            *_each("--env", (*names, "CUDA_VISIBLE_DEVICES")),
-            *site.container_arguments,
-            site.image,
-        )
     if site.scheduler == "slurm":
         names += TASK + (("PMIX_*", "OMPI_*") if _controller(job, site) == "mpi" else ())
     else:
         names += ("CUDA_VISIBLE_DEVICES",)
+    if site.container == "docker":
+        binds = (bind if ":" in bind else f"{bind}:{bind}" for bind in (*folders, *site.binds))
+        return (
+            *("docker", "run", "--rm", "--init", "--interactive", "--no-healthcheck", "--name", job_name(run_id)),
+            *(("--gpus", "all") if site.gpus_per_node else ()),
+            *("--ipc", "host"),  # ranks of one node talk through shared memory
+            *("--user", user, "--workdir", job.cwd),
+            *_each("--volume", binds),
+            *_each("--env", names),
+            *site.container_arguments,
+            site.image,
+        )
     carrier = source_dir().parent / "containers" / "pass_environment.sh"
     return (
-        "sh",
-        str(carrier),
-        *names,
-        "--",
-        "singularity",
-        "exec",
+        *("sh", str(carrier), *names, "--", "singularity", "exec"),
         *(("--nv",) if site.gpus_per_node else ()),
-        "--cleanenv",
-        "--pwd",
-        job.cwd,
+        *("--cleanenv", "--pwd", job.cwd),
         *_each("--bind", [*folders, *site.binds]),
         *site.container_arguments,
         site.image,
@@ -293,10 +235,6 @@ def _outermost(folders: Iterable[str]) -> list[str]:
         if not any(folder == outer or folder.startswith(f"{outer.rstrip('/')}/") for outer in kept):
             kept.append(folder)
     return kept
-
-
-def _both_ends(bind: str) -> str:
-    return bind if ":" in bind else f"{bind}:{bind}"
 
 
 def _each(option: str, values: Iterable[str]) -> Words:
@@ -320,19 +258,14 @@ def _allocation(site: Site, run_id: str) -> Words:
 def _tasks(job: Job, site: Site) -> Words:
     """The number of tasks and their resources: the same for a job and for the step in it."""
     nodes, ranks = site.nodes_for(job), site.ranks_per_node(job)
-    threads = site.threads_per_rank(job)
+    tasks, cores = ranks, site.threads_per_rank(job)
+    if site.one_task(job):
+        tasks, cores = 1, cores * job.workers
     gpus = min(job.workers, ranks, site.gpus_per_node)  # tasks fill one node after the other
     count = f"{site.gpu_type}:{gpus}" if site.gpu_type else str(gpus)
-    total: Words = ()
-    if site.one_task(job):
-        tasks, cores = 1, threads * job.workers
-    else:
-        tasks, cores = ranks, threads
-        if job.processes != nodes * ranks:
-            total = (f"--ntasks={job.processes}",)
     return (
         f"--nodes={nodes}",
-        *total,
+        *((f"--ntasks={job.processes}",) if job.processes != nodes * ranks else ()),
         f"--ntasks-per-node={tasks}",
         f"--cpus-per-task={min(cores, site.cores_per_node)}",
         # Never GPUs per task: then every rank would see its own one only, as number 0.
@@ -341,41 +274,35 @@ def _tasks(job: Job, site: Site) -> Words:
 
 
 def _srun(job: Job, site: Site, allocation: Words) -> Words:
-    together: Words = ()
-    if not site.one_task(job):
-        mpi = "pmix" if _controller(job, site) == "mpi" else "none"
-        together = ("--distribution=block", "--kill-on-bad-exit=1", f"--mpi={mpi}")
+    mpi = "pmix" if _controller(job, site) == "mpi" else "none"
+    together = ("--distribution=block", "--kill-on-bad-exit=1", f"--mpi={mpi}")
     return (
         "srun",
         *allocation,
         *_tasks(job, site),
-        *together,
+        *(() if site.one_task(job) else together),
         *(("--overlap",) if site.allocation else ()),
-        f"--export={','.join(_exported(site))}",
+        _exported(site),
     )
 
 
-def _exported(site: Site) -> Words:
+def _exported(site: Site) -> str:
     # Slurm passes its own variables (SLURM_*) in any case.
-    return tuple(
-        dict.fromkeys((*LOGIN, *RUN, *(("PYTHONPATH",) if site.enters_container else ()), *site.pass_environment))
-    )
+    names = (*LOGIN, *RUN, *(("PYTHONPATH",) if site.enters_container else ()), *site.pass_environment)
+    return f"--export={','.join(dict.fromkeys(names))}"
 
 
 def _sbatch(job: Job, site: Site, run_id: str, paths: RunFolder) -> Words:
     return (
-        "sbatch",
-        "--parsable",
-        "--requeue",
-        "--open-mode=append",
+        *("sbatch", "--parsable", "--requeue", "--open-mode=append"),
         *_allocation(site, run_id),
         *_tasks(job, site),
-        f"--export={','.join(_exported(site))}",
+        _exported(site),
         f"--output={paths.launcher_log}",
     )
 
 
-def _batch(job: Job, site: Site, run_id: str, contained: Words) -> str:
+def _batch(job: Job, site: Site, contained: Words) -> str:
     """The script of a batch job; a run that made way at the time limit is queued again."""
     modules = f"module load {shlex.join(site.modules)}\n" if site.modules else ""
     step = shlex.join((*_srun(job, site, ()), *contained))

@@ -73,6 +73,7 @@ def test_what_is_written_before_the_start():
             "controller": "gloo",
             "cores_per_node": 4,
             "gpus_per_node": 0,
+            "rate_mbit": 0,
             "allocation": "",
         },
         "argv": list(result.argv),
