@@ -1,8 +1,9 @@
 """What to run: a script, its arguments, and how many workers."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,37 +19,10 @@ class JobError(CourseError, ValueError):
 
 @dataclass(frozen=True)
 class Job:
-    """One launch.
+    """One launch: what `ddl.launch` is asked for, and the working directory of every rank.
 
-    Parameters
-    ----------
-    script
-        Path of a Python script; any script for Horovod, tf.distribute or torchrun will do.
-    args
-        Its command-line arguments, passed on as they are.
-    workers
-        Number of ranks that compute, each with cores or a GPU of its own.
-    cwd
-        Working directory of every rank.
-    name
-        What tables and figures call this run; runs with one name are seeds of one arm.
-    threads
-        Threads per rank; None shares the cores out equally.
-    timeout_s
-        The run is ended after this many seconds; None never.
-    oversubscribe
-        Allow more ranks than there are cores or GPUs.
-    nodes
-        How many nodes the ranks are spread over, the same number on each; None the fewest.
-    cluster : {"horovod", "multi_worker", "parameter_server", "torchrun"}
-        What the ranks are to each other: Horovod's, a cluster of tf.distribute (`ddl.rank.cluster`), or a process
-        group of PyTorch (`ddl.rank.torchrun`).
-    parameter_servers
-        Ranks that keep the weights of a "parameter_server" cluster; None one there, else none.
-    warm
-        Whether ranks may be forks of a template that has imported TensorFlow (`ddl.launcher.warm`): never PyTorch's.
-    env
-        Names and values of variables that are set for the ranks.
+    Of `args` any value becomes text; without a `name` the script's counts; `parameter_servers` are one or none by
+    default, as the cluster has it. JobError says what a wrong value can be.
     """
 
     script: str
@@ -66,41 +40,39 @@ class Job:
     env: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "args", tuple(str(argument) for argument in self.args))
-        object.__setattr__(self, "name", self.name or Path(self.script).stem)
+        set_field = partial(object.__setattr__, self)
+        set_field("args", tuple(str(argument) for argument in self.args))
+        set_field("name", self.name or Path(self.script).stem)
+        set_field("warm", self.warm and self.cluster != "torchrun")
+        if self.parameter_servers is None:
+            set_field("parameter_servers", int(self.cluster == "parameter_server"))
+        for problem in self._problems():
+            raise JobError(problem)
+
+    def _problems(self) -> Iterator[str]:
         for text in (self.script, self.name, self.cwd, *self.args):
-            try:
-                text.encode()
-            except UnicodeEncodeError:
-                raise JobError(f"{text!a} is not text in UTF-8: rename it, or pass it in a file") from None
+            if re.search("[\ud800-\udfff]", text):  # bytes that are no UTF-8
+                yield f"{text!a} is not text in UTF-8: rename it, or pass it in a file"
         if printable(self.name) != self.name:
-            raise JobError(f"name={self.name!r}: control characters are not for names")
+            yield f"name={self.name!r}: a name cannot have control characters"
         for count in ("workers", "threads", "nodes"):
             value = getattr(self, count)
             if value is not None and (type(value) is not int or value < 1):
-                raise JobError(f"{count}={value!r}: a whole number of at least 1 is needed")
+                yield f"{count}={value!r}: a whole number of at least 1 is needed"
         if self.timeout_s is not None and not self.timeout_s > 0:
-            raise JobError(f"timeout_s={self.timeout_s!r}: seconds above 0 are needed, or None")
+            yield f"timeout_s={self.timeout_s!r}: seconds above 0 are needed, or None"
         for name, value in self.env:
             if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) or not isinstance(value, str) or "\0" in value:
-                raise JobError(f"env: {name!r} cannot be set: a variable's name and a text are needed")
+                yield f"env: {name!r} cannot be set: a variable's name and a text are needed"
         if self.cluster not in CLUSTERS:
             known = ", ".join(CLUSTERS) + did_you_mean(str(self.cluster), CLUSTERS)
-            raise JobError(f"cluster={self.cluster!r} is not one of: {known}")
-        least = int(self.cluster == "parameter_server")
-        servers = least if self.parameter_servers is None else self.parameter_servers
-        if type(servers) is not int or servers < least:
-            raise JobError(
-                f"parameter_servers={servers!r}: a whole number of at least {least} is "
-                f"needed with cluster={self.cluster!r}"
-            )
-        if servers and not least:
-            raise JobError(
-                f'parameter_servers={servers!r}: only cluster="parameter_server" has '
-                f"any; this is cluster={self.cluster!r}"
-            )
-        object.__setattr__(self, "parameter_servers", servers)
-        object.__setattr__(self, "warm", self.warm and self.cluster != "torchrun")
+            yield f"cluster={self.cluster!r} is not one of: {known}"
+        servers = self.parameter_servers
+        if self.cluster == "parameter_server":
+            if type(servers) is not int or servers < 1:
+                yield f"parameter_servers={servers!r}: a whole number of at least 1 is needed"
+        elif servers != 0:
+            yield f'parameter_servers={servers!r}: only cluster="parameter_server" has any, not {self.cluster!r}'
 
     @property
     def processes(self) -> int:
@@ -112,19 +84,14 @@ class Job:
 def resolve_script(script: str | Path, cwd: str | Path) -> str:
     """Return the absolute path of `script`, looked for in `cwd`, then in ``source_code/``.
 
-    Raises
-    ------
-    JobError
-        If it is in neither, or is a directory; the message lists the scripts that there are.
+    JobError, with the scripts that there are, if it is in neither or is a directory.
     """
     course = source_dir()
     for folder in (Path(cwd), course):
         path = folder / Path(script).expanduser()
         if path.is_dir():
-            inside = ", ".join(sorted(file.name for file in path.glob("*.py")))
-            raise JobError(
-                f"{path} is a directory, not a script{f'; the scripts in it are: {inside}' if inside else ''}"
-            )
+            inside = ", ".join(sorted(file.name for file in path.glob("*.py"))) or "none"
+            raise JobError(f"{path} is a directory, not a script; the scripts in it are: {inside}")
         if path.is_file():
             return str(path.absolute())
     of_course = sorted(file.name for file in course.glob("*.py"))

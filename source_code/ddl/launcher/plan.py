@@ -86,7 +86,7 @@ def plan(
         files = [(batch, _batch(job, site, argv))]
         argv = shown = (*_sbatch(job, site, run_id, paths), str(batch))
     else:
-        around = _modules(site) * (not detach) + _starter(job, site, run_id)
+        around = _modules(site) + _starter(job, site, run_id)
         argv, shown = around + argv, around + shown
     planned = Plan(
         argv=argv,
